@@ -1,5 +1,4 @@
-//! Writes a function that lets the compiler tell sizes, offsets and values of what driver-sys
-//! declares.
+//! Generates a function that returns sizes, offsets and values of driver-sys from the compiler.
 
 // The library uses all of it.
 #[allow(dead_code, unreachable_pub)]

@@ -1,5 +1,5 @@
-//! Puts the source of `retrograph-driver-sys` into one text, from which the scenario language
-//! learns constants, structures and handles by name.
+//! Concatenates the source of `retrograph-driver-sys`, from which the scenario language takes
+//! constants, structures and handles by name.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};

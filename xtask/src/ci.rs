@@ -1,4 +1,4 @@
-//! The jobs of the CI. Every job is one row, so that what CI does can be done by hand.
+//! The jobs of CI, one row each. `cargo xtask ci JOB` runs one by hand.
 
 use anyhow::{Context, bail};
 
@@ -14,13 +14,13 @@ pub(crate) struct Arguments {
 
 type Job = (&'static str, fn() -> anyhow::Result<()>);
 
-/// What `all` runs, in this order: what fails fastest comes first.
+/// The jobs of `all`, in order: those that fail fastest first.
 const JOBS: &[Job] = &[
     ("fmt", || cargo(&["fmt", "--all", "--check"])),
     ("tidy", crate::tidy::run),
     ("codegen", || codegen::run(&codegen::Arguments { check: true })),
     ("prewarm", || prewarm::run(&prewarm::Arguments::without_gpu())),
-    // Few enough for a minute; more are worth their time when the parser changes.
+    // Takes about a minute. Run more when the parser changes.
     ("ptx-mutants", || mutants::run(&mutants::Arguments { count: 1000, seed: 1, ptxas: None })),
     ("abi", || with_headers("retrograph-abi-check")),
     ("sim-libcuda", || with_headers("retrograph-sim-libcuda")),
@@ -37,8 +37,7 @@ const JOBS: &[Job] = &[
     ("package", || cargo(&["package", "-p", "retrograph-driver-sys", "--allow-dirty", "--locked"])),
 ];
 
-/// The two halves of the GPU matrix: the archive is built where there is cargo, and run where there
-/// is a GPU.
+/// The GPU jobs: a machine with cargo builds the archive, a machine with a GPU runs it.
 const GPU_JOBS: &[Job] = &[("gpu-archive", gpu_archive), ("gpu-test", gpu_test)];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -85,8 +84,8 @@ fn gpu_test() -> anyhow::Result<()> {
     check(command)
 }
 
-/// The tests of a package that compare with the headers of CUDA or build programs against them.
-/// Without the headers they fail here instead of skipping.
+/// Runs the tests of a package that need the headers of CUDA. Without the headers they fail instead
+/// of skipping.
 fn with_headers(package: &str) -> anyhow::Result<()> {
     let headers = toolchain::headers()?;
     let mut command = command("cargo", &["test", "-p", package, "--locked"]);
@@ -102,7 +101,8 @@ fn docs() -> anyhow::Result<()> {
     check(command)
 }
 
-/// The README's first command on the simulator, with the eager step beside every replay.
+/// Runs the README's first command on the simulator and verifies every replay against the eager
+/// step.
 fn main_job() -> anyhow::Result<()> {
     let dir = target_dir().join("ci");
     std::fs::create_dir_all(&dir)?;
@@ -117,7 +117,7 @@ fn main_job() -> anyhow::Result<()> {
         inspect(&std::fs::read_to_string(&report)?)
             .with_context(|| format!("the report of mode {mode}"))?;
         if !std::fs::read_to_string(&plot)?.contains("<svg") {
-            bail!("the plot of mode {mode} is no SVG");
+            bail!("the plot of mode {mode} is not an SVG: {}", plot.display());
         }
     }
     Ok(())
@@ -133,10 +133,10 @@ fn inspect(text: &str) -> anyhow::Result<()> {
         .collect();
     let (Some(first), Some(last)) = (losses.first(), losses.last()) else { bail!("no losses") };
     if report["simulated"] != true || report["verified_bitwise"] != true {
-        bail!("expected a simulated run, verified bit for bit: {report}");
+        bail!("the run was not simulated or not verified bit for bit: {report}");
     }
     if report["jit_after_warm"] != 0 || report["strategy"] != "manual" {
-        bail!("expected a manual graph without JIT after warming: {report}");
+        bail!("the run compiled after warming or did not use a manual graph: {report}");
     }
     if last >= first {
         bail!("the loss did not fall: {first} to {last}");

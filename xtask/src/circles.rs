@@ -19,14 +19,14 @@ use modules::Crate;
 
 use crate::workspace;
 
-/// The crates that are checked, each with the number of its files that are in circles.
+/// The checked crates with the allowed number of files in circles.
 const KNOWN: [(&str, usize); 4] =
     [("crates/driver", 0), ("crates/runtime", 0), ("crates/kernels", 16), ("crates/finetune", 0)];
 
-/// For each file, the files that it imports, each with a name that it takes from there.
+/// The imports of each file: imported files, each with one imported name.
 type Imports = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Adds a complaint for a crate with more files in circles than [`KNOWN`] says, or with fewer.
+/// Adds a complaint for a crate whose number of files in circles differs from [`KNOWN`].
 pub(crate) fn check(complaints: &mut Vec<String>) -> anyhow::Result<()> {
     for (folder, known) in KNOWN {
         let tree = Crate::parse(&workspace::root().join(folder).join("src"))?;

@@ -1,13 +1,11 @@
-//! The PTX of every kernel, committed under kernels-ptx/golden so that a review sees what a change
-//! of a source or of the writer does to the code.
+//! The PTX of every kernel, committed under kernels-ptx/golden for review.
 //!
-//! There is one file for each distinct body: `<image>.ptx` for the oldest SM target, and
-//! `<image>.<target>.ptx` for each later target whose body differs from the one before it. The
-//! header lines `.version` and `.target` are left out of that comparison, and so is the wait that
-//! every entry begins with for targets that know it.
+//! There is one file per distinct body: `<image>.ptx` for the oldest SM target, and
+//! `<image>.<target>.ptx` for each later target whose body differs from the previous one. The
+//! comparison ignores `.version`, `.target` and the `griddepcontrol.wait` at the start of entries.
 //!
-//! Of images that nobody could read, `<image>.tsv` has for each entry what a review can judge: the
-//! registers, how often each instruction is there, and a digest of the text.
+//! For images too long to read, `<image>.tsv` has per entry the registers, the count of each
+//! instruction, and a digest of the text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,14 +19,14 @@ use sha2::{Digest, Sha256};
 
 use crate::workspace;
 
-/// Lines of the longest image that is committed as it is.
+/// The most lines of an image that is committed as PTX.
 const LONGEST: usize = 2000;
-/// What the names of committed files end in.
+/// Extensions of committed files.
 const EXTENSIONS: [&str; 2] = ["ptx", "tsv"];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Write nothing; fail where a committed file is missing, stale or left over.
+    /// Write nothing; fail if a committed file is missing, stale or left over.
     #[arg(long)]
     pub(crate) check: bool,
 }
@@ -44,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let names: Vec<_> = stale.iter().map(|(name, _)| name.as_str()).collect();
             bail!(
                 "kernels-ptx/golden is not current: stale or missing {names:?}, left over \
-                 {left_over:?}; run `cargo xtask codegen` and review the difference"
+                 {left_over:?}; run `cargo xtask codegen` and review the diff"
             );
         }
         println!("codegen: {} golden files are current", expected.len());
@@ -91,7 +89,7 @@ fn body(text: &str) -> String {
     text.lines().filter(|line| !is_common(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// A row for each entry: its registers, a digest, and how often each instruction is there.
+/// A row per entry: its registers, a digest, and the count of each instruction.
 fn summary(module: &Module) -> String {
     let mut rows = String::from("entry\twhat\tcount\n");
     for entry in &module.entries {
@@ -110,7 +108,7 @@ fn summary(module: &Module) -> String {
     rows
 }
 
-/// How often each instruction is in the text of an entry.
+/// The count of each instruction in the text of an entry.
 fn instructions(text: &str) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     for line in text.lines().filter(|line| line.ends_with(';')).map(str::trim) {

@@ -37,16 +37,16 @@ enum Verb {
 
 #[derive(Args)]
 struct Record {
-    /// The driver's library; found by itself where none is given.
+    /// The driver's library [default: searched like DriverTable::load].
     #[arg(long)]
     driver: Option<PathBuf>,
-    /// Where to write traces; the folder `traces` beside the scenarios where none is given.
+    /// The output folder [default: `traces` next to the scenarios].
     #[arg(long)]
     out: Option<PathBuf>,
-    /// How many processes at a time.
+    /// Number of concurrent processes.
     #[arg(long, default_value_t = 8)]
     jobs: usize,
-    /// Leave out scenarios that have a trace of their present steps.
+    /// Skip scenarios that have a trace of their current steps.
     #[arg(long)]
     missing: bool,
     /// Record the vectors of instructions, instead of scenarios; the filter is an opcode.
@@ -62,7 +62,7 @@ struct Replay {
     /// Write the index of attested errors, from the scenarios that agree.
     #[arg(long)]
     bless: bool,
-    /// Print what the simulator does, without traces.
+    /// Print the outcomes on the simulator, without traces.
     #[arg(long)]
     print: bool,
     /// Compare the vectors of instructions, instead of scenarios; the filter is an opcode.
@@ -78,7 +78,7 @@ struct List {
     /// Print every name.
     #[arg(long)]
     names: bool,
-    /// Write the kernels that instructions are recorded with to this folder.
+    /// Write the kernels of the instruction vectors to this folder.
     #[arg(long)]
     kernels: Option<PathBuf>,
 }
@@ -90,13 +90,13 @@ struct Child {
     arguments: Vec<String>,
 }
 
-/// The index that the simulator looks attested errors up in.
+/// The simulator's index of attested errors.
 const INDEX: &str = "crates/driver-sim/src/attested.txt";
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let folders = Folders::under(&arguments.root);
     if !folders.scenarios.is_dir() {
-        bail!("{} is no folder; give --root", folders.scenarios.display());
+        bail!("{} is not a folder; pass --root", folders.scenarios.display());
     }
     match &arguments.verb {
         Verb::Record(record) => run_record(arguments, record, &folders),
@@ -180,7 +180,7 @@ fn run_replay(asked: &Replay, folders: &Folders) -> anyhow::Result<()> {
         bless(&report, &asked.filter)?;
     }
     if !report.is_clean() {
-        bail!("the simulator is not what was recorded");
+        bail!("the simulator differs from the traces listed above");
     }
     Ok(())
 }
@@ -209,7 +209,7 @@ fn print_difference(difference: &Difference) {
 
 fn bless(report: &Report, filter: &str) -> anyhow::Result<()> {
     if !filter.is_empty() {
-        bail!("--bless replays everything; leave the filter out");
+        bail!("--bless replays all scenarios; omit the filter");
     }
     std::fs::write(INDEX, report.index()).with_context(|| format!("cannot write {INDEX}"))?;
     println!("{INDEX}: {} attested errors", report.attested.len());
@@ -242,7 +242,7 @@ fn print(filter: &str, folders: &Folders) -> anyhow::Result<()> {
         std::io::stdout().flush()?;
     }
     if wrong > 0 {
-        bail!("{wrong} scenarios or files have mistakes");
+        bail!("{wrong} scenarios or files have the errors listed above");
     }
     Ok(())
 }

@@ -31,9 +31,9 @@ enum Verb {
     Ci(ci::Arguments),
     /// Write the PTX of every kernel to kernels-ptx/golden, or check that it is current.
     Codegen(codegen::Arguments),
-    /// Record driver calls on hardware, or replay what was recorded on the simulator.
+    /// Record driver calls on hardware, or replay the recordings on the simulator.
     Conformance(conformance::Arguments),
-    /// Make the simulator wrong in many places and see whether its tests notice.
+    /// Mutate the simulator's sources and check that its tests fail.
     Mutate(mutate::Arguments),
     /// Compile the CUDA kernels of the simulator's tests with nvcc.
     NvccKernels(nvcc_kernels::Arguments),
@@ -43,11 +43,11 @@ enum Verb {
     /// Compile kernels for the process that started this one.
     #[command(hide = true)]
     CompileWorker(prewarm::WorkerArguments),
-    /// Change kernels in small ways, and compare what the parser and ptxas say of them.
+    /// Mutate PTX texts and compare the verdicts of the parser and of ptxas.
     PtxMutants(mutants::Arguments),
     /// Build the simulated driver as `libcuda.so.1`, for programs of any language.
     SimLibcuda(sim_libcuda::Arguments),
-    /// Check the rules of the tree: dependencies between crates, file heads and sizes, bans.
+    /// Check the rules of the tree: dependencies, names, file sizes, documents, banned crates.
     Tidy,
     /// Fetch ptxas, the CUDA headers and libclang, pinned, into target/toolchain.
     Toolchain,

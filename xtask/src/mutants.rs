@@ -1,7 +1,7 @@
-//! The parser against `ptxas`: texts with one small change, which both must accept or both reject.
+//! The parser against `ptxas`: both must accept or both reject a text with one small change.
 //!
-//! The texts are kernels of the workspace and of `nvcc`. Where the two differ, the kind of the
-//! difference must be one of `mutants/known.txt`, which says why it is left as it is.
+//! The texts are kernels of the workspace and of `nvcc`. `mutants/known.txt` lists the allowed
+//! kinds of differences with reasons.
 
 mod change;
 mod judge;
@@ -24,23 +24,23 @@ use text::Token;
 
 use crate::{toolchain, workspace};
 
-/// Longer texts take `ptxas` longer than they are worth.
+/// The most lines of a text; `ptxas` is slow on longer ones.
 const MOST_LINES: usize = 450;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How many changed texts.
+    /// Number of mutants.
     #[arg(long, default_value_t = 3000)]
     pub(crate) count: u64,
-    /// Another seed is another list of changes.
+    /// Seed of the mutants.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// The assembler; the pinned one when it is not named.
+    /// The assembler [default: the pinned one].
     #[arg(long)]
     pub(crate) ptxas: Option<PathBuf>,
 }
 
-/// What was found.
+/// The results so far.
 #[derive(Default)]
 struct Tally {
     accepted: u64,
@@ -84,7 +84,7 @@ fn sources() -> anyhow::Result<Vec<Vec<Token>>> {
     Ok(texts)
 }
 
-/// The changed text number `index`.
+/// The mutant with number `index`.
 fn mutant(texts: &[Vec<Token>], pool: &Pool, (seed, index): (u64, u64)) -> String {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(index);
@@ -135,7 +135,7 @@ impl Tally {
     }
 }
 
-/// Prints what was found, and fails where a difference is not known.
+/// Prints the results, and fails if a difference is not listed.
 fn report(arguments: &Arguments, tally: &Tally) -> anyhow::Result<()> {
     let table = known::table();
     let (mut known, mut unknown) = (0, 0);
@@ -158,7 +158,10 @@ fn report(arguments: &Arguments, tally: &Tally) -> anyhow::Result<()> {
         tally.kinds.len()
     );
     if unknown > 0 {
-        bail!("{unknown} differences between the parser and ptxas that nobody has justified");
+        bail!(
+            "{unknown} differences between the parser and ptxas are not in \
+             xtask/src/mutants/known.txt; fix the parser or list them with a reason"
+        );
     }
     Ok(())
 }

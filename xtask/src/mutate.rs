@@ -1,10 +1,9 @@
-//! `cargo xtask mutate`: does the suite notice when the simulator is wrong?
+//! `cargo xtask mutate`: mutation tests of the simulator.
 //!
-//! Every error code that the simulator returns and every statement that changes its state is a
-//! place for a mutant: the code becomes another one, the statement is dropped. All mutants are
-//! compiled at once into a copy of the sources, each behind a switch that an environment variable
-//! turns on, so that one mutant costs one run of the tests and no build. A mutant is killed when a
-//! test fails, crashes or hangs under it.
+//! A mutant changes an error code that the simulator returns, or drops a statement that changes its
+//! state. All mutants are compiled at once into a copy of the sources; an environment variable
+//! enables one, so a mutant costs one test run and no build. A mutant is killed if a test fails,
+//! crashes or hangs.
 
 mod find;
 mod run;
@@ -19,46 +18,45 @@ use crate::workspace::target_dir;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How many mutants to try, drawn at random; all when absent.
+    /// Number of random mutants [default: all].
     #[arg(long)]
     count: Option<usize>,
-    /// Decides which mutants are drawn.
+    /// Seed of the random choice.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// How many mutants run at a time.
+    /// Number of concurrent mutants.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// The share of killed mutants, in percent, below which the check fails.
+    /// The least share of killed mutants, in percent.
     #[arg(long, default_value_t = 95.0)]
     least: f64,
     /// Only mutants of files whose path contains this.
     #[arg(long, default_value = "")]
     only: String,
-    /// Write the mutants and the test programs to this file as JSON instead of trying them, so that
-    /// another machine can.
+    /// Write mutants and test programs as JSON to this file, to run them on another machine.
     #[arg(long)]
     list: Option<PathBuf>,
 }
 
-/// A place where the simulator can be made wrong.
+/// A mutant.
 #[derive(Clone, Debug)]
 pub(crate) struct Mutant {
     pub(crate) id: usize,
     pub(crate) file: PathBuf,
     pub(crate) line: usize,
     pub(crate) kind: Kind,
-    /// The code that is changed, on one line.
+    /// The changed code, on one line.
     pub(crate) text: String,
 }
 
-/// How the simulator is made wrong.
+/// The kind of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// An error has another code.
+    /// Changes the code of a refusal.
     FlipRefusal,
-    /// A code is another one.
+    /// Changes a result code.
     FlipCode,
-    /// A statement is missing.
+    /// Drops a statement.
     Drop,
 }
 
@@ -96,7 +94,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let share = 100.0 * killed as f64 / chosen.len() as f64;
     println!("{killed} of {} mutants killed: {share:.1} %", chosen.len());
     if share < arguments.least {
-        bail!("the suite notices {share:.1} % of the mutants, not {} %", arguments.least);
+        bail!("the tests kill {share:.1} % of the mutants, less than {} %", arguments.least);
     }
     Ok(())
 }

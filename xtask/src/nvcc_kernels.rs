@@ -1,4 +1,4 @@
-//! Compiles the CUDA kernels of the simulator's tests with `nvcc` and writes the PTX beside them.
+//! Compiles the CUDA kernels of the simulator's tests with `nvcc` to PTX in the same folder.
 
 use std::path::{Path, PathBuf};
 
@@ -6,17 +6,17 @@ use anyhow::{Context, bail};
 
 use crate::{toolchain, workspace};
 
-/// Where the sources and the PTX lie.
+/// The folder of the sources and the PTX.
 const FOLDER: &str = "crates/driver-sim/tests/nvcc";
-/// The virtual architecture: the oldest one that has what the kernels use.
+/// The oldest virtual architecture that the kernels support.
 const ARCHITECTURE: &str = "compute_80";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The compiler; the pinned one from Python wheels when it is not named.
+    /// The compiler [default: the pinned one from Python wheels].
     #[arg(long)]
     nvcc: Option<PathBuf>,
-    /// Write nothing, and fail where the PTX is not what the compiler makes.
+    /// Write nothing; fail if the committed PTX is not current.
     #[arg(long)]
     check: bool,
 }
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
     }
     if !stale.is_empty() {
-        bail!("not what nvcc makes: {}", stale.join(", "));
+        bail!("stale PTX: {}; run `cargo xtask nvcc-kernels`", stale.join(", "));
     }
     println!("nvcc-kernels: {} kernels", sources.len());
     Ok(())

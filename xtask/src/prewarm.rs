@@ -1,8 +1,8 @@
-//! The check for CI that no kernel is cold and none has grown: every kernel is generated and
-//! assembled for every SM target and compared with a committed budget, what dispatch can launch is
-//! compared with what is warmed, and with a device everything is loaded and launched.
+//! `cargo xtask prewarm`: checks that every kernel assembles within its budget and is warm.
 //!
-//! What could not be checked is said. Any shortfall makes the exit code one.
+//! Generates and assembles every kernel for every SM target, compares it with the committed budget,
+//! and compares the entries that dispatch can launch with the warmed ones. With a device, loads and
+//! launches everything. Reports skipped checks; any shortfall fails.
 
 mod budget;
 mod coverage;
@@ -31,8 +31,8 @@ use device::DeviceName;
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Arguments {
-    /// Only these SM targets, for example sm_80,sm_90a; a number without a letter, such as sm_90,
-    /// is what is generated for that device.
+    /// Only these SM targets, for example sm_80,sm_90a. A number without a letter, such as sm_90,
+    /// stands for the target generated for that device.
     #[arg(long, alias = "target", value_delimiter = ',', value_parser = generated)]
     targets: Vec<SmTarget>,
     /// Only images whose name contains this.
@@ -41,37 +41,37 @@ pub(crate) struct Arguments {
     /// Print JSON instead of tables.
     #[arg(long)]
     json: bool,
-    /// Write the budget from what is there now; review the difference.
+    /// Write the budget from the current kernels; review the diff.
     #[arg(long)]
     bless: bool,
-    /// Write the machine code of all targets into one file, for deployment; where nothing is
-    /// assembled, read it.
+    /// Write the machine code of all targets into one file, for deployment. With --skip-assembly,
+    /// read it.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
-    /// Load and launch everything there: cuda:N or sim.
+    /// Load and launch everything on this device: cuda:N or sim.
     #[arg(long)]
     device: Option<DeviceName>,
-    /// Assemble nothing, for machines that have no ptxas.
+    /// Assemble nothing, for machines without ptxas.
     #[arg(long)]
     skip_assembly: bool,
-    /// Measure how long warming the training step takes on the device, from each source.
+    /// Measure the time to warm the training step on the device, from each source.
     #[arg(long, requires = "device")]
     measure: bool,
-    /// With --measure: this ptxas too.
+    /// With --measure: also compile with this ptxas.
     #[arg(long, value_name = "FILE", requires = "measure")]
     ptxas: Option<PathBuf>,
-    /// With --measure: how often.
+    /// With --measure: number of repetitions.
     #[arg(long, default_value_t = 3)]
     repeat: usize,
-    /// The part of one process of a measurement.
+    /// The case of one process of a measurement.
     #[arg(long, hide = true)]
     case: Option<String>,
-    /// Where processes of a measurement share files.
+    /// The folder that processes of a measurement share.
     #[arg(long, hide = true)]
     case_folder: Option<PathBuf>,
 }
 
-/// The generated target that a name means.
+/// The generated target of a name.
 fn generated(name: &str) -> Result<SmTarget, String> {
     let target: SmTarget = name.parse().map_err(|error| format!("{error}"))?;
     target.generated().ok_or_else(|| {
@@ -84,23 +84,23 @@ fn generated(name: &str) -> Result<SmTarget, String> {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) usage: Usage,
-    /// Threads of its largest block.
+    /// Threads of the largest block.
     pub(crate) threads: u32,
-    /// Blocks that find room on a multiprocessor.
+    /// Resident blocks per SM.
     pub(crate) blocks: u32,
 }
 
-/// What was found.
+/// The results of the checks.
 #[derive(Default)]
 pub(crate) struct Findings {
     pub(crate) rows: Vec<Row>,
-    /// What is wrong.
+    /// Failed checks.
     pub(crate) shortfalls: Vec<String>,
-    /// What could not be checked.
+    /// Skipped checks.
     pub(crate) unchecked: Vec<String>,
-    /// Further facts for people.
+    /// Notes for the reader.
     pub(crate) notes: Vec<String>,
-    /// What a device said, and what was measured there.
+    /// Results of the device.
     pub(crate) device: serde_json::Value,
     pub(crate) measured: serde_json::Value,
 }
@@ -131,7 +131,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
-    /// Everything that can be checked without a GPU.
+    /// The arguments of all checks that need no GPU.
     pub(crate) fn without_gpu() -> Self {
         Self { device: Some(DeviceName::Simulated), ..Self::default() }
     }
@@ -192,8 +192,8 @@ fn assemble(
     Ok(())
 }
 
-/// The block of an entry point is the largest that dispatch was seen to launch, or else the largest
-/// that it allows.
+/// The row of an entry point, with the largest block that dispatch launched, or else the largest
+/// that the entry allows.
 fn row(usage: Usage, jobs: &[Job], coverage: &Coverage) -> Row {
     let job = jobs.iter().find(|job| job.image == usage.image && job.target == usage.target);
     let allowed = job.and_then(|job| job.module.entry(&usage.entry)?.limits.max_threads);
@@ -209,13 +209,14 @@ fn compare(arguments: &Arguments, rows: &[Row], findings: &mut Findings) -> anyh
     let path = workspace::root().join("kernels-ptx/budget.tsv");
     if arguments.bless {
         if !arguments.is_whole() {
-            bail!("--bless needs all targets and images, since it writes the whole budget");
+            bail!("--bless writes the whole budget; omit --targets and --image");
         }
         fs::write(&path, Budget::of(rows).text())?;
-        findings.notes.push("kernels-ptx/budget.tsv is written; review the difference".to_owned());
+        findings.notes.push("kernels-ptx/budget.tsv is written; review the diff".to_owned());
         return Ok(());
     }
-    let text = fs::read_to_string(&path).context("kernels-ptx/budget.tsv; write it by --bless")?;
+    let text = fs::read_to_string(&path)
+        .context("cannot read kernels-ptx/budget.tsv; write it with --bless")?;
     let budget = Budget::parse(&text)?;
     findings.shortfalls.extend(budget.shortfalls(rows, arguments.is_whole()));
     Ok(())
@@ -236,19 +237,19 @@ fn bundle(path: &PathBuf, jobs: &[Job]) -> anyhow::Result<String> {
         })
         .collect::<anyhow::Result<_>>()?;
     Bundle::write(path, &entries)?;
-    // Read back as the runtime does.
+    // Reads the bundle back like the runtime.
     let bundle = Bundle::open(path)?;
     for entry in &entries {
         let code = bundle.code(&entry.image, entry.target)?;
         if code.as_deref() != Some(&entry.code) {
-            bail!("{} does not give back `{}` for {}", path.display(), entry.name, entry.target);
+            bail!("{} lacks `{}` for {}", path.display(), entry.name, entry.target);
         }
     }
     let bytes = fs::metadata(path)?.len();
     Ok(format!("{}: {} images, {bytes} bytes", path.display(), bundle.len()))
 }
 
-/// A bar for `length` things, which nobody sees who reads no terminal.
+/// A progress bar of `length` steps, visible on a terminal only.
 pub(crate) fn bar(length: usize, what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix:<10} {bar:30} {pos}/{len} {msg}");
     let bar = ProgressBar::new(length as u64).with_prefix(what);

@@ -1,5 +1,4 @@
-//! Assembles images with the pinned `ptxas`: the writer and the parser are ours and could agree on
-//! a mistake, the assembler is not.
+//! Assembles images with the pinned `ptxas`, which is independent of our writer and parser.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +14,7 @@ use retrograph_ptx::ast::Module;
 
 use crate::workspace;
 
-/// What the assembler says of one entry point.
+/// The resources of an entry point, as reported by `ptxas`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) target: SmTarget,
@@ -35,7 +34,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Where the machine code lies, once it was assembled.
+    /// The path of the machine code after assembly.
     pub(crate) fn cubin(&self) -> PathBuf {
         self.source.with_extension("cubin")
     }
@@ -62,8 +61,7 @@ pub(crate) fn jobs(targets: &[SmTarget], part: Option<&str>) -> anyhow::Result<V
     Ok(jobs)
 }
 
-/// Assembles all of `jobs`, as many at a time as there are cores. Returns what the assembler says
-/// of each entry point, and what it refuses.
+/// Assembles `jobs` on all cores. Returns the resources of each entry point, and the errors.
 pub(crate) fn assemble_all(
     ptxas: &Path,
     jobs: &[Job],
@@ -100,7 +98,7 @@ fn assemble(ptxas: &Path, job: &Job) -> anyhow::Result<Vec<Usage>> {
     if !output.status.success() {
         bail!("{} for {}: {log}", job.image, job.target);
     }
-    // It assembles, and is several times slower than what was written.
+    // `ptxas` serialized the wgmma instructions, which makes the kernel several times slower.
     if let Some(line) = log.lines().find(|line| line.contains("wgmma.mma_async instructions are")) {
         bail!("{} for {}: {line}", job.image, job.target);
     }
@@ -111,7 +109,7 @@ fn assemble(ptxas: &Path, job: &Job) -> anyhow::Result<Vec<Usage>> {
     Ok(usages)
 }
 
-/// Reads the `-v` report: a line that names the entry point, then its spills and its resources.
+/// Parses the `-v` report: a line with the entry point, then its spills and resources.
 fn parse_log(log: &str, target: SmTarget, image: &str) -> anyhow::Result<Vec<Usage>> {
     let mut usages: BTreeMap<String, Usage> = BTreeMap::new();
     let mut entry = String::new();

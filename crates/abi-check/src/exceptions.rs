@@ -1,18 +1,18 @@
-//! Differences that are meant, each with its reason.
+//! Intended differences, with reasons.
 
 use crate::compare::Difference;
 
-/// Differences that are no mistakes.
+/// An intended difference.
 pub struct Exception {
-    /// A part of the name of who disagrees.
+    /// Part of the name of the source.
     pub source: &'static str,
-    /// What the item is about: all of `value of X`, or `X`.
+    /// The item: all of `value of X`, or `X`.
     pub item: &'static str,
-    /// Why it is right that they differ.
+    /// The reason.
     pub reason: &'static str,
 }
 
-/// All of them. One that excuses nothing is itself a mistake.
+/// All exceptions. One that excuses nothing fails the test.
 pub const EXCEPTIONS: &[Exception] = &[
     Exception {
         source: "cuda.h 12.9",
@@ -70,7 +70,7 @@ impl Exception {
     }
 }
 
-/// The differences that nothing excuses, and the exceptions that excuse nothing.
+/// The differences without an exception, and the unused exceptions.
 pub fn apply(differences: Vec<Difference>) -> (Vec<Difference>, Vec<&'static Exception>) {
     let idle = EXCEPTIONS
         .iter()

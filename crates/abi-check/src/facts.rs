@@ -1,14 +1,14 @@
-//! A description as a list of statements that can be compared one by one.
+//! A description as a list of facts, to compare one by one.
 
 use std::collections::BTreeMap;
 
 use crate::flat::{self, Pair, Place};
 use crate::model::{Definition, Description, Kind, Type};
 
-/// What is said about each item.
+/// Values by item.
 pub type Facts = BTreeMap<String, String>;
 
-/// What driver-sys says, in terms of the header.
+/// The facts of driver-sys, in terms of the header.
 pub fn of_ours(pair: &Pair<'_>) -> Facts {
     let mut facts = Facts::new();
     let mut used = Vec::new();
@@ -43,7 +43,7 @@ pub fn of_ours(pair: &Pair<'_>) -> Facts {
     facts
 }
 
-/// The places of a type of ours, named as the header does.
+/// The fields of a type of driver-sys, with the names of the header.
 pub fn places(
     pair: &Pair<'_>,
     name: &str,
@@ -57,7 +57,7 @@ pub fn places(
     flat::of_ours(pair, definition, &in_header, used)
 }
 
-/// What a header says about the items of driver-sys. Fields that driver-sys lacks are among it.
+/// The facts of a header about the items of driver-sys, including fields that driver-sys lacks.
 pub fn of_header(pair: &Pair<'_>) -> Facts {
     let Pair { ours, header } = pair;
     let mut facts = Facts::new();
@@ -121,10 +121,10 @@ fn put_place(facts: &mut Facts, owner: &str, place: &Place, of: &Type) {
     facts.insert(format!("type of {owner}.{path}"), of.to_string());
 }
 
-/// Types that are the same inside of a struct become one.
+/// Unifies types that are equal inside a struct.
 ///
-/// Arrays of bytes are the same whether C calls them characters or not. Later headers have several
-/// versions of a struct with the same fields, one for calls and one for nodes.
+/// Arrays of bytes are equal whether C declares them as `char` or not. Later headers have several
+/// versions of a struct with the same fields, for calls and for nodes.
 fn in_memory(header: &Description, of: &Type) -> Type {
     match of {
         Type::Array { length, of } => {
@@ -139,7 +139,7 @@ fn in_memory(header: &Description, of: &Type) -> Type {
     }
 }
 
-/// The first of the versions of a struct that have the same places.
+/// The first of the versions of a struct with the same fields.
 fn first_version<'a>(header: &'a Description, tag: &str) -> Option<&'a str> {
     let definition = header.types.get(tag)?;
     let places = |tag: &str, definition: &Definition| {

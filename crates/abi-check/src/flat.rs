@@ -1,14 +1,14 @@
-//! Structs and unions as lists of named places.
+//! Structs and unions as flat lists of fields.
 //!
-//! Rust has no unnamed members, so that what the header nests without a name is a type of its own
-//! in driver-sys. Flattened, both are the same list of paths and offsets.
+//! Rust has no anonymous members, so an anonymous member of the header is a named type in
+//! driver-sys. Flattened, both have the same paths and offsets.
 
 use crate::model::{Definition, Description, Kind, Type};
 
-/// A place in a struct that has a name in C.
+/// A field of a flattened struct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The name, with dots where members of members are meant.
+    /// The dotted path.
     pub path: String,
     /// Bytes from the start of the outermost struct.
     pub offset: Option<u64>,
@@ -16,8 +16,8 @@ pub struct Place {
     pub of: Type,
 }
 
-/// The places of a definition by bindgen, whose names for unnamed and nested types are looked
-/// through.
+/// The fields of a definition by bindgen. Types that bindgen names for anonymous members are
+/// flattened.
 pub fn of_header(header: &Description, (tag, definition): (&str, &Definition)) -> Vec<Place> {
     let mut flattener = HeaderFlattener { header, places: Vec::new() };
     flattener.add(tag, definition, &Start { prefix: String::new(), offset: Some(0) });
@@ -54,8 +54,8 @@ impl<'a> HeaderFlattener<'a> {
         }
     }
 
-    /// bindgen says nothing about the offset of a member without a name. C puts it where it is
-    /// aligned after the previous member.
+    /// The offset of an anonymous member, which bindgen does not report: the next aligned one after
+    /// the previous member.
     fn next_offset(&self, kind: Kind, end: Option<u64>, of: &Type) -> Option<u64> {
         match kind {
             Kind::Union => Some(0),
@@ -81,7 +81,7 @@ impl<'a> HeaderFlattener<'a> {
         }
     }
 
-    /// A type that C code has no name for, or none outside of this one.
+    /// The definition of an anonymous type, or of one that is nested in this one.
     fn unnamed<'d>(&self, tag: &str, of: &'d Type) -> Option<(&'d str, &'a Definition)> {
         let Type::Named(name) = of else { return None };
         let nested = name.strip_prefix(tag).is_some_and(|rest| rest.starts_with('_'));
@@ -90,8 +90,8 @@ impl<'a> HeaderFlattener<'a> {
     }
 }
 
-/// The places of a definition of driver-sys. Types that the header does not name are looked
-/// through and added to `used`.
+/// The fields of a definition of driver-sys. Types that the header does not name are flattened and
+/// added to `used`.
 pub fn of_ours(
     pair: &Pair<'_>,
     definition: &Definition,
@@ -118,12 +118,12 @@ impl Pair<'_> {
         self.header.aliases.contains_key(name) || self.header.types.contains_key(name)
     }
 
-    /// A type of ours in terms of the header, as far as that has names for it.
+    /// A type of driver-sys in terms of the header, as far as the header names it.
     pub fn resolve(&self, of: &Type) -> Type {
         self.header.resolve(&self.plain(of))
     }
 
-    /// A type of ours with flags as integers and without aliases that the header lacks.
+    /// A type of driver-sys with flags as integers and without aliases that the header lacks.
     pub fn plain(&self, of: &Type) -> Type {
         of.map_names(&mut |name| match (self.ours.flags.get(name), self.ours.aliases.get(name)) {
             (Some(integer), _) => integer.clone(),

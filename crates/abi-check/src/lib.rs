@@ -1,10 +1,9 @@
-//! Compares `retrograph-driver-sys` with those who know the interface of the CUDA driver: the
-//! cuda.h of CUDA 13.0 and 12.9, read by bindgen and by a C compiler, and `cuda-driver-sys` 0.3.
+//! Comparison of `retrograph-driver-sys` with other sources of the CUDA driver's interface: cuda.h
+//! of CUDA 13.0 and 12.9, read by bindgen and by a C compiler, and `cuda-driver-sys` 0.3.
 //!
-//! Each side becomes a [`model::Description`], a description becomes a list of statements such as
-//! `offset of CUDA_MEMCPY3D.srcHost` = `40` ([`facts`]), and every statement of driver-sys must be
-//! confirmed. What is not confirmed is a [`compare::Difference`], unless [`exceptions`] lists it
-//! with a reason.
+//! Each source becomes a [`model::Description`], and a description a list of facts such as `offset
+//! of CUDA_MEMCPY3D.srcHost` = `40` ([`facts`]). Every fact of driver-sys must be confirmed. An
+//! unconfirmed fact is a [`compare::Difference`], unless [`exceptions`] lists it with a reason.
 
 pub mod check;
 pub mod compare;

@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Type {
     /// `void`.
     Void,
-    /// `char`, whose sign is the platform's business.
+    /// `char`, whose sign depends on the platform.
     Char,
     /// `size_t`.
     Size,
@@ -25,19 +25,19 @@ pub enum Type {
     Named(String),
     /// A pointer.
     Pointer {
-        /// Whether what it points to is constant.
+        /// Whether the target is constant.
         constant: bool,
-        /// What it points to.
+        /// The target.
         to: Box<Type>,
     },
     /// An array inside a struct.
     Array {
-        /// How many elements.
+        /// The number of elements.
         length: u64,
-        /// Of which type.
+        /// The type of an element.
         of: Box<Type>,
     },
-    /// A pointer to a function, null or not.
+    /// A nullable function pointer.
     Function {
         /// The types of the arguments.
         arguments: Vec<Type>,
@@ -46,19 +46,19 @@ pub enum Type {
     },
 }
 
-/// What kind of type a definition makes.
+/// The kind of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Fields one after the other.
+    /// A struct.
     Struct,
-    /// Fields on top of each other.
+    /// A union.
     Union,
-    /// A set of named integers.
+    /// An enumeration.
     Enumeration {
         /// Whether the integer can be negative.
         signed: bool,
     },
-    /// A pointer to something that only the driver knows.
+    /// A pointer to an opaque type.
     Handle,
 }
 
@@ -67,7 +67,7 @@ pub enum Kind {
 pub struct Field {
     /// Its name as in C.
     pub name: String,
-    /// Bytes from the start of the struct; `None` where the describer does not say.
+    /// Bytes from the start of the struct; `None` if unknown.
     pub offset: Option<u64>,
     /// Its type.
     pub of: Type,
@@ -76,11 +76,11 @@ pub struct Field {
 /// A type with a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// What kind it is.
+    /// The kind.
     pub kind: Kind,
-    /// Size in bytes; `None` where the describer does not say.
+    /// Size in bytes; `None` if unknown.
     pub size: Option<u64>,
-    /// Alignment in bytes; `None` where the describer does not say.
+    /// Alignment in bytes; `None` if unknown.
     pub align: Option<u64>,
     /// The fields in order.
     pub fields: Vec<Field>,
@@ -93,7 +93,7 @@ pub struct Constant {
     pub value: i128,
     /// The enumeration that it belongs to.
     pub of: Option<String>,
-    /// The first CUDA version that has it, where the describer says that some lack it.
+    /// The first CUDA version that has it, if earlier ones lack it.
     pub since: Option<i32>,
 }
 
@@ -104,19 +104,18 @@ pub struct Function {
     pub arguments: Vec<Type>,
     /// The type of the result.
     pub result: Type,
-    /// The first CUDA version that has the function, where the describer says that some lack it.
+    /// The first CUDA version that has the function, if earlier ones lack it.
     pub since: Option<i32>,
 }
 
-/// Everything that one source says about an interface.
+/// The description of an interface by one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
     /// Types by name.
     pub types: BTreeMap<String, Definition>,
-    /// Other names of types.
+    /// Type aliases.
     pub aliases: BTreeMap<String, Type>,
-    /// Integers under the name of a set of flags, which in C is an enumeration: functions take the
-    /// integer.
+    /// Integer types of flags, by the name of their enumeration in C.
     pub flags: BTreeMap<String, Type>,
     /// Constants and enumerators by name.
     pub constants: BTreeMap<String, Constant>,
@@ -130,7 +129,7 @@ impl Type {
         Self::Pointer { constant, to: Box::new(self) }
     }
 
-    /// The type with every inner name replaced by what `resolve` says it is.
+    /// The type with every inner name replaced by `resolve`.
     pub fn map_names(&self, resolve: &mut dyn FnMut(&str) -> Type) -> Type {
         match self {
             Self::Named(name) => resolve(name),
@@ -159,7 +158,7 @@ impl Description {
     /// The type without aliases.
     pub fn resolve(&self, of: &Type) -> Type {
         of.map_names(&mut |name| match self.aliases.get(name) {
-            // A C typedef of the tag of the same name is that type.
+            // In C, `typedef struct X X` names the struct itself.
             Some(Type::Named(target)) if target == name => Type::Named(target.clone()),
             Some(target) => self.resolve(target),
             None => Type::Named(name.to_owned()),

@@ -1,5 +1,5 @@
-//! The description of driver-sys: declarations read from its sources, functions taken from its
-//! list, and every number told by the compiler.
+//! The description of driver-sys: declarations from its sources, functions from its list, and
+//! sizes, offsets and values from the compiler.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -12,7 +12,7 @@ use crate::model::{Constant, Definition, Description, Field, Function, Kind, Typ
 use crate::source::{Form, Source, TypeSource};
 use crate::types;
 
-/// What the compiler says.
+/// Numbers from the compiler.
 #[derive(Default)]
 struct Measured {
     types: BTreeMap<&'static str, (usize, usize)>,
@@ -63,11 +63,11 @@ macro_rules! functions {
 
 retrograph_driver_sys::driver_functions!(functions);
 
-/// Why driver-sys could not be described.
+/// A failed description of driver-sys.
 #[derive(Debug, thiserror::Error)]
 #[error("driver-sys cannot be described:\n{}", problems.join("\n"))]
 pub struct Undescribed {
-    /// What could not be read.
+    /// The unreadable declarations.
     pub problems: Vec<String>,
 }
 

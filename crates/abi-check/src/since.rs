@@ -1,5 +1,5 @@
-//! Since when a function exists, by the typedefs that CUDA ships for `cuGetProcAddress`: one for
-//! each version of each function, named after the CUDA version that brought it.
+//! The CUDA version that introduced each function, from the typedefs for `cuGetProcAddress`: one
+//! per version of a function, named after the CUDA version.
 
 use crate::compare::Difference;
 use crate::flat::Pair;
@@ -49,7 +49,7 @@ fn difference(item: String, ours: Option<String>, versions: &[(i32, Function)]) 
     Difference { source: "cudaTypedefs.h 13.0".to_owned(), item, ours, theirs }
 }
 
-/// Every version of the function that this symbol is one version of, the oldest first.
+/// All versions of the function of a symbol, oldest first.
 pub fn versions(pair: &Pair<'_>, symbol: &str) -> Vec<(i32, Function)> {
     let prefix = format!("PFN_{}_v", base(symbol));
     let aliases = pair.header.aliases.iter();
@@ -71,8 +71,8 @@ pub fn base(symbol: &str) -> &str {
     }
 }
 
-/// Every function of the header that calls can ask for by name: the name without a version, the
-/// CUDA version from which this form answers to it, and the symbol.
+/// Every function that `cuGetProcAddress` resolves: its name, the first CUDA version for which the
+/// name means this symbol, and the symbol.
 pub fn symbols(header: &Description, typedefs: &Description) -> Vec<(String, i32, String)> {
     let pair = Pair { ours: header, header: typedefs };
     let functions = header.functions.iter().filter(|(name, _)| {

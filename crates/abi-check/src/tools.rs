@@ -1,11 +1,11 @@
-//! Finding the headers and libclang, which the crate does not bring along.
+//! Search for the headers and libclang.
 
 use std::path::{Path, PathBuf};
 
-/// Set by CI: a missing tool is a failure and not a reason to skip.
+/// The variable, set by CI, that turns a missing tool into a failure instead of a skip.
 pub const REQUIRE: &str = "RETROGRAPH_REQUIRE_ABI_TOOLS";
 
-/// Where the tools are.
+/// Paths of the tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tools {
     /// The folder of cuda.h 13.0.
@@ -14,8 +14,8 @@ pub struct Tools {
     pub include_12: PathBuf,
 }
 
-/// Finds them by `RETROGRAPH_CUDA_13`, `RETROGRAPH_CUDA_12` and `LIBCLANG_PATH`, or where
-/// `cargo xtask toolchain` puts them. Says which one is missing otherwise.
+/// Finds the tools by `RETROGRAPH_CUDA_13`, `RETROGRAPH_CUDA_12` and `LIBCLANG_PATH`, or in the
+/// folder of `cargo xtask toolchain`. The error names the missing tool.
 pub fn find() -> Result<Tools, String> {
     let include_13 = folder("RETROGRAPH_CUDA_13", "runtime-13.0/nvidia/cu13/include", "cuda.h")?;
     let include_12 =

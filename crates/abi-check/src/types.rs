@@ -1,10 +1,10 @@
-//! From a type as Rust writes it to a type of the description.
+//! Conversion of Rust types to types of the description.
 
 use syn::{GenericArgument, PathArguments, ReturnType};
 
 use crate::model::Type;
 
-/// Why a type cannot be described.
+/// A type that cannot be described.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is no type that a C interface can have")]
 pub struct UnknownType {
@@ -12,7 +12,7 @@ pub struct UnknownType {
     pub text: String,
 }
 
-/// Describes a type written in Rust, by hand or by bindgen.
+/// Describes a Rust type.
 pub fn describe(of: &syn::Type) -> Result<Type, UnknownType> {
     let unknown = || UnknownType { text: quote::quote!(#of).to_string() };
     match of {
@@ -38,7 +38,7 @@ pub fn describe(of: &syn::Type) -> Result<Type, UnknownType> {
     }
 }
 
-/// Describes what a function returns.
+/// Describes the return type of a function.
 pub fn describe_result(output: &ReturnType) -> Result<Type, UnknownType> {
     match output {
         ReturnType::Default => Ok(Type::Void),

@@ -1,4 +1,4 @@
-//! Memory that arguments point to; it lives until the scenario ends.
+//! Memory for the pointees of arguments, valid until the scenario ends.
 
 /// Blocks that never move.
 #[derive(Debug, Default)]
@@ -6,18 +6,18 @@ pub(crate) struct Arena {
     blocks: Vec<Box<[Aligned]>>,
 }
 
-/// The unit of blocks: as strictly aligned as any argument asks for.
+/// The unit of blocks, with the strictest alignment of any argument.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(128))]
 struct Aligned {
     _bytes: [u8; 128],
 }
 
-/// A place in an arena, as an address.
+/// An address in an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ArenaAddress(usize);
 
-/// What places hold before a call writes them.
+/// The byte that fills outputs before a call.
 pub(crate) const UNWRITTEN: u8 = 0xA5;
 
 impl Arena {
@@ -38,7 +38,7 @@ impl Arena {
 }
 
 impl ArenaAddress {
-    /// The place of an address that a driver wrote.
+    /// The address that a driver wrote.
     pub(crate) fn of_address(address: u64) -> Self {
         Self(address as usize)
     }
@@ -51,7 +51,7 @@ impl ArenaAddress {
         Self(self.0 + bytes)
     }
 
-    /// Writes bytes, as many as the block was made for at most.
+    /// Writes bytes, at most the size of the block.
     pub(crate) fn write(self, bytes: &[u8]) {
         let to = std::ptr::with_exposed_provenance_mut::<u8>(self.0);
         // SAFETY: the address is in a block of the arena of the running scenario, which is large
@@ -63,8 +63,7 @@ impl ArenaAddress {
     pub(crate) fn read(self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         let from = std::ptr::with_exposed_provenance::<u8>(self.0);
-        // SAFETY: the place lies in a block that is large enough, or the driver said that so much
-        // lies there.
+        // SAFETY: the block is large enough, or the driver returned the address with this size.
         unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), count) };
         bytes
     }
@@ -72,12 +71,12 @@ impl ArenaAddress {
     /// The text up to a zero byte.
     pub(crate) fn text(self) -> String {
         let from = std::ptr::with_exposed_provenance::<std::ffi::c_char>(self.0);
-        // SAFETY: the driver returned this address as text that ends in a zero byte.
+        // SAFETY: the driver returned this address as a C string.
         unsafe { std::ffi::CStr::from_ptr(from) }.to_string_lossy().into_owned()
     }
 }
 
-/// The number in at most eight bytes, low byte first.
+/// The little-endian number in at most eight bytes.
 pub(crate) fn word(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     let count = bytes.len().min(8);

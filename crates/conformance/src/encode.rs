@@ -1,4 +1,4 @@
-//! From written values to words and bytes.
+//! Encoding of scenario values as argument words and bytes in memory.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,13 +13,13 @@ use crate::scenario::{Out, Value};
 use crate::types::Type;
 use crate::variables::{Variable, Variables};
 
-/// A place that a call may have written.
+/// An output of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
     pub(crate) name: String,
     pub(crate) is_recorded: bool,
     pub(crate) variable: Variable,
-    /// The argument it was passed as, when it was one of its own.
+    /// The name of the parameter, if the output is an argument.
     pub(crate) parameter: Option<&'static str>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Memory {
     loaded: HashMap<(String, Option<usize>), ArenaAddress>,
     pub(crate) log: Log,
     pub(crate) variables: Variables,
-    /// What the call that is being encoded may write.
+    /// The outputs of the call that is being encoded.
     pub(crate) written: Vec<Written>,
 }
 
@@ -49,7 +49,7 @@ impl Memory {
         }
     }
 
-    /// A block that is not a variable.
+    /// A block without a name.
     pub(crate) fn block(&mut self, size: usize) -> ArenaAddress {
         self.arena.block(size, 0)
     }
@@ -78,7 +78,7 @@ impl Memory {
         Ok(word)
     }
 
-    /// The word that a value is in a place of a type.
+    /// The word of a value of a type.
     fn word(&mut self, value: &Value, of: &Type) -> Result<u64, Problem> {
         match value {
             Value::Null => Ok(0),
@@ -141,7 +141,7 @@ impl Memory {
         fs::read(&path).map_err(failed)
     }
 
-    /// A place for what the call writes.
+    /// An output.
     fn out(&mut self, out: &Out, of: &Type) -> Result<u64, Problem> {
         let element = match (&out.of, of) {
             (Some(name), _) => DRIVER.resolve(name),
@@ -169,7 +169,7 @@ impl Memory {
         Ok(place.address())
     }
 
-    /// An array argument: a block with the values in a row.
+    /// An array argument: a block with consecutive values.
     fn array(&mut self, values: &[Value], of: &Type) -> Result<u64, Problem> {
         let word = Type::Integer { size: 8, signed: false };
         let element = match of.pointee() {
@@ -205,7 +205,7 @@ impl Memory {
         Ok(place.address())
     }
 
-    /// Values of kernel parameters, each in a block of its own.
+    /// Kernel parameters, each in its own block.
     fn parameters(&mut self, parameters: &[(String, Value)]) -> Result<u64, Problem> {
         let list = self.arena.block(parameters.len() * 8, 0);
         for (at, (name, value)) in parameters.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Mistakes in scenarios, each with its place.
+//! Errors in scenarios, with their locations.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,47 +19,47 @@ impl fmt::Display for Location {
     }
 }
 
-/// A scenario that cannot be understood or run.
+/// An error in a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct ScenarioError {
-    /// Where.
+    /// The location.
     pub place: Location,
-    /// What.
+    /// The error.
     pub problem: Problem,
 }
 
-/// What is wrong with a scenario.
+/// The kinds of errors in scenarios.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// The line does not follow the grammar.
     #[error("{expected}, found `{found}`")]
     Syntax {
-        /// What the grammar asks for.
+        /// What the grammar expects.
         expected: &'static str,
-        /// The text there.
+        /// The text at this place.
         found: String,
     },
-    /// A name that nothing defines.
-    #[error("there is no {kind} `{name}`")]
+    /// An undefined name.
+    #[error("undefined {kind} `{name}`")]
     Unknown {
-        /// Of what kind.
+        /// The kind of the name.
         kind: &'static str,
         /// The name.
         name: String,
     },
     /// A call with the wrong number of arguments.
-    #[error("{function} takes {expected} arguments, {found} are given")]
+    #[error("{function} takes {expected} arguments, not {found}")]
     Arguments {
         /// The function.
         function: &'static str,
-        /// How many it takes.
+        /// The number of parameters.
         expected: usize,
-        /// How many there are.
+        /// The number of arguments.
         found: usize,
     },
     /// A value that does not fit its type.
-    #[error("{value} cannot be a `{of}`")]
+    #[error("{value} is not a `{of}`")]
     Value {
         /// The value as written.
         value: String,
@@ -69,13 +69,13 @@ pub enum Problem {
     /// A limit of the runner.
     #[error("{what}")]
     Limit {
-        /// Which.
+        /// The limit.
         what: &'static str,
     },
     /// A file that cannot be read.
-    #[error("cannot read it: {reason}")]
+    #[error("cannot read the file: {reason}")]
     File {
-        /// What the system said.
+        /// The error of the system.
         reason: String,
     },
 }

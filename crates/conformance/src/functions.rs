@@ -1,4 +1,4 @@
-//! Every function of the table, callable by name with words as arguments.
+//! The functions of the table, callable by name with argument words.
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
@@ -14,13 +14,13 @@ use crate::types::Type;
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
     pub(crate) of: Type,
-    /// The size of what a pointer points to, as the compiler says.
+    /// The size of a pointer's target, from the compiler.
     pub(crate) pointee_size: Option<usize>,
     /// The size of the argument itself.
     pub(crate) size: usize,
 }
 
-/// Calls a function of a table with one word for each argument; `None` where it is absent.
+/// Calls a function of a table with one word per argument. `None` if the driver lacks it.
 pub(crate) type Invoke = unsafe fn(&DriverTable, &[u64]) -> Option<CUresult>;
 
 /// A function of the driver.
@@ -31,7 +31,7 @@ pub(crate) struct Function {
     pub(crate) invoke: Invoke,
 }
 
-/// Carries a type, so that its size and pointee can be asked.
+/// A type whose size and pointee can be queried.
 struct Probe<T>(PhantomData<T>);
 
 impl<T> Probe<*mut T> {
@@ -42,28 +42,28 @@ impl<T> Probe<*const T> {
     const POINTEE: Option<usize> = Some(size_of::<T>());
 }
 
-/// What holds for types that are no pointers; the inherent constants above take precedence.
+/// Constants of types that are not pointers; the inherent constants above take precedence.
 trait Plain {
     const POINTEE: Option<usize> = None;
 }
 
 impl<T> Plain for Probe<T> {}
 
-/// The value of a word. The word of a value of more than eight bytes is its address.
+/// The value of a word. A value larger than eight bytes is passed by address.
 ///
 /// # Safety
-/// The word is a valid bit pattern of `T`, or the address of one where `T` is larger than a word.
+/// The word is a valid bit pattern of `T`, or the address of one if `T` is larger than a word.
 unsafe fn from_word<T>(word: u64) -> T {
     if size_of::<T>() > size_of::<u64>() {
         // SAFETY: the caller guarantees that the word is the address of a value.
         return unsafe { std::ptr::with_exposed_provenance::<T>(word as usize).read_unaligned() };
     }
-    // SAFETY: the word has at least as many bytes as `T`, and machines that have a driver store
-    // the low bytes first; the caller guarantees the bit pattern.
+    // SAFETY: the word is at least as large as `T`, and all platforms with a driver are
+    // little-endian; the caller guarantees the bit pattern.
     unsafe { std::mem::transmute_copy(&word) }
 }
 
-/// The type as the function list writes it, in the spelling that the reflection reads.
+/// The type that the function list names.
 fn resolve(written: &str) -> Type {
     let text = written.replace("$crate", "").replace("retrograph_driver_sys", "");
     let text = text.replace(' ', "").replace("*mut", "*mut ").replace("*const", "*const ");
@@ -123,7 +123,7 @@ retrograph_driver_sys::driver_functions!(callers);
 static FUNCTIONS: LazyLock<HashMap<&'static str, Function>> =
     LazyLock::new(|| all().into_iter().map(|function| (function.name, function)).collect());
 
-/// The function of this exact symbol.
+/// The function with this exact symbol.
 pub(crate) fn find(name: &str) -> Option<&'static Function> {
     FUNCTIONS.get(name)
 }

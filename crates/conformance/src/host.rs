@@ -1,7 +1,7 @@
-//! Host functions that scenarios hand to the driver: they log their name, or sleep.
+//! Host functions of scenarios: they log their name, or sleep.
 //!
-//! The driver gives a host function nothing but what the scenario says, so a function knows by
-//! its own address what to do: there is a fixed number of them, lent to scenarios.
+//! The scenario chooses the argument of a host function, so the function's address selects its
+//! action: a fixed number of functions is assigned to scenarios.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +11,10 @@ use retrograph_driver_sys::{CUresult, CUstream};
 
 use crate::error::Problem;
 
-/// What host functions of one scenario wrote.
+/// The log of a scenario's host functions.
 pub(crate) type Log = Arc<Mutex<Vec<String>>>;
 
-/// What a host function does.
+/// The action of a host function.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Appends its name to a log.
@@ -63,12 +63,13 @@ slots! {
     119 120 121 122 123 124 125 126 127
 }
 
-/// The functions lent to one scenario; they go back when it ends.
+/// The functions assigned to a scenario. Released at its end.
 #[derive(Debug, Default)]
 pub(crate) struct Lent(Vec<usize>);
 
 impl Lent {
-    /// The address of a function that does this: a host function, or a stream callback.
+    /// Assigns a function to an action and returns its address: a host function or a stream
+    /// callback.
     pub(crate) fn lend(&mut self, action: Action, is_callback: bool) -> Result<u64, Problem> {
         for (slot, place) in ACTIONS.iter().enumerate() {
             let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,12 +1,9 @@
-//! Conformance scenarios: driver calls as data.
+//! Conformance scenarios: driver calls as data, recorded on hardware and replayed on the simulator.
 //!
-//! A scenario is a list of driver calls with symbolic handles and threads. Running it on a table
-//! gives one outcome for each step: the code, and what the call wrote, in a form that does not
-//! depend on the run. [`record`] runs scenarios on hardware and writes what happened as traces;
-//! [`replay`] runs them on the simulator and compares with the traces. The language is described
-//! in `scenarios/README.md`.
-//!
-//! The runner does not judge results; the recordings of hardware do.
+//! A scenario is a list of driver calls with symbolic handles and threads. Running it yields one
+//! outcome per step: the code and the outputs of the call, in a form that does not depend on the
+//! run. [`record`] runs scenarios on hardware and writes traces; [`replay`] runs them on the
+//! simulator and compares with the traces. `scenarios/README.md` describes the language.
 
 mod arena;
 mod encode;
@@ -43,7 +40,7 @@ pub struct Folders {
     pub images: std::path::PathBuf,
     /// Recorded results of instructions, `<opcode>.txt`.
     pub vectors: std::path::PathBuf,
-    /// The file that lists scenarios for which the simulator is known to differ, with reasons.
+    /// The list of scenarios in which the simulator differs, with reasons.
     pub differences: std::path::PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! Names for what varies from run to run: handles and addresses.
+//! Stable names for handles and addresses, which vary between runs.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// What to call a handle. An unknown one gets a name in order of sight.
+    /// The name of a handle. An unknown handle is numbered in order of appearance.
     pub(crate) fn handle(&mut self, kind: &str, value: u64) -> String {
         if value == 0 {
             return "null".to_owned();
@@ -32,7 +32,7 @@ impl Names {
         name
     }
 
-    /// Remembers that a variable holds a handle, unless another does already.
+    /// Names a handle after a variable, unless it has a name.
     pub(crate) fn bind_handle(&mut self, kind: &str, value: u64, variable: &str) {
         if value == 0 {
             return;
@@ -45,12 +45,12 @@ impl Names {
         }
     }
 
-    /// Forgets a handle: its number may come again for another object.
+    /// Removes the name of a handle, whose number the driver may reuse.
     pub(crate) fn forget_handle(&mut self, kind: &str, value: u64) {
         self.handles.retain(|(of, number, _)| of != kind || *number != value);
     }
 
-    /// What to call an address.
+    /// The name of an address.
     pub(crate) fn address(&self, value: u64) -> String {
         if value == 0 {
             return "null".to_owned();
@@ -71,7 +71,7 @@ impl Names {
         }
     }
 
-    /// Forgets the names of an address: it may be given again.
+    /// Removes the names of an address, which the driver may reuse.
     pub(crate) fn forget_address(&mut self, base: u64) {
         self.extents.retain(|(first, ..)| *first != base);
     }

@@ -1,4 +1,4 @@
-//! Recording: every scenario in a process of its own, so that none can spoil another.
+//! Recording of scenarios, each in its own process so that failures stay isolated.
 
 mod child;
 mod head;
@@ -21,19 +21,19 @@ pub use vectors::{RecordedVectors, record_vectors};
 use crate::scenario::{Library, Scenario};
 use crate::trace::{Head, Trace, TraceFile};
 
-/// How long a scenario may take.
+/// The time limit of a scenario.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// What to record and where.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// A program and its first arguments, which runs [`child`] with the rest of its arguments.
+    /// A program that runs [`child`], and its first arguments.
     pub program: Vec<OsString>,
     /// Scenarios to run.
     pub scenarios: PathBuf,
-    /// Where traces are written; traces there of other scenarios stay.
+    /// The output folder. Traces of other scenarios stay.
     pub out: PathBuf,
-    /// How many processes at a time.
+    /// Number of concurrent processes.
     pub jobs: usize,
     /// Text that names must contain.
     pub filter: String,
@@ -41,7 +41,7 @@ pub struct Recording {
     pub only_missing: bool,
 }
 
-/// How a recording went.
+/// The result of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     /// Scenarios with a trace.
@@ -50,12 +50,12 @@ pub struct Recorded {
     pub steps: usize,
     /// Names of scenarios that crashed or hung, with the outcome.
     pub cut_short: Vec<(String, String)>,
-    /// What was wrong with scenarios.
+    /// Errors in scenarios.
     pub mistakes: Vec<String>,
 }
 
-/// Records; `progress` is told the name of each scenario that is done, with numbers done and all.
-/// A file of traces is written as soon as all of its scenarios ran.
+/// Records scenarios. Calls `progress` with the name of each finished scenario and the numbers of
+/// finished and of all scenarios. Writes a trace file as soon as all of its scenarios ran.
 pub fn record(
     recording: &Recording,
     progress: &(dyn Fn(&str, usize, usize) + Sync),
@@ -99,10 +99,10 @@ pub(crate) fn path_of(folder: &Path, file: &str) -> PathBuf {
     folder.join(format!("{file}.txt"))
 }
 
-/// File and name of a scenario, and its trace or what is wrong with it.
+/// File and name of a scenario, and its trace or its error.
 type Page = (String, String, Result<Trace, String>);
 
-/// What was recorded so far.
+/// The traces so far.
 struct Book<'a> {
     recording: &'a Recording,
     library: &'a Library,
@@ -111,7 +111,7 @@ struct Book<'a> {
 }
 
 impl Book<'_> {
-    /// Enters a result, and writes the file of traces if it was the last one of the file.
+    /// Adds a result, and writes the trace file after its last scenario.
     fn enter(
         &self,
         scenario: &Scenario,
@@ -161,7 +161,7 @@ impl Recorded {
     }
 }
 
-/// What a child process said, and how it ended.
+/// The output and exit of a child process.
 struct Said {
     lines: Vec<String>,
     ending: &'static str,
@@ -193,7 +193,7 @@ fn run_child(program: &[OsString], arguments: &[&OsStr], limit: Duration) -> Sai
             Err(RecvTimeoutError::Disconnected) => break "crash",
         }
     };
-    // Whatever the process still does is of no interest, and it may never end by itself.
+    // The process may never end by itself.
     let _ = process.kill();
     let _ = process.wait();
     Said { lines: said, ending }

@@ -1,7 +1,7 @@
-//! What the source of driver-sys says: constants, aliases, enumerations, handles, structures.
+//! Reflection of driver-sys from its source: constants, aliases, enumerations, handles, structures.
 //!
-//! The build script hands over the text. Reading it here keeps the scenario language complete
-//! without a second list of every name; sizes are compared with the compiler's at every call.
+//! The build script embeds the source, so the scenario language needs no list of names of its own.
+//! Every call compares sizes with the compiler's.
 
 mod source;
 
@@ -10,13 +10,13 @@ use std::sync::LazyLock;
 
 use crate::types::{Field, Record, Type};
 
-/// Everything that has a name.
+/// The named declarations.
 #[derive(Debug, Default)]
 pub(crate) struct Reflection {
     constants: HashMap<String, i128>,
     aliases: HashMap<String, String>,
     handles: Vec<String>,
-    /// Name, whether a union, least alignment, fields as written.
+    /// Structures and unions by name.
     records: HashMap<String, source::Written>,
 }
 
@@ -35,7 +35,7 @@ impl Reflection {
         self.constants.get(name).copied()
     }
 
-    /// A type as Rust writes it.
+    /// The type with this Rust spelling.
     pub(crate) fn resolve(&self, text: &str) -> Type {
         self.resolve_within(text, 0)
     }
@@ -77,7 +77,7 @@ impl Reflection {
         Type::Array(Box::new(self.resolve_within(element, depth)), count)
     }
 
-    /// A field of a structure by name. A union without a name of its own is looked through.
+    /// A field of a structure by name, also inside an anonymous union.
     pub(crate) fn field(&self, record: &str, name: &str) -> Option<Field> {
         let fields = self.record(record)?.fields;
         if let Some(found) = fields.iter().find(|field| field.name == name) {

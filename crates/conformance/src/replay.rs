@@ -14,61 +14,59 @@ use crate::runner::{self, Outcome};
 use crate::scenario::{Library, Scenario};
 use crate::trace::{Trace, TraceFile};
 
-/// How many scenarios are replayed at a time: more than there are cores, because those that take
-/// long only wait.
+/// Number of concurrent scenarios: more than cores, because long scenarios mostly wait.
 const WORKERS: usize = 10;
 
-/// A step that gave something else than the trace says.
+/// A step whose outcome differs from the trace.
 #[derive(Clone, Debug)]
 pub struct Difference {
     /// The scenario.
     pub scenario: String,
-    /// Where the step was written.
+    /// The location of the step.
     pub place: String,
     /// The step.
     pub step: String,
-    /// What hardware gave.
+    /// The outcome on hardware.
     pub expected: String,
-    /// What the simulator gave.
+    /// The outcome on the simulator.
     pub actual: String,
-    /// What the simulator said about it.
+    /// The diagnostics of the simulator.
     pub diagnostics: Vec<String>,
 }
 
-/// A scenario on the simulator.
+/// The run of a scenario on the simulator.
 #[derive(Clone, Debug)]
 pub struct Played {
     /// Steps with their outcomes.
     pub steps: Vec<(String, String)>,
-    /// What the simulator said.
+    /// The diagnostics of the simulator.
     pub diagnostics: Vec<Diagnostic>,
-    /// The errors that it returned as long as the outcomes were those of the trace, if there is
-    /// one.
+    /// The errors that it returned before the first difference from the trace.
     pub refused: Vec<Refused>,
 }
 
-/// How a replay went.
+/// The result of a replay.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Scenarios that have a trace and were replayed.
     pub replayed: usize,
     /// Steps in them.
     pub steps: usize,
-    /// Scenarios that gave what the trace says.
+    /// Scenarios that agree with their trace.
     pub agreeing: usize,
-    /// The first step of each scenario that did not.
+    /// The first differing step of each other scenario.
     pub differences: Vec<Difference>,
-    /// The same for scenarios that are listed as different.
+    /// The same for scenarios that are listed as differing.
     pub known: Vec<Difference>,
-    /// Scenarios that are listed as different and are not.
+    /// Scenarios that are listed as differing but agree.
     pub outdated: Vec<String>,
-    /// Scenarios without a trace of their present steps, and why.
+    /// Scenarios without a trace of their current steps, with reasons.
     pub untraced: Vec<(String, &'static str)>,
     /// Traces without a scenario.
     pub orphans: Vec<String>,
-    /// Scenarios and files that cannot be understood.
+    /// Errors in scenarios and files.
     pub mistakes: Vec<String>,
-    /// Errors that were returned as a trace says, with the first such scenario by name.
+    /// Errors that a trace attests, with the first such scenario by name.
     pub attested: BTreeMap<Refused, String>,
 }
 
@@ -82,7 +80,7 @@ impl Report {
             && self.mistakes.is_empty()
     }
 
-    /// Moves differences that are listed out of the way.
+    /// Moves listed differences to `known`.
     fn set_known_aside(&mut self, listed: &[String], filter: &str) {
         let differences = std::mem::take(&mut self.differences);
         let is_known = |one: &Difference| listed.contains(&one.scenario);
@@ -92,7 +90,7 @@ impl Report {
         self.outdated = outdated.cloned().collect();
     }
 
-    /// Notes errors that a trace shows; the first trace by name counts.
+    /// Adds errors that a trace attests. The first trace by name is kept.
     fn attest(&mut self, refused: Vec<Refused>, name: &str) {
         for one in refused {
             let first = self.attested.entry(one).or_insert_with(|| name.to_owned());
@@ -102,7 +100,7 @@ impl Report {
         }
     }
 
-    /// The index of attested errors: rule, function, code and trace in each line.
+    /// The index of attested errors: one line per error with rule, function, code and trace.
     pub fn index(&self) -> String {
         let line = |(refused, name): (&Refused, &String)| {
             format!("{} {} {} {name}\n", refused.rule, refused.call, refused.code.0)
@@ -137,13 +135,13 @@ fn play_along(scenario: &Scenario, trace: Option<&Trace>, images: &Path) -> Resu
     let steps = texts.zip(run.outcomes.into_iter().map(|outcome| outcome.0)).collect();
     let diagnostics = simulator.diagnostics();
     if run.ending == runner::Ending::Stuck {
-        // A thread is still inside the simulator.
+        // A hung thread still uses the simulator.
         std::mem::forget(simulator);
     }
     Ok(Played { steps, diagnostics, refused })
 }
 
-/// Replays every scenario whose name contains `filter`, several at a time.
+/// Replays the scenarios whose names contain `filter`, concurrently.
 pub fn replay(folders: &Folders, filter: &str) -> Report {
     let library = Library::load(&folders.scenarios);
     let mut report = Report::default();
@@ -195,7 +193,7 @@ fn traces_of(library: &Library, folder: &Path) -> BTreeMap<String, TraceFile> {
     traces
 }
 
-/// What became of one scenario.
+/// The result of one scenario.
 enum Verdict {
     ScenarioError(String),
     Untraced(&'static str),
@@ -242,14 +240,14 @@ impl Verdict {
     }
 }
 
-/// The first step that gave something else than the trace says.
+/// The first step whose outcome differs from the trace.
 fn difference(scenario: &Scenario, trace: &Trace, played: &Played) -> Option<Difference> {
     let missing = ("".to_owned(), "nothing".to_owned());
     for (at, (step, expected)) in trace.steps.iter().enumerate() {
         let (_, actual) = played.steps.get(at).unwrap_or(&missing);
         let is_cut = matches!(expected.as_str(), "crash" | "hang");
         let stopped = played.diagnostics.iter().any(|one| one.kind == DiagnosticKind::Undefined);
-        // Where hardware ends the process, the simulator says that it promises nothing.
+        // Where hardware ends the process, the simulator stops with undefined behaviour.
         if actual == expected || is_cut && stopped {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Running one scenario on a table.
+//! Execution of one scenario on a table.
 
 use std::path::Path;
 use std::sync::PoisonError;
@@ -18,7 +18,7 @@ use crate::threads::{Answer, Threads};
 use crate::types::Type;
 use crate::variables::Variable;
 
-/// What a step gave, as traces write it after the arrow.
+/// The outcome of a step, as in traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome(pub String);
 
@@ -31,27 +31,27 @@ pub enum Ending {
     Stuck,
 }
 
-/// Everything that one run gave.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// One outcome for each step that ran.
+    /// The outcomes of the steps that ran.
     pub outcomes: Vec<Outcome>,
     /// How it ended.
     pub ending: Ending,
 }
 
-/// More elements than any list of a driver has here; a larger count was never written.
+/// An upper bound of list lengths. A larger count is unwritten memory.
 const MOST_LISTED: usize = 1 << 16;
 
-/// A scenario while it runs.
+/// A running scenario.
 struct Session {
     memory: Memory,
     names: Names,
     threads: Threads,
 }
 
-/// Runs the steps of a scenario one after the other. `observe` is told each outcome at once, so
-/// that a run which ends the process has said how far it came.
+/// Runs the steps of a scenario in order. Calls `observe` with each outcome at once, so the
+/// outcomes before a crash are known.
 pub fn run(
     scenario: &Scenario,
     table: &DriverTable,
@@ -73,7 +73,7 @@ pub fn run(
         observe(step, &outcome);
         outcomes.push(outcome);
         if is_stuck {
-            // The thread may still use what it was given.
+            // The hung thread may still use the arguments.
             std::mem::forget(session);
             return Ok(Run { outcomes, ending: Ending::Stuck });
         }
@@ -133,7 +133,7 @@ impl Session {
         }
     }
 
-    /// What the call destroyed loses its name.
+    /// Removes the names of objects that the call destroyed.
     fn forget(&mut self, function: &Function, words: &[u64]) {
         let destroys = ["Destroy", "Unload", "Free", "Release"];
         if !destroys.iter().any(|part| function.name.contains(part)) {
@@ -149,7 +149,7 @@ impl Session {
         }
     }
 
-    /// Shows what was written, and gives names to it.
+    /// Formats the outputs and names their handles and addresses.
     fn results(
         &mut self,
         function: &Function,
@@ -177,8 +177,7 @@ impl Session {
         text
     }
 
-    /// A list that the driver points to becomes an array of the scenario: the driver's own may
-    /// be gone after the next call.
+    /// Copies a list that the driver returned, which the next call may invalidate.
     fn copied(&mut self, one: Written, listed: Option<usize>) -> Written {
         let (Type::Pointer(target), Some(count)) = (&one.variable.of, listed) else { return one };
         let address = one.variable.word();
@@ -193,7 +192,7 @@ impl Session {
         Written { variable, ..one }
     }
 
-    /// A new object has a number of its own, so whatever had it before is gone.
+    /// Removes the old name of a number that a new object has.
     fn forget_before_creation(&mut self, variable: &Variable) {
         match &variable.of {
             Type::Handle(kind) => self.names.forget_handle(kind, variable.word()),
@@ -212,7 +211,7 @@ impl Session {
                 self.names.bind_address(variable.place.address(), bytes, &name);
             }
             _ if is_unwritten && variable.count.is_none() => {
-                // Later steps that use it pass null, not unwritten memory.
+                // Later steps pass null instead of unwritten memory.
                 variable.place.write(&vec![0; size]);
             }
             Type::Handle(kind) if variable.count.is_none() => {
@@ -228,7 +227,7 @@ impl Session {
         self.memory.variables.set(&name, variable);
     }
 
-    /// Parameters of an allocation node give the address of the memory.
+    /// Names the memory of an allocation node by the address in its parameters.
     fn bind_allocation(&mut self, name: &str, variable: &Variable) {
         let Type::Record(record) = &variable.of else { return };
         let fields = DRIVER.record(record).map(|record| record.fields).unwrap_or_default();
@@ -273,7 +272,7 @@ impl Session {
     }
 }
 
-/// Whether a function makes something new.
+/// Whether a function creates an object.
 fn creates(name: &str) -> bool {
     let parts = [
         "Create",

@@ -1,4 +1,4 @@
-//! Scenarios as values: files of them, expanded into steps.
+//! Scenarios: files, expanded into steps.
 
 mod expand;
 mod value;
@@ -18,33 +18,33 @@ use crate::functions::{self, Function};
 pub struct Scenario {
     /// Its unique name.
     pub name: String,
-    /// The file below the folder of scenarios, without its ending: `<area>/<topic>`.
+    /// The file relative to the folder of scenarios, without extension: `<area>/<topic>`.
     pub file: String,
     /// Where it begins.
     pub place: Location,
-    /// The steps, or the first mistake among them.
+    /// The steps, or the first error.
     pub steps: Result<Vec<Step>, ScenarioError>,
 }
 
 /// One step of a scenario.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The step as traces write it.
+    /// The text of the step in traces.
     pub text: String,
-    /// Where it was written.
+    /// The location.
     pub place: Location,
     pub(crate) thread: String,
     pub(crate) action: Action,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Calls the driver.
     Call { function: &'static Function, arguments: Vec<Value> },
     /// Records a variable.
     Show(String),
-    /// Records what host functions wrote.
+    /// Records the log of host functions.
     Log,
     /// Reads elements of a type from device memory.
     Read { address: Value, of: String, count: usize },
@@ -55,7 +55,7 @@ pub(crate) enum Action {
 }
 
 impl Scenario {
-    /// Whether the machine is to have no devices.
+    /// Whether the scenario runs without devices.
     pub(crate) fn is_without_devices(&self) -> bool {
         let mut steps = self.steps.iter().flatten();
         steps.next().is_some_and(|step| matches!(step.action, Action::NoDevices))
@@ -67,12 +67,12 @@ impl Scenario {
 pub struct Library {
     /// The scenarios, by file and in the order of the file.
     pub scenarios: Vec<Scenario>,
-    /// Files that could not be understood.
+    /// Errors in files.
     pub mistakes: Vec<ScenarioError>,
 }
 
 impl Library {
-    /// Reads every file below a folder. What is wrong with one file leaves the others alone.
+    /// Reads every file below a folder. An error in a file does not affect others.
     pub fn load(folder: &Path) -> Self {
         let mut files = Vec::new();
         collect(folder, &mut files);
@@ -126,7 +126,8 @@ impl Library {
     }
 }
 
-/// Files of snippets for all: their names begin with an underscore or are `snippets.txt`.
+/// Whether a file has snippets for all files: its name begins with an underscore or is
+/// `snippets.txt`.
 fn is_shared(path: &Path) -> bool {
     path.file_stem().is_some_and(|stem| stem == "snippets" || stem == "common")
 }
@@ -147,7 +148,7 @@ fn source(path: &Path) -> expand::SourceFile {
     expand::SourceFile { file: Arc::new(path.to_owned()), text }
 }
 
-/// Understands one line of a scenario.
+/// Parses one line of a scenario.
 fn step(line: &expand::Line) -> Result<Step, ScenarioError> {
     let (thread, rest) = thread_of(&line.text);
     let action = action(rest).map_err(|problem| problem.at(&line.place))?;

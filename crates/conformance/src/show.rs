@@ -1,4 +1,4 @@
-//! From what a call wrote to text that does not depend on the run.
+//! Formatting of outputs as text that does not depend on the run.
 
 use crate::arena::{ArenaAddress, UNWRITTEN, word};
 use crate::names::Names;
@@ -6,10 +6,10 @@ use crate::reflect::DRIVER;
 use crate::types::Type;
 use crate::variables::Variable;
 
-/// The text for memory that the call did not write.
+/// The text for an unwritten output.
 pub(crate) const NOTHING: &str = "-";
 
-/// Shows the value of a variable. `listed` is the length of a list that the driver points to.
+/// Formats the value of a variable. `listed` is the length of a list that the driver returned.
 pub(crate) fn variable(variable: &Variable, names: &mut Names, listed: Option<usize>) -> String {
     let size = DRIVER.size(&variable.of).unwrap_or(1);
     match variable.count {
@@ -60,7 +60,7 @@ fn array(place: ArenaAddress, count: usize, of: &Type, names: &mut Names) -> Str
     runs((0..count).map(show).collect())
 }
 
-/// Shows values in brackets, runs of four or more in short.
+/// Formats values in brackets, with runs of four or more abbreviated.
 pub(crate) fn runs(values: Vec<String>) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut rest = values.as_slice();
@@ -128,13 +128,13 @@ fn record(bytes: &[u8], name: &str, names: &mut Names) -> String {
     format!("{{{}}}", parts.join(" "))
 }
 
-/// A union does not say which field counts. It is shown word by word, up to the last one that is
-/// neither zero nor unwritten; words that could be an address are shown as such.
+/// Formats a union, whose active field is unknown, word by word up to the last one that is neither
+/// zero nor unwritten. Words that may be addresses are formatted as addresses.
 fn union(bytes: &[u8], names: &mut Names) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut kept = 0;
     for chunk in bytes.chunks(8) {
-        // A field of four bytes leaves the other half of its word alone.
+        // A four-byte field leaves the other half of its word unwritten.
         let (low, high) = chunk.split_at(chunk.len().min(4));
         let chunk = if is_written(high) { chunk } else { low };
         words.push(match word(chunk) {

@@ -9,7 +9,7 @@ use retrograph_driver_sys::DriverTable;
 
 use crate::functions::Invoke;
 
-/// What a thread is asked to call.
+/// A call for a thread.
 type Request = (Invoke, Vec<u64>);
 
 /// A worker, which ends when its sender is dropped.
@@ -25,7 +25,7 @@ pub(crate) struct Threads {
     workers: HashMap<String, Worker>,
 }
 
-/// How a call went.
+/// The result of a call.
 pub(crate) enum Answer {
     /// It returned this code.
     Code(u32),
@@ -42,7 +42,7 @@ impl Threads {
         Self { table: *table, limit, workers: HashMap::new() }
     }
 
-    /// Runs one call on a thread, which is made when it is first named.
+    /// Runs a call on a thread, which is created on first use.
     pub(crate) fn call(&mut self, thread: &str, invoke: Invoke, words: Vec<u64>) -> Answer {
         let table = self.table;
         let worker = self.workers.entry(thread.to_owned()).or_insert_with(|| start(table));
@@ -63,9 +63,9 @@ fn start(table: DriverTable) -> Worker {
     let (outgoing, codes) = channel();
     thread::spawn(move || {
         for (invoke, words) in incoming {
-            // SAFETY: the words were encoded for this function's parameters: pointers lead to
-            // blocks of the scenario that are as large as their types. What the scenario says
-            // on purpose (wild addresses, dead handles) is what the driver is asked about.
+            // SAFETY: the words are encoded for this function's parameters: pointers lead to blocks
+            // of the scenario as large as their types. Wild addresses and dead handles are those
+            // that a scenario tests.
             let code = unsafe { invoke(&table, &words) };
             if outgoing.send(code.map(|code| code.0)).is_err() {
                 return;

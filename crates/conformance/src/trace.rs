@@ -1,17 +1,17 @@
-//! Traces: what scenarios gave on hardware, as text.
+//! Traces: the outcomes of scenarios on hardware, as text.
 
 use std::fmt::Write;
 
 use crate::scenario::Scenario;
 
-/// Where and when a trace was recorded.
+/// Machine and date of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// Lines of text, without the comment mark.
     pub lines: Vec<String>,
 }
 
-/// What one scenario gave.
+/// The trace of one scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// The name of the scenario.
@@ -78,7 +78,7 @@ impl Trace {
         last.starts_with("crash") || last.starts_with("hang")
     }
 
-    /// Whether this is a trace of the scenario as it is written now.
+    /// Whether the trace has the current steps of the scenario.
     pub fn matches(&self, scenario: &Scenario) -> bool {
         let Ok(steps) = &scenario.steps else { return false };
         let is_long_enough = self.is_cut_short() || steps.len() == self.steps.len();

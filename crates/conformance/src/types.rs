@@ -1,4 +1,4 @@
-//! The types of driver arguments, as far as the runner must tell them apart.
+//! The types of driver arguments that the runner distinguishes.
 
 /// A type of cuda.h.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,17 +13,17 @@ pub(crate) enum Type {
     Address,
     /// A function pointer.
     Function,
-    /// Nothing that is known; only pointers to it exist.
+    /// `void`; only pointers to it exist.
     Void,
     /// A character of a C string.
     Char,
     /// A pointer to something.
     Pointer(Box<Type>),
-    /// So many of something in a row.
+    /// An array with its length.
     Array(Box<Type>, usize),
     /// A structure or union by name.
     Record(String),
-    /// A type that the source of driver-sys does not explain.
+    /// A type that the source of driver-sys does not declare.
     Unknown(String),
 }
 

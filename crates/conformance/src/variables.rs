@@ -1,4 +1,4 @@
-//! Variables of a running scenario: named places with a type.
+//! Variables of a running scenario: named, typed memory.
 
 use std::collections::HashMap;
 
@@ -7,18 +7,18 @@ use crate::error::Problem;
 use crate::reflect::DRIVER;
 use crate::types::Type;
 
-/// A named place.
+/// A variable.
 #[derive(Clone, Debug)]
 pub(crate) struct Variable {
     pub(crate) of: Type,
     /// The number of elements, for arrays.
     pub(crate) count: Option<usize>,
     pub(crate) place: ArenaAddress,
-    /// Whether the name means the address of a host buffer.
+    /// Whether the variable is a host buffer, whose value is its address.
     pub(crate) is_buffer: bool,
 }
 
-/// What elements of no list are.
+/// The elements of a missing list.
 static ZEROS: [u64; 64] = [0; 64];
 
 /// All variables by name.
@@ -37,7 +37,7 @@ impl Variables {
         }
     }
 
-    /// Follows `name.field[2]` to the place that it means.
+    /// Resolves a path such as `name.field[2]`.
     pub(crate) fn follow(&self, path: &str) -> Result<Variable, Problem> {
         let end = path.find(['.', '[']).unwrap_or(path.len());
         let mut found = self.get(&path[..end])?.clone();
@@ -83,7 +83,7 @@ impl Variable {
             (other, None) => return Problem::value(index, other),
         };
         let size = DRIVER.size(&of).unwrap_or(8);
-        // A list that the driver did not write has nothing but null elements.
+        // The elements of an unwritten list are null.
         let place = if place.address() == 0 {
             ArenaAddress::of_address((&raw const ZEROS).expose_provenance() as u64)
         } else {
@@ -92,12 +92,12 @@ impl Variable {
         Ok(Self { of, count: None, place, is_buffer: false })
     }
 
-    /// The value in the place, as far as it fits into a word.
+    /// The value, truncated to a word.
     pub(crate) fn word(&self) -> u64 {
         word(&self.place.read(DRIVER.size(&self.of).unwrap_or(8).min(8)))
     }
 
-    /// Whether the name means an address, because the value is not a single word.
+    /// Whether the variable is passed by address, because its value is not a single word.
     pub(crate) fn is_by_address(&self) -> bool {
         self.is_buffer
             || self.count.is_some()

@@ -1,13 +1,12 @@
-//! Instruction vectors: what each instruction of the PTX table does to edge values, on hardware
+//! Instruction vectors: results of the instructions of the PTX table for edge values, on hardware
 //! and on the simulator.
 //!
-//! For every form of the table, [`plan`] makes instances: one for each choice of types and
-//! modifiers. An instance becomes a kernel in which each thread applies the instruction to one
-//! case. The inputs of the cases follow from the name of the instance; the outputs of hardware lie
-//! in `vectors/<opcode>.txt`, one line for each instance.
+//! [`plan`] makes an instance per form, types and modifiers. An instance is a kernel in which each
+//! thread applies the instruction to one case. The name of the instance determines its inputs;
+//! `vectors/<opcode>.txt` has the outputs of hardware, one line per instance.
 //!
-//! Not covered: instructions whose effect is not a value, such as jumps and barriers; the
-//! list of [`Uncovered`] forms says which and why.
+//! Instructions without a result value, such as branches and barriers, are not covered;
+//! [`Uncovered`] lists these forms with reasons.
 
 mod file;
 mod inputs;

@@ -15,7 +15,8 @@ macro_rules! absent {
     ($($name:ident)*) => {
         mod functions {
             use super::*;
-            // Declared without arguments: they are ignored, and in the C ABI the caller removes them.
+            // Declared without arguments: they are ignored, and in the C ABI the caller removes
+            // them.
             $(
                 #[unsafe(no_mangle)]
                 extern "C" fn $name() -> CUresult {

@@ -24,7 +24,7 @@ macro_rules! export {
             match machine.simulator.table().$name {
                 // SAFETY: passed on from the caller, who calls a function of the driver.
                 Some(function) => machine.report(unsafe { function($($arg),*) }),
-                None => machine.report_missing(stringify!($name), "a driver of this version lacks it"),
+                None => machine.report_missing(stringify!($name), "this driver version lacks it"),
             }
         }
     };

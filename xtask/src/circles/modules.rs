@@ -95,7 +95,7 @@ impl Crate {
         Ok(at)
     }
 
-    /// What `path` names in module `at`; `None` for names of other crates and local names.
+    /// The item that `path` names in module `at`; `None` for names of other crates and local names.
     pub(super) fn resolve(&self, at: usize, path: &[String]) -> Option<Target> {
         // Re-exports nest a few levels; globs of each other would recurse for ever.
         const DEPTH: usize = 16;

@@ -1,4 +1,4 @@
-//! The names that the code of each file takes from other files.
+//! The names that each file imports from other files.
 
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
@@ -29,7 +29,7 @@ struct Names<'a> {
 
 impl Names<'_> {
     fn note(&mut self, path: &[String]) {
-        // A module as such is no import: what is taken through it is.
+        // Naming a module is not an import; naming an item in it is.
         let Some(Target::Item(other)) = self.tree.resolve(self.at, path) else { return };
         let (file, other) = (&self.tree.modules[self.at].file, &self.tree.modules[other].file);
         if file != other {
@@ -57,7 +57,7 @@ impl<'a> Visit<'a> for Names<'_> {
 
     fn visit_macro(&mut self, invoked: &'a Macro) {
         visit::visit_macro(self, invoked);
-        // Most arguments are expressions; the others are not looked at.
+        // Macro arguments that are not expressions are ignored.
         let parser = Punctuated::<Expr, Token![,]>::parse_terminated;
         if let Ok(arguments) = invoked.parse_body_with(parser) {
             let arguments: Vec<Expr> = arguments.into_iter().collect();

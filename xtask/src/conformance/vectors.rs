@@ -1,4 +1,4 @@
-//! Vectors of instructions: recording, comparing, and what has none.
+//! Instruction vectors: recording, comparison and coverage.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -64,12 +64,12 @@ pub(super) fn replay(opcode: &str, folders: &Folders) -> anyhow::Result<()> {
         report.missing.len()
     );
     if !report.is_clean() {
-        bail!("the simulator does not compute what was recorded");
+        bail!("the simulator differs from the recorded vectors listed above");
     }
     Ok(())
 }
 
-/// Counts what is covered, and names what is not.
+/// Counts covered forms and lists the others.
 pub(super) fn list() {
     let plan = plan("");
     let cases: usize = plan.instances.iter().map(|instance| instance.cases).sum();

@@ -1,5 +1,5 @@
-//! One small change of a text: of modifiers, types, registers, operands, constants, labels,
-//! directives and symbols.
+//! One small change of a PTX text: of modifiers, types, registers, operands, constants, labels,
+//! directives or symbols.
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
@@ -7,7 +7,7 @@ use retrograph_ptx::ast::{Modifier, Opcode, Type};
 
 use super::text::{Kind, Token};
 
-/// Constants that go wrong somewhere.
+/// Edge-case constants.
 const NUMBERS: &[&str] = &[
     "0",
     "1",
@@ -42,7 +42,7 @@ const NUMBERS: &[&str] = &[
 const SYMBOLS: &[&str] =
     &[",", ";", "[", "]", "{", "}", "(", ")", "+", "-", "!", "|", "<", ">", ":", "@", "="];
 
-/// What changes are made of.
+/// Replacement tokens.
 pub(crate) struct Pool {
     words: Vec<String>,
     opcodes: Vec<&'static str>,
@@ -66,11 +66,11 @@ impl Pool {
     }
 }
 
-/// Changes `tokens` somewhere; nothing when the place does not fit the change.
+/// Changes `tokens` at a random place; `None` if the place does not fit the change.
 pub(crate) fn change(tokens: &[Token], pool: &Pool, random: &mut impl Rng) -> Option<Vec<Token>> {
     let solid: Vec<usize> =
         (0..tokens.len()).filter(|&at| tokens[at].kind != Kind::Blank).collect();
-    // Commas and brackets are half of all tokens, and a change of them says little.
+    // Half of all tokens are commas and brackets, whose changes test little.
     let &first = solid.choose(random)?;
     let again = tokens[first].kind == Kind::Symbol && random.random_ratio(3, 4);
     let at = if again { *solid.choose(random)? } else { first };
@@ -84,7 +84,7 @@ pub(crate) fn change(tokens: &[Token], pool: &Pool, random: &mut impl Rng) -> Op
     (list != tokens).then_some(list)
 }
 
-/// The token before or after `at` that is no blank.
+/// The non-blank token before or after `at`.
 fn beside(list: &[Token], at: usize, forward: bool) -> Option<usize> {
     let solid = |index: &usize| list[*index].kind != Kind::Blank;
     if forward { (at + 1..list.len()).find(solid) } else { (0..at).rev().find(solid) }
@@ -103,7 +103,7 @@ fn dotted(list: &mut Vec<Token>, at: usize, (pool, random): (&Pool, &mut impl Rn
             list.swap(at, next);
         }
         3 => {
-            // A word of the same text is more likely to fit.
+            // A word of the same text is more likely to be valid.
             let others: Vec<usize> =
                 (0..list.len()).filter(|&other| list[other].kind == Kind::Dotted).collect();
             list[at] = list[*others.choose(random)?].clone();
@@ -138,7 +138,7 @@ fn name(list: &mut Vec<Token>, at: usize, (pool, random): (&Pool, &mut impl Rng)
             list.drain(comma..=at);
         }
         _ => {
-            // Half of the time a name of the same kind, which is more likely to fit.
+            // In half of the cases a name of the same kind, which is more likely to be valid.
             let start = |name: &str| name.chars().take(2).collect::<String>();
             let (same, wanted) = (random.random_bool(0.5), start(&list[at].text));
             let fits =

@@ -1,35 +1,35 @@
-//! What the parser and `ptxas` say of a text, and what kind of difference there is.
+//! The verdicts of the parser and of `ptxas` on a text, and the kind of their difference.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
 
-/// What `ptxas` says.
+/// The verdict of `ptxas`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It assembles the text.
+    /// It assembled the text.
     Accepted,
-    /// It does not, with its first error.
+    /// It rejected the text with this first error.
     Rejected(String),
-    /// It crashed, so that it says nothing.
+    /// It crashed.
     Crashed,
 }
 
-/// A text that one of them takes and the other does not.
+/// A text that only one of them accepts.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
-    /// The kind: who rejects, and why, without names and numbers.
+    /// The kind: the rejecting side and its message, without names and numbers.
     pub(crate) kind: String,
-    /// The line at fault, as it was made.
+    /// The rejected line.
     pub(crate) line: String,
 }
 
-/// Assembles `text`, which is written to `folder` first.
+/// Assembles `text` in `folder`.
 pub(crate) fn assemble(ptxas: &Path, folder: &Path, text: &str) -> anyhow::Result<Verdict> {
     let (source, output) = (folder.join("mutant.ptx"), folder.join("mutant.cubin"));
     std::fs::write(&source, text)?;
-    // The newest target of the texts runs them all.
+    // Assembles for the target that the text names.
     let target = text.split_whitespace().skip_while(|word| *word != ".target").nth(1);
     let target = target.filter(|name| name.starts_with("sm_")).unwrap_or("sm_90");
     let mut command = Command::new(ptxas);
@@ -47,7 +47,7 @@ pub(crate) fn assemble(ptxas: &Path, folder: &Path, text: &str) -> anyhow::Resul
     Ok(Verdict::Rejected(error.unwrap_or(&said).to_owned()))
 }
 
-/// Compares what both say of `text`.
+/// Compares both verdicts on `text`.
 pub(crate) fn compare(text: &str, verdict: &Verdict) -> Option<Difference> {
     let ours = retrograph_ptx::parse(text);
     let (kind, line) = match (ours, verdict) {

@@ -1,7 +1,7 @@
-//! The differences between the parser and `ptxas` that are known, each with its reason.
+//! Allowed differences between the parser and `ptxas`, with reasons.
 
-/// The table: `pattern => reason`, one to a line. A pattern is the beginning of a kind, or with `*`
-/// its beginning and something that it contains.
+/// The table: one `pattern => reason` per line. A pattern is a prefix of a kind; after `*` follows
+/// text that the rest must contain.
 const TABLE: &str = include_str!("known.txt");
 
 /// A row.

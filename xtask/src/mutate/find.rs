@@ -1,4 +1,4 @@
-//! Finding the places for mutants in a source file, and planting the switches there.
+//! Search for mutants in a source file, and insertion of their switches.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use syn::{Attribute, Expr, Stmt};
 
 use super::{Kind, Mutant};
 
-/// Methods that only say something, of which nothing else depends.
+/// Methods that only report, whose calls are not mutated.
 const SILENT: [&str; 2] = ["diagnose", "internal_error"];
 
-/// Plants every mutant of a file. Gives the changed text; the mutants are appended to `found`.
+/// Inserts the mutants of a file. Returns the changed text and appends the mutants to `found`.
 pub(super) fn plant(
     file: &Path,
     text: &str,
@@ -30,7 +30,7 @@ struct Planter<'a> {
     /// Mutants that do not compile.
     skip: &'a [usize],
     found: &'a mut Vec<Mutant>,
-    /// Insertions by byte offset; at the same offset, the outer one comes first when it opens.
+    /// Insertions by byte offset. At the same offset, outer nodes open first.
     edits: Vec<(usize, String)>,
 }
 
@@ -55,8 +55,8 @@ impl Planter<'_> {
     }
 
     fn apply(mut self) -> String {
-        // The sort is stable: outer nodes were visited first, so they open first. Those that close
-        // at one place are all the same text or end with it.
+        // The sort is stable, and outer nodes are visited first, so they open first. Insertions
+        // that close at the same offset have the same ending.
         self.edits.sort_by_key(|(at, _)| *at);
         let mut result = String::with_capacity(self.text.len() * 2);
         let mut done = 0;
@@ -122,7 +122,7 @@ fn is_test(attribute: &Attribute) -> bool {
             && attribute.parse_args::<syn::Ident>().is_ok_and(|argument| argument == "test"))
 }
 
-/// Whether a statement is there for what it changes.
+/// Whether a statement has side effects.
 fn changes_state(expression: &Expr) -> bool {
     match expression {
         Expr::Assign(_) => true,

@@ -1,4 +1,4 @@
-//! Building the tests with all mutants in them, and running them with one switched on.
+//! Build of the tests with all mutants, and test runs with one mutant enabled.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,17 +15,17 @@ use super::{Mutant, find};
 use crate::workspace::{self, command, output};
 
 const SIMULATOR: &str = "crates/driver-sim/src";
-/// What of the simulator decides codes and keeps state.
+/// The mutated modules of the simulator: those that choose codes and keep state.
 const MUTATED: [&str; 3] = ["api", "state", "work"];
-/// The packages whose tests must notice.
+/// The packages whose tests must kill mutants.
 const SUITE: [&str; 2] = ["retrograph-driver-sim", "retrograph-conformance"];
-/// Instructions are computed elsewhere than codes are decided and state is kept.
+/// Skips instruction vectors, which test other modules.
 const ARGUMENTS: [&str; 2] = ["--skip", "vectors"];
 const SWITCH: &str = "RETROGRAPH_MUTANT";
-/// A run that takes longer than this counts as hanging.
+/// The time limit of a test run; a longer one counts as hanging.
 const MOST_TIME: Duration = Duration::from_secs(120);
 
-/// What the planted switches call.
+/// The module that the switches call.
 const RUNTIME: &str = r#"//! Switches of mutants.
 use std::sync::LazyLock;
 use crate::refusal::Refusal;
@@ -50,7 +50,7 @@ pub(super) struct Copy {
     root: PathBuf,
 }
 
-/// The tests with the mutants in them.
+/// The test programs with all mutants.
 pub(super) struct Binaries {
     tests: Vec<(PathBuf, PathBuf)>,
     /// The mutants that do not compile.
@@ -58,7 +58,7 @@ pub(super) struct Binaries {
 }
 
 impl Copy {
-    /// Copies all tracked files, those that are not committed yet included.
+    /// Copies all tracked files, with uncommitted changes.
     pub(super) fn new(root: PathBuf) -> anyhow::Result<Self> {
         let sources = root.join("sources");
         if sources.exists() {
@@ -80,7 +80,7 @@ impl Copy {
         self.root.join("sources")
     }
 
-    /// Plants all mutants and gives them.
+    /// Inserts all mutants and returns them.
     pub(super) fn plant(&self) -> anyhow::Result<Vec<Mutant>> {
         let library = self.sources().join(SIMULATOR).join("lib.rs");
         let text = fs::read_to_string(&library)?.replacen("\nmod ", "\nmod mutant;\nmod ", 1);
@@ -89,7 +89,7 @@ impl Copy {
         self.replant(&[])
     }
 
-    /// Plants all mutants but some.
+    /// Inserts all mutants except `skip`.
     fn replant(&self, skip: &[usize]) -> anyhow::Result<Vec<Mutant>> {
         let mut found = Vec::new();
         for folder in MUTATED {
@@ -107,7 +107,7 @@ impl Copy {
         Ok(found)
     }
 
-    /// Builds the tests; mutants on lines that do not compile are left out.
+    /// Builds the tests without mutants on lines that do not compile.
     pub(super) fn build(&self, all: &[Mutant]) -> anyhow::Result<Binaries> {
         let mut unviable = BTreeSet::new();
         for _ in 0..8 {
@@ -118,7 +118,7 @@ impl Copy {
                 if tests.is_empty() {
                     bail!("the copy in {} builds no tests", self.root.display());
                 }
-                // What takes least time comes first.
+                // The fastest tests run first.
                 let mut tests = tests;
                 tests.sort_by_key(|(_, folder)| folder.ends_with("conformance"));
                 return Ok(Binaries { tests, unviable: unviable.into_iter().collect() });
@@ -184,14 +184,14 @@ fn failing_lines(messages: &[Value]) -> Vec<(String, usize)> {
 }
 
 impl Binaries {
-    /// Runs the suite under each mutant and gives those that it does not notice.
+    /// Runs the tests with each mutant and returns the survivors.
     pub(super) fn survivors<'a>(
         &self,
         chosen: &[&'a Mutant],
         jobs: usize,
     ) -> anyhow::Result<Vec<&'a Mutant>> {
         if let Some(program) = self.noticed(usize::MAX)? {
-            bail!("the suite fails without any mutant: {}", program.display());
+            bail!("a test fails without mutants; fix it first: {}", program.display());
         }
         let (next, done, survivors) =
             (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -218,8 +218,8 @@ impl Binaries {
         Ok(survivors)
     }
 
-    /// What another machine must know to try the mutants: each program is run in its folder with
-    /// these arguments, and the switch set to the number of the mutant.
+    /// The data to run the mutants on another machine: each program runs in its folder with these
+    /// arguments and the switch set to the number of the mutant.
     pub(super) fn list(&self, chosen: &[&Mutant]) -> Value {
         let tests = self.tests.iter().map(|(program, folder)| json!([program, folder]));
         let mutants = chosen.iter().map(|mutant| json!([mutant.id, mutant.to_string()]));
@@ -231,7 +231,7 @@ impl Binaries {
         })
     }
 
-    /// The first test program that fails under a mutant.
+    /// The first test program that fails with a mutant.
     fn noticed(&self, id: usize) -> anyhow::Result<Option<&Path>> {
         for (program, folder) in &self.tests {
             let mut test = Command::new(program);

@@ -1,4 +1,4 @@
-//! What each kernel may take, committed beside the sources so that a review sees a kernel grow.
+//! The budget of each kernel, committed so that a review sees when a kernel grows.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use super::Row;
 
 const HEADING: &str = "entry\ttarget\tregisters\tshared bytes\tblocks per multiprocessor";
 
-/// The most registers and shared bytes, and the least blocks.
+/// The maximum of registers and shared bytes, and the minimum of resident blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit {
     registers: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// The budget that `rows` just keep.
+    /// The tightest budget for `rows`.
     pub(crate) fn of(rows: &[Row]) -> Self {
         let limits = rows.iter().map(|row| {
             let (registers, shared_bytes) = (row.usage.registers, row.usage.shared_bytes);
@@ -39,10 +39,10 @@ impl Budget {
         let mut limits = BTreeMap::new();
         let mut lines = text.lines();
         if lines.next() != Some(HEADING) {
-            bail!("the budget does not begin with `{HEADING}`");
+            bail!("kernels-ptx/budget.tsv does not begin with `{HEADING}`; write it with --bless");
         }
         for line in lines {
-            let wrong = || format!("`{line}` is no line of a budget");
+            let wrong = || format!("kernels-ptx/budget.tsv: invalid line `{line}`");
             let fields: Vec<&str> = line.split('\t').collect();
             let [entry, target, numbers @ ..] = &fields[..] else { bail!(wrong()) };
             let numbers: Vec<u32> =
@@ -65,8 +65,8 @@ impl Budget {
         text
     }
 
-    /// What `rows` take beyond the budget. With `whole`, they are all there is, and lines of the
-    /// budget that none of them uses are left over.
+    /// The entries of `rows` beyond the budget. If `whole`, `rows` are all entries, and unused
+    /// lines of the budget are shortfalls, too.
     pub(crate) fn shortfalls(&self, rows: &[Row], whole: bool) -> Vec<String> {
         let mut shortfalls = Vec::new();
         let mut unused = self.limits.clone();

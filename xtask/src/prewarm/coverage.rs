@@ -1,5 +1,5 @@
-//! Whether what dispatch can launch is in the warm set: every entry point that it chooses for any
-//! of many problems must be one that prewarming looks up, and be in the image.
+//! Coverage of the warm set: every entry point that dispatch chooses for one of many problems must
+//! be one that prewarming looks up, and must be in the image.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use retrograph_kernels::{Kernel, Problem, images};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 
-/// The sizes of which problems are made: nothing, one, ragged, and large.
+/// The sizes of the problems: 0, 1, odd and large ones.
 const SIZES: [u32; 7] = [0, 1, 33, 200, 1536, 8960, 40_000];
 
-/// The largest launch of an entry point that was seen.
+/// The largest launch of an entry point.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Launched {
     pub(crate) threads: u32,
     pub(crate) shared_bytes: u32,
 }
 
-/// What dispatch chose, and what is missing.
+/// The launches of dispatch, and missing entry points.
 #[derive(Debug, Default)]
 pub(crate) struct Coverage {
-    /// By entry point and target: shared memory that a launch provides differs among targets.
+    /// Launches by entry point and target, since dynamic shared memory depends on the target.
     pub(crate) launched: BTreeMap<(&'static str, SmTarget), Launched>,
     pub(crate) shortfalls: Vec<String>,
 }
 
 impl Coverage {
-    /// Asks `kernel` for many problems on `target`, whose images are `modules`.
+    /// Dispatches many problems of `kernel` on `target`, whose images are `modules`.
     pub(crate) fn add(&mut self, kernel: &Kernel, target: SmTarget, modules: &[(&str, Module)]) {
         let name = kernel.name;
         let image = modules.iter().find(|(image, _)| *image == kernel.image);
@@ -67,7 +67,7 @@ impl Coverage {
         self.shortfalls.extend(missing);
     }
 
-    /// The largest launch of `entry` on `target`; of nothing where none was seen.
+    /// The largest launch of `entry` on `target`; zeros if there was none.
     pub(crate) fn of(&self, entry: &str, target: SmTarget) -> Launched {
         let mut all = self.launched.iter();
         let found = all.find(|((seen, on), _)| *seen == entry && *on == target);
@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// A kernel that launches what it does not name, for large problems alone.
+    /// A kernel that launches an undeclared entry for large problems.
     static FORGETFUL: Kernel = Kernel {
         name: "forgetful",
         image: "silu",

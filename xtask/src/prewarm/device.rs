@@ -16,7 +16,7 @@ use super::coverage::Coverage;
 use super::occupancy::{self, Block};
 use super::{Arguments, Findings, bar};
 
-/// Bytes behind every pointer of the empty launches.
+/// Bytes of the buffer that every pointer of the empty launches points to.
 const SCRATCH_BYTES: usize = 1 << 20;
 
 /// A device by its name on the command line.
@@ -140,7 +140,7 @@ impl Launcher {
         Ok(Self { context: context.clone(), stream, scratch })
     }
 
-    /// Launches one block with an empty problem: all sizes are 0, and all pointers lead to zeros.
+    /// Launches one block with an empty problem: sizes of 0, and pointers to zeros.
     fn launch(
         &self,
         kernel: &Kernel,
@@ -157,18 +157,17 @@ impl Launcher {
         });
         let geometry = LaunchGeometry { shared_bytes, ..LaunchGeometry::linear(1, threads) };
         let launch = KernelLaunch { function, geometry, arguments: &arguments };
-        // Kernels before may have written to it, and some read addresses from it.
-        // SAFETY: the range is that of the scratch memory, which outlives the fill.
+        // Earlier kernels may have written to it, and some kernels read addresses from it.
+        // SAFETY: the range is the scratch buffer, which outlives the fill.
         unsafe { self.stream.fill_u32(self.scratch.address(), 0, SCRATCH_BYTES / 4)? };
-        // SAFETY: the arguments are those of the kernel, whose sizes bound its accesses, and the
-        // scratch memory lives until the stream was waited for.
+        // SAFETY: the arguments match the kernel's parameters, sizes of 0 bound its accesses, and
+        // the scratch buffer lives until the stream is synchronized.
         let launched = unsafe { self.stream.launch(&launch) };
         let outcome = launched.and_then(|()| self.stream.synchronize());
         outcome.with_context(|| format!("launching `{}` of {threads} threads", function.name()))
     }
 
-    /// Compares the number of resident blocks that the driver names with the one that is computed
-    /// without it.
+    /// Compares the driver's number of resident blocks with the computed one.
     fn occupancy(
         &self,
         function: &Function,
@@ -178,7 +177,7 @@ impl Launcher {
         let mut found = 0;
         self.context.bind()?;
         let ask = self.context.table().cuOccupancyMaxActiveBlocksPerMultiprocessor;
-        // SAFETY: the function is of this context, which is current, and the place is valid.
+        // SAFETY: the function belongs to the current context, and the pointer is valid.
         let code = unsafe { ask(&mut found, function.raw(), threads as i32, dynamic as usize) };
         if !code.is_success() {
             bail!("cuOccupancyMaxActiveBlocksPerMultiprocessor returned {}", code.0);

@@ -1,6 +1,5 @@
-//! How long warming takes from each source, each time in a process of its own and without the cache
-//! of the driver. What is warmed is the training step of the program's default model, and behind it
-//! what writes text.
+//! Measures the time to warm kernels from each source, per process and without the driver's cache:
+//! first those of the training step of the program's default model, then those of generation.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::{Arguments, Findings, bar};
 
-/// Steps that are trained after warming, none of which may compile.
+/// Training steps after warming, none of which may compile.
 const STEPS: u32 = 2;
 
 /// Starts a process for each case and repetition.
@@ -50,8 +49,7 @@ pub(super) fn run(arguments: &Arguments, findings: &mut Findings) -> anyhow::Res
     Ok(())
 }
 
-/// A process of its own, which has loaded nothing before. `filled` is the cache on disk that one of
-/// them fills for others.
+/// Runs a case in a new process. `filled` is the disk cache that one case fills for others.
 fn child(arguments: &Arguments, case: &str, filled: &Path) -> anyhow::Result<Value> {
     let mut command = Command::new(std::env::current_exe()?);
     let device = arguments.device.context("measuring needs --device")?;
@@ -69,7 +67,7 @@ fn child(arguments: &Arguments, case: &str, filled: &Path) -> anyhow::Result<Val
     serde_json::from_slice(&output.stdout).with_context(|| format!("case {case} printed no JSON"))
 }
 
-/// One value of several runs of a case: the times of all, the rest of the last.
+/// Joins runs of a case: times of all runs, other values of the last one.
 fn joined(case: &str, runs: &[Value]) -> Value {
     let of = |key: &str| runs.iter().map(|run| run[key].clone()).collect::<Vec<_>>();
     let (times, with_generation) = (of("ms"), of("ms_with_generation"));
@@ -95,7 +93,7 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     let context = arguments.device.context("a case needs --device")?.open()?;
     let with = |options| ModuleCache::with(&context, options);
     let here = |workers| Warming { workers, ..Warming::default() };
-    // Opening a bundle is part of what a program waits for.
+    // Includes opening the bundle.
     let started = Instant::now();
     let others = |compiler| Warming { compiler, workers: 0, ..Warming::default() };
     let options = match case {
@@ -120,12 +118,12 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     let cache = with(options);
     let warm = cache.prewarm(&training, |_| ())?;
     let elapsed = started.elapsed();
-    // What writes text beside the training comes behind, as it may in a program.
+    // The kernels of generation follow, as in a program that samples after training.
     let all = cache.prewarm(&plan.requirements(), |_| ())?;
     let with_generation = started.elapsed();
     let trainer = train(plan, &cache)?;
     let report = warm.report();
-    // What a report asks the device for, once before the images and once behind them.
+    // The memory queries of a report, before and after loading.
     let asked = Instant::now();
     for _ in 0..2 {
         context.memory()?;
@@ -137,7 +135,7 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     let slowest = slowest.map(|image| format!("{} {:.2?}", image.image, image.elapsed));
     let warnings: Vec<String> = report.warnings.iter().map(ToString::to_string).collect();
     let result = json!({
-        // Times of the simulated driver say nothing.
+        // Times on the simulated driver are meaningless.
         "ms": (!simulated).then_some(elapsed.as_secs_f64() * 1e3), "simulated": simulated,
         "ms_with_generation": (!simulated).then_some(with_generation.as_secs_f64() * 1e3),
         "parts_ms": (!simulated).then_some(json!({
@@ -175,7 +173,7 @@ fn plan() -> anyhow::Result<Plan> {
     Ok(Plan::new(&config(), TrainerOptions::default())?)
 }
 
-/// Trains, and returns how often a kernel was not warm.
+/// Trains, and returns the number of kernels that were not warm.
 fn train(plan: Plan, cache: &ModuleCache) -> anyhow::Result<usize> {
     let text =
         TextData::from_bytes(b"what is warm stays warm, and what is cold is named. ".repeat(9));

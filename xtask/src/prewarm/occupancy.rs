@@ -1,38 +1,38 @@
-//! How many blocks of a kernel find room on a multiprocessor, without a device to ask.
+//! Occupancy (resident blocks per SM), computed without a device.
 //!
 //! Source: the tables "Technical Specifications per Compute Capability" of the CUDA C++ programming
 //! guide, and the rules of the occupancy calculator of the toolkit.
 
 use retrograph_ptx::SmTarget;
 
-/// What a multiprocessor has.
+/// The resources of an SM.
 struct Limits {
     threads: u32,
     blocks: u32,
     shared_bytes: u32,
-    /// Shared memory that the system takes for each block.
+    /// Shared memory per block that the system reserves.
     reserved_shared_bytes: u32,
-    /// Unit of shared memory.
+    /// The allocation unit of shared memory.
     shared_unit: u32,
 }
 
 const REGISTERS: u32 = 64 << 10;
-/// Registers are given to a warp in units of this many.
+/// The allocation unit of a warp's registers.
 const WARP_REGISTER_UNIT: u32 = 256;
-/// Parts of a multiprocessor, among which its warps are dealt out.
+/// Partitions of an SM, which share its warps and registers equally.
 const PARTITIONS: u32 = 4;
 
-/// What a block takes.
+/// The resources of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Block {
     pub(crate) threads: u32,
-    /// Registers of a thread.
+    /// Registers per thread.
     pub(crate) registers: u32,
-    /// Static and dynamic.
+    /// Static and dynamic shared memory.
     pub(crate) shared_bytes: u32,
 }
 
-/// Blocks that are resident on a multiprocessor at the same time.
+/// Resident blocks per SM.
 pub(crate) fn blocks(target: SmTarget, block: Block) -> u32 {
     let limits = limits(target);
     let warps = block.threads.div_ceil(32).max(1);
@@ -44,7 +44,7 @@ pub(crate) fn blocks(target: SmTarget, block: Block) -> u32 {
     by_registers.min(by_shared).min(by_threads).min(limits.blocks)
 }
 
-/// The share of the threads of a multiprocessor that so many blocks occupy, in percent.
+/// The occupancy of an SM by `blocks` blocks, in percent.
 pub(crate) fn percent(target: SmTarget, blocks: u32, threads: u32) -> u32 {
     100 * blocks * threads.next_multiple_of(32) / limits(target).threads
 }

@@ -1,4 +1,4 @@
-//! What was found, for people and for machines.
+//! Output of the results as tables and as JSON.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ fn to_json(findings: &Findings) -> Value {
     })
 }
 
-/// One row for each entry point: static shared memory, then registers and occupancy of each target.
+/// One row per entry point: static shared memory, then registers and occupancy per target.
 fn table(rows: &[Row]) {
     let mut targets: Vec<SmTarget> = rows.iter().map(|row| row.usage.target).collect();
     targets.sort_unstable();
@@ -73,7 +73,7 @@ fn device(device: &Value) {
     println!("{}: {}", text(&device["name"]), text(&device["sources"]));
     println!("{:<40} {:>9} {:>6} {:>7}", "as loaded", "registers", "local", "shared");
     for kernel in kernels {
-        // A JSON value knows no width.
+        // JSON values ignore the width of a format.
         let [registers, local, shared] =
             ["registers", "local_bytes", "shared_bytes"].map(|key| kernel[key].to_string());
         println!("{:<40} {registers:>9} {local:>6} {shared:>7}", text(&kernel["entry"]));

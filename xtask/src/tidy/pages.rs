@@ -7,7 +7,7 @@ use std::path::Path;
 
 use retrograph_kernels::SmTarget;
 
-/// The pages that name tests as `` `module::test` ``.
+/// The pages that cite tests as `` `module::test` ``.
 const NAMES_TESTS: [&str; 1] = ["docs/hazards.md"];
 
 /// Reports broken links and missing tests. `files` are the tracked files, relative to `root`.
@@ -84,7 +84,7 @@ fn test_functions(text: &str) -> Vec<String> {
 fn named_tests(text: &str) -> impl Iterator<Item = &str> {
     let code = text.split('`').skip(1).step_by(2);
     let paths = code.filter(|it| it.contains("::") && it.chars().all(is_path));
-    // Types and functions of the API have an upper-case part.
+    // Paths with an upper-case letter are items of the API.
     let paths = paths.filter(|path| !path.chars().any(char::is_uppercase));
     paths.filter_map(|path| path.rsplit("::").next())
 }

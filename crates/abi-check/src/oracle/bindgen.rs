@@ -1,11 +1,11 @@
-//! cuda.h as bindgen and libclang read it.
+//! cuda.h by bindgen and libclang.
 
 use std::path::{Path, PathBuf};
 
 use super::generated::{self, Unreadable};
 use crate::model::Description;
 
-/// Why bindgen gave no description.
+/// A failure of bindgen.
 #[derive(Debug, thiserror::Error)]
 pub enum BindgenError {
     /// libclang or the header failed.
@@ -13,23 +13,23 @@ pub enum BindgenError {
     Failed {
         /// The header.
         header: PathBuf,
-        /// What it said.
+        /// The message.
         message: String,
     },
-    /// What it wrote cannot be read.
+    /// The output of bindgen cannot be parsed.
     #[error("the output of bindgen on {header}: {source}")]
     Unreadable {
         /// The header.
         header: PathBuf,
-        /// Where and why.
+        /// The parse error.
         source: Unreadable,
     },
 }
 
 /// Describes the cuda.h of a folder.
 ///
-/// The header declares functions of earlier versions only where it is compiled for the library
-/// itself, so that it is read in both ways. What both declare is taken from the ordinary one.
+/// The header declares earlier versions of functions only with the macro of the library itself, so
+/// it is read with and without. Without takes precedence.
 pub fn describe(include: &Path) -> Result<Description, BindgenError> {
     read_both(include, "cuda.h")
 }
@@ -63,7 +63,7 @@ fn read(include: &Path, name: &str, internal: bool) -> Result<Description, Bindg
             is_bitfield: false,
             is_global: false,
         })
-        // Whatever these headers declare, and what that needs of the C library.
+        // All declarations of these headers, and the C library's types that they need.
         .allowlist_file(format!("{}/cuda.*", include.display()))
         .generate_comments(false)
         .layout_tests(true)
@@ -82,7 +82,7 @@ fn read(include: &Path, name: &str, internal: bool) -> Result<Description, Bindg
         .map_err(|source| BindgenError::Unreadable { header, source })
 }
 
-/// Where `cc` keeps `stddef.h`, which the wheel of libclang lacks.
+/// The folder of `stddef.h` of `cc`, which the wheel of libclang lacks.
 fn compiler_headers() -> Option<PathBuf> {
     let output = std::process::Command::new("cc").arg("-print-file-name=include").output().ok()?;
     let folder = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());

@@ -1,8 +1,8 @@
-//! cuda.h as a C compiler understands it: a program that prints sizes, offsets and values, and
-//! says which functions have the types that driver-sys claims.
+//! cuda.h by a C compiler: a program that prints sizes, offsets and values, and whether functions
+//! have the types that driver-sys declares.
 //!
-//! Each statement has a line of its own. A statement that does not compile is itself a
-//! finding: the header lacks what it names. It is left out, and the rest is compiled again.
+//! Each statement is on its own line. A statement that does not compile means that the header lacks
+//! the item; the rest is compiled again without it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,26 +12,26 @@ use crate::facts::{self, Facts};
 use crate::flat::Pair;
 use crate::model::{Function, Kind, Type};
 
-/// Why the C compiler told nothing.
+/// A failure of the C compiler.
 #[derive(Debug, thiserror::Error)]
 pub enum CompilerError {
     /// Files or processes failed.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
-        /// Why it failed.
+        /// The error.
         source: std::io::Error,
     },
-    /// The compiler complains about something else than a statement.
+    /// An error of the compiler outside the statements.
     #[error("cc failed:\n{messages}")]
     Failed {
-        /// What it said.
+        /// The messages.
         messages: String,
     },
 }
 
-/// One thing to ask: what the answer is about, and the statement that prints it.
+/// An item and the statement that prints its value.
 struct Question {
     item: String,
     statement: String,
@@ -41,7 +41,7 @@ struct Question {
 pub fn facts(include: &Path, pair: &Pair<'_>) -> Result<Facts, CompilerError> {
     let compiler = Compiler { include, undefine: pair.ours.functions.keys().cloned().collect() };
     let (mut answers, unanswered) = compiler.ask(questions(pair), false)?;
-    // What only earlier versions had is declared where the header is compiled for the library.
+    // The header declares earlier versions with the macro of the library itself.
     let again = unanswered.into_iter().map(|(question, _)| question).collect();
     let (more, missing) = compiler.ask(again, true)?;
     answers.extend(more);
@@ -92,8 +92,7 @@ fn questions(pair: &Pair<'_>) -> Vec<Question> {
     list
 }
 
-/// The pointer type of a function in C, once for each way to spell its 64-bit integers, which are
-/// `long` in some places of the header and `long long` in others.
+/// The C pointer types of a function: the header spells 64-bit integers as `long` or `long long`.
 fn spellings(function: &Function) -> Vec<String> {
     let (mut lists, result) = (vec![Vec::new()], spell(&function.result));
     for argument in &function.arguments {
@@ -146,7 +145,7 @@ fn spell(of: &Type) -> Vec<String> {
 
 struct Compiler<'a> {
     include: &'a Path,
-    /// Names that the header may redirect to another symbol; the symbols themselves are meant.
+    /// Macros to undefine, which redirect a name to another symbol.
     undefine: Vec<String>,
 }
 
@@ -179,7 +178,7 @@ impl Compiler<'_> {
         Ok((run(output)?, missing))
     }
 
-    /// The first complaint about each question, by its index.
+    /// The first error of each statement, by index.
     fn compile(
         &self,
         folder: &Path,
@@ -204,7 +203,7 @@ impl Compiler<'_> {
         let output = output.map_err(io("run cc"))?;
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();
         let errors = complaints(&messages, head.len());
-        // A function that is only named in an unevaluated place needs no library.
+        // Functions are only named in unevaluated contexts, so no library is linked.
         match output.status.success() || !errors.is_empty() {
             true => Ok(errors),
             false => Err(CompilerError::Failed { messages }),

@@ -1,7 +1,7 @@
-//! Reads what bindgen writes, of today and of the time of `cuda-driver-sys` 0.3.
+//! Parser of the output of bindgen, current and as in `cuda-driver-sys` 0.3.
 //!
-//! Sizes, alignments and offsets are in its layout tests, where libclang's numbers are literals
-//! beside a label such as `Size of CUuuid_st`.
+//! Sizes, alignments and offsets come from its layout tests: literals with labels such as
+//! `Size of CUuuid_st`.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use syn::visit::Visit;
 use crate::model::{Constant, Definition, Description, Field, Function, Kind, Type};
 use crate::types::{self, UnknownType};
 
-/// Why the text cannot be read.
+/// A parse error.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// It is no Rust.
+    /// Not valid Rust.
     #[error("{0}")]
     Syntax(#[from] syn::Error),
-    /// It names a type that no C interface has.
+    /// A type that is not part of a C interface.
     #[error("{item}: {source}")]
     Type {
-        /// Where.
+        /// The item.
         item: String,
-        /// Which.
+        /// The type.
         source: UnknownType,
     },
 }
@@ -87,7 +87,7 @@ impl Reader {
         match &item.fields {
             syn::Fields::Named(named) => {
                 let fields = self.fields(&name, named.named.iter())?;
-                // A type that the header only names has no fields; bindgen gives it a private one.
+                // bindgen gives an opaque type a private field.
                 let opaque = fields.iter().all(|field| field.name == "_unused");
                 if !opaque {
                     self.define(name, Kind::Struct, fields);
@@ -115,7 +115,7 @@ impl Reader {
         named
             .map(|(ident, of)| {
                 let written = ident.to_string();
-                // bindgen appends `_` to names that are words of Rust, in labels too.
+                // bindgen appends `_` to Rust keywords, in labels too.
                 let name = written.trim_start_matches("r#");
                 let offset = self.labels.get(&format!("Offset of field: {owner}::{written}"));
                 let word = name.strip_suffix('_').filter(|name| is_word_of_rust(name));
@@ -131,7 +131,7 @@ impl Reader {
         self.description.types.insert(name, Definition { kind, size, align, fields });
     }
 
-    /// An enumeration as a Rust `enum`, as old versions of bindgen wrote it.
+    /// An enumeration as a Rust `enum`, as old versions of bindgen write it.
     fn enumeration(&mut self, item: &syn::ItemEnum) {
         let name = item.ident.to_string();
         let signed = item.attrs.iter().any(|attribute| {

@@ -1,4 +1,4 @@
-//! Those who know the interface: bindgen, the C compiler, and `cuda-driver-sys`.
+//! The sources: bindgen, a C compiler and `cuda-driver-sys`.
 
 pub mod bindgen;
 pub mod c;

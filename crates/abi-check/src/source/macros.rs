@@ -1,11 +1,11 @@
-//! The declarations that driver-sys makes with macros of its own.
+//! Declarations of driver-sys through its own macros.
 
 use syn::parse::{Parse, ParseStream};
 use syn::{Attribute, Ident, Token, braced};
 
 use super::{ConstantSource, Form, Source, TypeSource, fields, text};
 
-/// Macros that declare nothing of the header: functions are taken from `driver_functions!`.
+/// Macros that declare no type or constant of the header. Functions come from `driver_functions!`.
 const DECLARE_NOTHING: [&str; 4] = ["macro_rules", "layout", "driver_functions", "zeroed"];
 
 impl Source {
@@ -121,7 +121,7 @@ impl Parse for Handle {
     }
 }
 
-/// `NAME = value since N;`, where the value is anything and `since` may be missing.
+/// `NAME = value since N;` with an optional `since`.
 struct Valued {
     name: Ident,
     since: Option<i32>,

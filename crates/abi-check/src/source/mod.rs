@@ -1,28 +1,28 @@
-//! What the sources of driver-sys declare, read as text. The build script uses it too.
+//! Parser of the declarations in the sources of driver-sys, also used by the build script.
 //!
-//! It must see every declaration: what it cannot read is a problem that fails the comparison.
+//! A declaration that it cannot parse is a problem that fails the comparison.
 
 mod macros;
 
 use std::path::Path;
 
-/// Public constants of driver-sys that no header has.
+/// Public constants of driver-sys that the headers lack.
 const NOT_OF_CUDA: [&str; 2] = ["LIBRARY_NAMES", "LEAST_VERSION"];
 
-/// Constants that driver-sys hangs on a handle under a shorter name, with the name in cuda.h.
+/// Associated constants of handles with their names in cuda.h.
 const OF_HANDLES: [(&str, &str, &str); 2] = [
     ("CUstream", "LEGACY", "CU_STREAM_LEGACY"),
     ("CUstream", "PER_THREAD", "CU_STREAM_PER_THREAD"),
 ];
 
-/// What is declared.
+/// The declarations.
 #[derive(Debug, Default)]
 pub struct Source {
     /// Types with a layout.
     pub types: Vec<TypeSource>,
-    /// Other names of types, each with its target as Rust writes it.
+    /// Type aliases with their targets in Rust.
     pub aliases: Vec<(String, String)>,
-    /// Integers that functions take, under the name of a set of flags.
+    /// Integer types of flags, by name.
     pub flags: Vec<(String, String)>,
     /// Constants.
     pub constants: Vec<ConstantSource>,
@@ -37,11 +37,11 @@ pub struct TypeSource {
     pub name: String,
     /// `struct`, `union`, `handle`, or the integer type of an enumeration.
     pub form: Form,
-    /// Name and type of each field, as Rust writes them.
+    /// Name and Rust type of each field.
     pub fields: Vec<(String, String)>,
 }
 
-/// How a type is written.
+/// The form of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A struct of C.
@@ -61,7 +61,7 @@ pub struct ConstantSource {
     pub name: String,
     /// The enumeration that it belongs to.
     pub of: Option<String>,
-    /// The first CUDA version that has it, where some lack it.
+    /// The first CUDA version that has it, if earlier ones lack it.
     pub since: Option<i32>,
     /// A Rust expression for it.
     pub expression: String,
@@ -197,7 +197,7 @@ impl Source {
     }
 }
 
-/// Whether other crates see the item in every build.
+/// Whether the item is public in every build.
 fn is_open(visibility: &syn::Visibility, attributes: &[syn::Attribute]) -> bool {
     matches!(visibility, syn::Visibility::Public(_)) && !is_gated(attributes)
 }

@@ -1,4 +1,4 @@
-//! Everything that driver-sys declares is confirmed.
+//! Every declaration of driver-sys is confirmed.
 
 use std::io::Write as _;
 
@@ -14,7 +14,7 @@ fn everything_that_driver_sys_declares_is_confirmed() {
     let mut lines: Vec<String> = left.iter().map(ToString::to_string).collect();
     lines.extend(idle.iter().map(|one| format!("the exception for {} is not needed", one.item)));
     assert!(lines.is_empty(), "{} differences:\n{}", lines.len(), lines.join("\n"));
-    // Said on the stream itself, since the harness swallows what a passing test prints.
+    // Writes to the stream directly, since the harness captures the output of passing tests.
     let (types, constants) = (ours.types.len() + ours.aliases.len(), ours.constants.len());
     let functions = ours.functions.len();
     let line = format!("confirmed: {types} types, {constants} constants, {functions} functions\n");

@@ -1,5 +1,4 @@
-//! driver-sys against those who know the interface, and mistakes planted to see that they would
-//! be noticed.
+//! driver-sys against all sources of the interface, and planted errors as negative control.
 
 mod confirmed;
 mod old_crate;
@@ -12,7 +11,7 @@ use std::sync::LazyLock;
 use retrograph_abi_check::check::Oracles;
 use retrograph_abi_check::tools::{self, Tools};
 
-/// All who know, or `None` where the tools are missing, which is said once.
+/// All sources. Without the tools, reports the skip once and returns `None`.
 fn oracles() -> Option<&'static Oracles<'static>> {
     static TOOLS: LazyLock<Option<Tools>> = LazyLock::new(find);
     static ORACLES: LazyLock<Option<Oracles<'static>>> = LazyLock::new(|| {
@@ -27,7 +26,8 @@ fn find() -> Option<Tools> {
         Ok(tools) => Some(tools),
         Err(missing) if std::env::var_os(tools::REQUIRE).is_some() => panic!("{missing}"),
         Err(missing) => {
-            // Written to the stream itself, since the harness swallows what a passing test prints.
+            // Writes to the stream directly, since the harness captures the output of passing
+            // tests.
             let line = format!("skipped: nothing is compared with cuda.h: {missing}\n");
             std::io::stderr().write_all(line.as_bytes()).expect("standard error can be written");
             None

@@ -1,6 +1,6 @@
-//! What the compiler makes of the types of `cuda-driver-sys` 0.3, beside what it makes of ours.
+//! Layouts of the types of `cuda-driver-sys` 0.3 against ours, by the compiler.
 //!
-//! Its functions are not named here: that would link libcuda.
+//! Its functions are not named here, because that would link libcuda.
 
 use std::mem::{align_of, offset_of, size_of};
 

@@ -1,5 +1,5 @@
-//! Negative control: each kind of mistake is planted into the description of driver-sys and must
-//! be noticed, by everybody who can notice it.
+//! Negative control: errors of each kind are planted into the description of driver-sys, and every
+//! source that can detect one must report it.
 
 use retrograph_abi_check::compare::Difference;
 use retrograph_abi_check::model::{Constant, Definition, Description, Field, Function, Type};

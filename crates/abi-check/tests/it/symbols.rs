@@ -1,4 +1,4 @@
-//! The list by which the simulator answers `cuGetProcAddress`, against the headers.
+//! The simulator's list for `cuGetProcAddress` against the headers.
 
 use retrograph_driver_sim::symbols;
 

@@ -1,4 +1,4 @@
-//! The process that runs one scenario on a driver and says each outcome as soon as it is known.
+//! The process that runs one scenario on a driver and prints each outcome at once.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,11 +9,11 @@ use crate::runner;
 use crate::scenario::Library;
 use crate::{Folders, record};
 
-/// The last line of a child that came to its end.
+/// The last line of a child that finished.
 pub(super) const END: &str = "end";
 
-/// Does what a recording asks of its child: `describe`, `one FILE NAME`, or `vectors OPCODE`.
-/// Writes to standard output, and does not return before everything is said.
+/// Runs a request of the recording process: `describe`, `one FILE NAME` or `vectors OPCODE`. Prints
+/// the results to standard output.
 pub fn child(
     driver: Option<&Path>,
     folders: &Folders,
@@ -26,7 +26,7 @@ pub fn child(
     };
     let mut lines = io::stdout().lock();
     let mut say = |line: &str| {
-        // A parent that is gone needs no answer.
+        // Fails if the parent has exited.
         let _ = writeln!(lines, "{line}");
         let _ = lines.flush();
     };

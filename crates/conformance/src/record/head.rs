@@ -1,4 +1,4 @@
-//! What a recording says about its machine and its time.
+//! The header of a recording: machine and date.
 
 use std::ffi::CStr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ pub fn describe(table: &DriverTable) -> Vec<String> {
     let mut version = 0;
     let mut device = 0;
     let mut name = [0; 256];
-    // SAFETY: every place is valid during its call, and the length of the name is told.
+    // SAFETY: every pointer is valid during its call, and the call gets the length of the name.
     unsafe {
         let _ = (table.cuInit)(0);
         let _ = (table.cuDriverGetVersion)(&mut version);
@@ -27,7 +27,7 @@ pub fn describe(table: &DriverTable) -> Vec<String> {
     ]
 }
 
-/// The release of the kernel driver, where the system tells it.
+/// The release of the kernel driver, if the system reports it.
 fn driver_release() -> Option<String> {
     let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
     let is_release =
@@ -38,7 +38,7 @@ fn driver_release() -> Option<String> {
 /// Today in UTC, as `2026-01-31`.
 fn date() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    // Days are counted from 1 March of year 0, so that leap days come last in a year.
+    // Counts days from 1 March of year 0, so leap days are the last ones of a year.
     let days = seconds / 86400 + 719_468;
     let era = days / 146_097;
     let day_of_era = days % 146_097;

@@ -1,4 +1,4 @@
-//! Recording what instructions do: one process for each opcode.
+//! Recording of instruction vectors, one process per opcode.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -13,13 +13,13 @@ use retrograph_driver_sys::DriverTable;
 use super::{LIMIT, run_child};
 use crate::vectors::{Instance, Recorded, VectorFile, plan, run};
 
-/// Compiling hundreds of kernels takes a while.
+/// The time limit of an opcode, with hundreds of kernels to compile.
 const OPCODE_LIMIT: Duration = Duration::from_secs(240);
 
-/// How many instances share a module.
+/// Instances per module.
 const BATCH: usize = 64;
 
-/// How a recording of vectors went.
+/// The result of a recording of vectors.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedVectors {
     /// Instances with results.
@@ -30,7 +30,7 @@ pub struct RecordedVectors {
     pub failed: Vec<String>,
 }
 
-/// Records every opcode whose word is `opcode`, or all for an empty text, into a folder.
+/// Records the opcode `opcode`, or all if it is empty, into a folder.
 pub fn record_vectors(
     program: &[OsString],
     (out, jobs): (&Path, usize),
@@ -87,7 +87,7 @@ fn record_opcode(
     recorded
 }
 
-/// Runs all instances of an opcode, and says each result.
+/// Runs all instances of an opcode and prints each result.
 pub(super) fn child(table: &DriverTable, opcode: &str, say: &mut dyn FnMut(&str)) {
     let plan = plan(opcode);
     let all: Vec<&Instance> = plan.instances.iter().collect();

@@ -1,4 +1,4 @@
-//! Reading declarations out of the Rust source of driver-sys.
+//! Parser of the declarations in the Rust source of driver-sys.
 
 use super::Reflection;
 
@@ -171,7 +171,7 @@ fn tokens(text: &str) -> Vec<String> {
         } else if first == '"' {
             string(rest)
         } else if first.is_alphanumeric() || first == '_' {
-            // `r#type` is one word, whose first part is not its name.
+            // The name of `r#type` is `type`.
             let start = if rest.starts_with("r#") { 2 } else { 0 };
             let end = rest[start..].find(|c: char| !c.is_alphanumeric() && c != '_');
             let end = end.map_or(rest.len(), |end| start + end);

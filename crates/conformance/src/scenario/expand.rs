@@ -32,7 +32,7 @@ struct Snippet {
     lines: Vec<Line>,
 }
 
-/// One choice of a loop: what `$name` means in names and in steps.
+/// One value of a loop variable: the text for names and for steps.
 #[derive(Clone, Debug)]
 struct Binding {
     name: String,
@@ -42,7 +42,7 @@ struct Binding {
 
 const CONTEXT: &str = "cuInit 0\ncuDevicePrimaryCtxRetain &context 0\ncuCtxSetCurrent context";
 
-/// Expands a file; `shared` are files of snippets for all.
+/// Expands a file. `shared` are files with snippets for all files.
 pub(super) fn file(
     source: &SourceFile,
     shared: &[SourceFile],
@@ -214,8 +214,8 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// An argument of a snippet without the quotes that hold its blanks together. A single word keeps
-/// them: it is a text.
+/// An argument of a snippet without the quotes around its blanks. A quoted single word is a string
+/// and keeps them.
 fn unquoted(word: String) -> String {
     let inside = ['"', '\'']
         .iter()
@@ -262,7 +262,7 @@ fn expand(
     into: &mut Vec<Line>,
 ) -> Result<(), ScenarioError> {
     let Some(used) = line.text.strip_prefix("use ") else {
-        // A text that a loop put in may hold several steps.
+        // A substituted text may contain several steps.
         let parts = line.text.split(" ; ").map(str::trim).filter(|part| !part.is_empty());
         for part in parts {
             let line = Line { text: part.to_owned(), place: line.place.clone() };
@@ -299,7 +299,7 @@ fn expand(
     Ok(())
 }
 
-/// The snippet that every file knows.
+/// The built-in snippet.
 fn context(line: &Line) -> Snippet {
     let lines = CONTEXT.lines().map(|text| Line { text: text.to_owned(), ..line.clone() });
     Snippet { parameters: Vec::new(), lines: lines.collect() }

@@ -1,4 +1,4 @@
-//! The values that arguments are written as.
+//! Values of arguments.
 
 use crate::error::Problem;
 use crate::reflect::DRIVER;
@@ -10,21 +10,21 @@ pub(crate) enum Value {
     Integer(i128),
     Float(f64),
     Text(String),
-    /// An image file and how many bytes of it, all where none is said.
+    /// An image file, and the number of its bytes if not all.
     Image(String, Option<usize>),
     /// The number of bytes of an image with its final zero.
     ImageSize(String),
     /// A variable, with fields and indices, and an offset for addresses.
     Name(String),
     Offset(String, i64),
-    /// A place that the call writes.
+    /// An output of the call.
     Out(Box<Out>),
     List(Vec<Value>),
     Record(Vec<(String, Value)>),
     /// Values for a kernel, each with its type.
     Parameters(Vec<(String, Value)>),
     HostFunction(String),
-    /// A stream callback, which logs its name and the code that it was given.
+    /// A stream callback, which logs its name and its status argument.
     Callback(String),
     SleepFunction(u64),
 }
@@ -304,7 +304,7 @@ impl<'a> Reader<'a> {
         let mut initial = Vec::new();
         if self.take("=") {
             initial.push(self.value()?);
-            // A comma without a blank goes on with the values of this place.
+            // A comma without a blank continues the values of this output.
             let goes_on =
                 |rest: &str| rest.starts_with(',') && !rest[1..].starts_with(char::is_whitespace);
             while (of.is_some() || count.is_some()) && goes_on(self.rest) {

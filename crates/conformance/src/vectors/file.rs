@@ -1,4 +1,4 @@
-//! Vector files: what hardware gave, byte by byte, in the letters of base 64.
+//! Vector files: the results of hardware in base 64.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ pub struct Recorded {
     pub cases: usize,
     /// The checksum of the inputs.
     pub inputs: u32,
-    /// The results, low byte first, in base 64 without padding.
+    /// The results, little-endian, in base 64 without padding.
     pub results: String,
 }
 
@@ -28,7 +28,7 @@ pub struct VectorFile {
 }
 
 impl VectorFile {
-    /// Reads a file. Lines that are not of its form are left out.
+    /// Reads a file. Malformed lines are skipped.
     pub fn parse(text: &str) -> Self {
         let mut file = Self::default();
         for line in text.lines() {
@@ -73,7 +73,7 @@ impl Recorded {
         Self { cases: instance.cases, inputs, results }
     }
 
-    /// Whether this was recorded with the inputs that the instance has now.
+    /// Whether this was recorded with the current inputs of the instance.
     pub fn is_of(&self, instance: &Instance) -> bool {
         self.cases == instance.cases && self.inputs == checksum(&inputs(instance))
     }

@@ -1,4 +1,4 @@
-//! The inputs of cases: edge values of each type, and random ones, from the name of the instance.
+//! The inputs of cases: edge values of each type, and random values seeded by the instance's name.
 
 use retrograph_ptx::ast::Type;
 
@@ -16,7 +16,7 @@ pub(super) fn inputs(instance: &Instance) -> Vec<u64> {
     words
 }
 
-/// A number that changes when the inputs do.
+/// A checksum of the inputs.
 pub(super) fn checksum(words: &[u64]) -> u32 {
     let mut sum = 0xcbf2_9ce4_8422_2325_u64;
     for byte in words.iter().flat_map(|word| word.to_le_bytes()) {
@@ -46,8 +46,8 @@ impl Random {
     }
 }
 
-/// The value of a source: an instruction with one source meets every edge; others meet edges
-/// beside edges in random order.
+/// The value of a source. Instructions with one source get every edge value; others get pairs of
+/// edge values in random order.
 fn value(source: &Input, (case, at, count): (usize, usize, usize), random: &mut Random) -> u64 {
     match source.role {
         Role::Count => COUNTS[random.below(COUNTS.len())],
@@ -70,7 +70,7 @@ fn value(source: &Input, (case, at, count): (usize, usize, usize), random: &mut 
     }
 }
 
-/// Shift counts, field positions, lanes: within and beyond every width.
+/// Shift counts, field positions and lanes, within and beyond every width.
 const COUNTS: &[u64] = &[
     0,
     1,
@@ -177,7 +177,7 @@ fn edges(of: Type) -> Vec<u64> {
     }
 }
 
-/// Halves of words: each edge beside another one.
+/// Words of two 16-bit edge values.
 fn pairs(halves: &[u16]) -> Vec<u64> {
     let word = |at: usize| {
         let other = halves[(at * 7 + 3) % halves.len()];

@@ -1,20 +1,20 @@
-//! One instruction with all its types and modifiers chosen.
+//! An instruction with all types and modifiers chosen.
 
 use retrograph_ptx::ast::Type;
 use retrograph_ptx::instructions::Opcode;
 
-/// What the values of an operand are like.
+/// The distribution of an operand's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Any value of the type, edges first.
     Value,
-    /// A number of bits, or of lanes: small values, and some beyond every width.
+    /// A count of bits or lanes: small values, and some beyond every width.
     Count,
-    /// Small whole numbers, of which sums and products are exact.
+    /// Small integers, whose sums and products are exact.
     Exact,
 }
 
-/// Something that a case reads, in a word of eight bytes.
+/// An input of a case, an eight-byte word.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
     pub(super) of: Type,
@@ -26,9 +26,9 @@ pub(super) struct Input {
 pub struct Instance {
     /// The instruction.
     pub opcode: Opcode,
-    /// The mnemonic, and constants where the form has some.
+    /// The mnemonic, with the constants of the form.
     pub name: String,
-    /// How many cases there are: whole warps.
+    /// Number of cases: whole warps.
     pub cases: usize,
     /// The types of the results, each in a word of eight bytes.
     pub results: Vec<Type>,
@@ -36,12 +36,12 @@ pub struct Instance {
     /// Declarations and statements between loading the sources and storing the results. Sources
     /// are `%s0…`, results `%d0…`.
     pub(super) body: String,
-    /// Whether the statement stores the results by itself, at `%out`.
+    /// Whether the statement itself stores the results at `%out`.
     pub(super) stores: bool,
 }
 
 impl Instance {
-    /// How many bytes a result of this type has in a vector file.
+    /// The size in bytes of a result of this type in a vector file.
     pub(super) fn width(of: Type) -> usize {
         match of {
             Type::Pred => 1,

@@ -1,4 +1,4 @@
-//! The PTX of kernels that apply one instruction to many cases.
+//! PTX of the kernels that apply one instruction to many cases.
 
 use std::fmt::Write;
 

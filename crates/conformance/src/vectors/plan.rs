@@ -1,4 +1,4 @@
-//! Which instances there are: derived from the instruction table.
+//! The instances, derived from the instruction table.
 
 mod special;
 
@@ -8,31 +8,31 @@ use retrograph_ptx::instructions::{Form, Opcode, Shape, Ty};
 use super::instance::{Input, Instance, Role, class};
 use super::kernel::BLOCK;
 
-/// A form that has no vectors, and why.
+/// A form without vectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uncovered {
     /// The form as the table prints it.
     pub form: String,
-    /// Why not.
+    /// The reason.
     pub reason: &'static str,
 }
 
-/// Why a form has no instance although nothing speaks against it as a whole.
+/// The reason of a form none of whose choices yields an instance.
 const NO_CHOICE: &str =
     "every choice of it is undocumented, not simulated, or of another state space";
 
 /// All instances, and the forms that have none.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// What kernels apply, by opcode.
+    /// Instances by opcode.
     pub instances: Vec<Instance>,
-    /// What they do not.
+    /// Forms without instances.
     pub uncovered: Vec<Uncovered>,
-    /// How many forms have instances.
+    /// Number of forms with instances.
     pub covered_forms: usize,
 }
 
-/// The plan for every instruction whose word begins with `opcode`; all for an empty text.
+/// The plan for instructions that begin with `opcode`; for all if it is empty.
 pub fn plan(opcode: &str) -> Plan {
     let mut plan = Plan::default();
     for &one in Opcode::ALL.iter().filter(|one| opcode.is_empty() || one.text() == opcode) {
@@ -47,7 +47,7 @@ pub fn plan(opcode: &str) -> Plan {
             }
         }
     }
-    // The same instruction may be of several forms.
+    // Several forms may have the same instruction.
     let mut seen = std::collections::HashSet::new();
     plan.instances.retain(|instance| seen.insert(instance.name.clone()));
     plan
@@ -93,8 +93,8 @@ fn instances(opcode: Opcode, form: &Form) -> Result<Vec<Instance>, &'static str>
     Ok(found)
 }
 
-/// Every choice of modifiers with every choice of types. For instructions with modifiers that say
-/// where and how, not what, these are varied one at a time, with the first types.
+/// All combinations of modifiers and types. Modifiers that do not affect the computed value (state
+/// space, cache, scope) are varied one at a time, with the first types.
 fn choices(opcode: Opcode, form: &Form) -> Vec<(Vec<Modifier>, Vec<Type>)> {
     let types = type_choices(form);
     let mut all = Vec::new();
@@ -105,7 +105,7 @@ fn choices(opcode: Opcode, form: &Form) -> Vec<(Vec<Modifier>, Vec<Type>)> {
     all
 }
 
-/// Choices of modifiers, each with whether only such are filled that say what is computed.
+/// Choices of modifiers, each with whether it has only modifiers that affect the computed value.
 fn modifier_choices(opcode: Opcode, form: &Form) -> Vec<(Vec<Modifier>, bool)> {
     let options = form.slots.iter().map(|slot| {
         let none = (!slot.required).then_some(None);
@@ -189,7 +189,7 @@ impl<'a> Choice<'a> {
         format!("%d{}", self.results.len() - 1)
     }
 
-    /// Makes the instance; none where the choice is of no interest.
+    /// The instance; `None` if the choice needs none.
     fn instance(mut self, constant: Option<i64>) -> Result<Option<Instance>, &'static str> {
         if special::is_elsewhere(&self) {
             return Ok(None);
@@ -225,8 +225,7 @@ impl<'a> Choice<'a> {
         }))
     }
 
-    /// The mnemonic, and what distinguishes forms of the same mnemonic: number of sources and
-    /// constants.
+    /// The mnemonic, and the number of sources and constants, which distinguish forms.
     fn name(&self, mnemonic: &str, constant: Option<i64>) -> String {
         let forms = self.opcode.forms();
         let same = |other: &&Form| {
@@ -265,7 +264,7 @@ impl<'a> Choice<'a> {
             Shape::Source(Ty::Is(Type::U32)) | Shape::Within(_) | Shape::Threads
                 if special::is_barrier(self.opcode) =>
             {
-                // The barrier, and then how many threads take part.
+                // The barrier, then the number of threads.
                 self.barrier_operands += 1;
                 if self.barrier_operands == 1 { "1".to_owned() } else { BLOCK.to_string() }
             }
@@ -306,7 +305,7 @@ impl<'a> Choice<'a> {
         lengths.iter().find(|(word, _)| self.has(*word)).map_or(1, |(_, length)| *length)
     }
 
-    /// The registers of a load: as wide as a register that may hold the type.
+    /// The registers of a load, as wide as the register class of the type.
     fn loaded(&mut self) -> String {
         let of = special::widened(self.types[0]);
         let names: Vec<_> = (0..self.vector()).map(|_| self.result(of)).collect();

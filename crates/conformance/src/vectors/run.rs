@@ -1,4 +1,4 @@
-//! Running instances on a driver.
+//! Execution of instances on a driver.
 
 use std::ffi::{CString, c_void};
 
@@ -14,7 +14,7 @@ use super::kernel::{BLOCK, module};
 pub struct RunError {
     /// The call.
     pub call: &'static str,
-    /// What it returned.
+    /// The returned code.
     pub code: CUresult,
 }
 
@@ -22,12 +22,12 @@ fn check(call: &'static str, code: CUresult) -> Result<(), RunError> {
     code.ok().map_err(|code| RunError { call, code })
 }
 
-/// Runs instances out of one module. Gives the words of the results, case by case.
+/// Runs instances of one module. Returns the result words, case by case.
 pub fn run(table: &DriverTable, instances: &[&Instance]) -> Result<Vec<Vec<u64>>, RunError> {
     let mut context = CUcontext::NULL;
     let mut loaded = CUmodule::NULL;
     let image = CString::new(module(instances)).expect("generated text has no zero byte");
-    // SAFETY: the places are valid during the calls, and the image ends in a zero byte.
+    // SAFETY: the pointers are valid during the calls, and the image ends in a zero byte.
     unsafe {
         check("cuInit", (table.cuInit)(0))?;
         let retain = (table.cuDevicePrimaryCtxRetain)(&mut context, 0);
@@ -52,7 +52,7 @@ struct Block<'a> {
 impl<'a> Block<'a> {
     fn new(table: &'a DriverTable, bytes: usize) -> Result<Self, RunError> {
         let mut address = 0;
-        // SAFETY: the place is valid during the call.
+        // SAFETY: the pointer is valid during the call.
         check("cuMemAlloc_v2", unsafe { (table.cuMemAlloc_v2)(&mut address, bytes) })?;
         Ok(Self { table, address })
     }
@@ -82,8 +82,8 @@ fn launch(
     let (mut from, mut to) = (input.address, output.address);
     let mut arguments = [(&raw mut from).cast::<c_void>(), (&raw mut to).cast()];
     let mut function = retrograph_driver_sys::CUfunction::NULL;
-    // SAFETY: all pointers are valid during the calls and as long as the sizes say; the kernel has
-    // two parameters of eight bytes, and accesses as many words as the blocks have.
+    // SAFETY: all pointers are valid during the calls for the given sizes; the kernel has two
+    // eight-byte parameters and accesses only the words of both blocks.
     unsafe {
         let copy = (table.cuMemcpyHtoD_v2)(from, inputs.as_ptr().cast(), bytes_in);
         check("cuMemcpyHtoD_v2", copy)?;

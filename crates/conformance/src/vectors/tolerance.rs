@@ -1,26 +1,25 @@
-//! Allowed distances between results and those of hardware.
+//! Allowed distances between the results of the simulator and of hardware.
 //!
-//! IEEE operations, integers and everything else are exact. The approximations of the PTX ISA are
-//! guaranteed to be within a bound of the true value; so do those of the simulator, and the
-//! distance between the two is at most the sum. The bounds are those that the PTX ISA manual gives,
-//! version 9.0, in the sections on floating point instructions with the names of the instructions.
+//! IEEE operations, integers and conversions are exact. Approximate instructions of both are within
+//! a bound of the true value, so their distance is at most twice the bound. Source of the bounds:
+//! PTX ISA manual 9.0, sections of the instructions.
 
 use retrograph_ptx::ast::Type;
 
 use super::instance::Instance;
 
-/// The largest distance that is right.
+/// The largest allowed distance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// None: the bits are equal.
+    /// Zero: equal bits.
     Exact,
-    /// So many units in the last place.
+    /// Units in the last place.
     Ulps(f64),
-    /// This part of the value, and one unit in the last place for rounding.
+    /// A fraction of the value, plus one unit in the last place for rounding.
     Relative(f64),
-    /// This much, and one unit in the last place for rounding.
+    /// An absolute distance, plus one unit in the last place for rounding.
     Absolute(f64),
-    /// As absolute as the size of the argument says: sine and cosine.
+    /// An absolute distance that depends on the argument: sine and cosine.
     Angle,
 }
 
@@ -39,8 +38,8 @@ pub fn bound(instance: &Instance) -> Bound {
         "sqrt" => Bound::Relative(2f64.powi(-23)),
         // 2^-22.9 of the value.
         "rsqrt" if is(".f32") => Bound::Relative(2f64.powf(-22.9)),
-        // The manual states no bound for f64, only that the lower word is zero: what is left of the
-        // fraction are 20 bits.
+        // The manual gives no bound for f64, but the lower word is zero, which leaves 20 bits of
+        // the fraction.
         "rcp" | "rsqrt" => Bound::Relative(2f64.powi(-20)),
         // Two units of f32; 2^-9.9 for f16, 2^-7 for bf16.
         "ex2" if is("bf16") => Bound::Relative(2f64.powi(-7)),
@@ -57,8 +56,8 @@ pub fn bound(instance: &Instance) -> Bound {
     }
 }
 
-/// The distance of two results in units of the last place of their type, element by element; not
-/// finite where one is no number and the other is.
+/// The distance of two results in units in the last place, element by element. Infinite if exactly
+/// one is NaN.
 pub fn measure(of: Type, expected: u64, actual: u64) -> f64 {
     elements(of, expected)
         .into_iter()
@@ -67,16 +66,16 @@ pub fn measure(of: Type, expected: u64, actual: u64) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// A float with its place among all floats of its type.
+/// A float with its ordinal among all floats of its type.
 #[derive(Clone, Copy, Debug)]
 struct Element {
     value: f64,
-    /// The value of one unit in the last place there.
+    /// The value of one unit in the last place.
     unit: f64,
     ordinal: i128,
 }
 
-/// Whether a result is right under a bound. `argument` is the first source.
+/// Whether a result is within a bound. `argument` is the first source.
 pub(super) fn agrees(
     bound: Bound,
     of: Type,
@@ -104,7 +103,7 @@ pub(super) fn agrees(
             Bound::Absolute(size) => (one.value.abs().max(1.0)) * size + unit,
             Bound::Angle if angle <= std::f64::consts::TAU => 2f64.powf(-20.5) + unit,
             Bound::Angle if angle <= 100.0 * std::f64::consts::PI => 2f64.powf(-14.7) + unit,
-            // Beyond, the manual promises nothing but a sine.
+            // The manual gives no bound for larger arguments.
             Bound::Angle => 2.0,
         };
         if (one.value - other.value).abs() > most {
@@ -144,7 +143,7 @@ fn element(bits: u64, exponent_bits: u32, fraction_bits: u32) -> Element {
         (true, false) => f64::NAN,
         (false, _) => sign * (hidden + fraction) as f64 * unit,
     };
-    // Zeros of both signs are the same place; NaNs are far from everything.
+    // Both zeros have the same ordinal; NaN is far from all numbers.
     let ordinal = match value.is_nan() {
         true => i128::MAX / 4,
         false => sign as i128 * i128::from(magnitude),

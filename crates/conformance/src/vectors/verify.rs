@@ -1,4 +1,4 @@
-//! Comparing the simulator with recorded vectors.
+//! Comparison of the simulator with recorded vectors.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,59 +15,59 @@ use super::plan::plan;
 use super::run::run;
 use super::tolerance::{Bound, agrees, bound, measure};
 
-/// A case that gives something else than on hardware.
+/// The first wrong case of an instance.
 #[derive(Clone, Debug)]
 pub struct WrongCase {
     /// The instance.
     pub name: String,
-    /// How many of its cases are wrong, and of how many.
+    /// Numbers of wrong cases and of all cases.
     pub wrong: (usize, usize),
     /// The sources of the first wrong case, as bits.
     pub sources: Vec<u64>,
-    /// What hardware gave.
+    /// The results of hardware.
     pub expected: Vec<u64>,
-    /// What the simulator gave.
+    /// The results of the simulator.
     pub actual: Vec<u64>,
 }
 
-/// How far an approximation is from hardware.
+/// The distance of an approximation from hardware.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// What is allowed.
+    /// The allowed distance.
     pub bound: Bound,
-    /// The largest distance in units in the last place, over results where both are numbers.
+    /// The largest distance in units in the last place, over pairs of numbers.
     pub ulps: f64,
-    /// How many cases there are.
+    /// Number of cases.
     pub cases: usize,
 }
 
-/// How a comparison went.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Instances that were compared.
+    /// Number of compared instances.
     pub instances: usize,
-    /// Cases in them.
+    /// Number of their cases.
     pub cases: usize,
     /// Instances with wrong cases.
     pub wrong: Vec<WrongCase>,
-    /// Instances that the simulator cannot run, and why.
+    /// Instances that the simulator cannot run, with reasons.
     pub unsupported: Vec<(String, String)>,
-    /// Instances without vectors for their present inputs.
+    /// Instances without vectors for their current inputs.
     pub missing: Vec<String>,
-    /// Vectors of no instance.
+    /// Vectors without an instance.
     pub orphans: Vec<String>,
     /// Approximations by opcode and type.
     pub measured: BTreeMap<String, Measured>,
 }
 
 impl Report {
-    /// Whether everything that was recorded agrees.
+    /// Whether all recorded results agree.
     pub fn is_clean(&self) -> bool {
         self.wrong.is_empty() && self.unsupported.is_empty() && self.orphans.is_empty()
     }
 }
 
-/// The instances that the simulator cannot run, and why.
+/// The instances that the simulator cannot run, with reasons.
 pub fn unsupported(opcode: &str) -> Vec<(String, String)> {
     let plan = plan(opcode);
     let all: Vec<&Instance> = plan.instances.iter().collect();
@@ -92,10 +92,10 @@ pub fn unsupported(opcode: &str) -> Vec<(String, String)> {
     found.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How many instances share a module.
+/// Instances per module.
 const BATCH: usize = 64;
 
-/// Compares all instances of an opcode, or of all for an empty text, with the vectors in a folder.
+/// Compares the instances of an opcode, or all if it is empty, with the vectors in a folder.
 pub fn verify(folder: &Path, opcode: &str) -> Report {
     let plan = plan(opcode);
     let mut report = Report::default();
@@ -133,7 +133,7 @@ pub fn verify(folder: &Path, opcode: &str) -> Report {
 
 type Played<'a> = (&'a Instance, &'a Recorded, Result<Vec<u64>, String>);
 
-/// Runs a batch on a simulator; where that fails, each instance on a simulator of its own.
+/// Runs a batch on a simulator. If that fails, runs each instance on its own simulator.
 fn played<'a>(batch: &'a [(&'a Instance, Recorded)]) -> Vec<Played<'a>> {
     let instances: Vec<_> = batch.iter().map(|(instance, _)| *instance).collect();
     if let Ok(all) = simulate(&instances) {
@@ -149,7 +149,7 @@ fn played<'a>(batch: &'a [(&'a Instance, Recorded)]) -> Vec<Played<'a>> {
     batch.iter().map(alone).collect()
 }
 
-/// Runs instances on a simulator; says what the simulator said where it cannot.
+/// Runs instances on a simulator. The error has the simulator's diagnostics.
 pub(super) fn simulate(instances: &[&Instance]) -> Result<Vec<Vec<u64>>, String> {
     let config = Config { threads: 1, ..Config::default() };
     let simulator = Simulator::new(config).map_err(|error| error.to_string())?;
@@ -209,7 +209,7 @@ impl Report {
         measured.cases += instance.cases;
         for (one, other) in one.iter().zip(other) {
             let distance = measure(of, *one, *other);
-            // Beyond this are pairs of which one is no number.
+            // Larger distances are pairs with one NaN.
             if distance < 1e18 {
                 measured.ulps = measured.ulps.max(distance);
             }

@@ -1,4 +1,4 @@
-//! The scenario language, by what the simulator makes of small scenarios.
+//! The scenario language, by small scenarios on the simulator.
 
 use std::fs;
 use std::path::Path;
@@ -68,10 +68,10 @@ fn mistakes_name_their_line_and_leave_other_scenarios_alone() {
         Ok(_) => String::new(),
         Err(mistake) => mistake.to_string().rsplit_once("topic.txt:").unwrap().1.to_owned(),
     };
-    assert_eq!(said(0), "2: there is no function `cuNothing`");
-    assert_eq!(said(1), "5: cuInit takes 1 arguments, 0 are given");
+    assert_eq!(said(0), "2: undefined function `cuNothing`");
+    assert_eq!(said(1), "5: cuInit takes 1 arguments, not 0");
     assert_eq!(said(2), "");
-    assert_eq!(said(3), "11: there is no constant `CU_NOT_THERE`");
+    assert_eq!(said(3), "11: undefined constant `CU_NOT_THERE`");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tests of the conformance crate: its language, and the simulator against what was recorded.
+//! Tests of the conformance crate: its language, and the simulator against recordings.
 
 #![expect(clippy::print_stderr, reason = "what differs is told before the test fails")]
 

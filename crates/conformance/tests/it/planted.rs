@@ -1,5 +1,5 @@
-//! Replay notices what is planted: a difference, a missing trace, a stale one, a list that is not
-//! true.
+//! Negative control: replay detects a planted difference, a missing or stale trace, and a wrong
+//! list of differences.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! The simulator gives what hardware gave, in every recorded scenario.
+//! The simulator reproduces every recorded scenario.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The simulator computes what hardware computed, in every recorded vector.
+//! The simulator reproduces every recorded vector.
 
 use std::path::Path;
 

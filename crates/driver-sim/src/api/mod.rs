@@ -56,8 +56,8 @@ pub(crate) use images::LoadFailure;
 
 use crate::argument::{Call, Out};
 
-/// Writes a list like the driver. Without a buffer, only `count` is written. Otherwise up to `count`
-/// elements are written, and the rest of the buffer is filled with `filler`.
+/// Writes a list like the driver. Without a buffer, only `count` is written. Otherwise up to
+/// `count` elements are written, and the rest of the buffer is filled with `filler`.
 fn put_list<T: Copy>(list: &[T], place: Out<T>, count: Out<usize>, filler: T) -> Call {
     if place.is_null() {
         return count.put(list.len());

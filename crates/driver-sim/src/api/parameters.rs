@@ -104,8 +104,8 @@ impl State {
         }
     }
 
-    /// A copy to queue, and whether its destination is pageable memory, which must be written before
-    /// the call returns. Reads a pageable source now.
+    /// A copy to queue, and whether its destination is pageable memory, which must be written
+    /// before the call returns. Reads a pageable source now.
     pub(super) fn immediate_copy(
         &mut self,
         given: &CUDA_MEMCPY3D,

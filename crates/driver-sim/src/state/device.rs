@@ -28,8 +28,8 @@ pub(crate) struct Device {
     /// The reference count of a primary context.
     pub(crate) references: usize,
     pub(crate) flags: u32,
-    /// The sticky code that every call on the device returns, if its contexts were lost. The loss is
-    /// permanent for the process.
+    /// The sticky code that every call on the device returns, if its contexts were lost. The loss
+    /// is permanent for the process.
     pub(crate) lost: Option<CUresult>,
     /// The legacy stream.
     pub(crate) legacy: Option<CUstream>,

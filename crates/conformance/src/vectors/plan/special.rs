@@ -1,4 +1,4 @@
-//! What the generator must know about single instructions.
+//! Special cases of instructions.
 
 use retrograph_ptx::ast::{Modifier, Type};
 use retrograph_ptx::instructions::{Form, Opcode, Shape};
@@ -9,7 +9,7 @@ use crate::vectors::instance::Role;
 /// The SM target of the machine on which vectors are recorded.
 const SM: u32 = 90;
 
-/// Why a form has no vectors, if it has none.
+/// The reason why a form has no vectors, if it has none.
 pub(super) fn reason_against(opcode: Opcode, form: &Form) -> Option<&'static str> {
     let is_reduction = form.slots.iter().any(|slot| slot.choices.contains(&Modifier::Red));
     if is_barrier(opcode) && is_reduction {
@@ -44,17 +44,17 @@ pub(super) fn reason_against(opcode: Opcode, form: &Form) -> Option<&'static str
     Some(reason)
 }
 
-/// Whether the instruction is a barrier, whose operands say which and for how many.
+/// Whether the instruction is a barrier, with a number and a thread count as operands.
 pub(super) fn is_barrier(opcode: Opcode) -> bool {
     matches!(opcode.text(), "bar" | "barrier")
 }
 
-/// Whether an instruction has many modifiers that say where and how, not what.
+/// Whether an instruction has many modifiers that do not affect the computed value.
 pub(super) fn has_modifiers_of_place(opcode: Opcode) -> bool {
     matches!(opcode.text(), "ld" | "st" | "atom" | "red" | "ldu" | "set")
 }
 
-/// Whether a modifier of such an instruction says what is computed.
+/// Whether a modifier of such an instruction affects the computed value.
 pub(super) fn says_what(word: Modifier) -> bool {
     let words = [
         "add", "min", "max", "inc", "dec", "exch", "cas", "v2", "v4", "v8", "eq", "ne", "lt", "le",
@@ -76,13 +76,13 @@ pub(super) fn cases(opcode: Opcode, instances: usize) -> usize {
     }
 }
 
-/// Choices that concern state spaces which a case does not have, or that the simulator lacks.
+/// Whether a choice needs a state space that cases or the simulator lack.
 pub(super) fn is_elsewhere(choice: &Choice<'_>) -> bool {
     is_not_simulated(choice) || is_of_another_space(choice)
 }
 
-/// What the simulator reports as unsupported; of some the manual has no meaning, although
-/// the assembler takes them.
+/// Whether the simulator does not support a choice. `ptxas` accepts some that the manual does not
+/// define.
 fn is_not_simulated(choice: &Choice<'_>) -> bool {
     let of = choice.types.first().copied();
     let is_bf16 = matches!(of, Some(Type::Bf16 | Type::Bf16x2));
@@ -124,12 +124,12 @@ pub(super) fn constants(opcode: Opcode, form: &Form) -> Vec<Option<i64>> {
     }
 }
 
-/// Whether the last operand is the mask of the lanes that take part.
+/// Whether the last operand is the member mask.
 pub(super) fn ends_with_mask(opcode: Opcode) -> bool {
     matches!(opcode.text(), "shfl" | "vote" | "match" | "redux")
 }
 
-/// What values the sources of an instruction should have.
+/// The distribution of an instruction's sources.
 pub(super) fn role(opcode: Opcode) -> Role {
     match opcode.text() {
         "mma" => Role::Exact,
@@ -152,7 +152,7 @@ impl Choice<'_> {
         self.modifiers.iter().any(|word: &Modifier| word.text() == text)
     }
 
-    /// Instructions that take the carry find one that depends on a source.
+    /// Sets the carry from a source, for instructions that read it.
     pub(super) fn carry_in(&mut self) {
         if matches!(self.opcode.text(), "addc" | "subc" | "madc") {
             let source = self.source(Type::Pred, Role::Value);
@@ -162,7 +162,7 @@ impl Choice<'_> {
         }
     }
 
-    /// Instructions that leave a carry show it as one more result.
+    /// Adds the carry as a result, for instructions that write it.
     pub(super) fn carry_out(&mut self) {
         if self.says("cc") {
             let carry = self.result(Type::U32);
@@ -170,7 +170,7 @@ impl Choice<'_> {
         }
     }
 
-    /// The address of a memory operand, with what must be there before and is read afterwards.
+    /// The address of a memory operand; initialises the memory and reads it back afterwards.
     pub(super) fn memory(&mut self) -> Result<String, &'static str> {
         let is_shared = self.says("shared") || self.says("shared::cta");
         match self.opcode.text() {
@@ -183,8 +183,8 @@ impl Choice<'_> {
         }
     }
 
-    /// Two words, of which the instruction loads the first bytes. The kernel has sixteen bytes of
-    /// shared memory for each thread at `%tile`.
+    /// Two words whose first bytes the instruction loads. The kernel has 16 bytes of shared memory
+    /// per thread at `%tile`.
     fn loads_from(&mut self, is_shared: bool) -> String {
         let first = self.sources.len();
         let low = self.source(Type::B64, Role::Value);
@@ -213,13 +213,13 @@ impl Choice<'_> {
         "[%tile]".to_owned()
     }
 
-    /// A place of the thread's own, with a value before and the changed value after.
+    /// Memory of the thread with an initial value; its final value is a result.
     fn changes(&mut self, is_shared: bool) -> String {
         let of = self.types[0];
         let class = move_class(of);
         let (space, place) = match is_shared {
             true => ("shared", "[%tile]"),
-            // The first result of the case: it is written last, with what is read before.
+            // The first result of the case, which is written last with the value read before.
             false => ("global", "[%out]"),
         };
         for at in 0..self.vector() as u32 {
@@ -231,7 +231,7 @@ impl Choice<'_> {
         place.to_owned()
     }
 
-    /// A row of a matrix for each lane, out of four words.
+    /// A matrix row of four words per lane.
     fn matrix_in(&mut self, is_shared: bool) -> String {
         for at in 0..4 {
             let word = self.source(Type::B32, Role::Value);
@@ -253,7 +253,7 @@ impl Choice<'_> {
     }
 }
 
-/// The thread's tile, by an address of shared memory or by one of any memory.
+/// The address of the thread's tile: shared or generic.
 fn matrix_address(is_shared: bool) -> String {
     if is_shared { "[%tile]".to_owned() } else { "[%generic]".to_owned() }
 }
