@@ -25,6 +25,11 @@ pub const EXCEPTIONS: &[Exception] = &[
         reason: "a member since CUDA 13.0, of a union that did not grow",
     },
     Exception {
+        source: "cuda.h 12.9",
+        item: "alignment of CUtensorMap",
+        reason: "64 bytes before CUDA 13.0, which are too few for its headers",
+    },
+    Exception {
         source: "by bindgen",
         item: "type of CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2.paramsArray",
         reason: "driver-sys has no parameters of external semaphores: the pointer is to `void`",

@@ -77,6 +77,8 @@ plain! {
     CUmemAllocationType, CUmemAllocationHandleType, CUmemAllocationGranularity_flags,
     CUmemRangeHandleType, CUfunction_attribute, CUjitInputType, CUlaunchAttributeID,
     CUgraphMem_attribute, CUstreamCaptureMode, CUhostFn, CUstreamCallback, CUoccupancyB2DSize,
+    CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
+    CUtensorMapFloatOOBfill,
 }
 
 impl<T> Out<T> {

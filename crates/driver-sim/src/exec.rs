@@ -64,6 +64,7 @@ mod async_copy;
 mod atomics;
 mod barrier;
 mod block;
+mod bulk;
 mod bytes;
 mod compare;
 mod convert;

@@ -36,6 +36,8 @@ fn failure(fault: &Fault) -> Failure {
         // At a step limit hardware would hang until a watchdog or a person ends the process.
         FaultKind::StepLimit { .. }
         | FaultKind::BarrierDivergence
+        | FaultKind::Deadlock { .. }
+        | FaultKind::AsyncProxy { .. }
         | FaultKind::Race { .. }
         | FaultKind::Undefined { .. } => return Failure::Undefined(fault.to_string()),
     };

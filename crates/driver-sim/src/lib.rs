@@ -69,6 +69,7 @@ mod refusal;
 mod rule;
 mod state;
 pub mod symbols;
+pub mod tensor_map;
 mod trampoline;
 mod work;
 mod world;

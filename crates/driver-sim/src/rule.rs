@@ -255,6 +255,7 @@ rules! {
     StreamSpecial = "stream.special",
     SymbolsFlags = "symbols.flags",
     SymbolsVersion = "symbols.version",
+    TensorMap = "tensor_map",
     Undefined = "undefined",
     Uninitialized = "uninitialized",
     UninitializedArgument = "uninitialized.argument",

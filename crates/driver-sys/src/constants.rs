@@ -76,6 +76,7 @@ const LISTS: &[&[Constant]] = &[
     crate::stream::FLAGS,
     crate::symbol::ENUMERATIONS,
     crate::symbol::FLAGS,
+    crate::tensor_map::ENUMERATIONS,
     crate::virtual_memory::ENUMERATIONS,
     crate::virtual_memory::FLAGS,
 ];

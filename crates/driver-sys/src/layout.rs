@@ -123,6 +123,7 @@ layout! {
     CUstreamMemOpMemoryBarrierParams: 8, 4 { operation 0, flags 4 }
     CUstreamMemOpWaitValueParams: 40, 8 { operation 0, address 8, flags 24, alias 32 }
     CUstreamMemOpWriteValueParams: 40, 8 { operation 0, address 8, flags 24, alias 32 }
+    CUtensorMap: 128, 128 { opaque 0 }
     CUuuid: 16, 1 { bytes 0 }
 }
 

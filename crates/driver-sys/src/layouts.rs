@@ -57,5 +57,6 @@ const LISTS: &[&[Layout]] = &[
     crate::location::LAYOUTS,
     crate::memory_operation::LAYOUTS,
     crate::pool::LAYOUTS,
+    crate::tensor_map::LAYOUTS,
     crate::virtual_memory::LAYOUTS,
 ];

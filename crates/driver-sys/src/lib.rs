@@ -72,6 +72,7 @@ mod stream;
 mod structure;
 mod symbol;
 mod table;
+mod tensor_map;
 mod virtual_memory;
 
 #[doc(no_inline)]
@@ -100,6 +101,7 @@ pub use result::CUresult;
 pub use stream::*;
 pub use symbol::*;
 pub use table::DriverTable;
+pub use tensor_map::*;
 pub use virtual_memory::*;
 
 /// The examples of the guide are tests.

@@ -49,6 +49,7 @@ mod stream_attributes;
 mod stream_identity;
 mod streams;
 mod symbols;
+mod tensor_maps;
 mod update;
 mod user_objects;
 

@@ -5,9 +5,11 @@
 //! lane.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use retrograph_ptx::ast::Space;
 
+use super::bulk::AsyncProxy;
 use super::fault::FaultKind;
 use super::program::Access;
 use super::races::{AccessKind, LaneAccess, Races};
@@ -52,8 +54,10 @@ pub(super) struct Memories<'a> {
     /// The warp that runs, and its instruction when it reaches memory lane by lane.
     pub(super) warp: usize,
     pub(super) pc: u32,
-    /// Unfenced writes, in programs with `wgmma`.
+    /// Unfenced writes, in programs with `wgmma` or bulk copies.
     pub(super) unfenced: Option<Unfenced>,
+    /// Barriers in shared memory and bulk copies, in programs that have any.
+    pub(super) proxy: Option<Box<AsyncProxy>>,
 }
 
 /// Granularity of unfenced writes in bytes.
@@ -85,6 +89,18 @@ impl Unfenced {
         });
     }
 
+    /// Somebody else than a thread has written to `bytes` bytes at `address`.
+    pub(super) fn forget(&mut self, (address, bytes): (u64, u64)) {
+        let pieces = address / PIECE..(address + bytes).div_ceil(PIECE);
+        self.0.retain(|piece, _| !pieces.contains(piece));
+    }
+
+    /// The first piece in `bytes` that was written without a fence.
+    pub(super) fn first_in(&self, bytes: &Range<u64>) -> Option<u64> {
+        let pieces = bytes.start / PIECE..bytes.end.div_ceil(PIECE);
+        self.0.keys().copied().filter(|piece| pieces.contains(piece)).min()
+    }
+
     /// Whether the piece at `address` was written without a fence.
     pub(super) fn holds(&self, address: u64) -> bool {
         self.0.contains_key(&(address / PIECE))
@@ -100,6 +116,9 @@ impl Memories<'_> {
         (lane, address, bytes): (usize, u64, u32),
         kind: AccessKind,
     ) -> Result<(), FaultKind> {
+        if self.proxy.is_some() {
+            self.check_async(access.space, (address, u64::from(bytes)), kind)?;
+        }
         let Some(races) = &mut self.races else { return Ok(()) };
         let (space, address) = locate(access.space, address);
         let (warp, pc, strong) = (self.warp, self.pc, access.strong);
@@ -114,6 +133,17 @@ impl Memories<'_> {
         if let (Space::Shared, address) = locate(space, address) {
             unfenced.write(self.warp, (address, bytes));
         }
+    }
+
+    /// Something else than a thread has written to shared memory.
+    pub(super) fn forget_unfenced(&mut self, bytes: (u64, u64)) {
+        self.unfenced.iter_mut().for_each(|unfenced| unfenced.forget(bytes));
+    }
+
+    /// The address of the first write in `bytes` of shared memory without a fence.
+    pub(super) fn first_unfenced(&self, bytes: &Range<u64>) -> Option<u64> {
+        let piece = self.unfenced.as_ref()?.first_in(bytes)?;
+        Some((piece * PIECE).max(bytes.start))
     }
 
     /// The allocation that holds `[low, high)`.
@@ -240,6 +270,9 @@ pub(super) unsafe fn store_any(
             let to = to.map_err(|kind| (kind, lane as u32))?;
             let all_bytes = u64::from(access.bytes * access.count);
             memories.mark_unfenced(access.space, (all[lane], all_bytes));
+            let kind = AccessKind::Write { same: false };
+            let checked = memories.check_async(access.space, (all[lane], all_bytes), kind);
+            checked.map_err(|kind| (kind, lane as u32))?;
             for (part, register) in values.iter().enumerate() {
                 let value = lanes.file.lane(*register, access.value, lane).to_le_bytes();
                 if memories.races.is_some() {

@@ -12,6 +12,8 @@ enum State {
     Ready,
     /// Waits at a barrier for a number of threads, or 0 for all.
     Waiting(u32, u32),
+    /// Waits for a barrier in shared memory.
+    Stalled,
     Done,
 }
 
@@ -55,6 +57,29 @@ impl Barriers {
     /// The warp waits for `count` threads, or with 0 for all.
     pub(super) fn wait(&mut self, warp: usize, (id, count): (u32, u32)) {
         self.states[warp] = State::Waiting(id, count);
+    }
+
+    /// The warp waits for a barrier in shared memory.
+    pub(super) fn stall(&mut self, warp: usize) {
+        self.states[warp] = State::Stalled;
+    }
+
+    /// Whether the warp waits for a barrier in shared memory.
+    pub(super) fn is_stalled(&self, warp: usize) -> bool {
+        self.states[warp] == State::Stalled
+    }
+
+    /// The warp can go on.
+    pub(super) fn resume(&mut self, warp: usize) {
+        self.states[warp] = State::Ready;
+    }
+
+    /// The barrier that a warp waits at, and for how many threads.
+    pub(super) fn wait_of(&self, warp: usize) -> Option<(u32, u32)> {
+        match self.states[warp] {
+            State::Waiting(id, count) => Some((id, count)),
+            _ => None,
+        }
     }
 
     /// A warp arrives without waiting.

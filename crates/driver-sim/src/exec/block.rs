@@ -18,6 +18,8 @@ use super::registers::{Lanes, Offset, RegisterFile};
 use super::warp::Warp;
 use crate::memory::{POISON, Snapshot, Span, fill_host};
 
+/// How often waits for barriers in shared memory give up before a block is taken to be deadlocked.
+const PATIENCE: u32 = 64;
 /// Instructions that a warp runs before another one has its turn.
 const TURN: u64 = 1 << 13;
 
@@ -64,6 +66,10 @@ pub(super) struct BlockRunner<'a> {
     local: Vec<Line>,
     warps: Vec<Warp>,
     barriers: Barriers,
+    /// The version of the barriers in shared memory that stalled warps have seen.
+    seen_version: u64,
+    /// How often waits have given up since these barriers changed.
+    given_up: u32,
     /// Seed of the warp order of the next round; 0 for ascending order.
     round: u64,
 }
@@ -89,7 +95,9 @@ impl<'a> BlockRunner<'a> {
             races: seen.map(|seen| Box::new(Races::new(program, launch, Arc::clone(seen)))),
             warp: 0,
             pc: 0,
-            unfenced: (!program.warpgroups.is_empty()).then(Unfenced::default),
+            unfenced: (!program.warpgroups.is_empty() || !program.bulk.is_empty())
+                .then(Unfenced::default),
+            proxy: (!program.bulk.is_empty()).then(Box::default),
         };
         let mut runner = Self {
             machine: Machine {
@@ -105,6 +113,8 @@ impl<'a> BlockRunner<'a> {
             local: lines(count * LANES * program.local_bytes as usize),
             warps: (0..count).map(|_| Warp::new(0)).collect(),
             barriers: Barriers::default(),
+            seen_version: 0,
+            given_up: 0,
             round: 0,
         };
         for warp in 0..count {
@@ -202,7 +212,11 @@ impl<'a> BlockRunner<'a> {
             races.start(block, self.warps.len());
         }
         self.barriers.start(self.warps.len());
+        (self.seen_version, self.given_up) = (0, 0);
         let program = self.machine.program;
+        if let Some(proxy) = &mut self.machine.memories.proxy {
+            proxy.start(self.warps.len(), program.entry.limits.max_registers, order);
+        }
         for warp in 0..self.warps.len() {
             let lanes = self.lanes_of_warp(warp);
             let order = if order == 0 { 0 } else { scramble(order ^ warp as u64).max(1) };
@@ -238,6 +252,7 @@ impl<'a> BlockRunner<'a> {
             if self.machine.executed > limit {
                 return Ok(Progress::Rests);
             }
+            self.wake()?;
             let mut progress = false;
             for turn in 0..self.warps.len() {
                 let warp = self.warp_at(turn, self.round);
@@ -250,12 +265,19 @@ impl<'a> BlockRunner<'a> {
             }
             let races = self.machine.memories.races.as_deref_mut();
             let contributions = &mut self.machine.contributions;
-            if !self.barriers.release(races, contributions) && !progress {
+            if !self.barriers.release(races, contributions) && !progress && !self.unblock()? {
                 return Err(self.stuck());
             }
             self.round = if self.round == 0 { 0 } else { scramble(self.round).max(1) };
         }
-        Ok(Progress::Ended { executed: self.machine.executed })
+        match self.machine.memories.proxy.as_ref().and_then(|proxy| proxy.load_in_flight()) {
+            None => Ok(Progress::Ended { executed: self.machine.executed }),
+            Some((thread, pc)) => {
+                let what = "the block ended while this bulk copy to its shared memory is in flight";
+                let kind = FaultKind::AsyncProxy { what: what.to_owned() };
+                Err(BlockFault { kind, thread, pc })
+            }
+        }
     }
 
     fn warp_at(&self, turn: usize, round: u64) -> usize {
@@ -281,6 +303,7 @@ impl<'a> BlockRunner<'a> {
         match pause {
             Pause::Done => self.barriers.end(index),
             Pause::Turn => return Ok(false),
+            Pause::Stalled => self.barriers.stall(index),
             Pause::Fault(kind, lane) => return Err(self.fault(kind, index, lane)),
             Pause::Barrier { id, count, arrives } => {
                 let id = if id == CLUSTER_BARRIER { BARRIERS - 1 } else { id.min(BARRIERS) };
@@ -301,8 +324,81 @@ impl<'a> BlockRunner<'a> {
         Ok(false)
     }
 
+    /// Lets stalled warps look again if a barrier in shared memory has changed. With a seed, a load
+    /// lands now and then.
+    fn wake(&mut self) -> Result<(), BlockFault> {
+        if self.machine.memories.proxy.is_none() {
+            return Ok(());
+        }
+        if self.round != 0 && scramble(!self.round).is_multiple_of(8) {
+            self.land()?;
+        }
+        let version = self.machine.memories.proxy.as_ref().map_or(0, |proxy| proxy.version());
+        if version != self.seen_version {
+            (self.seen_version, self.given_up) = (version, 0);
+            self.resume_stalled(false);
+        }
+        Ok(())
+    }
+
+    fn resume_stalled(&mut self, gives_up: bool) -> bool {
+        let mut any = false;
+        for warp in 0..self.warps.len() {
+            if self.barriers.is_stalled(warp) {
+                any = true;
+                self.barriers.resume(warp);
+                self.warps[warp].unpark(gives_up);
+            }
+        }
+        any
+    }
+
+    /// Lands a load, or else lets waits give up, when no warp can go on. Whether one can now.
+    fn unblock(&mut self) -> Result<bool, BlockFault> {
+        if self.land()? {
+            return Ok(true);
+        }
+        self.given_up += 1;
+        Ok(self.given_up <= PATIENCE && self.resume_stalled(true))
+    }
+
+    fn land(&mut self) -> Result<bool, BlockFault> {
+        let memories = &mut self.machine.memories;
+        let Some(mut proxy) = memories.proxy.take() else { return Ok(false) };
+        let pc = proxy.load_in_flight().map_or(0, |(_, pc)| pc);
+        let landed = proxy.land(memories);
+        memories.proxy = Some(proxy);
+        landed.map_err(|(kind, thread)| BlockFault { kind, thread, pc })
+    }
+
+    /// What each warp waits for.
+    fn describe_waits(&self) -> (usize, u32, String) {
+        let mut first = None;
+        let mut list = Vec::new();
+        for (index, warp) in self.warps.iter().enumerate() {
+            if let Some((id, count)) = self.barriers.wait_of(index) {
+                let threads = if count == 0 { "all".to_owned() } else { count.to_string() };
+                list.push(format!("warp {index} waits at barrier {id} for {threads} threads"));
+            }
+            for pc in warp.parked_at().filter(|_| self.barriers.is_stalled(index)) {
+                first = first.or(Some((index, pc)));
+                let proxy = self.machine.memories.proxy.as_ref();
+                let what = proxy.and_then(|proxy| proxy.wait_of(index, pc)).unwrap_or("a barrier");
+                list.push(format!("warp {index} waits for {what}"));
+            }
+        }
+        let (warp, pc) = first.unwrap_or((0, 0));
+        (warp, pc, list.join("; "))
+    }
+
     /// The fault of a deadlock, reported for the first warp that waits.
     fn stuck(&self) -> BlockFault {
+        if (0..self.warps.len()).any(|warp| self.barriers.is_stalled(warp)) {
+            let (warp, pc, waiting) = self.describe_waits();
+            let lane = self.warps[warp].live.trailing_zeros() & 31;
+            let kind = FaultKind::Deadlock { waiting };
+            return BlockFault { kind, thread: (warp * LANES) as u32 + lane, pc };
+        }
         let warp = self.barriers.first_waiting().unwrap_or(0);
         self.fault_before(FaultKind::BarrierDivergence, warp)
     }

@@ -5,6 +5,7 @@
 //! nothing is executed approximately.
 
 mod arithmetic;
+mod bulk;
 mod call;
 mod cast;
 mod compare;
@@ -26,6 +27,7 @@ use retrograph_ptx::ast::{self, Entry, Modifier, Module, Statement, Type};
 use self::call::Frame;
 use self::variables::VariableLayout;
 use super::async_copy::AsyncCopy;
+use super::bulk::BulkInstruction;
 use super::fault::DecodeError;
 use super::lane_function::LaneFunction;
 use super::layout::lay_out;
@@ -103,6 +105,7 @@ struct Decoder<'a> {
     copies: Vec<AsyncCopy>,
     matrices: Vec<Matrix>,
     warpgroups: Vec<Warpgroup>,
+    bulk: Vec<BulkInstruction>,
     communicates: bool,
     site: Site,
     /// The register of the carry, once there is one.
@@ -147,6 +150,7 @@ impl<'a> Decoder<'a> {
             copies: Vec::new(),
             matrices: Vec::new(),
             warpgroups: Vec::new(),
+            bulk: Vec::new(),
             communicates: false,
             site: Site::default(),
             carry: None,
@@ -205,6 +209,9 @@ impl<'a> Decoder<'a> {
                 self.warp_wide(instruction)
             }
             O::Cp => self.async_copy(instruction),
+            O::Mbarrier => self.mbarrier(instruction),
+            O::Setmaxnreg => self.set_registers(instruction),
+            O::Mapa => self.map_address(instruction),
             O::Wgmma => self.warpgroup(instruction),
             O::Ldmatrix | O::Stmatrix | O::Movmatrix | O::Mma | O::Wmma => self.matrix(instruction),
             _ if instruction.ty().is_some_and(half::is_half) => self.half(instruction),
@@ -324,6 +331,7 @@ impl<'a> Decoder<'a> {
                 _ => {}
             }
         }
+        self.place_bulk(&place);
         let presets = self.presets.iter().map(|(&preset, &register)| (preset, place(register)));
         let exposed = |register: &VirtualRegister| {
             (place(*register), self.registers[register.0 as usize].width.bytes())
@@ -342,6 +350,7 @@ impl<'a> Decoder<'a> {
             copies: self.copies,
             matrices: self.matrices,
             warpgroups: self.warpgroups,
+            bulk: self.bulk,
             register_bytes: layout.register_bytes,
             file_bytes: layout.file_bytes,
             shared_bytes: self.variables.shared_bytes,

@@ -43,6 +43,19 @@ pub enum FaultKind {
     /// Threads wait at a barrier for threads that wait elsewhere or at another instruction.
     #[error("threads wait for each other at different barriers")]
     BarrierDivergence,
+    /// No warp of a block can go on, and at least one waits for a barrier in shared memory.
+    #[error("no warp of the block can go on: {waiting}; it stopped")]
+    Deadlock {
+        /// What each warp waits for.
+        waiting: String,
+    },
+    /// Barriers in shared memory, bulk copies or tensor maps are used in a way that is undefined
+    /// on hardware.
+    #[error("undefined behaviour: {what}")]
+    AsyncProxy {
+        /// What is undefined.
+        what: String,
+    },
     /// More instructions were executed than the launch allows.
     #[error("{limit} instructions were executed by one block; the kernel may never end")]
     StepLimit {

@@ -5,6 +5,7 @@
 //! fused multiply-add is only slower.
 
 use super::access::Memories;
+use super::bulk;
 use super::fault::FaultKind;
 use super::operation::{Next, Operation, Outcome};
 use super::program::Program;
@@ -27,6 +28,8 @@ pub(super) enum Pause {
     },
     /// The warp has executed as many instructions as its turn allows.
     Turn,
+    /// No lane can go on until a barrier in shared memory changes.
+    Stalled,
     /// A lane faulted at `warp.pc`.
     Fault(FaultKind, u32),
 }
@@ -176,6 +179,7 @@ unsafe fn interpret(
         ($result:expr) => {
             match $result {
                 Ok(value) => value,
+                Err(_) if warp.is_parked() => pause!(Pause::Stalled),
                 Err(_) => {
                     let lane = warp.live.trailing_zeros() & 31;
                     pause!(Pause::Fault(FaultKind::BarrierDivergence, lane))
@@ -217,6 +221,21 @@ unsafe fn interpret(
                         continue;
                     }
                     or_fault!(operation.execute(machine, warp, lanes));
+                }
+                Operation::Bulk(operation) => {
+                    let bulk = operation.instruction;
+                    let outcome = or_fault!(bulk::execute(machine, warp, lanes, bulk));
+                    match outcome {
+                        Outcome::Executed => {}
+                        Outcome::MembersMissing => {
+                            or_deadlock!(warp.park());
+                            continue;
+                        }
+                        Outcome::Yields => {
+                            warp.pc += 1;
+                            pause!(Pause::Turn);
+                        }
+                    }
                 }
                 Operation::WarpWide(operation) => {
                     let outcome = or_fault!(operation.execute(machine, warp, lanes));

@@ -24,7 +24,7 @@ pub(super) use function::Function;
 pub(super) use integer::Integer;
 pub(super) use memory::Memory;
 pub(super) use predicate::{Comparison, Predicate};
-pub(super) use tensor::Tensor;
+pub(super) use tensor::{Bulk, Tensor};
 pub(super) use warp::{Outcome, ShuffleMode, WarpWide};
 
 use super::registers::Offset;
@@ -143,6 +143,8 @@ pub(super) enum Operation<R> {
     WarpWide(WarpWide<R>),
     /// Matrix instructions of a warp or warpgroup.
     Tensor(Tensor),
+    /// Barriers in shared memory and bulk copies.
+    Bulk(Bulk),
     /// Everything else, one lane at a time.
     Function(Function<R>),
 }
@@ -160,7 +162,7 @@ impl<R: Copy> Operation<R> {
             Self::Control(operation) => operation.registers(),
             Self::WarpWide(operation) => operation.registers(),
             Self::Function(operation) => operation.registers(),
-            Self::Tensor(_) => (Vec::new(), Vec::new()),
+            Self::Tensor(_) | Self::Bulk(_) => (Vec::new(), Vec::new()),
         }
     }
 
@@ -176,6 +178,7 @@ impl<R: Copy> Operation<R> {
             Self::WarpWide(operation) => operation.map(place).into(),
             Self::Function(operation) => operation.map(place).into(),
             Self::Tensor(operation) => operation.into(),
+            Self::Bulk(operation) => Operation::Bulk(operation),
         }
     }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use retrograph_ptx::ast::{Entry, Module, Space, Special};
 
 use super::async_copy::AsyncCopy;
+use super::bulk::BulkInstruction;
 use super::lane_function::LaneFunction;
 use super::matrix::Matrix;
 use super::operation::Instruction;
@@ -138,6 +139,7 @@ pub struct Program {
     pub(super) copies: Vec<AsyncCopy>,
     pub(super) matrices: Vec<Matrix>,
     pub(super) warpgroups: Vec<Warpgroup>,
+    pub(super) bulk: Vec<BulkInstruction>,
     /// Offsets of the slots that are filled in advance.
     pub(super) presets: Vec<(Preset, Offset)>,
     /// Offset and bytes of registers that may be read before they are written.

@@ -43,6 +43,8 @@ pub(super) struct Races<'a> {
     /// Blocks whose strong writes the block has read.
     known: HashSet<u64>,
     arrived: HashMap<u32, BarrierClock>,
+    /// The joined clocks of the warps that arrived at each barrier in shared memory.
+    released: HashMap<u64, Vec<u32>>,
 }
 
 /// One access of one lane.
@@ -84,6 +86,7 @@ impl<'a> Races<'a> {
             global,
             known: HashSet::new(),
             arrived: HashMap::new(),
+            released: HashMap::new(),
         }
     }
 
@@ -95,6 +98,7 @@ impl<'a> Races<'a> {
         self.shared = AccessHistory::default();
         self.known.clear();
         self.arrived.clear();
+        self.released.clear();
     }
 
     /// The lanes of a warp have synchronised.
@@ -120,6 +124,22 @@ impl<'a> Races<'a> {
     /// A barrier has let all go that waited.
     pub(super) fn open(&mut self, id: u32) {
         self.arrived.remove(&id);
+    }
+
+    /// A warp arrives at the barrier in shared memory at `address`, or a copy that it has issued
+    /// completes there.
+    pub(super) fn release_at(&mut self, address: u64, warp: usize) {
+        self.clocks[warp][warp] += 1;
+        let released = self.released.entry(address).or_default();
+        released.resize(self.clocks.len(), 0);
+        join(released, &self.clocks[warp]);
+    }
+
+    /// A warp has seen that a phase of the barrier in shared memory at `address` is complete.
+    pub(super) fn acquire_at(&mut self, address: u64, warp: usize) {
+        if let Some(clocks) = self.released.get(&address) {
+            join(&mut self.clocks[warp], clocks);
+        }
     }
 
     /// An access happens.

@@ -3,6 +3,7 @@
 mod async_copies;
 mod atomics;
 mod bits;
+mod bulk;
 mod compiled;
 mod control;
 mod conversions;

@@ -17,6 +17,8 @@ struct Group {
     lanes: u32,
     /// Waits at a synchronizing instruction for lanes of other groups.
     waits: bool,
+    /// Waits for a barrier in shared memory.
+    parked: bool,
 }
 
 /// The control state of a warp.
@@ -35,6 +37,8 @@ pub(super) struct Warp {
     pub(super) async_copies: AsyncCopies,
     /// `wgmma` products in flight.
     pub(super) products: Products,
+    /// Lanes whose next wait for a barrier in shared memory gives up.
+    pub(super) gives_up: u32,
     groups: Vec<Group>,
     turns: u32,
     /// Seed of the choice of groups; 0 always chooses the lowest program counter.
@@ -58,6 +62,7 @@ impl Warp {
             stop: u32::MAX,
             async_copies: AsyncCopies::default(),
             products: Products::default(),
+            gives_up: 0,
             groups: Vec::new(),
             turns: 0,
             order: 0,
@@ -71,7 +76,7 @@ impl Warp {
         self.async_copies.clear();
         self.products.clear();
         (self.pc, self.active, self.live) = (0, lanes, lanes);
-        (self.stop, self.turns) = (u32::MAX, 0);
+        (self.stop, self.turns, self.gives_up) = (u32::MAX, 0, 0);
     }
 
     /// Whether all lanes that live run together.
@@ -88,7 +93,7 @@ impl Warp {
             self.pc += 1;
             return;
         } else {
-            self.groups.push(Group { pc: target, lanes: taken, waits: false });
+            self.add(Group { pc: target, lanes: taken, waits: false, parked: false });
             self.active = rest;
             self.pc += 1;
         }
@@ -108,22 +113,56 @@ impl Warp {
         }
         // Groups that waited for the lanes that ended look again.
         for group in &mut self.groups {
-            group.waits = false;
+            (group.waits, group.parked) = (false, false);
         }
         if self.groups.is_empty() { Ok(()) } else { self.regroup() }
     }
 
     /// The group that runs waits at its instruction for lanes of other groups.
     pub(super) fn wait(&mut self) -> Result<(), Deadlock> {
-        self.groups.push(Group { pc: self.pc, lanes: self.active, waits: true });
+        self.add(Group { pc: self.pc, lanes: self.active, waits: true, parked: false });
         self.active = 0;
         self.regroup()
+    }
+
+    /// The group that runs waits at its instruction for a barrier in shared memory.
+    pub(super) fn park(&mut self) -> Result<(), Deadlock> {
+        self.add(Group { pc: self.pc, lanes: self.active, waits: true, parked: true });
+        self.active = 0;
+        self.regroup()
+    }
+
+    /// Whether some lanes wait for a barrier in shared memory.
+    pub(super) fn is_parked(&self) -> bool {
+        self.groups.iter().any(|group| group.parked)
+    }
+
+    /// The instructions at which lanes wait for a barrier in shared memory.
+    pub(super) fn parked_at(&self) -> impl Iterator<Item = u32> {
+        self.groups.iter().filter(|group| group.parked).map(|group| group.pc)
+    }
+
+    /// Lets lanes that wait for a barrier in shared memory look again; they give up once if the
+    /// barrier has not changed where `gives_up` says so.
+    pub(super) fn unpark(&mut self, gives_up: bool) {
+        for group in self.groups.iter_mut().filter(|group| group.parked) {
+            (group.waits, group.parked) = (false, false);
+            if gives_up {
+                self.gives_up |= group.lanes;
+            }
+        }
+        // At least one group was parked, so that this finds one.
+        let _ = self.regroup();
+    }
+
+    fn add(&mut self, group: Group) {
+        self.groups.push(group);
     }
 
     /// Merges groups that are at the same instruction and chooses the one that runs.
     pub(super) fn regroup(&mut self) -> Result<(), Deadlock> {
         if self.active != 0 {
-            self.groups.push(Group { pc: self.pc, lanes: self.active, waits: false });
+            self.add(Group { pc: self.pc, lanes: self.active, waits: false, parked: false });
         }
         self.merge();
         self.turns = self.turns.wrapping_add(1);
@@ -158,7 +197,7 @@ impl Warp {
             if same {
                 kept.lanes |= next.lanes;
                 // Together they may be all that one of them waited for.
-                kept.waits = false;
+                (kept.waits, kept.parked) = (false, false);
             }
             same
         });

@@ -20,6 +20,7 @@ mod node;
 mod occupancy;
 mod pool;
 mod stream;
+mod tensor_map;
 mod version;
 mod virtual_memory;
 
@@ -57,7 +58,7 @@ macro_rules! driver_functions {
                 __pool_functions __virtual_memory_functions __copy_functions __fill_functions
                 __stream_functions __event_functions __module_functions __library_functions
                 __function_functions __occupancy_functions __capture_functions __graph_functions
-                __node_functions __exec_functions
+                __node_functions __exec_functions __tensor_map_functions
             ]
             required {}
             optional {}

@@ -31,7 +31,12 @@ impl Decoder<'_> {
             }
             // Without a debugger a breakpoint stops the kernel, too.
             O::Trap | O::Brkpt => self.emit(Control::Trap {}),
-            O::Fence if instruction.modifiers.has(M::ProxyAsync) => {
+            O::Fence if instruction.modifiers.has(M::MbarrierInit) => self.fence_mbarrier_init(),
+            // A fence of global memory does nothing for shared memory.
+            O::Fence
+                if instruction.modifiers.has(M::ProxyAsync)
+                    && !instruction.modifiers.has(M::Global) =>
+            {
                 self.emit(Tensor::FenceAsync);
             }
             // Memory is coherent, and threads of a block take turns, so that fences are kept.

@@ -31,6 +31,11 @@ impl Decoder<'_> {
             // Caches are not simulated.
             return Ok(());
         }
+        let bulk = [M::AsyncBulk, M::AsyncBulkTensor, M::ReduceAsyncBulkTensor];
+        let groups = [M::BulkCommitGroup, M::BulkWaitGroup];
+        if instruction.modifiers.first_of(&[&bulk[..], &groups].concat()).is_some() {
+            return self.bulk_copy(instruction);
+        }
         let hints = [M::L2Bytes64, M::L2Bytes128, M::L2Bytes256];
         let words = [M::Async, M::Ca, M::Cg, M::SharedGlobal];
         let waits = [M::CommitGroup, M::WaitGroup, M::WaitAll];

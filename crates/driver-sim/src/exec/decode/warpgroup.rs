@@ -99,15 +99,16 @@ impl Decoder<'_> {
         }
     }
 
-    /// Makes every store to shared memory one that says where it wrote, if there are products,
-    /// which need a fence after it.
+    /// Makes every store to shared memory one that says where it wrote, if there are products or
+    /// bulk copies, which need a fence after it, and every access if bulk copies may be in flight.
     pub(super) fn watch_stores(&mut self) {
-        if self.warpgroups.is_empty() {
+        let copies = !self.bulk.is_empty();
+        if self.warpgroups.is_empty() && !copies {
             return;
         }
         for micro in &mut self.code {
             if let Operation::Memory(access) = &mut micro.operation
-                && access.stores_shared_words()
+                && (access.stores_shared_words() || copies && access.loads_shared_words())
             {
                 *access = access.lane_by_lane();
             }

@@ -92,6 +92,8 @@ pub(super) unsafe fn store(
                 let lane = 8 * index + line;
                 let to = row(memories, (access, &all), (lane, AccessKind::Write { same: false }))?;
                 to.cast::<[u16; 8]>().write_unaligned(*values);
+                let address = all[lane].wrapping_add(access.offset as u64);
+                memories.mark_unfenced(access.space, (address, u64::from(access.bytes)));
             }
         }
     }

@@ -121,6 +121,13 @@ fn exit(machine: &mut Machine<'_>, warp: &mut Warp, lanes: ActiveLanes) -> Resul
     if let Err((kind, lane)) = warp.async_copies.wait(&mut machine.memories, lanes.mask, None) {
         return Ok(Next::Pause(Pause::Fault(kind, lane)));
     }
+    if let Some(mut proxy) = machine.memories.proxy.take() {
+        let ended = proxy.exit(&machine.memories, lanes.mask);
+        machine.memories.proxy = Some(proxy);
+        if let Err((kind, lane)) = ended {
+            return Ok(Next::Pause(Pause::Fault(kind, lane)));
+        }
+    }
     warp.exit(lanes.mask)?;
     Ok(if warp.active == 0 { Next::Pause(Pause::Done) } else { Next::Resume })
 }

@@ -107,6 +107,14 @@ impl<R: Copy> Memory<R> {
             Self::StoreShared1 { .. } | Self::StoreShared2 { .. } | Self::StoreShared4 { .. }
         )
     }
+
+    /// Whether this is a load of words from shared memory that checks all lanes at once.
+    pub(in crate::exec) fn loads_shared_words(&self) -> bool {
+        matches!(
+            self,
+            Self::LoadShared1 { .. } | Self::LoadShared2 { .. } | Self::LoadShared4 { .. }
+        )
+    }
 }
 
 // The state space of a load or store of words.

@@ -27,6 +27,13 @@ pub(in crate::exec) enum Tensor {
     FenceAsync,
 }
 
+/// Barriers in shared memory and bulk copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::exec) struct Bulk {
+    /// The index in the bulk instructions of the program.
+    pub(in crate::exec) instruction: u32,
+}
+
 impl<R> From<Tensor> for super::Operation<R> {
     fn from(operation: Tensor) -> Self {
         Self::Tensor(operation)
@@ -80,6 +87,7 @@ impl Tensor {
                 Self::FenceAsync => {
                     let this = memories.warp;
                     memories.unfenced.iter_mut().for_each(|unfenced| unfenced.fence(this));
+                    memories.proxy.iter_mut().for_each(|proxy| proxy.fence(this));
                 }
             }
         }

@@ -25,13 +25,15 @@ pub(in crate::exec) enum ShuffleMode {
     Index,
 }
 
-/// Whether a warp-wide operation was executed.
+/// Whether an operation was executed that may have to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exec) enum Outcome {
     /// It was executed.
     Executed,
     /// Some members have not arrived; the warp has to wait at the instruction.
     MembersMissing,
+    /// It was executed, and other warps have their turn.
+    Yields,
 }
 
 operations! {

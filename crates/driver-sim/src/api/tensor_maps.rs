@@ -1,0 +1,80 @@
+//! Tensor maps.
+
+use retrograph_driver_sys::*;
+
+use crate::argument::{Call, In, Out};
+use crate::diagnostic::DiagnosticKind;
+use crate::refusal::{Refusal, Rule, invalid};
+use crate::state::State;
+use crate::tensor_map::{ElementType, MOST_DIMENSIONS, Swizzle, TensorMap};
+
+impl State {
+    /// Refuses a tensor map, and says why.
+    fn refuse_map(&mut self, why: &str) -> Refusal {
+        self.diagnose(DiagnosticKind::Unattested, format!("cuTensorMapEncodeTiled: {why}"));
+        invalid(Rule::TensorMap)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the signature is the driver's")]
+    pub(crate) fn cuTensorMapEncodeTiled(
+        &mut self,
+        map: Out<CUtensorMap>,
+        data_type: CUtensorMapDataType,
+        rank: u32,
+        address: Out<c_void>,
+        dimensions: In<u64>,
+        strides: In<u64>,
+        box_dimensions: In<u32>,
+        element_strides: In<u32>,
+        interleave: CUtensorMapInterleave,
+        swizzle: CUtensorMapSwizzle,
+        l2_promotion: CUtensorMapL2promotion,
+        oob_fill: CUtensorMapFloatOOBfill,
+    ) -> Call {
+        map.demand()?;
+        let rank = rank as usize;
+        if !(1..=MOST_DIMENSIONS).contains(&rank) {
+            return Err(self.refuse_map("a tensor has 1 to 5 dimensions"));
+        }
+        let element = match data_type {
+            // These differ in what copies that compute do with them.
+            CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ
+            | CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
+            | CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ => {
+                return Err(Refusal::UNSUPPORTED);
+            }
+            other => ElementType::ALL.get(other.0 as usize).copied(),
+        };
+        let swizzle = Swizzle::ALL.get(swizzle.0 as usize).copied();
+        let (Some(element), Some(swizzle)) = (element, swizzle) else {
+            return Err(self.refuse_map("an unknown type of elements or swizzle"));
+        };
+        if l2_promotion.0 > 3 || interleave.0 > 2 || oob_fill.0 > 1 {
+            return Err(self.refuse_map("an unknown promotion, interleave or fill"));
+        }
+        let plain = interleave == CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE
+            && oob_fill == CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
+        let steps = element_strides.list(rank)?;
+        if !plain || steps.iter().any(|&step| step != 1) {
+            return Err(Refusal::UNSUPPORTED);
+        }
+        let found = TensorMap {
+            element,
+            address: address.pointer() as u64,
+            dimensions: dimensions.list(rank)?,
+            strides: if rank > 1 { strides.list(rank - 1)? } else { Vec::new() },
+            extent: box_dimensions.list(rank)?,
+            swizzle,
+        };
+        if let Some(why) = found.fault() {
+            return Err(self.refuse_map(why));
+        }
+        let bytes = found.encode();
+        let word = |index: usize| {
+            let mut raw = [0; 8];
+            raw.copy_from_slice(&bytes[8 * index..8 * index + 8]);
+            u64::from_le_bytes(raw)
+        };
+        map.put(CUtensorMap { opaque: std::array::from_fn(word) })
+    }
+}

@@ -1,0 +1,554 @@
+//! Barriers in shared memory (`mbarrier`), bulk copies (`cp.async.bulk`) and registers that
+//! warpgroups give each other (`setmaxnreg`).
+//!
+//! A wait parks its lanes until something that may complete its phase happens. Loads land as late
+//! as possible: when no warp of the block can go on. If nothing is in flight, waits give up for a
+//! while, as `try_wait` may, and when that does not help either, the block is deadlocked. An arrival
+//! without bytes ends the turn of its warp.
+//!
+//! Undefined behaviour that is reported: barriers that nobody made, that were overwritten, or that
+//! get an arrival too many; accesses to the target of a load in flight, and writes to the source of
+//! a store; copies at barriers or of bytes that no fence made visible to the async proxy;
+//! misaligned copies; bytes that are no tensor map.
+
+mod copies;
+mod mbarrier;
+mod tensor;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use retrograph_ptx::ast::Space;
+
+use self::copies::{Copies, Extent, Issuer, can_add};
+use self::mbarrier::{Arrival, Mbarriers};
+use super::access::{LaneFault, Memories, locate};
+use super::block::scramble;
+use super::fault::FaultKind;
+use super::interpreter::Machine;
+use super::operation::Outcome;
+use super::program::{Access, LANES, Width};
+use super::races::AccessKind;
+use super::registers::{ActiveLanes, Offset, RegisterFile};
+use super::warp::Warp;
+use crate::tensor_map::{MOST_DIMENSIONS, TENSOR_MAP_BYTES, TensorMap};
+
+/// Registers of a multiprocessor, and the most of one thread.
+const REGISTERS: u32 = 65536;
+const MOST_REGISTERS: u32 = 255;
+
+/// What an instruction does; its operands are in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `mbarrier.init`: address, count.
+    Init,
+    /// `mbarrier.inval`: address.
+    Invalidate,
+    /// `mbarrier.arrive`: address, arrivals, bytes that are expected.
+    Arrive {
+        /// Whether the arrival may complete the phase.
+        completes: bool,
+        /// Whether bytes are expected.
+        expects: bool,
+    },
+    /// `mbarrier.expect_tx` and `mbarrier.complete_tx`: address, bytes.
+    CountBytes {
+        /// Whether the bytes are expected; otherwise they have come.
+        expected: bool,
+    },
+    /// `mbarrier.try_wait` and `mbarrier.test_wait`: address, phase or its parity.
+    Wait {
+        /// Whether it is a parity.
+        parity: bool,
+    },
+    /// `fence.mbarrier_init`.
+    Fence,
+    /// A load of a run of bytes: target, source, bytes, barrier.
+    LoadRun,
+    /// A store of a run of bytes: target, source, bytes.
+    StoreRun,
+    /// A load of a box: target, tensor map, barrier, coordinates.
+    LoadBox,
+    /// A store of a box: source, tensor map, coordinates.
+    StoreBox {
+        /// Whether it adds to what is there.
+        adds: bool,
+    },
+    /// `cp.async.bulk.commit_group`.
+    Commit,
+    /// `cp.async.bulk.wait_group`.
+    WaitGroup {
+        /// Groups that may stay in flight.
+        open: u32,
+        /// Whether only the sources must have been read.
+        read: bool,
+    },
+    /// `setmaxnreg`.
+    Registers {
+        /// How many each thread has afterwards.
+        count: u32,
+        /// Whether there are more than before.
+        increases: bool,
+    },
+    /// `mapa`: address, block.
+    MapAddress,
+}
+
+/// An operand that is read: a value, or an address to which something is added.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Input {
+    pub(super) register: Offset,
+    pub(super) width: Width,
+    pub(super) offset: i64,
+    /// The space of an address; generic without one.
+    pub(super) space: Option<Space>,
+}
+
+/// An instruction.
+#[derive(Clone, Debug)]
+pub(super) struct BulkInstruction {
+    pub(super) kind: Kind,
+    pub(super) inputs: Vec<Input>,
+    /// What is written: the state of an arrival, the answer of a wait, an address.
+    pub(super) output: Option<(Offset, Width)>,
+}
+
+/// The barriers and bulk copies of a block.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AsyncProxy {
+    barriers: Mbarriers,
+    copies: Copies,
+    /// What each parked group of lanes waits for, by warp and instruction.
+    waits: BTreeMap<(usize, u32), String>,
+    /// Registers of a thread of each warp.
+    registers: Vec<u32>,
+    /// Registers of the threads of the block at its start.
+    pool: u32,
+    seed: u64,
+}
+
+pub(super) fn undefined<T>(what: String) -> Result<T, FaultKind> {
+    Err(FaultKind::AsyncProxy { what })
+}
+
+impl AsyncProxy {
+    /// Begins a block of `warps` warps whose threads have `registers` registers, or as many as fit.
+    pub(super) fn start(&mut self, warps: usize, registers: Option<u32>, seed: u64) {
+        let threads = (warps * LANES) as u32;
+        let fitting = (REGISTERS / threads / 8 * 8).min(MOST_REGISTERS);
+        let registers = registers.unwrap_or(fitting);
+        *self = Self { seed, pool: registers * threads, ..Self::default() };
+        self.registers.resize(warps, registers);
+        self.copies.clear(warps * LANES);
+    }
+
+    /// Counts everything that may let a waiting warp go on.
+    pub(super) fn version(&self) -> u64 {
+        self.barriers.version
+    }
+
+    /// The thread and the instruction of a load in flight, if there is one.
+    pub(super) fn load_in_flight(&self) -> Option<(u32, u32)> {
+        let issuer = self.copies.first_load()?;
+        Some(((issuer.warp * LANES) as u32 + issuer.lane, issuer.pc))
+    }
+
+    /// What a warp waits for at an instruction.
+    pub(super) fn wait_of(&self, warp: usize, pc: u32) -> Option<&str> {
+        self.waits.get(&(warp, pc)).map(String::as_str)
+    }
+
+    /// Whether threads may access `bytes` of shared memory.
+    pub(super) fn check(&self, bytes: &Range<u64>, writes: bool) -> Result<(), FaultKind> {
+        self.copies.check(bytes, writes)
+    }
+
+    /// A warp has executed a fence that makes its barriers visible to the async proxy.
+    pub(super) fn fence(&mut self, warp: usize) {
+        self.barriers.fence(warp);
+    }
+
+    /// Lands a load in flight, if there is one.
+    pub(super) fn land(&mut self, memories: &mut Memories<'_>) -> Result<bool, (FaultKind, u32)> {
+        if self.seed != 0 {
+            self.seed = scramble(self.seed).max(1);
+        }
+        let thread = self.load_in_flight().map_or(0, |(thread, _)| thread);
+        let landed = self.copies.land(memories, self.seed >> 8).map_err(|kind| (kind, thread))?;
+        let Some(landed) = landed else { return Ok(false) };
+        let thread = (landed.issuer.warp * LANES) as u32 + landed.issuer.lane;
+        if let Some(races) = &mut memories.races {
+            races.release_at(landed.mbarrier, landed.issuer.warp);
+        }
+        let bytes = -(landed.bytes as i64);
+        let counted = self.barriers.count_bytes(memories, (landed.mbarrier, bytes));
+        counted.map_err(|kind| (kind, thread))?;
+        Ok(true)
+    }
+
+    /// The lanes of `mask` end: their stores complete.
+    pub(super) fn exit(&mut self, memories: &Memories<'_>, mask: u32) -> Result<(), LaneFault> {
+        for lane in (0..LANES as u32).filter(|lane| mask >> lane & 1 != 0) {
+            let thread = memories.warp * LANES + lane as usize;
+            let place = (thread, memories.warp, lane);
+            self.copies.wait(memories, place, (None, false)).map_err(|kind| (kind, lane))?;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// The instruction must come from decoding the program whose register file `lanes` has.
+    unsafe fn execute(
+        &mut self,
+        memories: &mut Memories<'_>,
+        warp: &mut Warp,
+        (lanes, instruction): (ActiveLanes, &BulkInstruction),
+    ) -> Result<Outcome, LaneFault> {
+        match instruction.kind {
+            // SAFETY: by the contract.
+            Kind::Wait { .. } => return unsafe { self.wait(memories, warp, (lanes, instruction)) },
+            Kind::Registers { count, increases } => {
+                let first = lanes.mask.trailing_zeros();
+                if lanes.mask != u32::MAX {
+                    let what = "not all lanes of a warp execute setmaxnreg".to_owned();
+                    return Err((FaultKind::AsyncProxy { what }, first));
+                }
+                return self
+                    .set_registers(memories.warp, warp.pc, (count, increases))
+                    .map_err(|kind| (kind, first));
+            }
+            Kind::Fence => self.fence(memories.warp),
+            _ => {}
+        }
+        for lane in lanes.iter() {
+            // SAFETY: by the contract.
+            let done = unsafe { self.lane(memories, (lanes.file, lane), (instruction, warp.pc)) };
+            done.map_err(|kind| (kind, lane as u32))?;
+        }
+        // Those who waited for an arrival may be fast.
+        let arrives = matches!(instruction.kind, Kind::Arrive { expects: false, .. });
+        Ok(if arrives { Outcome::Yields } else { Outcome::Executed })
+    }
+
+    /// Executes an instruction in one lane.
+    ///
+    /// # Safety
+    ///
+    /// As for [`AsyncProxy::execute`].
+    unsafe fn lane(
+        &mut self,
+        memories: &mut Memories<'_>,
+        (file, lane): (RegisterFile, usize),
+        (instruction, pc): (&BulkInstruction, u32),
+    ) -> Result<(), FaultKind> {
+        let warp = memories.warp;
+        // SAFETY: by the contract.
+        let input = |index: usize| unsafe { instruction.inputs[index].value(file, lane) };
+        let shared = |index: usize| instruction.inputs[index].shared(input(index));
+        let (thread, issuer) = (warp * LANES + lane, Issuer { warp, lane: lane as u32, pc });
+        match instruction.kind {
+            Kind::Init => self.barriers.init(memories, (shared(0)?, input(1) as u32))?,
+            Kind::Invalidate => self.barriers.invalidate(memories, shared(0)?)?,
+            Kind::Arrive { completes, .. } => {
+                let address = shared(0)?;
+                let (count, bytes) = (input(1) as u32, input(2) as u32);
+                if let Some(races) = &mut memories.races {
+                    races.release_at(address, warp);
+                }
+                let arrival = Arrival { count, bytes, completes };
+                let phase = self.barriers.arrive(memories, address, arrival)?;
+                // SAFETY: by the contract.
+                unsafe { instruction.put(file, lane, phase) };
+            }
+            Kind::CountBytes { expected } => {
+                let bytes = i64::from(input(1) as u32);
+                let bytes = if expected { bytes } else { -bytes };
+                self.barriers.count_bytes(memories, (shared(0)?, bytes))?;
+            }
+            Kind::LoadRun => {
+                let extent = Extent::Run { global: input(1), bytes: input(2) & 0xffff_ffff };
+                self.load(memories, (shared(0)?, extent), (shared(3)?, issuer))?;
+            }
+            Kind::StoreRun => {
+                let extent = Extent::Run { global: input(0), bytes: input(2) & 0xffff_ffff };
+                self.copies.store(memories, (shared(1)?, extent, false), (thread, issuer))?;
+            }
+            Kind::LoadBox => {
+                let coordinates = instruction.inputs.len() - 3;
+                let first = first_of((0..coordinates).map(|index| input(3 + index)));
+                let extent = box_of(memories, input(1), (coordinates, first))?;
+                self.load(memories, (shared(0)?, extent), (shared(2)?, issuer))?;
+            }
+            Kind::StoreBox { adds } => {
+                let coordinates = instruction.inputs.len() - 2;
+                let first = first_of((0..coordinates).map(|index| input(2 + index)));
+                let extent = box_of(memories, input(1), (coordinates, first))?;
+                if let Extent::Tensor { map, .. } = &extent
+                    && adds
+                    && !can_add(map.element)
+                {
+                    return undefined(format!("the simulator adds no {:?}", map.element));
+                }
+                self.copies.store(memories, (shared(0)?, extent, adds), (thread, issuer))?;
+            }
+            Kind::Commit => self.copies.commit(thread),
+            Kind::WaitGroup { open, read } => {
+                let place = (thread, warp, lane as u32);
+                self.copies.wait(memories, place, (Some(open), read))?;
+            }
+            Kind::MapAddress => {
+                if input(1) as u32 != 0 {
+                    let rank = input(1) as u32;
+                    return undefined(format!("mapa to block {rank} of a cluster of one block"));
+                }
+                // SAFETY: by the contract.
+                unsafe { instruction.put(file, lane, input(0)) };
+            }
+            Kind::Fence | Kind::Wait { .. } | Kind::Registers { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn load(
+        &mut self,
+        memories: &mut Memories<'_>,
+        (shared, extent): (u64, Extent),
+        (mbarrier, issuer): (u64, Issuer),
+    ) -> Result<(), FaultKind> {
+        self.barriers.check_for_copy(memories, mbarrier)?;
+        self.copies.load(memories, (shared, extent), (mbarrier, issuer))
+    }
+
+    /// `mbarrier.try_wait` and `mbarrier.test_wait`. Parks the lanes if none of them may go on.
+    ///
+    /// # Safety
+    ///
+    /// As for [`AsyncProxy::execute`].
+    unsafe fn wait(
+        &mut self,
+        memories: &mut Memories<'_>,
+        warp: &mut Warp,
+        (lanes, instruction): (ActiveLanes, &BulkInstruction),
+    ) -> Result<Outcome, LaneFault> {
+        let mut complete = 0u32;
+        let mut missing = String::new();
+        for lane in lanes.iter() {
+            let fault = |kind| (kind, lane as u32);
+            // SAFETY: by the contract.
+            let input = |index: usize| unsafe { instruction.inputs[index].value(lanes.file, lane) };
+            let address = instruction.inputs[0].shared(input(0)).map_err(fault)?;
+            let phase = self.barriers.phase(memories, address).map_err(fault)?;
+            let is_complete = match instruction.kind {
+                Kind::Wait { parity: true } => {
+                    let parity = input(1) & 0xffff_ffff;
+                    if parity > 1 {
+                        let what = format!("a wait for parity {parity} at {address:#x}");
+                        return Err(fault(FaultKind::AsyncProxy { what }));
+                    }
+                    phase & 1 != parity
+                }
+                _ => phase > input(1),
+            };
+            if is_complete {
+                complete |= 1 << lane;
+                if let Some(races) = &mut memories.races {
+                    races.acquire_at(address, memories.warp);
+                }
+            } else if missing.is_empty() {
+                let what = match instruction.kind {
+                    Kind::Wait { parity: true } => format!("the phase of parity {}", input(1) & 1),
+                    _ => format!("phase {}", input(1)),
+                };
+                missing = format!("{what} of {}", self.barriers.describe(address));
+            }
+        }
+        if complete == 0 && lanes.mask & !warp.gives_up != 0 {
+            self.waits.insert((memories.warp, warp.pc), missing);
+            return Ok(Outcome::MembersMissing);
+        }
+        warp.gives_up &= !lanes.mask;
+        self.waits.remove(&(memories.warp, warp.pc));
+        if let Some((register, _)) = instruction.output {
+            // SAFETY: by the contract.
+            unsafe { lanes.write_predicate(register, complete) };
+        }
+        Ok(Outcome::Executed)
+    }
+
+    /// `setmaxnreg`. Waits until there are as many registers.
+    fn set_registers(
+        &mut self,
+        warp: usize,
+        pc: u32,
+        (count, increases): (u32, bool),
+    ) -> Result<Outcome, FaultKind> {
+        let before = self.registers[warp];
+        if if increases { count < before } else { count > before } {
+            let direction = if increases { "inc" } else { "dec" };
+            return undefined(format!("setmaxnreg.{direction} from {before} to {count} registers"));
+        }
+        let others: u32 = self.registers.iter().sum::<u32>() - before;
+        if (others + count) * LANES as u32 > self.pool {
+            let wait = format!(
+                "{count} registers of each thread, of which the block has {} free",
+                self.pool.saturating_sub((others + before) * LANES as u32)
+            );
+            self.waits.insert((warp, pc), wait);
+            return Ok(Outcome::MembersMissing);
+        }
+        self.waits.remove(&(warp, pc));
+        self.registers[warp] = count;
+        self.barriers.version += 1;
+        Ok(Outcome::Executed)
+    }
+}
+
+impl Input {
+    /// The value of a lane.
+    ///
+    /// # Safety
+    ///
+    /// The register must be one of the file, of this width.
+    unsafe fn value(&self, file: RegisterFile, lane: usize) -> u64 {
+        // SAFETY: by the contract.
+        let value = unsafe { file.lane(self.register, self.width, lane) };
+        let value = value.wrapping_add(self.offset as u64);
+        if self.width == Width::Word { value & 0xffff_ffff } else { value }
+    }
+
+    /// The address in shared memory that an address is.
+    fn shared(&self, address: u64) -> Result<u64, FaultKind> {
+        match locate(self.space, address) {
+            (Space::Shared, address) => Ok(address),
+            (space, _) => undefined(format!("the address {address:#x} is in .{space} memory")),
+        }
+    }
+}
+
+impl BulkInstruction {
+    /// Writes the output of a lane, if there is one.
+    ///
+    /// # Safety
+    ///
+    /// The register must be one of the file.
+    unsafe fn put(&self, file: RegisterFile, lane: usize, value: u64) {
+        if let Some((register, width)) = self.output {
+            // SAFETY: by the contract.
+            unsafe { file.set_lane(register, (width, lane), value) };
+        }
+    }
+}
+
+/// The coordinates of a box.
+fn first_of(values: impl Iterator<Item = u64>) -> [i32; MOST_DIMENSIONS] {
+    let mut first = [0; MOST_DIMENSIONS];
+    first.iter_mut().zip(values).for_each(|(to, value)| *to = value as u32 as i32);
+    first
+}
+
+/// The box of the tensor map at a generic address.
+fn box_of(
+    memories: &Memories<'_>,
+    address: u64,
+    (rank, first): (usize, [i32; MOST_DIMENSIONS]),
+) -> Result<Extent, FaultKind> {
+    if !address.is_multiple_of(64) {
+        return undefined(format!("the tensor map at {address:#x} is not at a multiple of 64"));
+    }
+    let bytes = TENSOR_MAP_BYTES as u32;
+    let access = Access {
+        space: None,
+        bytes: 64,
+        count: 1,
+        signed: false,
+        value: Width::Double,
+        address: Width::Double,
+        offset: 0,
+        strong: false,
+    };
+    let mut raw = [0; TENSOR_MAP_BYTES];
+    for half in 0..2 {
+        let from = memories.resolve(&access, 0, address + 64 * half)?;
+        // SAFETY: `resolve` proved 64 bytes.
+        unsafe {
+            let to = raw.as_mut_ptr().add(64 * half as usize);
+            std::ptr::copy_nonoverlapping(from, to, 64);
+        }
+    }
+    let map = TensorMap::decode(&raw)
+        .or_else(|what| undefined(format!("the {bytes} bytes at {address:#x} are {what}")))?;
+    if map.dimensions.len() != rank {
+        return undefined(format!(
+            "a copy of {rank} dimensions with a tensor map of {}",
+            map.dimensions.len()
+        ));
+    }
+    Ok(Extent::Tensor { map: Box::new(map), first })
+}
+
+impl Memories<'_> {
+    /// The host address of bytes of shared memory.
+    fn shared_bytes(&self, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
+        let end = address.checked_add(bytes).filter(|&end| end <= self.shared.end);
+        match end {
+            // SAFETY: the bytes are inside of shared memory.
+            Some(_) => Ok(unsafe { self.shared.host.add(address as usize) }),
+            None => {
+                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+                Err(FaultKind::OutOfBounds { address, bytes, space: Space::Shared })
+            }
+        }
+    }
+
+    /// The host address of bytes of global memory.
+    fn global_bytes(&self, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
+        let span = self.global.find(address).filter(|span| bytes <= span.end - address);
+        match span {
+            // SAFETY: the bytes are inside of the allocation.
+            Some(span) => Ok(unsafe { span.host.add((address - span.base) as usize) }),
+            None => {
+                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+                Err(FaultKind::OutOfBounds { address, bytes, space: Space::Global })
+            }
+        }
+    }
+
+    /// Reports that a thread accesses shared memory, in programs with bulk copies.
+    pub(super) fn check_async(
+        &self,
+        space: Option<Space>,
+        (address, bytes): (u64, u64),
+        kind: AccessKind,
+    ) -> Result<(), FaultKind> {
+        let Some(proxy) = &self.proxy else { return Ok(()) };
+        match locate(space, address) {
+            (Space::Shared, address) => {
+                proxy.check(&(address..address + bytes), kind != AccessKind::Read)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Executes an instruction of the program of `machine`.
+///
+/// # Safety
+///
+/// The instruction must come from decoding the program of `machine`.
+#[inline(never)]
+pub(super) unsafe fn execute(
+    machine: &mut Machine<'_>,
+    warp: &mut Warp,
+    lanes: ActiveLanes,
+    instruction: u32,
+) -> Result<Outcome, LaneFault> {
+    let instruction = &machine.program.bulk[instruction as usize];
+    machine.memories.pc = warp.pc;
+    // The proxy needs the memories, and so it is taken out of them.
+    let Some(mut proxy) = machine.memories.proxy.take() else { return Ok(Outcome::Executed) };
+    // SAFETY: by the contract.
+    let done = unsafe { proxy.execute(&mut machine.memories, warp, (lanes, instruction)) };
+    machine.memories.proxy = Some(proxy);
+    done
+}

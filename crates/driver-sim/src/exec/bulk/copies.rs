@@ -1,0 +1,333 @@
+//! Bulk copies in flight.
+//!
+//! A load poisons its target when it is issued and lands when no warp can go on without it, or at
+//! random with a seed. A store reads its source at the wait that covers it, and writes its target
+//! at the wait for its completion or when its thread exits.
+
+use std::ops::Range;
+
+use retrograph_ptx::ast::Space;
+
+use super::tensor::{PIECE, Piece, pieces};
+use super::undefined;
+use crate::exec::access::Memories;
+use crate::exec::fault::FaultKind;
+use crate::exec::float::canonical;
+use crate::exec::rounding::{Format, Rounding};
+use crate::memory::{POISON, fill_host};
+use crate::tensor_map::{ElementType, MOST_DIMENSIONS, TensorMap};
+
+/// What a copy moves.
+#[derive(Clone, Debug)]
+pub(super) enum Extent {
+    /// So many bytes from an address in global memory on.
+    Run { global: u64, bytes: u64 },
+    /// A box of a tensor.
+    Tensor { map: Box<TensorMap>, first: [i32; MOST_DIMENSIONS] },
+}
+
+/// Which thread issued a copy, and with which instruction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Issuer {
+    pub(super) warp: usize,
+    pub(super) lane: u32,
+    pub(super) pc: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Load {
+    issuer: Issuer,
+    shared: u64,
+    extent: Extent,
+    mbarrier: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Store {
+    issuer: Issuer,
+    group: u32,
+    shared: u64,
+    extent: Extent,
+    /// The bytes of the source, once they were read.
+    read: Option<Vec<u8>>,
+    adds: bool,
+}
+
+/// A load that has landed: where its bytes count, and how many there are.
+pub(super) struct Landed {
+    pub(super) mbarrier: u64,
+    pub(super) bytes: u64,
+    pub(super) issuer: Issuer,
+}
+
+/// The bulk copies of a block in flight.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Copies {
+    loads: Vec<Load>,
+    stores: Vec<Store>,
+    /// Groups of stores that each thread has committed.
+    committed: Vec<u32>,
+}
+
+impl Extent {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Run { bytes, .. } => *bytes,
+            Self::Tensor { map, .. } => map.box_bytes(),
+        }
+    }
+
+    fn pieces(&self, shared: u64) -> Vec<Piece> {
+        match self {
+            Self::Run { global, bytes } => (0..bytes / PIECE)
+                .map(|index| Piece {
+                    shared: shared + index * PIECE,
+                    before: 0,
+                    bytes: PIECE,
+                    global: global + index * PIECE,
+                })
+                .collect(),
+            Self::Tensor { map, first } => pieces(map, *first, shared),
+        }
+    }
+
+    /// What the addresses in shared memory are multiples of, and whether the rest can be copied.
+    fn check(&self, memories: &Memories<'_>, shared: u64) -> Result<(), FaultKind> {
+        let unit = match self {
+            Self::Run { global, bytes } => {
+                if !bytes.is_multiple_of(PIECE) || !global.is_multiple_of(PIECE) {
+                    return undefined(format!(
+                        "a bulk copy of {bytes} bytes at {global:#x}; both are multiples of 16"
+                    ));
+                }
+                PIECE
+            }
+            Self::Tensor { .. } => 128,
+        };
+        if !shared.is_multiple_of(unit) {
+            let bytes = unit as u32;
+            return Err(FaultKind::Misaligned { address: shared, bytes, space: Space::Shared });
+        }
+        memories.shared_bytes(shared, self.bytes())?;
+        for piece in self.pieces(shared).iter().filter(|piece| piece.bytes > 0) {
+            memories.global_bytes(piece.global, piece.bytes)?;
+        }
+        Ok(())
+    }
+}
+
+fn range(shared: u64, extent: &Extent) -> Range<u64> {
+    shared..shared + extent.bytes()
+}
+
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+impl Copies {
+    /// Resets the state for a new block of `threads` threads.
+    pub(super) fn clear(&mut self, threads: usize) {
+        self.loads.clear();
+        self.stores.clear();
+        self.committed.clear();
+        self.committed.resize(threads, 0);
+    }
+
+    /// The thread of a load in flight, if there is one.
+    pub(super) fn first_load(&self) -> Option<Issuer> {
+        self.loads.first().map(|load| load.issuer)
+    }
+
+    /// Whether shared memory may be accessed by threads.
+    pub(super) fn check(&self, bytes: &Range<u64>, writes: bool) -> Result<(), FaultKind> {
+        for load in &self.loads {
+            let target = range(load.shared, &load.extent);
+            if overlap(bytes, &target) {
+                let does = if writes { "a write to" } else { "a read of" };
+                return undefined(format!(
+                    "{does} shared memory at {:#x}, where a bulk copy to {:#x}..{:#x} is in \
+                     flight until the mbarrier at {:#x} completes its phase",
+                    bytes.start, target.start, target.end, load.mbarrier
+                ));
+            }
+        }
+        if writes { self.check_sources(bytes, "a write to") } else { Ok(()) }
+    }
+
+    fn check_sources(&self, bytes: &Range<u64>, does: &str) -> Result<(), FaultKind> {
+        for store in self.stores.iter().filter(|store| store.read.is_none()) {
+            let source = range(store.shared, &store.extent);
+            if overlap(bytes, &source) {
+                return undefined(format!(
+                    "{does} shared memory at {:#x}, which a bulk store of {:#x}..{:#x} still \
+                     reads; wait with cp.async.bulk.wait_group.read",
+                    bytes.start, source.start, source.end
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Issues a load to `shared`, which completes at `mbarrier`.
+    pub(super) fn load(
+        &mut self,
+        memories: &Memories<'_>,
+        (shared, extent): (u64, Extent),
+        (mbarrier, issuer): (u64, Issuer),
+    ) -> Result<(), FaultKind> {
+        extent.check(memories, shared)?;
+        let target = range(shared, &extent);
+        self.check(&target, true)?;
+        let bytes = extent.bytes();
+        let to = memories.shared_bytes(shared, bytes)?;
+        // SAFETY: `shared_bytes` proved the bytes.
+        unsafe { fill_host(to, &POISON.to_le_bytes(), bytes as usize) };
+        self.loads.push(Load { issuer, shared, extent, mbarrier });
+        Ok(())
+    }
+
+    /// Lands one of the loads in flight; which one `seed` decides.
+    pub(super) fn land(
+        &mut self,
+        memories: &mut Memories<'_>,
+        seed: u64,
+    ) -> Result<Option<Landed>, FaultKind> {
+        if self.loads.is_empty() {
+            return Ok(None);
+        }
+        // The last one first, so that copies land in another order than they were issued.
+        let index = self.loads.len() - 1 - (seed % self.loads.len() as u64) as usize;
+        let Load { issuer, shared, extent, mbarrier } = self.loads.remove(index);
+        for piece in extent.pieces(shared) {
+            let mut bytes = [0; PIECE as usize];
+            let to = memories.shared_bytes(piece.shared, PIECE)?;
+            // SAFETY: both places were proved.
+            unsafe {
+                if piece.bytes > 0 {
+                    let from = memories.global_bytes(piece.global, piece.bytes)?;
+                    let inside = bytes.as_mut_ptr().add(piece.before as usize);
+                    std::ptr::copy_nonoverlapping(from, inside, piece.bytes as usize);
+                }
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+            }
+        }
+        let bytes = extent.bytes();
+        memories.forget_unfenced((shared, bytes));
+        Ok(Some(Landed { mbarrier, bytes, issuer }))
+    }
+
+    /// Issues a store from `shared`.
+    pub(super) fn store(
+        &mut self,
+        memories: &Memories<'_>,
+        (shared, extent, adds): (u64, Extent, bool),
+        (thread, issuer): (usize, Issuer),
+    ) -> Result<(), FaultKind> {
+        extent.check(memories, shared)?;
+        let source = range(shared, &extent);
+        self.check(&source, false)?;
+        if let Some(address) = memories.first_unfenced(&source) {
+            return undefined(format!(
+                "a bulk store of what was written to shared memory at {address:#x} without \
+                 fence.proxy.async after it"
+            ));
+        }
+        let group = self.committed[thread];
+        self.stores.push(Store { issuer, group, shared, extent, read: None, adds });
+        Ok(())
+    }
+
+    /// `cp.async.bulk.commit_group` of a thread.
+    pub(super) fn commit(&mut self, thread: usize) {
+        self.committed[thread] += 1;
+    }
+
+    /// The thread waits until all of its groups but the last `open` have read their sources, or are
+    /// complete. With `None` all of its stores are, committed or not.
+    pub(super) fn wait(
+        &mut self,
+        memories: &Memories<'_>,
+        (thread, warp, lane): (usize, usize, u32),
+        (open, read_only): (Option<u32>, bool),
+    ) -> Result<(), FaultKind> {
+        let before = open.map(|open| self.committed[thread].saturating_sub(open));
+        let mut failure = Ok(());
+        self.stores.retain_mut(|store| {
+            let own = (store.issuer.warp, store.issuer.lane) == (warp, lane);
+            let covered = before.is_none_or(|before| store.group < before);
+            if failure.is_err() || !own || !covered {
+                return true;
+            }
+            failure = store.advance(memories, read_only);
+            read_only
+        });
+        failure
+    }
+}
+
+impl Store {
+    /// Reads the source, and writes the target unless the store is to read only.
+    fn advance(&mut self, memories: &Memories<'_>, read_only: bool) -> Result<(), FaultKind> {
+        let pieces = self.extent.pieces(self.shared);
+        if self.read.is_none() {
+            let mut bytes = Vec::with_capacity(pieces.len() * PIECE as usize);
+            for piece in &pieces {
+                let from = memories.shared_bytes(piece.shared, PIECE)?;
+                // SAFETY: `shared_bytes` proved the bytes.
+                bytes.extend(unsafe { std::slice::from_raw_parts(from, PIECE as usize) });
+            }
+            self.read = Some(bytes);
+        }
+        let Some(bytes) = self.read.as_ref().filter(|_| !read_only) else { return Ok(()) };
+        for (piece, bytes) in pieces.iter().zip(bytes.chunks_exact(PIECE as usize)) {
+            if piece.bytes == 0 {
+                continue;
+            }
+            let to = memories.global_bytes(piece.global, piece.bytes)?;
+            let inside = &bytes[piece.before as usize..][..piece.bytes as usize];
+            // SAFETY: `global_bytes` proved the bytes, which no reference covers.
+            unsafe {
+                match &self.extent {
+                    Extent::Tensor { map, .. } if self.adds => add(map.element, to, inside),
+                    _ => std::ptr::copy_nonoverlapping(inside.as_ptr(), to, inside.len()),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a store can add elements of the type.
+pub(super) fn can_add(element: ElementType) -> bool {
+    matches!(element, ElementType::F32 | ElementType::F16 | ElementType::Bf16)
+}
+
+/// Adds elements to those at `to`.
+///
+/// # Safety
+///
+/// `to` must be valid for as many bytes as there are in `from`.
+unsafe fn add(element: ElementType, to: *mut u8, from: &[u8]) {
+    let size = element.bytes() as usize;
+    for (index, one) in from.chunks_exact(size).enumerate() {
+        let mut old = [0; 4];
+        // SAFETY: by the contract.
+        unsafe {
+            let at = to.add(index * size);
+            std::ptr::copy_nonoverlapping(at, old.as_mut_ptr(), size);
+            let mut new = [0; 4];
+            new[..size].copy_from_slice(one);
+            let sum = sum(element, u32::from_le_bytes(old), u32::from_le_bytes(new));
+            std::ptr::copy_nonoverlapping(sum.to_le_bytes().as_ptr(), at, size);
+        }
+    }
+}
+
+fn sum(element: ElementType, a: u32, b: u32) -> u32 {
+    let half = |format: Format| format.narrow(format.widen(a) + format.widen(b), Rounding::Nearest);
+    match element {
+        ElementType::F16 => half(Format::F16),
+        ElementType::Bf16 => half(Format::BF16),
+        _ => canonical(f32::from_bits(a) + f32::from_bits(b)),
+    }
+}

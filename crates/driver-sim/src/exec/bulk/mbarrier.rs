@@ -1,0 +1,224 @@
+//! The state of barriers in shared memory.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::undefined;
+use crate::exec::access::Memories;
+use crate::exec::fault::FaultKind;
+
+/// Bytes of a barrier, and its alignment.
+const BYTES: u64 = 8;
+/// The most arrivals of a phase, and the most bytes that it may wait for.
+const MOST: u32 = (1 << 20) - 1;
+/// What the bytes of a barrier hold, besides its phase.
+const MARK: u64 = 0x6d62_6172_0000_0000;
+
+/// A barrier.
+#[derive(Clone, Copy, Debug)]
+struct Mbarrier {
+    /// Arrivals that each phase needs.
+    count: u32,
+    /// Arrivals that the phase still needs.
+    pending: u32,
+    /// Bytes that the phase still waits for.
+    bytes: i64,
+    /// Phases that are complete.
+    phase: u64,
+    /// The warp that made it, until a fence makes it visible to the async proxy.
+    unfenced_by: Option<usize>,
+}
+
+/// The barriers of a block by their addresses.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mbarriers {
+    barriers: BTreeMap<u64, Mbarrier>,
+    /// Counts everything that may let a waiting warp go on.
+    pub(super) version: u64,
+}
+
+/// How many of the threads arrive, and how many more bytes a phase waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) count: u32,
+    pub(super) bytes: u32,
+    /// Whether the arrival may complete the phase.
+    pub(super) completes: bool,
+}
+
+/// The host bytes of a barrier.
+fn host(memories: &Memories<'_>, address: u64) -> Result<*mut u8, FaultKind> {
+    if !address.is_multiple_of(BYTES) {
+        return undefined(format!("the mbarrier at {address:#x} is not a multiple of 8"));
+    }
+    memories.shared_bytes(address, BYTES)
+}
+
+/// Writes what the bytes of a barrier hold.
+fn mark(memories: &Memories<'_>, address: u64, phase: u64) -> Result<(), FaultKind> {
+    let bytes = (MARK | phase & 0xffff_ffff).to_le_bytes();
+    let to = host(memories, address)?;
+    // SAFETY: `host` proved 8 bytes.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    Ok(())
+}
+
+impl Mbarriers {
+    /// `mbarrier.init` by a warp.
+    pub(super) fn init(
+        &mut self,
+        memories: &Memories<'_>,
+        (address, count): (u64, u32),
+    ) -> Result<(), FaultKind> {
+        if count == 0 || count > MOST {
+            return undefined(format!("mbarrier.init at {address:#x} with {count} arrivals"));
+        }
+        let near = address.saturating_sub(BYTES - 1)..address + BYTES;
+        if let Some((other, _)) = self.barriers.range(near).next() {
+            return undefined(format!(
+                "mbarrier.init at {address:#x}, where the mbarrier at {other:#x} is; end it with \
+                 mbarrier.inval"
+            ));
+        }
+        mark(memories, address, 0)?;
+        let unfenced_by = Some(memories.warp);
+        let barrier = Mbarrier { count, pending: count, bytes: 0, phase: 0, unfenced_by };
+        self.barriers.insert(address, barrier);
+        Ok(())
+    }
+
+    /// `mbarrier.inval`.
+    pub(super) fn invalidate(
+        &mut self,
+        memories: &Memories<'_>,
+        address: u64,
+    ) -> Result<(), FaultKind> {
+        self.get(memories, address)?;
+        self.barriers.remove(&address);
+        Ok(())
+    }
+
+    /// A warp makes the barriers that it has made visible to the async proxy.
+    pub(super) fn fence(&mut self, warp: usize) {
+        for barrier in self.barriers.values_mut() {
+            if barrier.unfenced_by == Some(warp) {
+                barrier.unfenced_by = None;
+            }
+        }
+    }
+
+    fn get(&mut self, memories: &Memories<'_>, address: u64) -> Result<&mut Mbarrier, FaultKind> {
+        let from = host(memories, address)?;
+        let Some(barrier) = self.barriers.get_mut(&address) else {
+            return undefined(format!("no mbarrier.init made an mbarrier at {address:#x}"));
+        };
+        // SAFETY: `host` proved 8 bytes.
+        let bytes = u64::from_le_bytes(unsafe { from.cast::<[u8; 8]>().read_unaligned() });
+        if bytes != MARK | barrier.phase & 0xffff_ffff {
+            return undefined(format!("the mbarrier at {address:#x} was overwritten"));
+        }
+        Ok(barrier)
+    }
+
+    /// A bulk copy names the barrier.
+    pub(super) fn check_for_copy(
+        &mut self,
+        memories: &Memories<'_>,
+        address: u64,
+    ) -> Result<(), FaultKind> {
+        if self.get(memories, address)?.unfenced_by.is_some() {
+            return undefined(format!(
+                "a bulk copy completes at the mbarrier at {address:#x}, which was made without \
+                 fence.mbarrier_init after it"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Threads arrive, and the phase waits for more bytes. The phase that they arrived in.
+    pub(super) fn arrive(
+        &mut self,
+        memories: &Memories<'_>,
+        address: u64,
+        arrival: Arrival,
+    ) -> Result<u64, FaultKind> {
+        let barrier = self.get(memories, address)?;
+        let Arrival { count, bytes, completes } = arrival;
+        if count > barrier.pending {
+            return undefined(format!(
+                "an arrival too many at the mbarrier at {address:#x}: its phase {} needs {} of {} \
+                 more arrivals, and {count} come",
+                barrier.phase, barrier.pending, barrier.count
+            ));
+        }
+        if !completes && count == barrier.pending {
+            return undefined(format!(
+                "mbarrier.arrive.noComplete at {address:#x} completes phase {}",
+                barrier.phase
+            ));
+        }
+        let phase = barrier.phase;
+        // The bytes are expected before the arrival counts.
+        barrier.bytes += i64::from(bytes);
+        check_bytes(address, barrier)?;
+        barrier.pending -= count;
+        self.settle(memories, address)?;
+        Ok(phase)
+    }
+
+    /// The phase waits for `bytes` more bytes, or for so many less.
+    pub(super) fn count_bytes(
+        &mut self,
+        memories: &Memories<'_>,
+        (address, bytes): (u64, i64),
+    ) -> Result<(), FaultKind> {
+        let barrier = self.get(memories, address)?;
+        barrier.bytes += bytes;
+        check_bytes(address, barrier)?;
+        self.settle(memories, address)
+    }
+
+    /// Begins the next phase if this one is complete.
+    fn settle(&mut self, memories: &Memories<'_>, address: u64) -> Result<(), FaultKind> {
+        let Some(barrier) = self.barriers.get_mut(&address) else { return Ok(()) };
+        self.version += 1;
+        if barrier.pending == 0 && barrier.bytes == 0 {
+            barrier.phase += 1;
+            barrier.pending = barrier.count;
+            mark(memories, address, barrier.phase)?;
+        }
+        Ok(())
+    }
+
+    /// Phases that are complete.
+    pub(super) fn phase(
+        &mut self,
+        memories: &Memories<'_>,
+        address: u64,
+    ) -> Result<u64, FaultKind> {
+        Ok(self.get(memories, address)?.phase)
+    }
+
+    /// The state of a barrier, for a message.
+    pub(super) fn describe(&self, address: u64) -> String {
+        let mut text = format!("the mbarrier at {address:#x}");
+        if let Some(barrier) = self.barriers.get(&address) {
+            let Mbarrier { count, pending, bytes, phase, .. } = barrier;
+            let _ = write!(
+                text,
+                ", whose phase {phase} needs {pending} of {count} arrivals and {bytes} bytes"
+            );
+        }
+        text
+    }
+}
+
+fn check_bytes(address: u64, barrier: &Mbarrier) -> Result<(), FaultKind> {
+    if barrier.bytes.unsigned_abs() > u64::from(MOST) {
+        return undefined(format!(
+            "phase {} of the mbarrier at {address:#x} waits for {} bytes; the most are {MOST}",
+            barrier.phase, barrier.bytes
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,570 @@
+//! Barriers in shared memory, bulk copies and tensor maps, and the mistakes with them that are
+//! found.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::build::{Kernel, ModuleBuilder, NamedBarrier, Ptr, Shared, TensorMapParam};
+
+use super::words;
+use crate::exec::{Fault, FaultKind, Launch, Program, launch};
+use crate::memory::Memory;
+use crate::tensor_map::{ElementType, Swizzle, TensorMap};
+
+/// Rows and columns of both matrices, which are of 32-bit words.
+const ROWS: u32 = 40;
+const COLUMNS: u32 = 48;
+/// Rows and columns of a tile, and its bytes.
+const TILE_ROWS: u32 = 8;
+const TILE_COLUMNS: u32 = 32;
+const TILE_BYTES: u32 = TILE_ROWS * TILE_COLUMNS * 4;
+
+/// What a kernel gets: two tensor maps, two pointers to the same matrices, and shared memory.
+#[derive(Clone, Copy)]
+struct Given<'k> {
+    from: TensorMapParam<'k>,
+    to: TensorMapParam<'k>,
+    source: Ptr<'k, u32>,
+    target: Ptr<'k, u32>,
+    tiles: Shared<'k, u32>,
+    full: Shared<'k, u64>,
+    empty: Shared<'k, u64>,
+}
+
+fn entry(describe: impl for<'k> FnOnce(&Kernel<'k>, Given<'k>)) -> Program {
+    let entry = Kernel::build("k", |k| {
+        k.max_threads(256);
+        let (from, to) = (k.tensor_map("from"), k.tensor_map("to"));
+        let (source, target) = (k.pointer::<u32>("source"), k.pointer::<u32>("target"));
+        let tiles = k.dynamic_shared_aligned::<u32>(1024);
+        let (full, empty) = (k.shared::<u64>("full", 4), k.shared::<u64>("empty", 4));
+        describe(k, Given { from, to, source, target, tiles, full, empty });
+    });
+    let module = ModuleBuilder::new(SmTarget::exact(90)).entry(entry).build();
+    Program::decode(&module, "k", &|_| None).unwrap_or_else(|error| panic!("{error}\n{module}"))
+}
+
+fn map_of(address: u64, swizzle: Swizzle) -> TensorMap {
+    TensorMap {
+        element: ElementType::U32,
+        address,
+        dimensions: vec![COLUMNS.into(), ROWS.into()],
+        strides: vec![u64::from(COLUMNS) * 4],
+        extent: vec![TILE_COLUMNS, TILE_ROWS],
+        swizzle,
+    }
+}
+
+fn number(row: u32, column: u32) -> u32 {
+    row * 1000 + column + 1
+}
+
+/// Runs one block; the target matrix, whose elements start as 7.
+fn run_with(
+    program: &Program,
+    (threads, seed): (u32, u64),
+    swizzle: Swizzle,
+) -> Result<Vec<u32>, Fault> {
+    let memory = Memory::new(1 << 24);
+    let bytes = u64::from(ROWS * COLUMNS * 4);
+    let (source, target) = (memory.alloc(bytes).unwrap(), memory.alloc(bytes).unwrap());
+    let numbers = (0..ROWS).flat_map(|row| (0..COLUMNS).map(move |column| number(row, column)));
+    let numbers: Vec<u8> = numbers.flat_map(u32::to_le_bytes).collect();
+    memory.write(source, &numbers).unwrap();
+    memory.fill(target, &7u32.to_le_bytes(), u64::from(ROWS * COLUMNS)).unwrap();
+    let mut parameters = map_of(source, swizzle).encode().to_vec();
+    parameters.extend(map_of(target, swizzle).encode());
+    parameters.extend(source.to_le_bytes());
+    parameters.extend(target.to_le_bytes());
+    let request = Launch {
+        block: [threads, 1, 1],
+        shared_bytes: 4 * TILE_BYTES,
+        parameters: &parameters,
+        seed,
+        step_limit: 1 << 22,
+        ..Launch::default()
+    };
+    launch(program, &request, &memory)?;
+    let mut out = vec![0; bytes as usize];
+    memory.read(target, &mut out).unwrap();
+    Ok(words(&out))
+}
+
+fn run(program: &Program, threads: u32) -> Vec<u32> {
+    let outputs: Vec<Vec<u32>> = (0..8)
+        .map(|seed| {
+            let out = run_with(program, (threads, seed), Swizzle::None);
+            out.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"))
+        })
+        .collect();
+    assert!(outputs.windows(2).all(|pair| pair[0] == pair[1]), "the seed changes the result");
+    outputs.into_iter().next().unwrap()
+}
+
+/// What is said about the mistake of a kernel.
+fn said(program: &Program, threads: u32) -> String {
+    match run_with(program, (threads, 0), Swizzle::None) {
+        Ok(_) => panic!("nobody noticed"),
+        Err(fault) => fault.to_string(),
+    }
+}
+
+/// Makes the barriers, with `full` for one arrival and `empty` for all of a warp.
+fn init<'k>(k: &Kernel<'k>, given: Given<'k>) {
+    k.when(k.tid_x().eq(0), || {
+        for stage in 0..4 {
+            k.mbarrier_init(given.full.at(stage), 1);
+            k.mbarrier_init(given.empty.at(stage), 32);
+        }
+        k.fence_mbarrier_init();
+    });
+    k.barrier();
+}
+
+fn tile<'k>(given: Given<'k>, stage: u32) -> Shared<'k, u32> {
+    given.tiles.offset(i64::from(stage * TILE_BYTES / 4))
+}
+
+/// Thread 0 loads the tile at `(x, y)`.
+fn load_first<'k>(k: &Kernel<'k>, given: Given<'k>, (x, y): (u32, u32)) {
+    k.when(k.tid_x().eq(0), || {
+        k.mbarrier_arrive_expect_tx(given.full, TILE_BYTES);
+        k.cp_async_bulk_tensor_2d_load(given.tiles, given.from, (x, y), given.full);
+    });
+}
+
+/// Every thread of the first warp writes its column of the tile to the target.
+fn write_tile<'k>(k: &Kernel<'k>, given: Given<'k>) {
+    k.when(k.tid_x().lt(TILE_COLUMNS), || {
+        for row in 0..TILE_ROWS {
+            let value = given.tiles.at(k.tid_x()).load(row * TILE_COLUMNS);
+            given.target.at(k.tid_x()).store(row * COLUMNS, value);
+        }
+    });
+}
+
+#[test]
+fn a_tile_arrives_with_its_phase() {
+    let program = entry(|k, given| {
+        init(k, given);
+        load_first(k, given, (5, 3));
+        k.mbarrier_wait_parity(given.full, 0);
+        write_tile(k, given);
+    });
+    let out = run(&program, 64);
+    for row in 0..TILE_ROWS {
+        for column in 0..TILE_COLUMNS {
+            assert_eq!(out[(row * COLUMNS + column) as usize], number(row + 3, column + 5));
+        }
+    }
+}
+
+#[test]
+fn elements_outside_of_the_tensor_are_zero_and_are_not_stored() {
+    let program = entry(|k, given| {
+        init(k, given);
+        load_first(k, given, (COLUMNS - 4, ROWS - 2));
+        k.mbarrier_wait_parity(given.full, 0);
+        write_tile(k, given);
+    });
+    let out = run(&program, 32);
+    for row in 0..TILE_ROWS {
+        for column in 0..TILE_COLUMNS {
+            let inside = row < 2 && column < 4;
+            let want = if inside { number(row + ROWS - 2, column + COLUMNS - 4) } else { 0 };
+            assert_eq!(out[(row * COLUMNS + column) as usize], want, "{row} {column}");
+        }
+    }
+    let program = entry(|k, given| {
+        init(k, given);
+        k.when(k.warp().eq(0), || {
+            for row in 0..TILE_ROWS {
+                given.tiles.at(k.tid_x()).store(row * TILE_COLUMNS, 9);
+            }
+            k.fence_proxy_async();
+        });
+        k.barrier();
+        k.when(k.tid_x().eq(0), || {
+            let (x, y) = (COLUMNS - 4, ROWS - 2);
+            k.cp_async_bulk_tensor_2d_store(given.to, (x, y), given.tiles);
+            k.cp_async_bulk_tensor_2d_store(given.to, (-28i32 as u32, -6i32 as u32), given.tiles);
+            k.cp_async_bulk_commit_group();
+            k.cp_async_bulk_wait_group(0);
+        });
+    });
+    let out = run(&program, 64);
+    let is_nine = |index: usize| {
+        let (row, column) = (index as u32 / COLUMNS, index as u32 % COLUMNS);
+        (row >= ROWS - 2 && column >= COLUMNS - 4) || (row < 2 && column < 4)
+    };
+    for (index, &word) in out.iter().enumerate() {
+        assert_eq!(word, if is_nine(index) { 9 } else { 7 }, "{index}");
+    }
+}
+
+#[test]
+fn a_swizzle_mixes_the_pieces_of_rows_and_a_store_unmixes_them() {
+    let program = |through: bool| {
+        entry(move |k, given| {
+            init(k, given);
+            load_first(k, given, (0, 0));
+            k.mbarrier_wait_parity(given.full, 0);
+            if through {
+                k.barrier();
+                k.when(k.tid_x().eq(0), || {
+                    k.cp_async_bulk_tensor_2d_store(given.to, (0, 0), given.tiles);
+                    k.cp_async_bulk_commit_group();
+                    k.cp_async_bulk_wait_group(0);
+                });
+            } else {
+                write_tile(k, given);
+            }
+        })
+    };
+    let run = |through, swizzle| run_with(&program(through), (32, 0), swizzle).unwrap();
+    let mixed = run(false, Swizzle::Bytes128);
+    for row in 0..TILE_ROWS {
+        for column in 0..TILE_COLUMNS {
+            let from = (column / 4 ^ row) * 4 + column % 4;
+            assert_eq!(mixed[(row * COLUMNS + column) as usize], number(row, from));
+        }
+    }
+    assert_eq!(run(true, Swizzle::Bytes128), run(true, Swizzle::None));
+}
+
+/// A producer warp and a consumer warp with four stages, and what each does in an iteration.
+fn pipeline(wrong: Mistake) -> Program {
+    entry(move |k, given| {
+        init(k, given);
+        let rounds = 5 * 2;
+        let place = |i: u32| ((i % 2) * (COLUMNS - TILE_COLUMNS), i / 2 * TILE_ROWS);
+        k.when_else(
+            k.warp().eq(0),
+            || {
+                k.when(k.elect_sync(), || {
+                    for i in 0..rounds {
+                        let (stage, turn) = (i % 2, i / 2);
+                        if wrong != Mistake::NoEmptyWait {
+                            k.mbarrier_wait_parity(given.empty.at(stage), (turn & 1) ^ 1);
+                        }
+                        let bytes = match wrong {
+                            Mistake::FewBytes => TILE_BYTES / 2,
+                            Mistake::ManyBytes => TILE_BYTES + 16,
+                            _ => TILE_BYTES,
+                        };
+                        k.mbarrier_arrive_expect_tx(given.full.at(stage), bytes);
+                        let full = given.full.at(stage);
+                        let to = tile(given, stage);
+                        k.cp_async_bulk_tensor_2d_load(to, given.from, place(i), full);
+                    }
+                });
+            },
+            || {
+                for i in 0..rounds {
+                    let (stage, turn) = (i % 2, i / 2);
+                    if wrong != Mistake::NoFullWait {
+                        k.mbarrier_wait_parity(given.full.at(stage), turn & 1);
+                    }
+                    let release = || k.mbarrier_arrive(given.empty.at(stage));
+                    if wrong == Mistake::EarlyRelease {
+                        release();
+                    }
+                    let (x, y) = place(i);
+                    for row in 0..TILE_ROWS {
+                        let value = tile(given, stage).at(k.lane()).load(row * TILE_COLUMNS);
+                        given.target.at(k.lane()).store((y + row) * COLUMNS + x, value);
+                    }
+                    match wrong {
+                        Mistake::EarlyRelease => {}
+                        Mistake::DroppedPhase if i == 3 => {}
+                        Mistake::TwoArrivals if i == 3 => {
+                            release();
+                            release();
+                        }
+                        _ => release(),
+                    }
+                }
+            },
+        );
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mistake {
+    None,
+    NoEmptyWait,
+    NoFullWait,
+    EarlyRelease,
+    DroppedPhase,
+    TwoArrivals,
+    FewBytes,
+    ManyBytes,
+}
+
+#[test]
+fn warps_with_roles_pass_tiles_through_stages() {
+    let out = run(&pipeline(Mistake::None), 64);
+    for (index, &word) in out.iter().enumerate() {
+        let (row, column) = (index as u32 / COLUMNS, index as u32 % COLUMNS);
+        assert_eq!(word, number(row, column));
+    }
+}
+
+#[test]
+fn races_are_looked_for_across_phases() {
+    let program = pipeline(Mistake::None);
+    let memory = Memory::new(1 << 24);
+    let bytes = u64::from(ROWS * COLUMNS * 4);
+    let (source, target) = (memory.alloc(bytes).unwrap(), memory.alloc(bytes).unwrap());
+    let mut parameters = map_of(source, Swizzle::None).encode().to_vec();
+    parameters.extend(map_of(target, Swizzle::None).encode());
+    parameters.extend([source.to_le_bytes(), target.to_le_bytes()].concat());
+    let request = Launch {
+        block: [64, 1, 1],
+        shared_bytes: 4 * TILE_BYTES,
+        parameters: &parameters,
+        races: true,
+        ..Launch::default()
+    };
+    launch(&program, &request, &memory).unwrap_or_else(|fault| panic!("{fault}"));
+}
+
+#[test]
+fn mistakes_with_stages_are_found() {
+    let early = "where a bulk copy to";
+    let again = said(&pipeline(Mistake::NoEmptyWait), 64);
+    assert!(again.contains("an arrival too many"), "{again}");
+    assert!(said(&pipeline(Mistake::NoFullWait), 64).contains(early));
+    assert!(said(&pipeline(Mistake::EarlyRelease), 64).contains(early));
+    assert!(said(&pipeline(Mistake::FewBytes), 64).contains("bytes"));
+    let twice = said(&pipeline(Mistake::TwoArrivals), 64);
+    let mistakes = [early, "an arrival too many", "no warp of the block can go on"];
+    assert!(mistakes.iter().any(|words| twice.contains(words)), "{twice}");
+    let many = said(&pipeline(Mistake::ManyBytes), 64);
+    assert!(many.contains("no warp of the block can go on"), "{many}");
+    assert!(many.contains("warp 1 waits for the phase of parity 0"), "{many}");
+    assert!(many.contains("0 of 1 arrivals and 16 bytes"), "{many}");
+    let dropped = said(&pipeline(Mistake::DroppedPhase), 64);
+    assert!(dropped.contains("warp 0 waits for the phase of parity"), "{dropped}");
+    assert!(dropped.contains("32 of 32 arrivals"), "{dropped}");
+}
+
+#[test]
+fn barriers_are_made_once_and_before_their_use() {
+    let misuse = |describe: for<'k> fn(&Kernel<'k>, Given<'k>)| said(&entry(describe), 32);
+    let unmade = misuse(|k, given| k.mbarrier_arrive(given.full));
+    assert!(unmade.contains("no mbarrier.init"), "{unmade}");
+    let again = misuse(|k, given| k.mbarrier_init(given.full, 32));
+    assert!(again.contains("mbarrier.inval"), "{again}");
+    let none = misuse(|k, given| k.when(k.tid_x().eq(0), || k.mbarrier_init(given.full, 0)));
+    assert!(none.contains("with 0 arrivals"), "{none}");
+    let overwritten = misuse(|k, given| {
+        init(k, given);
+        given.full.reinterpret::<u32>().store(0, 1);
+        k.mbarrier_arrive(given.full);
+    });
+    assert!(overwritten.contains("was overwritten"), "{overwritten}");
+    let unfenced = misuse(|k, given| {
+        k.when(k.tid_x().eq(0), || k.mbarrier_init(given.full, 1));
+        k.barrier();
+        load_first(k, given, (0, 0));
+        k.mbarrier_wait_parity(given.full, 0);
+    });
+    assert!(unfenced.contains("fence.mbarrier_init"), "{unfenced}");
+    let parity = misuse(|k, given| {
+        init(k, given);
+        k.mbarrier_wait_parity(given.full, k.tid_x() + 2);
+    });
+    assert!(parity.contains("parity 2"), "{parity}");
+    let bytes = misuse(|k, given| {
+        init(k, given);
+        k.mbarrier_expect_tx(given.full, 1 << 20);
+    });
+    assert!(bytes.contains("1048576 bytes"), "{bytes}");
+}
+
+#[test]
+fn an_ended_barrier_can_be_made_again() {
+    let program = entry(|k, given| {
+        k.when(k.tid_x().eq(0), || {
+            k.mbarrier_init(given.full, 1);
+            k.mbarrier_arrive(given.full);
+            k.mbarrier_inval(given.full);
+            k.mbarrier_init(given.full, 2);
+        });
+        k.barrier();
+        k.when(k.tid_x().lt(2), || k.mbarrier_arrive(given.full));
+        k.mbarrier_wait_parity(given.full, 0);
+        let done = k.mbarrier_test_wait_parity(given.full, 1);
+        given.target.store(k.tid_x(), done.select(1u32, 2u32));
+    });
+    assert_eq!(run(&program, 64)[..64], [2; 64]);
+}
+
+#[test]
+fn the_places_of_copies_are_checked() {
+    let misuse = |describe: for<'k> fn(&Kernel<'k>, Given<'k>)| {
+        let program = entry(move |k, given| {
+            init(k, given);
+            k.when(k.tid_x().eq(0), || {
+                k.mbarrier_arrive_expect_tx(given.full, TILE_BYTES);
+                describe(k, given);
+            });
+            k.mbarrier_wait_parity(given.full, 0);
+        });
+        run_with(&program, (32, 0), Swizzle::None).unwrap_err()
+    };
+    let tilted = misuse(|k, given| {
+        k.cp_async_bulk_tensor_2d_load(given.tiles.offset(4), given.from, (0, 0), given.full);
+    });
+    assert!(matches!(tilted.kind, FaultKind::Misaligned { bytes: 128, .. }), "{tilted}");
+    let far = misuse(|k, given| {
+        let to = given.tiles.offset(i64::from(TILE_BYTES));
+        k.cp_async_bulk_tensor_2d_load(to, given.from, (0, 0), given.full);
+    });
+    assert!(matches!(far.kind, FaultKind::OutOfBounds { .. }), "{far}");
+    let short = misuse(|k, given| {
+        k.cp_async_bulk_load(given.tiles, given.source, 20, given.full);
+    });
+    assert!(short.to_string().contains("multiples of 16"), "{short}");
+    let past = misuse(|k, given| {
+        let from = given.source.offset(i64::from(ROWS * COLUMNS));
+        k.cp_async_bulk_load(given.tiles, from, 16, given.full);
+    });
+    assert!(matches!(past.kind, FaultKind::OutOfBounds { .. }), "{past}");
+}
+
+#[test]
+fn bytes_that_are_no_tensor_map_are_refused() {
+    let program = entry(|k, given| {
+        init(k, given);
+        load_first(k, given, (0, 0));
+        k.mbarrier_wait_parity(given.full, 0);
+    });
+    let memory = Memory::new(1 << 20);
+    let request = Launch { block: [32, 1, 1], shared_bytes: TILE_BYTES, ..Launch::default() };
+    let fault = launch(&program, &request, &memory).unwrap_err();
+    assert!(fault.to_string().contains("cuTensorMapEncodeTiled has not encoded"), "{fault}");
+}
+
+/// The first warp fills the tile with the index of the thread, and thread 0 stores it.
+fn store(wrong: &'static str) -> Program {
+    entry(move |k, given| {
+        init(k, given);
+        let fill = |value: u32| {
+            for row in 0..TILE_ROWS {
+                given.tiles.at(k.tid_x()).store(row * TILE_COLUMNS, k.tid_x() + value);
+            }
+        };
+        k.when(k.warp().eq(0), || {
+            fill(100);
+            if wrong != "no fence" {
+                k.fence_proxy_async();
+            }
+        });
+        k.barrier();
+        k.when(k.tid_x().eq(0), || {
+            k.cp_async_bulk_tensor_2d_store(given.to, (0, 0), given.tiles);
+            k.cp_async_bulk_commit_group();
+            if wrong != "no wait" {
+                k.cp_async_bulk_wait_group_read(if wrong == "one open" { 1 } else { 0 });
+            }
+        });
+        k.barrier();
+        k.when(k.warp().eq(0), || fill(200));
+    })
+}
+
+#[test]
+fn a_store_reads_its_source_before_it_may_be_used_again() {
+    let out = run(&store("nothing"), 64);
+    assert!((0..TILE_COLUMNS).all(|column| out[column as usize] == column + 100));
+    assert!(said(&store("no fence"), 64).contains("without fence.proxy.async"));
+    assert!(said(&store("no wait"), 64).contains("cp.async.bulk.wait_group.read"));
+    assert!(said(&store("one open"), 64).contains("cp.async.bulk.wait_group.read"));
+}
+
+#[test]
+fn runs_of_bytes_are_copied_both_ways() {
+    let program = entry(|k, given| {
+        init(k, given);
+        k.when(k.tid_x().eq(0), || {
+            k.mbarrier_arrive_expect_tx(given.full, 64);
+            k.cp_async_bulk_load(given.tiles.offset(4), given.source.offset(8), 64, given.full);
+            k.mbarrier_wait_parity(given.full, 0);
+            k.cp_async_bulk_store(given.target.offset(12), given.tiles.offset(4), 48);
+            k.cp_async_bulk_commit_group();
+            k.cp_async_bulk_wait_group(0);
+        });
+    });
+    let out = run(&program, 32);
+    let want: Vec<u32> = (8..20).map(|column| number(0, column)).collect();
+    assert_eq!((out[11], &out[12..24], out[24]), (7, &want[..], 7));
+}
+
+#[test]
+fn a_block_may_not_end_while_its_shared_memory_is_written() {
+    let program = entry(|k, given| {
+        init(k, given);
+        load_first(k, given, (0, 0));
+    });
+    let fault = run_with(&program, (64, 0), Swizzle::None).unwrap_err();
+    assert!(fault.to_string().contains("the block ended while"), "{fault}");
+    assert!(fault.site.text.contains("cp.async.bulk.tensor.2d"), "{fault}");
+}
+
+#[test]
+fn registers_are_given_from_warp_to_warp() {
+    let program = |more: u32| {
+        entry(move |k, given| {
+            k.when_else(
+                k.warp().lt(4),
+                || k.setmaxnreg_dec(40),
+                || {
+                    k.setmaxnreg_inc(more);
+                    given.target.store(k.tid_x() - 128, k.tid_x());
+                },
+            );
+        })
+    };
+    // 256 threads begin with 255 registers each, as 8 fewer than 65536 ÷ 256 do.
+    assert_eq!(run(&program(256), 256)[5], 133);
+    let more = entry(|k, _| {
+        k.max_registers(168);
+        k.when_else(k.warp().lt(4), || k.setmaxnreg_dec(120), || k.setmaxnreg_inc(232));
+    });
+    let said = said(&more, 256);
+    assert!(said.contains("232 registers of each thread"), "{said}");
+}
+
+#[test]
+fn named_barriers_hold_some_warps_while_others_wait_for_phases() {
+    let program = entry(|k, given| {
+        init(k, given);
+        let group = NamedBarrier { id: k.constant(1), threads: 64 };
+        k.when_else(
+            k.warp().lt(2),
+            || {
+                k.when(k.warp().eq(1), || {
+                    given.tiles.store(k.tid_x(), k.tid_x());
+                });
+                k.bar_sync(group, None);
+                k.when(k.tid_x().eq(0), || k.mbarrier_arrive(given.full));
+            },
+            || k.mbarrier_wait_parity(given.full, 0),
+        );
+        given.target.store(k.tid_x(), given.tiles.load((k.tid_x() & 31) + 32));
+    });
+    let want: Vec<u32> = (0..96).map(|thread| thread % 32 + 32).collect();
+    assert_eq!(run(&program, 96)[..96], want);
+    let alone = entry(|k, given| {
+        init(k, given);
+        let group = NamedBarrier { id: k.constant(1), threads: 64 };
+        k.when_else(
+            k.warp().eq(0),
+            || k.bar_sync(group, None),
+            || k.mbarrier_wait_parity(given.full, 0),
+        );
+    });
+    let said = said(&alone, 64);
+    assert!(said.contains("warp 0 waits at barrier 1 for 64 threads"), "{said}");
+    assert!(said.contains("warp 1 waits for the phase of parity 0"), "{said}");
+}

@@ -1,0 +1,309 @@
+//! Tensor maps: what `cuTensorMapEncodeTiled` writes and tensor copies read.
+//!
+//! The 128 bytes have a format of their own, with a magic number and a checksum, so that bytes that
+//! no call has encoded are refused.
+
+/// Bytes of a tensor map.
+pub const TENSOR_MAP_BYTES: usize = 128;
+/// The most dimensions.
+pub const MOST_DIMENSIONS: usize = 5;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"rgTENSOR");
+/// Bytes that the checksum covers.
+const CHECKED: std::ops::Range<usize> = 16..TENSOR_MAP_BYTES;
+
+/// The type of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementType {
+    /// An integer of 8 bits without a sign.
+    U8,
+    /// An integer of 16 bits without a sign.
+    U16,
+    /// An integer of 32 bits without a sign.
+    U32,
+    /// An integer of 32 bits.
+    S32,
+    /// An integer of 64 bits without a sign.
+    U64,
+    /// An integer of 64 bits.
+    S64,
+    /// f16.
+    F16,
+    /// f32.
+    F32,
+    /// f64.
+    F64,
+    /// bf16.
+    Bf16,
+}
+
+impl ElementType {
+    /// In the order of `CUtensorMapDataType`.
+    pub const ALL: [Self; 10] = [
+        Self::U8,
+        Self::U16,
+        Self::U32,
+        Self::S32,
+        Self::U64,
+        Self::S64,
+        Self::F16,
+        Self::F32,
+        Self::F64,
+        Self::Bf16,
+    ];
+
+    /// Size in bytes.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::U8 => 1,
+            Self::U16 | Self::F16 | Self::Bf16 => 2,
+            Self::U32 | Self::S32 | Self::F32 => 4,
+            Self::U64 | Self::S64 | Self::F64 => 8,
+        }
+    }
+}
+
+/// How the 16-byte pieces of a box are mixed in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swizzle {
+    /// Not at all.
+    None,
+    /// Within 32 bytes.
+    Bytes32,
+    /// Within 64 bytes.
+    Bytes64,
+    /// Within 128 bytes.
+    Bytes128,
+}
+
+impl Swizzle {
+    /// In the order of `CUtensorMapSwizzle`.
+    pub const ALL: [Self; 4] = [Self::None, Self::Bytes32, Self::Bytes64, Self::Bytes128];
+
+    /// The most bytes of a row of a box, if they are limited.
+    pub const fn span(self) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Bytes32 => Some(32),
+            Self::Bytes64 => Some(64),
+            Self::Bytes128 => Some(128),
+        }
+    }
+
+    /// The address in shared memory of what would be at `address` without a swizzle: bits 4 to 6
+    /// xor bits 7 to 9, as many of them as the span has.
+    pub const fn apply(self, address: u64) -> u64 {
+        let mask = match self {
+            Self::None => 0,
+            Self::Bytes32 => 0x10,
+            Self::Bytes64 => 0x30,
+            Self::Bytes128 => 0x70,
+        };
+        address ^ (address >> 3 & mask)
+    }
+}
+
+/// A tensor in global memory and the box that one copy moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorMap {
+    /// The type of the elements.
+    pub element: ElementType,
+    /// The address of the first element.
+    pub address: u64,
+    /// Elements in each dimension, the contiguous one first.
+    pub dimensions: Vec<u64>,
+    /// Bytes from one element to the next in each dimension but the first.
+    pub strides: Vec<u64>,
+    /// Elements of a box in each dimension.
+    pub extent: Vec<u32>,
+    /// The layout of a box in shared memory.
+    pub swizzle: Swizzle,
+}
+
+impl TensorMap {
+    /// Why hardware could not use the map, if it could not.
+    ///
+    /// Source: `cuTensorMapEncodeTiled` in the CUDA driver API manual.
+    pub fn fault(&self) -> Option<&'static str> {
+        let (bytes, rank) = (self.element.bytes(), self.dimensions.len());
+        let row = u64::from(self.extent.first().copied().unwrap_or(0)) * bytes;
+        let faults = [
+            (!(1..=MOST_DIMENSIONS).contains(&rank), "a tensor has 1 to 5 dimensions"),
+            (!self.address.is_multiple_of(16), "the address is a multiple of 16"),
+            (
+                self.dimensions.iter().any(|&size| size == 0 || size > 1 << 32),
+                "a dimension has 1 to 2^32 elements",
+            ),
+            (
+                self.strides.iter().any(|&stride| !stride.is_multiple_of(16)),
+                "a stride is a multiple of 16",
+            ),
+            (self.strides.iter().any(|&stride| stride >= 1 << 40), "a stride is less than 2^40"),
+            (!self.strides_hold_dimensions(), "a stride holds the dimension before it"),
+            (
+                self.extent.iter().any(|&size| size == 0 || size > 256),
+                "a box has 1 to 256 elements in each dimension",
+            ),
+            (!row.is_multiple_of(16), "a row of a box is a multiple of 16 bytes"),
+            (
+                self.swizzle.span().is_some_and(|span| row > span),
+                "a row of a box is at most as long as the span of its swizzle",
+            ),
+        ];
+        faults.into_iter().find(|(fails, _)| *fails).map(|(_, fault)| fault)
+    }
+
+    /// Whether no two elements of different rows share bytes.
+    fn strides_hold_dimensions(&self) -> bool {
+        let mut least = self.dimensions.first().map_or(0, |size| size * self.element.bytes());
+        self.strides.iter().zip(self.dimensions.iter().skip(1)).all(|(&stride, &size)| {
+            let holds = stride >= least;
+            least = stride.saturating_mul(size);
+            holds
+        })
+    }
+
+    /// Bytes of a box.
+    pub fn box_bytes(&self) -> u64 {
+        self.extent.iter().map(|&size| u64::from(size)).product::<u64>() * self.element.bytes()
+    }
+
+    /// The map as bytes.
+    pub fn encode(&self) -> [u8; TENSOR_MAP_BYTES] {
+        let mut out = [0; TENSOR_MAP_BYTES];
+        let mut at = CHECKED.start;
+        let mut put = |bytes: &[u8]| {
+            out[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        let rank = self.dimensions.len();
+        let position = |found: Option<usize>| found.unwrap_or(0) as u8;
+        let element = position(ElementType::ALL.iter().position(|one| *one == self.element));
+        let swizzle = position(Swizzle::ALL.iter().position(|one| *one == self.swizzle));
+        put(&[rank as u8, element, swizzle, 0, 0, 0, 0, 0]);
+        put(&self.address.to_le_bytes());
+        let padded = |list: &[u64], index: usize| list.get(index).copied().unwrap_or(0);
+        for index in 0..MOST_DIMENSIONS {
+            put(&padded(&self.dimensions, index).to_le_bytes());
+        }
+        for index in 0..MOST_DIMENSIONS - 1 {
+            put(&padded(&self.strides, index).to_le_bytes());
+        }
+        for index in 0..MOST_DIMENSIONS {
+            let size = self.extent.get(index).copied().unwrap_or(0);
+            put(&(size as u16).to_le_bytes());
+        }
+        out[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        let sum = checksum(&out[CHECKED]);
+        out[8..16].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// The map that the bytes are, or why they are none.
+    pub fn decode(bytes: &[u8; TENSOR_MAP_BYTES]) -> Result<Self, &'static str> {
+        let word = |at: usize| {
+            let mut raw = [0; 8];
+            raw.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(raw)
+        };
+        if word(0) != MAGIC {
+            return Err("a tensor map that cuTensorMapEncodeTiled has not encoded");
+        }
+        if word(8) != checksum(&bytes[CHECKED]) {
+            return Err("a tensor map that was changed after cuTensorMapEncodeTiled");
+        }
+        let start = CHECKED.start;
+        let rank = usize::from(bytes[start]).clamp(1, MOST_DIMENSIONS);
+        let element = ElementType::ALL.get(usize::from(bytes[start + 1])).copied();
+        let swizzle = Swizzle::ALL.get(usize::from(bytes[start + 2])).copied();
+        let (Some(element), Some(swizzle)) = (element, swizzle) else {
+            return Err("a tensor map with an unknown type or swizzle");
+        };
+        let sizes = start + 16;
+        let strides = sizes + 8 * MOST_DIMENSIONS;
+        let extent = strides + 8 * (MOST_DIMENSIONS - 1);
+        let size_of = |index: usize| {
+            let at = extent + 2 * index;
+            u32::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
+        };
+        Ok(Self {
+            element,
+            address: word(start + 8),
+            dimensions: (0..rank).map(|index| word(sizes + 8 * index)).collect(),
+            strides: (0..rank - 1).map(|index| word(strides + 8 * index)).collect(),
+            extent: (0..rank).map(size_of).collect(),
+            swizzle,
+        })
+    }
+}
+
+/// The 64-bit FNV-1a hash.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matrix() -> TensorMap {
+        TensorMap {
+            element: ElementType::Bf16,
+            address: 0x1000,
+            dimensions: vec![100, 30],
+            strides: vec![208],
+            extent: vec![64, 16],
+            swizzle: Swizzle::Bytes128,
+        }
+    }
+
+    #[test]
+    fn a_map_is_read_back_as_it_was_encoded() {
+        let cube = TensorMap {
+            dimensions: vec![8, 5, 1 << 32],
+            strides: vec![16, 96],
+            extent: vec![8, 256, 1],
+            swizzle: Swizzle::None,
+            ..matrix()
+        };
+        for map in [matrix(), cube] {
+            assert_eq!(TensorMap::decode(&map.encode()), Ok(map.clone()));
+            assert_eq!(map.fault(), None);
+        }
+        assert_eq!(matrix().box_bytes(), 2048);
+    }
+
+    #[test]
+    fn other_bytes_are_refused() {
+        let said = |bytes: &[u8; 128]| TensorMap::decode(bytes).unwrap_err();
+        assert!(said(&[0; 128]).contains("has not encoded"));
+        let mut changed = matrix().encode();
+        changed[24] ^= 1;
+        assert!(said(&changed).contains("changed after"));
+    }
+
+    #[test]
+    fn what_hardware_cannot_use_is_named() {
+        let said = |map: TensorMap| map.fault().unwrap_or("nothing");
+        assert!(said(TensorMap { address: 8, ..matrix() }).contains("address"));
+        assert!(said(TensorMap { strides: vec![200], ..matrix() }).contains("multiple of 16"));
+        assert!(said(TensorMap { strides: vec![192], ..matrix() }).contains("holds"));
+        assert!(said(TensorMap { dimensions: vec![0, 30], ..matrix() }).contains("elements"));
+        assert!(said(TensorMap { extent: vec![64, 257], ..matrix() }).contains("256"));
+        assert!(said(TensorMap { extent: vec![72, 16], ..matrix() }).contains("swizzle"));
+        assert!(said(TensorMap { extent: vec![60, 16], ..matrix() }).contains("16 bytes"));
+    }
+
+    #[test]
+    fn a_swizzle_mixes_the_pieces_of_a_row_by_the_number_of_the_row() {
+        let piece =
+            |swizzle: Swizzle, row: u64, piece: u64| swizzle.apply(row * 128 + piece * 16) / 16 % 8;
+        assert_eq!(piece(Swizzle::Bytes128, 3, 5), 3 ^ 5);
+        assert_eq!(piece(Swizzle::Bytes128, 9, 5), 1 ^ 5);
+        assert_eq!(piece(Swizzle::Bytes64, 7, 4), 4 ^ 3);
+        assert_eq!(piece(Swizzle::Bytes32, 7, 4), 5);
+        assert_eq!(piece(Swizzle::None, 7, 4), 4);
+    }
+}
