@@ -19,6 +19,20 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// The text has more tokens than a run can use.
+    #[error(
+        "the text `{}` is too long: {bytes} bytes of it have more than {limit} tokens, which is \
+         the limit; use a part of it",
+        path.display()
+    )]
+    TextTooLong {
+        /// The file.
+        path: PathBuf,
+        /// Bytes of the file, or those that were read.
+        bytes: u64,
+        /// The most tokens.
+        limit: usize,
+    },
     /// The text has no room for one sequence and the token after it.
     #[error(
         "the text has {tokens} tokens, but a sequence of {seq} tokens needs {needed}; use a longer \

@@ -103,7 +103,7 @@ fn a_model_of_more_layers_than_there_are_is_refused_wherever_it_comes_from() {
         &["generate", "--model", "model", "--prompt", "x"],
         &["eval", "--model", "model", "--text", "text"],
     ] {
-        limited(&place, command).bad(&["layers is 2147483648", "from 1 to 4096"]);
+        limited(&place, command).bad(&["layers is 2147483648", "from 1 to 512"]);
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::models::write_model;
+use crate::models::{train, write_model};
 use crate::program::Place;
 
 /// How long a signal may take. A phase that ignores it takes longer.
@@ -124,6 +124,30 @@ fn a_prompt_that_takes_long_ends_at_the_first_signal() {
     std::thread::sleep(Duration::from_millis(300));
     send(&child, "-INT");
     assert_eq!(end(child).code(), Some(130));
+}
+
+#[test]
+fn a_merge_ends_at_the_first_signal_and_leaves_nothing() {
+    let place = Place::new();
+    write_model(&place, 256);
+    train(&place, &["--steps", "1", "--adapter-out", "adapter"]).good();
+    // A table that takes a while; the adapter changes only what comes after it.
+    std::fs::remove_dir_all(place.path("model")).unwrap();
+    write_model(&place, 1 << 22);
+    let before = files(&place);
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let mut merge = place.program();
+        merge.args(["merge", "--model", "model", "--adapter", "adapter", "--out", "out"]);
+        let child = merge.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let started = Instant::now();
+        while files(&place) == before {
+            assert!(started.elapsed() < PROMPT, "nothing is written");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        send(&child, signal);
+        assert_eq!(end(child).code(), Some(code), "{signal}");
+        assert_eq!(files(&place), before);
+    }
 }
 
 #[test]

@@ -99,6 +99,58 @@ fn a_prompt_without_end_is_refused() {
 }
 
 #[test]
+fn a_text_without_end_is_refused_by_its_size() {
+    let place = Place::new();
+    // The file takes no room on the disk.
+    fs::File::create(place.path("huge")).unwrap().set_len(1 << 40).unwrap();
+    let limit = "1099511627776 bytes of it have more than 1073741824 tokens";
+    for command in ["eval", "finetune"] {
+        let done = run(&place, &[command, "--text", "huge", "--device", "sim"]).bad(&[limit]);
+        assert!(!done.out.contains("device"), "{}", done.out);
+    }
+}
+
+#[test]
+fn a_line_of_data_without_end_is_refused() {
+    let place = Place::new();
+    for command in ["eval", "finetune"] {
+        let line = [command, "--data", "/dev/zero", "--device", "sim"];
+        run(&place, &line).bad(&["line 1 of `/dev/zero` has more than 67108864 bytes"]);
+    }
+}
+
+/// What `retrograph generate` prints of random text, to a pipe or to a terminal.
+fn generated(place: &Place, seed: u32, terminal: bool) -> String {
+    let line = format!(
+        "{} generate --model model --device sim --prompt a --quiet --temperature 1 --seed {seed}",
+        env!("CARGO_BIN_EXE_retrograph")
+    );
+    // A terminal that begins to end sends characters of its own, so that standard input stays open.
+    let mut command = if terminal { Command::new("script") } else { Command::new("sh") };
+    command.args(if terminal { vec!["-qec", &line, "/dev/null"] } else { vec!["-c", &line] });
+    command.current_dir(place.path("")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let input = child.stdin.take();
+    let output = child.wait_with_output().unwrap();
+    drop(input);
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_terminal_gets_no_control_characters_of_generated_text() {
+    let place = Place::new();
+    write_model(&place, 256);
+    let obeyed = |one: char| one.is_control() && !"\n\t".contains(one);
+    let piped = |seed| (seed, generated(&place, seed, false));
+    let with_control = (0..20).map(piped).find(|(_, text)| text.contains(obeyed));
+    let (seed, text) = with_control.expect("a random text has control characters");
+    // Terminals end lines with two characters.
+    let shown = generated(&place, seed, true).replace("\r\n", "\n");
+    assert_eq!(shown, text.replace(obeyed, ""));
+}
+
+#[test]
 fn a_name_in_a_file_of_a_model_is_not_obeyed_by_the_terminal() {
     let place = Place::new();
     write_model(&place, 256);

@@ -1,8 +1,10 @@
 //! A directory of checkpoints, and the file `latest` that names the newest.
 
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+
+use retrograph_runtime::open_regular;
 
 use super::read::read_header;
 use super::write::{UNFINISHED, persist};
@@ -12,6 +14,8 @@ use crate::parameters::Parameter;
 
 /// The file that names the newest checkpoint.
 const LATEST: &str = "latest";
+/// The most bytes of `latest` that are read. A file name is shorter.
+const LATEST_BYTES: u64 = 4096;
 /// Prefix of temporary files that become `latest`.
 const UNFINISHED_LATEST: &str = ".latest-";
 /// The file that a run keeps locked. The lock ends with the process.
@@ -60,6 +64,11 @@ impl CheckpointDirectory {
     /// the directory is not writable.
     pub fn lock(&self) -> Result<DirectoryLock> {
         let path = self.path.join(LOCK);
+        if std::fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+            // Opening a pipe would wait for a reader.
+            let why = "it is not a regular file";
+            return Err(self.unwritable(&path)(std::io::Error::other(why)));
+        }
         let open = File::options().write(true).create(true).truncate(false).open(&path);
         let file = open.map_err(self.unwritable(&path))?;
         match file.try_lock() {
@@ -80,7 +89,9 @@ impl CheckpointDirectory {
     /// [`Error::CheckpointDamaged`] if it does not name a checkpoint.
     pub fn latest(&self) -> Result<Option<PathBuf>> {
         let pointer = self.path.join(LATEST);
-        let name = match std::fs::read_to_string(&pointer) {
+        let text = open_regular(&pointer)
+            .and_then(|file| std::io::read_to_string(file.take(LATEST_BYTES)));
+        let name = match text {
             Ok(name) => name,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(Error::ReadCheckpoint { path: pointer, source }),

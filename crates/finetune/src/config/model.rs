@@ -49,8 +49,9 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
-    /// The most layers. Published models have up to 126.
-    pub const MOST_LAYERS: usize = 4096;
+    /// The most layers. Published models have up to 126; planning takes a time that grows with the
+    /// square of the layers.
+    pub const MOST_LAYERS: usize = 512;
     /// The most tokens, and the largest width of the residual stream, of the MLP, and of all heads
     /// together.
     pub const MOST_WIDTH: usize = 1 << 24;

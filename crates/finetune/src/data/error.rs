@@ -58,6 +58,22 @@ pub enum DataError {
         /// The most bytes of a line.
         limit: usize,
     },
+    /// The file has more lines or tokens than a run can use.
+    #[error(
+        "`{}` is too large: up to line {line} it has more than {limit} {what}, which is the limit; \
+         use a part of it",
+        path.display()
+    )]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line, counted from 1.
+        line: usize,
+        /// The most lines or tokens.
+        limit: usize,
+        /// Which of them.
+        what: &'static str,
+    },
     /// The file has no lines, or only empty ones.
     #[error("`{}` has no examples; each line must be an object of JSON", path.display())]
     Empty {

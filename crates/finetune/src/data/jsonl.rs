@@ -12,8 +12,22 @@ use super::{DataError, Example};
 use crate::error::Result;
 use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
 
-/// The most bytes of a line.
-pub const LONGEST_LINE: usize = 64 << 20;
+/// Limits of a file of examples, so that one without an end does not exhaust the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JsonlLimits {
+    /// The most bytes of a line.
+    pub line: usize,
+    /// The most lines. Each takes about 100 bytes of memory besides its tokens.
+    pub lines: usize,
+    /// The most tokens of all examples. Each takes 5 bytes of memory.
+    pub tokens: usize,
+}
+
+impl JsonlLimits {
+    /// Limits of [`read_jsonl`].
+    pub const MOST: Self = Self { line: 64 << 20, lines: 1 << 25, tokens: 1 << 30 };
+}
+
 /// The most characters of a reason that is listed.
 const REASON: usize = 500;
 
@@ -42,30 +56,43 @@ struct Line {
 
 /// Reads the examples of `path`. Empty lines are passed over.
 ///
-/// One line at a time is in memory, of at most [`LONGEST_LINE`] bytes, and the tokens of all.
+/// One line at a time is in memory, and the tokens of all, within [`JsonlLimits::MOST`].
 ///
 /// # Errors
 /// [`DataError::Read`], [`DataError::Empty`], [`DataError::Array`], [`DataError::LongLine`],
-/// [`DataError::NoAssistant`], or [`DataError::Malformed`] with the lines that cannot be used and
-/// the reasons. The error of a missing chat template is one of its own.
+/// [`DataError::TooLarge`], [`DataError::NoAssistant`], or [`DataError::Malformed`] with the lines
+/// that cannot be used and the reasons. The error of a missing chat template is one of its own.
 pub fn read_jsonl(
+    path: &Path,
+    tokenizer: &Tokenizer,
+    on: Progress<'_>,
+) -> Result<(Vec<Example>, Forms)> {
+    read_within(JsonlLimits::MOST, path, tokenizer, on)
+}
+
+fn read_within(
+    limits: JsonlLimits,
     path: &Path,
     tokenizer: &Tokenizer,
     on: Progress<'_>,
 ) -> Result<(Vec<Example>, Forms)> {
     let file = File::open(path).map_err(DataError::read(path))?;
     let bytes = file.metadata().map_or(0, |file| file.len()) as usize;
-    let mut lines = Lines { reader: BufReader::new(file), path, number: 0, done: 0 };
+    let mut lines = Lines { reader: BufReader::new(file), path, limits, number: 0, done: 0 };
     let mut reader = Reader { tokenizer, template: None, forms: Forms::default(), answers: false };
     let (mut examples, mut malformed, mut count) = (Vec::new(), Vec::new(), 0);
-    let mut line = Vec::new();
+    let (mut line, mut tokens) = (Vec::new(), 0);
     while lines.next(&mut line)? {
         let text = line.trim_ascii();
         if text.is_empty() {
             continue;
         }
         match reader.example(text)? {
-            Ok(example) => examples.push(example),
+            Ok(example) => {
+                tokens += example.tokens().len();
+                lines.require("tokens", tokens, limits.tokens)?;
+                examples.push(example);
+            }
             Err(_) if examples.is_empty() && count == 0 && lines.are_an_array(text)? => {
                 return Err(DataError::Array { path: path.to_owned() }.into());
             }
@@ -95,6 +122,7 @@ pub fn read_jsonl(
 struct Lines<'a> {
     reader: BufReader<File>,
     path: &'a Path,
+    limits: JsonlLimits,
     /// The number of the last line, counted from 1.
     number: usize,
     /// Bytes that were read.
@@ -105,22 +133,34 @@ impl Lines<'_> {
     /// Reads the next line, without a byte order mark; `false` after the last.
     fn next(&mut self, line: &mut Vec<u8>) -> Result<bool, DataError> {
         line.clear();
-        let limit = LONGEST_LINE as u64 + 1;
-        let read = self.reader.by_ref().take(limit).read_until(b'\n', line);
+        let limit = self.limits.line;
+        let read = self.reader.by_ref().take(limit as u64 + 1).read_until(b'\n', line);
         self.done += read.map_err(DataError::read(self.path))?;
         self.number += 1;
-        if line.len() > LONGEST_LINE {
+        if line.len() > limit {
             let (path, number) = (self.path.to_owned(), self.number);
             return Err(match line.trim_ascii_start().starts_with(b"[") {
                 true if number == 1 => DataError::Array { path },
-                _ => DataError::LongLine { path, line: number, limit: LONGEST_LINE },
+                _ => DataError::LongLine { path, line: number, limit },
             });
         }
         let more = !line.is_empty();
+        if more {
+            self.require("lines", self.number, self.limits.lines)?;
+        }
         if self.number == 1 && line.starts_with(b"\xef\xbb\xbf") {
             line.drain(..3);
         }
         Ok(more)
+    }
+
+    /// Fails if there are more than `limit` of `what` up to the last line.
+    fn require(&self, what: &'static str, count: usize, limit: usize) -> Result<(), DataError> {
+        let (path, line) = (self.path.to_owned(), self.number);
+        if count > limit {
+            return Err(DataError::TooLarge { path, line, limit, what });
+        }
+        Ok(())
     }
 
     /// Whether the first line begins an array that is the whole file: it goes on in other lines, or
@@ -226,5 +266,30 @@ fn reason(error: &serde_json::Error) -> String {
     match text.strip_suffix(&place) {
         Some(what) => format!("{what} at column {}", error.column()),
         None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn more_lines_or_tokens_than_the_limit_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        std::fs::write(&path, "{\"text\": \"abcd\"}\n\n{\"text\": \"efgh\"}\n").unwrap();
+        let read = |lines, tokens| {
+            let limits = JsonlLimits { lines, tokens, ..JsonlLimits::MOST };
+            read_within(limits, &path, &Tokenizer::bytes(), &mut |_, _| ())
+        };
+        assert_eq!(read(3, 8).unwrap().0.len(), 2);
+        for (lines, tokens, exceeded) in [(2, 8, "lines"), (3, 7, "tokens")] {
+            let error = read(lines, tokens).unwrap_err();
+            let Error::Data(DataError::TooLarge { line: 3, what, .. }) = error else {
+                panic!("{error}");
+            };
+            assert_eq!(what, exceeded);
+        }
     }
 }

@@ -12,11 +12,11 @@ use super::turns::{OTHER, Search};
 use crate::hub::HubError;
 
 /// Conversations with fewer answers are searched answer by answer.
-const FEW: usize = 16;
+pub(super) const FEW: usize = 16;
 
-/// An answer in the text: what the message says without whitespace around it, and that whitespace.
-struct Marked<'a> {
-    text: Range<usize>,
+/// A message in the text: what the message says without whitespace around it, and that whitespace.
+pub(super) struct Marked<'a> {
+    pub(super) text: Range<usize>,
     before: &'a str,
     after: &'a str,
 }
@@ -59,25 +59,25 @@ impl Search<'_> {
         Ok(places)
     }
 
-    /// What the answers say, as far as it can be marked.
-    fn contents(&self, answers: &[usize]) -> Vec<Option<String>> {
+    /// What some messages say, as far as it can be marked.
+    pub(super) fn contents(&self, messages: &[usize]) -> Vec<Option<String>> {
         let content = |&index: &usize| {
             let content = self.conversation.content(index)?;
             (!content.trim().is_empty()).then_some(content)
         };
-        answers.iter().map(content).collect()
+        messages.iter().map(content).collect()
     }
 
     /// Where the marks are, or `None` if the template does anything with them but write them.
-    fn marks<'a>(
+    pub(super) fn marks<'a>(
         &self,
-        answers: &[usize],
+        messages: &[usize],
         contents: &'a [Option<String>],
     ) -> Result<Option<Vec<Option<Marked<'a>>>>, HubError> {
         if self.whole.contains(OTHER) {
             return Ok(None);
         }
-        let said = answers.iter().zip(contents);
+        let said = messages.iter().zip(contents);
         let said = said.filter_map(|(index, content)| Some((*index, content.as_deref()?)));
         let with_marks = |(index, content): (usize, &str)| {
             let (before, text, after) = divided(content);

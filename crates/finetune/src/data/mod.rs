@@ -9,6 +9,7 @@ mod batch;
 mod error;
 mod example;
 mod examples;
+mod gaps;
 mod jsonl;
 mod layout;
 mod lengths;
@@ -22,12 +23,12 @@ pub use batch::Batch;
 pub use error::DataError;
 pub use example::Example;
 pub use examples::Examples;
-pub use jsonl::{Forms, LONGEST_LINE, Progress, read_jsonl};
+pub use jsonl::{Forms, JsonlLimits, Progress, read_jsonl};
 pub use layout::{Layout, Tally};
 pub use lengths::Lengths;
 pub use retrograph_kernels::ops::IGNORED_TARGET;
 pub use split::{Split, SplitOptions};
-pub use text::TextData;
+pub use text::{MOST_TEXT_TOKENS, TextData};
 
 use crate::error::Result;
 

@@ -14,6 +14,9 @@ use crate::tokenizer::Tokenizer;
 /// Separates the choice of windows from that of weights.
 const WINDOWS: u64 = 0x6261_7463_6865_7300;
 
+/// The most tokens of a text. They take 4 GiB of memory.
+pub const MOST_TEXT_TOKENS: usize = 1 << 30;
+
 /// Bytes that are read at once.
 const PART: usize = 64 << 10;
 
@@ -25,22 +28,41 @@ pub struct TextData {
 }
 
 impl TextData {
-    /// Reads a file.
+    /// Reads a file or a pipe of at most [`MOST_TEXT_TOKENS`] tokens.
     ///
     /// # Errors
-    /// [`Error::ReadText`] when it cannot be read, and what [`Tokenizer::encode`] fails with.
+    /// [`Error::ReadText`] when it cannot be read, [`Error::TextTooLong`] when it exceeds the
+    /// limit, and what [`Tokenizer::encode`] fails with.
     pub fn read(path: &Path, tokenizer: &Tokenizer) -> Result<Self> {
         let failed = |source| Error::ReadText { path: PathBuf::from(path), source };
-        let mut file = File::open(path).map_err(failed)?;
-        let (mut encoder, mut part) = (tokenizer.encoder(), vec![0; PART]);
-        loop {
-            match file.read(&mut part) {
+        let file = File::open(path).map_err(failed)?;
+        // Pipes and devices have no length.
+        let bytes = file.metadata().map_or(0, |found| found.len());
+        if tokenizer.is_bytes() && bytes > MOST_TEXT_TOKENS as u64 {
+            return Err(too_long(path, bytes, MOST_TEXT_TOKENS));
+        }
+        Self::read_within(MOST_TEXT_TOKENS, (path, file), tokenizer)
+    }
+
+    /// Reads until the end, or until there are more than `limit` tokens.
+    fn read_within(
+        limit: usize,
+        (path, mut reader): (&Path, impl Read),
+        tokenizer: &Tokenizer,
+    ) -> Result<Self> {
+        let (mut encoder, mut part, mut bytes) = (tokenizer.encoder(), vec![0; PART], 0);
+        while encoder.tokens() <= limit {
+            match reader.read(&mut part) {
                 Ok(0) => return Ok(Self::from_tokens(encoder.finish()?)),
-                Ok(len) => encoder.push(&part[..len])?,
+                Ok(len) => {
+                    bytes += len as u64;
+                    encoder.push(&part[..len])?;
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
-                Err(error) => return Err(failed(error)),
+                Err(source) => return Err(Error::ReadText { path: PathBuf::from(path), source }),
             }
         }
+        Err(too_long(path, bytes, limit))
     }
 
     /// Takes bytes as tokens.
@@ -142,9 +164,25 @@ impl TextData {
     }
 }
 
+fn too_long(path: &Path, bytes: u64, limit: usize) -> Error {
+    Error::TextTooLong { path: PathBuf::from(path), bytes, limit }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_without_end_is_refused() {
+        let endless = ("pipe".as_ref(), std::io::repeat(b'a'));
+        let error = TextData::read_within(1 << 20, endless, &Tokenizer::bytes()).unwrap_err();
+        assert!(
+            matches!(error, Error::TextTooLong { bytes: 1_048_576..2_000_000, .. }),
+            "{error:?}"
+        );
+        let whole = ("file".as_ref(), b"four".as_slice());
+        assert_eq!(TextData::read_within(4, whole, &Tokenizer::bytes()).unwrap().len(), 4);
+    }
 
     fn data(len: usize) -> TextData {
         TextData::from_bytes((0..len).map(|i| (i % 251) as u8).collect())

@@ -10,7 +10,7 @@
 //! answers are without, or that differs from theirs. They are asked what they write if the answer
 //! is another one: what stands around that one stands around every answer.
 //!
-//! In long conversations most answers are found together (`marks.rs`).
+//! In long conversations most answers are found together (`marks.rs` and `gaps.rs`).
 
 use std::ops::Range;
 
@@ -41,7 +41,8 @@ pub(super) fn turns(
     let assistant = |index: &usize| conversation.role(*index).as_deref() == Some(ASSISTANT);
     let answers: Vec<usize> = (0..conversation.len()).filter(assistant).collect();
     let search = Search { conversation, template, tokenizer, whole: &whole };
-    let marked = search.marked(&answers)?;
+    let mut marked = search.marked(&answers)?;
+    search.find_in_gaps(&answers, &mut marked)?;
     let rendered = marked.iter().filter(|place| place.is_none()).count() * whole.len();
     if rendered > RENDERED {
         let messages = conversation.len();

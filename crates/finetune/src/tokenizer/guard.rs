@@ -1,7 +1,7 @@
-//! Panics of the crate `tokenizers` as errors.
+//! Panics of the crates `tokenizers` and `minijinja` as errors.
 //!
-//! A `tokenizer.json` can ask for things that `tokenizers` does not check. What is known is refused
-//! when the file is read; this is the last resort for the rest.
+//! A `tokenizer.json` or a chat template can ask for things that these crates do not check. What is
+//! known is refused when the file is read; this is the last resort for the rest.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -17,6 +17,11 @@ thread_local! {
 pub(super) fn guarded<T>(
     call: impl FnOnce() -> tokenizers::Result<T>,
 ) -> Result<T, tokenizers::Error> {
+    caught(call).unwrap_or_else(|panic| Err(format!("the tokenizer failed: {panic}").into()))
+}
+
+/// The result of `call`, or the message of its panic.
+pub(super) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let others = take_hook();
@@ -27,16 +32,16 @@ pub(super) fn guarded<T>(
         }));
     });
     let outer = GUARDED.replace(true);
-    // The tokenizer is not changed by a call, apart from caches that locks protect.
+    // A call changes nothing that outlives it, apart from caches that locks protect.
     let outcome = catch_unwind(AssertUnwindSafe(call));
     GUARDED.set(outer);
-    outcome.unwrap_or_else(|panic| Err(message(panic.as_ref()).into()))
+    outcome.map_err(|panic| message(panic.as_ref()).to_owned())
 }
 
-fn message(panic: &(dyn Any + Send)) -> String {
+fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("the tokenizer failed: {}", text.unwrap_or("unknown reason"))
+    text.unwrap_or("unknown reason")
 }
 
 #[cfg(test)]

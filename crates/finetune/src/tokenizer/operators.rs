@@ -37,7 +37,10 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     let slice = plain("a[b:c:d]");
     environment.add_function(SLICE, move |a: Value, b: Value, c: Value, d: Value| {
         spend(VALUE_BYTES + length(&a))?;
-        evaluated(&slice, context! { a, b, c, d })
+        match i64::try_from(d.clone()) {
+            Ok(step) if step < 0 => backwards(&a, (&b, &c), step),
+            _ => evaluated(&slice, context! { a, b, c, d }),
+        }
     });
     environment.add_function(VALUE, |value: Value| spend_value(&value).map(|()| value));
     environment.add_function(ATTRIBUTE, storable);
@@ -150,6 +153,40 @@ fn largest(value: &Value) -> i64 {
 /// Bytes of a text, or items.
 fn length(value: &Value) -> usize {
     value.as_str().map(str::len).or_else(|| value.len()).unwrap_or(0)
+}
+
+/// `value[start:stop:step]` with a negative `step`, as in Python. `minijinja` panics on an empty
+/// value, and includes the first item where Python does not.
+fn backwards(value: &Value, (start, stop): (&Value, &Value), step: i64) -> Result<Value, Error> {
+    let items: Vec<Value> = match value.as_str() {
+        Some(text) => text.chars().map(Value::from).collect(),
+        None if matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) => {
+            value.try_iter()?.collect()
+        }
+        None if value.is_undefined() || value.is_none() => Vec::new(),
+        None => {
+            let why = format!("{} cannot be sliced", value.kind());
+            return Err(Error::new(ErrorKind::InvalidOperation, why));
+        }
+    };
+    spend(VALUE_BYTES * items.len())?;
+    let count = items.len() as i64;
+    let place = |end: &Value, default: i64| -> Result<i64, Error> {
+        if end.is_none() {
+            return Ok(default);
+        }
+        let place = i64::try_from(end.clone())?;
+        let place = if place < 0 { place.saturating_add(count) } else { place };
+        Ok(place.clamp(-1, count - 1))
+    };
+    let (start, stop) = (place(start, count - 1)?, place(stop, -1)?);
+    let places = std::iter::successors(Some(start), |place| place.checked_add(step));
+    let taken = places.take_while(|place| *place > stop);
+    let taken = taken.map(|place| items[place as usize].clone());
+    Ok(match value.as_str() {
+        Some(_) => Value::from(taken.map(|item| item.to_string()).collect::<String>()),
+        None => Value::from(taken.collect::<Vec<_>>()),
+    })
 }
 
 fn container(value: &Value) -> bool {

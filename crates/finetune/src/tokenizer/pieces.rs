@@ -99,6 +99,11 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
+    /// Number of tokens that are complete.
+    pub fn tokens(&self) -> usize {
+        self.tokens.len()
+    }
+
     /// All tokens of the text.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use minijinja::machinery::{
@@ -17,6 +17,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use self_cell::self_cell;
 
+use super::guard::caught;
 use super::operators::refused;
 use super::{meter, python, rewrite};
 use crate::hub::HubError;
@@ -85,6 +86,7 @@ impl Template {
         let text = python::without_generation_tags(text);
         let compiled = in_thread(move || Compiled::try_new(text, |text| code(text)));
         let compiled = compiled.ok_or_else(|| beyond("compiling it takes too long"))?;
+        let compiled = compiled.map_err(|panic| HubError::json(path, failed(&panic)))?;
         let compiled = compiled.map_err(|error| HubError::json(path, reason(&error)))?;
         Ok(Self { path: path.to_owned(), compiled: Arc::new(compiled) })
     }
@@ -102,10 +104,11 @@ impl Template {
         let beyond = |limit: &str| HubError::TemplateLimit { path, limit: limit.to_owned() };
         match rendered {
             None => Err(beyond("rendering takes too long")),
-            Some((_, Some(limit))) => Err(beyond(limit)),
-            Some((Err((_, ErrorKind::OutOfFuel)), _)) => Err(beyond("it takes too many steps")),
-            Some((Err((why, _)), _)) => Err(HubError::Chat { why }),
-            Some((Ok(text), _)) => Ok(text),
+            Some(Err(panic)) => Err(HubError::Chat { why: failed(&panic) }),
+            Some(Ok((_, Some(limit)))) => Err(beyond(limit)),
+            Some(Ok((Err((_, ErrorKind::OutOfFuel)), _))) => Err(beyond("it takes too many steps")),
+            Some(Ok((Err((why, _)), _))) => Err(HubError::Chat { why }),
+            Some(Ok((Ok(text), _))) => Ok(text),
         }
     }
 }
@@ -194,20 +197,21 @@ impl Inside {
     }
 }
 
-/// Runs `work` with a large stack. `None` if it takes too long; the thread then goes on by itself.
-fn in_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+/// Runs `work` with a large stack, and returns its outcome or the message of its panic. `None` if
+/// it takes too long; the thread then goes on by itself.
+fn in_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<Result<T, String>> {
     let (sender, receiver) = mpsc::channel();
-    let send = move || drop(sender.send(work()));
-    let thread = std::thread::Builder::new().name(NAME.to_owned()).stack_size(STACK).spawn(send);
-    match (thread, receiver.recv_timeout(TIME)) {
-        (Ok(_), Ok(outcome)) => Some(outcome),
-        (Ok(thread), Err(RecvTimeoutError::Disconnected)) => {
-            // It panicked, and has no outcome.
-            let panic = thread.join().expect_err("it ended without an outcome");
-            std::panic::resume_unwind(panic)
-        }
-        _ => None,
-    }
+    let send = move || drop(sender.send(caught(work)));
+    std::thread::Builder::new().name(NAME.to_owned()).stack_size(STACK).spawn(send).ok()?;
+    receiver.recv_timeout(TIME).ok()
+}
+
+/// The message of a panic of `minijinja`.
+fn failed(panic: &str) -> String {
+    let panic: String = panic.chars().take(REASON).collect();
+    format!("the template engine failed: {panic}")
 }
 
 /// What went wrong, with the line of the template. A template may say as much as it wants.
@@ -217,5 +221,18 @@ fn reason(error: &Error) -> String {
     match error.line() {
         Some(line) => format!("{what} (line {line} of the template)"),
         None => what,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_engine_is_an_error() {
+        let panic = in_thread::<()>(|| panic!("index {} is too large", 7));
+        let why = failed(&panic.unwrap().unwrap_err());
+        assert_eq!(why, "the template engine failed: index 7 is too large");
+        assert_eq!(in_thread(|| 3), Some(Ok(3)));
     }
 }

@@ -184,6 +184,24 @@ fn the_pointer_must_name_a_checkpoint_of_the_directory() {
     assert!(matches!(directory.open_latest(), Err(Error::ReadCheckpoint { .. })));
 }
 
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_place_of_the_pointer_or_the_lock_does_not_block() {
+    for name in ["latest", ".lock", "step-00000009.safetensors"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let directory = CheckpointDirectory::at(folder.path());
+        let used = directory.lock().and_then(|_| directory.open_latest());
+        let (found, why) = match used.unwrap_err() {
+            Error::ReadCheckpoint { path, source }
+            | Error::WriteCheckpoint { path, source, .. } => (path, source.to_string()),
+            error => panic!("{error}"),
+        };
+        assert_eq!((found, why.as_str()), (path, "it is not a regular file"));
+    }
+}
+
 #[test]
 fn a_directory_is_locked_until_the_lock_is_dropped() {
     let folder = tempfile::tempdir().unwrap();

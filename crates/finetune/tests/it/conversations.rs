@@ -264,6 +264,57 @@ fn the_turns_of_a_long_conversation_are_those_of_a_short_one() {
     assert_eq!(Place::new(&CHATML, &settings).marked(messages(&turns)), expected);
 }
 
+/// A template that writes tool calls, with its settings.
+fn with_tools() -> Value {
+    let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}\
+        {% for t in m.tool_calls or [] %}<call>{{ t.function.name }}</call>{% endfor %}\
+        <|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    let mut settings = chatml();
+    settings["chat_template"] = template.into();
+    settings
+}
+
+/// Questions, each with a call of a tool, its result, and an answer that may be empty.
+fn tool_calls(turns: usize) -> Value {
+    let turn = |turn: usize| {
+        let call = json!({ "function": { "name": format!("f{turn}"), "arguments": {} } });
+        let answer = if turn % 2 == 0 { "" } else { "eats" };
+        [
+            say("user", &format!("question {turn}")),
+            json!({ "role": "assistant", "content": "", "tool_calls": [call] }),
+            say("tool", &format!("result {turn}")),
+            say("assistant", answer),
+        ]
+    };
+    json!({ "messages": (0..turns).flat_map(turn).collect::<Vec<_>>() })
+}
+
+#[test]
+fn calls_of_tools_and_empty_answers_of_a_long_conversation_are_found() {
+    let text = |turn: usize| {
+        let answer = if turn % 2 == 0 { "" } else { "eats" };
+        format!(
+            "<|im_start|>user\nquestion {turn}<|im_end|>\n\
+             <|im_start|>assistant\n[<call>f{turn}</call><|im_end|>]\n\
+             <|im_start|>tool\nresult {turn}<|im_end|>\n\
+             <|im_start|>assistant\n[{answer}<|im_end|>]\n"
+        )
+    };
+    // Few answers are looked for one by one.
+    for turns in [3, 40] {
+        let expected: String = (0..turns).map(text).collect();
+        assert_eq!(Place::new(&CHATML, &with_tools()).marked(tool_calls(turns)), expected);
+    }
+}
+
+#[test]
+fn the_time_for_tool_calls_grows_with_the_length_of_the_conversation() {
+    // Looked for one by one, these answers take more text than the limit.
+    let example = Place::new(&CHATML, &with_tools()).read(&[tool_calls(3000)]).unwrap().remove(0);
+    let learned = example.learned().iter().filter(|learned| **learned).count();
+    assert!(learned > 6000, "{learned}");
+}
+
 #[test]
 fn the_time_for_a_conversation_grows_with_its_length() {
     let place = Place::chatml();

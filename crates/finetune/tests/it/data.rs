@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use retrograph_finetune::data::{
-    Example, Examples, IGNORED_TARGET, LONGEST_LINE, Layout, Lengths, Tally, TextData, read_jsonl,
+    Example, Examples, IGNORED_TARGET, JsonlLimits, Layout, Lengths, Tally, TextData, read_jsonl,
 };
 use retrograph_finetune::{Data, DataError, Error, SplitOptions, Tokenizer};
 use serde_json::{Value, json};
@@ -324,7 +324,7 @@ fn a_line_longer_than_the_limit_is_named() {
     let path = place.file("{\"text\": \"a\"}\n");
     let file = fs::OpenOptions::new().append(true).open(&path).unwrap();
     // The rest of the file is one line of zeros.
-    file.set_len(3 * LONGEST_LINE as u64).unwrap();
+    file.set_len(3 * JsonlLimits::MOST.line as u64).unwrap();
     let found = read_jsonl(&path, &place.tokenizer(), &mut |_, _| ()).unwrap_err();
     assert!(matches!(found, Error::Data(DataError::LongLine { line: 2, .. })), "{found}");
 }

@@ -403,6 +403,23 @@ fn weights_that_become_shorter_while_they_are_in_use_are_named() {
 
 #[cfg(unix)]
 #[test]
+fn a_file_beyond_the_limit_of_json_is_refused_unread() {
+    let folder = directory(&qwen2(), &tensors(&config(LORA).model, Dtype::F32));
+    let tokenizer = small_tokenizer::tokenizer(&[]).to_string();
+    fs::write(folder.path().join("tokenizer.json"), tokenizer).unwrap();
+    for name in ["config.json", "tokenizer.json"] {
+        let path = folder.path().join(name);
+        let whole = fs::read(&path).unwrap();
+        // The file takes no room on the disk.
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len((512 << 20) + 1).unwrap();
+        let opened = ModelDirectory::open(folder.path());
+        let error = opened.and_then(|model| model.tokenizer()).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains("more than 536870912 bytes"), "{error}");
+        fs::write(&path, whole).unwrap();
+    }
+}
+
+#[test]
 fn a_pipe_in_place_of_a_file_of_a_model_does_not_block() {
     for name in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] {
         let folder = directory(&qwen2(), &tensors(&config(LORA).model, Dtype::F32));

@@ -163,6 +163,11 @@ fn templates_within_the_limits_do_what_they_say() {
         ),
         ("{{ '=' * 5 }}{{ 2 * 3 }}{{ [1, 2] * 2 }}{{ 7 // 2 ** 1 }}", "=====6[1, 2, 1, 2]3"),
         ("{{ messages[1:][0].content }}{{ 'abc'[::-1] }}{{ 'abc'[:2] }}", "thecbaab"),
+        (
+            "{{ ''[::-1] }}{{ [][::-1] }}{{ [1, 2, 3][:0:-1] }}{{ 'abc'[:2:-1] }}{{ 'abc'[::-2] }}\
+            {{ 'abc'[-1:-9:-1] }}{{ 'abc'[9:-3:-1] }}{{ [1][::-9223372036854775807] }}",
+            "[][3, 2]cacbacb[1]",
+        ),
         ("{% for m in messages if m.role == 'user' %}{{ loop.index }}{% endfor %}", "1"),
         ("{{ 'a' in 'cat' and 'b' not in ['a'] and 'role' in messages[0] }}", "True"),
         ("{{ 1 < 2 < 3 }}{{ 'a' ~ 1 ~ none }}{{ 'x' + 'y' }}{{ 1 == 1.0 }}", "Truea1NonexyTrue"),
