@@ -87,7 +87,7 @@ fn line(to: &mut String, what: std::fmt::Arguments<'_>) {
 /// where the target has no such entry.
 fn dynamic_shared() -> String {
     const TARGETS: [SmTarget; SmTarget::GENERATED.len()] = SmTarget::GENERATED;
-    let mut bytes = BTreeMap::<String, [u32; TARGETS.len()]>::new();
+    let mut bytes = BTreeMap::<&str, [u32; TARGETS.len()]>::new();
     for (place, target) in TARGETS.into_iter().enumerate() {
         for (entry, needed) in retrograph_kernels_ptx::dynamic_shared(target) {
             bytes.entry(entry).or_default()[place] = needed;

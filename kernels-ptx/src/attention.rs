@@ -95,7 +95,7 @@ fn backward_image(target: SmTarget, dtype: DType) -> Module {
 }
 
 /// The entries that need dynamic shared memory, with their bytes.
-pub(crate) fn dynamic_shared(target: SmTarget) -> impl Iterator<Item = (String, u32)> {
+pub(crate) fn dynamic_shared(target: SmTarget) -> impl Iterator<Item = (&'static str, u32)> {
     Config::all(target, DType::F32).into_iter().flat_map(|config| {
         [
             (forward::name(config), forward::smem_tiles(config).1 * 4),

@@ -82,11 +82,11 @@ fn entry(
 }
 
 /// The entries that need dynamic shared memory, with their bytes.
-pub(crate) fn dynamic_shared(target: SmTarget) -> Vec<(String, u32)> {
+pub(crate) fn dynamic_shared(target: SmTarget) -> Vec<(&'static str, u32)> {
     let entries = IMAGES.into_iter().flat_map(|image| {
         tiles(image).filter_map(move |(tile, name)| {
             let kernel = MultistageKernel::new(target, image, tile)?;
-            Some((name.to_owned(), kernel.smem_bytes()))
+            Some((name, kernel.smem_bytes()))
         })
     });
     entries.collect()

@@ -27,6 +27,10 @@ mod matrices;
 mod norm;
 
 use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::gemv::{
+    BLOCK_WARPS as WARPS, GEMV, GEMV_BF16, GEMV_NF4, GemvFlags, GemvForm, GemvKernel, SPLITS,
+    WARP_ROWS,
+};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Value, Var};
@@ -38,45 +42,30 @@ use matrices::Matrices;
 use norm::Norm;
 
 /// Rows of a tile, which one warp (or S warps) handles.
-const ROWS: usize = 4;
-/// Warps of a block.
-const WARPS: u32 = 8;
-/// Flag: adds to y.
-const ACCUMULATE: u32 = 1;
-/// Flag: x and W can be read by aligned vectors.
-const VECTORS: u32 = 2;
-
-/// What is fused into the product.
-#[derive(Clone, Copy, PartialEq)]
-enum Variant {
-    Plain,
-    Norm,
-    Gated,
-}
+const ROWS: usize = WARP_ROWS as usize;
 
 /// The image for W in f32.
 pub(crate) fn f32(target: SmTarget) -> Module {
-    module(target, ("gemv", DType::F32))
+    module(target, &GEMV)
 }
 
 /// The image for W in bf16.
 pub(crate) fn bf16(target: SmTarget) -> Module {
-    module(target, ("gemv_bf16", DType::Bf16))
+    module(target, &GEMV_BF16)
 }
 
 /// The image for W in NF4.
 pub(crate) fn nf4(target: SmTarget) -> Module {
-    module(target, ("gemv_nf4", DType::Nf4))
+    module(target, &GEMV_NF4)
 }
 
-fn module(target: SmTarget, (name, dtype): (&str, DType)) -> Module {
-    let variants = [("", Variant::Plain), ("_norm", Variant::Norm), ("_gated", Variant::Gated)];
+fn module(target: SmTarget, kernel: &GemvKernel) -> Module {
     let mut module = ModuleBuilder::new(target);
-    for ((name_part, variant), split) in
-        variants.iter().flat_map(|variant| [1, 2, 4, 8].map(|s| (*variant, s)))
-    {
-        let config = Config { target, dtype, variant, split };
-        module = module.entry(entry(&format!("{name}{name_part}_split{split}"), config));
+    for variant in GemvForm::ALL {
+        for (index, split) in SPLITS.into_iter().enumerate() {
+            let config = Config { target, dtype: kernel.dtype, variant, split };
+            module = module.entry(entry(kernel.entry(variant, index), config));
+        }
     }
     module.build()
 }
@@ -86,14 +75,14 @@ fn module(target: SmTarget, (name, dtype): (&str, DType)) -> Module {
 struct Config {
     target: SmTarget,
     dtype: DType,
-    variant: Variant,
+    variant: GemvForm,
     split: u32,
 }
 
 impl Config {
     /// Outputs of a tile; a gated output takes two rows.
     fn outputs(self) -> u32 {
-        if self.variant == Variant::Gated { ROWS as u32 / 2 } else { ROWS as u32 }
+        if self.variant == GemvForm::Gated { ROWS as u32 / 2 } else { ROWS as u32 }
     }
 }
 
@@ -106,7 +95,7 @@ fn entry(name: &str, config: Config) -> Entry {
         pdl::launch_dependents(k, config.target);
         matrices.fill_tables();
         let dots = LaneDots::new(k, config, &matrices);
-        let vectorized = (matrices.flags & VECTORS).ne(0);
+        let vectorized = matrices.flags.has(GemvFlags::VECTORIZED);
         let tile_index = k.ctaid_x() * (WARPS / config.split) + k.warp() / config.split;
         k.when(vectorized, || dots.prefetch_first(&matrices.tile(tile_index)));
         // Blocks with one tile, all of whose weights are in flight.
@@ -155,7 +144,9 @@ impl<'k> WarpLoop<'k> {
             for (bias, addend) in tile.biases.iter().zip(addends) {
                 k.when(!bias.is_null(), || addend.set(bias.load(output)));
             }
-            k.when((matrices.flags & ACCUMULATE).ne(0), || addends[2].set(tile.y.load(output)));
+            k.when(matrices.flags.has(GemvFlags::ACCUMULATE), || {
+                addends[2].set(tile.y.load(output))
+            });
         });
         dots.reset();
         k.when_else(
@@ -176,13 +167,13 @@ impl<'k> WarpLoop<'k> {
         k.when(writes, || {
             let [first, second, before] = addends.map(Var::get);
             let [sum, gated, squares] = sums(lane);
-            let norm = (config.variant != Variant::Plain).then(|| Norm::of(&self.matrices));
+            let norm = (config.variant != GemvForm::Plain).then(|| Norm::of(&self.matrices));
             let alpha = norm.map_or(matrices.alpha, |norm| matrices.alpha * norm.rstd(squares));
             let result = k.var(sum * alpha + first);
-            if config.variant == Variant::Gated {
+            if config.variant == GemvForm::Gated {
                 result.update(|gate| silu(gate) * (gated * alpha + second));
             }
-            k.when((matrices.flags & ACCUMULATE).ne(0), || result.add_assign(before));
+            k.when(matrices.flags.has(GemvFlags::ACCUMULATE), || result.add_assign(before));
             tile.y.store(output, result.get());
         });
     }
@@ -193,7 +184,7 @@ impl<'k> WarpLoop<'k> {
         let Self { k, config, .. } = self;
         let width = ROWS as u32 + 1;
         let sums = self.dots.sums().map(|sum| k.warp_sum(sum));
-        let squares = (config.variant != Variant::Plain).then(|| k.warp_sum(self.dots.squares()));
+        let squares = (config.variant != GemvForm::Plain).then(|| k.warp_sum(self.dots.squares()));
         let warp_sums = (config.split > 1).then(|| {
             let warp_sums = k.shared::<f32>("sums", (WARPS * width) as usize);
             let slot = k.warp() * width;
@@ -222,7 +213,7 @@ impl<'k> WarpLoop<'k> {
             };
             let row = k.constant(ROWS as u32);
             let squares = squares.map_or(k.constant(0.0), |_| total(row));
-            let gated = matches!(config.variant, Variant::Gated);
+            let gated = matches!(config.variant, GemvForm::Gated);
             let second = if gated { total(output + 2) } else { k.constant(0.0) };
             [total(output), second, squares]
         }

@@ -26,7 +26,7 @@
 //! without one are f32. Names don't depend on the SM target: a multistage entry uses `mma.sync` on
 //! sm_80 and `wgmma` on sm_90a.
 
-use retrograph_kernel_abi::gemm as gemm_abi;
+use retrograph_kernel_abi as abi;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 
@@ -46,50 +46,50 @@ mod sampling;
 /// Builds one image for one SM target.
 type Build = fn(SmTarget) -> Module;
 
-/// Every image except those of GEMM, which `retrograph-kernel-abi` lists: name and builder, in
-/// alphabetical order.
+/// Every image except those of matrix products, which `retrograph-kernel-abi` lists: name and
+/// builder.
 const IMAGES: &[(&str, Build)] = &[
-    ("adamw", optimizer::adamw::module),
-    ("add", elementwise::add::module),
-    ("cast", elementwise::cast::module),
-    ("clip_factor", optimizer::clip_factor::module),
-    ("clip_grads", optimizer::clip_grads::module),
-    ("column_sum", norm::column_sum::module),
-    ("cross_entropy", loss::cross_entropy::module),
-    ("decode_attention", attention::decode::module),
-    ("dropout", elementwise::dropout::module),
-    ("embedding", embedding::lookup::module),
-    ("embedding_backward", embedding::backward::module),
-    ("fetch_step_parameters", optimizer::fetch_step_parameters::module),
-    ("flash_attention_bf16", attention::forward_bf16),
-    ("flash_attention_bf16_backward", attention::backward_bf16),
-    ("flash_attention_f32", attention::forward_f32),
-    ("flash_attention_f32_backward", attention::backward_f32),
-    ("gemv", gemv::f32),
-    ("gemv_bf16", gemv::bf16),
-    ("gemv_nf4", gemv::nf4),
-    ("grad_norm_partials", optimizer::grad_norm::module),
-    ("kv_cache_append", attention::kv_cache_append::module),
-    ("lora", lora::module),
-    ("lr_schedule", optimizer::lr_schedule::module),
-    ("mark_seen_tokens", sampling::mark_seen::module),
-    ("mean", loss::mean::module),
-    ("rms_norm", norm::rms_norm::module),
-    ("rms_norm_backward", norm::rms_norm_backward::module),
-    ("rope", rope::module),
-    ("sample", sampling::module),
-    ("silu", elementwise::silu::module),
-    ("silu_backward", elementwise::silu_backward::module),
-    ("softmax", attention::softmax::module),
-    ("softmax_backward", attention::softmax_backward::module),
-    (gemm_abi::SPLIT_K_SUM.image, gemm::split_k_sum::module),
-    ("swiglu", elementwise::swiglu::module),
-    ("swiglu_backward", elementwise::swiglu_backward::module),
+    (abi::optimizer::ADAMW.image, optimizer::adamw::module),
+    (abi::elementwise::ADD.image, elementwise::add::module),
+    (abi::elementwise::CAST.image, elementwise::cast::module),
+    (abi::optimizer::CLIP_FACTOR.image, optimizer::clip_factor::module),
+    (abi::optimizer::CLIP_GRADS.image, optimizer::clip_grads::module),
+    (abi::norm::COLUMN_SUM.image, norm::column_sum::module),
+    (abi::loss::CROSS_ENTROPY.signature.image, loss::cross_entropy::module),
+    (abi::attention::DECODE_ATTENTION.image, attention::decode::module),
+    (abi::elementwise::DROPOUT.image, elementwise::dropout::module),
+    (abi::embedding::EMBEDDING.image, embedding::lookup::module),
+    (abi::embedding::EMBEDDING_BACKWARD.image, embedding::backward::module),
+    (abi::optimizer::FETCH_STEP_PARAMETERS.image, optimizer::fetch_step_parameters::module),
+    (abi::attention::FLASH_ATTENTION_BF16.forward.image, attention::forward_bf16),
+    (abi::attention::FLASH_ATTENTION_BF16.grad_q.image, attention::backward_bf16),
+    (abi::attention::FLASH_ATTENTION_F32.forward.image, attention::forward_f32),
+    (abi::attention::FLASH_ATTENTION_F32.grad_q.image, attention::backward_f32),
+    (abi::gemv::GEMV.signature.image, gemv::f32),
+    (abi::gemv::GEMV_BF16.signature.image, gemv::bf16),
+    (abi::gemv::GEMV_NF4.signature.image, gemv::nf4),
+    (abi::optimizer::GRAD_NORM_PARTIALS.image, optimizer::grad_norm::module),
+    (abi::attention::KV_CACHE_APPEND.image, attention::kv_cache_append::module),
+    (abi::lora::SHRINK.image, lora::module),
+    (abi::optimizer::LR_SCHEDULE.image, optimizer::lr_schedule::module),
+    (abi::sampling::MARK_SEEN_TOKENS.image, sampling::mark_seen::module),
+    (abi::loss::MEAN.image, loss::mean::module),
+    (abi::norm::RMS_NORM.image, norm::rms_norm::module),
+    (abi::norm::RMS_NORM_BACKWARD.image, norm::rms_norm_backward::module),
+    (abi::rope::ROPE.image, rope::module),
+    (abi::sampling::SAMPLE_ADJUST.image, sampling::module),
+    (abi::elementwise::SILU.image, elementwise::silu::module),
+    (abi::elementwise::SILU_BACKWARD.image, elementwise::silu_backward::module),
+    (abi::attention::SOFTMAX.signature.image, attention::softmax::module),
+    (abi::attention::SOFTMAX_BACKWARD.signature.image, attention::softmax_backward::module),
+    (abi::gemm::SPLIT_K_SUM.image, gemm::split_k_sum::module),
+    (abi::elementwise::SWIGLU.image, elementwise::swiglu::module),
+    (abi::elementwise::SWIGLU_BACKWARD.image, elementwise::swiglu_backward::module),
 ];
 
 /// Every image for `target`, by name. The names are the same for every target.
 pub fn images(target: SmTarget) -> Vec<(&'static str, Module)> {
-    let gemm = gemm_abi::IMAGES.map(|image| (image.name, gemm::module(target, image)));
+    let gemm = abi::gemm::IMAGES.map(|image| (image.name, gemm::module(target, image)));
     let others = IMAGES.iter().map(|(name, build)| (*name, build(target)));
     let images = gemm.into_iter().chain(others);
     let mut images: Vec<_> =
@@ -99,7 +99,7 @@ pub fn images(target: SmTarget) -> Vec<(&'static str, Module)> {
 }
 
 /// The entries whose launches must provide dynamic shared memory on `target`, with its bytes.
-pub fn dynamic_shared(target: SmTarget) -> Vec<(String, u32)> {
+pub fn dynamic_shared(target: SmTarget) -> Vec<(&'static str, u32)> {
     let mut entries = gemm::dynamic_shared(target);
     entries.extend(attention::dynamic_shared(target));
     entries

@@ -20,45 +20,24 @@ mod expand;
 mod grad;
 mod shrink;
 
+use retrograph_kernel_abi::lora::{self as abi, LoraMatrix, MAX_ADAPTERS};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
-use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Scalar, Value};
+use retrograph_ptx::build::{ModuleBuilder, Pred, Ptr, Scalar, Value};
 
-/// Maximum adapters of a launch.
-const MAX_ADAPTERS: usize = 3;
 /// Ranks that a block processes at a time in `expand` and `grad`.
-const RANK_TILE: u32 = 16;
-
-/// A low-rank factor.
-#[derive(Clone, Copy, PartialEq)]
-enum Factor {
-    /// The first factor, `rank × width`.
-    A,
-    /// The second factor, `width × rank`.
-    B,
-}
-
-impl Factor {
-    fn name(self) -> &'static str {
-        if self == Self::A { "a" } else { "b" }
-    }
-}
+const RANK_TILE: u32 = abi::grad::RANKS;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let mut module = ModuleBuilder::new(target);
-    for factor in [Factor::A, Factor::B] {
-        for columns in [16, 32] {
-            module = module.entry(shrink::entry(factor, columns));
+    for factor in LoraMatrix::ALL {
+        for wide in [false, true] {
+            module = module.entry(shrink::entry(factor, wide));
         }
         module = module.entry(expand::entry(factor)).entry(grad::entry(factor));
     }
     module.build()
-}
-
-/// Declares the parameters `name0`, `name1` and `name2`.
-fn pointers<'k>(k: &Kernel<'k>, name: &str) -> [Ptr<'k, f32>; MAX_ADAPTERS] {
-    std::array::from_fn(|adapter| k.pointer(&format!("{name}{adapter}")))
 }
 
 /// One rank of one adapter, from its index among the ranks of all adapters.

@@ -15,15 +15,17 @@
 //! **Determinism.** One thread computes each element and reads only its own pair, so an f32 output
 //! may alias its input.
 
+use retrograph_kernel_abi::rope::{ROPE, RopeParameters, THREADS};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::vec4::{Output, Vec4, aligned};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("rope", |k| rope(k, target))).build()
+    ModuleBuilder::new(target).entry(Kernel::build(ROPE.entry(), |k| rope(k, target))).build()
 }
 
 /// A tensor to rotate.
@@ -35,12 +37,6 @@ struct Tensor<'k> {
 }
 
 impl<'k> Tensor<'k> {
-    fn declare(k: &Kernel<'k>, suffix: &str) -> Self {
-        let x = k.pointer(&format!("x{suffix}"));
-        let out = Output::declare(k, &format!("out{suffix}"));
-        Self { x, out, heads: k.param(&format!("heads{suffix}")) }
-    }
-
     /// `other` if `condition` holds, else this tensor.
     fn or(self, other: Self, condition: Pred<'k>) -> Self {
         let x = condition.select(other.x.address(), self.x.address());
@@ -50,17 +46,15 @@ impl<'k> Tensor<'k> {
 }
 
 fn rope(k: &Kernel<'_>, target: SmTarget) {
-    k.max_threads(128);
-    let (first, second) = (Tensor::declare(k, ""), Tensor::declare(k, "_2"));
-    let cos = k.pointer::<f32>("cos");
-    let sin = k.pointer::<f32>("sin");
-    let start = k.pointer::<u32>("start");
-    let first_count = k.param::<u32>("quads_of_first");
-    let vec4s = k.param::<u32>("quads");
-    let half = k.param::<u32>("half");
-    let seq = k.param::<u32>("seq");
-    let positions = k.param::<u32>("positions");
-    let inverse = k.param::<u32>("inverse").ne(0);
+    k.max_threads(THREADS);
+    let parameters = RopeParameters::declare(&mut Declarations(*k));
+    let RopeParameters { x, out, out_bf16, heads, x_2, out_2, out_2_bf16, heads_2, .. } =
+        parameters;
+    let first = Tensor { x, out: Output::new(out, out_bf16), heads };
+    let second = Tensor { x: x_2, out: Output::new(out_2, out_2_bf16), heads: heads_2 };
+    let RopeParameters { cos, sin, start, vec4s_of_first: first_count, vec4s, .. } = parameters;
+    let RopeParameters { half, seq, positions, inverse, .. } = parameters;
+    let inverse = inverse.ne(0);
 
     let index = k.ctaid_x() * k.ntid_x() + k.tid_x();
     k.return_if(index.ge(vec4s));

@@ -31,14 +31,10 @@ pub(crate) mod mark_seen;
 mod threshold;
 mod weights;
 
+use retrograph_kernel_abi::sampling::{CHUNK, THREADS, word};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Value};
-
-/// Threads of a block that handles a chunk.
-const THREADS: u32 = 128;
-/// Tokens of a chunk.
-const CHUNK: u32 = 1024;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -62,14 +58,14 @@ struct Sampling<'k> {
 
 impl<'k> Sampling<'k> {
     fn load(words: Ptr<'k, u32>) -> Self {
-        let float = |index: u32| words.reinterpret::<f32>().load(index);
+        let float = |index: usize| words.reinterpret::<f32>().load(index);
         Self {
-            temperature: float(0),
-            top_k: words.load(1),
-            top_p: float(2),
-            penalty: float(3),
-            seed: [words.load(4), words.load(5)],
-            draw: words.load(6),
+            temperature: float(word::TEMPERATURE),
+            top_k: words.load(word::TOP_K),
+            top_p: float(word::TOP_P),
+            penalty: float(word::PENALTY),
+            seed: [words.load(word::SEED_LOW), words.load(word::SEED_HIGH)],
+            draw: words.load(word::DRAW),
         }
     }
 }

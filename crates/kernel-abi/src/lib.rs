@@ -17,14 +17,24 @@
 //! assert_eq!(GemmFlags::NONE.with(GemmFlags::ACCUMULATE, true).bits(), 1);
 //! ```
 
+pub mod attention;
 mod dtype;
+pub mod elementwise;
+pub mod embedding;
 pub mod gemm;
+pub mod gemv;
+pub mod lora;
+pub mod loss;
 pub mod nf4;
+pub mod norm;
+pub mod optimizer;
 mod parameters;
+pub mod rope;
+pub mod sampling;
 mod signature;
 
 pub use dtype::DType;
 pub use parameters::{
     Any, Arguments, Bf16, Declare, Flags, Parameter, ParameterKind, ParameterTypes,
 };
-pub use signature::Signature;
+pub use signature::{RowKernel, Signature};

@@ -7,6 +7,20 @@
 //!
 //! Source: Dettmers et al., "QLoRA", arXiv 2305.14314, appendix E.
 
+use crate::{Any, ParameterTypes};
+
+/// The pointers to the scales of a matrix.
+pub struct Nf4Scales<T: ParameterTypes> {
+    /// One scale per block: f32, or u8 if scales are quantized.
+    pub absmax: T::Pointer<Any>,
+    /// One f32 scale per [`NESTED_BLOCK`] quantized scales, or null.
+    pub nested: T::Pointer<f32>,
+    /// The [`BYTE_VALUES`] values of the quantized scales, or null.
+    pub map: T::Pointer<f32>,
+    /// One f32 that is added to each quantized scale, or null.
+    pub offset: T::Pointer<f32>,
+}
+
 /// Elements that share a scale.
 pub const BLOCK: u32 = 64;
 /// Quantized scales that share a scale.

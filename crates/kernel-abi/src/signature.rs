@@ -12,3 +12,37 @@ pub struct Signature {
     /// The entry points.
     pub entries: &'static [&'static str],
 }
+
+impl Signature {
+    /// The entry point of a kernel that has one.
+    ///
+    /// # Panics
+    /// If the kernel has several.
+    pub const fn entry(&self) -> &'static str {
+        assert!(self.entries.len() == 1, "the kernel has several entry points");
+        self.entries[0]
+    }
+}
+
+/// A kernel over rows with two entries: one warp per narrow row, and one block per wide row.
+#[derive(Clone, Copy, Debug)]
+pub struct RowKernel {
+    /// The signature. The first entry has one warp per row, the second one block per row.
+    pub signature: Signature,
+    /// Warps of a block of the first entry, each with a row of its own.
+    pub warps: u32,
+    /// Threads of a block of the second entry.
+    pub block_threads: u32,
+}
+
+impl RowKernel {
+    /// The entry with one warp per row.
+    pub const fn warp_per_row(&self) -> &'static str {
+        self.signature.entries[0]
+    }
+
+    /// The entry with one block per row.
+    pub const fn block_per_row(&self) -> &'static str {
+        self.signature.entries[1]
+    }
+}

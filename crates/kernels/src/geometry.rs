@@ -1,6 +1,8 @@
 //! Launch geometry that families share.
 
-use crate::{Dispatch, SmTarget};
+use retrograph_kernel_abi::RowKernel;
+
+use crate::Dispatch;
 
 /// The largest x extent of a grid.
 pub(crate) const MAX_GRID_X: usize = 0x7fff_ffff;
@@ -21,14 +23,21 @@ pub(crate) fn linear(entry: &'static str, blocks: u32, threads: u32) -> Dispatch
     Dispatch { entry, grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
 }
 
+/// The widest row of one warp in kernels with an entry for one block per row.
+const MAX_WARP_WIDTH: u32 = 1024;
+
+/// One warp per narrow row, or one block per wide row.
+pub(crate) fn per_row(kernel: &RowKernel, rows: u32, width: u32) -> Dispatch {
+    if width <= MAX_WARP_WIDTH {
+        linear(kernel.warp_per_row(), rows.div_ceil(kernel.warps), kernel.warps * 32)
+    } else {
+        linear(kernel.block_per_row(), rows, kernel.block_threads)
+    }
+}
+
 /// Threads for a row of `width` elements: one for each four, in whole warps, 256 at most.
 pub(crate) fn row_threads(width: u32) -> u32 {
     width.div_ceil(4).clamp(1, 256).next_power_of_two().max(32)
-}
-
-/// Whether a block has at most 64 KiB of shared memory on `target`.
-pub(crate) fn has_little_shared_memory(target: SmTarget) -> bool {
-    target.features().smem_bytes_per_block <= 64 << 10
 }
 
 #[cfg(test)]

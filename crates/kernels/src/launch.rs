@@ -100,26 +100,6 @@ impl<B: Copy> Argument<B> {
         Self::Buffer(BufferArgument::new(view, Access::ReadWrite))
     }
 
-    /// A view that is updated if `accumulate` is set, and overwritten completely if not.
-    pub(crate) fn output<T: Element>(view: View<B, T>, accumulate: bool) -> Self {
-        if accumulate { Self::update(view) } else { Self::write(view) }
-    }
-
-    /// An optional view that is only read.
-    pub(crate) fn read_optional<T: Element>(view: Option<View<B, T>>) -> Self {
-        view.map_or(Self::Null, Self::read)
-    }
-
-    /// The same argument with [`Access::ReadBeforeWait`], if it is only read.
-    pub fn before_wait(mut self) -> Self {
-        if let Self::Buffer(argument) = &mut self
-            && argument.access == Access::Read
-        {
-            argument.access = Access::ReadBeforeWait;
-        }
-        self
-    }
-
     /// A constant float.
     pub fn f32(value: f32) -> Self {
         Self::F32(value.to_bits())
@@ -187,6 +167,14 @@ impl<B: Copy, E> Pointer<B, E> {
     /// An optional view that is overwritten completely.
     pub(crate) fn write_optional<T: Element<Parameter = E>>(view: Option<View<B, T>>) -> Self {
         view.map_or(Self::null(), Self::write)
+    }
+
+    /// The same pointer with an empty range.
+    pub(crate) fn without_access(mut self) -> Self {
+        if let Argument::Buffer(argument) = &mut self.0 {
+            argument.bytes.end = argument.bytes.start;
+        }
+        self
     }
 
     /// The same pointer with [`Access::ReadBeforeWait`], if it is only read.

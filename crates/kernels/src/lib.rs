@@ -47,7 +47,6 @@ pub mod nf4;
 pub mod norm;
 pub mod ops;
 pub mod optimizer;
-mod params;
 pub mod problem;
 pub mod rope;
 pub mod sampling;

@@ -1,11 +1,13 @@
 //! Tensors whose element type is known at run time: inputs, outputs, and matrices in NF4.
 
+use std::ops::Range;
+
 use half::bf16;
 use retrograph_kernel_abi::{Any, Bf16, nf4};
 
 use crate::checks::Check;
-use crate::launch::Pointer;
-use crate::{Argument, DType, KernelError, View};
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{DType, KernelError, View};
 
 /// A row-major tensor that a kernel reads, by its element type.
 #[derive(Clone, Copy, Debug)]
@@ -80,12 +82,6 @@ impl<B: Copy> Output<B> {
     }
 
     /// The pointers to f32 and to bf16.
-    pub(crate) fn arguments(self) -> [Argument<B>; 2] {
-        let bf16 = self.bf16().map_or(Argument::Null, Argument::write);
-        [self.f32().map_or(Argument::Null, Argument::write), bf16]
-    }
-
-    /// The pointers to f32 and to bf16.
     pub(crate) fn pointers(self) -> (Pointer<B, f32>, Pointer<B, Bf16>) {
         (Pointer::write_optional(self.f32()), Pointer::write_optional(self.bf16()))
     }
@@ -152,50 +148,22 @@ impl<B: Copy> Nf4<B> {
         check.rule(holds, rule, (codes.byte_range().start, ragged.unwrap_or(0)))
     }
 
-    /// The pointers to scales: absmax, nested, map, offset.
-    pub(crate) fn scale_arguments(&self) -> [Argument<B>; 4] {
+    /// The pointers to scales; those that the matrix does not have are null.
+    pub(crate) fn scale_pointers(&self) -> nf4::Nf4Scales<ArgumentTypes<B>> {
         match self.scales {
-            Nf4Scales::Plain(absmax) => {
-                [Argument::read(absmax), Argument::Null, Argument::Null, Argument::Null]
-            }
-            Nf4Scales::Nested { absmax, nested, map, offset } => [
-                Argument::read(absmax),
-                Argument::read(nested),
-                Argument::read(map),
-                Argument::read(offset),
-            ],
-        }
-    }
-
-    /// The pointers to scales.
-    pub(crate) fn scale_pointers(&self) -> Nf4Pointers<B> {
-        match self.scales {
-            Nf4Scales::Plain(absmax) => {
-                Nf4Pointers { absmax: Pointer::read(absmax).any(), ..Nf4Pointers::null() }
-            }
-            Nf4Scales::Nested { absmax, nested, map, offset } => Nf4Pointers {
+            Nf4Scales::Plain(absmax) => nf4::Nf4Scales {
+                absmax: Pointer::read(absmax).any(),
+                nested: Pointer::null(),
+                map: Pointer::null(),
+                offset: Pointer::null(),
+            },
+            Nf4Scales::Nested { absmax, nested, map, offset } => nf4::Nf4Scales {
                 absmax: Pointer::read(absmax).any(),
                 nested: Pointer::read(nested),
                 map: Pointer::read(map),
                 offset: Pointer::read(offset),
             },
         }
-    }
-}
-
-/// The pointers to the scales of a matrix in NF4; those that it does not have are null.
-pub(crate) struct Nf4Pointers<B> {
-    pub(crate) absmax: Pointer<B, Any>,
-    pub(crate) nested: Pointer<B, f32>,
-    pub(crate) map: Pointer<B, f32>,
-    pub(crate) offset: Pointer<B, f32>,
-}
-
-impl<B> Nf4Pointers<B> {
-    /// No scales.
-    pub(crate) fn null() -> Self {
-        let [nested, map, offset] = [(); 3].map(|()| Pointer::null());
-        Self { absmax: Pointer::null(), nested, map, offset }
     }
 }
 
@@ -253,20 +221,20 @@ impl<B: Copy> TensorView<B> {
     }
 
     /// The pointer to the elements or codes.
-    pub(crate) fn argument(&self) -> Argument<B> {
-        match *self {
-            Self::F32(view) => Argument::read(view),
-            Self::Bf16(view) => Argument::read(view),
-            Self::Nf4(Nf4 { codes, .. }) => Argument::read(codes),
-        }
-    }
-
-    /// The pointer to the elements or codes.
     pub(crate) fn pointer(&self) -> Pointer<B, Any> {
         match *self {
             Self::F32(view) => Pointer::read(view).any(),
             Self::Bf16(view) => Pointer::read(view).any(),
             Self::Nf4(Nf4 { codes, .. }) => Pointer::read(codes).any(),
+        }
+    }
+
+    /// The bytes of the elements or codes in their buffer.
+    pub(crate) fn byte_range(&self) -> Range<usize> {
+        match self {
+            Self::F32(view) => view.byte_range(),
+            Self::Bf16(view) => view.byte_range(),
+            Self::Nf4(Nf4 { codes, .. }) => codes.byte_range(),
         }
     }
 

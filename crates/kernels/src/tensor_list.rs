@@ -1,18 +1,17 @@
 //! Tables for kernels over lists of tensors: one row of cells per chunk, one block per row.
 
+use retrograph_kernel_abi::{Signature, optimizer as abi};
+
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_X, linear};
 use crate::{Access, BufferArgument, Cell, Dispatch, KernelError, Problem, View};
 
-/// Elements of one chunk. A multiple of four, so that chunks keep the alignment of their tensor.
-pub(crate) const CHUNK: usize = 16_384;
-
-/// Threads of the block of a chunk.
-const THREADS: u32 = 512;
+/// Elements of one chunk.
+const CHUNK: usize = abi::CHUNK as usize;
 
 /// One block for each row of the table.
-pub(crate) fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
-    problem.items().map(|chunks| linear(entry, chunks, THREADS))
+pub(crate) fn dispatch(kernel: &Signature, problem: &Problem) -> Option<Dispatch> {
+    problem.items().map(|chunks| linear(kernel.entry(), chunks, abi::CHUNK_THREADS))
 }
 
 /// Number of chunks of tensors of these lengths. A tensor without elements has none.
@@ -25,16 +24,17 @@ pub(crate) fn problem(check: Check, chunks: usize) -> Result<Problem, KernelErro
     Ok(Problem::Items(check.at_most("the number of chunks", chunks, MAX_GRID_X)?))
 }
 
-/// One tensor of a list: its views, all of one length, and its constant.
-pub(crate) struct ListedTensor<'a, B> {
+/// One tensor of a list: its views, all of one length, and its constants, as many as
+/// [`abi::TableRow`] says.
+pub(crate) struct ListedTensor<'a, B, const ARRAYS: usize, const CONSTANTS: usize> {
     /// The views and how the kernel accesses them.
-    pub(crate) views: &'a [(View<B, f32>, Access)],
-    /// A word at the end of each row, if the kernel takes one.
-    pub(crate) constant: Option<u64>,
+    pub(crate) views: &'a [(View<B, f32>, Access); ARRAYS],
+    /// Words at the end of each row.
+    pub(crate) constants: [u64; CONSTANTS],
 }
 
-impl<B: Copy> ListedTensor<'_, B> {
-    /// Adds a row for each chunk: the address of each view, the element count, the constant.
+impl<B: Copy, const ARRAYS: usize, const CONSTANTS: usize> ListedTensor<'_, B, ARRAYS, CONSTANTS> {
+    /// Adds a row for each chunk: the address of each view, the element count, the constants.
     pub(crate) fn add_rows(&self, table: &mut Vec<Cell<B>>) {
         let len = self.views[0].0.len();
         for start in (0..len).step_by(CHUNK) {
@@ -44,7 +44,7 @@ impl<B: Copy> ListedTensor<'_, B> {
             });
             table.extend(addresses);
             table.push(Cell::Word(range.len() as u64));
-            table.extend(self.constant.map(Cell::Word));
+            table.extend(self.constants.map(Cell::Word));
         }
     }
 }
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn chunks_cover_each_tensor_once() {
         let view = View::<u8, f32>::new(7, 2 * CHUNK + 3);
-        let listed = ListedTensor { views: &[(view, Access::Read)], constant: Some(9) };
+        let listed = ListedTensor { views: &[(view, Access::Read)], constants: [9] };
         let mut table = Vec::new();
         listed.add_rows(&mut table);
         assert_eq!(table.len(), 3 * chunks([view.len()]));

@@ -6,6 +6,7 @@
 //! the operand of the scores is in flight meanwhile, and afterwards their own operand can be
 //! replaced.
 
+use retrograph_kernel_abi::attention::FlashBackwardParameters;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
 
@@ -17,6 +18,7 @@ use super::mask::apply_causal_mask;
 use super::mma::{WarpMma, to_fragments};
 use super::score_grads::ScoreGrads;
 use crate::primitives::mma::acc_row;
+use crate::primitives::parameters::Declarations;
 
 /// What the rows of a block are.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,12 +30,12 @@ pub(super) enum Side {
 }
 
 /// The name of the entry.
-pub(super) fn name(config: Config, side: Side) -> String {
-    let gradient = match side {
-        Side::Queries => "grad_q",
-        Side::Keys => "grad_kv",
+pub(super) fn name(config: Config, side: Side) -> &'static str {
+    let kernel = match side {
+        Side::Queries => config.family().grad_q,
+        Side::Keys => config.family().grad_kv,
     };
-    config.entry_name(&format!("_{gradient}_hd{}", config.max_head_dim))
+    kernel.entries[config.entry]
 }
 
 /// The resident tiles (q and grad_out, or k and v), the tiles that the loop loads (k and v, or q
@@ -45,7 +47,7 @@ pub(super) fn smem_tiles(config: Config) -> ([SmemTile; 4], u32) {
 
 /// The entry whose rows are `side`.
 pub(super) fn entry(config: Config, side: Side) -> Entry {
-    Kernel::build(&name(config, side), |k| {
+    Kernel::build(name(config, side), |k| {
         k.max_threads(config.threads());
         k.min_blocks(2);
         let params = Params::declare(k, (config, side));
@@ -146,12 +148,11 @@ pub(super) struct Params<'k> {
 
 impl<'k> Params<'k> {
     fn declare(k: &Kernel<'k>, (config, side): (Config, Side)) -> Self {
-        let [q, keys, values, grad_out, query_stats, grads] =
-            ["q", "keys", "values", "grad_out", "rows", "grads"].map(|name| k.pointer::<f32>(name));
-        let [batch, seq, heads, kv_heads, head_dim, splits] =
-            ["batch", "seq", "heads", "kv_heads", "head_dim", "parts"]
-                .map(|name| k.param::<u32>(name));
-        let scale = k.param::<f32>("scale");
+        let parameters = FlashBackwardParameters::declare(&mut Declarations(*k));
+        let FlashBackwardParameters { q, keys, values, grad_out, lse_delta, grads, .. } =
+            parameters;
+        let FlashBackwardParameters { batch, seq, heads, kv_heads, head_dim, .. } = parameters;
+        let FlashBackwardParameters { splits, scale, .. } = parameters;
         let (x, y, group) = (k.ctaid_x(), k.ctaid_y(), heads / kv_heads);
         let (sequence, head, kv_head, split) = match side {
             Side::Queries => {
@@ -182,7 +183,7 @@ impl<'k> Params<'k> {
                 (key_rows, queries, grads)
             }
         };
-        let query_stats = query_stats.reinterpret().at((sequence * heads + head).mul_wide(seq));
+        let query_stats = lse_delta.reinterpret().at((sequence * heads + head).mul_wide(seq));
         // Blocks with the longest loops start first.
         let (start, heads) = match side {
             Side::Queries => ((k.nctaid_y() - 1 - y) * config.block_rows(), k.constant(1)),

@@ -3,27 +3,24 @@
 //! One warp per row, which it reads in vec4s; a butterfly adds the lanes.
 
 use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::attention::{FlashPreprocessParameters, PREPROCESS_WARPS};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::Kernel;
 
 use super::config::Config;
 use crate::primitives::bf16::{pack, unpack};
+use crate::primitives::parameters::Declarations;
 use crate::primitives::thread_group::ThreadGroup;
 
 /// The entry, for heads of any dimension.
 pub(super) fn entry(config: Config) -> Entry {
     let Config { target, dtype, .. } = config;
-    Kernel::build(&config.entry_name("_preprocess"), |k| {
-        let group = ThreadGroup::Warp { per_block: 4 };
+    Kernel::build(config.family().preprocess.entry(), |k| {
+        let group = ThreadGroup::Warp { per_block: PREPROCESS_WARPS };
         k.max_threads(group.block_threads());
-        let out = k.pointer::<f32>("out");
-        let grad_out = k.pointer::<f32>("grad_out");
-        let lse = k.pointer::<f32>("lse");
-        let query_stats = k.pointer::<f32>("rows");
-        let count = k.param::<u32>("count");
-        let seq = k.param::<u32>("seq");
-        let heads = k.param::<u32>("heads");
-        let head_dim = k.param::<u32>("head_dim");
+        let parameters = FlashPreprocessParameters::declare(&mut Declarations(*k));
+        let FlashPreprocessParameters { out, grad_out, lse, lse_delta, .. } = parameters;
+        let FlashPreprocessParameters { count, seq, heads, head_dim, .. } = parameters;
 
         let row = group.row(k);
         k.return_if(row.ge(count));
@@ -45,7 +42,7 @@ pub(super) fn entry(config: Config) -> Entry {
         let (token, head) = (row / heads, row % heads);
         let index = (token / seq * heads + head) * seq + token % seq;
         k.when(k.lane().eq(0), || {
-            let pair = query_stats.reinterpret::<u64>().at(index).reinterpret::<f32>();
+            let pair = lse_delta.reinterpret::<u64>().at(index).reinterpret::<f32>();
             pair.store_vec2(0, [lse.load(index), delta]);
         });
     })

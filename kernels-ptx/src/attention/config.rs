@@ -1,11 +1,11 @@
 //! Configurations of the fused attention kernels.
 
 use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::attention::{
+    FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32, FlashAttention, MAX_HEAD_DIMS,
+};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared};
-
-/// The maximum head dimensions of the entries.
-const HEAD_DIMS: [u32; 2] = [64, 128];
 
 /// What an entry is generated for.
 #[derive(Clone, Copy, Debug)]
@@ -15,21 +15,27 @@ pub(super) struct Config {
     pub(super) dtype: DType,
     /// Maximum head dimension; narrower heads are padded with zeros.
     pub(super) max_head_dim: u32,
+    /// Index of the entry for that head dimension among those of its kernel.
+    pub(super) entry: usize,
 }
 
 impl Config {
     /// One configuration per maximum head dimension.
-    pub(super) fn all(target: SmTarget, dtype: DType) -> [Self; HEAD_DIMS.len()] {
-        HEAD_DIMS.map(|max_head_dim| Self { target, dtype, max_head_dim })
+    pub(super) fn all(target: SmTarget, dtype: DType) -> [Self; MAX_HEAD_DIMS.len()] {
+        std::array::from_fn(|entry| Self {
+            target,
+            dtype,
+            max_head_dim: MAX_HEAD_DIMS[entry],
+            entry,
+        })
     }
 
-    /// The name of the entry with suffix `suffix`.
-    pub(super) fn entry_name(self, suffix: &str) -> String {
-        let dtype = match self.dtype {
-            DType::F32 => "f32",
-            _ => "bf16",
-        };
-        format!("flash_attention_{dtype}{suffix}")
+    /// The kernels with factors of this type.
+    pub(super) fn family(self) -> &'static FlashAttention {
+        match self.dtype {
+            DType::F32 => &FLASH_ATTENTION_F32,
+            _ => &FLASH_ATTENTION_BF16,
+        }
     }
 
     /// Whether the target has tensor cores for `dtype`, and `cp.async`.
@@ -38,10 +44,9 @@ impl Config {
         features.bf16_mma && features.cp_async
     }
 
-    /// Rows of a block, 16 per warp. The launch geometry of `retrograph-kernels` uses the same.
-    /// Before sm_80 shared memory holds only 32 rows in f32.
+    /// Rows of a block, 16 per warp.
     pub(super) fn block_rows(self) -> u32 {
-        if self.dtype == DType::F32 && !self.has_tensor_cores() { 32 } else { 64 }
+        self.family().block_rows(self.has_tensor_cores())
     }
 
     /// Threads of a block.

@@ -2,14 +2,14 @@
 //! with the epilogue of its projections, q/k norm, RoPE and the append to the cache.
 //!
 //! ```text
-//! q, k, v = projections (+ low_scale · up · low)     with LoRA: up = B, low = A·x
+//! q, k, v = projections (+ lora_scale · B · t)        with LoRA: t = A·x
 //! q, k    = rope(norm(q)), rope(norm(k))             per head; norm is optional
 //! s_j     = scale · q_h · key_j                      keys and values of head h ÷ group
 //! out_h   = Σ_j exp(s_j − max s) · value_j ÷ Σ_j exp(s_j − max s)
 //! ```
 //!
-//! `decode_attention_f32` and `decode_attention_bf16` compute partial results for splits of `run`
-//! positions, relative to the maximum of each split. `decode_attention_combine` rescales the splits
+//! `decode_attention_f32` and `decode_attention_bf16` compute partial results for splits of
+//! `split_len` positions, relative to the maximum of each split. `decode_attention_combine` rescales the splits
 //! to a common maximum and adds them. The new token has position `*position`; its key and value are
 //! written to the cache if there is capacity. Later positions of the cache are not read. The cache
 //! is f32 or bf16; arithmetic is f32, on the rounded new key and value.
@@ -21,27 +21,30 @@
 //! prefetched into L2. Combine: one block of 128 threads per head, one thread per element.
 //!
 //! **Determinism.** A warp adds its positions in ascending order, the new one last. Warps are added
-//! in order, and so are splits. The assignment of positions to splits depends only on `run`.
+//! in order, and so are splits. The assignment of positions to splits depends only on `split_len`.
 
 mod combine;
 mod new_token;
 
 use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::attention::{
+    DECODE_ATTENTION, DECODE_ATTENTION_BF16, DECODE_MAX_SPLIT_LEN, DECODE_THREADS,
+    DecodeAttentionParameters,
+};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Shared, Value};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::pdl;
 use crate::primitives::vec4::Vec4;
 use new_token::NewToken;
 
 /// Warps of a block.
-const WARPS: u32 = 8;
+const WARPS: u32 = DECODE_THREADS / 32;
 /// Positions of a warp in flight: all that it has of a split of 64.
 const KEYS_IN_FLIGHT: u32 = 8;
 const KEY_STEPS: [u32; KEYS_IN_FLIGHT as usize] = [0, 1, 2, 3, 4, 5, 6, 7];
-/// Maximum positions of a split.
-const MAX_SPLIT_LEN: usize = 256;
 /// Elements of a head that a warp handles at a time.
 const HEAD_CHUNK: u32 = 128;
 /// Bytes of a cache line.
@@ -50,8 +53,8 @@ const CACHE_LINE: u32 = 128;
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
-        .entry(splits("decode_attention", (target, DType::F32)))
-        .entry(splits("decode_attention_bf16", (target, DType::Bf16)))
+        .entry(splits(DECODE_ATTENTION.entry(), (target, DType::F32)))
+        .entry(splits(DECODE_ATTENTION_BF16.entry(), (target, DType::Bf16)))
         .entry(combine::entry(target))
         .build()
 }
@@ -63,16 +66,10 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
         // Leaves room for a successor that prefetches its weights. On sm_120, three blocks would
         // spill.
         k.min_blocks(if target.number < 120 { 3 } else { 2 });
-        let new_token = NewToken::declare(k, (target, dtype));
-        let partials = k.pointer::<f32>("partials");
-        let stats = k.pointer::<f32>("stats");
-        let position = k.pointer::<u32>("position");
-        let capacity = k.param::<u32>("capacity");
-        let kv_heads = k.param::<u32>("kv_heads");
-        let group = k.param::<u32>("group");
-        let split_len = k.param::<u32>("run");
-        let new_token = new_token.with_sizes(k);
-        let scale = k.param::<f32>("scale");
+        let parameters = DecodeAttentionParameters::declare(&mut Declarations(*k));
+        let new_token = NewToken::new(k, (target, dtype), &parameters);
+        let DecodeAttentionParameters { partials, stats, position, capacity, .. } = parameters;
+        let DecodeAttentionParameters { kv_heads, group, split_len, scale, .. } = parameters;
         pdl::launch_dependents(k, target);
         pdl::wait(k, target);
 
@@ -108,7 +105,7 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
         });
         new_token.compute((head, group), position, (is_new, rows));
 
-        let scores = k.shared::<f32>("scores", MAX_SPLIT_LEN);
+        let scores = k.shared::<f32>("scores", DECODE_MAX_SPLIT_LEN as usize);
         k.range(warp, old, WARPS * KEYS_IN_FLIGHT, |j| {
             let indices = KEY_STEPS.map(|step| j + step * WARPS);
             let rows = indices.map(|j| keys + (j.min(old - 1).mul_wide(width) << shift));

@@ -2,6 +2,7 @@
 //! the diagonal.
 
 use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::attention::FlashForwardParameters;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Value};
 
@@ -13,11 +14,12 @@ use super::mask::{apply_causal_mask, lane_row};
 use super::mma::{WarpMma, to_fragments};
 use super::online_softmax::OnlineSoftmax;
 use crate::primitives::mma::acc_row;
+use crate::primitives::parameters::Declarations;
 use crate::primitives::vec4::Output;
 
 /// The name of the entry.
-pub(super) fn name(config: Config) -> String {
-    config.entry_name(&format!("_hd{}", config.max_head_dim))
+pub(super) fn name(config: Config) -> &'static str {
+    config.family().forward.entries[config.entry]
 }
 
 /// The tiles of queries, keys and values, and their total words.
@@ -27,7 +29,7 @@ pub(super) fn smem_tiles(config: Config) -> ([SmemTile; 3], u32) {
 
 /// The entry.
 pub(super) fn entry(config: Config) -> Entry {
-    Kernel::build(&name(config), |k| {
+    Kernel::build(name(config), |k| {
         k.max_threads(config.threads());
         k.min_blocks(if config.dtype == DType::F32 { 2 } else { 3 });
         let params = Params::declare(k, config);
@@ -111,11 +113,10 @@ struct Params<'k> {
 
 impl<'k> Params<'k> {
     fn declare(k: &Kernel<'k>, config: Config) -> Self {
-        let [q, keys, values] = ["q", "keys", "values"].map(|name| k.pointer::<f32>(name));
-        let (out, lse) = (Output::declare(k, "out"), k.pointer::<f32>("lse"));
-        let [seq, heads, kv_heads, head_dim] =
-            ["seq", "heads", "kv_heads", "head_dim"].map(|name| k.param::<u32>(name));
-        let scale = k.param::<f32>("scale");
+        let parameters = FlashForwardParameters::declare(&mut Declarations(*k));
+        let FlashForwardParameters { q, keys, values, out, out_bf16, lse, .. } = parameters;
+        let FlashForwardParameters { seq, heads, kv_heads, head_dim, scale, .. } = parameters;
+        let out = Output::new(out, out_bf16);
         let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
         let kv_head = head / (heads / kv_heads);
         let rows = |tensor: Ptr<'k, f32>, (heads, head): (Value<'k, u32>, Value<'k, u32>)| {

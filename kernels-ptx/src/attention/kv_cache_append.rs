@@ -9,20 +9,26 @@
 //!
 //! **Determinism.** One thread writes each element.
 
+use retrograph_kernel_abi::attention::{
+    KV_CACHE_APPEND, KV_CACHE_APPEND_BF16, KV_CACHE_APPEND_BF16_ELEMENTS, KV_CACHE_APPEND_THREADS,
+    KvCacheAppendParameters,
+};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Value};
 
 use crate::primitives::bf16::pack;
+use crate::primitives::parameters::Declarations;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let pairs = entry("kv_cache_append_bf16", 2, |from, to| {
+    let unit = KV_CACHE_APPEND_BF16_ELEMENTS;
+    let pairs = entry(KV_CACHE_APPEND_BF16.entry(), unit, |from, to| {
         let pair = [0, 1].map(|i| from.pointer.load(from.element + i));
         let words = Ptr::<u32>::from_address(to.pointer.address());
         words.store(to.element >> 1, pack(target, pair));
     });
-    let floats = entry("kv_cache_append", 1, |from, to| {
+    let floats = entry(KV_CACHE_APPEND.entry(), 1, |from, to| {
         to.pointer.store(to.element, from.pointer.load(from.element));
     });
     ModuleBuilder::new(target).entry(floats).entry(pairs).build()
@@ -41,16 +47,10 @@ fn entry(
     copy: impl for<'k> Fn(Element<'k, Value<'k, u32>>, Element<'k, Value<'k, u64>>),
 ) -> Entry {
     Kernel::build(name, |k| {
-        k.max_threads(256);
-        let keys = k.pointer::<f32>("keys");
-        let values = k.pointer::<f32>("values");
-        let key_cache = k.pointer::<f32>("key_cache");
-        let value_cache = k.pointer::<f32>("value_cache");
-        let start = k.pointer::<u32>("start");
-        let count = k.pointer::<u32>("count");
-        let elements = k.param::<u32>("elements");
-        let width = k.param::<u32>("width");
-        let capacity = k.param::<u32>("capacity");
+        k.max_threads(KV_CACHE_APPEND_THREADS);
+        let parameters = KvCacheAppendParameters::declare(&mut Declarations(*k));
+        let KvCacheAppendParameters { keys, values, key_cache, value_cache, .. } = parameters;
+        let KvCacheAppendParameters { start, count, elements, width, capacity, .. } = parameters;
 
         let thread = k.ctaid_x() * k.ntid_x() + k.tid_x();
         k.return_if(thread.ge(elements >> unit.ilog2()));
@@ -63,6 +63,7 @@ fn entry(
         k.return_if(row.ge(kept.get()) | position.ge(capacity));
         let target = position.mul_wide(width) + (element - row * width).cast::<u64>();
         for (rows, cache) in [(keys, key_cache), (values, value_cache)] {
+            let cache = cache.reinterpret();
             copy(Element { pointer: rows, element }, Element { pointer: cache, element: target });
         }
     })

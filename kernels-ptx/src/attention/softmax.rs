@@ -16,30 +16,26 @@
 //! adds the threads. The output may alias the input: in the third pass a thread reads and writes
 //! only its own columns, and all other passes are complete.
 
+use retrograph_kernel_abi::attention::{SOFTMAX, SoftmaxParameters};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::thread_group::ThreadGroup;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target)
-        .entry(entry("softmax_warp_per_row", ThreadGroup::Warp { per_block: 4 }))
-        .entry(entry("softmax_block_per_row", ThreadGroup::Block { threads: 256 }))
-        .build()
+    let entries = ThreadGroup::of_entries(&SOFTMAX);
+    let entries = entries.map(|(name, group)| entry(name, group));
+    entries.into_iter().fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
 fn entry(name: &str, group: ThreadGroup) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(group.block_threads());
-        let input = k.pointer::<f32>("input");
-        let output = k.pointer::<f32>("output");
-        let start = k.pointer::<u32>("start");
-        let rows = k.param::<u32>("rows");
-        let width = k.param::<u32>("width");
-        let queries = k.param::<u32>("queries");
-        let causal = k.param::<u32>("causal");
+        let SoftmaxParameters { input, output, start, rows, width, queries, causal } =
+            SoftmaxParameters::declare(&mut Declarations(*k));
 
         let row = group.row(k);
         k.return_if(row.ge(rows));

@@ -14,29 +14,26 @@
 //! **Determinism.** A thread adds its columns in ascending order by fused multiply-adds, and a
 //! butterfly of fixed shape adds the threads.
 
+use retrograph_kernel_abi::attention::{SOFTMAX_BACKWARD, SoftmaxBackwardParameters};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::thread_group::ThreadGroup;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target)
-        .entry(entry("softmax_backward_warp_per_row", ThreadGroup::Warp { per_block: 4 }))
-        .entry(entry("softmax_backward_block_per_row", ThreadGroup::Block { threads: 256 }))
-        .build()
+    let entries = ThreadGroup::of_entries(&SOFTMAX_BACKWARD);
+    let entries = entries.map(|(name, group)| entry(name, group));
+    entries.into_iter().fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
 fn entry(name: &str, group: ThreadGroup) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(group.block_threads());
-        let probs = k.pointer::<f32>("probs");
-        let grad_out = k.pointer::<f32>("grad_out");
-        let grad_input = k.pointer::<f32>("grad_input");
-        let rows = k.param::<u32>("rows");
-        let width = k.param::<u32>("width");
-        let causal = k.param::<u32>("causal");
+        let SoftmaxBackwardParameters { probs, grad_out, grad_input, rows, width, causal } =
+            SoftmaxBackwardParameters::declare(&mut Declarations(*k));
 
         let row = group.row(k);
         k.return_if(row.ge(rows));

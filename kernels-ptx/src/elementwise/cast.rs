@@ -3,14 +3,22 @@
 //! Grid: one thread per vec4.
 //! Deterministic: one thread computes each element from one input.
 
+use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::elementwise::{CAST, CastParameters};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
 
-use crate::primitives::vec4::elementwise;
+use crate::primitives::parameters::Declarations;
+use crate::primitives::vec4::{Elementwise, Output, elementwise};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let entry = elementwise((target, "cast"), (["x"], ["y"]), |[x]| [x]);
+    let entry = elementwise((target, CAST.entry(), DType::F32), operands, |[x]| [x]);
     ModuleBuilder::new(target).entry(entry).build()
+}
+
+fn operands<'k>(k: &mut Declarations<'k>) -> Elementwise<'k, 1, 1> {
+    let CastParameters { x, y, y_bf16, n } = CastParameters::declare(k);
+    Elementwise { inputs: [x], outputs: [Output::new(y, y_bf16)], n }
 }

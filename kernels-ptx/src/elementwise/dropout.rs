@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! out[i] (+)= x[i] · scale   if word_i ≥ threshold, else 0
-//! word_i    = word i mod 4 of Philox(counter = (i ÷ 4, *step, stream, 1), key = seed)
+//! word_i    = word i mod 4 of Philox(counter = (i ÷ 4, *step, sequence, 1), key = seed)
 //! ```
 //!
-//! The mask is a function of seed, step, stream and index. The backward pass recomputes it instead
+//! The mask is a function of seed, step, sequence and index. The backward pass recomputes it instead
 //! of storing it, and each graph replay draws a new one because the step is read from memory.
 //!
 //! **Grid.** One thread per vec4, which uses one Philox draw of four words.
@@ -13,10 +13,12 @@
 //! **Determinism.** One thread computes each element from the same index of x, so `out` may alias
 //! x.
 
+use retrograph_kernel_abi::elementwise::{DROPOUT, DropoutParameters};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::philox::philox;
 use crate::primitives::vec4::{Vec4, aligned};
 
@@ -29,22 +31,17 @@ pub(crate) fn module(target: SmTarget) -> Module {
 }
 
 fn entry() -> Entry {
-    Kernel::build("dropout", |k| {
-        let x = k.pointer::<f32>("x");
-        let out = k.pointer::<f32>("out");
-        let step = k.pointer::<u32>("step");
-        let n = k.param::<u32>("n");
-        let threshold = k.param::<u32>("threshold");
-        let scale = k.param::<f32>("scale");
-        let stream = k.param::<u32>("stream");
-        let seed = ["seed_low", "seed_high"].map(|name| k.param::<u32>(name));
-        let accumulate = k.param::<u32>("accumulate");
+    Kernel::build(DROPOUT.entry(), |k| {
+        let parameters = DropoutParameters::declare(&mut Declarations(*k));
+        let DropoutParameters { x, out, step, n, threshold, scale, sequence, .. } = parameters;
+        let DropoutParameters { seed_low, seed_high, accumulate, .. } = parameters;
 
         let index = k.ctaid_x() * k.ntid_x() + k.tid_x();
         // Compares vec4 counts: four times the last thread may exceed 2³².
         k.return_if(index.ge((n >> 2) + (n & 3).min(1)));
         let vec4 = Vec4::new(index * 4, n, aligned(&[x, out]));
-        let words = philox([index, step.load(0), stream, k.constant(DOMAIN)], seed);
+        let words =
+            philox([index, step.load(0), sequence, k.constant(DOMAIN)], [seed_low, seed_high]);
         let values = vec4.load(x);
         let kept = [0, 1, 2, 3].map(|i| {
             let value: retrograph_ptx::build::Value<'_, f32> = values[i] * scale;

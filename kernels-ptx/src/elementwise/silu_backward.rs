@@ -3,18 +3,27 @@
 //! Grid: one thread per vec4.
 //! Deterministic: one thread computes each element from one element of each input.
 
+use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::elementwise::{SILU_BACKWARD, SiluBackwardParameters};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::ModuleBuilder;
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::sigmoid::silu_derivative;
-use crate::primitives::vec4::elementwise;
+use crate::primitives::vec4::{Elementwise, Output, elementwise};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let names = (["x", "grad_out"], ["grad_input"]);
-    let entry = elementwise((target, "silu_backward"), names, |[x, grad_out]| {
-        [grad_out * silu_derivative(x)]
-    });
+    let entry =
+        elementwise((target, SILU_BACKWARD.entry(), DType::F32), operands, |[x, grad_out]| {
+            [grad_out * silu_derivative(x)]
+        });
     ModuleBuilder::new(target).entry(entry).build()
+}
+
+fn operands<'k>(k: &mut Declarations<'k>) -> Elementwise<'k, 2, 1> {
+    let SiluBackwardParameters { x, grad_out, grad_input, grad_input_bf16, n } =
+        SiluBackwardParameters::declare(k);
+    Elementwise { inputs: [x, grad_out], outputs: [Output::new(grad_input, grad_input_bf16)], n }
 }

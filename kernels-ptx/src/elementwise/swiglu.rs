@@ -4,20 +4,28 @@
 //! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::elementwise::{SWIGLU_ENTRIES, SwiGluParameters};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
-use retrograph_ptx::build::{ModuleBuilder, Value};
+use retrograph_ptx::build::{ModuleBuilder, Ptr, Value};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::sigmoid::silu;
-use crate::primitives::vec4::elementwise_from;
+use crate::primitives::vec4::{Elementwise, Output, elementwise};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let names = (["gate", "up"], ["out"]);
+    let [in_f32, in_bf16] = SWIGLU_ENTRIES;
     ModuleBuilder::new(target)
-        .entry(elementwise_from(DType::F32, (target, "swiglu"), names, formula))
-        .entry(elementwise_from(DType::Bf16, (target, "swiglu_bf16"), names, formula))
+        .entry(elementwise((target, in_f32, DType::F32), operands, formula))
+        .entry(elementwise((target, in_bf16, DType::Bf16), operands, formula))
         .build()
+}
+
+fn operands<'k>(k: &mut Declarations<'k>) -> Elementwise<'k, 2, 1> {
+    let SwiGluParameters { gate, up, out, out_bf16, n } = SwiGluParameters::declare(k);
+    let inputs = [gate, up].map(Ptr::reinterpret);
+    Elementwise { inputs, outputs: [Output::new(out, out_bf16)], n }
 }
 
 fn formula<'k>([gate, up]: [Value<'k, f32>; 2]) -> [Value<'k, f32>; 1] {

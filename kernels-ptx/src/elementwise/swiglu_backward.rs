@@ -5,20 +5,41 @@
 //! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::elementwise::{SWIGLU_BACKWARD_ENTRIES, SwiGluBackwardParameters};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
-use retrograph_ptx::build::{ModuleBuilder, Value};
+use retrograph_ptx::build::{ModuleBuilder, Ptr, Value};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::sigmoid::sigmoids;
-use crate::primitives::vec4::elementwise_from;
+use crate::primitives::vec4::{Elementwise, Output, elementwise};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let names = (["gate", "up", "grad_out"], ["grad_gate", "grad_up"]);
+    let [in_f32, in_bf16] = SWIGLU_BACKWARD_ENTRIES;
     ModuleBuilder::new(target)
-        .entry(elementwise_from(DType::F32, (target, "swiglu_backward"), names, formula))
-        .entry(elementwise_from(DType::Bf16, (target, "swiglu_backward_bf16"), names, formula))
+        .entry(elementwise((target, in_f32, DType::F32), operands, formula))
+        .entry(elementwise((target, in_bf16, DType::Bf16), operands, formula))
         .build()
+}
+
+fn operands<'k>(k: &mut Declarations<'k>) -> Elementwise<'k, 3, 2> {
+    let SwiGluBackwardParameters {
+        gate,
+        up,
+        grad_out,
+        grad_gate,
+        grad_gate_bf16,
+        grad_up,
+        grad_up_bf16,
+        n,
+    } = SwiGluBackwardParameters::declare(k);
+    let inputs = [gate, up, grad_out].map(Ptr::reinterpret);
+    Elementwise {
+        inputs,
+        outputs: [Output::new(grad_gate, grad_gate_bf16), Output::new(grad_up, grad_up_bf16)],
+        n,
+    }
 }
 
 fn formula<'k>([gate, up, grad_out]: [Value<'k, f32>; 3]) -> [Value<'k, f32>; 2] {

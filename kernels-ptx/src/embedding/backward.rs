@@ -8,15 +8,17 @@
 //!
 //! Deterministic: only the owner adds to a row, in order of positions.
 
+use retrograph_kernel_abi::embedding::{EMBEDDING_BACKWARD, EmbeddingBackwardParameters};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Value};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::vec4::{Vec4, aligned};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("embedding_backward", backward)).build()
+    ModuleBuilder::new(target).entry(Kernel::build(EMBEDDING_BACKWARD.entry(), backward)).build()
 }
 
 /// A search for the positions of a token.
@@ -27,12 +29,8 @@ struct Search<'k> {
 }
 
 fn backward(k: &Kernel<'_>) {
-    let tokens = k.pointer::<u32>("tokens");
-    let grad_out = k.pointer::<f32>("source");
-    let grad_table = k.pointer::<f32>("target");
-    let positions = k.param::<u32>("positions");
-    let hidden = k.param::<u32>("hidden");
-    let vocab = k.param::<u32>("vocab");
+    let EmbeddingBackwardParameters { tokens, grad_out, grad_table, positions, hidden, vocab } =
+        EmbeddingBackwardParameters::declare(&mut Declarations(*k));
 
     let position = k.ctaid_x();
     let token = tokens.load(position);

@@ -5,28 +5,26 @@
 //! Deterministic: one thread writes each element.
 
 use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::embedding::{EMBEDDING, EMBEDDING_BF16, EmbeddingParameters};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::vec4::{Vec4, aligned};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
-        .entry(Kernel::build("embedding", |k| lookup(k, DType::F32)))
-        .entry(Kernel::build("embedding_bf16", |k| lookup(k, DType::Bf16)))
+        .entry(Kernel::build(EMBEDDING.entry(), |k| lookup(k, DType::F32)))
+        .entry(Kernel::build(EMBEDDING_BF16.entry(), |k| lookup(k, DType::Bf16)))
         .build()
 }
 
 fn lookup(k: &Kernel<'_>, dtype: DType) {
-    let tokens = k.pointer::<u32>("tokens");
-    let table = k.pointer::<f32>("source");
-    let out = k.pointer::<f32>("target");
-    // Part of the launch interface; the grid already has one block in x per position.
-    let _positions = k.param::<u32>("positions");
-    let hidden = k.param::<u32>("hidden");
-    let vocab = k.param::<u32>("vocab");
+    // The grid already has one block in x per position.
+    let EmbeddingParameters { tokens, table, out, positions: _, hidden, vocab } =
+        EmbeddingParameters::declare(&mut Declarations(*k));
 
     let position = k.ctaid_x();
     let token = tokens.load(position);

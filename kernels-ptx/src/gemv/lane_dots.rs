@@ -1,10 +1,11 @@
 //! The dot products of one lane, with its vectors in flight.
 
 use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::gemv::GemvForm;
 use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
 use super::matrices::{Matrices, Row, RowTile};
-use super::{Config, ROWS, Variant};
+use super::{Config, ROWS};
 use crate::primitives::bf16::widen;
 
 /// Vectors of a row in flight.
@@ -161,7 +162,7 @@ impl<'k> LaneDots<'k> {
     }
 
     fn has_norm(&self) -> bool {
-        self.config.variant != Variant::Plain
+        self.config.variant != GemvForm::Plain
     }
 
     /// x, times gamma if a norm is fused; then also adds x² to the squares.

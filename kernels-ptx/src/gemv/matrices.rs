@@ -2,14 +2,15 @@
 
 use std::array;
 
-use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::gemv::{
+    GemvFlags, GemvForm, GemvLayer, GemvLora, GemvParameters, MAX_LAYERS,
+};
+use retrograph_kernel_abi::{Any, DType};
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
-use super::{Config, ROWS, Variant};
+use super::{Config, ROWS};
 use crate::primitives::nf4::Nf4;
-
-/// Matrices in the image's element type; there may be as many more in f32, except with NF4.
-const MATRICES: usize = 3;
+use crate::primitives::parameters::{Declarations, FlagSet};
 
 /// Maximum bytes that a block prefetches for the next launch.
 const MAX_PREFETCH_BYTES: u32 = 32 << 10;
@@ -50,12 +51,12 @@ pub(super) struct Matrices<'k> {
     pub(super) inputs: Value<'k, u32>,
     pub(super) eps: Value<'k, f32>,
     pub(super) alpha: Value<'k, f32>,
-    pub(super) flags: Value<'k, u32>,
+    pub(super) flags: FlagSet<'k, GemvFlags>,
     /// Number of tiles.
     pub(super) tiles: Value<'k, u32>,
     /// The weights of the next launch, to prefetch, and their bytes.
-    next: Ptr<'k, f32>,
-    next_bytes: Value<'k, u32>,
+    prefetch: Ptr<'k, Any>,
+    prefetch_bytes: Value<'k, u32>,
 }
 
 /// A row of a matrix.
@@ -87,36 +88,38 @@ pub(super) struct RowTile<'k> {
 impl<'k> Matrices<'k> {
     /// Declares the parameters.
     pub(super) fn declare(k: &Kernel<'k>, config: Config) -> Self {
-        let (x, gamma) = (k.pointer::<f32>("x"), k.pointer::<f32>("gamma"));
-        let null = k.constant(0u64);
-        let mut scales = Vec::new();
-        let tables = (config.dtype == DType::Nf4).then(|| Nf4::tables(k, MATRICES as u32));
-        let mut all: Vec<Matrix<'k>> = Vec::new();
-        for i in 0..MATRICES {
-            let [w, bias, y] =
-                ["w", "bias", "y"].map(|name| k.pointer::<f32>(&format!("{name}{i}")).address());
-            all.push(Matrix { w, bias, y, outputs: k.constant(0) });
+        let GemvParameters {
+            x,
+            gamma,
+            layers,
+            lora,
+            prefetch,
+            prefetch_bytes,
+            inputs,
+            eps,
+            alpha,
+            flags,
+        } = GemvParameters::declare(&mut Declarations(*k), config.dtype);
+        let tables = (config.dtype == DType::Nf4).then(|| Nf4::tables(k, MAX_LAYERS as u32));
+        let (mut all, mut scales) = (Vec::new(), Vec::new());
+        for GemvLayer { w, scales: scales_of_w, bias, y, outputs } in layers {
+            let index = all.len() as u32;
             scales.extend(
-                tables.map(|tables| Nf4::declare_named(k, (&format!("w{i}"), i as u32), tables)),
+                tables
+                    .zip(scales_of_w)
+                    .map(|(tables, scales)| Nf4::new(k, scales, (index, tables))),
             );
+            let [w, bias, y] = [w.address(), bias.address(), y.address()];
+            all.push(Matrix { w, bias, y, outputs });
         }
-        for i in 0..MATRICES {
-            let [w, y] = ["a", "low"].map(|name| k.pointer::<f32>(&format!("{name}{i}")).address());
-            all.push(Matrix { w, bias: null, y, outputs: k.constant(0) });
+        for GemvLora { a, t, rank } in lora {
+            let (w, bias, y) = (a.address(), k.constant(0u64), t.address());
+            all.push(Matrix { w, bias, y, outputs: rank });
         }
-        let next = k.pointer("next");
-        let inputs = k.param::<u32>("inputs");
-        let names =
-            ["outputs", "lows"].into_iter().flat_map(|name| (0..MATRICES).map(move |i| (name, i)));
-        for ((name, i), matrix) in names.zip(&mut all) {
-            matrix.outputs = k.param(&format!("{name}{i}"));
-        }
-        let (eps, alpha) = (k.param::<f32>("eps"), k.param::<f32>("alpha"));
-        let (flags, next_bytes) = (k.param::<u32>("flags"), k.param::<u32>("next_bytes"));
         // A gated launch has one pair of matrices. The NF4 image takes no f32 matrices.
         let used = match (config.variant, config.dtype) {
-            (Variant::Gated, _) => 1,
-            (_, DType::Nf4) => MATRICES,
+            (GemvForm::Gated, _) => 1,
+            (_, DType::Nf4) => MAX_LAYERS,
             _ => all.len(),
         };
         let (mut starts, mut tiles) = (Vec::new(), k.constant(0u32));
@@ -138,8 +141,8 @@ impl<'k> Matrices<'k> {
             alpha,
             flags,
             tiles,
-            next,
-            next_bytes,
+            prefetch,
+            prefetch_bytes,
         }
     }
 
@@ -147,14 +150,14 @@ impl<'k> Matrices<'k> {
     /// busy across the kernel boundary. Each block prefetches a part, spaced like the parts that
     /// the next launch's blocks read first.
     pub(super) fn prefetch_next(&self, condition: Pred<'k>) {
-        let Self { k, next, next_bytes, .. } = self;
+        let Self { k, prefetch, prefetch_bytes, .. } = self;
         if !self.config.target.features().pdl {
             return;
         }
         k.when(condition & k.tid_x().eq(0), || {
-            let stride_bytes = (*next_bytes / k.nctaid_x()) & !(CACHE_LINE - 1);
+            let stride_bytes = (*prefetch_bytes / k.nctaid_x()) & !(CACHE_LINE - 1);
             k.when(stride_bytes.ne(0), || {
-                let from = next.reinterpret::<u32>().at((stride_bytes * k.ctaid_x()) >> 2);
+                let from = prefetch.reinterpret::<u32>().at((stride_bytes * k.ctaid_x()) >> 2);
                 from.cp_async_bulk_prefetch_l2(stride_bytes.min(MAX_PREFETCH_BYTES));
             });
         });
@@ -181,9 +184,9 @@ impl<'k> Matrices<'k> {
             scales = selected.or(scales);
         }
         let first = (tile_index - start) << config.outputs().ilog2();
-        let is_f32 = starts.get(MATRICES).map(|start| tile_index.ge(*start));
+        let is_f32 = starts.get(MAX_LAYERS).map(|start| tile_index.ge(*start));
         let is_f32 = is_f32.filter(|_| config.dtype != DType::F32);
-        let gated = config.variant == Variant::Gated;
+        let gated = config.variant == GemvForm::Gated;
         let up_matrix = if gated { all[1] } else { matrix };
         let rows = array::from_fn(|row| {
             let (pair_half, row) = (row / 2, row as u32);

@@ -8,19 +8,17 @@
 //! Deterministic: one thread computes each element, adapter by adapter and rank by rank; splits are
 //! added in ascending order.
 
+use retrograph_kernel_abi::lora::expand::{self, COLUMNS, ROWS, THREADS};
+use retrograph_kernel_abi::lora::{ExpandParameters, LoraMatrix, MAX_ADAPTERS};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
 
-use super::{Factor, MAX_ADAPTERS, RANK_TILE, Rank, pointers, rows_aligned};
+use super::{RANK_TILE, Rank, rows_aligned};
+use crate::primitives::parameters::Declarations;
 use crate::primitives::vec4::Vec4;
 
-/// Rows of a block.
-const ROWS: u32 = 32;
-/// Columns of a block.
-const COLUMNS: u32 = 256;
 /// Vec4s of a row of the tile; one thread each.
 const COLUMN_VEC4S: u32 = COLUMNS / 4;
-const THREADS: u32 = 256;
 /// Rows that the block covers at a time.
 const ROWS_PER_PASS: u32 = THREADS / COLUMN_VEC4S;
 /// Floats from one rank of the factor to the next in shared memory.
@@ -28,18 +26,18 @@ const RANK_STRIDE: u32 = COLUMNS + 4;
 /// Splits of t in flight.
 const LOADS_IN_FLIGHT: u32 = 4;
 
-pub(super) fn entry(factor: Factor) -> Entry {
-    Kernel::build(&format!("lora_expand_{}", factor.name()), |k| define(k, factor))
+pub(super) fn entry(factor: LoraMatrix) -> Entry {
+    Kernel::build(expand::entry(factor), |k| define(k, factor))
 }
 
-fn define<'k>(k: &Kernel<'k>, factor: Factor) {
-    let (t, w, t_sum) = (pointers(k, "t"), pointers(k, "w"), pointers(k, "total"));
-    let y = k.pointer::<f32>("y");
-    let (rows, width) = (k.param::<u32>("rows"), k.param::<u32>("width"));
-    let (rank, adapters) = (k.param::<u32>("rank"), k.param::<u32>("updates"));
-    let splits = [0, 1, 2].map(|adapter| k.param::<u32>(&format!("parts{adapter}")));
-    let alpha = k.param::<f32>("alpha");
-    let accumulate = k.param::<u32>("accumulate").ne(0);
+fn define<'k>(k: &Kernel<'k>, factor: LoraMatrix) {
+    let parameters = ExpandParameters::declare(&mut Declarations(*k));
+    let ExpandParameters { t0, t1, t2, w0, w1, w2, t_sum0, t_sum1, t_sum2, .. } = parameters;
+    let ExpandParameters { y, rows, width, rank, adapters, .. } = parameters;
+    let ExpandParameters { splits0, splits1, splits2, alpha, accumulate, .. } = parameters;
+    let (t, w, t_sum) = ([t0, t1, t2], [w0, w1, w2], [t_sum0, t_sum1, t_sum2]);
+    let splits = [splits0, splits1, splits2];
+    let accumulate = accumulate.ne(0);
     k.max_threads(THREADS);
     k.min_blocks(3);
     let block = Block {
@@ -83,7 +81,7 @@ fn define<'k>(k: &Kernel<'k>, factor: Factor) {
 
 struct Block<'k> {
     k: Kernel<'k>,
-    factor: Factor,
+    factor: LoraMatrix,
     rows: Value<'k, u32>,
     width: Value<'k, u32>,
     rank: Value<'k, u32>,
@@ -104,7 +102,7 @@ impl<'k> Block<'k> {
     /// Copies the ranks from `first` on of a factor to shared memory, padded with zeros.
     fn load_w_tile(&self, w: Ptr<'k, f32>, first: Value<'k, u32>) {
         let (k, thread) = (self.k, self.k.tid_x());
-        if self.factor == Factor::A {
+        if self.factor == LoraMatrix::A {
             let vec4 = self.vec4(w);
             let loaded = (0..RANK_TILE / ROWS_PER_PASS).map(|step| {
                 let rank = thread / COLUMN_VEC4S + step * ROWS_PER_PASS;

@@ -8,17 +8,17 @@
 //!
 //! Deterministic: a warp adds its rows in ascending order, and the four warps are added in order.
 
+use retrograph_kernel_abi::lora::grad::{self, COLUMNS, THREADS};
+use retrograph_kernel_abi::lora::{GradParameters, LoraMatrix};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
 
-use super::{Factor, RANK_TILE, Rank, pointers, rows_aligned};
+use super::{RANK_TILE, Rank, rows_aligned};
+use crate::primitives::parameters::Declarations;
 use crate::primitives::vec4::Vec4;
 
 /// Rows of t in shared memory.
 const TILE_ROWS: u32 = 64;
-/// Columns of a block.
-const COLUMNS: u32 = 128;
-const THREADS: u32 = 128;
 const WARPS: u32 = THREADS / 32;
 /// Rows of a warp in flight.
 const ROWS_IN_FLIGHT: u32 = 8;
@@ -27,20 +27,19 @@ const BLOCK_ROWS_IN_FLIGHT: u32 = ROWS_IN_FLIGHT * WARPS;
 /// Floats from one rank of the accumulators to the next in shared memory.
 const RANK_STRIDE: u32 = COLUMNS + 4;
 
-pub(super) fn entry(factor: Factor) -> Entry {
-    Kernel::build(&format!("lora_grad_{}", factor.name()), |k| {
-        let x = k.pointer::<f32>("x");
-        let (t, out) = (pointers(k, "t"), pointers(k, "out"));
-        let (rows, width) = (k.param::<u32>("rows"), k.param::<u32>("width"));
-        let (rank, run) = (k.param::<u32>("rank"), k.param::<u32>("run"));
-        let alpha = k.param::<f32>("alpha");
-        let accumulate = k.param::<u32>("accumulate").ne(0);
+pub(super) fn entry(factor: LoraMatrix) -> Entry {
+    Kernel::build(grad::entry(factor), |k| {
+        let parameters = GradParameters::declare(&mut Declarations(*k));
+        let GradParameters { x, t0, t1, t2, out0, out1, out2, alpha, .. } = parameters;
+        let GradParameters { rows, width, rank, split_len, accumulate, .. } = parameters;
+        let (t, out) = ([t0, t1, t2], [out0, out1, out2]);
+        let accumulate = accumulate.ne(0);
         k.max_threads(THREADS);
         k.min_blocks(4);
         let padded = (rank + (RANK_TILE - 1)) & !(RANK_TILE - 1);
         let rank_index = Rank::of(k.ctaid_z() * RANK_TILE, padded);
-        let first = k.ctaid_x() * run;
-        let end = (first + run).min(rows);
+        let first = k.ctaid_x() * split_len;
+        let end = (first + split_len).min(rows);
         let vec4 = k.ctaid_y() * COLUMNS + k.lane() * 4;
         let block = Block {
             k: *k,
@@ -138,7 +137,7 @@ impl<'k> Block<'k> {
     /// Adds the warps, and writes what `result` returns for the previous value and the sum.
     fn write(
         &self,
-        factor: Factor,
+        factor: LoraMatrix,
         out: Ptr<'k, f32>,
         result: impl Fn(&dyn Fn() -> Value<'k, f32>, Value<'k, f32>) -> Value<'k, f32>,
     ) {
@@ -152,8 +151,8 @@ impl<'k> Block<'k> {
         // Consecutive threads write consecutive elements.
         for step in 0..RANK_TILE * COLUMNS / THREADS {
             let (rank, column) = match factor {
-                Factor::A => (k.constant(step), k.tid_x()),
-                Factor::B => {
+                LoraMatrix::A => (k.constant(step), k.tid_x()),
+                LoraMatrix::B => {
                     (k.tid_x() % RANK_TILE, k.tid_x() / RANK_TILE + step * (THREADS / RANK_TILE))
                 }
             };
@@ -163,8 +162,8 @@ impl<'k> Block<'k> {
             let (rank, column) = (self.first + rank, k.ctaid_y() * COLUMNS + column);
             k.when(rank.lt(rank_count) & column.lt(width), || {
                 let element = match factor {
-                    Factor::A => out.at(rank.mul_wide(width)).at(column),
-                    Factor::B => out.at(column.mul_wide(rank_count)).at(rank),
+                    LoraMatrix::A => out.at(rank.mul_wide(width)).at(column),
+                    LoraMatrix::B => out.at(column.mul_wide(rank_count)).at(rank),
                 };
                 element.store(0, result(&|| element.load(0), sum));
             });

@@ -9,37 +9,34 @@
 //! Deterministic: a group adds its elements in ascending order, and the four groups are added in
 //! ascending order.
 
+use retrograph_kernel_abi::lora::shrink::{self, ROWS, THREADS, TILE_K};
+use retrograph_kernel_abi::lora::{LoraMatrix, ShrinkParameters};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
-use super::{Factor, Rank, pointers, rows_aligned};
+use super::{Rank, rows_aligned};
+use crate::primitives::parameters::Declarations;
 use crate::primitives::vec4::Vec4;
 
-/// Rows of a block.
-const ROWS: u32 = 64;
-/// Elements of K in shared memory.
-const TILE_K: u32 = 64;
 /// Floats from one row to the next in shared memory. The padding keeps vec4s aligned and puts
 /// consecutive rows into different banks.
 const ROW_STRIDE: u32 = TILE_K + 4;
-const THREADS: u32 = 256;
 /// Groups of warps that share a tile along K.
 const K_GROUPS: u32 = 4;
 /// Rows of a thread.
 const THREAD_ROWS: u32 = 4;
 
-/// The entry with `columns` ranks per block.
-pub(super) fn entry(factor: Factor, columns: u32) -> Entry {
-    let name = format!("lora_shrink{columns}_{}", factor.name());
-    Kernel::build(&name, |k| define(k, (factor, columns)))
+/// The entry with the smaller or the larger number of ranks per block.
+pub(super) fn entry(factor: LoraMatrix, wide: bool) -> Entry {
+    let columns = shrink::RANKS[usize::from(wide)];
+    Kernel::build(shrink::entry(factor, wide), |k| define(k, (factor, columns)))
 }
 
-fn define<'k>(k: &Kernel<'k>, (factor, columns): (Factor, u32)) {
-    let x = k.pointer::<f32>("x");
-    let (w, out) = (pointers(k, "w"), pointers(k, "out"));
-    let (rows, width) = (k.param::<u32>("rows"), k.param::<u32>("width"));
-    let (rank, adapters) = (k.param::<u32>("rank"), k.param::<u32>("updates"));
-    let (split_len, alpha) = (k.param::<u32>("part"), k.param::<f32>("alpha"));
+fn define<'k>(k: &Kernel<'k>, (factor, columns): (LoraMatrix, u32)) {
+    let parameters = ShrinkParameters::declare(&mut Declarations(*k));
+    let ShrinkParameters { x, w0, w1, w2, out0, out1, out2, .. } = parameters;
+    let ShrinkParameters { rows, width, rank, adapters, split_len, alpha, .. } = parameters;
+    let (w, out) = ([w0, w1, w2], [out0, out1, out2]);
     k.max_threads(THREADS);
     k.min_blocks(2);
     let smem_rows = (ROWS + columns) * ROW_STRIDE;
@@ -83,7 +80,7 @@ struct Sizes<'k> {
 #[derive(Clone, Copy)]
 struct Block<'k> {
     k: Kernel<'k>,
-    factor: Factor,
+    factor: LoraMatrix,
     columns: u32,
     sizes: Sizes<'k>,
     /// Rows of x, then rows of w; in the end the sums of the groups.
@@ -135,7 +132,7 @@ impl<'k> Block<'k> {
         let (k, Sizes { width, rank, total_rank, first, .. }) = (self.k, self.sizes);
         let (thread, row_threads) = (k.tid_x(), THREADS / self.columns);
         let smem_base = self.smem_base.offset(i64::from(ROWS * ROW_STRIDE));
-        if self.factor == Factor::A {
+        if self.factor == LoraMatrix::A {
             let (smem_row, at) = (thread / row_threads, thread % row_threads * 4);
             let rank_index = Rank::of(first + smem_row, rank);
             let (w, inside) = (rank_index.select_ptr(w), (first + smem_row).lt(total_rank));

@@ -23,35 +23,31 @@
 //! **Determinism.** A thread adds its vec4s in ascending order; a butterfly of fixed shape adds the
 //! threads.
 
+use retrograph_kernel_abi::loss::{CROSS_ENTROPY, CrossEntropyParameters, IGNORED_TARGET};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Value};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::thread_group::ThreadGroup;
 use crate::primitives::vec4::{Output, Vec4, aligned};
 
-/// The target of a row that does not count.
-const IGNORED: u32 = u32::MAX;
-
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target)
-        .entry(entry(target, "cross_entropy_warp_per_row", ThreadGroup::Warp { per_block: 4 }))
-        .entry(entry(target, "cross_entropy_block_per_row", ThreadGroup::Block { threads: 1024 }))
-        .build()
+    let entries = ThreadGroup::of_entries(&CROSS_ENTROPY);
+    let entries = entries.map(|(name, group)| entry(target, name, group));
+    entries.into_iter().fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
 fn entry(target: SmTarget, name: &str, group: ThreadGroup) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(group.block_threads());
-        let logits = k.pointer::<f32>("logits");
-        let targets = k.pointer::<u32>("targets");
-        let losses = k.pointer::<f32>("losses");
-        let gradient = Output::declare(k, "grad_logits");
-        let in_place = k.param::<u32>("in_place").ne(0);
-        let counted = k.pointer::<u32>("counted");
-        let rows = k.param::<u32>("rows");
-        let vocab = k.param::<u32>("vocab");
+        let parameters = CrossEntropyParameters::declare(&mut Declarations(*k));
+        let CrossEntropyParameters { logits, targets, losses, grad_logits, .. } = parameters;
+        let CrossEntropyParameters { grad_logits_bf16, in_place, counted, .. } = parameters;
+        let CrossEntropyParameters { rows, vocab, .. } = parameters;
+        let gradient = Output::new(grad_logits, grad_logits_bf16);
+        let in_place = in_place.ne(0);
 
         let row = group.row(k);
         k.return_if(row.ge(rows));
@@ -59,7 +55,7 @@ fn entry(target: SmTarget, name: &str, group: ThreadGroup) -> Entry {
         let x = logits.at(start);
         let token = targets.load(row);
         let in_vocab = token.lt(vocab);
-        let fallback = token.eq(IGNORED).select(0.0, f32::NAN);
+        let fallback = token.eq(IGNORED_TARGET).select(0.0, f32::NAN);
         let (thread_rank, size) = (group.thread_rank(k), group.size());
         let vec4 = |first, aligned| Vec4::new(first, vocab, aligned);
 

@@ -3,25 +3,21 @@
 //! Grid: one block of 256 threads; thread t adds the elements t, t + 256, … in f64.
 //! Deterministic: each thread adds in order, and a tree of fixed shape adds the threads.
 
+use retrograph_kernel_abi::loss::{MEAN, MEAN_THREADS as THREADS, MeanParameters};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::reduce::block_sum_f64;
-
-/// Threads of the block.
-const THREADS: u32 = 256;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("mean", mean)).build()
+    ModuleBuilder::new(target).entry(Kernel::build(MEAN.entry(), mean)).build()
 }
 
 fn mean(k: &Kernel<'_>) {
-    let x = k.pointer::<f32>("x");
-    let counted = k.pointer::<u32>("counted");
-    let out = k.pointer::<f32>("out");
-    let n = k.param::<u32>("n");
+    let MeanParameters { x, counted, out, n } = MeanParameters::declare(&mut Declarations(*k));
     k.max_threads(THREADS);
 
     let sum = k.var(0.0);

@@ -5,28 +5,27 @@
 //! column adds the rows l, l + 16, l + 32, … and has up to sixteen loads in flight.
 //! Deterministic: each thread adds in order, and one thread adds the sixteen sums in order.
 
+use retrograph_kernel_abi::norm::{
+    COLUMN_SUM, COLUMN_SUM_COLUMNS as COLUMNS, COLUMN_SUM_LANES as LANES, ColumnSumParameters,
+};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
-/// Columns of a block.
-const COLUMNS: u32 = 32;
-/// Threads that share a column.
-const LANES: u32 = 16;
+use crate::primitives::parameters::Declarations;
+
 /// Rows that a thread loads before it adds them.
 const LOADS_IN_FLIGHT: u32 = 16;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("column_sum", column_sum)).build()
+    ModuleBuilder::new(target).entry(Kernel::build(COLUMN_SUM.entry(), column_sum)).build()
 }
 
 fn column_sum(k: &Kernel<'_>) {
-    let x = k.pointer::<f32>("x");
-    let out = k.pointer::<f32>("out");
-    let rows = k.param::<u32>("rows");
-    let columns = k.param::<u32>("columns");
-    let accumulate = k.param::<u32>("accumulate").ne(0);
+    let ColumnSumParameters { x, out, rows, columns, accumulate } =
+        ColumnSumParameters::declare(&mut Declarations(*k));
+    let accumulate = accumulate.ne(0);
     k.max_threads(COLUMNS * LANES);
 
     let sums = k.shared::<f32>("sums", (COLUMNS * LANES) as usize);

@@ -17,28 +17,31 @@
 //! computed again with x scaled by 2^∓64. Inputs from 1e-30 to 1e30 keep full accuracy. The branch
 //! is uniform, since all threads of the block know the sum.
 
+use retrograph_kernel_abi::norm::{
+    MAX_THREADS, RMS_NORM_ANY_WIDTH, RMS_NORM_IN_REGISTERS, RmsNormParameters,
+};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value, Var};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::row_registers::{registers, row_vec4s, values};
 use crate::primitives::vec4::{F32x4, Output, Vec4, aligned, for_each_vec4};
 
 /// 2^64, the scale for rows whose squares would leave the range of f32.
 const SCALE: f32 = 18_446_744_073_709_551_616.0;
-/// Maximum threads of a block.
-const THREADS: u32 = 512;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let in_registers = |name: &str, vec4s: u32| {
         Kernel::build(name, |k| in_registers(k, target, (Row::declare(k), vec4s)))
     };
-    ModuleBuilder::new(target)
-        .entry(Kernel::build("rms_norm", |k| any_width(k, target, Row::declare(k))))
-        .entry(in_registers("rms_norm_1", 1))
-        .entry(in_registers("rms_norm_2", 2))
-        .entry(in_registers("rms_norm_4", 4))
+    let any_width = Kernel::build(RMS_NORM_ANY_WIDTH, |k| any_width(k, target, Row::declare(k)));
+    RMS_NORM_IN_REGISTERS
+        .iter()
+        .fold(ModuleBuilder::new(target).entry(any_width), |module, (vec4s, name)| {
+            module.entry(in_registers(name, *vec4s))
+        })
         .build()
 }
 
@@ -60,14 +63,10 @@ struct Row<'k> {
 impl<'k> Row<'k> {
     /// Declares the parameters and selects the row of this block.
     fn declare(k: &Kernel<'k>) -> Self {
-        let x = k.pointer::<f32>("x");
-        let (addend, sum) = (k.pointer::<f32>("addend"), k.pointer::<f32>("sum"));
-        let gamma = k.pointer::<f32>("gamma");
-        let y = Output::declare(k, "y");
-        let rstd = k.pointer::<f32>("rstd").at(k.ctaid_x());
-        let width = k.param::<u32>("width");
-        let eps = k.param::<f32>("eps");
-        k.max_threads(THREADS);
+        let RmsNormParameters { x, residual: addend, sum, gamma, y, y_bf16, rstd, width, eps } =
+            RmsNormParameters::declare(&mut Declarations(*k));
+        let (y, rstd) = (Output::new(y, y_bf16), rstd.at(k.ctaid_x()));
+        k.max_threads(MAX_THREADS);
         let (adds, start) = (!addend.is_null(), k.ctaid_x().mul_wide(width));
         let (x, addend, sum) = (x.at(start), addend.at(start), sum.at(start));
         Self { x, addend, sum, adds, gamma, y: y.at(start), rstd, width, eps }

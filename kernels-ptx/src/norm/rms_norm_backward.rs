@@ -20,25 +20,31 @@
 
 mod pipelined;
 
+use retrograph_kernel_abi::norm::{
+    MAX_THREADS, RMS_NORM_BACKWARD_ANY_WIDTH, RMS_NORM_BACKWARD_IN_REGISTERS,
+    RmsNormBackwardParameters,
+};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value, Var};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::row_registers::{registers, values};
 use crate::primitives::vec4::{F32x4, Output, Vec4, aligned, for_each_vec4};
-
-/// Maximum threads of a block.
-const THREADS: u32 = 512;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let in_registers = |name: &str, vec4s: u32| {
         Kernel::build(name, |k| pipelined::in_registers(k, target, (Rows::declare(k), vec4s)))
     };
-    ModuleBuilder::new(target)
-        .entry(Kernel::build("rms_norm_backward", |k| any_width(k, target, Rows::declare(k))))
-        .entry(in_registers("rms_norm_backward_1", 1))
-        .entry(in_registers("rms_norm_backward_2", 2))
+    let any_width = Kernel::build(RMS_NORM_BACKWARD_ANY_WIDTH, |k| {
+        any_width(k, target, Rows::declare(k));
+    });
+    RMS_NORM_BACKWARD_IN_REGISTERS
+        .iter()
+        .fold(ModuleBuilder::new(target).entry(any_width), |module, (vec4s, name)| {
+            module.entry(in_registers(name, *vec4s))
+        })
         .build()
 }
 
@@ -74,17 +80,15 @@ struct Terms<'k> {
 
 impl<'k> Rows<'k> {
     fn declare(k: &Kernel<'k>) -> Self {
-        let x = k.pointer::<f32>("x");
-        let gamma = k.pointer::<f32>("gamma");
-        let rstd = k.pointer::<f32>("rstd");
-        let grad_out = ["grad_out", "grad_out_2", "grad_out_3"].map(|name| k.pointer(name));
-        let grad_input = Output::declare(k, "grad_input");
-        let partials = k.pointer::<f32>("gamma_partials");
-        let rows = k.param::<u32>("rows");
-        let width = k.param::<u32>("width");
-        let rows_per_block = k.param::<u32>("rows_per_block");
-        let accumulate = k.param::<u32>("accumulate").ne(0);
-        k.max_threads(THREADS);
+        let parameters = RmsNormBackwardParameters::declare(&mut Declarations(*k));
+        let RmsNormBackwardParameters { x, gamma, rstd, gamma_partials, .. } = parameters;
+        let RmsNormBackwardParameters { grad_out, grad_out_2, grad_out_3, .. } = parameters;
+        let RmsNormBackwardParameters { grad_input, grad_input_bf16, .. } = parameters;
+        let RmsNormBackwardParameters { rows, width, rows_per_block, accumulate, .. } = parameters;
+        let (partials, accumulate) = (gamma_partials, accumulate.ne(0));
+        let grad_out = [grad_out, grad_out_2, grad_out_3];
+        let grad_input = Output::new(grad_input, grad_input_bf16);
+        k.max_threads(MAX_THREADS);
         let (frozen, given) = (partials.is_null(), [1, 2].map(|at| !grad_out[at].is_null()));
         let partial = partials.at(k.ctaid_x().mul_wide(width));
         let first = k.ctaid_x() * rows_per_block;

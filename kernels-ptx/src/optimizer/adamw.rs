@@ -14,24 +14,26 @@
 //! of weight_decay]`.
 //! Deterministic: one thread computes each element.
 
+use retrograph_kernel_abi::optimizer::{ADAMW, ADAMW_ROW, AdamWParameters, CHUNK_THREADS, scalar};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Value};
 
-use crate::primitives::tensor_list::{Chunk, THREADS};
+use crate::primitives::parameters::Declarations;
+use crate::primitives::tensor_list::Chunk;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("adamw", adamw)).build()
+    ModuleBuilder::new(target).entry(Kernel::build(ADAMW.entry(), adamw)).build()
 }
 
 /// Values that are the same for every element of a chunk.
 #[derive(Clone, Copy)]
 struct Constants<'k> {
     beta1: Value<'k, f32>,
-    beta1_rest: Value<'k, f32>,
+    one_minus_beta1: Value<'k, f32>,
     beta2: Value<'k, f32>,
-    beta2_rest: Value<'k, f32>,
+    one_minus_beta2: Value<'k, f32>,
     eps: Value<'k, f32>,
     /// `−lr · weight_decay`.
     decay: Value<'k, f32>,
@@ -42,24 +44,30 @@ struct Constants<'k> {
 }
 
 fn adamw(k: &Kernel<'_>) {
-    let table = k.pointer::<u64>("table");
-    let scalars = k.pointer::<f32>("scalars");
-    let halt = k.pointer::<u32>("halt");
-    let [beta1, beta1_rest] = ["beta1", "beta1_rest"].map(|name| k.param::<f32>(name));
-    let [beta2, beta2_rest] = ["beta2", "beta2_rest"].map(|name| k.param::<f32>(name));
-    let eps = k.param::<f32>("eps");
-    k.max_threads(THREADS);
+    let parameters = AdamWParameters::declare(&mut Declarations(*k));
+    let AdamWParameters { table, scalars, halt, eps, .. } = parameters;
+    let AdamWParameters { beta1, one_minus_beta1, beta2, one_minus_beta2, .. } = parameters;
+    k.max_threads(CHUNK_THREADS);
 
     let halted = k.var(0_u32);
     k.when(!halt.is_null(), || halted.set(halt.load(0)));
     k.return_if(halted.get().ne(0));
 
-    let chunk = Chunk::<4>::read(k, table, 6);
+    let chunk = Chunk::<{ ADAMW_ROW.arrays }>::read(k, table, ADAMW_ROW);
     let weight_decay = Value::<f32>::from_bits(chunk.constant().cast::<u32>());
-    let decay = -(scalars.load(0) * weight_decay);
-    let (step_size, root_scale) = (scalars.load(1), scalars.load(2));
-    let constants =
-        Constants { beta1, beta1_rest, beta2, beta2_rest, eps, decay, step_size, root_scale };
+    let decay = -(scalars.load(scalar::LR) * weight_decay);
+    let (step_size, root_scale) =
+        (scalars.load(scalar::STEP_SIZE), scalars.load(scalar::ROOT_SCALE));
+    let constants = Constants {
+        beta1,
+        one_minus_beta1,
+        beta2,
+        one_minus_beta2,
+        eps,
+        decay,
+        step_size,
+        root_scale,
+    };
     chunk.for_each_vec4(|vec4| {
         let [param, grad, first, second] = chunk.arrays.map(|array| vec4.load(array));
         let updated =
@@ -73,8 +81,8 @@ fn adamw(k: &Kernel<'_>) {
 impl<'k> Constants<'k> {
     /// The updated parameter, first moment and second moment.
     fn update(&self, [param, grad, first, second]: [Value<'k, f32>; 4]) -> [Value<'k, f32>; 3] {
-        let first = self.beta1_rest.fma(grad, self.beta1 * first);
-        let second = (self.beta2_rest * grad).fma(grad, self.beta2 * second);
+        let first = self.one_minus_beta1.fma(grad, self.beta1 * first);
+        let second = (self.one_minus_beta2 * grad).fma(grad, self.beta2 * second);
         let root = second.sqrt().fma(self.root_scale, self.eps);
         let decayed = self.decay.fma(param, param);
         [(-self.step_size).fma(first / root, decayed), first, second]

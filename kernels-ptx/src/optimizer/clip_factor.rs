@@ -6,29 +6,24 @@
 //! Grid: one block of 256 threads; thread t adds the partial sums t, t + 256, … in f64.
 //! Deterministic: each thread adds in order, and a tree of fixed shape adds the threads.
 
+use retrograph_kernel_abi::optimizer::{
+    CLIP_FACTOR, CLIP_FACTOR_THREADS as THREADS, ClipFactorParameters,
+};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::reduce::block_sum_f64;
-
-/// Threads of the block.
-const THREADS: u32 = 256;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("clip_factor", clip_factor)).build()
+    ModuleBuilder::new(target).entry(Kernel::build(CLIP_FACTOR.entry(), clip_factor)).build()
 }
 
 fn clip_factor(k: &Kernel<'_>) {
-    let partials = k.pointer::<f64>("partials");
-    let scale = k.pointer::<f32>("scale");
-    let norms = k.pointer::<f32>("norm");
-    let loss = k.pointer::<f32>("loss");
-    let step = k.pointer::<u32>("step");
-    let halt = k.pointer::<u32>("halt");
-    let n = k.param::<u32>("n");
-    let max_norm = k.param::<f32>("max_norm");
+    let ClipFactorParameters { partials, scale, norm: norms, loss, step, halt, n, max_norm } =
+        ClipFactorParameters::declare(&mut Declarations(*k));
     k.max_threads(THREADS);
 
     let sum = k.var(0.0);

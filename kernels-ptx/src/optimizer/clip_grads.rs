@@ -5,26 +5,27 @@
 //! Grid: one block per chunk. Its row of the table is `[x, elements]`.
 //! Deterministic: one thread computes each element.
 
+use retrograph_kernel_abi::optimizer::{CHUNK_THREADS, CLIP_GRADS, ClipGradsParameters, GRAD_ROW};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
-use crate::primitives::tensor_list::{Chunk, THREADS};
+use crate::primitives::parameters::Declarations;
+use crate::primitives::tensor_list::Chunk;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("clip_grads", clip_grads)).build()
+    ModuleBuilder::new(target).entry(Kernel::build(CLIP_GRADS.entry(), clip_grads)).build()
 }
 
 fn clip_grads(k: &Kernel<'_>) {
-    let table = k.pointer::<u64>("table");
-    let scale = k.pointer::<f32>("scale");
-    k.max_threads(THREADS);
+    let ClipGradsParameters { table, scale } = ClipGradsParameters::declare(&mut Declarations(*k));
+    k.max_threads(CHUNK_THREADS);
 
     let scale = scale.load(0);
     k.return_if(scale.eq(1.0));
     let is_zero = scale.eq(0.0);
-    let chunk = Chunk::<1>::read(k, table, 2);
+    let chunk = Chunk::<{ GRAD_ROW.arrays }>::read(k, table, GRAD_ROW);
     chunk.for_each_vec4(|vec4| {
         let x = vec4.load(chunk.arrays[0]);
         vec4.store(chunk.arrays[0], x.map(|x| is_zero.select(0.0, x * scale)));

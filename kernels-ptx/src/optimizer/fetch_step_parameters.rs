@@ -19,14 +19,15 @@
 //! Grid: one block with one thread per 16 bytes, at most 256. Deterministic: the kernel only
 //! copies.
 
+use retrograph_kernel_abi::optimizer::ring::{HEADER_WORDS, SLOT_HEADER_WORDS};
+use retrograph_kernel_abi::optimizer::{
+    FETCH_STEP_PARAMETERS, FETCH_THREADS, FetchStepParametersParameters,
+};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
-/// Words of the header before the slots.
-const HEADER_WORDS: u32 = 16;
-/// Words of a slot before its parameters.
-const SLOT_HEADER_WORDS: u32 = 4;
+use crate::primitives::parameters::Declarations;
 
 /// Loads of a thread in flight, if a slot has more vec4s than the block has threads.
 const LOADS_IN_FLIGHT: u32 = 4;
@@ -37,14 +38,10 @@ pub(crate) fn module(target: SmTarget) -> Module {
 }
 
 fn entry() -> Entry {
-    Kernel::build("fetch_step_parameters", |k| {
-        k.max_threads(256);
-        let ring = k.pointer::<u32>("ring");
-        let block = k.pointer::<u32>("block");
-        let taken = k.pointer::<u32>("taken");
-        let slot_words = k.param::<u32>("slot_words");
-        let vec4s = k.param::<u32>("quads");
-        let slots = k.param::<u32>("slots");
+    Kernel::build(FETCH_STEP_PARAMETERS.entry(), |k| {
+        k.max_threads(FETCH_THREADS);
+        let FetchStepParametersParameters { ring, block, taken, slot_words, vec4s, slots } =
+            FetchStepParametersParameters::declare(&mut Declarations(*k));
 
         let (thread, threads) = (k.tid_x(), k.ntid_x());
         let count = taken.load(0);

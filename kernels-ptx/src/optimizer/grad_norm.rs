@@ -4,26 +4,30 @@
 //! the square of every f32; the kernel is memory-bound all the same.
 //! Deterministic: each thread adds in order, and a tree of fixed shape adds the threads.
 
+use retrograph_kernel_abi::optimizer::{
+    CHUNK_THREADS, GRAD_NORM_PARTIALS, GRAD_ROW, GradNormPartialsParameters,
+};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::reduce::block_sum_f64;
-use crate::primitives::tensor_list::{Chunk, THREADS};
+use crate::primitives::tensor_list::Chunk;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target)
-        .entry(Kernel::build("grad_norm_partials", grad_norm_partials))
+        .entry(Kernel::build(GRAD_NORM_PARTIALS.entry(), grad_norm_partials))
         .build()
 }
 
 fn grad_norm_partials(k: &Kernel<'_>) {
-    let table = k.pointer::<u64>("table");
-    let partials = k.pointer::<f64>("partials");
-    k.max_threads(THREADS);
+    let GradNormPartialsParameters { table, partials } =
+        GradNormPartialsParameters::declare(&mut Declarations(*k));
+    k.max_threads(CHUNK_THREADS);
 
-    let chunk = Chunk::<1>::read(k, table, 2);
+    let chunk = Chunk::<{ GRAD_ROW.arrays }>::read(k, table, GRAD_ROW);
     let sum = k.var(0.0);
     chunk.for_each_vec4(|vec4| {
         for x in vec4.load(chunk.arrays[0]) {
@@ -31,6 +35,6 @@ fn grad_norm_partials(k: &Kernel<'_>) {
             sum.update(|sum| x.fma(x, sum));
         }
     });
-    let total = block_sum_f64(k, sum.get(), THREADS);
+    let total = block_sum_f64(k, sum.get(), CHUNK_THREADS);
     k.when(k.tid_x().eq(0), || partials.store(k.ctaid_x(), total));
 }

@@ -14,41 +14,42 @@
 //!
 //! Grid: one thread of one warp. Deterministic: a single thread computes everything.
 
+use retrograph_kernel_abi::optimizer::{LR_SCHEDULE, LrScheduleParameters, scalar};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Value};
 
+use crate::primitives::parameters::Declarations;
+
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build("lr_schedule", lr_schedule)).build()
+    ModuleBuilder::new(target).entry(Kernel::build(LR_SCHEDULE.entry(), lr_schedule)).build()
 }
 
 fn lr_schedule(k: &Kernel<'_>) {
-    let step = k.pointer::<u32>("step");
-    let scalars = k.pointer::<f32>("scalars");
-    let warmup = k.param::<u32>("warmup_steps");
-    let total = k.param::<u32>("total_steps");
-    let [peak_lr, min_lr, beta1, beta2] = ["peak_lr", "min_lr", "beta1", "beta2"]
-        .map(|name| Value::<f64>::from_bits(k.param::<u64>(name)));
+    let parameters = LrScheduleParameters::declare(&mut Declarations(*k));
+    let LrScheduleParameters { step, scalars, warmup_steps, total_steps, .. } = parameters;
+    let LrScheduleParameters { peak_lr, min_lr, beta1, beta2, .. } = parameters;
     k.return_if(k.tid_x().ne(0));
 
     let step = step.load(0);
     let t = step.cast::<u64>() + 1;
     let lr = k.var(min_lr);
-    let warm_up = || lr.set(peak_lr * t.cast::<f64>() / warmup.cast::<f64>());
+    let warm_up = || lr.set(peak_lr * t.cast::<f64>() / warmup_steps.cast::<f64>());
     let cosine_decay = || {
-        let remaining = (total - step).cast::<f64>() / (total - warmup).cast::<f64>();
+        let remaining =
+            (total_steps - step).cast::<f64>() / (total_steps - warmup_steps).cast::<f64>();
         let sine = sin_half_pi(remaining);
         lr.set((peak_lr - min_lr).fma(sine * sine, min_lr));
     };
-    k.when_else(step.lt(warmup), warm_up, || k.when(step.lt(total), cosine_decay));
+    k.when_else(step.lt(warmup_steps), warm_up, || k.when(step.lt(total_steps), cosine_decay));
 
     let lr = lr.get();
     let first = 1.0 - power(beta1, t);
     let second = 1.0 - power(beta2, t);
-    scalars.store(0, lr.cast::<f32>());
-    scalars.store(1, (lr / first).cast::<f32>());
-    scalars.store(2, (1.0 / second.sqrt()).cast::<f32>());
+    scalars.store(scalar::LR, lr.cast::<f32>());
+    scalars.store(scalar::STEP_SIZE, (lr / first).cast::<f32>());
+    scalars.store(scalar::ROOT_SCALE, (1.0 / second.sqrt()).cast::<f32>());
 }
 
 /// `sin(π/2 · x)` for x from 0 to 1.

@@ -1,7 +1,7 @@
 //! NF4 operands: their scales, which may be quantized in turn, and dequantization.
 
 use retrograph_kernel_abi::gemm::Nf4ScaleParameters;
-use retrograph_kernel_abi::nf4::{BLOCK, BYTE_VALUES, CODE_VALUES, NESTED_BLOCK};
+use retrograph_kernel_abi::nf4::{BLOCK, BYTE_VALUES, CODE_VALUES, NESTED_BLOCK, Nf4Scales};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
@@ -32,27 +32,19 @@ impl<'k> Nf4<'k> {
         let tables = Self::tables(k, 1);
         let Nf4ScaleParameters { b_absmax, b_nested, b_map, b_offset } =
             Nf4ScaleParameters::declare(&mut Declarations(*k));
-        Self::new(k, [b_absmax.reinterpret(), b_nested, b_map, b_offset], (0, tables))
+        let scales = Nf4Scales { absmax: b_absmax, nested: b_nested, map: b_map, offset: b_offset };
+        Self::new(k, scales, (0, tables))
     }
 
-    /// Declares the parameters of operand number `index`, which shares its tables with others.
-    pub(crate) fn declare_named(
+    /// Operand number `index`, which shares its tables with others.
+    pub(crate) fn new(
         k: &Kernel<'k>,
-        (name, index): (&str, u32),
-        tables: Shared<'k, f32>,
-    ) -> Self {
-        let pointers = ["absmax", "nested", "map", "offset"];
-        let pointers = pointers.map(|part| k.pointer::<f32>(&format!("{name}_{part}")));
-        Self::new(k, pointers, (index, tables))
-    }
-
-    /// Operand number `index` with the pointers absmax, nested, map and offset.
-    fn new(
-        k: &Kernel<'k>,
-        [absmax, nested, byte_values, offset]: [Ptr<'k, f32>; 4],
+        scales: Nf4Scales<Declarations<'k>>,
         (index, tables): (u32, Shared<'k, f32>),
     ) -> Self {
+        let Nf4Scales { absmax, nested, map: byte_values, offset } = scales;
         let byte_table = k.constant(CODE_VALUES.len() as u32 + index * BYTE_VALUES);
+        let absmax = absmax.reinterpret();
         Self { kernel: *k, absmax, nested, byte_values, offset, tables, byte_table }
     }
 

@@ -3,12 +3,10 @@
 //! A table in global memory has one row of eight-byte cells per block: the addresses of the
 //! arrays, the number of elements, and optionally one constant of the tensor.
 
+use retrograph_kernel_abi::optimizer::TableRow;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
 use super::vec4::{Vec4, aligned, for_each_vec4};
-
-/// Threads of a block.
-pub(crate) const THREADS: u32 = 512;
 
 /// The chunk of this block: its row of the table.
 pub(crate) struct Chunk<'k, const ARRAYS: usize> {
@@ -20,9 +18,9 @@ pub(crate) struct Chunk<'k, const ARRAYS: usize> {
 }
 
 impl<'k, const ARRAYS: usize> Chunk<'k, ARRAYS> {
-    /// Reads the row of this block from `table`, whose rows have `cells` cells.
-    pub(crate) fn read(k: &Kernel<'k>, table: Ptr<'k, u64>, cells: u32) -> Self {
-        let row = table.at(k.ctaid_x().mul_wide(cells));
+    /// Reads the row of this block from `table`.
+    pub(crate) fn read(k: &Kernel<'k>, table: Ptr<'k, u64>, layout: TableRow) -> Self {
+        let row = table.at(k.ctaid_x().mul_wide(layout.cells() as u32));
         let arrays = std::array::from_fn(|array| Ptr::from_address(row.load(array as u32)));
         let len = row.load(ARRAYS as u32).cast::<u32>();
         Self { k: *k, row, arrays, len, aligned: aligned(&arrays) }

@@ -1,5 +1,6 @@
 //! Thread groups that process one row together: a warp or a block.
 
+use retrograph_kernel_abi::RowKernel;
 use retrograph_ptx::build::{Kernel, Value};
 
 /// The threads that share a row.
@@ -12,6 +13,14 @@ pub(crate) enum ThreadGroup {
 }
 
 impl ThreadGroup {
+    /// The entries of `kernel`, each with the group that has a row.
+    pub(crate) fn of_entries(kernel: &RowKernel) -> [(&'static str, Self); 2] {
+        [
+            (kernel.warp_per_row(), Self::Warp { per_block: kernel.warps }),
+            (kernel.block_per_row(), Self::Block { threads: kernel.block_threads }),
+        ]
+    }
+
     /// The row of this thread's group. With warps it may be past the last row.
     pub(crate) fn row<'k>(self, k: &Kernel<'k>) -> Value<'k, u32> {
         match self {

@@ -9,6 +9,7 @@ use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
 use super::bf16::{pack, widen};
+use super::parameters::Declarations;
 
 /// The values of a vec4.
 pub(crate) type F32x4<'k> = [Value<'k, f32>; 4];
@@ -36,11 +37,6 @@ impl<'k> Output<'k> {
     /// The output with an array in f32 and one in bf16.
     pub(crate) fn new(f32: Ptr<'k, f32>, bf16: Ptr<'k, Bf16>) -> Self {
         Self { f32, bf16: bf16.reinterpret() }
-    }
-
-    /// Declares the parameters `name` and `name_bf16`.
-    pub(crate) fn declare(k: &Kernel<'k>, name: &str) -> Self {
-        Self { f32: k.pointer(name), bf16: k.pointer(&format!("{name}_bf16")) }
     }
 
     /// Both arrays from element `elements` on; null stays null.
@@ -193,28 +189,24 @@ pub(crate) fn for_each_vec4<'k>(
     });
 }
 
-/// An elementwise kernel over f32 inputs: thread i has the elements 4·i to 4·i + 3.
+/// The operands of an elementwise kernel.
+pub(crate) struct Elementwise<'k, const I: usize, const O: usize> {
+    pub(crate) inputs: [Ptr<'k, f32>; I],
+    pub(crate) outputs: [Output<'k>; O],
+    /// Number of elements.
+    pub(crate) n: Value<'k, u32>,
+}
+
+/// An elementwise kernel over inputs of type `dtype`: thread i has the elements 4·i to 4·i + 3.
 ///
 /// Each output is written as f32, bf16, or both.
 pub(crate) fn elementwise<const I: usize, const O: usize>(
-    named: (SmTarget, &str),
-    arrays: ([&str; I], [&str; O]),
-    formula: impl for<'k> Fn([Value<'k, f32>; I]) -> [Value<'k, f32>; O],
-) -> Entry {
-    elementwise_from(DType::F32, named, arrays, formula)
-}
-
-/// The same kernel over inputs of type `dtype`.
-pub(crate) fn elementwise_from<const I: usize, const O: usize>(
-    dtype: DType,
-    (target, name): (SmTarget, &str),
-    (inputs, outputs): ([&str; I], [&str; O]),
+    (target, name, dtype): (SmTarget, &str, DType),
+    declare: impl for<'k> Fn(&mut Declarations<'k>) -> Elementwise<'k, I, O>,
     formula: impl for<'k> Fn([Value<'k, f32>; I]) -> [Value<'k, f32>; O],
 ) -> Entry {
     Kernel::build(name, |k| {
-        let inputs = inputs.map(|name| k.pointer::<f32>(name));
-        let outputs = outputs.map(|name| Output::declare(k, name));
-        let n = k.param::<u32>("n");
+        let Elementwise { inputs, outputs, n } = declare(&mut Declarations(*k));
         let index = k.ctaid_x() * k.ntid_x() + k.tid_x();
         // Compares vec4 counts: four times the last thread may exceed 2³².
         k.return_if(index.ge((n >> 2) + (n & 3).min(1)));

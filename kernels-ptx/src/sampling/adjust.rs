@@ -1,21 +1,19 @@
 //! Applies the repetition penalty to the logits, and finds the maximum of each chunk.
 
+use retrograph_kernel_abi::sampling::{SAMPLE_ADJUST, SampleAdjustParameters, THREADS};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::Kernel;
 
-use super::{Sampling, THREADS, for_each_chunk_vec4};
+use super::{Sampling, for_each_chunk_vec4};
+use crate::primitives::parameters::Declarations;
 use crate::primitives::vec4::{Vec4, aligned};
 
 /// The entry `sample_adjust`.
 pub(super) fn entry() -> Entry {
-    Kernel::build("sample_adjust", |k| {
+    Kernel::build(SAMPLE_ADJUST.entry(), |k| {
         k.max_threads(THREADS);
-        let logits = k.pointer::<f32>("logits");
-        let seen = k.pointer::<u32>("seen");
-        let sampling = k.pointer::<u32>("sampling");
-        let adjusted = k.pointer::<f32>("adjusted");
-        let maxima = k.pointer::<f32>("maxima");
-        let vocab = k.param::<u32>("vocab");
+        let SampleAdjustParameters { logits, seen, sampling, adjusted, maxima, vocab } =
+            SampleAdjustParameters::declare(&mut Declarations(*k));
 
         let penalty = Sampling::load(sampling).penalty;
         let vectors = aligned(&[logits, adjusted]);

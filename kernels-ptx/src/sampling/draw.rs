@@ -1,23 +1,23 @@
 //! Finds the best token of each chunk, and the best of all chunks.
 
+use retrograph_kernel_abi::sampling::{
+    SAMPLE_DRAW, SAMPLE_PICK, SampleDrawParameters, SamplePickParameters, THREADS,
+};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Value, Var};
 
 use super::weights::key;
-use super::{Sampling, THREADS, for_each_chunk_vec4};
+use super::{Sampling, for_each_chunk_vec4};
+use crate::primitives::parameters::Declarations;
 use crate::primitives::philox::{gumbel, philox};
 use crate::primitives::vec4::{Vec4, aligned};
 
 /// The entry `sample_draw`.
 pub(super) fn entry() -> Entry {
-    Kernel::build("sample_draw", |k| {
+    Kernel::build(SAMPLE_DRAW.entry(), |k| {
         k.max_threads(THREADS);
-        let adjusted = k.pointer::<f32>("adjusted");
-        let selection = k.pointer::<u32>("selection");
-        let sampling = k.pointer::<u32>("sampling");
-        let scores = k.pointer::<f32>("scores");
-        let tokens = k.pointer::<u32>("tokens");
-        let vocab = k.param::<u32>("vocab");
+        let SampleDrawParameters { adjusted, selection, sampling, scores, tokens, vocab } =
+            SampleDrawParameters::declare(&mut Declarations(*k));
 
         let sampling_params = Sampling::load(sampling);
         let max = Value::<f32>::from_bits(selection.load(0));
@@ -53,13 +53,10 @@ pub(super) fn entry() -> Entry {
 
 /// The entry `sample_pick`.
 pub(super) fn pick() -> Entry {
-    Kernel::build("sample_pick", |k| {
+    Kernel::build(SAMPLE_PICK.entry(), |k| {
         k.max_threads(THREADS);
-        let scores = k.pointer::<f32>("scores");
-        let tokens = k.pointer::<u32>("tokens");
-        let selection = k.pointer::<u32>("selection");
-        let sampled = k.pointer::<u32>("sampled");
-        let chunks = k.param::<u32>("chunks");
+        let SamplePickParameters { scores, tokens, selection, sampled, chunks } =
+            SamplePickParameters::declare(&mut Declarations(*k));
 
         let best = Best::new(k);
         k.range(k.tid_x(), chunks, THREADS, |chunk| {

@@ -5,9 +5,12 @@
 //!
 //! **Determinism.** Threads that write the same element write the same value.
 
+use retrograph_kernel_abi::sampling::{MARK_SEEN_TOKENS, MarkSeenTokensParameters, THREADS};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
+
+use crate::primitives::parameters::Declarations;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -15,13 +18,10 @@ pub(crate) fn module(target: SmTarget) -> Module {
 }
 
 fn entry() -> Entry {
-    Kernel::build("mark_seen_tokens", |k| {
-        k.max_threads(128);
-        let tokens = k.pointer::<u32>("tokens");
-        let seen = k.pointer::<u32>("seen");
-        let count = k.pointer::<u32>("count");
-        let n = k.param::<u32>("n");
-        let vocab = k.param::<u32>("vocab");
+    Kernel::build(MARK_SEEN_TOKENS.entry(), |k| {
+        k.max_threads(THREADS);
+        let MarkSeenTokensParameters { tokens, seen, count, n, vocab } =
+            MarkSeenTokensParameters::declare(&mut Declarations(*k));
 
         let i = k.ctaid_x() * k.ntid_x() + k.tid_x();
         // Without a count, marks all n tokens.

@@ -10,14 +10,17 @@
 //! all of them together weigh less than 1 − top_p. If the candidates don't fit, every pass reads
 //! the whole vocabulary.
 
+use retrograph_kernel_abi::sampling::{
+    SAMPLE_THRESHOLD, SampleThresholdParameters, THRESHOLD_THREADS as THREADS,
+};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use super::Sampling;
 use super::weights::{key, value, warp_scan, warp_sum, weight};
+use crate::primitives::parameters::Declarations;
 use crate::primitives::vec4::{Vec4, aligned};
 
-const THREADS: u32 = 1024;
 /// Keys that the list of candidates can hold.
 const LIST_CAPACITY: u32 = 4096;
 /// Vec4s of a thread in flight.
@@ -27,14 +30,10 @@ const BINS: u32 = 256;
 
 /// The entry `sample_threshold`.
 pub(super) fn entry() -> Entry {
-    Kernel::build("sample_threshold", |k| {
+    Kernel::build(SAMPLE_THRESHOLD.entry(), |k| {
         k.max_threads(THREADS);
-        let adjusted = k.pointer::<f32>("adjusted");
-        let maxima = k.pointer::<f32>("maxima");
-        let sampling = k.pointer::<u32>("sampling");
-        let selection = k.pointer::<u32>("selection");
-        let vocab = k.param::<u32>("vocab");
-        let chunks = k.param::<u32>("chunks");
+        let SampleThresholdParameters { adjusted, maxima, sampling, selection, vocab, chunks } =
+            SampleThresholdParameters::declare(&mut Declarations(*k));
 
         let sampling_params = Sampling::load(sampling);
         let max = k.var(f32::NEG_INFINITY);

@@ -4,92 +4,54 @@
 //! [`FusedAttentionGradKv`] recompute the probabilities `p` from log-sum-exp, and are independent
 //! of each other.
 
+use retrograph_kernel_abi::attention as abi;
+
 use super::forward::{by_dtype, check_alignment, check_scale, dispatch};
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_X, linear};
-use crate::params::{f32, pointer, u32};
+use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::AttentionProblem;
-use crate::{Argument, DType, Kernel, KernelError, Launch, Problem, View};
+use crate::{DType, Kernel, KernelError, Launch, Problem, View};
 
 macro_rules! preprocess {
-    ($($(#[$doc:meta])* $constant:ident = $name:literal in $image:literal;)*) => { $(
+    ($($(#[$doc:meta])* $constant:ident = $name:literal in $family:ident;)*) => { $(
         $(#[$doc])*
-        pub static $constant: Kernel = Kernel {
-            name: $name,
-            image: $image,
-            parameters: &[
-                pointer("out"),
-                pointer("grad_out"),
-                pointer("lse"),
-                pointer("rows"),
-                u32("count"),
-                u32("seq"),
-                u32("heads"),
-                u32("head_dim"),
-            ],
-            entries: &[$name],
-            dispatch: |problem, _| {
-                problem.items().map(|rows| linear($name, rows.div_ceil(4), 128))
-            },
-        };
+        pub static $constant: Kernel =
+            Kernel::new($name, &abi::$family.preprocess, |problem, _| {
+                let warps = abi::PREPROCESS_WARPS;
+                let entry = abi::$family.preprocess.entry();
+                problem.items().map(|rows| linear(entry, rows.div_ceil(warps), 32 * warps))
+            });
     )* };
 }
 
 preprocess! {
     /// Kernel of [`AttentionBackwardPreprocess`] with factors in bf16.
-    FUSED_ATTENTION_PREPROCESS = "flash_attention_bf16_preprocess"
-        in "flash_attention_bf16_backward";
+    FUSED_ATTENTION_PREPROCESS = "flash_attention_bf16_preprocess" in FLASH_ATTENTION_BF16;
     /// Kernel of [`AttentionBackwardPreprocess`] with factors in f32.
-    FUSED_ATTENTION_F32_PREPROCESS = "flash_attention_f32_preprocess"
-        in "flash_attention_f32_backward";
+    FUSED_ATTENTION_F32_PREPROCESS = "flash_attention_f32_preprocess" in FLASH_ATTENTION_F32;
 }
 
 macro_rules! gradients {
-    ($(
-        $(#[$doc:meta])*
-        $constant:ident = $name:literal in $image:literal, $compute:ident;
-    )*) => { $(
+    ($($(#[$doc:meta])* $constant:ident = $name:literal in $family:ident, $kernel:ident;)*) => { $(
         $(#[$doc])*
-        pub static $constant: Kernel = Kernel {
-            name: $name,
-            image: $image,
-            parameters: &[
-                pointer("q"),
-                pointer("keys"),
-                pointer("values"),
-                pointer("grad_out"),
-                pointer("rows"),
-                pointer("grads"),
-                u32("batch"),
-                u32("seq"),
-                u32("heads"),
-                u32("kv_heads"),
-                u32("head_dim"),
-                u32("parts"),
-                f32("scale"),
-            ],
-            entries: &[concat!($name, "_hd64"), concat!($name, "_hd128")],
-            dispatch: |problem, target| {
-                let variant = ($constant.entries, DType::$compute);
-                Some(dispatch(problem.attention()?, target, variant))
-            },
-        };
+        pub static $constant: Kernel =
+            Kernel::new($name, &abi::$family.$kernel, |problem, target| {
+                dispatch(problem, target, (&abi::$family, &abi::$family.$kernel))
+            });
     )* };
 }
 
 gradients! {
     /// Kernel of [`FusedAttentionGradQ`] with factors in bf16.
-    FUSED_ATTENTION_GRAD_Q = "flash_attention_bf16_grad_q" in "flash_attention_bf16_backward", Bf16;
+    FUSED_ATTENTION_GRAD_Q = "flash_attention_bf16_grad_q" in FLASH_ATTENTION_BF16, grad_q;
     /// Kernel of [`FusedAttentionGradKv`] with factors in bf16.
-    FUSED_ATTENTION_GRAD_KV = "flash_attention_bf16_grad_kv"
-        in "flash_attention_bf16_backward", Bf16;
+    FUSED_ATTENTION_GRAD_KV = "flash_attention_bf16_grad_kv" in FLASH_ATTENTION_BF16, grad_kv;
     /// Kernel of [`FusedAttentionGradQ`] with factors in f32.
-    FUSED_ATTENTION_F32_GRAD_Q = "flash_attention_f32_grad_q"
-        in "flash_attention_f32_backward", F32;
+    FUSED_ATTENTION_F32_GRAD_Q = "flash_attention_f32_grad_q" in FLASH_ATTENTION_F32, grad_q;
     /// Kernel of [`FusedAttentionGradKv`] with factors in f32.
-    FUSED_ATTENTION_F32_GRAD_KV = "flash_attention_f32_grad_kv"
-        in "flash_attention_f32_backward", F32;
+    FUSED_ATTENTION_F32_GRAD_KV = "flash_attention_f32_grad_kv" in FLASH_ATTENTION_F32, grad_kv;
 }
 
 /// `lse_delta = (lse, grad_out·out)` for each query: the log-sum-exp and delta, which both
@@ -127,9 +89,17 @@ impl<B: Copy> AttentionBackwardPreprocess<B> {
         let rows = batch * seq * heads;
         check.length("lse", lse, rows as usize)?;
         check.length("lse_delta", lse_delta, 2 * rows as usize)?;
-        let mut arguments = [out, grad_out, lse].map(Argument::read).to_vec();
-        arguments.push(Argument::write(lse_delta));
-        arguments.extend([rows, seq, heads, head_dim].map(Argument::U32));
+        let parameters = abi::FlashPreprocessParameters::<ArgumentTypes<B>> {
+            out: Pointer::read(out),
+            grad_out: Pointer::read(grad_out),
+            lse: Pointer::read(lse),
+            lse_delta: Pointer::write(lse_delta),
+            count: rows,
+            seq,
+            heads,
+            head_dim,
+        };
+        let arguments = parameters.into_arguments();
         Ok(Launch { kernel, problem: Problem::Items(rows), arguments })
     }
 }
@@ -178,17 +148,27 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         check.length("grads", view, check.product("elements of gradients", dimensions)?)?;
         check_alignment(check, &[q, k, v, grad_out, lse_delta, view])?;
         check_scale(check, scale)?;
-        let sizes = shape.fused_sizes(check)?;
+        let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check)?;
         check.length("lse_delta", lse_delta, 2 * shape.batch * shape.heads * shape.seq)?;
         let planes = check.at_most("batch × heads", planes, MAX_GRID_X)?;
         let rows = check.product("rows of partial sums", &[2 * splits, shape.batch, shape.seq])?;
         check.size("rows of partial sums", rows)?;
-        let mut arguments = [q, k, v, grad_out, lse_delta].map(Argument::read).to_vec();
-        arguments.push(Argument::write(view));
-        arguments.extend(sizes.map(Argument::U32));
-        arguments.push(Argument::U32(check.size("splits", splits)?));
-        arguments.push(Argument::f32(scale));
-        let [_, seq, .., head_dim] = sizes;
+        let parameters = abi::FlashBackwardParameters::<ArgumentTypes<B>> {
+            q: Pointer::read(q),
+            keys: Pointer::read(k),
+            values: Pointer::read(v),
+            grad_out: Pointer::read(grad_out),
+            lse_delta: Pointer::read(lse_delta),
+            grads: Pointer::write(view),
+            batch,
+            seq,
+            heads,
+            kv_heads,
+            head_dim,
+            splits: check.size("splits", splits)?,
+            scale,
+        };
+        let arguments = parameters.into_arguments();
         let problem = Problem::Attention(AttentionProblem { planes, seq, head_dim });
         Ok(Launch { kernel, problem, arguments })
     }

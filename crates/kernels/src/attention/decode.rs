@@ -3,90 +3,42 @@
 //! [`DecodeAttention`] computes each split and [`DecodeAttentionCombine`] adds them. Only positions
 //! in use are read, in f32 or bf16. Everything is computed in f32.
 
+use retrograph_kernel_abi::attention as abi;
+
 use super::cache::CacheShape;
 use super::kv_cache_append::KvCache;
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_YZ, linear};
-use crate::params::{f32, pointer, u32};
-use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Parameter, Problem, View};
-
-static PARAMETERS: &[Parameter] = &[
-    pointer("q"),
-    pointer("q_low"),
-    pointer("q_up"),
-    pointer("k"),
-    pointer("k_low"),
-    pointer("k_up"),
-    pointer("v"),
-    pointer("v_low"),
-    pointer("v_up"),
-    pointer("q_gamma"),
-    pointer("k_gamma"),
-    pointer("cos"),
-    pointer("sin"),
-    pointer("keys"),
-    pointer("values"),
-    pointer("partials"),
-    pointer("stats"),
-    pointer("position"),
-    u32("capacity"),
-    u32("kv_heads"),
-    u32("group"),
-    u32("run"),
-    u32("head_dim"),
-    u32("rank"),
-    u32("positions"),
-    f32("low_scale"),
-    f32("eps"),
-    f32("scale"),
-];
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{Dispatch, Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`DecodeAttention`].
-pub static DECODE_ATTENTION: Kernel = Kernel {
-    name: "decode_attention",
-    image: "decode_attention",
-    parameters: PARAMETERS,
-    entries: &["decode_attention"],
-    dispatch: |problem, _| dispatch("decode_attention", problem),
-};
+pub static DECODE_ATTENTION: Kernel =
+    Kernel::new("decode_attention", &abi::DECODE_ATTENTION, |problem, _| {
+        dispatch(abi::DECODE_ATTENTION.entry(), problem)
+    });
 
 /// Kernel of [`DecodeAttention`] over caches in bf16.
-pub static DECODE_ATTENTION_BF16: Kernel = Kernel {
-    name: "decode_attention_bf16",
-    image: "decode_attention",
-    parameters: PARAMETERS,
-    entries: &["decode_attention_bf16"],
-    dispatch: |problem, _| dispatch("decode_attention_bf16", problem),
-};
+pub static DECODE_ATTENTION_BF16: Kernel =
+    Kernel::new("decode_attention_bf16", &abi::DECODE_ATTENTION_BF16, |problem, _| {
+        dispatch(abi::DECODE_ATTENTION_BF16.entry(), problem)
+    });
 
 /// Kernel of [`DecodeAttentionCombine`].
-pub static DECODE_ATTENTION_COMBINE: Kernel = Kernel {
-    name: "decode_attention_combine",
-    image: "decode_attention",
-    parameters: &[
-        pointer("partials"),
-        pointer("stats"),
-        pointer("out"),
-        pointer("position"),
-        u32("capacity"),
-        u32("head_dim"),
-        u32("run"),
-        u32("runs"),
-    ],
-    entries: &["decode_attention_combine"],
-    dispatch: |problem, _| {
-        problem.items().map(|heads| linear("decode_attention_combine", heads, 128))
-    },
-};
+pub static DECODE_ATTENTION_COMBINE: Kernel =
+    Kernel::new("decode_attention_combine", &abi::DECODE_ATTENTION_COMBINE, |problem, _| {
+        let (entry, threads) = (abi::DECODE_ATTENTION_COMBINE.entry(), abi::DECODE_COMBINE_THREADS);
+        problem.items().map(|heads| linear(entry, heads, threads))
+    });
 
 /// One block per head and split.
 fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
     let Problem::Decode { heads, splits } = *problem else { return None };
-    Some(Dispatch { grid: [heads, splits, 1], ..linear(entry, 1, 256) })
+    Some(Dispatch { grid: [heads, splits, 1], ..linear(entry, 1, abi::DECODE_THREADS) })
 }
 
 /// The largest head size.
-const MAX_HEAD_DIM: usize = 512;
+const MAX_HEAD_DIM: usize = abi::DECODE_MAX_HEAD_DIM as usize;
 
 /// The second half of a LoRA adapter: `scale · b · t` is added to a projection.
 #[derive(Clone, Copy, Debug)]
@@ -155,9 +107,16 @@ pub struct DecodeAttention<B> {
     pub scale: f32,
 }
 
-/// The arguments of the projections: pointers, and rank and factor of their LoRA updates.
-struct QkvArguments<B> {
-    pointers: Vec<Argument<B>>,
+/// The pointers of a projection.
+struct ProjectionPointers<B> {
+    x: Pointer<B, f32>,
+    lora_t: Pointer<B, f32>,
+    lora_b: Pointer<B, f32>,
+}
+
+/// The parameters of the projections: pointers, and rank and factor of their LoRA updates.
+struct QkvParameters<B> {
+    pointers: [ProjectionPointers<B>; 3],
     rank: u32,
     lora_scale: f32,
 }
@@ -174,24 +133,43 @@ impl<B: Copy> DecodeAttention<B> {
         let holds = head_dim.is_multiple_of(2) && head_dim <= MAX_HEAD_DIM;
         check.rule(holds, "head_dim must be even and at most 512", (head_dim, MAX_HEAD_DIM))?;
         let (heads, splits) = Splits { partials, stats, position }.check(check, shape)?;
-        let QkvArguments { pointers, rank, lora_scale } = self.qkv_arguments(check)?;
-        let mut arguments = pointers;
-        arguments.extend(norm_rope.arguments(check, head_dim)?);
-        arguments.extend(caches.update_arguments());
-        arguments.extend([Argument::write(partials), Argument::write(stats)]);
-        arguments.push(Argument::read(position));
-        for (what, size) in [
-            ("the capacity", shape.capacity),
-            ("kv_heads", shape.kv_heads),
-            ("the heads of a group", shape.heads / shape.kv_heads),
-            ("the positions of a split", shape.split_length()),
-            ("head_dim", head_dim),
-        ] {
-            arguments.push(Argument::U32(check.size(what, size)?));
-        }
-        arguments.push(Argument::U32(rank));
-        arguments.push(Argument::U32(check.size("positions", norm_rope.positions)?));
-        arguments.extend([lora_scale, norm_rope.eps, scale].map(Argument::f32));
+        let QkvParameters { pointers: [q, k, v], rank, lora_scale } = self.qkv(check)?;
+        norm_rope.check(check, head_dim)?;
+        let QkNormRope { gammas, eps, tables, positions } = norm_rope;
+        let ([q_gamma, k_gamma], [cos, sin]) =
+            (gammas.map(Pointer::read_optional), tables.map(Pointer::read));
+        let [key_cache, value_cache] = caches.pointers();
+        let parameters = abi::DecodeAttentionParameters::<ArgumentTypes<B>> {
+            q: q.x,
+            q_lora_t: q.lora_t,
+            q_lora_b: q.lora_b,
+            k: k.x,
+            k_lora_t: k.lora_t,
+            k_lora_b: k.lora_b,
+            v: v.x,
+            v_lora_t: v.lora_t,
+            v_lora_b: v.lora_b,
+            q_gamma,
+            k_gamma,
+            cos,
+            sin,
+            key_cache,
+            value_cache,
+            partials: Pointer::write(partials),
+            stats: Pointer::write(stats),
+            position: Pointer::read(position),
+            capacity: check.size("the capacity", shape.capacity)?,
+            kv_heads: check.size("kv_heads", shape.kv_heads)?,
+            group: check.size("the heads of a group", shape.heads / shape.kv_heads)?,
+            split_len: check.size("the positions of a split", shape.split_length())?,
+            head_dim: check.size("head_dim", head_dim)?,
+            rank,
+            positions: check.size("positions", positions)?,
+            lora_scale,
+            eps,
+            scale,
+        };
+        let arguments = parameters.into_arguments();
         let kernel = match caches {
             KvCache::F32(_) => &DECODE_ATTENTION,
             KvCache::Bf16(_) => &DECODE_ATTENTION_BF16,
@@ -199,34 +177,49 @@ impl<B: Copy> DecodeAttention<B> {
         Ok(Launch { kernel, problem: Problem::Decode { heads, splits }, arguments })
     }
 
-    /// The arguments of all three projections.
-    fn qkv_arguments(&self, check: Check) -> Result<QkvArguments<B>, KernelError> {
-        let CacheShape { heads, kv_heads, head_dim, .. } = self.shape;
+    /// Checks the three projections.
+    fn qkv(&self, check: Check) -> Result<QkvParameters<B>, KernelError> {
+        let CacheShape { heads, kv_heads, .. } = self.shape;
         let first = self.qkv.iter().find_map(|projection| projection.lora);
         let rank = first.map_or(0, |lora| lora.t.len());
         let lora_scale = first.map_or(0.0, |lora| lora.scale);
-        let mut pointers = Vec::new();
-        let heads = [("q", heads), ("k", kv_heads), ("v", kv_heads)];
-        for (QkvProjection { x, lora }, (name, heads)) in self.qkv.iter().zip(heads) {
-            let outputs = check.product("heads × head_dim", &[heads, head_dim])?;
-            check.length(name, *x, outputs)?;
-            pointers.push(Argument::read(*x));
-            let Some(lora) = lora else {
-                pointers.extend([Argument::Null, Argument::Null]);
-                continue;
-            };
+        let [q, k, v] = self.qkv;
+        let checked = |name, projection: QkvProjection<B>, heads| {
+            let outputs = check.product("heads × head_dim", &[heads, self.shape.head_dim])?;
+            projection.check(check, (name, outputs), (rank, lora_scale))
+        };
+        let pointers =
+            [checked("q", q, heads)?, checked("k", k, kv_heads)?, checked("v", v, kv_heads)?];
+        Ok(QkvParameters { pointers, rank: check.size("rank", rank)?, lora_scale })
+    }
+}
+
+impl<B: Copy> QkvProjection<B> {
+    /// Checks the projection `name` with its LoRA update, whose rank and factor are given.
+    fn check(
+        self,
+        check: Check,
+        (name, outputs): (&'static str, usize),
+        (rank, lora_scale): (usize, f32),
+    ) -> Result<ProjectionPointers<B>, KernelError> {
+        let Self { x, lora } = self;
+        check.length(name, x, outputs)?;
+        if let Some(lora) = lora {
             check.length("t", lora.t, rank)?;
             check.length("b", lora.b, check.product("outputs × rank", &[outputs, rank])?)?;
             let same = lora.scale.to_bits() == lora_scale.to_bits();
             check.rule(same, "all LoRA updates must have one scale", (rank, outputs))?;
-            pointers.extend([lora.t, lora.b].map(Argument::read));
         }
-        Ok(QkvArguments { pointers, rank: check.size("rank", rank)?, lora_scale })
+        Ok(ProjectionPointers {
+            x: Pointer::read(x),
+            lora_t: Pointer::read_optional(lora.map(|lora| lora.t)),
+            lora_b: Pointer::read_optional(lora.map(|lora| lora.b)),
+        })
     }
 }
 
 impl<B: Copy> QkNormRope<B> {
-    fn arguments(self, check: Check, head_dim: usize) -> Result<[Argument<B>; 4], KernelError> {
+    fn check(self, check: Check, head_dim: usize) -> Result<(), KernelError> {
         let Self { gammas, eps, tables: [cos, sin], positions } = self;
         for gamma in gammas.into_iter().flatten() {
             check.length("gamma", gamma, head_dim)?;
@@ -235,9 +228,7 @@ impl<B: Copy> QkNormRope<B> {
         check.rule(positions > 0, "the tables must have a position", (positions, 1))?;
         let angles = check.product("positions × pairs", &[positions, head_dim / 2])?;
         check.length("cos", cos, angles)?;
-        check.length("sin", sin, angles)?;
-        let [q, k] = gammas.map(Argument::read_optional);
-        Ok([q, k, Argument::read(cos), Argument::read(sin)])
+        check.length("sin", sin, angles)
     }
 }
 
@@ -291,20 +282,17 @@ impl<B: Copy> DecodeAttentionCombine<B> {
         let check = Check(DECODE_ATTENTION_COMBINE.name);
         check.length("out", out, check.product("out", &[shape.heads, shape.head_dim])?)?;
         let (heads, splits) = Splits { partials, stats, position }.check(check, shape)?;
-        let mut arguments = vec![
-            Argument::read(partials),
-            Argument::read(stats),
-            Argument::write(out),
-            Argument::read(position),
-        ];
-        for (what, size) in [
-            ("the capacity", shape.capacity),
-            ("head_dim", shape.head_dim),
-            ("the positions of a split", shape.split_length()),
-        ] {
-            arguments.push(Argument::U32(check.size(what, size)?));
-        }
-        arguments.push(Argument::U32(splits));
+        let parameters = abi::DecodeCombineParameters::<ArgumentTypes<B>> {
+            partials: Pointer::read(partials),
+            stats: Pointer::read(stats),
+            out: Pointer::write(out),
+            position: Pointer::read(position),
+            capacity: check.size("the capacity", shape.capacity)?,
+            head_dim: check.size("head_dim", shape.head_dim)?,
+            split_len: check.size("the positions of a split", shape.split_length())?,
+            splits,
+        };
+        let arguments = parameters.into_arguments();
         let problem = Problem::Items(heads);
         Ok(Launch { kernel: &DECODE_ATTENTION_COMBINE, problem, arguments })
     }

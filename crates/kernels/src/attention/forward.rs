@@ -2,8 +2,7 @@
 //!
 //! [`FusedAttention`] computes scores, softmax and values in one kernel. Instead of probabilities
 //! it stores the log-sum-exp of each row, from which the gradients recompute them. Layouts are
-//! those of
-//! [`super::unfused`].
+//! those of [`super::unfused`].
 //!
 //! A NaN or infinity of a token reaches every token that attends to it. It may also reach the other
 //! tokens of its aligned run of 64, where it is multiplied by zeros. In f32, an infinite factor
@@ -12,70 +11,49 @@
 //! Source: Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning",
 //! 2023.
 
-use super::shape::{AttentionShape, TensorLayout};
-use crate::checks::Check;
-use crate::geometry::{MAX_GRID_X, MAX_GRID_YZ, has_little_shared_memory, linear};
-use crate::images::dynamic_shared;
-use crate::params::{f32, pointer, u32};
-use crate::problem::AttentionProblem;
-use crate::{
-    Argument, DType, Dispatch, Kernel, KernelError, Launch, Output, Problem, SmTarget, View,
+use retrograph_kernel_abi::Signature;
+use retrograph_kernel_abi::attention::{
+    self as abi, FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32, FlashAttention,
 };
 
-macro_rules! forward {
-    ($($(#[$doc:meta])* $constant:ident = $name:literal in $compute:ident;)*) => { $(
-        $(#[$doc])*
-        pub static $constant: Kernel = Kernel {
-            name: $name,
-            image: $name,
-            parameters: &[
-                pointer("q"),
-                pointer("keys"),
-                pointer("values"),
-                pointer("out"),
-                pointer("out_bf16"),
-                pointer("lse"),
-                u32("seq"),
-                u32("heads"),
-                u32("kv_heads"),
-                u32("head_dim"),
-                f32("scale"),
-            ],
-            entries: &[concat!($name, "_hd64"), concat!($name, "_hd128")],
-            dispatch: |problem, target| {
-                let variant = ($constant.entries, DType::$compute);
-                Some(dispatch(problem.attention()?, target, variant))
-            },
-        };
-    )* };
-}
+use super::shape::{AttentionShape, TensorLayout};
+use crate::checks::Check;
+use crate::geometry::{MAX_GRID_X, MAX_GRID_YZ, linear};
+use crate::images::dynamic_shared;
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::problem::AttentionProblem;
+use crate::{DType, Dispatch, Kernel, KernelError, Launch, Output, Problem, SmTarget, View};
 
-forward! {
-    /// Kernel of [`FusedAttention`] with factors in bf16.
-    FUSED_ATTENTION = "flash_attention_bf16" in Bf16;
-    /// Kernel of [`FusedAttention`] with factors in f32.
-    FUSED_ATTENTION_F32 = "flash_attention_f32" in F32;
-}
+/// Kernel of [`FusedAttention`] with factors in bf16.
+pub static FUSED_ATTENTION: Kernel =
+    Kernel::new("flash_attention_bf16", &FLASH_ATTENTION_BF16.forward, |problem, target| {
+        dispatch(problem, target, (&FLASH_ATTENTION_BF16, &FLASH_ATTENTION_BF16.forward))
+    });
+
+/// Kernel of [`FusedAttention`] with factors in f32.
+pub static FUSED_ATTENTION_F32: Kernel =
+    Kernel::new("flash_attention_f32", &FLASH_ATTENTION_F32.forward, |problem, target| {
+        dispatch(problem, target, (&FLASH_ATTENTION_F32, &FLASH_ATTENTION_F32.forward))
+    });
 
 /// The widest heads of the two entries.
-const MAX_HEAD_DIMS: [usize; 2] = [64, 128];
+const MAX_HEAD_DIMS: [usize; 2] = [abi::MAX_HEAD_DIMS[0] as usize, abi::MAX_HEAD_DIMS[1] as usize];
 /// Two blocks for each of 132 SMs.
 const MIN_BLOCKS: usize = 264;
 
-/// One block per plane and tile of 64 tokens, with a warp for each 16 of them. In f32 with little
-/// shared memory a tile has 32 tokens.
+/// One block per plane and tile of tokens, with a warp for each 16 of them.
 pub(super) fn dispatch(
-    problem: AttentionProblem,
+    problem: &Problem,
     target: SmTarget,
-    (entries, compute): (&[&'static str], DType),
-) -> Dispatch {
-    let AttentionProblem { planes, seq, head_dim } = problem;
-    let small = compute == DType::F32 && has_little_shared_memory(target);
-    let rows = if small { 32 } else { 64 };
-    let entry = entries[usize::from(head_dim as usize > MAX_HEAD_DIMS[0])];
+    (family, kernel): (&FlashAttention, &Signature),
+) -> Option<Dispatch> {
+    let AttentionProblem { planes, seq, head_dim } = problem.attention()?;
+    let features = target.features();
+    let rows = family.block_rows(features.bf16_mma && features.cp_async);
+    let entry = kernel.entries[usize::from(head_dim > abi::MAX_HEAD_DIMS[0])];
     let tiles = if head_dim == 0 { 0 } else { seq.div_ceil(rows) };
     let shared_bytes = dynamic_shared(entry, target);
-    Dispatch { grid: [planes, tiles, 1], shared_bytes, ..linear(entry, 1, rows * 2) }
+    Some(Dispatch { grid: [planes, tiles, 1], shared_bytes, ..linear(entry, 1, rows * 2) })
 }
 
 impl AttentionShape {
@@ -177,11 +155,21 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
         check_scale(check, scale)?;
         let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check)?;
         check.length("lse", lse, shape.batch * shape.heads * shape.seq)?;
-        let mut arguments = [q, k, v].map(Argument::read).to_vec();
-        arguments.extend(out.arguments());
-        arguments.push(Argument::write(lse));
-        arguments.extend([seq, heads, kv_heads, head_dim].map(Argument::U32));
-        arguments.push(Argument::f32(scale));
+        let (out, out_bf16) = out.pointers();
+        let parameters = abi::FlashForwardParameters::<ArgumentTypes<B>> {
+            q: Pointer::read(q),
+            keys: Pointer::read(k),
+            values: Pointer::read(v),
+            out,
+            out_bf16,
+            lse: Pointer::write(lse),
+            seq,
+            heads,
+            kv_heads,
+            head_dim,
+            scale,
+        };
+        let arguments = parameters.into_arguments();
         let problem = Problem::Attention(AttentionProblem { planes: batch * heads, seq, head_dim });
         Ok(Launch { kernel, problem, arguments })
     }

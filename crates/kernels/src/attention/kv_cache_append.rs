@@ -1,46 +1,32 @@
 //! The append of new keys and values to their caches, in the type of the caches.
 
 use half::bf16;
+use retrograph_kernel_abi::{Any, attention as abi};
 
 use super::cache::CacheShape;
 use crate::checks::Check;
 use crate::geometry::linear;
-use crate::params::{pointer, u32};
-use crate::{Argument, Kernel, KernelError, Launch, Parameter, Problem, TensorView, View};
-
-static PARAMETERS: &[Parameter] = &[
-    pointer("keys"),
-    pointer("values"),
-    pointer("key_cache"),
-    pointer("value_cache"),
-    pointer("start"),
-    pointer("count"),
-    u32("elements"),
-    u32("width"),
-    u32("capacity"),
-];
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{Dispatch, Kernel, KernelError, Launch, Problem, TensorView, View};
 
 /// Kernel of [`CacheAppend`].
-pub static CACHE_APPEND: Kernel = Kernel {
-    name: "kv_cache_append",
-    image: "kv_cache_append",
-    parameters: PARAMETERS,
-    entries: &["kv_cache_append"],
-    dispatch: |problem, _| {
-        problem.items().map(|elements| linear("kv_cache_append", elements.div_ceil(256), 256))
-    },
-};
+pub static CACHE_APPEND: Kernel =
+    Kernel::new("kv_cache_append", &abi::KV_CACHE_APPEND, |problem, _| {
+        problem.items().map(|elements| dispatch(abi::KV_CACHE_APPEND.entry(), elements, 1))
+    });
 
 /// Kernel of [`CacheAppend`] into caches in bf16: each thread writes two elements.
-pub static CACHE_APPEND_BF16: Kernel = Kernel {
-    name: "kv_cache_append_bf16",
-    image: "kv_cache_append",
-    parameters: PARAMETERS,
-    entries: &["kv_cache_append_bf16"],
-    dispatch: |problem, _| {
-        problem.items().map(|elements| linear("kv_cache_append_bf16", elements.div_ceil(512), 256))
-    },
-};
+pub static CACHE_APPEND_BF16: Kernel =
+    Kernel::new("kv_cache_append_bf16", &abi::KV_CACHE_APPEND_BF16, |problem, _| {
+        let unit = abi::KV_CACHE_APPEND_BF16_ELEMENTS;
+        problem.items().map(|elements| dispatch(abi::KV_CACHE_APPEND_BF16.entry(), elements, unit))
+    });
+
+/// One thread for each `unit` elements.
+fn dispatch(entry: &'static str, elements: u32, unit: u32) -> Dispatch {
+    let threads = abi::KV_CACHE_APPEND_THREADS;
+    linear(entry, elements.div_ceil(unit * threads), threads)
+}
 
 /// A cache of keys and one of values, of the same type.
 #[derive(Clone, Copy, Debug)]
@@ -83,11 +69,11 @@ impl<B: Copy> KvCache<B> {
         }
     }
 
-    /// Both as arguments that are written in part.
-    pub(crate) fn update_arguments(self) -> [Argument<B>; 2] {
+    /// Pointers to both, which are written in part.
+    pub(crate) fn pointers(self) -> [Pointer<B, Any>; 2] {
         match self {
-            Self::F32(views) => views.map(Argument::update),
-            Self::Bf16(views) => views.map(Argument::update),
+            Self::F32(views) => views.map(|view| Pointer::update(view).any()),
+            Self::Bf16(views) => views.map(|view| Pointer::update(view).any()),
         }
     }
 
@@ -144,18 +130,19 @@ impl<B: Copy> CacheAppend<B> {
             KvCache::F32(_) => &CACHE_APPEND,
             KvCache::Bf16(_) => &CACHE_APPEND_BF16,
         };
-        let [key_cache, value_cache] = caches.update_arguments();
-        let arguments = vec![
-            Argument::read(keys),
-            Argument::read(values),
+        let [key_cache, value_cache] = caches.pointers();
+        let parameters = abi::KvCacheAppendParameters::<ArgumentTypes<B>> {
+            keys: Pointer::read(keys),
+            values: Pointer::read(values),
             key_cache,
             value_cache,
-            Argument::read(start),
-            Argument::read_optional(count),
-            Argument::U32(elements),
-            Argument::U32(width),
-            Argument::U32(capacity),
-        ];
+            start: Pointer::read(start),
+            count: Pointer::read_optional(count),
+            elements,
+            width,
+            capacity,
+        };
+        let arguments = parameters.into_arguments();
         Ok(Launch { kernel, problem: Problem::Items(elements), arguments })
     }
 }

@@ -1,60 +1,26 @@
 //! Softmax over rows, with or without a causal mask, and its gradient.
 
+use retrograph_kernel_abi::{RowKernel, attention as abi};
+
 use crate::checks::Check;
-use crate::geometry::{MAX_GRID_X, linear};
-use crate::params::{pointer, u32};
+use crate::geometry::{MAX_GRID_X, per_row};
+use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::RowsProblem;
-use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, View};
+use crate::{Dispatch, Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`Softmax`], [`SoftmaxInPlace`] and [`CacheSoftmax`].
-pub static SOFTMAX: Kernel = Kernel {
-    name: "softmax",
-    image: "softmax",
-    parameters: &[
-        pointer("input"),
-        pointer("output"),
-        pointer("start"),
-        u32("rows"),
-        u32("width"),
-        u32("queries"),
-        u32("causal"),
-    ],
-    entries: &["softmax_warp_per_row", "softmax_block_per_row"],
-    dispatch: |problem, _| by_width(problem, SOFTMAX.entries),
-};
+pub static SOFTMAX: Kernel =
+    Kernel::new("softmax", &abi::SOFTMAX.signature, |problem, _| dispatch(problem, &abi::SOFTMAX));
 
 /// Kernel of [`SoftmaxBackward`].
-pub static SOFTMAX_BACKWARD: Kernel = Kernel {
-    name: "softmax_backward",
-    image: "softmax_backward",
-    parameters: &[
-        pointer("probs"),
-        pointer("grad_out"),
-        pointer("grad_input"),
-        u32("rows"),
-        u32("width"),
-        u32("causal"),
-    ],
-    entries: &["softmax_backward_warp_per_row", "softmax_backward_block_per_row"],
-    dispatch: |problem, _| by_width(problem, SOFTMAX_BACKWARD.entries),
-};
+pub static SOFTMAX_BACKWARD: Kernel =
+    Kernel::new("softmax_backward", &abi::SOFTMAX_BACKWARD.signature, |problem, _| {
+        dispatch(problem, &abi::SOFTMAX_BACKWARD)
+    });
 
-/// Rows per block of the entries `…_warp_per_row`: one for each warp.
-const ROWS_PER_BLOCK: u32 = 4;
-/// The widest row of one warp.
-const MAX_WARP_WIDTH: u32 = 1024;
-/// Threads per block of the entries `…_block_per_row`, which have one row.
-const BLOCK_THREADS: u32 = 256;
-
-/// One warp per narrow row, or one block per wide row.
-fn by_width(problem: &Problem, entries: &[&'static str]) -> Option<Dispatch> {
+fn dispatch(problem: &Problem, kernel: &RowKernel) -> Option<Dispatch> {
     let RowsProblem { rows, width, .. } = problem.rows()?;
-    let rows = if width == 0 { 0 } else { rows };
-    Some(if width <= MAX_WARP_WIDTH {
-        linear(entries[0], rows.div_ceil(ROWS_PER_BLOCK), ROWS_PER_BLOCK * 32)
-    } else {
-        linear(entries[1], rows, BLOCK_THREADS)
-    })
+    Some(per_row(kernel, if width == 0 { 0 } else { rows }, width))
 }
 
 /// Which columns a row keeps.
@@ -68,19 +34,24 @@ struct Mask<B> {
 
 /// The softmax from `input` to `output`, which may be the same tensor.
 fn forward<B: Copy>(
-    tensors: [Argument<B>; 2],
+    [input, output]: [Pointer<B, f32>; 2],
     (rows, width): (usize, usize),
     mask: Mask<B>,
 ) -> Result<Launch<B>, KernelError> {
     let check = Check(SOFTMAX.name);
-    let mut arguments = Vec::from(tensors);
-    arguments.push(Argument::read_optional(mask.start));
     let rows = check.at_most("rows", rows, MAX_GRID_X)?;
     let width = check.at_most("width", width, MAX_GRID_X)?;
-    let queries = check.at_most("queries", mask.queries, MAX_GRID_X)?;
-    arguments.extend([rows, width, queries, u32::from(mask.causal)].map(Argument::U32));
+    let parameters = abi::SoftmaxParameters::<ArgumentTypes<B>> {
+        input,
+        output,
+        start: Pointer::read_optional(mask.start),
+        rows,
+        width,
+        queries: check.at_most("queries", mask.queries, MAX_GRID_X)?,
+        causal: mask.causal,
+    };
     let problem = Problem::Rows(RowsProblem { rows, width, vectorized: false });
-    Ok(Launch { kernel: &SOFTMAX, problem, arguments })
+    Ok(Launch { kernel: &SOFTMAX, problem, arguments: parameters.into_arguments() })
 }
 
 /// `output = exp(input − max) ÷ Σ exp(input − max)` over each row.
@@ -111,7 +82,7 @@ impl<B: Copy> Softmax<B> {
         check.length("input", input, elements)?;
         check.length("output", output, elements)?;
         let mask = Mask { start: None, queries: width, causal };
-        forward([Argument::read(input), Argument::write(output)], (rows, width), mask)
+        forward([Pointer::read(input), Pointer::write(output)], (rows, width), mask)
     }
 }
 
@@ -135,7 +106,7 @@ impl<B: Copy> SoftmaxInPlace<B> {
         let check = Check(SOFTMAX.name);
         check.length("values", values, check.product("rows × width", &[rows, width])?)?;
         let mask = Mask { start: None, queries: width, causal };
-        forward([Argument::read(values), Argument::update(values)], (rows, width), mask)
+        forward([Pointer::read(values), Pointer::update(values)], (rows, width), mask)
     }
 }
 
@@ -164,7 +135,7 @@ impl<B: Copy> CacheSoftmax<B> {
         let elements = check.product("heads × queries × width", &[heads, queries, width])?;
         check.length("values", values, elements)?;
         let mask = Mask { start: Some(start), queries, causal: true };
-        let tensors = [Argument::read(values), Argument::update(values)];
+        let tensors = [Pointer::read(values), Pointer::update(values)];
         forward(tensors, (heads * queries, width), mask)
     }
 }
@@ -197,12 +168,17 @@ impl<B: Copy> SoftmaxBackward<B> {
         check.length("probs", probs, elements)?;
         check.length("grad_out", grad_out, elements)?;
         check.length("grad_input", grad_input, elements)?;
-        let mut arguments =
-            vec![Argument::read(probs), Argument::read(grad_out), Argument::write(grad_input)];
         let rows = check.at_most("rows", rows, MAX_GRID_X)?;
         let width = check.at_most("width", width, MAX_GRID_X)?;
-        arguments.extend([rows, width, u32::from(causal)].map(Argument::U32));
+        let parameters = abi::SoftmaxBackwardParameters::<ArgumentTypes<B>> {
+            probs: Pointer::read(probs),
+            grad_out: Pointer::read(grad_out),
+            grad_input: Pointer::write(grad_input),
+            rows,
+            width,
+            causal,
+        };
         let problem = Problem::Rows(RowsProblem { rows, width, vectorized: false });
-        Ok(Launch { kernel: &SOFTMAX_BACKWARD, problem, arguments })
+        Ok(Launch { kernel: &SOFTMAX_BACKWARD, problem, arguments: parameters.into_arguments() })
     }
 }

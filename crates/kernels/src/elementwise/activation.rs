@@ -1,59 +1,30 @@
 //! SiLU, SwiGLU and their gradients.
 
-use super::launch::{dispatch, launch};
-use crate::params::{pointer, u32};
+use retrograph_kernel_abi::elementwise as abi;
+
+use super::launch::{check, dispatch};
+use crate::launch::{ArgumentTypes, Pointer};
 use crate::{Kernel, KernelError, Launch, Output, TensorView, View};
 
 /// Kernel of [`Silu`].
-pub static SILU: Kernel = Kernel {
-    name: "silu",
-    image: "silu",
-    parameters: &[pointer("x"), pointer("y"), pointer("y_bf16"), u32("n")],
-    entries: &["silu"],
-    dispatch: |problem, _| dispatch(problem, SILU.entries),
-};
+pub static SILU: Kernel =
+    Kernel::new("silu", &abi::SILU, |problem, _| dispatch(problem, abi::SILU.entries));
 
 /// Kernel of [`SiluBackward`].
-pub static SILU_BACKWARD: Kernel = Kernel {
-    name: "silu_backward",
-    image: "silu_backward",
-    parameters: &[
-        pointer("x"),
-        pointer("grad_out"),
-        pointer("grad_input"),
-        pointer("grad_input_bf16"),
-        u32("n"),
-    ],
-    entries: &["silu_backward"],
-    dispatch: |problem, _| dispatch(problem, SILU_BACKWARD.entries),
-};
+pub static SILU_BACKWARD: Kernel =
+    Kernel::new("silu_backward", &abi::SILU_BACKWARD, |problem, _| {
+        dispatch(problem, abi::SILU_BACKWARD.entries)
+    });
 
 /// Kernel of [`SwiGlu`].
-pub static SWIGLU: Kernel = Kernel {
-    name: "swiglu",
-    image: "swiglu",
-    parameters: &[pointer("gate"), pointer("up"), pointer("out"), pointer("out_bf16"), u32("n")],
-    entries: &["swiglu", "swiglu_bf16"],
-    dispatch: |problem, _| dispatch(problem, SWIGLU.entries),
-};
+pub static SWIGLU: Kernel =
+    Kernel::new("swiglu", &abi::SWIGLU, |problem, _| dispatch(problem, abi::SWIGLU.entries));
 
 /// Kernel of [`SwiGluBackward`].
-pub static SWIGLU_BACKWARD: Kernel = Kernel {
-    name: "swiglu_backward",
-    image: "swiglu_backward",
-    parameters: &[
-        pointer("gate"),
-        pointer("up"),
-        pointer("grad_out"),
-        pointer("grad_gate"),
-        pointer("grad_gate_bf16"),
-        pointer("grad_up"),
-        pointer("grad_up_bf16"),
-        u32("n"),
-    ],
-    entries: &["swiglu_backward", "swiglu_backward_bf16"],
-    dispatch: |problem, _| dispatch(problem, SWIGLU_BACKWARD.entries),
-};
+pub static SWIGLU_BACKWARD: Kernel =
+    Kernel::new("swiglu_backward", &abi::SWIGLU_BACKWARD, |problem, _| {
+        dispatch(problem, abi::SWIGLU_BACKWARD.entries)
+    });
 
 /// `y = x · σ(x)`. −∞ gives NaN, as `x / (1 + exp(−x))` does.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +38,12 @@ pub struct Silu<B, O = View<B, f32>> {
 impl<B: Copy, O: Into<Output<B>> + Copy> Silu<B, O> {
     /// Checks the operands and describes the launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        launch(&SILU, &[("x", self.x.into())], &[("y", self.y.into())])
+        let out = self.y.into();
+        let (problem, n) = check(&SILU, &[("x", self.x.into())], &[("y", out)])?;
+        let (y, y_bf16) = out.pointers();
+        let x = Pointer::read(self.x);
+        let parameters = abi::SiluParameters::<ArgumentTypes<B>> { x, y, y_bf16, n };
+        Ok(Launch { kernel: &SILU, problem, arguments: parameters.into_arguments() })
     }
 }
 
@@ -86,7 +62,17 @@ impl<B: Copy, O: Into<Output<B>> + Copy> SiluBackward<B, O> {
     /// Checks the operands and describes the launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let inputs = [("x", self.x.into()), ("grad_out", self.grad_out.into())];
-        launch(&SILU_BACKWARD, &inputs, &[("grad_input", self.grad_input.into())])
+        let out = self.grad_input.into();
+        let (problem, n) = check(&SILU_BACKWARD, &inputs, &[("grad_input", out)])?;
+        let (grad_input, grad_input_bf16) = out.pointers();
+        let parameters = abi::SiluBackwardParameters::<ArgumentTypes<B>> {
+            x: Pointer::read(self.x),
+            grad_out: Pointer::read(self.grad_out),
+            grad_input,
+            grad_input_bf16,
+            n,
+        };
+        Ok(Launch { kernel: &SILU_BACKWARD, problem, arguments: parameters.into_arguments() })
     }
 }
 
@@ -110,8 +96,17 @@ impl<I: Copy, O: Copy> SwiGlu<I, O> {
         I: Into<TensorView<B>>,
         O: Into<Output<B>>,
     {
-        let inputs = [("gate", self.gate.into()), ("up", self.up.into())];
-        launch(&SWIGLU, &inputs, &[("out", self.out.into())])
+        let ([gate, up], out) = ([self.gate, self.up].map(Into::into), self.out.into());
+        let (problem, n) = check(&SWIGLU, &[("gate", gate), ("up", up)], &[("out", out)])?;
+        let (out, out_bf16) = out.pointers();
+        let parameters = abi::SwiGluParameters::<ArgumentTypes<B>> {
+            gate: gate.pointer(),
+            up: up.pointer(),
+            out,
+            out_bf16,
+            n,
+        };
+        Ok(Launch { kernel: &SWIGLU, problem, arguments: parameters.into_arguments() })
     }
 }
 
@@ -139,7 +134,21 @@ impl<I: Copy, O: Copy> SwiGluBackward<I, O> {
     {
         let [gate, up, grad_out] = [self.gate, self.up, self.grad_out].map(Into::into);
         let inputs = [("gate", gate), ("up", up), ("grad_out", grad_out)];
-        let outputs = [("grad_gate", self.grad_gate.into()), ("grad_up", self.grad_up.into())];
-        launch(&SWIGLU_BACKWARD, &inputs, &outputs)
+        let [to_gate, to_up] = [self.grad_gate, self.grad_up].map(Into::into);
+        let outputs = [("grad_gate", to_gate), ("grad_up", to_up)];
+        let (problem, n) = check(&SWIGLU_BACKWARD, &inputs, &outputs)?;
+        let ((grad_gate, grad_gate_bf16), (grad_up, grad_up_bf16)) =
+            (to_gate.pointers(), to_up.pointers());
+        let parameters = abi::SwiGluBackwardParameters::<ArgumentTypes<B>> {
+            gate: gate.pointer(),
+            up: up.pointer(),
+            grad_out: grad_out.pointer(),
+            grad_gate,
+            grad_gate_bf16,
+            grad_up,
+            grad_up_bf16,
+            n,
+        };
+        Ok(Launch { kernel: &SWIGLU_BACKWARD, problem, arguments: parameters.into_arguments() })
     }
 }

@@ -1,17 +1,14 @@
 //! Addition.
 
-use super::launch::{dispatch, launch};
-use crate::params::{pointer, u32};
+use retrograph_kernel_abi::elementwise as abi;
+
+use super::launch::{check, dispatch};
+use crate::launch::{ArgumentTypes, Pointer};
 use crate::{Kernel, KernelError, Launch, Output, View};
 
 /// Kernel of [`Add`].
-pub static ADD: Kernel = Kernel {
-    name: "add",
-    image: "add",
-    parameters: &[pointer("a"), pointer("b"), pointer("out"), pointer("out_bf16"), u32("n")],
-    entries: &["add"],
-    dispatch: |problem, _| dispatch(problem, ADD.entries),
-};
+pub static ADD: Kernel =
+    Kernel::new("add", &abi::ADD, |problem, _| dispatch(problem, abi::ADD.entries));
 
 /// `out = a + b`.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +25,11 @@ impl<B: Copy, O: Into<Output<B>> + Copy> Add<B, O> {
     /// Checks the operands and describes the launch.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let inputs = [("a", self.a.into()), ("b", self.b.into())];
-        launch(&ADD, &inputs, &[("out", self.out.into())])
+        let out = self.out.into();
+        let (problem, n) = check(&ADD, &inputs, &[("out", out)])?;
+        let (out, out_bf16) = out.pointers();
+        let [a, b] = [self.a, self.b].map(Pointer::read);
+        let parameters = abi::AddParameters::<ArgumentTypes<B>> { a, b, out, out_bf16, n };
+        Ok(Launch { kernel: &ADD, problem, arguments: parameters.into_arguments() })
     }
 }

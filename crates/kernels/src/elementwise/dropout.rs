@@ -1,29 +1,16 @@
 //! Dropout with counter-based random numbers: a function of seed, step, layer and element.
 
+use retrograph_kernel_abi::elementwise as abi;
+
 use crate::checks::Check;
 use crate::geometry::elementwise;
-use crate::params::{f32, pointer, u32};
-use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`Dropout`].
-pub static DROPOUT: Kernel = Kernel {
-    name: "dropout",
-    image: "dropout",
-    parameters: &[
-        pointer("x"),
-        pointer("out"),
-        pointer("step"),
-        u32("n"),
-        u32("threshold"),
-        f32("scale"),
-        u32("stream"),
-        u32("seed_low"),
-        u32("seed_high"),
-        u32("accumulate"),
-    ],
-    entries: &["dropout"],
-    dispatch: |problem, _| problem.items().map(|count| elementwise("dropout", count)),
-};
+pub static DROPOUT: Kernel = Kernel::new("dropout", &abi::DROPOUT, |problem, _| {
+    problem.items().map(|count| elementwise(abi::DROPOUT.entry(), count))
+});
 
 /// `out (+)= x / (1 − p)` for kept elements and 0 for dropped ones, also if x is not finite.
 ///
@@ -60,18 +47,19 @@ impl<B: Copy> Dropout<B> {
         check.constant("probability", probability, (holds, "at least 0 and below 1"))?;
         // Exact: f64 holds every f32, and the factor is a power of two.
         let threshold = (f64::from(probability) * 4_294_967_296.0).round() as u32;
-        let arguments = vec![
-            Argument::read(x),
-            Argument::output(out, accumulate),
-            Argument::read(step),
-            Argument::U32(n),
-            Argument::U32(threshold),
-            Argument::f32((1.0 / (1.0 - f64::from(probability))) as f32),
-            Argument::U32(sequence),
-            Argument::U32(seed as u32),
-            Argument::U32((seed >> 32) as u32),
-            Argument::U32(u32::from(accumulate)),
-        ];
+        let parameters = abi::DropoutParameters::<ArgumentTypes<B>> {
+            x: Pointer::read(x),
+            out: Pointer::output(out, accumulate),
+            step: Pointer::read(step),
+            n,
+            threshold,
+            scale: (1.0 / (1.0 - f64::from(probability))) as f32,
+            sequence,
+            seed_low: seed as u32,
+            seed_high: (seed >> 32) as u32,
+            accumulate,
+        };
+        let arguments = parameters.into_arguments();
         Ok(Launch { kernel: &DROPOUT, problem: Problem::Items(n), arguments })
     }
 }

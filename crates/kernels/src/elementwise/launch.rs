@@ -1,8 +1,8 @@
-//! The launch of an elementwise kernel.
+//! The problem and the geometry of an elementwise kernel.
 
 use crate::checks::Check;
 use crate::geometry::elementwise;
-use crate::{Argument, DType, Dispatch, Kernel, KernelError, Launch, Output, Problem, TensorView};
+use crate::{DType, Dispatch, Kernel, KernelError, Output, Problem, TensorView};
 
 /// Geometry of a kernel whose entries read f32 and, if there is a second one, bf16.
 pub(super) fn dispatch(problem: &Problem, entries: &[&'static str]) -> Option<Dispatch> {
@@ -11,13 +11,14 @@ pub(super) fn dispatch(problem: &Problem, entries: &[&'static str]) -> Option<Di
     Some(elementwise(entries[usize::from(in_bf16)], count))
 }
 
-/// The launch over inputs and outputs, named by the fields of the caller. All must have the length
-/// of the first input. Inputs are f32, or all bf16 if the kernel has an entry for it.
-pub(super) fn launch<B: Copy>(
-    kernel: &'static Kernel,
+/// Checks inputs and outputs, named by the fields of the caller, and returns the problem and the
+/// number of elements. All must have the length of the first input. Inputs are f32, or all bf16 if
+/// the kernel has an entry for it.
+pub(super) fn check<B: Copy>(
+    kernel: &Kernel,
     inputs: &[(&'static str, TensorView<B>)],
     outputs: &[(&'static str, Output<B>)],
-) -> Result<Launch<B>, KernelError> {
+) -> Result<(Problem, u32), KernelError> {
     let check = Check(kernel.name);
     let expected = inputs[0].1.len();
     let count = check.size("the number of elements", expected)?;
@@ -37,8 +38,5 @@ pub(super) fn launch<B: Copy>(
     for &(name, output) in outputs {
         output.check(check, name, expected)?;
     }
-    let reads = inputs.iter().map(|(_, input)| input.argument());
-    let writes = outputs.iter().flat_map(|&(_, output)| output.arguments());
-    let arguments = reads.chain(writes).chain([Argument::U32(count)]).collect();
-    Ok(Launch { kernel, problem: Problem::Elements { count, dtype }, arguments })
+    Ok((Problem::Elements { count, dtype }, count))
 }

@@ -2,48 +2,29 @@
 
 pub mod reference;
 
+use retrograph_kernel_abi::embedding as abi;
+
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_X, MAX_GRID_YZ, linear, row_threads};
-use crate::params::{pointer, u32};
-use crate::{
-    Argument, DType, Dispatch, Kernel, KernelError, Launch, Parameter, Problem, TensorView, View,
-};
-
-static PARAMETERS: &[Parameter] = &[
-    pointer("tokens"),
-    pointer("source"),
-    pointer("target"),
-    u32("positions"),
-    u32("hidden"),
-    u32("vocab"),
-];
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{DType, Dispatch, Kernel, KernelError, Launch, Problem, TensorView, View};
 
 /// Kernel of [`Embedding`].
-pub static EMBEDDING: Kernel = Kernel {
-    name: "embedding",
-    image: "embedding",
-    parameters: PARAMETERS,
-    entries: &["embedding"],
-    dispatch: |problem, _| dispatch("embedding", problem),
-};
+pub static EMBEDDING: Kernel = Kernel::new("embedding", &abi::EMBEDDING, |problem, _| {
+    dispatch(abi::EMBEDDING.entry(), problem)
+});
 
 /// Kernel of [`Embedding`] with a table in bf16.
-pub static EMBEDDING_BF16: Kernel = Kernel {
-    name: "embedding_bf16",
-    image: "embedding",
-    parameters: PARAMETERS,
-    entries: &["embedding_bf16"],
-    dispatch: |problem, _| dispatch("embedding_bf16", problem),
-};
+pub static EMBEDDING_BF16: Kernel =
+    Kernel::new("embedding_bf16", &abi::EMBEDDING_BF16, |problem, _| {
+        dispatch(abi::EMBEDDING_BF16.entry(), problem)
+    });
 
 /// Kernel of [`EmbeddingBackward`].
-pub static EMBEDDING_BACKWARD: Kernel = Kernel {
-    name: "embedding_backward",
-    image: "embedding_backward",
-    parameters: PARAMETERS,
-    entries: &["embedding_backward"],
-    dispatch: |problem, _| dispatch("embedding_backward", problem),
-};
+pub static EMBEDDING_BACKWARD: Kernel =
+    Kernel::new("embedding_backward", &abi::EMBEDDING_BACKWARD, |problem, _| {
+        dispatch(abi::EMBEDDING_BACKWARD.entry(), problem)
+    });
 
 /// One block per position and run of columns, four columns per thread.
 fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
@@ -82,25 +63,25 @@ impl<B: Copy, W: Copy + Into<TensorView<B>>> Embedding<B, W> {
         let table = self.table.into();
         check.elements("table", table.len(), elements)?;
         check.length("out", self.out, out)?;
-        let (kernel, table) = match table {
-            TensorView::F32(table) => (&EMBEDDING, Argument::read(table)),
-            TensorView::Bf16(table) => (&EMBEDDING_BF16, Argument::read(table)),
+        let kernel = match table {
+            TensorView::F32(_) => &EMBEDDING,
+            TensorView::Bf16(_) => &EMBEDDING_BF16,
             TensorView::Nf4(_) => {
                 let (kernel, compute, dtype) = (EMBEDDING.name, DType::F32, DType::Nf4);
                 let help = "store the table as f32 or bf16";
                 return Err(KernelError::UnsupportedDType { kernel, compute, dtype, help });
             }
         };
-        let arguments = vec![
-            Argument::read(self.tokens),
-            table,
-            Argument::write(self.out),
-            Argument::U32(positions),
-            Argument::U32(hidden),
-            Argument::U32(vocab),
-        ];
+        let parameters = abi::EmbeddingParameters::<ArgumentTypes<B>> {
+            tokens: Pointer::read(self.tokens),
+            table: table.pointer(),
+            out: Pointer::write(self.out),
+            positions,
+            hidden,
+            vocab,
+        };
         let problem = Problem::Embedding { positions, hidden };
-        Ok(Launch { kernel, problem, arguments })
+        Ok(Launch { kernel, problem, arguments: parameters.into_arguments() })
     }
 }
 
@@ -133,14 +114,15 @@ impl<B: Copy> EmbeddingBackward<B> {
         let table = check.product("vocab × hidden", &[self.vocab, self.hidden])?;
         check.length("grad_out", self.grad_out, out)?;
         check.length("grad_table", self.grad_table, table)?;
-        let arguments = vec![
-            Argument::read(self.tokens),
-            Argument::read(self.grad_out),
-            Argument::update(self.grad_table),
-            Argument::U32(positions),
-            Argument::U32(hidden),
-            Argument::U32(vocab),
-        ];
+        let parameters = abi::EmbeddingBackwardParameters::<ArgumentTypes<B>> {
+            tokens: Pointer::read(self.tokens),
+            grad_out: Pointer::read(self.grad_out),
+            grad_table: Pointer::update(self.grad_table),
+            positions,
+            hidden,
+            vocab,
+        };
+        let arguments = parameters.into_arguments();
         let problem = Problem::Embedding { positions, hidden };
         Ok(Launch { kernel: &EMBEDDING_BACKWARD, problem, arguments })
     }

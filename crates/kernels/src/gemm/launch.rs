@@ -5,13 +5,14 @@
 
 use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::gemm::{GemmFlags, GemmParameters, Layout, Nf4ScaleParameters};
+use retrograph_kernel_abi::nf4::Nf4Scales;
 
 use super::GemmProblem;
 use super::kernels::GemmKernels;
 use crate::checks::Check;
 use crate::geometry::MAX_GRID_YZ;
 use crate::launch::{ArgumentTypes, Pointer};
-use crate::tensor::{NF4_BLOCK, Nf4Pointers};
+use crate::tensor::NF4_BLOCK;
 use crate::{Argument, DType, KernelError, Launch, Problem, TensorView, View};
 
 /// The strides of one operand, in elements.
@@ -147,7 +148,7 @@ impl<B: Copy> Gemm<B> {
         };
         let mut arguments = parameters.into_arguments();
         if let Some(nf4) = self.b.0.nf4() {
-            let Nf4Pointers { absmax, nested, map, offset } = nf4.scale_pointers();
+            let Nf4Scales { absmax, nested, map, offset } = nf4.scale_pointers();
             let scales = Nf4ScaleParameters::<ArgumentTypes<B>> {
                 b_absmax: absmax,
                 b_nested: nested,

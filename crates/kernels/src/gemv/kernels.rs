@@ -1,101 +1,26 @@
-//! The kernels of matrix-vector products: parameters, entry points and geometry.
+//! The kernels of matrix-vector products, and their launch geometry.
+
+pub use retrograph_kernel_abi::gemv::GemvForm;
+use retrograph_kernel_abi::gemv::{self as abi, BLOCK_WARPS, GemvKernel, SPLITS, WARP_ROWS};
 
 use crate::geometry::linear;
-use crate::params::{f32, pointer, u32};
-use crate::{Dispatch, Kernel, Parameter};
+use crate::{DType, Dispatch, Kernel};
 
-/// A kernel and its image of the same name, with parameters for the scales of each matrix.
-macro_rules! gemv {
-    ($(#[$doc:meta])* $constant:ident = $name:literal, $vector:literal, [$($scales:literal),*]) => {
-        $(#[$doc])*
-        pub static $constant: Kernel = Kernel {
-            name: $name,
-            image: $name,
-            parameters: {
-                static PARAMETERS: &[Parameter] = &[
-                    pointer("x"),
-                    pointer("gamma"),
-                    pointer("w0"),
-                    pointer("bias0"),
-                    pointer("y0"),
-                    $(pointer(concat!("w0", $scales)),)*
-                    pointer("w1"),
-                    pointer("bias1"),
-                    pointer("y1"),
-                    $(pointer(concat!("w1", $scales)),)*
-                    pointer("w2"),
-                    pointer("bias2"),
-                    pointer("y2"),
-                    $(pointer(concat!("w2", $scales)),)*
-                    pointer("a0"),
-                    pointer("low0"),
-                    pointer("a1"),
-                    pointer("low1"),
-                    pointer("a2"),
-                    pointer("low2"),
-                    pointer("next"),
-                    u32("inputs"),
-                    u32("outputs0"),
-                    u32("outputs1"),
-                    u32("outputs2"),
-                    u32("lows0"),
-                    u32("lows1"),
-                    u32("lows2"),
-                    f32("eps"),
-                    f32("alpha"),
-                    u32("flags"),
-                    u32("next_bytes"),
-                ];
-                PARAMETERS
-            },
-            entries: &[
-                concat!($name, "_split1"),
-                concat!($name, "_split2"),
-                concat!($name, "_split4"),
-                concat!($name, "_split8"),
-                concat!($name, "_norm_split1"),
-                concat!($name, "_norm_split2"),
-                concat!($name, "_norm_split4"),
-                concat!($name, "_norm_split8"),
-                concat!($name, "_gated_split1"),
-                concat!($name, "_gated_split2"),
-                concat!($name, "_gated_split4"),
-                concat!($name, "_gated_split8"),
-            ],
-            dispatch: |problem, _| Some(dispatch(problem.gemv()?, $constant.entries, $vector)),
-        };
-    };
-}
+/// Kernel of [`Gemv`](crate::gemv::Gemv), [`GroupedGemv`](crate::gemv::GroupedGemv) and
+/// [`GatedGemv`](crate::gemv::GatedGemv) with w in f32.
+pub static GEMV: Kernel = Kernel::new("gemv", &abi::GEMV.signature, |problem, _| {
+    problem.gemv().map(|problem| dispatch(problem, &abi::GEMV))
+});
 
-gemv! {
-    /// Kernel of [`Gemv`](crate::gemv::Gemv), [`GroupedGemv`](crate::gemv::GroupedGemv) and
-    /// [`GatedGemv`](crate::gemv::GatedGemv) with w in f32.
-    GEMV = "gemv", 4, []
-}
-gemv! {
-    /// [`GEMV`] with w in bf16.
-    GEMV_BF16 = "gemv_bf16", 8, []
-}
-gemv! {
-    /// [`GEMV`] with w in NF4.
-    GEMV_NF4 = "gemv_nf4", 8, ["_absmax", "_nested", "_map", "_offset"]
-}
+/// [`GEMV`] with w in bf16.
+pub static GEMV_BF16: Kernel = Kernel::new("gemv_bf16", &abi::GEMV_BF16.signature, |problem, _| {
+    problem.gemv().map(|problem| dispatch(problem, &abi::GEMV_BF16))
+});
 
-/// What the kernel does before and after the products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum GemvForm {
-    /// Nothing.
-    Plain,
-    /// RMSNorm of x.
-    Norm,
-    /// RMSNorm of x, and SwiGLU of two products.
-    Gated,
-}
-
-impl GemvForm {
-    /// In the order of the entries of a kernel.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::Norm, Self::Gated];
-}
+/// [`GEMV`] with w in NF4.
+pub static GEMV_NF4: Kernel = Kernel::new("gemv_nf4", &abi::GEMV_NF4.signature, |problem, _| {
+    problem.gemv().map(|problem| dispatch(problem, &abi::GEMV_NF4))
+});
 
 /// The sizes from which entry point and grid of matrix-vector products follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,10 +35,6 @@ pub struct GemvProblem {
     pub form: GemvForm,
 }
 
-/// Rows of a warp.
-const WARP_ROWS: u32 = 4;
-/// Warps of a block.
-const BLOCK_WARPS: u32 = 8;
 /// Warps that saturate the memory of 132 SMs, about 16 on each.
 const MIN_WARPS: u32 = 2048;
 /// The most blocks of rows that are not split: three on each of 132 SMs.
@@ -121,7 +42,8 @@ const MAX_BLOCKS: u32 = 396;
 
 /// The rows of a group of warps are split among them, as few as saturate the memory. Without a
 /// split, each block loops over equally many groups. The choice depends on the sizes alone.
-fn dispatch(problem: &GemvProblem, entries: &[&'static str], vector: u32) -> Dispatch {
+fn dispatch(problem: &GemvProblem, kernel: &GemvKernel) -> Dispatch {
+    let vector = if kernel.dtype == DType::F32 { 4 } else { 8 };
     let GemvProblem { inputs, outputs, lora_ranks, form } = *problem;
     // The two layers of the gated form interleave their rows.
     let (layers, rows) = match form {
@@ -134,10 +56,11 @@ fn dispatch(problem: &GemvProblem, entries: &[&'static str], vector: u32) -> Dis
     let busy = |split: u32| groups.saturating_mul(split) >= MIN_WARPS;
     // Each lane should have at least one vector.
     let thin = |split: u32| inputs.div_ceil(32 * vector) <= split;
-    let index = [1, 2, 4].iter().take_while(|&&split| !busy(split) && !thin(split)).count();
-    let blocks = groups.div_ceil(BLOCK_WARPS >> index);
+    let enough = |split: u32| busy(split) || thin(split);
+    let index = SPLITS.into_iter().position(enough).unwrap_or(SPLITS.len() - 1);
+    let blocks = groups.div_ceil(BLOCK_WARPS / SPLITS[index]);
     let rounds = if index == 0 { blocks.div_ceil(MAX_BLOCKS).max(1) } else { 1 };
-    linear(entries[form as usize * 4 + index], blocks.div_ceil(rounds), BLOCK_WARPS * 32)
+    linear(kernel.entry(form, index), blocks.div_ceil(rounds), BLOCK_WARPS * 32)
 }
 
 #[cfg(test)]
@@ -146,11 +69,10 @@ mod tests {
 
     /// Blocks of a launch, and the number of warps that share rows.
     fn geometry(problem: GemvProblem) -> (u32, u32) {
-        let entries = GEMV.entries;
-        let dispatch = dispatch(&problem, entries, 4);
-        let index = entries.iter().position(|entry| *entry == dispatch.entry).unwrap();
-        assert_eq!(index / 4, problem.form as usize);
-        (dispatch.grid[0], 1 << (index % 4))
+        let dispatch = dispatch(&problem, &abi::GEMV);
+        let is_entry = |index: &usize| abi::GEMV.entry(problem.form, *index) == dispatch.entry;
+        let index = (0..SPLITS.len()).find(is_entry).unwrap();
+        (dispatch.grid[0], SPLITS[index])
     }
 
     fn plain(inputs: u32, outputs: u32) -> GemvProblem {

@@ -90,7 +90,7 @@ pub struct GatedGemv<B> {
 }
 
 /// The most layers of a launch, and the most LoRA matrices.
-pub const GEMV_MAX_LAYERS: usize = 3;
+pub const GEMV_MAX_LAYERS: usize = retrograph_kernel_abi::gemv::MAX_LAYERS;
 
 impl<B: Copy, W: Into<TensorView<B>>> Gemv<B, W> {
     /// Checks the operands and describes the launch.

@@ -1,23 +1,21 @@
 //! The operands of a launch of matrix-vector products, and their checks.
 
+use std::array;
 use std::ops::Range;
+
+use retrograph_kernel_abi::Any;
+use retrograph_kernel_abi::gemv::{self as abi, GemvFlags, GemvLora, GemvParameters};
+use retrograph_kernel_abi::nf4::Nf4Scales;
 
 use super::{
     GEMV, GEMV_BF16, GEMV_MAX_LAYERS, GEMV_NF4, GemvForm, GemvLayer, GemvProblem, NormPrologue,
 };
 use crate::checks::Check;
-use crate::{Argument, DType, Kernel, KernelError, Launch, Problem, TensorView, View};
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{DType, Kernel, KernelError, Launch, Problem, TensorView, View};
 
 /// The largest extent, so that the end of a run that starts inside has an index of 32 bits.
 const MAX_EXTENT: usize = 0x7fff_ffff;
-
-/// Bits of the parameter `flags`.
-mod flag {
-    /// y is added to.
-    pub(super) const ACCUMULATE: u32 = 1;
-    /// x and w are read in aligned vectors.
-    pub(super) const VECTORIZED: u32 = 2;
-}
 
 /// The operands of a launch. The two layers of the gated form have the same y.
 #[derive(Clone, Copy)]
@@ -43,7 +41,7 @@ impl<'a, B: Copy> Operands<'a, B> {
     }
 
     pub(super) fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { x, norm, layers, lora_a, form, alpha, accumulate, prefetch } = self;
+        let Self { x, norm, lora_a, form, alpha, accumulate, prefetch, .. } = self;
         let kernel = match self.dtype() {
             DType::Bf16 => &GEMV_BF16,
             DType::Nf4 => &GEMV_NF4,
@@ -56,24 +54,26 @@ impl<'a, B: Copy> Operands<'a, B> {
         let rule = "x, gamma and matrices in f32 must start at multiples of 16 bytes if w is NF4";
         let holds = vectorized || self.dtype() != DType::Nf4;
         check.rule(holds, rule, (x.byte_range().start, x.len()))?;
-        let gamma = Argument::read_optional(norm.map(|norm| norm.gamma));
-        let mut arguments = vec![Argument::read(x), gamma];
-        for at in 0..GEMV_MAX_LAYERS {
-            self.push_layer(&mut arguments, layers.get(at), at);
-        }
-        for at in 0..GEMV_MAX_LAYERS {
-            let pair = lora_a.get(at);
-            let pair = pair.map(|[a, t]| [Argument::read(*a).before_wait(), Argument::write(*t)]);
-            arguments.extend(pair.unwrap_or([Argument::Null, Argument::Null]));
-        }
-        let (prefetch, prefetch_bytes) = prefetch.map_or((Argument::Null, 0), prefetched);
-        arguments.extend([prefetch, Argument::U32(inputs)]);
-        arguments.extend(outputs.into_iter().chain(lora_ranks).map(Argument::U32));
-        let eps = norm.map_or(0.0, |norm| norm.eps);
-        arguments.extend([eps, alpha].map(Argument::f32));
-        let flags = if accumulate { flag::ACCUMULATE } else { 0 }
-            | if vectorized { flag::VECTORIZED } else { 0 };
-        arguments.extend([flags, prefetch_bytes].map(Argument::U32));
+        let (prefetch, prefetch_bytes) = prefetch.map_or((Pointer::null(), 0), prefetched);
+        let parameters = GemvParameters::<ArgumentTypes<B>> {
+            x: Pointer::read(x),
+            gamma: Pointer::read_optional(norm.map(|norm| norm.gamma)),
+            layers: array::from_fn(|at| self.layer(at, outputs[at])),
+            lora: array::from_fn(|at| GemvLora {
+                a: Pointer::read_optional(lora_a.get(at).map(|[a, _]| *a)).before_wait(),
+                t: Pointer::write_optional(lora_a.get(at).map(|[_, t]| *t)),
+                rank: lora_ranks[at],
+            }),
+            prefetch,
+            prefetch_bytes,
+            inputs,
+            eps: norm.map_or(0.0, |norm| norm.eps),
+            alpha,
+            flags: GemvFlags::NONE
+                .with(GemvFlags::ACCUMULATE, accumulate)
+                .with(GemvFlags::VECTORIZED, vectorized),
+        };
+        let arguments = parameters.into_arguments(self.dtype());
         let problem = Problem::Gemv(GemvProblem { inputs, outputs, lora_ranks, form });
         Ok(Launch { kernel, problem, arguments })
     }
@@ -134,36 +134,42 @@ impl<'a, B: Copy> Operands<'a, B> {
         Ok((outputs, lora_ranks))
     }
 
-    /// Matrix, bias, output and scales of the layer at index `at`, or as many nulls.
-    fn push_layer(
-        &self,
-        arguments: &mut Vec<Argument<B>>,
-        layer: Option<&GemvLayer<B>>,
-        at: usize,
-    ) {
-        let scales = if self.dtype() == DType::Nf4 { 4 } else { 0 };
-        let Some(GemvLayer { w, bias, y }) = layer else {
-            arguments.extend((0..3 + scales).map(|_| Argument::Null));
-            return;
-        };
+    /// The parameters of the layer at index `at` with `outputs` outputs, or null pointers.
+    fn layer(&self, at: usize, outputs: u32) -> abi::GemvLayer<ArgumentTypes<B>> {
+        let layer = self.layers.get(at);
         // The second layer of the gated form has no output of its own.
         let writes = self.form != GemvForm::Gated || at == 0;
-        let y = if writes { Argument::output(*y, self.accumulate) } else { Argument::Null };
-        arguments.extend([w.argument().before_wait(), Argument::read_optional(*bias), y]);
-        if let Some(nf4) = w.nf4() {
-            arguments.extend(nf4.scale_arguments().map(Argument::before_wait));
+        let y = layer.filter(|_| writes).map(|layer| Pointer::output(layer.y, self.accumulate));
+        let w = layer.map(|layer| layer.w.pointer().before_wait());
+        let scales = layer.and_then(|layer| layer.w.nf4()).map(|nf4| nf4.scale_pointers());
+        let scales = scales.map_or_else(null_scales, |scales| Nf4Scales {
+            absmax: scales.absmax.before_wait(),
+            nested: scales.nested.before_wait(),
+            map: scales.map.before_wait(),
+            offset: scales.offset.before_wait(),
+        });
+        abi::GemvLayer {
+            w: w.unwrap_or(Pointer::null()),
+            scales: (self.dtype() == DType::Nf4).then_some(scales),
+            bias: Pointer::read_optional(layer.and_then(|layer| layer.bias)),
+            y: y.unwrap_or(Pointer::null()),
+            outputs,
         }
     }
 }
 
+/// The scales of an absent layer.
+fn null_scales<B>() -> Nf4Scales<ArgumentTypes<B>> {
+    let [nested, map, offset] = [(); 3].map(|()| Pointer::null());
+    Nf4Scales { absmax: Pointer::null(), nested, map, offset }
+}
+
 /// The start of `weights` and the number of bytes to prefetch: 0 if they are not aligned. The
-/// argument has an empty range, since prefetches access no bytes of it.
-fn prefetched<B: Copy>(weights: TensorView<B>) -> (Argument<B>, u32) {
-    let Argument::Buffer(mut buffer) = weights.argument() else { return (Argument::Null, 0) };
-    let Range { start, end } = buffer.bytes;
+/// pointer has an empty range, since prefetches access no bytes of it.
+fn prefetched<B: Copy>(weights: TensorView<B>) -> (Pointer<B, Any>, u32) {
+    let Range { start, end } = weights.byte_range();
     if !start.is_multiple_of(16) {
-        return (Argument::Null, 0);
+        return (Pointer::null(), 0);
     }
-    buffer.bytes = start..start;
-    (Argument::Buffer(buffer), u32::try_from(end - start).unwrap_or(u32::MAX))
+    (weights.pointer().without_access(), u32::try_from(end - start).unwrap_or(u32::MAX))
 }

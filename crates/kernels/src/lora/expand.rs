@@ -1,51 +1,21 @@
 //! From the ranks of adapters to long rows.
 
-use super::{LORA_MAX_ADAPTERS, LoraMatrix, LoraShape};
+use retrograph_kernel_abi::lora::{self as abi, expand as geometry};
+
+use super::{LORA_MAX_ADAPTERS, LoraMatrix, LoraShape, per_adapter};
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_YZ, linear};
-use crate::params::{f32, pointer, u32};
-use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, SmTarget, View};
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{Dispatch, Kernel, KernelError, Launch, Problem, SmTarget, View};
 
 /// Kernel of [`LoraExpand`].
-pub static LORA_EXPAND: Kernel = Kernel {
-    name: "lora_expand",
-    image: "lora",
-    parameters: &[
-        pointer("t0"),
-        pointer("t1"),
-        pointer("t2"),
-        pointer("w0"),
-        pointer("w1"),
-        pointer("w2"),
-        pointer("total0"),
-        pointer("total1"),
-        pointer("total2"),
-        pointer("y"),
-        u32("rows"),
-        u32("width"),
-        u32("rank"),
-        u32("updates"),
-        u32("parts0"),
-        u32("parts1"),
-        u32("parts2"),
-        f32("alpha"),
-        u32("accumulate"),
-    ],
-    entries: &["lora_expand_a", "lora_expand_b"],
-    dispatch,
-};
-
-/// Rows of a block.
-const BLOCK_ROWS: u32 = 32;
-/// Columns of a block.
-const BLOCK_COLUMNS: u32 = 256;
+pub static LORA_EXPAND: Kernel = Kernel::new("lora_expand", &abi::EXPAND, dispatch);
 
 /// One block for each 32 rows and 256 columns.
 fn dispatch(problem: &Problem, _: SmTarget) -> Option<Dispatch> {
     let Problem::LoraExpand { rows, width, matrix } = *problem else { return None };
-    let entry = LORA_EXPAND.entries[matrix as usize];
-    let grid = [rows.div_ceil(BLOCK_ROWS), width.div_ceil(BLOCK_COLUMNS), 1];
-    Some(Dispatch { grid, ..linear(entry, 1, 256) })
+    let grid = [rows.div_ceil(geometry::ROWS), width.div_ceil(geometry::COLUMNS), 1];
+    Some(Dispatch { grid, ..linear(geometry::entry(matrix), 1, geometry::THREADS) })
 }
 
 /// An adapter in [`LoraExpand`].
@@ -102,14 +72,33 @@ impl<B: Copy> LoraExpand<'_, B> {
             check.length("w", adapter.w, shape.matrix_elements(check)?)?;
             adapter.total.map_or(Ok(()), |total| check.length("total", total, elements))?;
         }
-        let total = if width == 0 { Argument::update } else { Argument::write };
-        let mut arguments: Vec<_> =
-            super::per_adapter(adapters.iter().map(|it| Some(it.t)), Argument::read).collect();
-        arguments.extend(super::per_adapter(adapters.iter().map(|it| Some(it.w)), Argument::read));
-        arguments.extend(super::per_adapter(adapters.iter().map(|it| it.total), total));
-        arguments.push(Argument::output(y, accumulate));
-        arguments.extend([rows, width, rank, count].into_iter().chain(splits).map(Argument::U32));
-        arguments.extend([Argument::f32(alpha), Argument::U32(accumulate.into())]);
+        let total = if width == 0 { Pointer::update } else { Pointer::write };
+        let [t0, t1, t2] = per_adapter(adapters, |it| Some(it.t), Pointer::read);
+        let [w0, w1, w2] = per_adapter(adapters, |it| Some(it.w), Pointer::read);
+        let [t_sum0, t_sum1, t_sum2] = per_adapter(adapters, |it| it.total, total);
+        let [splits0, splits1, splits2] = splits;
+        let parameters = abi::ExpandParameters::<ArgumentTypes<B>> {
+            t0,
+            t1,
+            t2,
+            w0,
+            w1,
+            w2,
+            t_sum0,
+            t_sum1,
+            t_sum2,
+            y: Pointer::output(y, accumulate),
+            rows,
+            width,
+            rank,
+            adapters: count,
+            splits0,
+            splits1,
+            splits2,
+            alpha,
+            accumulate,
+        };
+        let arguments = parameters.into_arguments();
         let problem = Problem::LoraExpand { rows, width, matrix };
         Ok(Launch { kernel: &LORA_EXPAND, problem, arguments })
     }

@@ -1,38 +1,20 @@
 //! The gradients of the matrices of adapters.
 
-use super::{LoraMatrix, LoraShape};
+use retrograph_kernel_abi::lora::{self as abi, grad as geometry};
+
+use super::{LoraMatrix, LoraShape, per_adapter};
 use crate::checks::Check;
 use crate::geometry::linear;
-use crate::params::{f32, pointer, u32};
-use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, SmTarget, View};
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{Dispatch, Kernel, KernelError, Launch, Problem, SmTarget, View};
 
 /// Kernel of [`LoraGrad`].
-pub static LORA_GRAD: Kernel = Kernel {
-    name: "lora_grad",
-    image: "lora",
-    parameters: &[
-        pointer("x"),
-        pointer("t0"),
-        pointer("t1"),
-        pointer("t2"),
-        pointer("out0"),
-        pointer("out1"),
-        pointer("out2"),
-        u32("rows"),
-        u32("width"),
-        u32("rank"),
-        u32("run"),
-        f32("alpha"),
-        u32("accumulate"),
-    ],
-    entries: &["lora_grad_a", "lora_grad_b"],
-    dispatch,
-};
+pub static LORA_GRAD: Kernel = Kernel::new("lora_grad", &abi::GRAD, dispatch);
 
 /// Columns of a block.
-const BLOCK_COLUMNS: usize = 128;
+const BLOCK_COLUMNS: usize = geometry::COLUMNS as usize;
 /// Ranks of a block.
-const BLOCK_RANKS: usize = 16;
+const BLOCK_RANKS: usize = geometry::RANKS as usize;
 /// Rows that the warps of a block load at once.
 const STAGE_ROWS: usize = 32;
 /// Three blocks on each of 132 SMs.
@@ -55,9 +37,8 @@ pub(super) fn splits(shape: LoraShape, adapters: usize) -> usize {
 /// One block for each split, 128 columns, and 16 ranks of an adapter.
 fn dispatch(problem: &Problem, _: SmTarget) -> Option<Dispatch> {
     let Problem::LoraGrad { splits, width, rank_blocks, matrix } = *problem else { return None };
-    let entry = LORA_GRAD.entries[matrix as usize];
-    let grid = [splits, width.div_ceil(BLOCK_COLUMNS as u32), rank_blocks];
-    Some(Dispatch { grid, ..linear(entry, 1, 128) })
+    let grid = [splits, width.div_ceil(geometry::COLUMNS), rank_blocks];
+    Some(Dispatch { grid, ..linear(geometry::entry(matrix), 1, geometry::THREADS) })
 }
 
 /// An adapter in [`LoraGrad`].
@@ -110,12 +91,25 @@ impl<B: Copy> LoraGrad<'_, B> {
             check.length("out", adapter.out, out)?;
         }
         let split_rows = shape.rows.div_ceil(STAGE_ROWS).div_ceil(splits) * STAGE_ROWS;
-        let out = |view| Argument::output(view, accumulate);
-        let mut arguments = vec![Argument::read(x)];
-        arguments.extend(super::per_adapter(adapters.iter().map(|it| Some(it.t)), Argument::read));
-        arguments.extend(super::per_adapter(adapters.iter().map(|it| Some(it.out)), out));
-        arguments.extend([rows, width, rank, split_rows as u32].map(Argument::U32));
-        arguments.extend([Argument::f32(alpha), Argument::U32(accumulate.into())]);
+        let out = |view| Pointer::output(view, accumulate);
+        let [t0, t1, t2] = per_adapter(adapters, |it| Some(it.t), Pointer::read);
+        let [out0, out1, out2] = per_adapter(adapters, |it| Some(it.out), out);
+        let parameters = abi::GradParameters::<ArgumentTypes<B>> {
+            x: Pointer::read(x),
+            t0,
+            t1,
+            t2,
+            out0,
+            out1,
+            out2,
+            rows,
+            width,
+            rank,
+            split_len: split_rows as u32,
+            alpha,
+            accumulate,
+        };
+        let arguments = parameters.into_arguments();
         let rank_blocks = rank.div_ceil(BLOCK_RANKS as u32) * count;
         let problem = Problem::LoraGrad { splits: planes, width, rank_blocks, matrix };
         Ok(Launch { kernel: &LORA_GRAD, problem, arguments })

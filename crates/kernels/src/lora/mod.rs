@@ -20,14 +20,18 @@ mod shrink;
 
 pub use expand::{LORA_EXPAND, LoraExpand, LoraExpandAdapter};
 pub use grad::{LORA_GRAD, LoraGrad, LoraGradAdapter};
+pub use retrograph_kernel_abi::lora::LoraMatrix;
 pub use shrink::{LORA_SHRINK, LoraShrink, LoraShrinkAdapter};
+
+use retrograph_kernel_abi::lora as abi;
 
 use crate::checks::Check;
 use crate::geometry::MAX_GRID_YZ;
-use crate::{Argument, Kernel, KernelError, View};
+use crate::launch::Pointer;
+use crate::{Kernel, KernelError, View};
 
 /// The most adapters of a launch.
-pub const LORA_MAX_ADAPTERS: usize = 3;
+pub const LORA_MAX_ADAPTERS: usize = abi::MAX_ADAPTERS;
 
 /// The greatest rank for which these kernels are meant.
 pub const LORA_MAX_RANK: usize = 64;
@@ -41,20 +45,6 @@ pub struct LoraShape {
     pub width: usize,
     /// The rank of each adapter.
     pub rank: usize,
-}
-
-/// A matrix of an adapter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LoraMatrix {
-    /// A, `[rank, inputs]`.
-    A,
-    /// B, `[outputs, rank]`.
-    B,
-}
-
-impl LoraMatrix {
-    /// Both, in the order of the entries of each kernel.
-    pub const ALL: [Self; 2] = [Self::A, Self::B];
 }
 
 /// Two blocks on each of 132 SMs.
@@ -94,7 +84,7 @@ impl LoraShape {
 /// The most rows: kernels count them in steps, which must not wrap around.
 const MAX_ROWS: usize = 1 << 31;
 /// The widest rows: 128 columns for each block in y.
-const MAX_WIDTH: usize = MAX_GRID_YZ * 128;
+const MAX_WIDTH: usize = MAX_GRID_YZ * abi::grad::COLUMNS as usize;
 
 /// The number of adapters, which must be one to three.
 fn adapters(check: Check, count: usize) -> Result<u32, KernelError> {
@@ -103,13 +93,13 @@ fn adapters(check: Check, count: usize) -> Result<u32, KernelError> {
     check.size("the number of adapters", count)
 }
 
-/// One argument per adapter, made from its view, and null for those that are absent.
-fn per_adapter<B: Copy>(
-    views: impl Iterator<Item = Option<View<B, f32>>>,
-    argument: impl Fn(View<B, f32>) -> Argument<B>,
-) -> impl Iterator<Item = Argument<B>> {
-    let arguments = views.map(move |view| view.map_or(Argument::Null, &argument));
-    arguments.chain(std::iter::repeat_with(|| Argument::Null)).take(LORA_MAX_ADAPTERS)
+/// One pointer per adapter, made from its view, and null for those that are absent.
+fn per_adapter<A, B: Copy>(
+    adapters: &[A],
+    view: impl Fn(&A) -> Option<View<B, f32>>,
+    pointer: impl Fn(View<B, f32>) -> Pointer<B, f32>,
+) -> [Pointer<B, f32>; LORA_MAX_ADAPTERS] {
+    std::array::from_fn(|at| adapters.get(at).and_then(&view).map_or(Pointer::null(), &pointer))
 }
 
 /// The kernels of this family.

@@ -1,44 +1,31 @@
 //! From long rows to the ranks of adapters.
 
-use super::{LoraMatrix, LoraShape, MIN_BLOCKS};
+use retrograph_kernel_abi::lora::{self as abi, shrink as geometry};
+
+use super::{LoraMatrix, LoraShape, MIN_BLOCKS, per_adapter};
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_YZ, linear};
-use crate::params::{f32, pointer, u32};
-use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Problem, SmTarget, View};
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{Dispatch, Kernel, KernelError, Launch, Problem, SmTarget, View};
 
 /// Kernel of [`LoraShrink`].
-pub static LORA_SHRINK: Kernel = Kernel {
-    name: "lora_shrink",
-    image: "lora",
-    parameters: &[
-        pointer("x"),
-        pointer("w0"),
-        pointer("w1"),
-        pointer("w2"),
-        pointer("out0"),
-        pointer("out1"),
-        pointer("out2"),
-        u32("rows"),
-        u32("width"),
-        u32("rank"),
-        u32("updates"),
-        u32("part"),
-        f32("alpha"),
-    ],
-    entries: &["lora_shrink16_a", "lora_shrink32_a", "lora_shrink16_b", "lora_shrink32_b"],
-    dispatch,
-};
+pub static LORA_SHRINK: Kernel = Kernel::new("lora_shrink", &abi::SHRINK, dispatch);
 
 /// Rows of a block.
-const BLOCK_ROWS: usize = 64;
+const BLOCK_ROWS: usize = geometry::ROWS as usize;
 /// Contraction length per stage.
-const BLOCK_K: usize = 64;
+const BLOCK_K: usize = geometry::TILE_K as usize;
 /// The most splits: [`LoraExpand`](super::LoraExpand) reads each of them again.
 const MAX_SPLITS: usize = 32;
 
+/// Whether blocks have the larger of [`geometry::RANKS`], if all adapters together have `ranks`.
+fn is_wide(ranks: usize) -> bool {
+    ranks > geometry::RANKS[0] as usize
+}
+
 /// Ranks of a block, if all adapters together have `ranks`.
 fn block_ranks(ranks: usize) -> usize {
-    if ranks <= 16 { 16 } else { 32 }
+    geometry::RANKS[usize::from(is_wide(ranks))] as usize
 }
 
 /// As many splits as give enough blocks, but none shorter than two stages.
@@ -56,9 +43,9 @@ pub(super) fn splits(shape: LoraShape, adapters: usize) -> usize {
 fn dispatch(problem: &Problem, _: SmTarget) -> Option<Dispatch> {
     let Problem::LoraShrink { rows, ranks, splits, matrix } = *problem else { return None };
     let block_ranks = block_ranks(ranks as usize) as u32;
-    let entry = LORA_SHRINK.entries[2 * matrix as usize + usize::from(block_ranks > 16)];
+    let entry = geometry::entry(matrix, is_wide(ranks as usize));
     let grid = [rows.div_ceil(BLOCK_ROWS as u32), splits, ranks.div_ceil(block_ranks)];
-    Some(Dispatch { grid, ..linear(entry, 1, 256) })
+    Some(Dispatch { grid, ..linear(entry, 1, geometry::THREADS) })
 }
 
 /// An adapter in [`LoraShrink`].
@@ -108,12 +95,24 @@ impl<B: Copy> LoraShrink<'_, B> {
             check.length("out", adapter.out, elements)?;
         }
         let split_k = shape.width.div_ceil(BLOCK_K).div_ceil(splits) * BLOCK_K;
-        let mut arguments = vec![Argument::read(x)];
-        arguments.extend(super::per_adapter(adapters.iter().map(|it| Some(it.w)), Argument::read));
-        let outputs = adapters.iter().map(|it| Some(it.out));
-        arguments.extend(super::per_adapter(outputs, Argument::write));
-        arguments.extend([rows, width, rank, count, split_k as u32].map(Argument::U32));
-        arguments.push(Argument::f32(alpha));
+        let [w0, w1, w2] = per_adapter(adapters, |it| Some(it.w), Pointer::read);
+        let [out0, out1, out2] = per_adapter(adapters, |it| Some(it.out), Pointer::write);
+        let parameters = abi::ShrinkParameters::<ArgumentTypes<B>> {
+            x: Pointer::read(x),
+            w0,
+            w1,
+            w2,
+            out0,
+            out1,
+            out2,
+            rows,
+            width,
+            rank,
+            adapters: count,
+            split_len: split_k as u32,
+            alpha,
+        };
+        let arguments = parameters.into_arguments();
         let problem = Problem::LoraShrink { rows, ranks: rank * count, splits: planes, matrix };
         Ok(Launch { kernel: &LORA_SHRINK, problem, arguments })
     }

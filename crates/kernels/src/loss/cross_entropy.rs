@@ -1,51 +1,20 @@
 //! Cross-entropy loss and its gradient in one kernel.
 
+use retrograph_kernel_abi::loss as abi;
+pub use retrograph_kernel_abi::loss::IGNORED_TARGET;
+
 use crate::checks::Check;
-use crate::geometry::{MAX_GRID_X, linear};
-use crate::params::{pointer, u32};
+use crate::geometry::{MAX_GRID_X, per_row};
+use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::RowsProblem;
-use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Output, Problem, View};
+use crate::{Kernel, KernelError, Launch, Output, Problem, View};
 
 /// Kernel of [`CrossEntropy`].
-pub static CROSS_ENTROPY: Kernel = Kernel {
-    name: "cross_entropy",
-    image: "cross_entropy",
-    parameters: &[
-        pointer("logits"),
-        pointer("targets"),
-        pointer("losses"),
-        pointer("grad_logits"),
-        pointer("grad_logits_bf16"),
-        u32("in_place"),
-        pointer("counted"),
-        u32("rows"),
-        u32("vocab"),
-    ],
-    entries: &["cross_entropy_warp_per_row", "cross_entropy_block_per_row"],
-    dispatch: |problem, _| by_vocab(problem),
-};
-
-/// The target of a row without a loss, for example padding or a prompt: `ignore_index` of PyTorch,
-/// where it is −100.
-pub const IGNORED_TARGET: u32 = u32::MAX;
-
-/// Rows per block of the entry `…_warp_per_row`: one for each warp.
-const ROWS_PER_BLOCK: u32 = 4;
-/// The largest vocabulary of one warp.
-const MAX_WARP_VOCAB: u32 = 1024;
-/// Threads per block of the entry `…_block_per_row`, which has one row.
-const BLOCK_THREADS: u32 = 1024;
-
-/// One warp per row with a small vocabulary, or one block per row with a large one.
-fn by_vocab(problem: &Problem) -> Option<Dispatch> {
-    let RowsProblem { rows, width: vocab, .. } = problem.rows()?;
-    let entries = CROSS_ENTROPY.entries;
-    Some(if vocab <= MAX_WARP_VOCAB {
-        linear(entries[0], rows.div_ceil(ROWS_PER_BLOCK), ROWS_PER_BLOCK * 32)
-    } else {
-        linear(entries[1], rows, BLOCK_THREADS)
-    })
-}
+pub static CROSS_ENTROPY: Kernel =
+    Kernel::new("cross_entropy", &abi::CROSS_ENTROPY.signature, |problem, _| {
+        let RowsProblem { rows, width: vocab, .. } = problem.rows()?;
+        Some(per_row(&abi::CROSS_ENTROPY, rows, vocab))
+    });
 
 /// For each row: `loss = ln Σ exp(logits) − logits[target]`, and the gradient of the mean loss,
 /// `(softmax(logits) − onehot(target)) ÷ max(counted, 1)`.
@@ -99,24 +68,25 @@ impl<B: Copy> CrossEntropy<B> {
         let rows = check.at_most("rows", rows, MAX_GRID_X)?;
         let vocab = check.at_most("vocab", vocab, MAX_GRID_X)?;
         let in_place = matches!(grad_logits, GradLogits::InPlace);
-        let [grad_f32, grad_bf16] = match grad_logits {
-            GradLogits::None | GradLogits::InPlace => [Argument::Null, Argument::Null],
+        let (grad_f32, grad_bf16) = match grad_logits {
+            GradLogits::None | GradLogits::InPlace => (Pointer::null(), Pointer::null()),
             GradLogits::Separate(output) => {
                 output.check(check, "grad_logits", elements)?;
-                output.arguments()
+                output.pointers()
             }
         };
-        let arguments = vec![
-            if in_place { Argument::update(logits) } else { Argument::read(logits) },
-            Argument::read(targets),
-            Argument::write(losses),
-            grad_f32,
-            grad_bf16,
-            Argument::U32(in_place.into()),
-            Argument::read(counted),
-            Argument::U32(rows),
-            Argument::U32(vocab),
-        ];
+        let parameters = abi::CrossEntropyParameters::<ArgumentTypes<B>> {
+            logits: if in_place { Pointer::update(logits) } else { Pointer::read(logits) },
+            targets: Pointer::read(targets),
+            losses: Pointer::write(losses),
+            grad_logits: grad_f32,
+            grad_logits_bf16: grad_bf16,
+            in_place,
+            counted: Pointer::read(counted),
+            rows,
+            vocab,
+        };
+        let arguments = parameters.into_arguments();
         let problem = Problem::Rows(RowsProblem { rows, width: vocab, vectorized: false });
         Ok(Launch { kernel: &CROSS_ENTROPY, problem, arguments })
     }

@@ -1,21 +1,16 @@
 //! The mean loss of a batch over the tokens that are not ignored.
 
+use retrograph_kernel_abi::loss as abi;
+
 use crate::checks::Check;
 use crate::geometry::linear;
-use crate::params::{pointer, u32};
-use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
-
-/// Threads of the one block.
-const THREADS: u32 = 256;
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`Mean`].
-pub static MEAN: Kernel = Kernel {
-    name: "mean",
-    image: "mean",
-    parameters: &[pointer("x"), pointer("counted"), pointer("out"), u32("n")],
-    entries: &["mean"],
-    dispatch: |problem, _| problem.items().map(|_| linear("mean", 1, THREADS)),
-};
+pub static MEAN: Kernel = Kernel::new("mean", &abi::MEAN, |problem, _| {
+    problem.items().map(|_| linear(abi::MEAN.entry(), 1, abi::MEAN_THREADS))
+});
 
 /// `out = Σ x ÷ max(counted, 1)`: the mean over the values that are not ignored; ignored values are
 /// 0.
@@ -36,11 +31,16 @@ impl<B: Copy> Mean<B> {
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(MEAN.name);
         // The kernel counts in steps of the block, which must not wrap around.
-        let n = check.at_most("n", self.x.len(), (u32::MAX - THREADS) as usize)?;
+        let n = check.at_most("n", self.x.len(), (u32::MAX - abi::MEAN_THREADS) as usize)?;
         check.length("counted", self.counted, 1)?;
         check.length("out", self.out, 1)?;
-        let (x, counted) = (Argument::read(self.x), Argument::read(self.counted));
-        let arguments = vec![x, counted, Argument::write(self.out), Argument::U32(n)];
+        let parameters = abi::MeanParameters::<ArgumentTypes<B>> {
+            x: Pointer::read(self.x),
+            counted: Pointer::read(self.counted),
+            out: Pointer::write(self.out),
+            n,
+        };
+        let arguments = parameters.into_arguments();
         Ok(Launch { kernel: &MEAN, problem: Problem::Items(n), arguments })
     }
 }

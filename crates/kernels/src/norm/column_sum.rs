@@ -1,35 +1,19 @@
 //! The sum of each column: gradients of biases, and the last stage of split reductions.
 
+use retrograph_kernel_abi::norm::{self as abi, COLUMN_SUM_COLUMNS, COLUMN_SUM_LANES};
+
 use crate::checks::Check;
 use crate::geometry::linear;
-use crate::params::{pointer, u32};
-use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Parameter, Problem, SmTarget, View};
-
-/// Columns of one block.
-const BLOCK_COLUMNS: u32 = 32;
-/// Threads that share one column.
-const LANES: u32 = 16;
-
-/// The parameters of a column sum.
-pub(super) static PARAMETERS: &[Parameter] =
-    &[pointer("x"), pointer("out"), u32("rows"), u32("columns"), u32("accumulate")];
-
-/// The entry points of a column sum.
-pub(super) static ENTRIES: &[&str] = &["column_sum"];
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{Dispatch, Kernel, KernelError, Launch, Problem, SmTarget, View};
 
 /// Kernel of [`ColumnSum`].
-pub static COLUMN_SUM: Kernel = Kernel {
-    name: "column_sum",
-    image: "column_sum",
-    parameters: PARAMETERS,
-    entries: ENTRIES,
-    dispatch,
-};
+pub static COLUMN_SUM: Kernel = Kernel::new("column_sum", &abi::COLUMN_SUM, dispatch);
 
 /// One block for each 32 columns.
 pub(super) fn dispatch(problem: &Problem, _: SmTarget) -> Option<Dispatch> {
-    let blocks = problem.columns()?.div_ceil(BLOCK_COLUMNS);
-    Some(linear("column_sum", blocks, BLOCK_COLUMNS * LANES))
+    let blocks = problem.columns()?.div_ceil(COLUMN_SUM_COLUMNS);
+    Some(linear(abi::COLUMN_SUM.entry(), blocks, COLUMN_SUM_COLUMNS * COLUMN_SUM_LANES))
 }
 
 /// `out[c] (+)= Σ_r x[r, c]`; zero without rows.
@@ -65,9 +49,11 @@ impl<B: Copy> ColumnSum<B> {
 pub(super) fn launch<B: Copy>(check: Check, sum: ColumnSum<B>) -> Result<Launch<B>, KernelError> {
     let ColumnSum { x, out, rows, columns, accumulate } = sum;
     // The kernel counts rows in steps of the lanes, which must not wrap around.
-    let rows = check.at_most("rows", rows, (u32::MAX - LANES) as usize)?;
-    let columns = check.at_most("columns", columns, (u32::MAX - BLOCK_COLUMNS) as usize)?;
-    let mut arguments = vec![Argument::read(x), Argument::output(out, accumulate)];
-    arguments.extend([rows, columns, accumulate.into()].map(Argument::U32));
+    let rows = check.at_most("rows", rows, (u32::MAX - COLUMN_SUM_LANES) as usize)?;
+    let columns = check.at_most("columns", columns, (u32::MAX - COLUMN_SUM_COLUMNS) as usize)?;
+    let (x, out) = (Pointer::read(x), Pointer::output(out, accumulate));
+    let parameters =
+        abi::ColumnSumParameters::<ArgumentTypes<B>> { x, out, rows, columns, accumulate };
+    let arguments = parameters.into_arguments();
     Ok(Launch { kernel: &COLUMN_SUM, problem: Problem::Columns(columns), arguments })
 }

@@ -2,42 +2,21 @@
 //!
 //! Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 
+use retrograph_kernel_abi::norm::{self as abi, MAX_THREADS};
+
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_X, linear};
-use crate::params::{f32, pointer, u32};
+use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::RowsProblem;
 use crate::{Argument, Kernel, KernelError, Launch, Output, Problem, View};
 
-/// The most threads per block.
-const MAX_THREADS: u32 = 512;
-
 /// Kernel of [`RmsNorm`].
-pub static RMS_NORM: Kernel = Kernel {
-    name: "rms_norm",
-    image: "rms_norm",
-    parameters: &[
-        pointer("x"),
-        pointer("addend"),
-        pointer("sum"),
-        pointer("gamma"),
-        pointer("y"),
-        pointer("y_bf16"),
-        pointer("rstd"),
-        u32("width"),
-        f32("eps"),
-    ],
-    entries: &["rms_norm", "rms_norm_1", "rms_norm_2", "rms_norm_4"],
-    dispatch: |problem, _| {
-        let RowsProblem { rows, width, vectorized } = problem.rows()?;
-        let entry = match vectors_per_thread(width) {
-            Some(1) if vectorized => "rms_norm_1",
-            Some(2) if vectorized => "rms_norm_2",
-            Some(4) if vectorized => "rms_norm_4",
-            _ => "rms_norm",
-        };
-        Some(linear(entry, rows, threads(width)))
-    },
-};
+pub static RMS_NORM: Kernel = Kernel::new("rms_norm", &abi::RMS_NORM, |problem, _| {
+    let RowsProblem { rows, width, vectorized } = problem.rows()?;
+    let in_registers = &abi::RMS_NORM_IN_REGISTERS;
+    let entry = entry(width, vectorized, in_registers).unwrap_or(abi::RMS_NORM_ANY_WIDTH);
+    Some(linear(entry, rows, threads(width)))
+});
 
 /// `y = x · rstd · gamma` with `rstd = rsqrt(mean(x²) + eps)` for each row.
 ///
@@ -92,34 +71,45 @@ impl<B: Copy, O: Into<Output<B>> + Copy> RmsNorm<B, O> {
             check.length("residual", residual, elements)?;
             check.length("sum", sum, elements)?;
         }
-        let [y, y_bf16] = y.arguments();
-        let arguments = vec![
-            Argument::read(self.x),
-            Argument::read_optional(self.residual.map(|add| add.residual)),
-            self.residual.map_or(Argument::Null, |add| Argument::write(add.sum)),
-            Argument::read(self.gamma),
+        let (y, y_bf16) = y.pointers();
+        let parameters = abi::RmsNormParameters::<ArgumentTypes<B>> {
+            x: Pointer::read(self.x),
+            residual: Pointer::read_optional(self.residual.map(|add| add.residual)),
+            sum: Pointer::write_optional(self.residual.map(|add| add.sum)),
+            gamma: Pointer::read(self.gamma),
             y,
             y_bf16,
-            Argument::write(self.rstd),
-            Argument::U32(width),
-            Argument::f32(self.eps),
-        ];
+            rstd: Pointer::write(self.rstd),
+            width,
+            eps: self.eps,
+        };
+        let arguments = parameters.into_arguments();
         let vectorized = is_vectorized(width, &arguments);
         let problem = Problem::Rows(RowsProblem { rows, width, vectorized });
         Ok(Launch { kernel: &RMS_NORM, problem, arguments })
     }
 }
 
-/// Vectors of four elements that a thread keeps in registers; `None` if a row has too many.
-pub(super) fn vectors_per_thread(width: u32) -> Option<u32> {
-    [1, 2, 4].into_iter().find(|vectors| width <= 4 * vectors * MAX_THREADS)
+/// Vec4s that a thread keeps in registers; `None` if a row has too many.
+fn vec4s_per_thread(width: u32) -> Option<u32> {
+    let choices = abi::RMS_NORM_IN_REGISTERS.map(|(vec4s, _)| vec4s);
+    choices.into_iter().find(|vec4s| width <= 4 * vec4s * MAX_THREADS)
+}
+
+/// The entry of `in_registers` that keeps rows of `width` elements in registers, if there is one.
+pub(super) fn entry(
+    width: u32,
+    vectorized: bool,
+    in_registers: &[(u32, &'static str)],
+) -> Option<&'static str> {
+    let wanted = vec4s_per_thread(width).filter(|_| vectorized)?;
+    in_registers.iter().find(|(vec4s, _)| *vec4s == wanted).map(|(_, entry)| *entry)
 }
 
 /// Threads for a row of `width` elements, in whole warps. They do not depend on alignment, so that
 /// the bits do not either.
 pub(super) fn threads(width: u32) -> u32 {
-    let vectors = vectors_per_thread(width);
-    let threads = vectors.map_or(MAX_THREADS, |vectors| width.div_ceil(4 * vectors));
+    let threads = vec4s_per_thread(width).map_or(MAX_THREADS, |vec4s| width.div_ceil(4 * vec4s));
     threads.next_multiple_of(32).max(32)
 }
 

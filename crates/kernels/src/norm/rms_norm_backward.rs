@@ -1,54 +1,30 @@
 //! The backward pass of RMSNorm, with a two-stage reduction of the gradient of gamma.
 
+use retrograph_kernel_abi::{Bf16, norm as abi};
+
 use super::column_sum::{self, ColumnSum};
-use super::rms_norm::{is_vectorized, row_sizes, threads, vectors_per_thread};
+use super::rms_norm::{entry, is_vectorized, row_sizes, threads};
 use crate::checks::Check;
 use crate::geometry::linear;
-use crate::params::{pointer, u32};
+use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::RowsProblem;
-use crate::{Argument, Kernel, KernelError, Launch, Output, Problem, View};
+use crate::{Kernel, KernelError, Launch, Output, Problem, View};
 
 /// Kernel of [`RmsNormBackward`].
-pub static RMS_NORM_BACKWARD: Kernel = Kernel {
-    name: "rms_norm_backward",
-    image: "rms_norm_backward",
-    parameters: &[
-        pointer("x"),
-        pointer("gamma"),
-        pointer("rstd"),
-        pointer("grad_out"),
-        pointer("grad_out_2"),
-        pointer("grad_out_3"),
-        pointer("grad_input"),
-        pointer("grad_input_bf16"),
-        pointer("gamma_partials"),
-        u32("rows"),
-        u32("width"),
-        u32("rows_per_block"),
-        u32("accumulate"),
-    ],
-    entries: &["rms_norm_backward", "rms_norm_backward_1", "rms_norm_backward_2"],
-    dispatch: |problem, _| {
+pub static RMS_NORM_BACKWARD: Kernel =
+    Kernel::new("rms_norm_backward", &abi::RMS_NORM_BACKWARD, |problem, _| {
         let RowsProblem { rows: blocks, width, vectorized } = problem.rows()?;
-        let entry = match vectors_per_thread(width) {
-            Some(1) if vectorized => "rms_norm_backward_1",
-            Some(2) if vectorized => "rms_norm_backward_2",
-            _ => "rms_norm_backward",
-        };
+        let in_registers = &abi::RMS_NORM_BACKWARD_IN_REGISTERS;
+        let entry = entry(width, vectorized, in_registers);
+        let entry = entry.unwrap_or(abi::RMS_NORM_BACKWARD_ANY_WIDTH);
         Some(linear(entry, blocks, threads(width)))
-    },
-};
+    });
 
 /// Kernel of [`RmsNormGammaReduce`].
-pub static RMS_NORM_GAMMA_REDUCE: Kernel = Kernel {
-    name: "rms_norm_gamma_reduce",
-    image: "column_sum",
-    parameters: column_sum::PARAMETERS,
-    entries: column_sum::ENTRIES,
-    dispatch: column_sum::dispatch,
-};
+pub static RMS_NORM_GAMMA_REDUCE: Kernel =
+    Kernel::new("rms_norm_gamma_reduce", &abi::COLUMN_SUM, column_sum::dispatch);
 
-/// Gradients of [`RmsNorm`](crate::ops::RmsNorm): with `h = x · rstd` and `u = gamma ⊙ grad_out`,
+/// Gradients of [`RmsNorm`](crate::norm::RmsNorm): with `h = x · rstd` and `u = gamma ⊙ grad_out`,
 /// `grad_input = rstd · (u − h · mean(u ⊙ h))`, and each block's share of `Σ_rows grad_out ⊙ h`.
 ///
 /// Row p of `gamma_partials` is the sum over one run of consecutive rows; [`RmsNormGammaReduce`]
@@ -105,39 +81,44 @@ impl<B: Copy, O: Into<Output<B>> + Copy> RmsNormBackward<'_, B, O> {
         if let Some(partials) = self.gamma_partials {
             check.length("gamma_partials", partials, blocks * self.width)?;
         }
-        let [grad_input, grad_input_bf16] = self.grad_input(check, elements)?;
-        let grad_out = |at| self.grad_out.get(at).map_or(Argument::Null, |it| Argument::read(*it));
-        let arguments = vec![
-            Argument::read(self.x),
-            Argument::read(self.gamma),
-            Argument::read(self.rstd),
-            grad_out(0),
-            grad_out(1),
-            grad_out(2),
+        let (grad_input, grad_input_bf16) = self.grad_input(check, elements)?;
+        let grad_out = |at| Pointer::read_optional(self.grad_out.get(at).copied());
+        let parameters = abi::RmsNormBackwardParameters::<ArgumentTypes<B>> {
+            x: Pointer::read(self.x),
+            gamma: Pointer::read(self.gamma),
+            rstd: Pointer::read(self.rstd),
+            grad_out: grad_out(0),
+            grad_out_2: grad_out(1),
+            grad_out_3: grad_out(2),
             grad_input,
             grad_input_bf16,
-            self.gamma_partials.map_or(Argument::Null, Argument::write),
-            Argument::U32(rows),
-            Argument::U32(width),
-            Argument::U32(check.size("rows per block", rows_per_block(self.rows))?),
-            Argument::U32(u32::from(self.accumulate)),
-        ];
+            gamma_partials: Pointer::write_optional(self.gamma_partials),
+            rows,
+            width,
+            rows_per_block: check.size("rows per block", rows_per_block(self.rows))?,
+            accumulate: self.accumulate,
+        };
+        let arguments = parameters.into_arguments();
         let vectorized = is_vectorized(width, &arguments);
         // There are no more blocks than rows, whose number was checked.
         let problem = Problem::Rows(RowsProblem { rows: blocks as u32, width, vectorized });
         Ok(Launch { kernel: &RMS_NORM_BACKWARD, problem, arguments })
     }
 
-    /// The arguments of the gradient of the input, in f32 and in bf16.
-    fn grad_input(&self, check: Check, elements: usize) -> Result<[Argument<B>; 2], KernelError> {
+    /// The pointers to the gradient of the input in f32 and in bf16.
+    fn grad_input(
+        &self,
+        check: Check,
+        elements: usize,
+    ) -> Result<(Pointer<B, f32>, Pointer<B, Bf16>), KernelError> {
         let output: Output<B> = self.grad_input.into();
         output.check(check, "grad_input", elements)?;
-        let [in_f32, in_bf16] = output.arguments();
+        let (in_f32, in_bf16) = output.pointers();
         if !self.accumulate {
-            return Ok([in_f32, in_bf16]);
+            return Ok((in_f32, in_bf16));
         }
         let rule = "a gradient that is added to must be f32, and may be written in bf16, too";
-        Ok([Argument::update(output.require_f32(check, rule)?), in_bf16])
+        Ok((Pointer::update(output.require_f32(check, rule)?), in_bf16))
     }
 }
 

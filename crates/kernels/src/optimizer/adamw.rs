@@ -1,27 +1,15 @@
 //! AdamW over a list of tensors.
 
+use retrograph_kernel_abi::optimizer::{self as abi, ADAMW_ROW};
+
 use crate::checks::Check;
-use crate::params::{f32, pointer};
+use crate::launch::{ArgumentTypes, Pointer};
 use crate::tensor_list::{self, ListedTensor};
-use crate::{Access, Argument, Kernel, KernelError, Launch, View};
+use crate::{Access, Kernel, KernelError, Launch, View};
 
 /// Kernel of [`AdamW`].
-pub static ADAMW: Kernel = Kernel {
-    name: "adamw",
-    image: "adamw",
-    parameters: &[
-        pointer("table"),
-        pointer("scalars"),
-        pointer("halt"),
-        f32("beta1"),
-        f32("beta1_rest"),
-        f32("beta2"),
-        f32("beta2_rest"),
-        f32("eps"),
-    ],
-    entries: &["adamw"],
-    dispatch: |problem, _| tensor_list::dispatch("adamw", problem),
-};
+pub static ADAMW: Kernel =
+    Kernel::new("adamw", &abi::ADAMW, |problem, _| tensor_list::dispatch(&abi::ADAMW, problem));
 
 /// One parameter tensor with its gradient and moments, all of one length.
 #[derive(Clone, Copy, Debug)]
@@ -74,22 +62,23 @@ impl<B: Copy> AdamW<'_, B> {
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(ADAMW.name);
         self.check_constants(check)?;
-        check.length("scalars", self.scalars, super::Schedule::<B>::SCALARS)?;
+        check.length("scalars", self.scalars, abi::scalar::COUNT)?;
         if let Some(halt) = self.halt {
             check.length("halt", halt, 1)?;
         }
         let chunks = tensor_list::chunks(self.tensors.iter().map(|tensor| tensor.param.len()));
         let problem = tensor_list::problem(check, chunks)?;
-        let arguments = vec![
-            Argument::Table(self.table(check)?),
-            Argument::read(self.scalars),
-            Argument::read_optional(self.halt),
-            Argument::f32(self.beta1 as f32),
-            Argument::f32((1.0 - self.beta1) as f32),
-            Argument::f32(self.beta2 as f32),
-            Argument::f32((1.0 - self.beta2) as f32),
-            Argument::f32(self.eps),
-        ];
+        let parameters = abi::AdamWParameters::<ArgumentTypes<B>> {
+            table: Pointer::table(self.table(check)?),
+            scalars: Pointer::read(self.scalars),
+            halt: Pointer::read_optional(self.halt),
+            beta1: self.beta1 as f32,
+            one_minus_beta1: (1.0 - self.beta1) as f32,
+            beta2: self.beta2 as f32,
+            one_minus_beta2: (1.0 - self.beta2) as f32,
+            eps: self.eps,
+        };
+        let arguments = parameters.into_arguments();
         Ok(Launch { kernel: &ADAMW, problem, arguments })
     }
 
@@ -120,8 +109,10 @@ impl<B: Copy> AdamW<'_, B> {
                 (tensor.first, Access::ReadWrite),
                 (tensor.second, Access::ReadWrite),
             ];
-            let constant = Some(u64::from(tensor.weight_decay.to_bits()));
-            ListedTensor { views, constant }.add_rows(&mut table);
+            let constants = [u64::from(tensor.weight_decay.to_bits())];
+            let tensor: ListedTensor<'_, _, { ADAMW_ROW.arrays }, { ADAMW_ROW.constants }> =
+                ListedTensor { views, constants };
+            tensor.add_rows(&mut table);
         }
         Ok(table)
     }

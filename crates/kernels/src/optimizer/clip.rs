@@ -1,49 +1,31 @@
 //! Gradient clipping by the global norm: squared sums, the factor with its guard, and the scaling.
 
+use retrograph_kernel_abi::optimizer::{self as abi, GRAD_ROW};
+
 use crate::checks::Check;
 use crate::geometry::linear;
-use crate::params::{f32, pointer, u32};
+use crate::launch::{ArgumentTypes, Pointer};
 use crate::tensor_list::{self, ListedTensor};
-use crate::{Access, Argument, Kernel, KernelError, Launch, Problem, View};
-
-/// Threads of the one block that adds the partial sums.
-const SCALE_THREADS: u32 = 256;
+use crate::{Access, Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`SquaredSums`].
-pub static SQUARED_SUMS: Kernel = Kernel {
-    name: "grad_norm_partials",
-    image: "grad_norm_partials",
-    parameters: &[pointer("table"), pointer("partials")],
-    entries: &["grad_norm_partials"],
-    dispatch: |problem, _| tensor_list::dispatch("grad_norm_partials", problem),
-};
+pub static SQUARED_SUMS: Kernel =
+    Kernel::new("grad_norm_partials", &abi::GRAD_NORM_PARTIALS, |problem, _| {
+        tensor_list::dispatch(&abi::GRAD_NORM_PARTIALS, problem)
+    });
 
 /// Kernel of [`ClipScale`].
-pub static CLIP_SCALE: Kernel = Kernel {
-    name: "clip_factor",
-    image: "clip_factor",
-    parameters: &[
-        pointer("partials"),
-        pointer("scale"),
-        pointer("norm"),
-        pointer("loss"),
-        pointer("step"),
-        pointer("halt"),
-        u32("n"),
-        f32("max_norm"),
-    ],
-    entries: &["clip_factor"],
-    dispatch: |problem, _| problem.items().map(|_| linear("clip_factor", 1, SCALE_THREADS)),
-};
+pub static CLIP_SCALE: Kernel = Kernel::new("clip_factor", &abi::CLIP_FACTOR, |problem, _| {
+    problem.items().map(|_| linear(abi::CLIP_FACTOR.entry(), 1, abi::CLIP_FACTOR_THREADS))
+});
 
 /// Kernel of [`Clip`].
-pub static CLIP: Kernel = Kernel {
-    name: "clip_grads",
-    image: "clip_grads",
-    parameters: &[pointer("table"), pointer("scale")],
-    entries: &["clip_grads"],
-    dispatch: |problem, _| tensor_list::dispatch("clip_grads", problem),
-};
+pub static CLIP: Kernel = Kernel::new("clip_grads", &abi::CLIP_GRADS, |problem, _| {
+    tensor_list::dispatch(&abi::CLIP_GRADS, problem)
+});
+
+/// A tensor in the tables of [`SQUARED_SUMS`] and [`CLIP`].
+type Gradient<'a, B> = ListedTensor<'a, B, { GRAD_ROW.arrays }, { GRAD_ROW.constants }>;
 
 /// Number of partial sums that [`SquaredSums`] writes for tensors of these lengths.
 pub fn squared_sums_partials(lens: &[usize]) -> usize {
@@ -72,9 +54,11 @@ impl<B: Copy> SquaredSums<'_, B> {
         let mut table = Vec::new();
         for &tensor in self.tensors {
             let views = &[(tensor, Access::Read)];
-            ListedTensor { views, constant: None }.add_rows(&mut table);
+            Gradient { views, constants: [] }.add_rows(&mut table);
         }
-        let arguments = vec![Argument::Table(table), Argument::write(self.partials)];
+        let (table, partials) = (Pointer::table(table), Pointer::write(self.partials));
+        let parameters = abi::GradNormPartialsParameters::<ArgumentTypes<B>> { table, partials };
+        let arguments = parameters.into_arguments();
         Ok(Launch { kernel: &SQUARED_SUMS, problem, arguments })
     }
 }
@@ -114,30 +98,27 @@ impl<B: Copy> ClipScale<B> {
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(CLIP_SCALE.name);
         // The kernel counts in steps of the block, which must not wrap around.
-        let most = (u32::MAX - SCALE_THREADS) as usize;
+        let most = (u32::MAX - abi::CLIP_FACTOR_THREADS) as usize;
         let n = check.at_most("the number of partial sums", self.partials.len(), most)?;
         check.length("scale", self.scale, 1)?;
         check.length("norm", self.norm, 1)?;
         check.constant("max_norm", self.max_norm, (self.max_norm > 0.0, "positive"))?;
-        let mut arguments = vec![
-            Argument::read(self.partials),
-            Argument::write(self.scale),
-            Argument::write(self.norm),
-        ];
         if let Some(guard) = self.guard {
             check.length("guard.loss", guard.loss, 1)?;
             check.length("guard.step", guard.step, 1)?;
             check.length("guard.halt", guard.halt, 1)?;
-            let guard = [
-                Argument::read(guard.loss),
-                Argument::read(guard.step),
-                Argument::update(guard.halt),
-            ];
-            arguments.extend(guard);
-        } else {
-            arguments.extend([Argument::Null, Argument::Null, Argument::Null]);
         }
-        arguments.extend([Argument::U32(n), Argument::f32(self.max_norm)]);
+        let parameters = abi::ClipFactorParameters::<ArgumentTypes<B>> {
+            partials: Pointer::read(self.partials),
+            scale: Pointer::write(self.scale),
+            norm: Pointer::write(self.norm),
+            loss: Pointer::read_optional(self.guard.map(|guard| guard.loss)),
+            step: Pointer::read_optional(self.guard.map(|guard| guard.step)),
+            halt: self.guard.map_or(Pointer::null(), |guard| Pointer::update(guard.halt)),
+            n,
+            max_norm: self.max_norm,
+        };
+        let arguments = parameters.into_arguments();
         Ok(Launch { kernel: &CLIP_SCALE, problem: Problem::Items(n), arguments })
     }
 }
@@ -163,9 +144,11 @@ impl<B: Copy> Clip<'_, B> {
         let mut table = Vec::new();
         for &tensor in self.tensors {
             let views = &[(tensor, Access::ReadWrite)];
-            ListedTensor { views, constant: None }.add_rows(&mut table);
+            Gradient { views, constants: [] }.add_rows(&mut table);
         }
-        let arguments = vec![Argument::Table(table), Argument::read(self.scale)];
+        let (table, scale) = (Pointer::table(table), Pointer::read(self.scale));
+        let parameters = abi::ClipGradsParameters::<ArgumentTypes<B>> { table, scale };
+        let arguments = parameters.into_arguments();
         Ok(Launch { kernel: &CLIP, problem, arguments })
     }
 }

@@ -1,28 +1,17 @@
 //! The learning-rate schedule, computed on the device from the step number.
 
+use retrograph_kernel_abi::optimizer as abi;
+
 use crate::checks::Check;
 use crate::geometry::linear;
-use crate::params::{pointer, u32, u64};
-use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`Schedule`].
-pub static SCHEDULE: Kernel = Kernel {
-    name: "lr_schedule",
-    image: "lr_schedule",
-    parameters: &[
-        pointer("step"),
-        pointer("scalars"),
-        u32("warmup_steps"),
-        u32("total_steps"),
-        u64("peak_lr"),
-        u64("min_lr"),
-        u64("beta1"),
-        u64("beta2"),
-    ],
-    entries: &["lr_schedule"],
+pub static SCHEDULE: Kernel = Kernel::new("lr_schedule", &abi::LR_SCHEDULE, |problem, _| {
     // One warp, of which one thread computes.
-    dispatch: |problem, _| problem.items().map(|_| linear("lr_schedule", 1, 32)),
-};
+    problem.items().map(|_| linear(abi::LR_SCHEDULE.entry(), 1, 32))
+});
 
 /// Learning rate (linear warm-up, then cosine) and bias corrections of a step, for
 /// [`AdamW`](crate::optimizer::AdamW).
@@ -60,7 +49,7 @@ pub struct Schedule<B> {
 
 impl<B> Schedule<B> {
     /// Number of scalars: `lr`, `lr / (1 − β1^t)`, `1 / sqrt(1 − β2^t)`.
-    pub const SCALARS: usize = 3;
+    pub const SCALARS: usize = abi::scalar::COUNT;
 }
 
 impl<B: Copy> Schedule<B> {
@@ -76,16 +65,17 @@ impl<B: Copy> Schedule<B> {
             let holds = (0.0..1.0).contains(&beta);
             check.constant(name, beta as f32, (holds, "at least 0 and below 1"))?;
         }
-        let arguments = vec![
-            Argument::read(self.step),
-            Argument::write(self.scalars),
-            Argument::U32(self.warmup_steps),
-            Argument::U32(self.total_steps),
-            Argument::U64(self.peak_lr.to_bits()),
-            Argument::U64(self.min_lr.to_bits()),
-            Argument::U64(self.beta1.to_bits()),
-            Argument::U64(self.beta2.to_bits()),
-        ];
+        let parameters = abi::LrScheduleParameters::<ArgumentTypes<B>> {
+            step: Pointer::read(self.step),
+            scalars: Pointer::write(self.scalars),
+            warmup_steps: self.warmup_steps,
+            total_steps: self.total_steps,
+            peak_lr: self.peak_lr,
+            min_lr: self.min_lr,
+            beta1: self.beta1,
+            beta2: self.beta2,
+        };
+        let arguments = parameters.into_arguments();
         Ok(Launch { kernel: &SCHEDULE, problem: Problem::Items(1), arguments })
     }
 }

@@ -1,33 +1,20 @@
 //! The parameters of a step, fetched by the device from pinned memory of the host.
 
+use retrograph_kernel_abi::optimizer::{self as abi, ring};
+
 use crate::checks::Check;
 use crate::geometry::{linear, row_threads};
-use crate::params::{pointer, u32};
-use crate::{Argument, Kernel, KernelError, Launch, Problem, View};
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`FetchStepParameters`].
-pub static FETCH_STEP_PARAMETERS: Kernel = Kernel {
-    name: "fetch_step_parameters",
-    image: "fetch_step_parameters",
-    parameters: &[
-        pointer("ring"),
-        pointer("block"),
-        pointer("taken"),
-        u32("slot_words"),
-        u32("quads"),
-        u32("slots"),
-    ],
-    entries: &["fetch_step_parameters"],
-    // One block, because the count may change only after all parameters are copied.
-    dispatch: |problem, _| {
-        let vectors = problem.items()?;
-        Some(linear(
-            "fetch_step_parameters",
-            vectors.min(1),
-            row_threads(vectors.saturating_mul(4)),
-        ))
-    },
-};
+pub static FETCH_STEP_PARAMETERS: Kernel =
+    Kernel::new("fetch_step_parameters", &abi::FETCH_STEP_PARAMETERS, |problem, _| {
+        // One block, because the count may change only after all parameters are copied.
+        let vec4s = problem.items()?;
+        let threads = row_threads(vec4s.saturating_mul(4)).min(abi::FETCH_THREADS);
+        Some(linear(abi::FETCH_STEP_PARAMETERS.entry(), vec4s.min(1), threads))
+    });
 
 /// Fetches the parameters of the next step from a ring that the host writes, and counts them.
 ///
@@ -48,11 +35,11 @@ pub struct FetchStepParameters<B> {
 
 impl<B> FetchStepParameters<B> {
     /// Slots of a ring: a power of two.
-    pub const SLOTS: usize = 16;
+    pub const SLOTS: usize = ring::SLOTS as usize;
     /// Words before the first slot: a cache line of the host.
-    pub const HEADER_WORDS: usize = 16;
+    pub const HEADER_WORDS: usize = ring::HEADER_WORDS as usize;
     /// Words of a slot before its parameters.
-    pub const SLOT_HEADER_WORDS: usize = 4;
+    pub const SLOT_HEADER_WORDS: usize = ring::SLOT_HEADER_WORDS as usize;
 
     /// Words from slot to slot, for `block` words of parameters. No two slots share a cache line.
     pub fn slot_words(block: usize) -> usize {
@@ -79,15 +66,16 @@ impl<B: Copy> FetchStepParameters<B> {
         check.length("ring", self.ring, Self::ring_words(words))?;
         check.length("taken", self.taken, 1)?;
         check.size("the words of the ring", self.ring.len())?;
-        let vectors = check.size("the vectors of 16 bytes", words / 4)?;
-        let arguments = vec![
-            Argument::update(self.ring),
-            Argument::update(self.block),
-            Argument::update(self.taken),
-            Argument::U32(Self::slot_words(words) as u32),
-            Argument::U32(vectors),
-            Argument::U32(Self::SLOTS as u32),
-        ];
-        Ok(Launch { kernel: &FETCH_STEP_PARAMETERS, problem: Problem::Items(vectors), arguments })
+        let vec4s = check.size("the vectors of 16 bytes", words / 4)?;
+        let parameters = abi::FetchStepParametersParameters::<ArgumentTypes<B>> {
+            ring: Pointer::update(self.ring),
+            block: Pointer::update(self.block),
+            taken: Pointer::update(self.taken),
+            slot_words: Self::slot_words(words) as u32,
+            vec4s,
+            slots: ring::SLOTS,
+        };
+        let arguments = parameters.into_arguments();
+        Ok(Launch { kernel: &FETCH_STEP_PARAMETERS, problem: Problem::Items(vec4s), arguments })
     }
 }

@@ -5,43 +5,18 @@
 
 pub mod reference;
 
+use retrograph_kernel_abi::rope as abi;
+
 use crate::checks::Check;
 use crate::geometry::linear;
-use crate::params::{pointer, u32};
-use crate::{Argument, Kernel, KernelError, Launch, Output, Problem, View};
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{Kernel, KernelError, Launch, Output, Problem, View};
 
 /// Kernel of [`Rope`].
-pub static ROPE: Kernel = Kernel {
-    name: "rope",
-    image: "rope",
-    parameters: &[
-        pointer("x"),
-        pointer("out"),
-        pointer("out_bf16"),
-        u32("heads"),
-        pointer("x_2"),
-        pointer("out_2"),
-        pointer("out_2_bf16"),
-        u32("heads_2"),
-        pointer("cos"),
-        pointer("sin"),
-        pointer("start"),
-        u32("quads_of_first"),
-        u32("quads"),
-        u32("half"),
-        u32("seq"),
-        u32("positions"),
-        u32("inverse"),
-    ],
-    entries: &["rope"],
-    dispatch: |problem, _| {
-        let threads = problem.items()?;
-        Some(linear("rope", threads.div_ceil(BLOCK_THREADS), BLOCK_THREADS))
-    },
-};
-
-/// Threads of a block, one for each four neighbouring pairs of elements.
-const BLOCK_THREADS: u32 = 128;
+pub static ROPE: Kernel = Kernel::new("rope", &abi::ROPE, |problem, _| {
+    let blocks = problem.items()?.div_ceil(abi::THREADS);
+    Some(linear(abi::ROPE.entry(), blocks, abi::THREADS))
+});
 
 /// Rotates elements i and i + half of every head by the angle of its position, with
 /// half = head_dim ÷ 2: `out[i] = x[i]·cos − x[i + half]·sin` and
@@ -91,12 +66,8 @@ impl<B: Copy> Rope<'_, B> {
         let (half, given) = (head_dim / 2, tensors.len());
         check.rule(head_dim % 2 == 0, "head_dim must be even", (head_dim, half))?;
         check.rule((1..=2).contains(&given), "rope takes one or two tensors", (given, 2))?;
-        let mut arguments = Vec::new();
         for tensor in tensors {
-            arguments.extend(self.tensor(check, tensor)?);
-        }
-        if given == 1 {
-            arguments.extend([Argument::Null, Argument::Null, Argument::Null, Argument::U32(0)]);
+            self.check_tensor(check, tensor)?;
         }
         let enough = positions >= if start.is_none() { seq } else { 1 };
         check.rule(enough, "the tables must have a row for each position", (positions, seq))?;
@@ -106,37 +77,45 @@ impl<B: Copy> Rope<'_, B> {
         if let Some(start) = start {
             check.length("start", start, 1)?;
         }
-        arguments.extend([Argument::read(cos), Argument::read(sin)]);
-        arguments.push(Argument::read_optional(start));
         // A vector has at least one pair, so that the number of vectors fits, too.
         let heads: usize = tensors.iter().map(|tensor| tensor.heads).sum();
         let tokens = self.batch * seq;
         check.size("the number of pairs", check.product("pairs", &[tokens, heads, half])?)?;
-        let vectors = |heads: usize| (tokens * heads * half.div_ceil(4)) as u32;
-        arguments.extend([Argument::U32(vectors(tensors[0].heads)), Argument::U32(vectors(heads))]);
-        for (what, size) in
-            [("head_dim ÷ 2", half), ("seq", seq), ("the number of positions", positions)]
-        {
-            arguments.push(Argument::U32(check.size(what, size)?));
-        }
-        arguments.push(Argument::U32(u32::from(self.inverse)));
-        Ok(Launch { kernel: &ROPE, problem: Problem::Items(vectors(heads)), arguments })
+        let vec4s = |heads: usize| (tokens * heads * half.div_ceil(4)) as u32;
+        let (first, second) = (tensors[0], tensors.get(1));
+        let (out, out_bf16) = first.out.pointers();
+        let out_2 = second.map(|tensor| tensor.out.pointers());
+        let (out_2, out_2_bf16) = out_2.unwrap_or((Pointer::null(), Pointer::null()));
+        let parameters = abi::RopeParameters::<ArgumentTypes<B>> {
+            x: Pointer::read(first.x),
+            out,
+            out_bf16,
+            heads: check.size("heads", first.heads)?,
+            x_2: Pointer::read_optional(second.map(|tensor| tensor.x)),
+            out_2,
+            out_2_bf16,
+            heads_2: check.size("heads", second.map_or(0, |tensor| tensor.heads))?,
+            cos: Pointer::read(cos),
+            sin: Pointer::read(sin),
+            start: Pointer::read_optional(start),
+            vec4s_of_first: vec4s(first.heads),
+            vec4s: vec4s(heads),
+            half: check.size("head_dim ÷ 2", half)?,
+            seq: check.size("seq", seq)?,
+            positions: check.size("the number of positions", positions)?,
+            inverse: self.inverse,
+        };
+        let arguments = parameters.into_arguments();
+        Ok(Launch { kernel: &ROPE, problem: Problem::Items(vec4s(heads)), arguments })
     }
 
-    /// The arguments of one tensor.
-    fn tensor(
-        &self,
-        check: Check,
-        tensor: &RopeTensor<B>,
-    ) -> Result<[Argument<B>; 4], KernelError> {
+    /// Checks the lengths of one tensor.
+    fn check_tensor(&self, check: Check, tensor: &RopeTensor<B>) -> Result<(), KernelError> {
         let RopeTensor { x, out, heads } = *tensor;
         let sizes = [self.batch, self.seq, heads, self.head_dim];
         let elements = check.product("elements", &sizes)?;
         check.length("x", x, elements)?;
-        out.check(check, "out", elements)?;
-        let [out, out_bf16] = out.arguments();
-        let heads = Argument::U32(check.size("heads", heads)?);
-        Ok([Argument::read(x), out, out_bf16, heads])
+        out.check(check, "out", elements)
     }
 }
 

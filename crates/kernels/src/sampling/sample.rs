@@ -3,97 +3,49 @@
 //! A token is drawn by the Gumbel-max trick: the greatest sum of a scaled logit and a Gumbel number
 //! of Philox 4x32-10. Deterministic: the same seed and draw give the same token.
 
+use retrograph_kernel_abi::sampling::{self as abi, word};
+
 use crate::checks::Check;
 use crate::geometry::linear;
-use crate::params::{pointer, u32};
-use crate::{Argument, Dispatch, Kernel, KernelError, Launch, Parameter, Problem, SmTarget, View};
-
-const fn kernel(
-    name: &'static str,
-    parameters: &'static [Parameter],
-    entries: &'static [&'static str],
-    dispatch: fn(&Problem, SmTarget) -> Option<Dispatch>,
-) -> Kernel {
-    Kernel { name, image: "sample", parameters, entries, dispatch }
-}
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{Kernel, KernelError, Launch, Problem, View};
 
 /// Applies the repetition penalty and finds the maximum of each chunk.
-pub static SAMPLE_ADJUST: Kernel = kernel(
-    "sample_adjust",
-    &[
-        pointer("logits"),
-        pointer("seen"),
-        pointer("sampling"),
-        pointer("adjusted"),
-        pointer("maxima"),
-        u32("vocab"),
-    ],
-    &["sample_adjust"],
-    |problem, _| problem.items().map(|chunks| linear("sample_adjust", chunks, CHUNK_THREADS)),
-);
+pub static SAMPLE_ADJUST: Kernel =
+    Kernel::new("sample_adjust", &abi::SAMPLE_ADJUST, |problem, _| {
+        problem.items().map(|chunks| linear(abi::SAMPLE_ADJUST.entry(), chunks, abi::THREADS))
+    });
+
 /// Finds the least logit that top-k and top-p keep.
-pub static SAMPLE_THRESHOLD: Kernel = kernel(
-    "sample_threshold",
-    &[
-        pointer("adjusted"),
-        pointer("maxima"),
-        pointer("sampling"),
-        pointer("selection"),
-        u32("vocab"),
-        u32("chunks"),
-    ],
-    &["sample_threshold"],
-    |problem, _| problem.items().map(|_| linear("sample_threshold", 1, 1024)),
-);
+pub static SAMPLE_THRESHOLD: Kernel =
+    Kernel::new("sample_threshold", &abi::SAMPLE_THRESHOLD, |problem, _| {
+        let (entry, threads) = (abi::SAMPLE_THRESHOLD.entry(), abi::THRESHOLD_THREADS);
+        problem.items().map(|_| linear(entry, 1, threads))
+    });
+
 /// Draws the best token of each chunk.
-pub static SAMPLE_DRAW: Kernel = kernel(
-    "sample_draw",
-    &[
-        pointer("adjusted"),
-        pointer("selection"),
-        pointer("sampling"),
-        pointer("scores"),
-        pointer("tokens"),
-        u32("vocab"),
-    ],
-    &["sample_draw"],
-    |problem, _| problem.items().map(|chunks| linear("sample_draw", chunks, CHUNK_THREADS)),
-);
+pub static SAMPLE_DRAW: Kernel = Kernel::new("sample_draw", &abi::SAMPLE_DRAW, |problem, _| {
+    problem.items().map(|chunks| linear(abi::SAMPLE_DRAW.entry(), chunks, abi::THREADS))
+});
+
 /// Picks the best token of all chunks.
-pub static SAMPLE_PICK: Kernel = kernel(
-    "sample_pick",
-    &[
-        pointer("scores"),
-        pointer("tokens"),
-        pointer("selection"),
-        pointer("sampled"),
-        u32("chunks"),
-    ],
-    &["sample_pick"],
-    |problem, _| problem.items().map(|_| linear("sample_pick", 1, CHUNK_THREADS)),
-);
+pub static SAMPLE_PICK: Kernel = Kernel::new("sample_pick", &abi::SAMPLE_PICK, |problem, _| {
+    problem.items().map(|_| linear(abi::SAMPLE_PICK.entry(), 1, abi::THREADS))
+});
 
 /// Kernel of [`MarkTokens`].
-pub static MARK_TOKENS: Kernel = Kernel {
-    name: "mark_seen_tokens",
-    image: "mark_seen_tokens",
-    parameters: &[pointer("tokens"), pointer("seen"), pointer("count"), u32("n"), u32("vocab")],
-    entries: &["mark_seen_tokens"],
-    dispatch: |problem, _| {
-        problem.items().map(|tokens| linear("mark_seen_tokens", tokens.div_ceil(128), 128))
-    },
-};
+pub static MARK_TOKENS: Kernel =
+    Kernel::new("mark_seen_tokens", &abi::MARK_SEEN_TOKENS, |problem, _| {
+        let blocks = problem.items()?.div_ceil(abi::THREADS);
+        Some(linear(abi::MARK_SEEN_TOKENS.entry(), blocks, abi::THREADS))
+    });
 
-/// Threads of the block of a chunk.
-const CHUNK_THREADS: u32 = 128;
-/// Tokens of a chunk.
-const CHUNK: usize = 1024;
 /// The largest vocabulary, so that indices past its end fit in 32 bits.
 const MAX_VOCAB: usize = 1 << 30;
 
 /// Number of chunks of a vocabulary: of maxima, scores and tokens in [`Sample`].
 pub fn sample_chunks(vocab: usize) -> usize {
-    vocab.div_ceil(CHUNK)
+    vocab.div_ceil(abi::CHUNK as usize)
 }
 
 /// The parameters of sampling, as the kernels read them.
@@ -116,13 +68,20 @@ pub struct SamplingParameters {
 
 impl SamplingParameters {
     /// Words of the operand `sampling` of [`Sample`].
-    pub const LEN: usize = 7;
+    pub const LEN: usize = word::COUNT;
 
     /// The operand `sampling` of [`Sample`].
     pub fn words(self) -> [u32; Self::LEN] {
         let Self { temperature, top_k, top_p, penalty, seed, draw } = self;
-        let [temperature, top_p, penalty] = [temperature, top_p, penalty].map(f32::to_bits);
-        [temperature, top_k, top_p, penalty, seed as u32, (seed >> 32) as u32, draw]
+        let mut words = [0; Self::LEN];
+        words[word::TEMPERATURE] = temperature.to_bits();
+        words[word::TOP_K] = top_k;
+        words[word::TOP_P] = top_p.to_bits();
+        words[word::PENALTY] = penalty.to_bits();
+        words[word::SEED_LOW] = seed as u32;
+        words[word::SEED_HIGH] = (seed >> 32) as u32;
+        words[word::DRAW] = draw;
+        words
     }
 }
 
@@ -167,55 +126,44 @@ impl<B: Copy> Sample<B> {
         check.length("tokens", tokens, count)?;
         check.length("sampled", sampled, 2)?;
         let chunks = check.size("the number of chunks", count)?;
-        let (read, write) = (Argument::read::<f32>, Argument::write::<f32>);
-        let (read_u32, write_u32) = (Argument::read::<u32>, Argument::write::<u32>);
+        let adjust = abi::SampleAdjustParameters::<ArgumentTypes<B>> {
+            logits: Pointer::read(logits),
+            seen: Pointer::read(seen),
+            sampling: Pointer::read(sampling),
+            adjusted: Pointer::write(adjusted),
+            maxima: Pointer::write(maxima),
+            vocab,
+        };
+        let threshold = abi::SampleThresholdParameters::<ArgumentTypes<B>> {
+            adjusted: Pointer::read(adjusted),
+            maxima: Pointer::read(maxima),
+            sampling: Pointer::read(sampling),
+            selection: Pointer::write(selection),
+            vocab,
+            chunks,
+        };
+        let draw = abi::SampleDrawParameters::<ArgumentTypes<B>> {
+            adjusted: Pointer::read(adjusted),
+            selection: Pointer::read(selection),
+            sampling: Pointer::read(sampling),
+            scores: Pointer::write(scores),
+            tokens: Pointer::write(tokens),
+            vocab,
+        };
+        let pick = abi::SamplePickParameters::<ArgumentTypes<B>> {
+            scores: Pointer::read(scores),
+            tokens: Pointer::read(tokens),
+            selection: Pointer::read(selection),
+            sampled: Pointer::write(sampled),
+            chunks,
+        };
         let launch =
             |kernel, arguments| Launch { kernel, problem: Problem::Items(chunks), arguments };
-        let size = |size| Argument::U32(size);
         Ok([
-            launch(
-                &SAMPLE_ADJUST,
-                vec![
-                    read(logits),
-                    read_u32(seen),
-                    read_u32(sampling),
-                    write(adjusted),
-                    write(maxima),
-                    size(vocab),
-                ],
-            ),
-            launch(
-                &SAMPLE_THRESHOLD,
-                vec![
-                    read(adjusted),
-                    read(maxima),
-                    read_u32(sampling),
-                    write_u32(selection),
-                    size(vocab),
-                    size(chunks),
-                ],
-            ),
-            launch(
-                &SAMPLE_DRAW,
-                vec![
-                    read(adjusted),
-                    read_u32(selection),
-                    read_u32(sampling),
-                    write(scores),
-                    write_u32(tokens),
-                    size(vocab),
-                ],
-            ),
-            launch(
-                &SAMPLE_PICK,
-                vec![
-                    read(scores),
-                    read_u32(tokens),
-                    read_u32(selection),
-                    write_u32(sampled),
-                    size(chunks),
-                ],
-            ),
+            launch(&SAMPLE_ADJUST, adjust.into_arguments()),
+            launch(&SAMPLE_THRESHOLD, threshold.into_arguments()),
+            launch(&SAMPLE_DRAW, draw.into_arguments()),
+            launch(&SAMPLE_PICK, pick.into_arguments()),
         ])
     }
 }
@@ -242,13 +190,14 @@ impl<B: Copy> MarkTokens<B> {
         if let Some(count) = count {
             check.length("count", count, 1)?;
         }
-        let arguments = vec![
-            Argument::read(tokens),
-            Argument::update(seen),
-            Argument::read_optional(count),
-            Argument::U32(n),
-            Argument::U32(vocab),
-        ];
+        let parameters = abi::MarkSeenTokensParameters::<ArgumentTypes<B>> {
+            tokens: Pointer::read(tokens),
+            seen: Pointer::update(seen),
+            count: Pointer::read_optional(count),
+            n,
+            vocab,
+        };
+        let arguments = parameters.into_arguments();
         Ok(Launch { kernel: &MARK_TOKENS, problem: Problem::Items(n), arguments })
     }
 }

@@ -1,29 +1,27 @@
 //! Combine: rescales the splits of a head to a common maximum and adds them. Each lane computes the
 //! weight of one split and broadcasts it.
 
+use retrograph_kernel_abi::attention::{
+    DECODE_ATTENTION_COMBINE, DECODE_COMBINE_THREADS as THREADS, DecodeCombineParameters,
+};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
+use crate::primitives::parameters::Declarations;
 use crate::primitives::pdl;
 
 /// Splits in flight.
 const SPLITS_IN_FLIGHT: u32 = 16;
-const THREADS: u32 = 128;
 
 /// The entry.
 pub(super) fn entry(target: SmTarget) -> Entry {
-    Kernel::build("decode_attention_combine", |k| {
+    Kernel::build(DECODE_ATTENTION_COMBINE.entry(), |k| {
         k.max_threads(THREADS);
         k.min_blocks(6);
-        let partials = k.pointer::<f32>("partials");
-        let stats = k.pointer::<f32>("stats");
-        let out = k.pointer::<f32>("out");
-        let position = k.pointer::<u32>("position");
-        let capacity = k.param::<u32>("capacity");
-        let head_dim = k.param::<u32>("head_dim");
-        let split_len = k.param::<u32>("run");
-        let splits = k.param::<u32>("runs");
+        let parameters = DecodeCombineParameters::declare(&mut Declarations(*k));
+        let DecodeCombineParameters { partials, stats, out, position, capacity, .. } = parameters;
+        let DecodeCombineParameters { head_dim, split_len, splits, .. } = parameters;
         pdl::launch_dependents(k, target);
         pdl::wait(k, target);
 

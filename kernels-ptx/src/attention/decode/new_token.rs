@@ -1,21 +1,22 @@
 //! The query, key and value of the new token, from the outputs of its projections.
 
 use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::attention::{DECODE_MAX_HEAD_DIM, DecodeAttentionParameters};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value};
 
 use crate::norm::rms_norm::scaled_rstd;
 use crate::primitives::bf16::{pack, unpack};
-
-/// Maximum head dimension.
-pub(super) const MAX_HEAD_DIM: u32 = 512;
+use crate::primitives::parameters::Declarations;
 
 /// The output of a projection and its LoRA update, which may be null.
 #[derive(Clone, Copy)]
 struct Projection<'k> {
     x: Ptr<'k, f32>,
-    low: Ptr<'k, f32>,
-    up: Ptr<'k, f32>,
+    /// A·x of the LoRA update.
+    t: Ptr<'k, f32>,
+    /// B of the LoRA update.
+    b: Ptr<'k, f32>,
 }
 
 /// The parameters, and the shared memory for the results.
@@ -38,50 +39,48 @@ pub(super) struct NewToken<'k> {
     pub(super) head_dim: Value<'k, u32>,
     rank: Value<'k, u32>,
     positions: Value<'k, u32>,
-    low_scale: Value<'k, f32>,
+    lora_scale: Value<'k, f32>,
     eps: Value<'k, f32>,
 }
 
 impl<'k> NewToken<'k> {
-    /// Declares the pointer parameters.
-    pub(super) fn declare(k: &Kernel<'k>, (target, dtype): (SmTarget, DType)) -> Self {
-        let projections = ["q", "k", "v"].map(|name| {
-            let x = k.pointer(name);
-            let [low, up] = ["low", "up"].map(|part| k.pointer(&format!("{name}_{part}")));
-            Projection { x, low, up }
-        });
-        let gammas = ["q_gamma", "k_gamma"].map(|name| k.pointer(name));
-        let [cos, sin] = ["cos", "sin"].map(|name| k.pointer(name));
-        let caches = ["keys", "values"].map(|name| k.pointer::<u32>(name).address());
-        let [q, key, v] =
-            ["query", "key", "value"].map(|name| k.shared::<f32>(name, MAX_HEAD_DIM as usize));
-        let (none, zero) = (k.constant(0u32), k.constant(0.0f32));
+    /// Takes what belongs to the token from `parameters`, and declares shared memory.
+    pub(super) fn new(
+        k: &Kernel<'k>,
+        (target, dtype): (SmTarget, DType),
+        parameters: &DecodeAttentionParameters<Declarations<'k>>,
+    ) -> Self {
+        let &DecodeAttentionParameters { q, q_lora_t, q_lora_b, .. } = parameters;
+        let &DecodeAttentionParameters { k: key, k_lora_t, k_lora_b, .. } = parameters;
+        let &DecodeAttentionParameters { v, v_lora_t, v_lora_b, .. } = parameters;
+        let &DecodeAttentionParameters { q_gamma, k_gamma, cos, sin, .. } = parameters;
+        let &DecodeAttentionParameters { key_cache, value_cache, head_dim, rank, .. } = parameters;
+        let &DecodeAttentionParameters { positions, lora_scale, eps, .. } = parameters;
+        let projections = [
+            Projection { x: q, t: q_lora_t, b: q_lora_b },
+            Projection { x: key, t: k_lora_t, b: k_lora_b },
+            Projection { x: v, t: v_lora_t, b: v_lora_b },
+        ];
+        let [q, key, v] = ["query", "key", "value"]
+            .map(|name| k.shared::<f32>(name, DECODE_MAX_HEAD_DIM as usize));
         Self {
             k: *k,
             target,
             dtype,
             projections,
-            gammas,
+            gammas: [q_gamma, k_gamma],
             cos,
             sin,
-            caches,
+            caches: [key_cache, value_cache].map(|cache| cache.address()),
             q,
             key,
             v,
-            head_dim: none,
-            rank: none,
-            positions: none,
-            low_scale: zero,
-            eps: zero,
+            head_dim,
+            rank,
+            positions,
+            lora_scale,
+            eps,
         }
-    }
-
-    /// Declares the scalar parameters.
-    pub(super) fn with_sizes(self, k: &Kernel<'k>) -> Self {
-        let [head_dim, rank, positions] =
-            ["head_dim", "rank", "positions"].map(|name| k.param::<u32>(name));
-        let [low_scale, eps] = ["low_scale", "eps"].map(|name| k.param::<f32>(name));
-        Self { head_dim, rank, positions, low_scale, eps, ..self }
     }
 
     /// Computes the query of `head` before norm and RoPE; [`Self::compute`] completes it.
@@ -124,29 +123,29 @@ impl<'k> NewToken<'k> {
         let (k, rank) = (self.k, self.rank);
         let start = head * self.head_dim;
         let whole = (self.head_dim + 3) & 0xffff_fffc;
-        let odd = (from.low.address() | from.up.address()) & 15;
+        let odd = (from.t.address() | from.b.address()) & 15;
         let aligned = odd.eq(0) & (rank & 3).eq(0);
         k.range(k.tid_x(), whole, k.ntid_x(), |i| {
             let value = k.var(0.0f32);
             k.when(i.lt(self.head_dim), || {
                 let update = k.var(0.0f32);
-                k.when(!from.low.is_null(), || {
-                    let up = from.up.at((start + i).mul_wide(rank));
+                k.when(!from.t.is_null(), || {
+                    let up = from.b.at((start + i).mul_wide(rank));
                     // 16 elements at a time, with their loads in flight together.
                     let blocks = aligned.select(rank & 0xffff_fff0, 0);
                     k.range(0u32, blocks, 16, |r| {
                         let vec4s = [0, 4, 8, 12]
-                            .map(|vec4| (up.load_vec4(r + vec4), from.low.load_vec4(r + vec4)));
+                            .map(|vec4| (up.load_vec4(r + vec4), from.t.load_vec4(r + vec4)));
                         for (up, low) in vec4s {
                             update.update(|sum| (0..4).fold(sum, |sum, i| up[i].fma(low[i], sum)));
                         }
                     });
                     k.range(blocks, rank, 1, |r| {
-                        update.update(|sum| up.load(r).fma(from.low.load(r), sum));
+                        update.update(|sum| up.load(r).fma(from.t.load(r), sum));
                     });
                 });
                 let x = from.x.load(start + i);
-                value.set(self.low_scale.fma(update.get(), x));
+                value.set(self.lora_scale.fma(update.get(), x));
             });
             to.store(i, value.get());
         });

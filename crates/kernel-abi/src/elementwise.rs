@@ -1,0 +1,176 @@
+//! Elementwise kernels: activations, addition, conversion and dropout.
+//!
+//! A thread has four consecutive elements.
+
+use crate::parameters::parameters;
+use crate::{Any, Bf16, Signature};
+
+parameters! {
+    /// The parameters of [`ADD`].
+    pub struct AddParameters {
+        /// `n` elements, read.
+        a: pointer<f32>,
+        /// `n` elements, read.
+        b: pointer<f32>,
+        /// `n` elements in f32, written, or null.
+        out: pointer<f32>,
+        /// `n` elements in bf16, written, or null.
+        out_bf16: pointer<Bf16>,
+        /// Number of elements.
+        n: u32,
+    }
+}
+
+parameters! {
+    /// The parameters of [`CAST`].
+    pub struct CastParameters {
+        /// `n` elements, read.
+        x: pointer<f32>,
+        /// `n` elements in f32, written, or null.
+        y: pointer<f32>,
+        /// `n` elements in bf16, written, or null.
+        y_bf16: pointer<Bf16>,
+        /// Number of elements.
+        n: u32,
+    }
+}
+
+parameters! {
+    /// The parameters of [`SILU`].
+    pub struct SiluParameters {
+        /// `n` elements, read.
+        x: pointer<f32>,
+        /// `n` elements in f32, written, or null.
+        y: pointer<f32>,
+        /// `n` elements in bf16, written, or null.
+        y_bf16: pointer<Bf16>,
+        /// Number of elements.
+        n: u32,
+    }
+}
+
+parameters! {
+    /// The parameters of [`SILU_BACKWARD`].
+    pub struct SiluBackwardParameters {
+        /// `n` elements, read.
+        x: pointer<f32>,
+        /// `n` elements, read.
+        grad_out: pointer<f32>,
+        /// `n` elements in f32, written, or null.
+        grad_input: pointer<f32>,
+        /// `n` elements in bf16, written, or null.
+        grad_input_bf16: pointer<Bf16>,
+        /// Number of elements.
+        n: u32,
+    }
+}
+
+parameters! {
+    /// The parameters of [`SWIGLU`].
+    pub struct SwiGluParameters {
+        /// `n` elements, read.
+        gate: pointer<Any>,
+        /// `n` elements, read.
+        up: pointer<Any>,
+        /// `n` elements in f32, written, or null.
+        out: pointer<f32>,
+        /// `n` elements in bf16, written, or null.
+        out_bf16: pointer<Bf16>,
+        /// Number of elements.
+        n: u32,
+    }
+}
+
+parameters! {
+    /// The parameters of [`SWIGLU_BACKWARD`].
+    pub struct SwiGluBackwardParameters {
+        /// `n` elements, read.
+        gate: pointer<Any>,
+        /// `n` elements, read.
+        up: pointer<Any>,
+        /// `n` elements, read.
+        grad_out: pointer<Any>,
+        /// `n` elements in f32, written, or null.
+        grad_gate: pointer<f32>,
+        /// `n` elements in bf16, written, or null.
+        grad_gate_bf16: pointer<Bf16>,
+        /// `n` elements in f32, written, or null.
+        grad_up: pointer<f32>,
+        /// `n` elements in bf16, written, or null.
+        grad_up_bf16: pointer<Bf16>,
+        /// Number of elements.
+        n: u32,
+    }
+}
+
+parameters! {
+    /// The parameters of [`DROPOUT`].
+    pub struct DropoutParameters {
+        /// `n` elements, read.
+        x: pointer<f32>,
+        /// `n` elements, written or added to.
+        out: pointer<f32>,
+        /// The step, read.
+        step: pointer<u32>,
+        /// Number of elements.
+        n: u32,
+        /// Elements whose random word is below it are dropped.
+        threshold: u32,
+        /// The factor of the other elements.
+        scale: f32,
+        /// The random sequence.
+        sequence: u32,
+        /// The lower half of the seed.
+        seed_low: u32,
+        /// The upper half of the seed.
+        seed_high: u32,
+        /// Whether `out` is added to.
+        accumulate: bool,
+    }
+}
+
+/// Addition.
+pub const ADD: Signature =
+    Signature { image: "add", parameters: AddParameters::<()>::LIST, entries: &["add"] };
+
+/// Rounding to bf16.
+pub const CAST: Signature =
+    Signature { image: "cast", parameters: CastParameters::<()>::LIST, entries: &["cast"] };
+
+/// SiLU.
+pub const SILU: Signature =
+    Signature { image: "silu", parameters: SiluParameters::<()>::LIST, entries: &["silu"] };
+
+/// The gradient of SiLU.
+pub const SILU_BACKWARD: Signature = Signature {
+    image: "silu_backward",
+    parameters: SiluBackwardParameters::<()>::LIST,
+    entries: &["silu_backward"],
+};
+
+/// The entries of [`SWIGLU`], with inputs in f32 and in bf16.
+pub const SWIGLU_ENTRIES: [&str; 2] = ["swiglu", "swiglu_bf16"];
+
+/// SwiGLU, with inputs in f32 and in bf16.
+pub const SWIGLU: Signature = Signature {
+    image: "swiglu",
+    parameters: SwiGluParameters::<()>::LIST,
+    entries: &SWIGLU_ENTRIES,
+};
+
+/// The entries of [`SWIGLU_BACKWARD`], with inputs in f32 and in bf16.
+pub const SWIGLU_BACKWARD_ENTRIES: [&str; 2] = ["swiglu_backward", "swiglu_backward_bf16"];
+
+/// The gradients of SwiGLU, with inputs in f32 and in bf16.
+pub const SWIGLU_BACKWARD: Signature = Signature {
+    image: "swiglu_backward",
+    parameters: SwiGluBackwardParameters::<()>::LIST,
+    entries: &SWIGLU_BACKWARD_ENTRIES,
+};
+
+/// Dropout.
+pub const DROPOUT: Signature = Signature {
+    image: "dropout",
+    parameters: DropoutParameters::<()>::LIST,
+    entries: &["dropout"],
+};

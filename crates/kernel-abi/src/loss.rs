@@ -1,0 +1,64 @@
+//! Cross-entropy and the mean loss.
+
+use crate::parameters::parameters;
+use crate::{Bf16, RowKernel, Signature};
+
+parameters! {
+    /// The parameters of [`CROSS_ENTROPY`].
+    pub struct CrossEntropyParameters {
+        /// `rows × vocab` logits, read, and written if `in_place` is set.
+        logits: pointer<f32>,
+        /// `rows` tokens or [`IGNORED_TARGET`], read.
+        targets: pointer<u32>,
+        /// `rows` losses, written.
+        losses: pointer<f32>,
+        /// `rows × vocab` gradients in f32, written, or null.
+        grad_logits: pointer<f32>,
+        /// `rows × vocab` gradients in bf16, written, or null.
+        grad_logits_bf16: pointer<Bf16>,
+        /// Whether the gradient overwrites the logits.
+        in_place: bool,
+        /// The number of targets that are not ignored, read.
+        counted: pointer<u32>,
+        /// Number of rows.
+        rows: u32,
+        /// Logits of a row.
+        vocab: u32,
+    }
+}
+
+/// The target of a row without a loss, for example padding or a prompt: `ignore_index` of PyTorch,
+/// where it is −100.
+pub const IGNORED_TARGET: u32 = u32::MAX;
+
+/// Cross-entropy and its gradient.
+pub const CROSS_ENTROPY: RowKernel = RowKernel {
+    signature: Signature {
+        image: "cross_entropy",
+        parameters: CrossEntropyParameters::<()>::LIST,
+        entries: &["cross_entropy_warp_per_row", "cross_entropy_block_per_row"],
+    },
+    warps: 4,
+    block_threads: 1024,
+};
+
+parameters! {
+    /// The parameters of [`MEAN`].
+    pub struct MeanParameters {
+        /// `n` values, read.
+        x: pointer<f32>,
+        /// The number of values that are not ignored, read.
+        counted: pointer<u32>,
+        /// The mean, written.
+        out: pointer<f32>,
+        /// Number of values.
+        n: u32,
+    }
+}
+
+/// Threads of the one block of [`MEAN`].
+pub const MEAN_THREADS: u32 = 256;
+
+/// The mean of the values that are not ignored.
+pub const MEAN: Signature =
+    Signature { image: "mean", parameters: MeanParameters::<()>::LIST, entries: &["mean"] };

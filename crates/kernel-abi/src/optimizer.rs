@@ -1,0 +1,206 @@
+//! Gradient clipping, learning-rate schedule, AdamW, and the parameters of a step.
+//!
+//! Kernels over lists of tensors take a table in global memory. It has one row per chunk of a
+//! tensor, which one block handles: the address of each array, the number of elements, and then the
+//! constants of the tensor, eight bytes each.
+
+use crate::Signature;
+use crate::parameters::parameters;
+
+/// The most elements of a chunk. A multiple of four, so that chunks keep the alignment of their
+/// tensor.
+pub const CHUNK: u32 = 16_384;
+/// Threads of the block of a chunk.
+pub const CHUNK_THREADS: u32 = 512;
+
+/// The layout of a row of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct TableRow {
+    /// Arrays of a tensor.
+    pub arrays: usize,
+    /// Constants of a tensor.
+    pub constants: usize,
+}
+
+impl TableRow {
+    /// Cells of eight bytes.
+    pub const fn cells(self) -> usize {
+        self.arrays + 1 + self.constants
+    }
+}
+
+/// A row of [`ADAMW`]: parameter, gradient, first and second moment; the bits of the weight decay.
+pub const ADAMW_ROW: TableRow = TableRow { arrays: 4, constants: 1 };
+/// A row of [`GRAD_NORM_PARTIALS`] and of [`CLIP_GRADS`]: the gradient.
+pub const GRAD_ROW: TableRow = TableRow { arrays: 1, constants: 0 };
+
+/// The scalars that [`LR_SCHEDULE`] computes for [`ADAMW`].
+pub mod scalar {
+    /// The learning rate.
+    pub const LR: usize = 0;
+    /// `lr / (1 − β1^t)`.
+    pub const STEP_SIZE: usize = 1;
+    /// `1 / sqrt(1 − β2^t)`.
+    pub const ROOT_SCALE: usize = 2;
+    /// Number of scalars.
+    pub const COUNT: usize = 3;
+}
+
+parameters! {
+    /// The parameters of [`ADAMW`].
+    pub struct AdamWParameters {
+        /// A row of [`ADAMW_ROW`] per chunk, read.
+        table: pointer<u64>,
+        /// The values of [`scalar`], read.
+        scalars: pointer<f32>,
+        /// Not 0 if nothing must change, read; or null.
+        halt: pointer<u32>,
+        /// β1.
+        beta1: f32,
+        /// 1 − β1.
+        one_minus_beta1: f32,
+        /// β2.
+        beta2: f32,
+        /// 1 − β2.
+        one_minus_beta2: f32,
+        /// Added to the square root.
+        eps: f32,
+    }
+}
+
+/// AdamW.
+pub const ADAMW: Signature =
+    Signature { image: "adamw", parameters: AdamWParameters::<()>::LIST, entries: &["adamw"] };
+
+parameters! {
+    /// The parameters of [`GRAD_NORM_PARTIALS`].
+    pub struct GradNormPartialsParameters {
+        /// A row of [`GRAD_ROW`] per chunk, read.
+        table: pointer<u64>,
+        /// The sum of squares of each chunk, written.
+        partials: pointer<f64>,
+    }
+}
+
+/// The sum of squares of each chunk.
+pub const GRAD_NORM_PARTIALS: Signature = Signature {
+    image: "grad_norm_partials",
+    parameters: GradNormPartialsParameters::<()>::LIST,
+    entries: &["grad_norm_partials"],
+};
+
+parameters! {
+    /// The parameters of [`CLIP_FACTOR`].
+    pub struct ClipFactorParameters {
+        /// `n` sums of squares, read.
+        partials: pointer<f64>,
+        /// The factor, written.
+        scale: pointer<f32>,
+        /// The norm, written.
+        norm: pointer<f32>,
+        /// The loss, read; or null.
+        loss: pointer<f32>,
+        /// The step, read; null without `halt`.
+        step: pointer<u32>,
+        /// 0, or 1 plus the first step that was not finite, updated; or null.
+        halt: pointer<u32>,
+        /// Number of partial sums.
+        n: u32,
+        /// The largest norm.
+        max_norm: f32,
+    }
+}
+
+/// Threads of the one block of [`CLIP_FACTOR`].
+pub const CLIP_FACTOR_THREADS: u32 = 256;
+
+/// The clip factor, with the guard against steps that are not finite.
+pub const CLIP_FACTOR: Signature = Signature {
+    image: "clip_factor",
+    parameters: ClipFactorParameters::<()>::LIST,
+    entries: &["clip_factor"],
+};
+
+parameters! {
+    /// The parameters of [`CLIP_GRADS`].
+    pub struct ClipGradsParameters {
+        /// A row of [`GRAD_ROW`] per chunk, read.
+        table: pointer<u64>,
+        /// The factor, read.
+        scale: pointer<f32>,
+    }
+}
+
+/// Scales gradients in place.
+pub const CLIP_GRADS: Signature = Signature {
+    image: "clip_grads",
+    parameters: ClipGradsParameters::<()>::LIST,
+    entries: &["clip_grads"],
+};
+
+parameters! {
+    /// The parameters of [`LR_SCHEDULE`].
+    pub struct LrScheduleParameters {
+        /// The step, read.
+        step: pointer<u32>,
+        /// The values of [`scalar`], written.
+        scalars: pointer<f32>,
+        /// Steps of warm-up.
+        warmup_steps: u32,
+        /// The step at which the rate reaches `min_lr`.
+        total_steps: u32,
+        /// The rate at the end of the warm-up.
+        peak_lr: f64,
+        /// The rate at the end.
+        min_lr: f64,
+        /// β1.
+        beta1: f64,
+        /// β2.
+        beta2: f64,
+    }
+}
+
+/// Learning rate and bias corrections; one warp, of which one thread computes.
+pub const LR_SCHEDULE: Signature = Signature {
+    image: "lr_schedule",
+    parameters: LrScheduleParameters::<()>::LIST,
+    entries: &["lr_schedule"],
+};
+
+parameters! {
+    /// The parameters of [`FETCH_STEP_PARAMETERS`].
+    pub struct FetchStepParametersParameters {
+        /// The ring in pinned memory of the host, read; its first word is written.
+        ring: pointer<u32>,
+        /// The parameters, written if there is a new slot.
+        block: pointer<u32>,
+        /// The count of fetched slots, updated.
+        taken: pointer<u32>,
+        /// Words from slot to slot.
+        slot_words: u32,
+        /// Vec4s of parameters.
+        vec4s: u32,
+        /// Number of slots, a power of two.
+        slots: u32,
+    }
+}
+
+/// The layout of the ring of [`FETCH_STEP_PARAMETERS`].
+pub mod ring {
+    /// Slots of a ring: a power of two.
+    pub const SLOTS: u32 = 16;
+    /// Words before the first slot: a cache line of the host.
+    pub const HEADER_WORDS: u32 = 16;
+    /// Words of a slot before its parameters.
+    pub const SLOT_HEADER_WORDS: u32 = 4;
+}
+
+/// The most threads of the one block of [`FETCH_STEP_PARAMETERS`].
+pub const FETCH_THREADS: u32 = 256;
+
+/// Fetches the parameters of a step.
+pub const FETCH_STEP_PARAMETERS: Signature = Signature {
+    image: "fetch_step_parameters",
+    parameters: FetchStepParametersParameters::<()>::LIST,
+    entries: &["fetch_step_parameters"],
+};
