@@ -1,9 +1,11 @@
 //! Problems: the sizes from which a kernel chooses its entry point and its grid.
 
+use retrograph_kernel_abi::gemv::GemvForm;
+use retrograph_kernel_abi::lora::LoraMatrix;
+
 use crate::DType;
 use crate::gemm::GemmProblem;
-use crate::gemv::{GemvForm, GemvProblem};
-use crate::lora::LoraMatrix;
+use crate::gemv::GemvProblem;
 
 /// The sizes of a launch, by the kind of kernel.
 ///

@@ -9,6 +9,7 @@ pub(crate) mod heuristic;
 pub(crate) mod kernels;
 pub(crate) mod launch;
 mod linear;
+mod problem;
 pub mod reference;
 mod split_k;
 
@@ -18,27 +19,10 @@ pub use kernels::{DGRAD_MULTISTAGE_NF4, DGRAD_NF4, WGRAD, WGRAD_BF16, WGRAD_MULT
 pub use kernels::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_MULTISTAGE};
 pub use kernels::{FPROP_MULTISTAGE_NF4, FPROP_NF4};
 pub use linear::{Dgrad, Fprop, GemmShape, Wgrad};
+pub use problem::GemmProblem;
 pub use split_k::{DgradSplitK, FpropSplitK, SPLIT_K_SUM, SplitKSum};
 
 use crate::Kernel;
-
-/// The sizes from which tile and grid of a matrix product follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct GemmProblem {
-    /// Rows of the result.
-    pub m: u32,
-    /// Columns of the result.
-    pub n: u32,
-    /// Length of the contraction.
-    pub k: u32,
-    /// Number of products: batch × heads, or splits.
-    pub planes: u32,
-    /// Whether rows of both operands can be copied in vectors of 16 bytes.
-    pub vectorized: bool,
-    /// Number of launches of the same sizes that run concurrently with this one; see
-    /// [`Launch::concurrent`](crate::Launch::concurrent).
-    pub concurrent: u32,
-}
 
 /// The kernels of this family.
 pub(crate) static KERNELS: &[&Kernel] = &[

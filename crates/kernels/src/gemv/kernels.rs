@@ -1,8 +1,10 @@
 //! The kernels of matrix-vector products, and their launch geometry.
 
-pub use retrograph_kernel_abi::gemv::GemvForm;
-use retrograph_kernel_abi::gemv::{self as abi, BLOCK_WARPS, GemvKernel, SPLITS, WARP_ROWS};
+use retrograph_kernel_abi::gemv::{
+    self as abi, BLOCK_WARPS, GemvForm, GemvKernel, SPLITS, WARP_ROWS,
+};
 
+use super::problem::GemvProblem;
 use crate::geometry::linear;
 use crate::{DType, Dispatch, Kernel};
 
@@ -21,19 +23,6 @@ pub static GEMV_BF16: Kernel = Kernel::new("gemv_bf16", &abi::GEMV_BF16.signatur
 pub static GEMV_NF4: Kernel = Kernel::new("gemv_nf4", &abi::GEMV_NF4.signature, |problem, _| {
     problem.gemv().map(|problem| dispatch(problem, &abi::GEMV_NF4))
 });
-
-/// The sizes from which entry point and grid of matrix-vector products follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct GemvProblem {
-    /// Elements of x.
-    pub inputs: u32,
-    /// Outputs of each layer; 0 for no layer.
-    pub outputs: [u32; 3],
-    /// Rank of each LoRA matrix A; 0 for none.
-    pub lora_ranks: [u32; 3],
-    /// The form.
-    pub form: GemvForm,
-}
 
 /// Warps that saturate the memory of 132 SMs, about 16 on each.
 const MIN_WARPS: u32 = 2048;

@@ -9,23 +9,15 @@
 
 mod kernels;
 mod operands;
+mod problem;
 
 use crate::{Kernel, KernelError, Launch, TensorView, View};
 
-pub use kernels::{GEMV, GEMV_BF16, GEMV_NF4, GemvForm, GemvProblem};
+pub use kernels::{GEMV, GEMV_BF16, GEMV_NF4};
 use operands::Operands;
-
-/// An RMSNorm of x before the products: x is multiplied by `gamma ÷ sqrt(mean(x²) + eps)`.
-///
-/// The kernel sums `w · x · gamma` and divides at the end, so that these products must stay in the
-/// range of f32. The squares may leave it.
-#[derive(Clone, Copy, Debug)]
-pub struct NormPrologue<B> {
-    /// `[inputs]`, read.
-    pub gamma: View<B, f32>,
-    /// Added to the mean of squares; not negative.
-    pub eps: f32,
-}
+pub use operands::{GEMV_MAX_LAYERS, GemvLayer, NormPrologue};
+pub use problem::GemvProblem;
+pub use retrograph_kernel_abi::gemv::GemvForm;
 
 /// `y = α·W·x (+ bias) (+ y)`: a linear layer for one token.
 #[derive(Clone, Copy, Debug)]
@@ -42,17 +34,6 @@ pub struct Gemv<B, W = View<B, f32>> {
     pub alpha: f32,
     /// Whether y is added to instead of overwritten.
     pub accumulate: bool,
-}
-
-/// One layer of a [`GroupedGemv`].
-#[derive(Clone, Copy, Debug)]
-pub struct GemvLayer<B> {
-    /// `[outputs, inputs]`, read.
-    pub w: TensorView<B>,
-    /// `[outputs]`, read: added.
-    pub bias: Option<View<B, f32>>,
-    /// `[outputs]`, written.
-    pub y: View<B, f32>,
 }
 
 /// `y = W·norm(x) (+ bias)` for several W and one x.
@@ -88,9 +69,6 @@ pub struct GatedGemv<B> {
     /// The weights of the next launch, as in [`GroupedGemv`].
     pub prefetch: Option<TensorView<B>>,
 }
-
-/// The most layers of a launch, and the most LoRA matrices.
-pub const GEMV_MAX_LAYERS: usize = retrograph_kernel_abi::gemv::MAX_LAYERS;
 
 impl<B: Copy, W: Into<TensorView<B>>> Gemv<B, W> {
     /// Checks the operands and describes the launch.

@@ -4,18 +4,43 @@ use std::array;
 use std::ops::Range;
 
 use retrograph_kernel_abi::Any;
-use retrograph_kernel_abi::gemv::{self as abi, GemvFlags, GemvLora, GemvParameters};
+use retrograph_kernel_abi::gemv::{self as abi, GemvFlags, GemvForm, GemvLora, GemvParameters};
 use retrograph_kernel_abi::nf4::Nf4Scales;
 
-use super::{
-    GEMV, GEMV_BF16, GEMV_MAX_LAYERS, GEMV_NF4, GemvForm, GemvLayer, GemvProblem, NormPrologue,
-};
+use super::kernels::{GEMV, GEMV_BF16, GEMV_NF4};
+use super::problem::GemvProblem;
 use crate::checks::Check;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{DType, Kernel, KernelError, Launch, Problem, TensorView, View};
 
 /// The largest extent, so that the end of a run that starts inside has an index of 32 bits.
 const MAX_EXTENT: usize = 0x7fff_ffff;
+
+/// An RMSNorm of x before the products: x is multiplied by `gamma ÷ sqrt(mean(x²) + eps)`.
+///
+/// The kernel sums `w · x · gamma` and divides at the end, so that these products must stay in the
+/// range of f32. The squares may leave it.
+#[derive(Clone, Copy, Debug)]
+pub struct NormPrologue<B> {
+    /// `[inputs]`, read.
+    pub gamma: View<B, f32>,
+    /// Added to the mean of squares; not negative.
+    pub eps: f32,
+}
+
+/// One layer of a [`GroupedGemv`](crate::gemv::GroupedGemv).
+#[derive(Clone, Copy, Debug)]
+pub struct GemvLayer<B> {
+    /// `[outputs, inputs]`, read.
+    pub w: TensorView<B>,
+    /// `[outputs]`, read: added.
+    pub bias: Option<View<B, f32>>,
+    /// `[outputs]`, written.
+    pub y: View<B, f32>,
+}
+
+/// The most layers of a launch, and the most LoRA matrices.
+pub const GEMV_MAX_LAYERS: usize = abi::MAX_LAYERS;
 
 /// The operands of a launch. The two layers of the gated form have the same y.
 #[derive(Clone, Copy)]

@@ -1,8 +1,8 @@
 //! From the ranks of adapters to long rows.
 
-use retrograph_kernel_abi::lora::{self as abi, expand as geometry};
+use retrograph_kernel_abi::lora::{self as abi, LoraMatrix, expand as geometry};
 
-use super::{LORA_MAX_ADAPTERS, LoraMatrix, LoraShape, per_adapter};
+use super::shape::{LORA_MAX_ADAPTERS, LoraShape, adapter_count, per_adapter};
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_YZ, linear};
 use crate::launch::{ArgumentTypes, Pointer};
@@ -58,7 +58,7 @@ impl<B: Copy> LoraExpand<'_, B> {
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { adapters, matrix, y, shape, alpha, accumulate } = self;
         let check = Check(LORA_EXPAND.name);
-        let count = super::adapters(check, adapters.len())?;
+        let count = adapter_count(check, adapters.len())?;
         let [rows, width, rank] = shape.sizes(check)?;
         check.length("y", y, shape.long_elements(check)?)?;
         let mut splits = [0; LORA_MAX_ADAPTERS];

@@ -1,8 +1,8 @@
 //! The gradients of the matrices of adapters.
 
-use retrograph_kernel_abi::lora::{self as abi, grad as geometry};
+use retrograph_kernel_abi::lora::{self as abi, LoraMatrix, grad as geometry};
 
-use super::{LoraMatrix, LoraShape, per_adapter};
+use super::shape::{LoraShape, adapter_count, per_adapter};
 use crate::checks::Check;
 use crate::geometry::linear;
 use crate::launch::{ArgumentTypes, Pointer};
@@ -22,8 +22,15 @@ const MIN_BLOCKS: usize = 396;
 /// The most splits.
 const MAX_SPLITS: usize = 1 << 24;
 
+impl LoraShape {
+    /// Number of splits of the rows of a [`LoraGrad`] of `adapters` adapters.
+    pub fn grad_splits(self, adapters: usize) -> usize {
+        splits(self, adapters)
+    }
+}
+
 /// As many splits as give enough blocks. Few rows are not split, and need no second launch.
-pub(super) fn splits(shape: LoraShape, adapters: usize) -> usize {
+fn splits(shape: LoraShape, adapters: usize) -> usize {
     let stages = shape.rows.div_ceil(STAGE_ROWS);
     if stages <= 2 {
         return 1;
@@ -78,7 +85,7 @@ impl<B: Copy> LoraGrad<'_, B> {
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { x, adapters, matrix, shape, splits, alpha, accumulate } = self;
         let check = Check(LORA_GRAD.name);
-        let count = super::adapters(check, adapters.len())?;
+        let count = adapter_count(check, adapters.len())?;
         let [rows, width, rank] = shape.sizes(check)?;
         check.rule(splits > 0, "there must be a split", (splits, 1))?;
         let planes = check.at_most("splits", splits, MAX_SPLITS)?;

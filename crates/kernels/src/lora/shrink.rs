@@ -1,8 +1,8 @@
 //! From long rows to the ranks of adapters.
 
-use retrograph_kernel_abi::lora::{self as abi, shrink as geometry};
+use retrograph_kernel_abi::lora::{self as abi, LoraMatrix, shrink as geometry};
 
-use super::{LoraMatrix, LoraShape, MIN_BLOCKS, per_adapter};
+use super::shape::{LoraShape, adapter_count, per_adapter};
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_YZ, linear};
 use crate::launch::{ArgumentTypes, Pointer};
@@ -15,6 +15,8 @@ pub static LORA_SHRINK: Kernel = Kernel::new("lora_shrink", &abi::SHRINK, dispat
 const BLOCK_ROWS: usize = geometry::ROWS as usize;
 /// Contraction length per stage.
 const BLOCK_K: usize = geometry::TILE_K as usize;
+/// Two blocks on each of 132 SMs.
+const MIN_BLOCKS: usize = 264;
 /// The most splits: [`LoraExpand`](super::LoraExpand) reads each of them again.
 const MAX_SPLITS: usize = 32;
 
@@ -28,8 +30,15 @@ fn block_ranks(ranks: usize) -> usize {
     geometry::RANKS[usize::from(is_wide(ranks))] as usize
 }
 
+impl LoraShape {
+    /// Number of splits of the contraction of a [`LoraShrink`] of `adapters` adapters.
+    pub fn shrink_splits(self, adapters: usize) -> usize {
+        splits(self, adapters)
+    }
+}
+
 /// As many splits as give enough blocks, but none shorter than two stages.
-pub(super) fn splits(shape: LoraShape, adapters: usize) -> usize {
+fn splits(shape: LoraShape, adapters: usize) -> usize {
     let ranks = shape.rank.saturating_mul(adapters);
     let row_blocks = shape.rows.div_ceil(BLOCK_ROWS).max(1);
     let blocks = row_blocks.saturating_mul(ranks.div_ceil(block_ranks(ranks)));
@@ -83,7 +92,7 @@ impl<B: Copy> LoraShrink<'_, B> {
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { x, adapters, matrix, shape, splits, alpha } = self;
         let check = Check(LORA_SHRINK.name);
-        let count = super::adapters(check, adapters.len())?;
+        let count = adapter_count(check, adapters.len())?;
         let [rows, width, rank] = shape.sizes(check)?;
         check.rule(splits > 0, "there must be a split", (splits, 1))?;
         let planes = check.at_most("splits", splits, MAX_GRID_YZ)?;
