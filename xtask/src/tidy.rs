@@ -30,6 +30,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         "retrograph-driver",
         &["retrograph-driver-sys", "retrograph-ptx", "retrograph-driver-sim (optional)"],
     ),
+    ("retrograph-test-support", &["retrograph-driver", "retrograph-driver-sim"]),
     ("retrograph-runtime", &["retrograph-driver", "retrograph-driver-sys", "retrograph-kernels"]),
     ("retrograph-finetune", &["retrograph-runtime", "retrograph-kernels"]),
     ("retrograph", &["retrograph-finetune", "retrograph-runtime"]),

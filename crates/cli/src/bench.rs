@@ -13,7 +13,7 @@ use crate::outputs::{self, Output};
 use crate::screen::{self, fact};
 use crate::{Outcome, decode_bench, file};
 
-/// The results with what they were measured on.
+/// The results, and the device.
 #[derive(Serialize)]
 struct Results<'a> {
     device: &'a str,
@@ -61,8 +61,8 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
     Ok(Outcome::Done)
 }
 
-/// Shows each measurement when it is made, the first behind what the table says and its `heading`;
-/// goes on as long as somebody gets the results.
+/// Prints each measurement, the first one after a `heading`. Continues if the results are written
+/// to a file, or if printing works.
 pub(crate) fn rows<M>(
     (simulated, heading): (bool, fn()),
     line: fn(&M),
@@ -72,7 +72,7 @@ pub(crate) fn rows<M>(
     let kept = arguments.json.is_some();
     move |measurement| {
         if !begun {
-            let nothing = "times are SIMULATED and mean nothing";
+            let nothing = "times are SIMULATED and meaningless";
             fact("results", if simulated { nothing } else { "times in ms" });
             heading();
         }

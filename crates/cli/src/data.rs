@@ -1,4 +1,4 @@
-//! Reading what is learned from or measured, and saying what became of it.
+//! Reading data, and printing its counts.
 
 use indicatif::{HumanCount, ProgressBar};
 use retrograph_finetune::data::Tally;
@@ -10,12 +10,12 @@ use crate::args::DataArguments;
 use crate::error::CliError;
 use crate::screen::{fact, style};
 
-/// The tokenizer of `base`; without one, bytes are tokens.
+/// Opens the tokenizer of `base`; without one, bytes are tokens.
 pub(crate) fn tokenizer(base: Option<&ModelDirectory>) -> Result<Tokenizer, CliError> {
     let Some(base) = base else { return Ok(Tokenizer::bytes()) };
     let tokenizer = base.tokenizer()?;
     if tokenizer.is_bytes() {
-        fact("tokenizer", "none beside the model: bytes are taken as token numbers");
+        fact("tokenizer", "none in the model directory: bytes are tokens");
     } else {
         fact("tokenizer", format!("{} tokens", HumanCount(tokenizer.len() as u64)));
     }
@@ -34,19 +34,19 @@ pub(crate) fn read(
     })
 }
 
-/// Checks that the model of `config` knows all tokens of the data.
+/// Checks that all tokens of the data are in the vocabulary of `config`.
 pub(crate) fn require_vocab(split: &Split, config: &TrainingConfig) -> Result<(), CliError> {
     let mut parts = std::iter::once(&split.training).chain(&split.held_out);
     Ok(parts.try_for_each(|data| data.require_vocab(config.model.vocab))?)
 }
 
-/// Reads examples, and shows how far that is.
+/// Reads examples and shows the progress.
 fn lines(
     arguments: &DataArguments,
     tokenizer: &Tokenizer,
     options: SplitOptions,
 ) -> Result<Split, Error> {
-    // The parser asks for one of the two.
+    // The parser requires `--text` or `--data`.
     let path = arguments.data.as_deref().unwrap_or_else(|| "".as_ref());
     let bar = ProgressBar::new(0);
     bar.set_style(style("{prefix:<11} {bar:30} {bytes} of {total_bytes}"));
@@ -59,7 +59,7 @@ fn lines(
     split
 }
 
-/// What became of the examples; `None` of one text.
+/// Returns the counts of examples; `None` for one text.
 pub(crate) fn tally(data: &Data) -> Option<Tally> {
     match data {
         Data::Text(_) => None,
@@ -67,7 +67,7 @@ pub(crate) fn tally(data: &Data) -> Option<Tally> {
     }
 }
 
-/// Says what there is.
+/// Prints the counts of the data.
 pub(crate) fn show(split: &Split, tokenizer: &Tokenizer, config: &TrainingConfig) {
     let unit = unit(tokenizer);
     let TrainingConfig { batch, seq, .. } = *config;
@@ -84,7 +84,7 @@ pub(crate) fn show(split: &Split, tokenizer: &Tokenizer, config: &TrainingConfig
     }
 }
 
-/// What a token is called.
+/// Returns the name of a token.
 pub(crate) fn unit(tokenizer: &Tokenizer) -> &'static str {
     if tokenizer.is_bytes() { "byte" } else { "token" }
 }
@@ -96,15 +96,15 @@ fn describe(name: &str, data: &Data, unit: &str) {
         Data::Examples(examples) => examples.tally(),
     };
     let Tally { examples, truncated, dropped, sequences, tokens, learned, packed } = *tally;
-    let how = if packed { "one behind the other" } else { "each filled up" };
+    let how = if packed { "packed" } else { "padded" };
     let (examples, sequences) = (count(examples), count(sequences));
     fact(name, format!("{examples} examples in {sequences} sequences, {how}"));
     fact("", format!("{} of {} {unit}s are learned", count(learned), count(tokens)));
     if truncated > 0 {
         let truncated = count(truncated);
-        fact("", format!("{truncated} examples were longer than a sequence and lost their end"));
+        fact("", format!("{truncated} examples were truncated to a sequence"));
     }
     if dropped > 0 {
-        fact("", format!("{} examples had nothing left to learn", count(dropped)));
+        fact("", format!("{} examples without a learned token were dropped", count(dropped)));
     }
 }

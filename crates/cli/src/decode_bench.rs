@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::file;
 use crate::screen::{self, fact};
 
-/// The results with what they were measured on.
+/// The results, and the device.
 #[derive(Serialize)]
 struct Results<'a> {
     device: &'a str,
@@ -28,7 +28,7 @@ struct Results<'a> {
     measurements: &'a [DecodeMeasurement],
 }
 
-/// Measures the generation of text as the arguments say.
+/// Measures text generation as the arguments say.
 pub(crate) fn run(
     arguments: &BenchArguments,
     (device, modules): (&Device, &ModuleCache),

@@ -1,4 +1,4 @@
-//! What can go wrong in the program beyond what the library reports.
+//! Errors of the program, besides those of the library.
 
 use std::path::{Path, PathBuf};
 
@@ -15,23 +15,21 @@ pub(crate) enum CliError {
     /// The sequences of training or evaluation do not fit the context of the model.
     #[error("{0}\nhint: --seq sets the tokens of a sequence")]
     SequenceTooLong(retrograph_finetune::Error),
-    /// Several outputs failed, or the run and outputs before.
+    /// Several outputs failed, or outputs and then the run.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\nerror: "))]
     Several(Vec<CliError>),
-    /// There is no checkpoint from which the run could go on.
+    /// There is no checkpoint to resume from.
     #[error(
         "there is no checkpoint in `{}`; leave out --resume to start a new run there", .0.display()
     )]
     NothingToResume(PathBuf),
     /// An option of LoRA was given for a run that trains all weights.
-    #[error(
-        "{0} is an option of LoRA, but all weights are trained; add --mode lora or leave it out"
-    )]
+    #[error("{0} is a LoRA option, but all weights are trained; add --mode lora or leave it out")]
     NeedsLora(&'static str),
     /// A result could not be written.
     #[error("{what} cannot be written to `{}`: {why}", path.display())]
     Write {
-        /// What was to be written.
+        /// The output.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -41,7 +39,7 @@ pub(crate) enum CliError {
     /// A file could not be read.
     #[error("{what} cannot be read from `{}`: {why}", path.display())]
     Read {
-        /// What was to be read.
+        /// The input.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -54,55 +52,55 @@ pub(crate) enum CliError {
     /// The bundle of compiled kernels cannot be used.
     #[error(transparent)]
     Bundle(#[from] retrograph_runtime::modules::BundleError),
-    /// The program does not know where it lies, and cannot be started again.
-    #[error("this program cannot be started again to compile: {0}; use --compile driver")]
+    /// The path of the program is unknown, so that it cannot start compiler processes.
+    #[error("this program cannot start compiler processes: {0}; use --compile driver")]
     OwnProgram(std::io::Error),
-    /// The process for which this one compiles cannot be talked to.
-    #[error("the process that started this one is gone: {0}")]
+    /// A compiler process lost its parent process.
+    #[error("the process that started this compiler is gone: {0}")]
     Worker(std::io::Error),
     /// Ctrl-C cannot be handled.
-    #[error("no handler for Ctrl-C could be set: {0}")]
+    #[error("the handler for Ctrl-C cannot be installed: {0}")]
     Interrupt(std::io::Error),
-    /// What the program shows was lost.
-    #[error("standard output cannot be written to: {0}; what the command printed is incomplete")]
+    /// Output was lost.
+    #[error("standard output cannot be written: {0}; the printed output is incomplete")]
     Output(std::io::Error),
-    /// A model was to be read from a directory without a checkpoint.
+    /// The directory of a model to load has no checkpoint.
     #[error(
-        "there is no checkpoint in `{}`; give the directory to which a finetune run wrote its \
-         checkpoints", .0.display()
+        "there is no checkpoint in `{}`; give the --checkpoint directory of a finetune \
+         run", .0.display()
     )]
     NoCheckpoint(PathBuf),
-    /// The loss is not a number, since a weight is not.
+    /// The loss is not finite because a weight is not.
     #[error(
-        "the loss is {loss}, since element {index} of `{tensor}` is {value}; the weights are \
-         damaged or of a run that diverged: fetch or train them again"
+        "the loss is {loss}, because element {index} of `{tensor}` is {value}; the weights are \
+         damaged or their training diverged: download or train them again"
     )]
     WeightNotFinite {
         /// The loss.
         loss: f64,
         /// The first tensor that is not finite.
         tensor: String,
-        /// Its first element that is not.
+        /// Its first element that is not finite.
         index: usize,
-        /// What it is.
+        /// The value of the element.
         value: f32,
     },
-    /// The loss is not a number, and all weights are.
+    /// The loss is not finite, but all weights are.
     #[error(
-        "the loss is {loss}, although all weights are finite: activations overflow, or the data \
-         has tokens outside of the vocabulary of {vocab}; use the data and the tokenizer of this \
+        "the loss is {loss}, although all weights are finite: activations overflow, or tokens of \
+         the data are outside of the vocabulary of {vocab} tokens; use the tokenizer of this \
          model, or other weights"
     )]
     LossNotFinite {
         /// The loss.
         loss: f64,
-        /// Tokens that the model knows.
+        /// Vocabulary size of the model.
         vocab: usize,
     },
 }
 
 impl CliError {
-    /// An error of a command whose sequences `--seq` sets.
+    /// Adds a hint to the error of a command with `--seq`.
     pub(crate) fn of_sequences(error: retrograph_finetune::Error) -> Self {
         match error {
             Error::Model(HubError::TooLong { .. }) => Self::SequenceTooLong(error),
@@ -110,7 +108,7 @@ impl CliError {
         }
     }
 
-    /// `what` could not be written to `path`.
+    /// Returns the error of writing `what` to `path`.
     pub(crate) fn write(what: &'static str, path: &Path, why: impl ToString) -> Self {
         Self::Write { what, path: path.to_owned(), why: why.to_string() }
     }

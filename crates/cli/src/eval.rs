@@ -16,7 +16,7 @@ use crate::screen::{self, fact};
 use crate::trained::Trained;
 use crate::{Outcome, data};
 
-/// Where the parameters come from: what was trained, the model directory, and the seed.
+/// The sources of the parameters: trained weights, then the model directory, then the seed.
 struct Values {
     trained: Trained,
     base: Option<ModelDirectory>,
@@ -40,7 +40,8 @@ impl Values {
         }
     }
 
-    /// Why a `loss` is not a number: the first weight that is none, or something else.
+    /// Explains a `loss` that is not finite: the first weight that is not finite, or another
+    /// reason.
     fn explain(&mut self, loss: f64, config: &TrainingConfig) -> Result<CliError, Error> {
         for parameter in config.parameters() {
             let values = self.of(&parameter)?;
@@ -53,7 +54,7 @@ impl Values {
     }
 }
 
-/// Finds out before anything is read whether the result has a place.
+/// Checks that the result can be written, before anything is read.
 fn require_output(arguments: &EvalArguments) -> Result<(), CliError> {
     let output = arguments.json.as_deref();
     let output = output.map(|path| Output { what: "the result", path, begins: r#"{"batch":"# });
@@ -64,7 +65,7 @@ fn require_output(arguments: &EvalArguments) -> Result<(), CliError> {
     outputs::require(output.as_slice(), &inputs.collect::<Vec<_>>())
 }
 
-/// Measures the loss of a text or of examples.
+/// Measures the loss on a text or on examples.
 pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
     arguments.model.require_mode()?;
     require_output(arguments)?;

@@ -1,26 +1,26 @@
-//! Outputs that failed while the run went on without them.
+//! Failures of outputs that do not end the run.
 
 use std::fmt::Display;
 use std::io::Write;
 
 use crate::error::CliError;
 
-/// Says a failure at once, as the run goes on.
+/// Prints a failure while the run continues.
 pub(crate) fn warn(error: impl Display) {
-    let _ = writeln!(std::io::stderr(), "error: {error}; the run goes on");
+    let _ = writeln!(std::io::stderr(), "error: {error}; the run continues");
 }
 
-/// Failures in the order in which they happened.
+/// Failures, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Failures(Vec<CliError>);
 
 impl Failures {
-    /// Notes the failure of an output, and returns what was done.
+    /// Stores the failure of an output, or returns its result.
     pub(crate) fn note<T>(&mut self, done: Result<T, impl Into<CliError>>) -> Option<T> {
         done.map_err(|error| self.0.push(error.into())).ok()
     }
 
-    /// Notes a failure, and says it at once, as the run goes on.
+    /// Stores a failure and prints it while the run continues.
     pub(crate) fn warn(&mut self, done: Result<(), CliError>) {
         if let Err(error) = &done {
             warn(error);
@@ -28,7 +28,7 @@ impl Failures {
         self.note(done);
     }
 
-    /// Fails if anything did, with all failures.
+    /// Returns an error with all failures, if there are any.
     pub(crate) fn finish(mut self) -> Result<(), CliError> {
         match self.0.len() {
             0 => Ok(()),
@@ -37,7 +37,7 @@ impl Failures {
         }
     }
 
-    /// The error that ended the run, with all failures before it.
+    /// Returns the error that ended the run, with all failures before it.
     pub(crate) fn ended_by(mut self, error: CliError) -> CliError {
         if self.0.is_empty() {
             return error;

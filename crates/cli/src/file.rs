@@ -1,4 +1,4 @@
-//! Writing results: whole or not at all.
+//! Atomic writing of results.
 
 use std::path::Path;
 
@@ -7,19 +7,19 @@ use serde::Serialize;
 
 use crate::error::CliError;
 
-/// Writes `text` to `path` at once: whoever reads the file sees all of the old text or all of the
-/// new one, and a failure leaves the old. What is no file, such as `/dev/stdout`, is written to.
+/// Writes `text` to `path` atomically: readers see the old text or the new one, and a failure
+/// leaves the old one. Devices and pipes such as `/dev/stdout` are written directly.
 pub(crate) fn write(what: &'static str, path: &Path, text: &str) -> Result<(), CliError> {
     let written = match path.canonicalize() {
         Ok(place) if !place.is_file() => std::fs::write(place, text),
-        // Behind a link lies the file that is meant.
+        // A link is followed and not replaced.
         Ok(place) => replace_file(&place, text.as_bytes()),
         Err(_) => replace_file(path, text.as_bytes()),
     };
     written.map_err(|error| CliError::write(what, path, error))
 }
 
-/// Writes `value` as JSON, as [`write()`] does.
+/// Writes `value` as JSON with [`write()`].
 pub(crate) fn write_json(
     what: &'static str,
     path: &Path,

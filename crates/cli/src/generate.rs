@@ -22,7 +22,7 @@ use crate::screen::{self, Startup, fact};
 use crate::trained::Trained;
 use crate::{Outcome, interrupt};
 
-/// The longest prompt: more than a model has positions for.
+/// Maximum bytes of a prompt: more than any model has positions for.
 const MOST_PROMPT_BYTES: u64 = 256 << 20;
 
 /// Generates text as the arguments say.
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Outcome, CliError> {
     Ok(if generated.ended == Ended::Watcher { Outcome::Interrupted } else { Outcome::Done })
 }
 
-/// Finds out before anything is read whether the result has a place.
+/// Checks that the result can be written, before anything is read.
 fn require_output(arguments: &GenerateArguments) -> Result<(), CliError> {
     let output = arguments.json.as_deref();
     let begins = r#"{"cache_dtype":"#;
@@ -83,7 +83,7 @@ fn require_output(arguments: &GenerateArguments) -> Result<(), CliError> {
     outputs::require(output.as_slice(), &inputs)
 }
 
-/// The text to continue, as bytes.
+/// Returns the prompt.
 fn prompt(arguments: &GenerateArguments) -> Result<Vec<u8>, CliError> {
     match (&arguments.prompt, &arguments.prompt_file) {
         (Some(prompt), _) => Ok(prompt.clone().into_bytes()),
@@ -96,7 +96,7 @@ fn prompt(arguments: &GenerateArguments) -> Result<Vec<u8>, CliError> {
     }
 }
 
-/// The bytes of a file or a pipe.
+/// Reads a file or a pipe.
 fn read_prompt(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MOST_PROMPT_BYTES + 1).read_to_end(&mut bytes)?;
@@ -107,7 +107,7 @@ fn read_prompt(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The configuration of the model, unless a checkpoint describes it.
+/// Returns the configuration of the model, unless a checkpoint has it.
 fn config(arguments: &GenerateArguments, model: &Option<ModelDirectory>) -> TrainingConfig {
     TrainingConfig {
         model: model.as_ref().map_or_else(|| Preset::Tiny.model(), |model| *model.config()),
@@ -120,7 +120,8 @@ fn config(arguments: &GenerateArguments, model: &Option<ModelDirectory>) -> Trai
     }
 }
 
-/// Room for the prompt and what is asked for, as far as the model has positions.
+/// Describes the generator. Its capacity fits the prompt and the generated tokens, up to the
+/// context of the model.
 fn plan(
     arguments: &GenerateArguments,
     (config, model): (TrainingConfig, Option<ModelDirectory>),
@@ -139,13 +140,13 @@ fn plan(
     })
 }
 
-/// Prints the text as it comes, until it ends or somebody asks to stop.
+/// Generates and prints the text until it ends or is interrupted.
 fn stream(
     (generator, tokenizer): (&mut Generator, &Tokenizer),
     request: &TextRequest<'_>,
 ) -> Result<Generated, CliError> {
     let generated = generator.text(tokenizer, request, &mut |piece| {
-        // What was written until now is worth its summary; a prompt that is read is not.
+        // After the first piece, an interrupt ends the text and not the program.
         let stop = interrupt::defer();
         screen::piece(piece) && !stop.load(Ordering::Relaxed)
     });
@@ -153,11 +154,11 @@ fn stream(
     Ok(generated?)
 }
 
-/// How tokens are chosen, in words.
+/// Describes the sampling parameters.
 fn described(sampling: Sampling) -> String {
     let Sampling { temperature, top_k, top_p, repetition_penalty: penalty, seed } = sampling;
     let mut words = match temperature {
-        0.0 => "the likeliest token each time".to_owned(),
+        0.0 => "greedy".to_owned(),
         _ => format!("temperature {temperature}, top-k {top_k}, top-p {top_p}, seed {seed}"),
     };
     if penalty != 1.0 {
@@ -166,7 +167,7 @@ fn described(sampling: Sampling) -> String {
     words
 }
 
-/// Why the text ended, in words.
+/// Describes the end of the text.
 fn told(ended: Ended, tokenizer: &Tokenizer) -> String {
     match ended {
         Ended::Token(token) => match tokenizer.decode(&[token]) {
@@ -174,8 +175,8 @@ fn told(ended: Ended, tokenizer: &Tokenizer) -> String {
             text => format!("token {token}, {text:?}"),
         },
         Ended::Stop => "a stop string".to_owned(),
-        Ended::Enough => "as many tokens as were asked for".to_owned(),
-        Ended::Room => "no room for more; see --max-length".to_owned(),
+        Ended::Enough => "the maximum number of tokens".to_owned(),
+        Ended::Room => "the KV cache is full; --max-length sets its capacity".to_owned(),
         Ended::Watcher => "interrupted".to_owned(),
     }
 }
@@ -191,7 +192,7 @@ fn summary(generator: &Generator, (generated, device): (&Generated, &Device), en
         let steps = generator.verified_steps();
         fact("verified", format!("{steps} steps equal the eager step bit for bit"));
     }
-    // Times of the simulated device say nothing.
+    // Times of the simulated device are meaningless.
     if let Some(ms) = median(&generated.device_ms).filter(|_| !device.simulated) {
         fact("speed", format!("{ms:.3} ms per token, {:.1} tokens per second", 1e3 / ms));
     }

@@ -1,4 +1,4 @@
-//! Which options help against an error of the library, which knows of none.
+//! Options that help against an error of the library, which names none.
 
 use retrograph_finetune::{AdapterError, DataError, Error, HubError, Reduce};
 
@@ -30,7 +30,7 @@ const OPTIONS: [(&str, &str); 24] = [
     ("max_norm", "--clip"),
 ];
 
-/// A line to put after `error`, or nothing.
+/// Returns a line to append to `error`, or nothing.
 pub(crate) fn of(error: &Error) -> String {
     let hint = match error {
         Error::TextTooShort { .. } | Error::Data(DataError::NothingToLearn { .. }) => {
@@ -38,11 +38,13 @@ pub(crate) fn of(error: &Error) -> String {
         }
         Error::Data(DataError::Holdout { .. }) => "--holdout sets the fraction".to_owned(),
         Error::Data(DataError::OutsideVocabulary { .. }) => {
-            "--model gives a tokenizer, and --vocab sets the vocabulary of a model from a seed"
+            "--model sets a model with a tokenizer, and --vocab the vocabulary of other models"
                 .to_owned()
         }
-        Error::Model(HubError::NoChatTemplate) => "--model gives the model directory".to_owned(),
-        Error::PromptTooLong { .. } => "--max-length sets the tokens of both".to_owned(),
+        Error::Model(HubError::NoChatTemplate) => "--model sets the model directory".to_owned(),
+        Error::PromptTooLong { .. } => {
+            "--max-length sets the tokens of prompt and text together".to_owned()
+        }
         Error::OutOfMemory { reduce, .. } => reduced(*reduce).to_owned(),
         Error::NotFinite { .. }
         | Error::HeldOutNotFinite { .. }
@@ -72,11 +74,12 @@ fn reduced(reduce: Reduce) -> &'static str {
     }
 }
 
-/// The options with which the saved run was started, for the `saved` fields that differ.
+/// Returns the options of the saved run, for the `saved` fields that differ.
 fn mismatch(what: &str, saved: &str) -> String {
     let option = |field: &str| OPTIONS.iter().find(|(known, _)| *known == field);
     if what.starts_with("base model") {
-        return "\nhint: give with --checkpoint the --model that its run had, or none".to_owned();
+        return "\nhint: give the --model of the run of the --checkpoint, or none if it had none"
+            .to_owned();
     }
     let fields = saved.trim_start_matches('{').trim_end_matches('}');
     let given = fields.split(", ").filter_map(|one| match one.split_once(": ") {

@@ -1,5 +1,5 @@
-//! `retrograph inspect`: what a model directory holds and what a run on it would take, said before
-//! anything is run. No device is opened.
+//! `retrograph inspect`: the contents of a model directory and the memory of a run. No device is
+//! opened.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::args::InspectArguments;
 use crate::error::CliError;
 use crate::screen::{self, fact};
 
-/// Says what is in the directory.
+/// Prints model and memory.
 pub(crate) fn run(arguments: &InspectArguments) -> Result<Outcome, CliError> {
     arguments.require_mode()?;
     let model = ModelDirectory::open(&arguments.model)?;
@@ -56,11 +56,11 @@ fn dimensions(model: &ModelConfig) {
     fact("", format!("rotary base {}{scaling}", model.rope_theta));
 }
 
-/// The tokenizer. A run would fail where it cannot be used; here the rest is worth knowing.
+/// Prints the tokenizer. One that cannot be used is not an error here.
 fn tokenizer(model: &ModelDirectory) {
     match model.tokenizer() {
         Ok(tokenizer) if tokenizer.is_bytes() => {
-            fact("tokenizer", "no tokenizer.json: bytes are taken as token numbers");
+            fact("tokenizer", "no tokenizer.json: bytes are tokens");
         }
         Ok(tokenizer) => {
             let count = HumanCount(tokenizer.len() as u64);
@@ -75,7 +75,7 @@ fn tokenizer(model: &ModelDirectory) {
     }
 }
 
-/// The files, and the tensors by shape and type; those of all layers share a line.
+/// Prints the files, and the tensors by shape and dtype; equal tensors of all layers share a line.
 fn weights(model: &ModelDirectory) {
     for (index, (path, bytes)) in model.files().enumerate() {
         let name = path.file_name().unwrap_or_default().display().to_string();
@@ -96,7 +96,7 @@ fn weights(model: &ModelDirectory) {
     }
 }
 
-/// The name with `*` in place of the layer's number.
+/// Replaces the number of the layer in a name by `*`.
 fn without_layer(name: &str) -> String {
     let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let parts = name.split('.').map(|part| if number(part) { "*" } else { part });

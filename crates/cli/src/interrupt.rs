@@ -1,8 +1,8 @@
 //! Ctrl-C and termination.
 //!
-//! A signal ends the program at once, with the status that shells expect. While training steps run,
-//! and while an output is written that would be left in pieces, the first signal is only noted, and
-//! the program ends as soon as it can do so well. A second signal always ends it at once.
+//! A signal ends the program at once, with the status that shells expect. During training, and
+//! while an output is written that must not be incomplete, the first signal only sets a flag, and
+//! the program ends at the next opportunity. A second signal always ends it at once.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -13,19 +13,19 @@ use signal_hook::low_level;
 
 use crate::error::CliError;
 
-/// Milliseconds after the first signal in which another one counts as the same request: `timeout`
+/// Milliseconds after the first signal in which further ones count as the same request: `timeout`
 /// signals both the program and its process group.
 const SAME_REQUEST_MS: u64 = 100;
-/// What shells add to the number of the signal that ended a program.
+/// The offset that shells add to the number of a signal.
 const BY_SIGNAL: i32 = 128;
 
-/// Whether the first signal is only noted.
+/// Whether the first signal only sets a flag.
 static DEFERRED: AtomicBool = AtomicBool::new(false);
-/// Whether a signal was noted.
+/// The flag.
 static STOP: AtomicBool = AtomicBool::new(false);
 /// The first signal; 0 for none.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// When it came, in milliseconds; 0 for never.
+/// The time of the first signal in milliseconds; 0 for none.
 static FIRST_MS: AtomicU64 = AtomicU64::new(0);
 
 /// Handles Ctrl-C, termination and, on Unix, the end of the terminal.
@@ -57,13 +57,13 @@ fn received(signal: i32, start: Instant) {
     STOP.store(true, Ordering::SeqCst);
 }
 
-/// From now on the first signal only sets the flag that is returned.
+/// Makes the first signal set a flag, and returns the flag.
 pub(crate) fn defer() -> &'static AtomicBool {
     DEFERRED.store(true, Ordering::SeqCst);
     &STOP
 }
 
-/// From now on a signal ends the program at once; so does one that was noted before.
+/// Makes signals end the program at once. Ends it now if the flag is set.
 pub(crate) fn at_once() {
     DEFERRED.store(false, Ordering::SeqCst);
     if STOP.load(Ordering::SeqCst) {
@@ -71,7 +71,7 @@ pub(crate) fn at_once() {
     }
 }
 
-/// The status of a program that ended because of the signal that was noted.
+/// Returns the exit status for the first signal.
 pub(crate) fn status() -> ExitCode {
     ExitCode::from((BY_SIGNAL + SIGNAL.load(Ordering::SeqCst)) as u8)
 }

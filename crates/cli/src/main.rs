@@ -1,16 +1,16 @@
 //! `retrograph`: fine-tune a transformer with its whole training step as one replayed CUDA graph.
 //!
 //! ```sh
-//! retrograph finetune --text README.md --verify    # trains, on the simulated driver if need be
-//! retrograph generate --model M --prompt "Once"    # continues a text, token by token
-//! retrograph inspect --model Qwen2.5-0.5B          # says what is in it and what a run would take
+//! retrograph finetune --text README.md --verify    # trains, on the simulated driver without a GPU
+//! retrograph generate --model M --prompt "Once"    # generates text
+//! retrograph eval --model M --text README.md       # measures the loss on a text
+//! retrograph inspect --model Qwen2.5-0.5B          # shows a model and the memory of a run
 //! retrograph bench --device cuda:0                 # measures strategies and sizes
-//! retrograph merge --model M --adapter A --out N   # adds an adapter to its base model
+//! retrograph merge --model M --adapter A --out N   # merges an adapter into its base model
 //! ```
 //!
-//! Here are arguments, what is printed, and the handling of Ctrl-C.
-//!
-//! Absent on purpose: training and generating themselves, which are in `retrograph-finetune`.
+//! The program parses arguments, prints results and handles Ctrl-C. Training and generation are in
+//! `retrograph-finetune`.
 
 mod args;
 mod bench;
@@ -31,9 +31,9 @@ mod outputs;
 mod plot;
 mod results;
 mod resume;
+mod run_config;
 mod sample;
 mod screen;
-mod start;
 mod trained;
 
 use std::io::Write;
@@ -45,13 +45,12 @@ use crate::args::{Arguments, Command};
 use crate::error::CliError;
 use crate::screen::Readers;
 
-/// What a shell expects of a program that ended since nobody reads its output: 128 and the number
-/// of SIGPIPE.
+/// The exit status of a program whose output has no reader: 128 plus the number of SIGPIPE.
 const READER_GONE: u8 = 141;
 
 fn main() -> ExitCode {
     let command = Arguments::parse().command;
-    // Training goes on for its checkpoints when nobody reads what is printed.
+    // Training continues without a reader of its output, to write checkpoints.
     let goes_on = matches!(command, Command::Finetune(_));
     let outcome = interrupt::install().and_then(|()| run(command));
     match outcome.and_then(|outcome| Ok((outcome, screen::finish()?))) {
@@ -68,7 +67,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<Outcome, CliError> {
     match command {
-        Command::Finetune(arguments) => finetune::run(&arguments),
+        Command::Finetune(arguments) => finetune::run(*arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
@@ -78,11 +77,11 @@ fn run(command: Command) -> Result<Outcome, CliError> {
     }
 }
 
-/// How a command ended that did not fail.
+/// The end of a command without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It did what it was asked for.
+    /// It is complete.
     Done,
-    /// It was asked to stop.
+    /// It was interrupted.
     Interrupted,
 }

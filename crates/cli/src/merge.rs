@@ -7,7 +7,7 @@ use crate::error::CliError;
 use crate::screen::{self, fact};
 use crate::{Outcome, interrupt};
 
-/// Adds an adapter to the weights of its base model.
+/// Merges an adapter into the weights of its base model.
 pub(crate) fn run(arguments: &MergeArguments) -> Result<Outcome, CliError> {
     let MergeArguments { model, adapter, out } = arguments;
     let mut adapter = Adapter::open(adapter).map_err(retrograph_finetune::Error::from)?;

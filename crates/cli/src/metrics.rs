@@ -1,5 +1,4 @@
-//! `--metrics`: one line of JSON for each step, written as the step ends, and one for each time
-//! that what is held out is measured.
+//! `--metrics`: a line of JSON for each step, written when it ends, and for each held-out loss.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -11,7 +10,7 @@ use serde_json::Value;
 
 use crate::error::CliError;
 
-/// A file of metrics, locked so that no other run writes to it.
+/// A metrics file, locked so that no other run writes to it.
 pub(crate) struct MetricsFile {
     file: File,
     path: PathBuf,
@@ -21,10 +20,10 @@ pub(crate) struct MetricsFile {
 }
 
 impl MetricsFile {
-    /// Opens and locks `path`. What is in it stays until [`MetricsFile::start`].
+    /// Opens and locks `path`. Its content stays until [`MetricsFile::start`].
     pub(crate) fn open(path: &Path) -> Result<Self, CliError> {
         let failed = |error: std::io::Error| CliError::write("the metrics", path, error);
-        // A pipe cannot be read back, and is not.
+        // A pipe cannot be read back.
         let regular = std::fs::metadata(path).map_or(true, |found| found.is_file());
         let mut options = OpenOptions::new();
         let open = options.read(regular).write(true).create(true).truncate(false).open(path);
@@ -36,8 +35,8 @@ impl MetricsFile {
         Ok(Self { file, path: path.to_owned(), run: None, failed: false })
     }
 
-    /// Starts with the step `from`. The lines of earlier steps stay, as a resumed run continues
-    /// them; later ones are of steps that no checkpoint kept.
+    /// Starts with step `from`. Lines of earlier steps stay, and a resumed run continues them.
+    /// Later lines, of steps after the last checkpoint, are removed.
     pub(crate) fn start(
         &mut self,
         from: u32,
@@ -57,13 +56,14 @@ impl MetricsFile {
         self.put(&line(metrics, &config, simulated))
     }
 
-    /// Writes the line of what is held out, as of the last step that was done.
+    /// Writes the line of a held-out loss.
     pub(crate) fn held_out(&mut self, found: &HeldOutLoss) -> Result<(), CliError> {
         let HeldOutLoss { steps, loss, tokens } = *found;
         self.put(&HeldOutLine { step: steps.saturating_sub(1), held_out_loss: loss, tokens })
     }
 
-    /// Fails once; then nothing more is written, as a line would be missing.
+    /// Writes a line. After a failure nothing more is written, so that no line in between is
+    /// missing.
     fn put(&mut self, line: &impl Serialize) -> Result<(), CliError> {
         if self.failed {
             return Ok(());
@@ -79,14 +79,14 @@ impl MetricsFile {
     }
 }
 
-/// Cuts the file behind the last line of a step before `from`, and goes there.
+/// Truncates the file after the last line of a step before `from`.
 fn keep_before(file: &mut File, from: u32) -> std::io::Result<()> {
     use std::io::{Read, Seek, SeekFrom};
     let mut text = String::new();
     file.read_to_string(&mut text)?;
     let earlier = |line: &&str| {
         let parsed: Result<Value, _> = serde_json::from_str(line);
-        // A line that a kill cut short does not count, and neither does what follows it.
+        // An incomplete line of a killed run, and everything after it, does not count.
         let step = parsed.ok().and_then(|line| line["step"].as_u64());
         line.ends_with('\n') && step.is_some_and(|step| step < u64::from(from))
     };
@@ -96,8 +96,7 @@ fn keep_before(file: &mut File, from: u32) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What a step computed. Times of the simulated driver say nothing about hardware, so that they are
-/// not written.
+/// The metrics of a step. Times of the simulated driver are meaningless and not written.
 #[derive(Serialize)]
 struct Line {
     step: u32,
@@ -112,7 +111,7 @@ struct Line {
     tokens_per_s: Option<f64>,
 }
 
-/// What is held out, measured after a step.
+/// A held-out loss.
 #[derive(Serialize)]
 struct HeldOutLine {
     step: u32,

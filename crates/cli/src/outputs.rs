@@ -8,21 +8,21 @@ use retrograph_finetune::temporary::{folder_of, require_writable};
 
 use crate::error::CliError;
 
-/// The most bytes of an existing file that are looked at.
+/// Bytes of an existing file that are checked.
 const LOOKED_AT: u64 = 256;
 
 /// A file that will be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output<'a> {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub(crate) what: &'static str,
     pub(crate) path: &'a Path,
-    /// What an earlier file of this kind begins with, without white space.
+    /// The beginning of an existing file of this kind, without whitespace.
     pub(crate) begins: &'static str,
 }
 
-/// Fails unless every output can be written, replaces only a file of its own kind, and is neither
-/// an input nor another output.
+/// Checks that every output can be written, replaces only a file of its kind, and is neither an
+/// input nor another output.
 pub(crate) fn require(outputs: &[Output<'_>], inputs: &[PathBuf]) -> Result<(), CliError> {
     for (index, output) in outputs.iter().enumerate() {
         let Output { what, path, .. } = *output;
@@ -50,15 +50,15 @@ pub(crate) fn require(outputs: &[Output<'_>], inputs: &[PathBuf]) -> Result<(), 
     Ok(())
 }
 
-/// The files in a directory that a command reads.
+/// Returns the files in a directory that a command reads.
 pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Fails unless files can be made in the folder of `path`.
+/// Checks that files can be created in the folder of `path`.
 fn require_folder(what: &'static str, path: &Path) -> Result<(), CliError> {
-    // The file itself may be elsewhere than its link.
+    // A link may lead to another folder.
     let place = path.canonicalize();
     let folder = folder_of(place.as_deref().unwrap_or(path));
     if !folder.is_dir() {
@@ -67,7 +67,7 @@ fn require_folder(what: &'static str, path: &Path) -> Result<(), CliError> {
     require_writable(folder).map_err(|error| CliError::write(what, path, error))
 }
 
-/// Fails if an existing file is none that this program wrote for the same purpose.
+/// Checks that an existing file has the kind of the output.
 fn require_own(output: &Output<'_>) -> Result<(), CliError> {
     let Output { what, path, begins } = *output;
     let mut bytes = Vec::new();
@@ -75,7 +75,7 @@ fn require_own(output: &Output<'_>) -> Result<(), CliError> {
         .and_then(|file| file.take(LOOKED_AT).read_to_end(&mut bytes))
         .map_err(|error| CliError::write(what, path, error))?;
     bytes.retain(|byte| !byte.is_ascii_whitespace());
-    // A killed run may have left only the beginning.
+    // A killed run may leave only the beginning.
     let begins = begins.as_bytes();
     if bytes.starts_with(begins) || begins.starts_with(&bytes) {
         return Ok(());
@@ -84,17 +84,17 @@ fn require_own(output: &Output<'_>) -> Result<(), CliError> {
     Err(CliError::write(what, path, why))
 }
 
-/// Whether `path` is `folder` or leads into it, or will.
+/// Returns whether `path` is or will be `folder` or inside of it.
 pub(crate) fn is_within(path: &Path, folder: &Path) -> bool {
     place(path).starts_with(place(folder))
 }
 
-/// Whether both paths lead to one file, or will.
+/// Returns whether both paths are or will be one file.
 fn is_same(one: &Path, other: &Path) -> bool {
     place(one) == place(other) || is_linked(one, other)
 }
 
-/// Where `path` leads: the folders that are there, without links, and what will be in them.
+/// Resolves the links of the existing part of `path`.
 fn place(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| match path.file_name() {
         Some(name) => place(folder_of(path)).join(name),
@@ -102,7 +102,7 @@ fn place(path: &Path) -> PathBuf {
     })
 }
 
-/// Whether both are names of one file.
+/// Returns whether both are hard links to one file.
 #[cfg(unix)]
 fn is_linked(one: &Path, other: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;

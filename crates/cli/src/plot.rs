@@ -1,4 +1,4 @@
-//! The loss curve as SVG. Text is left to whoever shows the picture, so that no font is needed.
+//! The loss curve as SVG. Text stays text, so that no font is needed.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use retrograph_finetune::HeldOutLoss;
 use crate::error::CliError;
 use crate::file::write;
 
-/// What is drawn.
+/// The data of a plot.
 pub(crate) struct Curves<'a> {
     pub(crate) title: &'a str,
-    /// What a token is called.
+    /// The name of a token: byte or token.
     pub(crate) unit: &'a str,
     /// The loss of each step.
     pub(crate) losses: &'a [f32],
-    /// What was measured on held-out data.
+    /// The held-out losses.
     pub(crate) held_out: &'a [HeldOutLoss],
 }
 
@@ -60,7 +60,7 @@ fn draw(picture: &mut String, curves: &Curves<'_>) -> Result<(), DrawError> {
     Ok(())
 }
 
-/// The mean of the last steps at each step, so that the trend shows through the noise of batches.
+/// Returns the mean of the last steps at each step, to show the trend in noisy losses.
 fn smoothed(losses: &[f32]) -> Vec<f32> {
     let span = (losses.len() / 20).max(1);
     let mean = |end: usize| {

@@ -1,40 +1,37 @@
-//! What comes of a run: the trained weights first, then what was asked for beside them.
+//! The results of a run: first the trained weights, then all other outputs.
 //!
-//! An output that cannot be written takes nothing else with it. All are attempted, and each failure
-//! is named at the end.
+//! If an output cannot be written, the others still are. All failures are reported at the end.
 
 use std::sync::atomic::AtomicBool;
 
-use retrograph_finetune::{Data, Device, Ending, Error, Event, Run, RunReport, Tokenizer, Trainer};
+use retrograph_finetune::{Device, Ending, Error, Event, Run, RunReport, Trainer};
 
-use crate::args::FinetuneArguments;
 use crate::error::CliError;
 use crate::failures::{Failures, warn};
 use crate::file::{write, write_json};
 use crate::metrics::MetricsFile;
 use crate::plot::{self, Curves};
-use crate::sample::Sample;
+use crate::run_config::RunConfig;
 use crate::screen::{self, Steps, fact};
-use crate::{Outcome, data, interrupt, start};
+use crate::{Outcome, data, interrupt};
 
 /// The outputs of a run.
 pub(crate) struct Results<'a> {
-    pub(crate) arguments: &'a FinetuneArguments,
+    pub(crate) config: &'a RunConfig,
     pub(crate) device: &'a Device,
-    pub(crate) tokenizer: &'a Tokenizer,
     pub(crate) metrics: Option<MetricsFile>,
     pub(crate) failures: Failures,
 }
 
 impl Results<'_> {
     /// Profiles and draws the step if requested. Training then starts from an unchanged state.
-    pub(crate) fn picture(&mut self, trainer: &mut Trainer, data: &Data) -> Result<(), CliError> {
-        let output = &self.arguments.output;
+    pub(crate) fn picture(&mut self, trainer: &mut Trainer) -> Result<(), CliError> {
+        let output = &self.config.output;
         let mut profile = None;
         if let Some(path) = &output.profile {
             let config = *trainer.config();
             let shape = [config.batch, config.seq];
-            let batch = data.batch(shape, config.seed, trainer.next_step())?;
+            let batch = self.config.data.training.batch(shape, config.seed, trainer.next_step())?;
             let measured = trainer.profile(&batch, output.profile_replays)?;
             screen::line(&measured);
             let written = write_json("the profile", path, &measured);
@@ -49,13 +46,8 @@ impl Results<'_> {
         Ok(())
     }
 
-    /// Trains and writes everything that comes of it.
-    pub(crate) fn of(
-        mut self,
-        mut run: Run<'_>,
-        stop: &AtomicBool,
-        sample: Option<&Sample>,
-    ) -> Result<Outcome, CliError> {
+    /// Trains and writes all results.
+    pub(crate) fn of(mut self, mut run: Run<'_>, stop: &AtomicBool) -> Result<Outcome, CliError> {
         let (ending, times) = self.train(&mut run, stop);
         let ending = match ending {
             Ok(ending) => Some(ending),
@@ -66,7 +58,7 @@ impl Results<'_> {
             }
             Err(error) => {
                 if let Error::NotBitEqual { .. } = error {
-                    // A report that says so is worth more than none.
+                    // The report says that verification failed.
                     let report = RunReport::new(self.device, &run.trainer, &times);
                     self.report(&RunReport { verified_bitwise: Some(false), ..report });
                 }
@@ -75,23 +67,24 @@ impl Results<'_> {
         };
         self.weights(&run, ending);
         self.figures(&run, &times);
-        if let (Some(Ending::Done), Some(sample)) = (ending, sample) {
+        if let (Some(Ending::Done), Some(sample)) = (ending, &self.config.sample) {
             interrupt::at_once();
-            self.failures.note(sample.show(&run.trainer.into_model(), self.tokenizer));
+            let shown = sample.show(&run.trainer.into_model(), &self.config.tokenizer);
+            self.failures.note(shown);
         }
         self.failures.finish()?;
         Ok(if ending == Some(Ending::Stopped) { Outcome::Interrupted } else { Outcome::Done })
     }
 
-    /// Trains and says how it ended, with the time of each step.
+    /// Trains. Returns how it ended, and the device time of each step.
     fn train(&mut self, run: &mut Run<'_>, stop: &AtomicBool) -> (Result<Ending, Error>, Vec<f32>) {
-        let Self { arguments, device, metrics, failures, .. } = self;
-        let (config, from) = (*run.trainer.config(), run.trainer.next_step());
-        let until = arguments.training.steps.unwrap_or(config.optimizer.total_steps);
+        let Self { config: RunConfig { training: config, until, .. }, device, metrics, failures } =
+            self;
+        let (from, until) = (run.trainer.next_step(), *until);
         let mut times = Vec::new();
-        let mut steps = Steps::new(&config, from, until, device.simulated);
+        let mut steps = Steps::new(config, from, until, device.simulated);
         if let Some(file) = metrics {
-            failures.warn(file.start(from, (&config, device.simulated)));
+            failures.warn(file.start(from, (config, device.simulated)));
         }
         let ending = run.train(until, stop, &mut |event| {
             let done = match event {
@@ -113,9 +106,9 @@ impl Results<'_> {
         (ending, times)
     }
 
-    /// Writes the adapter, and says where the weights are.
+    /// Writes the adapter, and prints where the weights are.
     fn weights(&mut self, run: &Run<'_>, ending: Option<Ending>) {
-        let adapter = start::adapter_output(self.arguments);
+        let adapter = self.config.adapter_output();
         if let Some(output) = adapter {
             let written = run.trainer.export_adapter(output);
             self.failures.note(written.inspect(|()| fact("adapter", output.folder.display())));
@@ -125,11 +118,11 @@ impl Results<'_> {
                 fact("checkpoint", path.display());
             }
         } else if ending == Some(Ending::Stopped) && adapter.is_none() {
-            fact("stopped", "nothing was kept, since there is no --checkpoint");
+            fact("stopped", "nothing was saved; --checkpoint sets a directory for checkpoints");
         }
     }
 
-    /// Says and writes what is known of the run.
+    /// Prints and writes losses, memory and the report.
     fn figures(&mut self, run: &Run<'_>, times: &[f32]) {
         let Run { trainer, data, .. } = run;
         let losses = trainer.losses();
@@ -147,16 +140,16 @@ impl Results<'_> {
             screen::memory_use(found, self.device.simulated);
         }
         self.report(&report);
-        if let Some(path) = &self.arguments.output.plot {
+        if let Some(path) = &self.config.output.plot {
             let title = &format!("loss on {}", report.device);
-            let (unit, held_out) = (data::unit(self.tokenizer), trainer.held_out());
+            let (unit, held_out) = (data::unit(&self.config.tokenizer), trainer.held_out());
             let drawn = plot::loss_curve(path, &Curves { title, unit, losses, held_out });
             self.failures.note(drawn.inspect(|()| fact("plot", path.display())));
         }
     }
 
     fn report(&mut self, report: &RunReport) {
-        let Some(path) = &self.arguments.output.report else { return };
+        let Some(path) = &self.config.output.report else { return };
         let written = write_json("the report", path, report);
         self.failures.note(written.inspect(|()| fact("report", path.display())));
     }

@@ -1,5 +1,4 @@
-//! The directory of checkpoints of a run: empty for a new one, with a checkpoint for one that goes
-//! on.
+//! The checkpoint directory of a run: empty for a new run, with a checkpoint for a resumed one.
 
 use std::path::Path;
 
@@ -10,14 +9,13 @@ use crate::args::FinetuneArguments;
 use crate::error::CliError;
 use crate::screen::fact;
 
-/// Where checkpoints of a run go, locked for it, and the one from which it goes on.
+/// The checkpoint directory of a run, locked.
 pub(crate) struct Checkpoints {
     pub(crate) directory: CheckpointDirectory,
-    pub(crate) resumed: Option<Checkpoint>,
     _lock: DirectoryLock,
 }
 
-/// Finds out whether a directory can be used, before anything is read. Nothing is written.
+/// Checks that a directory can be used, before anything is read. Writes nothing.
 pub(crate) fn require_usable(path: &Path, resume: bool) -> Result<(), CliError> {
     let directory = CheckpointDirectory::at(path);
     if !resume {
@@ -30,29 +28,29 @@ pub(crate) fn require_usable(path: &Path, resume: bool) -> Result<(), CliError> 
 }
 
 impl Checkpoints {
-    /// Takes an empty directory, which is made if it is not there.
+    /// Takes an empty directory, and creates it if it does not exist.
     pub(crate) fn create(path: &Path) -> Result<Self, CliError> {
         let directory = CheckpointDirectory::create(path)?;
         let _lock = directory.lock()?;
         directory.require_empty()?;
-        Ok(Self { directory, resumed: None, _lock })
+        Ok(Self { directory, _lock })
     }
 
-    /// Opens the newest checkpoint of a directory.
-    pub(crate) fn resume(path: &Path) -> Result<Self, CliError> {
+    /// Takes a directory and opens its newest checkpoint.
+    pub(crate) fn resume(path: &Path) -> Result<(Self, Checkpoint), CliError> {
         let directory = CheckpointDirectory::at(path);
         let _lock = directory.lock()?;
         let checkpoint = directory.open_latest()?;
         let (file, next) = (checkpoint.path().display(), checkpoint.header().next_step);
         fact("resume", format!("{file} after step {next}"));
         if directory.latest()?.is_none() {
-            fact("", "the newest whole checkpoint, as the file `latest` is missing");
+            fact("", "the newest complete checkpoint, as the file `latest` is missing");
         }
-        Ok(Self { directory, resumed: Some(checkpoint), _lock })
+        Ok((Self { directory, _lock }, checkpoint))
     }
 }
 
-/// The configuration of the run of `checkpoint`, if the run that is `asked` for is the same one.
+/// Returns the configuration of `checkpoint`, which must belong to the run that is `asked` for.
 pub(crate) fn config(
     arguments: &FinetuneArguments,
     checkpoint: &Checkpoint,

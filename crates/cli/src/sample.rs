@@ -1,15 +1,15 @@
-//! The text that a model writes after its training: checked before the run, generated after it.
+//! The sample text of a model after its training: checked before the run, generated after it.
 
-use retrograph_finetune::{Data, Error, Sampling, Tokenizer, TrainedModel, TrainingConfig};
+use retrograph_finetune::{Data, Error, Sampling, Tokenizer, TrainedModel};
 
-use crate::args::FinetuneArguments;
+use crate::args::OutputArguments;
 use crate::error::CliError;
 use crate::screen::{self, fact};
 
 /// Tokens of the data that the sample continues when no prompt is given.
 const PROMPT_TOKENS: usize = 24;
 
-/// What is generated.
+/// A prompt and how to continue it.
 pub(crate) struct Sample {
     prompt: Vec<u32>,
     tokens: usize,
@@ -17,15 +17,11 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// The sample that the arguments ask for, with everything in it that a model of `config` can
-    /// take; `None` for no sample.
+    /// Returns the sample of the arguments, for a model of `vocab` tokens; `None` for no sample.
     pub(crate) fn new(
-        arguments: &FinetuneArguments,
-        config: &TrainingConfig,
+        (output, seed, vocab): (&OutputArguments, u64, usize),
         (data, tokenizer): (&Data, &Tokenizer),
     ) -> Result<Option<Self>, CliError> {
-        let output = &arguments.output;
-        let seed = arguments.training.seed;
         let sampling = Sampling { temperature: output.temperature, seed, ..Sampling::greedy() };
         sampling.validate()?;
         let tokens = output.sample;
@@ -36,9 +32,8 @@ impl Sample {
             }
             None => data.first(PROMPT_TOKENS).to_vec(),
         };
-        // The model needs something to continue.
+        // A prompt has at least one token.
         let prompt = if prompt.is_empty() { tokenizer.encode("\n")? } else { prompt };
-        let vocab = config.model.vocab;
         if let Some(index) = prompt.iter().position(|token| *token as usize >= vocab) {
             return Err(Error::TokenOutside { index, token: prompt[index], vocab }.into());
         }
@@ -50,7 +45,7 @@ impl Sample {
         let mut text = model.generate(&self.prompt, self.tokens, self.sampling)?;
         let end = text.iter().position(|token| Some(*token) == tokenizer.end());
         text.truncate(end.unwrap_or(text.len()));
-        fact("sample", "the prompt, then what the model makes of it");
+        fact("sample", "the prompt, then the generated text");
         let [prompt, text] = [&self.prompt, &text].map(|tokens| tokenizer.decode(tokens));
         screen::line(format_args!("{prompt}\u{2502}{text}"));
         Ok(())

@@ -1,5 +1,5 @@
-//! What the program shows: facts before the first step, then a bar or, elsewhere than on a
-//! terminal, a line now and then.
+//! Printing: facts before the first step, then a progress bar on a terminal, or a line every few
+//! steps elsewhere.
 
 use std::fmt::Display;
 use std::io::{Error, ErrorKind, IsTerminal, Write};
@@ -17,28 +17,28 @@ use retrograph_runtime::{Report, WarmModules};
 
 use crate::error::CliError;
 
-/// Lines between two steps where there is no bar.
+/// Steps between two lines without a progress bar.
 const LINES: u32 = 10;
 
-/// Why printing failed the first time.
+/// The first error of printing.
 static FAILED: OnceLock<Error> = OnceLock::new();
 
-/// Who reads what is printed.
+/// The readers of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readers {
-    /// Everything was taken.
+    /// Everything was printed.
     There,
-    /// A pipe was closed, as `head` does after some lines.
+    /// A pipe was closed, for example by `head`.
     Gone,
 }
 
-/// Prints a line. A failure ends no run; [`finish`] tells it.
+/// Prints a line. A failure does not end the run; [`finish`] returns it.
 pub(crate) fn line(text: impl Display) {
     put(&(printable(&text.to_string()) + "\n"));
 }
 
-/// Prints a piece of generated text as it is. A terminal would obey control characters in it, so
-/// that they are left out there. Whether printing works.
+/// Prints a piece of generated text. On a terminal, which would execute control characters, they
+/// are removed. Returns whether printing works.
 pub(crate) fn piece(text: &str) -> bool {
     let obeyed = |character: char| character.is_control() && !"\n\t".contains(character);
     match std::io::stdout().is_terminal() {
@@ -48,15 +48,15 @@ pub(crate) fn piece(text: &str) -> bool {
     works()
 }
 
-/// Whether everything that was printed was taken.
+/// Whether printing has worked so far.
 pub(crate) fn works() -> bool {
     FAILED.get().is_none()
 }
 
-/// What became of all that was printed.
+/// Flushes the output and returns its readers.
 ///
 /// # Errors
-/// [`CliError::Output`] when something was lost that somebody wanted to have.
+/// [`CliError::Output`] if output was lost, and not because a pipe was closed.
 pub(crate) fn finish() -> Result<Readers, CliError> {
     put("");
     match FAILED.get() {
@@ -74,8 +74,8 @@ fn put(text: &str) {
     }
 }
 
-/// `text` with control characters escaped, except for line feeds and tabs: a terminal would obey
-/// those of a name that comes from a file.
+/// Escapes control characters except line feeds and tabs: a terminal would execute those in names
+/// from files.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -88,7 +88,7 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
-/// Prints a fact behind its name.
+/// Prints a fact after its name.
 pub(crate) fn fact(name: &str, text: impl Display) {
     line(format_args!("{name:<11} {text}"));
 }
@@ -96,7 +96,7 @@ pub(crate) fn fact(name: &str, text: impl Display) {
 pub(crate) fn device(device: &Device) {
     let info = &device.info;
     let (major, minor) = info.compute_capability;
-    // The word must be there whatever the driver calls its device.
+    // The word must appear, whatever the name of the device.
     let simulated = device.simulated && !info.name.contains("SIMULATED");
     let label = if simulated { "SIMULATED " } else { "" };
     let capability = format!("compute capability {major}.{minor}");
@@ -107,14 +107,14 @@ pub(crate) fn device(device: &Device) {
     };
     fact("device", format!("{label}{named}, {}", HumanBytes(info.total_bytes as u64)));
     if let Some(why) = &device.why {
-        fact("", format!("simulated, since {why}"));
+        fact("", format!("simulated, because {why}"));
     }
     if device.simulated {
-        fact("", "kernels run on the CPU: results are exact, times say nothing about a GPU");
+        fact("", "kernels run on the CPU: results are exact, times are meaningless");
     }
 }
 
-/// A model, and what of it is trained.
+/// Prints a model and its trained parameters.
 pub(crate) fn run(config: &TrainingConfig) {
     let parameters = config.parameters();
     let trained = parameters.iter().filter(|parameter| parameter.trainable);
@@ -127,7 +127,7 @@ pub(crate) fn run(config: &TrainingConfig) {
     sizes(config, &parameters, &format!(", {trained} trained ({mode})"));
 }
 
-/// A model that is only run.
+/// Prints a model that is not trained.
 pub(crate) fn model(config: &TrainingConfig) {
     let lora = config.mode.lora().map(|lora| format!(", with {}", described(&lora)));
     sizes(config, &config.parameters(), &lora.unwrap_or_default());
@@ -140,13 +140,13 @@ fn sizes(config: &TrainingConfig, parameters: &[Parameter], rest: &str) {
     fact("precision", format!("{}: {}", config.precision, by_type(parameters)));
 }
 
-/// What a step takes, and how it is divided.
+/// Prints the batch of a step and its micro-batches.
 pub(crate) fn batch(config: &TrainingConfig, division: Division) {
     let TrainingConfig { batch, seq, .. } = config;
     fact("batch", format!("{batch} sequences of {seq} tokens, {division}"));
 }
 
-/// The bytes of the parameters on the device, by type.
+/// Returns the bytes of the parameters on the device, by dtype.
 fn by_type(parameters: &[Parameter]) -> String {
     let mut types: Vec<(&str, usize)> = Vec::new();
     for parameter in parameters {
@@ -165,13 +165,13 @@ fn described(lora: &LoraConfig) -> String {
     format!("lora of rank {} on {}, scale {}{norms}", lora.rank, lora.targets, lora.scale())
 }
 
-/// Shows what an adapter is.
+/// Prints an adapter.
 pub(crate) fn adapter(adapter: &Adapter) {
     let base = adapter.base().unwrap_or("a base model that it does not name");
     fact("adapter", format!("{}, for {base}", described(&adapter.lora())));
 }
 
-/// Shows the stages before the first step.
+/// Shows the stages of the start.
 pub(crate) struct Startup {
     bar: ProgressBar,
     started: Instant,
@@ -226,7 +226,7 @@ fn memory(need: &MemoryNeed, free: usize) {
     fact("memory", format!("{}, {} free", planned(need), HumanBytes(free as u64)));
 }
 
-/// How much device memory a run would take.
+/// Prints the planned device memory of a run.
 pub(crate) fn need(need: &MemoryNeed) {
     fact("memory", planned(need));
 }
@@ -242,17 +242,17 @@ fn planned(need: &MemoryNeed) -> String {
     )
 }
 
-/// The device memory that a run has taken.
+/// Prints the used device memory of a run.
 pub(crate) fn memory_use(found: &MemoryUse, simulated: bool) {
-    let label = if simulated { "SIMULATED, whose driver takes nothing: " } else { "" };
+    let label = if simulated { "SIMULATED, without memory of the driver: " } else { "" };
     fact("memory", format!("{label}{}", taken(found)));
 }
 
-/// Planned and measured bytes in words.
+/// Describes planned and measured bytes.
 pub(crate) fn taken(found: &MemoryUse) -> String {
     let bytes = |bytes: usize| HumanBytes(bytes as u64);
     let (measured, planned) = (bytes(found.measured_bytes), bytes(found.planned_bytes));
-    format!("{measured} taken, {planned} planned ({:+.1} %)", found.difference_percent)
+    format!("{measured} used, {planned} planned ({:+.1} %)", found.difference_percent)
 }
 
 fn built(report: &Report) {
@@ -297,7 +297,7 @@ impl Steps {
     pub(crate) fn show(&mut self, metrics: &StepMetrics) {
         let wall = self.last.elapsed();
         self.last = Instant::now();
-        // Device times of the simulator mean nothing, so that it shows how long one waits.
+        // Device times of the simulator are meaningless, so this shows wall time.
         let time = if self.simulated {
             format!("{} simulated", milliseconds(wall))
         } else {
@@ -314,13 +314,13 @@ impl Steps {
         self.bar.set_message(text);
     }
 
-    /// Shows the loss of what is held out.
+    /// Shows the held-out loss.
     pub(crate) fn held_out(&self, found: &HeldOutLoss) {
         let HeldOutLoss { steps, loss, .. } = found;
         self.bar.suspend(|| fact("held out", format!("loss {loss:.4} after {steps} steps")));
     }
 
-    /// Does what prints, without the bar in between.
+    /// Hides the progress bar while `print` runs.
     pub(crate) fn suspend(&self, print: impl FnOnce()) {
         self.bar.suspend(print);
     }

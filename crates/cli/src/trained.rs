@@ -1,4 +1,4 @@
-//! What was trained of a model: what a checkpoint or an adapter holds.
+//! The trained weights of a model, in a checkpoint or an adapter.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use retrograph_finetune::{Adapter, Error, Mode, ModelDirectory, Source, Training
 use crate::error::CliError;
 use crate::screen::{self, fact};
 
-/// What was trained, where anything was.
+/// A source of trained weights.
 pub(crate) enum Trained {
     Nothing,
     Checkpoint(Box<Checkpoint>),
@@ -17,9 +17,9 @@ pub(crate) enum Trained {
 }
 
 impl Trained {
-    /// Opens the newest checkpoint of a directory, or an adapter, and says of which model it is: a
-    /// checkpoint knows its own, and what it lacks must come from the `base` of its run; an adapter
-    /// belongs to the model of `config`.
+    /// Opens the newest checkpoint of a directory, or an adapter. Returns the configuration of its
+    /// model. A checkpoint has its own, and must be of a run with the same `base`; an adapter must
+    /// fit the model of `config`.
     pub(crate) fn open(
         config: TrainingConfig,
         base: Option<&ModelDirectory>,
@@ -46,7 +46,7 @@ impl Trained {
         Ok((config, Self::Adapter(Box::new(adapter))))
     }
 
-    /// Says what was found.
+    /// Prints the checkpoint or the adapter.
     pub(crate) fn show(&self) {
         match self {
             Self::Nothing => {}
@@ -55,7 +55,7 @@ impl Trained {
         }
     }
 
-    /// Where a model on a device takes it from.
+    /// Returns the source of the weights.
     pub(crate) fn source(&mut self) -> Source<'_> {
         match self {
             Self::Nothing => Source::Seed,

@@ -37,7 +37,7 @@ fn examples_are_learned_and_what_is_held_out_is_measured() {
     let written = ["--report", "r", "--metrics", "m", "--plot", "p.svg", "--verify"];
     let done = finetune(&place, &[&held_out[..], &written].concat()).good();
     for words in [
-        "data        24 examples in 24 sequences, each filled up",
+        "data        24 examples in 24 sequences, padded",
         "held out    6 examples in 6 sequences",
         "3 sequences of 12 bytes per step",
         "held out    loss ",
@@ -171,7 +171,11 @@ fn a_text_has_fewer_tokens_by_a_tokenizer() {
     let done = run(&place, &[&common[..], &sizes].concat()).good();
     assert!(done.out.contains("data        61 tokens of text"), "{}", done.out);
     write(&place.path("model"), &tokenizer(&["<a>", "<b>", "<c>", "<d>"]), &json!({}));
-    run(&place, &[&common[..], &sizes].concat()).bad(&["`<d>`", "266", "use the tokenizer of this model"]);
+    run(&place, &[&common[..], &sizes].concat()).bad(&[
+        "`<d>`",
+        "266",
+        "use the tokenizer of this model",
+    ]);
 }
 
 #[test]

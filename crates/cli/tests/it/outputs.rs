@@ -34,7 +34,7 @@ fn every_failure_is_named_and_what_can_be_written_is() {
     assert!(place.path("loss.svg").is_file());
     // Once when it happens, and once more at the end.
     assert_eq!(done.err.matches("the metrics cannot be written").count(), 2, "{}", done.err);
-    assert!(done.err.contains("; the run goes on"), "{}", done.err);
+    assert!(done.err.contains("; the run continues"), "{}", done.err);
 }
 
 /// A folder that was there before the run, and is not at its end.

@@ -29,7 +29,7 @@ fn a_run_says_what_it_does_and_reports_it() {
     assert_eq!(memory["driver_bytes"]["graphs"], 0);
     assert!(bytes("measured_bytes") <= bytes("planned_bytes"), "{memory}");
     assert!(bytes("planned_bytes") <= bytes("measured_bytes") + (4 << 20), "{memory}");
-    assert!(done.out.contains("SIMULATED, whose driver takes nothing"), "{}", done.out);
+    assert!(done.out.contains("SIMULATED, without memory of the driver"), "{}", done.out);
     assert!(report["step_ms_median"].is_null(), "simulated times are no measurement");
     assert!(std::fs::read_to_string(place.path("loss.svg")).unwrap().contains("<svg"));
 }

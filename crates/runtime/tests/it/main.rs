@@ -7,18 +7,12 @@ mod caching;
 mod cublas;
 mod cublas_handles;
 mod described;
-#[path = "../../../driver/tests/it/device.rs"]
-#[allow(dead_code, reason = "shared with the tests of `retrograph-driver`")]
-mod device;
 mod executed;
 mod failing_calls;
 mod failing_programs;
 mod failing_rebinds;
 mod fallbacks;
 mod faults;
-#[path = "../../../driver/tests/it/ptx.rs"]
-#[allow(dead_code, reason = "shared with the tests of `retrograph-driver`")]
-mod images;
 mod libraries;
 mod mlp;
 mod orders;
@@ -41,3 +35,5 @@ mod warm_disk;
 mod warm_entries;
 mod warm_places;
 mod warm_workers;
+
+use retrograph_test_support::device;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use retrograph_runtime::{Context, CustomImage, Function, ModuleCache, Requirements, WarmModules};
 
-pub(crate) use crate::images::{BROKEN, SCALE, STORE};
+pub(crate) use retrograph_test_support::ptx::{BROKEN, SCALE, STORE};
 
 /// PTX as an image.
 pub(crate) fn image(name: &str, ptx: &str) -> CustomImage {

@@ -1,26 +1,10 @@
-//! What may be sent to another thread, and what may be used from several: a promise of each type.
-
-use std::collections::BTreeSet;
+//! `Send` and `Sync` of every public type.
 
 use retrograph_runtime::*;
-use static_assertions::{assert_impl_all, assert_not_impl_any};
+use retrograph_test_support::assert_threads;
+use retrograph_test_support::threads::assert_complete;
 
-/// Asserts the promises when this is compiled, and lists the types by name.
-macro_rules! promises {
-    (
-        shared { $($shared:ident $(<$of:tt>)?),* $(,)? }
-        sent { $($sent:ident),* $(,)? }
-        stay { $($stays:ident $(<$life:tt>)?),* $(,)? }
-    ) => {
-        $(assert_impl_all!($shared $(<$of>)?: Send, Sync);)*
-        $(assert_impl_all!($sent: Send); assert_not_impl_any!($sent: Sync);)*
-        $(assert_not_impl_any!($stays $(<$life>)?: Send, Sync);)*
-        pub(crate) const NAMES: &[&str] =
-            &[$(stringify!($shared),)* $(stringify!($sent),)* $(stringify!($stays),)*];
-    };
-}
-
-promises! {
+assert_threads! {
     // Any thread may use them, several at a time.
     shared {
         Admission, AdmitError, Bindings, Buffer, BufferId, BufferKind, BuildError, BuildOptions,
@@ -43,13 +27,13 @@ promises! {
     stay { Capturing<'static> }
 }
 
-/// What the modules export beyond that.
+/// The types that only modules export.
 mod more {
     pub(super) mod modules {
         use retrograph_runtime::modules::*;
-        use static_assertions::assert_impl_all;
+        use retrograph_test_support::assert_threads;
 
-        promises! {
+        assert_threads! {
             shared {
                 Bundle, BundleEntry, BundleError, CacheDir, CacheOptions, CodeError, Compiler,
                 Digest, DiskError, Function, ImageKey, ImageReport, JitAfterWarm, KernelReport,
@@ -63,9 +47,9 @@ mod more {
 
     pub(super) mod program {
         use retrograph_runtime::program::*;
-        use static_assertions::{assert_impl_all, assert_not_impl_any};
+        use retrograph_test_support::assert_threads;
 
-        promises! {
+        assert_threads! {
             shared {
                 Admission, AdmitError, Bindings, Bucket<1>, Buckets, BuildError, BuildOptions,
                 CacheError<u8>, CacheOptions, CacheStatistics, Choice, Described, PdlMode,
@@ -82,16 +66,6 @@ mod more {
     }
 }
 
-/// The types that a file exports, by name.
-fn exported(source: &str) -> BTreeSet<&str> {
-    let lists = source.split("\npub use ").skip(1).filter_map(|rest| rest.split(';').next());
-    let words = lists.flat_map(|list| list.split(|sign: char| !sign.is_alphanumeric()));
-    // Modules have no capitals, and constants nothing else.
-    let has = |word: &str, kind: fn(char) -> bool| word.contains(kind);
-    let is_type = |word: &&str| has(word, char::is_uppercase) && has(word, char::is_lowercase);
-    words.filter(is_type).collect()
-}
-
 #[test]
 fn every_public_type_says_what_threads_may_do_with_it() {
     for (source, names) in [
@@ -99,10 +73,6 @@ fn every_public_type_says_what_threads_may_do_with_it() {
         (include_str!("../../src/modules/mod.rs"), more::modules::NAMES),
         (include_str!("../../src/program/mod.rs"), more::program::NAMES),
     ] {
-        let promised: BTreeSet<&str> =
-            names.iter().map(|name| name.trim_end_matches('1')).collect();
-        let exported = exported(source);
-        let missing: Vec<_> = exported.symmetric_difference(&promised).collect();
-        assert!(missing.is_empty(), "add to the promises above, or remove: {missing:?}");
+        assert_complete(source, names);
     }
 }

@@ -12,7 +12,8 @@ mod flights;
 #[allow(dead_code, reason = "the models do not call everything")]
 mod ring_counter;
 mod rings;
-mod sync;
+
+use retrograph_test_support::locks as sync;
 
 /// Runs `model` in every interleaving with at most two preemptions per thread.
 fn check(model: impl Fn() + Send + Sync + 'static) {

@@ -3,7 +3,7 @@
 use retrograph_driver::{Context, Function, Module};
 
 /// Multiplies `n` floats at `x` by `a`, one thread per float.
-pub(crate) const SCALE: &str = "
+pub const SCALE: &str = "
 .version 6.3
 .target sm_75
 .address_size 64
@@ -39,7 +39,7 @@ pub(crate) const SCALE: &str = "
 ";
 
 /// Stores to the given address.
-pub(crate) const STORE: &str = "
+pub const STORE: &str = "
 .version 6.3
 .target sm_75
 .address_size 64
@@ -60,7 +60,7 @@ pub(crate) const STORE: &str = "
 ";
 
 /// Invalid from its seventh line on.
-pub(crate) const BROKEN: &str = "
+pub const BROKEN: &str = "
 .version 6.3
 .target sm_75
 .address_size 64
@@ -71,7 +71,7 @@ pub(crate) const BROKEN: &str = "
 }
 ";
 
-/// The entry point of an image.
-pub(crate) fn load(context: &Context, ptx: &str, entry: &str) -> Function {
+/// Loads an image and returns its entry point.
+pub fn load(context: &Context, ptx: &str, entry: &str) -> Function {
     Module::load_ptx(context, ptx).unwrap().function(entry).unwrap()
 }

@@ -12,32 +12,34 @@ use retrograph_driver::{
 };
 use retrograph_driver_sim::{Config, Simulator};
 
-/// A context and a stream on whatever the tests run on.
-pub(crate) struct Device {
-    pub(crate) context: Context,
-    pub(crate) stream: Stream,
+/// A context and a stream of the device under test.
+pub struct Device {
+    /// The context.
+    pub context: Context,
+    /// The stream.
+    pub stream: Stream,
 }
 
-/// The device of this test.
-pub(crate) fn device() -> Device {
+/// Returns the device of this test.
+pub fn device() -> Device {
     device_of(&driver())
 }
 
-/// A context and a stream of `driver`.
-pub(crate) fn device_of(driver: &Driver) -> Device {
+/// Returns a context and a stream of `driver`.
+pub fn device_of(driver: &Driver) -> Device {
     let index = if driver.is_simulated() { 0 } else { gpu_index().unwrap_or(0) };
     let context = Context::new(driver, DeviceIndex(index)).unwrap();
     let stream = Stream::new(&context).unwrap();
     Device { context, stream }
 }
 
-/// The driver of this test: the machine's, or a simulated one of its own.
-pub(crate) fn driver() -> Driver {
+/// Returns the driver of this test: the driver of the machine, or a new simulated one.
+pub fn driver() -> Driver {
     gpu().unwrap_or_else(|| simulated(Config::default()))
 }
 
-/// The driver of this test twice, as two parts of a program get it that load it each for itself.
-pub(crate) fn loaded_twice() -> [Driver; 2] {
+/// Returns the driver of this test twice, as two libraries of a program load it.
+pub fn loaded_twice() -> [Driver; 2] {
     if let Some(driver) = gpu() {
         return [driver, Driver::load().unwrap()];
     }
@@ -45,22 +47,22 @@ pub(crate) fn loaded_twice() -> [Driver; 2] {
     [(); 2].map(|()| driver_of(&simulator).unwrap())
 }
 
-/// A simulated driver, for tests of what no GPU can be made to do.
-pub(crate) fn simulated(config: Config) -> Driver {
+/// Returns a simulated driver, for tests of errors that no GPU reports on demand.
+pub fn simulated(config: Config) -> Driver {
     driver_of(&Arc::new(Simulator::new(config).unwrap())).unwrap()
 }
 
-/// The driver that `simulator` is.
-pub(crate) fn driver_of(simulator: &Arc<Simulator>) -> Result<Driver, Error> {
+/// Returns the driver of `simulator`.
+pub fn driver_of(simulator: &Arc<Simulator>) -> Result<Driver, Error> {
     let (table, keep) = (*simulator.table(), Some(Arc::clone(simulator) as _));
     // SAFETY: the simulator implements the driver's functions and is kept as long as the driver.
     unsafe { Driver::from_table(table, Origin::Simulated, keep) }
 }
 
-/// Runs `body` where nothing else uses the device: at once on a simulated driver, which is a world
-/// of its own, and in a process of its own on a GPU. Tests that end the context, or forbid things
-/// to all threads, need this. `name` is the full name of the test.
-pub(crate) fn alone(name: &str, body: impl FnOnce(Device)) {
+/// Runs `body` while nothing else uses the device: in this process on a simulated driver, and in a
+/// new process on a GPU. Tests that end the context or affect all threads need this. `name` is the
+/// full name of the test.
+pub fn alone(name: &str, body: impl FnOnce(Device)) {
     const CHILD: &str = "RETROGRAPH_TEST_ALONE";
     if gpu().is_none() || env::var_os(CHILD).is_some() {
         return body(device());
@@ -71,13 +73,13 @@ pub(crate) fn alone(name: &str, body: impl FnOnce(Device)) {
     assert!(status.success(), "{name} failed in a process of its own");
 }
 
-/// The machine's driver, one for all tests, where one is asked for.
+/// Returns the driver of the machine, one for all tests, if `RETROGRAPH_DEVICE` asks for it.
 fn gpu() -> Option<Driver> {
     static GPU: OnceLock<Option<Driver>> = OnceLock::new();
     GPU.get_or_init(load_gpu).clone()
 }
 
-// A skip must be visible, and tests have nothing but standard error to say so.
+// A skip must be visible, and tests can only print to standard error.
 #[allow(clippy::print_stderr)]
 fn load_gpu() -> Option<Driver> {
     gpu_index()?;
@@ -104,18 +106,17 @@ fn gpu_index() -> Option<u32> {
     Some(index.unwrap_or_else(|| panic!("RETROGRAPH_DEVICE is `{named}`, not sim or cuda:N")))
 }
 
-/// The number that a variable of the environment asks for, for tests that are short by themselves
-/// and can be made long where nothing else uses the device.
-pub(crate) fn asked_for(variable: &str) -> Option<u64> {
+/// Returns the number in an environment variable. It makes short tests long on demand.
+pub fn asked_for(variable: &str) -> Option<u64> {
     let value = env::var(variable).ok()?;
     Some(value.parse().unwrap_or_else(|_| panic!("{variable} is `{value}`, not a number")))
 }
 
-/// Two devices of one driver. Where the machine has fewer GPUs, the test says so and runs on two
-/// simulated ones, unless `RETROGRAPH_REQUIRE_GPUS` asks for them.
-// A skip must be visible, and tests have nothing but standard error to say so.
+/// Returns two devices of one driver. If the machine has fewer GPUs, prints that and returns two
+/// simulated devices, unless `RETROGRAPH_REQUIRE_GPUS` requires them.
+// A skip must be visible, and tests can only print to standard error.
 #[allow(clippy::print_stderr)]
-pub(crate) fn two_devices() -> [Device; 2] {
+pub fn two_devices() -> [Device; 2] {
     let required = asked_for("RETROGRAPH_REQUIRE_GPUS").unwrap_or(0);
     let there = gpu().map_or(0, |driver| driver.device_count().unwrap());
     assert!(u64::from(there) >= required, "{required} GPUs are required, and there are {there}");
@@ -130,8 +131,8 @@ pub(crate) fn two_devices() -> [Device; 2] {
     two_devices_of(&driver)
 }
 
-/// The first two devices of `driver`.
-pub(crate) fn two_devices_of(driver: &Driver) -> [Device; 2] {
+/// Returns the first two devices of `driver`.
+pub fn two_devices_of(driver: &Driver) -> [Device; 2] {
     [0, 1].map(|index| {
         let context = Context::new(driver, DeviceIndex(index)).unwrap();
         let stream = Stream::new(&context).unwrap();
@@ -139,24 +140,25 @@ pub(crate) fn two_devices_of(driver: &Driver) -> [Device; 2] {
     })
 }
 
-pub(crate) fn required() -> bool {
+/// Returns whether `RETROGRAPH_REQUIRE_GPU` requires a GPU.
+pub fn required() -> bool {
     env::var("RETROGRAPH_REQUIRE_GPU").is_ok_and(|value| value == "1")
 }
 
 /// Captures a fill of `buffer` with `pattern`.
-pub(crate) fn capture_fill(stream: &Stream, buffer: &DeviceBuffer<u32>, pattern: u32) -> Graph {
+pub fn capture_fill(stream: &Stream, buffer: &DeviceBuffer<u32>, pattern: u32) -> Graph {
     let captured = stream.capture(CaptureMode::ThreadLocal, |capturing| {
         capturing.keep(buffer.owner());
-        // SAFETY: the range lies in the buffer, which the graph keeps alive.
+        // SAFETY: the range is inside the buffer, which the graph keeps alive.
         unsafe { capturing.stream().fill_u32(buffer.address(), pattern, buffer.len()) }
     });
     captured.unwrap()
 }
 
 /// Asserts that `stream` runs work, eagerly and captured.
-pub(crate) fn assert_works(stream: &Stream) {
+pub fn assert_works(stream: &Stream) {
     let buffer = DeviceBuffer::<u32>::zeroed(stream.context(), 8).unwrap();
-    // SAFETY: the range lies in the buffer, and the download below waits.
+    // SAFETY: the range is inside the buffer, and the download below waits.
     unsafe { stream.fill_u32(buffer.address(), 3, 8) }.unwrap();
     assert_eq!(buffer.download(stream).unwrap(), [3; 8]);
     let mut exec = capture_fill(stream, &buffer, 4).instantiate().unwrap();

@@ -1,0 +1,184 @@
+//! The configuration of `retrograph finetune`: resolved from the arguments, the model directory,
+//! the adapter and the checkpoint, and checked before anything runs.
+
+use std::path::{Path, PathBuf};
+
+use retrograph_finetune::checkpoint::Checkpoint;
+use retrograph_finetune::parameters::inventory;
+use retrograph_finetune::temporary::require_writable;
+use retrograph_finetune::{
+    Adapter, AdapterError, AdapterOutput, DeviceChoice, Error, Mode, ModelDirectory, Split,
+    Tokenizer, TrainerOptions, TrainingConfig,
+};
+
+use crate::args::{CacheArguments, FinetuneArguments, OutputArguments};
+use crate::error::CliError;
+use crate::outputs::is_within;
+use crate::resume::{self, Checkpoints};
+use crate::sample::Sample;
+use crate::trained::Trained;
+use crate::{data, outputs, screen};
+
+/// Everything that a run needs, without a device.
+pub(crate) struct RunConfig {
+    pub(crate) training: TrainingConfig,
+    pub(crate) options: TrainerOptions,
+    /// The run ends after this many steps.
+    pub(crate) until: u32,
+    pub(crate) base: Option<ModelDirectory>,
+    /// The source of the trained weights.
+    pub(crate) trained: Trained,
+    pub(crate) tokenizer: Tokenizer,
+    pub(crate) data: Split,
+    /// Steps between losses on held-out data.
+    pub(crate) eval_every: u32,
+    /// The directory for checkpoints.
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// Steps between checkpoints.
+    pub(crate) checkpoint_every: u32,
+    /// The directory of a resumed run, locked.
+    pub(crate) resumed: Option<Checkpoints>,
+    pub(crate) sample: Option<Sample>,
+    pub(crate) output: OutputArguments,
+    pub(crate) device: DeviceChoice,
+    pub(crate) cache: CacheArguments,
+}
+
+impl RunConfig {
+    /// Reads model, adapter, data and checkpoint, and checks everything that needs no device.
+    pub(crate) fn resolve(arguments: FinetuneArguments) -> Result<Self, CliError> {
+        require_places(&arguments)?;
+        let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
+        let adapter = adapter(&arguments)?;
+        let asked = arguments.config(base.as_ref());
+        // Reading the data makes sequences of this size.
+        TrainingConfig { mode: Mode::Frozen, ..asked }.validate_sizes()?;
+        let tokenizer = data::tokenizer(base.as_ref())?;
+        let options = arguments.data.options(asked.seq);
+        let options = arguments.data_use.options(options, asked.seed);
+        let data = data::read(&arguments.data, &tokenizer, options)?;
+        let asked = with_adapter(asked, adapter.as_ref())?;
+        let path = arguments.checkpoint.as_deref().filter(|_| arguments.resume);
+        let (resumed, checkpoint) = path.map(Checkpoints::resume).transpose()?.unzip();
+        let training = match &checkpoint {
+            None => asked,
+            Some(checkpoint) => {
+                let asked = (&asked, data.training.fingerprint());
+                resume::config(&arguments, checkpoint, asked, base.as_ref())?
+            }
+        };
+        training.validate()?;
+        data.training.require(training.seq)?;
+        data::require_vocab(&data, &training)?;
+        if arguments.output.adapter_out.is_some() {
+            training.mode.lora().ok_or(AdapterError::NotLora).map_err(Error::from)?;
+        }
+        let seed = arguments.training.seed;
+        let sample = (&arguments.output, seed, training.model.vocab);
+        let sample = Sample::new(sample, (&data.training, &tokenizer))?;
+        Ok(Self {
+            training,
+            options: TrainerOptions {
+                build: arguments.strategy.policy().into(),
+                verify: arguments.verify,
+                step: arguments.division.step(),
+                lengths: arguments.data_use.buckets as usize,
+            },
+            until: arguments.training.steps.unwrap_or(training.optimizer.total_steps),
+            base,
+            trained: trained(checkpoint, adapter),
+            tokenizer,
+            data,
+            eval_every: arguments.data_use.eval_every,
+            checkpoint: arguments.checkpoint,
+            checkpoint_every: arguments.checkpoint_every,
+            resumed,
+            sample,
+            output: arguments.output,
+            device: arguments.device,
+            cache: arguments.cache,
+        })
+    }
+
+    /// The destination of the adapter, if one is written.
+    pub(crate) fn adapter_output(&self) -> Option<AdapterOutput<'_>> {
+        let base = self.base.as_ref().map(ModelDirectory::path);
+        adapter_output(&self.output, base)
+    }
+}
+
+fn adapter_output<'a>(
+    output: &'a OutputArguments,
+    base: Option<&'a Path>,
+) -> Option<AdapterOutput<'a>> {
+    let folder = output.adapter_out.as_deref()?;
+    Some(AdapterOutput { folder, base: base.and_then(Path::to_str) })
+}
+
+/// Checks that all outputs can be written, before anything is read.
+fn require_places(arguments: &FinetuneArguments) -> Result<(), CliError> {
+    arguments.model.require_mode()?;
+    let mut inputs: Vec<PathBuf> =
+        [&arguments.data.text, &arguments.data.data].into_iter().flatten().cloned().collect();
+    for folder in [&arguments.base, &arguments.model.lora.adapter].into_iter().flatten() {
+        inputs.extend(outputs::files_in(folder));
+    }
+    outputs::require(&arguments.output.files(), &inputs)?;
+    require_adapter_place(arguments)?;
+    match &arguments.checkpoint {
+        Some(path) => resume::require_usable(path, arguments.resume),
+        None => Ok(()),
+    }
+}
+
+/// Checks that an adapter can be written.
+fn require_adapter_place(arguments: &FinetuneArguments) -> Result<(), CliError> {
+    let base = arguments.base.as_deref();
+    let Some(output) = adapter_output(&arguments.output, base) else { return Ok(()) };
+    output.require_free().map_err(Error::from)?;
+    // The folder is replaced as a whole, so nothing else may go there.
+    let files = arguments.output.files().into_iter().map(|file| (file.what, file.path));
+    let checkpoints = arguments.checkpoint.as_deref().map(|path| ("the checkpoints", path));
+    if let Some((what, _)) = files.chain(checkpoints).find(|one| is_within(one.1, output.folder)) {
+        let why = format!("{what} would go into the same folder; give another one");
+        return Err(CliError::write("the adapter", output.folder, why));
+    }
+    // Missing folders above it are created when it is written.
+    let above = output.folder.ancestors().skip(1).map(|folder| match folder {
+        empty if empty == Path::new("") => Path::new("."),
+        folder => folder,
+    });
+    let Some(there) = above.into_iter().find(|folder| folder.exists()) else { return Ok(()) };
+    let failed = |why: std::io::Error| CliError::write("the adapter", output.folder, why);
+    require_writable(there).map_err(failed)
+}
+
+/// Opens the adapter from which the run starts.
+fn adapter(arguments: &FinetuneArguments) -> Result<Option<Adapter>, CliError> {
+    let Some(path) = &arguments.model.lora.adapter else { return Ok(None) };
+    if arguments.asks_for_full() {
+        return Err(CliError::AdapterOfFull);
+    }
+    let adapter = Adapter::open(path).map_err(Error::from)?;
+    screen::adapter(&adapter);
+    Ok(Some(adapter))
+}
+
+/// Takes the LoRA options from the adapter, which must fit the model.
+fn with_adapter(
+    config: TrainingConfig,
+    adapter: Option<&Adapter>,
+) -> Result<TrainingConfig, CliError> {
+    let Some(adapter) = adapter else { return Ok(config) };
+    let config = TrainingConfig { mode: Mode::Lora(adapter.lora()), ..config };
+    adapter.require(&inventory(&config.model, config.mode)).map_err(Error::from)?;
+    Ok(config)
+}
+
+fn trained(checkpoint: Option<Checkpoint>, adapter: Option<Adapter>) -> Trained {
+    match (checkpoint, adapter) {
+        (Some(checkpoint), _) => Trained::Checkpoint(Box::new(checkpoint)),
+        (None, Some(adapter)) => Trained::Adapter(Box::new(adapter)),
+        (None, None) => Trained::Nothing,
+    }
+}

@@ -1,0 +1,9 @@
+//! Test support of `retrograph-driver` and `retrograph-runtime`.
+
+pub mod device;
+pub mod locks;
+pub mod ptx;
+pub mod threads;
+
+#[doc(hidden)]
+pub use static_assertions;
