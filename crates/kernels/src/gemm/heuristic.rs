@@ -73,6 +73,14 @@ const MULTISTAGE_BF16_COSTS: [TileCost; 5] = [
 const MULTISTAGE_NF4_COSTS: [TileCost; 4] =
     [cost(1, [23, 23], 400), cost(1, [22, 22], 700), cost(1, [17, 17], 590), cost(2, [9, 15], 300)];
 
+// Each tile has a cost.
+const _: () = {
+    assert!(SIMT_COSTS.len() == SIMT.len());
+    assert!(MMA_SYNC_COSTS.len() == MMA_SYNC.len());
+    assert!(MULTISTAGE_BF16_COSTS.len() == MULTISTAGE_BF16.len());
+    assert!(MULTISTAGE_NF4_COSTS.len() == MULTISTAGE_NF4.len());
+};
+
 /// Tiles with their costs.
 #[derive(Clone, Copy)]
 pub(super) struct TileTable {
