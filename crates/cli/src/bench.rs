@@ -13,16 +13,23 @@ use crate::outputs::{self, Output};
 use crate::screen::{self, fact};
 use crate::{Outcome, decode_bench, file};
 
-/// The results, and the device.
+/// The results, the device, and the settings of a benchmark.
 #[derive(Serialize)]
-struct Results<'a> {
+struct Results<'a, S, M> {
     device: &'a str,
     simulated: bool,
     driver: String,
     preset: &'a str,
     mode: retrograph_finetune::Mode,
+    #[serde(flatten)]
+    settings: S,
+    measurements: &'a [M],
+}
+
+/// The settings of a benchmark of training.
+#[derive(Serialize)]
+struct Settings {
     steps: u32,
-    measurements: &'a [Measurement],
 }
 
 /// Measures as the arguments say.
@@ -56,7 +63,8 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
     let rows = &mut rows((device.simulated, heading), line, arguments);
     let measurements = bench.run(&modules, &mut upload, rows)?;
     if let Some(path) = &arguments.json {
-        write(path, arguments, (&device, &measurements))?;
+        let settings = Settings { steps: arguments.steps };
+        write(path, arguments, settings, (&device, &measurements))?;
     }
     Ok(Outcome::Done)
 }
@@ -122,10 +130,12 @@ fn line(one: &Measurement) {
     ));
 }
 
-fn write(
+/// Writes the results as JSON.
+pub(crate) fn write(
     path: &Path,
     arguments: &BenchArguments,
-    (device, measurements): (&Device, &[Measurement]),
+    settings: impl Serialize,
+    (device, measurements): (&Device, &[impl Serialize]),
 ) -> Result<(), CliError> {
     let results = Results {
         device: &device.info.name,
@@ -133,7 +143,7 @@ fn write(
         driver: device.context.driver().version().to_string(),
         preset: arguments.model.preset.name(),
         mode: arguments.config().mode,
-        steps: arguments.steps,
+        settings,
         measurements,
     };
     file::write_json("the results", path, &results)?;

@@ -1,7 +1,5 @@
 //! `retrograph bench --decode`.
 
-use std::path::Path;
-
 use indicatif::HumanBytes;
 use retrograph_finetune::bench::decode::{DecodeBench, DecodeMeasurement};
 use retrograph_finetune::{Device, InferenceConfig, Sampling};
@@ -10,22 +8,15 @@ use serde::Serialize;
 
 use crate::Outcome;
 use crate::args::BenchArguments;
-use crate::bench::rows;
+use crate::bench::{rows, write};
 use crate::error::CliError;
-use crate::file;
-use crate::screen::{self, fact};
+use crate::screen;
 
-/// The results, and the device.
+/// The settings of a benchmark of generation.
 #[derive(Serialize)]
-struct Results<'a> {
-    device: &'a str,
-    simulated: bool,
-    driver: String,
-    preset: &'a str,
-    mode: retrograph_finetune::Mode,
+struct Settings {
     temperature: f32,
     tokens: u32,
-    measurements: &'a [DecodeMeasurement],
 }
 
 /// Measures text generation as the arguments say.
@@ -47,7 +38,8 @@ pub(crate) fn run(
     let rows = &mut rows((device.simulated, heading), line, arguments);
     let measurements = bench.run(modules, upload, rows)?;
     if let Some(path) = &arguments.json {
-        write(path, arguments, (device, &measurements))?;
+        let settings = Settings { temperature: arguments.temperature, tokens: arguments.steps };
+        write(path, arguments, settings, (device, &measurements))?;
     }
     Ok(Outcome::Done)
 }
@@ -83,24 +75,4 @@ fn line(one: &DecodeMeasurement) {
         bytes(one.allocated_bytes),
         bytes(one.taken_bytes)
     ));
-}
-
-fn write(
-    path: &Path,
-    arguments: &BenchArguments,
-    (device, measurements): (&Device, &[DecodeMeasurement]),
-) -> Result<(), CliError> {
-    let results = Results {
-        device: &device.info.name,
-        simulated: device.simulated,
-        driver: device.context.driver().version().to_string(),
-        preset: arguments.model.preset.name(),
-        mode: arguments.config().mode,
-        temperature: arguments.temperature,
-        tokens: arguments.steps,
-        measurements,
-    };
-    file::write_json("the results", path, &results)?;
-    fact("json", path.display());
-    Ok(())
 }

@@ -4,7 +4,7 @@ use retrograph_finetune::checkpoint::StatePart;
 use retrograph_finetune::init::initial_values;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
-    Device, Error, Evaluation, Evaluator, Mode, ModelDirectory, TrainingConfig,
+    Device, Error, Evaluation, Evaluator, Mode, ModelDirectory, Split, Tokenizer, TrainingConfig,
 };
 use serde_json::json;
 
@@ -65,26 +65,43 @@ fn require_output(arguments: &EvalArguments) -> Result<(), CliError> {
     outputs::require(output.as_slice(), &inputs.collect::<Vec<_>>())
 }
 
+/// An evaluation, resolved from the arguments and checked before a device is opened.
+struct EvalConfig {
+    config: TrainingConfig,
+    trained: Trained,
+    base: Option<ModelDirectory>,
+    tokenizer: Tokenizer,
+    split: Split,
+}
+
+impl EvalConfig {
+    fn resolve(arguments: &EvalArguments) -> Result<Self, CliError> {
+        arguments.model.require_mode()?;
+        require_output(arguments)?;
+        let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
+        let tokenizer = data::tokenizer(base.as_ref())?;
+        let config = arguments.config(base.as_ref());
+        TrainingConfig { mode: Mode::Frozen, ..config }.validate_sizes()?;
+        let options = arguments.data.options(arguments.seq);
+        let split = data::read(&arguments.data, &tokenizer, options)?;
+        let given = (arguments.checkpoint.as_deref(), arguments.model.lora.adapter.as_deref());
+        let (config, trained) = Trained::open(config, base.as_ref(), given)?;
+        let config = arguments.sized(config);
+        trained.show();
+        config.validate()?;
+        if let Some(base) = &base {
+            base.require_seq(config.seq).map_err(CliError::of_sequences)?;
+        }
+        data::require_vocab(&split, &config)?;
+        split.training.in_order([config.batch, config.seq], 0)?;
+        Ok(Self { config, trained, base, tokenizer, split })
+    }
+}
+
 /// Measures the loss on a text or on examples.
 pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
-    arguments.model.require_mode()?;
-    require_output(arguments)?;
-    let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
-    let tokenizer = data::tokenizer(base.as_ref())?;
-    let config = arguments.config(base.as_ref());
-    TrainingConfig { mode: Mode::Frozen, ..config }.validate_sizes()?;
-    let split = data::read(&arguments.data, &tokenizer, arguments.data.options(arguments.seq))?;
-    let given = (arguments.checkpoint.as_deref(), arguments.model.lora.adapter.as_deref());
-    let (config, trained) = Trained::open(config, base.as_ref(), given)?;
-    let config = arguments.sized(config);
-    trained.show();
-    config.validate()?;
-    if let Some(base) = &base {
-        base.require_seq(config.seq).map_err(CliError::of_sequences)?;
-    }
-    data::require_vocab(&split, &config)?;
+    let EvalConfig { config, trained, base, tokenizer, split } = EvalConfig::resolve(arguments)?;
     let data = &split.training;
-    data.in_order([config.batch, config.seq], 0)?;
     let device = Device::open(arguments.device)?;
     screen::device(&device);
     screen::model(&config);

@@ -25,27 +25,43 @@ use crate::{Outcome, interrupt};
 /// Maximum bytes of a prompt: more than any model has positions for.
 const MOST_PROMPT_BYTES: u64 = 256 << 20;
 
+/// A generation, resolved from the arguments and checked before a device is opened.
+struct GenerateConfig {
+    plan: GenerationPlan,
+    trained: Trained,
+    tokenizer: Tokenizer,
+    prompt: Vec<u32>,
+    sampling: Sampling,
+    /// Tokens that end the text.
+    ends: Vec<u32>,
+}
+
+impl GenerateConfig {
+    fn resolve(arguments: &GenerateArguments) -> Result<Self, CliError> {
+        require_output(arguments)?;
+        let model = arguments.model.as_deref().map(ModelDirectory::open).transpose()?;
+        let tokenizer = model.as_ref().map_or_else(|| Ok(Tokenizer::bytes()), |m| m.tokenizer())?;
+        let defaults = match &model {
+            Some(model) => GenerationDefaults::open(model.path(), &tokenizer)?,
+            None => GenerationDefaults::default(),
+        };
+        let sampling = arguments.sampling(&defaults);
+        sampling.validate()?;
+        let ends = if arguments.ignore_eos { Vec::new() } else { defaults.eos };
+        let prompt = TextRequest::new(&tokenizer, prompt(arguments)?, sampling)?.prompt;
+        let given = (arguments.checkpoint.as_deref(), arguments.adapter.as_deref());
+        let (config, trained) = Trained::open(config(arguments, &model), model.as_ref(), given)?;
+        let plan = plan(arguments, (config, model), prompt.len())?;
+        Ok(Self { plan, trained, tokenizer, prompt, sampling, ends })
+    }
+}
+
 /// Generates text as the arguments say.
 pub(crate) fn run(arguments: &GenerateArguments) -> Result<Outcome, CliError> {
-    require_output(arguments)?;
-    let model = arguments.model.as_deref().map(ModelDirectory::open).transpose()?;
-    let tokenizer = model.as_ref().map_or_else(|| Ok(Tokenizer::bytes()), |m| m.tokenizer())?;
-    let defaults = match &model {
-        Some(model) => GenerationDefaults::open(model.path(), &tokenizer)?,
-        None => GenerationDefaults::default(),
-    };
-    let sampling = arguments.sampling(&defaults);
-    sampling.validate()?;
-    let ends = if arguments.ignore_eos { Vec::new() } else { defaults.eos };
-    let request = TextRequest {
-        max_tokens: arguments.max_tokens,
-        ends: &ends,
-        stops: &arguments.stop,
-        ..TextRequest::new(&tokenizer, prompt(arguments)?, sampling)?
-    };
-    let given = (arguments.checkpoint.as_deref(), arguments.adapter.as_deref());
-    let (config, mut trained) = Trained::open(config(arguments, &model), model.as_ref(), given)?;
-    let plan = plan(arguments, (config, model), request.prompt.len())?;
+    let config = GenerateConfig::resolve(arguments)?;
+    let GenerateConfig { plan, mut trained, tokenizer, prompt, sampling, ends } = config;
+    let (max_tokens, stops) = (arguments.max_tokens, &arguments.stop);
+    let request = TextRequest { prompt, max_tokens, sampling, ends: &ends, stops };
     let device = Device::open(arguments.device)?;
     if !arguments.quiet {
         trained.show();

@@ -1,117 +1,39 @@
-//! Measuring steps: the same model at several sizes, by each strategy.
+//! Benchmarks of training steps: one model, by size and strategy.
 //!
-//! Weights are made and uploaded once and shared by all cases. A case is measured twice: with a
-//! wait after each step (how long a step takes on the device, by events) and without (how many
-//! steps per second training gets).
+//! Weights are uploaded once and shared by all cases. A case is measured twice: with a wait after
+//! each step (device time of a step, by events), and without (throughput of training).
 
+mod contender;
 pub mod decode;
 
 use std::time::{Duration, Instant};
 
-use retrograph_runtime::{BuildOptions, ModuleCache, PdlMode, Policy, Stream};
+use retrograph_runtime::{ModuleCache, Stream};
 use serde::{Deserialize, Serialize};
+
+pub use contender::Contender;
 
 use crate::config::TrainingConfig;
 use crate::data::TextData;
 use crate::error::Result;
 use crate::init;
-use crate::model::StepOptions;
 use crate::parameters::{Chunk, Parameter};
 use crate::report::median;
 use crate::state::{ModelState, Source};
 use crate::trainer::{MemoryUse, Plan, Trainer, TrainerOptions};
 
-/// What is measured against each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contender {
-    /// Launch after launch.
-    Eager,
-    /// A captured graph, which is a chain.
-    Capture,
-    /// A graph built by hand, with the edges of the pass.
-    Manual,
-    /// A graph built by hand, in which no kernel starts before what it waits for has ended.
-    ManualLate,
-    /// A graph built by hand, in which all operations are equally urgent.
-    ManualEqual,
-    /// Launch after launch, of batches that are computed as a whole.
-    EagerWhole,
-    /// A graph built by hand, of batches that are computed as a whole.
-    ManualWhole,
-}
-
-impl Contender {
-    /// Every contender.
-    pub const ALL: [Self; 7] = [
-        Self::Eager,
-        Self::Capture,
-        Self::Manual,
-        Self::ManualLate,
-        Self::ManualEqual,
-        Self::EagerWhole,
-        Self::ManualWhole,
-    ];
-
-    /// The name on the command line and in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Eager => "eager",
-            Self::Capture => "capture",
-            Self::Manual => "manual",
-            Self::ManualLate => "manual-late",
-            Self::ManualEqual => "manual-equal",
-            Self::EagerWhole => "eager-whole",
-            Self::ManualWhole => "manual-whole",
-        }
-    }
-
-    fn build(self) -> BuildOptions {
-        let policy = match self {
-            Self::Eager | Self::EagerWhole => Policy::Eager,
-            Self::Capture => Policy::Capture,
-            Self::Manual | Self::ManualLate | Self::ManualEqual | Self::ManualWhole => {
-                Policy::Manual
-            }
-        };
-        let pdl = match self {
-            Self::ManualLate => PdlMode::Never,
-            _ => PdlMode::default(),
-        };
-        let equally_urgent = self == Self::ManualEqual;
-        BuildOptions { policy, pdl, equally_urgent, ..BuildOptions::default() }
-    }
-
-    /// How its step is described.
-    fn step(self) -> StepOptions {
-        let whole = matches!(self, Self::EagerWhole | Self::ManualWhole);
-        StepOptions { interleave: whole.then_some(1), ..StepOptions::default() }
-    }
-}
-
-impl std::str::FromStr for Contender {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|contender| contender.name() == text);
-        found.ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            format!("`{text}` cannot be measured; known are {names}")
-        })
-    }
-}
-
-/// What is measured.
+/// A benchmark.
 #[derive(Clone, Debug)]
 pub struct Bench {
     /// Model, mode and optimizer; batch and sequence come from `sizes`.
     pub config: TrainingConfig,
     /// Batch and sequence of each size.
     pub sizes: Vec<[usize; 2]>,
-    /// Who takes part.
+    /// The strategies.
     pub contenders: Vec<Contender>,
-    /// Steps before the measurement.
+    /// Unmeasured steps before the measurement.
     pub warm_up: u32,
-    /// Steps that are measured.
+    /// Measured steps.
     pub steps: u32,
 }
 
@@ -122,7 +44,7 @@ pub struct Measurement {
     pub batch: usize,
     /// Tokens per sequence.
     pub seq: usize,
-    /// Who took part.
+    /// The strategy.
     pub strategy: String,
     /// Operations of the step.
     pub operations: usize,
@@ -134,35 +56,35 @@ pub struct Measurement {
     pub depth: usize,
     /// Device bytes of transients.
     pub peak_bytes: usize,
-    /// Device memory with parameters, moments and all that the driver takes, from before the first
-    /// kernel of the first case was loaded to behind the last step of this case. What the driver
-    /// keeps of earlier cases counts, too.
+    /// Device memory with parameters, moments and the driver's own, from before the first kernel of
+    /// the first case to after the last step of this case. Memory that the driver keeps of earlier
+    /// cases counts, too.
     pub memory: MemoryUse,
-    /// Milliseconds for planning, binding and making the graph, by hand or by capture.
+    /// Milliseconds for planning, binding and creating the graph.
     pub build_ms: f64,
-    /// Milliseconds for instantiating it.
+    /// Milliseconds for instantiating the graph.
     pub instantiate_ms: f64,
-    /// Milliseconds for uploading it.
+    /// Milliseconds for uploading the graph.
     pub upload_ms: f64,
-    /// Median milliseconds of a step on the device, between events, each waited for.
+    /// Median device time of a step between events, with a wait after each, in milliseconds.
     pub step_ms_median: f32,
-    /// The least of these.
+    /// Minimum of these times.
     pub step_ms_least: f32,
-    /// The most of these.
+    /// Maximum of these times.
     pub step_ms_most: f32,
-    /// Median milliseconds that the host took to enqueue a step.
+    /// Median host time to enqueue a step, in milliseconds.
     pub submit_ms_median: f32,
-    /// Milliseconds per step when steps follow each other without a wait, by the host's clock.
+    /// Host time per step without waits between steps, in milliseconds.
     pub pipelined_ms: f64,
-    /// The loss of the last step, which shows that something was trained.
+    /// The loss of the last step, as a check that the model was trained.
     pub last_loss: f32,
 }
 
 impl Bench {
-    /// Measures every case; `on` is told of each, and says whether to go on.
+    /// Measures every case. `on` receives each measurement and returns whether to continue.
     ///
     /// # Errors
-    /// When a case cannot be built, or the device fails.
+    /// If a case cannot be built, or the device fails.
     pub fn run(
         &self,
         modules: &ModuleCache,
@@ -185,7 +107,7 @@ impl Bench {
         Ok(measurements)
     }
 
-    /// Warms what the first size needs, checks the memory of the largest, and uploads the weights.
+    /// Warms the kernels of all sizes, checks their memory, and uploads the weights.
     fn state(
         &self,
         modules: &ModuleCache,
@@ -209,7 +131,7 @@ impl Bench {
         TrainingConfig { batch, seq, ..self.config }
     }
 
-    /// Measures a case. Before all of them `free` bytes were free.
+    /// Measures a case. `free` is the free memory before the first case.
     fn case(
         &self,
         (modules, free): (&ModuleCache, usize),
@@ -232,7 +154,7 @@ impl Bench {
         Ok(measurement((&trainer, memory), contender, &waited, pipelined_ms))
     }
 
-    /// Milliseconds on the device and for the submission of each step, one at a time.
+    /// Returns device time and host time of each step in milliseconds, with a wait after each.
     fn waited(
         &self,
         trainer: &mut Trainer,
@@ -251,7 +173,7 @@ impl Bench {
         Ok(times)
     }
 
-    /// Milliseconds per step with nobody waiting in between.
+    /// Returns host time per step in milliseconds, without waits between steps.
     fn pipelined(
         &self,
         trainer: &mut Trainer,
@@ -305,7 +227,7 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// A text without any pattern that matters.
+/// Returns a pseudo-random text.
 fn noise(len: usize) -> TextData {
     let byte = |index: usize| (index.wrapping_mul(2_654_435_761) >> 11) as u8;
     TextData::from_bytes((0..len).map(byte).collect())

@@ -1,5 +1,5 @@
-//! The inventory of parameters: names as in Hugging Face's Qwen2, Qwen3 and Llama, shapes, and
-//! whether each is trained.
+//! The inventory of parameters: names as in Hugging Face models, shapes, and whether each is
+//! trained.
 //!
 //! Matrices are `[outputs, inputs]`, row-major. A model whose token table is also the output
 //! projection has no `lm_head.weight`.
@@ -17,11 +17,11 @@ use crate::spec::{LayerSpec, ModelSpec};
 /// The distribution of a parameter's initial values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
-    /// Every element is this.
+    /// One value for all elements.
     Constant(f32),
-    /// Normal around 0 with this standard deviation.
+    /// Normal with mean 0 and this standard deviation.
     Normal(f32),
-    /// Uniform between minus and plus this.
+    /// Uniform between minus and plus this bound.
     Uniform(f32),
 }
 
@@ -30,11 +30,11 @@ pub enum Init {
 pub struct Parameter {
     /// The name, for example `model.layers.0.self_attn.q_proj.weight`.
     pub name: String,
-    /// The dimensions, outermost first.
+    /// The shape, outermost dimension first.
     pub shape: Vec<usize>,
-    /// Whether the optimizer changes it.
+    /// Whether it is trained.
     pub trainable: bool,
-    /// Whether decoupled weight decay applies: to matrices, not to norms and biases.
+    /// Whether weight decay applies: to matrices, not to norms and biases.
     pub decayed: bool,
     /// The initial values.
     pub init: Init,
@@ -59,24 +59,24 @@ impl Parameter {
     }
 }
 
-/// The name of a layer's parameter; `part` is for example `mlp.up_proj.weight`.
+/// Returns the name of a parameter of a layer; `part` is for example `mlp.up_proj.weight`.
 pub fn layer_name(layer: usize, part: &str) -> String {
     format!("model.layers.{layer}.{part}")
 }
 
-/// The token table, which is also the output projection of a tied model.
+/// The token table, also the output projection of a tied model.
 pub const EMBEDDING: &str = "model.embed_tokens.weight";
-/// The gain of the norm before the output projection.
+/// The weight of the norm before the output projection.
 pub const FINAL_NORM: &str = "model.norm.weight";
 /// The output projection of a model that is not tied.
 pub const HEAD: &str = "lm_head.weight";
-/// The gain of the norm before attention, within its layer.
+/// The weight of the norm before attention, within its layer.
 pub(crate) const ATTENTION_NORM: &str = "input_layernorm.weight";
-/// The gain of the norm before the MLP, within its layer.
+/// The weight of the norm before the MLP, within its layer.
 pub(crate) const MLP_NORM: &str = "post_attention_layernorm.weight";
-/// The gain of the norm of query heads, within its layer.
+/// The weight of the norm of query heads, within its layer.
 pub(crate) const Q_NORM: &str = "self_attn.q_norm.weight";
-/// The gain of the norm of key heads, within its layer.
+/// The weight of the norm of key heads, within its layer.
 pub(crate) const K_NORM: &str = "self_attn.k_norm.weight";
 
 /// Standard deviation of every randomly initialized base weight: the square root of 2 / (5 · width)
@@ -157,7 +157,7 @@ impl List {
         self.push(name, &[len], (trainable, false, Init::Constant(1.0)));
     }
 
-    /// `A` starts as a linear layer of that input width usually does and `B` at zero, so that
+    /// `A` starts with the usual initialization of a linear layer, and `B` at zero, so that
     /// training starts from the base model.
     fn lora(&mut self, a: String, b: String, [outputs, rank, inputs]: [usize; 3]) {
         let bound = 1.0 / (inputs as f32).sqrt();

@@ -56,6 +56,6 @@ mod tests {
         let line = ["--dtype", "bf16", "--quantize", "nf4", "--double-quant"];
         assert_eq!(parsed(&line).unwrap(), Precision::BF16.nf4(true));
         assert!(parsed(&["--double-quant"]).is_err());
-        assert!(parsed(&["--dtype", "f16"]).unwrap_err().to_string().contains("f32 and bf16"));
+        assert!(parsed(&["--dtype", "f16"]).unwrap_err().to_string().contains("f32 or bf16"));
     }
 }

@@ -1,4 +1,4 @@
-//! Measuring the generation of text: the same model at several positions, by each strategy.
+//! Benchmarks of text generation: one model, by prompt length and strategy.
 
 use std::time::Instant;
 
@@ -14,22 +14,22 @@ use crate::parameters::{Chunk, Parameter};
 use crate::report::median;
 use crate::state::{ModelState, Source};
 
-/// What is measured.
+/// A benchmark of generation.
 #[derive(Clone, Debug)]
 pub struct DecodeBench {
     /// The model; its weights come from the seed.
     pub config: InferenceConfig,
-    /// Tokens of the prompt, and room in the cache, of each size.
+    /// Tokens of the prompt, and KV-cache capacity, of each size.
     pub sizes: Vec<[usize; 2]>,
-    /// The type of the cache; without it that of the products.
+    /// The dtype of the KV cache; by default the dtype of the products.
     pub cache: Option<Dtype>,
-    /// Who takes part.
+    /// The strategies.
     pub contenders: Vec<Contender>,
-    /// How tokens are chosen.
+    /// The sampling parameters.
     pub sampling: Sampling,
-    /// Tokens before the measurement.
+    /// Unmeasured tokens before the measurement.
     pub warm_up: usize,
-    /// Tokens that are measured.
+    /// Measured tokens.
     pub steps: usize,
 }
 
@@ -38,11 +38,11 @@ pub struct DecodeBench {
 pub struct DecodeMeasurement {
     /// Tokens of the prompt.
     pub position: usize,
-    /// Room in the cache.
+    /// KV-cache capacity in tokens.
     pub cache: usize,
-    /// The type of keys and values in it.
+    /// The dtype of the KV cache.
     pub cache_dtype: Dtype,
-    /// Who took part.
+    /// The strategy.
     pub strategy: String,
     /// Operations of a step.
     pub operations: usize,
@@ -50,40 +50,40 @@ pub struct DecodeMeasurement {
     pub nodes: usize,
     /// Nodes on the longest path.
     pub depth: usize,
-    /// Milliseconds for planning, binding and making the graph of a step.
+    /// Milliseconds for planning, binding and creating the graph of a step.
     pub build_ms: f64,
-    /// Milliseconds for instantiating it.
+    /// Milliseconds for instantiating the graph.
     pub instantiate_ms: f64,
-    /// Milliseconds by the host's clock until the first token was there, programs built before.
+    /// Host time until the first token, with built programs, in milliseconds.
     pub prompt_ms: f64,
-    /// Median milliseconds on the device from token to token.
+    /// Median device time per token, in milliseconds.
     pub token_ms_median: f32,
-    /// The least of these.
+    /// Minimum of these times.
     pub token_ms_least: f32,
-    /// The most of these.
+    /// Maximum of these times.
     pub token_ms_most: f32,
-    /// Milliseconds per token by the host's clock.
+    /// Host time per token, in milliseconds.
     pub pipelined_ms: f64,
     /// Bytes of the parameters.
     pub parameter_bytes: usize,
-    /// Bytes that were planned beside the parameters.
+    /// Planned bytes, without the parameters.
     pub planned_bytes: usize,
-    /// Bytes that the driver was expected to take beside these; code was loaded before.
+    /// Planned memory of the driver, without code, which was loaded before.
     pub driver_bytes: usize,
-    /// Bytes that the generator has allocated beside the parameters.
+    /// Allocated bytes of the generator, without the parameters.
     pub allocated_bytes: usize,
-    /// Bytes by which the free memory of the device became less, from before the generator to
-    /// after its last token. It comes in pages, and includes what the driver takes for graphs.
+    /// Decrease of the free device memory from before the generator to after its last token, in
+    /// pages, with the driver's memory for graphs.
     pub taken_bytes: usize,
-    /// The last tokens, which are the same for every strategy.
+    /// The last tokens, equal for every strategy.
     pub last_tokens: Vec<u32>,
 }
 
 impl DecodeBench {
-    /// Measures every case; `on` is told of each, and says whether to go on.
+    /// Measures every case. `on` receives each measurement and returns whether to continue.
     ///
     /// # Errors
-    /// When a case has no room for its tokens or cannot be built, or the device fails.
+    /// If the tokens of a case exceed its capacity, a case cannot be built, or the device fails.
     pub fn run(
         &self,
         modules: &ModuleCache,
@@ -112,7 +112,7 @@ impl DecodeBench {
         Ok(measurements)
     }
 
-    /// The configuration of a model that is only run, unless it has low-rank updates.
+    /// Returns the configuration without trained weights, unless it has LoRA updates.
     fn config(&self) -> InferenceConfig {
         let mode = self.config.mode.lora().map_or(Mode::Frozen, Mode::Lora);
         InferenceConfig { mode, ..self.config }

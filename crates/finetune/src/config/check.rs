@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// Requires that `holds`, the `rule` for a field.
+/// Requires that the `rule` of a field `holds`.
 pub(super) fn require(
     field: &'static str,
     value: impl fmt::Display,

@@ -1,18 +1,18 @@
-//! The configuration of a model that is run and not trained.
+//! The configuration of a model for inference.
 
 use super::{Mode, ModelConfig, OptimizerConfig, Precision, TrainingConfig};
 use crate::error::Result;
 
-/// A model that is run: its architecture, its weights and their dtypes.
+/// A model for inference: its architecture, its weights and their dtypes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InferenceConfig {
     /// The model.
     pub model: ModelConfig,
-    /// Which weights were trained: these are f32, and with LoRA the model has low-rank updates.
+    /// Which weights were trained: these are f32. With LoRA, the model has updates.
     pub mode: Mode,
     /// The dtypes of products and of frozen weights.
     pub precision: Precision,
-    /// Seed of the weights that neither a file nor the caller gives.
+    /// Seed of the weights that neither a file nor the caller has.
     pub seed: u64,
 }
 
@@ -24,7 +24,7 @@ impl From<&TrainingConfig> for InferenceConfig {
 }
 
 impl InferenceConfig {
-    /// Returns a model that is only run, with weights in the dtypes of `precision`.
+    /// Returns a model without trained weights, in the dtypes of `precision`.
     pub fn frozen(model: ModelConfig, precision: Precision) -> Self {
         Self { model, mode: Mode::Frozen, precision, seed: 0 }
     }
@@ -32,7 +32,7 @@ impl InferenceConfig {
     /// Checks every value, and that a pass over `rows` tokens fits the 32-bit sizes of the kernels.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) with the value that is not valid.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) with the invalid value.
     pub fn validate(&self, rows: usize) -> Result<()> {
         let Self { model, mode, precision, seed } = *self;
         let optimizer = OptimizerConfig::new(0.0, 1);

@@ -1,4 +1,4 @@
-//! LoRA: which projections get a low-rank update, and how large it is.
+//! LoRA: the projections with an update, and its rank and scale.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use crate::error::Result;
 pub struct LoraTargets(u8);
 
 impl LoraTargets {
-    /// Queries and values, as in the paper that introduced LoRA.
+    /// Queries and values, as in the LoRA paper (Hu et al., arXiv 2106.09685).
     pub const QV: Self = Self(1 << Projection::Q as u8 | 1 << Projection::V as u8);
     /// Every projection.
     pub const ALL: Self = Self((1 << Projection::ALL.len()) - 1);
@@ -59,7 +59,7 @@ impl FromStr for LoraTargets {
         let find = |name: &str| {
             let known = Projection::ALL.into_iter();
             known.into_iter().find(|p| p.name() == name || p.module() == name).ok_or_else(|| {
-                format!("`{name}` is no projection; known are {}, or all of them: all", Self::ALL)
+                format!("`{name}` is not a projection; give a list of {}, or all", Self::ALL)
             })
         };
         text.split(',').map(|name| find(name.trim())).collect()
@@ -80,26 +80,25 @@ impl TryFrom<Vec<String>> for LoraTargets {
     }
 }
 
-/// The low-rank updates of a run. What older checkpoints do not say is as it was then: updates of
-/// queries and values, scaled by `alpha / rank`, and trained norms.
+/// The LoRA configuration of a run. The defaults of missing fields are those of runs from before
+/// the field existed: updates of queries and values, scaled by `alpha / rank`, and trained norms.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoraConfig {
-    /// Inner dimension.
+    /// Rank of the updates.
     pub rank: usize,
-    /// Numerator of the scale.
+    /// Numerator of the scale of the updates.
     pub alpha: f32,
-    /// The projections that are updated.
+    /// The projections with an update.
     #[serde(default = "queries_and_values")]
     pub targets: LoraTargets,
     /// Whether updates are scaled by `alpha / √rank` (rsLoRA, Kalajdzievski, arXiv 2312.03732)
     /// instead of `alpha / rank`.
     #[serde(default)]
     pub rslora: bool,
-    /// Whether both norms of each layer are trained, too.
+    /// Whether both norms of each layer are also trained.
     #[serde(default = "trained")]
     pub norms: bool,
-    /// The probability by which an element of the input of an update is left out in a step, at
-    /// least 0 and below 1. Nothing is left out in evaluation and generation.
+    /// Dropout probability of the inputs of updates in training, at least 0 and below 1.
     #[serde(default)]
     pub dropout: f32,
 }
@@ -113,26 +112,26 @@ fn trained() -> bool {
 }
 
 impl LoraConfig {
-    /// The largest inner dimension.
+    /// Maximum rank.
     pub const MOST_RANK: usize = 1 << 16;
 
-    /// Updates of the query and value projections, scaled by `alpha / rank`, and nothing else.
+    /// Returns updates of queries and values, scaled by `alpha / rank`, without trained norms.
     pub const fn new(rank: usize, alpha: f32) -> Self {
         Self { rank, alpha, targets: LoraTargets::QV, rslora: false, norms: false, dropout: 0.0 }
     }
 
-    /// What the product of the two matrices is multiplied by.
+    /// Returns the factor of `B · A`.
     pub fn scale(&self) -> f32 {
         self.exact_scale() as f32
     }
 
-    /// The scale before it is rounded to f32.
+    /// Returns the scale before rounding to f32.
     pub fn exact_scale(&self) -> f64 {
         let rank = self.rank as f64;
         f64::from(self.alpha) / if self.rslora { rank.sqrt() } else { rank }
     }
 
-    /// Checks every value, and that the matrices have few enough elements in `model`.
+    /// Checks every value, and that the matrices have fewer than 2^32 elements in `model`.
     pub(super) fn validate(&self, model: &ModelConfig) -> Result<()> {
         within("rank", self.rank, Self::MOST_RANK)?;
         let widths = self.targets.iter().flat_map(|target| model.projection(target));

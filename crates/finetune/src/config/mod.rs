@@ -1,6 +1,6 @@
-//! What is trained and how: model dimensions, presets, mode, optimizer and schedule.
+//! Configuration of models and runs: dimensions, presets, mode, optimizer and schedule.
 //!
-//! Everything here is a plain value that is stored in checkpoints and compared on resume.
+//! These plain values are stored in checkpoints and compared on resume.
 
 mod check;
 mod inference;

@@ -8,17 +8,17 @@ use super::LoraConfig;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Every weight.
+    /// All weights.
     Full,
-    /// The base is frozen; low-rank updates `scale · B · A` of some projections are trained, and
-    /// the norms of each layer where that is asked for.
+    /// LoRA: low-rank updates `scale · B · A` of some projections, and optionally the norms of each
+    /// layer. All other weights are frozen.
     Lora(LoraConfig),
-    /// None: the model is only run.
+    /// No weights: the model is not trained.
     Frozen,
 }
 
 impl Mode {
-    /// The LoRA parameters, if this is LoRA.
+    /// Returns the LoRA configuration, if this is LoRA.
     pub fn lora(&self) -> Option<LoraConfig> {
         match self {
             Self::Full | Self::Frozen => None,

@@ -1,20 +1,21 @@
-//! Optimizer and schedule.
+//! Configuration of optimizer and schedule.
 
 use serde::{Deserialize, Serialize};
 
 use super::check::require;
 use crate::error::Result;
 
-/// AdamW with decoupled decay, global-norm clipping, linear warm-up and a cosine to `min_lr`.
+/// AdamW with decoupled weight decay, global-norm clipping, linear warm-up and cosine decay to
+/// `min_lr`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OptimizerConfig {
     /// Learning rate after the warm-up.
     pub peak_lr: f64,
-    /// Learning rate at the end of the cosine and after it.
+    /// Learning rate at the end of the cosine decay and after it.
     pub min_lr: f64,
     /// Steps of linear warm-up.
     pub warmup_steps: u32,
-    /// Step at which the cosine ends.
+    /// Step at which the cosine decay ends.
     pub total_steps: u32,
     /// Decay of the first moment.
     pub beta1: f64,
@@ -24,13 +25,13 @@ pub struct OptimizerConfig {
     pub eps: f32,
     /// Decoupled decay of matrices; norms and biases do not decay.
     pub weight_decay: f32,
-    /// Gradients are scaled so that their global norm is at most this.
+    /// Maximum global norm of the gradients; larger ones are scaled down.
     pub max_norm: f32,
 }
 
 impl OptimizerConfig {
-    /// The defaults for a run of `total_steps` with the given peak: a tenth of it is warm-up, and
-    /// betas and epsilon are those of transformers and PyTorch.
+    /// Returns the defaults for a run of `total_steps`: warm-up in a tenth of the steps, and betas
+    /// and epsilon of `transformers` and PyTorch.
     pub fn new(peak_lr: f64, total_steps: u32) -> Self {
         Self {
             peak_lr,
@@ -45,7 +46,8 @@ impl OptimizerConfig {
         }
     }
 
-    /// The learning rate of `step`, counted from 0, for showing it. The device computes its own.
+    /// Returns the learning rate of `step`, counted from 0, for display. The device computes its
+    /// own.
     pub fn learning_rate(&self, step: u32) -> f64 {
         let (step, warmup) = (f64::from(step), f64::from(self.warmup_steps));
         if step < warmup {

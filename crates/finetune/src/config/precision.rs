@@ -1,4 +1,4 @@
-//! In which numbers a run computes, and in which it keeps the weights that it does not train.
+//! Dtypes of matrix products and of frozen weights.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,20 +6,20 @@ use std::str::FromStr;
 use retrograph_kernels::ops::DType;
 use serde::{Deserialize, Serialize};
 
-/// The type of the factors of all products, and of frozen matrices. Everything else is f32: sums,
-/// activations, norms, biases, trained weights and the optimizer.
+/// The dtype of the inputs of matrix products and of frozen matrices. Everything else is f32:
+/// accumulators, activations, norms, biases, trained weights and the optimizer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
     /// f32 throughout.
     #[default]
     F32,
-    /// Products of bf16 numbers on tensor cores.
+    /// bf16 inputs of matrix products, on tensor cores.
     Bf16,
 }
 
 impl Dtype {
-    /// The name on the command line.
+    /// The name: `f32` or `bf16`.
     pub fn name(self) -> &'static str {
         self.compute().name()
     }
@@ -32,7 +32,7 @@ impl Dtype {
         }
     }
 
-    /// How the kernels call it.
+    /// Returns the dtype of the kernels.
     pub fn compute(self) -> DType {
         match self {
             Self::F32 => DType::F32,
@@ -49,28 +49,28 @@ impl FromStr for Dtype {
         known
             .into_iter()
             .find(|dtype| dtype.name() == text)
-            .ok_or_else(|| format!("`{text}` is no type of factors; known are f32 and bf16"))
+            .ok_or_else(|| format!("`{text}` is not a data type; give f32 or bf16"))
     }
 }
 
-/// Frozen weights of the linear layers in fewer bits.
+/// Quantization of the frozen weights of linear layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Quantization {
-    /// Codes of 4 bits with a scale for each 64 weights, as bitsandbytes has them.
+    /// 4-bit NormalFloat: 4-bit codes with a scale per block of 64 weights, as in bitsandbytes.
     Nf4 {
-        /// Whether the scales are quantized to 8 bits in turn.
+        /// Whether the scales are quantized to 8 bits.
         double: bool,
     },
 }
 
-/// In which numbers a run computes. The default is f32 throughout.
+/// The dtypes of a run. The default is f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Precision {
-    /// The type of factors, and of frozen matrices that are not quantized.
+    /// Inputs of matrix products, and frozen matrices that are not quantized.
     pub dtype: Dtype,
-    /// How the frozen weights of the linear layers of the decoder are quantized: not the token
-    /// table, and not the output projection.
+    /// Quantization of the frozen weights of linear layers, except the output projection of the
+    /// model; the token table is never quantized.
     #[serde(default)]
     pub quantize: Option<Quantization>,
 }
@@ -81,7 +81,7 @@ impl Precision {
     /// Products in bf16.
     pub const BF16: Self = Self { dtype: Dtype::Bf16, quantize: None };
 
-    /// The same with frozen linear layers in NF4.
+    /// Returns this precision with frozen linear layers in NF4.
     pub const fn nf4(self, double: bool) -> Self {
         Self { quantize: Some(Quantization::Nf4 { double }), ..self }
     }

@@ -10,13 +10,13 @@ pub enum Projection {
     K,
     /// Values.
     V,
-    /// From the heads back to the residual stream.
+    /// Output projection of attention.
     O,
-    /// The gate of the MLP.
+    /// Gate of the MLP.
     Gate,
-    /// What the gate lets through.
+    /// Up projection of the MLP, multiplied by the gate.
     Up,
-    /// From the MLP back to the residual stream.
+    /// Down projection of the MLP.
     Down,
 }
 
@@ -25,12 +25,12 @@ impl Projection {
     pub const ALL: [Self; 7] =
         [Self::Q, Self::K, Self::V, Self::O, Self::Gate, Self::Up, Self::Down];
 
-    /// The name on the command line, for example `q`.
+    /// The short name, for example `q`.
     pub fn name(self) -> &'static str {
         self.module().trim_end_matches("_proj")
     }
 
-    /// The name of the module, for example `q_proj`.
+    /// The name of the module in Hugging Face models, for example `q_proj`.
     pub fn module(self) -> &'static str {
         match self {
             Self::Q => "q_proj",
@@ -43,7 +43,7 @@ impl Projection {
         }
     }
 
-    /// Whether it makes queries, keys or values, which have biases in some models.
+    /// Whether this is the projection of queries, keys or values, which have biases in some models.
     pub fn is_qkv(self) -> bool {
         matches!(self, Self::Q | Self::K | Self::V)
     }

@@ -1,4 +1,4 @@
-//! Rotary frequencies, as the context was extended after pretraining.
+//! Scaling of rotary frequencies for a longer context than in pretraining.
 
 use std::f64::consts::TAU;
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 use super::check::require;
 use crate::error::Result;
 
-/// How the rotary frequencies differ from those of the base.
+/// A scaling of rotary frequencies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RopeScaling {
-    /// The scaling of Llama 3.1, `rope_type` "llama3": waves longer than `original / low` positions
-    /// are slowed down by `factor`, waves shorter than `original / high` stay, and what is between
-    /// them is interpolated.
+    /// The scaling of Llama 3.1, `rope_type` "llama3". Frequencies with wavelengths above
+    /// `original / low` positions are divided by `factor`, those below `original / high` stay, and
+    /// those in between are interpolated.
     Llama3 {
-        /// By how much the slow frequencies are divided.
+        /// Divisor of low frequencies.
         factor: f64,
-        /// `low_freq_factor`: the original context over the longest wave that is interpolated.
+        /// `low_freq_factor`: the original context over the longest interpolated wavelength.
         low: f64,
-        /// `high_freq_factor`: the original context over the shortest wave that is interpolated.
+        /// `high_freq_factor`: the original context over the shortest interpolated wavelength.
         high: f64,
-        /// `original_max_position_embeddings`: positions of the context in pretraining.
+        /// `original_max_position_embeddings`: context length in pretraining.
         original: f64,
     },
 }
@@ -38,8 +38,8 @@ impl RopeScaling {
         require("original_max_position_embeddings", original, positive(original), rule)
     }
 
-    /// What becomes of `frequency`, in radians per position. From Hugging Face's
-    /// `_compute_llama3_parameters`.
+    /// Scales `frequency`, in radians per position, as `_compute_llama3_parameters` of
+    /// `transformers`.
     pub(super) fn scaled(self, frequency: f64) -> f64 {
         let Self::Llama3 { factor, low, high, original } = self;
         let waves = original * frequency / TAU;

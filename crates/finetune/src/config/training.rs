@@ -7,14 +7,14 @@ use super::check::{require, within};
 use super::{Mode, ModelConfig, OptimizerConfig, Precision, Projection, Quantization};
 use crate::error::Result;
 
-/// All that determines a run, apart from the text and the device.
+/// Everything that determines a run, except the data and the device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainingConfig {
     /// The model.
     pub model: ModelConfig,
     /// Which weights are trained.
     pub mode: Mode,
-    /// In which numbers; checkpoints that do not say it are of runs in f32.
+    /// Dtypes; f32 in checkpoints without this field.
     #[serde(default)]
     pub precision: Precision,
     /// Sequences per step.
@@ -23,14 +23,14 @@ pub struct TrainingConfig {
     pub seq: usize,
     /// Optimizer and schedule.
     pub optimizer: OptimizerConfig,
-    /// Seed of the initial weights and of the batches.
+    /// Seed of initial weights, batches and dropout.
     pub seed: u64,
 }
 
 impl TrainingConfig {
-    /// The most sequences of a step.
+    /// Maximum sequences of a step.
     pub const MOST_SEQUENCES: usize = 1 << 24;
-    /// The most tokens of a sequence, and of a prompt and the text that follows it.
+    /// Maximum tokens of a sequence, or of prompt and generated text together.
     pub const MOST_POSITIONS: usize = 1 << 24;
 
     /// Tokens per step.
@@ -38,7 +38,7 @@ impl TrainingConfig {
         self.batch * self.seq
     }
 
-    /// The sizes of attention within the sequences.
+    /// Returns the sizes of attention.
     pub fn attention(&self) -> AttentionShape {
         AttentionShape {
             batch: self.batch,
@@ -49,25 +49,25 @@ impl TrainingConfig {
         }
     }
 
-    /// Whether attention is one kernel that stores no probabilities: for heads of a width that the
-    /// kernel knows.
+    /// Whether attention is fused (FlashAttention-2), which depends on `head_dim`. Otherwise the
+    /// `seq × seq` probabilities are stored.
     pub fn fuses_attention(&self) -> bool {
         self.attention().can_be_fused()
     }
 
-    /// Checks every value and that the sizes fit the kernels' 32-bit dimensions.
+    /// Checks every value, and that all sizes fit the 32-bit dimensions of the kernels.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) with the value that cannot be used.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) with the invalid value.
     pub fn validate(&self) -> Result<()> {
         self.validate_sizes()?;
         self.optimizer.validate()
     }
 
-    /// Checks all but the optimizer. Nothing is computed from the sizes of a run before this.
+    /// Checks everything except the optimizer. Call this before computing with sizes.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) with the value that cannot be used.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) with the invalid value.
     pub fn validate_sizes(&self) -> Result<()> {
         self.model.validate()?;
         within("batch", self.batch, Self::MOST_SEQUENCES)?;
@@ -106,11 +106,12 @@ impl TrainingConfig {
         require("seq", self.seq, is_numbered(scores), rule)
     }
 
-    /// What is quantized is not trained, and has rows that end where eight codes do.
+    /// Checks that quantized weights are frozen, and that their rows are whole groups of eight
+    /// codes.
     fn validate_quantization(&self) -> Result<()> {
         let Some(Quantization::Nf4 { .. }) = self.precision.quantize else { return Ok(()) };
         let frozen = !self.mode.is_full();
-        require("quantize", "nf4", frozen, "left out when all weights are trained")?;
+        require("quantize", "nf4", frozen, "left out if all weights are trained")?;
         for projection in Projection::ALL {
             let [inputs, _] = self.model.projection(projection);
             let rule = "such that the inputs of every layer in NF4 are a multiple of 8";
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn only_frozen_weights_of_whole_octets_are_quantized() {
+    fn only_frozen_weights_of_whole_groups_of_eight_are_quantized() {
         let quantized =
             |mode| TrainingConfig { mode, precision: Precision::BF16.nf4(true), ..config() };
         let error = quantized(Mode::Full).validate().unwrap_err().to_string();

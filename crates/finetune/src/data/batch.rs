@@ -3,23 +3,23 @@
 use super::{DataError, IGNORED_TARGET};
 use crate::error::Result;
 
-/// The tokens of one step and, for each, the token that is to be predicted.
+/// The tokens of one step, and the target of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// `batch × seq` tokens, row-major.
     pub tokens: Vec<u32>,
-    /// `batch × seq` tokens that are to be predicted, or [`IGNORED_TARGET`] where nothing is.
+    /// `batch × seq` targets: the next token, or [`IGNORED_TARGET`] for no loss.
     pub targets: Vec<u32>,
 }
 
 impl Batch {
-    /// How many tokens are to be predicted.
+    /// Returns the number of targets that are not ignored.
     pub fn counted(&self) -> u32 {
         self.targets.iter().filter(|target| **target != IGNORED_TARGET).count() as u32
     }
 }
 
-/// Checks that a model of `vocab` tokens knows `tokens`, which are a part of the data.
+/// Checks that `tokens`, a part of the data, are in a vocabulary of `vocab` tokens.
 pub(super) fn require_known(tokens: &[u32], vocab: usize, part: impl Fn() -> String) -> Result<()> {
     let outside = |token: &&u32| **token as usize >= vocab;
     let Some(&token) = tokens.iter().find(outside) else { return Ok(()) };

@@ -1,10 +1,10 @@
-//! An example: tokens, and which of them are to be learned.
+//! An example: tokens, and which of them have a loss.
 
 use super::turns::{Piece, turns};
 use crate::error::Result;
 use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
 
-/// Tokens, and for each whether a model is to learn to predict it from those before.
+/// Tokens, and for each whether it is learned, that is, whether its prediction has a loss.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Example {
     tokens: Vec<u32>,
@@ -12,10 +12,10 @@ pub struct Example {
 }
 
 impl Example {
-    /// A text that starts and ends as the tokenizer says. All of it is learned.
+    /// Encodes a text, with the start and end tokens of the tokenizer. All tokens are learned.
     ///
     /// # Errors
-    /// What [`Tokenizer::encode`] fails with.
+    /// The errors of [`Tokenizer::encode`].
     pub fn text(text: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let mut example = Self::started(tokenizer);
         example.push(tokenizer.encode(text)?, true);
@@ -23,10 +23,10 @@ impl Example {
         Ok(example)
     }
 
-    /// What is given, which is not learned, and what is to follow it.
+    /// Encodes a prompt, which is not learned, and its completion, which is.
     ///
     /// # Errors
-    /// What [`Tokenizer::encode`] fails with.
+    /// The errors of [`Tokenizer::encode`].
     pub fn completion(prompt: &str, completion: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let mut example = Self::started(tokenizer);
         let piece = |text: &str, learned| Piece { text: text.to_owned(), learned };
@@ -35,12 +35,12 @@ impl Example {
         Ok(example)
     }
 
-    /// A conversation as `template` writes it. What the assistant says is learned, with the token
-    /// that ends it.
+    /// Encodes a conversation as `template` renders it. The messages of the assistant are learned,
+    /// with the token that ends each.
     ///
     /// # Errors
-    /// When the template refuses the conversation, or writes it such that the place of what the
-    /// assistant says cannot be found.
+    /// If the template fails on the conversation, or a message of the assistant cannot be found in
+    /// the rendered text.
     pub fn conversation(
         conversation: &Conversation,
         template: &ChatTemplate,
@@ -49,7 +49,7 @@ impl Example {
         let mut example = Self::default();
         let pieces = turns(conversation, template, tokenizer)?;
         example.pieces(&pieces, tokenizer)?;
-        // The template has written what starts a conversation, and nothing comes before it.
+        // The template writes the start token itself. The first token has no prediction.
         if let Some(first) = example.learned.first_mut() {
             *first = false;
         }
@@ -61,12 +61,12 @@ impl Example {
         &self.tokens
     }
 
-    /// For each token whether it is learned; the first never is, as nothing comes before it.
+    /// Returns for each token whether it is learned. The first never is: nothing predicts it.
     pub fn learned(&self) -> &[bool] {
         &self.learned
     }
 
-    /// Keeps at most `len` tokens, and says whether there were more.
+    /// Truncates to `len` tokens. Returns whether there were more.
     pub(super) fn truncate(&mut self, len: usize) -> bool {
         let longer = self.tokens.len() > len;
         self.tokens.truncate(len);
@@ -74,12 +74,12 @@ impl Example {
         longer
     }
 
-    /// Whether any token is learned.
-    pub(super) fn teaches(&self) -> bool {
+    /// Returns whether any token is learned.
+    pub(super) fn has_learned(&self) -> bool {
         self.learned.contains(&true)
     }
 
-    /// Takes the tokens of `other` behind its own.
+    /// Appends the tokens of `other`.
     pub(super) fn append(&mut self, other: Self) {
         self.tokens.extend(other.tokens);
         self.learned.extend(other.learned);
@@ -100,14 +100,14 @@ impl Example {
         }
     }
 
-    /// The token that ends a text, unless it is there.
+    /// Appends the end token, unless the example ends with it.
     fn end(&mut self, tokenizer: &Tokenizer) {
         let end = tokenizer.end().filter(|end| self.tokens.last() != Some(end));
         self.push(end.into_iter().collect(), true);
     }
 
-    /// The tokens of pieces of a text. What a model would see before a piece is what it sees here:
-    /// no token reaches over the border of two pieces.
+    /// Appends the tokens of consecutive pieces of a text. No token spans two pieces, so that the
+    /// tokens before a piece are those of a prompt.
     fn pieces(&mut self, pieces: &[Piece], tokenizer: &Tokenizer) -> Result<()> {
         let mut before = "";
         for Piece { text, learned } in pieces {
@@ -118,8 +118,8 @@ impl Example {
     }
 }
 
-/// The tokens of `text` behind `before`. Some tokenizers write the beginning of a text in another
-/// way than its middle, so that both are divided together where that does not change the first.
+/// Encodes `text` after `before`. Some tokenizers encode the beginning of a text differently from
+/// its middle, so that both are encoded together if that does not change the tokens of `before`.
 fn following(before: &str, text: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     let encode = |text: &str| tokenizer.encode(text);
     let (alone, together) = (encode(before)?, encode(&format!("{before}{text}"))?);

@@ -1,4 +1,4 @@
-//! Examples in sequences, in another order each epoch.
+//! Examples as sequences, shuffled in each epoch.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,39 +9,40 @@ use super::{DataError, Example, IGNORED_TARGET, Layout, Tally};
 use crate::digest::digest_of_words;
 use crate::error::Result;
 
-/// Separates the order of sequences from other choices.
+/// Purpose of the random numbers that order the sequences.
 const ORDER: u64 = 0x6f72_6465_7200_0000;
 
-/// Examples, laid out in sequences of equal length.
+/// Examples as sequences.
 ///
-/// An epoch has each sequence once, in an order that the seed and the number of the epoch decide.
-/// Steps take sequences one after the other and go on with the next epoch where one ends.
+/// An epoch has each sequence once, in an order that depends on the seed and the number of the
+/// epoch. Steps take consecutive sequences and continue with the next epoch.
 #[derive(Debug)]
 pub struct Examples {
     sequences: Vec<Sequence>,
     layout: Layout,
     tally: Tally,
     fingerprint: String,
-    /// The order of the epoch that was asked for last.
+    /// The order of the last epoch.
     order: Mutex<Order>,
 }
 
 #[derive(Debug, Default)]
 struct Order {
+    /// Seed and epoch.
     of: Option<(u64, u64)>,
     places: Vec<usize>,
 }
 
 impl Examples {
-    /// Lays `examples` out.
+    /// Arranges `examples` as sequences.
     ///
     /// # Errors
-    /// [`DataError::NothingToLearn`] when they have nothing to learn, or nothing that fits.
+    /// [`DataError::NothingToLearn`] if no learned token fits into a sequence.
     pub fn new(examples: Vec<Example>, layout: Layout) -> Result<Self, DataError> {
         let (sequences, tally) = layout.lay_out(examples)?;
-        // Lengths decide the order of sums.
+        // The lengths of batches change the order of sums, and thereby bits.
         let lengths: Vec<u32> = layout.lengths.all().map(|length| length as u32).collect();
-        // With the length in front no two lists of sequences are the same numbers.
+        // With its length before each sequence, different lists have different words.
         let counts: Vec<u32> = sequences.iter().map(|one| one.tokens.len() as u32).collect();
         let numbers = sequences
             .iter()
@@ -51,22 +52,22 @@ impl Examples {
         Ok(Self { sequences, layout, tally, fingerprint, order: Mutex::default() })
     }
 
-    /// What became of the examples.
+    /// Counts of examples, sequences and tokens.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// How they are laid out.
+    /// The arrangement of the examples.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// SHA-256 of the sequences, in hexadecimal digits.
+    /// SHA-256 of the sequences, in hexadecimal.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// The first tokens of the first sequence, at most `len`.
+    /// Returns the first tokens of the first sequence, at most `len`.
     pub fn first(&self, len: usize) -> &[u32] {
         let tokens = self.sequences.first().map_or(&[][..], |one| &one.tokens);
         &tokens[..len.min(tokens.len())]
@@ -75,32 +76,32 @@ impl Examples {
     /// Checks that the sequences have `seq` tokens.
     ///
     /// # Errors
-    /// [`DataError::OtherSeq`] when they were laid out otherwise.
+    /// [`DataError::OtherSeq`] if they have another length.
     pub fn require(&self, seq: usize) -> Result<()> {
         let found = self.layout.lengths.seq();
         if found == seq { Ok(()) } else { Err(DataError::OtherSeq { found, asked: seq }.into()) }
     }
 
-    /// Checks that a model of `vocab` tokens knows all tokens.
+    /// Checks that all tokens are in a vocabulary of `vocab` tokens.
     ///
     /// # Errors
-    /// [`DataError::OutsideVocabulary`] with the first one that it does not know.
+    /// [`DataError::OutsideVocabulary`] with the first one that is not.
     pub fn require_vocab(&self, vocab: usize) -> Result<()> {
         for (number, Sequence { tokens, targets }) in self.sequences.iter().enumerate() {
             let part = || format!("sequence {number}");
             require_known(tokens, vocab, part)?;
-            // The last token of an example is a target alone.
+            // The last token of an example is only a target.
             let last = targets.last().filter(|target| **target != IGNORED_TARGET);
             require_known(last.map_or(&[], std::slice::from_ref), vocab, part)?;
         }
         Ok(())
     }
 
-    /// The batch of `step`, counted from 0, filled up to the shortest of the layout's lengths that
-    /// holds its longest sequence.
+    /// Returns the batch of `step`, counted from 0, padded to the shortest length of the layout
+    /// that fits its longest sequence.
     ///
     /// # Errors
-    /// [`DataError::OtherSeq`] when the sequences were laid out otherwise.
+    /// [`DataError::OtherSeq`] if the sequences have another length.
     pub fn batch(&self, [batch, seq]: [usize; 2], seed: u64, step: u32) -> Result<Batch> {
         self.require(seq)?;
         let first = u64::from(step) * batch as u64;
@@ -109,23 +110,23 @@ impl Examples {
         let places: Vec<_> = (first..first + batch as u64).map(place).collect();
         let longest = places.iter().map(|&place| self.sequences[place].tokens.len()).max();
         let length = self.layout.lengths.fit(longest.unwrap_or(seq));
-        Ok(self.filled(length, places.into_iter().map(Some)))
+        Ok(self.padded(length, places.into_iter().map(Some)))
     }
 
-    /// The sequences in the order of the file: batch `index` of them, or `None` behind the last.
+    /// Returns batch `index` of the sequences in the order of the file; `None` after the last.
     ///
     /// # Errors
-    /// [`DataError::OtherSeq`] when the sequences were laid out otherwise.
+    /// [`DataError::OtherSeq`] if the sequences have another length.
     pub fn in_order(&self, [batch, seq]: [usize; 2], index: usize) -> Result<Option<Batch>> {
         self.require(seq)?;
         let (first, all) = (index * batch, self.sequences.len());
         let place = |place: usize| (place < all).then_some(place);
-        Ok((first < all).then(|| self.filled(seq, (first..first + batch).map(place))))
+        Ok((first < all).then(|| self.padded(seq, (first..first + batch).map(place))))
     }
 
-    /// Where the sequence lies that is number `at` of an epoch.
+    /// Returns the index of sequence number `at` of an epoch.
     fn place(&self, seed: u64, epoch: u64, at: usize) -> usize {
-        // Whoever panicked with the lock held left an order that is whole or will be made anew.
+        // An order is replaced as a whole, so that a panic leaves a valid one.
         let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         if order.of != Some((seed, epoch)) {
             let places = shuffled(generator(seed, ORDER, epoch), self.sequences.len());
@@ -134,9 +135,9 @@ impl Examples {
         order.places[at]
     }
 
-    /// A batch of the sequences at `places`, each filled up to `length` tokens; without a place
-    /// nothing is learned.
-    fn filled(&self, length: usize, places: impl Iterator<Item = Option<usize>>) -> Batch {
+    /// Returns a batch of the sequences at `places`, each padded to `length` tokens. `None` is a
+    /// row of padding.
+    fn padded(&self, length: usize, places: impl Iterator<Item = Option<usize>>) -> Batch {
         let pad = self.layout.pad;
         let mut batch = Batch { tokens: Vec::new(), targets: Vec::new() };
         for (row, place) in places.enumerate() {

@@ -1,42 +1,42 @@
-//! Examples as sequences of equal length: one behind the other, or each by itself and filled up.
+//! Examples as sequences: packed, or padded.
 
 use serde::{Deserialize, Serialize};
 
 use super::{DataError, Example, IGNORED_TARGET, Lengths};
 
-/// How examples become sequences.
+/// The arrangement of examples as sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Tokens of a sequence, and how far those of a step are filled up.
+    /// Tokens of a sequence, and the lengths to which those of a step are padded.
     pub lengths: Lengths,
-    /// Whether examples lie behind each other and are cut where a sequence ends. Attention then
-    /// reaches over the borders between examples, and a sequence without any token to learn, inside
-    /// of a long prompt, is left out. Otherwise each example has a sequence of its own.
+    /// Whether examples are packed: concatenated, and cut into sequences. Attention then crosses
+    /// the boundaries of examples. Sequences without a learned token, inside a long prompt, are
+    /// dropped. Otherwise each example is one padded sequence.
     pub packing: bool,
-    /// What a sequence is filled up with.
+    /// The padding token.
     pub pad: u32,
 }
 
-/// What became of the examples.
+/// Counts of examples, sequences and tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Examples read.
     pub examples: usize,
-    /// Those that were longer than a sequence and lost their end.
+    /// Examples that were truncated to a sequence.
     pub truncated: usize,
-    /// Those that had no token to learn, or none left.
+    /// Examples without a learned token, or without one after truncation.
     pub dropped: usize,
     /// Sequences.
     pub sequences: usize,
-    /// Tokens, without those that only fill up.
+    /// Tokens without padding.
     pub tokens: usize,
-    /// Tokens that are learned.
+    /// Learned tokens.
     pub learned: usize,
-    /// Whether examples lie behind each other.
+    /// Whether examples are packed.
     pub packed: bool,
 }
 
-/// A sequence that is not filled up yet.
+/// A sequence before padding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sequence {
     pub(super) tokens: Vec<u32>,
@@ -44,7 +44,7 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    /// Of tokens one behind the other: each but the last is followed by the next.
+    /// Takes consecutive tokens. The target of each is the next one; the last is only a target.
     fn of(tokens: &[u32], learned: &[bool]) -> Self {
         let target = |(&token, &learned): (&u32, &bool)| {
             if learned { token } else { IGNORED_TARGET }
@@ -60,10 +60,10 @@ impl Sequence {
 }
 
 impl Layout {
-    /// Lays `examples` out.
+    /// Arranges `examples` as sequences.
     ///
     /// # Errors
-    /// [`DataError::NothingToLearn`] when no sequence has a token to learn.
+    /// [`DataError::NothingToLearn`] if no sequence has a learned token.
     pub(super) fn lay_out(
         self,
         examples: Vec<Example>,
@@ -90,9 +90,9 @@ impl Layout {
     fn pad(self, examples: Vec<Example>, tally: &mut Tally) -> Vec<Sequence> {
         let mut sequences = Vec::with_capacity(examples.len());
         for mut example in examples {
-            // The last token is only predicted, and takes no place.
+            // The last token is only a target.
             tally.truncated += usize::from(example.truncate(self.lengths.seq() + 1));
-            if example.teaches() {
+            if example.has_learned() {
                 sequences.push(Sequence::of(example.tokens(), example.learned()));
             } else {
                 tally.dropped += 1;
@@ -104,13 +104,13 @@ impl Layout {
     fn pack(self, examples: Vec<Example>, tally: &mut Tally) -> Vec<Sequence> {
         let mut all = Example::default();
         for example in examples {
-            if example.teaches() {
+            if example.has_learned() {
                 all.append(example);
             } else {
                 tally.dropped += 1;
             }
         }
-        // The last token of a sequence is predicted there, and the first of the next.
+        // The last target of a sequence is the first token of the next.
         let starts = (0..all.tokens().len().saturating_sub(1)).step_by(self.lengths.seq());
         let piece = |start: usize| {
             let end = all.tokens().len().min(start + self.lengths.seq() + 1);

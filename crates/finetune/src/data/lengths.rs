@@ -1,6 +1,6 @@
-//! The lengths to which sequences are filled up.
+//! The lengths to which sequences are padded.
 
-/// Lengths in equal steps, of which the last is that of a whole sequence.
+/// Lengths in equal steps. The last is the length of a whole sequence.
 ///
 /// ```
 /// use retrograph_finetune::data::Lengths;
@@ -16,7 +16,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// `count` lengths, as far as `seq` has so many; 0 is taken as 1.
+    /// Returns at most `count` lengths; 0 counts as 1.
     pub fn new(seq: usize, count: usize) -> Self {
         Self { seq, step: seq.div_ceil(count.max(1)).max(1) }
     }
@@ -26,12 +26,12 @@ impl Lengths {
         self.seq
     }
 
-    /// All of them, ascending.
+    /// Returns all lengths, ascending.
     pub fn all(self) -> impl Iterator<Item = usize> {
         (1..=self.seq.div_ceil(self.step)).map(move |number| (number * self.step).min(self.seq))
     }
 
-    /// The shortest that holds `tokens` tokens, or the longest.
+    /// Returns the shortest length that fits `tokens` tokens, or else the longest.
     pub fn fit(self, tokens: usize) -> usize {
         tokens.max(1).next_multiple_of(self.step).min(self.seq)
     }

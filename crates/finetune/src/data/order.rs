@@ -1,22 +1,22 @@
-//! Random choices that a seed determines, on every machine and in every version.
+//! Seeded random choices, equal on every machine and in every version.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-/// A generator of choices of one kind: `purpose` separates the kinds, `stream` those of a kind.
+/// Returns the generator of one purpose and stream.
 pub(super) fn generator(seed: u64, purpose: u64, stream: u64) -> ChaCha8Rng {
     let mut generator = ChaCha8Rng::seed_from_u64(seed ^ purpose);
     generator.set_stream(stream);
     generator
 }
 
-/// A number below `limit`.
+/// Returns a number below `limit`.
 pub(super) fn below(generator: &mut ChaCha8Rng, limit: usize) -> usize {
     // The product of a uniform 64-bit fraction and the limit, rounded down.
     ((u128::from(generator.next_u64()) * limit as u128) >> 64) as usize
 }
 
-/// The numbers below `len` in a random order.
+/// Returns the numbers below `len` in a random order.
 pub(super) fn shuffled(mut generator: ChaCha8Rng, len: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..len).collect();
     for last in (1..len).rev() {

@@ -1,4 +1,4 @@
-//! From files to what is learned from, and what is held out to be measured.
+//! Reading data, and splitting it into training data and held-out data.
 
 use std::path::Path;
 
@@ -7,39 +7,39 @@ use super::{Data, DataError, Example, Examples, Layout, Lengths, Progress, TextD
 use crate::error::Result;
 use crate::tokenizer::Tokenizer;
 
-/// Separates the choice of what is held out from other choices.
+/// Purpose of the random numbers that choose held-out examples.
 const HOLDOUT: u64 = 0x686f_6c64_6f75_7400;
 
-/// How data is prepared.
+/// Options of reading and splitting data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SplitOptions {
-    /// Tokens of a sequence, and how far those of a step are filled up.
+    /// Tokens of a sequence, and the lengths to which those of a step are padded.
     pub lengths: Lengths,
-    /// Whether examples lie behind each other; by default those that are text alone do.
+    /// Whether examples are packed; by default they are if all have only `text`.
     pub packing: Option<bool>,
-    /// The fraction that is held out: 0 for nothing, below 1.
+    /// The held-out fraction: at least 0 and below 1.
     pub holdout: f64,
-    /// The seed of the choice of what is held out.
+    /// The seed of the choice of held-out examples.
     pub seed: u64,
 }
 
 /// Data in two parts.
 #[derive(Debug)]
 pub struct Split {
-    /// What is learned from.
+    /// Training data.
     pub training: Data,
-    /// What is measured.
+    /// Held-out data, if there is any.
     pub held_out: Option<Data>,
 }
 
 impl SplitOptions {
-    /// Reads one text, of which the last part is held out.
+    /// Reads one text. Its last part is held out.
     ///
     /// # Errors
-    /// Those of [`TextData::read`]; [`DataError::Holdout`].
+    /// The errors of [`TextData::read`]; [`DataError::Holdout`].
     pub fn text(&self, path: &Path, tokenizer: &Tokenizer) -> Result<Split> {
         let text = TextData::read(path, tokenizer)?;
-        // One token is needed in front of those that are predicted.
+        // The first token is not predicted.
         let Some(len) = self.held(text.len(), ("tokens", 2))? else {
             return Ok(Split { training: text.into(), held_out: None });
         };
@@ -47,10 +47,10 @@ impl SplitOptions {
         Ok(Split { training: training.into(), held_out: Some(held_out.into()) })
     }
 
-    /// Reads examples from lines of JSON, of which some, chosen by the seed, are held out.
+    /// Reads examples from JSON Lines. The seed chooses the held-out ones.
     ///
     /// # Errors
-    /// Those of [`read_jsonl`] and [`Examples::new`]; [`DataError::Holdout`].
+    /// The errors of [`read_jsonl`] and [`Examples::new`]; [`DataError::Holdout`].
     pub fn jsonl(&self, path: &Path, tokenizer: &Tokenizer, on: Progress<'_>) -> Result<Split> {
         let (examples, forms) = read_jsonl(path, tokenizer, on)?;
         let only_texts = forms.completions + forms.conversations == 0;
@@ -64,7 +64,7 @@ impl SplitOptions {
         Ok(Split { training: lay_out(training)?, held_out: Some(lay_out(held_out)?) })
     }
 
-    /// How many of `all` are held out; `None` where nothing is to be.
+    /// Returns how many of `all` are held out; `None` for a fraction of 0.
     fn held(&self, all: usize, (what, least): (&'static str, usize)) -> Result<Option<usize>> {
         let fraction = self.holdout;
         if fraction == 0.0 {
@@ -77,7 +77,7 @@ impl SplitOptions {
         Ok(Some(held))
     }
 
-    /// The examples without those that are held out, and those, both in their order.
+    /// Splits the examples into training and held-out ones, both in their order.
     fn choose(&self, examples: Vec<Example>, held: usize) -> (Vec<Example>, Vec<Example>) {
         let order = shuffled(generator(self.seed, HOLDOUT, 0), examples.len());
         let mut chosen = vec![false; examples.len()];

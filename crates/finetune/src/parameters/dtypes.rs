@@ -1,11 +1,11 @@
-//! Which parameter has which dtype on the device.
+//! The dtypes of the parameters of a run.
 
 use super::{Parameter, Storage, inventory};
 use crate::config::{Dtype, InferenceConfig, Precision, Projection, Quantization, TrainingConfig};
 
 impl TrainingConfig {
-    /// Returns every parameter of the run, with its dtype on the device: trained parameters, norms
-    /// and biases are f32, and `precision` says the dtype of the rest.
+    /// Returns every parameter of the run, with its dtype on the device. Trained parameters, norms
+    /// and biases are f32; other matrices have the dtype of `precision`.
     pub fn parameters(&self) -> Vec<Parameter> {
         InferenceConfig::from(self).parameters()
     }

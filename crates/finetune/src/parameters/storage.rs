@@ -5,25 +5,26 @@ use retrograph_kernels::nf4::{BLOCK, NESTED_BLOCK};
 /// The dtype of a parameter on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {
-    /// As f32.
+    /// f32.
     #[default]
     F32,
-    /// As bf16.
+    /// bf16.
     Bf16,
-    /// As codes of 4 bits with scales.
+    /// 4-bit codes with scales.
     Nf4 {
-        /// Whether the scales are quantized in turn.
+        /// Whether the scales are quantized to 8 bits.
         double: bool,
     },
 }
 
 impl Storage {
-    /// Bytes of `len` elements. The map of quantized scales is not counted: a model has one.
+    /// Returns the bytes of `len` elements. The dequantization map of nested scales, one per model,
+    /// is not counted.
     pub fn bytes(self, len: usize) -> usize {
         self.buffers(len).into_iter().sum()
     }
 
-    /// Bytes of each buffer that `len` elements take: values, and scales where there are some.
+    /// Returns the bytes of each buffer of `len` elements: values, and scales if there are any.
     pub(crate) fn buffers(self, len: usize) -> Vec<usize> {
         let blocks = len.div_ceil(BLOCK);
         match self {
@@ -37,7 +38,7 @@ impl Storage {
         }
     }
 
-    /// The name of the type.
+    /// The name of the dtype.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",

@@ -1,4 +1,4 @@
-//! Conversations as text: the chat template of a tokenizer, rendered as `transformers` does.
+//! Conversations, and the chat template of a tokenizer, rendered as in `transformers`.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use super::settings::Settings;
 use super::template::Template;
 use crate::hub::HubError;
 
-/// The role of messages that are learned.
+/// The role of learned messages.
 pub(crate) const ASSISTANT: &str = "assistant";
 
-/// Messages, and the tools that are offered.
+/// Messages and tools.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Conversation {
     messages: Vec<Value>,
@@ -20,13 +20,13 @@ pub struct Conversation {
     tools: Value,
 }
 
-/// What templates are given in place of what is not there.
+/// The value of an absent variable in templates.
 fn none() -> Value {
     Value::from(())
 }
 
 impl Conversation {
-    /// A conversation of roles and what they say.
+    /// Returns a conversation of roles and contents.
     pub fn new<'a>(messages: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let message = |(role, content)| context! { role, content };
         Self { messages: messages.into_iter().map(message).collect(), tools: none() }
@@ -37,12 +37,12 @@ impl Conversation {
         self.messages.len()
     }
 
-    /// Whether nobody says anything.
+    /// Whether there are no messages.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// The conversation in which message `index` says `content` and nothing else.
+    /// Returns the conversation with message `index` replaced by its role and `content`.
     pub(crate) fn saying(&self, index: usize, content: &str) -> Self {
         let mut said = self.clone();
         if let Some(message) = said.messages.get_mut(index) {
@@ -52,14 +52,13 @@ impl Conversation {
         said
     }
 
-    /// What message `index` says, if that is text.
+    /// Returns the content of message `index`, if it is text.
     pub(crate) fn content(&self, index: usize) -> Option<String> {
         let content = self.messages.get(index)?.get_attr("content").ok()?;
         content.as_str().map(str::to_owned)
     }
 
-    /// The conversation in which each of some messages says something else, apart from that
-    /// unchanged.
+    /// Returns the conversation with other contents of some messages. Their other fields stay.
     pub(crate) fn with_contents(&self, contents: &[(usize, String)]) -> Self {
         let mut changed = self.clone();
         for (index, content) in contents {
@@ -70,12 +69,12 @@ impl Conversation {
         changed
     }
 
-    /// Whether any message is of the assistant.
+    /// Whether any message has the role `assistant`.
     pub(crate) fn has_answer(&self) -> bool {
         (0..self.len()).any(|index| self.role(index).as_deref() == Some(ASSISTANT))
     }
 
-    /// Who says the message `index`; `None` where it does not say so.
+    /// Returns the role of message `index`; `None` if it has none.
     pub fn role(&self, index: usize) -> Option<String> {
         let role = self.messages.get(index)?.get_attr("role").ok()?;
         role.as_str().map(str::to_owned)
@@ -84,7 +83,7 @@ impl Conversation {
 
 /// The chat template of a tokenizer.
 ///
-/// Where it asks for the date, it is told the same one each day.
+/// The date in templates is fixed, so that the same conversation always has the same tokens.
 #[derive(Clone, Debug)]
 pub struct ChatTemplate {
     template: Template,
@@ -92,35 +91,36 @@ pub struct ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// The template of `settings`.
+    /// Compiles the template of `settings`.
     pub(super) fn of(settings: &Settings) -> Result<Self, HubError> {
         let (path, text) = settings.template.as_ref().ok_or(HubError::NoChatTemplate)?;
         let template = Template::compile(path, text)?;
         let Settings { bos, eos, pad, .. } = settings;
-        // A token that there is not must be unknown to the template, and not none.
+        // A missing token must be undefined in the template, not none.
         let tokens = [("bos_token", bos), ("eos_token", eos), ("pad_token", pad)];
         let there = tokens.into_iter().filter_map(|(name, token)| Some((name, token.as_ref()?)));
         Ok(Self { template, tokens: there.collect() })
     }
 
-    /// The template of the file `path`, for which there are no special tokens.
+    /// Compiles `text`, the template of the file `path`, without special tokens.
     ///
     /// # Errors
-    /// [`HubError::Json`] for a template that cannot be read, and [`HubError::TemplateLimit`] for
-    /// one that is too long.
+    /// [`HubError::Json`] for a syntax error, and [`HubError::TemplateLimit`] for a template that
+    /// is too long.
     pub fn parse(path: &Path, text: &str) -> Result<Self, HubError> {
         let template = Template::compile(path, text)?;
         Ok(Self { template, tokens: context! {} })
     }
 
-    /// The text of the first `count` messages; with `answer`, up to where the model is to speak.
+    /// Renders the first `count` messages; with `answer`, also the generation prompt.
     ///
     /// # Errors
-    /// [`HubError::Chat`] with what the template refuses, such as roles in another order, and
-    /// [`HubError::TemplateLimit`] for a template that takes too many steps or makes too much text.
+    /// [`HubError::Chat`] with the error of the template, for example about the order of roles, and
+    /// [`HubError::TemplateLimit`] for a template that takes too many steps or produces too much
+    /// text.
     ///
     /// # Panics
-    /// When there are fewer messages.
+    /// If there are fewer messages.
     pub fn render(
         &self,
         conversation: &Conversation,

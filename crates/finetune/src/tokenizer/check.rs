@@ -1,4 +1,4 @@
-//! What a `tokenizer.json` must not ask for: parts on which `tokenizers` stops or does not end.
+//! Checks of a `tokenizer.json` for parts on which `tokenizers` panics or does not end.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use crate::hub::HubError;
 
-/// By how much all replacements together may make a text longer.
+/// Maximum factor by which all replacements together lengthen a text.
 const GROWTH: usize = 64;
 
-/// The most bytes of an added token: the automaton that finds them grows with their length.
+/// Maximum bytes of an added token: the automaton that finds them grows with their length.
 const ADDED: usize = 1024;
 
-/// The parts of the file that are checked.
+/// The checked parts of the file.
 #[derive(Deserialize)]
 struct Parts {
     #[serde(default)]
@@ -40,8 +40,8 @@ pub(super) fn check(path: &Path, text: &[u8]) -> Result<(), HubError> {
         let grown = growth(part).map_err(|why| HubError::json(path, format!("{name}: {why}")))?;
         if grown > GROWTH {
             let why = format!(
-                "{name}: its replacements make a text up to {grown} times as long; {GROWTH} times \
-                 is the limit"
+                "{name}: its replacements lengthen a text by a factor of {grown}, above the limit \
+                 of {GROWTH}"
             );
             return Err(HubError::json(path, why));
         }
@@ -49,7 +49,8 @@ pub(super) fn check(path: &Path, text: &[u8]) -> Result<(), HubError> {
     for token in &parts.added_tokens {
         let bytes = token["content"].as_str().map_or(0, str::len);
         if bytes > ADDED {
-            let why = format!("added_tokens: a token has {bytes} bytes; {ADDED} is the limit");
+            let why =
+                format!("added_tokens: a token has {bytes} bytes, above the limit of {ADDED}");
             return Err(HubError::json(path, why));
         }
     }
@@ -57,13 +58,13 @@ pub(super) fn check(path: &Path, text: &[u8]) -> Result<(), HubError> {
     named.map_err(|why| HubError::json(path, format!("post_processor: {why}")))
 }
 
-/// The parts of a sequence, whatever the field is called.
+/// Returns the members of a `Sequence`. The name of their field depends on its kind.
 fn members(part: &Value) -> impl Iterator<Item = &Value> {
     let lists = ["normalizers", "pretokenizers", "processors", "decoders"];
     lists.into_iter().filter_map(|name| part[name].as_array()).flatten()
 }
 
-/// By how much a part makes a text longer at most.
+/// Returns the maximum factor by which a part lengthens a text.
 fn growth(part: &Value) -> Result<usize, String> {
     let mut grown = 1usize;
     for member in members(part) {
@@ -90,8 +91,8 @@ fn growth(part: &Value) -> Result<usize, String> {
     Ok(grown.saturating_mul(own.max(1)))
 }
 
-/// Whether the map is long enough for the trie that it announces: its first four bytes are the
-/// bytes of the trie, in units of four, and the trie has a root.
+/// Returns whether the map, in base64, is long enough for its trie. The first four bytes are the
+/// size of the trie in bytes, a multiple of 4, and the trie has a root.
 fn trie_fits(map: &[u8]) -> bool {
     let digit = |byte: &u8| match byte {
         b'A'..=b'Z' => Some(u64::from(byte - b'A')),
@@ -109,7 +110,7 @@ fn trie_fits(map: &[u8]) -> bool {
     trie >= 4 && trie % 4 == 0 && trie + 4 <= bytes
 }
 
-/// Checks that a template describes the special tokens that it uses.
+/// Checks that a template defines the special tokens that it uses.
 fn tokens_are_named(part: &Value) -> Result<(), String> {
     members(part).try_for_each(tokens_are_named)?;
     let pieces = ["single", "pair"].into_iter().filter_map(|name| part[name].as_array()).flatten();
@@ -117,7 +118,7 @@ fn tokens_are_named(part: &Value) -> Result<(), String> {
         let described = &part["special_tokens"][token];
         let [ids, tokens] = ["ids", "tokens"].map(|name| described[name].as_array().map(Vec::len));
         if ids.is_none() || ids != tokens {
-            return Err(format!("it uses the special token `{token}`, which it does not describe"));
+            return Err(format!("it uses the special token `{token}` without a definition"));
         }
     }
     Ok(())

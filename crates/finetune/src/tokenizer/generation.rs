@@ -1,4 +1,4 @@
-//! `generation_config.json`: how the authors of a model mean it to be sampled, and what ends it.
+//! `generation_config.json`: default sampling parameters and end tokens of a model.
 
 use std::path::Path;
 
@@ -8,20 +8,20 @@ use super::Tokenizer;
 use super::settings::read_if_there;
 use crate::error::Result;
 
-/// How a model is sampled where nothing else is asked for. What is `None` was not said.
+/// Default sampling parameters of a model; `None` if the files do not have them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerationDefaults {
-    /// The tokens each of which ends a text, in ascending order.
+    /// Tokens that end a text, ascending.
     pub eos: Vec<u32>,
-    /// Whether tokens are drawn; if not, the likeliest is taken.
+    /// Whether tokens are sampled; if not, decoding is greedy.
     pub do_sample: Option<bool>,
-    /// Logits are divided by this.
+    /// Divisor of the logits.
     pub temperature: Option<f32>,
-    /// How many of the likeliest tokens are drawn from; 0 for all.
+    /// Number of most likely tokens to sample from; 0 for all.
     pub top_k: Option<usize>,
-    /// The probability that the tokens that are drawn from have together, the likeliest first.
+    /// Total probability of the most likely tokens to sample from.
     pub top_p: Option<f32>,
-    /// By how much tokens that are there already become less likely; 1 for not at all.
+    /// Penalty of tokens that are already in the text; 1 for none.
     pub repetition_penalty: Option<f32>,
 }
 
@@ -35,7 +35,7 @@ struct Raw {
     repetition_penalty: Option<f32>,
 }
 
-/// What is read of `config.json`, where older models say what ends a text.
+/// The fields of `config.json` that are read: older models have the end tokens there.
 #[derive(Debug, Default, Deserialize)]
 struct Model {
     eos_token_id: Option<Ids>,
@@ -49,11 +49,11 @@ enum Ids {
 }
 
 impl GenerationDefaults {
-    /// Reads the file in `directory`. Where it does not say what ends a text, `config.json` does,
-    /// and then `tokenizer`; a directory without any of that says nothing.
+    /// Reads the file in `directory`. If it has no end tokens, they come from `config.json`, or
+    /// else from `tokenizer`. Without any of these files, nothing is set.
     ///
     /// # Errors
-    /// [`HubError::Json`](crate::HubError::Json) for a file that is there and cannot be used.
+    /// [`HubError::Json`](crate::HubError::Json) for a file that exists and cannot be used.
     pub fn open(directory: &Path, tokenizer: &Tokenizer) -> Result<Self> {
         let raw: Raw =
             read_if_there(&directory.join("generation_config.json"))?.unwrap_or_default();

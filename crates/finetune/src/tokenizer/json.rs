@@ -7,10 +7,10 @@ use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
 use super::meter::Metered;
 
-/// JSON as Python writes it: a space behind commas and colons, characters as they are.
+/// Writes JSON as Python does: a space after commas and colons, and characters unescaped.
 pub(super) fn to_json(value: Value, arguments: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = arguments.get("indent")?;
-    // Python's others change nothing of what models are told of.
+    // These options of Python do not change the JSON of tools and messages.
     for name in ["ensure_ascii", "sort_keys", "separators"] {
         let _: Option<Value> = arguments.get(name)?;
     }
@@ -33,7 +33,7 @@ fn serialize(value: &Value, formatter: impl Formatter) -> Result<String, Error> 
     String::from_utf8(text.0).map_err(|error| failed(&error))
 }
 
-/// All on one line, with the spaces of Python.
+/// One line, with the spaces of Python.
 struct OneLine;
 
 impl Formatter for OneLine {

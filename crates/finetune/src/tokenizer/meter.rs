@@ -1,19 +1,19 @@
-//! What one rendering of a chat template may use: text and values that it makes, and their depth.
+//! Limits of one rendering of a chat template: bytes and depth of the values that it creates.
 //!
-//! Each rendering runs in a thread of its own, so that the meter belongs to the thread.
+//! Each rendering runs in a new thread, so the meter is thread-local.
 
 use std::cell::Cell;
 
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
-/// Bytes that a rendering may make, apart from those of the conversation.
+/// Maximum bytes that a rendering creates, besides [`TIMES`] the bytes of the conversation.
 const BYTES: usize = 64 << 20;
-/// How many times the bytes of the conversation it may make in addition.
+/// Additional bytes that a rendering may create, per byte of the conversation.
 const TIMES: usize = 64;
-/// Levels of nested values.
+/// Maximum nesting of values.
 const DEPTH: usize = 64;
-/// Bytes of a value, whatever it is.
+/// Bytes that every value counts.
 pub(super) const VALUE: usize = 24;
 
 thread_local! {
@@ -27,37 +27,37 @@ pub(super) fn start(bytes: usize) {
     EXCEEDED.set(None);
 }
 
-/// The limit that the rendering exceeded.
+/// Returns the limit that the rendering exceeded.
 pub(super) fn exceeded() -> Option<&'static str> {
     EXCEEDED.get()
 }
 
-/// The error of a limit, which is kept for [`exceeded`].
+/// Returns the error of a limit, and stores the limit for [`exceeded`].
 pub(super) fn exceed(limit: &'static str) -> Error {
     EXCEEDED.set(Some(limit));
     Error::new(ErrorKind::InvalidOperation, limit)
 }
 
-/// Accounts for `bytes` before they are made.
+/// Counts `bytes` before they are created.
 pub(super) fn spend(bytes: usize) -> Result<(), Error> {
     let left = LEFT.get().checked_sub(bytes);
     LEFT.set(left.unwrap_or(0));
-    left.map(drop).ok_or_else(|| exceed("it makes too much text or too many values"))
+    left.map(drop).ok_or_else(|| exceed("it creates too much text or too many values"))
 }
 
-/// Accounts for a value and everything inside it.
+/// Counts a value and everything inside it.
 pub(super) fn spend_value(value: &Value) -> Result<(), Error> {
     visit(value, DEPTH, &mut spend)
 }
 
-/// The bytes of a value and everything inside it.
+/// Returns the bytes of a value and everything inside it.
 pub(super) fn size(value: &Value) -> usize {
     let mut all = 0;
     let counted = visit(value, DEPTH, &mut |bytes| {
         all += bytes;
         Ok(())
     });
-    // What is nested too deeply is refused when it is used.
+    // A value that is nested too deeply is an error when it is used.
     counted.map_or(all, |()| all)
 }
 
@@ -84,7 +84,7 @@ fn visit(
     Ok(())
 }
 
-/// Checks a value that is to be an attribute of a namespace: without one inside it, namespaces
+/// Checks a new attribute of a namespace. It must not contain a namespace, so that namespaces
 /// cannot contain themselves.
 pub(super) fn storable(value: Value) -> Result<Value, Error> {
     fn find(value: &Value, depth: usize) -> Result<(), Error> {
@@ -93,7 +93,7 @@ pub(super) fn storable(value: Value) -> Result<Value, Error> {
             return Err(exceed("its values are nested too deeply"));
         }
         if value.as_object().is_some_and(|object| object.type_name().ends_with("Namespace")) {
-            return Err(exceed("it puts a namespace inside of a namespace"));
+            return Err(exceed("it puts a namespace into a namespace"));
         }
         let map = value.kind() == ValueKind::Map;
         if map || matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) {
@@ -107,7 +107,7 @@ pub(super) fn storable(value: Value) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// Text that is accounted for as it is written.
+/// Text that is counted as it is written.
 pub(super) struct Metered(pub(super) Vec<u8>);
 
 impl std::io::Write for Metered {

@@ -1,4 +1,4 @@
-//! Text as tokens and back: by the tokenizer of a model directory, or byte by byte.
+//! Encoding and decoding of text, with the tokenizer of a model directory or with bytes as tokens.
 //!
 //! ```
 //! use retrograph_finetune::Tokenizer;
@@ -9,12 +9,10 @@
 //! # Ok::<(), retrograph_finetune::Error>(())
 //! ```
 //!
-//! A model directory says how by `tokenizer.json`, which the crate `tokenizers` reads, and by
-//! `tokenizer_config.json`, which names the tokens at the start and the end of a text. A model from
-//! a seed knows bytes.
-//!
-//! Absent on purpose: tokenizers in the older formats of `vocab.json` or `tokenizer.model` alone;
-//! `transformers` converts them to `tokenizer.json` when it saves them.
+//! A model directory has `tokenizer.json`, which the crate `tokenizers` reads, and
+//! `tokenizer_config.json` with the start and end tokens. Older formats, `vocab.json` or
+//! `tokenizer.model` without `tokenizer.json`, are not supported; `save_pretrained` of
+//! `transformers` converts them.
 
 mod chat;
 mod check;
@@ -45,10 +43,10 @@ use crate::json_file::read_json;
 use guard::guarded;
 use settings::Settings;
 
-/// The file of the tokenizer itself.
+/// The file of the tokenizer.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
 
-/// How text becomes tokens, and tokens text.
+/// A tokenizer.
 #[derive(Clone, Debug)]
 pub struct Tokenizer {
     vocabulary: Vocabulary,
@@ -56,22 +54,22 @@ pub struct Tokenizer {
     end: Option<u32>,
     pad: Option<u32>,
     settings: Settings,
-    /// The token with the largest number.
+    /// The token with the largest id.
     largest: (String, u32),
-    /// How special tokens are written.
+    /// The text of special tokens.
     special: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
 enum Vocabulary {
-    /// Each byte is a token, whose number is its value.
+    /// Each byte is a token; its value is the id.
     Bytes,
-    /// That of a model directory.
+    /// The vocabulary of a model directory.
     Subwords(Box<tokenizers::Tokenizer>),
 }
 
 impl Tokenizer {
-    /// Bytes as tokens. No token starts or ends a text.
+    /// Returns a tokenizer with bytes as tokens, without start and end tokens.
     pub fn bytes() -> Self {
         let (vocabulary, settings) = (Vocabulary::Bytes, Settings::default());
         let largest = (String::new(), BYTE_VOCABULARY as u32 - 1);
@@ -89,7 +87,7 @@ impl Tokenizer {
         let failed = |error: tokenizers::Error| HubError::json(&path, error);
         check::check(&path, &text)?;
         let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(text)).map_err(failed)?;
-        // What was cut off or filled up when the file was saved has nothing to do with this run.
+        // Padding and truncation in the file are settings of an earlier use.
         inner.with_padding(None);
         inner.with_truncation(None).map_err(failed)?;
         without_dropout(&mut inner);
@@ -98,9 +96,9 @@ impl Tokenizer {
         let (start, end, pad) = (find(&settings.bos)?, find(&settings.eos)?, find(&settings.pad)?);
         let start = match settings.add_bos {
             Some(add) => start.filter(|_| add),
-            None => put_in_front(&inner).map_err(failed)?,
+            None => start_of_post_processor(&inner).map_err(failed)?,
         };
-        // It only adds tokens and changes places, and neither is asked for from here on.
+        // It only adds special tokens, which this crate does itself.
         inner.with_post_processor(None::<tokenizers::PostProcessorWrapper>);
         let added = inner.get_added_tokens_decoder().into_values().filter(|token| token.special);
         let special = added.map(|token| token.content).collect();
@@ -115,20 +113,21 @@ impl Tokenizer {
         matches!(self.vocabulary, Vocabulary::Bytes)
     }
 
-    /// One more than the largest token number. A model may know more, which mean nothing.
+    /// One more than the largest token id. The vocabulary of a model may be larger.
     pub fn len(&self) -> usize {
         self.largest.1 as usize + 1
     }
 
-    /// Whether there are no tokens, which never is.
+    /// Returns false: there is always a token.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Checks that a model of `vocab` tokens knows all tokens of the tokenizer in `directory`.
+    /// Checks that all tokens of the tokenizer in `directory` are in a vocabulary of `vocab`
+    /// tokens.
     ///
     /// # Errors
-    /// [`HubError::TokenBeyond`] with the largest of them when it does not.
+    /// [`HubError::TokenBeyond`] with the token of the largest id.
     pub(crate) fn require(&self, directory: &Path, vocab: usize) -> Result<()> {
         if self.len() <= vocab {
             return Ok(());
@@ -141,7 +140,7 @@ impl Tokenizer {
         Err(HubError::TokenBeyond { path, token, id, vocab }.into())
     }
 
-    /// The tokens of a text in one piece.
+    /// Encodes a text in one piece.
     fn encode_at_once(&self, text: &str) -> Result<Vec<u32>, HubError> {
         let Vocabulary::Subwords(inner) = &self.vocabulary else {
             return Ok(text.bytes().map(u32::from).collect());
@@ -150,8 +149,7 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The text of `tokens` without special tokens. What is not UTF-8 becomes U+FFFD, and a token
-    /// that does not exist nothing.
+    /// Decodes `tokens`, without special and unknown tokens. Invalid UTF-8 becomes U+FFFD.
     pub fn decode(&self, tokens: &[u32]) -> String {
         match &self.vocabulary {
             Vocabulary::Bytes => {
@@ -164,7 +162,7 @@ impl Tokenizer {
         }
     }
 
-    /// The number of the token that is written `token`.
+    /// Returns the id of the token with the text `token`.
     pub fn token(&self, token: &str) -> Option<u32> {
         match (&self.vocabulary, token.as_bytes()) {
             (Vocabulary::Bytes, [byte]) => Some(u32::from(*byte)),
@@ -173,7 +171,7 @@ impl Tokenizer {
         }
     }
 
-    /// The token that the model expects in front of a text, if any.
+    /// The token that the model expects at the start of a text, if any.
     pub fn start(&self) -> Option<u32> {
         self.start
     }
@@ -183,27 +181,27 @@ impl Tokenizer {
         self.end
     }
 
-    /// How conversations are written.
+    /// Compiles the chat template.
     ///
     /// # Errors
-    /// [`HubError::NoChatTemplate`] where the tokenizer has no template, and [`HubError::Json`] for
-    /// one that cannot be read.
+    /// [`HubError::NoChatTemplate`] if the tokenizer has no template, and [`HubError::Json`] for a
+    /// syntax error.
     pub fn chat_template(&self) -> Result<ChatTemplate, HubError> {
         ChatTemplate::of(&self.settings)
     }
 
-    /// Whether the last thing in `text` is a special token.
+    /// Returns whether `text` ends with a special token.
     pub(crate) fn ends_special(&self, text: &str) -> bool {
         self.special.iter().any(|token| text.ends_with(token.as_str()))
     }
 
-    /// The token that fills a sequence up: what it is does not matter, as nothing is learned there.
+    /// The padding token. Padding has no loss, so that any token works.
     pub fn pad(&self) -> u32 {
         self.pad.or(self.end).unwrap_or(0)
     }
 }
 
-/// Turns off the dropout of merges, so that a text always has the same tokens.
+/// Turns off dropout of BPE merges, so that a text always has the same tokens.
 fn without_dropout(inner: &mut tokenizers::Tokenizer) {
     if let tokenizers::ModelWrapper::BPE(model) = inner.get_model()
         && model.dropout.is_some()
@@ -214,8 +212,8 @@ fn without_dropout(inner: &mut tokenizers::Tokenizer) {
     }
 }
 
-/// The token that the tokenizer itself puts in front of a text.
-fn put_in_front(inner: &tokenizers::Tokenizer) -> tokenizers::Result<Option<u32>> {
+/// Returns the token that the post-processor adds at the start of a text.
+fn start_of_post_processor(inner: &tokenizers::Tokenizer) -> tokenizers::Result<Option<u32>> {
     let encode = |special| guarded(|| inner.encode("a", special));
     let (plain, whole) = (encode(false)?, encode(true)?);
     let (plain, whole) = (plain.get_ids(), whole.get_ids());

@@ -1,13 +1,13 @@
-//! What chat templates expect of the Python that they were written for.
+//! The environment of chat templates: functions and syntax of `transformers`.
 
 use super::operators;
 use minijinja::{Environment, Error, ErrorKind};
 
-/// What a template that asks for the date is told: the day that Llama's templates take without a
-/// clock. The same conversation then has the same tokens each day.
+/// The date in templates: the default of Llama's templates without a clock. The same conversation
+/// always has the same tokens.
 const TODAY: jiff::civil::DateTime = jiff::civil::datetime(2024, 7, 26, 0, 0, 0, 0);
 
-/// An environment with the functions and methods of `transformers`.
+/// Returns an environment with the functions and methods of `transformers`.
 pub(super) fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     operators::install(&mut environment);
@@ -25,8 +25,8 @@ fn strftime_now(format: &str) -> Result<String, Error> {
         .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
 }
 
-/// `template` without the tags in which some mark what a model says: plain Jinja does not know
-/// them. They become conditions that always hold, so that whitespace around them stays the same.
+/// Replaces `generation` tags, which mark the messages of the assistant and are not part of Jinja,
+/// by conditions that always hold. The whitespace around them stays the same.
 pub(super) fn without_generation_tags(template: &str) -> String {
     let mut pieces = template.split("{%");
     let mut plain = pieces.next().unwrap_or_default().to_owned();

@@ -1,17 +1,16 @@
-//! Instructions of a chat template, in which operators become calls of functions that account for
-//! what they make.
+//! Rewriting the instructions of a chat template: operators become calls of metered functions.
 
 use minijinja::Value;
 use minijinja::machinery::{Instruction, Instructions};
 
-/// The function that accounts for a list or a map.
+/// The function that counts a list or a map.
 pub(super) const VALUE: &str = "value of a literal";
-/// The function that checks what is put into a namespace.
+/// The function that checks new attributes of a namespace.
 pub(super) const ATTRIBUTE: &str = "attribute of a namespace";
 /// The function of `a[b:c:d]`.
 pub(super) const SLICE: &str = "slice of a value";
 
-/// The name of the function of each operator, which no template can say, and its expression.
+/// The name of the function of each operator, which no template can call, and its expression.
 pub(super) const OPERATORS: [(&str, &str); 10] = [
     ("+", "a + b"),
     ("*", "a * b"),
@@ -25,7 +24,7 @@ pub(super) const OPERATORS: [(&str, &str); 10] = [
     ("in", "a in b"),
 ];
 
-/// The function of an instruction, and its number of arguments.
+/// Returns the function of an instruction, and its number of arguments.
 fn function(instruction: &Instruction<'_>) -> Option<(&'static str, u16)> {
     Some(match instruction {
         Instruction::Add => ("+", 2),
@@ -43,7 +42,7 @@ fn function(instruction: &Instruction<'_>) -> Option<(&'static str, u16)> {
     })
 }
 
-/// The instructions that account for what they make.
+/// Rewrites all instructions, and adjusts jump targets.
 pub(super) fn accounted<'a>(
     name: &'a str,
     text: &'a str,
@@ -74,7 +73,7 @@ pub(super) fn accounted<'a>(
     accounted
 }
 
-/// The instruction to which another one may jump, counted from the start.
+/// Returns the jump target of an instruction, an index.
 fn target<'a>(instruction: &'a mut Instruction<'_>) -> Option<&'a mut u32> {
     match instruction {
         Instruction::Iterate(target)
@@ -87,7 +86,7 @@ fn target<'a>(instruction: &'a mut Instruction<'_>) -> Option<&'a mut u32> {
     }
 }
 
-/// What takes the place of an instruction.
+/// Returns the replacement of an instruction.
 fn replacement(instruction: Instruction<'_>) -> Vec<Instruction<'_>> {
     let call = |name, arguments| Instruction::CallFunction(name, Some(arguments));
     if let Some((name, arguments)) = function(&instruction) {

@@ -1,5 +1,4 @@
-//! `tokenizer_config.json`: which tokens start, end and fill up a text, and how a conversation is
-//! written.
+//! `tokenizer_config.json`: start, end and padding tokens, and the chat template.
 
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -9,16 +8,16 @@ use serde::Deserialize;
 use crate::hub::HubError;
 use crate::json_file::read_json;
 
-/// What is read of `tokenizer_config.json`.
+/// The settings of `tokenizer_config.json` that are read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
     path: PathBuf,
     pub(super) bos: Option<String>,
     pub(super) eos: Option<String>,
     pub(super) pad: Option<String>,
-    /// Whether a text starts with `bos`; where nothing is said, `tokenizer.json` decides.
+    /// Whether a text starts with `bos`; without it, `tokenizer.json` decides.
     pub(super) add_bos: Option<bool>,
-    /// The chat template and where it is.
+    /// The chat template and its file.
     pub(super) template: Option<(PathBuf, String)>,
 }
 
@@ -31,7 +30,7 @@ struct Raw {
     chat_template: Option<Templates>,
 }
 
-/// One template, or several of which one is the default.
+/// One template, or several with a default.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Templates {
@@ -56,7 +55,7 @@ impl Templates {
     }
 }
 
-/// A token by its text, or with properties that `tokenizer.json` repeats.
+/// A token as text, or as an object with its text.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Token {
@@ -65,7 +64,7 @@ enum Token {
 }
 
 impl Settings {
-    /// Reads the file in `directory`. A directory without it names no tokens.
+    /// Reads the file in `directory`. Without it, nothing is set.
     pub(super) fn read(directory: &Path) -> Result<Self, HubError> {
         let path = directory.join("tokenizer_config.json");
         let raw = read_if_there::<Raw>(&path)?.unwrap_or_default();
@@ -77,12 +76,12 @@ impl Settings {
         let Raw { bos_token, eos_token, pad_token, add_bos_token, chat_template } = raw;
         let [bos, eos, pad] = [bos_token, eos_token, pad_token].map(text);
         let inside = chat_template.and_then(Templates::default).map(|text| (path.clone(), text));
-        // A template in a file of its own is newer than one among the settings.
+        // A template in its own file takes precedence, as in `transformers`.
         let template = template_file(directory)?.or(inside);
         Ok(Self { path, bos, eos, pad, add_bos: add_bos_token, template })
     }
 
-    /// The number of a token that the file names.
+    /// Returns the id of a token of the settings.
     pub(super) fn find(
         &self,
         tokenizer: &tokenizers::Tokenizer,
@@ -107,7 +106,7 @@ fn template_file(directory: &Path) -> Result<Option<(PathBuf, String)>, HubError
     }
 }
 
-/// Reads a JSON file; `None` where there is none.
+/// Reads a JSON file; `None` if it does not exist.
 pub(super) fn read_if_there<T: for<'de> Deserialize<'de>>(
     path: &Path,
 ) -> Result<Option<T>, HubError> {

@@ -1,21 +1,21 @@
-//! Text from tokens that come one after the other.
+//! Incremental decoding: text from single tokens.
 //!
-//! A token is not always a piece of text: it may end inside of a character, and some tokenizers
-//! write a space only between two tokens. Each token is therefore decoded together with the last
-//! ones whose text is known, and what they have in common is taken away.
+//! A token is not always a piece of text: it may end inside a character, and some tokenizers write
+//! a space only between two tokens. Each token is therefore decoded together with the tokens of the
+//! last piece, and the text of that piece is removed.
 
 use super::Tokenizer;
 
-/// What decoders put in place of a character of which only a part is there.
+/// The replacement character that decoders write for an incomplete character.
 const UNFINISHED: char = '\u{fffd}';
 
-/// Tokens on their way to text.
+/// An incremental decoder.
 #[derive(Clone, Debug)]
 pub struct TokenStream<'a> {
     tokenizer: &'a Tokenizer,
-    /// The tokens of the last piece of text, and those behind it that are no text yet.
+    /// The tokens of the last piece of text, and later ones without text.
     tokens: Vec<u32>,
-    /// Tokens of the last piece.
+    /// Number of tokens of the last piece.
     told: usize,
 }
 
@@ -24,8 +24,8 @@ impl<'a> TokenStream<'a> {
         Self { tokenizer, tokens: Vec::new(), told: 0 }
     }
 
-    /// Takes the next token. The text that it completes; empty while a character is unfinished, and
-    /// for special tokens.
+    /// Takes the next token. Returns the text that it completes; empty if a character is
+    /// incomplete, and for special tokens.
     pub fn push(&mut self, token: u32) -> String {
         self.tokens.push(token);
         let (told, all) = self.decoded();
@@ -38,13 +38,13 @@ impl<'a> TokenStream<'a> {
         text
     }
 
-    /// The text of what is left, with an unfinished character as U+FFFD.
+    /// Returns the remaining text, with an incomplete character as U+FFFD.
     pub fn finish(self) -> String {
         let (told, all) = self.decoded();
         new_part(&told, &all)
     }
 
-    /// The text of the last piece, and the text of that with the tokens behind it.
+    /// Returns the text of the last piece, and the text of all tokens.
     fn decoded(&self) -> (String, String) {
         let decode = |tokens: &[u32]| self.tokenizer.decode(tokens);
         (decode(&self.tokens[..self.told]), decode(&self.tokens))
@@ -52,13 +52,13 @@ impl<'a> TokenStream<'a> {
 }
 
 impl Tokenizer {
-    /// The text of tokens that come one after the other.
+    /// Returns an incremental decoder.
     pub fn stream(&self) -> TokenStream<'_> {
         TokenStream::new(self)
     }
 }
 
-/// What `all` has behind `told`, with which it begins.
+/// Returns `all` without its prefix `told`.
 fn new_part(told: &str, all: &str) -> String {
     all.get(told.len()..).unwrap_or_default().to_owned()
 }
