@@ -278,7 +278,7 @@ fn with_tools() -> Value {
 fn tool_calls(turns: usize) -> Value {
     let turn = |turn: usize| {
         let call = json!({ "function": { "name": format!("f{turn}"), "arguments": {} } });
-        let answer = if turn % 2 == 0 { "" } else { "eats" };
+        let answer = if turn.is_multiple_of(2) { "" } else { "eats" };
         [
             say("user", &format!("question {turn}")),
             json!({ "role": "assistant", "content": "", "tool_calls": [call] }),
@@ -292,7 +292,7 @@ fn tool_calls(turns: usize) -> Value {
 #[test]
 fn calls_of_tools_and_empty_answers_of_a_long_conversation_are_found() {
     let text = |turn: usize| {
-        let answer = if turn % 2 == 0 { "" } else { "eats" };
+        let answer = if turn.is_multiple_of(2) { "" } else { "eats" };
         format!(
             "<|im_start|>user\nquestion {turn}<|im_end|>\n\
              <|im_start|>assistant\n[<call>f{turn}</call><|im_end|>]\n\
