@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use retrograph_kernels::gemm::reference as gemm;
 
 use crate::bounds::within;
-use crate::gemm_case::{Case, OPS, Op, TILES, geometry, shape, tf32x3_tiles};
+use crate::gemm_case::{Case, OPS, Op, TILES, geometry, shape, tile_of};
 use crate::harness::Device;
 use crate::support::{Data, differences, doubles, same_bits};
 
@@ -36,7 +36,7 @@ fn every_tile_matches_the_reference_and_tiles_without_a_split_agree_bit_for_bit(
         let case = Case::new(op, shape, (&a, &b));
         let results = TILES.map(|tile| {
             let result = case.run_tile(&device, tile);
-            case.check(&result, tile.0);
+            case.check(&result, &format!("{tile:?}"));
             result
         });
         same_bits(&results[0], &results[1], "the tiles 128x128 and 64x64");
@@ -61,7 +61,7 @@ fn bias_factor_accumulation_and_alignment_do_what_they_say() {
             let shifted = Case { shift: 1, ..case };
             same_bits(&aligned, &shifted.run(&device), "aligned and unaligned operands");
             for tile in TILES {
-                shifted.check(&shifted.run_tile(&device, tile), tile.0);
+                shifted.check(&shifted.run_tile(&device, tile), &format!("{tile:?}"));
             }
         }
     }
@@ -90,13 +90,8 @@ fn the_tile_that_the_sizes_choose_is_right_and_repeats_its_bits() {
         same_bits(&first, &case.run(&device), "two runs");
         let (launch, _) = case.launch(&device);
         let dispatch = launch.dispatch(device.target());
-        let mut tiles = TILES.iter().chain(tf32x3_tiles(device.target()));
-        let tile =
-            tiles.find(|(name, ..)| dispatch.entry == format!("{}_{name}", launch.kernel.image));
-        assert_eq!(
-            dispatch,
-            geometry(&launch, device.target(), *tile.expect("a tile that is known"))
-        );
+        let tile = tile_of(&launch, dispatch.entry);
+        assert_eq!(dispatch, geometry(&launch, device.target(), tile));
         dispatch.entry
     });
     let different: BTreeSet<_> = chosen.iter().collect();
@@ -113,8 +108,8 @@ fn every_tile_repeats_its_bits_over_many_tiles_and_stages() {
         let case = Case::new(op, shape, (&a, &b));
         for tile in TILES {
             let first = case.run_tile(&device, tile);
-            case.check(&first, tile.0);
-            same_bits(&first, &case.run_tile(&device, tile), tile.0);
+            case.check(&first, &format!("{tile:?}"));
+            same_bits(&first, &case.run_tile(&device, tile), &format!("{tile:?}"));
         }
     }
 }

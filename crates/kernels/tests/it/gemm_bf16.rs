@@ -53,7 +53,7 @@ fn every_tile_matches_the_reference_of_the_operands_as_they_are_multiplied() {
         let results: Vec<_> = (case.tiles(device.target()).iter())
             .map(|&tile| {
                 let result = case.run_tile(&device, tile);
-                case.check(&result, &format!("{compute:?} {form:?} {}", tile.0));
+                case.check(&result, &format!("{compute:?} {form:?} {tile:?}"));
                 result
             })
             .collect();
@@ -82,7 +82,7 @@ fn bias_factor_accumulation_and_alignment_do_what_they_say() {
             let case = Case { bias, before, alpha: -0.75, compute: DType::Bf16, form, ..plain };
             for tile in BF16_TILES {
                 let aligned = case.run_tile(&device, tile);
-                case.check(&aligned, tile.0);
+                case.check(&aligned, &format!("{tile:?}"));
                 let shifted = Case { shift: 1, ..case };
                 same_bits(&aligned, &shifted.run_tile(&device, tile), "unaligned operands");
             }
@@ -161,7 +161,7 @@ fn rounding_is_to_the_nearest_and_ties_go_to_even() {
     let shape = shape([values.len(), 1, 1]);
     let case = Case { compute: DType::Bf16, ..Case::new(Op::Fprop, shape, (&values, &[1.0])) };
     for tile in BF16_TILES {
-        same_bits(&case.run_tile(&device, tile), &rounded(&values), tile.0);
+        same_bits(&case.run_tile(&device, tile), &rounded(&values), &format!("{tile:?}"));
     }
 }
 
@@ -185,7 +185,7 @@ fn weights_in_nf4_have_the_values_of_the_host() {
             .map(|i| stored[i % outputs * inputs + i / outputs] + 0.0)
             .collect();
         for &tile in case.tiles(device.target()) {
-            same_bits(&case.run_tile(&device, tile), &expected, tile.0);
+            same_bits(&case.run_tile(&device, tile), &expected, &format!("{tile:?}"));
         }
     }
 }

@@ -1,74 +1,45 @@
 //! One product of a linear layer: how it is launched and what it must be.
 
 use half::bf16;
+use retrograph_kernel_abi::gemm::{
+    GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, SIMT, SIMT_NF4, TileConfig,
+};
 use retrograph_kernels::gemm::GemmProblem;
 use retrograph_kernels::gemm::reference as gemm;
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::ops::{DType, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, TensorView, Wgrad};
-use retrograph_kernels::{Dispatch, Kernel, KernelError, Launch, Problem, SmTarget, View, images};
+use retrograph_kernels::{Dispatch, KernelError, Launch, Problem, SmTarget, View, images};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;
 use crate::support::doubles;
 
-/// A tile by the last part of its entry: rows, columns, threads.
-pub(crate) type Tile = (&'static str, u32, u32, u32);
+/// A tile of an image.
+pub(crate) type Tile = TileConfig;
 
-/// The tiles of products in f32.
-pub(crate) const TILES: [Tile; 9] = [
-    ("128x128", 128, 128, 256),
-    ("64x64", 64, 64, 128),
-    ("32x32", 32, 32, 64),
-    ("128x128_sliced2", 128, 128, 256),
-    ("64x64_sliced4", 64, 64, 128),
-    ("64x32_sliced4", 64, 32, 128),
-    ("32x32_sliced8", 32, 32, 256),
-    ("32x16_sliced16", 32, 16, 256),
-    ("16x16_sliced16", 16, 16, 256),
-];
+/// The tiles of products in f32 that take rows of any alignment.
+pub(crate) const TILES: [Tile; SIMT_NF4.len()] = *SIMT_NF4.first_chunk().unwrap();
 
 /// The tiles of products in bf16.
-pub(crate) const BF16_TILES: [Tile; 7] = [
-    ("128x128", 128, 128, 256),
-    ("64x64", 64, 64, 128),
-    ("32x32", 32, 32, 64),
-    ("32x64_sliced2", 32, 64, 128),
-    ("32x32_sliced4", 32, 32, 128),
-    ("32x16_sliced8", 32, 16, 256),
-    ("16x16_sliced8", 16, 16, 256),
-];
+pub(crate) const BF16_TILES: [Tile; MMA_SYNC.len()] = MMA_SYNC;
 
-/// The tiles of large products in f32, whose rows are multiples of 16 bytes. Where warpgroups
-/// multiply, one more loads.
-pub(crate) fn tf32x3_tiles(target: SmTarget) -> &'static [Tile; 2] {
-    const WARPS: [Tile; 2] =
-        [("multistage_128x128", 128, 128, 256), ("multistage_64x64", 64, 64, 128)];
-    const WARPGROUPS: [Tile; 2] =
-        [("multistage_128x128", 128, 128, 384), ("multistage_64x64", 64, 64, 256)];
-    if target == SmTarget::exact(90) { &WARPGROUPS } else { &WARPS }
-}
+/// The tiles of large products in f32, whose rows are multiples of 16 bytes.
+pub(crate) const TF32X3_TILES: &[Tile] = SIMT.split_at(TILES.len()).1;
 
-/// The tiles of large products in bf16.
-pub(crate) const MULTISTAGE_TILES: [Tile; 3] =
-    [("256x128", 256, 128, 256), ("128x128", 128, 128, 256), ("64x64", 64, 64, 128)];
-
-/// The tiles of products of two operands in bf16: where warpgroups multiply, two more.
+/// The tiles of products of two operands in bf16 that `target` has.
 pub(crate) fn multistage_tiles(target: SmTarget) -> &'static [Tile] {
-    const MOST: [Tile; 5] = [
-        MULTISTAGE_TILES[0],
-        MULTISTAGE_TILES[1],
-        MULTISTAGE_TILES[2],
-        ("192x256", 192, 256, 384),
-        ("128x192", 128, 192, 256),
-    ];
-    if target == SmTarget::exact(90) { &MOST } else { &MULTISTAGE_TILES }
+    tiles_of(target, &MULTISTAGE_BF16)
 }
 
-/// The tiles of products with an operand in NF4: where warpgroups multiply, one more.
+/// The tiles of products with an operand in NF4 that `target` has.
 pub(crate) fn multistage_nf4_tiles(target: SmTarget) -> &'static [Tile] {
-    const MOST: [Tile; 4] =
-        [MULTISTAGE_TILES[0], MULTISTAGE_TILES[1], MULTISTAGE_TILES[2], ("192x128", 192, 128, 384)];
-    if target == SmTarget::exact(90) { &MOST } else { &MULTISTAGE_TILES }
+    tiles_of(target, &MULTISTAGE_NF4)
+}
+
+/// The tiles of `table` that `target` has. Those that need `wgmma` come first in a table.
+fn tiles_of(target: SmTarget, table: &'static [Tile]) -> &'static [Tile] {
+    let portable = table.iter().position(|tile| !tile.needs_wgmma()).unwrap();
+    if target.features().wgmma { table } else { &table[portable..] }
 }
 
 /// How an operand is stored.
@@ -308,19 +279,31 @@ impl<'a> Case<'a> {
     }
 }
 
+/// The image of the kernel of a launch.
+fn image(launch: &Launch<u64>) -> &'static GemmImage {
+    let image = IMAGES.into_iter().find(|image| image.name == launch.kernel.image);
+    image.expect("the image is listed")
+}
+
+/// The tile of an entry of a launch.
+pub(crate) fn tile_of(launch: &Launch<u64>, entry: &str) -> Tile {
+    let image = image(launch);
+    let index = image.entries.iter().position(|listed| *listed == entry);
+    image.tiles[index.expect("the image has the entry")]
+}
+
 /// The geometry of a tile for a launch.
-pub(crate) fn geometry(
-    launch: &Launch<u64>,
-    target: SmTarget,
-    (name, rows, columns, threads): Tile,
-) -> Dispatch {
-    let kernel: &Kernel = launch.kernel;
-    let wanted = format!("{}_{name}", kernel.image);
-    let entry = kernel.entries.iter().find(|entry| **entry == wanted).expect("the entry exists");
+pub(crate) fn geometry(launch: &Launch<u64>, target: SmTarget, tile: Tile) -> Dispatch {
+    let image = image(launch);
+    let index =
+        image.tiles.iter().position(|listed| *listed == tile).expect("the image has the tile");
+    let entry = image.entries[index];
     let Problem::Gemm(GemmProblem { m, n, planes, .. }) = launch.problem else {
         panic!("{:?} is no matrix product", launch.kernel)
     };
-    let tiles = m.div_ceil(rows) * n.div_ceil(columns);
+    let tiles = m.div_ceil(tile.shape[0]) * n.div_ceil(tile.shape[1]);
+    let producers = if target.features().wgmma { tile.wgmma_producers() } else { 0 };
     let shared_bytes = images::dynamic_shared(entry, target);
-    Dispatch { entry, grid: [tiles, 1, planes], block: [threads, 1, 1], shared_bytes }
+    let block = [tile.threads() + producers, 1, 1];
+    Dispatch { entry, grid: [tiles, 1, planes], block, shared_bytes }
 }

@@ -5,7 +5,7 @@ use retrograph_kernels::KernelError;
 use retrograph_kernels::ops::DType;
 
 use crate::gemm_case::{
-    BF16_TILES, Case, Form, OPS, Op, TILES, Tile, geometry, multistage_tiles, shape, tf32x3_tiles,
+    BF16_TILES, Case, Form, OPS, Op, TF32X3_TILES, TILES, Tile, geometry, multistage_tiles, shape,
 };
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
@@ -31,10 +31,7 @@ const SHAPES: [[usize; 3]; 9] = [
 /// The products of f32, and those of bf16.
 fn kinds<'a>(device: &Device, case: Case<'a>) -> [(Case<'a>, &'static [Tile], f64); 2] {
     let in_bf16 = Case { compute: DType::Bf16, left: Form::Bf16, form: Form::Bf16, ..case };
-    [
-        (case, tf32x3_tiles(device.target()), SPLIT),
-        (in_bf16, multistage_tiles(device.target()), 4.0),
-    ]
+    [(case, TF32X3_TILES, SPLIT), (in_bf16, multistage_tiles(device.target()), 4.0)]
 }
 
 #[test]
@@ -46,10 +43,10 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         for (case, tiles, slack) in kinds(&device, Case::new(op, shape, (&a, &b))) {
             let first = case.run_tile(&device, tiles[0]);
-            case.check_within(slack, &first, tiles[0].0);
+            case.check_within(slack, &first, &format!("{:?}", tiles[0]));
             same_bits(&first, &case.run_tile(&device, tiles[0]), "two runs");
             for &tile in &tiles[1..] {
-                same_bits(&first, &case.run_tile(&device, tile), tile.0);
+                same_bits(&first, &case.run_tile(&device, tile), &format!("{tile:?}"));
             }
         }
     }
@@ -66,7 +63,7 @@ fn operands_in_bf16_give_the_bits_of_operands_that_are_rounded_on_the_way() {
         let stored = Case { left: Form::Bf16, form: Form::Bf16, ..plain };
         let rounded = plain.run_tile(&device, BF16_TILES[0]);
         for &tile in multistage_tiles(device.target()) {
-            same_bits(&rounded, &stored.run_tile(&device, tile), tile.0);
+            same_bits(&rounded, &stored.run_tile(&device, tile), &format!("{tile:?}"));
         }
     }
 }
@@ -98,7 +95,7 @@ fn a_result_in_bf16_is_the_one_in_f32_rounded() {
             let found: Vec<bf16> = device.download(whole);
             let expected = exact.iter().map(|&value| bf16::from_f32(value));
             let expected: Vec<_> = expected.chain([bf16::MAX; 8]).collect();
-            assert_eq!(found, expected, "{op:?} {shape:?} {}", tile.0);
+            assert_eq!(found, expected, "{op:?} {shape:?} {tile:?}");
         }
         let refused = Case { left: Form::F32, ..case };
         let result = device.upload(&vec![bf16::MAX; len]);
@@ -123,7 +120,7 @@ fn bias_factor_and_accumulation_do_what_they_say() {
             let case = Case { bias, before, alpha: -0.75, ..Case::new(op, shape, (&a, &b)) };
             for (case, tiles, slack) in kinds(&device, case) {
                 for &tile in tiles {
-                    case.check_within(slack, &case.run_tile(&device, tile), tile.0);
+                    case.check_within(slack, &case.run_tile(&device, tile), &format!("{tile:?}"));
                 }
             }
         }
@@ -153,7 +150,7 @@ fn what_is_too_small_to_be_split_is_lost_only_below_the_least_normal_number() {
     let shape = shape([16, 32, 16]);
     let (a, b) = (data.uniform(512, 1e-37), data.uniform(512, 1.0));
     let case = Case::new(Op::Fprop, shape, (&a, &b));
-    let actual = case.run_tile(&device, tf32x3_tiles(device.target())[1]);
+    let actual = case.run_tile(&device, TF32X3_TILES[1]);
     let exact = case.run_tile(&device, TILES[1]);
     for (actual, exact) in actual.iter().zip(&exact) {
         assert!((actual - exact).abs() <= 32.0 * f32::MIN_POSITIVE, "{actual:e} for {exact:e}");
@@ -175,7 +172,7 @@ fn nan_and_infinity_reach_exactly_what_depends_on_them() {
             in_bf16.check(&in_bf16.run_tile(&device, tile), "with a special value");
         }
         let exact = single.run_tile(&device, TILES[1]);
-        for &tile in tf32x3_tiles(device.target()) {
+        for &tile in TF32X3_TILES {
             // An infinity makes NaN here.
             let actual = single.run_tile(&device, tile);
             for (i, (actual, exact)) in actual.iter().zip(&exact).enumerate() {

@@ -7,7 +7,7 @@ use retrograph_kernels::ops::{
 use retrograph_kernels::{KernelError, SmTarget};
 
 use crate::gemm_case::{
-    BF16_TILES, Case, Form, MULTISTAGE_TILES, Op, geometry, multistage_nf4_tiles, rounded, shape,
+    BF16_TILES, Case, Form, Op, geometry, multistage_nf4_tiles, rounded, shape,
 };
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
@@ -43,11 +43,12 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         for form in FORMS {
             let case = streamed(Case::new(op, shape, (&a, &b)), form);
-            let first = case.run_tile(&device, MULTISTAGE_TILES[0]);
+            let tiles = multistage_nf4_tiles(device.target());
+            let first = case.run_tile(&device, tiles[0]);
             case.check(&first, &format!("{form:?}"));
-            same_bits(&first, &case.run_tile(&device, MULTISTAGE_TILES[0]), "two runs");
-            for &tile in multistage_nf4_tiles(device.target()) {
-                same_bits(&first, &case.run_tile(&device, tile), tile.0);
+            same_bits(&first, &case.run_tile(&device, tiles[0]), "two runs");
+            for &tile in &tiles[1..] {
+                same_bits(&first, &case.run_tile(&device, tile), &format!("{tile:?}"));
             }
         }
     }
@@ -63,7 +64,11 @@ fn weights_have_the_bits_that_they_have_where_operands_are_rounded_on_the_way() 
         let plain = Case { compute: DType::Bf16, form, ..Case::new(op, shape, (&a, &b)) };
         let expected = plain.run_tile(&device, BF16_TILES[0]);
         for &tile in multistage_nf4_tiles(device.target()) {
-            same_bits(&expected, &streamed(plain, form).run_tile(&device, tile), tile.0);
+            same_bits(
+                &expected,
+                &streamed(plain, form).run_tile(&device, tile),
+                &format!("{tile:?}"),
+            );
         }
     }
 }
@@ -78,10 +83,11 @@ fn images_of_other_targets_match_the_reference() {
         let ([a, b, _], _) = op.lens(sizes);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let case = streamed(Case::new(op, sizes, (&a, &b)), Form::Nested);
-        let first = case.run_tile(&device, MULTISTAGE_TILES[0]);
+        let tiles = multistage_nf4_tiles(target);
+        let first = case.run_tile(&device, tiles[0]);
         case.check(&first, &format!("{target}"));
-        for &tile in &MULTISTAGE_TILES[1..] {
-            same_bits(&first, &case.run_tile(&device, tile), tile.0);
+        for &tile in &tiles[1..] {
+            same_bits(&first, &case.run_tile(&device, tile), &format!("{tile:?}"));
         }
     }
 }
@@ -105,7 +111,7 @@ fn every_weight_is_that_of_the_host_in_its_place() {
             let case = streamed(Case::new(op, shape([rows, inputs, outputs]), (&a, &w)), form);
             let expected: Vec<_> = (0..w.len()).map(|i| stored[place(op, i)] + 0.0).collect();
             for &tile in multistage_nf4_tiles(device.target()) {
-                same_bits(&case.run_tile(&device, tile), &expected, tile.0);
+                same_bits(&case.run_tile(&device, tile), &expected, &format!("{tile:?}"));
             }
         }
     }
@@ -124,7 +130,7 @@ fn bias_factor_and_accumulation_do_what_they_say() {
             let case = Case { bias, before, alpha: -0.75, ..Case::new(op, shape, (&a, &b)) };
             let case = streamed(case, Form::Nf4);
             for &tile in multistage_nf4_tiles(device.target()) {
-                case.check(&case.run_tile(&device, tile), tile.0);
+                case.check(&case.run_tile(&device, tile), &format!("{tile:?}"));
             }
         }
     }
@@ -140,7 +146,8 @@ fn extreme_scales_stay_within_their_bound() {
         let (a, b) = (data.uniform(a, left), data.uniform(b, right));
         for form in FORMS {
             let case = streamed(Case::new(op, shape, (&a, &b)), form);
-            case.check(&case.run_tile(&device, MULTISTAGE_TILES[1]), "extreme scales");
+            let tile = multistage_nf4_tiles(device.target())[1];
+            case.check(&case.run_tile(&device, tile), "extreme scales");
         }
     }
 }
@@ -199,7 +206,7 @@ fn scales_that_are_zero_huge_tiny_or_not_finite_are_multiplied_as_they_are() {
         };
         let expected = run(device.upload(&wide).into(), BF16_TILES[0]);
         for &tile in multistage_nf4_tiles(device.target()) {
-            same_bits(&expected, &run(device.upload(&a).into(), tile), tile.0);
+            same_bits(&expected, &run(device.upload(&a).into(), tile), &format!("{tile:?}"));
         }
     }
 }
