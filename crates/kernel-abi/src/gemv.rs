@@ -15,6 +15,14 @@ pub const BLOCK_WARPS: u32 = 8;
 /// Warps that share the rows of a tile, in the order of the entries of a form.
 pub const SPLITS: [u32; 4] = [1, 2, 4, 8];
 
+/// Elements of a vector of weights: 16 bytes, or 4 bytes of NF4 codes.
+pub const fn vector_len(dtype: DType) -> u32 {
+    match dtype {
+        DType::F32 => 4,
+        _ => 8,
+    }
+}
+
 /// What the kernel does before and after the products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GemvForm {

@@ -1,7 +1,7 @@
 //! The dot products of one lane, with its vectors in flight.
 
 use retrograph_kernel_abi::DType;
-use retrograph_kernel_abi::gemv::GemvForm;
+use retrograph_kernel_abi::gemv::{GemvForm, vector_len};
 use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
 use super::matrices::{Matrices, Row, RowTile};
@@ -17,11 +17,6 @@ struct InFlight<'k> {
     words: [Vec<Var<'k, u32>>; ROWS],
     /// NF4: the scale of the codes, and the scale of the scale.
     scales: [[Var<'k, f32>; 2]; ROWS],
-}
-
-/// Elements of a vector of weights: 16 bytes, or 4 bytes of NF4 codes.
-fn vector_len(dtype: DType) -> u32 {
-    if dtype == DType::F32 { 4 } else { 8 }
 }
 
 /// The accumulators and vectors of one lane.

@@ -7,6 +7,8 @@
 //! and [`CacheValues`], which read the whole cache. One new token attends by
 //! [`DecodeAttention`](crate::attention::DecodeAttention), which reads only the positions in use.
 
+use retrograph_kernel_abi::attention::DECODE_MAX_SPLIT_LEN;
+
 use super::unfused::{SCORES, SCORES_BF16, VALUES, VALUES_BF16};
 use crate::checks::Check;
 use crate::gemm::kernels::gemm_kernels;
@@ -49,7 +51,7 @@ impl CacheShape {
     /// Positions of one split of [`DecodeAttention`](crate::attention::DecodeAttention). Only very
     /// large caches have longer splits, so that smaller ones give the same bits for every capacity.
     pub(crate) fn split_length(self) -> usize {
-        if self.capacity <= 16_384 { 64 } else { 256 }
+        if self.capacity <= 16_384 { 64 } else { DECODE_MAX_SPLIT_LEN as usize }
     }
 
     /// Number of splits of [`DecodeAttention`](crate::attention::DecodeAttention), each of which

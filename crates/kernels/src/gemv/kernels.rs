@@ -1,12 +1,12 @@
 //! The kernels of matrix-vector products, and their launch geometry.
 
 use retrograph_kernel_abi::gemv::{
-    self as abi, BLOCK_WARPS, GemvForm, GemvKernel, SPLITS, WARP_ROWS,
+    self as abi, BLOCK_WARPS, GemvForm, GemvKernel, SPLITS, WARP_ROWS, vector_len,
 };
 
 use super::problem::GemvProblem;
 use crate::geometry::linear;
-use crate::{DType, Dispatch, Kernel};
+use crate::{Dispatch, Kernel};
 
 /// Kernel of [`Gemv`](crate::gemv::Gemv), [`GroupedGemv`](crate::gemv::GroupedGemv) and
 /// [`GatedGemv`](crate::gemv::GatedGemv) with w in f32.
@@ -32,7 +32,6 @@ const MAX_BLOCKS: u32 = 396;
 /// The rows of a group of warps are split among them, as few as saturate the memory. Without a
 /// split, each block loops over equally many groups. The choice depends on the sizes alone.
 fn dispatch(problem: &GemvProblem, kernel: &GemvKernel) -> Dispatch {
-    let vector = if kernel.dtype == DType::F32 { 4 } else { 8 };
     let GemvProblem { inputs, outputs, lora_ranks, form } = *problem;
     // The two layers of the gated form interleave their rows.
     let (layers, rows) = match form {
@@ -44,7 +43,7 @@ fn dispatch(problem: &GemvProblem, kernel: &GemvKernel) -> Dispatch {
     let groups = groups.fold(0, u32::saturating_add);
     let busy = |split: u32| groups.saturating_mul(split) >= MIN_WARPS;
     // Each lane should have at least one vector.
-    let thin = |split: u32| inputs.div_ceil(32 * vector) <= split;
+    let thin = |split: u32| inputs.div_ceil(32 * vector_len(kernel.dtype)) <= split;
     let enough = |split: u32| busy(split) || thin(split);
     let index = SPLITS.into_iter().position(enough).unwrap_or(SPLITS.len() - 1);
     let blocks = groups.div_ceil(BLOCK_WARPS / SPLITS[index]);

@@ -111,9 +111,8 @@ impl<'a, B: Copy> Operands<'a, B> {
     /// Whether every operand can be read in aligned vectors.
     fn is_vectorized(&self) -> bool {
         let Self { x, norm, layers, lora_a, .. } = self;
-        let vector = if self.dtype() == DType::F32 { 4 } else { 8 };
         x.is_aligned(16)
-            && x.len().is_multiple_of(vector)
+            && x.len().is_multiple_of(abi::vector_len(self.dtype()) as usize)
             && layers.iter().all(|layer| layer.w.is_vectorizable(&[x.len()]))
             && norm.is_none_or(|norm| norm.gamma.is_aligned(16))
             && lora_a.iter().all(|[a, _]| a.is_aligned(16))
