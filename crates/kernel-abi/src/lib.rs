@@ -1,12 +1,13 @@
 //! The contract between kernel sources and kernel launches.
 //!
 //! A kernel is written twice: as PTX source and as a typed launch. Both need the same element
-//! types, parameter lists, flag bits, tile shapes and entry names. This crate declares each of them
-//! once.
+//! types, parameters, flag bits, block sizes, tile shapes and entry names. This crate declares each
+//! of them once, in one module per family of kernels.
 //!
 //! A parameter list is a struct that the macro `parameters!` makes. The source declares its
-//! parameters by [`Declare`], the launch fills a field for each of them. A parameter that one side
-//! forgets is a compile error.
+//! parameters by [`Declare`], the launch fills a field for each of them and takes the list by
+//! [`Arguments`]. A parameter that one side forgets is a compile error. A [`Signature`] joins the
+//! list with the image and the entry points.
 //!
 //! ```
 //! use retrograph_kernel_abi::gemm::{GemmFlags, GemmParameters, NT};
@@ -15,6 +16,10 @@
 //! assert_eq!(NT.tiles[0].threads(), 256);
 //! assert_eq!(GemmParameters::<()>::LIST[0].name, "a");
 //! assert_eq!(GemmFlags::NONE.with(GemmFlags::ACCUMULATE, true).bits(), 1);
+//!
+//! use retrograph_kernel_abi::rope::ROPE;
+//!
+//! assert_eq!((ROPE.image, ROPE.entry(), ROPE.parameters[8].name), ("rope", "rope", "cos"));
 //! ```
 
 pub mod attention;

@@ -43,6 +43,9 @@ impl<B> From<View<B, bf16>> for Output<B> {
     }
 }
 
+/// The pointers of an output in f32 and in bf16; null if it is not written in that type.
+pub(crate) type OutputPointers<B> = (Pointer<B, f32>, Pointer<B, Bf16>);
+
 impl<B: Copy> Output<B> {
     /// Checks the length of every view; `name` is the field of the caller.
     pub(crate) fn check(
@@ -82,7 +85,7 @@ impl<B: Copy> Output<B> {
     }
 
     /// The pointers to f32 and to bf16.
-    pub(crate) fn pointers(self) -> (Pointer<B, f32>, Pointer<B, Bf16>) {
+    pub(crate) fn pointers(self) -> OutputPointers<B> {
         (Pointer::write_optional(self.f32()), Pointer::write_optional(self.bf16()))
     }
 }

@@ -8,8 +8,8 @@
 //! out_h   = Σ_j exp(s_j − max s) · value_j ÷ Σ_j exp(s_j − max s)
 //! ```
 //!
-//! `decode_attention_f32` and `decode_attention_bf16` compute partial results for splits of
-//! `split_len` positions, relative to the maximum of each split. `decode_attention_combine` rescales the splits
+//! `decode_attention` and `decode_attention_bf16` compute partial results for splits of `split_len`
+//! positions, relative to the maximum of each split. `decode_attention_combine` rescales the splits
 //! to a common maximum and adds them. The new token has position `*position`; its key and value are
 //! written to the cache if there is capacity. Later positions of the cache are not read. The cache
 //! is f32 or bf16; arithmetic is f32, on the rounded new key and value.

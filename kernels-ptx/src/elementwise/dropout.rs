@@ -5,8 +5,9 @@
 //! word_i    = word i mod 4 of Philox(counter = (i ÷ 4, *step, sequence, 1), key = seed)
 //! ```
 //!
-//! The mask is a function of seed, step, sequence and index. The backward pass recomputes it instead
-//! of storing it, and each graph replay draws a new one because the step is read from memory.
+//! The mask is a function of seed, step, sequence and index. The backward pass recomputes it
+//! instead of storing it, and each graph replay draws a new one because the step is read from
+//! memory.
 //!
 //! **Grid.** One thread per vec4, which uses one Philox draw of four words.
 //!

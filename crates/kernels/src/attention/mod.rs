@@ -1,4 +1,28 @@
 //! Attention: fused, with stored probabilities, and over a cache of keys and values.
+//!
+//! | Form | Launches |
+//! |---|---|
+//! | fused, causal | [`FusedAttention`] and its gradients |
+//! | unfused | [`AttentionScores`], [`Softmax`], [`AttentionValues`] and their gradients |
+//! | prefill | [`CacheAppend`], [`CacheScores`], [`CacheSoftmax`], [`CacheValues`] |
+//! | decode | [`DecodeAttention`], [`DecodeAttentionCombine`] |
+//!
+//! Queries and outputs are `[batch, seq, heads, head_dim]`, keys and values
+//! `[batch, seq, kv_heads, head_dim]`, scores `[batch, heads, seq, seq]`, and caches
+//! `[capacity, kv_heads, head_dim]`. Query head h uses key and value head
+//! h ÷ (heads ÷ kv_heads) (grouped-query attention). Tensors are f32, caches f32 or bf16.
+//! `launch_in` selects the type in which factors are multiplied; accumulators and softmax are f32.
+//!
+//! **Errors.** Every launch fails if a length does not match the shape, if `heads` is not a
+//! multiple of `kv_heads`, or if a size exceeds 32-bit indices. Fused attention needs operands
+//! aligned to 16 bytes and [`AttentionShape::can_be_fused`]; decode attention needs an even
+//! head_dim of at most 512.
+//!
+//! **Determinism.** Sums have a fixed order that depends on the sizes alone. Each gradient kernel
+//! recomputes the probabilities, so that there are no atomics.
+//!
+//! Sources: Vaswani et al., "Attention Is All You Need", 2017; Dao, "FlashAttention-2", arXiv
+//! 2307.08691; Ainslie et al., "GQA", arXiv 2305.13245.
 
 mod backward;
 mod cache;

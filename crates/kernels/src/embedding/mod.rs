@@ -1,4 +1,13 @@
 //! Embedding lookup and the gradient of the table.
+//!
+//! Tokens are `[positions]` in u32, the table is `[vocab, hidden]` in f32 or bf16, and outputs and
+//! gradients are `[positions, hidden]` in f32. Rows may have any width and alignment.
+//!
+//! **Errors.** A launch fails if a length does not match, if there are 2³¹ positions or more, or if
+//! a row has more than 65 535 · 1024 elements. Tokens are checked on the device: one that is not in
+//! the table gives NaN in the lookup, and is left out of the gradient.
+//!
+//! **Determinism.** One thread writes each element, and adds positions in ascending order.
 
 pub mod reference;
 

@@ -3,6 +3,16 @@
 //! Operands and results are f32, bf16 or NF4; accumulators are f32 always. Parameters, flags, tiles
 //! and entry points are declared in `retrograph-kernel-abi`; [`GemmConfig`] and the sizes choose
 //! among them, the same on every device.
+//!
+//! x is `[rows, inputs]`, w `[outputs, inputs]` and y `[rows, outputs]`, all row-major. Each launch
+//! documents which combinations of types it takes.
+//!
+//! **Errors.** A launch fails if a length does not match the shape, if a matrix has 2³² elements or
+//! more, or if no kernel multiplies the given types. Operands in bf16 need rows of a multiple of 8
+//! elements that start at multiples of 16 bytes; NF4 needs whole rows of 8.
+//!
+//! **Determinism.** The order of additions depends on the sizes alone, not on the device. Products
+//! in f32 on tensor cores split each factor into two of tf32 (Ootomo and Yokota, arXiv 2203.03341).
 
 mod config;
 pub(crate) mod heuristic;

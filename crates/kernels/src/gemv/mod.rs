@@ -6,6 +6,15 @@
 //!
 //! Factors are f32, whatever the type of the weights: the time is that of reading them, and
 //! rounding x would not shorten it. Weights are [`ReadBeforeWait`](crate::Access::ReadBeforeWait).
+//!
+//! x is `[inputs]`, w `[outputs, inputs]` in f32, bf16 or NF4, bias and y `[outputs]` in f32.
+//!
+//! **Errors.** A launch fails if a length does not match, if the layers have different types, if
+//! there are more than three, or if a layer in NF4 comes with LoRA matrices or with operands that
+//! are not aligned to 16 bytes.
+//!
+//! **Determinism.** Lanes add in ascending order, and warps that share rows are added in order. The
+//! number of such warps depends on the sizes alone.
 
 mod kernels;
 mod operands;

@@ -13,6 +13,14 @@
 //!
 //! Everything is f32, whatever type the products with the weights compute in. Any rank works, but
 //! above [`LORA_MAX_RANK`] the tiled products ([`Fprop`](crate::gemm::Fprop) and so on) are faster.
+//!
+//! A is `[rank, inputs]`, B `[outputs, rank]`, t and dt `[rows, rank]`, x and dx `[rows, inputs]`,
+//! y and dy `[rows, outputs]`.
+//!
+//! **Errors.** A launch fails if a length does not match, without an adapter or with more than
+//! three, and without a split.
+//!
+//! Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", arXiv 2106.09685.
 
 mod expand;
 mod grad;

@@ -1,4 +1,16 @@
 //! Cross-entropy loss with its gradient, and the mean over the tokens of a batch.
+//!
+//! Logits are `[rows, vocab]` in f32, targets `[rows]` in u32, losses `[rows]` in f32. The gradient
+//! is written as f32, bf16 or both, in place of the logits, or not at all.
+//!
+//! **Errors.** A launch fails if a length does not match or if rows have no logits. Targets are
+//! checked on the device: one outside the vocabulary gives NaN, except for [`IGNORED_TARGET`].
+//!
+//! **Determinism.** Threads add in ascending order, and a reduction of fixed shape adds the
+//! threads.
+//!
+//! The formula is that of `torch.nn.functional.cross_entropy`; the sum of exponentials is that of
+//! Milakov and Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867.
 
 mod cross_entropy;
 mod mean;

@@ -1,6 +1,6 @@
 //! The backward pass of RMSNorm, with a two-stage reduction of the gradient of gamma.
 
-use retrograph_kernel_abi::{Bf16, norm as abi};
+use retrograph_kernel_abi::norm as abi;
 
 use super::column_sum::{self, ColumnSum};
 use super::rms_norm::{entry, is_vectorized, row_sizes, threads};
@@ -8,6 +8,7 @@ use crate::checks::Check;
 use crate::geometry::linear;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::RowsProblem;
+use crate::tensor::OutputPointers;
 use crate::{Kernel, KernelError, Launch, Output, Problem, View};
 
 /// Kernel of [`RmsNormBackward`].
@@ -106,11 +107,7 @@ impl<B: Copy, O: Into<Output<B>> + Copy> RmsNormBackward<'_, B, O> {
     }
 
     /// The pointers to the gradient of the input in f32 and in bf16.
-    fn grad_input(
-        &self,
-        check: Check,
-        elements: usize,
-    ) -> Result<(Pointer<B, f32>, Pointer<B, Bf16>), KernelError> {
+    fn grad_input(&self, check: Check, elements: usize) -> Result<OutputPointers<B>, KernelError> {
         let output: Output<B> = self.grad_input.into();
         output.check(check, "grad_input", elements)?;
         let (in_f32, in_bf16) = output.pointers();

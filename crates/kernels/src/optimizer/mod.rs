@@ -1,4 +1,18 @@
 //! Gradient clipping, learning-rate schedule, AdamW, and the parameters of a step.
+//!
+//! A step runs [`FetchStepParameters`], [`Schedule`], [`SquaredSums`], [`ClipScale`], [`Clip`] and
+//! [`AdamW`]. Values that change from step to step are read on the device, so that a graph replays
+//! them. Kernels over lists of tensors take all of them in one launch; tensors are f32 of any
+//! shape.
+//!
+//! **Errors.** A launch fails if a length does not match or if a constant is outside of its range.
+//! A loss or gradient norm that is not finite is found on the device; see [`Guard`].
+//!
+//! **Determinism.** Each element has one thread. Squared sums are f64, and are added per chunk of a
+//! tensor and then over chunks, in ascending order.
+//!
+//! Sources: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", arXiv 1711.05101, in
+//! the order of `torch.optim.AdamW`; clipping as `torch.nn.utils.clip_grad_norm_`.
 
 mod adamw;
 mod clip;

@@ -2,6 +2,14 @@
 //!
 //! Source: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021, with
 //! the pairing of Hugging Face Transformers (`rotate_half`).
+//!
+//! Tensors are `[batch, seq, heads, head_dim]` in f32; results are f32, bf16 or both. Tables of
+//! cosines and sines are `[positions, head_dim ÷ 2]` in f32, made by [`rope_tables`].
+//!
+//! **Errors.** A launch fails if a length does not match, if head_dim is odd, without a tensor or
+//! with more than two, or if the tables have too few rows.
+//!
+//! **Determinism.** One thread computes each pair of elements from the same pair of the input.
 
 pub mod reference;
 

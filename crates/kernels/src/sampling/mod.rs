@@ -1,4 +1,15 @@
 //! Sampling of the next token, and the marks of seen tokens.
+//!
+//! Logits are `[vocab]` in f32; tokens and marks are u32. [`SamplingParameters`] are read on the
+//! device, so that a graph replays with new ones. The order is repetition penalty, temperature,
+//! top-k, top-p, as in Hugging Face Transformers.
+//!
+//! **Errors.** A launch fails if a length does not match, or if the vocabulary is empty or has more
+//! than 2³⁰ tokens. If the greatest logit is not finite, the result is token 0 with status 1.
+//!
+//! **Determinism.** The same seed and draw give the same token on every device: weights are added
+//! as integers, and random numbers come from Philox 4x32-10 (Salmon et al., "Parallel random
+//! numbers: as easy as 1, 2, 3", 2011) by the Gumbel-max trick.
 
 pub mod reference;
 mod sample;

@@ -9,6 +9,30 @@ use crate::library::{GemmProblem, MatrixShape};
 ///
 /// All matrices are row-major. Deterministic for one handle, device and cuBLAS version: the edges
 /// of the pass let one product at a time use a workspace.
+///
+/// ```
+/// use retrograph_runtime::{CUBLAS_WORKSPACE_BYTES, LibraryGemm, MatrixShape, Pass};
+///
+/// let mut pass = Pass::new("y = x·wᵀ");
+/// let x = pass.external::<f32>("x", 2 * 3);
+/// let w = pass.external::<f32>("w", 4 * 3);
+/// let y = pass.external::<f32>("y", 2 * 4);
+/// let workspace = pass.transient::<u32>("workspace", CUBLAS_WORKSPACE_BYTES / 4);
+/// pass.library_gemm(&LibraryGemm {
+///     a: x,
+///     b: w,
+///     c: y,
+///     workspace,
+///     shape: MatrixShape { rows: 2, columns: 4, inner: 3 },
+///     transpose_a: false,
+///     transpose_b: true,
+///     alpha: 1.0,
+///     accumulate: false,
+/// })?;
+/// // The program then needs a handle: `bindings.cublas(&Cublas::load(&context)?)`.
+/// assert_eq!(pass.operations()[0].name(), "cublas_gemm");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LibraryGemm {
     /// `rows × inner`, or `inner × rows` if it is transposed.
