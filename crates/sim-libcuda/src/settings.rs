@@ -36,7 +36,7 @@ impl fmt::Display for BadSetting {
 }
 
 impl Settings {
-    /// Reads the variables `RETROGRAPH_SIM_…`; docs/simulator.md lists them.
+    /// Reads the variables `RETROGRAPH_SIM_…`; docs/sim-libcuda.md lists them.
     pub(crate) fn from_environment() -> Result<Self, BadSetting> {
         Self::read(&|name| std::env::var(name).ok())
     }
