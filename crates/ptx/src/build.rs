@@ -81,4 +81,4 @@ pub use scalar::{Arg, Float, Integer, Scalar, Word};
 pub use shared::Shared;
 pub use value::Value;
 pub use var::Var;
-pub use wgmma::MatrixDescriptor;
+pub use wgmma::{HalfType, MatrixA, MatrixDescriptor, ScaleD};

@@ -4,6 +4,7 @@ mod async_copies;
 mod atomics;
 mod bits;
 mod bulk;
+mod bulk_products;
 mod compiled;
 mod control;
 mod conversions;

@@ -18,6 +18,7 @@ use super::fault::FaultKind;
 use super::float::canonical;
 use super::program::LANES;
 use super::registers::{Lanes, Offset, RegisterFile};
+use super::rounding::Format;
 use crate::memory::POISON;
 use shared_matrix::SharedMatrix;
 
@@ -47,6 +48,8 @@ pub(super) enum Warpgroup {
 pub(super) struct Product {
     pub(super) columns: usize,
     pub(super) input: InputType,
+    /// Whether a is in registers.
+    pub(super) a_in_registers: bool,
     /// Whether a and b are negated.
     pub(super) negated: [bool; 2],
     /// Whether a and b are stored transposed (not contiguous in k).
@@ -58,9 +61,11 @@ pub(super) struct Product {
 /// The type of both matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InputType {
-    /// bf16, with both matrices in shared memory.
+    /// bf16.
     Bf16,
-    /// tf32, with a in registers.
+    /// f16.
+    F16,
+    /// tf32.
     Tf32,
 }
 
@@ -68,7 +73,7 @@ impl InputType {
     /// The k of one product.
     fn steps(self) -> usize {
         match self {
-            Self::Bf16 => 16,
+            Self::Bf16 | Self::F16 => 16,
             Self::Tf32 => 8,
         }
     }
@@ -78,12 +83,32 @@ impl InputType {
         32 / self.steps()
     }
 
-    /// Registers of a or of its descriptor.
-    pub(super) fn a_registers(self) -> usize {
+    /// The element of 16 bits in the low bits.
+    fn of_half(self, bits: u16) -> f32 {
         match self {
-            Self::Bf16 => 1,
-            Self::Tf32 => REGISTERS,
+            Self::F16 => Format::F16.widen(bits.into()) as f32,
+            Self::Bf16 | Self::Tf32 => f32::from_bits(u32::from(bits) << 16),
         }
+    }
+
+    /// The elements of a that a register of a lane holds: the row among 16, the step, the value.
+    fn elements_of(self, (index, lane): (usize, usize), bits: u32) -> Vec<(usize, usize, f32)> {
+        let (row, member) = (lane / 4 + index % 2 * 8, lane % 4);
+        match self {
+            Self::Tf32 => vec![(row, member + index / 2 * 4, of_tf32(bits))],
+            Self::Bf16 | Self::F16 => {
+                let step = 2 * member + index / 2 * 8;
+                let [low, high] = [bits as u16, (bits >> 16) as u16].map(|half| self.of_half(half));
+                vec![(row, step, low), (row, step + 1, high)]
+            }
+        }
+    }
+}
+
+impl Product {
+    /// Registers of a or of its descriptor.
+    pub(super) fn a_registers(&self) -> usize {
+        if self.a_in_registers { REGISTERS } else { 1 }
     }
 }
 
@@ -114,7 +139,7 @@ struct Pending {
     /// The group that the product belongs to.
     group: u32,
     columns: usize,
-    steps: usize,
+    input: InputType,
     negated: bool,
     a: MatrixA,
     b: SharedMatrix,
@@ -177,7 +202,7 @@ impl Products {
     /// As for [`Products::execute`].
     unsafe fn start(&mut self, file: RegisterFile, product: &Product) -> Result<(), LaneFault> {
         let (accumulators, rest) = product.registers.split_at(product.columns / 2);
-        let (a, rest) = rest.split_at(product.input.a_registers());
+        let (a, rest) = rest.split_at(product.a_registers());
         // SAFETY: decoding gave registers of these widths.
         let adds = unsafe { file.predicate(rest[1]) };
         if adds != 0 && adds != u32::MAX {
@@ -194,9 +219,9 @@ impl Products {
             let lines = SharedMatrix::of((lanes[0], transposed), product.input);
             lines.map_err(|what| (FaultKind::Undefined { what }, 0))
         };
-        let a = match product.input {
-            InputType::Bf16 => MatrixA::Shared(matrix(a[0], product.transposed[0])?),
-            InputType::Tf32 => {
+        let a = match product.a_in_registers {
+            false => MatrixA::Shared(matrix(a[0], product.transposed[0])?),
+            true => {
                 let held = [a[0], a[1], a[2], a[3]].map(|register| {
                     // SAFETY: by the contract.
                     (register, unsafe { file.read(register) })
@@ -210,7 +235,7 @@ impl Products {
         self.pending.push(Pending {
             group: self.committed,
             columns: product.columns,
-            steps: product.input.steps(),
+            input: product.input,
             negated: product.negated[0] != product.negated[1],
             a,
             b: matrix(rest[0], product.transposed[1])?,
@@ -311,9 +336,10 @@ impl Pending {
                     "a register of matrix a was written while its product is in flight",
                 );
             }
-            // Rows `group` and `group + 8`, steps `member` and `member + 4`.
             for (lane, bits) in lanes.into_iter().enumerate() {
-                rows[lane / 4 + index % 2 * 8][lane % 4 + index / 2 * 4] = of_tf32(bits);
+                for (row, step, value) in self.input.elements_of((index, lane), bits) {
+                    rows[row][step] = value;
+                }
             }
         }
         Ok(rows)
@@ -334,7 +360,7 @@ impl Pending {
         let a = unsafe { self.rows(memories, file)? };
         let b = self.b.read(memories, 0..self.columns)?;
         // Step after step, so that all columns of a row are one run.
-        let b: Vec<f64> = (0..self.steps)
+        let b: Vec<f64> = (0..self.input.steps())
             .flat_map(|step| b.iter().map(move |line| f64::from(line[step])))
             .collect();
         let sign = if self.negated { -1.0 } else { 1.0 };

@@ -24,4 +24,5 @@ mod ptx;
 mod refusals;
 mod resets;
 mod symbols;
+mod tensor_maps;
 mod worlds;

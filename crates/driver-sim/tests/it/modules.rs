@@ -82,10 +82,10 @@ fn an_instruction_that_only_the_simulator_lacks_is_not_called_invalid() {
     let machine = Machine::new();
     let invalid = machine.load(&text("mbarier.inval.b64"));
     assert_eq!(invalid, Err(CUresult::CUDA_ERROR_INVALID_PTX));
-    let lacking = machine.load(&text("mbarrier.inval.b64"));
+    let lacking = machine.load(&text("tcgen05.fence::before_thread_sync"));
     assert_eq!(lacking, Err(CUresult::CUDA_ERROR_NOT_SUPPORTED));
     let said = machine.diagnostics(DiagnosticKind::Unsupported);
-    assert!(said[0].contains("mbarrier"), "{said:?}");
+    assert!(said[0].contains("tcgen05"), "{said:?}");
 }
 
 #[test]

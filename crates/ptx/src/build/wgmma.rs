@@ -9,6 +9,7 @@
 //! Only the 128-byte swizzle is supported; it avoids bank conflicts.
 
 use super::kernel::{Emit, Kernel};
+use super::predicate::Pred;
 use super::shared::Shared;
 use super::value::Value;
 use super::var::Var;
@@ -28,6 +29,36 @@ pub struct MatrixDescriptor<'k> {
     descriptor: Value<'k, u64>,
     /// MN-major instead of K-major.
     transposed: bool,
+}
+
+/// The first operand of a `wgmma` of 16-bit elements.
+#[derive(Clone, Copy, Debug)]
+pub enum MatrixA<'k> {
+    /// In shared memory.
+    Shared(MatrixDescriptor<'k>),
+    /// In registers: the pairs that [`Kernel::mma_m16n8k16_bf16`] takes, for the 16 rows of the
+    /// lane's warp.
+    Registers([Value<'k, u32>; 4]),
+}
+
+/// The type of 16-bit elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HalfType {
+    /// bf16.
+    Bf16,
+    /// f16.
+    F16,
+}
+
+/// What a `wgmma` multiplies its accumulators by before it adds the product.
+#[derive(Clone, Copy, Debug)]
+pub enum ScaleD<'k> {
+    /// 0: the product replaces them.
+    Zero,
+    /// 1: the product is added to them.
+    One,
+    /// 1 if the condition is true, which must be the same for the whole warpgroup; otherwise 0.
+    OneIf(Pred<'k>),
 }
 
 impl<'k> Shared<'k, u32> {
@@ -113,27 +144,60 @@ impl<'k> Kernel<'k> {
     /// If `acc` has another length.
     #[track_caller]
     pub fn wgmma_mma_async_bf16(&self, [a, b]: [MatrixDescriptor<'k>; 2], acc: &[Var<'k, f32>]) {
+        self.wgmma_mma_async(HalfType::Bf16, (MatrixA::Shared(a), b), acc, ScaleD::One);
+    }
+
+    /// Starts a product of 16-bit elements: `wgmma.mma_async` m64nNk16 with N 64, 128, 192 or 256
+    /// and `a` in shared memory or in registers. `scale_d` says whether it adds to the
+    /// accumulators, which are distributed as in [`Kernel::wgmma_mma_async_bf16`].
+    /// [`Kernel::wgmma_fence`] must follow the last write to registers of `a`.
+    ///
+    /// # Panics
+    /// If `acc` has another length.
+    #[track_caller]
+    pub fn wgmma_mma_async(
+        &self,
+        element: HalfType,
+        (a, b): (MatrixA<'k>, MatrixDescriptor<'k>),
+        acc: &[Var<'k, f32>],
+        scale_d: ScaleD<'k>,
+    ) {
         let shape = match acc.len() {
             32 => Modifier::M64n64k16,
             64 => Modifier::M64n128k16,
             96 => Modifier::M64n192k16,
             128 => Modifier::M64n256k16,
-            other => panic!("wgmma of bf16 has 32, 64, 96 or 128 accumulators, not {other}"),
+            other => {
+                panic!("wgmma of 16-bit elements has 32, 64, 96 or 128 accumulators, not {other}")
+            }
         };
         let constant = |value: i64| Operand::Immediate(Immediate::Integer(value));
-        let operands = vec![
-            Operand::Vector(acc.iter().map(|acc| Operand::Register(acc.register())).collect()),
-            Operand::Register(a.descriptor.register()),
-            Operand::Register(b.descriptor.register()),
-            // scale-d, imm-scale-a, imm-scale-b: accumulate, negate neither operand.
-            constant(1),
-            constant(1),
-            constant(1),
-            constant(a.transposed.into()),
-            constant(b.transposed.into()),
-        ];
+        let register = |value: &Value<'k, u32>| Operand::Register(value.register());
+        let mut operands = vec![Operand::Vector(
+            acc.iter().map(|acc| Operand::Register(acc.register())).collect(),
+        )];
+        operands.push(match a {
+            MatrixA::Shared(a) => Operand::Register(a.descriptor.register()),
+            MatrixA::Registers(a) => Operand::Vector(a.iter().map(register).collect()),
+        });
+        operands.push(Operand::Register(b.descriptor.register()));
+        operands.push(match scale_d {
+            ScaleD::Zero => constant(0),
+            ScaleD::One => constant(1),
+            ScaleD::OneIf(condition) => condition.operand(),
+        });
+        // imm-scale-a, imm-scale-b: negate neither operand.
+        operands.extend([constant(1), constant(1)]);
+        if let MatrixA::Shared(a) = a {
+            operands.push(constant(a.transposed.into()));
+        }
+        operands.push(constant(b.transposed.into()));
+        let ty = match element {
+            HalfType::Bf16 => Type::Bf16,
+            HalfType::F16 => Type::F16,
+        };
         let modifiers = &[Modifier::MmaAsync, Modifier::Sync, Modifier::Aligned, shape];
-        let types = &[Type::F32, Type::Bf16, Type::Bf16];
+        let types = &[Type::F32, ty, ty];
         self.emit(Emit { opcode: Opcode::Wgmma, modifiers, types, operands });
     }
 

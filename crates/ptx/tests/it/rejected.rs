@@ -79,6 +79,14 @@ const NEWER: &[(&str, &str)] = &[
     ("cp.async.wait_group %r1;", "an integer constant"),
     ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 %r1, [%r2];", "a vector of 1"),
     ("stmatrix.sync.aligned.m8n8.x2.b16 [%rd2], {%r1};", "a vector of 2"),
+    (
+        "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd1, {%r1}], [tile];",
+        "a tensor map and 2 coordinates",
+    ),
+    ("cp.async.bulk.read.wait_group 1;", "its forms are"),
+    ("mbarrier.arrive.shared::cluster.b64 %rd1, [%r1];", "`_`"),
+    ("mbarrier.try_wait.shared::cta.parity.b64 %p1, [tile], %r1;", "a modifier or type"),
+    ("mbarrier.test_wait.parity.shared.b64 %p1, [tile], 2;", "a constant from 0 to 1"),
     ("movmatrix.sync.aligned.m8n8.b16 %r1, %r2;", "one of .trans"),
     (
         "mma.sync.aligned.m16n8k8.col.row.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2}, {%r3}, \
@@ -109,6 +117,8 @@ const NOT_PORTABLE: &[(&str, &str)] = &[
 ];
 const WARPGROUPS: &[(&str, &str)] = &[
     ("wgmma.wait_group.sync.aligned -1;", "not negative"),
+    ("setmaxnreg.dec.sync.aligned.u32 41;", "one of the constants"),
+    ("setmaxnreg.aligned.dec.sync.u32 40;", "right after `setmaxnreg`"),
     ("wgmma.sync.fence.aligned;", "right after `wgmma`"),
     (
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%f1, %f2}, %rd1, %rd2, 1, 1, 1, \

@@ -6,13 +6,13 @@ use super::{Decoder, Micro, Reason, VirtualRegister, only, operands};
 use crate::exec::operation::{Operation, Tensor};
 use crate::exec::warpgroup::{InputType, Product, Warpgroup};
 
-const COLUMNS: &[(M, usize, InputType)] = &[
-    (M::M64n32k8, 32, InputType::Tf32),
-    (M::M64n64k8, 64, InputType::Tf32),
-    (M::M64n64k16, 64, InputType::Bf16),
-    (M::M64n128k16, 128, InputType::Bf16),
-    (M::M64n192k16, 192, InputType::Bf16),
-    (M::M64n256k16, 256, InputType::Bf16),
+const COLUMNS: &[(M, usize)] = &[
+    (M::M64n32k8, 32),
+    (M::M64n64k8, 64),
+    (M::M64n64k16, 64),
+    (M::M64n128k16, 128),
+    (M::M64n192k16, 192),
+    (M::M64n256k16, 256),
 ];
 const DOES: &[M] = &[M::Fence, M::CommitGroup, M::WaitGroup, M::MmaAsync];
 
@@ -45,7 +45,13 @@ impl Decoder<'_> {
 
     fn warpgroup_product(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         let shape = COLUMNS.iter().find(|(word, ..)| instruction.modifiers.has(*word));
-        let (_, columns, input) = *shape.ok_or_else(|| "a product without a shape".to_owned())?;
+        let (_, columns) = *shape.ok_or_else(|| "a product without a shape".to_owned())?;
+        let input = match instruction.types.get(1) {
+            Some(Type::Bf16) => InputType::Bf16,
+            Some(Type::F16) => InputType::F16,
+            Some(Type::Tf32) => InputType::Tf32,
+            _ => return Err("a product of these types".to_owned()),
+        };
         let [Operand::Vector(accumulators), a, b, adds, signs @ ..] = &instruction.operands[..]
         else {
             return Err("accumulators that are no list".to_owned());
@@ -55,6 +61,7 @@ impl Decoder<'_> {
             reads.push(self.read(accumulator, Type::F32)?);
             writes.push(self.write(accumulator, Type::F32)?);
         }
+        let a_in_registers = matches!(a, Operand::Vector(_));
         match a {
             Operand::Vector(a) => {
                 for one in a {
@@ -65,17 +72,20 @@ impl Decoder<'_> {
         }
         reads.extend([self.read(b, Type::B64)?, self.read(adds, Type::Pred)?]);
         let (negated, transposed) = match signs {
-            [a, b] => ([a, b], None),
-            [a, b, a_registers, right] => ([a, b], Some([a_registers, right])),
+            [a, b] => ([a, b], [None, None]),
+            [a, b, right] => ([a, b], [None, Some(right)]),
+            [a, b, left, right] => ([a, b], [Some(left), Some(right)]),
             _ => return Err(format!("{} operands", instruction.operands.len())),
         };
         let negated = [constant(negated[0])? < 0, constant(negated[1])? < 0];
-        let transposed = match transposed {
-            Some([a_registers, right]) => [constant(a_registers)? != 0, constant(right)? != 0],
-            None => [false; 2],
+        let is_set = |operand: Option<&Operand>| match operand {
+            Some(operand) => Ok(constant(operand)? != 0),
+            None => Ok::<bool, Reason>(false),
         };
+        let transposed = [is_set(transposed[0])?, is_set(transposed[1])?];
         // The registers are known when the file is laid out.
-        let product = Product { columns, input, negated, transposed, registers: Vec::new() };
+        let registers = Vec::new();
+        let product = Product { columns, input, a_in_registers, negated, transposed, registers };
         self.warpgroups.push(Warpgroup::Start(product));
         let instruction = self.last_warpgroup();
         self.emit_tensor(instruction, &writes, &reads);
@@ -117,9 +127,9 @@ impl Decoder<'_> {
 
     /// The registers of fenced_inputs that are in registers.
     pub(super) fn fenced_inputs(&self) -> Vec<VirtualRegister> {
-        let of_tf32 = self.products().filter(|(_, product)| product.input == InputType::Tf32);
-        let fenced_inputs = of_tf32.flat_map(|(micro, product)| {
-            micro.reads[product.columns / 2..][..product.input.a_registers()].iter().copied()
+        let of_registers = self.products().filter(|(_, product)| product.a_in_registers);
+        let fenced_inputs = of_registers.flat_map(|(micro, product)| {
+            micro.reads[product.columns / 2..][..product.a_registers()].iter().copied()
         });
         let mut fenced_inputs: Vec<VirtualRegister> = fenced_inputs.collect();
         fenced_inputs.sort_unstable_by_key(|register| register.0);

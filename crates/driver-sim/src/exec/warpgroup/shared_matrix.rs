@@ -113,10 +113,10 @@ impl SharedMatrix {
             return Err(trouble(FaultKind::Undefined { what }));
         }
         match self.input {
-            InputType::Bf16 => {
+            InputType::Bf16 | InputType::F16 => {
                 // SAFETY: `resolve` proved 16 bytes.
                 let halves = unsafe { from.cast::<[u16; ELEMENTS]>().read_unaligned() };
-                Ok(halves.map(|half| f32::from_bits(u32::from(half) << 16)))
+                Ok(halves.map(|half| self.input.of_half(half)))
             }
             InputType::Tf32 => {
                 // SAFETY: `resolve` proved 16 bytes.
