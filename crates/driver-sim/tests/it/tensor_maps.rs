@@ -1,7 +1,7 @@
 //! Tensor maps.
 
-use retrograph_driver_sim::DiagnosticKind;
 use retrograph_driver_sim::tensor_map::{ElementType, Swizzle, TensorMap};
+use retrograph_driver_sim::{Config, DiagnosticKind};
 use retrograph_driver_sys::*;
 
 use crate::machine::{Machine, cu};
@@ -52,7 +52,9 @@ fn an_encoded_map_holds_what_it_was_encoded_from() {
 #[test]
 fn a_map_that_hardware_cannot_use_is_refused_with_the_reason() {
     for (address, columns, reason) in [(0x1008, 64, "address"), (0x1000, 72, "swizzle")] {
-        let machine = Machine::new();
+        // No recorded trace shows these refusals yet.
+        let config = Config { attested_only: false, memory_bytes: 1 << 24, ..Config::default() };
+        let machine = Machine::with(config);
         let refused = encode(&machine, address, columns);
         assert_eq!(refused, Err(CUresult::CUDA_ERROR_INVALID_VALUE));
         let said = machine.diagnostics(DiagnosticKind::Unattested);

@@ -155,7 +155,7 @@ impl Example<'_> {
     fn address(&self) -> &'static str {
         match () {
             () if self.accesses_parameter() => {
-                let store = self.form.operands[0] == Shape::Memory;
+                let store = matches!(self.form.operands, [Shape::Memory, _, ..]);
                 if store { "[given]" } else { "[p]" }
             }
             () if self.has(Modifier::Shared) => "[tile+16]",
