@@ -59,7 +59,7 @@
 //! let module = retrograph_ptx::parse(text)?;
 //! assert_eq!((module.functions.len(), module.entries.len()), (1, 1));
 //! // Textures are not in the table.
-//! let texture = text.replace("cp.async.wait_all", "tex.1d.v4.f32.s32 {%f1, %f2, %f3, %f4}, [t, {%r1}]");
+//! let texture = text.replace("cp.async.wait_all", "tex.1d.v4.f32.s32 {%f1}, [t, {%r1}]");
 //! assert!(retrograph_ptx::parse(&texture).is_err());
 //! # Ok::<(), retrograph_ptx::ParseError>(())
 //! ```

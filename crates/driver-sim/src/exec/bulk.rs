@@ -3,8 +3,8 @@
 //!
 //! A wait parks its lanes until something that may complete its phase happens. Loads land as late
 //! as possible: when no warp of the block can go on. If nothing is in flight, waits give up for a
-//! while, as `try_wait` may, and when that does not help either, the block is deadlocked. An arrival
-//! without bytes ends the turn of its warp.
+//! while, as `try_wait` may, and when that does not help either, the block is deadlocked. An
+//! arrival without bytes ends the turn of its warp.
 //!
 //! Undefined behaviour that is reported: barriers that nobody made, that were overwritten, or that
 //! get an arrival too many; accesses to the target of a load in flight, and writes to the source of

@@ -1,12 +1,12 @@
 //! Bulk copies between global and shared memory (`cp.async.bulk`), which the tensor memory
 //! accelerator (TMA) makes while the threads go on.
 //!
-//! One thread starts a copy. A load completes at an `mbarrier`: the phase waits for its bytes, which
-//! [`Kernel::mbarrier_arrive_expect_tx`] announces. A store belongs to the next
+//! One thread starts a copy. A load completes at an `mbarrier`: the phase waits for its bytes,
+//! which [`Kernel::mbarrier_arrive_expect_tx`] announces. A store belongs to the next
 //! [`Kernel::cp_async_bulk_commit_group`] of its thread, and
 //! [`Kernel::cp_async_bulk_wait_group_read`] waits until it has read its source. What other
-//! instructions wrote to shared memory needs [`Kernel::fence_proxy_async`] and a barrier
-//! before a store reads it.
+//! instructions wrote to shared memory needs [`Kernel::fence_proxy_async`] and a barrier before a
+//! store reads it.
 
 use super::kernel::{Emit, Kernel};
 use super::pointer::Ptr;

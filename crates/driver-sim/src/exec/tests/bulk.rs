@@ -223,7 +223,7 @@ fn a_swizzle_mixes_the_pieces_of_rows_and_a_store_unmixes_them() {
     let mixed = run(false, Swizzle::Bytes128);
     for row in 0..TILE_ROWS {
         for column in 0..TILE_COLUMNS {
-            let from = (column / 4 ^ row) * 4 + column % 4;
+            let from = ((column / 4) ^ row) * 4 + column % 4;
             assert_eq!(mixed[(row * COLUMNS + column) as usize], number(row, from));
         }
     }
