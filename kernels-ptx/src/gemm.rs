@@ -16,6 +16,7 @@
 //! | [`kernel::mma_sync`] | register-staged | f32, rounded to bf16 | f32, bf16, NF4 | `mma.sync` |
 //! | [`kernel::multistage`] | `cp.async`, multistage | bf16 | bf16, NF4 | `mma.sync`, `wgmma` |
 //! | [`kernel::multistage`] | `cp.async`, multistage | f32 | f32 | tf32x3 |
+//! | [`kernel::warp_specialized`] | TMA, warp-specialized, persistent | bf16 | bf16 | `wgmma` |
 //!
 //! Before sm_80, which has no bf16 tensor cores, all kernels use fused multiply-adds.
 //!
@@ -33,6 +34,7 @@
 
 mod accumulator;
 mod arith;
+mod bulk_store;
 mod config;
 mod epilogue;
 mod kernel;
@@ -51,6 +53,7 @@ use retrograph_ptx::build::ModuleBuilder;
 use config::mma_sync::MmaConfig;
 use config::simt::SimtConfig;
 use kernel::multistage::MultistageKernel;
+use kernel::warp_specialized::WarpSpecializedKernel;
 use kernel::{mma_sync, simt};
 use layout::majors;
 
@@ -78,6 +81,9 @@ fn entry(
             mma_sync::entry((target, name), &MmaConfig::new(tile)?, operands)
         }
         Mainloop::Multistage { .. } => MultistageKernel::new(target, image, tile)?.entry(name),
+        Mainloop::WarpSpecialized { .. } => {
+            WarpSpecializedKernel::new(target, image, tile)?.entry(name)
+        }
     })
 }
 
@@ -85,8 +91,13 @@ fn entry(
 pub(crate) fn dynamic_shared(target: SmTarget) -> Vec<(&'static str, u32)> {
     let entries = IMAGES.into_iter().flat_map(|image| {
         tiles(image).filter_map(move |(tile, name)| {
-            let kernel = MultistageKernel::new(target, image, tile)?;
-            Some((name, kernel.smem_bytes()))
+            let bytes = match tile.mainloop {
+                Mainloop::WarpSpecialized { .. } => {
+                    WarpSpecializedKernel::new(target, image, tile)?.smem_bytes()
+                }
+                _ => MultistageKernel::new(target, image, tile)?.smem_bytes(),
+            };
+            Some((name, bytes))
         })
     });
     entries.collect()

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use crate::error::{Error, Result};
 use crate::module::Function;
+use crate::tensor_map::TensorMap;
 
 /// Grid, block and shared memory of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,25 @@ impl LaunchGeometry {
     }
 }
 
-/// The argument values of a launch, in parameter order. A value has at most eight bytes.
+/// An argument value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Cell {
+    /// A little-endian number of at most eight bytes.
+    Number([u8; 8]),
+    TensorMap(Box<TensorMap>),
+}
+
+impl Cell {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Number(bytes) => bytes,
+            Self::TensorMap(map) => map.bytes(),
+        }
+    }
+}
+
+/// The argument values of a launch, in parameter order: numbers of at most eight bytes, and tensor
+/// maps.
 ///
 /// ```
 /// use retrograph_driver::KernelArguments;
@@ -34,8 +53,7 @@ impl LaunchGeometry {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelArguments {
-    /// One little-endian cell per value.
-    cells: Vec<[u8; 8]>,
+    cells: Vec<Cell>,
     sizes: Vec<usize>,
 }
 
@@ -52,14 +70,14 @@ impl KernelArguments {
 
     /// Adds a `.u64`.
     pub fn u64(mut self, value: u64) -> Self {
-        self.cells.push(value.to_le_bytes());
+        self.cells.push(Cell::Number(value.to_le_bytes()));
         self.sizes.push(8);
         self
     }
 
     /// Adds a `.u32`.
     pub fn u32(mut self, value: u32) -> Self {
-        self.cells.push(u64::from(value).to_le_bytes());
+        self.cells.push(Cell::Number(u64::from(value).to_le_bytes()));
         self.sizes.push(4);
         self
     }
@@ -69,13 +87,31 @@ impl KernelArguments {
         self.u32(value.to_bits())
     }
 
+    /// Adds a tensor map.
+    pub fn tensor_map(mut self, map: TensorMap) -> Self {
+        self.cells.push(Cell::TensorMap(Box::new(map)));
+        self.sizes.push(map.bytes().len());
+        self
+    }
+
+    /// The tensor map at `index`, to be replaced; `None` if that argument is a number.
+    ///
+    /// # Panics
+    /// If there is no such argument.
+    pub fn tensor_map_mut(&mut self, index: usize) -> Option<&mut TensorMap> {
+        match &mut self.cells[index] {
+            Cell::TensorMap(map) => Some(map),
+            Cell::Number(_) => None,
+        }
+    }
+
     /// Replaces the address at `index`.
     ///
     /// # Panics
     /// If there is no such argument, or in debug builds if it does not have eight bytes.
     pub fn set_address(&mut self, index: usize, address: u64) {
         debug_assert_eq!(self.sizes[index], 8, "an address has eight bytes");
-        self.cells[index] = address.to_le_bytes();
+        self.cells[index] = Cell::Number(address.to_le_bytes());
     }
 
     /// Number of arguments.
@@ -98,13 +134,13 @@ impl KernelArguments {
     /// # Panics
     /// If there is no such argument.
     pub fn bytes(&self, index: usize) -> &[u8] {
-        &self.cells[index][..self.sizes[index]]
+        &self.cells[index].bytes()[..self.sizes[index]]
     }
 
     /// A pointer to each value, as the driver expects. It only reads them during the call, which
     /// allows the cast from a shared reference.
     pub(crate) fn pointers(&self) -> Vec<*mut c_void> {
-        self.cells.iter().map(|cell| cell.as_ptr().cast_mut().cast()).collect()
+        self.cells.iter().map(|cell| cell.bytes().as_ptr().cast_mut().cast()).collect()
     }
 }
 

@@ -95,6 +95,7 @@ mod owner;
 pub mod profile;
 mod release;
 pub mod stream;
+pub mod tensor_map;
 pub mod version;
 
 pub use call::CallError;
@@ -114,6 +115,7 @@ pub use module::{Function, LoadError, Module, compile_ptx};
 pub use owner::Owner;
 pub use profile::{KernelTime, OperationTime, PhaseTime, Profile};
 pub use stream::Stream;
+pub use tensor_map::{TensorMap, TensorMapLayout, TensorMapSwizzle, TensorMapType};
 pub use version::DriverVersion;
 
 /// The README's example is a test.

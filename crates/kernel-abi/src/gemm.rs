@@ -12,7 +12,8 @@ pub use images::{
     MULTISTAGE_TN, NN, NN_NF4, NT, NT_NF4, TN,
 };
 pub use tile::{
-    MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT, SIMT_NF4, TileConfig, WGMMA_BLOCK_K,
+    CONSUMER_ROWS, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT, SIMT_NF4, TileConfig,
+    WGMMA_BLOCK_K,
 };
 
 use crate::parameters::{flags, parameters};
@@ -85,6 +86,27 @@ parameters! {
 }
 
 parameters! {
+    /// The tensor maps of the operands, with dimensions (row, rows, planes) from the innermost one;
+    /// they follow [`GemmParameters`] in entries whose a and b are bf16. Only tiles with the
+    /// mainloop [`Mainloop::WarpSpecialized`] read them.
+    pub struct GemmTensorMaps {
+        /// The map of a.
+        a_map: tensor_map,
+        /// The map of b.
+        b_map: tensor_map,
+        /// The map of c, if [`GemmFlags::C_MAPPED`] is set.
+        c_map: tensor_map,
+    }
+}
+
+/// Elements per row, and rows, of the box in which bf16 tensor maps of [`GemmTensorMaps`] copy: the
+/// same for every operand and tile, so that a map does not depend on the tile. A row fills a line
+/// of 128 bytes, which the 128-byte swizzle needs.
+pub const TENSOR_MAP_BOX: [u32; 2] = [64, 64];
+/// The box of c in f32.
+pub const TENSOR_MAP_BOX_F32: [u32; 2] = [32, 64];
+
+parameters! {
     /// The parameters of [`SPLIT_K_SUM`].
     pub struct SplitKSumParameters {
         /// `splits × n` partial sums, read.
@@ -120,5 +142,7 @@ flags! {
         C_VECTORIZED = 8;
         /// c is bf16.
         C_BF16 = 16;
+        /// c can be written through its tensor map.
+        C_MAPPED = 32;
     }
 }

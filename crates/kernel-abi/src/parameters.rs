@@ -11,12 +11,15 @@ pub enum ParameterKind {
     U64,
     /// `.f32`.
     F32,
+    /// A tensor map (`CUtensorMap`), by value: 128 bytes aligned to 64.
+    TensorMap,
 }
 
 impl ParameterKind {
     /// The size in bytes.
     pub const fn bytes(self) -> usize {
         match self {
+            Self::TensorMap => 128,
             Self::Pointer | Self::U64 => 8,
             Self::U32 | Self::F32 => 4,
         }
@@ -62,6 +65,11 @@ impl Parameter {
     pub const fn flags(name: &'static str) -> Self {
         Self::u32(name)
     }
+
+    /// A tensor map.
+    pub const fn tensor_map(name: &'static str) -> Self {
+        Self { name, kind: ParameterKind::TensorMap }
+    }
 }
 
 /// A set of flags that is passed as one `.u32`.
@@ -92,6 +100,8 @@ pub trait ParameterTypes {
     type Bool;
     /// A set of flags.
     type Flags<F: Flags>;
+    /// A tensor map.
+    type TensorMap;
 }
 
 /// Nothing: for uses that need the list of parameters alone.
@@ -102,6 +112,7 @@ impl ParameterTypes for () {
     type F64 = ();
     type Bool = ();
     type Flags<F: Flags> = ();
+    type TensorMap = ();
 }
 
 /// Declares the parameters of a kernel, one call for each in the order of the list.
@@ -118,6 +129,8 @@ pub trait Declare: ParameterTypes {
     fn bool(&mut self, name: &'static str) -> Self::Bool;
     /// Declares a set of flags.
     fn flags<F: Flags>(&mut self, name: &'static str) -> Self::Flags<F>;
+    /// Declares a tensor map.
+    fn tensor_map(&mut self, name: &'static str) -> Self::TensorMap;
 }
 
 /// Converts the values of parameters to the arguments of a launch.
@@ -136,13 +149,15 @@ pub trait Arguments: ParameterTypes {
     fn bool(value: Self::Bool) -> Self::Argument;
     /// Converts a set of flags.
     fn flags<F: Flags>(value: Self::Flags<F>) -> Self::Argument;
+    /// Converts a tensor map.
+    fn tensor_map(value: Self::TensorMap) -> Self::Argument;
 }
 
 /// Defines a struct with one field per kernel parameter, in the order of the kernel's signature.
 ///
 /// It has the constant `LIST`, the constructor `declare` for sources, and `into_arguments` for
-/// launches. The kinds are the methods of [`Declare`]: `pointer<E>`, `u32`, `f32`, `f64`, `bool`
-/// and `flags<F>`.
+/// launches. The kinds are the methods of [`Declare`]: `pointer<E>`, `u32`, `f32`, `f64`, `bool`,
+/// `flags<F>` and `tensor_map`.
 macro_rules! parameters {
     (
         $(#[$doc:meta])*
@@ -186,6 +201,7 @@ macro_rules! parameters {
     (@type $types:ident f32) => { $types::F32 };
     (@type $types:ident f64) => { $types::F64 };
     (@type $types:ident bool) => { $types::Bool };
+    (@type $types:ident tensor_map) => { $types::TensorMap };
 }
 
 /// Defines a set of flags with one constant per bit.

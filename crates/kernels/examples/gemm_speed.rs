@@ -1,12 +1,13 @@
 //! Times every tile of a matrix product on a GPU, and the one that the sizes choose.
 //!
 //! ```text
-//! gemm_speed [--bf16 [--streamed]] [--weights f32|bf16|nf4] [--rows N,…] [--tile NAME] \
-//!     [--samples N] [--simulate] OUT.jsonl
+//! gemm_speed [--bf16 [--streamed [--bf16-results]]] [--weights f32|bf16|nf4] [--rows N,…] \
+//!     [--layers INPUTSxOUTPUTS,…] [--tile NAME] [--samples N] [--simulate] OUT.jsonl
 //! ```
 //!
 //! `--bf16` computes in bf16; `--weights` says how the second operand is stored, and `--streamed`
-//! that the first one is stored as bf16, which a second one in bf16 or NF4 takes.
+//! that the first one is stored as bf16, which a second one in bf16 or NF4 takes, and
+//! `--bf16-results` that results are, except for gradients of weights.
 //! `--tile` times that tile alone beside the chosen one. `--simulate` runs small shapes on the
 //! simulated driver, which shows that the program works and nothing about speed. A launch takes its
 //! operands from a ring of copies larger than the L2 cache, so that memory is not hidden. The time
@@ -29,9 +30,17 @@ use retrograph_kernels::{Dispatch, Launch, Problem, View, images};
 
 /// Bytes that the operands of consecutive launches spread over.
 const RING: usize = 160 << 20;
-/// Inputs and outputs of the layers of a model of 1.5 · 10⁹ weights, and of LoRA's factors.
-const LAYERS: [[usize; 2]; 6] =
-    [[1536, 1536], [1536, 256], [1536, 8960], [8960, 1536], [1536, 16], [16, 1536]];
+/// Inputs and outputs of the layers of a model of 1.5 · 10⁹ weights, of LoRA's factors, and of the
+/// head.
+const LAYERS: [[usize; 2]; 7] = [
+    [1536, 1536],
+    [1536, 256],
+    [1536, 8960],
+    [8960, 1536],
+    [1536, 16],
+    [16, 1536],
+    [1536, 151_936],
+];
 
 /// How the second operand is stored.
 #[derive(Clone, Copy)]
@@ -79,7 +88,9 @@ struct Options {
     compute: DType,
     weights: Weights,
     streamed: bool,
+    bf16_results: bool,
     rows: Vec<usize>,
+    layers: Vec<[usize; 2]>,
     tile: Option<String>,
     samples: usize,
     simulate: bool,
@@ -90,7 +101,8 @@ impl Options {
     fn parse() -> Result<Self, String> {
         let (mut tile, mut samples, mut simulate, mut path) = (None, 15, false, None);
         let (mut compute, mut weights, mut streamed) = (DType::F32, Weights::F32, false);
-        let mut rows = vec![32, 128, 512];
+        let (mut rows, mut layers) = (vec![32, 128, 512], LAYERS.to_vec());
+        let mut bf16_results = false;
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
@@ -100,6 +112,15 @@ impl Options {
                 "--simulate" => simulate = true,
                 "--bf16" => compute = DType::Bf16,
                 "--streamed" => streamed = true,
+                "--bf16-results" => bf16_results = true,
+                "--layers" => {
+                    let layer = |text: &str| {
+                        let (inputs, outputs) = text.split_once('x')?;
+                        Some([inputs.parse().ok()?, outputs.parse().ok()?])
+                    };
+                    let list: Option<_> = value()?.split(',').map(layer).collect();
+                    layers = list.ok_or("--layers: INPUTSxOUTPUTS,…")?;
+                }
                 "--rows" => {
                     let list: Result<_, _> = value()?.split(',').map(str::parse).collect();
                     rows = list.map_err(|_| "--rows: numbers")?;
@@ -112,7 +133,18 @@ impl Options {
         }
         let path = path.ok_or("usage: gemm_speed [OPTIONS] OUT")?;
         let out = File::create(&path).map_err(|error| format!("{path}: {error}"))?;
-        Ok(Self { compute, weights, streamed, rows, tile, samples, simulate, out })
+        Ok(Self {
+            compute,
+            weights,
+            streamed,
+            bf16_results,
+            rows,
+            layers,
+            tile,
+            samples,
+            simulate,
+            out,
+        })
     }
 
     /// Whether the second operand may be an input: f32, or bf16 beside a first one in bf16.
@@ -124,14 +156,19 @@ impl Options {
         }
     }
 
+    /// A result at an address.
+    fn result(&self, address: u64, len: usize) -> TensorView<u64> {
+        if self.bf16_results { Weights::Bf16 } else { Weights::F32 }.at([address, 0], len)
+    }
+
     /// Rows, inputs and outputs of every product.
     fn shapes(&self) -> Vec<GemmShape> {
         let shape = |rows, [inputs, outputs]: [usize; 2]| GemmShape { rows, inputs, outputs };
         let mut shapes = if self.simulate {
             vec![shape(8, [48, 32]), shape(70, [40, 64]), shape(70, [64, 128])]
         } else {
-            let layers = self.rows.iter().flat_map(|rows| LAYERS.map(|layer| shape(*rows, layer)));
-            layers.chain([shape(512, [1536, 151_936])]).collect()
+            let of_rows = |&rows| self.layers.iter().map(move |&layer| shape(rows, layer));
+            self.rows.iter().flat_map(of_rows).collect()
         };
         shapes.retain(|shape| self.has(shape));
         shapes
@@ -158,6 +195,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             if op == "wgrad" && !options.has_wgrad() {
                 continue;
             }
+            // Results of the previous product may have overwritten operands of this one.
+            device.fill(options.streamed);
             compare(&device, &mut options, (op, shape))?;
         }
     }
@@ -237,7 +276,8 @@ fn ring(
         let (alpha, accumulate) = (1.0, false);
         match op {
             "fprop" => {
-                let (x, y, bias) = (first(x, lens[0]), View::<_, f32>::new(y, lens[2]), None);
+                let (x, bias) = (first(x, lens[0]), None);
+                let y = options.result(y, lens[2]);
                 Fprop { x, w, bias, y, shape, alpha, accumulate }.launch_in(compute)
             }
             "wgrad" => {
@@ -247,7 +287,7 @@ fn ring(
                 Wgrad { grad_out, x, grad_weight, shape, alpha, accumulate }.launch_in(compute)
             }
             _ => {
-                let (grad_out, grad_input) = (first(y, lens[2]), View::<_, f32>::new(x, lens[0]));
+                let (grad_out, grad_input) = (first(y, lens[2]), options.result(x, lens[0]));
                 Dgrad { grad_out, w, grad_input, shape, alpha, accumulate }.launch_in(compute)
             }
         }
@@ -268,6 +308,8 @@ fn geometry(launch: &Launch<u64>, entry: &'static str, device: &Device) -> Dispa
         panic!("{:?} is no matrix product", launch.kernel)
     };
     let tiles = m.div_ceil(size(rows)) * n.div_ceil(size(columns));
+    // Persistent blocks: as many as the SMs of an H200.
+    let tiles = if entry.contains("_tma_") { tiles.min(132) } else { tiles };
     let shared_bytes = images::dynamic_shared(entry, device.target);
     Dispatch { entry, grid: [tiles, 1, 1], block: [threads, 1, 1], shared_bytes }
 }

@@ -9,6 +9,7 @@ use std::ops::Range;
 use retrograph_kernel_abi::{Any, Arguments, Flags, Parameter, ParameterTypes, Signature};
 use retrograph_ptx::SmTarget;
 
+use crate::DType;
 use crate::problem::Problem;
 use crate::view::{Element, View};
 
@@ -57,6 +58,25 @@ impl<B: Copy> BufferArgument<B> {
     }
 }
 
+/// A tensor map argument: planes of a row-major matrix, copied in boxes with the 128-byte swizzle.
+///
+/// The launch accesses the range through another argument, which declares the access.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorMapArgument<B> {
+    /// The buffer.
+    pub buffer: B,
+    /// The bytes of the buffer that the planes cover.
+    pub bytes: Range<usize>,
+    /// The element type: bf16 or f32.
+    pub dtype: DType,
+    /// Elements of a row, rows of a plane, and planes; none is 0.
+    pub sizes: [u64; 3],
+    /// Bytes from row to row and from plane to plane, multiples of 16.
+    pub strides: [u64; 2],
+    /// Elements and rows of a box.
+    pub box_sizes: [u32; 2],
+}
+
 /// One eight-byte cell of a table argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell<B> {
@@ -82,6 +102,9 @@ pub enum Argument<B> {
     /// A pointer to a read-only table of cells in device memory, for kernels over lists of tensors.
     /// The caller writes the table before the first launch and keeps it alive.
     Table(Vec<Cell<B>>),
+    /// A tensor map, by value. The kernel does not read it if it is `None` or if the target has no
+    /// TMA.
+    TensorMap(Option<TensorMapArgument<B>>),
 }
 
 impl<B: Copy> Argument<B> {
@@ -105,7 +128,7 @@ impl<B: Copy> Argument<B> {
         Self::F32(value.to_bits())
     }
 
-    /// The buffer ranges that this argument accesses.
+    /// The buffer ranges that this argument accesses. A tensor map declares none.
     pub fn buffers(&self) -> impl Iterator<Item = &BufferArgument<B>> {
         let (single, cells) = match self {
             Self::Buffer(argument) => (Some(argument), [].as_slice()),
@@ -202,6 +225,7 @@ impl<B> ParameterTypes for ArgumentTypes<B> {
     type Pointer<E> = Pointer<B, E>;
     type U32 = u32;
     type F32 = f32;
+    type TensorMap = Option<TensorMapArgument<B>>;
     type F64 = f64;
     type Bool = bool;
     type Flags<F: Flags> = F;
@@ -232,6 +256,10 @@ impl<B> Arguments for ArgumentTypes<B> {
 
     fn flags<F: Flags>(value: F) -> Argument<B> {
         Argument::U32(value.bits())
+    }
+
+    fn tensor_map(value: Option<TensorMapArgument<B>>) -> Argument<B> {
+        Argument::TensorMap(value)
     }
 }
 

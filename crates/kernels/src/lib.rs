@@ -55,7 +55,9 @@ mod tensor_list;
 pub mod view;
 
 pub use error::KernelError;
-pub use launch::{Access, Argument, BufferArgument, Cell, Dispatch, Kernel, Launch};
+pub use launch::{
+    Access, Argument, BufferArgument, Cell, Dispatch, Kernel, Launch, TensorMapArgument,
+};
 pub use ops::all;
 pub use problem::Problem;
 pub use retrograph_kernel_abi::{DType, Parameter, ParameterKind};

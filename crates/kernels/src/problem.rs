@@ -165,9 +165,11 @@ impl Problem {
             problems.push(Self::LoraShrink { rows: a, ranks: b, splits: c, matrix });
             problems.push(Self::LoraGrad { splits: a, width: b, rank_blocks: c, matrix });
         }
-        for (planes, vectorized) in [(1, false), (1, true), (24, false), (24, true)] {
-            let problem = GemmProblem { m: a, n: b, k: c, planes, vectorized, concurrent: 0 };
-            problems.push(Self::Gemm(problem));
+        for planes in [1, 24] {
+            for (vectorized, tensor_maps) in [(false, false), (true, false), (true, true)] {
+                let sizes = GemmProblem { m: a, n: b, k: c, planes, ..GemmProblem::default() };
+                problems.push(Self::Gemm(GemmProblem { vectorized, tensor_maps, ..sizes }));
+            }
         }
         for form in GemvForm::ALL {
             let problem = GemvProblem { inputs: a, outputs: [b, c, 0], lora_ranks: [0; 3], form };

@@ -3,3 +3,4 @@
 pub(super) mod mma_sync;
 pub(super) mod multistage;
 pub(super) mod simt;
+pub(super) mod warp_specialized;

@@ -1,8 +1,8 @@
 //! The parameters of a GEMM kernel.
 
 use retrograph_kernel_abi::DType;
-use retrograph_kernel_abi::gemm::{GemmFlags, GemmParameters};
-use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
+use retrograph_kernel_abi::gemm::{GemmFlags, GemmParameters, GemmTensorMaps};
+use retrograph_ptx::build::{Kernel, Pred, Ptr, TensorMapParam, Value, Var};
 
 use super::arith::div_const;
 use super::loader::vector::OperandFormat;
@@ -66,6 +66,18 @@ pub(super) struct GemmParams<'k> {
     pub(super) k: Value<'k, u32>,
     /// Length of the outer reduction.
     pub(super) reduce: Value<'k, u32>,
+    /// The tensor maps, if a and b are bf16.
+    pub(super) maps: Option<TensorMaps<'k>>,
+}
+
+/// The tensor maps of the operands.
+#[derive(Clone, Copy)]
+pub(super) struct TensorMaps<'k> {
+    pub(super) a: TensorMapParam<'k>,
+    pub(super) b: TensorMapParam<'k>,
+    pub(super) c: TensorMapParam<'k>,
+    /// Whether c has a tensor map.
+    pub(super) writes_c: Pred<'k>,
 }
 
 impl<'k> GemmParams<'k> {
@@ -142,6 +154,12 @@ impl<'k> GemmParams<'k> {
             n,
             k: k_len,
             reduce,
+            maps: (dtypes == [DType::Bf16; 2]).then(|| {
+                let GemmTensorMaps { a_map, b_map, c_map } =
+                    GemmTensorMaps::declare(&mut Declarations(*k));
+                let writes_c = flags.has(GemmFlags::C_MAPPED);
+                TensorMaps { a: a_map, b: b_map, c: c_map, writes_c }
+            }),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use retrograph_kernel_abi::{Declare, Flags, ParameterTypes};
-use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
+use retrograph_ptx::build::{Kernel, Pred, Ptr, TensorMapParam, Value};
 
 /// Declares parameters in a kernel and gives the registers that hold them.
 pub(crate) struct Declarations<'k>(pub(crate) Kernel<'k>);
@@ -36,6 +36,7 @@ impl<'k> ParameterTypes for Declarations<'k> {
     type F64 = Value<'k, f64>;
     type Bool = Value<'k, u32>;
     type Flags<F: Flags> = FlagSet<'k, F>;
+    type TensorMap = TensorMapParam<'k>;
 }
 
 impl<'k> Declare for Declarations<'k> {
@@ -61,5 +62,9 @@ impl<'k> Declare for Declarations<'k> {
 
     fn flags<F: Flags>(&mut self, name: &'static str) -> FlagSet<'k, F> {
         FlagSet { bits: self.0.param(name), flags: PhantomData }
+    }
+
+    fn tensor_map(&mut self, name: &'static str) -> TensorMapParam<'k> {
+        self.0.tensor_map(name)
     }
 }

@@ -6,12 +6,12 @@ use crate::argument::{Call, In, Out};
 use crate::diagnostic::DiagnosticKind;
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::State;
-use crate::tensor_map::{ElementType, MOST_DIMENSIONS, Swizzle, TensorMap};
+use crate::tensor_map::{ElementType, MOST_DIMENSIONS, Swizzle, TENSOR_MAP_BYTES, TensorMap};
 
 impl State {
     /// Refuses a tensor map, and says why.
     fn refuse_map(&mut self, why: &str) -> Refusal {
-        self.diagnose(DiagnosticKind::Unattested, format!("cuTensorMapEncodeTiled: {why}"));
+        self.diagnose(DiagnosticKind::Unattested, format!("tensor map: {why}"));
         invalid(Rule::TensorMap)
     }
 
@@ -66,15 +66,35 @@ impl State {
             extent: box_dimensions.list(rank)?,
             swizzle,
         };
-        if let Some(why) = found.fault() {
+        let encoded = self.encode_map(&found)?;
+        map.put(encoded)
+    }
+
+    pub(crate) fn cuTensorMapReplaceAddress(
+        &mut self,
+        map: Out<CUtensorMap>,
+        address: Out<c_void>,
+    ) -> Call {
+        let mut bytes = [0; TENSOR_MAP_BYTES];
+        for (bytes, word) in bytes.chunks_exact_mut(8).zip(map.get()?.opaque) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        let found = TensorMap::decode(&bytes).map_err(|why| self.refuse_map(why))?;
+        let moved = TensorMap { address: address.pointer() as u64, ..found };
+        let encoded = self.encode_map(&moved)?;
+        map.put(encoded)
+    }
+
+    fn encode_map(&mut self, map: &TensorMap) -> Result<CUtensorMap, Refusal> {
+        if let Some(why) = map.fault() {
             return Err(self.refuse_map(why));
         }
-        let bytes = found.encode();
+        let bytes = map.encode();
         let word = |index: usize| {
             let mut raw = [0; 8];
             raw.copy_from_slice(&bytes[8 * index..8 * index + 8]);
             u64::from_le_bytes(raw)
         };
-        map.put(CUtensorMap { opaque: std::array::from_fn(word) })
+        Ok(CUtensorMap { opaque: std::array::from_fn(word) })
     }
 }

@@ -17,6 +17,10 @@ macro_rules! __tensor_map_functions {
                 l2_promotion: $crate::CUtensorMapL2promotion,
                 oob_fill: $crate::CUtensorMapFloatOOBfill
             );
+            /// Replaces the address of a map's tensor.
+            fn cuTensorMapReplaceAddress(
+                map: *mut $crate::CUtensorMap, address: *mut $crate::c_void
+            );
         }
         optional {
         }

@@ -50,7 +50,17 @@ pub enum Mainloop {
         /// Threads of the producer warps with `wgmma`.
         wgmma_producers: u32,
     },
+    /// `wgmma` on bf16. One producer warp copies stages by TMA; consumer warpgroups multiply 64
+    /// rows each. Blocks are persistent: each computes every n-th tile of a plane. Operands must
+    /// have tensor maps.
+    WarpSpecialized {
+        /// Stages in shared memory, each [`WGMMA_BLOCK_K`] long.
+        stages: u32,
+    },
 }
+
+/// Rows of a consumer warpgroup of [`Mainloop::WarpSpecialized`].
+pub const CONSUMER_ROWS: u32 = 64;
 
 impl TileConfig {
     const fn simt(
@@ -83,6 +93,11 @@ impl TileConfig {
         Self { shape, mainloop, min_blocks_per_sm }
     }
 
+    const fn warp_specialized(shape: [u32; 2], stages: u32) -> Self {
+        let mainloop = Mainloop::WarpSpecialized { stages };
+        Self { shape, mainloop, min_blocks_per_sm: 1 }
+    }
+
     /// Threads of a block that compute.
     pub const fn threads(&self) -> u32 {
         match self.mainloop {
@@ -91,6 +106,7 @@ impl TileConfig {
             }
             Mainloop::MmaSync { warps, slices, .. } => 32 * warps[0] * warps[1] * slices,
             Mainloop::Multistage { warps, .. } => 32 * warps[0] * warps[1],
+            Mainloop::WarpSpecialized { .. } => self.shape[0] / CONSUMER_ROWS * 128,
         }
     }
 
@@ -98,6 +114,7 @@ impl TileConfig {
     pub const fn wgmma_producers(&self) -> u32 {
         match self.mainloop {
             Mainloop::Multistage { wgmma_producers, .. } => wgmma_producers,
+            Mainloop::WarpSpecialized { .. } => 32,
             _ => 0,
         }
     }
@@ -108,6 +125,7 @@ impl TileConfig {
             Mainloop::Simt { slice_k, slices, .. } | Mainloop::MmaSync { slice_k, slices, .. } => {
                 slice_k * slices
             }
+            Mainloop::WarpSpecialized { .. } => WGMMA_BLOCK_K,
             Mainloop::Multistage { stages: [[0, _], ..], .. } => WGMMA_BLOCK_K,
             Mainloop::Multistage { stages: [[block_k, _], ..], .. } => block_k,
         }
@@ -115,12 +133,18 @@ impl TileConfig {
 
     /// Whether rows of operands must allow copies of 16 bytes.
     pub const fn needs_vectorized_rows(&self) -> bool {
-        matches!(self.mainloop, Mainloop::Multistage { .. })
+        matches!(self.mainloop, Mainloop::Multistage { .. } | Mainloop::WarpSpecialized { .. })
+    }
+
+    /// Whether operands must have tensor maps.
+    pub const fn needs_tensor_maps(&self) -> bool {
+        matches!(self.mainloop, Mainloop::WarpSpecialized { .. })
     }
 
     /// Whether only targets with `wgmma` have the tile.
     pub const fn needs_wgmma(&self) -> bool {
-        matches!(self.mainloop, Mainloop::Multistage { stages: [[0, _], ..], .. })
+        let only_wgmma = matches!(self.mainloop, Mainloop::Multistage { stages: [[0, _], ..], .. });
+        only_wgmma || self.needs_tensor_maps()
     }
 }
 
@@ -162,9 +186,12 @@ pub const MMA_SYNC: [TileConfig; 7] = [
 ];
 
 /// Tiles of products of two operands in bf16.
-pub const MULTISTAGE_BF16: [TileConfig; 5] = [
-    TileConfig::bf16(([192, 256], [12, 1]), [[0, 0]; 3], [4, 1]),
-    TileConfig::bf16(([128, 192], [8, 1]), [[0, 0]; 3], [5, 1]),
+pub const MULTISTAGE_BF16: [TileConfig; 8] = [
+    TileConfig::warp_specialized([128, 256], 4),
+    TileConfig::warp_specialized([192, 192], 3),
+    TileConfig::warp_specialized([192, 128], 4),
+    TileConfig::warp_specialized([128, 192], 4),
+    TileConfig::warp_specialized([128, 128], 6),
     TileConfig::bf16(([256, 128], [4, 2]), [[64, 3], [32, 3], [32, 2]], [4, 1]),
     TileConfig::bf16(([128, 128], [2, 4]), [[64, 3], [32, 2], [32, 2]], [6, 2]),
     TileConfig::bf16(([64, 64], [2, 2]), [[64, 3], [32, 2], [32, 2]], [6, 4]),
@@ -174,8 +201,8 @@ pub const MULTISTAGE_BF16: [TileConfig; 5] = [
 pub const MULTISTAGE_NF4: [TileConfig; 4] = [
     TileConfig::bf16(([192, 128], [12, 1]), [[0, 0]; 3], [5, 1]),
     TileConfig::bf16(([256, 128], [4, 2]), [[64, 2], [32, 3], [32, 2]], [4, 1]),
-    MULTISTAGE_BF16[3],
-    MULTISTAGE_BF16[4],
+    MULTISTAGE_BF16[6],
+    MULTISTAGE_BF16[7],
 ];
 
 #[cfg(test)]
@@ -194,11 +221,13 @@ mod tests {
 
     #[test]
     fn thread_tiles_and_warps_divide_their_tile() {
-        for TileConfig { shape: [m, n], mainloop, .. } in [&SIMT[..], &MMA_SYNC].concat() {
+        let tables = [&SIMT[..], &MMA_SYNC, &MULTISTAGE_BF16, &MULTISTAGE_NF4];
+        for TileConfig { shape: [m, n], mainloop, .. } in tables.concat() {
             let [rows, columns] = match mainloop {
                 Mainloop::Simt { thread_tile, .. } => thread_tile,
                 Mainloop::MmaSync { warps: [down, across], .. }
                 | Mainloop::Multistage { warps: [down, across], .. } => [16 * down, 8 * across],
+                Mainloop::WarpSpecialized { .. } => [CONSUMER_ROWS, 64],
             };
             assert!(m.is_multiple_of(rows) && n.is_multiple_of(columns), "{m} × {n}");
         }

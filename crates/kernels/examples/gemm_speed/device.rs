@@ -1,5 +1,8 @@
 //! The device that is timed, by the functions of its driver.
 
+#[path = "../../tests/it/argument_bytes.rs"]
+mod argument_bytes;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
@@ -7,7 +10,7 @@ use std::ffi::{CStr, CString, c_void};
 use retrograph_driver_sim::{Config, Simulator};
 use retrograph_driver_sys::{CUcontext, CUdevice_attribute, CUevent, CUfunction};
 use retrograph_driver_sys::{CUfunction_attribute, CUmodule, CUresult, CUstream, DriverTable};
-use retrograph_kernels::{Argument, Dispatch, Launch, SmTarget, images};
+use retrograph_kernels::{Dispatch, Launch, SmTarget, images};
 
 /// Bytes of operands on a GPU: the head of a large vocabulary and more.
 const POOL: usize = 1200 << 20;
@@ -97,17 +100,26 @@ impl Device {
             modules: RefCell::default(),
             _simulator: simulator,
         };
-        device.fill();
+        device.fill(false);
         Ok(device)
     }
 
-    /// Fills the pool with numbers between −1 and 1, since zeros would cost less power.
-    fn fill(&self) {
+    /// Fills the pool with numbers between −1 and 1, as f32 or as bf16: zeros, and other bits than
+    /// those of such numbers, would cost another power.
+    pub(crate) fn fill(&self, bf16: bool) {
         let mut state = 1u32;
-        let block: Vec<f32> = (0..self.pool_bytes.min(16 << 20) / 4)
-            .map(|_| {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        };
+        let block: Vec<u32> = (0..self.pool_bytes.min(16 << 20) / 4)
+            .map(|_| match bf16 {
+                false => next().to_bits(),
+                true => {
+                    let [low, high] =
+                        [next(), next()].map(|v| u32::from(half::bf16::from_f32(v).to_bits()));
+                    low | high << 16
+                }
             })
             .collect();
         for at in (0..self.pool_bytes).step_by(block.len() * 4) {
@@ -146,7 +158,12 @@ impl Device {
     }
 
     fn launch(&self, function: CUfunction, launch: &Launch<u64>, dispatch: Dispatch) {
-        let mut values: Vec<u64> = launch.arguments.iter().map(value).collect();
+        let value = |argument| {
+            argument_bytes::bytes(&self.table, argument, |_| {
+                unreachable!("products take no tables")
+            })
+        };
+        let mut values: Vec<_> = launch.arguments.iter().map(value).collect();
         let mut pointers: Vec<*mut c_void> =
             values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
         let ([gx, gy, gz], [bx, by, bz]) = (dispatch.grid, dispatch.block);
@@ -176,16 +193,5 @@ impl Device {
             call!(self.table, cuFuncSetAttribute(function, limit, shared));
         }
         function
-    }
-}
-
-/// The bytes of an argument on a little-endian host.
-fn value(argument: &Argument<u64>) -> u64 {
-    match argument {
-        Argument::Buffer(buffer) => buffer.buffer + buffer.bytes.start as u64,
-        Argument::Null => 0,
-        Argument::U32(value) | Argument::F32(value) => u64::from(*value),
-        Argument::U64(value) => *value,
-        Argument::Table(_) => unreachable!("products take no tables"),
     }
 }

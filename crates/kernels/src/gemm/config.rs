@@ -37,7 +37,8 @@ impl GemmConfig {
         };
         let table = TileTable::new(self.compute, [activations, weights]);
         let (vectorized, concurrent) = (table.vectorizes(sizes), self.concurrent);
-        let problem = GemmProblem { m, n, k, planes: 1, vectorized, concurrent };
+        let tensor_maps = vectorized && activations == DType::Bf16 && weights == DType::Bf16;
+        let problem = GemmProblem { m, n, k, planes: 1, vectorized, tensor_maps, concurrent };
         splits(table, problem, self.split_unit()) as usize
     }
 }

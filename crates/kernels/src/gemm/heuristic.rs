@@ -5,7 +5,7 @@
 //! of its own. Only tiles without sliced-K may be missing on some SM target.
 
 use retrograph_kernel_abi::gemm::{
-    GemmImage, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, SIMT, SIMT_NF4, TileConfig,
+    GemmImage, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT, SIMT_NF4, TileConfig,
 };
 
 use super::GemmProblem;
@@ -60,9 +60,12 @@ const MMA_SYNC_COSTS: [TileCost; 7] = [
 
 /// Costs of [`MULTISTAGE_BF16`], measured with `wgmma`
 /// (docs/hardware/2026-11-22-decoding-between-products).
-const MULTISTAGE_BF16_COSTS: [TileCost; 5] = [
-    cost(1, [27, 27], 530),
-    cost(1, [14, 14], 860),
+const MULTISTAGE_BF16_COSTS: [TileCost; 8] = [
+    cost(1, [16, 16], 240),
+    cost(1, [18, 18], 225),
+    cost(1, [12, 12], 220),
+    cost(1, [12, 12], 200),
+    cost(1, [8, 8], 280),
     cost(1, [18, 18], 760),
     cost(1, [11, 11], 770),
     cost(2, [6, 8], 430),
@@ -129,13 +132,14 @@ impl Product {
     /// Whether `tile` can be used and wastes little: c is longer than half of the tile, and at most
     /// a quarter of what its stages hold is padding. Tiles and stages within `limits` always suit.
     fn suits(self, tile: &TileConfig, limits: Limits) -> bool {
-        let GemmProblem { m, n, k, vectorized, .. } = self.problem;
+        let GemmProblem { m, n, k, vectorized, tensor_maps, .. } = self.problem;
         let block_k = tile.block_k();
         let padding = u64::from(k.div_ceil(block_k)) * u64::from(block_k) - u64::from(k);
         let deep = block_k <= limits.block_k || padding <= u64::from(k) / 3;
         let large = |tile: u32, extent: u32| tile <= limits.side || tile / 2 < extent;
-        let runs =
-            (vectorized || !tile.needs_vectorized_rows()) && (self.wgmma || !tile.needs_wgmma());
+        let runs = (vectorized || !tile.needs_vectorized_rows())
+            && (tensor_maps || !tile.needs_tensor_maps())
+            && (self.wgmma || !tile.needs_wgmma());
         runs && deep && large(tile.shape[0], m) && large(tile.shape[1], n)
     }
 
@@ -225,8 +229,7 @@ impl TileTable {
     }
 }
 
-/// Entry point and geometry: one block per tile. Tiles of a column follow one another in x, so that
-/// concurrent blocks share their part of b; planes are in z.
+/// Entry point and geometry: one block per tile, or persistent blocks, in x; planes in z.
 pub(crate) fn dispatch(problem: &GemmProblem, target: SmTarget, image: &GemmImage) -> Dispatch {
     let table = TileTable::new(image.compute, [image.a, image.b]);
     let vectorized = problem.vectorized || table.needs_vectorized_rows();
@@ -238,6 +241,11 @@ pub(crate) fn dispatch(problem: &GemmProblem, target: SmTarget, image: &GemmImag
     let tiles = u64::from(problem.m).div_ceil(rows) * u64::from(problem.n).div_ceil(columns);
     // A plane has fewer than 2^32 elements and a tile has 256 or more, so that this is exact.
     let tiles = u32::try_from(tiles).unwrap_or(u32::MAX);
+    let tiles = match tile.mainloop {
+        // Persistent blocks compute several tiles each.
+        Mainloop::WarpSpecialized { .. } => tiles.min((SMS as u32 / problem.planes.max(1)).max(1)),
+        _ => tiles,
+    };
     let producers = if wgmma { tile.wgmma_producers() } else { 0 };
     Dispatch {
         entry,
@@ -256,7 +264,7 @@ mod tests {
     const TARGET: SmTarget = SmTarget::exact(90);
 
     fn problem([m, n, k, planes]: [u32; 4]) -> GemmProblem {
-        GemmProblem { m, n, k, planes, vectorized: false, concurrent: 0 }
+        GemmProblem { m, n, k, planes, ..GemmProblem::default() }
     }
 
     fn selected(sizes: [u32; 4]) -> &'static TileConfig {

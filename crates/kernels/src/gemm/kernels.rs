@@ -1,28 +1,36 @@
 //! Kernels that are matrix products, and the choice among them by element types.
 
-use retrograph_kernel_abi::gemm::{GemmImage, GemmParameters, Layout, Nf4ScaleParameters};
+use retrograph_kernel_abi::gemm::{
+    GemmImage, GemmParameters, GemmTensorMaps, Layout, Nf4ScaleParameters,
+};
 
 use crate::{DType, Kernel, KernelError, Parameter};
 
 /// The parameters of the entries of `image`.
 pub(crate) const fn parameters(image: &GemmImage) -> &'static [Parameter] {
-    if matches!(image.b, DType::Nf4) { WITH_SCALES } else { GemmParameters::<()>::LIST }
+    match (image.a, image.b) {
+        (_, DType::Nf4) => WITH_SCALES,
+        (DType::Bf16, DType::Bf16) => WITH_MAPS,
+        _ => GEMM,
+    }
 }
 
-/// [`GemmParameters`] and [`Nf4ScaleParameters`].
-const WITH_SCALES: &[Parameter] = {
-    const GEMM: &[Parameter] = GemmParameters::<()>::LIST;
-    const SCALES: &[Parameter] = Nf4ScaleParameters::<()>::LIST;
-    &{
-        let mut all = [GEMM[0]; GEMM.len() + SCALES.len()];
-        let mut at = 0;
-        while at < all.len() {
-            all[at] = if at < GEMM.len() { GEMM[at] } else { SCALES[at - GEMM.len()] };
-            at += 1;
-        }
-        all
+const GEMM: &[Parameter] = GemmParameters::<()>::LIST;
+const SCALES: &[Parameter] = Nf4ScaleParameters::<()>::LIST;
+const MAPS: &[Parameter] = GemmTensorMaps::<()>::LIST;
+const WITH_SCALES: &[Parameter] = &concat::<{ GEMM.len() + SCALES.len() }>(SCALES);
+const WITH_MAPS: &[Parameter] = &concat::<{ GEMM.len() + MAPS.len() }>(MAPS);
+
+/// [`GemmParameters`] and then `more`.
+const fn concat<const LEN: usize>(more: &[Parameter]) -> [Parameter; LEN] {
+    let mut all = [GEMM[0]; LEN];
+    let mut at = 0;
+    while at < LEN {
+        all[at] = if at < GEMM.len() { GEMM[at] } else { more[at - GEMM.len()] };
+        at += 1;
     }
-};
+    all
+}
 
 /// Defines kernels with the entries of a GEMM image, and the set of them and of other kernels.
 macro_rules! gemm_kernels {

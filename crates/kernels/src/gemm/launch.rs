@@ -4,14 +4,17 @@
 //! summed into each c.
 
 use retrograph_kernel_abi::Any;
-use retrograph_kernel_abi::gemm::{GemmFlags, GemmParameters, Layout, Nf4ScaleParameters};
+use retrograph_kernel_abi::gemm::{
+    GemmFlags, GemmParameters, GemmTensorMaps, Layout, Nf4ScaleParameters, TENSOR_MAP_BOX,
+    TENSOR_MAP_BOX_F32,
+};
 use retrograph_kernel_abi::nf4::Nf4Scales;
 
 use super::GemmProblem;
 use super::kernels::GemmKernels;
 use crate::checks::Check;
 use crate::geometry::MAX_GRID_YZ;
-use crate::launch::{ArgumentTypes, Pointer};
+use crate::launch::{ArgumentTypes, Pointer, TensorMapArgument};
 use crate::tensor::NF4_BLOCK;
 use crate::{Argument, DType, KernelError, Launch, Problem, TensorView, View};
 
@@ -106,9 +109,13 @@ impl<B: Copy> Gemm<B> {
             .with(GemmFlags::B_VECTORIZED, vectorized[1])
             .with(GemmFlags::C_VECTORIZED, self.c.0.is_vectorizable(&row_sizes[2]))
             .with(GemmFlags::C_BF16, self.c.0.dtype() == DType::Bf16);
-        let arguments = self.arguments(check, ([m, n, k], c), flags)?;
+        let maps = self.tensor_maps(&row_sizes);
+        let flags = flags.with(GemmFlags::C_MAPPED, maps.c_map.is_some());
         let vectorized = vectorized == [true; 2];
-        let problem = GemmProblem { m, n, k, planes, vectorized, concurrent: 0 };
+        let tensor_maps = maps.a_map.is_some();
+        let arguments = self.arguments(check, ([m, n, k], c), (flags, maps))?;
+        let problem =
+            GemmProblem { m, n, k, planes, vectorized, tensor_maps, ..GemmProblem::default() };
         Ok(Launch { kernel, problem: Problem::Gemm(problem), arguments })
     }
 
@@ -117,7 +124,7 @@ impl<B: Copy> Gemm<B> {
         &self,
         check: Check,
         ([m, n, k], c): ([u32; 3], Pointer<B, Any>),
-        flags: GemmFlags,
+        (flags, maps): (GemmFlags, GemmTensorMaps<ArgumentTypes<B>>),
     ) -> Result<Vec<Argument<B>>, KernelError> {
         let GemmSizes { reduce, heads, b_group, .. } = self.sizes;
         let (a_strides, b_strides, c_strides) = (self.a.1, self.b.1, self.c.1);
@@ -157,21 +164,79 @@ impl<B: Copy> Gemm<B> {
             };
             arguments.extend(scales.into_arguments());
         }
+        if (self.a.0.dtype(), self.b.0.dtype()) == (DType::Bf16, DType::Bf16) {
+            arguments.extend(maps.into_arguments());
+        }
         Ok(arguments)
+    }
+
+    /// The tensor maps: those of a and b, if both have one in bf16, and then that of c, if c is not
+    /// added to.
+    fn tensor_maps(&self, row_sizes: &[[usize; 5]; 3]) -> GemmTensorMaps<ArgumentTypes<B>> {
+        let [a_rows, b_rows] = self.stored_rows();
+        let rows = [a_rows, b_rows, self.sizes.m];
+        let operands = [self.a, self.b, self.c];
+        let [a, b, c] = [0, 1, 2].map(|i| self.tensor_map(operands[i], (rows[i], row_sizes[i])));
+        let c = c.filter(|_| !self.accumulate);
+        match (a, b) {
+            (Some(a), Some(b)) if [a.dtype, b.dtype] == [DType::Bf16; 2] => {
+                GemmTensorMaps { a_map: Some(a), b_map: Some(b), c_map: c }
+            }
+            _ => GemmTensorMaps { a_map: None, b_map: None, c_map: None },
+        }
+    }
+
+    /// The tensor map of an operand with vectorized rows whose planes are one stride apart.
+    fn tensor_map(
+        &self,
+        (view, strides): Operand<B>,
+        (rows, row_sizes): (usize, [usize; 5]),
+    ) -> Option<TensorMapArgument<B>> {
+        let (buffer, range, [width, height]) = match view {
+            TensorView::Bf16(view) => (view.buffer(), view.byte_range(), TENSOR_MAP_BOX),
+            TensorView::F32(view) => (view.buffer(), view.byte_range(), TENSOR_MAP_BOX_F32),
+            TensorView::Nf4(_) => return None,
+        };
+        let GemmSizes { batches, heads, b_group, reduce, .. } = self.sizes;
+        let one_stride = b_group == 1 && reduce == 1 && (batches == 1 || heads == 1);
+        let sizes = [row_sizes[0], rows, batches * heads];
+        if !one_stride || !view.is_vectorizable(&row_sizes) || sizes.contains(&0) {
+            return None;
+        }
+        let dtype = view.dtype();
+        let bytes = dtype.bytes() as usize;
+        let plane = match (batches, heads) {
+            (1, 1) => rows * strides.leading,
+            (_, 1) => strides.batch,
+            _ => strides.head,
+        };
+        Some(TensorMapArgument {
+            buffer,
+            bytes: range,
+            dtype,
+            sizes: sizes.map(|size| size as u64),
+            strides: [strides.leading, plane].map(|stride| (stride * bytes) as u64),
+            box_sizes: [width, height],
+        })
+    }
+
+    /// Rows of a and b, as stored.
+    fn stored_rows(&self) -> [usize; 2] {
+        let GemmSizes { m, n, k, .. } = self.sizes;
+        match self.kernels.layout() {
+            Layout::Nt => [m, n],
+            Layout::Nn => [m, k],
+            Layout::Tn => [k, k],
+        }
     }
 
     /// Every plane of an operand must have fewer than 2³² elements.
     fn check_elements(&self, check: Check) -> Result<(), KernelError> {
-        let GemmSizes { m, n, k, .. } = self.sizes;
-        let [a_rows, b_rows] = match self.kernels.layout() {
-            Layout::Nt => [m, n],
-            Layout::Nn => [m, k],
-            Layout::Tn => [k, k],
-        };
+        let [a_rows, b_rows] = self.stored_rows();
         for (name, rows, strides) in [
             ("the number of elements of a", a_rows, self.a.1),
             ("the number of elements of b", b_rows, self.b.1),
-            ("the number of elements of c", m, self.c.1),
+            ("the number of elements of c", self.sizes.m, self.c.1),
         ] {
             check.size(name, check.product(name, &[rows, strides.leading])?)?;
         }

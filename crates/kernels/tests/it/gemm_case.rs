@@ -302,8 +302,10 @@ pub(crate) fn geometry(launch: &Launch<u64>, target: SmTarget, tile: Tile) -> Di
         panic!("{:?} is no matrix product", launch.kernel)
     };
     let tiles = m.div_ceil(tile.shape[0]) * n.div_ceil(tile.shape[1]);
+    // Persistent blocks compute several tiles each.
+    let blocks = if tile.needs_tensor_maps() { tiles.div_ceil(3) } else { tiles };
     let producers = if target.features().wgmma { tile.wgmma_producers() } else { 0 };
     let shared_bytes = images::dynamic_shared(entry, target);
     let block = [tile.threads() + producers, 1, 1];
-    Dispatch { entry, grid: [tiles, 1, planes], block, shared_bytes }
+    Dispatch { entry, grid: [blocks, 1, planes], block, shared_bytes }
 }

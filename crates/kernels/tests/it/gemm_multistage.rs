@@ -1,8 +1,8 @@
 //! Large products, whose operands stream into shared memory: f32 split for tensor cores, and bf16.
 
 use half::bf16;
-use retrograph_kernels::KernelError;
-use retrograph_kernels::ops::DType;
+use retrograph_kernels::ops::{DType, DgradSplitK, FpropSplitK};
+use retrograph_kernels::{KernelError, Launch, View};
 
 use crate::gemm_case::{
     BF16_TILES, Case, Form, OPS, Op, TF32X3_TILES, TILES, Tile, geometry, multistage_tiles, shape,
@@ -16,7 +16,7 @@ const SPLIT: f64 = 4.0;
 
 /// Nothing, one copy, edges of tiles, and several stages and one more. Rows, inputs, outputs:
 /// multiples of what is copied at a time wherever they are contiguous in one of the products.
-const SHAPES: [[usize; 3]; 9] = [
+const SHAPES: [[usize; 3]; 10] = [
     [0, 8, 8],
     [8, 0, 8],
     [8, 8, 8],
@@ -26,6 +26,8 @@ const SHAPES: [[usize; 3]; 9] = [
     [40, 328, 72],
     [264, 104, 8],
     [8, 264, 264],
+    // More rows of tiles than a band has.
+    [1160, 72, 136],
 ];
 
 /// The products of f32, and those of bf16.
@@ -49,6 +51,34 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
                 same_bits(&first, &case.run_tile(&device, tile), &format!("{tile:?}"));
             }
         }
+    }
+}
+
+#[test]
+fn splits_in_bf16_have_the_same_bits_in_every_tile() {
+    let (mut data, device) = (Data::new("streamed splits"), Device::new());
+    for splits in [2, 3] {
+        let shape = shape([72, 48 * splits, 40 * splits]);
+        let [rows, inputs, outputs] = [shape.rows, shape.inputs, shape.outputs];
+        let mut upload = |len| Form::Bf16.upload(&device, &data.uniform(len, 2.0), 0);
+        let (x, w, grad_out) =
+            (upload(rows * inputs), upload(outputs * inputs), upload(rows * outputs));
+        let compare = |launch: &dyn Fn(View<u64, f32>) -> Launch<u64>, len: usize| {
+            let run = |tile| {
+                let partials = device.unwritten(splits * len);
+                let launch = launch(partials);
+                device.run_as(&launch, geometry(&launch, device.target(), tile));
+                device.download(partials)
+            };
+            let [others @ .., last] = multistage_tiles(device.target()) else { unreachable!() };
+            let expected: Vec<f32> = run(*last);
+            assert!(expected.iter().all(|value| value.is_finite()));
+            others.iter().for_each(|&tile| same_bits(&expected, &run(tile), "splits"));
+        };
+        let fprop = |partials| FpropSplitK { x, w, partials, shape, splits };
+        compare(&|partials| fprop(partials).launch_in(DType::Bf16).unwrap(), rows * outputs);
+        let dgrad = |partials| DgradSplitK { grad_out, w, partials, shape, splits };
+        compare(&|partials| dgrad(partials).launch_in(DType::Bf16).unwrap(), rows * inputs);
     }
 }
 

@@ -7,10 +7,9 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 
 use retrograph_driver_sys::CUstream;
-use retrograph_kernels::{
-    Argument, BufferArgument, Cell, Dispatch, Element, Launch, SmTarget, View,
-};
+use retrograph_kernels::{Argument, Cell, Dispatch, Element, Launch, SmTarget, View};
 
+use crate::argument_bytes::{self, Bytes};
 use crate::machine::{Machine, call};
 
 /// What unwritten memory holds: a NaN that no arithmetic makes.
@@ -93,9 +92,9 @@ impl Device {
         if dispatch.is_empty() {
             return;
         }
-        let mut values: Vec<[u8; 8]> = launch.arguments.iter().map(|a| self.value(a)).collect();
+        let mut values: Vec<Bytes> = launch.arguments.iter().map(|a| self.value(a)).collect();
         let mut pointers: Vec<*mut c_void> =
-            values.iter_mut().map(|value| value.as_mut_ptr().cast()).collect();
+            values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
         let function = self.machine.function((kernel.image, self.target), dispatch.entry);
         let ([gx, gy, gz], [bx, by, bz]) = (dispatch.grid, dispatch.block);
         let (shared, table) = (dispatch.shared_bytes, &self.machine.table);
@@ -120,24 +119,15 @@ impl Device {
         call!(table, cuStreamSynchronize(self.stream));
     }
 
-    /// The bytes of an argument; only as many as its parameter has are read.
-    fn value(&self, argument: &Argument<u64>) -> [u8; 8] {
-        let pointer =
-            |argument: &BufferArgument<u64>| argument.buffer + argument.bytes.start as u64;
-        match argument {
-            Argument::Buffer(buffer) => pointer(buffer),
-            Argument::Null => 0,
-            Argument::U32(value) | Argument::F32(value) => u64::from(*value),
-            Argument::U64(value) => *value,
-            Argument::Table(cells) => {
-                let cell = |cell: &Cell<u64>| match cell {
-                    Cell::Address(buffer) => pointer(buffer),
-                    Cell::Word(word) => *word,
-                };
-                address(self.upload(&cells.iter().map(cell).collect::<Vec<u64>>()))
-            }
-        }
-        .to_le_bytes()
+    /// The bytes of an argument.
+    fn value(&self, argument: &Argument<u64>) -> Bytes {
+        argument_bytes::bytes(&self.machine.table, argument, |cells| {
+            let cell = |cell: &Cell<u64>| match cell {
+                Cell::Address(buffer) => argument_bytes::address(buffer),
+                Cell::Word(word) => *word,
+            };
+            address(self.upload(&cells.iter().map(cell).collect::<Vec<u64>>()))
+        })
     }
 }
 

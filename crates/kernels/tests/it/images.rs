@@ -23,6 +23,7 @@ fn every_entry_has_the_parameters_and_threads_of_its_kernel() {
                 ParameterKind::Pointer | ParameterKind::U64 => (parameter.name, Type::U64),
                 ParameterKind::U32 => (parameter.name, Type::U32),
                 ParameterKind::F32 => (parameter.name, Type::F32),
+                ParameterKind::TensorMap => (parameter.name, Type::B8),
             });
             let declared: Vec<_> = declared.collect();
             for name in kernel.entries {

@@ -167,5 +167,6 @@ fn kind_of(argument: &Argument<BufferId>) -> ParameterKind {
         Argument::U32(_) => ParameterKind::U32,
         Argument::U64(_) => ParameterKind::U64,
         Argument::F32(_) => ParameterKind::F32,
+        Argument::TensorMap(_) => ParameterKind::TensorMap,
     }
 }

@@ -1,5 +1,7 @@
 //! Rebound buffers, and the state of the device update that follows.
 
+use retrograph_driver::Error;
+
 use super::bindings::External;
 use crate::library::Cublas;
 
@@ -12,6 +14,8 @@ pub(super) struct Moved {
     pub(super) before: Vec<External>,
     /// The previous cuBLAS handle, if it was replaced.
     pub(super) handle: Option<Cublas>,
+    /// The first tensor map that the driver refused to encode, before the device was changed.
+    pub(super) refused: Option<Error>,
     /// Whether the device may hold both old and new addresses.
     pub(super) mixed: bool,
 }

@@ -98,11 +98,14 @@ impl Program {
     /// Updates addresses in commands and tables, and the handle of products, on the host.
     fn move_to(&mut self, externals: Vec<External>, handle: Option<&Cublas>) -> Moved {
         let (mut commands, mut tables, mut before) = (Vec::new(), false, Vec::new());
+        let mut refused = None;
         for to in externals {
             if self.memory.external(to.id).is_some_and(|held| held.address == to.address) {
                 continue;
             }
-            commands.extend(self.sequence.move_external(&to));
+            let (moved, outcome) = self.sequence.move_external(self.context.driver(), &to);
+            commands.extend(moved);
+            refused = refused.or(outcome.err());
             let (old, in_tables) = self.memory.move_external(to);
             tables |= in_tables;
             before.push(old);
@@ -114,7 +117,7 @@ impl Program {
         });
         commands.sort_unstable();
         commands.dedup();
-        Moved { commands, tables, before, handle, mixed: false }
+        Moved { commands, tables, before, handle, refused, mixed: false }
     }
 
     /// Updates the device: its tables, and the graph.
@@ -124,6 +127,9 @@ impl Program {
         stream: &Stream,
         moved: &mut Moved,
     ) -> Result<Updated, BuildError> {
+        if let Some(error) = moved.refused.take() {
+            return Err(error.into());
+        }
         if moved.tables {
             moved.mixed = true;
             self.upload_tables(stream)?;
@@ -148,7 +154,7 @@ impl Program {
     /// Restores the old bindings after `error`, or gives the program up.
     fn move_back(&mut self, stream: &Stream, moved: Moved, error: BuildError) -> BuildError {
         let mut back = self.move_to(moved.before, moved.handle.as_ref());
-        if !moved.mixed {
+        if !moved.mixed && back.refused.is_none() {
             return error;
         }
         let Err(second) = self.follow(UpdateStrategy::KeepGraph, stream, &mut back) else {

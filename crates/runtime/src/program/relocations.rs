@@ -12,6 +12,8 @@ use crate::pass::{BufferAccess, BufferId, BufferKind, Operation, OperationKind, 
 pub(super) enum Slot {
     /// The argument at this position of a launch.
     Argument(usize),
+    /// The tensor map at this position of a launch.
+    TensorMap(usize),
     /// The source of a copy.
     Source,
     /// The destination of a copy or fill.
@@ -46,9 +48,14 @@ impl<P: Copy> Relocations<P> {
 
     /// Adds `place`, which holds the start address of `range`.
     pub(super) fn add(&mut self, range: &BufferAccess, place: P) {
-        let buffer = range.buffer.index();
+        self.add_address((range.buffer, range.bytes.start), place);
+    }
+
+    /// Adds `place`, which holds the address of the byte `offset` of `buffer`.
+    fn add_address(&mut self, (buffer, offset): (BufferId, usize), place: P) {
+        let buffer = buffer.index();
         if self.external[buffer] {
-            self.by_buffer[buffer].push(Relocation { place, offset: range.bytes.start as u64 });
+            self.by_buffer[buffer].push(Relocation { place, offset: offset as u64 });
         }
     }
 
@@ -76,8 +83,13 @@ impl Relocations<InCommand> {
             OperationKind::FetchStepParameters => {}
             OperationKind::Launch(_) | OperationKind::Custom(_) => {
                 for (at, argument) in operation.arguments().iter().enumerate() {
-                    if let Argument::Buffer(range) = argument {
-                        self.add(range, (position, Slot::Argument(at)));
+                    match argument {
+                        Argument::Buffer(range) => self.add(range, (position, Slot::Argument(at))),
+                        Argument::TensorMap(Some(map)) => {
+                            let address = (map.buffer, map.bytes.start);
+                            self.add_address(address, (position, Slot::TensorMap(at)));
+                        }
+                        _ => {}
                     }
                 }
             }

@@ -2,9 +2,12 @@
 //! graphs and captures all consume this one value, so none of them can miss an operation.
 
 use retrograph_driver::{
-    Function, KernelArguments, KernelLaunch, LaunchGeometry, Owner, Result, Stream,
+    Driver, Function, KernelArguments, KernelLaunch, LaunchGeometry, Owner, Result, Stream,
+    TensorMap, TensorMapLayout, TensorMapSwizzle, TensorMapType,
 };
-use retrograph_kernels::{Argument, BufferArgument, Dispatch, Launch, SmTarget, images};
+use retrograph_kernels::{
+    Access, Argument, BufferArgument, DType, Dispatch, Launch, SmTarget, TensorMapArgument, images,
+};
 
 use super::bindings::{Bindings, External};
 use super::control_ring::ControlRing;
@@ -14,7 +17,9 @@ use super::memory::Memory;
 use super::relocations::{InCommand, Relocations, Slot};
 use crate::library::Cublas;
 use crate::modules::{ImageKey, WarmModules};
-use crate::pass::{BufferId, CustomLaunch, Edges, OpId, Operation, OperationKind, Pass, infer};
+use crate::pass::{
+    BufferAccess, BufferId, CustomLaunch, Edges, OpId, Operation, OperationKind, Pass, infer,
+};
 
 /// An operation as the driver accepts it.
 pub(super) enum Command {
@@ -100,15 +105,26 @@ impl Sequence {
         Ok(Self { steps, edges, skipped, fetches_parameters, relocations })
     }
 
-    /// Patches the address of an external buffer in all commands that use it, and returns their
-    /// positions.
-    pub(super) fn move_external(&mut self, to: &External) -> Vec<usize> {
-        let relocations = self.relocations.of(to.id);
+    /// Patches the address of an external buffer in all commands that use it. Returns their
+    /// positions, and the first failure to patch a tensor map.
+    pub(super) fn move_external(
+        &mut self,
+        driver: &Driver,
+        to: &External,
+    ) -> (Vec<usize>, Result<()>) {
+        let (relocations, mut outcome) = (self.relocations.of(to.id), Ok(()));
         for relocation in relocations {
             let ((position, slot), address) = (relocation.place, to.address + relocation.offset);
             match (&mut self.steps[position].command, slot) {
                 (Command::Launch { arguments, .. }, Slot::Argument(at)) => {
                     arguments.set_address(at, address);
+                }
+                (Command::Launch { arguments, .. }, Slot::TensorMap(at)) => {
+                    let map = arguments.tensor_map_mut(at).expect("the relocation is of a map");
+                    match map.at(driver, address) {
+                        Ok(moved) => *map = moved,
+                        Err(error) => outcome = outcome.and(Err(error)),
+                    }
                 }
                 (Command::Copy { source, .. }, Slot::Source) => *source = address,
                 (Command::Library(call), Slot::Range(at)) => call.move_range(at, address),
@@ -118,7 +134,7 @@ impl Sequence {
                 _ => unreachable!("links are made from the operations that commands do"),
             }
         }
-        relocations.iter().map(|relocation| relocation.place.0).collect()
+        (relocations.iter().map(|relocation| relocation.place.0).collect(), outcome)
     }
 
     /// Replaces the cuBLAS handle of all products. Returns the previous one and the positions of
@@ -242,7 +258,8 @@ impl Resolver<'_> {
                 let ring = self.ring.expect("there are controls, and so a ring");
                 let launch = self.memory.fetch_launch(ring)?;
                 let place = |range: &BufferArgument<u64>| range.buffer + range.bytes.start as u64;
-                let arguments = arguments_at(&launch.arguments, place, || 0);
+                let unused = |_: &TensorMapArgument<u64>| Ok(TensorMap::UNUSED);
+                let arguments = arguments_at(&launch.arguments, place, || 0, unused)?;
                 let entry = Entry::of_launch(&launch, self.target());
                 return self.launch(operation, &entry, arguments);
             }
@@ -253,8 +270,32 @@ impl Resolver<'_> {
         };
         let mut tables = first_table..;
         let table = || tables.next().map_or(0, |table| self.memory.table_address(table));
-        let arguments = arguments_at(arguments, |range| self.memory.address(range), table);
+        let address = |range: &BufferAccess| self.memory.address(range);
+        let arguments = arguments_at(arguments, address, table, |map| self.tensor_map(map))?;
         self.launch(operation, &entry, arguments)
+    }
+
+    /// The encoded tensor map, if the target has TMA.
+    fn tensor_map(&self, map: &TensorMapArgument<BufferId>) -> Result<TensorMap> {
+        if !self.target().features().tma {
+            return Ok(TensorMap::UNUSED);
+        }
+        let range =
+            BufferArgument { buffer: map.buffer, bytes: map.bytes.clone(), access: Access::Read };
+        let dtype = match map.dtype {
+            DType::Bf16 => TensorMapType::Bf16,
+            DType::F32 => TensorMapType::F32,
+            other => unreachable!("no kernel copies boxes of {other}"),
+        };
+        let [width, height] = map.box_sizes;
+        let layout = TensorMapLayout {
+            dtype,
+            sizes: &map.sizes,
+            strides: &map.strides,
+            box_sizes: &[width, height, 1],
+            swizzle: TensorMapSwizzle::Bytes128,
+        };
+        TensorMap::tiled(self.modules.context().driver(), self.memory.address(&range), &layout)
     }
 
     fn launch(
@@ -272,19 +313,24 @@ impl Resolver<'_> {
     }
 }
 
-/// Argument values, with the addresses of ranges and of consecutive tables.
+/// Argument values, with the addresses of ranges and of consecutive tables, and tensor maps.
 fn arguments_at<B>(
     arguments: &[Argument<B>],
     address: impl Fn(&BufferArgument<B>) -> u64,
     mut table: impl FnMut() -> u64,
-) -> KernelArguments {
-    arguments.iter().fold(KernelArguments::new(), |values, argument| match argument {
-        Argument::Buffer(range) => values.address(address(range)),
-        Argument::Null => values.address(0),
-        Argument::U32(value) => values.u32(*value),
-        Argument::U64(value) => values.u64(*value),
-        Argument::F32(bits) => values.u32(*bits),
-        Argument::Table(_) => values.address(table()),
+    tensor_map: impl Fn(&TensorMapArgument<B>) -> Result<TensorMap>,
+) -> Result<KernelArguments> {
+    arguments.iter().try_fold(KernelArguments::new(), |values, argument| {
+        Ok(match argument {
+            Argument::Buffer(range) => values.address(address(range)),
+            Argument::Null => values.address(0),
+            Argument::U32(value) => values.u32(*value),
+            Argument::U64(value) => values.u64(*value),
+            Argument::F32(bits) => values.u32(*bits),
+            Argument::Table(_) => values.address(table()),
+            Argument::TensorMap(None) => values.tensor_map(TensorMap::UNUSED),
+            Argument::TensorMap(Some(map)) => values.tensor_map(tensor_map(map)?),
+        })
     })
 }
 

@@ -45,7 +45,7 @@ pub(in crate::gemm) struct MultistageKernel {
 }
 
 /// Alignment in bytes of swizzled tiles.
-const SWIZZLE_ALIGNMENT: u32 = 1024;
+pub(in crate::gemm) const SWIZZLE_ALIGNMENT: u32 = 1024;
 
 /// The first swizzle-aligned address in `smem`, which must have [`SWIZZLE_ALIGNMENT`] spare bytes.
 pub(in crate::gemm) fn align_for_swizzle<'k>(

@@ -4,7 +4,9 @@
 //! stages, a slot at a time; after them they wait for the group of the previous stage.
 
 use retrograph_kernel_abi::gemm::WGMMA_BLOCK_K;
-use retrograph_ptx::build::{Kernel, MatrixDescriptor, Shared, Value, Var};
+use retrograph_ptx::build::{
+    HalfType, Kernel, MatrixA, MatrixDescriptor, Pred, ScaleD, Shared, Value, Var,
+};
 
 use super::multistage::OVERLAP_SLOTS;
 use crate::gemm::accumulator::AccFragment;
@@ -27,8 +29,12 @@ pub(in crate::gemm) fn warpgroup_offset<'k>(
     acc: &[Vec<AccFragment<'k>>],
 ) -> Value<'k, u32> {
     let rows = acc.len() as u32 * ROWS;
-    // 64 × 64 elements are 64 lines in both orientations.
-    k.shfl_idx(k.tid_x() >> THREADS.ilog2(), 0) * (rows * LINE_WORDS)
+    k.shfl_idx(k.tid_x() >> THREADS.ilog2(), 0) * warpgroup_words(rows)
+}
+
+/// Words of `rows` rows in a tile of a: 64 × 64 elements are 64 lines in both orientations.
+pub(in crate::gemm) const fn warpgroup_words(rows: u32) -> u32 {
+    rows * LINE_WORDS
 }
 
 /// Adds the products of one stage to `acc`, for the warpgroup whose rows start at word
@@ -36,8 +42,21 @@ pub(in crate::gemm) fn warpgroup_offset<'k>(
 pub(in crate::gemm) fn multiply<'k>(
     k: &Kernel<'k>,
     tiles: [SmemTile; 2],
+    stage_and_overlap: ([Shared<'k, u32>; 2], &mut dyn FnMut(u32)),
+    offset_and_acc: (Value<'k, u32>, &[Vec<AccFragment<'k>>]),
+) {
+    start(k, tiles, stage_and_overlap, offset_and_acc, None);
+    k.wgmma_wait_group(1);
+}
+
+/// The same without a wait. If `accumulate` is given, previous values of `acc` are ignored where it
+/// is false.
+pub(in crate::gemm) fn start<'k>(
+    k: &Kernel<'k>,
+    tiles: [SmemTile; 2],
     (stage, overlap): ([Shared<'k, u32>; 2], &mut dyn FnMut(u32)),
     (warpgroup_offset, acc): (Value<'k, u32>, &[Vec<AccFragment<'k>>]),
+    accumulate: Option<Pred<'k>>,
 ) {
     let a = descriptor(tiles[0], stage[0].at(warpgroup_offset));
     let b = descriptor(tiles[1], stage[1]);
@@ -47,12 +66,15 @@ pub(in crate::gemm) fn multiply<'k>(
         for (i, row) in (0..).zip(acc) {
             let a = a.offset(i * ROWS * LINE_WORDS * 4 + step * step_bytes(tiles[0]));
             let acc: Vec<Var<'k, f32>> = row.iter().flatten().copied().collect();
-            k.wgmma_mma_async_bf16([a, b], &acc);
+            let scale_d = match accumulate {
+                Some(accumulate) if step == 0 => ScaleD::OneIf(accumulate),
+                _ => ScaleD::One,
+            };
+            k.wgmma_mma_async(HalfType::Bf16, (MatrixA::Shared(a), b), &acc, scale_d);
         }
         overlap(step);
     }
     k.wgmma_commit_group();
-    k.wgmma_wait_group(1);
 }
 
 fn descriptor<'k>(tile: SmemTile, smem: Shared<'k, u32>) -> MatrixDescriptor<'k> {

@@ -1,0 +1,69 @@
+//! The bytes of arguments in a launch that is made with the driver's functions.
+
+use std::ffi::c_void;
+
+use retrograph_driver_sys::{
+    CUresult, CUtensorMap, CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapInterleave,
+    CUtensorMapL2promotion, CUtensorMapSwizzle, DriverTable,
+};
+use retrograph_kernels::ops::DType;
+use retrograph_kernels::{Argument, BufferArgument, TensorMapArgument};
+
+/// An argument with room for the longest one. The driver reads as many bytes as the parameter has.
+pub(crate) type Bytes = CUtensorMap;
+
+/// The bytes of `argument`; `table` uploads the cells of a table.
+pub(crate) fn bytes(
+    driver: &DriverTable,
+    argument: &Argument<u64>,
+    table: impl FnOnce(&[retrograph_kernels::Cell<u64>]) -> u64,
+) -> Bytes {
+    let number = match argument {
+        Argument::Buffer(buffer) => address(buffer),
+        Argument::Null => 0,
+        Argument::U32(value) | Argument::F32(value) => u64::from(*value),
+        Argument::U64(value) => *value,
+        Argument::Table(cells) => table(cells),
+        Argument::TensorMap(None) => 0,
+        Argument::TensorMap(Some(map)) => return encoded(driver, map),
+    };
+    let mut bytes = Bytes::default();
+    bytes.opaque[0] = number;
+    bytes
+}
+
+/// The address of a range.
+pub(crate) fn address(range: &BufferArgument<u64>) -> u64 {
+    range.buffer + range.bytes.start as u64
+}
+
+fn encoded(driver: &DriverTable, map: &TensorMapArgument<u64>) -> CUtensorMap {
+    let dtype = match map.dtype {
+        DType::Bf16 => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        DType::F32 => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        other => panic!("no kernel copies boxes of {other}"),
+    };
+    let (mut encoded, ones) = (CUtensorMap::default(), [1u32; 3]);
+    let [width, height] = map.box_sizes;
+    let address = (map.buffer + map.bytes.start as u64) as *mut c_void;
+    // SAFETY: the map is valid for writing, and the arrays have an element per dimension, strides
+    // one less.
+    let code = unsafe {
+        (driver.cuTensorMapEncodeTiled)(
+            &raw mut encoded,
+            dtype,
+            3,
+            address,
+            map.sizes.as_ptr(),
+            map.strides.as_ptr(),
+            [width, height, 1].as_ptr(),
+            ones.as_ptr(),
+            CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+            CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    };
+    assert_eq!(code, CUresult::CUDA_SUCCESS, "cuTensorMapEncodeTiled of {map:?}");
+    encoded
+}

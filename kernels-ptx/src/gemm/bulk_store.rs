@@ -1,0 +1,163 @@
+//! Writes accumulators of a warpgroup to c, through shared memory and bulk stores.
+//!
+//! The 64 rows of a warpgroup are written in boxes of 128 bytes per row: 64 columns of bf16, or 32
+//! of f32. Two buffers alternate: while a box is stored from one, the next box is written to the
+//! other.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::build::{Kernel, NamedBarrier, Pred, Shared, TensorMapParam, Value, Var};
+
+use super::accumulator::AccFragment;
+use super::mainloop::wgmma;
+use super::params::GemmParams;
+use super::smem_tile::LINE_WORDS;
+use crate::primitives::bf16::pack;
+
+/// Words of a buffer: 64 lines of 128 bytes.
+const BUFFER_WORDS: u32 = 64 * LINE_WORDS;
+/// Words of both buffers of a warpgroup.
+pub(super) const STORE_WORDS: u32 = 2 * BUFFER_WORDS;
+
+/// The stores of one warpgroup.
+#[derive(Clone, Copy)]
+pub(super) struct BulkStore<'k> {
+    kernel: Kernel<'k>,
+    target: SmTarget,
+    buffers: Shared<'k, u32>,
+    barrier: NamedBarrier<'k>,
+    /// Whether this thread starts the stores.
+    leader: Pred<'k>,
+}
+
+impl<'k> BulkStore<'k> {
+    /// The stores of the warpgroup with index `warpgroup`, with buffers at `buffers`.
+    pub(super) fn new(
+        k: &Kernel<'k>,
+        target: SmTarget,
+        (warpgroup, buffers): (Value<'k, u32>, Shared<'k, u32>),
+    ) -> Self {
+        let barrier = NamedBarrier { id: warpgroup + 1, threads: wgmma::THREADS };
+        let leader = (k.tid_x() & (wgmma::THREADS - 1)).eq(0);
+        Self { kernel: *k, target, buffers, barrier, leader }
+    }
+
+    /// Writes `alpha · acc (+ bias)` as bf16 to the rows and columns from `origin` on. The stores may
+    /// still be in flight at the return.
+    pub(super) fn write_bf16(
+        &self,
+        c: (TensorMapParam<'k>, Value<'k, u32>),
+        (params, origin): (&GemmParams<'k>, [Value<'k, u32>; 2]),
+        acc: &[AccFragment<'k>],
+    ) {
+        self.write_boxes(c, (64, origin), acc, |buffer, column, fragments| {
+            let word = |pair: [Var<'k, f32>; 2]| pack(self.target, pair.map(Var::get));
+            let values = self.scaled(params, column, fragments);
+            let words: Vec<_> =
+                values.into_iter().map(|[a, b, x, y]| [word([a, b]), word([x, y])]).collect();
+            self.store_matrices(buffer, &words);
+        });
+    }
+
+    /// The same as f32.
+    pub(super) fn write_f32(
+        &self,
+        c: (TensorMapParam<'k>, Value<'k, u32>),
+        (params, origin): (&GemmParams<'k>, [Value<'k, u32>; 2]),
+        acc: &[AccFragment<'k>],
+    ) {
+        self.write_boxes(c, (32, origin), acc, |buffer, column, fragments| {
+            let values = self.scaled(params, column, fragments);
+            self.store_pairs(buffer, &values);
+        });
+    }
+
+    /// Stores boxes of `columns` columns, which `fill` writes to a buffer.
+    fn write_boxes(
+        &self,
+        (map, plane): (TensorMapParam<'k>, Value<'k, u32>),
+        (columns, [row, column]): (u32, [Value<'k, u32>; 2]),
+        acc: &[AccFragment<'k>],
+        fill: impl Fn(Shared<'k, u32>, Value<'k, u32>, &[AccFragment<'k>]),
+    ) {
+        let k = self.kernel;
+        for (index, fragments) in (0u32..).zip(acc.chunks(columns as usize / 8)) {
+            let first = column + index * columns;
+            let buffer = self.buffers.offset(i64::from(index % 2 * BUFFER_WORDS));
+            // The store before the previous one has read this buffer. The first box of a tile may
+            // take the buffer of the last box of the previous tile.
+            let pending = if index == 0 { 0 } else { 1 };
+            k.when(self.leader, || k.cp_async_bulk_wait_group_read(pending));
+            k.bar_sync(self.barrier, None);
+            fill(buffer, first, fragments);
+            k.fence_proxy_async();
+            k.bar_sync(self.barrier, None);
+            k.when(self.leader, || {
+                k.cp_async_bulk_tensor_3d_store(map, (first, row, plane), buffer);
+                k.cp_async_bulk_commit_group();
+            });
+        }
+    }
+
+    /// Waits until all stores have read their buffers.
+    pub(super) fn wait(&self) {
+        let k = self.kernel;
+        k.when(self.leader, || k.cp_async_bulk_wait_group_read(0));
+    }
+
+    /// The scaled fragments with the bias.
+    fn scaled(
+        &self,
+        params: &GemmParams<'k>,
+        first_column: Value<'k, u32>,
+        fragments: &[AccFragment<'k>],
+    ) -> Vec<[Var<'k, f32>; 4]> {
+        let (k, c) = (self.kernel, params.c);
+        let values: Vec<[Var<'k, f32>; 4]> = fragments
+            .iter()
+            .map(|fragment| fragment.map(|acc| k.var(acc.get() * c.alpha)))
+            .collect();
+        k.when(!c.bias.is_null(), || {
+            // Columns past the end are not written, so any bias will do for them.
+            let last = params.n - 1;
+            let first = first_column + (k.lane() & 3) * 2;
+            for (j, [a, b, x, y]) in (0u32..).zip(&values) {
+                let [low, high] =
+                    [0, 1].map(|next| c.bias.load((first + (j * 8 + next)).min(last)));
+                for (value, bias) in [(a, low), (b, high), (x, low), (y, high)] {
+                    value.add_assign(bias);
+                }
+            }
+        });
+        values
+    }
+
+    /// Stores the fragments of a warp to a buffer with the 128-byte swizzle, 16 × 16 elements per
+    /// `stmatrix`: its lanes address the rows of four 8 × 8 matrices, the left two before the right
+    /// two.
+    fn store_matrices(&self, buffer: Shared<'k, u32>, words: &[[Value<'k, u32>; 2]]) {
+        let k = self.kernel;
+        let lane = k.lane();
+        let row = (k.warp() & 3) * 16 + (lane & 15);
+        for (pair, words) in (0u32..).zip(words.chunks_exact(2)) {
+            let chunk = ((lane >> 4) + pair * 2) ^ (lane & 7);
+            let place = buffer.at(row * LINE_WORDS + chunk * 4);
+            let [[a, b], [x, y]] = [words[0], words[1]];
+            k.stmatrix_x4(place, [a, b, x, y]);
+        }
+    }
+
+    /// Stores the fragments of a warp as f32 to a buffer with the 128-byte swizzle, two neighbours at
+    /// a time.
+    fn store_pairs(&self, buffer: Shared<'k, u32>, values: &[[Var<'k, f32>; 4]]) {
+        let k = self.kernel;
+        let (group, member) = (k.lane() >> 2, k.lane() & 3);
+        let row = (k.warp() & 3) * 16 + group;
+        for (j, [a, b, x, y]) in (0u32..).zip(values) {
+            // Rows that are 8 apart are swizzled alike.
+            let chunk = ((member >> 1) + j * 2) ^ group;
+            let place = buffer.at(row * LINE_WORDS + chunk * 4 + (member & 1) * 2).reinterpret();
+            place.store_vec2(0, [a.get(), b.get()]);
+            place.store_vec2(8 * LINE_WORDS, [x.get(), y.get()]);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! bf16 GEMM for sm_90a: persistent blocks with a producer warp and consumer warpgroups.
+//!
+//! One thread of the producer warp copies the stages of all tiles by TMA. Each consumer warpgroup
+//! multiplies 64 rows of a tile by `wgmma`. While consumers write a tile, the producer already
+//! loads the next one.
+//!
+//! **Tile order.** Block i computes the tiles i, i + blocks, i + 2·blocks, … of its plane. Tiles
+//! are numbered in bands of [`BAND`] rows of tiles, column by column within a band, so that tiles
+//! that are computed at the same time share operands in the L2 cache.
+//!
+//! **Result.** With a tensor map, c is written through shared memory and bulk stores; otherwise, and
+//! if c is added to, from registers.
+//!
+//! **Determinism.** An element of c is a single chain along K, as in the multistage kernel.
+//!
+//! **Limits.** Operands have tensor maps with boxes of 64 × 64, and K is not empty.
+//!
+//! `setmaxnreg` is not used: the linker of the driver ignores it. The accumulators of a 128 × 256
+//! tile fit, because a single producer warp leaves the consumers enough registers.
+
+use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::gemm::{CONSUMER_ROWS, GemmImage, Mainloop, TENSOR_MAP_BOX, TileConfig};
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Entry;
+use retrograph_ptx::build::{Kernel, NamedBarrier, Shared, Value, Var};
+
+use crate::gemm::accumulator::{AccFragment, WarpTile, acc_row};
+use crate::gemm::bulk_store::{BulkStore, STORE_WORDS};
+use crate::gemm::epilogue::Epilogue;
+use crate::gemm::kernel::multistage::{SWIZZLE_ALIGNMENT, align_for_swizzle};
+use crate::gemm::layout::{Major, majors};
+use crate::gemm::mainloop::tma_pipeline::{self, PipelineState, TmaPipeline};
+use crate::gemm::mainloop::wgmma;
+use crate::gemm::params::GemmParams;
+use crate::gemm::smem_tile::{SmemLayout, SmemTile};
+
+/// Rows of tiles in a band.
+const BAND: u32 = 8;
+/// Stages by which the first consumer warpgroup is ahead of the others. While one writes a tile,
+/// the others have the tensor cores.
+const LEAD: u32 = 2;
+/// Threads of the producer warp.
+const PRODUCER_THREADS: u32 = 32;
+
+/// What one entry is generated for.
+#[derive(Clone, Copy)]
+pub(in crate::gemm) struct WarpSpecializedKernel {
+    target: SmTarget,
+    shape: [u32; 2],
+    stages: u32,
+    majors: [Major; 2],
+}
+
+/// The tile that a block computes.
+struct Tile<'k> {
+    /// First row and column.
+    origin: [Value<'k, u32>; 2],
+}
+
+impl WarpSpecializedKernel {
+    /// The kernel for `tile` in `image`, if `target` supports it.
+    pub(in crate::gemm) fn new(
+        target: SmTarget,
+        image: &GemmImage,
+        tile: &TileConfig,
+    ) -> Option<Self> {
+        let Mainloop::WarpSpecialized { stages } = tile.mainloop else { return None };
+        let features = target.features();
+        let kernel = Self { target, shape: tile.shape, stages, majors: majors(image.layout) };
+        (features.wgmma && features.tma).then_some(kernel)
+    }
+
+    fn warpgroups(self) -> u32 {
+        self.shape[0] / CONSUMER_ROWS
+    }
+
+    fn consumer_threads(self) -> u32 {
+        self.warpgroups() * wgmma::THREADS
+    }
+
+    /// The tiles of a and b in a stage.
+    fn smem_tiles(self) -> [SmemTile; 2] {
+        [0, 1].map(|operand| SmemTile {
+            extent: self.shape[operand],
+            tile_k: wgmma::TILE_K,
+            threads: 1,
+            major: self.majors[operand],
+            dtype: DType::Bf16,
+            layout: SmemLayout::Swizzled,
+        })
+    }
+
+    /// Dynamic shared memory in bytes: stages, buffers of results, and barriers.
+    pub(in crate::gemm) fn smem_bytes(self) -> u32 {
+        let [stages, barriers] = tma_pipeline::words(self.stages, self.smem_tiles());
+        (stages + self.warpgroups() * STORE_WORDS + barriers) * 4 + SWIZZLE_ALIGNMENT
+    }
+
+    /// The entry `name`.
+    pub(in crate::gemm) fn entry(self, name: &str) -> Entry {
+        Kernel::build(name, |k| {
+            k.max_threads(self.consumer_threads() + PRODUCER_THREADS);
+            k.min_blocks(1);
+            let params = GemmParams::declare(k, [DType::Bf16; 2]);
+            let smem = align_for_swizzle(k, k.dynamic_shared());
+            let [stages, _] = tma_pipeline::words(self.stages, self.smem_tiles());
+            let stores = smem.offset(i64::from(stages));
+            let barriers = stores.offset(i64::from(self.warpgroups() * STORE_WORDS)).reinterpret();
+            let pipeline = TmaPipeline::new(k, (self.stages, self.smem_tiles()), (smem, barriers));
+            k.when(k.tid_x().eq(0), || pipeline.init(self.consumer_threads() / 32));
+            k.barrier();
+            // Broadcast within the warp, so that the compiler knows it is uniform.
+            let warp = k.shfl_idx(k.warp(), 0);
+            k.when_else(
+                warp.eq(self.consumer_threads() / 32),
+                || k.when(k.lane().eq(0), || self.produce(&pipeline, &params)),
+                || self.consume(&pipeline, &params, (warp, stores)),
+            );
+        })
+    }
+
+    /// The barrier at which the other warpgroups let the first one start ahead.
+    fn stagger<'k>(self, k: &Kernel<'k>) -> NamedBarrier<'k> {
+        NamedBarrier { id: k.constant(self.warpgroups() + 1), threads: self.consumer_threads() }
+    }
+
+    /// Runs `body` for every tile of this block.
+    fn for_each_tile<'k>(
+        self,
+        k: &Kernel<'k>,
+        params: &GemmParams<'k>,
+        body: impl FnOnce(Tile<'k>),
+    ) {
+        let [rows, columns] = self.shape;
+        // Extents are below 2^31.
+        let tiles_m = (params.m + (rows - 1)) / rows;
+        let tiles_n = (params.n + (columns - 1)) / columns;
+        let band_tiles = tiles_n * BAND;
+        k.range(k.ctaid_x(), tiles_m * tiles_n, k.nctaid_x(), |index| {
+            let band = index / band_tiles;
+            let within = index - band * band_tiles;
+            let height = (tiles_m - band * BAND).min(BAND);
+            let column = within / height;
+            let row = band * BAND + (within - column * height);
+            body(Tile { origin: [row * rows, column * columns] });
+        });
+    }
+
+    /// The producer thread: fills the stages of all tiles of the block.
+    fn produce<'k>(self, pipeline: &TmaPipeline<'k>, params: &GemmParams<'k>) {
+        let k = &params.m.kernel();
+        let maps = params.maps.expect("both operands are bf16");
+        let state = PipelineState::new(k);
+        self.for_each_tile(k, params, |tile| {
+            k.range(0, params.k, wgmma::TILE_K, |k_start| {
+                pipeline.fill(state, [maps.a, maps.b], (tile.origin, k_start, k.ctaid_z()));
+            });
+        });
+    }
+
+    /// A consumer warpgroup: multiplies and writes 64 rows of every tile of the block.
+    fn consume<'k>(
+        self,
+        pipeline: &TmaPipeline<'k>,
+        params: &GemmParams<'k>,
+        (warp, stores): (Value<'k, u32>, Shared<'k, u32>),
+    ) {
+        let k = &params.m.kernel();
+        let state = PipelineState::new(k);
+        let warpgroup = warp >> 2;
+        let acc = acc_row(k, self.shape[1]);
+        let store = BulkStore::new(k, self.target, (warpgroup, stores.at(warpgroup * STORE_WORDS)));
+        let maps = params.maps.expect("both operands are bf16");
+        let staggered = k.var(0u32);
+        k.bar_sync(self.stagger(k), Some(warpgroup.ne(0)));
+        self.for_each_tile(k, params, |tile| {
+            self.multiply(pipeline, (state, warpgroup, staggered), (params.k, &acc));
+            let [row, column] = tile.origin;
+            k.when_else(
+                maps.writes_c,
+                || {
+                    let rows = (params, [row + warpgroup * CONSUMER_ROWS, column]);
+                    let c = (maps.c, k.ctaid_z());
+                    let (_, is_bf16) = params.c.bf16.expect("c may be bf16");
+                    k.when_else(
+                        is_bf16,
+                        || store.write_bf16(c, rows, &acc),
+                        || store.write_f32(c, rows, &acc),
+                    );
+                },
+                || {
+                    let bf16_target = Some(self.target);
+                    let epilogue =
+                        Epilogue { kernel: *k, bf16_target, params: *params, origin: tile.origin };
+                    let warp_tile = WarpTile::of_warpgroup(k, CONSUMER_ROWS);
+                    let acc = std::slice::from_ref(&acc);
+                    warp_tile.for_each_pair(k, acc, |row, column, pair| {
+                        epilogue.write(row, column, &pair);
+                    });
+                },
+            );
+        });
+        store.wait();
+    }
+
+    /// Adds the products of all stages of a tile to `acc`.
+    fn multiply<'k>(
+        self,
+        pipeline: &TmaPipeline<'k>,
+        (state, warpgroup, staggered): (PipelineState<'k>, Value<'k, u32>, Var<'k, u32>),
+        (k_len, acc): (Value<'k, u32>, &Vec<AccFragment<'k>>),
+    ) {
+        let k = &k_len.kernel();
+        let offset = warpgroup * wgmma::warpgroup_words(CONSUMER_ROWS);
+        let acc = std::slice::from_ref(acc);
+        let leader = k.lane().eq(0);
+        let previous = k.var(0u32);
+        let first = staggered.get().eq(0) & warpgroup.eq(0);
+        k.range(0, k_len, wgmma::TILE_K, |k_start| {
+            let (slot, stage) = pipeline.wait_full(state);
+            let accumulate = Some(k_start.ne(0));
+            wgmma::start(k, self.smem_tiles(), (stage, &mut |_| ()), (offset, acc), accumulate);
+            k.wgmma_wait_group(1);
+            k.when(leader & k_start.ne(0), || pipeline.release(previous.get()));
+            previous.set(slot.stage());
+            let lead = k_start.eq(LEAD * wgmma::TILE_K) & first;
+            k.bar_arrive(self.stagger(k), Some(lead));
+        });
+        k.wgmma_wait_group(0);
+        k.bar_arrive(self.stagger(k), Some(k_len.le(LEAD * wgmma::TILE_K) & first));
+        staggered.set(1);
+        k.when(leader, || pipeline.release(previous.get()));
+    }
+}
+
+const _: () = assert!(
+    TENSOR_MAP_BOX[0] == wgmma::TILE_K && TENSOR_MAP_BOX[1] == CONSUMER_ROWS,
+    "a box is a stage along K and the rows of a warpgroup"
+);
