@@ -8,7 +8,7 @@ use retrograph_kernels::{Kernel, ParameterKind, images};
 use retrograph_runtime::modules::{Bundle, CacheOptions, serve_compiler};
 use retrograph_runtime::{
     Context, DeviceBuffer, DeviceIndex, Driver, Function, KernelArguments, KernelLaunch,
-    LaunchGeometry, ModuleCache, Requirements, Stream,
+    LaunchGeometry, ModuleCache, Requirements, Stream, TensorMap,
 };
 use serde_json::json;
 
@@ -153,6 +153,7 @@ impl Launcher {
                 ParameterKind::U32 => arguments.u32(0),
                 ParameterKind::U64 => arguments.u64(0),
                 ParameterKind::F32 => arguments.f32(0.0),
+                ParameterKind::TensorMap => arguments.tensor_map(TensorMap::UNUSED),
             }
         });
         let geometry = LaunchGeometry { shared_bytes, ..LaunchGeometry::linear(1, threads) };
