@@ -41,8 +41,8 @@ impl<'k> BulkStore<'k> {
         Self { kernel: *k, target, buffers, barrier, leader }
     }
 
-    /// Writes `alpha · acc (+ bias)` as bf16 to the rows and columns from `origin` on. The stores may
-    /// still be in flight at the return.
+    /// Writes `alpha · acc (+ bias)` as bf16 to the rows and columns from `origin` on. The stores
+    /// may still be in flight at the return.
     pub(super) fn write_bf16(
         &self,
         c: (TensorMapParam<'k>, Value<'k, u32>),
@@ -132,8 +132,7 @@ impl<'k> BulkStore<'k> {
     }
 
     /// Stores the fragments of a warp to a buffer with the 128-byte swizzle, 16 × 16 elements per
-    /// `stmatrix`: its lanes address the rows of four 8 × 8 matrices, the left two before the right
-    /// two.
+    /// `stmatrix`: its lanes address the rows of four 8 × 8 matrices, the left two first.
     fn store_matrices(&self, buffer: Shared<'k, u32>, words: &[[Value<'k, u32>; 2]]) {
         let k = self.kernel;
         let lane = k.lane();
@@ -146,8 +145,8 @@ impl<'k> BulkStore<'k> {
         }
     }
 
-    /// Stores the fragments of a warp as f32 to a buffer with the 128-byte swizzle, two neighbours at
-    /// a time.
+    /// Stores the fragments of a warp as f32 to a buffer with the 128-byte swizzle, two neighbours
+    /// at a time.
     fn store_pairs(&self, buffer: Shared<'k, u32>, values: &[[Var<'k, f32>; 4]]) {
         let k = self.kernel;
         let (group, member) = (k.lane() >> 2, k.lane() & 3);

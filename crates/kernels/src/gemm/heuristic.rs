@@ -296,7 +296,7 @@ mod tests {
     fn concurrent_launches_leave_room_for_each_other() {
         let blocks = |concurrent| {
             let problem =
-                GemmProblem { vectorized: true, concurrent, ..problem([2048, 1536, 8960, 1]) };
+                GemmProblem { vectorized: true, concurrent, ..problem([1024, 1536, 8960, 1]) };
             dispatch(&problem, TARGET, &MULTISTAGE_NN).grid[0]
         };
         assert!(2 * blocks(1) <= SMS as u32 && blocks(0) > blocks(1));

@@ -8,8 +8,8 @@
 //! are numbered in bands of [`BAND`] rows of tiles, column by column within a band, so that tiles
 //! that are computed at the same time share operands in the L2 cache.
 //!
-//! **Result.** With a tensor map, c is written through shared memory and bulk stores; otherwise, and
-//! if c is added to, from registers.
+//! **Result.** With a tensor map, c is written through shared memory and bulk stores; otherwise,
+//! and if c is added to, from registers.
 //!
 //! **Determinism.** An element of c is a single chain along K, as in the multistage kernel.
 //!
