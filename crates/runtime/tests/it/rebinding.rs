@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
+use half::bf16;
 use retrograph_driver_sim::Config;
+use retrograph_kernels::SmTarget;
+use retrograph_kernels::ops::{DType, Fprop, GemmShape};
 use retrograph_runtime::{
     Bindings, BuildError, DeviceBuffer, Pass, Policy, Program, Slice, Strategy, Stream,
     UpdateStrategy,
@@ -115,6 +118,60 @@ fn words(stream: &Stream, first: u32) -> [DeviceBuffer<u32>; 3] {
 fn check(stream: &Stream, buffers: &[DeviceBuffer<u32>; 3], first: u32) {
     let held = [&buffers[1], &buffers[2]].map(|buffer| buffer.download(stream).unwrap());
     assert_eq!(held, [vec![first + 1, first + 2, first + 3, 0], vec![0, 0, 7, 0]]);
+}
+
+/// A product in bf16 whose operands are copied by TMA where there is one, 64 elements into their
+/// buffers.
+fn product_by_tensor_maps() -> (Pass, [Slice<bf16>; 3]) {
+    let shape = GemmShape { rows: 264, inputs: 128, outputs: 264 };
+    let mut pass = Pass::new("product");
+    let slices = [("x", 264 * 128), ("w", 264 * 128), ("y", 264 * 264)]
+        .map(|(name, len)| pass.external::<bf16>(name, 64 + len));
+    let [x, w, y] = slices.map(|slice| slice.slice(64..slice.len()));
+    let fprop = Fprop { x, w, bias: None, y, shape, alpha: 1.0, accumulate: false };
+    let launch = fprop.launch_in(DType::Bf16).unwrap();
+    let entry = launch.dispatch(SmTarget::exact(90)).entry;
+    assert!(entry.contains("_tma_"), "{entry} reads no tensor maps");
+    pass.launch(launch).unwrap();
+    (pass, slices)
+}
+
+#[test]
+fn tensor_maps_follow_at_their_offsets() {
+    let device = device();
+    let (pass, slices) = product_by_tensor_maps();
+    let stream = &device.stream;
+    let buffers = |seed: usize| {
+        slices.map(|slice| {
+            let value = |i: usize| bf16::from_f32(((i * 7 + seed) % 13) as f32 - 6.0);
+            let values: Vec<bf16> = (0..slice.len()).map(value).collect();
+            DeviceBuffer::from_slice(stream, &values).unwrap()
+        })
+    };
+    let bind = |buffers: &[DeviceBuffer<bf16>; 3]| {
+        let mut bindings = Bindings::new();
+        for (slice, buffer) in slices.into_iter().zip(buffers) {
+            bindings.bind(slice, buffer);
+        }
+        bindings
+    };
+    let result = |buffers: &[DeviceBuffer<bf16>; 3]| buffers[2].download(stream).unwrap();
+    for policy in POLICIES {
+        let first = buffers(1);
+        let mut program = build(&device, &pass, &bind(&first), policy).unwrap();
+        program.step(stream, &pass.controls()).unwrap();
+        let before = result(&first);
+        for (seed, least) in (2..).zip(UPDATES) {
+            let (next, fresh) = (buffers(seed), buffers(seed));
+            program.rebind_from(least, stream, &bind(&next)).unwrap();
+            program.step(stream, &pass.controls()).unwrap();
+            let mut other = build(&device, &pass, &bind(&fresh), Policy::Eager).unwrap();
+            other.step(stream, &pass.controls()).unwrap();
+            assert!(result(&next) == result(&fresh), "{policy:?}, {least:?}");
+            assert!(result(&next) != before, "the operands differ");
+        }
+        assert!(result(&first) == before, "the old memory is not used any more");
+    }
 }
 
 #[test]
