@@ -12,7 +12,8 @@ assert_threads! {
         FirstFailure, Function, GraphExec, GraphReport, KernelArguments, KernelLaunch<'static>,
         KernelTime, LaunchGeometry, LoadError, Loss, MemoryPool, Module, Node, NodeKind,
         OperationTime, Origin, Owner, PhaseTime, PinnedBuffer<f32>, PoolSeal, PoolUse, Profile,
-        Result<u8>, Stream, UpdateOutcome,
+        Result<u8>, Stream, TensorMap, TensorMapLayout<'static>, TensorMapSwizzle, TensorMapType,
+        UpdateOutcome,
     }
     // The driver does not guard a template against concurrent use.
     sent { Graph }

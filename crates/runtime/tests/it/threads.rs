@@ -18,7 +18,8 @@ assert_threads! {
         Operation, OperationKind, OperationTime, Origin, Owner, Pass, PassError, PhaseTime,
         PinnedBuffer<f32>, Policy, PoolSeal, PoolUse, PrewarmError, Profile,
         ProfileError, Progress<'static>, Rebound, Report, Requirements, Reuse, UpdateStrategy,
-        Slice<f32>, StepError, StepOutcome, Strategy, Stream, UpdateOutcome, WarmModules,
+        Slice<f32>, StepError, StepOutcome, Strategy, Stream, TensorMap, TensorMapLayout<'static>,
+        TensorMapSwizzle, TensorMapType, UpdateOutcome, WarmModules,
     }
     // The driver does not guard a template against use from two threads at once, and a program
     // keeps the one that its exec was made from.
