@@ -294,13 +294,17 @@ pub(crate) fn tile_of(launch: &Launch<u64>, entry: &str) -> Tile {
 
 /// The geometry of a tile for a launch.
 pub(crate) fn geometry(launch: &Launch<u64>, target: SmTarget, tile: Tile) -> Dispatch {
+    let Problem::Gemm(GemmProblem { m, n, planes, tensor_maps, .. }) = launch.problem else {
+        panic!("{:?} is no matrix product", launch.kernel)
+    };
+    if tile.needs_tensor_maps() && !tensor_maps {
+        // The tile cannot be forced; the launch takes another one.
+        return launch.dispatch(target);
+    }
     let image = image(launch);
     let index =
         image.tiles.iter().position(|listed| *listed == tile).expect("the image has the tile");
     let entry = image.entries[index];
-    let Problem::Gemm(GemmProblem { m, n, planes, .. }) = launch.problem else {
-        panic!("{:?} is no matrix product", launch.kernel)
-    };
     let tiles = m.div_ceil(tile.shape[0]) * n.div_ceil(tile.shape[1]);
     // Persistent blocks compute several tiles each.
     let blocks = if tile.needs_tensor_maps() { tiles.div_ceil(3) } else { tiles };

@@ -22,7 +22,7 @@ use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemm::{CONSUMER_ROWS, GemmImage, Mainloop, TENSOR_MAP_BOX, TileConfig};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
-use retrograph_ptx::build::{Kernel, NamedBarrier, Shared, Value, Var};
+use retrograph_ptx::build::{Kernel, NamedBarrier, ScaleD, Shared, Value, Var};
 
 use crate::gemm::accumulator::{AccFragment, WarpTile, acc_row};
 use crate::gemm::bulk_store::{BulkStore, STORE_WORDS};
@@ -214,14 +214,17 @@ impl WarpSpecializedKernel {
         let offset = warpgroup * wgmma::warpgroup_words(CONSUMER_ROWS);
         let acc = std::slice::from_ref(acc);
         let leader = k.lane().eq(0);
-        let previous = k.var(0u32);
         let first = staggered.get().eq(0) & warpgroup.eq(0);
-        k.range(0, k_len, wgmma::TILE_K, |k_start| {
+        let tiles = self.smem_tiles();
+        // Starting the first stage from zero ends the life of the previous tile's accumulators.
+        let (slot, stage) = pipeline.wait_full(state);
+        wgmma::start(k, tiles, (stage, &mut |_| ()), (offset, acc), ScaleD::Zero);
+        let previous = k.var(slot.stage());
+        k.range(wgmma::TILE_K, k_len, wgmma::TILE_K, |k_start| {
             let (slot, stage) = pipeline.wait_full(state);
-            let accumulate = Some(k_start.ne(0));
-            wgmma::start(k, self.smem_tiles(), (stage, &mut |_| ()), (offset, acc), accumulate);
+            wgmma::start(k, tiles, (stage, &mut |_| ()), (offset, acc), ScaleD::One);
             k.wgmma_wait_group(1);
-            k.when(leader & k_start.ne(0), || pipeline.release(previous.get()));
+            k.when(leader, || pipeline.release(previous.get()));
             previous.set(slot.stage());
             let lead = k_start.eq(LEAD * wgmma::TILE_K) & first;
             k.bar_arrive(self.stagger(k), Some(lead));

@@ -5,7 +5,7 @@
 
 use retrograph_kernel_abi::gemm::WGMMA_BLOCK_K;
 use retrograph_ptx::build::{
-    HalfType, Kernel, MatrixA, MatrixDescriptor, Pred, ScaleD, Shared, Value, Var,
+    HalfType, Kernel, MatrixA, MatrixDescriptor, ScaleD, Shared, Value, Var,
 };
 
 use super::multistage::OVERLAP_SLOTS;
@@ -45,18 +45,18 @@ pub(in crate::gemm) fn multiply<'k>(
     stage_and_overlap: ([Shared<'k, u32>; 2], &mut dyn FnMut(u32)),
     offset_and_acc: (Value<'k, u32>, &[Vec<AccFragment<'k>>]),
 ) {
-    start(k, tiles, stage_and_overlap, offset_and_acc, None);
+    start(k, tiles, stage_and_overlap, offset_and_acc, ScaleD::One);
     k.wgmma_wait_group(1);
 }
 
-/// The same without a wait. If `accumulate` is given, previous values of `acc` are ignored where it
-/// is false.
+/// The same without a wait. `scale_d` is that of the first step: whether it adds to previous values
+/// of `acc`.
 pub(in crate::gemm) fn start<'k>(
     k: &Kernel<'k>,
     tiles: [SmemTile; 2],
     (stage, overlap): ([Shared<'k, u32>; 2], &mut dyn FnMut(u32)),
     (warpgroup_offset, acc): (Value<'k, u32>, &[Vec<AccFragment<'k>>]),
-    accumulate: Option<Pred<'k>>,
+    scale_d: ScaleD<'k>,
 ) {
     let a = descriptor(tiles[0], stage[0].at(warpgroup_offset));
     let b = descriptor(tiles[1], stage[1]);
@@ -66,10 +66,7 @@ pub(in crate::gemm) fn start<'k>(
         for (i, row) in (0..).zip(acc) {
             let a = a.offset(i * ROWS * LINE_WORDS * 4 + step * step_bytes(tiles[0]));
             let acc: Vec<Var<'k, f32>> = row.iter().flatten().copied().collect();
-            let scale_d = match accumulate {
-                Some(accumulate) if step == 0 => ScaleD::OneIf(accumulate),
-                _ => ScaleD::One,
-            };
+            let scale_d = if step == 0 { scale_d } else { ScaleD::One };
             k.wgmma_mma_async(HalfType::Bf16, (MatrixA::Shared(a), b), &acc, scale_d);
         }
         overlap(step);
