@@ -172,7 +172,6 @@ impl WarpSpecializedKernel {
         let store = BulkStore::new(k, self.target, (warpgroup, stores.at(warpgroup * STORE_WORDS)));
         let maps = params.maps.expect("both operands are bf16");
         let staggered = k.var(0u32);
-        k.bar_sync(self.stagger(k), Some(warpgroup.ne(0)));
         self.for_each_tile(k, params, |tile| {
             self.multiply(pipeline, (state, warpgroup, staggered), (params.k, &acc));
             let [row, column] = tile.origin;
@@ -214,7 +213,9 @@ impl WarpSpecializedKernel {
         let offset = warpgroup * wgmma::warpgroup_words(CONSUMER_ROWS);
         let acc = std::slice::from_ref(acc);
         let leader = k.lane().eq(0);
-        let first = staggered.get().eq(0) & warpgroup.eq(0);
+        let first = staggered.get().eq(0);
+        k.bar_sync(self.stagger(k), Some(first & warpgroup.ne(0)));
+        let first = first & warpgroup.eq(0);
         let tiles = self.smem_tiles();
         // Starting the first stage from zero ends the life of the previous tile's accumulators.
         let (slot, stage) = pipeline.wait_full(state);
