@@ -1,4 +1,4 @@
-//! Errors of the program, besides those of the library.
+//! Errors that the program adds to the errors of the library.
 
 use std::path::{Path, PathBuf};
 

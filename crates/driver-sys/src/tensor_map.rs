@@ -81,7 +81,7 @@ structures! {
     /// A tensor map, which `cuTensorMapEncodeTiled` writes. Kernels take it by value, as a
     /// parameter of 128 bytes.
     ///
-    /// The headers of CUDA 12 align it to 64 bytes, those of CUDA 13 to 128.
+    /// CUDA 13 headers align it to 128 bytes, CUDA 12 headers to 64.
     #[repr(align(128))]
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUtensorMap {

@@ -4,6 +4,7 @@
 //! of f32. Two buffers alternate: while a box is stored from one, the next box is written to the
 //! other.
 
+use retrograph_kernel_abi::gemm::{TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, NamedBarrier, Pred, Shared, TensorMapParam, Value, Var};
 
@@ -49,7 +50,7 @@ impl<'k> BulkStore<'k> {
         (params, origin): (&GemmParams<'k>, [Value<'k, u32>; 2]),
         acc: &[AccFragment<'k>],
     ) {
-        self.write_boxes(c, (64, origin), acc, |buffer, column, fragments| {
+        self.write_boxes(c, (TENSOR_MAP_BOX[0], origin), acc, |buffer, column, fragments| {
             let word = |pair: [Var<'k, f32>; 2]| pack(self.target, pair.map(Var::get));
             let values = self.scaled(params, column, fragments);
             let words: Vec<_> =
@@ -65,7 +66,7 @@ impl<'k> BulkStore<'k> {
         (params, origin): (&GemmParams<'k>, [Value<'k, u32>; 2]),
         acc: &[AccFragment<'k>],
     ) {
-        self.write_boxes(c, (32, origin), acc, |buffer, column, fragments| {
+        self.write_boxes(c, (TENSOR_MAP_BOX_F32[0], origin), acc, |buffer, column, fragments| {
             let values = self.scaled(params, column, fragments);
             self.store_pairs(buffer, &values);
         });

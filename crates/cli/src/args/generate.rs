@@ -69,7 +69,7 @@ pub(crate) struct GenerateArguments {
     pub(crate) json: Option<PathBuf>,
 }
 
-/// The arguments for sampling. The defaults are those of the model's generation_config.json.
+/// The arguments for sampling. The model's generation_config.json gives the defaults.
 #[derive(Debug, Args)]
 struct SamplingArguments {
     /// Always take the most likely token.
@@ -96,7 +96,7 @@ struct SamplingArguments {
 }
 
 impl GenerateArguments {
-    /// Returns the sampling parameters; `defaults` are those of the model.
+    /// Returns the sampling parameters, with `defaults` from the model.
     pub(crate) fn sampling(&self, defaults: &GenerationDefaults) -> Sampling {
         let given = &self.sampling;
         let meant = Sampling::by(defaults);

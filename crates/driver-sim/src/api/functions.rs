@@ -94,8 +94,8 @@ impl State {
         Ok(handle)
     }
 
-    /// The function of a handle. A kernel handle stands for its function in the current context; a
-    /// function handle needs no current context.
+    /// Returns the function of a handle. A kernel handle is resolved in the current context; a
+    /// function handle needs none.
     pub(super) fn resolved(&mut self, function: CUfunction) -> Result<CUfunction, Refusal> {
         let kernel = CUkernel(function.0);
         if self.kernels.contains(kernel) {

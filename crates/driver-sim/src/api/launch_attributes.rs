@@ -108,7 +108,7 @@ impl State {
         Ok(())
     }
 
-    /// Checks the cluster size of a launch: the requested one, or that of its function.
+    /// Checks the cluster size that the launch requests, or else its function declares.
     pub(super) fn check_cluster(&mut self, function: CUfunction, request: &LaunchRequest) -> Call {
         let found = self.functions.get(function)?;
         let limits = found.program.entry().limits;

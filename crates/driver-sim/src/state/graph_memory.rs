@@ -41,7 +41,7 @@ impl State {
         Ok(base)
     }
 
-    /// Whether a range lies in the reservation of an allocation node.
+    /// Whether an allocation node has reserved the whole range.
     pub(crate) fn is_reserved(&self, address: u64, bytes: u64) -> bool {
         let found = self.graph_memory.range(..=address).next_back();
         found.is_some_and(|(base, found)| {

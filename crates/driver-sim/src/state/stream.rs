@@ -156,7 +156,7 @@ impl State {
     }
 
     /// Incomplete tasks that a synchronization with the stream waits for: its last task and its
-    /// waits. The legacy stream includes those of every blocking stream.
+    /// waits. For the legacy stream, also the last tasks and waits of every blocking stream.
     pub(crate) fn pending(&self, stream: CUstream) -> Result<Vec<TaskId>, Refusal> {
         let found = self.streams.get(stream)?;
         let mut tasks = match self.is_legacy(stream) {

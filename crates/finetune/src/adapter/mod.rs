@@ -1,7 +1,7 @@
 //! LoRA adapters in PEFT format: the trained matrices without the base model.
 //!
-//! An adapter is a directory with `adapter_config.json` and `adapter_model.safetensors`. Names of
-//! matrices are those of the [inventory](crate::parameters) with the prefix `base_model.model.`:
+//! An adapter is a directory with `adapter_config.json` and `adapter_model.safetensors`. A
+//! matrix has its name in the [inventory](crate::parameters) with the prefix `base_model.model.`:
 //! `base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight` has the shape
 //! `[rank, inputs]`, and `lora_B` has `[outputs, rank]`, both in f32. Trained norms are stored
 //! whole, with the same prefix; PEFT lists them in `modules_to_save`.

@@ -231,8 +231,8 @@ impl CheckpointDirectory {
     }
 
     /// Removes old checkpoints of the run of `newest`, and temporary files. The run holds the lock
-    /// and writes nothing now, so all temporary files are those of killed runs. A file that cannot
-    /// be removed stays: it does no harm.
+    /// and writes nothing now, so killed runs left all temporary files. A file that cannot be
+    /// removed stays: it does no harm.
     fn prune(&self, newest: &Header) {
         let Ok(entries) = std::fs::read_dir(&self.path) else { return };
         let unfinished = entries.flatten().filter(|entry| {

@@ -39,14 +39,12 @@ const BAND: u32 = 8;
 /// Stages by which the first consumer warpgroup is ahead of the others. While one writes a tile,
 /// the others have the tensor cores.
 const LEAD: u32 = 2;
-/// Threads of the producer warp.
-const PRODUCER_THREADS: u32 = 32;
 
 /// What one entry is generated for.
 #[derive(Clone, Copy)]
 pub(in crate::gemm) struct WarpSpecializedKernel {
     target: SmTarget,
-    shape: [u32; 2],
+    tile: TileConfig,
     stages: u32,
     majors: [Major; 2],
 }
@@ -66,22 +64,22 @@ impl WarpSpecializedKernel {
     ) -> Option<Self> {
         let Mainloop::WarpSpecialized { stages } = tile.mainloop else { return None };
         let features = target.features();
-        let kernel = Self { target, shape: tile.shape, stages, majors: majors(image.layout) };
+        let kernel = Self { target, tile: *tile, stages, majors: majors(image.layout) };
         (features.wgmma && features.tma).then_some(kernel)
     }
 
     fn warpgroups(self) -> u32 {
-        self.shape[0] / CONSUMER_ROWS
+        self.tile.shape[0] / CONSUMER_ROWS
     }
 
     fn consumer_threads(self) -> u32 {
-        self.warpgroups() * wgmma::THREADS
+        self.tile.threads()
     }
 
     /// The tiles of a and b in a stage.
     fn smem_tiles(self) -> [SmemTile; 2] {
         [0, 1].map(|operand| SmemTile {
-            extent: self.shape[operand],
+            extent: self.tile.shape[operand],
             tile_k: wgmma::TILE_K,
             threads: 1,
             major: self.majors[operand],
@@ -99,8 +97,8 @@ impl WarpSpecializedKernel {
     /// The entry `name`.
     pub(in crate::gemm) fn entry(self, name: &str) -> Entry {
         Kernel::build(name, |k| {
-            k.max_threads(self.consumer_threads() + PRODUCER_THREADS);
-            k.min_blocks(1);
+            k.max_threads(self.consumer_threads() + self.tile.wgmma_producers());
+            k.min_blocks(self.tile.min_blocks_per_sm);
             let params = GemmParams::declare(k, [DType::Bf16; 2]);
             let smem = align_for_swizzle(k, k.dynamic_shared());
             let [stages, _] = tma_pipeline::words(self.stages, self.smem_tiles());
@@ -131,7 +129,7 @@ impl WarpSpecializedKernel {
         params: &GemmParams<'k>,
         body: impl FnOnce(Tile<'k>),
     ) {
-        let [rows, columns] = self.shape;
+        let [rows, columns] = self.tile.shape;
         // Extents are below 2^31.
         let tiles_m = (params.m + (rows - 1)) / rows;
         let tiles_n = (params.n + (columns - 1)) / columns;
@@ -168,7 +166,7 @@ impl WarpSpecializedKernel {
         let k = &params.m.kernel();
         let state = PipelineState::new(k);
         let warpgroup = warp >> 2;
-        let acc = acc_row(k, self.shape[1]);
+        let acc = acc_row(k, self.tile.shape[1]);
         let store = BulkStore::new(k, self.target, (warpgroup, stores.at(warpgroup * STORE_WORDS)));
         let maps = params.maps.expect("both operands are bf16");
         let staggered = k.var(0u32);
@@ -218,15 +216,15 @@ impl WarpSpecializedKernel {
         let first = first & warpgroup.eq(0);
         let tiles = self.smem_tiles();
         // Starting the first stage from zero ends the life of the previous tile's accumulators.
-        let (slot, stage) = pipeline.wait_full(state);
-        wgmma::start(k, tiles, (stage, &mut |_| ()), (offset, acc), ScaleD::Zero);
-        let previous = k.var(slot.stage());
+        let (stage, operands) = pipeline.wait_full(state);
+        wgmma::start(k, tiles, (operands, &mut |_| ()), (offset, acc), ScaleD::Zero);
+        let previous = k.var(stage);
         k.range(wgmma::TILE_K, k_len, wgmma::TILE_K, |k_start| {
-            let (slot, stage) = pipeline.wait_full(state);
-            wgmma::start(k, tiles, (stage, &mut |_| ()), (offset, acc), ScaleD::One);
+            let (stage, operands) = pipeline.wait_full(state);
+            wgmma::start(k, tiles, (operands, &mut |_| ()), (offset, acc), ScaleD::One);
             k.wgmma_wait_group(1);
             k.when(leader, || pipeline.release(previous.get()));
-            previous.set(slot.stage());
+            previous.set(stage);
             let lead = k_start.eq(LEAD * wgmma::TILE_K) & first;
             k.bar_arrive(self.stagger(k), Some(lead));
         });

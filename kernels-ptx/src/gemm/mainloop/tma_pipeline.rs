@@ -4,13 +4,15 @@
 //! *empty* completes when every consumer warp has read the stage. Both are used again in each round
 //! over the stages; the parity of the phase tells rounds apart.
 
+use retrograph_kernel_abi::gemm::TENSOR_MAP_BOX;
 use retrograph_ptx::build::{Kernel, Shared, TensorMapParam, Value, Var};
 
 use crate::gemm::layout::Major;
 use crate::gemm::smem_tile::{LINE_WORDS, SmemTile};
 
-/// Elements of a side of the box that one copy loads.
-const BOX: u32 = 64;
+/// Rows of the box that one copy loads. A row is a line, so a box is as wide as high.
+const BOX: u32 = TENSOR_MAP_BOX[1];
+const _: () = assert!(TENSOR_MAP_BOX[0] == BOX, "boxes are square");
 /// Words of a box.
 const BOX_WORDS: u32 = BOX * LINE_WORDS;
 
@@ -32,20 +34,9 @@ pub(in crate::gemm) struct PipelineState<'k> {
     parity: Var<'k, u32>,
 }
 
-/// The stage of a [`PipelineState`] at one point.
-#[derive(Clone, Copy)]
-pub(in crate::gemm) struct Slot<'k> {
-    stage: Value<'k, u32>,
-    parity: Value<'k, u32>,
-}
-
 impl<'k> PipelineState<'k> {
     pub(in crate::gemm) fn new(k: &Kernel<'k>) -> Self {
         Self { stage: k.var(0u32), parity: k.var(0u32) }
-    }
-
-    pub(in crate::gemm) fn slot(self) -> Slot<'k> {
-        Slot { stage: self.stage.get(), parity: self.parity.get() }
     }
 
     /// Advances to the next one of `stages` stages.
@@ -93,7 +84,7 @@ impl<'k> TmaPipeline<'k> {
         ([row, column], k_start, plane): ([Value<'k, u32>; 2], Value<'k, u32>, Value<'k, u32>),
     ) {
         let k = self.kernel;
-        let Slot { stage, parity } = state.slot();
+        let (stage, parity) = (state.stage.get(), state.parity.get());
         k.mbarrier_wait_parity(self.empty.at(stage), parity ^ 1);
         let (full, bytes) = (self.full.at(stage), self.stage_words() * 4);
         k.mbarrier_arrive_expect_tx(full, bytes);
@@ -114,15 +105,15 @@ impl<'k> TmaPipeline<'k> {
         state.advance(self.stages);
     }
 
-    /// Waits until the next stage is full, and returns it with its tiles of a and b.
+    /// Waits until the next stage is full, and returns its index and its tiles of a and b.
     pub(in crate::gemm) fn wait_full(
         &self,
         state: PipelineState<'k>,
-    ) -> (Slot<'k>, [Shared<'k, u32>; 2]) {
-        let slot = state.slot();
-        self.kernel.mbarrier_wait_parity(self.full.at(slot.stage), slot.parity);
+    ) -> (Value<'k, u32>, [Shared<'k, u32>; 2]) {
+        let (stage, parity) = (state.stage.get(), state.parity.get());
+        self.kernel.mbarrier_wait_parity(self.full.at(stage), parity);
         state.advance(self.stages);
-        (slot, self.operands(slot.stage))
+        (stage, self.operands(stage))
     }
 
     /// Tells the producer that this warp has read stage number `stage`. One lane of each consumer
@@ -139,12 +130,5 @@ impl<'k> TmaPipeline<'k> {
 
     fn stage_words(&self) -> u32 {
         self.tiles[0].words() + self.tiles[1].words()
-    }
-}
-
-impl<'k> Slot<'k> {
-    /// The index of the stage.
-    pub(in crate::gemm) fn stage(self) -> Value<'k, u32> {
-        self.stage
     }
 }

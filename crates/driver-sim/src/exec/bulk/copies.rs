@@ -20,7 +20,7 @@ use crate::tensor_map::{ElementType, MOST_DIMENSIONS, TensorMap};
 /// What a copy moves.
 #[derive(Clone, Debug)]
 pub(super) enum Extent {
-    /// So many bytes from an address in global memory on.
+    /// `bytes` bytes of global memory that start at `global`.
     Run { global: u64, bytes: u64 },
     /// A box of a tensor.
     Tensor { map: Box<TensorMap>, first: [i32; MOST_DIMENSIONS] },

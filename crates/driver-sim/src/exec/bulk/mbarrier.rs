@@ -166,7 +166,7 @@ impl Mbarriers {
         Ok(phase)
     }
 
-    /// The phase waits for `bytes` more bytes, or for so many less.
+    /// Adds `bytes`, which may be negative, to the transaction count of the phase.
     pub(super) fn count_bytes(
         &mut self,
         memories: &Memories<'_>,
