@@ -1,6 +1,6 @@
 //! Options that help against an error of the library, which names none.
 
-use retrograph_finetune::{AdapterError, DataError, Error, HubError, Reduce};
+use retrograph_finetune::{AdapterError, CheckpointError, DataError, Error, HubError, Reduce};
 
 /// Fields of a configuration, and the options that set them.
 const OPTIONS: [(&str, &str); 24] = [
@@ -53,8 +53,12 @@ pub(crate) fn of(error: &Error) -> String {
             "see --lr and --warmup".to_owned()
         }
         Error::NotQuantizable { .. } => "leave out --quantize".to_owned(),
-        Error::CheckpointExists { .. } => "--resume continues the run".to_owned(),
-        Error::CheckpointMismatch { what, saved, .. } => return mismatch(what, saved),
+        Error::Checkpoint(CheckpointError::Exists { .. }) => {
+            "--resume continues the run".to_owned()
+        }
+        Error::Checkpoint(CheckpointError::Mismatch { what, saved, .. }) => {
+            return mismatch(what, saved);
+        }
         Error::InvalidConfig { field: "quantize", .. } | Error::Adapter(AdapterError::NotLora) => {
             "add --mode lora".to_owned()
         }

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use retrograph_finetune::{Device, Ending, Error, Event, Run, RunReport, Trainer};
+use retrograph_finetune::{CheckpointError, Device, Ending, Error, Event, Run, RunReport, Trainer};
 
 use crate::error::CliError;
 use crate::failures::{Failures, warn};
@@ -52,7 +52,10 @@ impl Results<'_> {
         let ending = match ending {
             Ok(ending) => Some(ending),
             // The trained weights are still there.
-            Err(error @ (Error::WriteCheckpoint { .. } | Error::StateNotFinite { .. })) => {
+            Err(
+                error @ (Error::Checkpoint(CheckpointError::Write { .. })
+                | Error::StateNotFinite { .. }),
+            ) => {
                 self.failures.note::<()>(Err(error));
                 None
             }

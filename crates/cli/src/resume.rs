@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory, DirectoryLock};
+use retrograph_finetune::checkpoint::{
+    Checkpoint, CheckpointDirectory, CheckpointError, DirectoryLock,
+};
 use retrograph_finetune::{Error, ModelDirectory, TrainingConfig};
 
 use crate::args::FinetuneArguments;
@@ -22,7 +24,7 @@ pub(crate) fn require_usable(path: &Path, resume: bool) -> Result<(), CliError> 
         return Ok(directory.require_empty()?);
     }
     directory.require_some().map_err(|error| match error {
-        Error::NoCheckpoint { path } => CliError::NothingToResume(path),
+        Error::Checkpoint(CheckpointError::Missing { path }) => CliError::NothingToResume(path),
         other => other.into(),
     })
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory};
+use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory, CheckpointError};
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{Adapter, Error, Mode, ModelDirectory, Source, TrainingConfig};
 
@@ -28,7 +28,9 @@ impl Trained {
         if let Some(path) = checkpoint {
             let checkpoint = CheckpointDirectory::at(path).open_latest();
             let checkpoint = checkpoint.map_err(|error| match error {
-                Error::NoCheckpoint { path } => CliError::NoCheckpoint(path),
+                Error::Checkpoint(CheckpointError::Missing { path }) => {
+                    CliError::NoCheckpoint(path)
+                }
                 error => error.into(),
             })?;
             checkpoint.header().require_base(base)?;

@@ -65,14 +65,14 @@ mod verify;
 mod weight_file;
 
 pub use adapter::{Adapter, AdapterError, AdapterOutput};
-pub use checkpoint::HeldOutLoss;
+pub use checkpoint::{CheckpointError, HeldOutLoss, Kept};
 pub use config::{
     Dtype, InferenceConfig, LoraConfig, LoraTargets, Mode, ModelConfig, OptimizerConfig, Precision,
     Preset, Quantization, RopeScaling, TrainingConfig,
 };
 pub use data::{Batch, Data, DataError, IGNORED_TARGET, Split, SplitOptions, TextData};
 pub use device::{Device, DeviceChoice};
-pub use error::{Error, Kept, Reduce, Result};
+pub use error::{Error, Reduce, Result};
 pub use evaluate::{Evaluation, Evaluator};
 pub use generate::{
     Ended, Generated, GenerationNeed, GenerationPlan, Generator, GeneratorOptions, Request,

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::checkpoint::{CheckpointDirectory, HeldOutLoss};
+use crate::checkpoint::{CheckpointDirectory, CheckpointError, HeldOutLoss, Kept};
 use crate::data::Data;
-use crate::error::{Error, Kept, Result};
+use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
 use crate::trainer::{StepMetrics, Trainer};
 
@@ -101,7 +101,9 @@ impl<'a> Run<'a> {
             if done < until && done.is_multiple_of(self.checkpoint_every) {
                 self.drain(on)?;
                 match self.save() {
-                    Err(error @ Error::WriteCheckpoint { .. }) => on(Event::NotSaved(&error)),
+                    Err(error @ Error::Checkpoint(CheckpointError::Write { .. })) => {
+                        on(Event::NotSaved(&error))
+                    }
                     saved => saved?,
                 }
             }

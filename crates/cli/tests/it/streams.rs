@@ -103,7 +103,7 @@ fn a_text_without_end_is_refused_by_its_size() {
     let place = Place::new();
     // The file takes no room on the disk.
     fs::File::create(place.path("huge")).unwrap().set_len(1 << 40).unwrap();
-    let limit = "1099511627776 bytes of it have more than 1073741824 tokens";
+    let limit = "1099511627776 bytes exceed the limit of 1073741824 tokens";
     for command in ["eval", "finetune"] {
         let done = run(&place, &[command, "--text", "huge", "--device", "sim"]).bad(&[limit]);
         assert!(!done.out.contains("device"), "{}", done.out);

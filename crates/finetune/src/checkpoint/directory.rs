@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use retrograph_runtime::open_regular;
 
+use super::error::{CheckpointError, Kept};
 use super::read::read_header;
 use super::write::{UNFINISHED, persist};
 use super::{Checkpoint, Header, StateReader, write_checkpoint};
-use crate::error::{Error, Kept, Result};
+use crate::error::{Error, Result};
 use crate::parameters::Parameter;
 
 /// The file that names the newest checkpoint.
@@ -37,8 +38,8 @@ impl CheckpointDirectory {
     /// Takes a directory, and creates it if it does not exist.
     ///
     /// # Errors
-    /// [`Error::NotADirectory`] if `path` is a file, [`Error::WriteCheckpoint`] if the directory
-    /// cannot be created.
+    /// [`CheckpointError::NotADirectory`] if `path` is a file, [`CheckpointError::Write`] if the
+    /// directory cannot be created.
     pub fn create(path: &Path) -> Result<Self> {
         let directory = Self::at(path);
         directory.require_directory()?;
@@ -60,7 +61,7 @@ impl CheckpointDirectory {
     /// systems without locks, this does nothing.
     ///
     /// # Errors
-    /// [`Error::CheckpointsInUse`] while another run holds the lock, [`Error::WriteCheckpoint`] if
+    /// [`CheckpointError::InUse`] while another run holds the lock, [`CheckpointError::Write`] if
     /// the directory is not writable.
     pub fn lock(&self) -> Result<DirectoryLock> {
         let path = self.path.join(LOCK);
@@ -73,7 +74,7 @@ impl CheckpointDirectory {
         let file = open.map_err(self.unwritable(&path))?;
         match file.try_lock() {
             Err(std::fs::TryLockError::WouldBlock) => {
-                Err(Error::CheckpointsInUse { path: self.path.clone() })
+                Err(CheckpointError::InUse { path: self.path.clone() }.into())
             }
             Err(std::fs::TryLockError::Error(error)) if error.kind() != ErrorKind::Unsupported => {
                 Err(self.unwritable(&path)(error))
@@ -85,8 +86,8 @@ impl CheckpointDirectory {
     /// Returns the file of the newest checkpoint, if there is one.
     ///
     /// # Errors
-    /// [`Error::ReadCheckpoint`] if `latest` exists but cannot be read, and
-    /// [`Error::CheckpointDamaged`] if it does not name a checkpoint.
+    /// [`CheckpointError::Read`] if `latest` exists but cannot be read, and
+    /// [`CheckpointError::Damaged`] if it does not name a checkpoint.
     pub fn latest(&self) -> Result<Option<PathBuf>> {
         let pointer = self.path.join(LATEST);
         let text = open_regular(&pointer)
@@ -94,12 +95,12 @@ impl CheckpointDirectory {
         let name = match text {
             Ok(name) => name,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(Error::ReadCheckpoint { path: pointer, source }),
+            Err(source) => return Err(CheckpointError::Read { path: pointer, source }.into()),
         };
         let name = name.trim_end();
         if step_of(name).is_none() {
             let why = format!("it names `{name}`, which is not the file name of a checkpoint");
-            return Err(Error::CheckpointDamaged { path: pointer, why });
+            return Err(CheckpointError::Damaged { path: pointer, why }.into());
         }
         Ok(Some(self.path.join(name)))
     }
@@ -108,33 +109,33 @@ impl CheckpointDirectory {
     /// that a new run does not mix with another.
     ///
     /// # Errors
-    /// [`Error::CheckpointExists`], and those of [`CheckpointDirectory::latest`].
+    /// [`CheckpointError::Exists`], and those of [`CheckpointDirectory::latest`].
     pub fn require_empty(&self) -> Result<()> {
         self.require_directory()?;
         let first = self.latest()?.or_else(|| self.files().into_iter().next().map(|one| one.1));
         match first {
             None => Ok(()),
-            Some(file) => Err(Error::CheckpointExists { path: self.path.clone(), file }),
+            Some(file) => Err(CheckpointError::Exists { path: self.path.clone(), file }.into()),
         }
     }
 
     /// Checks that the directory holds a checkpoint or a file with the name of one.
     ///
     /// # Errors
-    /// [`Error::NoCheckpoint`], and those of [`CheckpointDirectory::latest`].
+    /// [`CheckpointError::Missing`], and those of [`CheckpointDirectory::latest`].
     pub fn require_some(&self) -> Result<()> {
         self.require_directory()?;
         if self.latest()?.is_some() || !self.files().is_empty() {
             return Ok(());
         }
-        Err(Error::NoCheckpoint { path: self.path.clone() })
+        Err(CheckpointError::Missing { path: self.path.clone() }.into())
     }
 
     /// Opens and verifies the checkpoint that `latest` names. Without `latest`, opens the newest
     /// file that is a complete checkpoint.
     ///
     /// # Errors
-    /// [`Error::NoCheckpoint`] if there is none, and the errors of [`Checkpoint::open`].
+    /// [`CheckpointError::Missing`] if there is none, and the errors of [`Checkpoint::open`].
     pub fn open_latest(&self) -> Result<Checkpoint> {
         self.require_directory()?;
         if let Some(path) = self.latest()? {
@@ -147,14 +148,14 @@ impl CheckpointDirectory {
                 Err(error) => newest = newest.or(Some(error)),
             }
         }
-        Err(newest.unwrap_or_else(|| Error::NoCheckpoint { path: self.path.clone() }))
+        Err(newest.unwrap_or_else(|| CheckpointError::Missing { path: self.path.clone() }.into()))
     }
 
     /// Writes a checkpoint and makes it the newest. Removes all but the last two of its run, and
     /// temporary files of killed runs. Files of other runs stay.
     ///
     /// # Errors
-    /// [`Error::WriteCheckpoint`], [`Error::StateNotFinite`], or the error of `state`. `latest`
+    /// [`CheckpointError::Write`], [`Error::StateNotFinite`], or the error of `state`. `latest`
     /// then still names the previous checkpoint.
     pub fn save(
         &self,
@@ -181,7 +182,7 @@ impl CheckpointDirectory {
     /// A step after such a checkpoint had a finite loss, so its weights are good.
     ///
     /// # Errors
-    /// [`Error::WriteCheckpoint`] if `latest` cannot be written.
+    /// [`CheckpointError::Write`] if `latest` cannot be written.
     pub fn return_before(&self, step: u32, header: &Header) -> Result<Option<PathBuf>> {
         let earlier = self.files().into_iter().filter(|(of, _)| *of < step);
         let mut ours = earlier.filter(|(_, path)| is_of_run(path, header));
@@ -200,12 +201,16 @@ impl CheckpointDirectory {
 
     fn unwritable(&self, path: &Path) -> impl Fn(std::io::Error) -> Error + use<> {
         let path = PathBuf::from(path);
-        move |source| Error::WriteCheckpoint { path: path.clone(), source, kept: Kept::Nothing }
+        move |source| {
+            CheckpointError::Write { path: path.clone(), source, kept: Kept::Nothing }.into()
+        }
     }
 
     fn require_directory(&self) -> Result<()> {
         match std::fs::metadata(&self.path) {
-            Ok(found) if !found.is_dir() => Err(Error::NotADirectory { path: self.path.clone() }),
+            Ok(found) if !found.is_dir() => {
+                Err(CheckpointError::NotADirectory { path: self.path.clone() }.into())
+            }
             _ => Ok(()),
         }
     }

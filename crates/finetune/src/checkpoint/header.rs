@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::difference;
+use super::error::CheckpointError;
 use crate::config::{OptimizerConfig, TrainingConfig};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hub::ModelDirectory;
 use crate::model::StepOptions;
 
@@ -86,7 +87,7 @@ impl Header {
     /// The optimizer is not compared: a resumed run continues with that of the checkpoint.
     ///
     /// # Errors
-    /// [`Error::CheckpointMismatch`] with the first field that differs.
+    /// [`CheckpointError::Mismatch`] with the first field that differs.
     pub fn require(&self, config: &TrainingConfig, text: &str) -> Result<()> {
         let here = &self.config;
         compare("generator of initial weights", &self.init, &crate::init::INIT_VERSION)?;
@@ -103,7 +104,7 @@ impl Header {
     /// `None`.
     ///
     /// # Errors
-    /// [`Error::CheckpointMismatch`] if they do not.
+    /// [`CheckpointError::Mismatch`] if they do not.
     pub fn require_base(&self, base: Option<&ModelDirectory>) -> Result<()> {
         let digest = base.map(ModelDirectory::digest).transpose()?.map(str::to_owned);
         compare("base model (SHA-256)", &self.base, &digest)
@@ -113,8 +114,8 @@ impl Header {
     /// Other micro-batches give other bits.
     ///
     /// # Errors
-    /// [`Error::CheckpointMismatch`] if they differ, [`Error::InvalidConfig`] if the batch cannot
-    /// be divided so.
+    /// [`CheckpointError::Mismatch`] if they differ,
+    /// [`InvalidConfig`](crate::Error::InvalidConfig) if the batch cannot be divided so.
     pub fn require_division(&self, asked: &StepOptions, config: &TrainingConfig) -> Result<()> {
         compare("micro-batch", &self.micro_batch, &asked.micro_batch)?;
         compare("interleave", &self.interleave, &asked.division(config)?.interleaved())
@@ -123,7 +124,7 @@ impl Header {
     /// Checks that the optimizer of the checkpoint is `asked`.
     ///
     /// # Errors
-    /// [`Error::CheckpointMismatch`] if it is not.
+    /// [`CheckpointError::Mismatch`] if it is not.
     pub fn require_optimizer(&self, asked: &OptimizerConfig) -> Result<()> {
         compare("optimizer", &self.config.optimizer, asked)
     }
@@ -139,7 +140,7 @@ fn compare<T: PartialEq + Serialize>(what: &'static str, saved: &T, asked: &T) -
         return Ok(());
     }
     let (saved, asked) = difference::of(saved, asked);
-    Err(Error::CheckpointMismatch { what, saved, asked })
+    Err(CheckpointError::Mismatch { what, saved, asked }.into())
 }
 
 /// The loss on held-out data during a run.

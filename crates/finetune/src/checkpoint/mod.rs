@@ -19,12 +19,14 @@
 
 mod difference;
 mod directory;
+mod error;
 mod header;
 mod part;
 mod read;
 mod write;
 
 pub use directory::{CheckpointDirectory, DirectoryLock};
+pub use error::{CheckpointError, Kept};
 pub use header::{Header, HeldOutLoss};
 pub(crate) use part::state_order;
 pub use part::{StatePart, StateReader};

@@ -8,6 +8,7 @@ use retrograph_runtime::open_regular;
 use safetensors::tensor::{Dtype, Metadata};
 use sha2::{Digest, Sha256};
 
+use super::error::CheckpointError;
 use super::header::{DIGEST_PLACEHOLDER, FORMAT_VERSION, Header, METADATA_KEY, find_digest};
 use super::part::{StatePart, state_order};
 use crate::digest::hex;
@@ -29,10 +30,10 @@ impl Checkpoint {
     /// Opens a file and verifies format, length and digest.
     ///
     /// # Errors
-    /// [`Error::ReadCheckpoint`] if it cannot be read, [`Error::CheckpointDamaged`] if it is
+    /// [`CheckpointError::Read`] if it cannot be read, [`CheckpointError::Damaged`] if it is
     /// truncated, altered or not a checkpoint.
     pub fn open(path: &Path) -> Result<Self> {
-        let failed = |source| Error::ReadCheckpoint { path: PathBuf::from(path), source };
+        let failed = |source| CheckpointError::Read { path: PathBuf::from(path), source };
         let damaged = |why: &str| damaged(path, why);
         let Head { mut file, length, bytes: head, header, metadata } = open_head(path)?;
         let expected = head.len() as u64 + metadata.data_len() as u64;
@@ -60,7 +61,7 @@ impl Checkpoint {
     /// Checks that exactly the state of `parameters` is stored, with the same shapes.
     ///
     /// # Errors
-    /// [`Error::CheckpointDamaged`] with the first tensor that is missing, unexpected or different.
+    /// [`CheckpointError::Damaged`] with the first tensor that is missing, unexpected or different.
     pub fn require(&self, parameters: &[&Parameter]) -> Result<()> {
         let tensors = self.metadata.tensors();
         for (index, part) in state_order(parameters.len()) {
@@ -91,7 +92,7 @@ impl Checkpoint {
     /// Reads the tensor `name`.
     ///
     /// # Errors
-    /// [`Error::CheckpointDamaged`] if there is no such tensor, [`Error::ReadCheckpoint`] if
+    /// [`CheckpointError::Damaged`] if there is no such tensor, [`CheckpointError::Read`] if
     /// reading fails.
     pub fn tensor(&mut self, name: &str) -> Result<Vec<f32>> {
         let Some(info) = self.metadata.info(name) else {
@@ -102,7 +103,7 @@ impl Checkpoint {
         self.file
             .seek(SeekFrom::Start(self.data_start + start as u64))
             .and_then(|_| self.file.read_exact(bytemuck::cast_slice_mut(&mut values)))
-            .map_err(|source| Error::ReadCheckpoint { path: self.path.clone(), source })?;
+            .map_err(|source| CheckpointError::Read { path: self.path.clone(), source })?;
         Ok(values)
     }
 }
@@ -117,7 +118,7 @@ struct Head {
 }
 
 fn open_head(path: &Path) -> Result<Head> {
-    let failed = |source| Error::ReadCheckpoint { path: PathBuf::from(path), source };
+    let failed = |source| Error::from(CheckpointError::Read { path: PathBuf::from(path), source });
     let mut file = BufReader::with_capacity(1 << 20, open_regular(path).map_err(failed)?);
     let length = file.get_ref().metadata().map_err(failed)?.len();
     let bytes = read_head(&mut file, length).map_err(|error| match error {
@@ -134,7 +135,7 @@ pub(super) fn read_header(path: &Path) -> Result<Header> {
 }
 
 fn damaged(path: &Path, why: &str) -> Error {
-    Error::CheckpointDamaged { path: PathBuf::from(path), why: why.to_owned() }
+    CheckpointError::Damaged { path: PathBuf::from(path), why: why.to_owned() }.into()
 }
 
 fn parse_head(head: &[u8]) -> Result<(Header, Metadata), String> {

@@ -8,10 +8,11 @@ use safetensors::tensor::Dtype;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use super::error::{CheckpointError, Kept};
 use super::header::{DIGEST_PLACEHOLDER, Header, METADATA_KEY, find_digest};
 use super::part::{StatePart, StateReader, state_order};
 use crate::digest::hex;
-use crate::error::{Error, Kept, Result};
+use crate::error::{Error, Result};
 use crate::parameters::Parameter;
 use crate::tensor_file::{self, Entry};
 
@@ -21,7 +22,7 @@ pub(super) const UNFINISHED: &str = ".checkpoint-";
 /// Writes a checkpoint of `parameters` to `path`, which is replaced only once the file is complete.
 ///
 /// # Errors
-/// [`Error::WriteCheckpoint`] if the file cannot be written, [`Error::StateNotFinite`] if a value
+/// [`CheckpointError::Write`] if the file cannot be written, [`Error::StateNotFinite`] if a value
 /// is infinite or NaN, or the error of `state`. A file that was at `path` before is then
 /// unchanged.
 pub fn write_checkpoint(
@@ -64,7 +65,9 @@ fn write_body(
 }
 
 fn unwritable(path: &Path) -> impl Fn(std::io::Error) -> Error {
-    move |source| Error::WriteCheckpoint { path: PathBuf::from(path), source, kept: Kept::Nothing }
+    move |source| {
+        CheckpointError::Write { path: PathBuf::from(path), source, kept: Kept::Nothing }.into()
+    }
 }
 
 /// Writes the digest, synchronizes the file and renames it to `path`.

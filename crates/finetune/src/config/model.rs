@@ -1,4 +1,4 @@
-//! Dimensions of the model, and presets of them.
+//! Model configuration and presets.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,17 +10,16 @@ use super::check::{require, within};
 use super::{Projection, RopeScaling};
 use crate::error::Result;
 
-/// Tokens are bytes, so a vocabulary needs at least this many entries.
+/// Minimum vocabulary size without a tokenizer: each byte is a token.
 pub const BYTE_VOCABULARY: usize = 256;
 
-/// Dimensions and parts of a decoder-only transformer: RMSNorm, rotary positions, grouped-query
-/// attention, SwiGLU.
+/// Dimensions and parts of a decoder-only transformer with RMSNorm, RoPE, grouped-query attention
+/// and SwiGLU.
 ///
-/// Qwen2 has biases on query, key and value. Qwen3 has none, and a norm of each query and key head.
-/// Llama has neither.
+/// Qwen2 has biases on query, key and value. Qwen3 has q/k norm instead. Llama has neither.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
-    /// Entries of the token table.
+    /// Vocabulary size.
     pub vocab: usize,
     /// Width of the residual stream.
     pub hidden: usize,
@@ -28,35 +27,34 @@ pub struct ModelConfig {
     pub layers: usize,
     /// Width of the gated MLP.
     pub intermediate: usize,
-    /// Query heads.
+    /// Number of query heads.
     pub heads: usize,
-    /// Key and value heads; each serves `heads / kv_heads` query heads.
+    /// Number of key and value heads; each serves `heads / kv_heads` query heads.
     pub kv_heads: usize,
-    /// Width of one head; `None` for `hidden / heads`.
+    /// Head dimension; `None` for `hidden / heads`.
     pub head_dim: Option<usize>,
     /// Whether the query, key and value projections have biases.
     pub qkv_bias: bool,
-    /// Whether each query and key head passes through an RMSNorm before it is rotated.
+    /// Whether an RMSNorm normalizes each query and key head before RoPE.
     pub qk_norm: bool,
-    /// Whether the token table is also the output projection.
+    /// Whether the output projection is the token embedding.
     pub tied: bool,
-    /// Base of the rotary frequencies.
+    /// Base of the RoPE frequencies.
     pub rope_theta: f64,
-    /// How the rotary frequencies are changed for a longer context; `None` for not at all.
+    /// Scaling of the RoPE frequencies for a longer context, if any.
     pub rope_scaling: Option<RopeScaling>,
-    /// Added to the mean square in every RMSNorm, forward and backward alike.
+    /// Added to the mean square in every RMSNorm, in forward and backward.
     pub rms_norm_eps: f32,
 }
 
 impl ModelConfig {
-    /// The most layers. Published models have up to 126; planning takes a time that grows with the
-    /// square of the layers.
-    pub const MOST_LAYERS: usize = 512;
-    /// The most tokens, and the largest width of the residual stream, of the MLP, and of all heads
-    /// together.
-    pub const MOST_WIDTH: usize = 1 << 24;
+    /// Maximum layers. Published models have up to 126; planning time is quadratic in the layers.
+    pub const MAX_LAYERS: usize = 512;
+    /// Maximum vocabulary size, and maximum width of the residual stream, of the MLP, and of all
+    /// heads together.
+    pub const MAX_WIDTH: usize = 1 << 24;
 
-    /// Width of one head.
+    /// Head dimension.
     pub fn head_dim(&self) -> usize {
         self.head_dim.unwrap_or(self.hidden / self.heads.max(1))
     }
@@ -66,17 +64,17 @@ impl ModelConfig {
         self.heads.saturating_mul(self.head_dim())
     }
 
-    /// Width of all key heads together, which is also that of the value heads.
+    /// Width of all key heads together, and of all value heads together.
     pub fn kv_width(&self) -> usize {
         self.kv_heads.saturating_mul(self.head_dim())
     }
 
-    /// Inputs and outputs of a projection.
+    /// Returns the input and output width of a projection.
     pub fn projection(&self, projection: Projection) -> [usize; 2] {
         self.layer().projection(projection)
     }
 
-    /// The frequencies of the rotary pairs, in radians per position.
+    /// Returns the RoPE frequencies of the pairs of a head, in radians per position.
     pub fn rope_frequencies(&self) -> Vec<f64> {
         let base = rope_frequencies(self.head_dim(), self.rope_theta);
         let scale = |frequency| match self.rope_scaling {
@@ -86,17 +84,17 @@ impl ModelConfig {
         base.into_iter().map(scale).collect()
     }
 
-    /// Checks that the dimensions fit each other and the kernels. Nothing is computed from the
-    /// dimensions of a model before this.
+    /// Checks that the dimensions fit each other and the kernels. Call it before computing anything
+    /// from the dimensions.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) with the dimension that is wrong.
+    /// [`Error::InvalidConfig`](crate::Error::InvalidConfig) with the first invalid dimension.
     pub fn validate(&self) -> Result<()> {
-        within("vocab", self.vocab, Self::MOST_WIDTH)?;
-        within("layers", self.layers, Self::MOST_LAYERS)?;
-        within("hidden", self.hidden, Self::MOST_WIDTH)?;
-        within("intermediate", self.intermediate, Self::MOST_WIDTH)?;
-        within("heads", self.heads, Self::MOST_WIDTH)?;
+        within("vocab", self.vocab, Self::MAX_WIDTH)?;
+        within("layers", self.layers, Self::MAX_LAYERS)?;
+        within("hidden", self.hidden, Self::MAX_WIDTH)?;
+        within("intermediate", self.intermediate, Self::MAX_WIDTH)?;
+        within("heads", self.heads, Self::MAX_WIDTH)?;
         self.validate_head()?;
         self.validate_matrices()?;
         let grouped = self.kv_heads >= 1 && self.heads.is_multiple_of(self.kv_heads);
@@ -116,13 +114,13 @@ impl ModelConfig {
             let rule = "such that hidden / heads is even, for rotary pairs";
             return require("hidden", self.hidden, even, rule);
         };
-        within("head_dim", width, Self::MOST_WIDTH)?;
+        within("head_dim", width, Self::MAX_WIDTH)?;
         require("head_dim", width, width.is_multiple_of(2), "even, for rotary pairs")
     }
 
-    /// Every matrix must have fewer elements than the kernels can count.
+    /// Checks that the elements of every matrix fit into 32 bits.
     fn validate_matrices(&self) -> Result<()> {
-        within("heads x head_dim", self.q_width(), Self::MOST_WIDTH)?;
+        within("heads x head_dim", self.q_width(), Self::MAX_WIDTH)?;
         for (field, width) in [
             ("vocab x hidden", self.vocab),
             ("hidden x intermediate", self.intermediate),
@@ -135,10 +133,10 @@ impl ModelConfig {
     }
 }
 
-/// Dimensions with a name.
+/// A named model configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
-    /// Two layers of width 64 over bytes: trains on the simulated driver in seconds.
+    /// Two layers of width 64, with bytes as tokens: trains on the simulated driver in seconds.
     Tiny,
     /// The dimensions of Qwen2.5-0.5B.
     Qwen25Half,
@@ -147,7 +145,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// Every preset.
+    /// All presets.
     pub const ALL: [Self; 3] = [Self::Tiny, Self::Qwen25Half, Self::Qwen25OneAndHalf];
 
     /// The name on the command line.
@@ -159,7 +157,7 @@ impl Preset {
         }
     }
 
-    /// The dimensions.
+    /// Returns the model configuration.
     pub fn model(self) -> ModelConfig {
         let qwen = ModelConfig {
             vocab: 151_936,
@@ -193,7 +191,7 @@ impl Preset {
         }
     }
 
-    /// The rank of the LoRA matrices when none is asked for.
+    /// Returns the default LoRA rank.
     pub fn default_rank(self) -> usize {
         if self == Self::Tiny { 8 } else { 16 }
     }

@@ -208,7 +208,7 @@ mod tests {
             change(&mut wrong);
             wrong.validate().unwrap_err().to_string()
         };
-        let most = ModelConfig::MOST_WIDTH;
+        let most = ModelConfig::MAX_WIDTH;
         let error = wrong(&|config| (config.model.vocab, config.model.hidden) = (most, 256));
         assert!(error.starts_with("vocab x hidden is 4294967296"), "{error}");
         let error = wrong(&|config| config.model.head_dim = Some(most));

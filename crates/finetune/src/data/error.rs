@@ -1,9 +1,9 @@
-//! What can be wrong with the examples of a file.
+//! Errors of training data.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Lines that an error lists.
+/// Maximum lines that an error lists.
 pub(super) const LISTED: usize = 20;
 
 /// Why examples cannot be used.
@@ -18,25 +18,25 @@ pub enum DataError {
         /// Why.
         source: std::io::Error,
     },
-    /// Lines say something else than they must.
+    /// Some lines are not examples.
     #[error(
-        "`{}` has {count} of {lines} lines that cannot be used:{}\nEach line is an object of JSON \
+        "`{}` has {count} of {lines} lines that cannot be used:{}\nEach line is a JSON object \
          with `text`, with `prompt` and `completion`, or with `messages`",
         path.display(), listed(malformed, *count)
     )]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// All lines that are not empty.
+        /// Lines that are not empty.
         lines: usize,
-        /// How many of them cannot be used.
+        /// Lines that cannot be used.
         count: usize,
-        /// The numbers of the first ones, counted from 1, and what is wrong with each.
+        /// The first of them: the line number, counted from 1, and the reason.
         malformed: Vec<(usize, String)>,
     },
-    /// The file is one array instead of lines.
+    /// The file is one JSON array instead of JSON Lines.
     #[error(
-        "`{}` is one array of JSON, but each line must be an object; convert it by \
+        "`{}` is one array of JSON, but each line must be an object; convert it with \
          `jq -c '.[]' {0} > lines.jsonl`",
         path.display()
     )]
@@ -44,47 +44,46 @@ pub enum DataError {
         /// The file.
         path: PathBuf,
     },
-    /// A line is longer than is read.
+    /// A line is longer than the limit.
     #[error(
-        "line {line} of `{}` has more than {limit} bytes, which is the limit; divide it into \
+        "line {line} of `{}` has more than {limit} bytes, which is the limit; split it into \
          several examples",
         path.display()
     )]
     LongLine {
         /// The file.
         path: PathBuf,
-        /// The number of the line, counted from 1.
+        /// The line number, counted from 1.
         line: usize,
-        /// The most bytes of a line.
+        /// Maximum bytes of a line.
         limit: usize,
     },
-    /// The file has more lines or tokens than a run can use.
+    /// The file has more lines or tokens than the limit.
     #[error(
-        "`{}` is too large: up to line {line} it has more than {limit} {what}, which is the limit; \
-         use a part of it",
+        "`{}` is too large: line {line} exceeds the limit of {limit} {what}; use a part of it",
         path.display()
     )]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// The number of the line, counted from 1.
+        /// The line number, counted from 1.
         line: usize,
-        /// The most lines or tokens.
+        /// Maximum lines or tokens.
         limit: usize,
-        /// Which of them.
+        /// `lines` or `tokens`.
         what: &'static str,
     },
     /// The file has no lines, or only empty ones.
-    #[error("`{}` has no examples; each line must be an object of JSON", path.display())]
+    #[error("`{}` has no examples; each line must be a JSON object", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// No example has a token that is to be learned.
+    /// No example has a learned token.
     #[error(
-        "none of {examples} examples has anything left to learn in sequences of {seq} tokens: \
-         nothing is learned of a prompt, and what is longer than a sequence loses its end; use \
-         longer sequences, shorter prompts, or longer texts or completions"
+        "none of {examples} examples has a learned token in its first {seq} tokens: prompts are \
+         not learned, and longer examples are truncated; use longer sequences, shorter prompts, or \
+         longer texts or completions"
     )]
     NothingToLearn {
         /// Examples read.
@@ -92,49 +91,49 @@ pub enum DataError {
         /// Tokens of a sequence.
         seq: usize,
     },
-    /// Conversations in which nobody says what is learned.
+    /// Only messages of the assistant are learned, but no conversation has one.
     #[error(
-        "nothing can be learned from {examples} conversations: no message has the role `assistant`"
+        "the {examples} conversations have no learned token: no message has the role `assistant`"
     )]
     NoAssistant {
         /// Examples read.
         examples: usize,
     },
-    /// A token that the model does not know.
+    /// A token is not in the vocabulary of the model.
     #[error(
         "token {position} of {part} is {token}, but the vocabulary of the model has {vocab} \
-         entries, numbered from 0; use the tokenizer of the model or a larger vocabulary. Without \
-         a tokenizer, tokens are bytes"
+         entries; use the tokenizer of the model or a larger vocabulary. Without a tokenizer, each \
+         byte is a token"
     )]
     OutsideVocabulary {
         /// The token.
         token: u32,
-        /// Where it is, counted from 0.
+        /// Its position, counted from 0.
         position: usize,
-        /// In which part of the data.
+        /// The part of the data: the text, or a sequence.
         part: String,
-        /// Entries of the token table.
+        /// Vocabulary size.
         vocab: usize,
     },
-    /// What is held out would be nothing or everything.
+    /// The held-out fraction leaves no training data or no held-out data.
     #[error(
-        "a fraction of {fraction} held out of {all} {what} leaves nothing to learn from or nothing \
-         to measure; give more data or a fraction between 0 and 1"
+        "a fraction of {fraction} held out of {all} {what} leaves no training data or no held-out \
+         data; give more data or a fraction between 0 and 1"
     )]
     Holdout {
-        /// The fraction that was to be held out.
+        /// The fraction.
         fraction: f64,
-        /// What there is.
+        /// Number of examples or tokens.
         all: usize,
-        /// What that is.
+        /// `examples` or `tokens`.
         what: &'static str,
     },
-    /// The sequences were made for another length.
-    #[error("the examples were laid out in sequences of {found} tokens, and {asked} are asked for")]
+    /// The sequences have another length.
+    #[error("the examples are in sequences of {found} tokens, but {asked} are asked for")]
     OtherSeq {
-        /// Tokens of their sequences.
+        /// Tokens of a sequence.
         found: usize,
-        /// Tokens that were asked for.
+        /// The requested tokens of a sequence.
         asked: usize,
     },
 }

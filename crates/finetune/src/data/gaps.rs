@@ -1,10 +1,10 @@
-//! Answers without text of their own, such as tool calls, found between the messages around them.
+//! Answers without text, such as tool calls, located between the messages around them.
 //!
-//! Marks cannot enclose such an answer. The template therefore writes the conversation once more
-//! with marks around the text of all other messages. Between two of these texts are the end of one
-//! message, the header of the answer, the answer, and the start of the next message. A few answers
-//! are looked for one by one; they tell what is before and after an answer in its gap. A gap that
-//! begins or ends otherwise is left to the search.
+//! Sentinels cannot enclose such an answer. The template therefore renders the conversation once
+//! more with sentinels around the text of all other messages. The gap between two of these texts
+//! has the end of one message, the header of the answer, the answer, and the start of the next
+//! message. Three answers are searched individually. They give the text before and after an answer
+//! in its gap. A gap with other text is left to the individual search.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,24 +14,24 @@ use super::turns::Search;
 use crate::hub::HubError;
 use crate::tokenizer::ASSISTANT;
 
-/// An answer, as an index of the list of answers, and the text between its neighbours.
+/// An index into the list of answers, and the range between its neighbours.
 type Gap = (usize, Range<usize>);
 
 impl Search<'_> {
-    /// Adds the places of those `answers` that have none yet and that gaps find.
+    /// Adds the ranges of `answers` that have none yet and that gaps locate.
     pub(super) fn find_in_gaps(
         &self,
         answers: &[usize],
         places: &mut [Option<Range<usize>>],
     ) -> Result<(), HubError> {
-        // Those at the start and the end may be written in another way.
+        // Templates may render the first and the last answer differently.
         let inner = 1..answers.len().saturating_sub(1);
         let missing: Vec<usize> = inner.filter(|at| places[*at].is_none()).collect();
         if missing.len() < FEW {
             return Ok(());
         }
         let Some(texts) = self.texts_of_others()? else { return Ok(()) };
-        // What the template writes around an answer depends on who speaks before and after it.
+        // The text around an answer depends on the roles of the messages before and after it.
         let mut groups: BTreeMap<[Option<String>; 2], Vec<Gap>> = BTreeMap::new();
         for at in missing {
             let [before, after] = [answers[at] - 1, answers[at] + 1];
@@ -43,8 +43,8 @@ impl Search<'_> {
         groups.values().try_for_each(|gaps| self.find_alike(answers, gaps, places))
     }
 
-    /// The places of the texts of messages that are not the assistant's, or `None` if the template
-    /// does anything with them but write them.
+    /// Returns the ranges of the texts of other roles. `None` if sentinels change the rest of the
+    /// text.
     fn texts_of_others(&self) -> Result<Option<Vec<Option<Range<usize>>>>, HubError> {
         let role = |index: usize| self.conversation.role(index);
         let all = 0..self.conversation.len();
@@ -58,7 +58,7 @@ impl Search<'_> {
         Ok(Some(texts))
     }
 
-    /// Finds the answers in gaps between speakers of the same roles.
+    /// Locates the answers in gaps between messages of the same roles.
     fn find_alike(
         &self,
         answers: &[usize],

@@ -1,4 +1,4 @@
-//! Examples from the lines of a file, each of them an object of JSON.
+//! Reading examples from JSON Lines.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -12,40 +12,40 @@ use super::{DataError, Example};
 use crate::error::Result;
 use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
 
-/// Limits of a file of examples, so that one without an end does not exhaust the memory.
+/// Limits of a file of examples. They bound the memory that reading takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonlLimits {
-    /// The most bytes of a line.
+    /// Maximum bytes of a line.
     pub line: usize,
-    /// The most lines. Each takes about 100 bytes of memory besides its tokens.
+    /// Maximum lines. Each takes about 100 bytes of memory besides its tokens.
     pub lines: usize,
-    /// The most tokens of all examples. Each takes 5 bytes of memory.
+    /// Maximum tokens of all examples. Each takes 5 bytes of memory.
     pub tokens: usize,
 }
 
 impl JsonlLimits {
     /// Limits of [`read_jsonl`].
-    pub const MOST: Self = Self { line: 64 << 20, lines: 1 << 25, tokens: 1 << 30 };
+    pub const MAXIMUM: Self = Self { line: 64 << 20, lines: 1 << 25, tokens: 1 << 30 };
 }
 
-/// The most characters of a reason that is listed.
-const REASON: usize = 500;
+/// Maximum length of a listed reason in characters.
+const REASON_CHARACTERS: usize = 500;
 
-/// Told how many bytes of how many are done.
+/// Called with the bytes read so far and the size of the file.
 pub type Progress<'a> = &'a mut dyn FnMut(usize, usize);
 
-/// Which forms the lines have.
+/// Number of lines of each form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forms {
-    /// Lines of `text`.
+    /// Lines with `text`.
     pub texts: usize,
-    /// Lines of `prompt` and `completion`.
+    /// Lines with `prompt` and `completion`.
     pub completions: usize,
-    /// Lines of `messages`.
+    /// Lines with `messages`.
     pub conversations: usize,
 }
 
-/// The fields of a line that are read; others may stand beside them.
+/// The fields of a line that are read. Others are ignored.
 #[derive(Debug, Deserialize)]
 struct Line {
     text: Option<String>,
@@ -54,20 +54,21 @@ struct Line {
     messages: Option<IgnoredAny>,
 }
 
-/// Reads the examples of `path`. Empty lines are passed over.
+/// Reads the examples of `path`. Empty lines are skipped.
 ///
-/// One line at a time is in memory, and the tokens of all, within [`JsonlLimits::MOST`].
+/// Memory holds one line at a time and the tokens of all, within [`JsonlLimits::MAXIMUM`].
 ///
 /// # Errors
 /// [`DataError::Read`], [`DataError::Empty`], [`DataError::Array`], [`DataError::LongLine`],
 /// [`DataError::TooLarge`], [`DataError::NoAssistant`], or [`DataError::Malformed`] with the lines
-/// that cannot be used and the reasons. The error of a missing chat template is one of its own.
+/// that cannot be used and the reasons.
+/// [`NoChatTemplate`](crate::hub::HubError::NoChatTemplate) if conversations lack a template.
 pub fn read_jsonl(
     path: &Path,
     tokenizer: &Tokenizer,
     on: Progress<'_>,
 ) -> Result<(Vec<Example>, Forms)> {
-    read_within(JsonlLimits::MOST, path, tokenizer, on)
+    read_within(JsonlLimits::MAXIMUM, path, tokenizer, on)
 }
 
 fn read_within(
@@ -118,19 +119,19 @@ fn read_within(
     Ok((examples, reader.forms))
 }
 
-/// The lines of a file, one after the other.
+/// Reads a file line by line.
 struct Lines<'a> {
     reader: BufReader<File>,
     path: &'a Path,
     limits: JsonlLimits,
-    /// The number of the last line, counted from 1.
+    /// The number of the current line, counted from 1.
     number: usize,
-    /// Bytes that were read.
+    /// Bytes read so far.
     done: usize,
 }
 
 impl Lines<'_> {
-    /// Reads the next line, without a byte order mark; `false` after the last.
+    /// Reads the next line without a byte order mark. Returns false after the last.
     fn next(&mut self, line: &mut Vec<u8>) -> Result<bool, DataError> {
         line.clear();
         let limit = self.limits.line;
@@ -154,7 +155,7 @@ impl Lines<'_> {
         Ok(more)
     }
 
-    /// Fails if there are more than `limit` of `what` up to the last line.
+    /// Requires at most `limit` of `what` up to the current line.
     fn require(&self, what: &'static str, count: usize, limit: usize) -> Result<(), DataError> {
         let (path, line) = (self.path.to_owned(), self.number);
         if count > limit {
@@ -163,8 +164,8 @@ impl Lines<'_> {
         Ok(())
     }
 
-    /// Whether the first line begins an array that is the whole file: it goes on in other lines, or
-    /// no other line follows.
+    /// Returns whether the file is one array: `first` begins an array that continues on other
+    /// lines, or is a whole array without other lines.
     fn are_an_array(&mut self, first: &[u8]) -> Result<bool, DataError> {
         let ended = self.reader.fill_buf().map_err(DataError::read(self.path))?.is_empty();
         let whole = serde_json::from_slice::<IgnoredAny>(first).is_ok();
@@ -172,9 +173,9 @@ impl Lines<'_> {
     }
 }
 
-/// The beginning of a reason, which may quote a template or a line.
+/// Truncates a reason, which may quote a template or a line.
 fn shortened(mut why: String) -> String {
-    if let Some((end, _)) = why.char_indices().nth(REASON) {
+    if let Some((end, _)) = why.char_indices().nth(REASON_CHARACTERS) {
         why.truncate(end);
         why.push('…');
     }
@@ -183,15 +184,16 @@ fn shortened(mut why: String) -> String {
 
 struct Reader<'a> {
     tokenizer: &'a Tokenizer,
-    /// Made for the first line that needs it.
+    /// Compiled for the first conversation.
     template: Option<ChatTemplate>,
     forms: Forms,
-    /// Whether any message is of the assistant.
+    /// Whether any message has the role `assistant`.
     answers: bool,
 }
 
 impl Reader<'_> {
-    /// The example of a line, or what is wrong with the line; fails where no line can be used.
+    /// Parses a line. The inner error is the reason why this line cannot be used; the outer error
+    /// concerns all lines.
     fn example(&mut self, line: &[u8]) -> Result<Result<Example, String>> {
         if !line.starts_with(b"{") {
             return Ok(Err("it is not an object".to_owned()));
@@ -220,7 +222,7 @@ impl Reader<'_> {
                 if self.template.is_none() {
                     self.template = Some(tokenizer.chat_template()?);
                 }
-                let template = self.template.as_ref().expect("it was made a moment ago");
+                let template = self.template.as_ref().expect("it is set above");
                 Example::conversation(&conversation, template, tokenizer)
             }
             other => return Ok(Err(wrong_fields(&other))),
@@ -241,7 +243,7 @@ fn conversation(line: &[u8]) -> Result<Conversation, String> {
     }
 }
 
-/// Why the fields of a line are none of the three forms.
+/// Returns why the fields of a line match none of the three forms.
 fn wrong_fields(line: &Line) -> String {
     let fields = [
         ("text", line.text.is_some()),
@@ -255,11 +257,11 @@ fn wrong_fields(line: &Line) -> String {
         ([], ..) => "it has neither `text` nor `prompt` and `completion` nor `messages`".to_owned(),
         ([_], true, _) => "it has a `prompt` without a `completion`".to_owned(),
         ([_], _, true) => "it has a `completion` without a `prompt`".to_owned(),
-        (all, ..) => format!("it has {}, which do not go together", all.join(" and ")),
+        (all, ..) => format!("it has {}, which cannot be combined", all.join(" and ")),
     }
 }
 
-/// What the parser says, with the column alone: it counts lines from the start of this one.
+/// Returns the parser's message with only the column: its line is always 1.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
@@ -280,7 +282,7 @@ mod tests {
         let path = folder.path().join("data");
         std::fs::write(&path, "{\"text\": \"abcd\"}\n\n{\"text\": \"efgh\"}\n").unwrap();
         let read = |lines, tokens| {
-            let limits = JsonlLimits { lines, tokens, ..JsonlLimits::MOST };
+            let limits = JsonlLimits { lines, tokens, ..JsonlLimits::MAXIMUM };
             read_within(limits, &path, &Tokenizer::bytes(), &mut |_, _| ())
         };
         assert_eq!(read(3, 8).unwrap().0.len(), 2);

@@ -1,37 +1,37 @@
-//! Answers of long conversations, found by marks around all of them at once.
+//! Answers of long conversations, located together by sentinels.
 //!
-//! To look for each answer means to render the conversation for each, which takes a time that grows
-//! with the square of its length. Here the template writes the conversation once more with a mark
-//! at the start and the end of each answer. A few answers are looked for one by one; they tell what
-//! is around the marks. Others with the same around their marks begin and end alike. Whatever is
-//! different in any way is left to the search.
+//! The individual search renders the conversation once per answer, which takes quadratic time. Here
+//! the template renders the conversation once more with a sentinel at the start and the end of each
+//! answer. Three answers are searched individually. They give the header before an answer and the
+//! text that ends it. Every other answer with the same header and end is located by its sentinels;
+//! the rest is left to the individual search.
 
 use std::ops::Range;
 
-use super::turns::{OTHER, Search};
+use super::turns::{SENTINEL, Search};
 use crate::hub::HubError;
 
-/// Conversations with fewer answers are searched answer by answer.
+/// In conversations with fewer answers, each is searched individually.
 pub(super) const FEW: usize = 16;
 
-/// A message in the text: what the message says without whitespace around it, and that whitespace.
+/// A message in the rendered text: its trimmed content, and the whitespace around that.
 pub(super) struct Marked<'a> {
     pub(super) text: Range<usize>,
     before: &'a str,
     after: &'a str,
 }
 
-/// What is around answers.
+/// The text around answers.
 #[derive(PartialEq, Eq)]
 struct Around<'a> {
-    /// What the template writes for the model to continue.
+    /// The generation prompt.
     header: &'a str,
-    /// What ends an answer.
+    /// The text that ends an answer.
     end: &'a str,
 }
 
 impl Search<'_> {
-    /// The places of those `answers` that marks find.
+    /// Returns the ranges of the `answers` that sentinels locate.
     pub(super) fn marked(&self, answers: &[usize]) -> Result<Vec<Option<Range<usize>>>, HubError> {
         let mut places = vec![None; answers.len()];
         if answers.len() < FEW {
@@ -39,7 +39,7 @@ impl Search<'_> {
         }
         let contents = self.contents(answers);
         let Some(marked) = self.marks(answers, &contents)? else { return Ok(places) };
-        // Those at the start and the end may be written in another way.
+        // Templates may render the first and the last answer differently.
         for example in [1, answers.len() / 2, answers.len() - 2] {
             places[example] = Some(self.place(answers[example])?);
         }
@@ -59,7 +59,7 @@ impl Search<'_> {
         Ok(places)
     }
 
-    /// What some messages say, as far as it can be marked.
+    /// Returns the contents of `messages`. `None` for a content that is blank or not text.
     pub(super) fn contents(&self, messages: &[usize]) -> Vec<Option<String>> {
         let content = |&index: &usize| {
             let content = self.conversation.content(index)?;
@@ -68,20 +68,20 @@ impl Search<'_> {
         messages.iter().map(content).collect()
     }
 
-    /// Where the marks are, or `None` if the template does anything with them but write them.
+    /// Locates messages by sentinels. `None` if the sentinels change the rest of the text.
     pub(super) fn marks<'a>(
         &self,
         messages: &[usize],
         contents: &'a [Option<String>],
     ) -> Result<Option<Vec<Option<Marked<'a>>>>, HubError> {
-        if self.whole.contains(OTHER) {
+        if self.whole.contains(SENTINEL) {
             return Ok(None);
         }
         let said = messages.iter().zip(contents);
         let said = said.filter_map(|(index, content)| Some((*index, content.as_deref()?)));
         let with_marks = |(index, content): (usize, &str)| {
-            let (before, text, after) = divided(content);
-            (index, format!("{before}{OTHER}{text}{OTHER}{after}"))
+            let (before, text, after) = split(content);
+            (index, format!("{before}{SENTINEL}{text}{SENTINEL}{after}"))
         };
         let changed: Vec<(usize, String)> = said.map(with_marks).collect();
         let conversation = self.conversation.with_contents(&changed);
@@ -90,7 +90,7 @@ impl Search<'_> {
         };
         let mut places = Vec::with_capacity(2 * changed.len());
         let mut plain = String::with_capacity(self.whole.len());
-        for (number, piece) in text.split(OTHER).enumerate() {
+        for (number, piece) in text.split(SENTINEL).enumerate() {
             if number > 0 {
                 places.push(plain.len());
             }
@@ -101,10 +101,10 @@ impl Search<'_> {
         }
         let mut pairs = places.chunks_exact(2);
         let marked = contents.iter().map(|content| {
-            let (before, text, after) = divided(content.as_deref()?);
+            let (before, text, after) = split(content.as_deref()?);
             let pair = pairs.next()?;
             let (start, end) = (pair[0], pair[1]);
-            // Otherwise the template has changed the order or the text.
+            // A difference means that the template changed the order or the text.
             (self.whole.get(start..end)? == text).then_some(Marked {
                 text: start..end,
                 before,
@@ -114,14 +114,14 @@ impl Search<'_> {
         Ok(Some(marked.collect()))
     }
 
-    /// What the template writes for the model to continue, before message `index`.
+    /// Returns the generation prompt before message `index`.
     fn header(&self, index: usize) -> Result<String, HubError> {
         let render = |answer| self.template.render(self.conversation, index, answer);
         let (plain, asked) = (render(false)?, render(true)?);
         Ok(asked.strip_prefix(plain.as_str()).unwrap_or_default().to_owned())
     }
 
-    /// What is around an answer whose place is known.
+    /// Returns the text around an answer in a known range.
     fn around<'a>(
         &'a self,
         header: &'a str,
@@ -141,7 +141,7 @@ impl Search<'_> {
         Some(Around { header, end: end.strip_prefix(after).unwrap_or(end) })
     }
 
-    /// The place of an answer with the same around it. `None` if there are two.
+    /// Returns the range of an answer with the same text around it. `None` if it is ambiguous.
     fn like(&self, around: &Around<'_>, marked: &Marked<'_>) -> Option<Range<usize>> {
         let Marked { text, before, after } = marked;
         let (left, right) = (&self.whole[..text.start], &self.whole[text.end..]);
@@ -156,7 +156,7 @@ impl Search<'_> {
     }
 }
 
-/// What holds with the whitespace or without it, but not both.
+/// Returns the result with the whitespace or without it. `None` if both exist and differ.
 fn one(whitespace: &str, place: impl Fn(&str) -> Option<usize>) -> Option<usize> {
     match (place(whitespace), place("")) {
         (Some(with), Some(without)) => (with == without).then_some(with),
@@ -164,8 +164,8 @@ fn one(whitespace: &str, place: impl Fn(&str) -> Option<usize>) -> Option<usize>
     }
 }
 
-/// A text without whitespace around it, and the whitespace.
-fn divided(text: &str) -> (&str, &str, &str) {
+/// Splits a text into leading whitespace, trimmed text and trailing whitespace.
+fn split(text: &str) -> (&str, &str, &str) {
     let (start, end) = (text.len() - text.trim_start().len(), text.trim_end().len());
     (&text[..start], &text[start..end], &text[end..])
 }

@@ -1,9 +1,9 @@
-//! What a run learns from, and the batch of each step.
+//! Training data, and the batch of each step.
 //!
-//! [`TextData`] is one text, from which a step takes windows at random places. [`Examples`] are
-//! texts, prompts with completions, or conversations, from the lines of a file, each of them seen
-//! once in an epoch. Either way the batch of a step is a function of the seed and the step alone,
-//! so that a resumed run sees exactly what an uninterrupted one would have seen.
+//! [`TextData`] is one text; a step takes windows at random positions. [`Examples`] are texts,
+//! prompts with completions, or conversations from JSON Lines; each is seen once per epoch. The
+//! batch of a step depends only on the seed and the step, so that a resumed run continues with the
+//! same batches.
 
 mod batch;
 mod error;
@@ -28,11 +28,11 @@ pub use layout::{Layout, Tally};
 pub use lengths::Lengths;
 pub use retrograph_kernels::ops::IGNORED_TARGET;
 pub use split::{Split, SplitOptions};
-pub use text::{MOST_TEXT_TOKENS, TextData};
+pub use text::{MAX_TEXT_TOKENS, TextData};
 
 use crate::error::Result;
 
-/// What a run learns from.
+/// Training data or held-out data.
 #[derive(Debug)]
 pub enum Data {
     /// One text.
@@ -42,7 +42,7 @@ pub enum Data {
 }
 
 impl Data {
-    /// SHA-256 of what is learned from, in hexadecimal digits.
+    /// SHA-256 of the tokens and targets, in hexadecimal.
     pub fn fingerprint(&self) -> &str {
         match self {
             Self::Text(text) => text.fingerprint(),
@@ -50,7 +50,7 @@ impl Data {
         }
     }
 
-    /// Checks that there are batches of sequences of `seq` tokens.
+    /// Checks that the data has sequences of `seq` tokens.
     ///
     /// # Errors
     /// [`Error::TextTooShort`](crate::Error::TextTooShort), or [`DataError::OtherSeq`].
@@ -61,10 +61,10 @@ impl Data {
         }
     }
 
-    /// Checks that a model of `vocab` tokens knows all tokens.
+    /// Checks that all tokens are in a vocabulary of `vocab` tokens.
     ///
     /// # Errors
-    /// [`DataError::OutsideVocabulary`] with the first one that it does not know.
+    /// [`DataError::OutsideVocabulary`] with the first one that is not.
     pub fn require_vocab(&self, vocab: usize) -> Result<()> {
         match self {
             Self::Text(text) => text.require_vocab(vocab),
@@ -72,10 +72,10 @@ impl Data {
         }
     }
 
-    /// The batch of `step`, counted from 0.
+    /// Returns the batch of `step`, counted from 0.
     ///
     /// # Errors
-    /// Those of [`Data::require`].
+    /// The errors of [`Data::require`].
     pub fn batch(&self, shape: [usize; 2], seed: u64, step: u32) -> Result<Batch> {
         match self {
             Self::Text(text) => text.batch(shape, seed, step),
@@ -83,11 +83,12 @@ impl Data {
         }
     }
 
-    /// The batch `index` of those that have every token to be predicted exactly once, in order;
-    /// `None` behind the last.
+    /// Returns batch `index` of a pass over the data in order, in which each target occurs once.
+    /// `None` after the last batch.
     ///
     /// # Errors
-    /// When there is nothing to predict, or [`DataError::OtherSeq`].
+    /// [`Error::TextTooShort`](crate::Error::TextTooShort) if there is no target, or
+    /// [`DataError::OtherSeq`].
     pub fn in_order(&self, shape: [usize; 2], index: usize) -> Result<Option<Batch>> {
         match self {
             Self::Text(text) => text.in_order(shape, index),
@@ -95,7 +96,7 @@ impl Data {
         }
     }
 
-    /// The first tokens, at most `len`: of the text, or of the first sequence.
+    /// Returns the first tokens of the text or of the first sequence, at most `len`.
     pub fn first(&self, len: usize) -> &[u32] {
         match self {
             Self::Text(text) => text.first(len),

@@ -1,4 +1,4 @@
-//! One text as a stream of tokens, of which each step takes windows.
+//! One text as tokens. Each step takes windows of it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -11,13 +11,13 @@ use crate::digest::digest_of_words;
 use crate::error::{Error, Result};
 use crate::tokenizer::Tokenizer;
 
-/// Separates the choice of windows from that of weights.
+/// Purpose of the random numbers that choose windows.
 const WINDOWS: u64 = 0x6261_7463_6865_7300;
 
-/// The most tokens of a text. They take 4 GiB of memory.
-pub const MOST_TEXT_TOKENS: usize = 1 << 30;
+/// Maximum tokens of a text. They take 4 GiB of memory.
+pub const MAX_TEXT_TOKENS: usize = 1 << 30;
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const PART: usize = 64 << 10;
 
 /// A text as tokens.
@@ -28,23 +28,23 @@ pub struct TextData {
 }
 
 impl TextData {
-    /// Reads a file or a pipe of at most [`MOST_TEXT_TOKENS`] tokens.
+    /// Reads a file or a pipe of at most [`MAX_TEXT_TOKENS`] tokens.
     ///
     /// # Errors
-    /// [`Error::ReadText`] when it cannot be read, [`Error::TextTooLong`] when it exceeds the
-    /// limit, and what [`Tokenizer::encode`] fails with.
+    /// [`Error::ReadText`] if it cannot be read, [`Error::TextTooLong`] if it exceeds the limit,
+    /// and the errors of [`Tokenizer::encode`].
     pub fn read(path: &Path, tokenizer: &Tokenizer) -> Result<Self> {
         let failed = |source| Error::ReadText { path: PathBuf::from(path), source };
         let file = File::open(path).map_err(failed)?;
         // Pipes and devices have no length.
         let bytes = file.metadata().map_or(0, |found| found.len());
-        if tokenizer.is_bytes() && bytes > MOST_TEXT_TOKENS as u64 {
-            return Err(too_long(path, bytes, MOST_TEXT_TOKENS));
+        if tokenizer.is_bytes() && bytes > MAX_TEXT_TOKENS as u64 {
+            return Err(too_long(path, bytes, MAX_TEXT_TOKENS));
         }
-        Self::read_within(MOST_TEXT_TOKENS, (path, file), tokenizer)
+        Self::read_within(MAX_TEXT_TOKENS, (path, file), tokenizer)
     }
 
-    /// Reads until the end, or until there are more than `limit` tokens.
+    /// Reads to the end. Fails after more than `limit` tokens.
     fn read_within(
         limit: usize,
         (path, mut reader): (&Path, impl Read),
@@ -65,12 +65,12 @@ impl TextData {
         Err(too_long(path, bytes, limit))
     }
 
-    /// Takes bytes as tokens.
+    /// Returns a text whose tokens are bytes.
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         Self::from_tokens(bytes.into_iter().map(u32::from).collect())
     }
 
-    /// Takes tokens as they are.
+    /// Returns a text of the given tokens.
     pub fn from_tokens(tokens: Vec<u32>) -> Self {
         let fingerprint = digest_of_words([tokens.as_slice()]);
         Self { tokens, fingerprint }
@@ -86,26 +86,26 @@ impl TextData {
         self.tokens.is_empty()
     }
 
-    /// SHA-256 of the tokens, each as four bytes with the lowest first, in hexadecimal digits.
+    /// SHA-256 of the tokens as little-endian 32-bit words, in hexadecimal.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// The first `len` tokens, or all of them.
+    /// Returns the first tokens, at most `len`.
     pub fn first(&self, len: usize) -> &[u32] {
         &self.tokens[..len.min(self.tokens.len())]
     }
 
-    /// All but the last `len` tokens, and those.
+    /// Splits off the last `len` tokens.
     pub(super) fn split_off(mut self, len: usize) -> (Self, Self) {
         let held_out = self.tokens.split_off(self.tokens.len().saturating_sub(len));
         (Self::from_tokens(self.tokens), Self::from_tokens(held_out))
     }
 
-    /// Checks that a sequence of `seq` tokens and the token after it fit into the text.
+    /// Checks that the text has a sequence of `seq` tokens and its last target.
     ///
     /// # Errors
-    /// [`Error::TextTooShort`] when they do not.
+    /// [`Error::TextTooShort`] if it is shorter.
     pub fn require(&self, seq: usize) -> Result<()> {
         if self.len() > seq {
             return Ok(());
@@ -113,19 +113,20 @@ impl TextData {
         Err(Error::TextTooShort { tokens: self.len(), seq, needed: seq + 1 })
     }
 
-    /// Checks that a model of `vocab` tokens knows all tokens.
+    /// Checks that all tokens are in a vocabulary of `vocab` tokens.
     ///
     /// # Errors
     /// [`DataError::OutsideVocabulary`](super::DataError::OutsideVocabulary) with the first one
-    /// that it does not know.
+    /// that is not.
     pub fn require_vocab(&self, vocab: usize) -> Result<()> {
         require_known(&self.tokens, vocab, || "the text".to_owned())
     }
 
-    /// The batch of `step`, counted from 0: windows at places drawn from `seed` and `step`.
+    /// Returns the batch of `step`, counted from 0: windows at random positions that depend only on
+    /// `seed` and `step`.
     ///
     /// # Errors
-    /// [`Error::TextTooShort`] when one sequence does not fit.
+    /// [`Error::TextTooShort`] if the text is shorter than a sequence.
     pub fn batch(&self, [batch, seq]: [usize; 2], seed: u64, step: u32) -> Result<Batch> {
         self.require(seq)?;
         let mut generator = generator(seed, WINDOWS, u64::from(step));
@@ -140,23 +141,22 @@ impl TextData {
         Ok(Batch { tokens, targets })
     }
 
-    /// The text cut into windows one behind the other, the last of which is filled up: batch
-    /// `index` of them, or `None` behind the end.
+    /// Returns batch `index` of consecutive windows. The last one is padded. `None` after the end.
     ///
     /// # Errors
-    /// [`Error::TextTooShort`] for a text of less than two tokens.
+    /// [`Error::TextTooShort`] for a text of fewer than two tokens.
     pub fn in_order(&self, [batch, seq]: [usize; 2], index: usize) -> Result<Option<Batch>> {
         self.require(1)?;
-        // The windows of a batch lie one behind the other, so that its rows are a piece of text.
+        // Consecutive windows make one piece of text per batch.
         let (rows, predicted) = (batch * seq, self.len() - 1);
         let start = index * rows;
         if start >= predicted {
             return Ok(None);
         }
         let end = predicted.min(start + rows);
-        let piece = |from: usize, to: usize, filling: u32| {
+        let piece = |from: usize, to: usize, padding: u32| {
             let mut tokens = self.tokens[from..to].to_vec();
-            tokens.resize(rows, filling);
+            tokens.resize(rows, padding);
             tokens
         };
         let (tokens, targets) = (piece(start, end, 0), piece(start + 1, end + 1, IGNORED_TARGET));
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_without_end_is_refused() {
+    fn an_endless_text_is_refused() {
         let endless = ("pipe".as_ref(), std::io::repeat(b'a'));
         let error = TextData::read_within(1 << 20, endless, &Tokenizer::bytes()).unwrap_err();
         assert!(
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn seed_and_step_alone_decide() {
+    fn a_batch_depends_only_on_seed_and_step() {
         let data = data(5000);
         let at = |seed, step| data.batch([2, 32], seed, step).unwrap();
         assert_eq!(at(1, 5), at(1, 5));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_text_has_one_place_and_a_shorter_one_is_an_error() {
+    fn the_shortest_text_has_one_window_and_a_shorter_one_is_an_error() {
         let batch = data(17).batch([4, 16], 9, 3).unwrap();
         assert!(batch.tokens.chunks(16).all(|row| row[0] == 0));
         let error = data(16).batch([4, 16], 9, 3).unwrap_err();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn in_order_every_token_but_the_first_is_predicted_once() {
+    fn in_order_every_token_except_the_first_is_a_target_once() {
         let text = data(24);
         let mut targets = Vec::new();
         for index in 0.. {

@@ -1,37 +1,36 @@
-//! Which part of a conversation's text the assistant says.
+//! The answers of a conversation in its rendered text.
 //!
-//! A template does not tell. But what it writes of the messages before an answer, up to where the
-//! model is to speak, is what the text of the whole conversation must begin with: there the answer
-//! starts. It ends where the text of the messages up to it ends, without whitespace behind the
-//! token that ends it, which nobody waits for.
+//! A chat template does not mark answers. An answer starts where the text of the previous messages
+//! with the generation prompt ends, if the text of the whole conversation begins with that text. It
+//! ends where the text of the messages up to it ends, without whitespace after the special token
+//! that ends it: generation stops at that token.
 //!
-//! Not all templates are so simple. Some write an answer in another way once messages follow it, or
-//! something behind the last message, and some have the model begin with a thought that earlier
-//! answers are without, or that differs from theirs. They are asked what they write if the answer
-//! is another one: what stands around that one stands around every answer.
+//! Some templates render an answer differently if messages follow it, or append text to the last
+//! message. Others begin the generation prompt with a thought that earlier answers lack. These
+//! templates are rendered again with a sentinel as the answer; the surrounding text marks where the
+//! answer starts and ends.
 //!
-//! In long conversations most answers are found together (`marks.rs` and `gaps.rs`).
+//! In long conversations most answers are located together (`marks.rs` and `gaps.rs`).
 
 use std::ops::Range;
 
 use crate::hub::HubError;
 use crate::tokenizer::{ASSISTANT, ChatTemplate, Conversation, Tokenizer};
 
-/// What is said in place of an answer: a character that no text has a reason to contain.
-pub(super) const OTHER: &str = "\u{f8ff}";
+/// The content that replaces an answer: a private-use character, which texts rarely contain.
+pub(super) const SENTINEL: &str = "\u{f8ff}";
 
-/// The most bytes of text in which answers are looked for one by one: the text of the conversation
-/// for each of them.
+/// Maximum bytes that the individual search renders: the conversation once per answer.
 const RENDERED: usize = 512 << 20;
 
-/// A part of an example.
+/// A part of the rendered text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) text: String,
     pub(super) learned: bool,
 }
 
-/// The text of `conversation` in pieces, of which those that the assistant says are learned.
+/// Renders `conversation` in pieces. The pieces of the assistant are learned.
 pub(super) fn turns(
     conversation: &Conversation,
     template: &ChatTemplate,
@@ -47,7 +46,7 @@ pub(super) fn turns(
     if rendered > RENDERED {
         let messages = conversation.len();
         let why = format!(
-            "the {messages} messages are too long to look for each answer; divide the conversation"
+            "the {messages} messages are too long to search for each answer; split the conversation"
         );
         return Err(HubError::Chat { why });
     }
@@ -59,7 +58,7 @@ pub(super) fn turns(
             None => search.place(index)?,
         };
         if place.start < done {
-            return Err(in_two_ways(index));
+            return Err(not_found("start", index));
         }
         pieces.push(Piece { text: whole[done..place.start].to_owned(), learned: false });
         pieces.push(Piece { text: whole[place.clone()].to_owned(), learned: true });
@@ -69,13 +68,14 @@ pub(super) fn turns(
     Ok(pieces)
 }
 
-fn in_two_ways(index: usize) -> HubError {
+fn not_found(edge: &str, index: usize) -> HubError {
+    let message = index + 1;
     HubError::Chat {
-        why: format!("it writes the messages before message {} in two ways", index + 1),
+        why: format!("the {edge} of message {message} cannot be found in the rendered text"),
     }
 }
 
-/// A conversation in which answers are looked for.
+/// A search for the answers of a conversation.
 pub(super) struct Search<'a> {
     pub(super) conversation: &'a Conversation,
     pub(super) template: &'a ChatTemplate,
@@ -85,20 +85,17 @@ pub(super) struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The place of the answer that is message `index`.
+    /// Returns the range of the answer in message `index`.
     pub(super) fn place(&self, index: usize) -> Result<Range<usize>, HubError> {
         let &Self { conversation, template, whole, .. } = self;
         let answer = Answer { conversation, index, template, whole };
-        let start = answer.start()?.ok_or_else(|| in_two_ways(index))?;
+        let start = answer.start()?.ok_or_else(|| not_found("start", index))?;
         let end = answer.end(start, self.tokenizer)?.filter(|end| *end >= start);
-        let end = end.ok_or_else(|| HubError::Chat {
-            why: format!("where message {} ends in what it writes cannot be found", index + 1),
-        })?;
-        Ok(start..end)
+        Ok(start..end.ok_or_else(|| not_found("end", index))?)
     }
 }
 
-/// What the assistant says in message `index`, in the text of the whole conversation.
+/// The answer in message `index`, in the text of the whole conversation.
 struct Answer<'a> {
     conversation: &'a Conversation,
     index: usize,
@@ -107,33 +104,34 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// What stands before and behind another answer in the text of the first `count` messages.
-    fn around_other(&self, count: usize) -> Result<Option<[String; 2]>, HubError> {
-        let said = self.conversation.saying(self.index, OTHER);
+    /// Renders the first `count` messages with the sentinel as the answer. Returns the text before
+    /// and after it.
+    fn around_sentinel(&self, count: usize) -> Result<Option<[String; 2]>, HubError> {
+        let said = self.conversation.saying(self.index, SENTINEL);
         let text = self.template.render(&said, count, false)?;
-        Ok(text.split_once(OTHER).map(|(before, behind)| [before.to_owned(), behind.to_owned()]))
+        Ok(text.split_once(SENTINEL).map(|(before, after)| [before.to_owned(), after.to_owned()]))
     }
 
-    /// Where the answer starts, if the whole text begins with what comes before it.
+    /// Returns the start of the answer. `None` if the text before it differs in the whole text.
     fn start(&self) -> Result<Option<usize>, HubError> {
         let (whole, index) = (self.whole, self.index);
         let before = self.template.render(self.conversation, index, true)?;
         if whole.starts_with(&before) {
             return Ok(Some(before.len()));
         }
-        let Some([header, _]) = self.around_other(index + 1)? else { return Ok(None) };
-        // The model is to begin with a thought, which this answer is without.
+        let Some([header, _]) = self.around_sentinel(index + 1)? else { return Ok(None) };
+        // The generation prompt begins a thought, which this answer lacks.
         if before.starts_with(&header) && whole.starts_with(&header) {
             return Ok(Some(header.len()));
         }
-        // The answer begins with a thought of its own, where the model is given another one.
+        // The answer begins with its own thought; the generation prompt has another one.
         let messages = self.template.render(self.conversation, index, false)?;
         let line = before[..common(&before, whole)].rfind('\n').map(|line| line + 1);
         let start = line.filter(|start| *start > messages.len());
         Ok(start.filter(|_| header == before && before.starts_with(&messages)))
     }
 
-    /// Where the answer ends that starts at `start`.
+    /// Returns the end of the answer that starts at `start`.
     fn end(&self, start: usize, tokenizer: &Tokenizer) -> Result<Option<usize>, HubError> {
         let (whole, count) = (self.whole, self.index + 1);
         let up_to = self.template.render(self.conversation, count, false)?;
@@ -142,18 +140,18 @@ impl Answer<'_> {
             let ended = trimmed.len() >= start && tokenizer.ends_special(trimmed);
             return Ok(Some(if ended { trimmed.len() } else { up_to.len() }));
         }
-        let around = (self.around_other(self.conversation.len())?, self.around_other(count)?);
-        let (Some([_, behind]), Some([_, last])) = around else { return Ok(None) };
-        let Some(said) = whole.strip_suffix(behind.as_str()) else { return Ok(None) };
-        // What is behind an answer in either case ends it, up to the first token that may.
-        let shared = &behind[..common(&behind, &last)];
+        let around = (self.around_sentinel(self.conversation.len())?, self.around_sentinel(count)?);
+        let (Some([_, after]), Some([_, last])) = around else { return Ok(None) };
+        let Some(said) = whole.strip_suffix(after.as_str()) else { return Ok(None) };
+        // The common text after the answer, up to the first special token, ends the answer.
+        let shared = &after[..common(&after, &last)];
         let mut places = shared.char_indices().map(|(place, one)| place + one.len_utf8());
         let token = places.find(|place| tokenizer.ends_special(&shared[..*place]));
         Ok(Some(said.len() + token.unwrap_or(0)))
     }
 }
 
-/// Bytes of whole characters that both texts begin with.
+/// Returns the length of the common prefix in bytes, in whole characters.
 fn common(left: &str, right: &str) -> usize {
     let same = left.chars().zip(right.chars()).take_while(|(left, right)| left == right);
     same.map(|(one, _)| one.len_utf8()).sum()

@@ -1,7 +1,7 @@
-//! Panics of the crates `tokenizers` and `minijinja` as errors.
+//! Conversion of panics of the crates `tokenizers` and `minijinja` into errors.
 //!
-//! A `tokenizer.json` or a chat template can ask for things that these crates do not check. What is
-//! known is refused when the file is read; this is the last resort for the rest.
+//! These crates panic on some files that they do not validate. Known cases are refused when the
+//! file is read; this module handles the others.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -9,18 +9,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {
-    /// Whether a panic of this thread becomes an error, so that it must not be printed.
+    /// Whether a panic of this thread becomes an error and is not printed.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls `tokenizers`, and turns a panic into an error with its message.
+/// Calls `tokenizers`. A panic becomes an error with its message.
 pub(super) fn guarded<T>(
     call: impl FnOnce() -> tokenizers::Result<T>,
 ) -> Result<T, tokenizers::Error> {
     caught(call).unwrap_or_else(|panic| Err(format!("the tokenizer failed: {panic}").into()))
 }
 
-/// The result of `call`, or the message of its panic.
+/// Returns the result of `call`, or the message of its panic.
 pub(super) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -32,7 +32,7 @@ pub(super) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
         }));
     });
     let outer = GUARDED.replace(true);
-    // A call changes nothing that outlives it, apart from caches that locks protect.
+    // Only caches behind locks outlive a call.
     let outcome = catch_unwind(AssertUnwindSafe(call));
     GUARDED.set(outer);
     outcome.map_err(|panic| message(panic.as_ref()).to_owned())

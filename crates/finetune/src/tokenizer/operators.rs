@@ -1,4 +1,4 @@
-//! Operators, filters and methods of chat templates that account for what they make.
+//! Metered operators, filters and methods of chat templates. Each counts the bytes it creates.
 
 use std::sync::LazyLock;
 
@@ -9,25 +9,25 @@ use minijinja_contrib::pycompat::unknown_method_callback;
 use super::meter::{VALUE as VALUE_BYTES, exceed, spend, spend_value, storable};
 use super::rewrite::{ATTRIBUTE, OPERATORS, SLICE, VALUE};
 
-/// The largest width or count of the functions in [`SIZED`], and the digits of a larger one.
+/// Maximum width or count of the functions in [`SIZED`], and the digits of a larger one.
 const COUNT: i64 = 9_999;
 const DIGITS: usize = 5;
-/// Filters with arguments that decide how much they make.
+/// Filters whose arguments determine the size of the result.
 const SIZED: [&str; 5] = ["indent", "batch", "slice", "tojson", "round"];
 /// Filters and methods whose cost does not depend on the size of the value.
 const CHEAP: [&str; 13] = [
     "length", "count", "first", "last", "default", "d", "int", "float", "abs", "round", "bool",
     "attr", "get",
 ];
-/// Filters and methods that make a value of each character or item.
+/// Filters and methods that create a value per character or item.
 const DIVIDING: [&str; 6] = ["list", "split", "lines", "splitlines", "batch", "slice"];
 
-/// Plain evaluation of the operators.
+/// Evaluates the operators without a meter.
 static PLAIN: LazyLock<Environment<'static>> = LazyLock::new(Environment::new);
 
 type Plain = Expression<'static, 'static>;
 
-/// Adds the functions of operators, and replaces filters and methods.
+/// Adds the functions of operators. Replaces filters and methods.
 pub(super) fn install(environment: &mut Environment<'_>) {
     for (name, expression) in OPERATORS {
         let plain = plain(expression);
@@ -44,7 +44,7 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     });
     environment.add_function(VALUE, |value: Value| spend_value(&value).map(|()| value));
     environment.add_function(ATTRIBUTE, storable);
-    // They tell of the program and not of the conversation.
+    // These print the state of the template engine.
     environment.remove_global("debug");
     environment.remove_filter("pprint");
     environment.set_formatter(|output, state, value| {
@@ -65,29 +65,29 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     install_filters(environment);
 }
 
-/// Replaces the filters: the original ones have names that no template can say.
+/// Replaces the filters. The originals get names with a space, which templates cannot use.
 fn install_filters(environment: &mut Environment<'_>) {
-    macro_rules! accounted {
+    macro_rules! metered {
         ($($name:ident)*) => {$(
             environment.add_filter(concat!("plain ", stringify!($name)), filters::$name);
-            accounted(environment, stringify!($name), concat!("plain ", stringify!($name)));
+            metered(environment, stringify!($name), concat!("plain ", stringify!($name)));
         )*};
     }
-    accounted! {
+    metered! {
         abs attr batch bool capitalize chain default dictsort escape first float format groupby
         indent int items join last length lines list lower map max min reject rejectattr replace
         reverse round safe select selectattr slice sort split string sum title trim unique upper
         zip
     }
     environment.add_filter("plain tojson", super::json::to_json);
-    accounted(environment, "tojson", "plain tojson");
+    metered(environment, "tojson", "plain tojson");
     for (name, plain) in [("count", "plain length"), ("d", "plain default"), ("e", "plain escape")]
     {
-        accounted(environment, name, plain);
+        metered(environment, name, plain);
     }
 }
 
-fn accounted(environment: &mut Environment<'_>, name: &'static str, plain: &'static str) {
+fn metered(environment: &mut Environment<'_>, name: &'static str, plain: &'static str) {
     let filter = move |state: &State<'_, '_>, arguments: Rest<Value>| {
         before(name, &arguments)?;
         after(name, state.apply_filter(plain, &arguments)?)
@@ -95,7 +95,7 @@ fn accounted(environment: &mut Environment<'_>, name: &'static str, plain: &'sta
     environment.add_filter(name, filter);
 }
 
-/// Accounts for the arguments of a filter or method, and for what they let it make.
+/// Counts the arguments of a filter or method, and the result that they determine.
 fn before(name: &str, arguments: &[Value]) -> Result<(), Error> {
     if CHEAP.contains(&name) {
         return spend(VALUE_BYTES);
@@ -125,7 +125,7 @@ fn before(name: &str, arguments: &[Value]) -> Result<(), Error> {
 fn widths(format: &str, largest: i64) -> Result<(), Error> {
     let long = |digits: &str| digits.len() >= DIGITS;
     let digits = format.split(|one: char| !one.is_ascii_digit()).any(long);
-    // Arguments are widths where a format has stars or names.
+    // Arguments are widths if the format has stars or names.
     let given = largest > COUNT && format.contains(['*', '{']);
     if digits || given { Err(exceed("a width or a count is too large")) } else { Ok(()) }
 }
@@ -137,7 +137,7 @@ fn after(name: &str, made: Value) -> Result<Value, Error> {
     Ok(made)
 }
 
-/// The largest number of a value or of the arguments that have names.
+/// Returns the largest absolute integer of a value or of its keyword arguments.
 fn largest(value: &Value) -> i64 {
     let number = |value: &Value| match value.is_integer() {
         true => i64::try_from(value.clone()).unwrap_or(i64::MAX).saturating_abs(),
@@ -150,13 +150,13 @@ fn largest(value: &Value) -> i64 {
     keys.filter_map(|key| value.get_item(&key).ok()).map(|one| number(&one)).max().unwrap_or(0)
 }
 
-/// Bytes of a text, or items.
+/// Returns the bytes of a text, or the number of items.
 fn length(value: &Value) -> usize {
     value.as_str().map(str::len).or_else(|| value.len()).unwrap_or(0)
 }
 
-/// `value[start:stop:step]` with a negative `step`, as in Python. `minijinja` panics on an empty
-/// value, and includes the first item where Python does not.
+/// Evaluates `value[start:stop:step]` with a negative `step`, as in Python. `minijinja` panics on
+/// an empty value, and includes the item at `stop` 0, unlike Python.
 fn backwards(value: &Value, (start, stop): (&Value, &Value), step: i64) -> Result<Value, Error> {
     let items: Vec<Value> = match value.as_str() {
         Some(text) => text.chars().map(Value::from).collect(),
@@ -193,7 +193,7 @@ fn container(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Map | ValueKind::Seq | ValueKind::Iterable)
 }
 
-/// Accounts for a comparison.
+/// Counts a comparison.
 fn compared(a: &Value, b: &Value) -> Result<(), Error> {
     if container(a) && container(b) {
         spend_value(a)?;
@@ -202,7 +202,7 @@ fn compared(a: &Value, b: &Value) -> Result<(), Error> {
     spend(VALUE_BYTES + length(a).min(length(b)))
 }
 
-/// The value of an operator.
+/// Evaluates an operator.
 fn operator(name: &str, (a, b): (&Value, &Value), plain: &Plain) -> Result<Value, Error> {
     match name {
         "==" | "!=" | "<" | "<=" | ">" | ">=" => compared(a, b)?,
@@ -230,7 +230,7 @@ fn operator(name: &str, (a, b): (&Value, &Value), plain: &Plain) -> Result<Value
     }
 }
 
-/// Bytes of a value that is repeated.
+/// Returns the bytes of a repeated value.
 fn repeated(value: &Value, count: &Value) -> usize {
     let count = count.as_usize().unwrap_or(0);
     let unit = if container(value) { VALUE_BYTES } else { 1 };
@@ -238,10 +238,10 @@ fn repeated(value: &Value, count: &Value) -> usize {
 }
 
 fn plain(expression: &'static str) -> Plain {
-    PLAIN.compile_expression(expression).expect("it is an operator between names")
+    PLAIN.compile_expression(expression).expect("a constant expression compiles")
 }
 
-/// The value of an operator, or an error without a place: the template knows it.
+/// Evaluates an expression. Its error has no line; the template adds its own.
 fn evaluated(expression: &Plain, values: Value) -> Result<Value, Error> {
     expression.eval(values).map_err(|error| {
         let detail = error.detail().map(str::to_owned);
@@ -252,7 +252,7 @@ fn evaluated(expression: &Plain, values: Value) -> Result<Value, Error> {
     })
 }
 
-/// The error of a template that is wrong as a whole.
+/// Returns the error of a refused template.
 pub(super) fn refused(why: impl Into<String>) -> Error {
     Error::new(ErrorKind::SyntaxError, why.into())
 }

@@ -1,15 +1,16 @@
-//! Encoding of a long text in pieces of bounded size.
+//! Encoding of a long text in overlapping pieces of bounded size.
 //!
-//! The crate `tokenizers` needs nearly 200 bytes of memory for each byte of a text. [`Encoder`]
-//! therefore encodes pieces that overlap, and joins two of them inside a run of tokens on which
-//! both agree. The start of a piece is a boundary of the piece before it, so that a regular
-//! expression which divides the text into words continues as it would in the whole text.
+//! The crate `tokenizers` takes nearly 200 bytes of memory per byte of text. [`Encoder`] therefore
+//! encodes overlapping pieces, and joins two pieces inside a run of equal tokens. A piece starts at
+//! a token boundary of the previous piece, so that the regular expression of the pre-tokenizer
+//! matches as in the whole text.
 //!
-//! A join is between two words. Only byte-pair encoding without prefixes and suffixes also joins
-//! inside of a word: if no merge crosses a boundary between two tokens on which both pieces agree,
-//! none does in the whole text, because merges on either side do not depend on the other side.
+//! Pieces are joined between two words of the pre-tokenizer. Only byte-pair encoding without
+//! prefixes and suffixes also joins inside a word: merges on one side of a token boundary do not
+//! depend on the other side, so a boundary of both pieces is a boundary of the whole text.
 //!
-//! Where no pieces agree, they become larger up to a limit, and then [`HubError::NotDivisible`].
+//! If two pieces have no such run, larger pieces are tried up to a limit. Beyond it, encoding fails
+//! with [`HubError::NotDivisible`].
 
 use std::ops::Range;
 
@@ -22,34 +23,34 @@ use crate::hub::HubError;
 
 /// Bytes of a piece.
 const PIECE: usize = 128 << 10;
-/// How many times as large the largest piece is that is tried.
+/// Maximum size of a piece, in multiples of [`PIECE`].
 const GROWTH: usize = 16;
-/// The least part of a piece that overlaps with the next one.
+/// The smallest overlap of two pieces is this fraction of a piece.
 const OVERLAP: usize = 32;
-/// Tokens on each side of a join on which both pieces agree.
+/// Equal tokens on each side of a join.
 const AGREE: usize = 32;
 
-/// A text on its way to tokens, in parts of any size.
+/// Encodes a text that arrives in parts of any size.
 ///
-/// The tokens are those of the whole text at once. Memory is bounded, except for the tokens.
+/// The tokens are equal to those of [`Tokenizer::encode`]. Apart from them, memory is bounded.
 #[derive(Debug)]
 pub struct Encoder<'a> {
     tokenizer: &'a Tokenizer,
-    /// The text from the start of the current piece on.
+    /// The text from the start of the current piece.
     text: Vec<u8>,
-    /// Bytes of text before that.
+    /// Bytes of the text before `text`.
     before: usize,
     current: Option<Piece>,
-    /// The place in `text` up to which tokens are done.
+    /// The position in `text` up to which `tokens` is complete.
     joined: usize,
     tokens: Vec<u32>,
     /// Bytes of a piece.
     piece: usize,
-    /// Bytes of the pieces that are tried at this place.
+    /// Bytes of the pieces that are tried at this position.
     size: usize,
 }
 
-/// The tokens of a piece. Places are relative to the text that the encoder keeps.
+/// The tokens of a piece. Positions are relative to [`Encoder::text`].
 #[derive(Debug)]
 struct Piece {
     tokens: Vec<Token>,
@@ -83,13 +84,13 @@ impl<'a> Encoder<'a> {
     /// Takes the next part of the text.
     ///
     /// # Errors
-    /// Those of [`Tokenizer::encode`].
+    /// The errors of [`Tokenizer::encode`].
     pub fn push(&mut self, part: &[u8]) -> Result<(), HubError> {
         if self.tokenizer.is_bytes() {
             self.tokens.extend(part.iter().copied().map(u32::from));
             return Ok(());
         }
-        // Small parts keep the text that waits small.
+        // Small parts bound the text that is kept.
         for part in part.chunks(self.piece) {
             self.text.extend_from_slice(part);
             while self.text.len() >= self.end() + 2 * self.size {
@@ -99,15 +100,15 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Number of tokens that are complete.
+    /// Number of complete tokens.
     pub fn tokens(&self) -> usize {
         self.tokens.len()
     }
 
-    /// All tokens of the text.
+    /// Returns all tokens of the text.
     ///
     /// # Errors
-    /// Those of [`Tokenizer::encode`].
+    /// The errors of [`Tokenizer::encode`].
     pub fn finish(mut self) -> Result<Vec<u32>, HubError> {
         if self.current.is_none() && self.before == 0 && self.joined == 0 {
             let text = self.checked(0..self.text.len(), true)?;
@@ -129,8 +130,8 @@ impl<'a> Encoder<'a> {
         self.current.as_ref().map_or(0, |piece| piece.end)
     }
 
-    /// Finishes the current piece and makes the next one the current piece, or makes pieces larger.
-    /// With the `last` of the text, the next piece may reach to the end.
+    /// Joins the next piece to the current one, or doubles the size of pieces. With `last`, the
+    /// next piece may reach the end of the text.
     fn advance(&mut self, last: bool) -> Result<(), HubError> {
         let current = match self.current.take() {
             Some(piece) => piece,
@@ -161,7 +162,8 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// A boundary at or before `place` at which a piece can start; between two words if possible.
+    /// Returns a token boundary at or before `place` at which a piece can start; between two words
+    /// if possible.
     fn start(&self, piece: &Piece, place: usize) -> Option<usize> {
         let tokens = &piece.tokens;
         let from = tokens.partition_point(|token| token.start <= place);
@@ -175,7 +177,7 @@ impl<'a> Encoder<'a> {
         between.or_else(inside).map(|index| tokens[index].start)
     }
 
-    /// Where both pieces have the same boundary amid the same tokens: its index in each.
+    /// Returns a token boundary inside a run of equal tokens: its index in each piece.
     fn place(&self, left: &Piece, right: &Piece) -> Option<[usize; 2]> {
         let (mut places, mut run) = ([0, 0], 0);
         let mut best: Option<[usize; 2]> = None;
@@ -203,8 +205,8 @@ impl<'a> Encoder<'a> {
         best
     }
 
-    /// How well the pieces can be joined at a place on which they agree: 2 between two words,
-    /// 1 inside of a word, 0 not at all.
+    /// Ranks a common token boundary: 2 between two words, 1 inside a word, 0 if the pieces cannot
+    /// be joined there.
     fn rank(&self, left: &Piece, right: &Piece, place: [usize; 2]) -> u8 {
         let [one, other] = [(&left.tokens, place[0]), (&right.tokens, place[1])];
         let boundary = |(tokens, place): (&Vec<Token>, usize)| {
@@ -216,7 +218,7 @@ impl<'a> Encoder<'a> {
         if !boundary(one) || !boundary(other) || one.0[one.1].start <= self.joined {
             return 0;
         }
-        // A special token may take all whitespace before it.
+        // A special token with `lstrip` takes all whitespace before it.
         let seen = &self.text[one.0[one.1].start..left.tokens[place[0] + AGREE - 1].end];
         if self.tokenizer.takes_whitespace() && seen.iter().all(u8::is_ascii_whitespace) {
             return 0;
@@ -227,8 +229,8 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Takes the tokens of `left` up to the place, and goes on with `right`, which begins at
-    /// `start`.
+    /// Appends the tokens of `left` up to the boundary. `right`, which begins at `start`, becomes
+    /// the current piece.
     fn join(&mut self, left: &Piece, mut right: Piece, (start, place): (usize, [usize; 2])) {
         let from = left.first_from(self.joined);
         self.tokens.extend(left.tokens[from..place[0]].iter().map(|token| token.id));
@@ -243,7 +245,7 @@ impl<'a> Encoder<'a> {
         self.current = Some(right);
     }
 
-    /// Encodes a part of the text, shortened to whole characters.
+    /// Encodes a part of the text, truncated to whole characters.
     fn encode(&self, range: Range<usize>, last: bool) -> Result<Piece, HubError> {
         let (start, end) = (range.start, range.end.min(self.text.len()));
         let last = last && end == self.text.len();
@@ -263,7 +265,7 @@ impl<'a> Encoder<'a> {
         Ok(Piece { tokens, end: start + text.len() })
     }
 
-    /// A part of the text as characters; if it is not the last, without the beginning of one more.
+    /// Returns a part of the text as UTF-8. Only the last part must end with a whole character.
     fn checked(&self, range: Range<usize>, last: bool) -> Result<&str, HubError> {
         let bytes = &self.text[range.clone()];
         let error = match std::str::from_utf8(bytes) {
@@ -282,32 +284,32 @@ impl<'a> Encoder<'a> {
 }
 
 impl Piece {
-    /// The index of the first token that starts at `place` or after it.
+    /// Returns the index of the first token that starts at or after `place`.
     fn first_from(&self, place: usize) -> usize {
         self.tokens.partition_point(|token| token.start < place)
     }
 }
 
 impl Tokenizer {
-    /// The tokens of `text`, with nothing put in front of it or behind. What is written like a
-    /// special token becomes that token.
+    /// Encodes `text` without adding special tokens. Text that equals a special token becomes that
+    /// token.
     ///
     /// # Errors
-    /// [`HubError::Encode`] when the text is not UTF-8, which bytes need not be, or has a part for
-    /// which there is no token. [`HubError::NotDivisible`] for a long text without a place at which
-    /// it can be encoded in pieces.
+    /// [`HubError::Encode`] if the text is not UTF-8 (bytes as tokens need not be), or has a part
+    /// without a token. [`HubError::NotDivisible`] for a long text that cannot be encoded in
+    /// pieces.
     pub fn encode(&self, text: impl AsRef<[u8]>) -> Result<Vec<u32>> {
         let mut encoder = self.encoder();
         encoder.push(text.as_ref())?;
         Ok(encoder.finish()?)
     }
 
-    /// Encodes a text that comes in parts. The tokens are those of [`Tokenizer::encode`].
+    /// Returns an encoder for a text that arrives in parts.
     pub fn encoder(&self) -> Encoder<'_> {
         Encoder::new(self)
     }
 
-    /// Whether tokens inside of a word depend on nothing but the merges around them.
+    /// Whether pieces can be joined inside a word: byte-pair encoding without prefix and suffix.
     fn joins_inside_words(&self) -> bool {
         let Vocabulary::Subwords(inner) = &self.vocabulary else { return false };
         match inner.get_model() {
@@ -318,7 +320,7 @@ impl Tokenizer {
         }
     }
 
-    /// Whether an added token takes the whitespace before it, however much that is.
+    /// Whether any added token has `lstrip`, and so takes all whitespace before it.
     fn takes_whitespace(&self) -> bool {
         let Vocabulary::Subwords(inner) = &self.vocabulary else { return false };
         inner.get_added_tokens_decoder().values().any(|token| token.lstrip)

@@ -43,7 +43,7 @@ fn function(instruction: &Instruction<'_>) -> Option<(&'static str, u16)> {
 }
 
 /// Rewrites all instructions, and adjusts jump targets.
-pub(super) fn accounted<'a>(
+pub(super) fn metered<'a>(
     name: &'a str,
     text: &'a str,
     instructions: &Instructions<'a>,
@@ -56,7 +56,7 @@ pub(super) fn accounted<'a>(
         place += replacement(instruction.clone()).len() as u32;
     }
     places.push(place);
-    let mut accounted = Instructions::new(name, text);
+    let mut metered = Instructions::new(name, text);
     for (index, instruction) in all() {
         let mut instruction = instruction.clone();
         if let Some(target) = target(&mut instruction) {
@@ -65,12 +65,12 @@ pub(super) fn accounted<'a>(
         let line = instructions.get_line(index).and_then(|line| u16::try_from(line).ok());
         for one in replacement(instruction) {
             match line {
-                Some(line) => accounted.add_with_line(one, line),
-                None => accounted.add(one),
+                Some(line) => metered.add_with_line(one, line),
+                None => metered.add(one),
             };
         }
     }
-    accounted
+    metered
 }
 
 /// Returns the jump target of an instruction, an index.

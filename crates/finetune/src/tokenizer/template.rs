@@ -1,8 +1,8 @@
-//! A chat template that is compiled once and rendered within limits.
+//! A chat template: compiled once, rendered within limits.
 //!
-//! A template comes with a model, from whoever made it. Its length, the length of its expressions
-//! and the steps, text and values of a rendering have limits, and both compiling and rendering run
-//! in a thread with a stack that is large enough for everything within these limits.
+//! A template is untrusted input. Its length, the length of its expressions, and the steps, text
+//! and values of a rendering have limits. Compiling and rendering run in a thread whose stack is
+//! large enough for every template within these limits.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,22 +22,22 @@ use super::operators::refused;
 use super::{meter, python, rewrite};
 use crate::hub::HubError;
 
-/// The most bytes of a template.
+/// Maximum bytes of a template.
 const BYTES: usize = 256 << 10;
-/// The most tokens of an expression or tag.
+/// Maximum tokens of an expression or tag.
 const EXPRESSION: usize = 2_000;
-/// The most branches of all conditions together, which are compiled as nested ones.
+/// Maximum `elif` branches of a template: the compiler nests them.
 const BRANCHES: usize = 2_000;
-/// The most bytes of a constant that the compiler computes.
+/// Maximum bytes of a constant that the compiler folds.
 const CONSTANT: f64 = 1e8;
-/// Steps of a rendering, and those in addition for each message.
+/// Maximum steps of a rendering, and additional steps per message.
 const STEPS: u64 = 5_000_000;
 const STEPS_OF_MESSAGE: u64 = 5_000;
-/// What a rendering may take, if all other limits fail.
+/// Maximum time of a rendering, for cases that the other limits miss.
 const TIME: Duration = Duration::from_secs(60);
-/// The most characters of a message of the template.
-const REASON: usize = 1_000;
-/// Bytes of the stack.
+/// Maximum length of an error of the template in characters.
+const REASON_CHARACTERS: usize = 1_000;
+/// Stack size in bytes.
 const STACK: usize = 128 << 20;
 
 const WHITESPACE: WhitespaceConfig =
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Template {
 }
 
 impl Template {
-    /// Compiles the text of the file `path`.
+    /// Compiles `text`, the template of the file `path`.
     pub(super) fn compile(path: &Path, text: &str) -> Result<Self, HubError> {
         let beyond = |limit: &str| HubError::TemplateLimit {
             path: path.to_owned(),
@@ -91,7 +91,7 @@ impl Template {
         Ok(Self { path: path.to_owned(), compiled: Arc::new(compiled) })
     }
 
-    /// The text that the template writes of `values`, a conversation of `messages` messages.
+    /// Renders `values`, a conversation of `messages` messages.
     pub(super) fn render(&self, values: Value, messages: usize) -> Result<String, HubError> {
         let compiled = self.compiled.clone();
         let fuel = STEPS + STEPS_OF_MESSAGE * messages as u64;
@@ -129,12 +129,12 @@ fn code(text: &str) -> Result<Code<'_>, Error> {
     let mut generator = CodeGenerator::new(NAME, text);
     generator.compile_stmt(&statements);
     let (instructions, blocks) = generator.finish();
-    let accounted = |instructions| rewrite::accounted(NAME, text, instructions);
-    let blocks = blocks.iter().map(|(name, block)| (*name, accounted(block))).collect();
-    Ok(Code { instructions: accounted(&instructions), blocks })
+    let metered = |instructions| rewrite::metered(NAME, text, instructions);
+    let blocks = blocks.iter().map(|(name, block)| (*name, metered(block))).collect();
+    Ok(Code { instructions: metered(&instructions), blocks })
 }
 
-/// Checks what the parser and the compiler recurse over, or compute, without a limit of their own.
+/// Checks the sizes for which the parser and the compiler have no limit: recursion and constants.
 fn require_small_expressions(text: &str) -> Result<(), Error> {
     let mut tokenizer = Tokenizer::new(text, NAME, false, SyntaxConfig, WHITESPACE);
     let mut branches = 0;
@@ -160,19 +160,19 @@ fn require_small_expressions(text: &str) -> Result<(), Error> {
             return Err(refused("an expression multiplies large constants"));
         }
         if branches > BRANCHES {
-            return Err(refused(format!("it has more than {BRANCHES} times `elif`")));
+            return Err(refused(format!("it has more than {BRANCHES} `elif` branches")));
         }
     }
     Ok(())
 }
 
-/// What is known of an expression.
+/// A bound on the constants of an expression.
 struct Inside {
     start: u32,
     tokens: usize,
     multiplies: bool,
     raises: bool,
-    /// More than any sum or product of its numbers.
+    /// Upper bound of all sums and products of its numbers.
     numbers: f64,
 }
 
@@ -187,7 +187,7 @@ impl Inside {
         self.numbers *= 1.0 + number.abs();
     }
 
-    /// More bytes than a constant has that the compiler computes from it.
+    /// Returns an upper bound of the bytes of its constants.
     fn constant(&self, end: u32) -> f64 {
         match (self.multiplies, self.raises) {
             (false, _) => 0.0,
@@ -197,8 +197,8 @@ impl Inside {
     }
 }
 
-/// Runs `work` with a large stack, and returns its outcome or the message of its panic. `None` if
-/// it takes too long; the thread then goes on by itself.
+/// Runs `work` in a thread with a large stack. Returns its result or the message of its panic.
+/// `None` after [`TIME`]; the thread then continues in the background.
 fn in_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<Result<T, String>> {
@@ -208,16 +208,16 @@ fn in_thread<T: Send + 'static>(
     receiver.recv_timeout(TIME).ok()
 }
 
-/// The message of a panic of `minijinja`.
+/// Returns the error of a panic of `minijinja`.
 fn failed(panic: &str) -> String {
-    let panic: String = panic.chars().take(REASON).collect();
+    let panic: String = panic.chars().take(REASON_CHARACTERS).collect();
     format!("the template engine failed: {panic}")
 }
 
-/// What went wrong, with the line of the template. A template may say as much as it wants.
+/// Returns the error with the line of the template, truncated: templates choose their messages.
 fn reason(error: &Error) -> String {
     let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
-    let what: String = what.chars().take(REASON).collect();
+    let what: String = what.chars().take(REASON_CHARACTERS).collect();
     match error.line() {
         Some(line) => format!("{what} (line {line} of the template)"),
         None => what,

@@ -24,11 +24,10 @@ pub use start::Plan;
 pub use trained_model::TrainedModel;
 
 use crate::adapter::{AdapterError, AdapterOutput, write_adapter};
-use crate::checkpoint::HeldOutLoss;
-use crate::checkpoint::{CheckpointDirectory, Header};
+use crate::checkpoint::{CheckpointDirectory, Header, HeldOutLoss, Kept};
 use crate::config::TrainingConfig;
 use crate::data::Batch;
-use crate::error::{Error, Kept, Result};
+use crate::error::{Error, Result};
 use crate::hub::ModelDirectory;
 use crate::model::StepPass;
 use crate::parameters::Parameter;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use retrograph_finetune::checkpoint::{
-    Checkpoint, CheckpointDirectory, Header, StatePart, StateReader,
+    Checkpoint, CheckpointDirectory, CheckpointError, Header, StatePart, StateReader,
 };
 use retrograph_finetune::model::StepOptions;
 use retrograph_finetune::parameters::{Parameter, inventory};
@@ -58,8 +58,10 @@ fn a_header_that_says_no_division_is_of_whole_batches() {
     require(None).unwrap();
     require(Some(1)).unwrap();
     let error = require(Some(2)).unwrap_err();
-    let found = matches!(&error, Error::CheckpointMismatch { what: "interleave", saved, asked }
-        if saved == "1" && asked == "2");
+    let Error::Checkpoint(CheckpointError::Mismatch { what, saved, asked }) = &error else {
+        panic!("{error}");
+    };
+    let found = (*what, saved.as_str(), asked.as_str()) == ("interleave", "1", "2");
     assert!(found, "{error}");
 }
 
@@ -94,7 +96,7 @@ fn a_checkpoint_is_a_safetensors_file() {
 
 fn refused(path: &Path) -> String {
     match Checkpoint::open(path) {
-        Err(Error::CheckpointDamaged { why, .. }) => why,
+        Err(Error::Checkpoint(CheckpointError::Damaged { why, .. })) => why,
         other => panic!("it was not refused as damaged: {other:?}"),
     }
 }
@@ -137,7 +139,7 @@ fn files_that_are_no_checkpoints_are_refused_with_a_reason() {
     std::fs::write(&path, file).unwrap();
     assert!(refused(&path).contains("another program"));
     let missing = Checkpoint::open(&folder.path().join("absent"));
-    assert!(matches!(missing, Err(Error::ReadCheckpoint { .. })));
+    assert!(matches!(missing, Err(Error::Checkpoint(CheckpointError::Read { .. }))));
 }
 
 #[test]
@@ -177,11 +179,20 @@ fn what_a_killed_run_left_unfinished_is_removed_and_nothing_else() {
 fn the_pointer_must_name_a_checkpoint_of_the_directory() {
     let folder = tempfile::tempdir().unwrap();
     let directory = CheckpointDirectory::at(folder.path());
-    assert!(matches!(directory.open_latest(), Err(Error::NoCheckpoint { .. })));
+    assert!(matches!(
+        directory.open_latest(),
+        Err(Error::Checkpoint(CheckpointError::Missing { .. }))
+    ));
     std::fs::write(folder.path().join("latest"), "../../secret\n").unwrap();
-    assert!(matches!(directory.open_latest(), Err(Error::CheckpointDamaged { .. })));
+    assert!(matches!(
+        directory.open_latest(),
+        Err(Error::Checkpoint(CheckpointError::Damaged { .. }))
+    ));
     std::fs::write(folder.path().join("latest"), "step-00000009.safetensors\n").unwrap();
-    assert!(matches!(directory.open_latest(), Err(Error::ReadCheckpoint { .. })));
+    assert!(matches!(
+        directory.open_latest(),
+        Err(Error::Checkpoint(CheckpointError::Read { .. }))
+    ));
 }
 
 #[cfg(unix)]
@@ -194,8 +205,10 @@ fn a_pipe_in_place_of_the_pointer_or_the_lock_does_not_block() {
         let directory = CheckpointDirectory::at(folder.path());
         let used = directory.lock().and_then(|_| directory.open_latest());
         let (found, why) = match used.unwrap_err() {
-            Error::ReadCheckpoint { path, source }
-            | Error::WriteCheckpoint { path, source, .. } => (path, source.to_string()),
+            Error::Checkpoint(CheckpointError::Read { path, source })
+            | Error::Checkpoint(CheckpointError::Write { path, source, .. }) => {
+                (path, source.to_string())
+            }
             error => panic!("{error}"),
         };
         assert_eq!((found, why.as_str()), (path, "it is not a regular file"));
@@ -207,7 +220,7 @@ fn a_directory_is_locked_until_the_lock_is_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let directory = CheckpointDirectory::create(folder.path()).unwrap();
     let lock = directory.lock().unwrap();
-    assert!(matches!(directory.lock(), Err(Error::CheckpointsInUse { .. })));
+    assert!(matches!(directory.lock(), Err(Error::Checkpoint(CheckpointError::InUse { .. }))));
     drop(lock);
     directory.lock().unwrap();
 }
@@ -224,7 +237,10 @@ fn a_file_is_no_directory_of_checkpoints() {
         directory.require_some(),
         directory.open_latest().map(drop),
     ] {
-        assert!(matches!(found, Err(Error::NotADirectory { .. })), "{found:?}");
+        assert!(
+            matches!(found, Err(Error::Checkpoint(CheckpointError::NotADirectory { .. }))),
+            "{found:?}"
+        );
     }
 }
 
@@ -232,7 +248,10 @@ fn a_file_is_no_directory_of_checkpoints() {
 fn without_the_pointer_the_newest_whole_file_is_opened_and_a_new_run_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let directory = CheckpointDirectory::create(folder.path()).unwrap();
-    assert!(matches!(directory.require_some(), Err(Error::NoCheckpoint { .. })));
+    assert!(matches!(
+        directory.require_some(),
+        Err(Error::Checkpoint(CheckpointError::Missing { .. }))
+    ));
     directory.require_empty().unwrap();
     save(folder.path(), 1, &mut Counted).unwrap();
     let newest = save(folder.path(), 2, &mut Counted).unwrap();
@@ -240,7 +259,10 @@ fn without_the_pointer_the_newest_whole_file_is_opened_and_a_new_run_is_refused(
     std::fs::write(folder.path().join("step-00000003.safetensors"), "cut short").unwrap();
     assert_eq!(directory.open_latest().unwrap().path(), newest);
     directory.require_some().unwrap();
-    assert!(matches!(directory.require_empty(), Err(Error::CheckpointExists { .. })));
+    assert!(matches!(
+        directory.require_empty(),
+        Err(Error::Checkpoint(CheckpointError::Exists { .. }))
+    ));
 }
 
 #[test]

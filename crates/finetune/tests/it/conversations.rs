@@ -183,7 +183,7 @@ fn a_template_that_writes_what_comes_before_an_answer_in_two_ways_is_refused() {
              {{% endfor %}}{{% if add_generation_prompt %}}<|im_start|>{header}\n{{% endif %}}"
         );
         let error = refused(&template, &messages);
-        assert!(error.contains("before message 2 in two ways"), "{content} {header}: {error}");
+        assert!(error.contains("the start of message 2"), "{content} {header}: {error}");
     }
 }
 
@@ -195,7 +195,7 @@ fn a_template_that_hides_where_an_answer_ends_is_refused() {
         {% else %}{{ messages[1].content | length }}{% endif %}";
     let messages = [say("user", "x"), say("assistant", "yes"), say("user", "z")];
     let error = refused(template, &messages);
-    assert!(error.contains("where message 2 ends"), "{error}");
+    assert!(error.contains("the end of message 2"), "{error}");
 }
 
 /// Tools that are not offered are none; a token that there is not is unknown.

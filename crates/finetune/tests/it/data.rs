@@ -324,7 +324,7 @@ fn a_line_longer_than_the_limit_is_named() {
     let path = place.file("{\"text\": \"a\"}\n");
     let file = fs::OpenOptions::new().append(true).open(&path).unwrap();
     // The rest of the file is one line of zeros.
-    file.set_len(3 * JsonlLimits::MOST.line as u64).unwrap();
+    file.set_len(3 * JsonlLimits::MAXIMUM.line as u64).unwrap();
     let found = read_jsonl(&path, &place.tokenizer(), &mut |_, _| ()).unwrap_err();
     assert!(matches!(found, Error::Data(DataError::LongLine { line: 2, .. })), "{found}");
 }

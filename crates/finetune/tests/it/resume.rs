@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use retrograph_finetune::checkpoint::CheckpointDirectory;
+use retrograph_finetune::checkpoint::{CheckpointDirectory, CheckpointError};
 use retrograph_finetune::{
     Data, Ending, Error, Event, Mode, Plan, Run, Source, Trainer, TrainerOptions, TrainingConfig,
 };
@@ -84,7 +84,7 @@ fn a_checkpoint_of_another_run_is_named() {
         let mut other = config;
         change(&mut other);
         match header.require(&other, text().fingerprint()) {
-            Err(Error::CheckpointMismatch { what, .. }) => what,
+            Err(Error::Checkpoint(CheckpointError::Mismatch { what, .. })) => what,
             other => panic!("{other:?}"),
         }
     };
@@ -94,7 +94,10 @@ fn a_checkpoint_of_another_run_is_named() {
     assert_eq!(differs(&|other| other.seq = 10), "seq");
     let error = header.require(&config, "of another text").unwrap_err();
     assert!(error.to_string().contains("data"), "{error}");
-    assert!(matches!(directory.require_empty(), Err(Error::CheckpointExists { .. })));
+    assert!(matches!(
+        directory.require_empty(),
+        Err(Error::Checkpoint(CheckpointError::Exists { .. }))
+    ));
 }
 
 /// A full disk, or a folder that is gone for a time, is no reason to stop training.

@@ -1,0 +1,112 @@
+//! Errors of checkpoints.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Why a checkpoint cannot be read, written or continued.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The directory has no checkpoint.
+    #[error("there is no checkpoint in `{}`; give the directory of a run", path.display())]
+    Missing {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory of a new run already has checkpoints.
+    #[error(
+        "`{}` already has the checkpoint `{}`; continue that run, or give another directory",
+        path.display(), file.file_name().unwrap_or_default().display()
+    )]
+    Exists {
+        /// The directory.
+        path: PathBuf,
+        /// A file with the name of a checkpoint.
+        file: PathBuf,
+    },
+    /// The path of the checkpoints is not a directory.
+    #[error("`{}` is not a directory; give a directory for the checkpoints", path.display())]
+    NotADirectory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Another run writes to the directory.
+    #[error(
+        "another run uses the checkpoints in `{}`; wait until it ends, or give another directory",
+        path.display()
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A checkpoint cannot be read.
+    #[error("the checkpoint `{}` cannot be read: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file is not a checkpoint, or it is truncated or altered.
+    #[error(
+        "the checkpoint `{}` cannot be used: {why}; resume from an earlier one by naming it in the \
+         file `latest` of its directory",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A checkpoint belongs to another run.
+    #[error(
+        "the checkpoint is of another run: its {what} is {saved}, and {asked} is asked for; give \
+         the options of the run that wrote it, or another directory"
+    )]
+    Mismatch {
+        /// The field that differs.
+        what: &'static str,
+        /// The values in the checkpoint that differ, each with its field.
+        saved: String,
+        /// The requested values.
+        asked: String,
+    },
+    /// A checkpoint cannot be written.
+    #[error("the checkpoint `{}` cannot be written: {source}; {kept}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+        /// The checkpoint that remains.
+        kept: Kept,
+    },
+}
+
+/// The checkpoint that remains of a run that cannot continue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// No checkpoint was written.
+    Nothing,
+    /// The newest checkpoint after which a loss was finite.
+    Checkpoint(PathBuf),
+    /// The only checkpoint; its weights gave the value that is not finite.
+    Suspect(PathBuf),
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("no checkpoint was written before it"),
+            Self::Checkpoint(path) => {
+                write!(f, "the last good checkpoint is kept: {}", path.display())
+            }
+            Self::Suspect(path) => write!(
+                f,
+                "no checkpoint is known to be good: {} has the weights of this step",
+                path.display()
+            ),
+        }
+    }
+}
