@@ -89,6 +89,7 @@ mod rounding;
 mod site;
 #[cfg(test)]
 mod tests;
+mod undefined;
 mod warp;
 mod warpgroup;
 mod words;
@@ -96,3 +97,4 @@ mod words;
 pub use fault::{DecodeError, Fault, FaultKind, FaultSite, RacingAccess};
 pub use grid::{Launch, LaunchStats, launch};
 pub use program::Program;
+pub use undefined::{ProxyMisuse, Undefined};

@@ -37,9 +37,9 @@ fn failure(fault: &Fault) -> Failure {
         FaultKind::StepLimit { .. }
         | FaultKind::BarrierDivergence
         | FaultKind::Deadlock { .. }
-        | FaultKind::AsyncProxy { .. }
+        | FaultKind::AsyncProxy(_)
         | FaultKind::Race { .. }
-        | FaultKind::Undefined { .. } => return Failure::Undefined(fault.to_string()),
+        | FaultKind::Undefined(_) => return Failure::Undefined(fault.to_string()),
     };
     Failure::Fault(code, fault.to_string())
 }

@@ -188,25 +188,28 @@ impl TensorMap {
         out
     }
 
-    /// The map that the bytes are, or why they are none.
-    pub fn decode(bytes: &[u8; TENSOR_MAP_BYTES]) -> Result<Self, &'static str> {
+    /// Decodes a map.
+    ///
+    /// # Errors
+    /// [`TensorMapError`] if the bytes are not an encoded map.
+    pub fn decode(bytes: &[u8; TENSOR_MAP_BYTES]) -> Result<Self, TensorMapError> {
         let word = |at: usize| {
             let mut raw = [0; 8];
             raw.copy_from_slice(&bytes[at..at + 8]);
             u64::from_le_bytes(raw)
         };
         if word(0) != MAGIC {
-            return Err("a tensor map that cuTensorMapEncodeTiled has not encoded");
+            return Err(TensorMapError::NotEncoded);
         }
         if word(8) != checksum(&bytes[CHECKED]) {
-            return Err("a tensor map that was changed after cuTensorMapEncodeTiled");
+            return Err(TensorMapError::Changed);
         }
         let start = CHECKED.start;
         let rank = usize::from(bytes[start]).clamp(1, MOST_DIMENSIONS);
         let element = ElementType::ALL.get(usize::from(bytes[start + 1])).copied();
         let swizzle = Swizzle::ALL.get(usize::from(bytes[start + 2])).copied();
         let (Some(element), Some(swizzle)) = (element, swizzle) else {
-            return Err("a tensor map with an unknown type or swizzle");
+            return Err(TensorMapError::Unknown);
         };
         let sizes = start + 16;
         let strides = sizes + 8 * MOST_DIMENSIONS;
@@ -224,6 +227,20 @@ impl TensorMap {
             swizzle,
         })
     }
+}
+
+/// Why bytes are not a tensor map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TensorMapError {
+    /// Other bytes.
+    #[error("a tensor map that cuTensorMapEncodeTiled has not encoded")]
+    NotEncoded,
+    /// The checksum does not match.
+    #[error("a tensor map that was changed after cuTensorMapEncodeTiled")]
+    Changed,
+    /// The element type or swizzle is unknown.
+    #[error("a tensor map with an unknown type or swizzle")]
+    Unknown,
 }
 
 /// The 64-bit FNV-1a hash.
@@ -266,11 +283,10 @@ mod tests {
 
     #[test]
     fn other_bytes_are_refused() {
-        let said = |bytes: &[u8; 128]| TensorMap::decode(bytes).unwrap_err();
-        assert!(said(&[0; 128]).contains("has not encoded"));
+        assert_eq!(TensorMap::decode(&[0; 128]), Err(TensorMapError::NotEncoded));
         let mut changed = matrix().encode();
         changed[24] ^= 1;
-        assert!(said(&changed).contains("changed after"));
+        assert_eq!(TensorMap::decode(&changed), Err(TensorMapError::Changed));
     }
 
     #[test]

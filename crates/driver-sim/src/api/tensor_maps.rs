@@ -79,7 +79,8 @@ impl State {
         for (bytes, word) in bytes.chunks_exact_mut(8).zip(map.get()?.opaque) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
-        let found = TensorMap::decode(&bytes).map_err(|why| self.refuse_map(why))?;
+        let found =
+            TensorMap::decode(&bytes).map_err(|error| self.refuse_map(&error.to_string()))?;
         let moved = TensorMap { address: address.pointer() as u64, ..found };
         let encoded = self.encode_map(&moved)?;
         map.put(encoded)

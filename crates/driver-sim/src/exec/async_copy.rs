@@ -10,6 +10,7 @@ use super::fault::FaultKind;
 use super::program::{Access, LANES, Width};
 use super::races::AccessKind;
 use super::registers::{ActiveLanes, Offset, lanes_of};
+use super::undefined::Undefined;
 use crate::memory::{POISON, fill_host};
 
 /// A `cp.async` instruction.
@@ -77,8 +78,7 @@ impl AsyncCopies {
                     false => value(size, Width::Word) as u32,
                 };
                 if copied > bytes {
-                    let what = "an asynchronous copy of more bytes than it has room for";
-                    return Err(fault(FaultKind::Undefined { what }));
+                    return Err(fault(FaultKind::Undefined(Undefined::CopySize)));
                 }
                 let to_address = shifted(value(target, copy.to.address), &copy.to);
                 let to = memories.resolve(&copy.to, lane, to_address).map_err(fault)?;

@@ -15,6 +15,7 @@ use super::interpreter::{Contributions, Interpreter, Machine, Pause};
 use super::program::{CLUSTER_BARRIER, LANES, Preset, Program, Width};
 use super::races::{AccessHistory, Races};
 use super::registers::{Lanes, Offset, RegisterFile};
+use super::undefined::{ProxyMisuse, Undefined};
 use super::warp::Warp;
 use crate::memory::{POISON, Snapshot, Span, fill_host};
 
@@ -273,8 +274,7 @@ impl<'a> BlockRunner<'a> {
         match self.machine.memories.proxy.as_ref().and_then(|proxy| proxy.load_in_flight()) {
             None => Ok(Progress::Ended { executed: self.machine.executed }),
             Some((thread, pc)) => {
-                let what = "the block ended while this bulk copy to its shared memory is in flight";
-                let kind = FaultKind::AsyncProxy { what: what.to_owned() };
+                let kind = FaultKind::AsyncProxy(Box::new(ProxyMisuse::BlockEnded));
                 Err(BlockFault { kind, thread, pc })
             }
         }
@@ -308,8 +308,8 @@ impl<'a> BlockRunner<'a> {
             Pause::Barrier { id, count, arrives } => {
                 let id = if id == CLUSTER_BARRIER { BARRIERS - 1 } else { id.min(BARRIERS) };
                 if id == BARRIERS || !count.is_multiple_of(LANES as u32) {
-                    let what = "a barrier beyond 15, or a count that is no multiple of 32";
-                    return Err(self.fault_before(FaultKind::Undefined { what }, index));
+                    let kind = FaultKind::Undefined(Undefined::Barrier);
+                    return Err(self.fault_before(kind, index));
                 }
                 if let Some(races) = &mut self.machine.memories.races {
                     races.arrive(id, index);

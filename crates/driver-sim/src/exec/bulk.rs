@@ -30,6 +30,7 @@ use super::operation::Outcome;
 use super::program::{Access, LANES, Width};
 use super::races::AccessKind;
 use super::registers::{ActiveLanes, Offset, RegisterFile};
+use super::undefined::ProxyMisuse;
 use super::warp::Warp;
 use crate::tensor_map::{MOST_DIMENSIONS, TENSOR_MAP_BYTES, TensorMap};
 
@@ -127,8 +128,12 @@ pub(super) struct AsyncProxy {
     seed: u64,
 }
 
-pub(super) fn undefined<T>(what: String) -> Result<T, FaultKind> {
-    Err(FaultKind::AsyncProxy { what })
+pub(super) fn undefined<T>(misuse: ProxyMisuse) -> Result<T, FaultKind> {
+    Err(misuse_fault(misuse))
+}
+
+fn misuse_fault(misuse: ProxyMisuse) -> FaultKind {
+    FaultKind::AsyncProxy(Box::new(misuse))
 }
 
 impl AsyncProxy {
@@ -211,8 +216,7 @@ impl AsyncProxy {
             Kind::Registers { count, increases } => {
                 let first = lanes.mask.trailing_zeros();
                 if lanes.mask != u32::MAX {
-                    let what = "not all lanes of a warp execute setmaxnreg".to_owned();
-                    return Err((FaultKind::AsyncProxy { what }, first));
+                    return Err((misuse_fault(ProxyMisuse::PartialWarp), first));
                 }
                 return self
                     .set_registers(memories.warp, warp.pc, (count, increases))
@@ -288,7 +292,7 @@ impl AsyncProxy {
                     && adds
                     && !can_add(map.element)
                 {
-                    return undefined(format!("the simulator adds no {:?}", map.element));
+                    return undefined(ProxyMisuse::NoAddition { element: map.element });
                 }
                 self.copies.store(memories, (shared(0)?, extent, adds), (thread, issuer))?;
             }
@@ -300,7 +304,7 @@ impl AsyncProxy {
             Kind::MapAddress => {
                 if input(1) as u32 != 0 {
                     let rank = input(1) as u32;
-                    return undefined(format!("mapa to block {rank} of a cluster of one block"));
+                    return undefined(ProxyMisuse::ClusterRank { rank });
                 }
                 // SAFETY: by the contract.
                 unsafe { instruction.put(file, lane, input(0)) };
@@ -343,8 +347,8 @@ impl AsyncProxy {
                 Kind::Wait { parity: true } => {
                     let parity = input(1) & 0xffff_ffff;
                     if parity > 1 {
-                        let what = format!("a wait for parity {parity} at {address:#x}");
-                        return Err(fault(FaultKind::AsyncProxy { what }));
+                        let misuse = ProxyMisuse::Parity { address, parity };
+                        return Err(fault(misuse_fault(misuse)));
                     }
                     phase & 1 != parity
                 }
@@ -385,13 +389,12 @@ impl AsyncProxy {
     ) -> Result<Outcome, FaultKind> {
         let before = self.registers[warp];
         if if increases { count < before } else { count > before } {
-            let direction = if increases { "inc" } else { "dec" };
-            return undefined(format!("setmaxnreg.{direction} from {before} to {count} registers"));
+            return undefined(ProxyMisuse::RegisterCount { increases, before, count });
         }
         let others: u32 = self.registers.iter().sum::<u32>() - before;
         if (others + count) * LANES as u32 > self.pool {
             let wait = format!(
-                "{count} registers of each thread, of which the block has {} free",
+                "{count} registers per thread; the block has {} free",
                 self.pool.saturating_sub((others + before) * LANES as u32)
             );
             self.waits.insert((warp, pc), wait);
@@ -421,7 +424,7 @@ impl Input {
     fn shared(&self, address: u64) -> Result<u64, FaultKind> {
         match locate(self.space, address) {
             (Space::Shared, address) => Ok(address),
-            (space, _) => undefined(format!("the address {address:#x} is in .{space} memory")),
+            (space, _) => undefined(ProxyMisuse::NotShared { address, space }),
         }
     }
 }
@@ -454,9 +457,8 @@ fn box_of(
     (rank, first): (usize, [i32; MOST_DIMENSIONS]),
 ) -> Result<Extent, FaultKind> {
     if !address.is_multiple_of(64) {
-        return undefined(format!("the tensor map at {address:#x} is not at a multiple of 64"));
+        return undefined(ProxyMisuse::MapAlignment { address });
     }
-    let bytes = TENSOR_MAP_BYTES as u32;
     let access = Access {
         space: None,
         bytes: 64,
@@ -476,13 +478,10 @@ fn box_of(
             std::ptr::copy_nonoverlapping(from, to, 64);
         }
     }
-    let map = TensorMap::decode(&raw)
-        .or_else(|what| undefined(format!("the {bytes} bytes at {address:#x} are {what}")))?;
+    let map =
+        TensorMap::decode(&raw).or_else(|error| undefined(ProxyMisuse::Map { address, error }))?;
     if map.dimensions.len() != rank {
-        return undefined(format!(
-            "a copy of {rank} dimensions with a tensor map of {}",
-            map.dimensions.len()
-        ));
+        return undefined(ProxyMisuse::Rank { rank, dimensions: map.dimensions.len() });
     }
     Ok(Extent::Tensor { map: Box::new(map), first })
 }

@@ -5,6 +5,7 @@ use super::fault::FaultKind;
 use super::operation::ShuffleMode;
 use super::program::LANES;
 use super::registers::{ActiveLanes, Lanes, Offset, lanes_of};
+use super::undefined::Undefined;
 use super::warp::Warp;
 
 /// Whether the members of a warp-wide operation have arrived.
@@ -45,17 +46,17 @@ fn arrive_slowly(
     (members, named): (&Lanes<u32>, u32),
     mask: u32,
 ) -> Result<Arrival, LaneFault> {
-    let undefined = |what, lane| Err((FaultKind::Undefined { what }, lane));
+    let undefined = |what, lane| Err((FaultKind::Undefined(what), lane));
     if let Some(lane) = lanes_of(mask).find(|&lane| members[lane] != named) {
-        return undefined("lanes name different members of a warp operation", lane as u32);
+        return undefined(Undefined::MembermasksDiffer, lane as u32);
     }
     if mask & !named != 0 {
         let outsider = (mask & !named).trailing_zeros();
-        return undefined("a lane takes part in a warp operation that does not name it", outsider);
+        return undefined(Undefined::NotAMember, outsider);
     }
     let missing = named & warp.live & !mask;
     if missing & warp.active != 0 {
-        return undefined("a lane that a warp operation names skips it", missing.trailing_zeros());
+        return undefined(Undefined::MemberSkips, missing.trailing_zeros());
     }
     Ok(if missing == 0 { Arrival::Complete } else { Arrival::Incomplete })
 }
@@ -131,8 +132,8 @@ pub(super) unsafe fn shuffle(
             absent |= (!lanes.mask >> source & 1) << lane;
         }
         if absent & lanes.mask != 0 {
-            let what = "a shuffle reads a lane that does not take part";
-            return Err((FaultKind::Undefined { what }, (absent & lanes.mask).trailing_zeros()));
+            let kind = FaultKind::Undefined(Undefined::ShuffleSource);
+            return Err((kind, (absent & lanes.mask).trailing_zeros()));
         }
         lanes.write(d, &result);
     }

@@ -4,20 +4,22 @@ use std::fmt;
 
 use retrograph_ptx::ast::Space;
 
+use super::undefined::{ProxyMisuse, Undefined};
+
 /// A fault that stopped a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} {site}")]
 pub struct Fault {
-    /// What happened.
+    /// The kind.
     pub kind: FaultKind,
-    /// Where it happened.
+    /// The instruction and thread.
     pub site: Box<FaultSite>,
 }
 
-/// What happened.
+/// The kind of a fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultKind {
-    /// An access outside of a live allocation, a variable or the parameter block.
+    /// An access outside of every live allocation, variable and parameter.
     #[error("{bytes} bytes at {address:#x} of {} memory are out of bounds", space_name(*.space))]
     OutOfBounds {
         /// The first address.
@@ -32,7 +34,7 @@ pub enum FaultKind {
     Misaligned {
         /// The first address.
         address: u64,
-        /// Number of bytes, which the address should be a multiple of.
+        /// Number of bytes; the address must be a multiple of it.
         bytes: u32,
         /// The state space.
         space: Space,
@@ -40,29 +42,25 @@ pub enum FaultKind {
     /// The kernel executed `trap`.
     #[error("the kernel executed a trap")]
     Trap,
-    /// Threads wait at a barrier for threads that wait elsewhere or at another instruction.
+    /// Threads wait at different barriers, or at different instructions, for each other.
     #[error("threads wait for each other at different barriers")]
     BarrierDivergence,
-    /// No warp of a block can go on, and at least one waits for a barrier in shared memory.
-    #[error("no warp of the block can go on: {waiting}; it stopped")]
+    /// No warp of a block can make progress, and at least one waits for an mbarrier.
+    #[error("no warp of the block can make progress: {waiting}; it stopped")]
     Deadlock {
-        /// What each warp waits for.
+        /// The barrier or mbarrier of each warp.
         waiting: String,
     },
-    /// Barriers in shared memory, bulk copies or tensor maps are used in a way that is undefined
-    /// on hardware.
-    #[error("undefined behaviour: {what}")]
-    AsyncProxy {
-        /// What is undefined.
-        what: String,
-    },
-    /// More instructions were executed than the launch allows.
-    #[error("{limit} instructions were executed by one block; the kernel may never end")]
+    /// Undefined behaviour of mbarriers, bulk copies, tensor maps or `setmaxnreg`.
+    #[error("undefined behaviour: {0}")]
+    AsyncProxy(Box<ProxyMisuse>),
+    /// A block executed more instructions than the limit of the launch.
+    #[error("one block executed {limit} instructions; the kernel may never end")]
     StepLimit {
         /// The limit.
         limit: u64,
     },
-    /// Two threads access the same byte, at least one of them writes, and nothing orders them.
+    /// A data race: two unordered accesses to the same byte, at least one of them a write.
     #[error(
         "a race: {this} of the byte at {address:#x} of {} memory is not ordered with {that} of it \
          {other}, and comes",
@@ -73,27 +71,24 @@ pub enum FaultKind {
         address: u64,
         /// The state space.
         space: Space,
-        /// What is done here.
+        /// The access of this thread.
         this: RacingAccess,
-        /// What the other thread did.
+        /// The access of the other thread.
         that: RacingAccess,
-        /// Where the other thread did it.
+        /// The instruction of the other thread.
         other: Box<FaultSite>,
     },
-    /// The instruction is undefined on hardware for these operands.
-    #[error("undefined behaviour: {what}")]
-    Undefined {
-        /// What is undefined.
-        what: &'static str,
-    },
+    /// Undefined behaviour of another instruction.
+    #[error("undefined behaviour: {0}")]
+    Undefined(Undefined),
 }
 
-/// What a thread that takes part in a race does.
+/// An access that takes part in a race.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RacingAccess {
-    /// It reads.
+    /// A read.
     Read,
-    /// It writes.
+    /// A write.
     Write,
 }
 
@@ -110,18 +105,18 @@ fn space_name(space: Space) -> &'static str {
     space.modifier().text()
 }
 
-/// Where a fault happened.
+/// The place of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultSite {
     /// The kernel.
     pub kernel: String,
     /// The block, `%ctaid`.
     pub block: [u32; 3],
-    /// The first thread that it happened to, `%tid`.
+    /// The first thread with the fault, `%tid`.
     pub thread: [u32; 3],
     /// The index of the instruction among the statements of the kernel.
     pub statement: usize,
-    /// The line of the PTX text, or 0 when the kernel was not parsed from text.
+    /// The line of the PTX text, or 0 if the kernel was not parsed from text.
     pub line: u32,
     /// The instruction as PTX.
     pub text: String,
@@ -143,7 +138,7 @@ impl fmt::Display for FaultSite {
     }
 }
 
-/// The executor cannot run a kernel; nothing of it was run.
+/// A kernel cannot be executed. Nothing of it ran.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The module has no such entry.
@@ -164,7 +159,7 @@ pub enum DecodeError {
         /// What is not implemented.
         what: String,
     },
-    /// A variable of the module that was given no address.
+    /// A variable of the module without an address.
     #[error("kernel `{kernel}`: the variable `{variable}` of the module has no address")]
     UnplacedVariable {
         /// The kernel.

@@ -19,6 +19,7 @@ use super::float::canonical;
 use super::program::LANES;
 use super::registers::{Lanes, Offset, RegisterFile};
 use super::rounding::Format;
+use super::undefined::Undefined;
 use crate::memory::POISON;
 use shared_matrix::SharedMatrix;
 
@@ -159,8 +160,8 @@ pub(super) struct Products {
     fenced_inputs: Vec<(Offset, Lanes<u32>)>,
 }
 
-fn undefined<T>(what: &'static str) -> Result<T, LaneFault> {
-    Err((FaultKind::Undefined { what }, 0))
+fn undefined<T>(what: Undefined) -> Result<T, LaneFault> {
+    Err((FaultKind::Undefined(what), 0))
 }
 
 impl Products {
@@ -206,7 +207,7 @@ impl Products {
         // SAFETY: decoding gave registers of these widths.
         let adds = unsafe { file.predicate(rest[1]) };
         if adds != 0 && adds != u32::MAX {
-            return undefined("threads of a warp disagree whether to keep the accumulators");
+            return undefined(Undefined::ScaleDiffers);
         }
         // SAFETY: by the contract.
         unsafe { self.hold(file, accumulators)? };
@@ -214,10 +215,10 @@ impl Products {
             // SAFETY: decoding gave the register of a descriptor.
             let lanes = unsafe { file.read::<u64>(register) };
             if lanes.iter().any(|descriptor| *descriptor != lanes[0]) {
-                return undefined("the matrix descriptors of the threads of a warp differ");
+                return undefined(Undefined::DescriptorsDiffer);
             }
             let lines = SharedMatrix::of((lanes[0], transposed), product.input);
-            lines.map_err(|what| (FaultKind::Undefined { what }, 0))
+            lines.or_else(undefined)
         };
         let a = match product.a_in_registers {
             false => MatrixA::Shared(matrix(a[0], product.transposed[0])?),
@@ -227,7 +228,7 @@ impl Products {
                     (register, unsafe { file.read(register) })
                 });
                 if !held.iter().all(|held| self.fenced_inputs.contains(held)) {
-                    return undefined("a register of matrix a is multiplied without wgmma.fence");
+                    return undefined(Undefined::UnfencedMatrixA);
                 }
                 MatrixA::Registers(Box::new(held))
             }
@@ -255,7 +256,7 @@ impl Products {
         if let Some(held) = self.held.iter_mut().find(|held| held.registers == registers) {
             // SAFETY: by the contract.
             if registers.iter().any(|&register| unsafe { file.read::<u32>(register) } != POISONED) {
-                return undefined("an accumulator was written while its product is in flight");
+                return undefined(Undefined::AccumulatorWritten);
             }
             held.open += 1;
             return Ok(());
@@ -265,10 +266,10 @@ impl Products {
             .iter()
             .any(|held| held.registers.iter().any(|register| registers.contains(register)))
         {
-            return undefined("products of different shapes in flight share accumulators");
+            return undefined(Undefined::AccumulatorsShared);
         }
         if !self.fenced {
-            return undefined("accumulators are used without wgmma.fence");
+            return undefined(Undefined::UnfencedAccumulators);
         }
         // SAFETY: by the contract.
         let lanes = registers.iter().map(|&register| unsafe { file.read(register) }).collect();
@@ -332,9 +333,7 @@ impl Pending {
             // SAFETY: by the contract.
             let lanes = unsafe { file.read::<u32>(register) };
             if lanes != before {
-                return undefined(
-                    "a register of matrix a was written while its product is in flight",
-                );
+                return undefined(Undefined::MatrixAWritten);
             }
             for (lane, bits) in lanes.into_iter().enumerate() {
                 for (row, step, value) in self.input.elements_of((index, lane), bits) {

@@ -14,6 +14,7 @@ use crate::exec::access::Memories;
 use crate::exec::fault::FaultKind;
 use crate::exec::float::canonical;
 use crate::exec::rounding::{Format, Rounding};
+use crate::exec::undefined::ProxyMisuse;
 use crate::memory::{POISON, fill_host};
 use crate::tensor_map::{ElementType, MOST_DIMENSIONS, TensorMap};
 
@@ -96,9 +97,10 @@ impl Extent {
         let unit = match self {
             Self::Run { global, bytes } => {
                 if !bytes.is_multiple_of(PIECE) || !global.is_multiple_of(PIECE) {
-                    return undefined(format!(
-                        "a bulk copy of {bytes} bytes at {global:#x}; both are multiples of 16"
-                    ));
+                    return undefined(ProxyMisuse::CopyAlignment {
+                        address: *global,
+                        bytes: *bytes,
+                    });
                 }
                 PIECE
             }
@@ -143,26 +145,27 @@ impl Copies {
         for load in &self.loads {
             let target = range(load.shared, &load.extent);
             if overlap(bytes, &target) {
-                let does = if writes { "a write to" } else { "a read of" };
-                return undefined(format!(
-                    "{does} shared memory at {:#x}, where a bulk copy to {:#x}..{:#x} is in \
-                     flight until the mbarrier at {:#x} completes its phase",
-                    bytes.start, target.start, target.end, load.mbarrier
-                ));
+                return undefined(ProxyMisuse::TargetInFlight {
+                    address: bytes.start,
+                    writes,
+                    start: target.start,
+                    end: target.end,
+                    mbarrier: load.mbarrier,
+                });
             }
         }
-        if writes { self.check_sources(bytes, "a write to") } else { Ok(()) }
+        if writes { self.check_sources(bytes) } else { Ok(()) }
     }
 
-    fn check_sources(&self, bytes: &Range<u64>, does: &str) -> Result<(), FaultKind> {
+    fn check_sources(&self, bytes: &Range<u64>) -> Result<(), FaultKind> {
         for store in self.stores.iter().filter(|store| store.read.is_none()) {
             let source = range(store.shared, &store.extent);
             if overlap(bytes, &source) {
-                return undefined(format!(
-                    "{does} shared memory at {:#x}, which a bulk store of {:#x}..{:#x} still \
-                     reads; wait with cp.async.bulk.wait_group.read",
-                    bytes.start, source.start, source.end
-                ));
+                return undefined(ProxyMisuse::SourceInFlight {
+                    address: bytes.start,
+                    start: source.start,
+                    end: source.end,
+                });
             }
         }
         Ok(())
@@ -227,10 +230,7 @@ impl Copies {
         let source = range(shared, &extent);
         self.check(&source, false)?;
         if let Some(address) = memories.first_unfenced(&source) {
-            return undefined(format!(
-                "a bulk store of what was written to shared memory at {address:#x} without \
-                 fence.proxy.async after it"
-            ));
+            return undefined(ProxyMisuse::UnfencedSource { address });
         }
         let group = self.committed[thread];
         self.stores.push(Store { issuer, group, shared, extent, read: None, adds });

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use super::undefined;
 use crate::exec::access::Memories;
 use crate::exec::fault::FaultKind;
+use crate::exec::undefined::ProxyMisuse;
 
 /// Bytes of a barrier, and its alignment.
 const BYTES: u64 = 8;
@@ -49,7 +50,7 @@ pub(super) struct Arrival {
 /// The host bytes of a barrier.
 fn host(memories: &Memories<'_>, address: u64) -> Result<*mut u8, FaultKind> {
     if !address.is_multiple_of(BYTES) {
-        return undefined(format!("the mbarrier at {address:#x} is not a multiple of 8"));
+        return undefined(ProxyMisuse::BarrierAlignment { address });
     }
     memories.shared_bytes(address, BYTES)
 }
@@ -71,14 +72,11 @@ impl Mbarriers {
         (address, count): (u64, u32),
     ) -> Result<(), FaultKind> {
         if count == 0 || count > MOST {
-            return undefined(format!("mbarrier.init at {address:#x} with {count} arrivals"));
+            return undefined(ProxyMisuse::BarrierCount { address, count });
         }
         let near = address.saturating_sub(BYTES - 1)..address + BYTES;
-        if let Some((other, _)) = self.barriers.range(near).next() {
-            return undefined(format!(
-                "mbarrier.init at {address:#x}, where the mbarrier at {other:#x} is; end it with \
-                 mbarrier.inval"
-            ));
+        if let Some((&other, _)) = self.barriers.range(near).next() {
+            return undefined(ProxyMisuse::BarrierExists { address, other });
         }
         mark(memories, address, 0)?;
         let unfenced_by = Some(memories.warp);
@@ -110,12 +108,12 @@ impl Mbarriers {
     fn get(&mut self, memories: &Memories<'_>, address: u64) -> Result<&mut Mbarrier, FaultKind> {
         let from = host(memories, address)?;
         let Some(barrier) = self.barriers.get_mut(&address) else {
-            return undefined(format!("no mbarrier.init made an mbarrier at {address:#x}"));
+            return undefined(ProxyMisuse::NoBarrier { address });
         };
         // SAFETY: `host` proved 8 bytes.
         let bytes = u64::from_le_bytes(unsafe { from.cast::<[u8; 8]>().read_unaligned() });
         if bytes != MARK | barrier.phase & 0xffff_ffff {
-            return undefined(format!("the mbarrier at {address:#x} was overwritten"));
+            return undefined(ProxyMisuse::BarrierOverwritten { address });
         }
         Ok(barrier)
     }
@@ -127,10 +125,7 @@ impl Mbarriers {
         address: u64,
     ) -> Result<(), FaultKind> {
         if self.get(memories, address)?.unfenced_by.is_some() {
-            return undefined(format!(
-                "a bulk copy completes at the mbarrier at {address:#x}, which was made without \
-                 fence.mbarrier_init after it"
-            ));
+            return undefined(ProxyMisuse::UnfencedBarrier { address });
         }
         Ok(())
     }
@@ -145,17 +140,12 @@ impl Mbarriers {
         let barrier = self.get(memories, address)?;
         let Arrival { count, bytes, completes } = arrival;
         if count > barrier.pending {
-            return undefined(format!(
-                "an arrival too many at the mbarrier at {address:#x}: its phase {} needs {} of {} \
-                 more arrivals, and {count} come",
-                barrier.phase, barrier.pending, barrier.count
-            ));
+            let Mbarrier { phase, pending, count: expected, .. } = *barrier;
+            let misuse = ProxyMisuse::TooManyArrivals { address, phase, pending, expected, count };
+            return undefined(misuse);
         }
         if !completes && count == barrier.pending {
-            return undefined(format!(
-                "mbarrier.arrive.noComplete at {address:#x} completes phase {}",
-                barrier.phase
-            ));
+            return undefined(ProxyMisuse::CompletesPhase { address, phase: barrier.phase });
         }
         let phase = barrier.phase;
         // The bytes are expected before the arrival counts.
@@ -215,10 +205,8 @@ impl Mbarriers {
 
 fn check_bytes(address: u64, barrier: &Mbarrier) -> Result<(), FaultKind> {
     if barrier.bytes.unsigned_abs() > u64::from(MOST) {
-        return undefined(format!(
-            "phase {} of the mbarrier at {address:#x} waits for {} bytes; the most are {MOST}",
-            barrier.phase, barrier.bytes
-        ));
+        let Mbarrier { phase, bytes, .. } = *barrier;
+        return undefined(ProxyMisuse::TransactionBytes { address, phase, bytes, limit: MOST });
     }
     Ok(())
 }

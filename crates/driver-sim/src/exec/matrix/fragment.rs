@@ -8,6 +8,7 @@ use crate::exec::fault::FaultKind;
 use crate::exec::program::{Access, LANES};
 use crate::exec::races::AccessKind;
 use crate::exec::registers::{Offset, RegisterFile};
+use crate::exec::undefined::Undefined;
 
 impl Fragment {
     /// Elements that a register holds.
@@ -37,8 +38,8 @@ unsafe fn uniform(
         unsafe { (addresses(file, access, registers.0), file.read::<u32>(registers.1)) };
     for lane in 1..LANES {
         if all[lane] != all[0] || strides[lane] != strides[0] {
-            let what = "lanes name different places of a matrix";
-            return Err((FaultKind::Undefined { what }, lane as u32));
+            let kind = FaultKind::Undefined(Undefined::MatrixAddressesDiffer);
+            return Err((kind, lane as u32));
         }
     }
     Ok((all[0].wrapping_add(access.offset as u64), u64::from(strides[0])))

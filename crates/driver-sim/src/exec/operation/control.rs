@@ -5,6 +5,7 @@ use crate::exec::fault::FaultKind;
 use crate::exec::interpreter::{Machine, Pause};
 use crate::exec::program::LANES;
 use crate::exec::registers::{ActiveLanes, Offset};
+use crate::exec::undefined::Undefined;
 use crate::exec::warp::{Deadlock, Warp};
 
 operations! {
@@ -71,8 +72,7 @@ impl Control<Offset> {
                 Self::Exit {} => return exit(machine, warp, lanes),
                 Self::Trap {} => return Ok(fault(FaultKind::Trap, lanes)),
                 Self::BranchOutOfTable {} => {
-                    let what = "the index of brx.idx is outside of its table";
-                    return Ok(fault(FaultKind::Undefined { what }, lanes));
+                    return Ok(fault(FaultKind::Undefined(Undefined::BranchIndex), lanes));
                 }
                 Self::Barrier { id, count, arrives } => {
                     if lanes.mask != warp.active {

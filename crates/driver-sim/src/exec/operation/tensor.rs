@@ -8,6 +8,7 @@ use crate::exec::fault::FaultKind;
 use crate::exec::interpreter::Machine;
 use crate::exec::matrix::{self, move_matrix, multiply};
 use crate::exec::registers::ActiveLanes;
+use crate::exec::undefined::Undefined;
 use crate::exec::warp::Warp;
 
 /// Matrix instructions.
@@ -42,10 +43,10 @@ impl<R> From<Tensor> for super::Operation<R> {
 
 impl Tensor {
     /// Why the operation is undefined if only some lanes of a warp execute it, if it is.
-    pub(in crate::exec) fn needs_all_lanes(self) -> Option<&'static str> {
+    pub(in crate::exec) fn needs_all_lanes(self) -> Option<Undefined> {
         match self {
-            Self::Matrix { .. } => Some("not all lanes of a warp execute a matrix instruction"),
-            Self::Warpgroup { .. } => Some("not all lanes of a warp execute a wgmma instruction"),
+            Self::Matrix { .. } => Some(Undefined::PartialMatrix),
+            Self::Warpgroup { .. } => Some(Undefined::PartialWgmma),
             Self::FenceAsync => None,
         }
     }
@@ -65,7 +66,7 @@ impl Tensor {
         if let Some(what) = self.needs_all_lanes()
             && lanes.mask != u32::MAX
         {
-            return Err((FaultKind::Undefined { what }, lanes.mask.trailing_zeros()));
+            return Err((FaultKind::Undefined(what), lanes.mask.trailing_zeros()));
         }
         machine.memories.pc = warp.pc;
         let (program, memories) = (machine.program, &mut machine.memories);

@@ -5,9 +5,9 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, NamedBarrier, Ptr, Shared, TensorMapParam};
 
 use super::words;
-use crate::exec::{Fault, FaultKind, Launch, Program, launch};
+use crate::exec::{Fault, FaultKind, Launch, Program, ProxyMisuse, launch};
 use crate::memory::Memory;
-use crate::tensor_map::{ElementType, Swizzle, TensorMap};
+use crate::tensor_map::{ElementType, Swizzle, TensorMap, TensorMapError};
 
 /// Rows and columns of both matrices, which are of 32-bit words.
 const ROWS: u32 = 40;
@@ -99,11 +99,17 @@ fn run(program: &Program, threads: u32) -> Vec<u32> {
     outputs.into_iter().next().unwrap()
 }
 
-/// What is said about the mistake of a kernel.
-fn said(program: &Program, threads: u32) -> String {
-    match run_with(program, (threads, 0), Swizzle::None) {
-        Ok(_) => panic!("nobody noticed"),
-        Err(fault) => fault.to_string(),
+/// Returns the message of the fault of a kernel.
+fn message(program: &Program, threads: u32) -> String {
+    let fault = run_with(program, (threads, 0), Swizzle::None).err();
+    fault.expect("the kernel has a fault").to_string()
+}
+
+/// Returns the undefined behaviour at which a kernel stops.
+fn misuse(program: &Program, threads: u32) -> ProxyMisuse {
+    match run_with(program, (threads, 0), Swizzle::None).map_err(|fault| fault.kind) {
+        Err(FaultKind::AsyncProxy(misuse)) => *misuse,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -329,56 +335,60 @@ fn races_are_looked_for_across_phases() {
 
 #[test]
 fn mistakes_with_stages_are_found() {
-    let early = "where a bulk copy to";
-    let again = said(&pipeline(Mistake::NoEmptyWait), 64);
-    assert!(again.contains("an arrival too many"), "{again}");
-    assert!(said(&pipeline(Mistake::NoFullWait), 64).contains(early));
-    assert!(said(&pipeline(Mistake::EarlyRelease), 64).contains(early));
-    assert!(said(&pipeline(Mistake::FewBytes), 64).contains("bytes"));
-    let twice = said(&pipeline(Mistake::TwoArrivals), 64);
-    let mistakes = [early, "an arrival too many", "no warp of the block can go on"];
-    assert!(mistakes.iter().any(|words| twice.contains(words)), "{twice}");
-    let many = said(&pipeline(Mistake::ManyBytes), 64);
-    assert!(many.contains("no warp of the block can go on"), "{many}");
+    let again = misuse(&pipeline(Mistake::NoEmptyWait), 64);
+    assert!(matches!(again, ProxyMisuse::TooManyArrivals { .. }), "{again}");
+    for mistake in [Mistake::NoFullWait, Mistake::EarlyRelease] {
+        let early = misuse(&pipeline(mistake), 64);
+        assert!(matches!(early, ProxyMisuse::TargetInFlight { .. }), "{early}");
+    }
+    assert!(message(&pipeline(Mistake::FewBytes), 64).contains("bytes"));
+    let twice = run_with(&pipeline(Mistake::TwoArrivals), (64, 0), Swizzle::None);
+    let twice = twice.map_err(|fault| fault.kind);
+    assert!(
+        matches!(twice, Err(FaultKind::AsyncProxy(_) | FaultKind::Deadlock { .. })),
+        "{twice:?}"
+    );
+    let many = message(&pipeline(Mistake::ManyBytes), 64);
+    assert!(many.contains("no warp of the block can make progress"), "{many}");
     assert!(many.contains("warp 1 waits for the phase of parity 0"), "{many}");
     assert!(many.contains("0 of 1 arrivals and 16 bytes"), "{many}");
-    let dropped = said(&pipeline(Mistake::DroppedPhase), 64);
+    let dropped = message(&pipeline(Mistake::DroppedPhase), 64);
     assert!(dropped.contains("warp 0 waits for the phase of parity"), "{dropped}");
     assert!(dropped.contains("32 of 32 arrivals"), "{dropped}");
 }
 
 #[test]
 fn barriers_are_made_once_and_before_their_use() {
-    let misuse = |describe: for<'k> fn(&Kernel<'k>, Given<'k>)| said(&entry(describe), 32);
+    let misuse = |describe: for<'k> fn(&Kernel<'k>, Given<'k>)| misuse(&entry(describe), 32);
     let unmade = misuse(|k, given| k.mbarrier_arrive(given.full));
-    assert!(unmade.contains("no mbarrier.init"), "{unmade}");
+    assert!(matches!(unmade, ProxyMisuse::NoBarrier { .. }), "{unmade}");
     let again = misuse(|k, given| k.mbarrier_init(given.full, 32));
-    assert!(again.contains("mbarrier.inval"), "{again}");
+    assert!(matches!(again, ProxyMisuse::BarrierExists { .. }), "{again}");
     let none = misuse(|k, given| k.when(k.tid_x().eq(0), || k.mbarrier_init(given.full, 0)));
-    assert!(none.contains("with 0 arrivals"), "{none}");
+    assert!(matches!(none, ProxyMisuse::BarrierCount { count: 0, .. }), "{none}");
     let overwritten = misuse(|k, given| {
         init(k, given);
         given.full.reinterpret::<u32>().store(0, 1);
         k.mbarrier_arrive(given.full);
     });
-    assert!(overwritten.contains("was overwritten"), "{overwritten}");
+    assert!(matches!(overwritten, ProxyMisuse::BarrierOverwritten { .. }), "{overwritten}");
     let unfenced = misuse(|k, given| {
         k.when(k.tid_x().eq(0), || k.mbarrier_init(given.full, 1));
         k.barrier();
         load_first(k, given, (0, 0));
         k.mbarrier_wait_parity(given.full, 0);
     });
-    assert!(unfenced.contains("fence.mbarrier_init"), "{unfenced}");
+    assert!(matches!(unfenced, ProxyMisuse::UnfencedBarrier { .. }), "{unfenced}");
     let parity = misuse(|k, given| {
         init(k, given);
         k.mbarrier_wait_parity(given.full, k.tid_x() + 2);
     });
-    assert!(parity.contains("parity 2"), "{parity}");
+    assert!(matches!(parity, ProxyMisuse::Parity { parity: 2, .. }), "{parity}");
     let bytes = misuse(|k, given| {
         init(k, given);
         k.mbarrier_expect_tx(given.full, 1 << 20);
     });
-    assert!(bytes.contains("1048576 bytes"), "{bytes}");
+    assert!(matches!(bytes, ProxyMisuse::TransactionBytes { bytes: 0x10_0000, .. }), "{bytes}");
 }
 
 #[test]
@@ -424,7 +434,8 @@ fn the_places_of_copies_are_checked() {
     let short = misuse(|k, given| {
         k.cp_async_bulk_load(given.tiles, given.source, 20, given.full);
     });
-    assert!(short.to_string().contains("multiples of 16"), "{short}");
+    assert!(matches!(short.kind, FaultKind::AsyncProxy(misuse)
+        if matches!(*misuse, ProxyMisuse::CopyAlignment { bytes: 20, .. })));
     let past = misuse(|k, given| {
         let from = given.source.offset(i64::from(ROWS * COLUMNS));
         k.cp_async_bulk_load(given.tiles, from, 16, given.full);
@@ -442,7 +453,9 @@ fn bytes_that_are_no_tensor_map_are_refused() {
     let memory = Memory::new(1 << 20);
     let request = Launch { block: [32, 1, 1], shared_bytes: TILE_BYTES, ..Launch::default() };
     let fault = launch(&program, &request, &memory).unwrap_err();
-    assert!(fault.to_string().contains("cuTensorMapEncodeTiled has not encoded"), "{fault}");
+    let not_encoded = matches!(&fault.kind, FaultKind::AsyncProxy(misuse)
+        if matches!(**misuse, ProxyMisuse::Map { error: TensorMapError::NotEncoded, .. }));
+    assert!(not_encoded, "{fault}");
 }
 
 /// The first warp fills the tile with the index of the thread, and thread 0 stores it.
@@ -477,9 +490,10 @@ fn store(wrong: &'static str) -> Program {
 fn a_store_reads_its_source_before_it_may_be_used_again() {
     let out = run(&store("nothing"), 64);
     assert!((0..TILE_COLUMNS).all(|column| out[column as usize] == column + 100));
-    assert!(said(&store("no fence"), 64).contains("without fence.proxy.async"));
-    assert!(said(&store("no wait"), 64).contains("cp.async.bulk.wait_group.read"));
-    assert!(said(&store("one open"), 64).contains("cp.async.bulk.wait_group.read"));
+    assert!(matches!(misuse(&store("no fence"), 64), ProxyMisuse::UnfencedSource { .. }));
+    for wrong in ["no wait", "one open"] {
+        assert!(matches!(misuse(&store(wrong), 64), ProxyMisuse::SourceInFlight { .. }), "{wrong}");
+    }
 }
 
 #[test]
@@ -531,8 +545,8 @@ fn registers_are_given_from_warp_to_warp() {
         k.max_registers(168);
         k.when_else(k.warp().lt(4), || k.setmaxnreg_dec(120), || k.setmaxnreg_inc(232));
     });
-    let said = said(&more, 256);
-    assert!(said.contains("232 registers of each thread"), "{said}");
+    let waits = message(&more, 256);
+    assert!(waits.contains("232 registers per thread"), "{waits}");
 }
 
 #[test]
@@ -564,7 +578,7 @@ fn named_barriers_hold_some_warps_while_others_wait_for_phases() {
             || k.mbarrier_wait_parity(given.full, 0),
         );
     });
-    let said = said(&alone, 64);
-    assert!(said.contains("warp 0 waits at barrier 1 for 64 threads"), "{said}");
-    assert!(said.contains("warp 1 waits for the phase of parity 0"), "{said}");
+    let waits = message(&alone, 64);
+    assert!(waits.contains("warp 0 waits at barrier 1 for 64 threads"), "{waits}");
+    assert!(waits.contains("warp 1 waits for the phase of parity 0"), "{waits}");
 }

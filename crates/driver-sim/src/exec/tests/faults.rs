@@ -102,7 +102,7 @@ fn a_loop_without_an_end() {
 fn warp_operations_without_their_members() {
     let undefined = |body: &str| {
         let fault = fault_of(&kernel(body), 32, 4);
-        assert!(matches!(fault.kind, FaultKind::Undefined { .. }), "{fault}");
+        assert!(matches!(fault.kind, FaultKind::Undefined(_)), "{fault}");
     };
     undefined("setp.lt.u32 %p1, %r0, 4; @%p1 shfl.sync.bfly.b32 %r4, %r0, 1, 31, -1;");
     undefined("shfl.sync.bfly.b32 %r4, %r0, 1, 31, 15;");

@@ -448,7 +448,7 @@ fn all_lanes_take_part_in_a_matrix() {
         "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r9, %r10}, {%r4}, {%r4}, {%r5, %r5};";
     let undefined = |text: &str, threads: u32| {
         let fault = fault_of(text, threads, 128);
-        assert!(matches!(fault.kind, FaultKind::Undefined { .. }), "{fault}");
+        assert!(matches!(fault.kind, FaultKind::Undefined(_)), "{fault}");
     };
     undefined(&kernel(product), 16);
     undefined(&kernel(&format!("setp.eq.u32 %p1, %r0, 3; @%p1 ret; {product}")), 32);

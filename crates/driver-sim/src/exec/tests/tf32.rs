@@ -1,7 +1,7 @@
 //! Products of warpgroups in tf32, of which one matrix is in registers.
 
 use super::{bytes_of, fault_of, kernel_with, run_text};
-use crate::exec::FaultKind;
+use crate::exec::{FaultKind, Undefined};
 use crate::memory::POISON;
 
 /// Bytes of b, and steps that a line of it holds and that a thread has of a.
@@ -145,20 +145,21 @@ fn what_hardware_leaves_undefined_is_refused() {
             .fold(text, |text, i| text.replace(&format!("[%rd23+{}]", BYTES + 4 * i), "0"));
         let text = constants.replace("ld.global.u32 %a", "mov.u32 %a");
         match fault_of(&text, 128, 256 * 32).kind {
-            FaultKind::Undefined { what } => what,
+            FaultKind::Undefined(undefined) => undefined,
             other => panic!("{other} for {body}"),
         }
     };
-    assert!(said(&format!("{one} {END}")).contains("wgmma.fence"));
+    assert_eq!(said(&format!("{one} {END}")), Undefined::UnfencedAccumulators);
     let late = format!("{FENCE} add.u32 %a2, %r3, 1; {one} {END}");
-    assert!(said(&late).contains("matrix a"));
+    assert_eq!(said(&late), Undefined::UnfencedMatrixA);
     let written = format!("add.u32 %a2, %r3, 1; {FENCE} {one} mov.u32 %a2, 5; {END}");
-    assert!(said(&written).contains("in flight"));
+    assert_eq!(said(&written), Undefined::MatrixAWritten);
     let apart = format!("{FENCE} cvt.u64.u32 %rd9, %r0; add.u64 %rd21, %rd21, %rd9; {one} {END}");
-    assert!(said(&apart).contains("differ"));
+    assert_eq!(said(&apart), Undefined::DescriptorsDiffer);
     let plain = format!("{FENCE} sub.u64 %rd21, %rd21, {}; {one} {END}", 1u64 << 62);
-    assert!(said(&plain).contains("swizzle"));
+    assert_eq!(said(&plain), Undefined::Swizzle);
     let copy = "mad.lo.u32 %r5, %r0, 16, %r4; mov.u64 %rd7, %rd2;
         cp.async.ca.shared.global [%r5], [%rd7], 4; cp.async.wait_all;";
-    assert!(said(&format!("{copy} bar.sync 0; {FENCE} {one} {END}")).contains("fence.proxy.async"));
+    let unfenced = said(&format!("{copy} bar.sync 0; {FENCE} {one} {END}"));
+    assert_eq!(unfenced, Undefined::UnfencedSharedMemory);
 }

@@ -1,7 +1,7 @@
 //! Products of warpgroups.
 
 use super::{bytes_of, decode, fault_of, kernel_with, run_text};
-use crate::exec::FaultKind;
+use crate::exec::{FaultKind, Undefined};
 use crate::memory::POISON;
 
 /// Offset of b after a, and bytes of both.
@@ -160,30 +160,31 @@ fn what_hardware_leaves_undefined_is_refused() {
     let said = |body: &str| {
         let text = text(PLAIN, body).replace("ld.global.u32 %r7, [%rd7]", "mov.u32 %r7, 0");
         match fault_of(&text, 128, 256 * 64).kind {
-            FaultKind::Undefined { what } => what,
+            FaultKind::Undefined(undefined) => undefined,
             other => panic!("{other} for {body}"),
         }
     };
-    assert!(said(&format!("{one} {END}")).contains("wgmma.fence"));
+    assert_eq!(said(&format!("{one} {END}")), Undefined::UnfencedAccumulators);
     let written = format!("{FENCE} {one} mov.f32 %s3, 0f00000000; {one} {END}");
-    assert!(said(&written).contains("in flight"));
+    assert_eq!(said(&written), Undefined::AccumulatorWritten);
     let apart = format!("{FENCE} cvt.u64.u32 %rd9, %r0; add.u64 %rd20, %rd20, %rd9; {one} {END}");
-    assert!(said(&apart).contains("differ"));
+    assert_eq!(said(&apart), Undefined::DescriptorsDiffer);
     let plain = format!("{FENCE} sub.u64 %rd20, %rd20, {}; {one} {END}", 1u64 << 62);
-    assert!(said(&plain).contains("swizzle"));
+    assert_eq!(said(&plain), Undefined::Swizzle);
     let shifted = format!("{FENCE} add.u64 %rd20, %rd20, 8; {one} {END}");
-    assert!(said(&shifted).contains("1024"));
+    assert_eq!(said(&shifted), Undefined::DescriptorAlignment);
     let some = format!("{FENCE} setp.lt.u32 %p2, %r0, 9; @%p2 {one} {END}");
-    assert!(said(&some).contains("not all lanes"));
+    assert_eq!(said(&some), Undefined::PartialWgmma);
     let copy = "mad.lo.u32 %r5, %r0, 16, %r4; mov.u64 %rd7, %rd2;
         cp.async.ca.shared.global [%r5], [%rd7], 4; cp.async.wait_all;";
-    assert!(said(&format!("{copy} bar.sync 0; {FENCE} {one} {END}")).contains("fence.proxy.async"));
+    let unfenced = said(&format!("{copy} bar.sync 0; {FENCE} {one} {END}"));
+    assert_eq!(unfenced, Undefined::UnfencedSharedMemory);
     let store = "mad.lo.u32 %r5, %r0, 16, %r4; st.shared.v2.u32 [%r5], {%r6, %r6};";
     // The fences of three warps do not count for the fourth, even after its store.
     let three = "bar.sync 0; setp.lt.u32 %p2, %r0, 96; @%p2 fence.proxy.async;";
     for fence in ["", three] {
         let stored = format!("{store} {fence} bar.sync 0; {FENCE} {one} {END}");
-        assert!(said(&stored).contains("fence.proxy.async"), "{fence}");
+        assert_eq!(said(&stored), Undefined::UnfencedSharedMemory, "{fence}");
     }
     let fenced = format!("{store} fence.proxy.async; bar.sync 0; {FENCE} {one} {END}");
     assert_eq!(run(PLAIN, &fenced).len(), 128 * 32);

@@ -12,6 +12,7 @@ use crate::exec::access::{LaneFault, Memories};
 use crate::exec::fault::FaultKind;
 use crate::exec::program::{Access, Width};
 use crate::exec::races::AccessKind;
+use crate::exec::undefined::Undefined;
 
 /// Bytes that the swizzle moves as a unit, and the most elements in them.
 const PIECE: u32 = 16;
@@ -45,15 +46,15 @@ impl SharedMatrix {
     pub(super) fn of(
         (descriptor, transposed): (u64, bool),
         input: InputType,
-    ) -> Result<Self, &'static str> {
+    ) -> Result<Self, Undefined> {
         let field = |bit: u32| (descriptor >> bit & 0x3fff) << 4;
         if descriptor >> 62 != 1 {
-            return Err("a matrix in shared memory without the 128-byte swizzle");
+            return Err(Undefined::Swizzle);
         }
         let (start, leading, stride) = (field(0), field(16), field(32));
         if start & 0x380 != 0 || descriptor >> 49 & 7 != 0 || (leading | stride) & 0x3ff & !16 != 0
         {
-            return Err("a matrix in shared memory whose lines do not start at multiples of 1024");
+            return Err(Undefined::DescriptorAlignment);
         }
         Ok(Self { start, leading, stride, transposed, input })
     }
@@ -109,8 +110,7 @@ impl SharedMatrix {
         let from = memories.resolve(&ACCESS, 0, address).map_err(trouble)?;
         memories.watch(&ACCESS, (0, address, PIECE), AccessKind::Read).map_err(trouble)?;
         if memories.unfenced.as_ref().is_some_and(|unfenced| unfenced.holds(address)) {
-            let what = "a product of what was written without fence.proxy.async after it";
-            return Err(trouble(FaultKind::Undefined { what }));
+            return Err(trouble(FaultKind::Undefined(Undefined::UnfencedSharedMemory)));
         }
         match self.input {
             InputType::Bf16 | InputType::F16 => {
