@@ -1,5 +1,6 @@
-//! cuBLAS, loaded at run time.
+//! Matrix products by cuBLAS, which is loaded at run time.
 
+use std::ffi::c_int;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,12 +8,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use retrograph_driver::{Context, Error, Owner, Result};
 
-use super::problem::GemmProblem;
-use super::scope::LibraryScope;
+use super::LibraryScope;
 use super::table::{CublasTable, Handle, LIBRARY_NAMES, check};
 
-/// The workspace that NVIDIA's manual of cuBLAS recommends for Hopper, in bytes (section
-/// "cublasSetWorkspace"); 4 MiB are enough on older devices.
+/// Bytes of the workspace that the cuBLAS manual recommends for Hopper (section
+/// "cublasSetWorkspace"). 4 MiB are enough on older devices.
 pub const CUBLAS_WORKSPACE_BYTES: usize = 32 << 20;
 
 /// `CUDA_R_32F` of `library_types.h`.
@@ -22,8 +22,8 @@ const COMPUTE_F32: i32 = 68;
 /// `CUBLAS_GEMM_DEFAULT` of `cublas_api.h`.
 const DEFAULT_ALGORITHM: i32 = -1;
 
-/// A cuBLAS handle in one context. Clones share it; each use locks it, since a handle has one
-/// stream and one workspace at a time.
+/// A cuBLAS handle in one context. Clones share it. Each use locks it: a handle has one stream and
+/// one workspace at a time.
 #[derive(Clone)]
 pub struct Cublas {
     inner: Arc<Inner>,
@@ -32,19 +32,19 @@ pub struct Cublas {
 struct Inner {
     context: Context,
     table: CublasTable,
-    handle: Mutex<Sent>,
+    handle: Mutex<SendHandle>,
     version: i32,
 }
 
-/// The handle, which any thread may use, one at a time.
-struct Sent(Handle);
+/// A handle that any thread may use, one thread at a time.
+struct SendHandle(Handle);
 
-// SAFETY: cuBLAS allows a handle to be used from any thread, if not from two at once; the lock
-// around it sees to that.
-unsafe impl Send for Sent {}
+// SAFETY: cuBLAS allows the use of a handle from any thread, but not from two at once; the mutex
+// around it prevents that.
+unsafe impl Send for SendHandle {}
 
 impl Cublas {
-    /// Loads cuBLAS by its usual names and creates a handle, which takes some device memory.
+    /// Loads cuBLAS by its usual names and creates a handle, which allocates device memory.
     ///
     /// # Errors
     /// [`Error::NoLibrary`], [`Error::Library`], or [`Error::RefusedDuringCapture`].
@@ -69,7 +69,7 @@ impl Cublas {
     /// with these signatures.
     ///
     /// # Errors
-    /// As [`Cublas::load`].
+    /// The errors of [`Cublas::load`].
     pub unsafe fn load_from(path: &Path, context: &Context) -> Result<Self> {
         let unusable = |reason| {
             let tried = format!("{}: {reason}", path.display());
@@ -79,22 +79,23 @@ impl Cublas {
         unsafe { Self::from_table(CublasTable::open(path).map_err(unusable)?, context) }
     }
 
-    /// Creates a handle with given functions.
+    /// Creates a handle with the functions of `table`.
     ///
     /// # Safety
     /// Each function behaves as the function of its name, and stays callable.
     ///
     /// # Errors
-    /// [`Error::Library`], or [`Error::RefusedDuringCapture`]: making a handle allocates.
+    /// [`Error::Library`] if cuBLAS fails, [`Error::RefusedDuringCapture`] during a capture:
+    /// creating a handle allocates.
     pub unsafe fn from_table(table: CublasTable, context: &Context) -> Result<Self> {
-        context.bind_outside_capture("making a handle of cuBLAS")?;
+        context.bind_outside_capture("creating a cuBLAS handle")?;
         let (mut handle, mut version) = (std::ptr::null_mut(), 0);
-        let operation = "making a cuBLAS handle while another thread captures";
+        let operation = "creating a cuBLAS handle while another thread captures";
         // SAFETY: the place is valid, and the context is current.
         let create = || unsafe { (table.create)(&mut handle) };
         check("cublasCreate_v2", context.without_captures(operation, create)?)?;
         let context = context.clone();
-        let mut inner = Inner { context, table, handle: Mutex::new(Sent(handle)), version };
+        let mut inner = Inner { context, table, handle: Mutex::new(SendHandle(handle)), version };
         // SAFETY: the handle was just made, and the place is valid.
         let asked = unsafe { (table.get_version)(handle, &mut version) };
         check("cublasGetVersion_v2", asked)?;
@@ -131,13 +132,12 @@ impl Cublas {
         // SAFETY: the handle lives and is locked, and so does the stream.
         check("cublasSetStream_v2", unsafe { (table.set_stream)(raw, stream) })?;
         let place = workspace.address as *mut std::ffi::c_void;
-        // After the stream, since setting that takes the workspace away.
+        // After the stream: setting the stream resets the workspace.
         // SAFETY: the range is a buffer of the pass, which the program keeps.
         check("cublasSetWorkspace_v2", unsafe {
             (table.set_workspace)(raw, place, workspace.bytes)
         })?;
         let (alpha, beta) = (problem.alpha, if problem.accumulate { 1.0_f32 } else { 0.0 });
-        // By columns a row-major product is the product of the transposed factors in reverse.
         // SAFETY: the lengths were checked against the shape when the call was described, and the
         // scalars are read before the function returns.
         let status = unsafe {
@@ -176,16 +176,96 @@ impl fmt::Debug for Cublas {
 impl Drop for Inner {
     /// Destroying a handle waits for the device, so it must not happen during a capture.
     fn drop(&mut self) {
-        let (destroy, handle) = (self.table.destroy, Sent(self.handle.get_mut().0));
+        let (destroy, handle) = (self.table.destroy, SendHandle(self.handle.get_mut().0));
         self.context.release(move |_| {
             let handle = &handle;
-            // SAFETY: nobody else has the handle any more.
+            // SAFETY: this is the last use of the handle.
             let status = unsafe { destroy(handle.0) };
             if let Err(error) = check("cublasDestroy_v2", status) {
-                // Whether the handle is gone then, cuBLAS does not say; it is not tried again.
+                // cuBLAS does not say whether the handle still exists, so there is no second
+                // attempt.
                 tracing::warn!(%error, "a handle was not destroyed");
             }
             Ok(())
         });
     }
 }
+
+/// The sizes of `c = a · b`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MatrixShape {
+    /// Rows of the result.
+    pub rows: usize,
+    /// Columns of the result.
+    pub columns: usize,
+    /// The contracted size.
+    pub inner: usize,
+}
+
+/// A row-major product without its operands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct GemmProblem {
+    pub(crate) shape: MatrixShape,
+    pub(crate) transpose_a: bool,
+    pub(crate) transpose_b: bool,
+    pub(crate) alpha: f32,
+    pub(crate) accumulate: bool,
+}
+
+impl GemmProblem {
+    /// Checks that cuBLAS can compute the product.
+    ///
+    /// # Errors
+    /// [`Error::Library`] if a size exceeds 2^31 - 1.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.by_columns().map(drop)
+    }
+
+    /// Returns the product in column-major order. A row-major matrix is its transpose in
+    /// column-major order, so `c = a · b` becomes `cᵀ = bᵀ · aᵀ`; the first operand is `b`.
+    fn by_columns(&self) -> Result<GemmArguments> {
+        let size = |value: usize| {
+            let too_large = |_| Error::Library {
+                call: "cublasGemmEx",
+                status: 7,
+                name: "a size of the product is more than 2^31 - 1",
+            };
+            c_int::try_from(value).map_err(too_large)
+        };
+        let MatrixShape { rows, columns, inner } = self.shape;
+        Ok(GemmArguments {
+            transpose_a: self.transpose_b,
+            transpose_b: self.transpose_a,
+            m: size(columns)?,
+            n: size(rows)?,
+            k: size(inner)?,
+            lda: size(if self.transpose_b { inner } else { columns })?,
+            ldb: size(if self.transpose_a { rows } else { inner })?,
+            ldc: size(columns)?,
+        })
+    }
+}
+
+/// A column-major product: the arguments of `cublasGemmEx`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct GemmArguments {
+    /// Whether the first factor is transposed.
+    transpose_a: bool,
+    /// Whether the second factor is transposed.
+    transpose_b: bool,
+    /// Rows of the result.
+    m: c_int,
+    /// Columns of the result.
+    n: c_int,
+    /// The contracted size.
+    k: c_int,
+    /// Elements from one column of the first factor to the next.
+    lda: c_int,
+    /// Elements from one column of the second factor to the next.
+    ldb: c_int,
+    /// Elements from one column of the result to the next.
+    ldc: c_int,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! The used functions of cuBLAS, as a table.
+//! FFI to cuBLAS: the functions in use, loading, and status codes.
 
 use std::ffi::{c_int, c_void};
 
@@ -51,27 +51,6 @@ pub struct CublasTable {
     pub gemm_ex: GemmEx,
 }
 
-/// A column-major product, as cuBLAS expects it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GemmArguments {
-    /// Whether the first factor is transposed.
-    pub(super) transpose_a: bool,
-    /// Whether the second factor is transposed.
-    pub(super) transpose_b: bool,
-    /// Rows of the result.
-    pub(super) m: c_int,
-    /// Columns of the result.
-    pub(super) n: c_int,
-    /// The contracted size.
-    pub(super) k: c_int,
-    /// Elements from one column of the first factor to the next.
-    pub(super) lda: c_int,
-    /// The same of the second factor.
-    pub(super) ldb: c_int,
-    /// The same of the result.
-    pub(super) ldc: c_int,
-}
-
 /// Names of supported versions, newest first.
 #[cfg(not(windows))]
 pub(super) const LIBRARY_NAMES: &[&str] = &["libcublas.so.13", "libcublas.so.12"];
@@ -79,7 +58,7 @@ pub(super) const LIBRARY_NAMES: &[&str] = &["libcublas.so.13", "libcublas.so.12"
 pub(super) const LIBRARY_NAMES: &[&str] = &["cublas64_13.dll", "cublas64_12.dll"];
 
 impl CublasTable {
-    /// Opens the library `name` and takes its functions.
+    /// Opens the library `name` and looks up its functions.
     ///
     /// # Safety
     /// The library is cuBLAS: its initializers run, and its functions have these signatures.
@@ -102,8 +81,8 @@ impl CublasTable {
             set_workspace: symbol!(b"cublasSetWorkspace_v2\0"),
             gemm_ex: symbol!(b"cublasGemmEx\0"),
         };
-        // Handles and captured kernels live as long as they like, and a library with state on the
-        // device is not unloaded safely, so that it stays until the process ends.
+        // Handles and captured kernels refer to the library, so it stays loaded until the process
+        // ends.
         std::mem::forget(library);
         Ok(table)
     }
@@ -117,7 +96,7 @@ pub(super) fn check(call: &'static str, status: Status) -> Result<()> {
     }
 }
 
-/// The names of `cublasStatus_t`.
+/// Returns the name of a `cublasStatus_t`.
 fn name_of(status: Status) -> &'static str {
     match status {
         1 => "CUBLAS_STATUS_NOT_INITIALIZED",

@@ -77,7 +77,7 @@ impl LibraryGemm {
         let (transpose_a, transpose_b) = (self.transpose_a, self.transpose_b);
         let problem =
             GemmProblem { shape: self.shape, transpose_a, transpose_b, alpha, accumulate };
-        problem.by_columns().map_err(|_| PassError::MatrixSize { shape: self.shape })?;
+        problem.check().map_err(|_| PassError::MatrixSize { shape: self.shape })?;
         let call = LibraryCall::gemm(problem).reads(self.a).reads(self.b);
         let call = if accumulate { call.updates(self.c) } else { call.writes(self.c) };
         Ok(call.writes(self.workspace))
