@@ -37,6 +37,9 @@ pub struct Silu<B, O = View<B, f32>> {
 
 impl<B: Copy, O: Into<Output<B>> + Copy> Silu<B, O> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If the lengths differ, or there are too many elements.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let out = self.y.into();
         let (problem, n) = check(&SILU, &[("x", self.x.into())], &[("y", out)])?;
@@ -60,6 +63,9 @@ pub struct SiluBackward<B, O = View<B, f32>> {
 
 impl<B: Copy, O: Into<Output<B>> + Copy> SiluBackward<B, O> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If the lengths differ, or there are too many elements.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let inputs = [("x", self.x.into()), ("grad_out", self.grad_out.into())];
         let out = self.grad_input.into();
@@ -91,6 +97,9 @@ pub struct SwiGlu<I, O> {
 
 impl<I: Copy, O: Copy> SwiGlu<I, O> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If the lengths or dtypes of the inputs differ, or there are too many elements.
     pub fn launch<B: Copy>(&self) -> Result<Launch<B>, KernelError>
     where
         I: Into<TensorView<B>>,
@@ -127,6 +136,9 @@ pub struct SwiGluBackward<I, O> {
 
 impl<I: Copy, O: Copy> SwiGluBackward<I, O> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If the lengths or dtypes of the inputs differ, or there are too many elements.
     pub fn launch<B: Copy>(&self) -> Result<Launch<B>, KernelError>
     where
         I: Into<TensorView<B>>,

@@ -23,6 +23,9 @@ pub struct Add<B, O = View<B, f32>> {
 
 impl<B: Copy, O: Into<Output<B>> + Copy> Add<B, O> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If the lengths differ, or there are too many elements.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let inputs = [("a", self.a.into()), ("b", self.b.into())];
         let out = self.out.into();

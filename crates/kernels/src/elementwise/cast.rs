@@ -22,6 +22,9 @@ pub struct Cast<B> {
 
 impl<B: Copy> Cast<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If the lengths differ, or there are too many elements.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let (problem, n) = check(&CAST, &[("x", self.x.into())], &[("y", self.y.into())])?;
         let (x, y, y_bf16) = (Pointer::read(self.x), Pointer::null(), Pointer::write(self.y));

@@ -37,6 +37,9 @@ pub struct Dropout<B> {
 
 impl<B: Copy> Dropout<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length does not match, or the probability is not at least 0 and below 1.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let Self { x, out, step, probability, seed, sequence, accumulate } = *self;
         let check = Check(DROPOUT.name);

@@ -1,5 +1,8 @@
 //! Embedding lookup and the gradient of the table.
 //!
+//! Definition: `torch.nn.functional.embedding` of PyTorch, `out[t] = table[tokens[t]]`. Its
+//! gradient adds row t of `grad_out` to row `tokens[t]` of `grad_table`.
+//!
 //! Tokens are `[positions]` in u32, the table is `[vocab, hidden]` in f32 or bf16, and outputs and
 //! gradients are `[positions, hidden]` in f32. Rows may have any width and alignment.
 //!
@@ -63,6 +66,9 @@ pub struct Embedding<B, W = View<B, f32>> {
 
 impl<B: Copy, W: Copy + Into<TensorView<B>>> Embedding<B, W> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If the table is NF4, a length does not match, or a size exceeds the limit of the kernel.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(EMBEDDING.name);
         let [positions, hidden, vocab] =
@@ -115,6 +121,9 @@ pub struct EmbeddingBackward<B> {
 
 impl<B: Copy> EmbeddingBackward<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length does not match, or a size exceeds the limit of the kernel.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(EMBEDDING_BACKWARD.name);
         let [positions, hidden, vocab] =

@@ -97,6 +97,9 @@ where
     Y: Into<TensorView<B>>,
 {
     /// Checks the operands and describes a launch that computes in f32.
+    ///
+    /// # Errors
+    /// The errors of [`Fprop::launch_in`].
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(DType::F32)
     }
@@ -139,6 +142,9 @@ pub struct Dgrad<Y, W, X> {
 
 impl<Y, W, X> Dgrad<Y, W, X> {
     /// Checks the operands and describes a launch that computes in f32.
+    ///
+    /// # Errors
+    /// The errors of [`Dgrad::launch_in`].
     pub fn launch<B: Copy>(self) -> Result<Launch<B>, KernelError>
     where
         Y: Into<TensorView<B>>,
@@ -189,6 +195,9 @@ pub struct Wgrad<B, Y = View<B, f32>, X = View<B, f32>> {
 
 impl<B: Copy, Y: Into<TensorView<B>>, X: Into<TensorView<B>>> Wgrad<B, Y, X> {
     /// Checks the operands and describes a launch that computes in f32.
+    ///
+    /// # Errors
+    /// The errors of [`Wgrad::launch_in`].
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(DType::F32)
     }

@@ -37,6 +37,9 @@ pub struct FpropSplitK<B, W = View<B, f32>, X = View<B, f32>> {
 
 impl<B: Copy, W: Into<TensorView<B>>, X: Into<TensorView<B>>> FpropSplitK<B, W, X> {
     /// Checks the operands and describes a launch that computes in f32.
+    ///
+    /// # Errors
+    /// The errors of [`FpropSplitK::launch_in`].
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(DType::F32)
     }
@@ -89,6 +92,9 @@ pub struct DgradSplitK<B, W = View<B, f32>, Y = View<B, f32>> {
 
 impl<B: Copy, W: Into<TensorView<B>>, Y: Into<TensorView<B>>> DgradSplitK<B, W, Y> {
     /// Checks the operands and describes a launch that computes in f32.
+    ///
+    /// # Errors
+    /// The errors of [`DgradSplitK::launch_in`].
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(DType::F32)
     }
@@ -152,6 +158,9 @@ pub struct SplitKSum<B, O = View<B, f32>> {
 
 impl<B: Copy, O: Into<Output<B>>> SplitKSum<B, O> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If `splits` is 0, or a length does not match.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { partials, out, splits } = self;
         let (check, out) = (Check(SPLIT_K_SUM.name), out.into());

@@ -1,4 +1,7 @@
-//! Matrices times one vector: linear layers for one row of activations.
+//! Matrix-vector products: linear layers for one row of activations, `y = α·W·x + bias`.
+//!
+//! Definition: `GEMV` of BLAS level 2 (Dongarra et al., "An Extended Set of FORTRAN Basic Linear
+//! Algebra Subprograms", 1988), with W as in `torch.nn.functional.linear`.
 //!
 //! One launch can have several layers with the same input ([`GroupedGemv`]), a fused RMSNorm
 //! ([`NormPrologue`]), and SwiGLU ([`GatedGemv`]). A single row is so short that each further
@@ -81,6 +84,9 @@ pub struct GatedGemv<B> {
 
 impl<B: Copy, W: Into<TensorView<B>>> Gemv<B, W> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length does not match, or the kernel does not support the operands; see the module.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { x, w, bias, y, alpha, accumulate } = self;
         let layers = [GemvLayer { w: w.into(), bias, y }];
@@ -90,6 +96,10 @@ impl<B: Copy, W: Into<TensorView<B>>> Gemv<B, W> {
 
 impl<B: Copy> GroupedGemv<'_, B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If there are no layers or more than three, their types differ, a length does not match, or
+    /// the kernel does not support the operands; see the module.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { x, norm, layers, lora_a, prefetch } = self;
         let form = if norm.is_some() { GemvForm::Norm } else { GemvForm::Plain };
@@ -99,6 +109,10 @@ impl<B: Copy> GroupedGemv<'_, B> {
 
 impl<B: Copy> GatedGemv<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length does not match, the types of w differ, or the kernel does not support the
+    /// operands; see the module.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { x, norm, w: [w0, w1], biases: [bias0, bias1], y, prefetch } = self;
         let layers = [GemvLayer { w: w0, bias: bias0, y }, GemvLayer { w: w1, bias: bias1, y }];

@@ -55,6 +55,10 @@ pub struct LoraExpand<'a, B> {
 
 impl<B: Copy> LoraExpand<'_, B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If there are no adapters or more than three, a number of splits is 0 or too large, or a
+    /// length does not match the shape.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { adapters, matrix, y, shape, alpha, accumulate } = self;
         let check = Check(LORA_EXPAND.name);

@@ -82,6 +82,10 @@ pub struct LoraGrad<'a, B> {
 
 impl<B: Copy> LoraGrad<'_, B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If there are no adapters or more than three, `splits` is 0 or too large, or a length does
+    /// not match the shape.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { x, adapters, matrix, shape, splits, alpha, accumulate } = self;
         let check = Check(LORA_GRAD.name);

@@ -89,6 +89,10 @@ pub struct LoraShrink<'a, B> {
 
 impl<B: Copy> LoraShrink<'_, B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If there are no adapters or more than three, `splits` is 0 or too large, or a length does
+    /// not match the shape.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { x, adapters, matrix, shape, splits, alpha } = self;
         let check = Check(LORA_SHRINK.name);

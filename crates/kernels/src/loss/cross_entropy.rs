@@ -56,6 +56,9 @@ pub enum GradLogits<B> {
 
 impl<B: Copy> CrossEntropy<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a row has no logit, a length does not match, or a size exceeds the limit of the kernel.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { logits, targets, losses, grad_logits, counted, rows, vocab } = self;
         let check = Check(CROSS_ENTROPY.name);

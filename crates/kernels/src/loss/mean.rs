@@ -28,6 +28,9 @@ pub struct Mean<B> {
 
 impl<B: Copy> Mean<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length does not match, or there are too many values.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(MEAN.name);
         // The kernel counts in steps of the block, which must not wrap around.

@@ -36,6 +36,9 @@ pub struct ColumnSum<B> {
 
 impl<B: Copy> ColumnSum<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length does not match, or a size exceeds the limit of the kernel.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(COLUMN_SUM.name);
         let elements = check.product("rows × columns", &[self.rows, self.columns])?;

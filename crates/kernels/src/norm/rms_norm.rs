@@ -56,6 +56,10 @@ pub struct ResidualAdd<B> {
 
 impl<B: Copy, O: Into<Output<B>> + Copy> RmsNorm<B, O> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length does not match, a size exceeds the limit of the kernel, or `eps` is negative or
+    /// not finite.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(RMS_NORM.name);
         let (rows, width) = row_sizes(check, self.rows, self.width)?;

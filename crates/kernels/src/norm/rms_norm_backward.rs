@@ -62,6 +62,10 @@ impl<B: Copy> RmsNormBackward<'_, B> {
 
 impl<B: Copy, O: Into<Output<B>> + Copy> RmsNormBackward<'_, B, O> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length does not match, a size exceeds the limit of the kernel, or there
+    /// are no gradients or more than three.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(RMS_NORM_BACKWARD.name);
         let (rows, width) = row_sizes(check, self.rows, self.width)?;
@@ -134,6 +138,9 @@ pub struct RmsNormGammaReduce<B> {
 
 impl<B: Copy> RmsNormGammaReduce<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length does not match, or a size exceeds the limit of the kernel.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(RMS_NORM_GAMMA_REDUCE.name);
         let elements = check.product("partial rows × width", &[self.partial_rows, self.width])?;

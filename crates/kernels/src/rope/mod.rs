@@ -68,6 +68,10 @@ pub struct RopeTensor<B> {
 
 impl<B: Copy> Rope<'_, B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If `head_dim` is odd, there is not one tensor or two, a length does not match, or the tables
+    /// have fewer rows than positions.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { tensors, cos, sin, start, positions, seq, head_dim, .. } = self;
         let check = Check(ROPE.name);

@@ -110,6 +110,9 @@ pub struct Sample<B> {
 
 impl<B: Copy> Sample<B> {
     /// Checks the operands and describes the launches.
+    ///
+    /// # Errors
+    /// If the vocabulary is empty or too large, or a length does not match.
     pub fn launches(self) -> Result<[Launch<B>; 4], KernelError> {
         let Self { logits, seen, sampling, adjusted, maxima, selection, .. } = self;
         let Self { scores, tokens, sampled, .. } = self;
@@ -182,6 +185,9 @@ pub struct MarkTokens<B> {
 
 impl<B: Copy> MarkTokens<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If `count` has another length than 1, or there are too many tokens.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { tokens, seen, count } = self;
         let check = Check(MARK_TOKENS.name);
