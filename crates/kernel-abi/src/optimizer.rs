@@ -29,8 +29,9 @@ impl TableRow {
     }
 }
 
-/// A row of [`ADAMW`]: parameter, gradient, first and second moment; the bits of the weight decay.
-pub const ADAMW_ROW: TableRow = TableRow { arrays: 4, constants: 1 };
+/// A row of [`ADAMW`]: parameter, gradient, first and second moment, bf16 copy of the parameter or
+/// null; the bits of the weight decay.
+pub const ADAMW_ROW: TableRow = TableRow { arrays: 5, constants: 1 };
 /// A row of [`GRAD_NORM_PARTIALS`] and of [`CLIP_GRADS`]: the gradient.
 pub const GRAD_ROW: TableRow = TableRow { arrays: 1, constants: 0 };
 

@@ -10,8 +10,10 @@
 //! `torch.optim.AdamW`. The scalars `lr`, `lr / (1 − β1^t)` and `1 / sqrt(1 − β2^t)` come from
 //! `lr_schedule`. If `halt` is given and not 0, the kernel changes nothing.
 //!
-//! Grid: one block per chunk. Its row of the table is `[param, grad, first, second, elements, bits
-//! of weight_decay]`.
+//! If `copy` is not null, it gets the new parameter as bf16, rounded to nearest even.
+//!
+//! Grid: one block per chunk. Its row of the table is `[param, grad, first, second, copy, elements,
+//! bits of weight_decay]`.
 //! Deterministic: one thread computes each element.
 
 use retrograph_kernel_abi::optimizer::{ADAMW, ADAMW_ROW, AdamWParameters, CHUNK_THREADS, scalar};
@@ -21,10 +23,11 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder, Value};
 
 use crate::primitives::parameters::Declarations;
 use crate::primitives::tensor_list::Chunk;
+use crate::primitives::vec4::Output;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
-    ModuleBuilder::new(target).entry(Kernel::build(ADAMW.entry(), adamw)).build()
+    ModuleBuilder::new(target).entry(Kernel::build(ADAMW.entry(), |k| adamw(k, target))).build()
 }
 
 /// Values that are the same for every element of a chunk.
@@ -43,7 +46,7 @@ struct Constants<'k> {
     root_scale: Value<'k, f32>,
 }
 
-fn adamw(k: &Kernel<'_>) {
+fn adamw(k: &Kernel<'_>, target: SmTarget) {
     let parameters = AdamWParameters::declare(&mut Declarations(*k));
     let AdamWParameters { table, scalars, halt, eps, .. } = parameters;
     let AdamWParameters { beta1, one_minus_beta1, beta2, one_minus_beta2, .. } = parameters;
@@ -69,12 +72,15 @@ fn adamw(k: &Kernel<'_>) {
         root_scale,
     };
     chunk.for_each_vec4(|vec4| {
-        let [param, grad, first, second] = chunk.arrays.map(|array| vec4.load(array));
+        let [params, grads, firsts, seconds, copies] = chunk.arrays;
+        let [param, grad, first, second] =
+            [params, grads, firsts, seconds].map(|array| vec4.load(array));
         let updated =
             [0, 1, 2, 3].map(|i| constants.update([param[i], grad[i], first[i], second[i]]));
-        vec4.store(chunk.arrays[0], updated.map(|[param, ..]| param));
-        vec4.store(chunk.arrays[2], updated.map(|[_, first, _]| first));
-        vec4.store(chunk.arrays[3], updated.map(|[.., second]| second));
+        let copied = Output { f32: params, bf16: copies.reinterpret() };
+        vec4.write(target, copied, updated.map(|[param, ..]| param));
+        vec4.store(firsts, updated.map(|[_, first, _]| first));
+        vec4.store(seconds, updated.map(|[.., second]| second));
     });
 }
 

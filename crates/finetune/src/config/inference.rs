@@ -8,7 +8,8 @@ use crate::error::Result;
 pub struct InferenceConfig {
     /// The model.
     pub model: ModelConfig,
-    /// Which weights were trained: these are f32. With LoRA, the model has updates.
+    /// Which weights were trained: these are f32, with bf16 copies if products are in bf16. With
+    /// LoRA, the model has updates.
     pub mode: Mode,
     /// The dtypes of products and of frozen weights.
     pub precision: Precision,

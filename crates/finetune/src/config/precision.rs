@@ -7,7 +7,8 @@ use retrograph_kernels::ops::DType;
 use serde::{Deserialize, Serialize};
 
 /// The dtype of the inputs of matrix products and of frozen matrices. Everything else is f32:
-/// accumulators, activations, norms, biases, trained weights and the optimizer.
+/// accumulators, activations, norms, biases, trained weights and the optimizer. Products in bf16
+/// read bf16 copies of trained weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {

@@ -113,14 +113,25 @@ impl Builder {
         self.training = Some(Training { step, seed });
     }
 
-    /// Returns the matrix `name`.
+    /// Returns the matrix `name` as products read it.
     ///
     /// # Panics
     /// If the inventory of parameters has no such name.
     pub(super) fn weight(&self, name: &str) -> Weight {
+        self.matrix(name, Value::operand)
+    }
+
+    /// Returns the matrix `name` as a table of rows, which is never a copy.
+    ///
+    /// # Panics
+    /// If the inventory of parameters has no such name.
+    pub(super) fn table(&self, name: &str) -> Weight {
+        self.matrix(name, Value::stored)
+    }
+
+    fn matrix(&self, name: &str, view: fn(&Value) -> TensorView<BufferId>) -> Weight {
         let held = self.parameter(name);
-        let grad = held.trained.map(|buffers| buffers.grad);
-        Weight { value: held.value.stored(), grad }
+        Weight { value: view(&held.value), grad: held.trained.map(|buffers| buffers.grad) }
     }
 
     /// Returns the weight `name`, which is f32 in every precision.

@@ -1,5 +1,6 @@
 //! The buffers of a parameter's values in a pass.
 
+use half::bf16;
 use retrograph_kernels::nf4::{BLOCK, NESTED_BLOCK};
 use retrograph_kernels::ops::{Nf4, Nf4Scales, TensorView};
 use retrograph_runtime::{BufferId, Pass, Slice};
@@ -10,6 +11,7 @@ use crate::parameters::{Parameter, Storage};
 #[derive(Clone, Copy, Debug)]
 pub struct Value {
     stored: TensorView<BufferId>,
+    copy: Option<Slice<bf16>>,
 }
 
 impl Value {
@@ -21,8 +23,11 @@ impl Value {
         map: &mut Option<Slice<f32>>,
     ) -> Self {
         let (name, len) = (&parameter.name, parameter.len());
+        let copied = parameter.storage == Storage::F32WithBf16;
         let stored = match parameter.storage {
-            Storage::F32 => TensorView::F32(pass.external(name.clone(), len)),
+            Storage::F32 | Storage::F32WithBf16 => {
+                TensorView::F32(pass.external(name.clone(), len))
+            }
             Storage::Bf16 => TensorView::Bf16(pass.external(name.clone(), len)),
             Storage::Nf4 { double } => {
                 let codes = pass.external(name.clone(), len.div_ceil(2));
@@ -41,12 +46,23 @@ impl Value {
                 TensorView::Nf4(Nf4 { codes, scales, len })
             }
         };
-        Self { stored }
+        let copy = copied.then(|| pass.external(format!("{name}.bf16"), len));
+        Self { stored, copy }
     }
 
-    /// Returns the buffers as an operand of a kernel.
+    /// Returns the buffers that checkpoints have: of [`Storage::F32WithBf16`] the master weights.
     pub fn stored(&self) -> TensorView<BufferId> {
         self.stored
+    }
+
+    /// The bf16 copy of [`Storage::F32WithBf16`].
+    pub fn copy(&self) -> Option<Slice<bf16>> {
+        self.copy
+    }
+
+    /// Returns the buffers that matrix products read: the bf16 copy if there is one.
+    pub fn operand(&self) -> TensorView<BufferId> {
+        self.copy.map_or(self.stored, TensorView::Bf16)
     }
 
     /// Number of elements.

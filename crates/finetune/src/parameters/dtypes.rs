@@ -1,11 +1,12 @@
 //! The dtypes of the parameters of a run.
 
-use super::{Parameter, Storage, inventory};
+use super::{EMBEDDING, HEAD, Parameter, Storage, inventory};
 use crate::config::{Dtype, InferenceConfig, Precision, Projection, Quantization, TrainingConfig};
 
 impl TrainingConfig {
     /// Returns every parameter of the run, with its dtype on the device. Trained parameters, norms
-    /// and biases are f32; other matrices have the dtype of `precision`.
+    /// and biases are f32; other matrices have the dtype of `precision`. If that is bf16, a trained
+    /// weight of a linear layer has a bf16 copy, too.
     pub fn parameters(&self) -> Vec<Parameter> {
         InferenceConfig::from(self).parameters()
     }
@@ -17,19 +18,25 @@ impl InferenceConfig {
     pub fn parameters(&self) -> Vec<Parameter> {
         let mut parameters = inventory(&self.model, self.mode);
         for parameter in &mut parameters {
-            parameter.storage = storage(parameter, self.precision);
+            parameter.storage = storage(parameter, self);
         }
         parameters
     }
 }
 
 /// Returns the dtype of a parameter on the device.
-fn storage(parameter: &Parameter, precision: Precision) -> Storage {
+fn storage(
+    parameter: &Parameter,
+    InferenceConfig { model, precision, .. }: &InferenceConfig,
+) -> Storage {
     let matrix = parameter.shape.len() == 2;
     let linear = Projection::ALL
         .into_iter()
         .any(|projection| parameter.name.ends_with(&format!("{}.weight", projection.path())));
-    match precision {
+    let head = parameter.name == if model.tied { EMBEDDING } else { HEAD };
+    let bf16 = precision.dtype == Dtype::Bf16;
+    match *precision {
+        _ if parameter.trainable && bf16 && (linear || head) => Storage::F32WithBf16,
         _ if parameter.trainable || !matrix => Storage::F32,
         Precision { quantize: Some(Quantization::Nf4 { double }), .. } if linear => {
             Storage::Nf4 { double }
@@ -42,21 +49,13 @@ fn storage(parameter: &Parameter, precision: Precision) -> Storage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{LoraConfig, Mode, OptimizerConfig, Preset};
+    use crate::config::{LoraConfig, Mode, Preset};
     use crate::parameters::{EMBEDDING, FINAL_NORM, layer_name};
 
     #[test]
     fn only_frozen_matrices_are_stored_in_fewer_bits_and_only_linear_layers_are_quantized() {
-        let mode = Mode::Lora(LoraConfig::new(8, 32.0));
-        let optimizer = OptimizerConfig::new(1e-3, 1);
         let stored = |precision| {
-            let model = Preset::Tiny.model();
-            let config =
-                TrainingConfig { model, mode, precision, batch: 1, seq: 1, optimizer, seed: 0 };
-            move |name: &str| {
-                let found = config.parameters().into_iter().find(|p| p.name == name);
-                found.unwrap().storage
-            }
+            move |name: &str| stored_in(Mode::Lora(LoraConfig::new(8, 32.0)), precision, name)
         };
         let linear = layer_name(0, "mlp.down_proj.weight");
         let a = layer_name(0, "self_attn.q_proj.lora_A.weight");
@@ -71,5 +70,26 @@ mod tests {
         // 65 elements: 33 bytes of codes, two scales, and for nested ones a scale and a mean.
         assert_eq!(Storage::Nf4 { double: false }.bytes(65), 33 + 8);
         assert_eq!(nf4.bytes(65), 33 + 2 + 8);
+    }
+
+    fn stored_in(mode: Mode, precision: Precision, name: &str) -> Storage {
+        let model = Preset::Tiny.model();
+        let config = InferenceConfig { mode, ..InferenceConfig::frozen(model, precision) };
+        let found = config.parameters().into_iter().find(|p| p.name == name);
+        found.unwrap().storage
+    }
+
+    #[test]
+    fn trained_weights_of_products_in_bf16_have_a_copy() {
+        let linear = layer_name(0, "mlp.down_proj.weight");
+        let bias = layer_name(0, "self_attn.q_proj.bias");
+        let stored = |precision| {
+            [EMBEDDING, &linear, &bias].map(|name| stored_in(Mode::Full, precision, name))
+        };
+        // The table of a tied model is the output projection.
+        let copied = Storage::F32WithBf16;
+        assert_eq!(stored(Precision::BF16), [copied, copied, Storage::F32]);
+        assert_eq!(stored(Precision::F32), [Storage::F32; 3]);
+        assert_eq!(copied.bytes(65), 65 * 6);
     }
 }

@@ -10,6 +10,9 @@ pub enum Storage {
     F32,
     /// bf16.
     Bf16,
+    /// f32 master weights, with a bf16 copy that matrix products read. The optimizer updates both;
+    /// checkpoints have the master weights alone.
+    F32WithBf16,
     /// 4-bit codes with scales.
     Nf4 {
         /// Whether the scales are quantized to 8 bits.
@@ -30,6 +33,7 @@ impl Storage {
         match self {
             Self::F32 => vec![len * size_of::<f32>()],
             Self::Bf16 => vec![len * 2],
+            Self::F32WithBf16 => vec![len * size_of::<f32>(), len * 2],
             Self::Nf4 { double: false } => vec![len.div_ceil(2), blocks * size_of::<f32>()],
             Self::Nf4 { double: true } => {
                 let nested = blocks.div_ceil(NESTED_BLOCK) + 1;
@@ -43,6 +47,7 @@ impl Storage {
         match self {
             Self::F32 => "f32",
             Self::Bf16 => "bf16",
+            Self::F32WithBf16 => "f32 with a bf16 copy",
             Self::Nf4 { double: false } => "NF4",
             Self::Nf4 { double: true } => "NF4 with 8-bit scales",
         }

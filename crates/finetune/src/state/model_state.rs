@@ -1,5 +1,7 @@
 //! Parameters and moments on the device.
 
+use half::bf16;
+use retrograph_kernels::Element;
 use retrograph_runtime::{Bindings, DeviceBuffer, MemoryPool, Stream};
 
 use super::upload::Uploader;
@@ -79,14 +81,15 @@ impl ModelState {
     /// # Errors
     /// If the device has too little memory or fails.
     pub fn duplicate(&self, stream: &Stream) -> Result<Self> {
-        let copy = |buffer: &DeviceBuffer<f32>| -> Result<DeviceBuffer<f32>> {
-            Ok(DeviceBuffer::from_slice(stream, &buffer.download(stream)?)?)
-        };
         let mut tensors = self.tensors.clone();
         for tensor in &mut tensors {
             if let Some([first, second]) = &tensor.moments {
-                tensor.moments = Some([copy(first)?, copy(second)?]);
-                tensor.value = DeviceValue::F32(copy(tensor.value.floats())?);
+                tensor.moments = Some([duplicate(stream, first)?, duplicate(stream, second)?]);
+                let values = duplicate(stream, tensor.value.floats())?;
+                tensor.value = match tensor.value.copy() {
+                    None => DeviceValue::F32(values),
+                    Some(copy) => DeviceValue::F32WithBf16(values, duplicate(stream, copy)?),
+                };
             }
         }
         Ok(Self { tensors })
@@ -123,6 +126,18 @@ impl ModelState {
         found.map(|tensor| tensor.value.download(stream, tensor.parameter.len())).transpose()
     }
 
+    /// Downloads the name and the bf16 copy, as f32, of each trained parameter that has one.
+    pub(crate) fn copies<'a>(
+        &'a self,
+        stream: &'a Stream,
+    ) -> impl Iterator<Item = Result<(String, Vec<f32>)>> {
+        let copied = self.trained().filter_map(|it| Some((&it.parameter.name, it.value.copy()?)));
+        copied.map(|(name, copy)| {
+            let values = copy.download(stream)?.into_iter().map(bf16::to_f32).collect();
+            Ok((format!("{name}.bf16"), values))
+        })
+    }
+
     /// Returns a reader of the state of trained parameters.
     pub fn reader<'a>(&'a self, stream: &'a Stream) -> DeviceReader<'a> {
         DeviceReader { tensors: self.trained().collect(), stream }
@@ -148,6 +163,11 @@ fn moments(stream: &Stream, parameters: &[Parameter]) -> Result<Option<MemoryPoo
         0 => Ok(None),
         bytes => Ok(Some(MemoryPool::new(stream.context(), bytes)?)),
     }
+}
+
+/// Returns a buffer with the same elements.
+fn duplicate<T: Element>(stream: &Stream, buffer: &DeviceBuffer<T>) -> Result<DeviceBuffer<T>> {
+    Ok(DeviceBuffer::from_slice(stream, &buffer.download(stream)?)?)
 }
 
 impl Tensor {

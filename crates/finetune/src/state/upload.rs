@@ -2,6 +2,7 @@
 //! or quantized.
 
 use half::bf16;
+use half::slice::HalfFloatSliceExt;
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::{Element, ops::NF4_BLOCK};
 use retrograph_runtime::{DeviceBuffer, Event, MemoryPool, PinnedBuffer, Stream};
@@ -63,8 +64,28 @@ impl<'a> Uploader<'a> {
                 let fill = &mut |first, chunk: &mut [bf16]| fill(first, Chunk::Bf16(chunk));
                 Ok(DeviceValue::Bf16(self.copy(len, CHUNK, fill)?))
             }
+            Storage::F32WithBf16 => self.with_copy(len, fill),
             Storage::Nf4 { double } => self.quantize(parameter, double, fill),
         }
+    }
+
+    /// Uploads `len` elements and their bf16 copy, rounded as the optimizer rounds it.
+    fn with_copy(&mut self, len: usize, fill: Fill<'_>) -> Result<DeviceValue> {
+        let (master, copy) = (self.pool.uninit(len)?, self.pool.uninit(len)?);
+        let mut rounded = Vec::new();
+        for (first, count) in chunks(len, CHUNK) {
+            rounded.resize(count, bf16::ZERO);
+            self.send((&master, first), count, |chunk| {
+                fill(first, Chunk::F32(chunk))?;
+                rounded.convert_from_f32_slice(chunk);
+                Ok(())
+            })?;
+            self.send((&copy, first), count, |chunk| {
+                chunk.copy_from_slice(&rounded);
+                Ok(())
+            })?;
+        }
+        Ok(DeviceValue::F32WithBf16(master, copy))
     }
 
     fn quantize(
@@ -118,26 +139,40 @@ impl<'a> Uploader<'a> {
         fill: &mut dyn FnMut(usize, &mut [T]) -> Result<()>,
     ) -> Result<DeviceBuffer<T>> {
         let buffer = self.pool.uninit(len)?;
-        let mut first = 0;
-        while first < len {
-            let (pinned, free) = &mut self.slots[self.next];
-            free.synchronize()?;
-            let room: &mut [T] = bytemuck::cast_slice_mut(pinned);
-            let count = room.len().min(most).min(len - first);
-            let chunk = &mut room[..count];
-            fill(first, chunk)?;
-            let target = buffer.address() + (first * size_of::<T>()) as u64;
-            let bytes: &[u8] = bytemuck::cast_slice(chunk);
-            // SAFETY: the range is inside the buffer. The slot is not written before the event
-            // after its copy is complete, and device and pinned memory wait for the context before
-            // they are freed.
-            unsafe { self.stream.copy_to_device(target, bytes.as_ptr(), bytes.len()) }?;
-            free.record(self.stream)?;
-            self.next = (self.next + 1) % SLOTS;
-            first += count;
+        for (first, count) in chunks(len, most) {
+            self.send((&buffer, first), count, |chunk| fill(first, chunk))?;
         }
         Ok(buffer)
     }
+
+    /// Uploads `count` elements to `buffer` from the element `first` on. They fit into a slot.
+    fn send<T: Element>(
+        &mut self,
+        (buffer, first): (&DeviceBuffer<T>, usize),
+        count: usize,
+        fill: impl FnOnce(&mut [T]) -> Result<()>,
+    ) -> Result<()> {
+        let (pinned, free) = &mut self.slots[self.next];
+        free.synchronize()?;
+        let room: &mut [T] = bytemuck::cast_slice_mut(pinned);
+        let chunk = &mut room[..count];
+        fill(chunk)?;
+        assert!(first + count <= buffer.len(), "the chunk is inside the buffer");
+        let target = buffer.address() + (first * size_of::<T>()) as u64;
+        let bytes: &[u8] = bytemuck::cast_slice(chunk);
+        // SAFETY: the range is inside the buffer. The slot is not written before the event after
+        // its copy is complete, and device and pinned memory wait for the context before they are
+        // freed.
+        unsafe { self.stream.copy_to_device(target, bytes.as_ptr(), bytes.len()) }?;
+        free.record(self.stream)?;
+        self.next = (self.next + 1) % SLOTS;
+        Ok(())
+    }
+}
+
+/// The first element and the length of each chunk of at most `most` of `len` elements.
+fn chunks(len: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..len).step_by(most).map(move |first| (first, most.min(len - first)))
 }
 
 /// Returns the bytes of a pool for `parameters`.

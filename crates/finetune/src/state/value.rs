@@ -13,6 +13,8 @@ use crate::model::Value;
 pub(super) enum DeviceValue {
     F32(DeviceBuffer<f32>),
     Bf16(DeviceBuffer<bf16>),
+    /// Master weights, and the copy that products read.
+    F32WithBf16(DeviceBuffer<f32>, DeviceBuffer<bf16>),
     Nf4(DeviceBuffer<u8>, DeviceScales),
 }
 
@@ -32,15 +34,23 @@ impl DeviceValue {
     /// Returns the buffer of a trained parameter, which is always f32.
     pub(super) fn floats(&self) -> &DeviceBuffer<f32> {
         match self {
-            Self::F32(buffer) => buffer,
+            Self::F32(buffer) | Self::F32WithBf16(buffer, _) => buffer,
             _ => panic!("trained parameters are f32"),
+        }
+    }
+
+    /// The bf16 copy of master weights.
+    pub(super) fn copy(&self) -> Option<&DeviceBuffer<bf16>> {
+        match self {
+            Self::F32WithBf16(_, copy) => Some(copy),
+            _ => None,
         }
     }
 
     /// Binds the buffers to those of a pass, which have the same dtype.
     pub(super) fn bind(&self, bindings: &mut Bindings, value: &Value) {
         match (self, value.stored()) {
-            (Self::F32(buffer), TensorView::F32(slice)) => {
+            (Self::F32(buffer) | Self::F32WithBf16(buffer, _), TensorView::F32(slice)) => {
                 bindings.bind(slice, buffer);
             }
             (Self::Bf16(buffer), TensorView::Bf16(slice)) => {
@@ -54,12 +64,15 @@ impl DeviceValue {
                 panic!("the pass has {}, and the state has {held:?}", wanted.dtype())
             }
         }
+        if let (Some(buffer), Some(slice)) = (self.copy(), value.copy()) {
+            bindings.bind(slice, buffer);
+        }
     }
 
     /// Downloads the values as f32, dequantized as the products read them.
     pub(super) fn download(&self, stream: &Stream, len: usize) -> Result<Vec<f32>> {
         Ok(match self {
-            Self::F32(buffer) => buffer.download(stream)?,
+            Self::F32(buffer) | Self::F32WithBf16(buffer, _) => buffer.download(stream)?,
             Self::Bf16(buffer) => buffer.download(stream)?.into_iter().map(bf16::to_f32).collect(),
             Self::Nf4(codes, scales) => {
                 nf4::dequantize(&codes.download(stream)?, &scales.download(stream)?, len)

@@ -40,6 +40,8 @@ impl MemoryNeed {
         let bytes = |held: &ParameterBuffers| held.parameter.bytes();
         let parameters: usize = step.parameters.iter().map(bytes).sum();
         let trained: usize = step.trained().map(bytes).sum();
+        let len = |held: &ParameterBuffers| held.parameter.len();
+        let moments = 2 * size_of::<f32>() * step.trained().map(len).sum::<usize>();
         let fixed = fixed_bytes(&step.pass);
         let (ordered, full) = (Reuse::WhenOrdered, Reuse::Full);
         let peaks = |reuse| -> usize {
@@ -51,13 +53,13 @@ impl MemoryNeed {
             step.parameters.iter().map(|held| held.parameter.clone()).collect();
         let driver = DriverShare::default()
             .with_allocation(pooled_bytes(&all))
-            .with_allocation(2 * trained)
+            .with_allocation(moments)
             .with_allocation(least_step);
         let graphs = options.build.policy != Policy::Eager;
         let need = Self {
             parameters,
-            optimizer: 2 * trained,
-            verify: if options.verify { 3 * trained + least_step } else { 0 },
+            optimizer: moments,
+            verify: if options.verify { trained + moments + least_step } else { 0 },
             step: peaks(ordered),
             least_step,
             held_out: 0,

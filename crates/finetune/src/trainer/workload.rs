@@ -101,7 +101,7 @@ impl Workload<1> for TrainingWorkload {
         step.number
     }
 
-    /// Loss and gradient norm, then every trained parameter with its moments.
+    /// Loss and gradient norm, then every trained parameter with its moments, then the bf16 copies.
     fn results<'a, 's>(
         &'a self,
         stream: &'a Stream,
@@ -115,6 +115,6 @@ impl Workload<1> for TrainingWorkload {
         let state = state_order(trained.len()).map(move |(index, part)| {
             Ok((part.tensor_name(&trained[index].name), reader.read(index, part)?))
         });
-        metrics.chain(state)
+        metrics.chain(state).chain(self.state.copies(stream))
     }
 }

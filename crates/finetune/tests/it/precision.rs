@@ -3,7 +3,7 @@
 use half::bf16;
 use retrograph_driver_sim::Config;
 use retrograph_finetune::checkpoint::Header;
-use retrograph_finetune::model::GradientHome;
+use retrograph_finetune::model::{GradientHome, StepOptions};
 use retrograph_finetune::parameters::{Parameter, Storage};
 use retrograph_finetune::{
     Dtype, Error, GenerationPlan, GeneratorOptions, LoraConfig, LoraTargets, Mode, Plan, Precision,
@@ -26,7 +26,7 @@ const NESTED: Precision = Precision::F32.nf4(true);
 fn stored(parameter: &Parameter) -> Vec<f32> {
     let values = weights(parameter);
     match parameter.storage {
-        Storage::F32 => values,
+        Storage::F32 | Storage::F32WithBf16 => values,
         Storage::Bf16 => values.iter().map(|&value| bf16::from_f32(value).to_f32()).collect(),
         Storage::Nf4 { double } => {
             let quantized = nf4::quantize(&values).unwrap();
@@ -91,14 +91,42 @@ fn losses_in_bf16_stay_near_those_in_f32_and_replay_equals_eager() {
 
 #[test]
 fn large_steps_in_bf16_read_rounded_operands_and_stay_near_those_in_f32() {
-    let large = |precision| {
-        let mut config = TrainingConfig { batch: 8, seq: 16, ..config(LORA, precision) };
-        (config.optimizer.warmup_steps, config.optimizer.total_steps) = (1, 3);
-        config
-    };
-    let losses = |config| losses(config, &mut |p| Ok(weights(p)));
-    let distance = apart(&losses(&large(Precision::BF16)), &losses(&large(Precision::F32)));
-    assert!(distance > 0.0 && distance < 0.01, "{distance}");
+    for mode in [LORA, Mode::Full] {
+        let losses = |precision| losses(&large(mode, precision), &mut |p| Ok(weights(p)));
+        let distance = apart(&losses(Precision::BF16), &losses(Precision::F32));
+        assert!(distance > 0.0 && distance < 0.01, "{mode:?}: {distance}");
+    }
+}
+
+/// Three steps of enough tokens for multistage kernels, also in micro-batches.
+fn large(mode: Mode, precision: Precision) -> TrainingConfig {
+    let mut config = TrainingConfig { batch: 8, seq: 16, ..config(mode, precision) };
+    (config.optimizer.warmup_steps, config.optimizer.total_steps) = (1, 3);
+    config
+}
+
+/// The gradients of the first step.
+fn gradients(config: &TrainingConfig, micro_batch: Option<usize>) -> Vec<(String, Vec<f32>)> {
+    let step = GradientHome::External.into();
+    let step = StepOptions { micro_batch, ..step };
+    let options = TrainerOptions { step, ..TrainerOptions::default() };
+    let mut trainer = trainer(config, options, &mut |p| Ok(weights(p)));
+    trainer.step(&golden::batch(config, 0)).unwrap();
+    trainer.gradients().unwrap()
+}
+
+#[test]
+fn gradients_of_all_weights_in_bf16_stay_near_those_in_f32() {
+    let expected = gradients(&large(Mode::Full, Precision::F32), None);
+    for micro_batch in [None, Some(2)] {
+        let found = gradients(&large(Mode::Full, Precision::BF16), micro_batch);
+        for ((name, found), (_, expected)) in found.iter().zip(&expected) {
+            let expected: Vec<f64> = expected.iter().copied().map(f64::from).collect();
+            let error = distance(found, &expected);
+            // As for losses, but relative to the largest element of one gradient.
+            assert!(error < 0.05, "the gradient of {name} is off by {error:.2e}");
+        }
+    }
 }
 
 #[test]
@@ -234,6 +262,12 @@ fn a_run_takes_the_bytes_of_its_types() {
     let matrices = count(&|p| !p.trainable && p.shape.len() == 2);
     let table = 151_936 * 1536;
     assert_eq!(bytes(Precision::F32) - bytes(Precision::BF16), 2 * matrices);
+    // All matrices but the table are read by products, and the table is the output projection.
+    let full = |precision| TrainingConfig { mode: Mode::Full, ..config(precision) };
+    let full = |precision| *Plan::new(&full(precision), Default::default()).unwrap().memory();
+    let (single, copied) = (full(Precision::F32), full(Precision::BF16));
+    assert_eq!(copied.parameters - single.parameters, 2 * matrices);
+    assert_eq!(copied.optimizer, single.optimizer);
     let linear = matrices - table;
     let saved = bytes(Precision::BF16) - bytes(Precision::BF16.nf4(false));
     // 2 bytes become half a byte and a sixteenth of a byte for the scale.
@@ -243,20 +277,20 @@ fn a_run_takes_the_bytes_of_its_types() {
 
 #[test]
 fn what_is_planned_for_weights_is_what_they_take() {
-    let device = simulated(Config::default());
-    let config = TrainingConfig {
-        precision: Precision::BF16.nf4(true),
-        model: Preset::Tiny.model(),
-        ..models::config(LORA, 1)
-    };
-    let modules = device.modules();
-    let before = modules.context().memory().unwrap().0;
-    let trainer = models::trainer(&device, &config, TrainerOptions::default());
-    let taken = before - modules.context().memory().unwrap().0;
-    let plan = Plan::new(&config, TrainerOptions::default()).unwrap();
-    let planned = plan.memory().least();
-    assert!(taken <= planned, "{taken} bytes are taken, and {planned} were planned");
-    drop(trainer);
+    for (mode, precision) in [(LORA, Precision::BF16.nf4(true)), (Mode::Full, Precision::BF16)] {
+        let device = simulated(Config::default());
+        let model = Preset::Tiny.model();
+        let config = TrainingConfig { precision, model, ..models::config(mode, 1) };
+        let modules = device.modules();
+        let before = modules.context().memory().unwrap().0;
+        let options = TrainerOptions { verify: mode.is_full(), ..TrainerOptions::default() };
+        let trainer = models::trainer(&device, &config, options);
+        let taken = before - modules.context().memory().unwrap().0;
+        let plan = Plan::new(&config, options).unwrap();
+        let planned = plan.memory().least();
+        assert!(taken <= planned, "{taken} bytes are taken, and {planned} were planned");
+        drop(trainer);
+    }
 }
 
 #[test]

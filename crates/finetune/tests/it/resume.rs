@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use retrograph_finetune::checkpoint::{CheckpointDirectory, CheckpointError};
 use retrograph_finetune::{
-    Data, Ending, Error, Event, Mode, Plan, Run, Source, Trainer, TrainerOptions, TrainingConfig,
+    Data, Ending, Error, Event, Mode, Plan, Precision, Run, Source, Trainer, TrainerOptions,
+    TrainingConfig,
 };
 
 use crate::device::device;
@@ -18,8 +19,8 @@ fn resumed(config: &TrainingConfig, directory: &CheckpointDirectory) -> Trainer 
     plan.start(&device().modules(), source, &mut |_| ()).unwrap()
 }
 
-fn a_resumed_run_is_the_uninterrupted_one(mode: Mode) {
-    let config = config(mode, 14);
+fn a_resumed_run_is_the_uninterrupted_one(mode: Mode, precision: Precision) {
+    let config = TrainingConfig { precision, ..config(mode, 14) };
     let mut whole = trainer(&device(), &config, TrainerOptions::default());
     train(&mut whole, 14);
 
@@ -39,12 +40,18 @@ fn a_resumed_run_is_the_uninterrupted_one(mode: Mode) {
 
 #[test]
 fn a_resumed_run_of_all_weights_is_the_uninterrupted_one() {
-    a_resumed_run_is_the_uninterrupted_one(Mode::Full);
+    a_resumed_run_is_the_uninterrupted_one(Mode::Full, Precision::F32);
 }
 
 #[test]
 fn a_resumed_run_of_lora_is_the_uninterrupted_one() {
-    a_resumed_run_is_the_uninterrupted_one(LORA);
+    a_resumed_run_is_the_uninterrupted_one(LORA, Precision::F32);
+}
+
+/// The bf16 copies of the weights are not in the checkpoint.
+#[test]
+fn a_resumed_run_of_all_weights_in_bf16_is_the_uninterrupted_one() {
+    a_resumed_run_is_the_uninterrupted_one(Mode::Full, Precision::BF16);
 }
 
 /// Who asks a run to stop loses nothing of it.

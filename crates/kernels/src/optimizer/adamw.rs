@@ -1,17 +1,18 @@
 //! AdamW over a list of tensors.
 
+use half::bf16;
 use retrograph_kernel_abi::optimizer::{self as abi, ADAMW_ROW};
 
 use crate::checks::Check;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::tensor_list::{self, ListedTensor};
-use crate::{Access, Kernel, KernelError, Launch, View};
+use crate::{Access, BufferArgument, Kernel, KernelError, Launch, View};
 
 /// Kernel of [`AdamW`].
 pub static ADAMW: Kernel =
     Kernel::new("adamw", &abi::ADAMW, |problem, _| tensor_list::dispatch(&abi::ADAMW, problem));
 
-/// One parameter tensor with its gradient and moments, all of one length.
+/// One parameter tensor with its gradient, moments and copy, all of one length.
 #[derive(Clone, Copy, Debug)]
 pub struct AdamWTensor<B> {
     /// The parameter, updated.
@@ -22,6 +23,8 @@ pub struct AdamWTensor<B> {
     pub first: View<B, f32>,
     /// Its second moment, updated.
     pub second: View<B, f32>,
+    /// A bf16 copy of the updated parameter, rounded to nearest even, written; `None` for no copy.
+    pub copy: Option<View<B, bf16>>,
     /// Decoupled weight decay; finite and not negative.
     pub weight_decay: f32,
 }
@@ -37,7 +40,7 @@ pub struct AdamWTensor<B> {
 /// Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, in the order of
 /// `torch.optim.AdamW`. The values of a step come from the scalars that
 /// [`Schedule`](crate::optimizer::Schedule) writes on the device. If `halt` is not 0, nothing
-/// changes.
+/// changes, and a copy keeps its values.
 #[derive(Clone, Copy, Debug)]
 pub struct AdamW<'a, B> {
     /// The tensors.
@@ -95,7 +98,8 @@ impl<B: Copy> AdamW<'_, B> {
         Ok(())
     }
 
-    /// A row for each chunk: param, grad, first, second, the element count, the bits of the decay.
+    /// A row for each chunk: param, grad, first, second, copy, the element count, the bits of the
+    /// decay.
     fn table(&self, check: Check) -> Result<Vec<crate::Cell<B>>, KernelError> {
         let mut table = Vec::new();
         for tensor in self.tensors {
@@ -103,16 +107,20 @@ impl<B: Copy> AdamW<'_, B> {
             check.length("grad", tensor.grad, len)?;
             check.length("first", tensor.first, len)?;
             check.length("second", tensor.second, len)?;
-            let views = &[
-                (tensor.param, Access::ReadWrite),
-                (tensor.grad, Access::Read),
-                (tensor.first, Access::ReadWrite),
-                (tensor.second, Access::ReadWrite),
+            if let Some(copy) = tensor.copy {
+                check.length("copy", copy, len)?;
+            }
+            let update = |view| Some(BufferArgument::new(view, Access::ReadWrite));
+            let arrays: [_; ADAMW_ROW.arrays] = [
+                update(tensor.param),
+                Some(BufferArgument::new(tensor.grad, Access::Read)),
+                update(tensor.first),
+                update(tensor.second),
+                // Not `Write`: a halted step writes nothing.
+                tensor.copy.map(|copy| BufferArgument::new(copy, Access::ReadWrite)),
             ];
-            let constants = [u64::from(tensor.weight_decay.to_bits())];
-            let tensor: ListedTensor<'_, _, { ADAMW_ROW.arrays }, { ADAMW_ROW.constants }> =
-                ListedTensor { views, constants };
-            tensor.add_rows(&mut table);
+            let constants: [_; ADAMW_ROW.constants] = [u64::from(tensor.weight_decay.to_bits())];
+            ListedTensor { len, arrays, constants }.add_rows(&mut table);
         }
         Ok(table)
     }

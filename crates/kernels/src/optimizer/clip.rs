@@ -6,7 +6,7 @@ use crate::checks::Check;
 use crate::geometry::linear;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::tensor_list::{self, ListedTensor};
-use crate::{Access, Kernel, KernelError, Launch, Problem, View};
+use crate::{Access, BufferArgument, Cell, Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`SquaredSums`].
 pub static SQUARED_SUMS: Kernel =
@@ -24,8 +24,16 @@ pub static CLIP: Kernel = Kernel::new("clip_grads", &abi::CLIP_GRADS, |problem, 
     tensor_list::dispatch(&abi::CLIP_GRADS, problem)
 });
 
-/// A tensor in the tables of [`SQUARED_SUMS`] and [`CLIP`].
-type Gradient<'a, B> = ListedTensor<'a, B, { GRAD_ROW.arrays }, { GRAD_ROW.constants }>;
+/// The table of [`SQUARED_SUMS`] and [`CLIP`].
+fn table<B: Copy>(tensors: &[View<B, f32>], access: Access) -> Vec<Cell<B>> {
+    let mut table = Vec::new();
+    for &tensor in tensors {
+        let arrays: [_; GRAD_ROW.arrays] = [Some(BufferArgument::new(tensor, access))];
+        let constants = [0; GRAD_ROW.constants];
+        ListedTensor { len: tensor.len(), arrays, constants }.add_rows(&mut table);
+    }
+    table
+}
 
 /// Number of partial sums that [`SquaredSums`] writes for tensors of these lengths.
 pub fn squared_sums_partials(lens: &[usize]) -> usize {
@@ -51,12 +59,8 @@ impl<B: Copy> SquaredSums<'_, B> {
         let chunks = tensor_list::chunks(self.tensors.iter().map(|view| view.len()));
         check.length("partials", self.partials, chunks)?;
         let problem = tensor_list::problem(check, chunks)?;
-        let mut table = Vec::new();
-        for &tensor in self.tensors {
-            let views = &[(tensor, Access::Read)];
-            Gradient { views, constants: [] }.add_rows(&mut table);
-        }
-        let (table, partials) = (Pointer::table(table), Pointer::write(self.partials));
+        let table = Pointer::table(table(self.tensors, Access::Read));
+        let partials = Pointer::write(self.partials);
         let parameters = abi::GradNormPartialsParameters::<ArgumentTypes<B>> { table, partials };
         let arguments = parameters.into_arguments();
         Ok(Launch { kernel: &SQUARED_SUMS, problem, arguments })
@@ -141,12 +145,8 @@ impl<B: Copy> Clip<'_, B> {
         check.length("scale", self.scale, 1)?;
         let chunks = tensor_list::chunks(self.tensors.iter().map(|view| view.len()));
         let problem = tensor_list::problem(check, chunks)?;
-        let mut table = Vec::new();
-        for &tensor in self.tensors {
-            let views = &[(tensor, Access::ReadWrite)];
-            Gradient { views, constants: [] }.add_rows(&mut table);
-        }
-        let (table, scale) = (Pointer::table(table), Pointer::read(self.scale));
+        let table = Pointer::table(table(self.tensors, Access::ReadWrite));
+        let scale = Pointer::read(self.scale);
         let parameters = abi::ClipGradsParameters::<ArgumentTypes<B>> { table, scale };
         let arguments = parameters.into_arguments();
         Ok(Launch { kernel: &CLIP, problem, arguments })

@@ -1,5 +1,6 @@
 //! AdamW and its schedule.
 
+use half::bf16;
 use retrograph_kernels::View;
 use retrograph_kernels::ops::{AdamW, AdamWTensor, Schedule};
 use retrograph_kernels::optimizer::reference::adamw::{AdamWConstants, AdamWState, LearningRate};
@@ -59,14 +60,32 @@ struct Tensor {
     grad: Vec<f32>,
     first: Vec<f32>,
     second: Vec<f32>,
+    /// The buffer of the copy, with [`MARGIN`] elements after it.
+    copy: Option<Vec<bf16>>,
     weight_decay: f32,
 }
+
+/// Elements that follow a copy in its buffer.
+const MARGIN: usize = 3;
+/// What a copy holds before the update.
+const POISON: bf16 = bf16::MAX;
 
 impl Tensor {
     fn random(data: &mut Data, len: usize, weight_decay: f32) -> Self {
         let [param, grad, first] = [1.0, 0.1, 0.1].map(|scale| data.uniform(len, scale));
         let second = data.uniform(len, 0.1).iter().map(|x| x * x).collect();
-        Self { param, grad, first, second, weight_decay }
+        let copy = (len % 2 == 1).then(|| vec![POISON; len + MARGIN]);
+        Self { param, grad, first, second, copy, weight_decay }
+    }
+
+    /// Checks that the copy is the parameter rounded to bf16, and that nothing else was written.
+    #[track_caller]
+    fn check_copy(&self, shift: usize) {
+        let Some(copy) = &self.copy else { return };
+        let rounded = self.param.iter().copied().map(bf16::from_f32);
+        let poison = |count| std::iter::repeat_n(POISON, count);
+        let expected: Vec<_> = poison(shift).chain(rounded).chain(poison(MARGIN)).collect();
+        assert_eq!(copy, &expected, "the copy of {} elements", self.param.len());
     }
 
     fn state(&self) -> Vec<f32> {
@@ -81,30 +100,40 @@ fn updated(tensors: &[Tensor], step: u32, (halt, shift): (Option<u32>, usize)) -
         let padded = [&vec![f32::NAN; shift], data].concat();
         device.upload(&padded).slice(shift..shift + data.len())
     };
-    let listed: Vec<_> = tensors
+    let mut listed: Vec<_> = tensors
         .iter()
         .map(|tensor| AdamWTensor {
             param: place(&tensor.param),
             grad: place(&tensor.grad),
             first: place(&tensor.first),
             second: place(&tensor.second),
+            copy: None,
             weight_decay: tensor.weight_decay,
         })
         .collect();
+    let copies: Vec<_> = tensors
+        .iter()
+        .map(|tensor| tensor.copy.as_ref().map(|copy| [&vec![POISON; shift], &copy[..]].concat()))
+        .map(|padded| padded.map(|padded| device.upload(&padded)))
+        .collect();
+    for (tensor, copy) in listed.iter_mut().zip(&copies) {
+        tensor.copy = copy.map(|copy| copy.slice(shift..shift + tensor.param.len()));
+    }
     let (step, scalars) = (device.upload(&[step]), device.upload(&[f32::NAN; 3]));
     device.run(&schedule(step, scalars, RATE).launch().unwrap());
     let halt = halt.map(|halt| device.upload(&[halt]));
     let (beta1, beta2) = BETAS;
     let adamw = AdamW { tensors: &listed, scalars, halt, beta1, beta2, eps: EPS };
     device.run(&adamw.launch().unwrap());
-    let read = |(tensor, views): (&Tensor, &AdamWTensor<u64>)| Tensor {
+    let read = |((tensor, views), copy): ((&Tensor, &AdamWTensor<u64>), &Option<_>)| Tensor {
         param: device.download(views.param),
         grad: device.download(views.grad),
         first: device.download(views.first),
         second: device.download(views.second),
+        copy: copy.map(|copy| device.download(copy)),
         weight_decay: tensor.weight_decay,
     };
-    tensors.iter().zip(&listed).map(read).collect()
+    tensors.iter().zip(&listed).zip(&copies).map(read).collect()
 }
 
 fn expected(tensor: &Tensor, step: u32) -> Vec<f64> {
@@ -124,7 +153,8 @@ fn expected(tensor: &Tensor, step: u32) -> Vec<f64> {
 }
 
 fn list(data: &mut Data) -> Vec<Tensor> {
-    let sizes = [(1, 0.1), (0, 0.1), (5, 0.0), (1031, 0.01), (16_387, 0.1)];
+    // Those of an odd number of elements have a copy.
+    let sizes = [(1, 0.1), (0, 0.1), (5, 0.0), (1030, 0.01), (1031, 0.01), (16_387, 0.1)];
     sizes.map(|(len, decay)| Tensor::random(data, len, decay)).into()
 }
 
@@ -143,11 +173,13 @@ fn an_update_matches_its_reference() {
             let tolerance = Tolerance::relative(1e-6).absolute(3e-8);
             tolerance.check(&actual.state()[params.len()..], moments, &what);
             same_bits(&actual.grad, &tensor.grad, "the gradient is only read");
+            actual.check_copy(0);
         }
         for other in [(Some(0), 0), (None, 0), (Some(0), 1)] {
-            let other = updated(&tensors, step, other);
+            let (shift, other) = (other.1, updated(&tensors, step, other));
             for (actual, other) in actual.iter().zip(&other) {
                 same_bits(&actual.state(), &other.state(), "repeated, unguarded, unaligned");
+                other.check_copy(shift);
             }
         }
     }
@@ -190,8 +222,25 @@ fn nothing_changes_once_training_is_halted() {
         let after = updated(&tensors, 3, (Some(halt), 0));
         for (after, before) in after.iter().zip(&tensors) {
             same_bits(&after.state(), &before.state(), "halted");
+            assert_eq!(after.copy, before.copy);
         }
     }
+}
+
+#[test]
+fn a_copy_rounds_ties_to_even() {
+    // Without gradient, moments and decay, the parameter does not change.
+    let bits = [0x3f80_8000, 0x3f81_8000, 0x3f80_8001, 0x7f7f_ffff, 0x8000_0001, 0x7fc0_0000];
+    let param = bits.map(f32::from_bits).to_vec();
+    let zeros = vec![0.0; param.len()];
+    let [grad, first, second] = [(); 3].map(|()| zeros.clone());
+    let copy = Some(vec![POISON; param.len()]);
+    let tensor = Tensor { param, grad, first, second, copy, weight_decay: 0.0 };
+    let after = &updated(&[tensor], 0, (None, 0))[0];
+    let copy = after.copy.as_ref().unwrap();
+    let bits: Vec<u16> = copy.iter().map(|copy| copy.to_bits()).collect();
+    assert_eq!(bits[..5], [0x3f80, 0x3f82, 0x3f81, 0x7f80, 0x8000]);
+    assert!(copy[5].is_nan());
 }
 
 #[test]
@@ -202,6 +251,7 @@ fn extreme_gradients_move_a_parameter_by_about_the_rate() {
             grad: vec![scale, -scale, 0.0, scale],
             first: vec![0.0; 4],
             second: vec![0.0; 4],
+            copy: None,
             weight_decay: 0.0,
         };
         let after = &updated(std::slice::from_ref(&tensor), 0, (None, 0))[0];

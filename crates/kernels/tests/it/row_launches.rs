@@ -219,7 +219,8 @@ fn clipping_needs_a_positive_norm() {
 fn adamw_checks_its_tensors_and_constants() {
     let [param, grad, first, second] =
         ["param", "grad", "first", "second"].map(|name| view(name, 8));
-    let tensors = [AdamWTensor { param, grad, first, second, weight_decay: 0.1 }];
+    let copy = Some(View::new("copy", 8));
+    let tensors = [AdamWTensor { param, grad, first, second, copy, weight_decay: 0.1 }];
     let adamw = AdamW {
         tensors: &tensors,
         scalars: view("scalars", 3),
@@ -232,12 +233,16 @@ fn adamw_checks_its_tensors_and_constants() {
     let [read, update] = [Access::Read, Access::ReadWrite];
     let expected = [("param", update), ("grad", read), ("first", update), ("second", update)];
     assert_eq!(touched[..4], expected);
+    // A halted step writes nothing.
+    assert_eq!(touched[4], ("copy", update));
     assert_eq!(refused(AdamW { beta1: 1.0, ..adamw }.launch()), "beta1");
     assert_eq!(refused(AdamW { beta2: f64::NAN, ..adamw }.launch()), "beta2");
     assert_eq!(refused(AdamW { eps: -1.0, ..adamw }.launch()), "eps");
     assert_eq!(refused(AdamW { scalars: view("scalars", 2), ..adamw }.launch()), "scalars");
     let short = [AdamWTensor { grad: view("grad", 7), ..tensors[0] }];
     assert_eq!(refused(AdamW { tensors: &short, ..adamw }.launch()), "grad");
+    let short = [AdamWTensor { copy: Some(View::new("copy", 7)), ..tensors[0] }];
+    assert_eq!(refused(AdamW { tensors: &short, ..adamw }.launch()), "copy");
     let decay = [AdamWTensor { weight_decay: f32::INFINITY, ..tensors[0] }];
     assert_eq!(refused(AdamW { tensors: &decay, ..adamw }.launch()), "weight_decay");
     let schedule = Schedule {

@@ -134,6 +134,7 @@ impl Mlp {
             grad: held.grad,
             first: held.first,
             second: held.second,
+            copy: None,
             weight_decay: 0.01,
         });
         let (halt, beta1, beta2, eps) = (Some(self.halt), 0.9, 0.99, 1e-8);

@@ -93,7 +93,7 @@ impl Attention {
 
     /// The dtypes in which the block reads the gradient of its output.
     pub(super) fn grad_dtypes(&self) -> Dtypes {
-        self.o.dtypes
+        self.o.grad_dtypes
     }
 
     /// The weight that the block reads first.
@@ -225,10 +225,10 @@ impl Attention {
         let output = Backward { layer: &self.o, scope, saved: saved.o, grad_out, dtype };
         let [grad_mixed] = linear::backward(builder, [output])?;
         builder.scope(self.scope("attention backward"));
-        let grad_mixed = (grad_mixed.f32()?, self.v.dtypes);
+        let grad_mixed = (grad_mixed.f32()?, self.v.grad_dtypes);
         let grads = self.core.backward(builder, saved.core, grad_mixed)?;
         let scopes = ["q", "k", "v"].map(|part| self.scope(&format!("{part} backward")));
-        let dtypes = [self.q.dtypes, self.k.dtypes];
+        let dtypes = [self.q.grad_dtypes, self.k.grad_dtypes];
         builder.scope(self.scope("rotation backward"));
         let read = [(grads.q, 0), (grads.k, 1)]
             .map(|(grad, at)| (grad, self.norms[at].map_or(dtypes[at], |_| Dtypes::F32)));

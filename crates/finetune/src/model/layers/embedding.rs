@@ -22,7 +22,7 @@ pub(in crate::model) struct Embedding {
 impl Embedding {
     pub(super) fn new(builder: &Builder, spec: &ModelSpec) -> Self {
         let ModelSpec { vocab, hidden, tied, .. } = *spec;
-        Self { table: builder.weight(EMBEDDING), vocab, hidden, tied }
+        Self { table: builder.table(EMBEDDING), vocab, hidden, tied }
     }
 
     /// Appends the rows of the table that belong to `tokens`.

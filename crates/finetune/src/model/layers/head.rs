@@ -112,7 +112,7 @@ impl Head {
         objective: Objective,
     ) -> Result<Activation> {
         builder.scope("loss");
-        let (Self { rows, vocab, .. }, dtypes) = (*self, self.projection.dtypes);
+        let (Self { rows, vocab, .. }, dtypes) = (*self, self.projection.grad_dtypes);
         let Objective { targets, counted, losses } = objective;
         let (grad, grad_logits) = if dtypes.bf16 {
             let grad = Activation::transient(builder, ("grad_logits", logits.len()), dtypes);

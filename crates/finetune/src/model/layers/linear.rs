@@ -29,9 +29,11 @@ pub(super) struct Linear {
     bias: Option<F32Weight>,
     pub(super) lora: Option<Lora>,
     shape: GemmShape,
-    /// The dtypes in which the layer reads its input and the gradient of its output: bf16 for large
-    /// products in bf16, f32 for everything else.
+    /// The dtypes in which the layer reads its input: bf16 for large products in bf16, f32 for
+    /// everything else.
     pub(super) dtypes: Dtypes,
+    /// The dtypes in which the layer reads the gradient of its output.
+    pub(super) grad_dtypes: Dtypes,
     gemm: GemmPlan,
 }
 
@@ -39,7 +41,7 @@ pub(super) struct Linear {
 #[derive(Clone, Copy, Debug)]
 struct GemmPlan {
     compute: DType,
-    /// Whether the operand that is not the weight is read as bf16.
+    /// Whether inputs and gradients of outputs are read as bf16.
     bf16_operand: bool,
     /// Split-K of the forward product; 1 for none.
     forward_splits: usize,
@@ -203,8 +205,10 @@ impl Linear {
     ) -> Self {
         let compute = config.compute;
         let bf16 = shape.prefers_bf16_activations(&weight.value) && compute == DType::Bf16;
-        let trained = weight.grad.is_some() || bias.is_some_and(|bias| bias.grad.is_some());
-        let dtypes = Dtypes { f32: !bf16 || trained || lora.is_some(), bf16 };
+        let dtypes = Dtypes { f32: !bf16 || lora.is_some(), bf16 };
+        // The gradient of a bias is added in f32.
+        let trained_bias = bias.is_some_and(|bias| bias.grad.is_some());
+        let grad_dtypes = Dtypes { f32: dtypes.f32 || trained_bias, bf16 };
         let concurrent = (siblings + 1) * config.concurrent_micro_batches - 1;
         let activations = if bf16 { DType::Bf16 } else { DType::F32 };
         let weights = weight.value.dtype();
@@ -217,7 +221,7 @@ impl Linear {
             backward_splits: shape.dgrad_splits(config),
             concurrent,
         };
-        Self { weight, bias, lora, shape, dtypes, gemm }
+        Self { weight, bias, lora, shape, dtypes, grad_dtypes, gemm }
     }
 
     /// Returns a call with f32 output in the current scope.
@@ -308,7 +312,7 @@ impl Linear {
         builder.launch(product.map(|launch| launch.concurrent(self.gemm.concurrent)))
     }
 
-    /// Returns an input or gradient in the dtype that the product with the weight reads.
+    /// Returns an input or gradient in the dtype that products read.
     fn operand(&self, x: Activation) -> Result<TensorView<BufferId>> {
         if self.gemm.bf16_operand { Ok(x.narrowest()) } else { Ok(x.f32()?.into()) }
     }
@@ -341,7 +345,7 @@ impl Backward<'_> {
         let grad_input = Activation::transient(builder, ("grad_input", len), dtype.into());
         layer.project_back(builder, grad_out, grad_input.narrowest())?;
         if let Some(grad_weight) = layer.weight.grad {
-            let (x, grad_out) = (saved.x.f32()?, grad_out.f32()?);
+            let (x, grad_out) = (layer.operand(saved.x)?, layer.operand(grad_out)?);
             let (alpha, accumulate) = (1.0, builder.accumulates());
             let wgrad = Wgrad { grad_out, x, grad_weight, shape, alpha, accumulate };
             builder.launch(wgrad.launch_in(compute))?;

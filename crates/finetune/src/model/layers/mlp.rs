@@ -49,7 +49,7 @@ impl Mlp {
 
     /// The dtypes in which the MLP reads the gradient of its output.
     pub(super) fn grad_dtypes(&self) -> Dtypes {
-        self.down.dtypes
+        self.down.grad_dtypes
     }
 
     /// The weights of gate and up.
@@ -128,8 +128,8 @@ impl Mlp {
         let grad_inner = grad_inner.narrowest();
         builder.scope(self.scope("swiglu backward"));
         let len = grad_inner.len();
-        let grad_gate = Activation::transient(builder, ("grad_gate", len), self.gate.dtypes);
-        let grad_up = Activation::transient(builder, ("grad_up", len), self.up.dtypes);
+        let grad_gate = Activation::transient(builder, ("grad_gate", len), self.gate.grad_dtypes);
+        let grad_up = Activation::transient(builder, ("grad_up", len), self.up.grad_dtypes);
         let swiglu = SwiGluBackward {
             gate: gate.y.narrowest(),
             up: up.y.narrowest(),

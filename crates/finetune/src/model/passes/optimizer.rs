@@ -67,6 +67,7 @@ fn trained(builder: &Builder, decay: f32) -> impl Iterator<Item = AdamWTensor<Bu
             grad: buffers.grad,
             first: buffers.first,
             second: buffers.second,
+            copy: held.value.copy(),
             weight_decay: if held.parameter.decayed { decay } else { 0.0 },
         })
     })

@@ -238,6 +238,18 @@ mod tests {
     }
 
     #[test]
+    fn a_large_full_step_in_bf16_computes_every_product_from_bf16_operands() {
+        let precision = crate::config::Precision::BF16;
+        let config = TrainingConfig { precision, batch: 1, seq: 16, ..config(Mode::Full) };
+        let step = StepPass::new(&config, StepOptions::default()).unwrap();
+        let layers = Preset::Tiny.model().layers;
+        // Forward, gradient of the input, gradient of the weight.
+        assert_eq!(names(&step, "_multistage"), 3 * (7 * layers + 1));
+        assert_eq!(names(&step, "/gemm_"), 3 * (7 * layers + 1));
+        assert_eq!(names(&step, "/cast"), 0);
+    }
+
+    #[test]
     fn the_full_step_has_a_weight_gradient_for_each_matrix() {
         let step = step(Mode::Full);
         // Seven projections in each of two layers, and the logits.
