@@ -56,6 +56,8 @@ parameters! {
         scalars: pointer<f32>,
         /// Not 0 if nothing must change, read; or null.
         halt: pointer<u32>,
+        /// The factor of all gradients, read; or null for 1.
+        grad_scale: pointer<f32>,
         /// β1.
         beta1: f32,
         /// 1 − β1.

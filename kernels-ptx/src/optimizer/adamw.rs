@@ -1,6 +1,7 @@
 //! AdamW over a list of tensors, in place:
 //!
 //! ```text
+//! grad   = grad_scale · grad
 //! first  = β1 · first  + (1 − β1) · grad
 //! second = β2 · second + (1 − β2) · grad²
 //! param  = param − lr · weight_decay · param
@@ -9,6 +10,9 @@
 //! Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (2019), in the order of
 //! `torch.optim.AdamW`. The scalars `lr`, `lr / (1 − β1^t)` and `1 / sqrt(1 − β2^t)` come from
 //! `lr_schedule`. If `halt` is given and not 0, the kernel changes nothing.
+//!
+//! `grad_scale` is the factor of `clip_factor`, or 1 if it is null. If it is 0, gradients count as
+//! 0, because 0 times NaN or infinity is NaN.
 //!
 //! If `copy` is not null, it gets the new parameter as bf16, rounded to nearest even.
 //!
@@ -48,13 +52,18 @@ struct Constants<'k> {
 
 fn adamw(k: &Kernel<'_>, target: SmTarget) {
     let parameters = AdamWParameters::declare(&mut Declarations(*k));
-    let AdamWParameters { table, scalars, halt, eps, .. } = parameters;
+    let AdamWParameters { table, scalars, halt, grad_scale, eps, .. } = parameters;
     let AdamWParameters { beta1, one_minus_beta1, beta2, one_minus_beta2, .. } = parameters;
     k.max_threads(CHUNK_THREADS);
 
     let halted = k.var(0_u32);
     k.when(!halt.is_null(), || halted.set(halt.load(0)));
     k.return_if(halted.get().ne(0));
+
+    let scale = k.var(1.0);
+    k.when(!grad_scale.is_null(), || scale.set(grad_scale.load(0)));
+    let scale = scale.get();
+    let no_grad = scale.eq(0.0);
 
     let chunk = Chunk::<{ ADAMW_ROW.arrays }>::read(k, table, ADAMW_ROW);
     let weight_decay = Value::<f32>::from_bits(chunk.constant().cast::<u32>());
@@ -75,6 +84,7 @@ fn adamw(k: &Kernel<'_>, target: SmTarget) {
         let [params, grads, firsts, seconds, copies] = chunk.arrays;
         let [param, grad, first, second] =
             [params, grads, firsts, seconds].map(|array| vec4.load(array));
+        let grad = grad.map(|grad| no_grad.select(0.0, grad * scale));
         let updated =
             [0, 1, 2, 3].map(|i| constants.update([param[i], grad[i], first[i], second[i]]));
         let copied = Output { f32: params, bf16: copies.reinterpret() };

@@ -212,8 +212,8 @@ impl Trainer {
         Ok(program.profile(&self.stream, controls, replays)?)
     }
 
-    /// Downloads the gradients of the last step after clipping, by parameter name. Empty unless the
-    /// options say that the caller keeps them.
+    /// Downloads the gradients of the last step before clipping, by parameter name. Empty unless
+    /// the options say that the caller keeps them.
     ///
     /// # Errors
     /// If the device fails.

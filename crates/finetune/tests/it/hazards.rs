@@ -118,9 +118,11 @@ fn sequence_lengths_do_not_mix() {
     }
 }
 
-/// The norm that limits the gradients is that of all of them, and after clipping it is the limit.
+/// The norm that limits the gradients is that of all of them, and the optimizer sees gradients
+/// whose norm is the limit.
 #[test]
 fn clipping_is_global() {
+    use retrograph_finetune::checkpoint::{StatePart, StateReader};
     use retrograph_finetune::model::GradientHome;
     let device = device();
     let mut config = config(Mode::Full, 5);
@@ -130,10 +132,16 @@ fn clipping_is_global() {
     let batch = text().batch([config.batch, config.seq], 0, 0).unwrap();
     let metrics = graph.step(&batch).unwrap();
     assert!(metrics.norm > 0.1, "{metrics:?}");
+    let norm = |all: &[f32]| all.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
     let gradients = graph.gradients().unwrap();
-    let all = gradients.iter().flat_map(|(_, gradient)| gradient);
-    let norm = all.map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt();
-    assert!((norm - 0.01).abs() < 1e-6, "{norm}");
+    let all: Vec<f32> = gradients.into_iter().flat_map(|(_, gradient)| gradient).collect();
+    assert!((norm(&all) - f64::from(metrics.norm)).abs() < 1e-5, "{metrics:?}");
+    let mut state = graph.state().reader(graph.stream());
+    let count = graph.state().trained_parameters().len();
+    let first = (0..count).flat_map(|index| state.read(index, StatePart::First).unwrap());
+    // The first moments were 0 before.
+    let clipped = norm(&first.collect::<Vec<_>>()) / (1.0 - config.optimizer.beta1);
+    assert!((clipped - 0.01).abs() < 1e-6, "{clipped}");
 }
 
 /// The same `eps` works in both directions: with an eps that dominates, the norm is nearly linear,

@@ -32,6 +32,7 @@ pub struct AdamWTensor<B> {
 /// One step of AdamW over a list of tensors, in one launch.
 ///
 /// ```text
+/// grad   = grad_scale · grad
 /// first  = β1 · first  + (1 − β1) · grad
 /// second = β2 · second + (1 − β2) · grad²
 /// param  = param · (1 − lr · weight_decay)
@@ -50,6 +51,10 @@ pub struct AdamW<'a, B> {
     /// `[1]`, read: the flag of [`Guard`](crate::optimizer::Guard); `None` for unconditional
     /// updates.
     pub halt: Option<View<B, u32>>,
+    /// `[1]`, read: the factor of all gradients, of [`ClipScale`](crate::optimizer::ClipScale);
+    /// `None` for 1. Has the bits of [`Clip`](crate::optimizer::Clip): a factor of 0 makes every
+    /// gradient 0, also NaN.
+    pub grad_scale: Option<View<B, f32>>,
     /// Decay of the first moment, at least 0 and below 1.
     ///
     /// f64, because rounding β2 to f32 changes the fifth digit of 1 − β2.
@@ -69,12 +74,16 @@ impl<B: Copy> AdamW<'_, B> {
         if let Some(halt) = self.halt {
             check.length("halt", halt, 1)?;
         }
+        if let Some(scale) = self.grad_scale {
+            check.length("grad_scale", scale, 1)?;
+        }
         let chunks = tensor_list::chunks(self.tensors.iter().map(|tensor| tensor.param.len()));
         let problem = tensor_list::problem(check, chunks)?;
         let parameters = abi::AdamWParameters::<ArgumentTypes<B>> {
             table: Pointer::table(self.table(check)?),
             scalars: Pointer::read(self.scalars),
             halt: Pointer::read_optional(self.halt),
+            grad_scale: Pointer::read_optional(self.grad_scale),
             beta1: self.beta1 as f32,
             one_minus_beta1: (1.0 - self.beta1) as f32,
             beta2: self.beta2 as f32,

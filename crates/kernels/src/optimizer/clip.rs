@@ -82,7 +82,8 @@ pub struct Guard<B> {
 /// `norm = sqrt(Σ partials)` and `scale = min(1, max_norm / norm)`.
 ///
 /// If the norm or the loss of the guard is not finite, `scale` is 0 and `halt` is set. [`Clip`]
-/// then writes zeros, also for NaN, and [`AdamW`](crate::optimizer::AdamW) changes nothing.
+/// then writes zeros, also for NaN, and [`AdamW`](crate::optimizer::AdamW) changes nothing. AdamW
+/// can multiply by `scale` itself.
 #[derive(Clone, Copy, Debug)]
 pub struct ClipScale<B> {
     /// `[n]`, read: the squared sums of the chunks.
@@ -127,7 +128,8 @@ impl<B: Copy> ClipScale<B> {
     }
 }
 
-/// `x = x · scale` for every element of a list of tensors, in one launch.
+/// `x = x · scale` for every element of a list of tensors, in one launch, for callers that read
+/// clipped gradients. [`AdamW`](crate::optimizer::AdamW) does not need it: see its `grad_scale`.
 ///
 /// A scale of 1 changes no bit. A scale of 0 writes 0 to every element, also to NaN.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! Gradient clipping, learning-rate schedule, AdamW, and the parameters of a step.
 //!
-//! A step runs [`FetchStepParameters`], [`Schedule`], [`SquaredSums`], [`ClipScale`], [`Clip`] and
-//! [`AdamW`]. Values that change from step to step are read on the device, so that a graph replays
-//! them. Kernels over lists of tensors take all of them in one launch; tensors are f32 of any
-//! shape.
+//! A step runs [`FetchStepParameters`], [`Schedule`], [`SquaredSums`], [`ClipScale`] and [`AdamW`],
+//! which clips gradients as it reads them. [`Clip`] clips them in memory. Values that change from
+//! step to step are read on the device, so that a graph replays them. Kernels over lists of tensors
+//! take all of them in one launch; tensors are f32 of any shape.
 //!
 //! **Errors.** A launch fails if a length does not match or if a constant is outside of its range.
 //! A loss or gradient norm that is not finite is found on the device; see [`Guard`].

@@ -2,7 +2,7 @@
 
 use half::bf16;
 use retrograph_kernels::View;
-use retrograph_kernels::ops::{AdamW, AdamWTensor, Schedule};
+use retrograph_kernels::ops::{AdamW, AdamWTensor, Clip, Schedule};
 use retrograph_kernels::optimizer::reference::adamw::{AdamWConstants, AdamWState, LearningRate};
 
 use crate::harness::Device;
@@ -95,6 +95,16 @@ impl Tensor {
 
 /// The tensors after one update at `step`; the buffers start `shift` elements before them.
 fn updated(tensors: &[Tensor], step: u32, (halt, shift): (Option<u32>, usize)) -> Vec<Tensor> {
+    scaled(tensors, step, (halt, shift), None)
+}
+
+/// The same with a factor of the gradients.
+fn scaled(
+    tensors: &[Tensor],
+    step: u32,
+    (halt, shift): (Option<u32>, usize),
+    grad_scale: Option<f32>,
+) -> Vec<Tensor> {
     let device = Device::new();
     let place = |data: &[f32]| {
         let padded = [&vec![f32::NAN; shift], data].concat();
@@ -122,8 +132,9 @@ fn updated(tensors: &[Tensor], step: u32, (halt, shift): (Option<u32>, usize)) -
     let (step, scalars) = (device.upload(&[step]), device.upload(&[f32::NAN; 3]));
     device.run(&schedule(step, scalars, RATE).launch().unwrap());
     let halt = halt.map(|halt| device.upload(&[halt]));
+    let grad_scale = grad_scale.map(|scale| device.upload(&[scale]));
     let (beta1, beta2) = BETAS;
-    let adamw = AdamW { tensors: &listed, scalars, halt, beta1, beta2, eps: EPS };
+    let adamw = AdamW { tensors: &listed, scalars, halt, grad_scale, beta1, beta2, eps: EPS };
     device.run(&adamw.launch().unwrap());
     let read = |((tensor, views), copy): ((&Tensor, &AdamWTensor<u64>), &Option<_>)| Tensor {
         param: device.download(views.param),
@@ -223,6 +234,35 @@ fn nothing_changes_once_training_is_halted() {
         for (after, before) in after.iter().zip(&tensors) {
             same_bits(&after.state(), &before.state(), "halted");
             assert_eq!(after.copy, before.copy);
+        }
+    }
+}
+
+#[test]
+fn the_factor_of_gradients_has_the_bits_of_clipping() {
+    let mut data = Data::new("adamw scale");
+    let mut tensors = list(&mut data);
+    for factor in [1.0, 0.37, f32::MIN_POSITIVE, 0.0] {
+        if factor == 0.0 {
+            tensors[4].grad[..3].copy_from_slice(&[f32::NAN, f32::INFINITY, f32::NEG_INFINITY]);
+        }
+        let device = Device::new();
+        let clipped: Vec<_> = tensors
+            .iter()
+            .map(|tensor| {
+                let (grad, scale) = (device.upload(&tensor.grad), device.upload(&[factor]));
+                device.run(&Clip { tensors: &[grad], scale }.launch().unwrap());
+                Tensor { grad: device.download(grad), ..tensor.clone() }
+            })
+            .collect();
+        let expected = updated(&clipped, 7, (Some(0), 0));
+        let found = scaled(&tensors, 7, (Some(0), 0), Some(factor));
+        for (found, expected) in found.iter().zip(&expected) {
+            same_bits(&found.state(), &expected.state(), &format!("a factor of {factor:e}"));
+            assert_eq!(found.copy, expected.copy);
+        }
+        for (found, tensor) in found.iter().zip(&tensors) {
+            same_bits(&found.grad, &tensor.grad, "the gradient is only read");
         }
     }
 }

@@ -225,6 +225,7 @@ fn adamw_checks_its_tensors_and_constants() {
         tensors: &tensors,
         scalars: view("scalars", 3),
         halt: None,
+        grad_scale: None,
         beta1: 0.9,
         beta2: 0.999,
         eps: 1e-8,
@@ -239,6 +240,8 @@ fn adamw_checks_its_tensors_and_constants() {
     assert_eq!(refused(AdamW { beta2: f64::NAN, ..adamw }.launch()), "beta2");
     assert_eq!(refused(AdamW { eps: -1.0, ..adamw }.launch()), "eps");
     assert_eq!(refused(AdamW { scalars: view("scalars", 2), ..adamw }.launch()), "scalars");
+    let grad_scale = Some(view("grad_scale", 2));
+    assert_eq!(refused(AdamW { grad_scale, ..adamw }.launch()), "grad_scale");
     let short = [AdamWTensor { grad: view("grad", 7), ..tensors[0] }];
     assert_eq!(refused(AdamW { tensors: &short, ..adamw }.launch()), "grad");
     let short = [AdamWTensor { copy: Some(View::new("copy", 7)), ..tensors[0] }];

@@ -137,8 +137,9 @@ impl Mlp {
             copy: None,
             weight_decay: 0.01,
         });
-        let (halt, beta1, beta2, eps) = (Some(self.halt), 0.9, 0.99, 1e-8);
-        let adamw = AdamW { tensors: &tensors, scalars, halt, beta1, beta2, eps };
+        let (halt, grad_scale) = (Some(self.halt), None);
+        let (beta1, beta2, eps) = (0.9, 0.99, 1e-8);
+        let adamw = AdamW { tensors: &tensors, scalars, halt, grad_scale, beta1, beta2, eps };
         pass.launch(adamw.launch()?)?;
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! that the host reads the state before the failed step.
 
 use retrograph_kernels::ops::{
-    AdamW, AdamWTensor, Clip, ClipScale, Guard, Schedule, SquaredSums, squared_sums_partials,
+    AdamW, AdamWTensor, ClipScale, Guard, Schedule, SquaredSums, squared_sums_partials,
 };
 use retrograph_runtime::{BufferId, Slice};
 
@@ -30,7 +30,6 @@ pub(super) fn update(
     let tensors: Vec<_> = trained(builder, optimizer.weight_decay).collect();
     let grads: Vec<_> = tensors.iter().map(|tensor| tensor.grad).collect();
     let scale = clip_scale(builder, &grads, (optimizer.max_norm, scalars))?;
-    builder.launch(Clip { tensors: &grads, scale }.launch())?;
     builder.scope("optimizer");
     let values = builder.transient("scalars", Schedule::<()>::SCALARS);
     builder.launch(
@@ -51,6 +50,7 @@ pub(super) fn update(
             tensors: &tensors,
             scalars: values,
             halt: Some(scalars.halt),
+            grad_scale: Some(scale),
             beta1: optimizer.beta1,
             beta2: optimizer.beta2,
             eps: optimizer.eps,
