@@ -90,6 +90,7 @@ mod site;
 #[cfg(test)]
 mod tests;
 mod undefined;
+mod unfenced;
 mod warp;
 mod warpgroup;
 mod words;

@@ -4,7 +4,6 @@
 //! that fail this check, go lane by lane through [`Memories::resolve`], which finds the faulting
 //! lane.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use retrograph_ptx::ast::Space;
@@ -14,6 +13,7 @@ use super::fault::FaultKind;
 use super::program::Access;
 use super::races::{AccessKind, LaneAccess, Races};
 use super::registers::{ActiveLanes, Offset};
+use super::unfenced::Unfenced;
 use super::words::addresses;
 use crate::memory::{Snapshot, Span};
 
@@ -60,53 +60,6 @@ pub(super) struct Memories<'a> {
     pub(super) proxy: Option<Box<AsyncProxy>>,
 }
 
-/// Granularity of unfenced writes in bytes.
-const PIECE: u64 = 16;
-
-/// Pieces of shared memory with writes that no `fence.proxy.async` followed, each with a mask of
-/// the warps that wrote.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Unfenced(HashMap<u64, u32>);
-
-impl Unfenced {
-    /// Resets the state for a new block.
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    /// A warp has written to `bytes` bytes at `address`.
-    pub(super) fn write(&mut self, warp: usize, (address, bytes): (u64, u64)) {
-        for piece in address / PIECE..(address + bytes).div_ceil(PIECE) {
-            *self.0.entry(piece).or_default() |= 1 << warp;
-        }
-    }
-
-    /// A warp has executed `fence.proxy.async`.
-    pub(super) fn fence(&mut self, warp: usize) {
-        self.0.retain(|_, warps| {
-            *warps &= !(1 << warp);
-            *warps != 0
-        });
-    }
-
-    /// Somebody else than a thread has written to `bytes` bytes at `address`.
-    pub(super) fn forget(&mut self, (address, bytes): (u64, u64)) {
-        let pieces = address / PIECE..(address + bytes).div_ceil(PIECE);
-        self.0.retain(|piece, _| !pieces.contains(piece));
-    }
-
-    /// The first piece in `bytes` that was written without a fence.
-    pub(super) fn first_in(&self, bytes: &Range<u64>) -> Option<u64> {
-        let pieces = bytes.start / PIECE..bytes.end.div_ceil(PIECE);
-        self.0.keys().copied().filter(|piece| pieces.contains(piece)).min()
-    }
-
-    /// Whether the piece at `address` was written without a fence.
-    pub(super) fn holds(&self, address: u64) -> bool {
-        self.0.contains_key(&(address / PIECE))
-    }
-}
-
 impl Memories<'_> {
     /// Reports an access of a lane to the race detector, if it is enabled.
     #[inline(always)]
@@ -135,15 +88,14 @@ impl Memories<'_> {
         }
     }
 
-    /// Something else than a thread has written to shared memory.
+    /// The async proxy has written to shared memory.
     pub(super) fn forget_unfenced(&mut self, bytes: (u64, u64)) {
         self.unfenced.iter_mut().for_each(|unfenced| unfenced.forget(bytes));
     }
 
     /// The address of the first write in `bytes` of shared memory without a fence.
     pub(super) fn first_unfenced(&self, bytes: &Range<u64>) -> Option<u64> {
-        let piece = self.unfenced.as_ref()?.first_in(bytes)?;
-        Some((piece * PIECE).max(bytes.start))
+        self.unfenced.as_ref()?.first_in(bytes)
     }
 
     /// The allocation that holds `[low, high)`.

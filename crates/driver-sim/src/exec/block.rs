@@ -3,24 +3,26 @@
 //! A warp runs until it ends, waits at a barrier or has executed [`TURN`] instructions. The seed of
 //! the launch reorders the warps in every round, to expose kernels that rely on an order.
 
+mod special;
+mod stall;
+
 use std::sync::{Arc, Mutex};
 
 use retrograph_ptx::ast::Special;
 
-use super::access::{Memories, Unfenced};
+use super::access::Memories;
 use super::barrier::{BARRIERS, Barriers};
 use super::fault::FaultKind;
 use super::grid::Launch;
 use super::interpreter::{Contributions, Interpreter, Machine, Pause};
-use super::program::{CLUSTER_BARRIER, LANES, Preset, Program, Width};
+use super::program::{CLUSTER_BARRIER, LANES, Preset, Program};
 use super::races::{AccessHistory, Races};
 use super::registers::{Lanes, Offset, RegisterFile};
 use super::undefined::{ProxyMisuse, Undefined};
+use super::unfenced::Unfenced;
 use super::warp::Warp;
 use crate::memory::{POISON, Snapshot, Span, fill_host};
 
-/// How often waits for barriers in shared memory give up before a block is taken to be deadlocked.
-const PATIENCE: u32 = 64;
 /// Instructions that a warp runs before another one has its turn.
 const TURN: u64 = 1 << 13;
 
@@ -133,74 +135,6 @@ impl<'a> BlockRunner<'a> {
     fn set(&mut self, (warp, offset): (usize, Offset), lanes: Lanes<u32>) {
         // SAFETY: the offset is that of a 32-bit slot of the program.
         unsafe { self.file(warp).write(offset, lanes) }
-    }
-
-    fn fill_presets(&mut self, warp: usize) {
-        let program = self.machine.program;
-        for &(preset, offset) in &program.presets {
-            match preset {
-                Preset::Constant(bits, width) => {
-                    // SAFETY: the offset is that of a slot of this width.
-                    unsafe {
-                        let file = self.file(warp);
-                        match width {
-                            Width::Predicate => file.set_predicate(offset, u32::MAX, bits as u32),
-                            Width::Word => file.write(offset, [bits as u32; LANES]),
-                            Width::Double => file.write(offset, [bits; LANES]),
-                        }
-                    }
-                }
-                Preset::Special(special) => {
-                    let lanes = self.special(special, warp);
-                    self.set((warp, offset), lanes);
-                }
-            }
-        }
-    }
-
-    /// The value of a special register that is the same for all blocks; others are zero.
-    fn special(&self, special: Special, warp: usize) -> Lanes<u32> {
-        use Special as S;
-        let ([nx, ny, nz], [gx, gy, gz]) = (self.launch.block, self.launch.grid);
-        std::array::from_fn(|lane| {
-            let thread = (warp * LANES + lane) as u32;
-            let bit = 1u32 << lane;
-            match special {
-                S::TidX => thread % nx,
-                S::TidY => thread / nx % ny,
-                S::TidZ => thread / nx / ny,
-                S::NtidX => nx,
-                S::NtidY => ny,
-                S::NtidZ => nz,
-                S::NctaidX => gx,
-                S::NctaidY => gy,
-                S::NctaidZ => gz,
-                S::LaneId => lane as u32,
-                S::WarpId => warp as u32,
-                S::NWarpId => self.warps.len() as u32,
-                S::LaneMaskEq => bit,
-                S::LaneMaskLt => bit - 1,
-                S::LaneMaskLe => bit | (bit - 1),
-                S::LaneMaskGt => !(bit | (bit - 1)),
-                S::LaneMaskGe => !(bit - 1),
-                S::DynamicSharedSize => self.launch.shared_bytes,
-                S::TotalSharedSize | S::AggregateSharedSize => {
-                    self.launch.shared_bytes + self.machine.program.shared_bytes
-                }
-                // One multiprocessor runs everything, and each block is a cluster of its own.
-                S::NSmId | S::ClusterNctarank => 1,
-                S::ClusterNctaidX | S::ClusterNctaidY | S::ClusterNctaidZ => 1,
-                S::NClusterIdX => gx,
-                S::NClusterIdY => gy,
-                S::NClusterIdZ => gz,
-                _ => 0,
-            }
-        })
-    }
-
-    fn lanes_of_warp(&self, warp: usize) -> u32 {
-        let threads = self.launch.block.iter().product::<u32>() as usize - warp * LANES;
-        if threads >= LANES { u32::MAX } else { (1 << threads) - 1 }
     }
 
     /// Begins a block. `order` varies the order of the warps and of the lanes in them.
@@ -322,85 +256,6 @@ impl<'a> BlockRunner<'a> {
             }
         }
         Ok(false)
-    }
-
-    /// Lets stalled warps look again if a barrier in shared memory has changed. With a seed, a load
-    /// lands now and then.
-    fn wake(&mut self) -> Result<(), BlockFault> {
-        if self.machine.memories.proxy.is_none() {
-            return Ok(());
-        }
-        if self.round != 0 && scramble(!self.round).is_multiple_of(8) {
-            self.land()?;
-        }
-        let version = self.machine.memories.proxy.as_ref().map_or(0, |proxy| proxy.version());
-        if version != self.seen_version {
-            (self.seen_version, self.given_up) = (version, 0);
-            self.resume_stalled(false);
-        }
-        Ok(())
-    }
-
-    fn resume_stalled(&mut self, gives_up: bool) -> bool {
-        let mut any = false;
-        for warp in 0..self.warps.len() {
-            if self.barriers.is_stalled(warp) {
-                any = true;
-                self.barriers.resume(warp);
-                self.warps[warp].unpark(gives_up);
-            }
-        }
-        any
-    }
-
-    /// Lands a load, or else lets waits give up, when no warp can go on. Whether one can now.
-    fn unblock(&mut self) -> Result<bool, BlockFault> {
-        if self.land()? {
-            return Ok(true);
-        }
-        self.given_up += 1;
-        Ok(self.given_up <= PATIENCE && self.resume_stalled(true))
-    }
-
-    fn land(&mut self) -> Result<bool, BlockFault> {
-        let memories = &mut self.machine.memories;
-        let Some(mut proxy) = memories.proxy.take() else { return Ok(false) };
-        let pc = proxy.load_in_flight().map_or(0, |(_, pc)| pc);
-        let landed = proxy.land(memories);
-        memories.proxy = Some(proxy);
-        landed.map_err(|(kind, thread)| BlockFault { kind, thread, pc })
-    }
-
-    /// What each warp waits for.
-    fn describe_waits(&self) -> (usize, u32, String) {
-        let mut first = None;
-        let mut list = Vec::new();
-        for (index, warp) in self.warps.iter().enumerate() {
-            if let Some((id, count)) = self.barriers.wait_of(index) {
-                let threads = if count == 0 { "all".to_owned() } else { count.to_string() };
-                list.push(format!("warp {index} waits at barrier {id} for {threads} threads"));
-            }
-            for pc in warp.parked_at().filter(|_| self.barriers.is_stalled(index)) {
-                first = first.or(Some((index, pc)));
-                let proxy = self.machine.memories.proxy.as_ref();
-                let what = proxy.and_then(|proxy| proxy.wait_of(index, pc)).unwrap_or("a barrier");
-                list.push(format!("warp {index} waits for {what}"));
-            }
-        }
-        let (warp, pc) = first.unwrap_or((0, 0));
-        (warp, pc, list.join("; "))
-    }
-
-    /// The fault of a deadlock, reported for the first warp that waits.
-    fn stuck(&self) -> BlockFault {
-        if (0..self.warps.len()).any(|warp| self.barriers.is_stalled(warp)) {
-            let (warp, pc, waiting) = self.describe_waits();
-            let lane = self.warps[warp].live.trailing_zeros() & 31;
-            let kind = FaultKind::Deadlock { waiting };
-            return BlockFault { kind, thread: (warp * LANES) as u32 + lane, pc };
-        }
-        let warp = self.barriers.first_waiting().unwrap_or(0);
-        self.fault_before(FaultKind::BarrierDivergence, warp)
     }
 
     fn fault(&self, kind: FaultKind, warp: usize, lane: u32) -> BlockFault {

@@ -11,108 +11,37 @@
 //! a store; copies at barriers or of bytes that no fence made visible to the async proxy;
 //! misaligned copies; bytes that are no tensor map.
 
+mod addition;
 mod copies;
+mod extent;
+mod host;
+mod instruction;
 mod mbarrier;
 mod tensor;
+mod wait;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use retrograph_ptx::ast::Space;
-
-use self::copies::{Copies, Extent, Issuer, can_add};
+use self::addition::can_add;
+use self::copies::{Copies, Issuer};
+use self::extent::Extent;
+use self::host::{box_of, first_of};
+pub(super) use self::instruction::{BulkInstruction, Input, Kind};
 use self::mbarrier::{Arrival, Mbarriers};
-use super::access::{LaneFault, Memories, locate};
+use super::access::{LaneFault, Memories};
 use super::block::scramble;
 use super::fault::FaultKind;
 use super::interpreter::Machine;
 use super::operation::Outcome;
-use super::program::{Access, LANES, Width};
-use super::races::AccessKind;
-use super::registers::{ActiveLanes, Offset, RegisterFile};
+use super::program::LANES;
+use super::registers::{ActiveLanes, RegisterFile};
 use super::undefined::ProxyMisuse;
 use super::warp::Warp;
-use crate::tensor_map::{MOST_DIMENSIONS, TENSOR_MAP_BYTES, TensorMap};
 
 /// Registers of a multiprocessor, and the most of one thread.
 const REGISTERS: u32 = 65536;
 const MOST_REGISTERS: u32 = 255;
-
-/// What an instruction does; its operands are in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// `mbarrier.init`: address, count.
-    Init,
-    /// `mbarrier.inval`: address.
-    Invalidate,
-    /// `mbarrier.arrive`: address, arrivals, bytes that are expected.
-    Arrive {
-        /// Whether the arrival may complete the phase.
-        completes: bool,
-        /// Whether bytes are expected.
-        expects: bool,
-    },
-    /// `mbarrier.expect_tx` and `mbarrier.complete_tx`: address, bytes.
-    CountBytes {
-        /// Whether the bytes are expected; otherwise they have come.
-        expected: bool,
-    },
-    /// `mbarrier.try_wait` and `mbarrier.test_wait`: address, phase or its parity.
-    Wait {
-        /// Whether it is a parity.
-        parity: bool,
-    },
-    /// `fence.mbarrier_init`.
-    Fence,
-    /// A load of a run of bytes: target, source, bytes, barrier.
-    LoadRun,
-    /// A store of a run of bytes: target, source, bytes.
-    StoreRun,
-    /// A load of a box: target, tensor map, barrier, coordinates.
-    LoadBox,
-    /// A store of a box: source, tensor map, coordinates.
-    StoreBox {
-        /// Whether it adds to what is there.
-        adds: bool,
-    },
-    /// `cp.async.bulk.commit_group`.
-    Commit,
-    /// `cp.async.bulk.wait_group`.
-    WaitGroup {
-        /// Groups that may stay in flight.
-        open: u32,
-        /// Whether only the sources must have been read.
-        read: bool,
-    },
-    /// `setmaxnreg`.
-    Registers {
-        /// How many each thread has afterwards.
-        count: u32,
-        /// Whether there are more than before.
-        increases: bool,
-    },
-    /// `mapa`: address, block.
-    MapAddress,
-}
-
-/// An operand that is read: a value, or an address to which something is added.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Input {
-    pub(super) register: Offset,
-    pub(super) width: Width,
-    pub(super) offset: i64,
-    /// The space of an address; generic without one.
-    pub(super) space: Option<Space>,
-}
-
-/// An instruction.
-#[derive(Clone, Debug)]
-pub(super) struct BulkInstruction {
-    pub(super) kind: Kind,
-    pub(super) inputs: Vec<Input>,
-    /// What is written: the state of an arrival, the answer of a wait, an address.
-    pub(super) output: Option<(Offset, Width)>,
-}
 
 /// The barriers and bulk copies of a block.
 #[derive(Clone, Debug, Default)]
@@ -322,211 +251,6 @@ impl AsyncProxy {
     ) -> Result<(), FaultKind> {
         self.barriers.check_for_copy(memories, mbarrier)?;
         self.copies.load(memories, (shared, extent), (mbarrier, issuer))
-    }
-
-    /// `mbarrier.try_wait` and `mbarrier.test_wait`. Parks the lanes if none of them may go on.
-    ///
-    /// # Safety
-    ///
-    /// As for [`AsyncProxy::execute`].
-    unsafe fn wait(
-        &mut self,
-        memories: &mut Memories<'_>,
-        warp: &mut Warp,
-        (lanes, instruction): (ActiveLanes, &BulkInstruction),
-    ) -> Result<Outcome, LaneFault> {
-        let mut complete = 0u32;
-        let mut missing = String::new();
-        for lane in lanes.iter() {
-            let fault = |kind| (kind, lane as u32);
-            // SAFETY: by the contract.
-            let input = |index: usize| unsafe { instruction.inputs[index].value(lanes.file, lane) };
-            let address = instruction.inputs[0].shared(input(0)).map_err(fault)?;
-            let phase = self.barriers.phase(memories, address).map_err(fault)?;
-            let is_complete = match instruction.kind {
-                Kind::Wait { parity: true } => {
-                    let parity = input(1) & 0xffff_ffff;
-                    if parity > 1 {
-                        let misuse = ProxyMisuse::Parity { address, parity };
-                        return Err(fault(misuse_fault(misuse)));
-                    }
-                    phase & 1 != parity
-                }
-                _ => phase > input(1),
-            };
-            if is_complete {
-                complete |= 1 << lane;
-                if let Some(races) = &mut memories.races {
-                    races.acquire_at(address, memories.warp);
-                }
-            } else if missing.is_empty() {
-                let what = match instruction.kind {
-                    Kind::Wait { parity: true } => format!("the phase of parity {}", input(1) & 1),
-                    _ => format!("phase {}", input(1)),
-                };
-                missing = format!("{what} of {}", self.barriers.describe(address));
-            }
-        }
-        if complete == 0 && lanes.mask & !warp.gives_up != 0 {
-            self.waits.insert((memories.warp, warp.pc), missing);
-            return Ok(Outcome::MembersMissing);
-        }
-        warp.gives_up &= !lanes.mask;
-        self.waits.remove(&(memories.warp, warp.pc));
-        if let Some((register, _)) = instruction.output {
-            // SAFETY: by the contract.
-            unsafe { lanes.write_predicate(register, complete) };
-        }
-        Ok(Outcome::Executed)
-    }
-
-    /// `setmaxnreg`. Waits until there are as many registers.
-    fn set_registers(
-        &mut self,
-        warp: usize,
-        pc: u32,
-        (count, increases): (u32, bool),
-    ) -> Result<Outcome, FaultKind> {
-        let before = self.registers[warp];
-        if if increases { count < before } else { count > before } {
-            return undefined(ProxyMisuse::RegisterCount { increases, before, count });
-        }
-        let others: u32 = self.registers.iter().sum::<u32>() - before;
-        if (others + count) * LANES as u32 > self.pool {
-            let wait = format!(
-                "{count} registers per thread; the block has {} free",
-                self.pool.saturating_sub((others + before) * LANES as u32)
-            );
-            self.waits.insert((warp, pc), wait);
-            return Ok(Outcome::MembersMissing);
-        }
-        self.waits.remove(&(warp, pc));
-        self.registers[warp] = count;
-        self.barriers.version += 1;
-        Ok(Outcome::Executed)
-    }
-}
-
-impl Input {
-    /// The value of a lane.
-    ///
-    /// # Safety
-    ///
-    /// The register must be one of the file, of this width.
-    unsafe fn value(&self, file: RegisterFile, lane: usize) -> u64 {
-        // SAFETY: by the contract.
-        let value = unsafe { file.lane(self.register, self.width, lane) };
-        let value = value.wrapping_add(self.offset as u64);
-        if self.width == Width::Word { value & 0xffff_ffff } else { value }
-    }
-
-    /// The address in shared memory that an address is.
-    fn shared(&self, address: u64) -> Result<u64, FaultKind> {
-        match locate(self.space, address) {
-            (Space::Shared, address) => Ok(address),
-            (space, _) => undefined(ProxyMisuse::NotShared { address, space }),
-        }
-    }
-}
-
-impl BulkInstruction {
-    /// Writes the output of a lane, if there is one.
-    ///
-    /// # Safety
-    ///
-    /// The register must be one of the file.
-    unsafe fn put(&self, file: RegisterFile, lane: usize, value: u64) {
-        if let Some((register, width)) = self.output {
-            // SAFETY: by the contract.
-            unsafe { file.set_lane(register, (width, lane), value) };
-        }
-    }
-}
-
-/// The coordinates of a box.
-fn first_of(values: impl Iterator<Item = u64>) -> [i32; MOST_DIMENSIONS] {
-    let mut first = [0; MOST_DIMENSIONS];
-    first.iter_mut().zip(values).for_each(|(to, value)| *to = value as u32 as i32);
-    first
-}
-
-/// The box of the tensor map at a generic address.
-fn box_of(
-    memories: &Memories<'_>,
-    address: u64,
-    (rank, first): (usize, [i32; MOST_DIMENSIONS]),
-) -> Result<Extent, FaultKind> {
-    if !address.is_multiple_of(64) {
-        return undefined(ProxyMisuse::MapAlignment { address });
-    }
-    let access = Access {
-        space: None,
-        bytes: 64,
-        count: 1,
-        signed: false,
-        value: Width::Double,
-        address: Width::Double,
-        offset: 0,
-        strong: false,
-    };
-    let mut raw = [0; TENSOR_MAP_BYTES];
-    for half in 0..2 {
-        let from = memories.resolve(&access, 0, address + 64 * half)?;
-        // SAFETY: `resolve` proved 64 bytes.
-        unsafe {
-            let to = raw.as_mut_ptr().add(64 * half as usize);
-            std::ptr::copy_nonoverlapping(from, to, 64);
-        }
-    }
-    let map =
-        TensorMap::decode(&raw).or_else(|error| undefined(ProxyMisuse::Map { address, error }))?;
-    if map.dimensions.len() != rank {
-        return undefined(ProxyMisuse::Rank { rank, dimensions: map.dimensions.len() });
-    }
-    Ok(Extent::Tensor { map: Box::new(map), first })
-}
-
-impl Memories<'_> {
-    /// The host address of bytes of shared memory.
-    fn shared_bytes(&self, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
-        let end = address.checked_add(bytes).filter(|&end| end <= self.shared.end);
-        match end {
-            // SAFETY: the bytes are inside of shared memory.
-            Some(_) => Ok(unsafe { self.shared.host.add(address as usize) }),
-            None => {
-                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-                Err(FaultKind::OutOfBounds { address, bytes, space: Space::Shared })
-            }
-        }
-    }
-
-    /// The host address of bytes of global memory.
-    fn global_bytes(&self, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
-        let span = self.global.find(address).filter(|span| bytes <= span.end - address);
-        match span {
-            // SAFETY: the bytes are inside of the allocation.
-            Some(span) => Ok(unsafe { span.host.add((address - span.base) as usize) }),
-            None => {
-                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-                Err(FaultKind::OutOfBounds { address, bytes, space: Space::Global })
-            }
-        }
-    }
-
-    /// Reports that a thread accesses shared memory, in programs with bulk copies.
-    pub(super) fn check_async(
-        &self,
-        space: Option<Space>,
-        (address, bytes): (u64, u64),
-        kind: AccessKind,
-    ) -> Result<(), FaultKind> {
-        let Some(proxy) = &self.proxy else { return Ok(()) };
-        match locate(space, address) {
-            (Space::Shared, address) => {
-                proxy.check(&(address..address + bytes), kind != AccessKind::Read)
-            }
-            _ => Ok(()),
-        }
     }
 }
 

@@ -11,6 +11,12 @@
 //! hardware (which promises about 2 ulp), and use nothing but correctly rounded operations, so that
 //! they give the same bits on every host.
 
+mod approx;
+mod extremum;
+
+pub(super) use self::approx::{exp2, log2, rsqrt};
+use self::extremum::unless_nan;
+pub(super) use self::extremum::{Extremum, extremum64, max, min};
 use super::rounding::{Rounding, directed_f32};
 
 /// The canonical NaN of `f32`.
@@ -86,48 +92,6 @@ pub(super) fn canonical64(value: f64) -> u64 {
     if value.is_nan() { NAN_F64 } else { value.to_bits() }
 }
 
-/// `min`: the number where one operand is a NaN, and −0 below +0.
-#[inline(always)]
-pub(super) fn min(a: u32, b: u32) -> u32 {
-    let (x, y) = (f(a), f(b));
-    let less = if x < y { a } else { b };
-    // Equal numbers have equal bits, except for zeros, of which the negative one is the less.
-    let ordered = if x == y { a | b } else { less };
-    let left = if x.is_nan() { b } else { ordered };
-    let right = if y.is_nan() { a } else { left };
-    if x.is_nan() & y.is_nan() { NAN_F32 } else { right }
-}
-
-/// `max`: the number where one operand is a NaN, and +0 above −0.
-#[inline(always)]
-pub(super) fn max(a: u32, b: u32) -> u32 {
-    let (x, y) = (f(a), f(b));
-    let greater = if x > y { a } else { b };
-    let ordered = if x == y { a & b } else { greater };
-    let left = if x.is_nan() { b } else { ordered };
-    let right = if y.is_nan() { a } else { left };
-    if x.is_nan() & y.is_nan() { NAN_F32 } else { right }
-}
-
-/// `min.f64` and `max.f64`.
-pub(super) fn extremum64(a: u64, b: u64, greatest: bool) -> u64 {
-    let (x, y) = (d(a), d(b));
-    match (x.is_nan(), y.is_nan()) {
-        (true, true) => quiet64(b),
-        (true, false) => b,
-        (false, true) => a,
-        _ if x == y => {
-            if greatest {
-                a & b
-            } else {
-                a | b
-            }
-        }
-        _ if (x < y) != greatest => a,
-        _ => b,
-    }
-}
-
 /// Flushes a subnormal to a zero of its sign.
 pub(super) fn flush(bits: u32) -> u32 {
     if f(bits).is_subnormal() { bits & 0x8000_0000 } else { bits }
@@ -136,95 +100,6 @@ pub(super) fn flush(bits: u32) -> u32 {
 /// Flushes a subnormal to a zero of its sign.
 pub(super) fn flush64(bits: u64) -> u64 {
     if d(bits).is_subnormal() { bits & 1 << 63 } else { bits }
-}
-
-/// `ex2.approx.f32`.
-#[inline(always)]
-pub(super) fn exp2(bits: u32) -> u32 {
-    let x = f(bits);
-    // Beyond these bounds the result is zero or infinite whatever the argument.
-    let clamped = f64::from(x).clamp(-200.0, 200.0);
-    // Adding and subtracting 1.5 · 2^52 rounds to an integer.
-    const SHIFT: f64 = 6_755_399_441_055_744.0;
-    let whole = (clamped + SHIFT) - SHIFT;
-    let fraction = (clamped - whole) * std::f64::consts::LN_2;
-    let scale = f64::from_bits((((whole + 1023.0 + SHIFT).to_bits()) & 0xfff) << 52);
-    let result = exp_series(fraction) * scale;
-    if x.is_nan() { NAN_F32 } else { (result as f32).to_bits() }
-}
-
-/// e^x for |x| ≤ ln 2 / 2: the Taylor series, whose rest is below 2^-52.
-#[inline(always)]
-fn exp_series(x: f64) -> f64 {
-    const COEFFICIENTS: [f64; 13] = [
-        1.0 / 479_001_600.0,
-        1.0 / 39_916_800.0,
-        1.0 / 3_628_800.0,
-        1.0 / 362_880.0,
-        1.0 / 40_320.0,
-        1.0 / 5_040.0,
-        1.0 / 720.0,
-        1.0 / 120.0,
-        1.0 / 24.0,
-        1.0 / 6.0,
-        0.5,
-        1.0,
-        1.0,
-    ];
-    let mut sum = COEFFICIENTS[0];
-    for coefficient in &COEFFICIENTS[1..] {
-        sum = sum * x + coefficient;
-    }
-    sum
-}
-
-/// `lg2.approx.f32`.
-#[inline(always)]
-pub(super) fn log2(bits: u32) -> u32 {
-    let x = f(bits);
-    let wide = f64::from(x).to_bits();
-    // The mantissa between √½ and √2, and the exponent that goes with it.
-    const HALF_ROOT: u64 = 0x3fe6_a09e_667f_3bcd;
-    let shifted = wide.wrapping_sub(HALF_ROOT) >> 52 & 0xfff;
-    let exponent = (shifted as i32) << 20 >> 20;
-    let mantissa = f64::from_bits(wide.wrapping_sub((i64::from(exponent) << 52) as u64));
-    let s = (mantissa - 1.0) / (mantissa + 1.0);
-    let result = f64::from(exponent) + log_series(s) * std::f64::consts::LOG2_E;
-    let regular = (result as f32).to_bits();
-    let at_infinity = if x == f32::INFINITY { bits } else { regular };
-    let at_zero = if x == 0.0 { f32::NEG_INFINITY.to_bits() } else { at_infinity };
-    if x.is_nan() | (x < 0.0) { NAN_F32 } else { at_zero }
-}
-
-/// ln((1 + s) / (1 − s)) = 2 (s + s³/3 + s⁵/5 + …) for |s| ≤ 0.172.
-#[inline(always)]
-fn log_series(s: f64) -> f64 {
-    const ODD: [f64; 12] = [
-        1.0 / 23.0,
-        1.0 / 21.0,
-        1.0 / 19.0,
-        1.0 / 17.0,
-        1.0 / 15.0,
-        1.0 / 13.0,
-        1.0 / 11.0,
-        1.0 / 9.0,
-        1.0 / 7.0,
-        1.0 / 5.0,
-        1.0 / 3.0,
-        1.0,
-    ];
-    let square = s * s;
-    let mut sum = ODD[0];
-    for coefficient in &ODD[1..] {
-        sum = sum * square + coefficient;
-    }
-    2.0 * s * sum
-}
-
-/// `rsqrt.approx.f32`.
-#[inline(always)]
-pub(super) fn rsqrt(bits: u32) -> u32 {
-    canonical((1.0 / f64::from(f(bits)).sqrt()) as f32)
 }
 
 /// How an `f32` instruction treats its operands and its result beyond rounding to nearest.
@@ -254,11 +129,6 @@ impl FloatMode {
         let bits = if self.flush { flush(bits) } else { bits };
         u64::from(if self.saturate { saturate(bits) } else { bits })
     }
-}
-
-/// A function of two numbers, or a NaN where one of them is a NaN.
-fn unless_nan(a: f32, b: f32, function: fn(u32, u32) -> u32) -> f32 {
-    if a.is_nan() || b.is_nan() { f32::NAN } else { f(function(a.to_bits(), b.to_bits())) }
 }
 
 /// Clamps to [0, 1]; a NaN becomes 0.
@@ -352,98 +222,5 @@ moded! {
     neg(a, _b, _c, _r) = -a;
 }
 
-/// `min` or `max` of `f32` with modifiers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extremum {
-    /// `max` and not `min`.
-    pub(super) max: bool,
-    /// `.NaN`: the result is NaN if an operand is.
-    pub(super) propagate_nan: bool,
-    /// `.xorsign.abs`: magnitudes are compared, and the result has the product of the signs.
-    pub(super) xor_sign: bool,
-    /// `.abs`: magnitudes are compared.
-    pub(super) magnitudes: bool,
-    /// Three operands and not two.
-    pub(super) ternary: bool,
-    /// Flushing and saturation.
-    pub(super) mode: FloatMode,
-}
-
-impl Extremum {
-    /// The result for one lane.
-    pub(super) fn apply(self, values: [u64; 3]) -> u64 {
-        let magnitudes = self.xor_sign || self.magnitudes;
-        let operand = |bits: u64| {
-            let bits = self.mode.operand(bits).to_bits();
-            if magnitudes { bits & 0x7fff_ffff } else { bits }
-        };
-        let choose = |a: u32, b: u32| {
-            let function = if self.max { max } else { min };
-            if self.propagate_nan {
-                canonical(unless_nan(f(a), f(b), function))
-            } else {
-                function(a, b)
-            }
-        };
-        let [a, b, c] = values.map(operand);
-        let pair = choose(a, b);
-        let result = if self.ternary { choose(pair, c) } else { pair };
-        let signed = self.xor_sign && !f(result).is_nan();
-        let sign = (values[0] ^ values[1]) as u32 & 0x8000_0000;
-        u64::from(if signed { result | sign } else { result })
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exp2_and_log2_are_correctly_rounded_on_a_sweep() {
-        let mut state = 1u32;
-        for _ in 0..200_000 {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let x = f(state);
-            let (exp, log) = (f(exp2(state)), f(log2(state)));
-            if x.is_nan() {
-                assert_eq!((exp2(state), log2(state)), (NAN_F32, NAN_F32));
-                continue;
-            }
-            // The host library may be off in the last place of f64, which can move a tie.
-            let near = |got: f32, want: f64| {
-                let want = want as f32;
-                got == want || (got.to_bits() as i64 - want.to_bits() as i64).abs() <= 1
-            };
-            assert!(near(exp, f64::from(x).exp2()), "exp2({x}) = {exp}");
-            assert!(
-                if x < 0.0 { log.is_nan() } else { near(log, f64::from(x).log2()) },
-                "{x} {log}"
-            );
-        }
-        assert_eq!(f(exp2((-140.0f32).to_bits())).to_bits(), 1 << 9);
-        assert_eq!(f(exp2(f32::NEG_INFINITY.to_bits())), 0.0);
-        assert_eq!(f(exp2(f32::INFINITY.to_bits())), f32::INFINITY);
-        assert_eq!(f(log2(0)), f32::NEG_INFINITY);
-        assert_eq!(f(log2(1)), -149.0);
-        assert_eq!(f(log2(8.0f32.to_bits())), 3.0);
-    }
-
-    #[test]
-    fn minimum_and_maximum_order_zeros_and_skip_nans() {
-        let (plus, minus, nan) = (0u32, 0x8000_0000u32, 0x7fc0_0001u32);
-        assert_eq!((min(plus, minus), min(minus, plus)), (minus, minus));
-        assert_eq!((max(plus, minus), max(minus, plus)), (plus, plus));
-        assert_eq!((min(nan, minus), max(minus, nan)), (minus, minus));
-        assert_eq!((min(nan, nan), max(nan, nan)), (NAN_F32, NAN_F32));
-        let (one, two) = (1.0f32.to_bits(), 2.0f32.to_bits());
-        assert_eq!((min(two, one), max(one, two)), (one, two));
-        assert_eq!(extremum64(0, 1 << 63, false), 1 << 63);
-        assert_eq!(extremum64(1 << 63, 0, true), 0);
-    }
-
-    #[test]
-    fn saturation_turns_nan_into_zero() {
-        let clamp = |x: f32| f(saturate(x.to_bits()));
-        assert_eq!([clamp(f32::NAN), clamp(-1.0), clamp(0.25), clamp(7.0)], [0.0, 0.0, 0.25, 1.0]);
-    }
-}
+mod tests;

@@ -11,14 +11,17 @@
 //! select another swizzle than 128 bytes; matrices written by a store or `cp.async` without a later
 //! `fence.proxy.async` of the same warp. Atomics and `stmatrix` are not checked for that fence.
 
+mod input;
+mod pending;
 mod shared_matrix;
 
+pub(super) use self::input::InputType;
+use self::input::of_tf32;
+use self::pending::{MatrixA, Pending};
 use super::access::{LaneFault, Memories};
 use super::fault::FaultKind;
-use super::float::canonical;
 use super::program::LANES;
 use super::registers::{Lanes, Offset, RegisterFile};
-use super::rounding::Format;
 use super::undefined::Undefined;
 use crate::memory::POISON;
 use shared_matrix::SharedMatrix;
@@ -59,63 +62,11 @@ pub(super) struct Product {
     pub(super) registers: Vec<Offset>,
 }
 
-/// The type of both matrices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InputType {
-    /// bf16.
-    Bf16,
-    /// f16.
-    F16,
-    /// tf32.
-    Tf32,
-}
-
-impl InputType {
-    /// The k of one product.
-    fn steps(self) -> usize {
-        match self {
-            Self::Bf16 | Self::F16 => 16,
-            Self::Tf32 => 8,
-        }
-    }
-
-    /// Bytes of an element.
-    fn bytes(self) -> usize {
-        32 / self.steps()
-    }
-
-    /// The element of 16 bits in the low bits.
-    fn of_half(self, bits: u16) -> f32 {
-        match self {
-            Self::F16 => Format::F16.widen(bits.into()) as f32,
-            Self::Bf16 | Self::Tf32 => f32::from_bits(u32::from(bits) << 16),
-        }
-    }
-
-    /// The elements of a that a register of a lane holds: the row among 16, the step, the value.
-    fn elements_of(self, (index, lane): (usize, usize), bits: u32) -> Vec<(usize, usize, f32)> {
-        let (row, member) = (lane / 4 + index % 2 * 8, lane % 4);
-        match self {
-            Self::Tf32 => vec![(row, member + index / 2 * 4, of_tf32(bits))],
-            Self::Bf16 | Self::F16 => {
-                let step = 2 * member + index / 2 * 8;
-                let [low, high] = [bits as u16, (bits >> 16) as u16].map(|half| self.of_half(half));
-                vec![(row, step, low), (row, step + 1, high)]
-            }
-        }
-    }
-}
-
 impl Product {
     /// Registers of a or of its descriptor.
     pub(super) fn a_registers(&self) -> usize {
         if self.a_in_registers { REGISTERS } else { 1 }
     }
-}
-
-/// A tf32 value; its low bits are ignored.
-fn of_tf32(bits: u32) -> f32 {
-    f32::from_bits(bits & 0xffff_e000)
 }
 
 /// Accumulators that a product in flight has taken from their registers.
@@ -125,28 +76,6 @@ struct Accumulators {
     lanes: Vec<Lanes<f32>>,
     /// Products in flight.
     open: usize,
-}
-
-/// Matrix a.
-#[derive(Clone, Debug)]
-enum MatrixA {
-    Shared(SharedMatrix),
-    /// Its registers and their values when the product was issued.
-    Registers(Box<[(Offset, Lanes<u32>); REGISTERS]>),
-}
-
-#[derive(Clone, Debug)]
-struct Pending {
-    /// The group that the product belongs to.
-    group: u32,
-    columns: usize,
-    input: InputType,
-    negated: bool,
-    a: MatrixA,
-    b: SharedMatrix,
-    adds: bool,
-    /// The first register of its accumulators.
-    accumulators: Offset,
 }
 
 /// The products in flight of a warp.
@@ -306,82 +235,6 @@ impl Products {
             }
         }
         self.fenced &= !self.held.is_empty();
-        Ok(())
-    }
-}
-
-impl Pending {
-    /// Rows of a that the warp multiplies.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Products::execute`].
-    unsafe fn rows(
-        &self,
-        memories: &mut Memories<'_>,
-        file: RegisterFile,
-    ) -> Result<Vec<[f32; STEPS]>, LaneFault> {
-        let held = match &self.a {
-            MatrixA::Shared(lines) => {
-                let first = memories.warp % WARPS * ROWS;
-                return lines.read(memories, first..first + ROWS);
-            }
-            MatrixA::Registers(held) => held,
-        };
-        let mut rows = vec![[0.0; STEPS]; ROWS];
-        for (index, &(register, before)) in held.iter().enumerate() {
-            // SAFETY: by the contract.
-            let lanes = unsafe { file.read::<u32>(register) };
-            if lanes != before {
-                return undefined(Undefined::MatrixAWritten);
-            }
-            for (lane, bits) in lanes.into_iter().enumerate() {
-                for (row, step, value) in self.input.elements_of((index, lane), bits) {
-                    rows[row][step] = value;
-                }
-            }
-        }
-        Ok(rows)
-    }
-
-    /// Adds the product to the accumulators of the warp.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Products::execute`].
-    unsafe fn complete(
-        &self,
-        memories: &mut Memories<'_>,
-        file: RegisterFile,
-        accumulators: &mut [Lanes<f32>],
-    ) -> Result<(), LaneFault> {
-        // SAFETY: by the contract.
-        let a = unsafe { self.rows(memories, file)? };
-        let b = self.b.read(memories, 0..self.columns)?;
-        // Step after step, so that all columns of a row are one run.
-        let b: Vec<f64> = (0..self.input.steps())
-            .flat_map(|step| b.iter().map(move |line| f64::from(line[step])))
-            .collect();
-        let sign = if self.negated { -1.0 } else { 1.0 };
-        let mut row_sums = vec![0.0; self.columns];
-        for (row, a) in a.iter().enumerate() {
-            // Rows `group` and `group + 8` of a lane, two neighbours of each eight columns.
-            let (half, lane) = (row / 8 * 2, row % 8 * 4);
-            for (column, accumulator) in row_sums.iter_mut().enumerate() {
-                let before =
-                    accumulators[column / 8 * 4 + half + column % 2][lane + column % 8 / 2];
-                *accumulator = if self.adds { f64::from(before) } else { 0.0 };
-            }
-            for (step, b) in b.chunks_exact(self.columns).enumerate() {
-                let a = sign * f64::from(a[step]);
-                row_sums.iter_mut().zip(b).for_each(|(accumulator, b)| *accumulator += a * b);
-            }
-            for (column, accumulator) in row_sums.iter().enumerate() {
-                let after =
-                    &mut accumulators[column / 8 * 4 + half + column % 2][lane + column % 8 / 2];
-                *after = f32::from_bits(canonical(*accumulator as f32));
-            }
-        }
         Ok(())
     }
 }

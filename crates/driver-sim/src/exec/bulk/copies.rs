@@ -6,26 +6,14 @@
 
 use std::ops::Range;
 
-use retrograph_ptx::ast::Space;
-
-use super::tensor::{PIECE, Piece, pieces};
+use super::addition::add;
+use super::extent::{Extent, overlap, range};
+use super::tensor::PIECE;
 use super::undefined;
 use crate::exec::access::Memories;
 use crate::exec::fault::FaultKind;
-use crate::exec::float::canonical;
-use crate::exec::rounding::{Format, Rounding};
 use crate::exec::undefined::ProxyMisuse;
 use crate::memory::{POISON, fill_host};
-use crate::tensor_map::{ElementType, MOST_DIMENSIONS, TensorMap};
-
-/// What a copy moves.
-#[derive(Clone, Debug)]
-pub(super) enum Extent {
-    /// `bytes` bytes of global memory that start at `global`.
-    Run { global: u64, bytes: u64 },
-    /// A box of a tensor.
-    Tensor { map: Box<TensorMap>, first: [i32; MOST_DIMENSIONS] },
-}
 
 /// Which thread issued a copy, and with which instruction.
 #[derive(Clone, Copy, Debug)]
@@ -68,62 +56,6 @@ pub(super) struct Copies {
     stores: Vec<Store>,
     /// Groups of stores that each thread has committed.
     committed: Vec<u32>,
-}
-
-impl Extent {
-    fn bytes(&self) -> u64 {
-        match self {
-            Self::Run { bytes, .. } => *bytes,
-            Self::Tensor { map, .. } => map.box_bytes(),
-        }
-    }
-
-    fn pieces(&self, shared: u64) -> Vec<Piece> {
-        match self {
-            Self::Run { global, bytes } => (0..bytes / PIECE)
-                .map(|index| Piece {
-                    shared: shared + index * PIECE,
-                    before: 0,
-                    bytes: PIECE,
-                    global: global + index * PIECE,
-                })
-                .collect(),
-            Self::Tensor { map, first } => pieces(map, *first, shared),
-        }
-    }
-
-    /// What the addresses in shared memory are multiples of, and whether the rest can be copied.
-    fn check(&self, memories: &Memories<'_>, shared: u64) -> Result<(), FaultKind> {
-        let unit = match self {
-            Self::Run { global, bytes } => {
-                if !bytes.is_multiple_of(PIECE) || !global.is_multiple_of(PIECE) {
-                    return undefined(ProxyMisuse::CopyAlignment {
-                        address: *global,
-                        bytes: *bytes,
-                    });
-                }
-                PIECE
-            }
-            Self::Tensor { .. } => 128,
-        };
-        if !shared.is_multiple_of(unit) {
-            let bytes = unit as u32;
-            return Err(FaultKind::Misaligned { address: shared, bytes, space: Space::Shared });
-        }
-        memories.shared_bytes(shared, self.bytes())?;
-        for piece in self.pieces(shared).iter().filter(|piece| piece.bytes > 0) {
-            memories.global_bytes(piece.global, piece.bytes)?;
-        }
-        Ok(())
-    }
-}
-
-fn range(shared: u64, extent: &Extent) -> Range<u64> {
-    shared..shared + extent.bytes()
-}
-
-fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
-    a.start < b.end && b.start < a.end
 }
 
 impl Copies {
@@ -294,40 +226,5 @@ impl Store {
             }
         }
         Ok(())
-    }
-}
-
-/// Whether a store can add elements of the type.
-pub(super) fn can_add(element: ElementType) -> bool {
-    matches!(element, ElementType::F32 | ElementType::F16 | ElementType::Bf16)
-}
-
-/// Adds elements to those at `to`.
-///
-/// # Safety
-///
-/// `to` must be valid for as many bytes as there are in `from`.
-unsafe fn add(element: ElementType, to: *mut u8, from: &[u8]) {
-    let size = element.bytes() as usize;
-    for (index, one) in from.chunks_exact(size).enumerate() {
-        let mut old = [0; 4];
-        // SAFETY: by the contract.
-        unsafe {
-            let at = to.add(index * size);
-            std::ptr::copy_nonoverlapping(at, old.as_mut_ptr(), size);
-            let mut new = [0; 4];
-            new[..size].copy_from_slice(one);
-            let sum = sum(element, u32::from_le_bytes(old), u32::from_le_bytes(new));
-            std::ptr::copy_nonoverlapping(sum.to_le_bytes().as_ptr(), at, size);
-        }
-    }
-}
-
-fn sum(element: ElementType, a: u32, b: u32) -> u32 {
-    let half = |format: Format| format.narrow(format.widen(a) + format.widen(b), Rounding::Nearest);
-    match element {
-        ElementType::F16 => half(Format::F16),
-        ElementType::Bf16 => half(Format::BF16),
-        _ => canonical(f32::from_bits(a) + f32::from_bits(b)),
     }
 }

@@ -1,19 +1,19 @@
 //! Loads, stores and atomics.
 
+mod operation;
+
 use retrograph_ptx::ast::{
     Address, AddressBase, Instruction, Modifier as M, Opcode as O, Operand, Space, Symbol, Type,
 };
 
-use super::arithmetic::for_type;
-use super::half::{is_bf16, is_half, is_packed};
+use self::operation::{any_load, any_store, word_load, word_store};
 use super::{Decoder, Reason, VirtualRegister, Width, only, operands, type_of};
-use crate::exec::half::{HalfInstruction, HalfOperation};
 use crate::exec::lane_function::LaneFunction;
 use crate::exec::operation::Memory;
-use crate::exec::program::{Access, Atomic, AtomicOperation};
+use crate::exec::program::Access;
 
 /// Modifiers that say nothing to a simulator whose memory is always coherent.
-const HINTS: &[M] = &[
+pub(super) const HINTS: &[M] = &[
     M::Ca,
     M::Cg,
     M::Cs,
@@ -48,7 +48,8 @@ const HINTS: &[M] = &[
 ];
 /// Those that a kernel uses to communicate between threads.
 const STRONG: &[M] = &[M::Volatile, M::Relaxed, M::Acquire, M::Release, M::AcqRel];
-const SPACES: &[M] = &[
+/// State spaces.
+pub(super) const SPACES: &[M] = &[
     M::Param,
     M::ParamEntry,
     M::ParamFunc,
@@ -258,154 +259,4 @@ impl Decoder<'_> {
             },
         ))
     }
-
-    /// `atom` and `red`.
-    pub(super) fn atomic(&mut self, instruction: &Instruction) -> Result<(), Reason> {
-        const OPERATIONS: &[M] =
-            &[M::Add, M::Min, M::Max, M::And, M::Or, M::Xor, M::Exch, M::Cas, M::Inc, M::Dec];
-        let mut allowed = OPERATIONS.to_vec();
-        allowed.extend(HINTS.iter().chain(SPACES).chain(&[M::NoFtz, M::V2, M::V4, M::V8]));
-        only(instruction, &allowed)?;
-        let ty = type_of(instruction)?;
-        let operation = instruction.modifiers.first_of(OPERATIONS);
-        let operation = operation.ok_or_else(|| "an atomic without an operation".to_owned())?;
-        let (to, rest) = match (instruction.opcode, &instruction.operands[..]) {
-            (O::Atom, [to, rest @ ..]) => (to, rest),
-            (_, rest) => (&Operand::Sink, rest),
-        };
-        let (memory, b, c) = match rest {
-            [memory, b] if operation != M::Cas => (memory, b, b),
-            [memory, b, c] if operation == M::Cas => (memory, b, c),
-            _ => return Err(format!("{} operands", instruction.operands.len())),
-        };
-        let space = instruction.space();
-        self.communicates |= space != Some(Space::Shared);
-        let (address, access) = self.address(memory, space)?;
-        let operation = atomic_operation(operation, ty)?;
-        // The parts of a vector are atomic each by itself.
-        let parts = match b {
-            Operand::Vector(list) => list.len(),
-            _ => 1,
-        };
-        let part = |operand: &Operand, index: usize| match operand {
-            Operand::Vector(list) => list.get(index).cloned().unwrap_or(Operand::Sink),
-            other => other.clone(),
-        };
-        for index in 0..parts {
-            let to = self.write(&part(to, index), ty)?;
-            let (b, c) = (self.read(&part(b, index), ty)?, self.read(&part(c, index), ty)?);
-            let offset = access.offset + index as i64 * i64::from(ty.size());
-            let access = Access { bytes: ty.size(), value: self.width(to), offset, ..access };
-            self.atomics.push(Atomic { access, operation });
-            let atomic = self.atomics.len() as u32 - 1;
-            self.emit(Memory::Atomic { d: to, address, b, c, atomic });
-        }
-        Ok(())
-    }
-}
-
-/// The load of 32-bit words in global or shared memory, if the access is one.
-fn word_load(
-    access: &Access,
-    values: &[VirtualRegister],
-    (address, index): (VirtualRegister, u32),
-) -> Option<Memory<VirtualRegister>> {
-    if access.bytes != 4 || access.value != Width::Word {
-        return None;
-    }
-    Some(match (access.space?, values) {
-        (Space::Global, &[d]) => Memory::LoadGlobal1 { d, address, access: index },
-        (Space::Global, &[d0, d1]) => Memory::LoadGlobal2 { d0, d1, address, access: index },
-        (Space::Global, &[d0, d1, d2, d3]) => {
-            Memory::LoadGlobal4 { d0, d1, d2, d3, address, access: index }
-        }
-        (Space::Shared, &[d]) => Memory::LoadShared1 { d, address, access: index },
-        (Space::Shared, &[d0, d1]) => Memory::LoadShared2 { d0, d1, address, access: index },
-        (Space::Shared, &[d0, d1, d2, d3]) => {
-            Memory::LoadShared4 { d0, d1, d2, d3, address, access: index }
-        }
-        _ => return None,
-    })
-}
-
-/// The store of 32-bit words in global or shared memory, if the access is one.
-fn word_store(
-    access: &Access,
-    values: &[VirtualRegister],
-    (address, index): (VirtualRegister, u32),
-) -> Option<Memory<VirtualRegister>> {
-    if access.bytes != 4 || access.value != Width::Word {
-        return None;
-    }
-    Some(match (access.space?, values) {
-        (Space::Global, &[a]) => Memory::StoreGlobal1 { address, a, access: index },
-        (Space::Global, &[a0, a1]) => Memory::StoreGlobal2 { address, a0, a1, access: index },
-        (Space::Global, &[a0, a1, a2, a3]) => {
-            Memory::StoreGlobal4 { address, a0, a1, a2, a3, access: index }
-        }
-        (Space::Shared, &[a]) => Memory::StoreShared1 { address, a, access: index },
-        (Space::Shared, &[a0, a1]) => Memory::StoreShared2 { address, a0, a1, access: index },
-        (Space::Shared, &[a0, a1, a2, a3]) => {
-            Memory::StoreShared4 { address, a0, a1, a2, a3, access: index }
-        }
-        _ => return None,
-    })
-}
-
-/// The load of one, two or four values of any type.
-fn any_load(
-    values: &[VirtualRegister],
-    (address, access): (VirtualRegister, u32),
-) -> Memory<VirtualRegister> {
-    match *values {
-        [d0, d1, d2, d3] => Memory::Load4 { d0, d1, d2, d3, address, access },
-        [d0, d1] => Memory::Load2 { d0, d1, address, access },
-        _ => Memory::Load1 { d: values[0], address, access },
-    }
-}
-
-/// The store of one, two or four values of any type.
-fn any_store(
-    values: &[VirtualRegister],
-    (address, access): (VirtualRegister, u32),
-) -> Memory<VirtualRegister> {
-    match *values {
-        [a0, a1, a2, a3] => Memory::Store4 { address, a0, a1, a2, a3, access },
-        [a0, a1] => Memory::Store2 { address, a0, a1, access },
-        _ => Memory::Store1 { address, a: values[0], access },
-    }
-}
-
-fn atomic_operation(operation: M, ty: Type) -> Result<AtomicOperation, Reason> {
-    use AtomicOperation as A;
-    Ok(match (operation, ty) {
-        (M::Add, Type::F32) => A::AddF32,
-        (M::Add, Type::F64) => A::AddF64,
-        (M::Add | M::Min | M::Max, _) if is_half(ty) => {
-            let operation = match operation {
-                M::Add => HalfOperation::Add,
-                M::Min => HalfOperation::Min,
-                _ => HalfOperation::Max,
-            };
-            A::Function(LaneFunction::Half(HalfInstruction {
-                bf16: is_bf16(ty),
-                packed: is_packed(ty),
-                ..HalfInstruction::plain(operation)
-            }))
-        }
-        (M::Cas, Type::B16) => A::CompareAndSwap,
-        (_, _) if ty.is_float() || !matches!(ty.bits(), 32 | 64) => {
-            return Err(format!("this atomic of .{ty}"));
-        }
-        (M::Add, _) => A::Function(for_type!(add, ty)),
-        (M::Min, _) => A::Function(for_type!(min, ty)),
-        (M::Max, _) => A::Function(for_type!(max, ty)),
-        (M::And, _) => A::Function(for_type!(and, ty)),
-        (M::Or, _) => A::Function(for_type!(or, ty)),
-        (M::Xor, _) => A::Function(for_type!(xor, ty)),
-        (M::Exch, _) => A::Exchange,
-        (M::Cas, _) => A::CompareAndSwap,
-        (M::Inc, _) => A::Increment,
-        _ => A::Decrement,
-    })
 }

@@ -1,0 +1,76 @@
+//! Special registers that are the same for all blocks of a launch.
+
+use retrograph_ptx::ast::Special;
+
+use super::BlockRunner;
+use crate::exec::program::{LANES, Preset, Width};
+use crate::exec::registers::Lanes;
+
+impl BlockRunner<'_> {
+    pub(super) fn fill_presets(&mut self, warp: usize) {
+        let program = self.machine.program;
+        for &(preset, offset) in &program.presets {
+            match preset {
+                Preset::Constant(bits, width) => {
+                    // SAFETY: the offset is that of a slot of this width.
+                    unsafe {
+                        let file = self.file(warp);
+                        match width {
+                            Width::Predicate => file.set_predicate(offset, u32::MAX, bits as u32),
+                            Width::Word => file.write(offset, [bits as u32; LANES]),
+                            Width::Double => file.write(offset, [bits; LANES]),
+                        }
+                    }
+                }
+                Preset::Special(special) => {
+                    let lanes = self.special(special, warp);
+                    self.set((warp, offset), lanes);
+                }
+            }
+        }
+    }
+
+    pub(super) fn lanes_of_warp(&self, warp: usize) -> u32 {
+        let threads = self.launch.block.iter().product::<u32>() as usize - warp * LANES;
+        if threads >= LANES { u32::MAX } else { (1 << threads) - 1 }
+    }
+    /// The value of a special register that is the same for all blocks; others are zero.
+    fn special(&self, special: Special, warp: usize) -> Lanes<u32> {
+        use Special as S;
+        let ([nx, ny, nz], [gx, gy, gz]) = (self.launch.block, self.launch.grid);
+        std::array::from_fn(|lane| {
+            let thread = (warp * LANES + lane) as u32;
+            let bit = 1u32 << lane;
+            match special {
+                S::TidX => thread % nx,
+                S::TidY => thread / nx % ny,
+                S::TidZ => thread / nx / ny,
+                S::NtidX => nx,
+                S::NtidY => ny,
+                S::NtidZ => nz,
+                S::NctaidX => gx,
+                S::NctaidY => gy,
+                S::NctaidZ => gz,
+                S::LaneId => lane as u32,
+                S::WarpId => warp as u32,
+                S::NWarpId => self.warps.len() as u32,
+                S::LaneMaskEq => bit,
+                S::LaneMaskLt => bit - 1,
+                S::LaneMaskLe => bit | (bit - 1),
+                S::LaneMaskGt => !(bit | (bit - 1)),
+                S::LaneMaskGe => !(bit - 1),
+                S::DynamicSharedSize => self.launch.shared_bytes,
+                S::TotalSharedSize | S::AggregateSharedSize => {
+                    self.launch.shared_bytes + self.machine.program.shared_bytes
+                }
+                // One multiprocessor runs everything, and each block is a cluster of its own.
+                S::NSmId | S::ClusterNctarank => 1,
+                S::ClusterNctaidX | S::ClusterNctaidY | S::ClusterNctaidZ => 1,
+                S::NClusterIdX => gx,
+                S::NClusterIdY => gy,
+                S::NClusterIdZ => gz,
+                _ => 0,
+            }
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! Warps that wait: resuming them, landing loads, and deadlocks.
+
+use super::{BlockFault, BlockRunner, scramble};
+use crate::exec::fault::FaultKind;
+use crate::exec::program::LANES;
+
+/// How often waits for barriers in shared memory give up before a block is taken to be deadlocked.
+const PATIENCE: u32 = 64;
+
+impl BlockRunner<'_> {
+    /// Lets stalled warps look again if a barrier in shared memory has changed. With a seed, a load
+    /// lands now and then.
+    pub(super) fn wake(&mut self) -> Result<(), BlockFault> {
+        if self.machine.memories.proxy.is_none() {
+            return Ok(());
+        }
+        if self.round != 0 && scramble(!self.round).is_multiple_of(8) {
+            self.land()?;
+        }
+        let version = self.machine.memories.proxy.as_ref().map_or(0, |proxy| proxy.version());
+        if version != self.seen_version {
+            (self.seen_version, self.given_up) = (version, 0);
+            self.resume_stalled(false);
+        }
+        Ok(())
+    }
+
+    fn resume_stalled(&mut self, gives_up: bool) -> bool {
+        let mut any = false;
+        for warp in 0..self.warps.len() {
+            if self.barriers.is_stalled(warp) {
+                any = true;
+                self.barriers.resume(warp);
+                self.warps[warp].unpark(gives_up);
+            }
+        }
+        any
+    }
+
+    /// Lands a load, or else lets waits give up, when no warp can go on. Whether one can now.
+    pub(super) fn unblock(&mut self) -> Result<bool, BlockFault> {
+        if self.land()? {
+            return Ok(true);
+        }
+        self.given_up += 1;
+        Ok(self.given_up <= PATIENCE && self.resume_stalled(true))
+    }
+
+    fn land(&mut self) -> Result<bool, BlockFault> {
+        let memories = &mut self.machine.memories;
+        let Some(mut proxy) = memories.proxy.take() else { return Ok(false) };
+        let pc = proxy.load_in_flight().map_or(0, |(_, pc)| pc);
+        let landed = proxy.land(memories);
+        memories.proxy = Some(proxy);
+        landed.map_err(|(kind, thread)| BlockFault { kind, thread, pc })
+    }
+
+    /// What each warp waits for.
+    fn describe_waits(&self) -> (usize, u32, String) {
+        let mut first = None;
+        let mut list = Vec::new();
+        for (index, warp) in self.warps.iter().enumerate() {
+            if let Some((id, count)) = self.barriers.wait_of(index) {
+                let threads = if count == 0 { "all".to_owned() } else { count.to_string() };
+                list.push(format!("warp {index} waits at barrier {id} for {threads} threads"));
+            }
+            for pc in warp.parked_at().filter(|_| self.barriers.is_stalled(index)) {
+                first = first.or(Some((index, pc)));
+                let proxy = self.machine.memories.proxy.as_ref();
+                let what = proxy.and_then(|proxy| proxy.wait_of(index, pc)).unwrap_or("a barrier");
+                list.push(format!("warp {index} waits for {what}"));
+            }
+        }
+        let (warp, pc) = first.unwrap_or((0, 0));
+        (warp, pc, list.join("; "))
+    }
+
+    /// The fault of a deadlock, reported for the first warp that waits.
+    pub(super) fn stuck(&self) -> BlockFault {
+        if (0..self.warps.len()).any(|warp| self.barriers.is_stalled(warp)) {
+            let (warp, pc, waiting) = self.describe_waits();
+            let lane = self.warps[warp].live.trailing_zeros() & 31;
+            let kind = FaultKind::Deadlock { waiting };
+            return BlockFault { kind, thread: (warp * LANES) as u32 + lane, pc };
+        }
+        let warp = self.barriers.first_waiting().unwrap_or(0);
+        self.fault_before(FaultKind::BarrierDivergence, warp)
+    }
+}

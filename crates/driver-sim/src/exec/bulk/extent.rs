@@ -1,0 +1,77 @@
+//! What a bulk copy moves: a run of bytes, or a box of a tensor.
+
+use std::ops::Range;
+
+use retrograph_ptx::ast::Space;
+
+use super::tensor::{PIECE, Piece, pieces};
+use super::undefined;
+use crate::exec::access::Memories;
+use crate::exec::fault::FaultKind;
+use crate::exec::undefined::ProxyMisuse;
+use crate::tensor_map::{MOST_DIMENSIONS, TensorMap};
+
+/// What a copy moves.
+#[derive(Clone, Debug)]
+pub(super) enum Extent {
+    /// `bytes` bytes of global memory that start at `global`.
+    Run { global: u64, bytes: u64 },
+    /// A box of a tensor.
+    Tensor { map: Box<TensorMap>, first: [i32; MOST_DIMENSIONS] },
+}
+
+impl Extent {
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Run { bytes, .. } => *bytes,
+            Self::Tensor { map, .. } => map.box_bytes(),
+        }
+    }
+
+    pub(super) fn pieces(&self, shared: u64) -> Vec<Piece> {
+        match self {
+            Self::Run { global, bytes } => (0..bytes / PIECE)
+                .map(|index| Piece {
+                    shared: shared + index * PIECE,
+                    before: 0,
+                    bytes: PIECE,
+                    global: global + index * PIECE,
+                })
+                .collect(),
+            Self::Tensor { map, first } => pieces(map, *first, shared),
+        }
+    }
+
+    /// What the addresses in shared memory are multiples of, and whether the rest can be copied.
+    pub(super) fn check(&self, memories: &Memories<'_>, shared: u64) -> Result<(), FaultKind> {
+        let unit = match self {
+            Self::Run { global, bytes } => {
+                if !bytes.is_multiple_of(PIECE) || !global.is_multiple_of(PIECE) {
+                    return undefined(ProxyMisuse::CopyAlignment {
+                        address: *global,
+                        bytes: *bytes,
+                    });
+                }
+                PIECE
+            }
+            Self::Tensor { .. } => 128,
+        };
+        if !shared.is_multiple_of(unit) {
+            let bytes = unit as u32;
+            return Err(FaultKind::Misaligned { address: shared, bytes, space: Space::Shared });
+        }
+        memories.shared_bytes(shared, self.bytes())?;
+        for piece in self.pieces(shared).iter().filter(|piece| piece.bytes > 0) {
+            memories.global_bytes(piece.global, piece.bytes)?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn range(shared: u64, extent: &Extent) -> Range<u64> {
+    shared..shared + extent.bytes()
+}
+
+pub(super) fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}

@@ -1,0 +1,12 @@
+//! Values of f16 elements.
+
+use super::*;
+
+#[test]
+fn halves_have_the_values_that_their_format_says() {
+    for bits in 0..=0xffffu32 {
+        let (fast, slow) = (f64::from(of_half(bits)), Format::F16.widen(bits));
+        assert!(fast == slow || fast.is_nan() && slow.is_nan(), "{bits:#x}");
+        assert_eq!(fast.is_sign_negative(), bits >> 15 == 1);
+    }
+}

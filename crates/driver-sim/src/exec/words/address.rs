@@ -1,0 +1,77 @@
+//! Addresses of 32 and 64 bits.
+
+use crate::exec::program::Width;
+use crate::exec::registers::{Lanes, Offset, RegisterFile};
+
+/// An address as a register holds it: 32 bits for shared memory addressed by registers of 32 bits,
+/// which halves the work, and 64 bits otherwise.
+pub(in crate::exec) trait Address:
+    Copy + Ord + std::ops::BitOr<Output = Self> + std::ops::BitXor<Output = Self>
+{
+    /// The greatest address.
+    const GREATEST: Self;
+    /// Zero.
+    const ZERO: Self;
+    /// The address `offset` further, wrapping around.
+    fn plus(self, offset: u64) -> Self;
+    /// The address in 64 bits.
+    fn wide(self) -> u64;
+    /// The address in a register of the width: those of 32 bits wrap around.
+    fn wrapped(self, width: Width) -> Self;
+    /// Reads a register of addresses.
+    ///
+    /// # Safety
+    ///
+    /// The register must be as wide as `width` says.
+    unsafe fn read(file: RegisterFile, register: Offset, width: Width) -> Lanes<Self>;
+}
+
+impl Address for u32 {
+    const GREATEST: Self = Self::MAX;
+    const ZERO: Self = 0;
+    #[inline(always)]
+    fn plus(self, offset: u64) -> Self {
+        self.wrapping_add(offset as u32)
+    }
+    #[inline(always)]
+    fn wide(self) -> u64 {
+        u64::from(self)
+    }
+    #[inline(always)]
+    fn wrapped(self, _: Width) -> Self {
+        self
+    }
+    #[inline(always)]
+    unsafe fn read(file: RegisterFile, register: Offset, _: Width) -> Lanes<Self> {
+        // SAFETY: by the contract; this is called for operands of 32 bits.
+        unsafe { file.read::<Self>(register) }
+    }
+}
+
+impl Address for u64 {
+    const GREATEST: Self = Self::MAX;
+    const ZERO: Self = 0;
+    #[inline(always)]
+    fn plus(self, offset: u64) -> Self {
+        self.wrapping_add(offset)
+    }
+    #[inline(always)]
+    fn wide(self) -> u64 {
+        self
+    }
+    #[inline(always)]
+    fn wrapped(self, width: Width) -> Self {
+        if width == Width::Word { self & 0xffff_ffff } else { self }
+    }
+    #[inline(always)]
+    unsafe fn read(file: RegisterFile, register: Offset, width: Width) -> Lanes<Self> {
+        // SAFETY: by the contract.
+        unsafe {
+            if width == Width::Word {
+                file.read::<u32>(register).map(u64::from)
+            } else {
+                file.read::<Self>(register)
+            }
+        }
+    }
+}

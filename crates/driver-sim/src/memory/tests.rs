@@ -1,0 +1,81 @@
+//! Poison, bounds, limits and snapshots of device memory.
+
+use super::*;
+
+#[test]
+fn fresh_memory_is_poisoned_and_bounded() {
+    let memory = Memory::new(1 << 20);
+    let base = memory.alloc(1000).unwrap();
+    assert_eq!(base % 256, 0);
+    let mut word = [0; 4];
+    memory.read(base + 996, &mut word).unwrap();
+    assert_eq!(u32::from_le_bytes(word), POISON);
+    let past = MemoryError::OutOfBounds { address: base + 997, bytes: 4 };
+    assert_eq!(memory.read(base + 997, &mut word), Err(past));
+    assert_eq!(memory.allocation_of(base + 999), Some((base, 1000)));
+    assert_eq!(memory.allocation_of(base + 1000), None);
+}
+
+#[test]
+fn freed_addresses_do_not_come_back() {
+    let memory = Memory::new(4096);
+    let first = memory.alloc(4096).unwrap();
+    assert!(matches!(memory.alloc(1), Err(MemoryError::OutOfMemory { free: 0, .. })));
+    assert_eq!(memory.free(first), Ok(4096));
+    assert_eq!(memory.free(first), Err(MemoryError::NotAnAllocation { address: first }));
+    assert!(memory.write(first, &[1]).is_err());
+    assert_ne!(memory.alloc(4096).unwrap(), first);
+    assert_eq!(memory.used(), 4096);
+}
+
+#[test]
+fn a_limit_refuses_what_would_fit() {
+    let memory = Memory::new(4096);
+    memory.limit_to(100);
+    let first = memory.alloc(100).unwrap();
+    let refused = MemoryError::Limited { requested: 1, used: 100, limit: 100 };
+    assert_eq!(memory.alloc(1), Err(refused));
+    memory.free(first).unwrap();
+    memory.alloc(1).unwrap();
+    memory.limit_to(u64::MAX);
+    memory.alloc(4000).unwrap();
+    assert_eq!(memory.total(), 4096);
+}
+
+#[test]
+fn large_allocations_are_poisoned_at_both_ends() {
+    let memory = Memory::new(1 << 32);
+    let bytes = 3 * Memory::EAGER_POISON + 8;
+    let base = memory.alloc(bytes).unwrap();
+    let mut word = [0; 4];
+    for address in [base, base + bytes - 4] {
+        memory.read(address, &mut word).unwrap();
+        assert_eq!(u32::from_le_bytes(word), POISON);
+    }
+}
+
+#[test]
+fn fill_and_copy_are_checked() {
+    let memory = Memory::new(1 << 20);
+    let base = memory.alloc(16).unwrap();
+    memory.fill(base, &7u16.to_le_bytes(), 8).unwrap();
+    assert!(memory.fill(base, &[1, 2, 3, 4], 5).is_err());
+    memory.write(base, &[1, 2, 3]).unwrap();
+    memory.copy(base + 1, base, 4).unwrap();
+    let mut all = [0; 8];
+    memory.read(base, &mut all).unwrap();
+    assert_eq!(all, [1, 1, 2, 3, 0, 0, 7, 0]);
+    assert!(memory.copy(base, base + 8, 9).is_err());
+}
+
+#[test]
+fn a_snapshot_outlives_the_free() {
+    let memory = Memory::new(1 << 20);
+    let base = memory.alloc(4).unwrap();
+    memory.write(base, &[1, 2, 3, 4]).unwrap();
+    let snapshot = memory.snapshot();
+    memory.free(base).unwrap();
+    let span = snapshot.find(base).unwrap();
+    // SAFETY: the snapshot keeps the four bytes.
+    assert_eq!(unsafe { span.host.cast::<[u8; 4]>().read() }, [1, 2, 3, 4]);
+}

@@ -1,0 +1,60 @@
+//! Encoding of tensor maps, their checks, and swizzles.
+
+use super::*;
+
+fn matrix() -> TensorMap {
+    TensorMap {
+        element: ElementType::Bf16,
+        address: 0x1000,
+        dimensions: vec![100, 30],
+        strides: vec![208],
+        extent: vec![64, 16],
+        swizzle: Swizzle::Bytes128,
+    }
+}
+
+#[test]
+fn a_map_is_read_back_as_it_was_encoded() {
+    let cube = TensorMap {
+        dimensions: vec![8, 5, 1 << 32],
+        strides: vec![16, 96],
+        extent: vec![8, 256, 1],
+        swizzle: Swizzle::None,
+        ..matrix()
+    };
+    for map in [matrix(), cube] {
+        assert_eq!(TensorMap::decode(&map.encode()), Ok(map.clone()));
+        assert_eq!(map.fault(), None);
+    }
+    assert_eq!(matrix().box_bytes(), 2048);
+}
+
+#[test]
+fn other_bytes_are_refused() {
+    assert_eq!(TensorMap::decode(&[0; 128]), Err(TensorMapError::NotEncoded));
+    let mut changed = matrix().encode();
+    changed[24] ^= 1;
+    assert_eq!(TensorMap::decode(&changed), Err(TensorMapError::Changed));
+}
+
+#[test]
+fn what_hardware_cannot_use_is_named() {
+    let said = |map: TensorMap| map.fault().unwrap_or("nothing");
+    assert!(said(TensorMap { address: 8, ..matrix() }).contains("address"));
+    assert!(said(TensorMap { strides: vec![200], ..matrix() }).contains("multiple of 16"));
+    assert!(said(TensorMap { dimensions: vec![0, 30], ..matrix() }).contains("elements"));
+    assert!(said(TensorMap { extent: vec![64, 257], ..matrix() }).contains("256"));
+    assert!(said(TensorMap { extent: vec![72, 16], ..matrix() }).contains("swizzle"));
+    assert!(said(TensorMap { extent: vec![60, 16], ..matrix() }).contains("16 bytes"));
+}
+
+#[test]
+fn a_swizzle_mixes_the_pieces_of_a_row_by_the_number_of_the_row() {
+    let piece =
+        |swizzle: Swizzle, row: u64, piece: u64| swizzle.apply(row * 128 + piece * 16) / 16 % 8;
+    assert_eq!(piece(Swizzle::Bytes128, 3, 5), 3 ^ 5);
+    assert_eq!(piece(Swizzle::Bytes128, 9, 5), 1 ^ 5);
+    assert_eq!(piece(Swizzle::Bytes64, 7, 4), 4 ^ 3);
+    assert_eq!(piece(Swizzle::Bytes32, 7, 4), 5);
+    assert_eq!(piece(Swizzle::None, 7, 4), 4);
+}
