@@ -1,24 +1,23 @@
 //! Printing: facts before the first step, then a progress bar on a terminal, or a line every few
 //! steps elsewhere.
 
+mod startup;
+mod steps;
+
 use std::fmt::Display;
 use std::io::{Error, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanBytes, HumanCount, ProgressStyle};
 use retrograph_finetune::model::Division;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::trainer::{MemoryNeed, MemoryUse};
-use retrograph_finetune::{
-    Adapter, Device, HeldOutLoss, LoraConfig, Mode, Stage, StepMetrics, TrainingConfig,
-};
-use retrograph_runtime::{Report, WarmModules};
+use retrograph_finetune::{Adapter, Device, LoraConfig, Mode, TrainingConfig};
 
+pub(crate) use self::startup::Startup;
+pub(crate) use self::steps::Steps;
 use crate::error::CliError;
-
-/// Steps between two lines without a progress bar.
-const LINES: u32 = 10;
 
 /// The first error of printing.
 static FAILED: OnceLock<Error> = OnceLock::new();
@@ -171,61 +170,6 @@ pub(crate) fn adapter(adapter: &Adapter) {
     fact("adapter", format!("{}, for {base}", described(&adapter.lora())));
 }
 
-/// Shows the stages of the start.
-pub(crate) struct Startup {
-    bar: ProgressBar,
-    started: Instant,
-}
-
-impl Startup {
-    pub(crate) fn new() -> Self {
-        let bar = ProgressBar::new(0);
-        bar.set_style(style("{prefix:<11} {bar:30} {msg}"));
-        Self { bar, started: Instant::now() }
-    }
-
-    pub(crate) fn show(&mut self, stage: &Stage<'_>) {
-        match stage {
-            Stage::Warming(progress) => {
-                self.progress(("warm", progress.image), progress.done, progress.total);
-            }
-            Stage::Warm(modules) => self.warm(modules),
-            Stage::Fits(need, free) => memory(need, *free),
-            Stage::Uploading { done, total, name } => {
-                self.progress(("upload", name), *done, *total);
-                if done == total {
-                    self.bar.finish_and_clear();
-                }
-            }
-            Stage::Built(report) => built(report),
-        }
-    }
-
-    fn progress(&self, (prefix, message): (&'static str, &str), done: usize, total: usize) {
-        self.bar.set_prefix(prefix);
-        self.bar.set_message(message.to_owned());
-        self.bar.set_length(total as u64);
-        self.bar.set_position(done as u64);
-    }
-
-    fn warm(&mut self, modules: &WarmModules) {
-        self.bar.finish_and_clear();
-        let report = modules.report();
-        let (images, target, sources) = (report.images.len(), modules.target(), report.sources());
-        let (functions, time) = (modules.len(), milliseconds(self.started.elapsed()));
-        fact(
-            "warm",
-            format!("{functions} kernels of {images} images for {target} in {time}: {sources}"),
-        );
-        report.warnings.iter().for_each(|warning| fact("", warning));
-        self.bar.reset();
-    }
-}
-
-fn memory(need: &MemoryNeed, free: usize) {
-    fact("memory", format!("{}, {} free", planned(need), HumanBytes(free as u64)));
-}
-
 /// Prints the planned device memory of a run.
 pub(crate) fn need(need: &MemoryNeed) {
     fact("memory", planned(need));
@@ -255,79 +199,12 @@ pub(crate) fn taken(found: &MemoryUse) -> String {
     format!("{measured} used, {planned} planned ({:+.1} %)", found.difference_percent)
 }
 
-fn built(report: &Report) {
-    fact("strategy", format!("{}: {}", report.strategy, report.reason));
-    let Report { operations, nodes, edges, depth, .. } = report;
-    let peak = HumanBytes(report.peak_bytes as u64);
-    fact(
-        "step",
-        format!(
-            "{operations} operations, {nodes} nodes, {edges} edges, depth {depth}, peak {peak}"
-        ),
-    );
-}
-
-fn milliseconds(time: Duration) -> String {
-    format!("{:.0} ms", time.as_secs_f64() * 1e3)
-}
-
 pub(crate) fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// Shows the steps.
-pub(crate) struct Steps {
-    bar: ProgressBar,
-    config: TrainingConfig,
-    until: u32,
-    simulated: bool,
-    last: Instant,
-}
-
-impl Steps {
-    pub(crate) fn new(config: &TrainingConfig, from: u32, until: u32, simulated: bool) -> Self {
-        let target = ProgressDrawTarget::stderr();
-        let bar = ProgressBar::with_draw_target(Some(u64::from(until)), target);
-        bar.set_style(style("{prefix:<11} {bar:30} {pos}/{len} {msg} {eta}"));
-        bar.set_prefix("train");
-        bar.set_position(u64::from(from));
-        Self { bar, config: *config, until, simulated, last: Instant::now() }
-    }
-
-    pub(crate) fn show(&mut self, metrics: &StepMetrics) {
-        let wall = self.last.elapsed();
-        self.last = Instant::now();
-        // Device times of the simulator are meaningless, so this shows wall time.
-        let time = if self.simulated {
-            format!("{} simulated", milliseconds(wall))
-        } else {
-            format!("{:.2} ms", metrics.device_ms)
-        };
-        let lr = self.config.optimizer.learning_rate(metrics.step);
-        let done = metrics.step + 1;
-        let text = format!("loss {:.4}  lr {lr:.2e}  {time}", metrics.loss);
-        self.bar.set_position(u64::from(done));
-        let every = self.until.div_ceil(LINES).max(1);
-        if self.bar.is_hidden() && (done.is_multiple_of(every) || done == 1 || done == self.until) {
-            fact("train", format!("step {done:>5} of {}  {text}", self.until));
-        }
-        self.bar.set_message(text);
-    }
-
-    /// Shows the held-out loss.
-    pub(crate) fn held_out(&self, found: &HeldOutLoss) {
-        let HeldOutLoss { steps, loss, .. } = found;
-        self.bar.suspend(|| fact("held out", format!("loss {loss:.4} after {steps} steps")));
-    }
-
-    /// Hides the progress bar while `print` runs.
-    pub(crate) fn suspend(&self, print: impl FnOnce()) {
-        self.bar.suspend(print);
-    }
-
-    pub(crate) fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
+fn milliseconds(time: Duration) -> String {
+    format!("{:.0} ms", time.as_secs_f64() * 1e3)
 }
 
 #[cfg(test)]

@@ -11,15 +11,17 @@
 //! its code. The first such error is kept, and every later operation fails with
 //! [`Error::ContextLost`] and that cause without calling the driver.
 
+mod primary;
+
 use std::fmt;
 use std::sync::Arc;
 
 use retrograph_driver_sys::{
-    CU_STREAM_NON_BLOCKING, CUcontext, CUdevice, CUdevice_attribute, CUresult, CUstream,
-    CUstreamCaptureStatus, DriverTable,
+    CUcontext, CUdevice, CUresult, CUstream, CUstreamCaptureStatus, DriverTable,
 };
 use retrograph_ptx::SmTarget;
 
+use self::primary::Inner;
 use crate::call::CallError;
 use crate::capture::window::{self, OpenCapture};
 use crate::device::{DeviceIndex, DeviceInfo};
@@ -28,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::hot_path::PreparedCalls;
 use crate::live::LiveContexts;
 use crate::nvtx;
-use crate::release::{Release, Releases};
+use crate::release::Releases;
 
 /// A retained primary context. Clones share it.
 #[derive(Clone)]
@@ -37,37 +39,6 @@ pub struct Context {
 }
 
 static LIVE: LiveContexts<Inner, Releases> = LiveContexts::new();
-
-struct Inner {
-    hot_path: PreparedCalls,
-    driver: Driver,
-    index: DeviceIndex,
-    device: CUdevice,
-    /// A stream for fills and the like, so that the legacy stream is never used.
-    service: CUstream,
-    info: DeviceInfo,
-    max_shared_bytes: u32,
-    releases: Arc<Releases>,
-}
-
-impl Inner {
-    fn new(driver: &Driver, index: DeviceIndex, releases: Arc<Releases>) -> Result<Self> {
-        let device = driver.device(index)?;
-        let info = driver.info(device)?;
-        let limit = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
-        let max_shared_bytes = driver.attribute(device, limit)?;
-        let mut raw = CUcontext::NULL;
-        // SAFETY: `device` comes from this driver, and `raw` is a valid place.
-        unsafe { call!(driver, cuDevicePrimaryCtxRetain(&mut raw, device)) }?;
-        let service = service_stream(driver, raw).inspect_err(|_| {
-            // SAFETY: the context was retained above and is unused. The first error is reported, so
-            // the outcome is ignored.
-            let _ = unsafe { (driver.table().cuDevicePrimaryCtxRelease_v2)(device) };
-        })?;
-        let (driver, hot_path) = (driver.clone(), PreparedCalls::new(raw, driver.table()));
-        Ok(Self { hot_path, driver, index, device, service, info, max_shared_bytes, releases })
-    }
-}
 
 impl Context {
     /// Retains the primary context of device `index`. While a context of this device lives, the
@@ -274,63 +245,5 @@ impl Context {
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Context(device {}: {})", self.inner.index.0, self.inner.info.name)
-    }
-}
-
-fn service_stream(driver: &Driver, raw: CUcontext) -> Result<CUstream, CallError> {
-    let mut stream = CUstream::NULL;
-    // SAFETY: the caller retained `raw`, and `stream` is a valid place.
-    unsafe {
-        call!(driver, cuCtxSetCurrent(raw))?;
-        call!(driver, cuStreamCreate(&mut stream, CU_STREAM_NON_BLOCKING))?;
-    }
-    Ok(stream)
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // This may be the last user of the driver.
-        let (driver, raw) = (self.driver.clone(), self.hot_path.raw);
-        let (releases, service, device) = (self.releases.clone(), self.service, self.device);
-        let end = move |_: &Driver| {
-            end_context(&driver, raw, &releases, (service, device));
-            Ok(())
-        };
-        // The device's next context may already exist, and a thread may capture in it.
-        let _lock = self.releases.no_capture_begins();
-        if let Some(mut end) = self.releases.now_or_later(Release::new(end)) {
-            let _ = end.run(&self.driver);
-        }
-    }
-}
-
-/// Runs the remaining releases, then destroys the service stream and releases the context. Failures
-/// are only logged: in a lost context every call fails.
-fn end_context(
-    driver: &Driver,
-    raw: CUcontext,
-    releases: &Releases,
-    (service, device): (CUstream, CUdevice),
-) {
-    let (table, mut before) = (driver.table(), CUcontext::NULL);
-    // SAFETY: every object made in the context held a clone of it, so only these are left.
-    unsafe {
-        let _ = (table.cuCtxGetCurrent)(&mut before);
-        let _ = (table.cuCtxSetCurrent)(raw);
-        for mut left in releases.due() {
-            let outcome = left.run(driver);
-            outcome.unwrap_or_else(|error| tracing::warn!(%error, "a release failed"));
-        }
-        let _ = (table.cuStreamDestroy_v2)(service);
-        let release = || call!(driver, cuDevicePrimaryCtxRelease_v2(device));
-        // The device keeps all memory of the context until this succeeds.
-        let released = release().or_else(|error| {
-            tracing::warn!(%error, "releasing the context failed; trying once more");
-            release()
-        });
-        released.unwrap_or_else(|error| tracing::error!(%error, "the context is leaked"));
-        // Restores the context that was current before, unless it is the one that just ended.
-        let after = if before == raw { CUcontext::NULL } else { before };
-        let _ = (table.cuCtxSetCurrent)(after);
     }
 }

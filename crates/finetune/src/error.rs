@@ -1,9 +1,12 @@
 //! Errors of this crate: what failed, why, and what to do.
 
+mod reduce;
+
 use std::path::PathBuf;
 
 use retrograph_runtime::modules::UnsupportedDevice;
 
+pub use self::reduce::Reduce;
 use crate::checkpoint::{CheckpointError, Kept};
 
 /// The result of an operation of this crate.
@@ -270,35 +273,5 @@ impl Error {
             *kept = newest.map_or(Kept::Nothing, Kept::Checkpoint);
         }
         self
-    }
-}
-
-/// What to reduce first, so that a run fits into device memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reduce {
-    /// The copies of the verification.
-    Verification,
-    /// The forward pass over held-out data.
-    HeldOut,
-    /// Sequences of a step, or their length.
-    Batch,
-    /// The number of trained weights.
-    Trained,
-    /// The bytes of the weights.
-    Model,
-    /// The maximum length of prompt and generated text.
-    Length,
-}
-
-impl std::fmt::Display for Reduce {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Verification => "it by not verifying",
-            Self::HeldOut => "it by holding out no data",
-            Self::Batch => "the sequences of a step or their length",
-            Self::Trained => "the trained weights, with LoRA or a smaller model",
-            Self::Model => "the weights, with bf16, quantization or a smaller model",
-            Self::Length => "the maximum length of prompt and generated text",
-        })
     }
 }

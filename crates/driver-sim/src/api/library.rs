@@ -165,7 +165,7 @@ impl State {
     }
 
     /// The library's module in the current context. Loaded on first use.
-    fn module_of_library(&mut self, library: CUlibrary) -> Result<CUmodule, Refusal> {
+    pub(super) fn module_of_library(&mut self, library: CUlibrary) -> Result<CUmodule, Refusal> {
         self.library(library)?;
         let device = self.current()?;
         let known = self.library(library)?.modules.get(&device).copied();
@@ -196,92 +196,6 @@ impl State {
         address.offer(base);
         bytes.offer(size as usize);
         Ok(())
-    }
-
-    pub(crate) fn cuKernelGetFunction(
-        &mut self,
-        function: Out<CUfunction>,
-        kernel: CUkernel,
-    ) -> Call {
-        function.demand()?;
-        let found = self.function_of_kernel(kernel)?;
-        function.put(found)
-    }
-
-    /// The kernel of a handle.
-    fn known_kernel(&self, kernel: CUkernel) -> Result<&Kernel, Refusal> {
-        let missing = refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::LibraryNoKernel);
-        self.kernels.get(kernel).map_err(|_| missing)
-    }
-
-    /// The function of a kernel in the current context.
-    pub(super) fn function_of_kernel(&mut self, kernel: CUkernel) -> Result<CUfunction, Refusal> {
-        let found = self.known_kernel(kernel)?;
-        let (library, name) = (found.library, found.name.to_string_lossy().into_owned());
-        let module = self.module_of_library(library)?;
-        self.function_named(module, &name)
-    }
-
-    pub(crate) fn cuKernelGetLibrary(&mut self, library: Out<CUlibrary>, kernel: CUkernel) -> Call {
-        library.demand()?;
-        let found = self.known_kernel(kernel)?.library;
-        library.put(found)
-    }
-
-    pub(crate) fn cuKernelGetName(&mut self, name: Out<*const c_char>, kernel: CUkernel) -> Call {
-        name.put(self.named_kernel(kernel)?.name.as_ptr())
-    }
-
-    /// The kernel of a handle, for calls that report null as an invalid value.
-    fn named_kernel(&self, kernel: CUkernel) -> Result<&Kernel, Refusal> {
-        self.kernels.get(kernel).map_err(|_| invalid(Rule::KernelName))
-    }
-
-    pub(crate) fn cuKernelGetParamInfo(
-        &mut self,
-        kernel: CUkernel,
-        index: usize,
-        offset: Out<usize>,
-        size: Out<usize>,
-    ) -> Call {
-        self.named_kernel(kernel)?;
-        let function = self.function_of_kernel(kernel)?;
-        self.cuFuncGetParamInfo(function, index, offset, size)
-    }
-
-    pub(crate) fn cuKernelGetAttribute(
-        &mut self,
-        value: Out<i32>,
-        attribute: CUfunction_attribute,
-        kernel: CUkernel,
-        device: CUdevice,
-    ) -> Call {
-        self.known_kernel(kernel)?;
-        value.demand()?;
-        let function = self.function_on(kernel, device)?;
-        let number = self.attribute_of(function, attribute)?;
-        value.put(number)
-    }
-
-    pub(crate) fn cuKernelSetAttribute(
-        &mut self,
-        attribute: CUfunction_attribute,
-        value: i32,
-        kernel: CUkernel,
-        device: CUdevice,
-    ) -> Call {
-        let function = self.function_on(kernel, device)?;
-        self.set_attribute(function, attribute, value)
-    }
-
-    /// The function of a kernel on `device`, which must be the device of the current context.
-    fn function_on(&mut self, kernel: CUkernel, device: CUdevice) -> Result<CUfunction, Refusal> {
-        self.device_index(device)?;
-        let current = self.current()?;
-        if self.ordinal(current) != device {
-            return Err(self.unsupported("attributes of kernels on another device"));
-        }
-        self.function_of_kernel(kernel)
     }
 
     pub(crate) fn cuLibraryGetManaged(

@@ -2,11 +2,9 @@
 
 use retrograph_driver_sys::*;
 
-use super::launch::LaunchRequest;
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{NodeKind, Owner, State};
-use crate::work::{Fill, HostCall, HostTarget, Operation};
 
 /// The graph, dependencies and output of a call that adds a node.
 pub(super) struct NewNode {
@@ -14,46 +12,6 @@ pub(super) struct NewNode {
     pub(super) graph: CUgraph,
     pub(super) dependencies: In<CUgraphNode>,
     pub(super) count: usize,
-}
-
-/// The checked parameters of a copy node. A pitch of 0 means rows without gaps.
-fn checked_box(given: &CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
-    let mut given = *given;
-    if given.WidthInBytes == 0 {
-        return Err(invalid(Rule::GraphNoWidth));
-    }
-    let ends = [
-        (&mut given.srcPitch, &mut given.srcHeight, given.srcXInBytes),
-        (&mut given.dstPitch, &mut given.dstHeight, given.dstXInBytes),
-    ];
-    let is_row = given.Height <= 1 && given.Depth <= 1;
-    for (pitch, height, x) in ends {
-        // Saturates: a row that ends beyond the last address exceeds every pitch.
-        let row = x.saturating_add(given.WidthInBytes);
-        match *pitch {
-            0 if is_row => {}
-            0 => *pitch = row,
-            some if some < row => return Err(invalid(Rule::GraphPitch)),
-            _ => {}
-        }
-        if *height == 0 && given.Depth > 1 {
-            *height = given.Height;
-        }
-    }
-    Ok(given)
-}
-
-/// Refuses fills that are empty, misaligned or have overlapping rows.
-fn check_rows(given: &CUDA_MEMSET_NODE_PARAMS) -> Call {
-    if given.width == 0 || given.height == 0 {
-        return Err(invalid(Rule::GraphNoWidth));
-    }
-    let row = given.width.saturating_mul(given.elementSize as usize);
-    let is_aligned = given.pitch.is_multiple_of(given.elementSize.max(1) as usize);
-    match given.height > 1 && (given.pitch < row || !is_aligned) {
-        true => Err(invalid(Rule::GraphPitch)),
-        false => Ok(()),
-    }
 }
 
 impl State {
@@ -87,108 +45,6 @@ impl State {
         let kind = kind(self)?;
         let node = self.add_node(new_node.graph, dependencies, kind)?;
         new_node.node.put(node)
-    }
-
-    /// The kind of a kernel node.
-    pub(super) fn kernel_kind(
-        &mut self,
-        given: &CUDA_KERNEL_NODE_PARAMS,
-    ) -> Result<NodeKind, Refusal> {
-        if self.current_context().is_null() {
-            return Err(self.undefined("a kernel node without a current context"));
-        }
-        if !given.kernelParams.is_null() && !given.extra.is_null() {
-            return Err(invalid(Rule::GraphTwoParameterLists));
-        }
-        let mut given = *given;
-        if given.func.is_null() && !given.kern.is_null() {
-            given.func = self.function_of_kernel(given.kern)?;
-        }
-        let launch = self.launch_of(&LaunchRequest::of_node(&given)).map_err(|refusal| {
-            // Here the driver returns the code of other invalid geometries for blocks above the
-            // kernel's maximum.
-            match refusal.code {
-                CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => invalid(Rule::GraphBlock),
-                _ => refusal,
-            }
-        })?;
-        Ok(NodeKind::Operation(Operation::Launch(launch)))
-    }
-
-    /// The kind of a copy node, in a checked context.
-    pub(super) fn copy_kind(
-        &mut self,
-        given: &CUDA_MEMCPY3D,
-        context: CUcontext,
-    ) -> Result<NodeKind, Refusal> {
-        self.check_node_context(context)?;
-        self.copy_node(given)
-    }
-
-    /// The kind of a copy node, in any context.
-    pub(super) fn copy_node(&mut self, given: &CUDA_MEMCPY3D) -> Result<NodeKind, Refusal> {
-        let copy = self.lasting_copy(&checked_box(given)?)?;
-        Ok(NodeKind::Operation(Operation::Copy(copy)))
-    }
-
-    /// The kind of a fill node, in a checked context.
-    pub(super) fn fill_kind(
-        &mut self,
-        given: &CUDA_MEMSET_NODE_PARAMS,
-        context: CUcontext,
-    ) -> Result<NodeKind, Refusal> {
-        self.check_node_context(context)?;
-        self.fill_node(given)
-    }
-
-    /// The kind of a fill node, in any context.
-    pub(super) fn fill_node(
-        &mut self,
-        given: &CUDA_MEMSET_NODE_PARAMS,
-    ) -> Result<NodeKind, Refusal> {
-        let fill = Fill(*given);
-        check_rows(given)?;
-        if fill.extent().is_none() {
-            return Err(self.undefined("a fill of more bytes than can be counted"));
-        }
-        self.check_fill(&fill)?;
-        Ok(NodeKind::Operation(Operation::Fill(fill)))
-    }
-
-    /// The kind of a host node.
-    pub(super) fn host_kind(&mut self, given: &CUDA_HOST_NODE_PARAMS) -> Result<NodeKind, Refusal> {
-        let function = given.r#fn.ok_or(invalid(Rule::HostNull))?;
-        let call = HostCall { target: HostTarget::Function(function), data: given.userData };
-        Ok(NodeKind::Operation(Operation::Host(call)))
-    }
-
-    /// The kind of an event record node.
-    pub(super) fn record_kind(&mut self, event: CUevent) -> Result<NodeKind, Refusal> {
-        self.given_event(event).map(NodeKind::Record)
-    }
-
-    /// The kind of an event wait node.
-    pub(super) fn wait_kind(&mut self, event: CUevent) -> Result<NodeKind, Refusal> {
-        self.given_event(event).map(NodeKind::Wait)
-    }
-
-    fn given_event(&mut self, event: CUevent) -> Result<CUevent, Refusal> {
-        match self.events.contains(event) {
-            true => Ok(event),
-            false if event.is_null() => Err(invalid(Rule::GraphNullEvent)),
-            false => Err(self.undefined("the event does not exist, or does not any more")),
-        }
-    }
-
-    /// Checks the context of a copy or fill node. Null is not checked.
-    fn check_node_context(&mut self, context: CUcontext) -> Call {
-        if context.is_null() {
-            return Ok(());
-        }
-        match self.devices.iter().position(|device| device.context == Some(context)) {
-            Some(device) => self.check_alive(device),
-            None => Err(self.undefined("the context of the node does not exist")),
-        }
     }
 
     pub(crate) fn cuGraphAddKernelNode_v2(

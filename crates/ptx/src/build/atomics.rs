@@ -3,9 +3,10 @@
 //! Their order among threads is not fixed, so a float sum differs from run to run. Kernels that
 //! must replay bit for bit use them on integers only.
 
+use super::index::Index;
 use super::kernel::Emit;
 use super::memory::Location;
-use super::pointer::{Index, Ptr};
+use super::pointer::Ptr;
 use super::scalar::{Arg, Scalar};
 use super::shared::Shared;
 use super::value::Value;

@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 
+use super::index::{Index, Position};
 use super::kernel::{Emit, Kernel};
 use super::memory::Location;
-use super::pointer::{Index, Position};
 use super::scalar::{Arg, Scalar};
 use super::value::Value;
 use crate::ast::{

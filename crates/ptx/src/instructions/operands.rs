@@ -1,11 +1,13 @@
 //! Matching operands against what a form says of them.
 
+mod call;
+mod fit;
+mod memory;
+
+use self::fit::{fits, holds, reads, untyped};
 use super::check::Names;
 use super::form::{Shape, Ty};
-use crate::ast::{
-    Address, AddressBase, Function, Immediate, Instruction, Modifier, Opcode, Operand, Parameter,
-    RegisterId, Space, Special, Symbol, Type, TypeKind,
-};
+use crate::ast::{Immediate, Instruction, Operand, RegisterId, Type, TypeKind};
 
 /// Checks operands of one instruction. Failures say what was expected.
 pub(super) struct Checker<'a> {
@@ -174,104 +176,10 @@ impl Checker<'_> {
         }
     }
 
-    /// One part of what a load writes.
-    fn loaded(&self, operand: &Operand) -> Result<(), String> {
-        match operand {
-            Operand::Sink if !self.instruction.is_scalar() => Ok(()),
-            _ => self.memory_register(operand),
-        }
-    }
-
-    /// One part of what a store reads.
-    fn stored(&self, operand: &Operand) -> Result<(), String> {
-        match operand {
-            Operand::Register(_) => self.memory_register(operand),
-            _ => self.value(operand, self.resolve(Ty::First), true),
-        }
-    }
-
-    /// A register that a load or store moves: it may be wider than the type in memory.
-    fn memory_register(&self, operand: &Operand) -> Result<(), String> {
-        self.register(operand, self.resolve(Ty::First), true)
-    }
-
-    /// The function that the instruction calls.
-    fn callee(&self) -> Result<&Function, String> {
-        let called = self.instruction.operands.iter().find_map(|operand| match operand {
-            Operand::Function(index) => self.names.functions().get(*index as usize),
-            _ => None,
-        });
-        called.ok_or_else(|| "the name of a function".to_owned())
-    }
-
-    /// Whether a call has the lists that the function needs.
-    fn call_lists(&self, callee: &Function) -> Result<(), String> {
-        let is_list = |operand: Option<&Operand>| matches!(operand, Some(Operand::List(_)));
-        let list = &self.instruction.operands[..];
-        let missing = |wanted: &[Parameter], found: bool| !wanted.is_empty() && !found;
-        if missing(&callee.code.results, is_list(list.first())) {
-            return Err(format!("{} results in parentheses", callee.code.results.len()));
-        }
-        if missing(&callee.code.parameters, is_list(list.last()) && list.len() > 1) {
-            return Err(format!("{} arguments in parentheses", callee.code.parameters.len()));
-        }
-        Ok(())
-    }
-
-    /// Whether `operand` lists what a function with these parameters takes or gives.
-    fn call_list(
-        &self,
-        operand: &Operand,
-        wanted: &[Parameter],
-        written: bool,
-    ) -> Result<(), String> {
-        let Operand::List(list) = operand else { return Err("a list in parentheses".to_owned()) };
-        if list.len() != wanted.len() {
-            return Err(format!("{} in parentheses", wanted.len()));
-        }
-        list.iter().zip(wanted).try_for_each(|(operand, wanted)| match operand {
-            Operand::Symbol(symbol, 0) => {
-                let found = (self.names.parameter)(*symbol);
-                match found.is_some_and(|found| found.fits(wanted)) {
-                    true => Ok(()),
-                    false => Err(format!("a parameter like {}", wanted.name)),
-                }
-            }
-            _ if wanted.length.is_some() => Err("a parameter".to_owned()),
-            _ if written => self.register(operand, wanted.ty, false),
-            _ => self.value(operand, wanted.ty, false),
-        })
-    }
-
     fn constant(&self, operand: &Operand) -> Result<(), String> {
         match operand {
             Operand::Immediate(Immediate::Integer(0..=255)) => Ok(()),
             _ => Err("a constant from 0 to 255".to_owned()),
-        }
-    }
-
-    /// One value, or as many as `.v2` or `.v4` says.
-    fn memory_value(
-        &self,
-        operand: &Operand,
-        check: &dyn Fn(&Operand) -> Result<(), String>,
-    ) -> Result<(), String> {
-        let lengths = [Modifier::V2, Modifier::V4, Modifier::V8];
-        let count = match self.instruction.modifiers.first_of(&lengths) {
-            None => return check(operand),
-            Some(Modifier::V2) => 2,
-            Some(Modifier::V4) => 4,
-            Some(_) => 8,
-        };
-        // The forms with `.v8` list their types.
-        if self.resolve(Ty::First).size() * count > 16 && count != 8 {
-            return Err("a vector of at most 16 bytes".to_owned());
-        }
-        match operand {
-            Operand::Vector(list) if list.len() == count as usize => {
-                list.iter().try_for_each(check)
-            }
-            _ => Err(format!("a vector of {count}")),
         }
     }
 
@@ -319,20 +227,6 @@ impl Checker<'_> {
         }
     }
 
-    fn symbol(&self, symbol: Symbol) -> Result<(), String> {
-        self.symbol_in(symbol, self.instruction.space())
-    }
-
-    fn symbol_in(&self, symbol: Symbol, wanted: Option<Space>) -> Result<(), String> {
-        match ((self.names.space)(symbol), wanted) {
-            (None, _) => Err("a variable or a parameter".to_owned()),
-            (Some(found), Some(wanted)) if found != wanted => {
-                Err(format!("a name in .{wanted}; this one is in .{found}"))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// A value that is at most the preceding constant.
     fn up_to_previous(&self, operand: &Operand, ty: Type) -> Result<(), String> {
         let at = self.instruction.operands.iter().position(|other| std::ptr::eq(other, operand));
@@ -370,36 +264,6 @@ impl Checker<'_> {
         }
     }
 
-    fn memory(&self, operand: &Operand, space: Option<Space>) -> Result<(), String> {
-        let Operand::Address(Address { base, offset }) = operand else {
-            return Err("an [address]".to_owned());
-        };
-        if i32::try_from(*offset).is_err() {
-            return Err("an offset of 32 bits".to_owned());
-        }
-        match base {
-            AddressBase::Symbol(Symbol::Parameter(_)) if self.instruction.opcode == Opcode::St => {
-                Err("a result, or a parameter of a call; other parameters are read".to_owned())
-            }
-            AddressBase::Symbol(symbol) => {
-                let found = (self.names.space)(*symbol);
-                let generic = self.instruction.opcode != Opcode::Prefetchu
-                    && !matches!(found, Some(Space::Param | Space::Const));
-                if space.is_none() && found.is_some() && !generic {
-                    return Err("a name that a generic address can have".to_owned());
-                }
-                self.symbol_in(*symbol, space)
-            }
-            AddressBase::Absolute if space == Some(Space::Local) => Ok(()),
-            AddressBase::Absolute => Err("a register or a name as base".to_owned()),
-            AddressBase::Register(register) => {
-                let near = !matches!(space, None | Some(Space::Global));
-                let narrow = near && self.typed(*register, Type::U32, false).is_ok();
-                if narrow { Ok(()) } else { self.typed(*register, Type::U64, false) }
-            }
-        }
-    }
-
     /// The operand, for a message.
     pub(super) fn describe(&self, operand: &Operand) -> String {
         match operand {
@@ -423,58 +287,5 @@ impl Checker<'_> {
             Operand::List(list) => format!("a list of {}", list.len()),
             Operand::Sink => "`_`".to_owned(),
         }
-    }
-}
-
-/// The type of a register that holds elements of a type: those of 32 bits that are packed, or that
-/// have no registers of their own, have none.
-fn untyped(ty: Type) -> Type {
-    match ty {
-        Type::F16x2 | Type::Bf16x2 | Type::Tf32 => Type::B32,
-        other => other,
-    }
-}
-
-/// Whether `mov` reads a special register as a value of type `ty`.
-fn reads(special: Special, ty: Type) -> bool {
-    let narrow = special.is_extent() || special == Special::GridId;
-    let size = special.ty().size();
-    !ty.is_float()
-        && (size == ty.size()
-            || narrow && ty.size() == 2 && ty != Type::B16
-            || special == Special::GridId && ty.size() == 4)
-}
-
-/// Whether a register may hold an operand of type `ty`: the sizes are the same, or the register is
-/// wider where that is allowed, and float and integer do not meet. Two packed floats have registers
-/// of their own type or of none.
-fn holds(register: Type, ty: Type, wide: bool) -> bool {
-    let (a, b) = (register.kind(), ty.kind());
-    if a == TypeKind::Predicate || b == TypeKind::Predicate {
-        return a == b;
-    }
-    let same_kind =
-        a == TypeKind::Untyped || b == TypeKind::Untyped || register.is_float() == ty.is_float();
-    let packed = matches!(ty, Type::F16x2 | Type::Bf16x2);
-    if packed && a != TypeKind::Untyped && register != ty {
-        return false;
-    }
-    let any = !ty.is_float() || a == TypeKind::Untyped;
-    let wider = wide && any && register.size() > ty.size();
-    same_kind && (register.size() == ty.size() || wider)
-}
-
-/// Whether a constant is one of `ty`.
-fn fits(immediate: Immediate, ty: Type) -> bool {
-    match (immediate, ty.kind()) {
-        (Immediate::Integer(_), TypeKind::Predicate) => true,
-        (Immediate::Integer(_), TypeKind::Float) => false,
-        (Immediate::Integer(value), _) => {
-            let bits = ty.bits();
-            bits == 64 || (-(1i64 << (bits - 1))..1i64 << bits).contains(&value)
-        }
-        (Immediate::F32(_), TypeKind::Float | TypeKind::Untyped) => ty.bits() == 32,
-        (Immediate::F64(_), TypeKind::Float | TypeKind::Untyped) => ty.bits() == 64,
-        _ => false,
     }
 }

@@ -7,10 +7,11 @@ use retrograph_driver::{DeviceCopy, Error, Result, Stream};
 
 use super::Program;
 use super::bindings::External;
+use super::command::Command;
 use super::error::{BuildError, StepError};
 use super::policy::Strategy;
 use super::replay::Template;
-use super::sequence::{Command, Step};
+use super::sequence::Step;
 use crate::pass::{ControlError, Controls};
 
 /// What an admission checked.

@@ -5,8 +5,9 @@ use retrograph_driver::{
     Node, Result, Stream,
 };
 
+use super::command::Command;
 use super::error::BuildError;
-use super::sequence::{Command, Step};
+use super::sequence::Step;
 
 /// Priority of urgent nodes; the default is 0.
 const URGENT: i32 = -1;

@@ -8,12 +8,13 @@ use retrograph_driver_sys::CUgraphExec;
 
 use super::Program;
 use super::assembly::{Assembly, NodeOptions, capture_step};
+use super::command::{Command, Pdl};
 use super::control_ring::ControlRing;
 use super::error::BuildError;
 use super::options::PdlMode;
 use super::policy::Strategy;
 use super::replay::{Made, Replay, Template};
-use super::sequence::{Command, Pdl, Step};
+use super::sequence::Step;
 use super::shape::Shape;
 
 /// SM targets on which graphs are faster with PDL; see docs/hardware/2026-11-21-graph-runtime.

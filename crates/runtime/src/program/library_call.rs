@@ -45,7 +45,7 @@ impl BoundLibraryCall {
     /// Enqueues the call on `stream`.
     ///
     /// # Safety
-    /// As [`super::sequence::Command::enqueue`].
+    /// As [`super::command::Command::enqueue`].
     pub(super) unsafe fn enqueue(&self, stream: &Stream) -> Result<()> {
         stream.bind_to_enqueue()?;
         let scope = LibraryScope::new(stream, &self.ranges);

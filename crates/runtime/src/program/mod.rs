@@ -57,6 +57,7 @@ mod bindings;
 mod blueprint;
 mod buckets;
 mod cache;
+mod command;
 mod control_ring;
 mod error;
 mod fallback;
@@ -72,6 +73,7 @@ mod rebind;
 mod relocations;
 mod replay;
 mod report;
+mod resolver;
 mod retired;
 mod retries;
 mod ring_counter;
@@ -83,6 +85,11 @@ mod update;
 use std::sync::Arc;
 use std::time::Instant;
 
+use retrograph_driver::memory::Staging;
+use retrograph_driver::{Context, Stream, nvtx};
+
+use crate::modules::WarmModules;
+use crate::pass::{ControlLayout, Pass};
 pub use admit::{Admission, AdmitError};
 use arena::Share;
 pub use bindings::Bindings;
@@ -90,29 +97,23 @@ use bindings::Wanted;
 use blueprint::Blueprint;
 pub use buckets::{Bucket, Buckets, ShapeError};
 pub use cache::{CacheError, CacheOptions, CacheStatistics, Cached, Described, ProgramCache};
+use control_ring::ControlRing;
 pub use error::{BuildError, StepError};
+use last::LastUse;
+use memory::Memory;
 pub use options::{BuildOptions, PdlMode};
 pub use policy::{Choice, Facts, Policy, QUIRKS, Quirk, Strategy, choose};
 pub use profile::ProfileError;
 pub use rebind::Rebound;
-pub use report::Report;
-pub use retries::RETRY_AFTER;
-pub use run::StepOutcome;
-pub use update::UpdateStrategy;
-
-use control_ring::ControlRing;
-
-use retrograph_driver::memory::Staging;
-use retrograph_driver::{Context, Stream, nvtx};
-
-use crate::modules::WarmModules;
-use crate::pass::{ControlLayout, Pass};
-use last::LastUse;
-use memory::Memory;
 use replay::Replay;
+pub use report::Report;
+use resolver::Resolver;
 use retired::Retired;
+pub use retries::RETRY_AFTER;
 use retries::Retries;
-use sequence::{Resolver, Sequence};
+pub use run::StepOutcome;
+use sequence::Sequence;
+pub use update::UpdateStrategy;
 
 /// A pass that is ready to run. Steps of one program run one after another: `step` takes it
 /// exclusively, so no two threads launch the same graph.

@@ -5,10 +5,11 @@ use std::fmt;
 use retrograph_driver::{DeviceCopy, DeviceFill, GraphExec, KernelLaunch, Node, Result, Stream};
 
 use super::Program;
+use super::command::Command;
 use super::error::BuildError;
 use super::moved::Moved;
 use super::policy::Policy;
-use super::sequence::{Command, Step};
+use super::sequence::Step;
 
 /// A way to change the addresses of a graph, cheapest first. One that fails is followed by the
 /// next.

@@ -3,7 +3,7 @@
 use retrograph_ptx::ast::{Modifier, Type};
 use retrograph_ptx::instructions::{Form, Opcode, Shape};
 
-use super::{Choice, move_class};
+use super::choice::{Choice, move_class};
 use crate::vectors::instance::Role;
 
 /// The SM target of the machine on which vectors are recorded.

@@ -1,0 +1,77 @@
+//! Progress of the start of a run: loading, compiling, uploading.
+
+use std::time::Instant;
+
+use indicatif::{HumanBytes, ProgressBar};
+use retrograph_finetune::Stage;
+use retrograph_finetune::trainer::MemoryNeed;
+use retrograph_runtime::{Report, WarmModules};
+
+use super::{fact, milliseconds, planned, style};
+
+/// Shows the stages of the start.
+pub(crate) struct Startup {
+    bar: ProgressBar,
+    started: Instant,
+}
+
+impl Startup {
+    pub(crate) fn new() -> Self {
+        let bar = ProgressBar::new(0);
+        bar.set_style(style("{prefix:<11} {bar:30} {msg}"));
+        Self { bar, started: Instant::now() }
+    }
+
+    pub(crate) fn show(&mut self, stage: &Stage<'_>) {
+        match stage {
+            Stage::Warming(progress) => {
+                self.progress(("warm", progress.image), progress.done, progress.total);
+            }
+            Stage::Warm(modules) => self.warm(modules),
+            Stage::Fits(need, free) => memory(need, *free),
+            Stage::Uploading { done, total, name } => {
+                self.progress(("upload", name), *done, *total);
+                if done == total {
+                    self.bar.finish_and_clear();
+                }
+            }
+            Stage::Built(report) => built(report),
+        }
+    }
+
+    fn progress(&self, (prefix, message): (&'static str, &str), done: usize, total: usize) {
+        self.bar.set_prefix(prefix);
+        self.bar.set_message(message.to_owned());
+        self.bar.set_length(total as u64);
+        self.bar.set_position(done as u64);
+    }
+
+    fn warm(&mut self, modules: &WarmModules) {
+        self.bar.finish_and_clear();
+        let report = modules.report();
+        let (images, target, sources) = (report.images.len(), modules.target(), report.sources());
+        let (functions, time) = (modules.len(), milliseconds(self.started.elapsed()));
+        fact(
+            "warm",
+            format!("{functions} kernels of {images} images for {target} in {time}: {sources}"),
+        );
+        report.warnings.iter().for_each(|warning| fact("", warning));
+        self.bar.reset();
+    }
+}
+
+fn memory(need: &MemoryNeed, free: usize) {
+    fact("memory", format!("{}, {} free", planned(need), HumanBytes(free as u64)));
+}
+
+fn built(report: &Report) {
+    fact("strategy", format!("{}: {}", report.strategy, report.reason));
+    let Report { operations, nodes, edges, depth, .. } = report;
+    let peak = HumanBytes(report.peak_bytes as u64);
+    fact(
+        "step",
+        format!(
+            "{operations} operations, {nodes} nodes, {edges} edges, depth {depth}, peak {peak}"
+        ),
+    );
+}

@@ -1,0 +1,99 @@
+//! Selected tiles, splits and grids of the heuristic.
+
+use retrograph_kernel_abi::gemm::{IMAGES, MULTISTAGE_NN, NT, TN};
+
+use super::*;
+
+const TARGET: SmTarget = SmTarget::exact(90);
+
+fn problem([m, n, k, planes]: [u32; 4]) -> GemmProblem {
+    GemmProblem { m, n, k, planes, ..GemmProblem::default() }
+}
+
+fn selected(sizes: [u32; 4]) -> &'static TileConfig {
+    let product = Product { problem: problem(sizes), wgmma: true };
+    TileTable::new(DType::F32, [DType::F32; 2]).select(product).1
+}
+
+fn blocks([m, n, k, planes]: [u32; 4]) -> u32 {
+    let [x, y, z] = dispatch(&problem([m, n, k, planes]), TARGET, &NT).grid;
+    x * y * z
+}
+
+#[test]
+fn products_of_a_transformer_fill_the_device() {
+    // m, n, k of layers of Qwen2.5 1.5B, for 128 tokens and more.
+    for sizes in [[128, 1536, 1536, 1], [128, 8960, 1536, 1], [512, 1536, 8960, 1]] {
+        assert!(blocks(sizes) >= SMS as u32, "{sizes:?}: {} blocks", blocks(sizes));
+    }
+}
+
+#[test]
+fn large_products_take_larger_tiles_than_small_ones() {
+    let area = |sizes| selected(sizes).shape.iter().product::<u32>();
+    assert!(area([32, 16, 1536, 1]) < area([512, 1536, 1536, 1]));
+    assert!(area([512, 1536, 1536, 1]) < area([512, 151_936, 1536, 1]));
+}
+
+#[test]
+fn concurrent_launches_leave_room_for_each_other() {
+    let blocks = |concurrent| {
+        let problem =
+            GemmProblem { vectorized: true, concurrent, ..problem([1024, 1536, 8960, 1]) };
+        dispatch(&problem, TARGET, &MULTISTAGE_NN).grid[0]
+    };
+    assert!(2 * blocks(1) <= SMS as u32 && blocks(0) > blocks(1));
+}
+
+#[test]
+fn short_contractions_are_computed_without_slices() {
+    let tile = selected([256, 64, 16, 1]);
+    assert!(tile.block_k() <= 16, "{tile:?}");
+}
+
+#[test]
+fn padding_of_a_stage_is_limited() {
+    let limits = Limits::of(&SIMT);
+    for k in [15, 129, 1536] {
+        let product = Product { problem: problem([512, 512, k, 1]), wgmma: false };
+        for tile in SIMT.iter().filter(|tile| product.suits(tile, limits)) {
+            let block_k = tile.block_k();
+            let padded = k.div_ceil(block_k) * block_k;
+            assert!(block_k <= limits.block_k || padded - k <= k / 3, "{k}: {tile:?}");
+        }
+    }
+}
+
+#[test]
+fn narrow_products_do_not_take_tiles_that_are_mostly_outside() {
+    for (m, n) in [(1, 4000), (16, 512), (4000, 7)] {
+        let [rows, columns] = selected([m, n, 2048, 1]).shape;
+        assert!(rows / 2 < m.max(32) && columns / 2 < n.max(32), "{m} × {n}");
+    }
+}
+
+#[test]
+fn no_size_overflows_the_cost_model() {
+    let most = 0x7fff_ffff;
+    for sizes in [[most, most, most, 65_535], [most, 1, 0, 1], [1, most, most, 1]] {
+        for image in IMAGES {
+            assert!(!dispatch(&problem(sizes), TARGET, image).is_empty());
+        }
+    }
+}
+
+#[test]
+fn tables_have_a_cost_for_each_tile() {
+    for image in IMAGES {
+        let table = TileTable::new(image.compute, [image.a, image.b]);
+        assert_eq!(table.tiles, image.tiles, "{}", image.name);
+        assert!(table.costs.len() >= table.tiles.len(), "{}", image.name);
+    }
+}
+
+#[test]
+fn an_empty_result_launches_nothing_and_an_empty_contraction_writes_zeros() {
+    let empty = |sizes| dispatch(&problem(sizes), TARGET, &TN).is_empty();
+    assert!(empty([0, 4, 4, 1]) && empty([4, 0, 4, 1]) && empty([4, 4, 4, 0]));
+    assert!(!empty([4, 4, 0, 1]));
+}

@@ -1,0 +1,135 @@
+//! Arguments of a launch, and how it accesses buffers.
+
+use std::ops::Range;
+
+use crate::DType;
+use crate::view::{Element, View};
+
+/// How a launch accesses a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Only read.
+    Read,
+    /// Every byte of the range is written, and none is read before that.
+    Write,
+    /// Read and written, or written in part.
+    ReadWrite,
+    /// Only read, and possibly before `griddepcontrol.wait`: with programmatic dependent launch
+    /// (PDL), the read may happen while earlier kernels still run. A caller that launches with PDL
+    /// must make sure that none of them writes the range.
+    ReadBeforeWait,
+}
+
+impl Access {
+    /// Whether the launch may read what the buffer held before.
+    pub fn reads(self) -> bool {
+        self != Self::Write
+    }
+
+    /// Whether the launch may change the buffer.
+    pub fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::ReadWrite)
+    }
+}
+
+/// A pointer argument: a byte range of a buffer and how it is accessed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BufferArgument<B> {
+    /// The buffer.
+    pub buffer: B,
+    /// The bytes of the buffer that may be accessed. The pointer is the start of the range.
+    pub bytes: Range<usize>,
+    /// How they are accessed.
+    pub access: Access,
+}
+
+impl<B: Copy> BufferArgument<B> {
+    /// The argument that accesses `view` by `access`.
+    pub fn new<T: Element>(view: View<B, T>, access: Access) -> Self {
+        Self { buffer: view.buffer(), bytes: view.byte_range(), access }
+    }
+}
+
+/// A tensor map argument: planes of a row-major matrix, copied in boxes with the 128-byte swizzle.
+///
+/// The launch accesses the range through another argument, which declares the access.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorMapArgument<B> {
+    /// The buffer.
+    pub buffer: B,
+    /// The bytes of the buffer that the planes cover.
+    pub bytes: Range<usize>,
+    /// The element type: bf16 or f32.
+    pub dtype: DType,
+    /// Elements of a row, rows of a plane, and planes; none is 0.
+    pub sizes: [u64; 3],
+    /// Bytes from row to row and from plane to plane, multiples of 16.
+    pub strides: [u64; 2],
+    /// Elements and rows of a box.
+    pub box_sizes: [u32; 2],
+}
+
+/// One eight-byte cell of a table argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cell<B> {
+    /// The device address of a range.
+    Address(BufferArgument<B>),
+    /// A number, stored as eight little-endian bytes.
+    Word(u64),
+}
+
+/// One kernel argument, in the order of the kernel's parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Argument<B> {
+    /// A 64-bit pointer to a range.
+    Buffer(BufferArgument<B>),
+    /// A null pointer: an optional operand that is absent.
+    Null,
+    /// A 32-bit unsigned integer.
+    U32(u32),
+    /// A 64-bit unsigned integer.
+    U64(u64),
+    /// A 32-bit float, as its bits.
+    F32(u32),
+    /// A pointer to a read-only table of cells in device memory, for kernels over lists of tensors.
+    /// The caller writes the table before the first launch and keeps it alive.
+    Table(Vec<Cell<B>>),
+    /// A tensor map, by value. The kernel does not read it if it is `None` or if the target has no
+    /// TMA.
+    TensorMap(Option<TensorMapArgument<B>>),
+}
+
+impl<B: Copy> Argument<B> {
+    /// A view that is only read.
+    pub fn read<T: Element>(view: View<B, T>) -> Self {
+        Self::Buffer(BufferArgument::new(view, Access::Read))
+    }
+
+    /// A view that is overwritten completely.
+    pub fn write<T: Element>(view: View<B, T>) -> Self {
+        Self::Buffer(BufferArgument::new(view, Access::Write))
+    }
+
+    /// A view that is updated in place.
+    pub fn update<T: Element>(view: View<B, T>) -> Self {
+        Self::Buffer(BufferArgument::new(view, Access::ReadWrite))
+    }
+
+    /// A constant float.
+    pub fn f32(value: f32) -> Self {
+        Self::F32(value.to_bits())
+    }
+
+    /// The buffer ranges that this argument accesses. A tensor map declares none.
+    pub fn buffers(&self) -> impl Iterator<Item = &BufferArgument<B>> {
+        let (single, cells) = match self {
+            Self::Buffer(argument) => (Some(argument), [].as_slice()),
+            Self::Table(cells) => (None, cells.as_slice()),
+            _ => (None, [].as_slice()),
+        };
+        single.into_iter().chain(cells.iter().filter_map(|cell| match cell {
+            Cell::Address(argument) => Some(argument),
+            Cell::Word(_) => None,
+        }))
+    }
+}

@@ -1,0 +1,54 @@
+//! Operands of `call`.
+
+use super::Checker;
+use crate::ast::{Function, Operand, Parameter};
+
+impl Checker<'_> {
+    /// The function that the instruction calls.
+    pub(super) fn callee(&self) -> Result<&Function, String> {
+        let called = self.instruction.operands.iter().find_map(|operand| match operand {
+            Operand::Function(index) => self.names.functions().get(*index as usize),
+            _ => None,
+        });
+        called.ok_or_else(|| "the name of a function".to_owned())
+    }
+
+    /// Whether a call has the lists that the function needs.
+    pub(super) fn call_lists(&self, callee: &Function) -> Result<(), String> {
+        let is_list = |operand: Option<&Operand>| matches!(operand, Some(Operand::List(_)));
+        let list = &self.instruction.operands[..];
+        let missing = |wanted: &[Parameter], found: bool| !wanted.is_empty() && !found;
+        if missing(&callee.code.results, is_list(list.first())) {
+            return Err(format!("{} results in parentheses", callee.code.results.len()));
+        }
+        if missing(&callee.code.parameters, is_list(list.last()) && list.len() > 1) {
+            return Err(format!("{} arguments in parentheses", callee.code.parameters.len()));
+        }
+        Ok(())
+    }
+
+    /// Whether `operand` lists what a function with these parameters takes or gives.
+    pub(super) fn call_list(
+        &self,
+        operand: &Operand,
+        wanted: &[Parameter],
+        written: bool,
+    ) -> Result<(), String> {
+        let Operand::List(list) = operand else { return Err("a list in parentheses".to_owned()) };
+        if list.len() != wanted.len() {
+            return Err(format!("{} in parentheses", wanted.len()));
+        }
+        list.iter().zip(wanted).try_for_each(|(operand, wanted)| match operand {
+            Operand::Symbol(symbol, 0) => {
+                let found = (self.names.parameter)(*symbol);
+                match found.is_some_and(|found| found.fits(wanted)) {
+                    true => Ok(()),
+                    false => Err(format!("a parameter like {}", wanted.name)),
+                }
+            }
+            _ if wanted.length.is_some() => Err("a parameter".to_owned()),
+            _ if written => self.register(operand, wanted.ty, false),
+            _ => self.value(operand, wanted.ty, false),
+        })
+    }
+}

@@ -1,0 +1,74 @@
+//! Buffers and controls of a pass.
+
+use std::sync::Arc;
+
+use buffer::{Buffer, BufferId, BufferKind, Slice};
+use operation::{OpId, Operation, OperationKind};
+use retrograph_kernels::ops::FETCH_STEP_PARAMETERS;
+use retrograph_kernels::{Access, BufferArgument, Element};
+
+use super::access::BufferAccess;
+use super::ranges::RangeSet;
+use super::{Pass, buffer, operation};
+
+impl Pass {
+    /// Declares a buffer that is bound when a program is built, and keeps its contents between
+    /// steps.
+    pub fn external<T: Element>(&mut self, name: impl Into<String>, len: usize) -> Slice<T> {
+        let slice = self.declare(name.into(), BufferKind::External, len);
+        let held = &mut self.initialized[slice.buffer().index()];
+        held.insert(slice.byte_range());
+        slice
+    }
+
+    /// Declares a buffer that lives from its first write to its last use within one step.
+    pub fn transient<T: Element>(&mut self, name: impl Into<String>, len: usize) -> Slice<T> {
+        self.declare(name.into(), BufferKind::Transient, len)
+    }
+
+    /// Declares a single value that the host sets before each step. The first control of a pass
+    /// also appends the operation that fetches all controls.
+    pub fn control<T: Element>(&mut self, name: impl Into<String>) -> Slice<T> {
+        self.control_array(name, 1)
+    }
+
+    /// Declares `len` values that the host sets before each step, for example tokens.
+    pub fn control_array<T: Element>(&mut self, name: impl Into<String>, len: usize) -> Slice<T> {
+        let slice = self.declare(name.into(), BufferKind::Control, len);
+        let index = slice.buffer().index();
+        self.initialized[index].insert(slice.byte_range());
+        let (name, bytes) = (self.buffers[index].name.clone(), self.buffers[index].bytes());
+        Arc::make_mut(&mut self.controls).push(index, name, bytes);
+        self.fetch(BufferArgument::new(slice, Access::Write));
+        slice
+    }
+
+    /// Adds `control` to the operation that fetches controls. That operation is at the position of
+    /// the first declared control, before any operation that reads one.
+    fn fetch(&mut self, control: BufferAccess) {
+        if control.bytes.is_empty() {
+            return;
+        }
+        let at = *self.fetches_parameters.get_or_insert_with(|| {
+            let (kind, accesses) = (OperationKind::FetchStepParameters, Vec::new());
+            let name = format!("controls/{}", FETCH_STEP_PARAMETERS.name);
+            self.operations.push(Operation { name, kind, accesses, pdl: false });
+            OpId(self.operations.len() as u32 - 1)
+        });
+        self.operations[at.index()].accesses.push(control);
+    }
+
+    fn declare<T: Element>(&mut self, name: String, kind: BufferKind, len: usize) -> Slice<T> {
+        let id = BufferId { pass: self.id, index: self.buffers.len() as u32 };
+        let name = self.names.unique(name);
+        self.buffers.push(Buffer {
+            name,
+            kind,
+            element: T::DTYPE.name(),
+            element_bytes: size_of::<T>(),
+            len,
+        });
+        self.initialized.push(RangeSet::default());
+        Slice::new(id, len)
+    }
+}

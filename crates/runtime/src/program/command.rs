@@ -1,0 +1,54 @@
+//! The commands of a program: operations with addresses and functions.
+
+use retrograph_driver::{Function, KernelArguments, KernelLaunch, LaunchGeometry, Result, Stream};
+
+use super::library_call::BoundLibraryCall;
+
+/// An operation as the driver accepts it.
+pub(super) enum Command {
+    Launch { function: Function, geometry: LaunchGeometry, arguments: KernelArguments },
+    Copy { target: u64, source: u64, bytes: usize },
+    Fill { target: u64, pattern: u32, words: usize },
+    Library(BoundLibraryCall),
+}
+
+/// Whether a command may use programmatic dependent launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pdl {
+    /// No: it does not execute `griddepcontrol.wait`, or reads ahead what the pass writes.
+    Unsupported,
+    /// Yes, as for kernels of the workspace.
+    Supported,
+    /// Yes, and its author requested it.
+    Requested,
+}
+
+impl Command {
+    /// Enqueues the command on `stream`.
+    ///
+    /// # Safety
+    /// The memory at the addresses must stay alive until the command has finished (in a capture,
+    /// the last replay), and no other work may conflict with it meanwhile.
+    pub(super) unsafe fn enqueue(&self, stream: &Stream) -> Result<()> {
+        match self {
+            Self::Launch { function, geometry, arguments } => {
+                let launch = KernelLaunch { function, geometry: *geometry, arguments };
+                // SAFETY: the launch's constructor (or the caller of `Pass::custom`) checked its
+                // lengths, the pass its slices, and the caller upholds the rest.
+                unsafe { stream.launch(&launch) }
+            }
+            Self::Copy { target, source, bytes } => {
+                // SAFETY: the pass checked that both ranges are in their buffers and do not
+                // overlap, and the caller upholds the rest.
+                unsafe { stream.copy_on_device(*target, *source, *bytes) }
+            }
+            Self::Fill { target, pattern, words } => {
+                // SAFETY: as above.
+                unsafe { stream.fill_u32(*target, *pattern, *words) }
+            }
+            // SAFETY: the caller of `Pass::library` promised what the call accesses, or the
+            // description of a product checked its lengths; the caller upholds the rest.
+            Self::Library(call) => unsafe { call.enqueue(stream) },
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Resolves operations to commands.
+
+use retrograph_driver::{
+    KernelArguments, LaunchGeometry, Result, TensorMap, TensorMapLayout, TensorMapSwizzle,
+    TensorMapType,
+};
+use retrograph_kernels::{
+    Access, Argument, BufferArgument, DType, Dispatch, Launch, SmTarget, TensorMapArgument,
+};
+
+use super::bindings::Bindings;
+use super::command::Command;
+use super::control_ring::ControlRing;
+use super::error::BuildError;
+use super::library_call::BoundLibraryCall;
+use super::memory::Memory;
+use crate::modules::{ImageKey, WarmModules};
+use crate::pass::{BufferAccess, BufferId, CustomLaunch, Operation, OperationKind};
+
+/// An entry point of an image, with the geometry of its launch.
+struct Entry<'a> {
+    image: ImageKey,
+    name: &'a str,
+    geometry: LaunchGeometry,
+}
+
+impl<'a> Entry<'a> {
+    fn of_launch<B>(launch: &Launch<B>, target: SmTarget) -> Self {
+        let dispatch = launch.dispatch(target);
+        let image = ImageKey::from(launch.kernel.image);
+        Self { image, name: dispatch.entry, geometry: geometry_of(&dispatch) }
+    }
+
+    fn of_custom(launch: &'a CustomLaunch) -> Self {
+        let (grid, block, shared_bytes) = (launch.grid, launch.block, launch.shared_bytes);
+        let geometry = LaunchGeometry { grid, block, shared_bytes };
+        Self { image: ImageKey::from(&launch.image), name: &launch.entry, geometry }
+    }
+}
+
+fn geometry_of(dispatch: &Dispatch) -> LaunchGeometry {
+    let &Dispatch { grid, block, shared_bytes, .. } = dispatch;
+    LaunchGeometry { grid, block, shared_bytes }
+}
+
+/// Resolves operations to commands.
+pub(super) struct Resolver<'a> {
+    pub(super) modules: &'a WarmModules,
+    pub(super) memory: &'a Memory,
+    pub(super) bindings: &'a Bindings,
+    pub(super) ring: Option<&'a ControlRing>,
+}
+
+impl Resolver<'_> {
+    pub(super) fn target(&self) -> SmTarget {
+        self.modules.target()
+    }
+
+    pub(super) fn command(
+        &self,
+        operation: &Operation,
+        first_table: usize,
+    ) -> Result<Command, BuildError> {
+        let (entry, arguments) = match operation.kind() {
+            OperationKind::Copy { source, target } => {
+                let bytes = target.bytes.len();
+                let (target, source) = (self.memory.address(target), self.memory.address(source));
+                return Ok(Command::Copy { target, source, bytes });
+            }
+            OperationKind::Fill { target, pattern } => {
+                let words = target.bytes.len() / 4;
+                let target = self.memory.address(target);
+                return Ok(Command::Fill { target, pattern: *pattern, words });
+            }
+            OperationKind::Library(call) => {
+                let call = BoundLibraryCall::new(operation, call, self.bindings, self.memory)?;
+                return Ok(Command::Library(call));
+            }
+            OperationKind::FetchStepParameters => {
+                let ring = self.ring.expect("there are controls, and so a ring");
+                let launch = self.memory.fetch_launch(ring)?;
+                let place = |range: &BufferArgument<u64>| range.buffer + range.bytes.start as u64;
+                let unused = |_: &TensorMapArgument<u64>| Ok(TensorMap::UNUSED);
+                let arguments = arguments_at(&launch.arguments, place, || 0, unused)?;
+                let entry = Entry::of_launch(&launch, self.target());
+                return self.launch(operation, &entry, arguments);
+            }
+            OperationKind::Launch(launch) => {
+                (Entry::of_launch(launch, self.target()), &launch.arguments)
+            }
+            OperationKind::Custom(launch) => (Entry::of_custom(launch), &launch.arguments),
+        };
+        let mut tables = first_table..;
+        let table = || tables.next().map_or(0, |table| self.memory.table_address(table));
+        let address = |range: &BufferAccess| self.memory.address(range);
+        let arguments = arguments_at(arguments, address, table, |map| self.tensor_map(map))?;
+        self.launch(operation, &entry, arguments)
+    }
+
+    /// The encoded tensor map, if the target has TMA.
+    fn tensor_map(&self, map: &TensorMapArgument<BufferId>) -> Result<TensorMap> {
+        if !self.target().features().tma {
+            return Ok(TensorMap::UNUSED);
+        }
+        let range =
+            BufferArgument { buffer: map.buffer, bytes: map.bytes.clone(), access: Access::Read };
+        let dtype = match map.dtype {
+            DType::Bf16 => TensorMapType::Bf16,
+            DType::F32 => TensorMapType::F32,
+            other => unreachable!("no kernel copies boxes of {other}"),
+        };
+        let [width, height] = map.box_sizes;
+        let layout = TensorMapLayout {
+            dtype,
+            sizes: &map.sizes,
+            strides: &map.strides,
+            box_sizes: &[width, height, 1],
+            swizzle: TensorMapSwizzle::Bytes128,
+        };
+        TensorMap::tiled(self.modules.context().driver(), self.memory.address(&range), &layout)
+    }
+
+    fn launch(
+        &self,
+        operation: &Operation,
+        entry: &Entry<'_>,
+        arguments: KernelArguments,
+    ) -> Result<Command, BuildError> {
+        let operation = operation.name().to_owned();
+        let function = self
+            .modules
+            .function(entry.image.clone(), entry.name)
+            .map_err(|cause| BuildError::Cold { operation, cause })?;
+        Ok(Command::Launch { function, geometry: entry.geometry, arguments })
+    }
+}
+
+/// Argument values, with the addresses of ranges and of consecutive tables, and tensor maps.
+pub(super) fn arguments_at<B>(
+    arguments: &[Argument<B>],
+    address: impl Fn(&BufferArgument<B>) -> u64,
+    mut table: impl FnMut() -> u64,
+    tensor_map: impl Fn(&TensorMapArgument<B>) -> Result<TensorMap>,
+) -> Result<KernelArguments> {
+    arguments.iter().try_fold(KernelArguments::new(), |values, argument| {
+        Ok(match argument {
+            Argument::Buffer(range) => values.address(address(range)),
+            Argument::Null => values.address(0),
+            Argument::U32(value) => values.u32(*value),
+            Argument::U64(value) => values.u64(*value),
+            Argument::F32(bits) => values.u32(*bits),
+            Argument::Table(_) => values.address(table()),
+            Argument::TensorMap(None) => values.tensor_map(TensorMap::UNUSED),
+            Argument::TensorMap(Some(map)) => values.tensor_map(tensor_map(map)?),
+        })
+    })
+}
+
+pub(super) fn count_tables(operation: &Operation) -> usize {
+    let tables = |argument: &&Argument<BufferId>| matches!(argument, Argument::Table(_));
+    operation.arguments().iter().filter(tables).count()
+}
