@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_run_continues_behind_its_checkpoint() {
+    fn a_resumed_run_continues_after_its_checkpoint() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.jsonl");
         let write = |from: u32, until: u32| {

@@ -100,7 +100,7 @@ impl Memory {
             Value::Offset(path, bytes) => Ok(self.variable(path, of)?.wrapping_add_signed(*bytes)),
             Value::Out(out) => self.out(out, of),
             Value::List(values) => self.array(values, of),
-            Value::Record(_) => self.record_behind(value, of),
+            Value::Record(_) => self.record_pointer(value, of),
             Value::Parameters(parameters) => self.parameters(parameters),
             Value::HostFunction(name) => {
                 self.lent.lend(Action::Say(name.clone(), self.log.clone()), false)
@@ -187,7 +187,7 @@ impl Memory {
     }
 
     /// A structure argument: a block with the structure, and its address.
-    fn record_behind(&mut self, value: &Value, of: &Type) -> Result<u64, Problem> {
+    fn record_pointer(&mut self, value: &Value, of: &Type) -> Result<u64, Problem> {
         let Some(target) = of.pointee() else {
             // A structure of at most eight bytes that is passed by value.
             let Some(size) = DRIVER.size(of).filter(|size| *size <= 8) else {

@@ -18,7 +18,7 @@ pub(crate) fn variable(variable: &Variable, names: &mut Names, listed: Option<us
         None => {
             let bytes = variable.place.read(size);
             match (&variable.of, listed) {
-                (Type::Pointer(target), _) if **target == Type::Char => behind(&bytes),
+                (Type::Pointer(target), _) if **target == Type::Char => string_at(&bytes),
                 (Type::Pointer(target), Some(count)) if is_written(&bytes) => {
                     list(word(&bytes), count, target, names)
                 }
@@ -33,7 +33,7 @@ fn is_written(bytes: &[u8]) -> bool {
 }
 
 /// Text that the driver points to.
-fn behind(bytes: &[u8]) -> String {
+fn string_at(bytes: &[u8]) -> String {
     match (is_written(bytes), word(bytes)) {
         (false, _) => NOTHING.to_owned(),
         (true, 0) => "null".to_owned(),

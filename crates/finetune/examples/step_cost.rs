@@ -47,7 +47,7 @@ type Step = unsafe extern "C" fn(
     *mut f64,
 ) -> c_int;
 
-/// Bytes of the copy in front of the plain launch.
+/// Bytes of the copy before the plain launch.
 const PLAIN_BYTES: usize = 64;
 /// What `raw_step.c` does beside the copy and the launch: nothing.
 const NO_PARTS: c_int = 0;
@@ -87,7 +87,7 @@ impl<'a> Raw<'a> {
         let mut host_us = 0.0;
         let (target, source) = (self.target.address(), self.source.as_mut_ptr().cast());
         let (exec, context, bytes) = (self.exec, stream.context().raw(), PLAIN_BYTES);
-        // SAFETY: the memory lives and has so many bytes, nothing else refers to it meanwhile, and
+        // SAFETY: the memory lives and has these bytes, nothing else refers to it meanwhile, and
         // no step of the program is in flight.
         let code = unsafe {
             let stream = stream.raw();

@@ -8,6 +8,7 @@ use retrograph_runtime::{
     Context, DeviceIndex, DeviceInfo, Driver, Error as DeviceError, ModuleCache,
 };
 
+use crate::config::UnknownChoice;
 use crate::error::{Error, Result};
 
 /// The choice of a device.
@@ -33,15 +34,15 @@ impl fmt::Display for DeviceChoice {
 }
 
 impl FromStr for DeviceChoice {
-    type Err = String;
+    type Err = UnknownChoice;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UnknownChoice> {
         let index = text.strip_prefix("cuda:").and_then(|index| index.parse().ok());
         match (text, index) {
             ("auto", _) => Ok(Self::Auto),
             ("sim", _) => Ok(Self::Simulated),
             (_, Some(index)) => Ok(Self::Cuda(index)),
-            _ => Err(format!("`{text}` is not a device; write auto, sim, or cuda:0")),
+            _ => Err(UnknownChoice::new(text, "a device", "auto, sim, or cuda:0")),
         }
     }
 }

@@ -68,7 +68,7 @@ pub use adapter::{Adapter, AdapterError, AdapterOutput};
 pub use checkpoint::{CheckpointError, HeldOutLoss, Kept};
 pub use config::{
     Dtype, InferenceConfig, LoraConfig, LoraTargets, Mode, ModelConfig, OptimizerConfig, Precision,
-    Preset, Quantization, RopeScaling, TrainingConfig,
+    Preset, Quantization, RopeScaling, TrainingConfig, UnknownChoice,
 };
 pub use data::{Batch, Data, DataError, IGNORED_TARGET, Split, SplitOptions, TextData};
 pub use device::{Device, DeviceChoice};

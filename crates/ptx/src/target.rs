@@ -189,7 +189,7 @@ impl CannotRun {
         match (self.form, self.target.reach) {
             (ImageForm::Cubin, _) => format!("compile its PTX for {device}, or load the PTX"),
             (ImageForm::Ptx, _) => format!(
-                "a letter behind the number ties it to one device or family; generate it for {} \
+                "a letter after the number ties it to one device or family; generate it for {} \
                  without a letter, or for {device}",
                 SmTarget::portable(self.target.number)
             ),

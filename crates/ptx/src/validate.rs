@@ -64,7 +64,7 @@ pub enum ValidationError {
         name: String,
     },
     /// A label is not defined exactly once.
-    #[error("{entry}: label `{label}` stands at {places} places instead of one")]
+    #[error("{entry}: label `{label}` is defined {places} times instead of once")]
     Label {
         /// The entry.
         entry: String,

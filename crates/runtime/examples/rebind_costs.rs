@@ -9,7 +9,7 @@
 //!
 //! Each line has the update strategy (`rung`), the nodes of the graph, the nodes that name a moved
 //! buffer, the host time of the rebind, and the time from the start of a step to the end of its
-//! work on the device: for the first step behind a rebind, which may pay for it, and for the one
+//! work on the device: for the first step after a rebind, which may pay for it, and for the one
 //! after that. Lines of the update strategy `build` are of programs that are built anew, for
 //! comparison.
 
@@ -55,7 +55,7 @@ const AFFINE: &str = "
 ";
 
 const LEN: usize = 128;
-/// One node in so many names the first buffer, all others the second one.
+/// Every n-th node names the first buffer, all others the second one.
 const SHARE: usize = 10;
 const UPDATES: [UpdateStrategy; 3] =
     [UpdateStrategy::KeepGraph, UpdateStrategy::SetNodeParams, UpdateStrategy::Rebuild];

@@ -78,7 +78,7 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress(
 /// run on the simulator.
 #[unsafe(no_mangle)]
 extern "C" fn cuGetExportTable(_table: *mut *const c_void, _id: *const CUuuid) -> CUresult {
-    let why = "the tables behind it are undocumented; programs that use libcudart or another \
+    let why = "its tables are undocumented; programs that use libcudart or another \
                library of CUDA need them, and only programs of the driver API run here";
     machine().report_missing("cuGetExportTable", why)
 }

@@ -46,7 +46,7 @@ pub(crate) fn begin_into(
 }
 
 #[test]
-fn a_capture_continues_a_graph_behind_its_nodes() {
+fn a_capture_continues_a_graph_after_its_nodes() {
     let machine = Machine::new();
     let (word, stream) = (machine.zero(), machine.stream());
     let (graph, first, second) = pair(&machine);

@@ -54,7 +54,7 @@ fn a_copy_to_pageable_memory_is_complete_when_the_call_returns() {
 }
 
 /// The stale read of a host-to-device copy on the legacy stream: a non-blocking stream is not
-/// behind it.
+/// after it.
 #[test]
 fn a_synchronous_copy_from_pageable_memory_is_not_ordered_with_a_non_blocking_stream() {
     let machine = Machine::new();
@@ -65,7 +65,7 @@ fn a_synchronous_copy_from_pageable_memory_is_not_ordered_with_a_non_blocking_st
     assert_eq!(cu!(machine, cuMemcpyDtoDAsync_v2(copy, word, 4, stream)), SUCCESS);
     assert_eq!(machine.sync(stream), SUCCESS);
     assert_eq!(machine.peek(copy), POISON, "the stream saw what was there before");
-    assert_eq!(machine.peek(word), 5, "the legacy stream is behind the copy");
+    assert_eq!(machine.peek(word), 5, "the legacy stream follows the copy");
 }
 
 #[test]

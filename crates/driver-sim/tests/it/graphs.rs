@@ -49,9 +49,9 @@ fn nodes_run_in_every_order_that_edges_allow_and_in_no_other() {
         let machine = Machine::seeded(seed);
         let (graph, word) = (machine.graph(), machine.zero());
         let first = machine.add(graph, (c"append", word, 1), &[]);
-        let behind: &[_] = if edges { &[first] } else { &[] };
-        machine.add(graph, (c"append", word, 2), behind);
-        machine.add(graph, (c"append", word, 3), behind);
+        let dependencies: &[_] = if edges { &[first] } else { &[] };
+        machine.add(graph, (c"append", word, 2), dependencies);
+        machine.add(graph, (c"append", word, 3), dependencies);
         machine.run(machine.instantiate(graph).unwrap());
         machine.peek(word)
     };

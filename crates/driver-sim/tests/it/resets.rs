@@ -83,7 +83,7 @@ fn functions_are_gone_after_a_reset() {
 }
 
 #[test]
-fn what_is_queued_behind_a_fault_never_runs() {
+fn work_queued_after_a_fault_never_runs() {
     let (machine, counter) = (Machine::new(), AtomicUsize::new(0));
     let (stream, stop, none) = (machine.stream(), machine.function(c"stop"), std::ptr::null_mut());
     let code = cu!(machine, cuLaunchKernel(stop, 1, 1, 1, 1, 1, 1, 0, stream, none, none));

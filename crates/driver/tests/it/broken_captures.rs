@@ -30,9 +30,9 @@ where
             let outcome = body(capturing, &buffer);
             capturing.at("the later work");
             // What follows may run at once, as it does on an H200 after 908, so it is refused.
-            let behind = fill(capturing);
+            let after = fill(capturing);
             if outcome.is_err() {
-                assert_lost(behind, Some(code));
+                assert_lost(after, Some(code));
             }
             outcome
         })

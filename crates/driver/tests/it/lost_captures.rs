@@ -1,4 +1,4 @@
-//! What is enqueued behind the loss of a capture reaches no stream, where it might run at once.
+//! Work that is enqueued after the loss of a capture reaches no stream.
 
 use retrograph_driver::{
     CaptureMode, DeviceBuffer, Error, Event, KernelArguments, KernelLaunch, LaunchGeometry, Stream,

@@ -1,4 +1,4 @@
-//! Device scalars: replays see the value that was set in front of them, and no other.
+//! Device scalars: replays see the last value that was set before them.
 
 use retrograph_driver::{
     CaptureMode, DeviceBuffer, DeviceScalar, Error, KernelArguments, KernelLaunch, LaunchGeometry,

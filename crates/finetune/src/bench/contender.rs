@@ -2,6 +2,7 @@
 
 use retrograph_runtime::{BuildOptions, PdlMode, Policy};
 
+use crate::config::UnknownChoice;
 use crate::model::StepOptions;
 
 /// A strategy under test.
@@ -72,13 +73,13 @@ impl Contender {
 }
 
 impl std::str::FromStr for Contender {
-    type Err = String;
+    type Err = UnknownChoice;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UnknownChoice> {
         let found = Self::ALL.into_iter().find(|contender| contender.name() == text);
         found.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            format!("`{text}` is not a strategy; give some of {names}")
+            UnknownChoice::new(text, "a strategy", format!("some of {names}"))
         })
     }
 }

@@ -176,20 +176,20 @@ impl DecodeBench {
         let started = Instant::now();
         let mut tokens = generator.tokens(request)?;
         let (mut all, mut device_ms) = (Vec::new(), Vec::new());
-        let (mut prompt_ms, mut behind) = (0.0, started);
+        let (mut prompt_ms, mut pipelined) = (0.0, started);
         while let Some(token) = tokens.next() {
             all.push(token?);
             if all.len() == 1 {
                 prompt_ms = started.elapsed().as_secs_f64() * 1e3;
             }
             if all.len() == self.warm_up.max(1) {
-                behind = Instant::now();
+                pipelined = Instant::now();
             } else if all.len() > self.warm_up {
                 device_ms.extend(tokens.device_ms());
             }
         }
         let measured = all.len().saturating_sub(self.warm_up.max(1)).max(1);
-        let pipelined_ms = behind.elapsed().as_secs_f64() * 1e3 / measured as f64;
+        let pipelined_ms = pipelined.elapsed().as_secs_f64() * 1e3 / measured as f64;
         let last_tokens = all.split_off(all.len().saturating_sub(8));
         Ok(Times { prompt_ms, device_ms, pipelined_ms, last_tokens })
     }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::check::{require, within};
+use super::choice::UnknownChoice;
 use super::{ModelConfig, Projection};
 use crate::error::Result;
 
@@ -50,16 +51,16 @@ impl fmt::Debug for LoraTargets {
 }
 
 impl FromStr for LoraTargets {
-    type Err = String;
+    type Err = UnknownChoice;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UnknownChoice> {
         if text == "all" {
             return Ok(Self::ALL);
         }
         let find = |name: &str| {
             let known = Projection::ALL.into_iter();
             known.into_iter().find(|p| p.name() == name || p.module() == name).ok_or_else(|| {
-                format!("`{name}` is not a projection; give a list of {}, or all", Self::ALL)
+                UnknownChoice::new(name, "a projection", format!("a list of {}, or all", Self::ALL))
             })
         };
         text.split(',').map(|name| find(name.trim())).collect()
@@ -73,9 +74,9 @@ impl From<LoraTargets> for Vec<String> {
 }
 
 impl TryFrom<Vec<String>> for LoraTargets {
-    type Error = String;
+    type Error = UnknownChoice;
 
-    fn try_from(names: Vec<String>) -> Result<Self, String> {
+    fn try_from(names: Vec<String>) -> Result<Self, UnknownChoice> {
         names.join(",").parse()
     }
 }
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!("down, q_proj".parse::<LoraTargets>().unwrap().to_string(), "q,down");
         for wrong in ["", "q,x", "q_proj_proj"] {
             let error = wrong.parse::<LoraTargets>().unwrap_err();
-            assert!(error.contains("q,k,v,o,gate,up,down"), "{error}");
+            assert!(error.choices.contains("q,k,v,o,gate,up,down"), "{error}");
         }
         assert_eq!(Projection::O.path(), "self_attn.o_proj");
         assert_eq!(Projection::Gate.path(), "mlp.gate_proj");

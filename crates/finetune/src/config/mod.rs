@@ -3,6 +3,7 @@
 //! These plain values are stored in checkpoints and compared on resume.
 
 mod check;
+mod choice;
 mod inference;
 mod lora;
 mod mode;
@@ -13,6 +14,7 @@ mod projection;
 mod rope;
 mod training;
 
+pub use choice::UnknownChoice;
 pub use inference::InferenceConfig;
 pub use lora::{LoraConfig, LoraTargets};
 pub use mode::Mode;

@@ -7,6 +7,7 @@ use retrograph_kernels::ops::rope_frequencies;
 use serde::{Deserialize, Serialize};
 
 use super::check::{require, within};
+use super::choice::UnknownChoice;
 use super::{Projection, RopeScaling};
 use crate::error::Result;
 
@@ -204,12 +205,12 @@ impl fmt::Display for Preset {
 }
 
 impl FromStr for Preset {
-    type Err = String;
+    type Err = UnknownChoice;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UnknownChoice> {
         Self::ALL.into_iter().find(|preset| preset.name() == text).ok_or_else(|| {
             let names: Vec<_> = Self::ALL.iter().map(|preset| preset.name()).collect();
-            format!("`{text}` is not a preset; known are {}", names.join(", "))
+            UnknownChoice::new(text, "a preset", names.join(", "))
         })
     }
 }

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use retrograph_kernels::ops::DType;
 use serde::{Deserialize, Serialize};
 
+use super::choice::UnknownChoice;
+
 /// The dtype of the inputs of matrix products and of frozen matrices. Everything else is f32:
 /// accumulators, activations, norms, biases, trained weights and the optimizer. Products in bf16
 /// read bf16 copies of trained weights.
@@ -43,14 +45,14 @@ impl Dtype {
 }
 
 impl FromStr for Dtype {
-    type Err = String;
+    type Err = UnknownChoice;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, UnknownChoice> {
         let known = [Self::F32, Self::Bf16];
         known
             .into_iter()
             .find(|dtype| dtype.name() == text)
-            .ok_or_else(|| format!("`{text}` is not a data type; give f32 or bf16"))
+            .ok_or_else(|| UnknownChoice::new(text, "a data type", "f32 or bf16"))
     }
 }
 

@@ -144,7 +144,7 @@ mod tests {
             preset.model().validate().unwrap();
             assert_eq!(preset.name().parse::<Preset>().unwrap(), preset);
         }
-        assert!("qwen".parse::<Preset>().unwrap_err().contains("tiny"));
+        assert!("qwen".parse::<Preset>().unwrap_err().choices.contains("tiny"));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
         }));
     });
     let outer = GUARDED.replace(true);
-    // Only caches behind locks outlive a call.
+    // Only caches outlive a call, and locks protect them.
     let outcome = catch_unwind(AssertUnwindSafe(call));
     GUARDED.set(outer);
     outcome.map_err(|panic| message(panic.as_ref()).to_owned())

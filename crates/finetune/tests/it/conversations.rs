@@ -134,7 +134,7 @@ fn a_template_may_let_the_model_begin_with_a_thought() {
     assert_eq!(thoughts, expected([own, &format!("{empty}[w<|im_end|>]")]));
 }
 
-/// Some templates write a token behind the last message that is not behind earlier ones.
+/// Some templates write a token only after the last message.
 #[test]
 fn what_follows_an_answer_is_not_learned() {
     let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n\
@@ -187,7 +187,7 @@ fn a_template_that_writes_what_comes_before_an_answer_in_two_ways_is_refused() {
     }
 }
 
-/// As where something behind the answer depends on what it says.
+/// The text after an answer depends on the answer.
 #[test]
 fn a_template_that_hides_where_an_answer_ends_is_refused() {
     let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n\

@@ -69,7 +69,7 @@ impl Place {
 }
 
 #[test]
-fn all_of_a_text_is_learned_but_its_first_token() {
+fn every_token_of_a_text_except_the_first_is_learned() {
     let place = Place::chatml();
     assert_eq!(place.marked(json!({ "text": "the cat" })), "the[ cat<|im_end|>]");
     assert_eq!(place.marked(json!({ "text": "xy<|im_end|>" })), "x[y<|im_end|>]");
@@ -79,11 +79,11 @@ fn all_of_a_text_is_learned_but_its_first_token() {
 }
 
 #[test]
-fn only_the_completion_is_learned_with_the_end_behind_it() {
+fn only_the_completion_and_the_end_token_are_learned() {
     let place = Place::chatml();
     let line = json!({ "prompt": "a: the", "completion": " cat", "id": 7 });
     assert_eq!(place.marked(line), "a: the[ cat<|im_end|>]");
-    // Together these would be the token `the`, which nobody sees who knows the prompt alone.
+    // Together these would be the token `the`, which is not a continuation of the prompt's tokens.
     let line = json!({ "prompt": "xth", "completion": "e" });
     assert_eq!(place.marked(line.clone()), "xth[e<|im_end|>]");
     let tokens = place.read(&[line]).unwrap().remove(0).tokens().to_vec();
@@ -105,7 +105,7 @@ fn bytes_are_learned_in_the_same_way() {
 }
 
 #[test]
-fn every_line_that_cannot_be_used_is_named_with_its_reason() {
+fn every_malformed_line_is_named_with_its_reason() {
     let place = Place::chatml();
     let refusing = "{{ raise_exception('roles must alternate') }}";
     fs::write(place.0.path().join("chat_template.jinja"), refusing).unwrap();
@@ -155,7 +155,7 @@ fn every_line_that_cannot_be_used_is_named_with_its_reason() {
 }
 
 #[test]
-fn data_that_is_not_there_or_needs_what_is_not_there() {
+fn missing_data_and_a_missing_template_are_named() {
     let place = Place::chatml();
     let error = read_jsonl(&place.0.path().join("x"), &place.tokenizer(), &mut |_, _| ());
     assert!(matches!(error, Err(Error::Data(DataError::Read { .. }))));
@@ -175,7 +175,7 @@ fn laid_out(lines: &[Value], seq: usize, packing: bool) -> Result<Examples, Data
 }
 
 #[test]
-fn each_example_has_a_sequence_that_is_filled_up_or_loses_its_end() {
+fn each_example_is_one_padded_or_truncated_sequence() {
     let lines = [
         json!({ "prompt": "ab", "completion": "cd" }),
         json!({ "prompt": "abcdefgh", "completion": "i" }),
@@ -212,7 +212,7 @@ fn each_example_has_a_sequence_that_is_filled_up_or_loses_its_end() {
 }
 
 #[test]
-fn packed_examples_lie_behind_each_other_with_the_end_between() {
+fn packed_examples_are_consecutive_with_end_tokens_between() {
     let lines = ["abc", "d", "xyz"].map(|text| json!({ "text": text }));
     let examples = laid_out(&lines, 4, true).unwrap();
     let place = Place::chatml();
@@ -231,7 +231,7 @@ fn packed_examples_lie_behind_each_other_with_the_end_between() {
 }
 
 #[test]
-fn an_epoch_has_every_sequence_once_and_the_next_another_order() {
+fn an_epoch_has_every_sequence_once_in_its_own_order() {
     let lines: Vec<Value> = (0..10).map(|i| json!({ "text": format!("{i}x") })).collect();
     let examples = laid_out(&lines, 4, false).unwrap();
     let first = |step: u32| -> Vec<u32> {
@@ -244,7 +244,7 @@ fn an_epoch_has_every_sequence_once_and_the_next_another_order() {
     assert!(epochs[0] != epochs[1] && epochs[1] != epochs[2]);
     epochs.iter_mut().for_each(|epoch| epoch.sort_unstable());
     assert!(epochs.iter().all(|epoch| *epoch == epochs[0]));
-    // In whatever order steps are asked for, each is what it was.
+    // The order of the requests does not change a step.
     for step in [7, 19, 0, 3] {
         assert_eq!(first(step), steps[step as usize]);
     }
@@ -252,7 +252,7 @@ fn an_epoch_has_every_sequence_once_and_the_next_another_order() {
 }
 
 #[test]
-fn what_is_held_out_is_chosen_by_the_seed_and_not_learned_from() {
+fn held_out_examples_depend_on_the_seed_and_are_not_trained_on() {
     let place = Place::chatml();
     let lines: Vec<String> = (0..40)
         .map(|i| json!({ "prompt": "", "completion": format!("{i:02}") }).to_string())

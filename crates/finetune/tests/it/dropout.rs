@@ -1,4 +1,4 @@
-//! Dropout in front of the updates of LoRA: gradients against differences of the loss with the same
+//! Dropout before the updates of LoRA: gradients against differences of the loss with the same
 //! elements left out, replays against eager steps, and evaluation without it.
 
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};

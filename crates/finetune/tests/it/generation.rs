@@ -55,7 +55,7 @@ fn prompt(len: usize) -> Vec<u32> {
     (0..len as u32).map(|i| (i * i + 7 * i + 3) % 256).collect()
 }
 
-/// Each token behind the prompt is the likeliest after all before it, by a model without cache.
+/// Each token is the likeliest one by a model without a KV cache.
 fn is_greedy(config: &TrainingConfig, prompt: &[u32], text: &[u32]) {
     let all: Weights = inventory(&config.model, config.mode)
         .iter()
@@ -100,7 +100,7 @@ fn prompts_of_any_length_are_taken_in_whole() {
     for len in [1, 2, 16, 17, 255, 256, 257, 530] {
         let prompt = prompt(len);
         let text = greedy(&mut generator, &prompt, 4);
-        assert_eq!(text.len(), 4, "behind {len}");
+        assert_eq!(text.len(), 4, "after {len}");
         is_greedy(&config, &prompt, &text);
     }
 }
@@ -133,7 +133,7 @@ fn every_strategy_gives_the_same_tokens_and_the_bits_of_eager_steps() {
     assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "{all:?}");
 }
 
-/// A generator of weights that are given, and the logits behind a prompt and four tokens.
+/// A generator of weights that are given, and the logits after a prompt and four tokens.
 fn logits_of(config: &TrainingConfig, values: &dyn Fn(&Parameter) -> Vec<f32>) -> Vec<f32> {
     let options = GeneratorOptions { verify: true, ..GeneratorOptions::new(32) };
     let plan = GenerationPlan::new(&config.into(), options).unwrap();
@@ -176,7 +176,7 @@ fn weights_in_fewer_bits_give_what_the_same_weights_give_in_f32() {
 }
 
 #[test]
-fn what_was_generated_before_leaves_nothing_behind() {
+fn earlier_generations_change_nothing() {
     let config = config(Mode::Full);
     let penalty = Sampling { repetition_penalty: 1.3, ..Sampling::greedy() };
     let request = |prompt| Request { max_tokens: 8, ..Request::new(prompt, penalty) };

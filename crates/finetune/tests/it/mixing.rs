@@ -99,7 +99,7 @@ fn gradients_in_bf16_stay_near_those_in_f32() {
         let [rounded, single] = [Precision::BF16, Precision::F32]
             .map(|precision| gradients(with_heads(width, precision), StepOptions::default()));
         let (furthest, name) = furthest(&rounded, &single);
-        // A factor is off by at most 2⁻⁸ of itself, and the errors of a dozen products behind each
+        // A factor is off by at most 2⁻⁸ of itself, and the errors of a dozen products after each
         // other are independent. Gradients of biases are sums over tokens that cancel in part.
         assert!(furthest < 0.05, "heads of {width}: {name} is {furthest} away");
         assert!(furthest > 1e-4, "nothing was rounded");

@@ -82,7 +82,7 @@ fn losses_in_bf16_stay_near_those_in_f32_and_replay_equals_eager() {
         let rounded = losses(&config(mode, Precision::BF16), &mut |p| Ok(weights(p)));
         // A factor is off by at most 2⁻⁸ of itself. The errors of the many terms of a sum are
         // independent, so that a product is off by about as much as one of its terms; a dozen
-        // products behind each other, and eight steps that follow from each other, leave 1 %.
+        // products after each other, and eight steps that follow from each other, leave 1 %.
         let distance = apart(&rounded, &single);
         assert!(distance < 0.01, "{mode:?}: {distance}: {rounded:?}, {single:?}");
         assert!(distance > 0.0, "nothing was rounded");

@@ -24,7 +24,7 @@ fn text_becomes_tokens_and_tokens_text() {
     let text = "the cat → <|im_end|>";
     let tokens = tokenizer.encode(text).unwrap();
     assert_eq!(tokens[..2], [word("the"), word("Ġcat")]);
-    // The arrow has three bytes, before and behind it are spaces.
+    // The arrow has three bytes, with spaces around it.
     assert_eq!(tokens.len(), 2 + 1 + 3 + 1 + 1);
     assert_eq!(tokens.last(), Some(&(PLAIN + 1)));
     assert_eq!(tokenizer.decode(&tokens), "the cat → ");

@@ -116,7 +116,7 @@ fn one_step_matches(name: &str, adapted: bool) {
     }
 }
 
-/// The tokens that a generator puts behind `prompt`, one after the other over its cache.
+/// The tokens that a generator appends to `prompt`, one by one with its KV cache.
 fn generated(device: &Device, (name, adapted): (&str, bool), prompt: &[u32]) -> Vec<u32> {
     let base = ModelDirectory::open(&folder(name)).unwrap();
     let mut adapter = adapted.then(|| Adapter::open(&folder(name).join("adapter")).unwrap());
@@ -130,7 +130,7 @@ fn generated(device: &Device, (name, adapted): (&str, bool), prompt: &[u32]) -> 
     tokens.collect::<Result<_, _>>().unwrap()
 }
 
-/// Each of the likeliest tokens, as the golden ones come before it, and behind one another.
+/// Each of the likeliest tokens, after the golden ones, and after one another.
 fn greedy_matches(name: &str, adapted: bool) {
     let (device, golden) = (device(), golden(name));
     let key = if adapted { "adapter.greedy" } else { "greedy" };

@@ -21,7 +21,7 @@ pub(crate) fn shape([capacity, heads, kv_heads, head_dim]: [usize; 4]) -> CacheS
     CacheShape { capacity, heads, kv_heads, head_dim }
 }
 
-/// Query, keys and values; what lies behind the newest position is not a number.
+/// Query, keys and values; positions after the newest are NaN.
 #[derive(Clone)]
 struct Case {
     form: Form,

@@ -59,7 +59,7 @@ impl Case {
         Self { shape, position, form, parts, gammas, past, low_scale: 0.5 }
     }
 
-    /// The output, and both caches behind it.
+    /// The output and both caches.
     fn run(&self, data_of: [bool; 3]) -> [Vec<f32>; 3] {
         let (device, shape) = (Device::new(), self.shape);
         let qkv = [0, 1, 2].map(|at| {

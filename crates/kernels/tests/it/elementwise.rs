@@ -167,7 +167,7 @@ fn swiglu_backward_matches_its_reference_and_differences() {
     }
 }
 
-/// At an aligned address, and behind one.
+/// At an aligned address, and after one.
 #[test]
 fn swiglu_from_bf16_has_the_bits_of_swiglu_from_the_same_numbers_in_f32() {
     let (mut data, device) = (Data::new("swiglu in bf16"), Device::new());

@@ -73,7 +73,7 @@ impl Form {
         }
     }
 
-    /// `values` on the device, `shift` elements behind an aligned address where they can.
+    /// `values` on the device, `shift` elements after an aligned address if possible.
     pub(crate) fn upload(self, device: &Device, values: &[f32], shift: usize) -> TensorView<u64> {
         let padded = [&vec![f32::NAN; shift], values].concat();
         let range = shift..padded.len();

@@ -1,4 +1,4 @@
-//! Several layers of one vector in a launch, behind a norm and gated, against references.
+//! Several layers of one vector in a launch, after a norm and gated, against references.
 
 use retrograph_kernels::elementwise::reference::silu::{silu, silu_derivative};
 use retrograph_kernels::gemm::reference::fprop;
@@ -138,7 +138,7 @@ fn fits(form: Form, inputs: usize) -> bool {
 }
 
 #[test]
-fn layers_behind_a_norm_match_the_reference_and_repeat_their_bits() {
+fn layers_after_a_norm_match_the_reference_and_repeat_their_bits() {
     let mut data = Data::new("gemv layers");
     let outputs: [[&[usize]; 2]; 5] = [
         [&[5], &[]],

@@ -11,7 +11,7 @@ use crate::gemm_case::{Form, rounded};
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, doubles, same_bits};
 
-/// Keys and values on the device, each behind `shift` elements of something else.
+/// Keys and values on the device, each after `shift` other elements.
 pub(crate) fn caches(
     device: &Device,
     form: Form,

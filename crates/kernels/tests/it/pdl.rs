@@ -1,4 +1,5 @@
-//! Kernels that may be let start early touch nothing before they wait, but for what they declare.
+//! Programmatic dependent launch: before `griddepcontrol.wait`, kernels access only memory that
+//! they declare as read before the wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,7 +78,7 @@ fn waits(instruction: &Instruction) -> bool {
     instruction.opcode == Opcode::Griddepcontrol && wait && instruction.guard.is_none()
 }
 
-/// What an instruction in front of the wait does that it must not.
+/// An instruction before `griddepcontrol.wait` that must not be there.
 fn offence(instruction: &Instruction, allowed: impl Fn(RegisterId) -> bool) -> Option<String> {
     let global =
         !instruction.modifiers.has(Modifier::Shared) && !instruction.modifiers.has(Modifier::Param);

@@ -1,4 +1,4 @@
-//! What RMSNorm adds on its way: a residual in front of it, and gradients behind it.
+//! Sums in RMSNorm: the residual before it, and the gradients after it.
 
 use half::bf16;
 use retrograph_kernels::View;

@@ -89,7 +89,7 @@ fn what_has_not_the_next_number_is_not_taken() {
         let mut ring = Ring::new(&device, quads, 20);
         let untouched = (vec![UNWRITTEN; quads * 4], [20; 2]);
         assert!(ring.taken() == untouched, "an empty ring");
-        // What was in the slot a turn before, a turn too early, and what comes behind the next.
+        // The values of the previous turn, of an early turn, and of the turn after the next.
         for number in [5, 37, 22] {
             ring.put(number, &words(&mut data, quads));
             assert!(ring.taken() == untouched, "{quads} quads, number {number}");

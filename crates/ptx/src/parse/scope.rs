@@ -154,7 +154,7 @@ impl<'m> Scope<'m> {
     pub(super) fn label(&mut self, at: Position, name: &str) -> Result<LabelId> {
         let known = self.blocks.iter().rposition(|block| block.labels.contains_key(name));
         let Some(block) = known else {
-            let found = format!("label `{name}`, which stands nowhere");
+            let found = format!("label `{name}`, which is not defined");
             return Err(ParseError::new(at, found, "a label of this block or one around it"));
         };
         if let Some(id) = self.blocks[block].labels[name].id {

@@ -61,8 +61,8 @@ fn lanes(
     let mut free_from = vec![f32::INFINITY; usize::from(!critical.is_empty())];
     for at in order {
         let is_free = |lane: &usize| free_from[*lane] <= starts[at];
-        let behind = incoming[at].iter().filter_map(|&from| lanes[from]).find(is_free);
-        let lane = behind.or_else(|| (0..free_from.len()).find(is_free));
+        let reused = incoming[at].iter().filter_map(|&from| lanes[from]).find(is_free);
+        let lane = reused.or_else(|| (0..free_from.len()).find(is_free));
         let lane = lane.unwrap_or(free_from.len());
         if lane == free_from.len() {
             free_from.push(0.0);

@@ -1,4 +1,4 @@
-//! What may stand behind external buffers, and what happens when memory is short.
+//! Memory of external buffers, and builds that run out of memory.
 
 use retrograph_driver_sim::Config;
 use retrograph_runtime::{

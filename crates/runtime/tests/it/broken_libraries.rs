@@ -141,7 +141,7 @@ fn a_library_that_panics_leaves_a_usable_stream_and_no_graph() {
 
 /// Each call that a build by capture into a graph makes fails once.
 #[test]
-fn failed_calls_leave_nothing_behind() {
+fn failed_calls_leak_nothing() {
     let bench = Bench::new(0);
     let device = &bench.device;
     let mixed = Mixed::new(device, forking(device));
@@ -251,7 +251,7 @@ fn allocations_that_a_library_captures_are_refused() {
     let device = device();
     let allocating = LibraryCall::new("allocating", |scope| {
         let (table, stream, mut address) = (scope.context().table(), scope.stream().raw(), 0);
-        // SAFETY: the place is valid, and the memory is given back behind its allocation.
+        // SAFETY: the place is valid, and the memory is freed after its allocation.
         unsafe {
             scope.check("cuMemAllocAsync", (table.cuMemAllocAsync)(&mut address, 256, stream))?;
             scope.check("cuMemFreeAsync", (table.cuMemFreeAsync)(address, stream))?;

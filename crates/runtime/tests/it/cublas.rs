@@ -1,4 +1,4 @@
-//! Matrix products of cuBLAS in a pass: of a table that stands in for it everywhere, and of the
+//! Matrix products of cuBLAS in a pass: of a table that replaces it, and of the
 //! library itself on a GPU.
 //!
 //! On a GPU the library is looked up by its usual names, or at `RETROGRAPH_CUBLAS`, a path. With

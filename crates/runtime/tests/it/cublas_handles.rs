@@ -91,7 +91,7 @@ fn a_handle_is_kept_until_no_step_uses_it() {
             drop(second);
             case.step();
             case.rebind(UpdateStrategy::Rebuild, first).unwrap();
-            // The step behind the rebind lets go of what was kept for those in front of it.
+            // The step after the rebind releases the handle of earlier steps.
             case.step();
             case.step();
             assert!(held.lock().unwrap().calls.contains(&"destroy"), "{policy:?}");

@@ -118,7 +118,7 @@ fn what_the_driver_does_not_take_back_is_tried_again_and_given_up_in_the_end() {
     let before = simulator.live();
     let drop_one = || drop(DeviceBuffer::<u32>::zeroed(&device.context, 8).unwrap());
     let fail = |nth| simulator.fail("cuMemFree_v2", nth, CUresult::CUDA_ERROR_UNKNOWN).unwrap();
-    // At once, and behind each later release, which is a call of its own.
+    // At once, and after each later release, which is another call.
     [1, 2, 4].into_iter().for_each(fail);
     for waiting in [1, 1, 0] {
         drop_one();

@@ -34,7 +34,7 @@ const UNFOLLOWED: [(&[(&str, u64)], UpdateStrategy); 8] = [
     (&[("cuGraphCreate", 1)], UpdateStrategy::Rebuild),
 ];
 
-/// What all cases of a test share: a simulated device, and the states after so many eager steps.
+/// What all cases of a test share: a simulated device, and the states after each eager step.
 struct Shared {
     bench: Bench,
     states: Vec<Vec<u32>>,
@@ -85,7 +85,7 @@ impl<'a> Rebinding<'a> {
         self.program.rebind_from(least, &self.bench.device.stream, &bindings)
     }
 
-    /// Does `steps` and compares the state of both memories after so many steps in each.
+    /// Does `steps` and compares the state of both memories after the same number of steps in each.
     fn check(&mut self, steps: std::ops::Range<u32>, old: usize, new: usize) {
         let stream = &self.bench.device.stream;
         for step in steps {

@@ -83,7 +83,7 @@ fn explicit_strategies_do_not_fall_back() {
     assert!(report.last_failure.is_none());
 }
 
-/// Ends the capture of a launch on another thread, behind the launch, so that no call of the
+/// Ends the capture of a launch on another thread, after the launch, so that no call of the
 /// program fails by it.
 struct Saboteur {
     table: DriverTable,
@@ -167,11 +167,11 @@ fn nothing_runs_when_the_capture_of_a_program_ends_under_it() {
         let launched = bench.simulator.call_count("cuLaunchKernel");
         sabotage(table, nth as u64);
         let error = bench.build(&buffers, Policy::Capture).unwrap_err();
-        // Its node is asked for behind each operation, so that the one which ended it is named.
+        // The node is queried after each operation, so that the error names the operation.
         let place = operations[nth - 1].name();
         assert!(error.contains(place), "{error} names {place}");
         let launches = bench.simulator.call_count("cuLaunchKernel") - launched;
-        assert_eq!(launches, nth as u64, "none reaches the driver behind the loss");
+        assert_eq!(launches, nth as u64, "none reaches the driver after the loss");
         assert!(buffers.state(&bench.device.stream) == untouched, "and none has run");
     }
     sabotage(table, 0);

@@ -25,7 +25,7 @@ pub(crate) struct Mixed {
 }
 
 impl Mixed {
-    /// `y = 3 · silu(x) + silu(x)`, with `bias` in front of it, of which a library scales and a
+    /// `y = 3 · silu(x) + silu(x)`, with `bias` before it, of which a library scales and a
     /// second one copies by `copy`, which is given two ranges.
     pub(crate) fn new(device: &Device, copy: LibraryCall) -> Self {
         let (modules, scale) = warm(&device.context, SCALE, "scale");
@@ -189,7 +189,7 @@ fn any_number_of_nodes_is_counted_and_ordered() {
     }
 }
 
-/// What has no node still orders what comes behind it after what comes before it.
+/// An operation without nodes still orders its successors after its predecessors.
 #[test]
 fn work_without_nodes_hands_its_dependencies_on() {
     let device = device();

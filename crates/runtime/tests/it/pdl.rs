@@ -1,4 +1,4 @@
-//! Kernels that start before the one in front of them has ended, and wait by themselves.
+//! Programmatic dependent launch: kernels that start before their predecessor has ended.
 
 use retrograph_kernels::Argument;
 use retrograph_kernels::ops::{Add, Gemv, Silu};
@@ -17,7 +17,7 @@ const LEN: usize = 64;
 const ROW: usize = 6;
 
 /// [`SCALE`], which lets others start at once and waits before it touches memory. The conditional
-/// return of the original comes behind the wait.
+/// return of the original comes after the wait.
 fn waiting_scale() -> String {
     let ptx = SCALE.replace(".version 6.3", ".version 7.8").replace("sm_75", "sm_90");
     let first = "    ld.param.u64        %rd0, [x];";
@@ -110,7 +110,7 @@ fn kernels_that_wait_by_themselves_compute_the_same_bits() {
 }
 
 #[test]
-fn a_kernel_starts_early_behind_several_kernels_and_not_where_one_of_them_is_none() {
+fn pdl_needs_kernels_as_all_predecessors() {
     let Some(device) = able() else { return };
     let run = |kernels: usize, policy| {
         let mut pass = Pass::new("several");
@@ -155,7 +155,7 @@ fn a_kernel_starts_early_behind_several_kernels_and_not_where_one_of_them_is_non
 fn what_is_read_ahead_is_written_by_nobody_or_the_kernel_does_not_start_early() {
     let Some(device) = able() else { return };
     let zeros = |len| DeviceBuffer::<f32>::zeroed(&device.context, len).unwrap();
-    let programmatic_edges = |write: Option<std::ops::Range<usize>>, behind: bool| {
+    let programmatic_edges = |write: Option<std::ops::Range<usize>>, after: bool| {
         let mut pass = Pass::new("ahead");
         let (x, inner) = (pass.external::<f32>("x", 8), pass.transient::<f32>("inner", 8));
         let (w, y) = (pass.external::<f32>("w", 64), pass.external::<f32>("y", 4));
@@ -165,14 +165,14 @@ fn what_is_read_ahead_is_written_by_nobody_or_the_kernel_does_not_start_early() 
                 pass.fill(w.slice(range), 0).unwrap();
             }
         };
-        if !behind {
+        if !after {
             overwrite(&mut pass);
         }
         pass.launch(Silu { x, y: inner }.launch().unwrap()).unwrap();
         let (bias, alpha, accumulate) = (None, 1.0, false);
         let product = Gemv { x: inner, w: weights, bias, y, alpha, accumulate };
         pass.launch(product.launch().unwrap()).unwrap();
-        if behind {
+        if after {
             overwrite(&mut pass);
         }
         let buffers = [zeros(8), zeros(64), zeros(4)];

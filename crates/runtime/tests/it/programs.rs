@@ -13,7 +13,7 @@
 //! - swapped (m, n, k): [`swapped_shapes_are_refused_by_length`]
 //! - cold JIT in the middle of training: [`cold_kernels_are_named_when_a_program_is_built`]
 //! - scratch memory that held lucky zeros: [`nan_in_fresh_transients_changes_nothing`]
-//! - one memory behind two names: `bound::shared_memory_is_refused`
+//! - one memory with two names: `bound::shared_memory_is_refused`
 
 use retrograph_kernels::KernelError;
 use retrograph_kernels::ops::{Dgrad, Fprop, GemmShape, Silu};

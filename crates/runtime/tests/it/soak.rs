@@ -219,7 +219,7 @@ fn failures_of_the_driver_in_between_lose_no_step_and_no_memory() {
     let device = device_of(&driver_of(&simulator).unwrap());
     let before = simulator.live();
     soak(&device, Some(&simulator));
-    // What could not be handed back is tried again behind this.
+    // Failed releases are tried again after this.
     drop(DeviceBuffer::<u32>::zeroed(&device.context, 1).unwrap());
     assert_eq!(simulator.live(), before, "nothing is left");
     drop(device);

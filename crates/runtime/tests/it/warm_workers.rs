@@ -1,5 +1,5 @@
-//! Cold images compiled by other processes. On the simulated driver a program that copies stands
-//! for the assembler, since what the simulated driver executes is PTX.
+//! Cold images compiled by other processes. On the simulated driver, which executes PTX, a program
+//! that copies its input replaces the assembler.
 #![cfg(unix)]
 
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! What a step costs the host when nothing has changed since the one before: so many calls of the
-//! driver and not one more, and no memory. In a binary of its own, whose allocator counts.
+//! The cost of a steady step on the host: an exact number of driver calls, and no allocation. This
+//! is a separate binary, whose allocator counts.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -129,7 +129,7 @@ impl Bench {
     fn launch_plainly(&self) {
         let exec = self.program.raw_exec().expect("the program has a graph");
         self.stream.context().bind().unwrap();
-        // SAFETY: exec and stream live, and no step is in flight behind the wait.
+        // SAFETY: exec and stream live, and no step is in flight after the wait.
         let code = unsafe { (self.simulator.table().cuGraphLaunch)(exec, self.stream.raw()) };
         assert_eq!(code, CUresult::CUDA_SUCCESS);
         self.stream.synchronize().unwrap();

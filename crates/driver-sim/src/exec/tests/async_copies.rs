@@ -80,8 +80,8 @@ fn each_thread_waits_for_its_own_copies() {
 
 #[test]
 fn a_copy_that_nobody_waits_for_lands_at_the_latest_when_its_thread_exits() {
-    // The first warp copies to the place of the second one, which stores there behind a barrier and
-    // loads behind another one: by then the first warp may have exited.
+    // The first warp copies to the place of the second one, which stores there after a barrier and
+    // loads after another one: by then the first warp may have exited.
     let body = |wait: &str| {
         format!(
             "add.u32 %r10, %r5, 512; setp.lt.u32 %p1, %r0, 32;
