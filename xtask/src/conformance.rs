@@ -30,7 +30,7 @@ enum Verb {
     Replay(Replay),
     /// Count the scenarios of each area.
     List(List),
-    /// What `record` runs for each scenario.
+    /// The command of `record` for each scenario.
     #[command(hide = true)]
     Child(Child),
 }

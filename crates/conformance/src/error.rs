@@ -35,7 +35,7 @@ pub enum Problem {
     /// The line does not follow the grammar.
     #[error("{expected}, found `{found}`")]
     Syntax {
-        /// What the grammar expects.
+        /// The expected text.
         expected: &'static str,
         /// The text at this place.
         found: String,

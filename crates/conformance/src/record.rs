@@ -24,7 +24,7 @@ use crate::trace::{Head, Trace, TraceFile};
 /// The time limit of a scenario.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What to record and where.
+/// The scenarios to record, and the output.
 #[derive(Clone, Debug)]
 pub struct Recording {
     /// A program that runs [`child`], and its first arguments.

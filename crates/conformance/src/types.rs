@@ -66,7 +66,7 @@ impl Type {
         }
     }
 
-    /// What a pointer points to.
+    /// The pointee of a pointer.
     pub(crate) fn pointee(&self) -> Option<&Self> {
         match self {
             Self::Pointer(target) => Some(target),

@@ -8,7 +8,7 @@ use std::ffi::{CStr, c_char, c_void};
 use crate::refusal::{Refusal, Rule, invalid};
 use retrograph_driver_sys::*;
 
-/// What a call of the simulated driver gives: success, or the code to return.
+/// The result of a call of the simulated driver: success, or the code to return.
 pub(crate) type Call = Result<(), Refusal>;
 
 /// A pointer to where a result goes, null or valid for writing during the call.

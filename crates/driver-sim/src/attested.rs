@@ -2,7 +2,7 @@
 //!
 //! The index is a text file with one line for each, `rule function code trace`. It is written by
 //! `cargo xtask conformance replay --bless`, which replays the traces that were recorded on
-//! hardware and notes which rule made each call return what hardware returned.
+//! hardware and records the rule of each call that returned the code of the hardware.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

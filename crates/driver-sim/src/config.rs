@@ -1,11 +1,11 @@
-//! What a simulator is made with, and why making one may fail.
+//! The configuration of a simulator, and errors of creating one.
 
 /// How a simulated machine is equipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Number of devices, all alike.
     pub devices: usize,
-    /// Memory of each device in bytes. Host memory is used only for what is allocated.
+    /// Memory of each device in bytes. Only allocated bytes take host memory.
     pub memory_bytes: u64,
     /// Compute capability, as `(9, 0)`.
     pub compute_capability: (u32, u32),

@@ -1,8 +1,8 @@
-//! What the simulator says beyond a result code.
+//! Diagnostics: details of a result code.
 
 use std::fmt;
 
-/// What a diagnostic is about.
+/// The kind of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DiagnosticKind {
     /// The call or image is valid, but the simulator does not implement it.
@@ -36,11 +36,11 @@ impl fmt::Display for DiagnosticKind {
 /// One thing that the simulator has to say, beyond the code that the call returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// What it is about.
+    /// The kind.
     pub kind: DiagnosticKind,
     /// The call during which it was found. A fault of queued work is found by a later call.
     pub call: &'static str,
-    /// What happened, with names, addresses and values.
+    /// The message, with names, addresses and values.
     pub message: String,
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn allocate(memory: &Memory, variables: &[Variable]) -> Result<Global
     Ok(globals)
 }
 
-/// Frees what [`allocate`] allocated.
+/// Frees the memory of [`allocate`].
 pub(crate) fn free(memory: &Memory, globals: &Globals) {
     for (address, _) in globals.values() {
         // The addresses came from this memory, and a module is unloaded once.

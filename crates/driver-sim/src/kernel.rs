@@ -27,7 +27,7 @@ pub(crate) fn run(
     exec::launch(&launch.program, &request, memory).map(|_| ()).map_err(|fault| failure(&fault))
 }
 
-/// What hardware makes of a fault.
+/// Returns the failure that a fault causes on hardware.
 fn failure(fault: &Fault) -> Failure {
     let code = match fault.kind {
         FaultKind::OutOfBounds { .. } => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,

@@ -1,4 +1,4 @@
-//! What exists in a world.
+//! Counts of live objects.
 
 use std::fmt;
 

@@ -38,7 +38,7 @@ pub const POISON: u32 = 0x7fd0_5a5a;
 const BASE: u64 = 0x7000_0000_0000;
 /// How many addresses one device has for itself.
 const ADDRESSES: u64 = 1 << 36;
-/// What every base address is a multiple of.
+/// Alignment of base addresses.
 const ALIGNMENT: u64 = 256;
 /// Unmapped bytes after every allocation, at least.
 const RED_ZONE: u64 = 1 << 20;
@@ -124,7 +124,7 @@ impl Memory {
         Self { state: RwLock::new(state), total, limit: AtomicU64::new(u64::MAX) }
     }
 
-    /// Makes allocations fail that would bring what is allocated above `bytes`.
+    /// Makes allocations fail that would exceed `bytes` in total.
     pub(crate) fn limit_to(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Numbers that decide what CUDA leaves open.
+//! Random numbers for every order that CUDA leaves open.
 
 /// The splitmix64 generator: small, seedable, and good enough to choose orders.
 ///

@@ -20,7 +20,7 @@ pub(crate) use crate::rule::Rule;
 pub(crate) struct Refusal {
     pub(crate) code: CUresult,
     pub(crate) rule: Rule,
-    /// Whether the simulator cannot go on, and why: what it would do is not what hardware does.
+    /// Why the simulator stops, if it would continue differently from hardware.
     pub(crate) stops: Option<DiagnosticKind>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) const fn invalid(rule: Rule) -> Refusal {
 }
 
 impl Refusal {
-    /// The simulator does not do what hardware does.
+    /// The simulator lacks the feature.
     pub(crate) const UNSUPPORTED: Self = Self {
         code: CUresult::CUDA_ERROR_NOT_SUPPORTED,
         rule: Rule::Unsupported,
@@ -57,7 +57,7 @@ pub struct Refused {
     pub rule: Rule,
     /// The function of the driver.
     pub call: &'static str,
-    /// What it returned.
+    /// The returned code.
     pub code: CUresult,
 }
 

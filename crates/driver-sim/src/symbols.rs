@@ -24,7 +24,7 @@ static FORMS: LazyLock<BTreeMap<&'static str, Forms>> = LazyLock::new(|| {
     forms
 });
 
-/// What a name means.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// This symbol.

@@ -1,4 +1,4 @@
-//! Tensor maps: what `cuTensorMapEncodeTiled` writes and tensor copies read.
+//! Tensor maps, which `cuTensorMapEncodeTiled` writes and tensor copies read.
 //!
 //! The 128 bytes have a format of their own, with a magic number and a checksum, so that bytes that
 //! no call has encoded are refused.

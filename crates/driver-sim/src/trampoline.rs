@@ -133,7 +133,7 @@ macro_rules! tables {
             TABLES[slot](version)
         }
 
-        /// What a slot gives for a function that it lacks.
+        /// The result of a slot without the function.
         pub(crate) fn lacking(slot: usize) -> unsafe extern "C" fn() -> CUresult {
             const LACKING: [unsafe extern "C" fn() -> CUresult; SLOTS] = [$(lacking_in::<$slot>),*];
             LACKING[slot]

@@ -174,17 +174,17 @@ impl Simulator {
         self.calls().get(call).copied().unwrap_or(0)
     }
 
-    /// What exists now: a leak when everything should have been destroyed.
+    /// The live objects: leaks, if everything should have been destroyed.
     pub fn live(&self) -> Live {
         self.world.state.lock().live()
     }
 
-    /// What the simulator had to say so far, oldest first.
+    /// All diagnostics, oldest first.
     pub fn diagnostics(&self) -> Vec<Diagnostic> {
         self.world.state.lock().diagnostics.clone()
     }
 
-    /// What the simulator had to say after the first `seen` diagnostics, oldest first. Nothing yet
+    /// The diagnostics after the first `seen`, oldest first. Nothing yet
     /// when a host function of this machine asks, during which nothing else can.
     pub fn diagnostics_from(&self, seen: usize) -> Vec<Diagnostic> {
         if self.world.hosting.is_here() {
@@ -198,7 +198,7 @@ impl Simulator {
         self.world.state.lock().refused.iter().copied().collect()
     }
 
-    /// Ends the world and says what was leaked.
+    /// Ends the world and returns the leaked objects.
     pub fn finish(self) -> Result<(), Live> {
         let live = self.live();
         if live.is_empty() { Ok(()) } else { Err(live) }

@@ -36,7 +36,7 @@ flags! {
 }
 
 enumerations! {
-    /// What `cuCtxGetLimit` can be asked.
+    /// Limits of `cuCtxGetLimit`.
     CUlimit: u32 {
         /// Stack of one thread in bytes.
         CU_LIMIT_STACK_SIZE = 0;
@@ -78,7 +78,7 @@ enumerations! {
         CU_EXEC_AFFINITY_TYPE_SM_COUNT = 0;
     }
 
-    /// What a context shares the device with.
+    /// The sharing of the device by a context.
     CUcigDataType: u32 {
         /// A queue of D3D12.
         CIG_DATA_TYPE_D3D12_COMMAND_QUEUE = 1 since 12050;
@@ -114,7 +114,7 @@ structures! {
     /// Sharing of the device with graphics. Since driver 12050.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUctxCigParam {
-        /// What `sharedData` is.
+        /// The kind of `sharedData`.
         pub sharedDataType: CUcigDataType,
         /// The graphics side.
         pub sharedData: *mut c_void,

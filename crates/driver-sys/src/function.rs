@@ -3,7 +3,7 @@
 use crate::enumeration::enumerations;
 
 enumerations! {
-    /// What `cuFuncGetAttribute` and `cuKernelGetAttribute` can be asked.
+    /// Attributes of `cuFuncGetAttribute` and `cuKernelGetAttribute`.
     CUfunction_attribute: u32 {
         /// Most threads of a block that this function can be launched with.
         CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0;

@@ -18,7 +18,7 @@
 //! assert_eq!(CUresult::from(code), CUresult::CUDA_ERROR_OUT_OF_MEMORY);
 //! ```
 //!
-//! # What it costs
+//! # Cost
 //!
 //! The build script of `cuda-driver-sys` links libcuda (`-lcuda`) into every program that depends
 //! on it, even though only its types are used here. Such a program neither links on a machine

@@ -1,4 +1,4 @@
-//! Managed memory: attachment, advice and what is known of a range.
+//! Managed memory: attachment, advice and attributes of ranges.
 
 use crate::enumeration::{enumerations, flags};
 
@@ -31,7 +31,7 @@ enumerations! {
         CU_MEM_ADVISE_UNSET_ACCESSED_BY = 6;
     }
 
-    /// What `cuMemRangeGetAttribute` can be asked.
+    /// Attributes of `cuMemRangeGetAttribute`.
     CUmem_range_attribute: u32 {
         /// Whether all of it is advised to be mostly read, as `i32`.
         CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY = 1;

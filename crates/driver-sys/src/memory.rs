@@ -1,4 +1,4 @@
-//! Device memory and host memory: addresses, flags, and what is known of an address.
+//! Device memory and host memory: addresses, flags, and attributes of addresses.
 
 use crate::enumeration::{enumerations, flags};
 
@@ -42,7 +42,7 @@ enumerations! {
         CU_MEMORYTYPE_UNIFIED = 4;
     }
 
-    /// What `cuPointerGetAttribute` can be asked.
+    /// Attributes of `cuPointerGetAttribute`.
     CUpointer_attribute: u32 {
         /// The context, as `CUcontext`.
         CU_POINTER_ATTRIBUTE_CONTEXT = 1;

@@ -71,7 +71,7 @@ structures! {
         pub operation: CUstreamBatchMemOpType,
         /// Where the word is.
         pub address: CUdeviceptr,
-        /// What it is compared with.
+        /// The compared value.
         pub anonymous: CUstreamMemOpValueParams_anonymous,
         /// Flags `CU_STREAM_WAIT_VALUE_…`.
         pub flags: u32,
@@ -86,7 +86,7 @@ structures! {
         pub operation: CUstreamBatchMemOpType,
         /// Where the word is.
         pub address: CUdeviceptr,
-        /// What is written.
+        /// The written value.
         pub anonymous: CUstreamMemOpValueParams_anonymous,
         /// Flags `CU_STREAM_WRITE_VALUE_…`.
         pub flags: u32,

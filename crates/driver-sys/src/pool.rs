@@ -15,7 +15,7 @@ flags! {
 }
 
 enumerations! {
-    /// What pools can be asked, and what can be set.
+    /// Attributes of pools.
     CUmemPool_attribute: u32 {
         /// Whether memory freed on another stream is reused once an event or a dependency orders
         /// that, as `i32`; 1 at first; can be set.
@@ -60,7 +60,7 @@ structures! {
         pub reserved: [u8; 54],
     }
 
-    /// What another process needs to open one allocation of a shared pool.
+    /// Data with which another process opens one allocation of a shared pool.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUmemPoolPtrExportData {
         /// Opaque.

@@ -5,7 +5,7 @@ use crate::enumeration::{enumerations, flags};
 flags! {
     /// Flags of `cuGetProcAddress_v2`: what the null stream means for the function.
     CUdriverProcAddress_flags: u64 {
-        /// What it means by default: the legacy stream.
+        /// The default: the legacy stream.
         CU_GET_PROC_ADDRESS_DEFAULT = 0;
         /// The legacy stream.
         CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1;

@@ -16,7 +16,7 @@ pub enum Error {
         "no CUDA driver was found ({tried}); install the NVIDIA driver, or use the simulated driver"
     )]
     NoDriver {
-        /// What was tried, and why it failed.
+        /// The tried names and the reasons.
         tried: String,
     },
     /// A driver library was found, but it cannot be used.
@@ -65,14 +65,14 @@ pub enum Error {
     /// The operation would break a capture in progress, and was not tried.
     #[error("{operation} would break the capture in progress, so it was refused")]
     RefusedDuringCapture {
-        /// What was asked for.
+        /// The operation.
         operation: &'static str,
     },
     /// The capture that this thread has begun was lost, and work enqueued now would run at once,
     /// outside of the graph; it was not tried.
     #[error("the capture in progress is lost, so nothing more is enqueued: {loss}")]
     CaptureLost {
-        /// What the capture was lost by.
+        /// The cause of the lost capture.
         loss: Box<Loss>,
     },
     /// A capture left the stream unusable, and it was retired.
@@ -176,7 +176,7 @@ pub enum Error {
     NoLibrary {
         /// The library.
         library: &'static str,
-        /// What was tried, and why it failed.
+        /// The tried names and the reasons.
         tried: String,
     },
     /// A function of a library failed.
@@ -184,9 +184,9 @@ pub enum Error {
     Library {
         /// The function.
         call: &'static str,
-        /// What it returned.
+        /// The code.
         status: i32,
-        /// What that means.
+        /// The meaning of the code.
         name: &'static str,
     },
     /// A file could not be written.

@@ -20,7 +20,7 @@ pub enum KernelError {
         /// The number of elements that the view has.
         actual: usize,
     },
-    /// A size is beyond what the kernel can index or what a grid can hold.
+    /// A size exceeds the index range of the kernel or the limits of a grid.
     #[error("{kernel}: {what} is {value}, but the kernel handles at most {limit}")]
     TooLarge {
         /// The kernel.
@@ -53,7 +53,7 @@ pub enum KernelError {
         operand: &'static str,
         /// The value, printed (so that the error stays comparable).
         value: String,
-        /// What it must be, for example "finite and not negative".
+        /// The valid values, for example "finite and not negative".
         rule: &'static str,
     },
     /// No kernel takes operands of these types.
@@ -65,7 +65,7 @@ pub enum KernelError {
         compute: DType,
         /// The type of the operand.
         dtype: DType,
-        /// What the caller can do.
+        /// Advice for the caller.
         help: &'static str,
     },
 }

@@ -13,7 +13,7 @@ pub use self::argument::{Access, Argument, BufferArgument, Cell, TensorMapArgume
 pub(crate) use self::pointer::{ArgumentTypes, Pointer};
 use crate::problem::Problem;
 
-/// What is launched for a problem on an SM target.
+/// Entry point and geometry of a launch on an SM target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dispatch {
     /// The entry point in the kernel's image.

@@ -24,7 +24,7 @@ pub use retrograph_kernel_abi::nf4::CODE_VALUES as VALUES;
 
 pub use crate::tensor::{NF4_BLOCK as BLOCK, NF4_NESTED_BLOCK as NESTED_BLOCK};
 
-/// What is greater than boundary i has a code greater than i. They lie in the middle between two
+/// Numbers above boundary i have a code greater than i. Boundaries are in the middle between two
 /// values, but for rounding, and have the digits that bitsandbytes gives them: most are not numbers
 /// of f32, and rounding twice would give others.
 #[expect(clippy::excessive_precision, reason = "the digits decide how they are rounded")]
@@ -52,7 +52,7 @@ pub const BOUNDARIES: [f32; 15] = [
 pub struct NotFinite {
     /// Which element.
     pub index: usize,
-    /// What it is.
+    /// Its value.
     pub value: f32,
 }
 
@@ -65,7 +65,7 @@ pub struct Quantized {
     pub absmax: Vec<f32>,
 }
 
-/// The code of a number in units of its scale. What is no number, as in a block of zeros, has code
+/// The code of a number in units of its scale. A NaN, as in a block of zeros, has code
 /// 0.
 pub fn code(scaled: f32) -> u8 {
     BOUNDARIES.iter().filter(|&&boundary| scaled > boundary).count() as u8
@@ -170,7 +170,7 @@ pub fn dynamic_map() -> [f32; 256] {
 }
 
 /// The index of the value of `map` nearest to `scaled`: a search by halves, and then the choice
-/// between two neighbours. What is no number has index 0.
+/// between two neighbours. A NaN has index 0.
 fn nearest(map: &[f32; 256], scaled: f32) -> u8 {
     let (mut low, mut pivot, mut high) = (0usize, 127usize, 255usize);
     for step in [64, 32, 16, 8, 4, 2, 1] {

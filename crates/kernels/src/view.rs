@@ -1,4 +1,4 @@
-//! Typed views of buffers, generic over what names a buffer.
+//! Typed views of buffers, generic over the name of a buffer.
 
 use std::marker::PhantomData;
 use std::ops::Range;

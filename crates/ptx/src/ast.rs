@@ -22,7 +22,7 @@ pub use types::{Type, TypeKind};
 pub use crate::instructions::Opcode;
 use crate::target::{IsaVersion, SmTarget};
 
-/// A module: what one PTX image holds.
+/// A module: the content of one PTX image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Module {
     /// The `.version` line.
@@ -156,7 +156,7 @@ impl Instruction {
         }
     }
 
-    /// Whether the first operand is what the instruction writes.
+    /// Whether the first operand is a destination.
     pub fn has_destination(&self) -> bool {
         match self.opcode {
             Opcode::Mbarrier => {

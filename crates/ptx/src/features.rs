@@ -1,4 +1,4 @@
-//! What the instruction set and the multiprocessors of an SM target offer to a kernel.
+//! Features of the instruction set and the multiprocessors of SM targets.
 
 use crate::target::{Reach, SmTarget};
 

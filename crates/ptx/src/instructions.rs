@@ -1,6 +1,6 @@
 //! The instruction table.
 //!
-//! Every opcode is one row of `table.rs`: its word, what it does, and its forms, which stand in one
+//! Every opcode is one row of `table.rs`: its word, its semantics, and its forms, which are in one
 //! file of `table/` for each area. The opcodes, the words that the parser knows, the check that
 //! parser and builder share ([`validate`](crate::validate())), and the versions that a module needs
 //! are all derived from it.
@@ -36,7 +36,7 @@ pub(crate) use needs::needs;
 use crate::ast::Modifier;
 
 impl Opcode {
-    /// Whether the first operand is what the instruction writes. It is the same for all of its
+    /// Whether the first operand is a destination. It is the same for all of its
     /// forms, except for those of `wmma` and `mbarrier`; see
     /// [`crate::ast::Instruction::has_destination`]. What
     /// `wgmma` writes it reads, too, which [`crate::ast::Instruction::visit_registers`] says.

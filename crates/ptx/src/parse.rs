@@ -50,13 +50,13 @@ pub struct ParseError {
     pub line: u32,
     /// The column, counted from 1 in characters.
     pub column: u32,
-    /// What was found.
+    /// The found text.
     pub found: String,
-    /// What could have stood there.
+    /// The expected text.
     pub expected: String,
-    /// What to do about it; may be empty.
+    /// Advice; may be empty.
     pub help: String,
-    /// Whether PTX has what was found, and only the instruction table of this crate has not.
+    /// Whether PTX has the found text, but the instruction table of this crate lacks it.
     pub is_missing: bool,
 }
 
@@ -191,7 +191,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Skips what is left of the line of the token before.
+    /// Skips the rest of the line of the previous token.
     fn skip_line(&mut self) {
         let line = self.tokens[self.next.saturating_sub(1)].1.line;
         while self.position().line == line && self.peek() != Token::End {
@@ -221,7 +221,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Skips a directive that says nothing about what the code does.
+    /// Skips a directive without semantics.
     fn skip_debug(&mut self) -> Result<bool> {
         match self.peek() {
             Token::Dotted("loc" | "file") => {

@@ -36,7 +36,7 @@ pub enum Reach {
     Exact,
 }
 
-/// What an image is generated for, the `.target` line of an image: `sm_75` to `sm_120`.
+/// An SM target, the `.target` line of an image: `sm_75` to `sm_120`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SmTarget {
     /// Compute capability as `major * 10 + minor`, for example 90.
@@ -45,7 +45,7 @@ pub struct SmTarget {
     pub reach: Reach,
 }
 
-/// What an image consists of.
+/// The content of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ImageForm {
     /// Text, which the driver compiles for its device.
@@ -59,9 +59,9 @@ pub enum ImageForm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{form} for {target} does not run on a device of {device}; {}", self.advice())]
 pub struct CannotRun {
-    /// What the image consists of.
+    /// The content.
     pub form: ImageForm,
-    /// What it is for.
+    /// The SM target.
     pub target: SmTarget,
     /// The target that names exactly the device.
     pub device: SmTarget,

@@ -21,9 +21,9 @@ pub enum ValidationError {
         instruction: String,
         /// Which statement of the body it is.
         statement: usize,
-        /// What was found.
+        /// The found text.
         found: String,
-        /// What the table allows there.
+        /// The forms of the table.
         expected: String,
     },
     /// An instruction needs a newer PTX ISA or SM target than the module has.
@@ -190,7 +190,7 @@ fn check_body(
     Ok(())
 }
 
-/// What the instruction names that the entry does not have. Symbols are left to [`check`].
+/// Finds a name that the entry does not declare. [`check`] handles symbols.
 fn dangling(entry: &Entry, instruction: &Instruction) -> Option<&'static str> {
     let count = entry.register_count();
     let mut missing = None;

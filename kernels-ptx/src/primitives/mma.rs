@@ -2,8 +2,8 @@
 
 use retrograph_ptx::build::{Kernel, Value, Var};
 
-/// What a lane holds of a 16 × 8 accumulator of `mma.m16n8`: two neighbours in a row, and the two
-/// elements 8 rows further down.
+/// The elements that a lane holds of a 16 × 8 accumulator of `mma.m16n8`: two neighbours in a row,
+/// and the two elements 8 rows further down.
 pub(crate) type AccFragment<'k> = [Var<'k, f32>; 4];
 
 /// Fragments of 16 rows and `columns` columns, set to 0.

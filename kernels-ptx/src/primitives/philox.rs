@@ -4,7 +4,7 @@ use retrograph_ptx::build::Value;
 
 /// The factors of the first and the third word.
 const FACTORS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// What is added to the key after each round.
+/// The increment of the key after each round.
 const STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: u32 = 10;
 

@@ -1,6 +1,6 @@
 //! PTX as a list of tokens that prints back to the same text.
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Blanks and comments.

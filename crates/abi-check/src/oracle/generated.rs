@@ -26,7 +26,7 @@ pub enum Unreadable {
     },
 }
 
-/// Describes what the text declares.
+/// Describes the declarations of the text.
 pub fn read(text: &str) -> Result<Description, Unreadable> {
     let file = syn::parse_file(text)?;
     let mut labels = Labels::default();

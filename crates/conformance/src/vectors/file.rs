@@ -108,7 +108,7 @@ fn letters(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of letters; what is no letter counts as zeros.
+/// The bytes of letters; other characters count as zeros.
 fn bytes(text: &str) -> Vec<u8> {
     let number = |letter: &u8| LETTERS.iter().position(|other| other == letter).unwrap_or(0) as u32;
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);

@@ -1,15 +1,12 @@
-//! Barriers in shared memory (`mbarrier`), bulk copies (`cp.async.bulk`) and registers that
-//! warpgroups give each other (`setmaxnreg`).
+//! Barriers in shared memory (`mbarrier`), bulk copies (`cp.async.bulk`) and redistribution of
+//! registers (`setmaxnreg`).
 //!
-//! A wait parks its lanes until something that may complete its phase happens. Loads land as late
-//! as possible: when no warp of the block can go on. If nothing is in flight, waits give up for a
-//! while, as `try_wait` may, and when that does not help either, the block is deadlocked. An
-//! arrival without bytes ends the turn of its warp.
+//! A wait parks its lanes until an event that may complete its phase. Loads land as late as
+//! possible: when no warp of the block can make progress. If none is in flight, waits give up for a
+//! while, as `try_wait` may; if no warp makes progress then, the block is deadlocked. An arrival
+//! without bytes ends the turn of its warp.
 //!
-//! Undefined behaviour that is reported: barriers that nobody made, that were overwritten, or that
-//! get an arrival too many; accesses to the target of a load in flight, and writes to the source of
-//! a store; copies at barriers or of bytes that no fence made visible to the async proxy;
-//! misaligned copies; bytes that are no tensor map.
+//! [`ProxyMisuse`] lists the undefined behaviour at which a kernel stops.
 
 mod addition;
 mod copies;
@@ -48,7 +45,7 @@ const MOST_REGISTERS: u32 = 255;
 pub(super) struct AsyncProxy {
     barriers: Mbarriers,
     copies: Copies,
-    /// What each parked group of lanes waits for, by warp and instruction.
+    /// Description of the wait of each parked group of lanes, by warp and instruction.
     waits: BTreeMap<(usize, u32), String>,
     /// Registers of a thread of each warp.
     registers: Vec<u32>,
@@ -76,7 +73,7 @@ impl AsyncProxy {
         self.copies.clear(warps * LANES);
     }
 
-    /// Counts everything that may let a waiting warp go on.
+    /// Counts the events that may end a wait.
     pub(super) fn version(&self) -> u64 {
         self.barriers.version
     }
@@ -87,7 +84,7 @@ impl AsyncProxy {
         Some(((issuer.warp * LANES) as u32 + issuer.lane, issuer.pc))
     }
 
-    /// What a warp waits for at an instruction.
+    /// Describes the wait of a warp at an instruction.
     pub(super) fn wait_of(&self, warp: usize, pc: u32) -> Option<&str> {
         self.waits.get(&(warp, pc)).map(String::as_str)
     }
@@ -159,7 +156,7 @@ impl AsyncProxy {
             let done = unsafe { self.lane(memories, (lanes.file, lane), (instruction, warp.pc)) };
             done.map_err(|kind| (kind, lane as u32))?;
         }
-        // Those who waited for an arrival may be fast.
+        // Lanes that waited for the arrival run next.
         let arrives = matches!(instruction.kind, Kind::Arrive { expects: false, .. });
         Ok(if arrives { Outcome::Yields } else { Outcome::Executed })
     }

@@ -1,4 +1,4 @@
-//! What PTX instructions on carries, packed integers and bytes compute, one lane at a time.
+//! Semantics of PTX instructions on carries, packed integers and bytes, for one lane.
 
 use super::integer::Int;
 
@@ -140,7 +140,7 @@ pub(super) fn fns([a, b, c]: [u64; 3]) -> u64 {
     u64::from(found.unwrap_or(u32::MAX))
 }
 
-/// What [`packed_integers`] computes.
+/// The operation of [`packed_integers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PackedOperation {
     Add,

@@ -60,8 +60,8 @@ impl Conversion {
         }
     }
 
-    /// What a NaN becomes: conversions from and to `f64` and those from bf16 keep its sign and its
-    /// upper bits, others give the canonical one.
+    /// The result for a NaN: conversions from and to `f64` and those from bf16 keep its sign and
+    /// its upper bits, others give the canonical one.
     fn nan(self, bits: u64) -> Option<u64> {
         let (Type::F64 | Type::F32 | Type::F16 | Type::Bf16) = self.to else { return None };
         if !self.operand(bits).is_nan() || self.mode.saturate {

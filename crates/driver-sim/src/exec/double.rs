@@ -31,7 +31,7 @@ fn sign(value: f64) -> Ordering {
     value.partial_cmp(&0.0).unwrap_or(Ordering::Equal)
 }
 
-/// The sum rounded to nearest, and what is left over.
+/// The sum rounded to nearest, and the rounding error.
 fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
     let tail = sum - a;

@@ -156,7 +156,7 @@ pub enum DecodeError {
         line: u32,
         /// The instruction as PTX.
         text: String,
-        /// What is not implemented.
+        /// The missing feature.
         what: String,
     },
     /// A variable of the module without an address.

@@ -1,4 +1,4 @@
-//! What PTX floating-point instructions compute, one lane at a time.
+//! Semantics of PTX floating-point instructions, for one lane.
 //!
 //! Functions marked `#[inline(always)]` are the ones that the interpreter applies to whole warps;
 //! they are written without branches so that they vectorise. All arithmetic is on bits, because a

@@ -26,7 +26,7 @@ const QUANTUM: u64 = 1 << 16;
 /// Blocks that may have begun and not ended at the same time; a block beyond waits for an end.
 const RESIDENT: usize = 1024;
 
-/// What a kernel is launched with.
+/// The configuration of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
     /// Blocks of the grid.
@@ -67,7 +67,7 @@ impl Default for Launch<'_> {
     }
 }
 
-/// What a launch did.
+/// Counts of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaunchStats {
     /// Blocks.
@@ -160,7 +160,7 @@ struct Grid<'a> {
     order: Order,
     around: Surroundings<'a>,
     interpreter: Interpreter,
-    /// The place in the order of the next block that nobody runs.
+    /// The position of the next block that no thread has claimed.
     next: AtomicU64,
     executed: AtomicU64,
     /// The least place in the order at which a block faulted.
@@ -232,7 +232,7 @@ impl Grid<'_> {
         BlockRunner::new(self.program, self.launch, self.around, self.interpreter)
     }
 
-    /// The place in the order of the next block that nobody runs.
+    /// The position of the next block that no thread has claimed.
     fn next_place(&self) -> Option<u64> {
         let place = self.next.fetch_add(1, Ordering::Relaxed);
         let wanted = place < self.order.blocks && place <= self.first_fault.load(Ordering::Relaxed);

@@ -11,7 +11,7 @@ use super::rounding::{Format, Rounding};
 const NAN: u32 = 0x7fff;
 const SIGN: u32 = 0x8000;
 
-/// What is done to each value.
+/// The operation on each value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HalfOperation {
     Add,
@@ -29,7 +29,7 @@ pub(super) enum HalfOperation {
 /// An instruction on f16 or bf16 with its modifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HalfInstruction {
-    /// What is done.
+    /// The operation.
     pub(super) operation: HalfOperation,
     /// bf16 and not f16.
     pub(super) bf16: bool,

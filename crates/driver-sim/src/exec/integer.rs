@@ -1,4 +1,4 @@
-//! What PTX integer and bit instructions compute, one lane at a time.
+//! Semantics of PTX integer and bit instructions, for one lane.
 //!
 //! A value travels as a `u64` whose low bits hold it. Division by zero, which PTX leaves to the
 //! machine, gives all ones, and so does the remainder: what hardware returns.

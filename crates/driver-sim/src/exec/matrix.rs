@@ -81,7 +81,7 @@ impl Size {
     }
 }
 
-/// What a matrix instruction does.
+/// The operation of a matrix instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Operation {
     /// `ldmatrix`: d…, address.
@@ -114,7 +114,7 @@ pub(super) struct Fragment {
 /// A matrix instruction.
 #[derive(Clone, Debug)]
 pub(super) struct Matrix {
-    /// What it does.
+    /// The operation.
     pub(super) operation: Operation,
     /// The memory that it accesses, if it does.
     pub(super) access: Option<Access>,
@@ -122,7 +122,7 @@ pub(super) struct Matrix {
     pub(super) count: usize,
     /// The count: those that are written, then those that are read.
     pub(super) registers: Vec<Offset>,
-    /// What [`Product::places`] says, for a product.
+    /// The result of [`Product::places`], for a product.
     pub(super) places: [Vec<u16>; 4],
 }
 

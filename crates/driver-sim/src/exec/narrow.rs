@@ -39,7 +39,7 @@ impl Narrow {
         }
     }
 
-    /// Rounds a number; what is beyond the greatest finite one may become infinite.
+    /// Rounds a number; numbers beyond the greatest finite one may become infinite.
     fn round(self, value: f64, rounding: Rounding, away: bool) -> u32 {
         match self {
             Self::F16 => Format::F16.narrow(value, rounding),
@@ -98,7 +98,7 @@ pub(super) struct Narrowing {
     pub(super) away: bool,
     /// Negative numbers become 0.
     pub(super) relu: bool,
-    /// What is out of range becomes the greatest number.
+    /// Numbers out of range become the greatest number.
     pub(super) finite: bool,
 }
 

@@ -67,7 +67,7 @@ pub(super) struct Access {
     pub(super) strong: bool,
 }
 
-/// What an atomic instruction does to the old value.
+/// The operation of an atomic instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AtomicOperation {
     /// A function of the old value and the operand.
@@ -91,7 +91,7 @@ pub(super) enum AtomicOperation {
 pub(super) struct Atomic {
     /// Where and how wide.
     pub(super) access: Access,
-    /// What it does.
+    /// The operation.
     pub(super) operation: AtomicOperation,
 }
 
@@ -196,7 +196,7 @@ impl Program {
         self.local_bytes
     }
 
-    /// Most registers of 32 bits that are in use at once: what a good compiler would need.
+    /// Maximum live registers of 32 bits: the number that a good compiler would need.
     pub fn registers(&self) -> u32 {
         (self.register_bytes / Width::Word.bytes()).max(1)
     }

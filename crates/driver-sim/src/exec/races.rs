@@ -164,7 +164,7 @@ impl<'a> Races<'a> {
         Err(FaultKind::Race { address, space: sight.space, this, that, other })
     }
 
-    /// Notes the access; the first byte where it races, and with what.
+    /// Records the access. Returns the first byte of a race, and the other access.
     fn see_in(
         &mut self,
         seen: &mut AccessHistory,

@@ -10,7 +10,7 @@ use crate::argument::Call;
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::work::Operation;
 
-/// What a node does.
+/// The kind of a node.
 #[derive(Clone)]
 pub(crate) enum NodeKind {
     /// A launch, copy, fill or host function.

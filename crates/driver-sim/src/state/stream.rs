@@ -62,7 +62,7 @@ impl Stream {
     }
 }
 
-/// What an event was last recorded on.
+/// The last record of an event.
 #[derive(Clone, Debug)]
 pub(crate) enum Mark {
     /// Nothing yet.

@@ -14,7 +14,7 @@ pub(crate) enum End {
     /// Host memory, read or written when the copy runs. It is pinned, and the state keeps it for as
     /// long as work that names it is queued; or the copy runs before the call returns.
     Host(usize),
-    /// Host memory as it was when the copy was queued: what hardware does with pageable memory.
+    /// Host memory at the time of the call, as hardware reads pageable memory.
     Snapshot(Arc<[u8]>),
 }
 

@@ -11,7 +11,7 @@ use super::{Operation, TaskId};
 use crate::refusal::{Refusal, Rule, refuse};
 use crate::state::{NodeKind, State};
 
-/// What a node of an instantiated graph does.
+/// The work of a node of an instantiated graph.
 #[derive(Clone)]
 pub(crate) enum PlanWork {
     /// One operation.

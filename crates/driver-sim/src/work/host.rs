@@ -7,7 +7,7 @@ use retrograph_driver_sys::{CUDA_HOST_NODE_PARAMS, CUresult, CUstream};
 
 use crate::state::{State, this_thread};
 
-/// What is called.
+/// The target of a host call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum HostTarget {
     /// A host function.
@@ -20,7 +20,7 @@ pub(crate) enum HostTarget {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostCall {
     pub(crate) target: HostTarget,
-    /// What the program wants to be told.
+    /// The user data.
     pub(crate) data: *mut c_void,
 }
 
@@ -53,7 +53,7 @@ impl HostCall {
     }
 }
 
-/// Which thread runs a host function now, and what that function called.
+/// The thread that runs a host function now, and the calls of that function.
 ///
 /// A world is locked while its host functions run, so that a call from inside one would wait for
 /// itself. The entry to the world asks here first.

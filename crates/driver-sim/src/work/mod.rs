@@ -1,4 +1,4 @@
-//! Work: what streams queue and graphs hold, and how it is carried out.
+//! Work of streams and graphs, and its execution.
 //!
 //! Nothing runs when it is queued. A task runs when somebody waits for it, or for a task that
 //! depends on it; until then its effects cannot be seen, because a program on hardware may not rely
@@ -23,7 +23,7 @@ use retrograph_driver_sys::CUevent;
 /// A task of the queue; later tasks have greater numbers.
 pub(crate) type TaskId = u64;
 
-/// An operation: what a stream runs and what a graph node does.
+/// An operation of a stream or a graph node.
 #[derive(Clone)]
 pub(crate) enum Operation {
     /// A kernel.
@@ -36,7 +36,7 @@ pub(crate) enum Operation {
     Host(HostCall),
 }
 
-/// What a task does.
+/// The work of a task.
 pub(crate) enum Work {
     /// One operation.
     Operation(Operation),

@@ -1,4 +1,4 @@
-//! Carrying work out: what is waited for and what it depends on, and nothing else.
+//! Execution of work: only the awaited work and its dependencies run.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use crate::state::{Mark, State};
 
 /// Why queued work failed.
 pub(crate) enum Failure {
-    /// The code by which the context is lost, and what happened.
+    /// The code with which the context is lost, and the message.
     Fault(CUresult, String),
     /// Something for which hardware promises nothing.
     Undefined(String),
@@ -80,7 +80,7 @@ impl State {
         })
     }
 
-    /// Notes when an event was reached, if the task is what it stands for.
+    /// Records the time of an event if the task completes it.
     fn stamp(&mut self, event: CUevent, task: TaskId) {
         if let Ok(event) = self.events.get_mut(event)
             && matches!(event.mark, Mark::Task(marked) if marked == task)

@@ -24,7 +24,7 @@ mod tensor_map;
 mod version;
 mod virtual_memory;
 
-/// Hands the list of all functions to a macro, which makes of it what it needs.
+/// Passes the list of all functions to a macro.
 ///
 /// `driver_functions!(my_macro)` expands to `my_macro! { required { … } optional { … } }`. Each
 /// function is written as in cuda.h by its exact exported symbol, with names and types of its

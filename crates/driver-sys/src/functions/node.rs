@@ -148,12 +148,12 @@ macro_rules! __node_functions {
             );
             /// Writes the kind of a node.
             fn cuGraphNodeGetType(node: $crate::CUgraphNode, kind: *mut $crate::CUgraphNodeType);
-            /// Writes what a node depends on, or only how many.
+            /// Writes the dependencies of a node, or their number.
             fn cuGraphNodeGetDependencies(
                 node: $crate::CUgraphNode, dependencies: *mut $crate::CUgraphNode,
                 count: *mut usize
             );
-            /// Writes what depends on a node, or only how many.
+            /// Writes the dependents of a node, or their number.
             fn cuGraphNodeGetDependentNodes(
                 node: $crate::CUgraphNode, dependents: *mut $crate::CUgraphNode, count: *mut usize
             );

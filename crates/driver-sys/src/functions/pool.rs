@@ -56,7 +56,7 @@ macro_rules! __pool_functions {
                 pool: *mut $crate::CUmemoryPool, handle: *mut $crate::c_void,
                 handle_type: $crate::CUmemAllocationHandleType, flags: u64
             );
-            /// Writes what another process needs to open one allocation of a shared pool.
+            /// Writes the data with which another process opens one allocation of a shared pool.
             fn cuMemPoolExportPointer(
                 share_data: *mut $crate::CUmemPoolPtrExportData, address: $crate::CUdeviceptr
             );

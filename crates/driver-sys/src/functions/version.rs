@@ -13,7 +13,7 @@ macro_rules! __version_functions {
             fn cuDriverGetVersion(version: *mut i32);
             /// Writes the name of a code; static text.
             fn cuGetErrorName(error: $crate::CUresult, name: *mut *const $crate::c_char);
-            /// Writes what a code means; static text.
+            /// Writes the meaning of a code; static text.
             fn cuGetErrorString(error: $crate::CUresult, text: *mut *const $crate::c_char);
             /// Writes the address of the newest form of a function that is not newer than `version`
             /// (1000 × major + 10 × minor), and why there is none. `symbol` carries no suffix such

@@ -59,7 +59,7 @@ enumerations! {
 }
 
 structures! {
-    /// What `cuGraphExecUpdate_v2` reports.
+    /// The report of `cuGraphExecUpdate_v2`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUgraphExecUpdateResultInfo {
         /// Success, or why not.

@@ -11,7 +11,7 @@ pub use exec::*;
 pub use parameters::*;
 pub use union::*;
 
-/// What graph modules list for [`crate::constants`] and [`crate::layouts`].
+/// The lists of the graph modules for [`crate::constants`] and [`crate::layouts`].
 pub(crate) mod lists {
     pub(crate) use super::exec::{
         ENUMERATIONS as EXEC, FLAGS as EXEC_FLAGS, LAYOUTS as EXEC_LAYOUTS,
@@ -131,7 +131,7 @@ enumerations! {
         CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1 since 12030;
     }
 
-    /// What `cuDeviceGetGraphMemAttribute` can be asked: bytes as `u64`.
+    /// Attributes of `cuDeviceGetGraphMemAttribute`: bytes as `u64`.
     CUgraphMem_attribute: u32 {
         /// Allocated by graphs now.
         CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0;
@@ -145,12 +145,12 @@ enumerations! {
 }
 
 structures! {
-    /// What kind of dependency an edge is; all zeros for a full one. Since driver 12030.
+    /// The kind of dependency of an edge; all zeros for a full one. Since driver 12030.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CUgraphEdgeData {
         /// When the upstream node lets go: 0 is at its end.
         pub from_port: u8,
-        /// What waits in the downstream node: 0 is all of it.
+        /// The waiting part of the downstream node; 0 for all of it.
         pub to_port: u8,
         /// The type of the edge, a [`CUgraphDependencyType`] in one byte: 0 is a full dependency.
         pub r#type: u8,

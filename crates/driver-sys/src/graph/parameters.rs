@@ -20,7 +20,7 @@ pub type CUkernelNodeAttrID = CUlaunchAttributeID;
 pub type CUkernelNodeAttrValue = CUlaunchAttributeValue;
 
 enumerations! {
-    /// What a child node does with the graph it is given.
+    /// The ownership of the graph of a child node.
     CUgraphChildGraphNodeOwnership: u32 {
         /// Copies it.
         CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE = 0 since 12090;
@@ -92,7 +92,7 @@ structures! {
         pub dst: CUdeviceptr,
         /// Bytes from one row to the next; unused with one row.
         pub pitch: usize,
-        /// What to write; the low bytes for smaller elements.
+        /// The value; the low bytes for smaller elements.
         pub value: u32,
         /// 1, 2 or 4 bytes.
         pub elementSize: u32,
@@ -109,7 +109,7 @@ structures! {
         pub dst: CUdeviceptr,
         /// Bytes from one row to the next; unused with one row.
         pub pitch: usize,
-        /// What to write; the low bytes for smaller elements.
+        /// The value; the low bytes for smaller elements.
         pub value: u32,
         /// 1, 2 or 4 bytes.
         pub elementSize: u32,
@@ -126,7 +126,7 @@ structures! {
     pub struct CUDA_HOST_NODE_PARAMS {
         /// The function.
         pub r#fn: CUhostFn,
-        /// What it is called with.
+        /// The argument.
         pub userData: *mut c_void,
     }
 
@@ -135,7 +135,7 @@ structures! {
     pub struct CUDA_CHILD_GRAPH_NODE_PARAMS {
         /// The graph; out: the one inside the node.
         pub graph: CUgraph,
-        /// What the node does with it. Since driver 12090; 0 before.
+        /// The ownership of it. Since driver 12090; 0 before.
         pub ownership: CUgraphChildGraphNodeOwnership,
     }
 
@@ -191,7 +191,7 @@ structures! {
     /// Parameters of a conditional node. Since driver 12030.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUDA_CONDITIONAL_NODE_PARAMS {
-        /// What decides it, made for the same graph.
+        /// The condition handle, created for the same graph.
         pub handle: CUgraphConditionalHandle,
         /// The kind.
         pub r#type: CUgraphConditionalNodeType,

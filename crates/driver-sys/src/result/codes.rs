@@ -23,7 +23,8 @@ macro_rules! result_codes {
                 }
             }
 
-            /// What the code means, in a few words, or `None` for a code that is not in the table.
+            /// The meaning of the code in a few words, or `None` for a code that is not in the
+            /// table.
             pub const fn meaning(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some($meaning),)*

@@ -1,4 +1,4 @@
-//! [`CUresult`]: what every call of the driver returns.
+//! [`CUresult`]: the result of every driver call.
 
 mod codes;
 

@@ -37,7 +37,7 @@ pub enum AdapterError {
         name: String,
         /// Which element.
         index: usize,
-        /// What it is.
+        /// Its value.
         value: f32,
     },
     /// A merged weight exceeds the range of its dtype.
@@ -83,7 +83,7 @@ pub enum AdapterError {
         key: String,
         /// Its value, as JSON.
         value: String,
-        /// What is supported.
+        /// The supported values.
         rule: &'static str,
     },
     /// A tensor is missing.

@@ -1,4 +1,4 @@
-//! The header of a checkpoint: what it says about its run.
+//! The header of a checkpoint: facts about its run.
 
 use serde::{Deserialize, Serialize};
 

@@ -14,9 +14,9 @@ use crate::parameters::{Chunk, Parameter};
 pub enum Source<'a> {
     /// The base model of the plan, and the seed of the configuration for what it lacks.
     Seed,
-    /// A checkpoint for what is trained, and [`Source::Seed`] for the rest.
+    /// A checkpoint for trained weights, and [`Source::Seed`] for the rest.
     Checkpoint(&'a mut Checkpoint),
-    /// An adapter for what is trained, and [`Source::Seed`] for the rest.
+    /// An adapter for trained weights, and [`Source::Seed`] for the rest.
     Adapter(&'a mut Adapter),
     /// The caller.
     Values(&'a mut dyn FnMut(&Parameter) -> Result<Vec<f32>>),

@@ -120,7 +120,7 @@ impl TileTable {
     }
 }
 
-/// What the choice depends on.
+/// The inputs of the choice.
 #[derive(Clone, Copy)]
 struct Product {
     problem: GemmProblem,

@@ -9,7 +9,7 @@ pub struct Entry {
     pub name: String,
     /// The parameters, in order.
     pub parameters: Vec<Parameter>,
-    /// What a function gives back; kernels give nothing.
+    /// The results of a function; kernels have none.
     pub results: Vec<Parameter>,
     /// Limits on the geometry that it may be launched with.
     pub limits: Limits,
@@ -126,7 +126,7 @@ impl Parameter {
     }
 }
 
-/// What a pointer parameter says of the memory that it points to: `.ptr .global .align 16`.
+/// The memory that a pointer parameter points to: `.ptr .global .align 16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointerAttribute {
     /// The space; generic when absent.
@@ -157,7 +157,7 @@ pub struct Limits {
 /// A declaration of registers: `.reg .f32 %f<10>;` or `.reg .pred %go;`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisterDeclaration {
-    /// The name of one register, or what the names of several start with.
+    /// The name of one register, or the prefix of several.
     pub name: String,
     /// The type.
     pub ty: Type,

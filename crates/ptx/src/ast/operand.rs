@@ -19,7 +19,7 @@ pub enum Symbol {
     Local(u32),
     /// A variable of the module: an index into [`super::Module::variables`].
     Module(u32),
-    /// What a function gives back: an index into [`super::Entry::results`].
+    /// A result of a function: an index into [`super::Entry::results`].
     Result(u32),
 }
 
@@ -34,7 +34,7 @@ pub enum Immediate {
     F64(u64),
 }
 
-/// What an address starts from.
+/// The base of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AddressBase {
     /// The value of a register.
@@ -48,7 +48,7 @@ pub enum AddressBase {
 /// A memory operand, `[base+offset]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// What the address starts from.
+    /// The base.
     pub base: AddressBase,
     /// Bytes added to it.
     pub offset: i64,

@@ -33,7 +33,7 @@ words! {
     }
 }
 
-/// What the bits of a type mean.
+/// The interpretation of the bits of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TypeKind {
     /// A predicate.
@@ -80,7 +80,7 @@ impl Type {
         self.size() * 8
     }
 
-    /// What the bits mean.
+    /// The interpretation of the bits.
     pub const fn kind(self) -> TypeKind {
         match self {
             Self::Pred => TypeKind::Predicate,

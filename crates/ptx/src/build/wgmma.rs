@@ -50,7 +50,7 @@ pub enum HalfType {
     F16,
 }
 
-/// What a `wgmma` multiplies its accumulators by before it adds the product.
+/// The scale-d operand: the factor of the accumulators before the product is added.
 #[derive(Clone, Copy, Debug)]
 pub enum ScaleD<'k> {
     /// 0: the product replaces them.

@@ -28,9 +28,9 @@ impl Names<'_> {
 pub(crate) struct Mismatch {
     /// The operand at fault, if it is one.
     pub(crate) operand: Option<usize>,
-    /// What was found.
+    /// The found text.
     pub(crate) found: String,
-    /// What could have stood there.
+    /// The expected text.
     pub(crate) expected: String,
     /// How near the form came: known modifiers, types, all slots, operand count, operands.
     stage: usize,

@@ -1,4 +1,4 @@
-//! What a row of the instruction table is made of.
+//! Forms: the rows of the instruction table.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -45,7 +45,7 @@ pub enum Ty {
     Is(Type),
 }
 
-/// What an operand may be.
+/// The kinds of operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A register that is written.
@@ -65,7 +65,7 @@ pub enum Shape {
     /// A register, or a vector as long as `.v2` or `.v4` says, written by a load. Parts of a vector
     /// may be `_`.
     Loaded,
-    /// What an atomic operation gives back: as for a load, or `_`.
+    /// The result of an atomic operation: as for a load, or `_`.
     LoadedOrSink,
     /// A register or constant, or a vector of them, written to memory by a store.
     Stored,
@@ -75,7 +75,7 @@ pub enum Shape {
     WideSource(Ty),
     /// A predicate that may be negated, `!%p1`.
     Predicate,
-    /// What `mov` takes: also special registers, addresses of variables and vectors.
+    /// The source of `mov`: also special registers, addresses of variables and vectors.
     Anything,
     /// A vector of registers that `mov` unpacks into.
     Unpacked,
@@ -119,9 +119,9 @@ pub enum Shape {
     Targets,
     /// A function that is called.
     Callee,
-    /// What a call gives back, in parentheses.
+    /// The results of a call, in parentheses.
     Results,
-    /// What a call is given, in parentheses.
+    /// The arguments of a call, in parentheses.
     Arguments,
 }
 
@@ -165,7 +165,7 @@ impl Form {
         Self { exact: true, ..self }
     }
 
-    /// What a module needs to have the form.
+    /// The requirements of the form.
     pub(crate) const fn needs(&self) -> Needs {
         Needs { isa: self.isa, sm: self.sm, exact: self.exact }
     }

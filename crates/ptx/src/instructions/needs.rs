@@ -1,4 +1,4 @@
-//! What an instruction needs of a module: the version of the PTX ISA, and the SM target.
+//! Requirements of an instruction: the PTX ISA version and the SM target.
 
 use super::form::Form;
 use crate::ast::{Instruction, Modifier, Operand, Special};
@@ -56,7 +56,7 @@ pub(crate) fn needs(form: &Form, instruction: &Instruction) -> Needs {
 }
 
 impl Modifier {
-    /// What the word needs whatever the instruction, where that is more than PTX ISA 6.0.
+    /// The requirements of the word in every instruction, if above PTX ISA 6.0.
     pub const fn needs(self) -> Needs {
         match self {
             Self::SharedCta => Needs::new(7, 8, 30),
@@ -80,7 +80,7 @@ impl Modifier {
 }
 
 impl Special {
-    /// What the register needs, where that is more than PTX ISA 6.0.
+    /// The requirements of the register, if above PTX ISA 6.0.
     pub const fn needs(self) -> Needs {
         match self {
             Self::AggregateSharedSize => Needs::new(8, 1, 90),

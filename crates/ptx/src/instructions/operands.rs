@@ -1,4 +1,4 @@
-//! Matching operands against what a form says of them.
+//! Checks of operands against a form.
 
 mod call;
 mod fit;
@@ -9,14 +9,14 @@ use super::check::Names;
 use super::form::{Shape, Ty};
 use crate::ast::{Immediate, Instruction, Operand, RegisterId, Type, TypeKind};
 
-/// Checks operands of one instruction. Failures say what was expected.
+/// Checks operands of one instruction. Errors name the expected operand.
 pub(super) struct Checker<'a> {
     pub(super) instruction: &'a Instruction,
     pub(super) names: &'a Names<'a>,
 }
 
 impl Checker<'_> {
-    /// Whether `operand` is what `shape` says; if not, what it says.
+    /// Checks `operand` against `shape`. The error describes the shape.
     pub(super) fn check(&self, shape: Shape, operand: &Operand) -> Result<(), String> {
         match shape {
             Shape::Destination(ty) => self.register(operand, self.resolve(ty), false),
@@ -121,7 +121,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether registers may be wider than what is converted: not so for the types of tensor cores.
+    /// Whether registers may be wider than the type; not for the types of tensor cores.
     fn may_be_wide(&self) -> bool {
         !self.instruction.types.iter().any(|ty| matches!(ty, Type::Bf16 | Type::Tf32))
     }

@@ -51,7 +51,7 @@ pub(super) const ISSPACEP_SPACES: &[M] =
     &[M::Global, M::Shared, M::SharedCta, M::SharedCluster, M::Local, M::Const];
 pub(super) const SCOPES: &[M] = &[M::Cta, M::Cluster, M::Gpu, M::Sys];
 pub(super) const LOAD_CACHE: &[M] = &[M::Ca, M::Cg, M::Cs, M::Lu, M::Cv];
-/// How long the first-level cache shall keep what is accessed.
+/// Eviction priority of the L1 cache.
 pub(super) const L1_EVICTION: ModifierChoice = maybe(&[
     M::L1EvictNormal,
     M::L1EvictUnchanged,
@@ -147,7 +147,7 @@ pub(super) const B32_64: &[Type] = &[Type::B32, Type::B64];
 pub(super) const BITS: &[Type] = &[Type::B16, Type::B32, Type::B64];
 pub(super) const LOGIC: &[Type] = &[Type::Pred, Type::B16, Type::B32, Type::B64];
 pub(super) const SET_RESULT: &[Type] = &[Type::U32, Type::S32, Type::F32];
-/// What `set` gives for halves as integers.
+/// Integer results of `set` for halves.
 pub(super) const SET_INTEGER: &[Type] = &[Type::U16, Type::S16, Type::U32, Type::S32];
 pub(super) const ADDED: &[Type] = &[Type::U32, Type::S32, Type::U64, Type::F32, Type::F64];
 pub(super) const NARROW_INTEGERS: &[Type] = &[Type::U16, Type::U32, Type::S16, Type::S32];

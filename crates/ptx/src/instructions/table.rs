@@ -1,4 +1,4 @@
-//! The table: for each opcode its word, what it does, and its forms. The forms stand in one file
+//! The table: for each opcode its word, its semantics, and its forms. The forms are in one file
 //! for each area.
 
 use super::form::Form;
@@ -17,7 +17,7 @@ mod special;
 mod tensor;
 mod warpgroup;
 
-/// What the files of the areas use.
+/// Imports of the files of the areas.
 mod prelude {
     pub(super) use super::forms;
     pub(super) use crate::ast::{Modifier, Type};
@@ -66,7 +66,7 @@ instructions! {
     Mov = "mov" => memory::MOV,
     /// Loads from memory.
     Ld = "ld" => memory::LD,
-    /// Loads what all threads of a warp read.
+    /// Loads an address that is the same in all threads of a warp.
     Ldu = "ldu" => memory::LDU,
     /// Stores to memory.
     St = "st" => memory::ST,
@@ -223,7 +223,7 @@ instructions! {
     Redux = "redux" => cooperate::REDUX,
     /// Chooses one lane.
     Elect = "elect" => cooperate::ELECT,
-    /// Changes memory in one step and gives what was there.
+    /// Changes memory atomically and returns the old value.
     Atom = "atom" => atomics::ATOM,
     /// Changes memory in one step.
     Red = "red" => atomics::RED,

@@ -5,7 +5,7 @@ use super::scope::{Meaning, Scope};
 use super::{Cursor, ParseError, Result};
 use crate::ast::{Address, AddressBase, Immediate, Operand, RegisterId, Special, Type};
 
-/// An operand of an instruction with `types`, which decide what a decimal float is.
+/// An operand of an instruction with `types`, which determine the format of decimal floats.
 pub(super) fn parse_operand(
     cursor: &mut Cursor<'_>,
     scope: &Scope<'_>,

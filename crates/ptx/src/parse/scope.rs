@@ -30,7 +30,7 @@ pub(super) struct Scope<'m> {
     taken: HashSet<String>,
 }
 
-/// What a block declares.
+/// The declarations of a block.
 #[derive(Default)]
 struct Block {
     names: HashMap<String, Meaning>,
@@ -195,7 +195,7 @@ impl<'m> Scope<'m> {
     }
 }
 
-/// Names with what their numbers mean.
+/// Names and their numbers.
 fn numbered<'a>(
     names: impl Iterator<Item = &'a String>,
     meaning: impl Fn(u32) -> Meaning,

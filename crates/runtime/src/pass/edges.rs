@@ -15,11 +15,11 @@ use super::place::{Place, Space};
 /// Why one operation waits for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hazard {
-    /// It reads what the other wrote.
+    /// Read after write.
     ReadAfterWrite,
-    /// It overwrites what the other read.
+    /// Write after read.
     WriteAfterRead,
-    /// It overwrites what the other wrote.
+    /// Write after write.
     WriteAfterWrite,
 }
 

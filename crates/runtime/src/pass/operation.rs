@@ -53,7 +53,7 @@ pub struct CustomLaunch {
     pub arguments: Vec<Argument<BufferId>>,
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OperationKind {
     /// Launches a kernel of the workspace.

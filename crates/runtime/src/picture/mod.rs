@@ -136,7 +136,7 @@ fn sums(operations: usize, edges: usize, depth: usize) -> String {
     format!("{operations} operations, {edges} edges, depth {depth}")
 }
 
-/// What must be known of the times.
+/// Returns notes on the measured times.
 fn remarks(profile: Option<&Profile>) -> Vec<String> {
     let Some(profile) = profile else {
         return vec!["planned: without times, every operation has the same width".to_owned()];

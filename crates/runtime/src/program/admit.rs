@@ -1,4 +1,4 @@
-//! Admission: checks that a graph holds what its operations ask for, and that replay equals eager.
+//! Admission: checks that a graph has its operations, and that replay equals eager.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use super::replay::Template;
 use super::sequence::Step;
 use crate::pass::{ControlError, Controls};
 
-/// What an admission checked.
+/// The checks of an admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// Nodes whose parameters were read back from the driver, in each of two builds.

@@ -1,11 +1,11 @@
-//! What a program is built from.
+//! Inputs of building a program.
 
 use super::arena::Sharing;
 use super::bindings::Bindings;
 use super::options::BuildOptions;
 use crate::pass::Pass;
 
-/// What a program is built from.
+/// The inputs of building a program.
 pub(super) struct Blueprint<'a> {
     pub(super) pass: &'a Pass,
     pub(super) bindings: &'a Bindings,

@@ -4,12 +4,11 @@ use super::{BlockFault, BlockRunner, scramble};
 use crate::exec::fault::FaultKind;
 use crate::exec::program::LANES;
 
-/// How often waits for barriers in shared memory give up before a block is taken to be deadlocked.
+/// How often waits for mbarriers give up before a block counts as deadlocked.
 const PATIENCE: u32 = 64;
 
 impl BlockRunner<'_> {
-    /// Lets stalled warps look again if a barrier in shared memory has changed. With a seed, a load
-    /// lands now and then.
+    /// Resumes stalled warps if an mbarrier has changed. With a seed, a load lands at random.
     pub(super) fn wake(&mut self) -> Result<(), BlockFault> {
         if self.machine.memories.proxy.is_none() {
             return Ok(());
@@ -37,7 +36,8 @@ impl BlockRunner<'_> {
         any
     }
 
-    /// Lands a load, or else lets waits give up, when no warp can go on. Whether one can now.
+    /// Called when no warp can make progress: lands a load, or else lets waits give up. Returns
+    /// whether a warp can continue.
     pub(super) fn unblock(&mut self) -> Result<bool, BlockFault> {
         if self.land()? {
             return Ok(true);
@@ -55,7 +55,7 @@ impl BlockRunner<'_> {
         landed.map_err(|(kind, thread)| BlockFault { kind, thread, pc })
     }
 
-    /// What each warp waits for.
+    /// Describes the wait of each warp. Returns the first waiting warp and its instruction.
     fn describe_waits(&self) -> (usize, u32, String) {
         let mut first = None;
         let mut list = Vec::new();

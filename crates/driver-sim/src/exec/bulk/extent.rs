@@ -1,4 +1,4 @@
-//! What a bulk copy moves: a run of bytes, or a box of a tensor.
+//! The extent of a bulk copy: a run of bytes, or a box of a tensor.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::exec::fault::FaultKind;
 use crate::exec::undefined::ProxyMisuse;
 use crate::tensor_map::{MOST_DIMENSIONS, TensorMap};
 
-/// What a copy moves.
+/// The extent of a copy.
 #[derive(Clone, Debug)]
 pub(super) enum Extent {
     /// `bytes` bytes of global memory that start at `global`.
@@ -42,7 +42,7 @@ impl Extent {
         }
     }
 
-    /// What the addresses in shared memory are multiples of, and whether the rest can be copied.
+    /// Checks alignment and bounds.
     pub(super) fn check(&self, memories: &Memories<'_>, shared: u64) -> Result<(), FaultKind> {
         let unit = match self {
             Self::Run { global, bytes } => {

@@ -9,7 +9,7 @@ use crate::exec::program::Width;
 use crate::exec::registers::{Offset, RegisterFile};
 use crate::exec::undefined::ProxyMisuse;
 
-/// What an instruction does; its operands are in this order.
+/// The kind of an instruction, with the order of its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exec) enum Kind {
     /// `mbarrier.init`: address, count.
@@ -43,7 +43,7 @@ pub(in crate::exec) enum Kind {
     LoadBox,
     /// A store of a box: source, tensor map, coordinates.
     StoreBox {
-        /// Whether it adds to what is there.
+        /// Whether it adds to the target.
         adds: bool,
     },
     /// `cp.async.bulk.commit_group`.
@@ -81,7 +81,7 @@ pub(in crate::exec) struct Input {
 pub(in crate::exec) struct BulkInstruction {
     pub(in crate::exec) kind: Kind,
     pub(in crate::exec) inputs: Vec<Input>,
-    /// What is written: the state of an arrival, the answer of a wait, an address.
+    /// The destination: the state of an arrival, the result of a wait, or an address.
     pub(in crate::exec) output: Option<(Offset, Width)>,
 }
 

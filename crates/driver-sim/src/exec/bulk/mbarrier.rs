@@ -1,4 +1,4 @@
-//! The state of barriers in shared memory.
+//! The state of mbarriers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,9 +10,9 @@ use crate::exec::undefined::ProxyMisuse;
 
 /// Bytes of a barrier, and its alignment.
 const BYTES: u64 = 8;
-/// The most arrivals of a phase, and the most bytes that it may wait for.
+/// Maximum arrivals and maximum transaction count of a phase.
 const MOST: u32 = (1 << 20) - 1;
-/// What the bytes of a barrier hold, besides its phase.
+/// The mark in the bytes of an mbarrier, next to its phase.
 const MARK: u64 = 0x6d62_6172_0000_0000;
 
 /// A barrier.
@@ -34,11 +34,11 @@ struct Mbarrier {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mbarriers {
     barriers: BTreeMap<u64, Mbarrier>,
-    /// Counts everything that may let a waiting warp go on.
+    /// Counts the events that may end a wait.
     pub(super) version: u64,
 }
 
-/// How many of the threads arrive, and how many more bytes a phase waits for.
+/// Arrivals, and bytes to add to the transaction count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) count: u32,
@@ -55,7 +55,7 @@ fn host(memories: &Memories<'_>, address: u64) -> Result<*mut u8, FaultKind> {
     memories.shared_bytes(address, BYTES)
 }
 
-/// Writes what the bytes of a barrier hold.
+/// Writes the mark and the phase into the bytes of an mbarrier.
 fn mark(memories: &Memories<'_>, address: u64, phase: u64) -> Result<(), FaultKind> {
     let bytes = (MARK | phase & 0xffff_ffff).to_le_bytes();
     let to = host(memories, address)?;
@@ -118,7 +118,7 @@ impl Mbarriers {
         Ok(barrier)
     }
 
-    /// A bulk copy names the barrier.
+    /// Checks the mbarrier of a bulk copy.
     pub(super) fn check_for_copy(
         &mut self,
         memories: &Memories<'_>,
@@ -130,7 +130,7 @@ impl Mbarriers {
         Ok(())
     }
 
-    /// Threads arrive, and the phase waits for more bytes. The phase that they arrived in.
+    /// Counts an arrival and adds to the transaction count. Returns the phase of the arrival.
     pub(super) fn arrive(
         &mut self,
         memories: &Memories<'_>,

@@ -35,7 +35,7 @@ macro_rules! for_type {
 }
 pub(super) use for_type;
 
-/// What an instruction becomes.
+/// The operation of an instruction.
 enum Form {
     /// An operation on whole registers.
     Operation(Integer<VirtualRegister>),

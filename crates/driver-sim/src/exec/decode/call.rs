@@ -66,7 +66,7 @@ impl<'a> Frame<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Makes registers, labels and local memory for what the frame declares.
+    /// Creates the registers, labels and local memory of a frame.
     pub(super) fn open(&mut self, frame: Frame<'a>) -> Frame<'a> {
         let first_register = self.registers.len() as u32;
         for ty in &frame.types {

@@ -1,4 +1,4 @@
-//! Comparisons, and what selects by them.
+//! Decoding of comparisons and selections.
 
 mod relation;
 
@@ -229,7 +229,7 @@ impl Decoder<'_> {
     }
 }
 
-/// What `set` gives for true, in 16 bits for packed results.
+/// The result of `set` for true; 16 bits for packed results.
 fn truth(to: Type) -> u64 {
     match to {
         Type::F32 => u64::from(1.0f32.to_bits()),

@@ -216,7 +216,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// `bar.red`: the warps write what they contribute, wait, and read what all did.
+    /// `bar.red`: the warps write their contributions, wait, and read the result.
     fn reducing_barrier(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         only(instruction, &[M::Red, M::Popc, M::And, M::Or, M::Cta, M::Aligned])?;
         let ty = super::type_of(instruction)?;

@@ -13,7 +13,7 @@ use crate::exec::program::{LaneOperation, Preset, Program, Width};
 use crate::exec::registers::{Offset, invert};
 use crate::exec::warpgroup::Warpgroup;
 
-/// A copy of what the kernels of a module share.
+/// Returns the module without its entries.
 fn without_entries(module: &Module) -> Module {
     let (isa, target, entries) = (module.isa, module.target, Vec::new());
     let (variables, functions) = (module.variables.clone(), module.functions.clone());

@@ -217,7 +217,7 @@ fn moded(opcode: O, propagate_nan: bool) -> Option<ModedFunction> {
     })
 }
 
-/// What approximations of `f64` read: the upper half, and a zero for a subnormal.
+/// The input of approximations of `f64`: the upper half, and zero for a subnormal.
 fn upper(bits: u64) -> u64 {
     flush64(bits & !0xffff_ffff)
 }

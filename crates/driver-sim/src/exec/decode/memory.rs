@@ -209,7 +209,7 @@ impl Decoder<'_> {
         Ok(true)
     }
 
-    /// The register of the address, and the access as far as the address says what it is.
+    /// Returns the register of the address, and the part of the access that the address determines.
     pub(super) fn address(
         &mut self,
         operand: &Operand,

@@ -12,7 +12,7 @@ pub(in crate::exec) struct VirtualRegister(pub(in crate::exec) u32);
 pub(in crate::exec) struct RegisterInfo {
     /// Its width.
     pub(in crate::exec) width: Width,
-    /// What it is filled with before the warp starts; no instruction writes such a register.
+    /// Its value before the warp starts; no instruction writes such a register.
     pub(in crate::exec) preset: Option<Preset>,
 }
 

@@ -127,7 +127,7 @@ impl Decoder<'_> {
     }
 }
 
-/// What gives the value and what the carry.
+/// The functions of the value and of the carry.
 fn functions(ty: Type, subtracts: bool) -> Result<(LaneFunction, LaneFunction), Reason> {
     use LaneFunction as F;
     macro_rules! pair {

@@ -5,7 +5,7 @@ use retrograph_ptx::ast::{
     Variable,
 };
 
-/// The addresses of what the kernel and the functions that it may call declare, apart from local
+/// The addresses of the variables of the kernel and of the functions that it may call, except local
 /// memory, which is laid out call by call.
 #[derive(Debug)]
 pub(super) struct VariableLayout {

@@ -10,7 +10,8 @@ use crate::exec::registers::{Lanes, RegisterFile};
 /// A matrix of 8 × 8 elements of 16 bits.
 type Rows = [[u16; 8]; 8];
 
-/// What each lane holds of a matrix: two neighbours in a row, or in a column when transposed.
+/// The elements that each lane holds of a matrix: two neighbours in a row, or in a column when
+/// transposed.
 fn lanes_of_rows(rows: &Rows, transposed: bool) -> Lanes<u32> {
     std::array::from_fn(|lane| {
         let at = |part: usize| {

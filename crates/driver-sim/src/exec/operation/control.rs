@@ -38,7 +38,7 @@ operations! {
     }
 }
 
-/// What the interpreter does after a control operation.
+/// The next action of the interpreter after a control operation.
 pub(in crate::exec) enum Next {
     /// The next instruction.
     Advance,

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::exec::fault::RacingAccess;
 
-/// What an access does.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exec) enum AccessKind {
     /// It reads.
@@ -88,7 +88,7 @@ impl AccessHistory {
     }
 }
 
-/// What a thread that reads a strong write learns: the clocks of the writer.
+/// The clocks that a thread acquires by reading a strong write: those of the writer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Release {
     /// The block whose clocks these are.

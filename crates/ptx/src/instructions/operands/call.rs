@@ -27,7 +27,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Whether `operand` lists what a function with these parameters takes or gives.
+    /// Checks that `operand` lists these parameters or results of a function.
     pub(super) fn call_list(
         &self,
         operand: &Operand,

@@ -5,7 +5,7 @@ use crate::ast::{Address, AddressBase, Modifier, Opcode, Operand, Space, Symbol,
 use crate::instructions::form::Ty;
 
 impl Checker<'_> {
-    /// One part of what a load writes.
+    /// A destination of a load.
     pub(super) fn loaded(&self, operand: &Operand) -> Result<(), String> {
         match operand {
             Operand::Sink if !self.instruction.is_scalar() => Ok(()),
@@ -13,7 +13,7 @@ impl Checker<'_> {
         }
     }
 
-    /// One part of what a store reads.
+    /// A source of a store.
     pub(super) fn stored(&self, operand: &Operand) -> Result<(), String> {
         match operand {
             Operand::Register(_) => self.memory_register(operand),

@@ -1,4 +1,4 @@
-//! Barriers, fences, and what the lanes of a warp do together.
+//! Barriers, fences, and warp operations.
 
 use super::prelude::*;
 

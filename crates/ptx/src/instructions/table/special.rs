@@ -1,4 +1,4 @@
-//! Roots, reciprocals, transcendental functions, and what a float is made of.
+//! Roots, reciprocals, transcendental functions, and properties of floats.
 
 use super::prelude::*;
 
