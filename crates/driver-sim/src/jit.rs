@@ -138,10 +138,10 @@ impl LogBuffer {
 
     /// Writes as much of the text as fits before a zero byte, and how many bytes were filled.
     fn write(&self, text: &str) -> Call {
-        let (Some(buffer), Some(room)) = (self.text, self.size.checked_sub(1)) else {
+        let (Some(buffer), Some(capacity)) = (self.text, self.size.checked_sub(1)) else {
             return Ok(());
         };
-        let bytes = &text.as_bytes()[..text.len().min(room)];
+        let bytes = &text.as_bytes()[..text.len().min(capacity)];
         for (index, byte) in bytes.iter().chain(&[0]).enumerate() {
             buffer.put_at(index, byte.cast_signed() as c_char)?;
         }

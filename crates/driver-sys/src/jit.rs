@@ -159,7 +159,7 @@ enumerations! {
 
     /// Which caches loads go through.
     CUjit_cacheMode: u32 {
-        /// The format of the code.
+        /// As each instruction says.
         CU_JIT_CACHE_OPTION_NONE = 0;
         /// Not L1.
         CU_JIT_CACHE_OPTION_CG = 1;

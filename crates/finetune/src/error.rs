@@ -66,14 +66,14 @@ pub enum Error {
     EmptyPrompt,
     /// The prompt takes the whole maximum length.
     #[error(
-        "the prompt has {tokens} tokens, but prompt and generated text together may have {room}; \
-         shorten the prompt or increase the maximum length"
+        "the prompt has {tokens} tokens, but prompt and generated text together may have at most \
+         {capacity}; shorten the prompt or increase the maximum length"
     )]
     PromptTooLong {
         /// Tokens of the prompt.
         tokens: usize,
         /// Maximum tokens of prompt and generated text.
-        room: usize,
+        capacity: usize,
     },
     /// A token of the prompt is not in the vocabulary of the model.
     #[error(

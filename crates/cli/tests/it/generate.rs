@@ -72,7 +72,7 @@ fn draws_depend_on_the_seed_and_a_text_ends_where_it_is_told_to() {
         generate(&place, &[&line[..], further].concat()).good()
     };
     let done = drawn(&["--seed", "1"]);
-    // The room of the model ends the text: 32 positions, 3 of them for the prompt.
+    // The context of the model ends the text: 32 positions, 3 of them for the prompt.
     assert_eq!(tokens(&place).len(), 29);
     let first = tokens(&place);
     let result = json(&place.path("r.json"));

@@ -101,7 +101,7 @@ fn a_prompt_without_end_is_refused() {
 #[test]
 fn a_text_without_end_is_refused_by_its_size() {
     let place = Place::new();
-    // The file takes no room on the disk.
+    // The file takes no space on the disk.
     fs::File::create(place.path("huge")).unwrap().set_len(1 << 40).unwrap();
     let limit = "1099511627776 bytes exceed the limit of 1073741824 tokens";
     for command in ["eval", "finetune"] {

@@ -74,10 +74,10 @@ impl State {
             return Err(self.undefined("the end of a name is written before its place"));
         }
         // The driver reads a negative length as a large unsigned one.
-        let room = len.cast_unsigned() as usize;
+        let capacity = len.cast_unsigned() as usize;
         let (major, minor) = self.config.compute_capability;
         let text = format!("SIMULATED device, compute capability {major}.{minor}");
-        for (index, byte) in text.bytes().take(room - 1).chain([0]).enumerate() {
+        for (index, byte) in text.bytes().take(capacity - 1).chain([0]).enumerate() {
             name.put_at(index, byte.cast_signed() as c_char)?;
         }
         Ok(())

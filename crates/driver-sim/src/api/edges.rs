@@ -207,11 +207,11 @@ impl State {
             }
             return count.put(edges.len());
         }
-        let room = count.get()?;
-        if room == 0 {
+        let capacity = count.get()?;
+        if capacity == 0 {
             return Err(invalid(Rule::GraphNoRoom));
         }
-        for (index, (start, end, kind)) in edges.iter().take(room).enumerate() {
+        for (index, (start, end, kind)) in edges.iter().take(capacity).enumerate() {
             let is_lost = data.is_null() && *kind != FULL;
             let has_both = !from.is_null() && !to.is_null();
             from.offer_at(index, if is_lost && has_both { CUgraphNode::NULL } else { *start });
@@ -221,14 +221,14 @@ impl State {
                 return Err(refuse(CUresult::CUDA_ERROR_LOSSY_QUERY, Rule::GraphLossy));
             }
         }
-        for index in edges.len()..room {
+        for index in edges.len()..capacity {
             from.offer_at(index, CUgraphNode::NULL);
             to.offer_at(index, CUgraphNode::NULL);
             if !from.is_null() && !to.is_null() {
                 data.offer_at(index, FULL);
             }
         }
-        count.put(edges.len().min(room))
+        count.put(edges.len().min(capacity))
     }
 
     pub(crate) fn cuGraphGetEdges_v2(

@@ -65,9 +65,9 @@ fn put_list<T: Copy>(list: &[T], place: Out<T>, count: Out<usize>, filler: T) ->
     if place.is_null() {
         return count.put(list.len());
     }
-    let room = count.get()?;
-    for index in 0..room {
+    let capacity = count.get()?;
+    for index in 0..capacity {
         place.put_at(index, list.get(index).copied().unwrap_or(filler))?;
     }
-    count.put(list.len().min(room))
+    count.put(list.len().min(capacity))
 }

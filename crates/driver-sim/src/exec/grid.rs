@@ -171,7 +171,7 @@ struct Grid<'a> {
 impl Grid<'_> {
     fn run(&self) {
         if self.program.communicates || self.launch.races {
-            return self.run_together();
+            return self.run_interleaved();
         }
         let mut runner = self.runner();
         let alone = self.launch.threads <= 1;
@@ -199,12 +199,12 @@ impl Grid<'_> {
     /// Runs blocks that may wait for each other, on this thread and in a fixed order. A block that
     /// has run for long rests while others run, so that one that spins until another has done
     /// something does not starve it.
-    fn run_together(&self) {
+    fn run_interleaved(&self) {
         let mut resting: VecDeque<(u64, BlockRunner<'_>)> = VecDeque::new();
         let mut free: Vec<BlockRunner<'_>> = Vec::new();
         loop {
-            let room = resting.len() < RESIDENT;
-            let fresh = if room { self.next_place() } else { None };
+            let has_capacity = resting.len() < RESIDENT;
+            let fresh = if has_capacity { self.next_place() } else { None };
             let (place, mut runner) = match fresh {
                 Some(place) => {
                     let mut runner = free.pop().unwrap_or_else(|| self.runner());

@@ -12,15 +12,15 @@ const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
 /// Loads with both logs: the code, the info log and the error log.
-fn load_logged(machine: &Machine, image: &CStr, room: usize) -> (CUresult, String, String) {
-    let (mut info, mut error) = (vec![b'?'; room], vec![b'?'; room]);
+fn load_logged(machine: &Machine, image: &CStr, capacity: usize) -> (CUresult, String, String) {
+    let (mut info, mut error) = (vec![b'?'; capacity], vec![b'?'; capacity]);
     let mut options = [
         CUjit_option::CU_JIT_INFO_LOG_BUFFER,
         CUjit_option::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
         CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
         CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
     ];
-    let size: *mut c_void = std::ptr::without_provenance_mut(room);
+    let size: *mut c_void = std::ptr::without_provenance_mut(capacity);
     let mut values = [info.as_mut_ptr().cast(), size, error.as_mut_ptr().cast(), size];
     let (mut module, text) = (CUmodule::NULL, image.as_ptr().cast());
     let (names, places) = (options.as_mut_ptr(), values.as_mut_ptr());

@@ -90,11 +90,11 @@ impl DecodeBench {
         upload: &mut dyn FnMut(usize, usize, &str),
         on: &mut dyn FnMut(&DecodeMeasurement) -> bool,
     ) -> Result<Vec<DecodeMeasurement>> {
-        for &[position, room] in &self.sizes {
-            if position >= room {
-                return Err(Error::PromptTooLong { tokens: position, room });
+        for &[position, capacity] in &self.sizes {
+            if position >= capacity {
+                return Err(Error::PromptTooLong { tokens: position, capacity });
             }
-            let plan = GenerationPlan::new(&self.config(), self.options(room))?;
+            let plan = GenerationPlan::new(&self.config(), self.options(capacity))?;
             modules.prewarm(plan.requirements(), |_| ())?;
         }
         let state = self.state(modules, upload)?;
@@ -118,8 +118,8 @@ impl DecodeBench {
         InferenceConfig { mode, ..self.config }
     }
 
-    fn options(&self, room: usize) -> GeneratorOptions {
-        GeneratorOptions { cache: self.cache, ..GeneratorOptions::new(room) }
+    fn options(&self, capacity: usize) -> GeneratorOptions {
+        GeneratorOptions { cache: self.cache, ..GeneratorOptions::new(capacity) }
     }
 
     fn state(
@@ -141,9 +141,9 @@ impl DecodeBench {
         &self,
         modules: &ModuleCache,
         state: &ModelState,
-        ([position, room], contender): ([usize; 2], Contender),
+        ([position, capacity], contender): ([usize; 2], Contender),
     ) -> Result<DecodeMeasurement> {
-        let options = GeneratorOptions { build: contender.build(), ..self.options(room) };
+        let options = GeneratorOptions { build: contender.build(), ..self.options(capacity) };
         let plan = GenerationPlan::new(&self.config(), options)?;
         let need = plan.memory();
         let (before, _) = modules.context().memory()?;
@@ -168,7 +168,7 @@ impl DecodeBench {
             false => need.driver.total() - need.driver.code,
         };
         let bytes = [need.parameters, planned, driver, allocated, taken];
-        let case = ([position, room], generator.cache_dtype(), contender);
+        let case = ([position, capacity], generator.cache_dtype(), contender);
         Ok(measurement(case, report.as_ref(), (times, bytes)))
     }
 

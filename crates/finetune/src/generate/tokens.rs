@@ -43,7 +43,7 @@ impl Generator {
             return Err(Error::EmptyPrompt);
         }
         if prompt.len() >= self.capacity {
-            return Err(Error::PromptTooLong { tokens: prompt.len(), room: self.capacity });
+            return Err(Error::PromptTooLong { tokens: prompt.len(), capacity: self.capacity });
         }
         let outside = prompt.iter().position(|&token| token as usize >= vocab);
         match outside {

@@ -154,8 +154,8 @@ impl<'a> Uploader<'a> {
     ) -> Result<()> {
         let (pinned, free) = &mut self.slots[self.next];
         free.synchronize()?;
-        let room: &mut [T] = bytemuck::cast_slice_mut(pinned);
-        let chunk = &mut room[..count];
+        let staging: &mut [T] = bytemuck::cast_slice_mut(pinned);
+        let chunk = &mut staging[..count];
         fill(chunk)?;
         assert!(first + count <= buffer.len(), "the chunk is inside the buffer");
         let target = buffer.address() + (first * size_of::<T>()) as u64;

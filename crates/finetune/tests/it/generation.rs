@@ -38,8 +38,8 @@ pub(crate) fn generator_on(
     plan.start(&device.modules(), Source::Values(&mut values), &mut |_| ()).unwrap()
 }
 
-fn generator(config: &TrainingConfig, room: usize) -> Generator {
-    generator_on(&device(), config, GeneratorOptions::new(room))
+fn generator(config: &TrainingConfig, capacity: usize) -> Generator {
+    generator_on(&device(), config, GeneratorOptions::new(capacity))
 }
 
 fn tokens(generator: &mut Generator, request: &Request<'_>) -> Vec<u32> {
@@ -111,7 +111,7 @@ fn a_text_that_outgrows_its_program_continues_in_the_next() {
     let prompt = prompt(250);
     let text = greedy(&mut generator(&config, 600), &prompt, 12);
     is_greedy(&config, &prompt, &text);
-    // The room changes which programs there are, and not a token.
+    // The capacity changes the programs, but no token.
     assert_eq!(greedy(&mut generator(&config, 262), &prompt, 12), text);
 }
 
@@ -220,7 +220,7 @@ fn a_text_ends_by_a_token_by_number_and_by_room() {
     let mut generator = generator(&config, 20);
     let prompt = prompt(5);
     let whole = greedy(&mut generator, &prompt, usize::MAX);
-    assert_eq!(whole.len(), 15, "prompt and text fill the room");
+    assert_eq!(whole.len(), 15, "prompt and text fill the capacity");
     assert!(greedy(&mut generator, &prompt, 0).is_empty());
     let end = *whole.last().unwrap();
     let at = whole.iter().position(|&token| token == end).unwrap();
@@ -241,7 +241,7 @@ fn what_cannot_be_continued_is_refused() {
     };
     assert!(matches!(refused(&mut generator, &[]), Error::EmptyPrompt));
     let long = refused(&mut generator, &[1; 8]);
-    assert!(matches!(long, Error::PromptTooLong { tokens: 8, room: 8 }), "{long}");
+    assert!(matches!(long, Error::PromptTooLong { tokens: 8, capacity: 8 }), "{long}");
     let unknown = refused(&mut generator, &[1, 256]);
     let named = matches!(unknown, Error::TokenOutside { index: 1, token: 256, vocab: 256 });
     assert!(named, "{unknown}");

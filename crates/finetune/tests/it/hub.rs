@@ -410,7 +410,7 @@ fn a_file_beyond_the_limit_of_json_is_refused_unread() {
     for name in ["config.json", "tokenizer.json"] {
         let path = folder.path().join(name);
         let whole = fs::read(&path).unwrap();
-        // The file takes no room on the disk.
+        // The file takes no space on the disk.
         fs::OpenOptions::new().write(true).open(&path).unwrap().set_len((512 << 20) + 1).unwrap();
         let opened = ModelDirectory::open(folder.path());
         let error = opened.and_then(|model| model.tokenizer()).unwrap_err().to_string();
