@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`register_staged`] | one or two stages, loaded through registers | [`simt`], [`mma_sync`] |
 //! | [`multistage`] | several stages, loaded by `cp.async` | [`mma_sync`], [`tf32x3`], [`wgmma`] |
-//! | [`tma_pipeline`] | several stages, loaded by TMA in a producer warp | [`wgmma`] |
+//! | [`TmaPipeline`](crate::primitives::tma_pipeline) | stages loaded by TMA in a warp | [`wgmma`] |
 //! | [`wgmma_tf32x3`] | warp-specialized producers and consumers | `wgmma` on split tf32 |
 
 pub(super) mod mma_sync;
@@ -12,6 +12,5 @@ pub(super) mod multistage;
 pub(super) mod register_staged;
 pub(super) mod simt;
 pub(super) mod tf32x3;
-pub(super) mod tma_pipeline;
 pub(super) mod wgmma;
 pub(super) mod wgmma_tf32x3;

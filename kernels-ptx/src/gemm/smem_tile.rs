@@ -6,12 +6,11 @@ use retrograph_ptx::build::{Pred, Value, Var};
 use super::arith::div_const;
 use super::layout::Major;
 use super::params::GlobalOperand;
+pub(super) use crate::primitives::swizzle::LINE_WORDS;
 
 /// Bytes of a chunk, which one `cp.async` copies.
 pub(super) const CHUNK_BYTES: u32 = 16;
 const CHUNK_WORDS: u32 = CHUNK_BYTES / 4;
-/// Words of a line of a swizzled tile: 128 bytes.
-pub(super) const LINE_WORDS: u32 = 32;
 
 /// One operand of a stage in shared memory, in the orientation of global memory.
 #[derive(Clone, Copy, Debug)]

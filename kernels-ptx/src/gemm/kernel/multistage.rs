@@ -32,6 +32,7 @@ use crate::gemm::mainloop::multistage::Multistage;
 use crate::gemm::mainloop::{mma_sync, tf32x3, wgmma, wgmma_tf32x3};
 use crate::gemm::params::GemmParams;
 use crate::gemm::smem_tile::{BlockOperand, SmemLayout, SmemTile};
+use crate::primitives::swizzle::{SWIZZLE_ALIGNMENT, align_for_swizzle};
 
 /// What one entry is generated for.
 #[derive(Clone, Copy)]
@@ -42,17 +43,6 @@ pub(in crate::gemm) struct MultistageKernel {
     /// The element type in shared memory.
     smem_dtype: DType,
     pub(in crate::gemm) b_dtype: DType,
-}
-
-/// Alignment in bytes of swizzled tiles.
-pub(in crate::gemm) const SWIZZLE_ALIGNMENT: u32 = 1024;
-
-/// The first swizzle-aligned address in `smem`, which must have [`SWIZZLE_ALIGNMENT`] spare bytes.
-pub(in crate::gemm) fn align_for_swizzle<'k>(
-    k: &Kernel<'k>,
-    smem: Shared<'k, u32>,
-) -> Shared<'k, u32> {
-    smem.at(((k.constant(0u32) - smem.address()) & (SWIZZLE_ALIGNMENT - 1)) >> 2)
 }
 
 impl MultistageKernel {

@@ -27,12 +27,14 @@ use retrograph_ptx::build::{Kernel, NamedBarrier, ScaleD, Shared, Value, Var};
 use crate::gemm::accumulator::{AccFragment, WarpTile, acc_row};
 use crate::gemm::bulk_store::{BulkStore, STORE_WORDS};
 use crate::gemm::epilogue::Epilogue;
-use crate::gemm::kernel::multistage::{SWIZZLE_ALIGNMENT, align_for_swizzle};
 use crate::gemm::layout::{Major, majors};
-use crate::gemm::mainloop::tma_pipeline::{self, PipelineState, TmaPipeline};
 use crate::gemm::mainloop::wgmma;
 use crate::gemm::params::GemmParams;
 use crate::gemm::smem_tile::{SmemLayout, SmemTile};
+use crate::primitives::swizzle::{SWIZZLE_ALIGNMENT, align_for_swizzle};
+use crate::primitives::tma_pipeline::{
+    BOX, PipelineState, Stage, TmaPipeline, barrier_words, copy_boxes,
+};
 
 /// Rows of tiles in a band.
 const BAND: u32 = 8;
@@ -88,9 +90,19 @@ impl WarpSpecializedKernel {
         })
     }
 
+    fn stage_words(self) -> u32 {
+        self.smem_tiles().iter().map(|tile| tile.words()).sum()
+    }
+
+    /// The places of a and b in a stage.
+    fn operands(self, stage: Stage<'_>) -> [Shared<'_, u32>; 2] {
+        [stage.smem, stage.smem.offset(i64::from(self.smem_tiles()[0].words()))]
+    }
+
     /// Dynamic shared memory in bytes: stages, buffers of results, and barriers.
     pub(in crate::gemm) fn smem_bytes(self) -> u32 {
-        let [stages, barriers] = tma_pipeline::words(self.stages, self.smem_tiles());
+        let stages = self.stages * self.stage_words();
+        let barriers = barrier_words(self.stages);
         (stages + self.warpgroups() * STORE_WORDS + barriers) * 4 + SWIZZLE_ALIGNMENT
     }
 
@@ -101,11 +113,14 @@ impl WarpSpecializedKernel {
             k.min_blocks(self.tile.min_blocks_per_sm);
             let params = GemmParams::declare(k, [DType::Bf16; 2]);
             let smem = align_for_swizzle(k, k.dynamic_shared());
-            let [stages, _] = tma_pipeline::words(self.stages, self.smem_tiles());
-            let stores = smem.offset(i64::from(stages));
+            let stores = smem.offset(i64::from(self.stages * self.stage_words()));
             let barriers = stores.offset(i64::from(self.warpgroups() * STORE_WORDS)).reinterpret();
-            let pipeline = TmaPipeline::new(k, (self.stages, self.smem_tiles()), (smem, barriers));
-            k.when(k.tid_x().eq(0), || pipeline.init(self.consumer_threads() / 32));
+            let stages = (self.stages, self.stage_words());
+            let pipeline = TmaPipeline::new(k, stages, (smem, barriers));
+            k.when(k.tid_x().eq(0), || {
+                pipeline.init(self.consumer_threads() / 32);
+                k.fence_mbarrier_init();
+            });
             k.barrier();
             // Broadcast within the warp, so that the compiler knows it is uniform.
             let warp = k.shfl_idx(k.warp(), 0);
@@ -151,7 +166,17 @@ impl WarpSpecializedKernel {
         let state = PipelineState::new(k);
         self.for_each_tile(k, params, |tile| {
             k.range(0, params.k, wgmma::TILE_K, |k_start| {
-                pipeline.fill(state, [maps.a, maps.b], (tile.origin, k_start, k.ctaid_z()));
+                pipeline.fill(state, self.stage_words() * 4, |stage, full| {
+                    let operands = [maps.a, maps.b].into_iter().zip(self.operands(stage));
+                    let tiles = self.smem_tiles().into_iter().zip(tile.origin);
+                    for ((tile, start), (map, to)) in tiles.zip(operands) {
+                        let boxes = (to, tile.extent / BOX);
+                        copy_boxes(boxes, (map, k.ctaid_z()), full, |index| match tile.major {
+                            Major::K => [k_start, start + index * BOX],
+                            Major::Mn => [start + index * BOX, k_start],
+                        });
+                    }
+                });
             });
         });
     }
@@ -216,15 +241,16 @@ impl WarpSpecializedKernel {
         let first = first & warpgroup.eq(0);
         let tiles = self.smem_tiles();
         // Starting the first stage from zero ends the life of the previous tile's accumulators.
-        let (stage, operands) = pipeline.wait_full(state);
-        wgmma::start(k, tiles, (operands, &mut |_| ()), (offset, acc), ScaleD::Zero);
-        let previous = k.var(stage);
+        let stage = pipeline.wait_full(state);
+        wgmma::start(k, tiles, (self.operands(stage), &mut |_| ()), (offset, acc), ScaleD::Zero);
+        let previous = k.var(stage.index);
         k.range(wgmma::TILE_K, k_len, wgmma::TILE_K, |k_start| {
-            let (stage, operands) = pipeline.wait_full(state);
+            let stage = pipeline.wait_full(state);
+            let operands = self.operands(stage);
             wgmma::start(k, tiles, (operands, &mut |_| ()), (offset, acc), ScaleD::One);
             k.wgmma_wait_group(1);
             k.when(leader, || pipeline.release(previous.get()));
-            previous.set(stage);
+            previous.set(stage.index);
             let lead = k_start.eq(LEAD * wgmma::TILE_K) & first;
             k.bar_arrive(self.stagger(k), Some(lead));
         });

@@ -31,11 +31,12 @@ use super::wgmma::THREADS as WARPGROUP;
 use crate::gemm::accumulator::{AccFragment, WarpTile, acc_row};
 use crate::gemm::arith::div_const;
 use crate::gemm::epilogue::Epilogue;
-use crate::gemm::kernel::multistage::{MultistageKernel, align_for_swizzle};
+use crate::gemm::kernel::multistage::MultistageKernel;
 use crate::gemm::loader::cp_async::CpAsyncLoader;
 use crate::gemm::loader::tf32_split::Tf32SplitLoader;
 use crate::gemm::params::GemmParams;
 use crate::gemm::smem_tile::LINE_WORDS;
+use crate::primitives::swizzle::align_for_swizzle;
 use producer::Producer;
 
 /// Elements of a stage along K: a line of shared memory.

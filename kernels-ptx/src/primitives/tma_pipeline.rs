@@ -1,0 +1,134 @@
+//! Pipeline of stages in shared memory that a producer thread fills by TMA and consumer warps read.
+//!
+//! Each stage has two `mbarrier`s. *Full* completes when its bytes have arrived; *empty* completes
+//! when every consumer warp has released the stage. Both are used again in each round over the
+//! stages; the parity of the phase tells rounds apart. Stages are filled in order, and may be
+//! released in any order.
+
+use retrograph_kernel_abi::gemm::TENSOR_MAP_BOX;
+use retrograph_ptx::build::{Kernel, Shared, TensorMapParam, Value, Var};
+
+use super::swizzle::LINE_WORDS;
+
+/// Rows of a box of bf16. A row is a line, so a box is as wide as high.
+pub(crate) const BOX: u32 = TENSOR_MAP_BOX[1];
+const _: () = assert!(TENSOR_MAP_BOX[0] == BOX, "boxes are square");
+/// Words of a box.
+pub(crate) const BOX_WORDS: u32 = BOX * LINE_WORDS;
+
+/// The stages in shared memory, and their barriers.
+#[derive(Clone, Copy)]
+pub(crate) struct TmaPipeline<'k> {
+    kernel: Kernel<'k>,
+    stages: u32,
+    stage_words: u32,
+    smem: Shared<'k, u32>,
+    full: Shared<'k, u64>,
+    empty: Shared<'k, u64>,
+}
+
+/// The stage that a thread uses next, and the parity of its phase.
+#[derive(Clone, Copy)]
+pub(crate) struct PipelineState<'k> {
+    stage: Var<'k, u32>,
+    parity: Var<'k, u32>,
+}
+
+/// A stage that a thread uses.
+#[derive(Clone, Copy)]
+pub(crate) struct Stage<'k> {
+    pub(crate) index: Value<'k, u32>,
+    pub(crate) smem: Shared<'k, u32>,
+}
+
+impl<'k> PipelineState<'k> {
+    pub(crate) fn new(k: &Kernel<'k>) -> Self {
+        Self { stage: k.var(0u32), parity: k.var(0u32) }
+    }
+
+    /// Advances to the next one of `stages` stages.
+    fn advance(self, stages: u32) {
+        let next = self.stage.get() + 1;
+        let wraps = next.eq(stages);
+        self.stage.set(wraps.select(0, next));
+        self.parity.update(|parity| parity ^ wraps.select(1, 0));
+    }
+}
+
+/// Words of the barriers of `stages` stages.
+pub(crate) const fn barrier_words(stages: u32) -> u32 {
+    stages * 4
+}
+
+impl<'k> TmaPipeline<'k> {
+    /// The pipeline with stages at `smem`, aligned for swizzling, and barriers at `barriers`.
+    pub(crate) fn new(
+        k: &Kernel<'k>,
+        (stages, stage_words): (u32, u32),
+        (smem, barriers): (Shared<'k, u32>, Shared<'k, u64>),
+    ) -> Self {
+        let empty = barriers.offset(i64::from(stages));
+        Self { kernel: *k, stages, stage_words, smem, full: barriers, empty }
+    }
+
+    /// Initializes the barriers for `consumers` consumer warps. One thread does it; a fence of
+    /// initializations and a barrier of the block must follow.
+    pub(crate) fn init(&self, consumers: u32) {
+        let k = self.kernel;
+        for stage in 0..i64::from(self.stages) {
+            k.mbarrier_init(self.full.offset(stage), 1);
+            k.mbarrier_init(self.empty.offset(stage), consumers);
+        }
+    }
+
+    /// Fills the next stage as soon as it is empty. `copy` starts copies of `bytes` bytes that
+    /// complete at the given barrier. One thread does it.
+    pub(crate) fn fill(
+        &self,
+        state: PipelineState<'k>,
+        bytes: u32,
+        copy: impl FnOnce(Stage<'k>, Shared<'k, u64>),
+    ) {
+        let k = self.kernel;
+        let (index, parity) = (state.stage.get(), state.parity.get());
+        k.mbarrier_wait_parity(self.empty.at(index), parity ^ 1);
+        let full = self.full.at(index);
+        k.mbarrier_arrive_expect_tx(full, bytes);
+        copy(self.stage(index), full);
+        state.advance(self.stages);
+    }
+
+    /// Waits until the next stage is full, and returns it.
+    pub(crate) fn wait_full(&self, state: PipelineState<'k>) -> Stage<'k> {
+        let (index, parity) = (state.stage.get(), state.parity.get());
+        self.kernel.mbarrier_wait_parity(self.full.at(index), parity);
+        state.advance(self.stages);
+        self.stage(index)
+    }
+
+    /// Tells the producer that this warp has read stage number `stage`. One lane of each consumer
+    /// warp does it.
+    pub(crate) fn release(&self, stage: Value<'k, u32>) {
+        self.kernel.mbarrier_arrive(self.empty.at(stage));
+    }
+
+    fn stage(&self, index: Value<'k, u32>) -> Stage<'k> {
+        Stage { index, smem: self.smem.at(index * self.stage_words) }
+    }
+}
+
+/// Copies `count` boxes of bf16 to consecutive places from `to` on. `origin` gives the first column
+/// and row of a box by its index.
+pub(crate) fn copy_boxes<'k>(
+    (to, count): (Shared<'k, u32>, u32),
+    (map, plane): (TensorMapParam<'k>, Value<'k, u32>),
+    full: Shared<'k, u64>,
+    origin: impl Fn(u32) -> [Value<'k, u32>; 2],
+) {
+    let k = plane.kernel();
+    for index in 0..count {
+        let [x, y] = origin(index);
+        let to = to.offset(i64::from(index * BOX_WORDS));
+        k.cp_async_bulk_tensor_3d_load(to, map, (x, y, plane), full);
+    }
+}
