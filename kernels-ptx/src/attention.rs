@@ -11,15 +11,14 @@
 //!
 //! Source: Dao, "FlashAttention-2", arXiv 2307.08691. A block keeps 64 rows, loops over tiles of
 //! the other side up to the diagonal (or from it on), and keeps scores in registers; the backward
-//! pass recomputes them. Tensors are f32 in global memory, and accumulators are f32. The mask is
-//! always causal.
+//! pass recomputes them. Operands are bf16 or f32; accumulators, log-sum-exp and gradients are f32.
+//! The mask is always causal.
 //!
-//! **bf16.** Operands are rounded to bf16 on their way to shared memory, and so is grad_out for
-//! delta. Probabilities and score gradients are rounded in registers.
+//! **bf16.** Probabilities and score gradients are rounded in registers. On sm_90a, heads of 64 and
+//! 128 elements have entries of their own, see [`wgmma`].
 //!
-//! **f32.** Operands are copied to shared memory by `cp.async`. From sm_80 on, each product takes
-//! three tf32 products, as in `gemm/mainloop/tf32x3.rs`; 32 steps of K accumulate from zero and are
-//! then added in f32.
+//! **f32.** From sm_80 on, each product takes three tf32 products, as in
+//! `gemm/mainloop/tf32x3.rs`; 32 steps of K accumulate from zero and are then added in f32.
 //!
 //! **Grid.** Each entry handles heads of up to 64 or 128 elements, and pads narrower ones with
 //! zeros. A warp has 16 rows of its block. [`forward`] and `grad_q`: one block per 64 queries of a
@@ -46,10 +45,11 @@ mod online_softmax;
 mod score_grads;
 pub(crate) mod softmax;
 pub(crate) mod softmax_backward;
+mod wgmma;
 
 use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
-use retrograph_ptx::ast::Module;
+use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::ModuleBuilder;
 
 use backward::Side;
@@ -79,8 +79,10 @@ pub(crate) fn backward_f32(target: SmTarget) -> Module {
 }
 
 fn forward_image(target: SmTarget, dtype: DType) -> Module {
-    let entries = Config::all(target, dtype).map(forward::entry);
-    entries.into_iter().fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
+    let entries = Config::all(target, dtype).map(forward::entry).into_iter();
+    let entries =
+        entries.chain(wgmma_entries((target, dtype), |config| vec![wgmma::forward::entry(config)]));
+    entries.fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
 fn backward_image(target: SmTarget, dtype: DType) -> Module {
@@ -91,16 +93,29 @@ fn backward_image(target: SmTarget, dtype: DType) -> Module {
             module = module.entry(backward::entry(config, side));
         }
     }
-    module.build()
+    let entries = wgmma_entries((target, dtype), |config| {
+        vec![wgmma::grad_q::entry(config), wgmma::grad_kv::entry(config)]
+    });
+    entries.fold(module, ModuleBuilder::entry).build()
+}
+
+/// The `wgmma` entries that `build` gives for each configuration; none in f32.
+fn wgmma_entries(
+    (target, dtype): (SmTarget, DType),
+    build: fn(wgmma::Config) -> Vec<Entry>,
+) -> impl Iterator<Item = Entry> {
+    let configs = wgmma::Config::all(target).into_iter();
+    configs.filter(move |_| dtype == DType::Bf16).flat_map(build)
 }
 
 /// The entries that need dynamic shared memory, with their bytes.
 pub(crate) fn dynamic_shared(target: SmTarget) -> impl Iterator<Item = (&'static str, u32)> {
-    Config::all(target, DType::F32).into_iter().flat_map(|config| {
+    let in_f32 = Config::all(target, DType::F32).into_iter().flat_map(|config| {
         [
             (forward::name(config), forward::smem_tiles(config).1 * 4),
             (backward::name(config, Side::Queries), backward::smem_tiles(config).1 * 4),
             (backward::name(config, Side::Keys), backward::smem_tiles(config).1 * 4),
         ]
-    })
+    });
+    in_f32.chain(wgmma::dynamic_shared(target))
 }

@@ -1,5 +1,5 @@
-//! Times attention and its gradients in f32 and in bf16 on a GPU: without stored probabilities, and
-//! as products around a softmax. Compares the first with its reference in f64 before.
+//! Times fused attention and its gradients in f32 and in bf16 on a GPU, after a comparison with the
+//! references in f64.
 //!
 //! ```text
 //! attention_speed [--samples N] [--splits N] [--simulate] OUT.jsonl
@@ -9,7 +9,7 @@
 //! which must divide them; without it they are cut as a training step cuts them. `--simulate` runs
 //! small shapes on the simulated driver, which shows that the program works and nothing about
 //! speed. A time is the median over samples, each of several launches in a row between two events,
-//! with the same operands. FLOP are those of the causal half.
+//! with the same operands. FLOP are those of the causal half: two products forward, five backward.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
@@ -20,15 +20,16 @@ use std::fs::File;
 use std::io::Write;
 
 use device::{Device, Work};
+use half::bf16;
 use retrograph_kernels::attention::reference::forward::{attention, attention_backward};
 use retrograph_kernels::ops::{
-    AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionGradK, AttentionGradProbs,
-    AttentionGradQ, AttentionGradV, AttentionScores, AttentionShape, AttentionValues, DType,
-    FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Softmax, SoftmaxBackward, SplitKSum,
+    AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionShape, Cast, DType,
+    FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Output, SplitKSum, TensorView,
 };
 use retrograph_kernels::{KernelError, Launch, View};
 
 type F32 = View<u64, f32>;
+type Bf16 = View<u64, bf16>;
 type Launches = Result<Vec<Launch<u64>>, KernelError>;
 
 /// Operands, results and what lies between, all in the device's pool.
@@ -37,17 +38,17 @@ struct Attention {
     shape: AttentionShape,
     splits: usize,
     scale: f32,
-    q: F32,
-    k: F32,
-    v: F32,
-    grad_out: F32,
+    /// q, k, v and the gradient of the output.
+    inputs: [F32; 4],
+    /// The same in bf16.
+    rounded: [Bf16; 4],
     out: F32,
+    out_bf16: Bf16,
     lse: F32,
     lse_delta: F32,
     grad_q: F32,
     grad_kv: F32,
     partials: F32,
-    probs: [F32; 2],
 }
 
 impl Attention {
@@ -59,52 +60,75 @@ impl Attention {
         let shape = AttentionShape { batch, seq, heads, kv_heads, head_dim };
         let splits = splits.unwrap_or(shape.grad_kv_splits());
         let (mut place, end) = (device.pool, device.pool + device.pool_bytes as u64);
-        let mut take = |len: usize| {
-            let view = View::new(place, len);
-            place += (len * 4).next_multiple_of(256) as u64;
+        let mut bytes = |len: usize| {
+            let start = place;
+            place += len.next_multiple_of(256) as u64;
             assert!(place <= end, "{shape:?} does not fit into the pool");
-            view
+            start
         };
         let (lines, query, key) = (
             batch * heads * seq,
             batch * seq * heads * head_dim,
             batch * seq * kv_heads * head_dim,
         );
+        let lens = [query, key, key, query];
+        let mut take = |len: usize| View::new(bytes(len * 4), len);
+        let inputs = lens.map(&mut take);
+        let [out, lse, lse_delta, grad_q, grad_kv, partials] =
+            [query, lines, shape.lse_delta_len(), query, 2 * key, 2 * key * splits].map(&mut take);
+        let mut take = |len: usize| View::new(bytes(len * 2), len);
+        let (rounded, out_bf16) = (lens.map(&mut take), take(query));
+        let scale = 1.0 / (head_dim as f32).sqrt();
         Self {
             compute,
             shape,
             splits,
-            scale: 1.0 / (head_dim as f32).sqrt(),
-            q: take(query),
-            k: take(key),
-            v: take(key),
-            grad_out: take(query),
-            out: take(query),
-            lse: take(lines),
-            lse_delta: take(2 * lines),
-            grad_q: take(query),
-            grad_kv: take(2 * key),
-            partials: take(2 * key * splits),
-            probs: [take(lines * seq), take(lines * seq)],
+            scale,
+            inputs,
+            rounded,
+            out,
+            out_bf16,
+            lse,
+            lse_delta,
+            grad_q,
+            grad_kv,
+            partials,
         }
     }
 
-    fn fused_forward(&self) -> Launches {
-        let &Self { compute, shape, scale, q, k, v, out, lse, .. } = self;
-        Ok(vec![FusedAttention { q, k, v, out, lse, shape, scale }.launch_in(compute)?])
+    /// Fills the inputs, and rounds them.
+    fn fill(&self, device: &Device) -> Result<(), KernelError> {
+        device.fill(false);
+        for (x, y) in self.inputs.into_iter().zip(self.rounded) {
+            time(device, &Cast { x, y }.launch()?, 1);
+        }
+        Ok(())
     }
 
-    fn fused_backward(&self) -> Launches {
-        let &Self { compute, shape, scale, q, k, v, out, lse, grad_out, lse_delta, grad_q, .. } =
-            self;
+    /// q, k, v and the gradient of the output, in the type of the factors.
+    fn operands(&self) -> [TensorView<u64>; 4] {
+        match self.compute {
+            DType::F32 => self.inputs.map(TensorView::F32),
+            _ => self.rounded.map(TensorView::Bf16),
+        }
+    }
+
+    /// The forward pass. In bf16 a training step writes the output in bf16 alone.
+    fn forward(&self, out: Output<u64>) -> Launches {
+        let &Self { shape, scale, lse, .. } = self;
+        let [q, k, v, _] = self.operands();
+        Ok(vec![FusedAttention { q, k, v, out, lse, shape, scale }.launch()?])
+    }
+
+    fn backward(&self, out: TensorView<u64>) -> Launches {
+        let &Self { shape, scale, lse, lse_delta, grad_q, splits, .. } = self;
+        let [q, k, v, grad_out] = self.operands();
         let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, shape, scale };
-        let splits = self.splits;
         let grads = if splits == 1 { self.grad_kv } else { self.partials };
         let mut launches = vec![
-            AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape }
-                .launch_in(compute)?,
-            FusedAttentionGradQ { inputs, grad_q }.launch_in(compute)?,
-            FusedAttentionGradKv { inputs, grads, splits }.launch_in(compute)?,
+            AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape }.launch()?,
+            FusedAttentionGradQ { inputs, grad_q }.launch()?,
+            FusedAttentionGradKv { inputs, grads, splits }.launch()?,
         ];
         if splits > 1 {
             launches.push(SplitKSum { partials: grads, out: self.grad_kv, splits }.launch()?);
@@ -112,39 +136,12 @@ impl Attention {
         Ok(launches)
     }
 
-    fn stored_forward(&self) -> Launches {
-        let &Self { compute, shape, scale, q, k, v, out, probs: [scores, probs], .. } = self;
-        let (rows, width) = (shape.batch * shape.heads * shape.seq, shape.seq);
-        Ok(vec![
-            AttentionScores { q, k, scores, shape, scale }.launch_in(compute)?,
-            Softmax { input: scores, output: probs, rows, width, causal: true }.launch()?,
-            AttentionValues { probs, v, out, shape }.launch_in(compute)?,
-        ])
-    }
-
-    fn stored_backward(&self) -> Launches {
-        let &Self { compute, shape, scale, q, k, v, grad_out, grad_q, .. } = self;
-        let [other, probs] = self.probs;
-        let (rows, width, len) = (shape.batch * shape.heads * shape.seq, shape.seq, k.len());
-        let [grad_k, grad_v] = [0..len, len..2 * len].map(|range| self.grad_kv.slice(range));
-        // AttentionGradients of probabilities and of scores share their place, which the times do
-        // not mind.
-        let (grad_probs, grad_scores) = (other, other);
-        let softmax = SoftmaxBackward {
-            probs,
-            grad_out: other,
-            grad_input: other,
-            rows,
-            width,
-            causal: true,
-        };
-        Ok(vec![
-            AttentionGradProbs { grad_out, v, grad_probs, shape }.launch_in(compute)?,
-            AttentionGradV { probs, grad_out, grad_v, shape }.launch_in(compute)?,
-            softmax.launch()?,
-            AttentionGradQ { grad_scores, k, grad_q, shape, scale }.launch_in(compute)?,
-            AttentionGradK { grad_scores, q, grad_k, shape, scale }.launch_in(compute)?,
-        ])
+    /// The output as a training step writes it.
+    fn output(&self) -> (Output<u64>, TensorView<u64>) {
+        match self.compute {
+            DType::F32 => (self.out.into(), self.out.into()),
+            _ => (self.out_bf16.into(), self.out_bf16.into()),
+        }
     }
 
     /// How far results may be from the reference.
@@ -157,7 +154,9 @@ impl Attention {
 
     /// Runs it once and compares with the reference.
     fn verify(&self, device: &Device) -> Result<(), Box<dyn std::error::Error>> {
-        for launch in self.fused_forward()?.into_iter().chain(self.fused_backward()?) {
+        self.fill(device)?;
+        let forward = self.forward(self.out.into())?;
+        for launch in forward.into_iter().chain(self.backward(self.out.into())?) {
             time(device, &launch, 1);
         }
         let doubles = |view: F32| read(device, view).into_iter().map(f64::from).collect::<Vec<_>>();
@@ -168,7 +167,7 @@ impl Attention {
                 values.map(|x| half::bf16::from_f32(x).to_f64()).collect()
             }
         };
-        let [q, k, v, grad_out] = [self.q, self.k, self.v, self.grad_out].map(factors);
+        let [q, k, v, grad_out] = self.inputs.map(factors);
         let (shape, scale) = (self.shape, self.scale.into());
         let expected = attention([&q, &k, &v], shape, scale);
         let grads = attention_backward([&q, &k, &v], &grad_out, shape, scale);
@@ -230,9 +229,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (checked, timed) = if simulate {
         (vec![[1, 37, 2, 1, 16]], vec![[1, 70, 2, 1, 32]])
     } else {
-        let wide = |batch, seq| [batch, seq, 12, 2, 128];
-        let narrow = [4, 512, 14, 2, 64];
-        (vec![[2, 193, 12, 2, 128], [1, 130, 14, 2, 64]], vec![wide(4, 512), wide(1, 2048), narrow])
+        let checked = vec![[2, 193, 12, 2, 128], [1, 130, 14, 2, 64], [1, 70, 4, 2, 96]];
+        let sizes = [[1, 32], [4, 128], [3, 384], [4, 512], [2, 1024], [1, 2048], [4, 2048]];
+        let of_1_5b = sizes.map(|[batch, seq]| [batch, seq, 12, 2, 128]);
+        let others =
+            [[1, 2048, 32, 8, 128], [1, 8192, 32, 8, 128], [4, 512, 14, 2, 64], [4, 512, 8, 8, 96]];
+        (checked, of_1_5b.into_iter().chain(others).collect())
     };
     for compute in [DType::F32, DType::Bf16] {
         for &sizes in &checked {
@@ -257,12 +259,11 @@ impl Attention {
         let sizes = [batch, seq, heads, kv_heads, head_dim];
         // Of one product of the causal half.
         let flop = (batch * heads * head_dim * seq * (seq + 1)) as f64;
-        for (what, products, launches) in [
-            ("fused forward", 2.0, self.fused_forward()?),
-            ("fused backward", 5.0, self.fused_backward()?),
-            ("stored forward", 2.0, self.stored_forward()?),
-            ("stored backward", 5.0, self.stored_backward()?),
-        ] {
+        self.fill(device)?;
+        let (written, read) = self.output();
+        for (what, products, launches) in
+            [("forward", 2.0, self.forward(written)?), ("backward", 5.0, self.backward(read)?)]
+        {
             let times: Vec<f64> =
                 launches.iter().map(|launch| time(device, launch, samples)).collect();
             let total: f64 = times.iter().sum();

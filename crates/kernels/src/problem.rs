@@ -100,6 +100,8 @@ pub struct AttentionProblem {
     pub seq: u32,
     /// Elements per head.
     pub head_dim: u32,
+    /// Whether the launch has tensor maps of its operands.
+    pub tensor_maps: bool,
 }
 
 /// Accessors of the sizes of one kind, for kernels that take that kind alone.
@@ -160,7 +162,10 @@ impl Problem {
     }
 
     fn push_triples(problems: &mut Vec<Self>, [a, b, c]: [u32; 3]) {
-        problems.push(Self::Attention(AttentionProblem { planes: a, seq: b, head_dim: c }));
+        for tensor_maps in [false, true] {
+            let problem = AttentionProblem { planes: a, seq: b, head_dim: c, tensor_maps };
+            problems.push(Self::Attention(problem));
+        }
         for matrix in LoraMatrix::ALL {
             problems.push(Self::LoraShrink { rows: a, ranks: b, splits: c, matrix });
             problems.push(Self::LoraGrad { splits: a, width: b, rank_blocks: c, matrix });

@@ -6,19 +6,26 @@
 //! the operand of the scores is in flight meanwhile, and afterwards their own operand can be
 //! replaced.
 
-use retrograph_kernel_abi::attention::FlashBackwardParameters;
+use retrograph_kernel_abi::Any;
+use retrograph_kernel_abi::attention::{FlashBackwardParameters, LSE_DELTA_ROWS};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
 
 use super::TILE_ROWS;
 use super::config::Config;
-use super::epilogue::Epilogue;
+use super::epilogue::{Epilogue, ResultRows};
 use super::loader::{HeadRows, SmemTile, TileLoad, TileLoader};
 use super::mask::apply_causal_mask;
 use super::mma::{WarpMma, to_fragments};
 use super::score_grads::ScoreGrads;
 use crate::primitives::mma::acc_row;
 use crate::primitives::parameters::Declarations;
+use crate::primitives::vec4::Output;
+
+/// The rows of `lse_delta` per head, for sequences of `seq` tokens.
+pub(super) fn padded_rows(seq: Value<'_, u32>) -> Value<'_, u32> {
+    (seq + (LSE_DELTA_ROWS - 1)) & !(LSE_DELTA_ROWS - 1)
+}
 
 /// What the rows of a block are.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,14 +87,13 @@ pub(super) fn entry(config: Config, side: Side) -> Entry {
             loader.fetch(current);
             let (scores, grads) = (acc_row(k, TILE_ROWS), acc_row(k, TILE_ROWS));
             warp.multiply_transposed([resident_other, streamed_other], &grads);
-            loader.store(current);
+            loader.complete(current);
             k.barrier();
             position.advance();
             let next = tile_load(streamed_other, position.sources(&params)[1]);
             let more = (index + 1).lt(position.count);
             // The gradient of v is the last to read the tile that `next` replaces.
-            let fetch_late = side == Side::Keys && loader.uses_cp_async();
-            if !fetch_late {
+            if side == Side::Queries {
                 k.when(more, || loader.fetch(next));
             }
             warp.multiply_transposed([resident, streamed], &scores);
@@ -107,17 +113,15 @@ pub(super) fn entry(config: Config, side: Side) -> Entry {
             if side == Side::Keys {
                 warp.multiply(&probs, streamed_other, &grad_v);
                 k.barrier();
-            }
-            if fetch_late {
                 k.when(more, || loader.fetch(next));
             }
             warp.multiply(&grads, streamed, &grad);
-            k.when(more, || loader.store(next));
+            k.when(more, || loader.complete(next));
             k.barrier();
         });
         let Params { start, head_dim, scale, grads: [first, second], .. } = params;
         let smem = smem.reinterpret();
-        let epilogue = Epilogue { kernel: *k, config, smem, head_dim, start, bf16: None };
+        let epilogue = Epilogue { kernel: *k, config, smem, head_dim, start };
         epilogue.write(first, &grad, scale);
         if side == Side::Keys {
             epilogue.write(second, &grad_v, None);
@@ -135,9 +139,11 @@ pub(super) struct Params<'k> {
     streamed: [HeadRows<'k>; 2],
     /// Logsumexp and delta of each query, in the first head.
     pub(super) query_stats: Ptr<'k, u64>,
+    /// Rows of `query_stats` per head.
+    pub(super) padded: Value<'k, u32>,
     /// The outputs; the second one is used if rows are keys.
-    grads: [HeadRows<'k>; 2],
-    pub(super) seq: Value<'k, u32>,
+    grads: [ResultRows<'k>; 2],
+    seq: Value<'k, u32>,
     head_dim: Value<'k, u32>,
     pub(super) scale: Value<'k, f32>,
     /// First row of the block.
@@ -166,10 +172,16 @@ impl<'k> Params<'k> {
                 (plane / kv_heads, kv_head * group + split * (group / splits), kv_head, split)
             }
         };
-        let rows = |tensor: Ptr<'k, f32>, (heads, head, token): (_, Value<'k, u32>, _)| {
+        let head_words = config.words(head_dim);
+        let rows = |tensor: Ptr<'k, Any>, (heads, head, token): (_, Value<'k, u32>, _)| {
+            let stride = head_words * heads;
+            let base = tensor.reinterpret().at(stride.mul_wide(token));
+            HeadRows { base, stride, offset: head * head_words, rows: seq }
+        };
+        let result = |(heads, head, token): (_, Value<'k, u32>, _)| {
             let stride = head_dim * heads;
-            let base = tensor.at(stride.mul_wide(token));
-            HeadRows { base, stride, offset: head * head_dim, rows: seq }
+            let first = stride.mul_wide(token) + (head * head_dim).cast::<u64>();
+            ResultRows { first: Output::f32(grads).at(first), stride, rows: seq }
         };
         let first = sequence * seq;
         let queries = [q, grad_out].map(|tensor| rows(tensor, (heads, head, first)));
@@ -177,13 +189,14 @@ impl<'k> Params<'k> {
         // The gradients of k and v are [split, 2, batch, seq, kv_heads, head_dim].
         let plane = |index: u32| (split * 2 + index) * (batch * seq) + first;
         let (resident, streamed, grads) = match side {
-            Side::Queries => (queries, key_rows, [rows(grads, (heads, head, first)); 2]),
+            Side::Queries => (queries, key_rows, [result((heads, head, first)); 2]),
             Side::Keys => {
-                let grads = [0, 1].map(|index| rows(grads, (kv_heads, kv_head, plane(index))));
+                let grads = [0, 1].map(|index| result((kv_heads, kv_head, plane(index))));
                 (key_rows, queries, grads)
             }
         };
-        let query_stats = lse_delta.reinterpret().at((sequence * heads + head).mul_wide(seq));
+        let padded = padded_rows(seq);
+        let query_stats = lse_delta.reinterpret().at((sequence * heads + head).mul_wide(padded));
         // Blocks with the longest loops start first.
         let (start, heads) = match side {
             Side::Queries => ((k.nctaid_y() - 1 - y) * config.block_rows(), k.constant(1)),
@@ -195,6 +208,7 @@ impl<'k> Params<'k> {
             resident,
             streamed,
             query_stats,
+            padded,
             grads,
             seq,
             head_dim,
@@ -249,9 +263,9 @@ impl<'k> LoopPosition<'k> {
 
     /// The streamed rows in the head of the tile.
     fn sources(&self, params: &Params<'k>) -> [HeadRows<'k>; 2] {
-        let head = self.head.get();
+        let (head, head_words) = (self.head.get(), params.config.words(params.head_dim));
         params.streamed.map(|first| {
-            let offset = head.mad_lo(params.head_dim, first.offset);
+            let offset = head.mad_lo(head_words, first.offset);
             HeadRows { offset, ..first }
         })
     }

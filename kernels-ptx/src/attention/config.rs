@@ -5,13 +5,13 @@ use retrograph_kernel_abi::attention::{
     FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32, FlashAttention, MAX_HEAD_DIMS,
 };
 use retrograph_ptx::SmTarget;
-use retrograph_ptx::build::{Kernel, Shared};
+use retrograph_ptx::build::{Kernel, Shared, Value};
 
 /// What an entry is generated for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Config {
     pub(super) target: SmTarget,
-    /// Element type in shared memory, bf16 or f32.
+    /// Type of the factors, bf16 or f32.
     pub(super) dtype: DType,
     /// Maximum head dimension; narrower heads are padded with zeros.
     pub(super) max_head_dim: u32,
@@ -57,6 +57,14 @@ impl Config {
     /// Words of a row in shared memory.
     pub(super) fn row_words(self) -> u32 {
         self.max_head_dim * self.dtype.bytes() / 4
+    }
+
+    /// The words of `elements` elements.
+    pub(super) fn words(self, elements: Value<'_, u32>) -> Value<'_, u32> {
+        match self.dtype {
+            DType::F32 => elements,
+            _ => elements >> 1,
+        }
     }
 
     /// Steps of K of an `mma` instruction.

@@ -1,13 +1,66 @@
 //! Epilogue: writes the accumulators of a block to rows of a tensor.
 
 use retrograph_kernel_abi::DType;
-use retrograph_ptx::build::{Kernel, Ptr, Shared, Value};
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::build::{Kernel, Shared, Value};
 
 use super::config::Config;
-use super::loader::HeadRows;
 use super::mask::{lane_column, lane_row};
 use crate::primitives::bf16::pack;
 use crate::primitives::mma::AccFragment;
+use crate::primitives::vec4::Output;
+
+/// The rows of a head in a result.
+#[derive(Clone, Copy)]
+pub(super) struct ResultRows<'k> {
+    /// The first element of the head in the first row of the sequence.
+    pub(super) first: Output<'k>,
+    /// Elements from one row to the next.
+    pub(super) stride: Value<'k, u32>,
+    /// Rows of the sequence.
+    pub(super) rows: Value<'k, u32>,
+}
+
+impl<'k> ResultRows<'k> {
+    /// Writes accumulators with the columns of `mma` or `wgmma`, times `factor`, to the rows of
+    /// the block from `start` on. The head has as many elements as the accumulators.
+    pub(super) fn write_pairs(
+        self,
+        target: SmTarget,
+        (start, factor): (Value<'k, u32>, Option<Value<'k, f32>>),
+        acc: &[AccFragment<'k>],
+    ) {
+        let k = &start.kernel();
+        for half in [0, 2] {
+            let row = start + lane_row(k) + half as u32 * 4;
+            k.when(row.lt(self.rows), || {
+                let to = self.first.at(row.mul_wide(self.stride) + lane_column(k).cast::<u64>());
+                let pairs = acc.iter().map(|fragment| {
+                    let pair = [fragment[half].get(), fragment[half + 1].get()];
+                    factor.map_or(pair, |factor| pair.map(|value| value * factor))
+                });
+                let pairs: Vec<_> = pairs.collect();
+                k.when(!to.f32.is_null(), || {
+                    (0u32..).zip(&pairs).for_each(|(j, pair)| to.f32.store_vec2(j * 8, *pair));
+                });
+                k.when(!to.bf16.is_null(), || {
+                    let words = pairs.iter().map(|pair| pack(target, *pair));
+                    (0u32..).zip(words).for_each(|(j, word)| to.bf16.store(j * 4, word));
+                });
+            });
+        }
+    }
+
+    /// Writes a vec4 at element `index` from the first one on.
+    fn write_vec4(self, target: SmTarget, index: Value<'k, u64>, vec4: [Value<'k, f32>; 4]) {
+        let (k, to) = (index.kernel(), self.first.at(index));
+        k.when(!to.f32.is_null(), || to.f32.store_vec4(0, vec4));
+        k.when(!to.bf16.is_null(), || {
+            let words = [0, 2].map(|i| pack(target, [vec4[i], vec4[i + 1]]));
+            to.bf16.store_vec2(0, words);
+        });
+    }
+}
 
 /// The destination of a block's rows.
 #[derive(Clone, Copy)]
@@ -19,15 +72,13 @@ pub(super) struct Epilogue<'k> {
     pub(super) head_dim: Value<'k, u32>,
     /// First row of the block.
     pub(super) start: Value<'k, u32>,
-    /// The sequence in bf16, which is also written unless null.
-    pub(super) bf16: Option<Ptr<'k, u32>>,
 }
 
 impl<'k> Epilogue<'k> {
     /// Writes `factor` times `acc` to the rows `to`.
     pub(super) fn write(
         self,
-        to: HeadRows<'k>,
+        to: ResultRows<'k>,
         acc: &[AccFragment<'k>],
         factor: impl Into<Option<Value<'k, f32>>>,
     ) {
@@ -44,7 +95,7 @@ impl<'k> Epilogue<'k> {
     /// together use different banks.
     fn write_through_smem(
         self,
-        to: HeadRows<'k>,
+        to: ResultRows<'k>,
         acc: &[AccFragment<'k>],
         factor: Option<Value<'k, f32>>,
     ) {
@@ -66,12 +117,11 @@ impl<'k> Epilogue<'k> {
         let across = width / 4;
         let (first, column) = (k.tid_x() / across, (k.tid_x() & (across - 1)) * 4);
         k.when(column.lt(self.head_dim), || {
-            let (base, offset) = (to.base.at(self.start.mul_wide(to.stride)), to.offset + column);
             let (rows, step) = (self.config.block_rows(), self.config.threads() / across);
             k.range(first, (to.rows - self.start).min(rows), step, |row| {
                 let vec4 = scaled(address(row, column).load_vec4(0), factor);
-                base.store_vec4(row.mad_lo(to.stride, offset), vec4);
-                self.write_bf16((self.start + row).mad_lo(to.stride, offset), vec4);
+                let index = (self.start + row).mul_wide(to.stride) + column.cast::<u64>();
+                to.write_vec4(self.config.target, index, vec4);
             });
         });
         k.barrier();
@@ -80,7 +130,7 @@ impl<'k> Epilogue<'k> {
     /// Writes from registers: of each 16 columns a lane has four consecutive ones.
     fn write_from_registers(
         self,
-        to: HeadRows<'k>,
+        to: ResultRows<'k>,
         acc: &[AccFragment<'k>],
         factor: Option<Value<'k, f32>>,
     ) {
@@ -88,27 +138,16 @@ impl<'k> Epilogue<'k> {
         for half in [0, 2] {
             let row = self.start + lane_row(k) + half as u32 * 4;
             k.when(row.lt(to.rows), || {
-                let base = to.base.at(row.mul_wide(to.stride)).at(to.offset + column);
+                let first = row.mul_wide(to.stride) + column.cast::<u64>();
                 for (j, two) in (0..).zip(acc.chunks_exact(2)) {
                     let vec4 = [0, 1, 2, 3].map(|i: usize| two[i % 2][half + i / 2].get());
                     k.when((column + j * 16).lt(self.head_dim), || {
-                        let vec4 = scaled(vec4, factor);
-                        base.store_vec4(j * 16, vec4);
-                        let index = row.mad_lo(to.stride, to.offset + column + j * 16);
-                        self.write_bf16(index, vec4);
+                        let index = first + u64::from(j * 16);
+                        to.write_vec4(self.config.target, index, scaled(vec4, factor));
                     });
                 }
             });
         }
-    }
-
-    /// Writes a vec4 at element `index` of the bf16 sequence, if there is one.
-    fn write_bf16(self, index: Value<'k, u32>, vec4: [Value<'k, f32>; 4]) {
-        let Some(bf16) = self.bf16 else { return };
-        self.kernel.when(!bf16.is_null(), || {
-            let words = [0, 2].map(|i| pack(self.config.target, [vec4[i], vec4[i + 1]]));
-            bf16.at(index >> 1).store_vec2(0, words);
-        });
     }
 }
 

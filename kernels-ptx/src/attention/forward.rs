@@ -1,14 +1,14 @@
 //! Forward pass: a block has a tile of queries and loops over the tiles of keys and values up to
 //! the diagonal.
 
-use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::attention::FlashForwardParameters;
+use retrograph_kernel_abi::{Any, DType};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Value};
 
 use super::TILE_ROWS;
 use super::config::Config;
-use super::epilogue::Epilogue;
+use super::epilogue::{Epilogue, ResultRows};
 use super::loader::{HeadRows, SmemTile, TileLoad, TileLoader};
 use super::mask::{apply_causal_mask, lane_row};
 use super::mma::{WarpMma, to_fragments};
@@ -36,19 +36,16 @@ pub(super) fn entry(config: Config) -> Entry {
         let Params { q, keys, values, start, head_dim, .. } = params;
         let ([q_tile, k_tile, v_tile], words) = smem_tiles(config);
         let smem = config.smem(k, words);
-        let [loader, k_loader] = [(); 2].map(|()| TileLoader::new((k, config), smem, head_dim));
+        let loader = TileLoader::new((k, config), smem, head_dim);
         let tile_load = |source, start, tile: SmemTile| {
             let first = k.constant(tile.first);
             TileLoad { source, start, first }
         };
-        // The first keys are in flight while the queries are stored.
-        let first_keys = tile_load(keys, k.constant(0), k_tile);
-        k_loader.fetch(first_keys);
         k.range(0, config.block_rows(), TILE_ROWS, |row| {
             let first = row * config.row_words() + q_tile.first;
             loader.load(TileLoad { source: q, start: start + row, first });
         });
-        k_loader.store(first_keys);
+        loader.load(tile_load(keys, k.constant(0), k_tile));
         k.barrier();
 
         let warp = WarpMma::new((k, config), smem, params.head_dim);
@@ -66,13 +63,13 @@ pub(super) fn entry(config: Config) -> Entry {
             });
             softmax.update(&scores, &out);
             let probs = to_fragments(config, &scores);
-            loader.store(next);
+            loader.complete(next);
             k.barrier();
             let next = tile_load(keys, key + TILE_ROWS, k_tile);
             let more = next.start.lt(end);
             k.when(more, || loader.fetch(next));
             warp.multiply(&probs, v_tile, &out);
-            k.when(more, || loader.store(next));
+            k.when(more, || loader.complete(next));
             k.barrier();
         });
         softmax.finish(&out, |half, lse| {
@@ -83,14 +80,8 @@ pub(super) fn entry(config: Config) -> Entry {
                 params.lse.store(token, lse);
             });
         });
-        let epilogue = Epilogue {
-            kernel: *k,
-            config,
-            smem: smem.reinterpret(),
-            head_dim,
-            start,
-            bf16: Some(params.out_bf16),
-        };
+        let smem = smem.reinterpret();
+        let epilogue = Epilogue { kernel: *k, config, smem, head_dim, start };
         epilogue.write(params.out, &out, None);
     })
 }
@@ -101,9 +92,7 @@ struct Params<'k> {
     q: HeadRows<'k>,
     keys: HeadRows<'k>,
     values: HeadRows<'k>,
-    out: HeadRows<'k>,
-    /// The sequence of `out` in bf16, or null.
-    out_bf16: Ptr<'k, u32>,
+    out: ResultRows<'k>,
     lse: Ptr<'k, f32>,
     head_dim: Value<'k, u32>,
     scale: Value<'k, f32>,
@@ -119,17 +108,22 @@ impl<'k> Params<'k> {
         let out = Output::new(out, out_bf16);
         let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
         let kv_head = head / (heads / kv_heads);
-        let rows = |tensor: Ptr<'k, f32>, (heads, head): (Value<'k, u32>, Value<'k, u32>)| {
-            let stride = heads * head_dim;
-            let base = tensor.at((sequence * seq).mul_wide(stride));
-            HeadRows { base, stride, offset: head * head_dim, rows: seq }
+        let (first, head_words) = (sequence * seq, config.words(head_dim));
+        let rows = |tensor: Ptr<'k, Any>, (heads, head): (Value<'k, u32>, Value<'k, u32>)| {
+            let stride = heads * head_words;
+            let base = tensor.reinterpret().at(first.mul_wide(stride));
+            HeadRows { base, stride, offset: head * head_words, rows: seq }
         };
+        let stride = heads * head_dim;
         Self {
             q: rows(q, (heads, head)),
             keys: rows(keys, (kv_heads, kv_head)),
             values: rows(values, (kv_heads, kv_head)),
-            out: rows(out.f32, (heads, head)),
-            out_bf16: out.at((sequence * seq).mul_wide(heads * head_dim)).bf16,
+            out: ResultRows {
+                first: out.at(first.mul_wide(stride) + (head * head_dim).cast::<u64>()),
+                stride,
+                rows: seq,
+            },
             lse: lse.at(k.ctaid_x().mul_wide(seq)),
             head_dim,
             scale,

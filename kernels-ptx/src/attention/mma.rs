@@ -8,6 +8,7 @@
 //! one fragment, the second and fourth in the next.
 
 use retrograph_kernel_abi::DType;
+use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
 use super::config::Config;
@@ -48,14 +49,17 @@ pub(super) fn to_fragments<'k>(config: Config, acc: &[AccFragment<'k>]) -> Fragm
         DType::F32 => {
             acc.iter().map(|acc| [0, 2, 1, 3].map(|i: usize| acc[i].get().bits())).collect()
         }
-        _ => {
-            let pair = |acc: &AccFragment<'k>, half: usize| {
-                pack(config.target, [acc[half * 2].get(), acc[half * 2 + 1].get()])
-            };
-            let steps = acc.chunks_exact(2);
-            steps.map(|two| [0, 1, 2, 3].map(|i| pair(&two[i / 2], i % 2))).collect()
-        }
+        _ => pack_fragments(config.target, acc),
     }
+}
+
+/// Rounds an accumulator to bf16, as the left operand of the next product.
+pub(super) fn pack_fragments<'k>(target: SmTarget, acc: &[AccFragment<'k>]) -> Fragments<'k> {
+    let pair = |acc: &AccFragment<'k>, half: usize| {
+        pack(target, [acc[half * 2].get(), acc[half * 2 + 1].get()])
+    };
+    let steps = acc.chunks_exact(2);
+    steps.map(|two| [0, 1, 2, 3].map(|i| pair(&two[i / 2], i % 2))).collect()
 }
 
 impl<'k> WarpMma<'k> {

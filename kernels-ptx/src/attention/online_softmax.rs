@@ -65,8 +65,8 @@ impl<'k> OnlineSoftmax<'k> {
     ) {
         for half in 0..2 {
             let sum = self.reduce_row(self.sum[half].get(), |a, b| a + b);
-            write_lse(half, &|| self.max[half].get() * self.scale_log2 + sum.ln() * LOG2_E);
-            let factor = sum.rcp();
+            write_lse(half, &|| self.max[half].get() * self.scale_log2 + sum.log2());
+            let factor = sum.rcp_approx();
             row(out, half).for_each(|out| out.mul_assign(factor));
         }
     }

@@ -71,14 +71,12 @@ impl<'a, 'k> ScoreGrads<'a, 'k> {
 }
 
 /// `[logsumexp, delta]` of a query. Past the end of the sequence the logsumexp is ∞, which makes
-/// probabilities 0.
+/// probabilities 0; queries are less than a tile past it.
 fn query_stats<'k>(
     params: &Params<'k>,
     head: Value<'k, u32>,
     query: Value<'k, u32>,
 ) -> [Value<'k, f32>; 2] {
-    let seq = params.seq;
-    let index = head.mad_lo(seq, query.min(seq - 1));
-    let [lse, delta] = params.query_stats.at(index).reinterpret::<f32>().load_vec2(0);
-    [query.lt(seq).select(lse, f32::INFINITY), delta]
+    let index = head.mad_lo(params.padded, query);
+    params.query_stats.at(index).reinterpret::<f32>().load_vec2(0)
 }

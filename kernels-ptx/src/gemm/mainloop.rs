@@ -4,8 +4,10 @@
 //! |---|---|---|
 //! | [`register_staged`] | one or two stages, loaded through registers | [`simt`], [`mma_sync`] |
 //! | [`multistage`] | several stages, loaded by `cp.async` | [`mma_sync`], [`tf32x3`], [`wgmma`] |
-//! | [`TmaPipeline`](crate::primitives::tma_pipeline) | stages loaded by TMA in a warp | [`wgmma`] |
+//! | [`TmaPipeline`] | several stages, loaded by TMA in a producer warp | [`wgmma`] |
 //! | [`wgmma_tf32x3`] | warp-specialized producers and consumers | `wgmma` on split tf32 |
+//!
+//! [`TmaPipeline`]: crate::primitives::tma_pipeline::TmaPipeline
 
 pub(super) mod mma_sync;
 pub(super) mod multistage;

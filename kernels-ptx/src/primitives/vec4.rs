@@ -39,6 +39,11 @@ impl<'k> Output<'k> {
         Self { f32, bf16: bf16.reinterpret() }
     }
 
+    /// The output in f32 alone.
+    pub(crate) fn f32(f32: Ptr<'k, f32>) -> Self {
+        Self { f32, bf16: Ptr::from_address(f32.kernel().constant(0u64)) }
+    }
+
     /// Both arrays from element `elements` on; null stays null.
     pub(crate) fn at(self, elements: Value<'k, u64>) -> Self {
         let k = self.f32.kernel();

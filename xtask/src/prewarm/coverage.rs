@@ -8,7 +8,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 
 /// The sizes of the problems: 0, 1, odd and large ones.
-const SIZES: [u32; 7] = [0, 1, 33, 200, 1536, 8960, 40_000];
+const SIZES: [u32; 9] = [0, 1, 33, 64, 128, 200, 1536, 8960, 40_000];
 
 /// The largest launch of an entry point.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

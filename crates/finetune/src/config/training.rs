@@ -49,10 +49,10 @@ impl TrainingConfig {
         }
     }
 
-    /// Whether attention is fused (FlashAttention-2), which depends on `head_dim`. Otherwise the
-    /// `seq × seq` probabilities are stored.
+    /// Whether attention is fused (FlashAttention-2), which depends on `head_dim` and the dtype.
+    /// Otherwise the `seq × seq` probabilities are stored.
     pub fn fuses_attention(&self) -> bool {
-        self.attention().can_be_fused()
+        self.attention().can_be_fused(self.precision.dtype.compute())
     }
 
     /// Checks every value, and that all sizes fit the 32-bit dimensions of the kernels.

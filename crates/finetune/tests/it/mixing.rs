@@ -50,8 +50,17 @@ fn a_step_holds_no_probabilities() {
 
 #[test]
 fn heads_that_no_kernel_fits_keep_their_probabilities() {
-    for (width, fused) in [(4, true), (6, false), (64, true), (128, true), (130, false)] {
-        for config in BOTH.map(|precision| with_heads(width, precision)) {
+    // In f32 and in bf16: heads are whole vectors of 16 bytes.
+    for (width, fused) in [
+        (4, [true, false]),
+        (6, [false; 2]),
+        (8, [true; 2]),
+        (64, [true; 2]),
+        (128, [true; 2]),
+        (130, [false; 2]),
+    ] {
+        for (precision, fused) in BOTH.into_iter().zip(fused) {
+            let config = with_heads(width, precision);
             assert_eq!(config.fuses_attention(), fused, "{width}");
             let pass = step(&config).pass;
             let probs = pass.buffers().any(|(_, buffer)| buffer.name().ends_with("/probs"));

@@ -6,13 +6,13 @@
 
 use retrograph_kernel_abi::attention as abi;
 
-use super::forward::{by_dtype, check_alignment, check_scale, dispatch};
+use super::fused::{by_dtype, check_alignment, check_dtypes, check_scale, dispatch};
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_X, linear};
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::AttentionProblem;
-use crate::{DType, Kernel, KernelError, Launch, Problem, View};
+use crate::{DType, Kernel, KernelError, Launch, Problem, TensorView, View};
 
 macro_rules! preprocess {
     ($($(#[$doc:meta])* $constant:ident = $name:literal in $family:ident;)*) => { $(
@@ -55,43 +55,51 @@ gradients! {
 }
 
 /// `lse_delta = (lse, grad_out·out)` for each query: the log-sum-exp and delta, which both
-/// gradients read.
+/// gradients read. Tokens of padding get (∞, 0).
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionBackwardPreprocess<B> {
-    /// `[batch, seq, heads, head_dim]`, read: the output of the forward pass.
-    pub out: View<B, f32>,
-    /// `[batch, seq, heads, head_dim]`, read.
-    pub grad_out: View<B, f32>,
+    /// `[batch, seq, heads, head_dim]`, read: the output of the forward pass, f32 or bf16.
+    pub out: TensorView<B>,
+    /// `[batch, seq, heads, head_dim]`, read: f32 or bf16.
+    pub grad_out: TensorView<B>,
     /// `[batch, heads, seq]`, read: the log-sum-exp of the forward pass.
     pub lse: View<B, f32>,
-    /// `[batch, heads, seq, 2]`, written.
+    /// `[batch, heads, padded seq, 2]`, written; see [`AttentionShape::lse_delta_len`].
     pub lse_delta: View<B, f32>,
     /// The sizes.
     pub shape: AttentionShape,
 }
 
 impl<B: Copy> AttentionBackwardPreprocess<B> {
-    /// Checks the operands and describes a launch that computes in f32.
+    /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If an operand is neither f32 nor bf16, a length does not match the shape, a view is not
+    /// aligned to 16 bytes, or the head size is not supported.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        self.launch_in(DType::F32)
-    }
-
-    /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
-    pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         let Self { out, grad_out, lse, lse_delta, shape } = self;
         let kernels = [&FUSED_ATTENTION_F32_PREPROCESS, &FUSED_ATTENTION_PREPROCESS];
-        let kernel = by_dtype(compute, kernels)?;
+        let kernel = by_dtype(grad_out.dtype(), kernels)?;
         let check = Check(kernel.name);
         let query = TensorLayout::Query;
-        shape.check(check, [("out", out, query), ("grad_out", grad_out, query)])?;
-        check_alignment(check, &[out, grad_out, lse_delta])?;
-        let [batch, seq, heads, _, head_dim] = shape.fused_sizes(check)?;
-        let rows = batch * seq * heads;
-        check.length("lse", lse, rows as usize)?;
-        check.length("lse_delta", lse_delta, 2 * rows as usize)?;
+        shape.check_tensors(check, [("out", out, query), ("grad_out", grad_out, query)])?;
+        check_alignment(check, &[Some(out), Some(grad_out), Some(lse_delta.into())])?;
+        let [batch, seq, heads, _, head_dim] = shape.fused_sizes(check, grad_out.dtype())?;
+        check.length("lse", lse, shape.batch * shape.heads * shape.seq)?;
+        check.length("lse_delta", lse_delta, shape.lse_delta_len())?;
+        let rows = batch * check.size("padded tokens", shape.padded_seq())? * heads;
+        let (out, out_bf16) = match out {
+            TensorView::F32(out) => (Pointer::read(out), Pointer::null()),
+            TensorView::Bf16(out) => (Pointer::null(), Pointer::read(out)),
+            TensorView::Nf4(_) => {
+                by_dtype(DType::Nf4, kernels)?;
+                (Pointer::null(), Pointer::null())
+            }
+        };
         let parameters = abi::FlashPreprocessParameters::<ArgumentTypes<B>> {
-            out: Pointer::read(out),
-            grad_out: Pointer::read(grad_out),
+            out,
+            out_bf16,
+            grad_out: grad_out.pointer(),
             lse: Pointer::read(lse),
             lse_delta: Pointer::write(lse_delta),
             count: rows,
@@ -104,18 +112,19 @@ impl<B: Copy> AttentionBackwardPreprocess<B> {
     }
 }
 
-/// The inputs of both gradients of fused attention.
+/// The inputs of both gradients of fused attention. q, k, v and `grad_out` are f32 or bf16, all of
+/// one type, in which factors are multiplied.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionBackwardInputs<B> {
     /// `[batch, seq, heads, head_dim]`, read.
-    pub q: View<B, f32>,
+    pub q: TensorView<B>,
     /// `[batch, seq, kv_heads, head_dim]`, read.
-    pub k: View<B, f32>,
+    pub k: TensorView<B>,
     /// `[batch, seq, kv_heads, head_dim]`, read.
-    pub v: View<B, f32>,
+    pub v: TensorView<B>,
     /// `[batch, seq, heads, head_dim]`, read.
-    pub grad_out: View<B, f32>,
-    /// `[batch, heads, seq, 2]`, read: the result of [`AttentionBackwardPreprocess`].
+    pub grad_out: TensorView<B>,
+    /// `[batch, heads, padded seq, 2]`, read: the result of [`AttentionBackwardPreprocess`].
     pub lse_delta: View<B, f32>,
     /// The sizes.
     pub shape: AttentionShape,
@@ -142,22 +151,30 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         let Self { q, k, v, grad_out, lse_delta, shape, scale } = self;
         let Gradient { view, dimensions, planes, splits } = gradient;
         let check = Check(kernel.name);
+        check_dtypes(check, [q, k, v, grad_out])?;
         let (query, key_value) = (TensorLayout::Query, TensorLayout::KeyValue);
-        shape.check(check, [("q", q, query), ("k", k, key_value), ("v", v, key_value)])?;
-        check.length("grad_out", grad_out, q.len())?;
+        let queries = [("q", q, query), ("grad_out", grad_out, query)];
+        shape.check_tensors(check, queries)?;
+        shape.check_tensors(check, [("k", k, key_value), ("v", v, key_value)])?;
         check.length("grads", view, check.product("elements of gradients", dimensions)?)?;
-        check_alignment(check, &[q, k, v, grad_out, lse_delta, view])?;
+        let results = [lse_delta, view].map(|view| Some(TensorView::F32(view)));
+        check_alignment(check, &[Some(q), Some(k), Some(v), Some(grad_out)])?;
+        check_alignment(check, &results)?;
         check_scale(check, scale)?;
-        let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check)?;
-        check.length("lse_delta", lse_delta, 2 * shape.batch * shape.heads * shape.seq)?;
+        let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check, q.dtype())?;
+        check.length("lse_delta", lse_delta, shape.lse_delta_len())?;
         let planes = check.at_most("batch × heads", planes, MAX_GRID_X)?;
         let rows = check.product("rows of partial sums", &[2 * splits, shape.batch, shape.seq])?;
         check.size("rows of partial sums", rows)?;
+        let tensors = [(q, heads), (k, kv_heads), (v, kv_heads), (grad_out, heads)];
+        let [q_map, k_map, v_map, grad_out_map] =
+            tensors.map(|(tensor, heads)| shape.tensor_map(tensor, heads));
+        let tensor_maps = q_map.is_some();
         let parameters = abi::FlashBackwardParameters::<ArgumentTypes<B>> {
-            q: Pointer::read(q),
-            keys: Pointer::read(k),
-            values: Pointer::read(v),
-            grad_out: Pointer::read(grad_out),
+            q: q.pointer(),
+            keys: k.pointer(),
+            values: v.pointer(),
+            grad_out: grad_out.pointer(),
             lse_delta: Pointer::read(lse_delta),
             grads: Pointer::write(view),
             batch,
@@ -167,10 +184,14 @@ impl<B: Copy> AttentionBackwardInputs<B> {
             head_dim,
             splits: check.size("splits", splits)?,
             scale,
+            q_map,
+            k_map,
+            v_map,
+            grad_out_map,
         };
         let arguments = parameters.into_arguments();
-        let problem = Problem::Attention(AttentionProblem { planes, seq, head_dim });
-        Ok(Launch { kernel, problem, arguments })
+        let problem = AttentionProblem { planes, seq, head_dim, tensor_maps };
+        Ok(Launch { kernel, problem: Problem::Attention(problem), arguments })
     }
 }
 
@@ -187,16 +208,16 @@ pub struct FusedAttentionGradQ<B> {
 }
 
 impl<B: Copy> FusedAttentionGradQ<B> {
-    /// Checks the operands and describes a launch that computes in f32.
+    /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If the inputs are not of one type, a length does not match the shape, a view is not aligned
+    /// to 16 bytes, the head size is not supported, or a constant is out of range.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        self.launch_in(DType::F32)
-    }
-
-    /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
-    pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         let AttentionShape { batch, seq, heads, head_dim, .. } = self.inputs.shape;
         let dimensions = &[batch, seq, heads, head_dim];
-        let kernel = by_dtype(compute, [&FUSED_ATTENTION_F32_GRAD_Q, &FUSED_ATTENTION_GRAD_Q])?;
+        let kernels = [&FUSED_ATTENTION_F32_GRAD_Q, &FUSED_ATTENTION_GRAD_Q];
+        let kernel = by_dtype(self.inputs.q.dtype(), kernels)?;
         let (view, planes, splits) = (self.grad_q, batch * heads, 1);
         self.inputs.launch(kernel, Gradient { view, dimensions, planes, splits })
     }
@@ -220,16 +241,16 @@ pub struct FusedAttentionGradKv<B> {
 }
 
 impl<B: Copy> FusedAttentionGradKv<B> {
-    /// Checks the operands and describes a launch that computes in f32.
+    /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If the inputs are not of one type, a length does not match the shape, a view is not aligned
+    /// to 16 bytes, the head size is not supported, or a constant is out of range.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        self.launch_in(DType::F32)
-    }
-
-    /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
-    pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         let Self { inputs, grads: view, splits } = self;
         let AttentionShape { batch, seq, kv_heads, head_dim, .. } = inputs.shape;
-        let kernel = by_dtype(compute, [&FUSED_ATTENTION_F32_GRAD_KV, &FUSED_ATTENTION_GRAD_KV])?;
+        let kernels = [&FUSED_ATTENTION_F32_GRAD_KV, &FUSED_ATTENTION_GRAD_KV];
+        let kernel = by_dtype(inputs.q.dtype(), kernels)?;
         let (check, group) = (Check(kernel.name), inputs.shape.group());
         let divides = splits > 0 && group.is_multiple_of(splits);
         check.rule(divides, "splits must divide the heads of a group", (splits, group))?;

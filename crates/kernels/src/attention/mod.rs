@@ -10,8 +10,9 @@
 //! Queries and outputs are `[batch, seq, heads, head_dim]`, keys and values
 //! `[batch, seq, kv_heads, head_dim]`, scores `[batch, heads, seq, seq]`, and caches
 //! `[capacity, kv_heads, head_dim]`. Query head h uses key and value head
-//! h ÷ (heads ÷ kv_heads) (grouped-query attention). Tensors are f32, caches f32 or bf16.
-//! `launch_in` selects the type in which factors are multiplied; accumulators and softmax are f32.
+//! h ÷ (heads ÷ kv_heads) (grouped-query attention). Fused attention multiplies factors in their
+//! type, f32 or bf16. Elsewhere tensors are f32, caches f32 or bf16, and `launch_in` selects the
+//! type in which factors are multiplied. Accumulators and softmax are f32.
 //!
 //! **Errors.** Every launch fails if a length does not match the shape, if `heads` is not a
 //! multiple of `kv_heads`, or if a size exceeds 32-bit indices. Fused attention needs operands
@@ -28,6 +29,7 @@ mod backward;
 mod cache;
 mod decode;
 mod forward;
+mod fused;
 mod kv_cache_append;
 mod shape;
 mod softmax;

@@ -57,7 +57,7 @@ impl AttentionShape {
         Ok(())
     }
 
-    fn dimensions(self, layout: TensorLayout) -> [usize; 4] {
+    pub(super) fn dimensions(self, layout: TensorLayout) -> [usize; 4] {
         let Self { batch, seq, heads, kv_heads, head_dim } = self;
         match layout {
             TensorLayout::Query => [batch, seq, heads, head_dim],

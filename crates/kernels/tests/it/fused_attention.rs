@@ -1,5 +1,6 @@
 //! Fused attention and its gradients against their references and finite differences.
 
+use half::bf16;
 use retrograph_kernels::attention::reference::forward::{attention, attention_backward};
 use retrograph_kernels::ops::{
     AttentionBackwardInputs, AttentionShape, DType, FusedAttention, FusedAttentionGradKv,
@@ -13,7 +14,7 @@ use crate::harness::Device;
 use crate::support::{Data, differences, same_bits};
 
 /// batch, seq, heads, kv_heads, head_dim: one, primes, around tiles, groups of 1 to 6, padding.
-const SHAPES: [[usize; 5]; 13] = [
+const SHAPES: [[usize; 5]; 19] = [
     [0, 4, 2, 1, 8],
     [1, 0, 2, 1, 8],
     [1, 1, 1, 1, 4],
@@ -27,13 +28,20 @@ const SHAPES: [[usize; 5]; 13] = [
     [1, 131, 4, 2, 72],
     [1, 128, 2, 1, 100],
     [1, 193, 1, 1, 8],
+    [1, 1, 2, 1, 64],
+    [2, 70, 4, 2, 64],
+    [1, 128, 2, 1, 128],
+    [2, 129, 3, 1, 64],
+    [1, 257, 2, 2, 128],
+    [1, 400, 2, 1, 64],
 ];
 
 const BOTH: [DType; 2] = [DType::F32, DType::Bf16];
 
 fn results_match(compute: DType) {
     let mut data = Data::new("fused attention");
-    for sizes in SHAPES {
+    let shapes = SHAPES.into_iter().filter(|sizes| shape(*sizes).can_be_fused(compute));
+    for sizes in shapes {
         let case = Case::new(&mut data, compute, sizes);
         let group = case.shape.heads / case.shape.kv_heads;
         let results = case.run(1);
@@ -56,10 +64,25 @@ fn results_in_bf16_match_their_references_and_repeat_their_bits() {
 }
 
 #[test]
+fn heads_of_64_and_128_take_wgmma_on_hopper() {
+    let (bf16, f32) = (View::<u64, bf16>::new(4096, 1024), View::<u64, f32>::new(1 << 20, 1024));
+    for (head_dim, expected) in [(32, false), (64, true), (128, true)] {
+        let tokens = 1024 / 2 / head_dim;
+        let (shape, lse) = (shape([1, tokens, 2, 2, head_dim]), View::new(8192, 2 * tokens));
+        let [q, k, v] = [bf16.into(); 3];
+        let launch = FusedAttention { q, k, v, out: f32, lse, shape, scale: 1.0 }.launch().unwrap();
+        let entry = |target| launch.dispatch(target).entry;
+        let hopper = entry(SmTarget::for_device(9, 0).unwrap());
+        assert_eq!(hopper.contains("wgmma"), expected, "{hopper}");
+        assert!(!entry(SmTarget::portable(90)).contains("wgmma"));
+    }
+}
+
+#[test]
 fn targets_without_tensor_cores_get_the_same() {
     let (mut data, device) =
         (Data::new("fused fma"), Device::with_images_for(SmTarget::portable(75)));
-    let sizes = [[1, 1, 1, 1, 4], [2, 37, 4, 2, 12], [1, 65, 3, 1, 128], [1, 97, 2, 2, 60]];
+    let sizes = [[1, 1, 1, 1, 8], [2, 37, 4, 2, 24], [1, 65, 3, 1, 128], [1, 97, 2, 2, 56]];
     for (compute, sizes) in BOTH.into_iter().flat_map(|c| sizes.map(|sizes| (c, sizes))) {
         let case = Case::new(&mut data, compute, sizes);
         case.check(&case.run_on(&device, 1), "images for sm_75");
@@ -136,14 +159,20 @@ fn neither_overflow_nor_vanish(data: &mut Data, compute: DType) {
 #[test]
 fn what_is_not_finite_reaches_what_depends_on_it_and_stays_in_its_run_of_tokens() {
     let mut data = Data::new("fused specials");
-    let (seq, token) = (150, 100);
+    // Runs of 128 tokens with `wgmma`, of 64 without.
+    for (seq, token, head_dim, run) in [(150, 100, 8, 64), (300, 200, 64, 128)] {
+        stays_in_its_run(&mut data, [seq, token, head_dim, run]);
+    }
+}
+
+fn stays_in_its_run(data: &mut Data, [seq, token, head_dim, run]: [usize; 4]) {
     let specials = [f32::NAN, f32::INFINITY].into_iter().flat_map(|x| [0, 1, 2, 3].map(|i| (x, i)));
     for (compute, (special, which)) in
         BOTH.into_iter().flat_map(|compute| specials.clone().map(move |special| (compute, special)))
     {
-        let mut case = Case::new(&mut data, compute, [1, seq, 1, 1, 8]);
+        let mut case = Case::new(data, compute, [1, seq, 1, 1, head_dim]);
         let tensor = [&mut case.q, &mut case.k, &mut case.v, &mut case.grad_out];
-        tensor[which][token * 8 + 3] = special;
+        tensor[which][token * head_dim + 3] = special;
         let results = case.run(1);
         let ([q, k, v, grad_out], shape) = (case.operands(), case.shape);
         let expected = attention([&q, &k, &v], shape, case.scale.into());
@@ -155,10 +184,11 @@ fn what_is_not_finite_reaches_what_depends_on_it_and_stays_in_its_run_of_tokens(
             ("grad_v", &results.v, &grads.v),
         ] {
             for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
-                let what = format!("{compute:?}, {special} in {which}: {name} of token {}", i / 8);
+                let what =
+                    format!("{compute:?}, {special} in {which}: {name} of token {}", i / head_dim);
                 if !expected.is_finite() {
                     assert!(!found.is_finite(), "{what} is {found}, not {expected}");
-                } else if (i / 8) / 64 != token / 64 {
+                } else if i / head_dim / run != token / run {
                     assert!(found.is_finite(), "{what} is {found}, not {expected}");
                 }
             }
@@ -170,17 +200,17 @@ fn what_is_not_finite_reaches_what_depends_on_it_and_stays_in_its_run_of_tokens(
 fn keys_without_weight_count_for_nothing_and_rows_without_any_are_nan() {
     // Products of 1 and −∞, and of 0 and −∞, which is NaN.
     let mut data = Data::new("fused hidden");
-    let mut case = Case::new(&mut data, DType::Bf16, [1, 70, 1, 1, 4]);
+    let mut case = Case::new(&mut data, DType::Bf16, [1, 70, 1, 1, 8]);
     case.q.fill(1.0);
-    (0..40).for_each(|token| case.k[token * 4] = f32::NEG_INFINITY);
+    (0..40).for_each(|token| case.k[token * 8] = f32::NEG_INFINITY);
     let results = case.run(1);
     let [q, k, v, _] = case.operands();
     let expected = attention([&q, &k, &v], case.shape, case.scale.into());
     let bounds = vec![0.02; results.out.len()];
     within(&results.out, &expected.out, &bounds, "out");
     assert!(
-        results.out[..160].iter().all(|x| x.is_nan())
-            && results.out[160..].iter().all(|x| x.is_finite())
+        results.out[..320].iter().all(|x| x.is_nan())
+            && results.out[320..].iter().all(|x| x.is_finite())
     );
     // In f32 infinity has no rest that could be multiplied.
     let results = Case { compute: DType::F32, ..case }.run(1);
@@ -192,9 +222,9 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     let view = |len| View::<u64, f32>::new(4096, len);
     let shape = shape([1, 2, 2, 1, 8]);
     let good = FusedAttention {
-        q: view(32),
-        k: view(16),
-        v: view(16),
+        q: view(32).into(),
+        k: view(16).into(),
+        v: view(16).into(),
         out: view(32),
         lse: view(4),
         shape,
@@ -204,20 +234,28 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     let message = |attention: FusedAttention<u64>| attention.launch().unwrap_err().to_string();
     let wide = AttentionShape { head_dim: 132, ..shape };
     let of = |shape, len, keys| FusedAttention {
-        q: view(len),
-        k: view(keys),
-        v: view(keys),
+        q: view(len).into(),
+        k: view(keys).into(),
+        v: view(keys).into(),
         out: view(len),
         shape,
         ..good
     };
-    assert!(message(of(wide, 528, 264)).contains("multiple of 4 and at most 128"));
+    assert!(message(of(wide, 528, 264)).contains("at most 128"));
     let odd = AttentionShape { head_dim: 6, ..shape };
     assert!(message(of(odd, 24, 12)).contains("multiple of 4"));
-    assert!(!odd.can_be_fused() && !wide.can_be_fused() && shape.can_be_fused());
+    for dtype in BOTH {
+        assert!(!odd.can_be_fused(dtype) && !wide.can_be_fused(dtype) && shape.can_be_fused(dtype));
+    }
+    let ragged = AttentionShape { head_dim: 12, ..shape };
+    assert!(ragged.can_be_fused(DType::F32) && !ragged.can_be_fused(DType::Bf16));
+    let mixed = FusedAttention { k: View::<u64, bf16>::new(4096, 16).into(), ..good };
+    assert!(matches!(mixed.launch(), Err(KernelError::UnsupportedDType { .. })));
     assert!(message(FusedAttention { lse: view(3), ..good }).contains("lse"));
     assert!(message(FusedAttention { out: view(31), ..good }).contains("out"));
-    assert!(message(FusedAttention { q: view(34).slice(2..34), ..good }).contains("16 bytes"));
+    assert!(
+        message(FusedAttention { q: view(34).slice(2..34).into(), ..good }).contains("16 bytes")
+    );
     for scale in [0.0, -1.0, f32::NAN, f32::INFINITY] {
         assert!(message(FusedAttention { scale, ..good }).contains("scale"));
     }
@@ -225,8 +263,8 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         q: good.q,
         k: good.k,
         v: good.v,
-        grad_out: view(32),
-        lse_delta: view(8),
+        grad_out: view(32).into(),
+        lse_delta: view(512),
         shape,
         scale: 0.5,
     };

@@ -6,7 +6,7 @@ use retrograph_kernels::attention::reference::forward::{
 };
 use retrograph_kernels::ops::{
     AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionShape, DType, FusedAttention,
-    FusedAttentionGradKv, FusedAttentionGradQ, Output, SplitKSum,
+    FusedAttentionGradKv, FusedAttentionGradQ, Output, SplitKSum, TensorView,
 };
 
 use crate::bounds::within;
@@ -29,6 +29,17 @@ impl Errors {
         match compute {
             DType::F32 => Self { rounding: 1e-6, weights: 1e-5 },
             _ => Self { rounding: 1.0 / 256.0, weights: 1e-4 },
+        }
+    }
+}
+
+/// A tensor in the type of the factors.
+pub(crate) fn upload(device: &Device, compute: DType, tensor: &[f32]) -> TensorView<u64> {
+    match compute {
+        DType::F32 => device.upload(tensor).into(),
+        _ => {
+            let rounded: Vec<_> = tensor.iter().copied().map(bf16::from_f32).collect();
+            device.upload(&rounded).into()
         }
     }
 }
@@ -76,15 +87,16 @@ impl Case {
 
     pub(crate) fn run_on(&self, device: &Device, splits: usize) -> Results {
         let (compute, shape, scale) = (self.compute, self.shape, self.scale);
-        let [q, k, v, grad_out] =
-            [&self.q, &self.k, &self.v, &self.grad_out].map(|tensor| device.upload(tensor));
+        let [q, k, v, grad_out] = [&self.q, &self.k, &self.v, &self.grad_out]
+            .map(|tensor| upload(device, compute, tensor));
         let lines = shape.batch * shape.heads * shape.seq;
         let (out, lse) = (device.unwritten(q.len()), device.unwritten(lines));
-        let (lse_delta, grad_q) = (device.unwritten(2 * lines), device.unwritten(q.len()));
+        let lse_delta = device.unwritten(shape.lse_delta_len());
+        let grad_q = device.unwritten(q.len());
         let out_bf16 = device.upload(&vec![bf16::MAX; q.len()]);
         let output = if splits == 1 { Output::Both(out, out_bf16) } else { out.into() };
         let forward = FusedAttention { q, k, v, out: output, lse, shape, scale };
-        device.run(&forward.launch_in(compute).unwrap());
+        device.run(&forward.launch().unwrap());
         if splits == 1 {
             let pairs = device.download(out).into_iter().zip(device.download(out_bf16));
             for (i, (exact, rounded)) in pairs.enumerate() {
@@ -92,13 +104,20 @@ impl Case {
                 assert!(same || exact.is_nan() && rounded.is_nan(), "{i}: {exact} to {rounded}");
             }
         }
-        let preprocess = AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape };
-        device.run(&preprocess.launch_in(compute).unwrap());
+        let out_read = if splits == 1 || compute == DType::F32 {
+            out.into()
+        } else {
+            let rounded: Vec<_> = device.download(out).into_iter().map(bf16::from_f32).collect();
+            device.upload(&rounded).into()
+        };
+        let preprocess =
+            AttentionBackwardPreprocess { out: out_read, grad_out, lse, lse_delta, shape };
+        device.run(&preprocess.launch().unwrap());
         let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, shape, scale };
-        device.run(&FusedAttentionGradQ { inputs, grad_q }.launch_in(compute).unwrap());
+        device.run(&FusedAttentionGradQ { inputs, grad_q }.launch().unwrap());
         let partials = device.unwritten(splits * 2 * k.len());
         let grad_kv = FusedAttentionGradKv { inputs, grads: partials, splits };
-        device.run(&grad_kv.launch_in(compute).unwrap());
+        device.run(&grad_kv.launch().unwrap());
         let grads = if splits == 1 {
             partials
         } else {

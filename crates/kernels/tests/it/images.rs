@@ -41,7 +41,7 @@ fn every_entry_has_the_parameters_and_threads_of_its_kernel() {
 
 #[test]
 fn no_launch_has_more_threads_than_its_entry_allows() {
-    let sizes = [1, 33, 200, 1500, 40_000];
+    let sizes = [1, 33, 128, 200, 1500, 40_000];
     let target = SmTarget::exact(90);
     let problems = Problem::samples(&sizes);
     for kernel in retrograph_kernels::all() {

@@ -18,7 +18,7 @@ pub(crate) struct Machine {
     pub(crate) target: SmTarget,
     modules: Mutex<HashMap<(&'static str, SmTarget), CUmodule>>,
     /// Keeps the simulated machine alive.
-    _simulator: Option<Simulator>,
+    simulator: Option<Simulator>,
 }
 
 static MACHINE: OnceLock<Machine> = OnceLock::new();
@@ -34,7 +34,14 @@ pub(crate) fn check(table: &DriverTable, call: &str, code: CUresult) {
     let named = unsafe { (table.cuGetErrorName)(code, &mut text) } == CUresult::CUDA_SUCCESS;
     // SAFETY: a successful call gives static text that ends in zero.
     let name = if named { unsafe { CStr::from_ptr(text) }.to_string_lossy() } else { "?".into() };
-    panic!("{call} returned {} ({name})", code.0);
+    // The first diagnostic of the simulator is the cause of later ones.
+    let simulator = MACHINE.get().and_then(|machine| machine.simulator.as_ref());
+    let cause = simulator.and_then(|simulator| simulator.diagnostics().into_iter().next());
+    panic!(
+        "{call} returned {} ({name}) {}",
+        code.0,
+        cause.map(|it| it.to_string()).unwrap_or_default()
+    );
 }
 
 /// Calls a function of the table and checks its code.
@@ -102,7 +109,7 @@ impl Machine {
         let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
         let target = SmTarget::for_device(major as u32, minor as u32).expect("a known device");
         println!("device: {name}, compute capability {major}.{minor}, images for {target}");
-        Self { table, context, target, modules: Mutex::default(), _simulator: simulator }
+        Self { table, context, target, modules: Mutex::default(), simulator }
     }
 
     /// The entry point, from a module for `target` that is loaded once per process.

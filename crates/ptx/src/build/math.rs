@@ -4,7 +4,9 @@
 //! |---|---|---|
 //! | `sqrt`, `rcp`, `/`, `fma` | one instruction | correctly rounded |
 //! | `rsqrt` (f32) | `rsqrt.approx` | 2 ulp |
+//! | `rcp_approx` (f32) | `rcp.approx` | 1 ulp |
 //! | `exp2` | `ex2.approx` | 2 ulp |
+//! | `log2` | `lg2.approx` | 2⁻²², absolute between ½ and 2, else relative |
 //! | `exp` | `ex2.approx` and a compensation | `ex2.approx` plus 1.25 ulp, denormals included |
 //! | `ln` | IEEE arithmetic only | 2 ulp; the same bits everywhere |
 //! | `tanh` | `exp` | 6 ulp above 0.3, 1.2e-7 absolute below |
@@ -128,6 +130,19 @@ impl Value<'_, f32> {
     #[track_caller]
     pub fn rsqrt(self) -> Self {
         self.unary(Opcode::Rsqrt, &[Modifier::Approx])
+    }
+
+    /// The reciprocal (`rcp.approx`). Unlike [`Value::rcp`] it never calls a function, which would
+    /// serialize `wgmma` in code that is linked.
+    #[track_caller]
+    pub fn rcp_approx(self) -> Self {
+        self.unary(Opcode::Rcp, &[Modifier::Approx])
+    }
+
+    /// The logarithm to base 2 (`lg2.approx`): -∞ of 0, ∞ of ∞, NaN below 0.
+    #[track_caller]
+    pub fn log2(self) -> Self {
+        self.unary(Opcode::Lg2, &[Modifier::Approx])
     }
 
     /// Two to the power of the value (`ex2.approx`).

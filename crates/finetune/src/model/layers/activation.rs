@@ -84,6 +84,14 @@ impl Activation {
         Ok(Self(Output::Both(x, y)))
     }
 
+    /// Returns the activation with bf16 if `dtypes` has it, by a cast if it is not there yet.
+    pub(super) fn in_dtypes(self, builder: &mut Builder, dtypes: Dtypes) -> Result<Self> {
+        match self.0 {
+            Output::F32(x) => Self::cast(builder, x, dtypes),
+            _ => Ok(self),
+        }
+    }
+
     /// Returns a range of the elements.
     pub(super) fn slice(self, range: Range<usize>) -> Self {
         Self(match self.0 {

@@ -5,7 +5,7 @@ use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Dtypes, Input};
 use super::kv_cache::{LayerKv, NewTokens};
-use super::linear::{self, Backward, Forward, Linear};
+use super::linear::{self, Backward, Forward, Linear, Output};
 use super::norm::{self, GradInput, Norm};
 use super::residual::Residual;
 use super::rope::{RopeTables, RotaryEmbedding, Rotation};
@@ -112,7 +112,7 @@ impl Attention {
         (x, residual): (Activation, Slice<f32>),
     ) -> Result<(Residual, Saved)> {
         let ProjectedTokens { operands, saved: [q, k, v], norms } =
-            self.project(builder, x, None)?;
+            self.project(builder, x, (None, self.core.dtypes()))?;
         builder.scope(self.scope("attention"));
         let (mixed, core) = self.core.forward(builder, operands, self.o.dtypes)?;
         let (out, o) = self.output(builder, mixed.into(), residual)?;
@@ -127,8 +127,9 @@ impl Attention {
         (x, residual): (Activation, Slice<f32>),
         (cache, count): (&LayerKv, Slice<u32>),
     ) -> Result<Residual> {
-        let tokens = self.project(builder, x, Some(cache.position))?;
+        let tokens = self.project(builder, x, (Some(cache.position), Dtypes::F32))?;
         let Operands { q, k, v } = tokens.operands;
+        let (q, k, v) = (q.f32()?, k.f32()?, v.f32()?);
         builder.scope(self.scope("attention"));
         let new = NewTokens { q, k, v, rows: self.rows, count };
         let mixed = cache.prefill(builder, new, self.compute)?;
@@ -174,27 +175,32 @@ impl Attention {
     }
 
     /// Appends projections, norms of heads and RoPE of several tokens, the first at position
-    /// `start`, or 0.
+    /// `start`, or 0. The operands are in `dtypes`.
     fn project(
         &self,
         builder: &mut Builder,
         x: Activation,
-        start: Option<Slice<u32>>,
+        (start, dtypes): (Option<Slice<u32>>, Dtypes),
     ) -> Result<ProjectedTokens> {
         let scopes = ["q", "k", "v"].map(|part| self.scope(part));
         let layers = [&self.q, &self.k, &self.v];
-        let calls =
-            std::array::from_fn(|at| Forward { scope: Some(&scopes[at]), ..layers[at].call() });
+        let v_dtype = self.v.output_dtype(dtypes);
+        let outputs = [Dtype::F32, Dtype::F32, v_dtype].map(Output::Transient);
+        let calls = std::array::from_fn(|at| {
+            let (scope, output) = (Some(&*scopes[at]), outputs[at]);
+            Forward { scope, output, ..layers[at].call() }
+        });
         let [q, k, v] = linear::forward(builder, x.into(), calls)?;
         builder.scope(&*scopes[0]);
         let (q_out, q_norm) = norm_heads(builder, self.norms[0], q.y.f32()?)?;
         builder.scope(&*scopes[1]);
         let (k_out, k_norm) = norm_heads(builder, self.norms[1], k.y.f32()?)?;
         builder.scope(self.scope("rotation"));
-        let heads = [(q_out, Dtypes::F32), (k_out, Dtypes::F32)];
+        let heads = [(q_out, dtypes), (k_out, dtypes)];
         let [rotated_q, rotated_k] =
             self.rope.rotate(builder, heads, Rotation::Forward { start })?;
-        let operands = Operands { q: rotated_q.f32()?, k: rotated_k.f32()?, v: v.y.f32()? };
+        let v_out = v.y.in_dtypes(builder, dtypes)?;
+        let operands = Operands { q: rotated_q, k: rotated_k, v: v_out };
         let saved = [q.saved, k.saved, v.saved];
         Ok(ProjectedTokens { operands, saved, norms: [q_norm, k_norm] })
     }
@@ -220,12 +226,14 @@ impl Attention {
         saved: Saved,
         grad_out: Activation,
     ) -> Result<[Slice<f32>; 3]> {
-        let (scope, dtype) = (None, Dtype::F32);
+        let (scope, dtypes) = (None, self.core.dtypes());
         builder.scope(self.scope("o backward"));
+        let dtype = self.o.grad_input_dtype(dtypes);
         let output = Backward { layer: &self.o, scope, saved: saved.o, grad_out, dtype };
         let [grad_mixed] = linear::backward(builder, [output])?;
+        let grad_mixed = grad_mixed.in_dtypes(builder, dtypes)?;
         builder.scope(self.scope("attention backward"));
-        let grad_mixed = (grad_mixed.f32()?, self.v.grad_dtypes);
+        let grad_mixed = (grad_mixed, self.v.grad_dtypes);
         let grads = self.core.backward(builder, saved.core, grad_mixed)?;
         let scopes = ["q", "k", "v"].map(|part| self.scope(&format!("{part} backward")));
         let dtypes = [self.q.grad_dtypes, self.k.grad_dtypes];
@@ -241,7 +249,7 @@ impl Attention {
             [(&self.q, saved.q, grad_q), (&self.k, saved.k, grad_k), (&self.v, saved.v, grads.v)];
         let calls = std::array::from_fn(|at| {
             let (layer, saved, grad_out) = layers[at];
-            Backward { layer, scope: Some(&scopes[at]), saved, grad_out, dtype }
+            Backward { layer, scope: Some(&scopes[at]), saved, grad_out, dtype: Dtype::F32 }
         });
         let [from_q, from_k, from_v] = linear::backward(builder, calls)?;
         Ok([from_k.f32()?, from_v.f32()?, from_q.f32()?])

@@ -240,6 +240,17 @@ impl Linear {
         self.dtypes.bf16 && self.lora.is_none() && self.gemm.backward_splits == 1
     }
 
+    /// The dtype in which to write an output that is read in `dtypes`: bf16 if that is all that is
+    /// read and the product can round it.
+    pub(super) fn output_dtype(&self, dtypes: Dtypes) -> Dtype {
+        if self.can_round_output() && !dtypes.f32 { Dtype::Bf16 } else { Dtype::F32 }
+    }
+
+    /// The same for the gradient of the input.
+    pub(super) fn grad_input_dtype(&self, dtypes: Dtypes) -> Dtype {
+        if self.can_round_grad_input() && !dtypes.f32 { Dtype::Bf16 } else { Dtype::F32 }
+    }
+
     /// Whether the product adds the residual as it adds a bias, which it does for one row.
     /// Otherwise the next norm adds it.
     fn adds_residual(&self) -> bool {

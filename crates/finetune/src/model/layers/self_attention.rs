@@ -22,12 +22,12 @@ pub(super) struct SelfAttention {
     compute: DType,
 }
 
-/// Queries and keys after RoPE, and values.
+/// Queries and keys after RoPE, and values, in [`SelfAttention::dtypes`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operands {
-    pub(super) q: Slice<f32>,
-    pub(super) k: Slice<f32>,
-    pub(super) v: Slice<f32>,
+    pub(super) q: Activation,
+    pub(super) k: Activation,
+    pub(super) v: Activation,
 }
 
 /// What the backward pass needs from the forward pass.
@@ -42,7 +42,7 @@ enum Probabilities {
     /// `[batch, heads, seq, seq]`.
     Stored(Slice<f32>),
     /// Computed again from the output and the log-sum-exp of each row.
-    Recomputed { out: Slice<f32>, lse: Slice<f32> },
+    Recomputed { out: Activation, lse: Slice<f32> },
 }
 
 /// Returns the scale of attention scores, `1 / √head_dim`.
@@ -66,6 +66,17 @@ impl SelfAttention {
         Self { shape, compute: config.compute }
     }
 
+    fn is_fused(&self) -> bool {
+        self.shape.can_be_fused(self.compute)
+    }
+
+    /// The dtypes in which the operands and the gradient of the output are read: the dtype of the
+    /// products if they are fused.
+    pub(super) fn dtypes(&self) -> Dtypes {
+        let bf16 = self.is_fused() && self.compute == DType::Bf16;
+        Dtypes { f32: !bf16, bf16 }
+    }
+
     fn scale(&self) -> f32 {
         scale(self.shape.head_dim)
     }
@@ -77,7 +88,7 @@ impl SelfAttention {
         operands: Operands,
         dtypes: Dtypes,
     ) -> Result<(Activation, Saved)> {
-        let (out, probabilities) = if self.shape.can_be_fused() {
+        let (out, probabilities) = if self.is_fused() {
             self.fused(builder, operands, dtypes)?
         } else {
             let (out, probs) = self.unfused(builder, operands)?;
@@ -93,12 +104,12 @@ impl SelfAttention {
         dtypes: Dtypes,
     ) -> Result<(Activation, Probabilities)> {
         let (shape, scale) = (self.shape, self.scale());
-        // The backward pass reads the output in f32.
-        let result = Activation::transient(builder, ("out", q.len()), dtypes.and(Dtypes::F32));
+        let [q, k, v] = [q, k, v].map(Activation::narrowest);
+        let result = Activation::transient(builder, ("out", q.len()), dtypes);
         let lse = builder.transient("lse", shape.batch * shape.heads * shape.seq);
         let attention = FusedAttention { q, k, v, out: result.written(), lse, shape, scale };
-        builder.launch(attention.launch_in(self.compute))?;
-        Ok((result, Probabilities::Recomputed { out: result.f32()?, lse }))
+        builder.launch(attention.launch())?;
+        Ok((result, Probabilities::Recomputed { out: result, lse }))
     }
 
     /// Returns the output and the probabilities.
@@ -108,6 +119,7 @@ impl SelfAttention {
         Operands { q, k, v }: Operands,
     ) -> Result<(Slice<f32>, Slice<f32>)> {
         let Self { shape, compute } = *self;
+        let (q, k, v) = (q.f32()?, k.f32()?, v.f32()?);
         let AttentionShape { batch, seq, heads, .. } = shape;
         let (rows, width) = (batch * heads * seq, seq);
         let scores = builder.transient("scores", rows * width);
@@ -126,15 +138,16 @@ impl SelfAttention {
         &self,
         builder: &mut Builder,
         Saved { operands, probabilities }: Saved,
-        (grad_out, dtypes): (Slice<f32>, Dtypes),
+        (grad_out, dtypes): (Activation, Dtypes),
     ) -> Result<Gradients> {
         match probabilities {
             Probabilities::Stored(probs) => {
+                let grad_out = grad_out.f32()?;
                 let [q, k, v] = self.unfused_backward(builder, (operands, probs), grad_out)?;
                 Ok(Gradients { q, k, v: Activation::cast(builder, v, dtypes)? })
             }
             Probabilities::Recomputed { out, lse } => {
-                let forward = (operands, [out, lse]);
+                let forward = (operands, (out, lse));
                 self.fused_backward(builder, forward, (grad_out, dtypes))
             }
         }
@@ -143,28 +156,29 @@ impl SelfAttention {
     fn fused_backward(
         &self,
         builder: &mut Builder,
-        (Operands { q, k, v }, [out, lse]): (Operands, [Slice<f32>; 2]),
-        (grad_out, dtypes): (Slice<f32>, Dtypes),
+        (Operands { q, k, v }, (out, lse)): (Operands, (Activation, Slice<f32>)),
+        (grad_out, dtypes): (Activation, Dtypes),
     ) -> Result<Gradients> {
-        let Self { shape, compute } = *self;
-        let lse_delta = builder.transient("rows", 2 * lse.len());
+        let shape = self.shape;
+        let [q, k, v, out, grad_out] = [q, k, v, out, grad_out].map(Activation::narrowest);
+        let lse_delta = builder.transient("rows", shape.lse_delta_len());
         let preprocess = AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape };
-        builder.launch(preprocess.launch_in(compute))?;
+        builder.launch(preprocess.launch())?;
         let scale = self.scale();
         let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, shape, scale };
         let grad_q = builder.transient("grad_q", q.len());
-        builder.launch(FusedAttentionGradQ { inputs, grad_q }.launch_in(compute))?;
+        builder.launch(FusedAttentionGradQ { inputs, grad_q }.launch())?;
         let (splits, len) = (shape.grad_kv_splits(), k.len());
         let grads = builder.transient("grad_kv", 2 * len);
         let grad_k = grads.slice(0..len);
         if splits == 1 {
-            builder.launch(FusedAttentionGradKv { inputs, grads, splits }.launch_in(compute))?;
+            builder.launch(FusedAttentionGradKv { inputs, grads, splits }.launch())?;
             let grad_v = Activation::cast(builder, grads.slice(len..2 * len), dtypes)?;
             return Ok(Gradients { q: grad_q, k: grad_k, v: grad_v });
         }
         let partials = builder.transient("grad_kv parts", splits * grads.len());
         let split = FusedAttentionGradKv { inputs, grads: partials, splits };
-        builder.launch(split.launch_in(compute))?;
+        builder.launch(split.launch())?;
         let grads = Activation::with_bf16_copy(builder, ("grad_kv", grads), dtypes);
         builder.launch(SplitKSum { partials, out: grads.written(), splits }.launch())?;
         Ok(Gradients { q: grad_q, k: grad_k, v: grads.slice(len..2 * len) })
@@ -177,6 +191,7 @@ impl SelfAttention {
         grad_out: Slice<f32>,
     ) -> Result<[Slice<f32>; 3]> {
         let Self { shape, compute } = *self;
+        let (q, k, v) = (q.f32()?, k.f32()?, v.f32()?);
         let AttentionShape { batch, seq, heads, .. } = shape;
         let (rows, width, scale) = (batch * heads * seq, seq, self.scale());
         let grad_probs = builder.transient("grad_probs", probs.len());

@@ -227,9 +227,11 @@ mod tests {
         let layers = Preset::Tiny.model().layers;
         // Forward and backward, and the logits.
         assert_eq!(names(&large, "_multistage"), 2 * (7 * layers + 1));
-        assert_eq!(names(&small, "_multistage") + names(&small, "/cast"), 0);
-        // All that writes what they read rounds it by itself.
-        assert_eq!(names(&large, "/cast"), 0);
+        assert_eq!(names(&small, "_multistage"), 0);
+        // All that writes what products and attention read rounds it by itself, except the LoRA
+        // update of v, and small products the gradient of attention.
+        assert_eq!(names(&large, "/cast"), layers);
+        assert_eq!(names(&small, "/cast"), 2 * layers);
         let inner: Vec<_> = (large.pass.buffers().map(|(_, it)| it.name()))
             .filter(|name| name.contains("swiglu/out"))
             .collect();

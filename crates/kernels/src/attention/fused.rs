@@ -1,0 +1,181 @@
+//! What the launches of fused attention share: sizes, checks, tensor maps, and the dispatch.
+
+use retrograph_kernel_abi::Signature;
+use retrograph_kernel_abi::attention::{
+    self as abi, FlashAttention, LSE_DELTA_ROWS, WGMMA_ROWS, WGMMA_THREADS,
+};
+use retrograph_kernel_abi::gemm::TENSOR_MAP_BOX;
+
+use super::shape::{AttentionShape, TensorLayout};
+use crate::checks::Check;
+use crate::geometry::{MAX_GRID_X, MAX_GRID_YZ, linear};
+use crate::images::dynamic_shared;
+use crate::launch::TensorMapArgument;
+use crate::problem::AttentionProblem;
+use crate::{DType, Dispatch, Kernel, KernelError, Problem, SmTarget, TensorView};
+
+/// The widest heads of the entries.
+const MAX_HEAD_DIM: usize = abi::MAX_HEAD_DIMS[1] as usize;
+/// Two blocks for each of 132 SMs.
+const MIN_BLOCKS: usize = 264;
+
+/// One block per plane and tile of tokens. On sm_90a, launches with tensor maps take the `wgmma`
+/// entry; otherwise a block has a warp for each 16 tokens.
+pub(super) fn dispatch(
+    problem: &Problem,
+    target: SmTarget,
+    (family, kernel): (&FlashAttention, &Signature),
+) -> Option<Dispatch> {
+    let AttentionProblem { planes, seq, head_dim, tensor_maps } = problem.attention()?;
+    let features = target.features();
+    let by_width = usize::from(head_dim > abi::MAX_HEAD_DIMS[0]);
+    let has_width = abi::MAX_HEAD_DIMS.contains(&head_dim);
+    let wgmma_entry = kernel.entries.get(abi::MAX_HEAD_DIMS.len() + by_width);
+    let wgmma_entry =
+        wgmma_entry.filter(|_| tensor_maps && has_width && features.wgmma && features.tma);
+    let (entry, rows, threads) = match wgmma_entry {
+        Some(entry) => (*entry, WGMMA_ROWS, WGMMA_THREADS),
+        None => {
+            let rows = family.block_rows(features.bf16_mma && features.cp_async);
+            (kernel.entries[by_width], rows, rows * 2)
+        }
+    };
+    let tiles = if head_dim == 0 { 0 } else { seq.div_ceil(rows) };
+    let shared_bytes = dynamic_shared(entry, target);
+    Some(Dispatch { grid: [planes, tiles, 1], shared_bytes, ..linear(entry, 1, threads) })
+}
+
+impl AttentionShape {
+    /// Whether fused attention with factors in `dtype`, f32 or bf16, supports the head size: at
+    /// most 128 elements, in whole vectors of 16 bytes.
+    pub fn can_be_fused(self, dtype: DType) -> bool {
+        let vector = match dtype {
+            DType::Bf16 => 8,
+            _ => 4,
+        };
+        self.head_dim.is_multiple_of(vector) && self.head_dim <= MAX_HEAD_DIM
+    }
+
+    /// Elements of the `lse_delta` of
+    /// [`AttentionBackwardPreprocess`](crate::attention::AttentionBackwardPreprocess): two for each
+    /// head and token, with sequences padded to multiples of 128 tokens.
+    pub fn lse_delta_len(self) -> usize {
+        2 * self.batch * self.heads * self.padded_seq()
+    }
+
+    /// Tokens of a sequence of `lse_delta`.
+    pub(super) fn padded_seq(self) -> usize {
+        self.seq.next_multiple_of(LSE_DELTA_ROWS as usize)
+    }
+
+    /// Number of splits of a group's heads for
+    /// [`FusedAttentionGradKv`](crate::attention::FusedAttentionGradKv): the smallest divisor of
+    /// their number with which the blocks fill a device.
+    pub fn grad_kv_splits(self) -> usize {
+        let group = self.group().max(1);
+        let blocks = self.batch * self.kv_heads * self.seq.div_ceil(64);
+        let mut divisors = (1..=group).filter(|splits| group.is_multiple_of(*splits));
+        divisors.find(|splits| blocks * splits >= MIN_BLOCKS).unwrap_or(group)
+    }
+
+    /// Batch, seq, heads, kv_heads and head_dim, if fused kernels can index the tensors.
+    pub(super) fn fused_sizes(self, check: Check, dtype: DType) -> Result<[u32; 5], KernelError> {
+        let Self { batch, seq, heads, kv_heads, head_dim } = self;
+        let rule = "head_dim must be a multiple of 4 (8 in bf16) and at most 128";
+        check.rule(self.can_be_fused(dtype), rule, (head_dim, MAX_HEAD_DIM))?;
+        check.at_most("the number of tiles of 32 tokens", seq.div_ceil(32), MAX_GRID_YZ)?;
+        check.at_most("batch × heads", batch * heads, MAX_GRID_X)?;
+        let sequence = check.product("elements of a sequence", &[seq, heads, head_dim])?;
+        check.size("elements of a sequence", sequence)?;
+        let tokens = check.product("tokens × heads", &[batch, self.padded_seq(), heads])?;
+        check.size("tokens × heads", tokens)?;
+        let sizes = [batch, seq, heads, kv_heads, head_dim];
+        let [batch, seq, heads, kv_heads, head_dim] = sizes.map(|size| check.size("a size", size));
+        Ok([batch?, seq?, heads?, kv_heads?, head_dim?])
+    }
+
+    /// Checks the head counts and the length of every operand, named by the field of the caller.
+    pub(super) fn check_tensors<B: Copy, const N: usize>(
+        self,
+        check: Check,
+        operands: [(&'static str, TensorView<B>, TensorLayout); N],
+    ) -> Result<(), KernelError> {
+        self.check_heads(check)?;
+        for (operand, tensor, layout) in operands {
+            let elements = check.product("the number of elements", &self.dimensions(layout))?;
+            check.elements(operand, tensor.len(), elements)?;
+        }
+        Ok(())
+    }
+
+    /// The tensor map of a tensor with `heads` heads, if `wgmma` entries take it: a matrix per
+    /// sequence, with a row per token.
+    pub(super) fn tensor_map<B: Copy>(
+        self,
+        tensor: TensorView<B>,
+        heads: u32,
+    ) -> Option<TensorMapArgument<B>> {
+        let TensorView::Bf16(view) = tensor else { return None };
+        let has_width = abi::MAX_HEAD_DIMS.iter().any(|width| self.head_dim == *width as usize);
+        let row = self.head_dim as u64 * u64::from(heads);
+        let sizes = [row, self.seq as u64, self.batch as u64];
+        (has_width && !sizes.contains(&0)).then(|| TensorMapArgument {
+            buffer: view.buffer(),
+            bytes: view.byte_range(),
+            dtype: DType::Bf16,
+            sizes,
+            strides: [2 * row, 2 * row * sizes[1]],
+            box_sizes: TENSOR_MAP_BOX,
+        })
+    }
+}
+
+/// The softmax scales the maximum of a row, too, so that the factor must be positive.
+pub(super) fn check_scale(check: Check, scale: f32) -> Result<(), KernelError> {
+    check.constant("scale", scale, (scale.is_finite() && scale > 0.0, "finite and more than 0"))
+}
+
+/// Fused kernels access operands in vectors of 16 bytes.
+pub(super) fn check_alignment<B: Copy>(
+    check: Check,
+    tensors: &[Option<TensorView<B>>],
+) -> Result<(), KernelError> {
+    let rule = "operands must start at multiples of 16 bytes in their buffers";
+    tensors.iter().flatten().try_for_each(|tensor| {
+        check.rule(tensor.is_vectorizable(&[]), rule, (tensor.byte_range().start, 16))
+    })
+}
+
+/// The factors must have one type.
+pub(super) fn check_dtypes<B: Copy, const N: usize>(
+    check: Check,
+    factors: [TensorView<B>; N],
+) -> Result<(), KernelError> {
+    let compute = factors[0].dtype();
+    match factors.into_iter().map(|factor| factor.dtype()).find(|dtype| *dtype != compute) {
+        None => Ok(()),
+        Some(dtype) => Err(KernelError::UnsupportedDType {
+            kernel: check.0,
+            compute,
+            dtype,
+            help: "give q, k, v and grad_out in one type",
+        }),
+    }
+}
+
+/// The kernel for factors in `dtype`, of one in f32 and one in bf16.
+pub(super) fn by_dtype(
+    dtype: DType,
+    [in_f32, in_bf16]: [&'static Kernel; 2],
+) -> Result<&'static Kernel, KernelError> {
+    match dtype {
+        DType::F32 => Ok(in_f32),
+        DType::Bf16 => Ok(in_bf16),
+        _ => Err(KernelError::UnsupportedDType {
+            kernel: in_f32.name,
+            compute: DType::F32,
+            dtype,
+            help: "give operands in f32 or bf16",
+        }),
+    }
+}

@@ -1,0 +1,210 @@
+//! The gradients of k and v: a block has 128 keys of a key head and loops over the tiles of 64
+//! queries from the diagonal on, for each head of its split of the group.
+//!
+//! Scores are computed with keys as rows, so that probabilities and score gradients are in the
+//! right registers for the next product.
+
+use std::f32::consts::LOG2_E;
+
+use retrograph_kernel_abi::attention::{FlashBackwardParameters, WGMMA_ROWS};
+use retrograph_ptx::ast::Entry;
+use retrograph_ptx::build::{Kernel, Ptr, Shared, TensorMapParam, Value, Var};
+
+use super::smem::{HeadMap, Smem, SmemLayout};
+use super::{Config, bound_block, multiply, multiply_transposed, warpgroup};
+use crate::attention::backward::padded_rows;
+use crate::attention::epilogue::ResultRows;
+use crate::attention::mask::{apply_causal_mask, lane_column};
+use crate::attention::mma::pack_fragments;
+use crate::primitives::mma::{AccFragment, acc_row};
+use crate::primitives::parameters::Declarations;
+use crate::primitives::tma_pipeline::PipelineState;
+use crate::primitives::vec4::Output;
+
+/// Queries of a tile.
+const QUERIES: u32 = 64;
+
+/// The name of the entry.
+pub(super) fn name(config: Config) -> &'static str {
+    Config::family().grad_kv.entries[config.entry]
+}
+
+/// Keys and values are resident.
+pub(super) fn smem_layout(config: Config) -> SmemLayout {
+    SmemLayout {
+        resident: config.tile(WGMMA_ROWS),
+        resident_count: 2,
+        streamed: config.tile(QUERIES),
+        stages: 8,
+        stats_words: 2 * QUERIES,
+    }
+}
+
+/// The entry.
+pub(in crate::attention) fn entry(config: Config) -> Entry {
+    Kernel::build(name(config), |k| {
+        bound_block(k);
+        let params = Params::declare(k);
+        let smem = smem_layout(config).declare(k);
+        params.compute((k, config), &smem);
+    })
+}
+
+/// The parameters, and the position of this block.
+#[derive(Clone, Copy)]
+struct Params<'k> {
+    /// Queries and gradients of the output in the first head.
+    q: HeadMap<'k>,
+    grad_out: HeadMap<'k>,
+    keys: HeadMap<'k>,
+    values: HeadMap<'k>,
+    /// Log-sum-exp and delta of each query in the first head.
+    lse_delta: Ptr<'k, f32>,
+    /// Rows of `lse_delta` per head.
+    padded: Value<'k, u32>,
+    grad_k: ResultRows<'k>,
+    grad_v: ResultRows<'k>,
+    head_dim: Value<'k, u32>,
+    scale: Value<'k, f32>,
+    /// The first key of the block.
+    start: Value<'k, u32>,
+    /// Tokens of the sequence.
+    seq: Value<'k, u32>,
+    /// Heads to loop over.
+    heads: Value<'k, u32>,
+}
+
+impl<'k> Params<'k> {
+    fn declare(k: &Kernel<'k>) -> Self {
+        let parameters = FlashBackwardParameters::declare(&mut Declarations(*k));
+        let FlashBackwardParameters { lse_delta, grads, batch, seq, heads, .. } = parameters;
+        let FlashBackwardParameters { kv_heads, head_dim, splits, scale, .. } = parameters;
+        let FlashBackwardParameters { q_map, k_map, v_map, grad_out_map, .. } = parameters;
+        let (split, plane) = (k.ctaid_x() % splits, k.ctaid_x() / splits);
+        let (sequence, kv_head) = (plane / kv_heads, plane % kv_heads);
+        let group = heads / kv_heads;
+        let heads_per_split = group / splits;
+        let head = kv_head * group + split * heads_per_split;
+        let head_map = |map: TensorMapParam<'k>, head: Value<'k, u32>| HeadMap {
+            map,
+            sequence,
+            column: head * head_dim,
+        };
+        let padded = padded_rows(seq);
+        let stride = kv_heads * head_dim;
+        // The gradients of k and v are [split, 2, batch, seq, kv_heads, head_dim].
+        let result = |index: u32| {
+            let row = (split * 2 + index) * (batch * seq) + sequence * seq;
+            let first = row.mul_wide(stride) + (kv_head * head_dim).cast::<u64>();
+            ResultRows { first: Output::f32(grads).at(first), stride, rows: seq }
+        };
+        Self {
+            q: head_map(q_map, head),
+            grad_out: head_map(grad_out_map, head),
+            keys: head_map(k_map, kv_head),
+            values: head_map(v_map, kv_head),
+            lse_delta: lse_delta.at((sequence * heads + head).mul_wide(padded) << 1),
+            padded,
+            grad_k: result(0),
+            grad_v: result(1),
+            head_dim,
+            scale,
+            // Blocks with the most queries start first.
+            start: k.ctaid_y() * WGMMA_ROWS,
+            seq,
+            heads: heads_per_split,
+        }
+    }
+
+    /// Copies the tile of queries at `position`, and advances it to the next one.
+    fn copy(&self, smem: &Smem<'k>, position: &Position<'k>) {
+        let (head, query) = (position.head.get(), position.query.get());
+        let in_head = |first: HeadMap<'k>| HeadMap {
+            column: head.mad_lo(self.head_dim, first.column),
+            ..first
+        };
+        let stats = head.mul_wide(self.padded) + query.cast::<u64>();
+        smem.copy_with_stats((in_head(self.q), query), self.lse_delta.at(stats << 1));
+        smem.copy((in_head(self.grad_out), query));
+        let next = query + QUERIES;
+        let wraps = next.ge(self.seq);
+        position.query.set(wraps.select(self.start, next));
+        position.head.update(|head| wraps.select(head + 1, head));
+    }
+
+    fn compute(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
+        let position = Position { head: k.var(0u32), query: k.var(self.start) };
+        k.when(smem.copies, || {
+            smem.copy_resident(&[self.keys, self.values], self.start);
+            k.range(0, smem.pairs(), 1, |_| {
+                k.when(position.head.get().lt(self.heads), || self.copy(smem, &position));
+            });
+        });
+        let state = PipelineState::new(k);
+        let [grad_k, grad_v] = [(); 2].map(|()| acc_row(k, config.head_dim));
+        let [scores, grads] = [(); 2].map(|()| acc_row(k, QUERIES));
+        let scale_log2 = self.scale * LOG2_E;
+        let [keys, values] = smem.wait_resident(warpgroup(k));
+        k.range(0, self.heads, 1, |_| {
+            k.range(self.start, self.seq, QUERIES, |query| {
+                let (q_stage, q) = smem.wait(state);
+                multiply_transposed(k, [keys, q], &scores);
+                let (grad_out_stage, grad_out) = smem.wait(state);
+                multiply_transposed(k, [values, grad_out], &grads);
+                let stats = smem.stats(q_stage);
+                k.wgmma_wait_group(1);
+                for_each_element(k, (stats, &scores), |score, [lse, _], _| {
+                    score.update(|score| score.fma(scale_log2, -lse).exp2());
+                });
+                k.wgmma_wait_group(0);
+                for_each_element(k, (stats, &grads), |grad, [_, delta], [j, i]| {
+                    grad.update(|grad| (grad - delta) * scores[j][i].get());
+                });
+                // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
+                k.when(query.lt(self.start + (WGMMA_ROWS - 1)), || {
+                    for acc in [&scores, &grads] {
+                        apply_causal_mask(k, ([self.start, query], false), acc, 0.0);
+                    }
+                });
+                let [probs, grads] =
+                    [&scores, &grads].map(|acc| pack_fragments(config.target, acc));
+                multiply(k, (&probs, grad_out), &grad_v);
+                multiply(k, (&grads, q), &grad_k);
+                k.wgmma_wait_group(0);
+                // One lane releases the statistics that all of them have read.
+                k.warp_barrier();
+                smem.release(q_stage.index);
+                smem.release(grad_out_stage.index);
+                let more = position.head.get().lt(self.heads);
+                k.when(smem.copies & more, || self.copy(smem, &position));
+            });
+        });
+        self.grad_k.write_pairs(config.target, (self.start, Some(self.scale)), &grad_k);
+        self.grad_v.write_pairs(config.target, (self.start, None), &grad_v);
+    }
+}
+
+/// The tile that is copied next.
+struct Position<'k> {
+    /// Its head, counted from the first one.
+    head: Var<'k, u32>,
+    /// Its first query.
+    query: Var<'k, u32>,
+}
+
+/// Calls `body` for each element of `acc`, whose columns are queries, with `[log-sum-exp, delta]`
+/// of its query, and its indices.
+fn for_each_element<'k>(
+    k: &Kernel<'k>,
+    (stats, acc): (Shared<'k, f32>, &[AccFragment<'k>]),
+    body: impl Fn(Var<'k, f32>, [Value<'k, f32>; 2], [usize; 2]),
+) {
+    let own = stats.at(lane_column(k) << 1);
+    for (j, fragment) in acc.iter().enumerate() {
+        let [lse, delta, next_lse, next_delta] = own.load_vec4(j as u32 * 16);
+        for (i, element) in fragment.iter().enumerate() {
+            let stats = if i % 2 == 0 { [lse, delta] } else { [next_lse, next_delta] };
+            body(*element, stats, [j, i]);
+        }
+    }
+}

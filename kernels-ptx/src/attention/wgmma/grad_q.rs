@@ -1,0 +1,161 @@
+//! The gradient of q: a block has 128 queries and loops over the tiles of 64 keys and values up to
+//! the diagonal.
+//!
+//! The product of a tile with its score gradients still runs while the scores of the next tile
+//! start.
+
+use std::f32::consts::LOG2_E;
+
+use retrograph_kernel_abi::attention::{FlashBackwardParameters, WGMMA_ROWS};
+use retrograph_ptx::ast::Entry;
+use retrograph_ptx::build::{Kernel, Ptr, TensorMapParam, Value};
+
+use super::smem::{HeadMap, Smem, SmemLayout};
+use super::{Config, bound_block, multiply, multiply_transposed, warpgroup};
+use crate::attention::backward::padded_rows;
+use crate::attention::epilogue::ResultRows;
+use crate::attention::mask::{apply_causal_mask, lane_row};
+use crate::attention::mma::pack_fragments;
+use crate::primitives::mma::acc_row;
+use crate::primitives::parameters::Declarations;
+use crate::primitives::tma_pipeline::PipelineState;
+use crate::primitives::vec4::Output;
+
+/// Keys of a tile.
+const KEYS: u32 = 64;
+
+/// The name of the entry.
+pub(super) fn name(config: Config) -> &'static str {
+    Config::family().grad_q.entries[config.entry]
+}
+
+/// Queries and gradients of the output are resident.
+pub(super) fn smem_layout(config: Config) -> SmemLayout {
+    SmemLayout {
+        resident: config.tile(WGMMA_ROWS),
+        resident_count: 2,
+        streamed: config.tile(KEYS),
+        stages: 8,
+        stats_words: 0,
+    }
+}
+
+/// The entry.
+pub(in crate::attention) fn entry(config: Config) -> Entry {
+    Kernel::build(name(config), |k| {
+        bound_block(k);
+        let params = Params::declare(k);
+        let smem = smem_layout(config).declare(k);
+        params.compute((k, config), &smem);
+    })
+}
+
+/// The parameters, and the position of this block.
+#[derive(Clone, Copy)]
+struct Params<'k> {
+    q: HeadMap<'k>,
+    grad_out: HeadMap<'k>,
+    keys: HeadMap<'k>,
+    values: HeadMap<'k>,
+    /// Log-sum-exp and delta of each query.
+    lse_delta: Ptr<'k, f32>,
+    grad_q: ResultRows<'k>,
+    scale: Value<'k, f32>,
+    /// The first query of the block.
+    start: Value<'k, u32>,
+    /// Tiles of keys.
+    tiles: Value<'k, u32>,
+}
+
+impl<'k> Params<'k> {
+    fn declare(k: &Kernel<'k>) -> Self {
+        let parameters = FlashBackwardParameters::declare(&mut Declarations(*k));
+        let FlashBackwardParameters { lse_delta, grads, seq, heads, kv_heads, .. } = parameters;
+        let FlashBackwardParameters { head_dim, scale, q_map, k_map, .. } = parameters;
+        let FlashBackwardParameters { v_map, grad_out_map, .. } = parameters;
+        let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
+        let kv_head = head / (heads / kv_heads);
+        let head_map = |map: TensorMapParam<'k>, head: Value<'k, u32>| HeadMap {
+            map,
+            sequence,
+            column: head * head_dim,
+        };
+        let stride = heads * head_dim;
+        let first = (sequence * seq).mul_wide(stride) + (head * head_dim).cast::<u64>();
+        let padded = padded_rows(seq);
+        // Blocks with the most keys start first.
+        let start = (k.nctaid_y() - 1 - k.ctaid_y()) * WGMMA_ROWS;
+        let end = (start + WGMMA_ROWS).min(seq);
+        Self {
+            q: head_map(q_map, head),
+            grad_out: head_map(grad_out_map, head),
+            keys: head_map(k_map, kv_head),
+            values: head_map(v_map, kv_head),
+            lse_delta: lse_delta.at(k.ctaid_x().mul_wide(padded) << 1),
+            grad_q: ResultRows { first: Output::f32(grads).at(first), stride, rows: seq },
+            scale,
+            start,
+            tiles: (end + (KEYS - 1)) / KEYS,
+        }
+    }
+
+    /// Copies a tile of keys and one of values.
+    fn copy(&self, smem: &Smem<'k>, tile: Value<'k, u32>) {
+        smem.copy((self.keys, tile * KEYS));
+        smem.copy((self.values, tile * KEYS));
+    }
+
+    fn compute(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
+        k.when(smem.copies, || {
+            smem.copy_resident(&[self.q, self.grad_out], self.start);
+            k.range(0, self.tiles.min(smem.pairs()), 1, |tile| self.copy(smem, tile));
+        });
+        let state = PipelineState::new(k);
+        let grad_q = acc_row(k, config.head_dim);
+        let (scores, grads) = (acc_row(k, KEYS), acc_row(k, KEYS));
+        let scale_log2 = self.scale * LOG2_E;
+        let stats = [0, 8].map(|half| {
+            let query = self.start + lane_row(k) + half;
+            self.lse_delta.load_vec2(query << 1)
+        });
+        let [queries, grad_out] = smem.wait_resident(warpgroup(k));
+        let previous = k.var(0u32);
+        k.range(0, self.tiles, 1, |tile| {
+            let (keys_stage, keys) = smem.wait(state);
+            multiply_transposed(k, [queries, keys], &scores);
+            let (values_stage, values) = smem.wait(state);
+            multiply_transposed(k, [grad_out, values], &grads);
+            k.wgmma_wait_group(2);
+            k.when(tile.ne(0), || {
+                smem.release(previous.get());
+                let next = tile + (smem.pairs() - 1);
+                k.when(smem.copies & next.lt(self.tiles), || self.copy(smem, next));
+            });
+            previous.set(keys_stage.index);
+            k.wgmma_wait_group(1);
+            for fragment in &scores {
+                for (index, score) in fragment.iter().enumerate() {
+                    let [lse, _] = stats[index / 2];
+                    score.update(|score| score.fma(scale_log2, -lse).exp2());
+                }
+            }
+            k.wgmma_wait_group(0);
+            smem.release(values_stage.index);
+            for (probs, grads) in scores.iter().zip(&grads) {
+                for (index, (prob, grad)) in probs.iter().zip(grads).enumerate() {
+                    let [_, delta] = stats[index / 2];
+                    grad.update(|grad| (grad - delta) * prob.get());
+                }
+            }
+            // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
+            let key = tile * KEYS;
+            k.when((key + (KEYS - 1)).gt(self.start), || {
+                apply_causal_mask(k, ([self.start, key], true), &grads, 0.0);
+            });
+            let grads = pack_fragments(config.target, &grads);
+            multiply(k, (&grads, keys), &grad_q);
+        });
+        k.wgmma_wait_group(0);
+        self.grad_q.write_pairs(config.target, (self.start, Some(self.scale)), &grad_q);
+    }
+}

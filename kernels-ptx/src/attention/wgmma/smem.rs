@@ -1,0 +1,219 @@
+//! Shared memory of a block: resident tiles, the pipeline of streamed tiles, and statistics of the
+//! queries of each stage.
+
+use retrograph_ptx::build::{Kernel, MatrixDescriptor, Pred, Ptr, Shared, TensorMapParam, Value};
+
+use super::{STEPS, WARPGROUP_ROWS, WARPS};
+use crate::primitives::swizzle::{LINE_WORDS, SWIZZLE_ALIGNMENT, align_for_swizzle};
+use crate::primitives::tma_pipeline::{
+    BOX, PipelineState, Stage, TmaPipeline, barrier_words, copy_boxes,
+};
+
+/// Bytes of a line of a tile.
+const LINE_BYTES: u32 = LINE_WORDS * 4;
+
+/// A tile of rows of a head.
+///
+/// It consists of blocks of 64 columns. A line of a block has the 64 elements of a row in 128
+/// bytes, swizzled.
+#[derive(Clone, Copy)]
+pub(super) struct Tile {
+    pub(super) rows: u32,
+    pub(super) head_dim: u32,
+}
+
+impl Tile {
+    fn words(self) -> u32 {
+        self.rows * self.head_dim / 2
+    }
+
+    fn bytes(self) -> u32 {
+        self.words() * 4
+    }
+
+    /// Copies the tile from row `row` of a head on. `full` completes when its bytes have arrived.
+    fn copy<'k>(
+        self,
+        to: Shared<'k, u32>,
+        (source, row): (HeadMap<'k>, Value<'k, u32>),
+        full: Shared<'k, u64>,
+    ) {
+        let boxes_down = self.rows / BOX;
+        let boxes = (to, boxes_down * (self.head_dim / BOX));
+        copy_boxes(boxes, (source.map, source.sequence), full, |index| {
+            let (across, down) = (index / boxes_down, index % boxes_down);
+            [source.column + across * BOX, row + down * BOX]
+        });
+    }
+}
+
+/// A tile, or its rows from some row on, with its place in shared memory.
+#[derive(Clone, Copy)]
+pub(super) struct PlacedTile<'k> {
+    pub(super) tile: Tile,
+    smem: Shared<'k, u32>,
+}
+
+impl<'k> PlacedTile<'k> {
+    /// The descriptor with the head along K, at a step of K.
+    pub(super) fn k_major(self, step: u32) -> MatrixDescriptor<'k> {
+        let steps_per_block = BOX / STEPS;
+        let block = step / steps_per_block * self.tile.rows * LINE_BYTES;
+        self.smem.k_major_descriptor().offset(block + step % steps_per_block * STEPS * 2)
+    }
+
+    /// The descriptor with the rows along K, at a step of K.
+    pub(super) fn mn_major(self, step: u32) -> MatrixDescriptor<'k> {
+        let block_bytes = self.tile.rows * LINE_BYTES;
+        self.smem.mn_major_descriptor(block_bytes).offset(step * STEPS * LINE_BYTES)
+    }
+}
+
+/// A head of a sequence in a tensor map.
+#[derive(Clone, Copy)]
+pub(super) struct HeadMap<'k> {
+    pub(super) map: TensorMapParam<'k>,
+    pub(super) sequence: Value<'k, u32>,
+    /// First column of the head.
+    pub(super) column: Value<'k, u32>,
+}
+
+/// The sizes of the shared memory of a block.
+#[derive(Clone, Copy)]
+pub(super) struct SmemLayout {
+    /// The tiles that stay for the whole block.
+    pub(super) resident: Tile,
+    pub(super) resident_count: u32,
+    /// The tile of a stage.
+    pub(super) streamed: Tile,
+    /// Number of stages: two for each pair of tiles.
+    pub(super) stages: u32,
+    /// Words of statistics per stage.
+    pub(super) stats_words: u32,
+}
+
+impl SmemLayout {
+    /// Words of resident tiles, of stages, of statistics, and of barriers.
+    fn words(self) -> [u32; 4] {
+        [
+            self.resident_count * self.resident.words(),
+            self.stages * self.streamed.words(),
+            self.stages * self.stats_words,
+            barrier_words(self.stages) + 2,
+        ]
+    }
+
+    /// Dynamic shared memory in bytes.
+    pub(super) fn bytes(self) -> u32 {
+        self.words().iter().sum::<u32>() * 4 + SWIZZLE_ALIGNMENT
+    }
+
+    /// Places the parts, and initializes the barriers.
+    pub(super) fn declare<'k>(self, k: &Kernel<'k>) -> Smem<'k> {
+        let resident = align_for_swizzle(k, k.dynamic_shared());
+        let [resident_words, stage_words, stats_words, _] = self.words();
+        let stages = resident.offset(resident_words.into());
+        let stats = stages.offset(stage_words.into());
+        let barriers = stats.offset(stats_words.into()).reinterpret::<u64>();
+        let resident_full = barriers.offset(i64::from(2 * self.stages));
+        let pipeline =
+            TmaPipeline::new(k, (self.stages, self.streamed.words()), (stages, barriers));
+        k.when(k.tid_x().eq(0), || {
+            pipeline.init(WARPS);
+            k.mbarrier_init(resident_full, 1);
+            k.fence_mbarrier_init();
+        });
+        k.barrier();
+        // The second warpgroup is behind the first, so that stages are empty when it asks.
+        let copies = k.tid_x().eq(WARPS / 2 * 32);
+        let (stats, filled) = (stats.reinterpret(), PipelineState::new(k));
+        Smem { kernel: *k, layout: self, resident, stats, resident_full, pipeline, filled, copies }
+    }
+}
+
+/// The parts of a [`SmemLayout`] in a kernel.
+#[derive(Clone, Copy)]
+pub(super) struct Smem<'k> {
+    kernel: Kernel<'k>,
+    layout: SmemLayout,
+    resident: Shared<'k, u32>,
+    stats: Shared<'k, f32>,
+    resident_full: Shared<'k, u64>,
+    pipeline: TmaPipeline<'k>,
+    /// The stage that is filled next.
+    filled: PipelineState<'k>,
+    /// Whether this thread starts the copies.
+    pub(super) copies: Pred<'k>,
+}
+
+impl<'k> Smem<'k> {
+    /// Pairs of tiles in flight.
+    pub(super) fn pairs(&self) -> u32 {
+        self.layout.stages / 2
+    }
+
+    /// Copies the resident tiles, from row `row` of the heads on.
+    pub(super) fn copy_resident(&self, sources: &[HeadMap<'k>], row: Value<'k, u32>) {
+        let tile = self.layout.resident;
+        let bytes = self.layout.resident_count * tile.bytes();
+        self.kernel.mbarrier_arrive_expect_tx(self.resident_full, bytes);
+        for (index, source) in (0..).zip(sources) {
+            tile.copy(self.resident_tile(index), (*source, row), self.resident_full);
+        }
+    }
+
+    /// Copies the next tile, from row `row` of a head on, into its stage.
+    pub(super) fn copy(&self, source: (HeadMap<'k>, Value<'k, u32>)) {
+        let tile = self.layout.streamed;
+        self.pipeline.fill(self.filled, tile.bytes(), |stage, full| {
+            tile.copy(stage.smem, source, full);
+        });
+    }
+
+    /// Copies the next tile with the statistics of its rows.
+    pub(super) fn copy_with_stats(
+        &self,
+        source: (HeadMap<'k>, Value<'k, u32>),
+        stats: Ptr<'k, f32>,
+    ) {
+        let (tile, stats_bytes) = (self.layout.streamed, self.layout.stats_words * 4);
+        self.pipeline.fill(self.filled, tile.bytes() + stats_bytes, |stage, full| {
+            tile.copy(stage.smem, source, full);
+            self.kernel.cp_async_bulk_load(self.stats(stage), stats, stats_bytes, full);
+        });
+    }
+
+    /// Waits for the resident tiles, and returns the rows of this warpgroup in each.
+    pub(super) fn wait_resident<const N: usize>(
+        &self,
+        warpgroup: Value<'k, u32>,
+    ) -> [PlacedTile<'k>; N] {
+        self.kernel.mbarrier_wait_parity(self.resident_full, 0);
+        let rows = warpgroup * (WARPGROUP_ROWS * LINE_WORDS);
+        std::array::from_fn(|index| PlacedTile {
+            tile: self.layout.resident,
+            smem: self.resident_tile(index as u32).at(rows),
+        })
+    }
+
+    /// Waits for the next tile.
+    pub(super) fn wait(&self, state: PipelineState<'k>) -> (Stage<'k>, PlacedTile<'k>) {
+        let stage = self.pipeline.wait_full(state);
+        (stage, PlacedTile { tile: self.layout.streamed, smem: stage.smem })
+    }
+
+    /// The statistics of the rows in a stage.
+    pub(super) fn stats(&self, stage: Stage<'k>) -> Shared<'k, f32> {
+        self.stats.at(stage.index * self.layout.stats_words)
+    }
+
+    /// Tells the thread that copies that this warp has read a stage.
+    pub(super) fn release(&self, stage: Value<'k, u32>) {
+        let k = self.kernel;
+        k.when(k.lane().eq(0), || self.pipeline.release(stage));
+    }
+
+    fn resident_tile(&self, index: u32) -> Shared<'k, u32> {
+        self.resident.offset((index * self.layout.resident.words()).into())
+    }
+}
