@@ -140,14 +140,6 @@ impl<'k> Kernel<'k> {
         }
     }
 
-    /// Waits for all lanes of the warp (`bar.warp.sync`), whose earlier accesses are then ordered
-    /// before the later ones of every lane.
-    pub fn warp_barrier(&self) {
-        let operands = vec![Operand::Immediate(Immediate::Integer(0xffff_ffff))];
-        let modifiers = &[Modifier::Warp, Modifier::Sync];
-        self.emit(Emit { opcode: Opcode::Bar, modifiers, types: &[], operands });
-    }
-
     /// Memory fence: every thread of the device observes this thread's accesses before the fence
     /// before those after it (`membar.gl`).
     pub fn membar_gl(&self) {

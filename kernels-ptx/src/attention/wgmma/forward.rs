@@ -34,7 +34,6 @@ pub(super) fn smem_layout(config: Config) -> SmemLayout {
         resident_count: 1,
         streamed: config.tile(KEYS),
         stages: 6,
-        stats_words: 0,
     }
 }
 

@@ -8,7 +8,7 @@ use std::f32::consts::LOG2_E;
 
 use retrograph_kernel_abi::attention::{FlashBackwardParameters, WGMMA_ROWS};
 use retrograph_ptx::ast::Entry;
-use retrograph_ptx::build::{Kernel, Ptr, Shared, TensorMapParam, Value, Var};
+use retrograph_ptx::build::{Kernel, Ptr, TensorMapParam, Value, Var};
 
 use super::smem::{HeadMap, Smem, SmemLayout};
 use super::{Config, bound_block, multiply, multiply_transposed, warpgroup};
@@ -36,7 +36,6 @@ pub(super) fn smem_layout(config: Config) -> SmemLayout {
         resident_count: 2,
         streamed: config.tile(QUERIES),
         stages: 8,
-        stats_words: 2 * QUERIES,
     }
 }
 
@@ -123,8 +122,7 @@ impl<'k> Params<'k> {
             column: head.mad_lo(self.head_dim, first.column),
             ..first
         };
-        let stats = head.mul_wide(self.padded) + query.cast::<u64>();
-        smem.copy_with_stats((in_head(self.q), query), self.lse_delta.at(stats << 1));
+        smem.copy((in_head(self.q), query));
         smem.copy((in_head(self.grad_out), query));
         let next = query + QUERIES;
         let wraps = next.ge(self.seq);
@@ -145,19 +143,20 @@ impl<'k> Params<'k> {
         let [scores, grads] = [(); 2].map(|()| acc_row(k, QUERIES));
         let scale_log2 = self.scale * LOG2_E;
         let [keys, values] = smem.wait_resident(warpgroup(k));
-        k.range(0, self.heads, 1, |_| {
+        k.range(0, self.heads, 1, |head| {
+            let lse_delta = self.lse_delta.at(head.mul_wide(self.padded) << 1);
             k.range(self.start, self.seq, QUERIES, |query| {
                 let (q_stage, q) = smem.wait(state);
                 multiply_transposed(k, [keys, q], &scores);
                 let (grad_out_stage, grad_out) = smem.wait(state);
                 multiply_transposed(k, [values, grad_out], &grads);
-                let stats = smem.stats(q_stage);
+                let stats = lse_delta.at((query + lane_column(k)) << 1);
                 k.wgmma_wait_group(1);
-                for_each_element(k, (stats, &scores), |score, [lse, _], _| {
+                for_each_element((stats, &scores), |score, [lse, _], _| {
                     score.update(|score| score.fma(scale_log2, -lse).exp2());
                 });
                 k.wgmma_wait_group(0);
-                for_each_element(k, (stats, &grads), |grad, [_, delta], [j, i]| {
+                for_each_element((stats, &grads), |grad, [_, delta], [j, i]| {
                     grad.update(|grad| (grad - delta) * scores[j][i].get());
                 });
                 // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
@@ -171,8 +170,6 @@ impl<'k> Params<'k> {
                 multiply(k, (&probs, grad_out), &grad_v);
                 multiply(k, (&grads, q), &grad_k);
                 k.wgmma_wait_group(0);
-                // One lane releases the statistics that all of them have read.
-                k.warp_barrier();
                 smem.release(q_stage.index);
                 smem.release(grad_out_stage.index);
                 let more = position.head.get().lt(self.heads);
@@ -193,15 +190,13 @@ struct Position<'k> {
 }
 
 /// Calls `body` for each element of `acc`, whose columns are queries, with `[log-sum-exp, delta]`
-/// of its query, and its indices.
+/// of its query, and its indices. `stats` has those of the lane's first query.
 fn for_each_element<'k>(
-    k: &Kernel<'k>,
-    (stats, acc): (Shared<'k, f32>, &[AccFragment<'k>]),
+    (stats, acc): (Ptr<'k, f32>, &[AccFragment<'k>]),
     body: impl Fn(Var<'k, f32>, [Value<'k, f32>; 2], [usize; 2]),
 ) {
-    let own = stats.at(lane_column(k) << 1);
     for (j, fragment) in acc.iter().enumerate() {
-        let [lse, delta, next_lse, next_delta] = own.load_vec4(j as u32 * 16);
+        let [lse, delta, next_lse, next_delta] = stats.load_vec4(j as u32 * 16);
         for (i, element) in fragment.iter().enumerate() {
             let stats = if i % 2 == 0 { [lse, delta] } else { [next_lse, next_delta] };
             body(*element, stats, [j, i]);

@@ -36,7 +36,6 @@ pub(super) fn smem_layout(config: Config) -> SmemLayout {
         resident_count: 2,
         streamed: config.tile(KEYS),
         stages: 8,
-        stats_words: 0,
     }
 }
 

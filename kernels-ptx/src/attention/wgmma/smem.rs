@@ -1,7 +1,6 @@
-//! Shared memory of a block: resident tiles, the pipeline of streamed tiles, and statistics of the
-//! queries of each stage.
+//! Shared memory of a block: resident tiles, and the pipeline of streamed tiles.
 
-use retrograph_ptx::build::{Kernel, MatrixDescriptor, Pred, Ptr, Shared, TensorMapParam, Value};
+use retrograph_ptx::build::{Kernel, MatrixDescriptor, Pred, Shared, TensorMapParam, Value};
 
 use super::{STEPS, WARPGROUP_ROWS, WARPS};
 use crate::primitives::swizzle::{LINE_WORDS, SWIZZLE_ALIGNMENT, align_for_swizzle};
@@ -88,17 +87,14 @@ pub(super) struct SmemLayout {
     pub(super) streamed: Tile,
     /// Number of stages: two for each pair of tiles.
     pub(super) stages: u32,
-    /// Words of statistics per stage.
-    pub(super) stats_words: u32,
 }
 
 impl SmemLayout {
-    /// Words of resident tiles, of stages, of statistics, and of barriers.
-    fn words(self) -> [u32; 4] {
+    /// Words of resident tiles, of stages, and of barriers.
+    fn words(self) -> [u32; 3] {
         [
             self.resident_count * self.resident.words(),
             self.stages * self.streamed.words(),
-            self.stages * self.stats_words,
             barrier_words(self.stages) + 2,
         ]
     }
@@ -111,10 +107,9 @@ impl SmemLayout {
     /// Places the parts, and initializes the barriers.
     pub(super) fn declare<'k>(self, k: &Kernel<'k>) -> Smem<'k> {
         let resident = align_for_swizzle(k, k.dynamic_shared());
-        let [resident_words, stage_words, stats_words, _] = self.words();
+        let [resident_words, stage_words, _] = self.words();
         let stages = resident.offset(resident_words.into());
-        let stats = stages.offset(stage_words.into());
-        let barriers = stats.offset(stats_words.into()).reinterpret::<u64>();
+        let barriers = stages.offset(stage_words.into()).reinterpret::<u64>();
         let resident_full = barriers.offset(i64::from(2 * self.stages));
         let pipeline =
             TmaPipeline::new(k, (self.stages, self.streamed.words()), (stages, barriers));
@@ -126,8 +121,8 @@ impl SmemLayout {
         k.barrier();
         // The second warpgroup is behind the first, so that stages are empty when it asks.
         let copies = k.tid_x().eq(WARPS / 2 * 32);
-        let (stats, filled) = (stats.reinterpret(), PipelineState::new(k));
-        Smem { kernel: *k, layout: self, resident, stats, resident_full, pipeline, filled, copies }
+        let filled = PipelineState::new(k);
+        Smem { kernel: *k, layout: self, resident, resident_full, pipeline, filled, copies }
     }
 }
 
@@ -137,7 +132,6 @@ pub(super) struct Smem<'k> {
     kernel: Kernel<'k>,
     layout: SmemLayout,
     resident: Shared<'k, u32>,
-    stats: Shared<'k, f32>,
     resident_full: Shared<'k, u64>,
     pipeline: TmaPipeline<'k>,
     /// The stage that is filled next.
@@ -170,19 +164,6 @@ impl<'k> Smem<'k> {
         });
     }
 
-    /// Copies the next tile with the statistics of its rows.
-    pub(super) fn copy_with_stats(
-        &self,
-        source: (HeadMap<'k>, Value<'k, u32>),
-        stats: Ptr<'k, f32>,
-    ) {
-        let (tile, stats_bytes) = (self.layout.streamed, self.layout.stats_words * 4);
-        self.pipeline.fill(self.filled, tile.bytes() + stats_bytes, |stage, full| {
-            tile.copy(stage.smem, source, full);
-            self.kernel.cp_async_bulk_load(self.stats(stage), stats, stats_bytes, full);
-        });
-    }
-
     /// Waits for the resident tiles, and returns the rows of this warpgroup in each.
     pub(super) fn wait_resident<const N: usize>(
         &self,
@@ -200,11 +181,6 @@ impl<'k> Smem<'k> {
     pub(super) fn wait(&self, state: PipelineState<'k>) -> (Stage<'k>, PlacedTile<'k>) {
         let stage = self.pipeline.wait_full(state);
         (stage, PlacedTile { tile: self.layout.streamed, smem: stage.smem })
-    }
-
-    /// The statistics of the rows in a stage.
-    pub(super) fn stats(&self, stage: Stage<'k>) -> Shared<'k, f32> {
-        self.stats.at(stage.index * self.layout.stats_words)
     }
 
     /// Tells the thread that copies that this warp has read a stage.
