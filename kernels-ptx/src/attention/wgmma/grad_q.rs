@@ -44,6 +44,7 @@ pub(in crate::attention) fn entry(config: Config) -> Entry {
     Kernel::build(name(config), |k| {
         bound_block(k);
         let params = Params::declare(k);
+        k.return_if(params.start.ge(params.grad_q.rows));
         let smem = smem_layout(config).declare(k);
         params.compute((k, config), &smem);
     })
