@@ -58,7 +58,7 @@ impl RunReport {
             device: device.info.name.clone(),
             simulated: device.simulated,
             strategy: built.strategy.to_string(),
-            reason: built.reason.clone(),
+            reason: built.reason.to_string(),
             operations: built.operations,
             nodes: built.nodes,
             edges: built.edges,

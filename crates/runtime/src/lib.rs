@@ -69,8 +69,9 @@ pub use pass::{
 };
 pub use picture::graph_to_svg;
 pub use program::{
-    Admission, AdmitError, Bindings, BuildError, BuildOptions, PdlMode, Policy, ProfileError,
-    Program, Rebound, Report, StepError, StepOutcome, Strategy, UpdateStrategy,
+    Admission, AdmitError, Bindings, BuildError, BuildOptions, GraphFailure, PdlMode, Policy,
+    ProfileError, Program, Reason, Rebound, Report, StepError, StepOutcome, Strategy,
+    UpdateStrategy,
 };
 pub use regular_file::open_regular;
 

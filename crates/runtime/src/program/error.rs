@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use retrograph_driver::{CaptureError, Error};
+use retrograph_driver::{CallError, CaptureError, Error};
 
 use crate::modules::JitAfterWarm;
 use crate::pass::ControlError;
@@ -146,6 +146,16 @@ pub enum BuildError {
 }
 
 impl BuildError {
+    /// The driver call that failed, if one did.
+    pub fn call(&self) -> Option<&CallError> {
+        match self {
+            Self::Device(error) | Self::Operation { cause: error, .. } => error.call(),
+            Self::Capture(error) => error.first.as_ref().map(|first| &first.error),
+            Self::GivenUp { cause } => cause.call(),
+            _ => None,
+        }
+    }
+
     /// Whether the context is lost, so that an eager program would fail too.
     pub(super) fn is_fatal(&self) -> bool {
         match self {
@@ -221,6 +231,16 @@ pub enum StepError {
 }
 
 impl StepError {
+    /// The driver call that failed, if one did.
+    pub fn call(&self) -> Option<&CallError> {
+        match self {
+            Self::NotStarted { cause } | Self::Incomplete { cause, .. } => cause.call(),
+            Self::HalfRebound { cause } => cause.call(),
+            Self::GivenUp { cause } => cause.call(),
+            Self::Controls(_) | Self::ParametersOutOfStep { .. } => None,
+        }
+    }
+
     /// The failure that ended the program, or this error.
     pub fn first_cause(&self) -> &Self {
         match self {

@@ -1,10 +1,13 @@
 //! Choosing a strategy, falling back to eager steps under [`Policy::Auto`], and retrying the graph.
 
+use std::sync::Arc;
+
 use retrograph_driver::Stream;
 
 use super::Program;
 use super::error::BuildError;
 use super::policy::{Choice, Facts, Policy, Strategy, choose};
+use super::reason::{GraphFailure, Reason};
 
 impl Program {
     fn choice(&self) -> Choice {
@@ -21,13 +24,14 @@ impl Program {
 
     /// Chooses the strategy, and builds its graph if it has one.
     pub(super) fn prepare(&mut self, stream: &Stream) -> Result<(), BuildError> {
-        if self.choice().strategy == Strategy::Eager {
-            self.report.reason = self.choice().reason.to_owned();
+        let choice = self.choice();
+        if choice.strategy == Strategy::Eager {
+            self.report.reason = choice.reason;
             return Ok(());
         }
         match self.attempt_graph(stream) {
             Err(error) if self.options.policy == Policy::Auto && !error.is_fatal() => {
-                self.fall_back(format!("a graph could not be built: {error}"));
+                self.fall_back(GraphFailure::Build { cause: Arc::new(error) });
                 Ok(())
             }
             outcome => outcome,
@@ -40,7 +44,7 @@ impl Program {
         self.report.attempts += 1;
         let replay = self.build_replay(choice.strategy, stream)?;
         self.report.graph(&replay);
-        self.report.reason = choice.reason.to_owned();
+        self.report.reason = choice.reason;
         self.replay = Some(replay);
         self.retries.waited = None;
         Ok(())
@@ -55,22 +59,18 @@ impl Program {
         self.retries.used += 1;
         match self.attempt_graph(stream) {
             Ok(()) => tracing::info!(attempts = self.report.attempts, "steps are graphs again"),
-            Err(error) => self.fall_back(format!("a graph could not be built: {error}")),
+            Err(error) => self.fall_back(GraphFailure::Build { cause: Arc::new(error) }),
         }
         true
     }
 
     /// Makes later steps eager because of `failure`.
-    pub(super) fn fall_back(&mut self, failure: String) {
-        tracing::warn!(failure, "steps are eager");
+    pub(super) fn fall_back(&mut self, failure: GraphFailure) {
+        tracing::warn!(%failure, "steps are eager");
         self.replay = None;
         self.retries.waited = Some(0);
-        let outlook = match self.retries.next() {
-            Some(after) => format!("it is tried again after {after} eager steps"),
-            None => format!("it is not tried again after {} times", self.retries.used),
-        };
         self.report.graph_gone(&self.sequence);
-        self.report.reason = format!("{failure}; {outlook}");
-        self.report.last_failure = Some(failure);
+        self.report.last_failure = Some(failure.clone());
+        self.report.reason = Reason::GraphFailed { failure, retry_after: self.retries.next() };
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use retrograph_driver::DriverVersion;
 
+use super::reason::Reason;
+
 /// How the operations of a program are submitted to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
@@ -62,12 +64,12 @@ pub struct Facts {
 }
 
 /// A strategy with the reason for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Choice {
     /// The strategy.
     pub strategy: Strategy,
     /// Why.
-    pub reason: &'static str,
+    pub reason: Reason,
 }
 
 /// A limitation or bug of some drivers, with evidence.
@@ -117,62 +119,46 @@ struct Rule {
     choice: Choice,
 }
 
-const fn rule(applies: fn(&Facts) -> bool, strategy: Strategy, reason: &'static str) -> Rule {
+const fn rule(applies: fn(&Facts) -> bool, strategy: Strategy, reason: Reason) -> Rule {
     Rule { applies, choice: Choice { strategy, reason } }
 }
 
 /// The first rule that applies, with a strategy that no quirk forbids, decides. The last one always
 /// applies.
-const RULES: [Rule; 6] = [
-    rule(|facts| facts.operations == 0, Strategy::Eager, "there is nothing to launch"),
-    rule(
-        |facts| facts.profiled,
-        Strategy::Eager,
-        "a profiler tells operations apart when they are launched one by one; ask for a strategy \
-         to see its graph",
-    ),
+static RULES: [Rule; 6] = [
+    rule(|facts| facts.operations == 0, Strategy::Eager, Reason::NothingToLaunch),
+    rule(|facts| facts.profiled, Strategy::Eager, Reason::Profiled),
     rule(
         |facts| facts.operations == 1 && facts.library_operations == 0,
         Strategy::Eager,
-        "a graph of a single operation saves no launch",
+        Reason::SingleOperation,
     ),
-    rule(
-        |facts| facts.library_operations == 0,
-        Strategy::Manual,
-        "one graph launch replaces all others, and independent operations run concurrently",
-    ),
-    rule(
-        |_| true,
-        Strategy::Hybrid,
-        "library calls are captured into the graph, after the operations they depend on; all other \
-         operations are added by hand",
-    ),
-    rule(
-        |_| true,
-        Strategy::Capture,
-        "the pass has library calls, and the driver cannot capture into an existing graph, so the \
-         whole stream is captured",
-    ),
+    rule(|facts| facts.library_operations == 0, Strategy::Manual, Reason::NoLibraryCalls),
+    rule(|_| true, Strategy::Hybrid, Reason::LibraryCalls),
+    rule(|_| true, Strategy::Capture, Reason::NoCaptureIntoGraph),
 ];
 
 /// Chooses the strategy of a program.
 pub fn choose(policy: Policy, facts: &Facts) -> Choice {
-    let asked = |strategy| Choice { strategy, reason: "it was asked for" };
+    let requested = |strategy| Choice { strategy, reason: Reason::Requested };
     match policy {
-        Policy::Eager => asked(Strategy::Eager),
-        Policy::Manual => asked(Strategy::Manual),
-        Policy::Hybrid => asked(Strategy::Hybrid),
-        Policy::Capture => asked(Strategy::Capture),
+        Policy::Eager => requested(Strategy::Eager),
+        Policy::Manual => requested(Strategy::Manual),
+        Policy::Hybrid => requested(Strategy::Hybrid),
+        Policy::Capture => requested(Strategy::Capture),
         Policy::Auto => {
             let allowed = |rule: &&Rule| facts.quirk(rule.choice.strategy).is_none();
             let found = RULES.iter().filter(allowed).find(|rule| (rule.applies)(facts));
-            found.expect("the last rule always applies").choice
+            found.expect("the last rule always applies").choice.clone()
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+    use std::mem::discriminant;
+
     use super::*;
 
     const FACTS: Facts = Facts {
@@ -184,34 +170,38 @@ mod tests {
     };
 
     #[test]
-    fn the_table_chooses_by_what_is_known() {
+    fn the_first_rule_that_applies_decides() {
         use Strategy::{Capture, Eager, Hybrid, Manual};
         let old = DriverVersion::from_number(12020);
         let rows = [
-            (Facts { operations: 0, ..FACTS }, Eager, "nothing"),
-            (Facts { operations: 1, ..FACTS }, Eager, "single"),
-            (Facts { operations: 2, ..FACTS }, Manual, "one graph launch"),
-            (FACTS, Manual, "one graph launch"),
-            (Facts { profiled: true, ..FACTS }, Eager, "profiler"),
-            (Facts { library_operations: 9, ..FACTS }, Hybrid, "library calls"),
-            (Facts { operations: 1, library_operations: 1, ..FACTS }, Hybrid, "library calls"),
-            (Facts { library_operations: 9, driver: old, ..FACTS }, Capture, "whole stream"),
+            (Facts { operations: 0, ..FACTS }, Eager, Reason::NothingToLaunch),
+            (Facts { operations: 1, ..FACTS }, Eager, Reason::SingleOperation),
+            (Facts { operations: 2, ..FACTS }, Manual, Reason::NoLibraryCalls),
+            (FACTS, Manual, Reason::NoLibraryCalls),
+            (Facts { profiled: true, ..FACTS }, Eager, Reason::Profiled),
+            (Facts { library_operations: 9, ..FACTS }, Hybrid, Reason::LibraryCalls),
+            (Facts { operations: 1, library_operations: 1, ..FACTS }, Hybrid, Reason::LibraryCalls),
+            (
+                Facts { library_operations: 9, driver: old, ..FACTS },
+                Capture,
+                Reason::NoCaptureIntoGraph,
+            ),
             (
                 Facts { library_operations: 1, captures_into_graphs: false, ..FACTS },
                 Capture,
-                "whole stream",
+                Reason::NoCaptureIntoGraph,
             ),
         ];
-        for (facts, strategy, because) in rows {
+        for (facts, strategy, reason) in rows {
             let choice = choose(Policy::Auto, &facts);
             assert_eq!(choice.strategy, strategy, "{facts:?}");
-            assert!(choice.reason.contains(because), "{}: {}", choice.strategy, choice.reason);
+            assert_eq!(discriminant(&choice.reason), discriminant(&reason), "{facts:?}");
         }
     }
 
     #[test]
     fn every_rule_decides_for_some_facts_and_every_quirk_has_evidence() {
-        let mut reasons = std::collections::HashSet::new();
+        let mut reasons = HashSet::new();
         for bits in 0..32_u32 {
             let bit = |at: u32| bits >> at & 1 == 1;
             let operations = [0, 1, 7][bits as usize % 3];
@@ -226,21 +216,26 @@ mod tests {
             assert!(facts.quirk(choice.strategy).is_none(), "{facts:?}");
             let library = facts.library_operations > 0;
             assert!(choice.strategy != Strategy::Manual || !library, "{facts:?}");
-            reasons.insert(choice.reason);
+            reasons.insert(discriminant(&choice.reason));
         }
         assert_eq!(reasons.len(), RULES.len());
         assert!(QUIRKS.iter().all(|quirk| !quirk.what.is_empty() && !quirk.evidence.is_empty()));
     }
 
     #[test]
-    fn what_is_asked_for_is_chosen_whatever_the_facts() {
+    fn a_requested_strategy_is_chosen_whatever_the_facts() {
         for operations in [0, 1, 2] {
             let facts = Facts { operations, profiled: true, ..FACTS };
-            let chosen = |policy| choose(policy, &facts).strategy;
-            assert_eq!(chosen(Policy::Eager), Strategy::Eager);
-            assert_eq!(chosen(Policy::Manual), Strategy::Manual);
-            assert_eq!(chosen(Policy::Hybrid), Strategy::Hybrid);
-            assert_eq!(chosen(Policy::Capture), Strategy::Capture);
+            for (policy, strategy) in [
+                (Policy::Eager, Strategy::Eager),
+                (Policy::Manual, Strategy::Manual),
+                (Policy::Hybrid, Strategy::Hybrid),
+                (Policy::Capture, Strategy::Capture),
+            ] {
+                let choice = choose(policy, &facts);
+                assert_eq!(choice.strategy, strategy);
+                assert!(matches!(choice.reason, Reason::Requested), "{}", choice.reason);
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use super::update::{UpdateStrategy, Updated};
 use crate::library::Cublas;
 
 /// The outcome of a rebind.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Rebound {
     /// The update strategy that succeeded.
     pub update: UpdateStrategy,
@@ -30,7 +30,7 @@ pub struct Rebound {
     /// Bytes of tables that are rewritten on the device, in stream order.
     pub table_bytes: usize,
     /// Update strategies that failed before, with the cause.
-    pub failed: Vec<(UpdateStrategy, String)>,
+    pub failed: Vec<(UpdateStrategy, Arc<BuildError>)>,
     /// Host time of the rebind.
     pub time: Duration,
 }

@@ -5,24 +5,24 @@ use std::time::Duration;
 
 use super::memory::Memory;
 use super::policy::Strategy;
+use super::reason::{GraphFailure, Reason};
 use super::replay::{Made, Replay, Template};
 use super::sequence::Sequence;
 use crate::pass::{Pass, Reuse};
 
 /// Facts about a built program.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Report {
     /// The name of the pass.
     pub pass: String,
     /// How operations are submitted to the device.
     pub strategy: Strategy,
-    /// Why this strategy; after a fallback, the cause with its call and code, and whether the graph
-    /// is retried.
-    pub reason: String,
+    /// Why this strategy.
+    pub reason: Reason,
     /// Attempts at building the graph.
     pub attempts: usize,
     /// The last failure to build or launch a graph, kept when a later attempt succeeds.
-    pub last_failure: Option<String>,
+    pub last_failure: Option<GraphFailure>,
     /// Operations of the pass.
     pub operations: usize,
     /// Operations that launch nothing because their problem is empty.
@@ -59,7 +59,7 @@ impl Report {
         Self {
             pass: pass.name().to_owned(),
             strategy: Strategy::Eager,
-            reason: String::new(),
+            reason: Reason::Requested,
             attempts: 0,
             last_failure: None,
             operations: pass.operations().len(),

@@ -6,6 +6,7 @@ use retrograph_driver::{Result, Stream, nvtx};
 use super::Program;
 use super::error::{StepError, is_lost};
 use super::policy::{Policy, Strategy};
+use super::reason::GraphFailure;
 use crate::pass::Controls;
 
 /// A step that was enqueued.
@@ -143,7 +144,7 @@ impl Program {
                 Err(StepError::NotStarted { cause })
             }
             Err(cause) => {
-                self.fall_back(format!("the graph could not be launched: {cause}"));
+                self.fall_back(GraphFailure::Launch { cause });
                 self.enqueue_all(stream)
             }
         }

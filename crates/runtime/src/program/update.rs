@@ -1,6 +1,7 @@
 //! Updating a graph to the current addresses of its commands, by one update strategy after another.
 
 use std::fmt;
+use std::sync::Arc;
 
 use retrograph_driver::{DeviceCopy, DeviceFill, GraphExec, KernelLaunch, Node, Result, Stream};
 
@@ -9,6 +10,7 @@ use super::command::Command;
 use super::error::BuildError;
 use super::moved::Moved;
 use super::policy::Policy;
+use super::reason::GraphFailure;
 use super::sequence::Step;
 
 /// A way to change the addresses of a graph, cheapest first. One that fails is followed by the
@@ -38,7 +40,7 @@ pub(super) struct Updated {
     pub(super) update: UpdateStrategy,
     /// Nodes whose parameters were set.
     pub(super) nodes: usize,
-    pub(super) failed: Vec<(UpdateStrategy, String)>,
+    pub(super) failed: Vec<(UpdateStrategy, Arc<BuildError>)>,
 }
 
 impl Program {
@@ -61,23 +63,17 @@ impl Program {
                 Err(error) => error,
             };
             tracing::debug!(update = %updated.update, %error, "an update of the graph failed");
-            updated.failed.push((updated.update, error.to_string()));
-            updated.update = match updated.update {
-                _ if error.is_fatal() => return Err(error),
-                UpdateStrategy::KeepGraph | UpdateStrategy::SetNodeParams => {
-                    UpdateStrategy::Rebuild
-                }
-                UpdateStrategy::Rebuild if self.options.policy != Policy::Auto => {
-                    return Err(error);
-                }
-                UpdateStrategy::Rebuild => {
-                    self.fall_back(format!(
-                        "the graph could not be bound to other memory: {error}"
-                    ));
-                    updated.update = UpdateStrategy::KeepGraph;
-                    return Ok(updated);
-                }
-            };
+            let last = updated.update == UpdateStrategy::Rebuild;
+            if error.is_fatal() || last && self.options.policy != Policy::Auto {
+                return Err(error);
+            }
+            let cause = Arc::new(error);
+            updated.failed.push((updated.update, Arc::clone(&cause)));
+            if last {
+                self.fall_back(GraphFailure::Rebind { cause });
+                return Ok(Updated { update: UpdateStrategy::KeepGraph, ..updated });
+            }
+            updated.update = UpdateStrategy::Rebuild;
         }
     }
 

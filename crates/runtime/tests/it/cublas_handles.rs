@@ -8,6 +8,7 @@ use retrograph_runtime::{
 
 use crate::cublas::{Products, cublas, stand_in_for, with_stand_in};
 use crate::device::{Device, device};
+use crate::failing_programs::fallback;
 use crate::programs::build;
 
 const POLICIES: [Policy; 4] = [Policy::Eager, Policy::Hybrid, Policy::Capture, Policy::Auto];
@@ -113,7 +114,8 @@ fn a_handle_that_fails_leaves_the_old_one_or_shows_in_the_report() {
         let mut case = Case::new(&bench.device, first, Policy::Auto);
         let rebound = case.rebind(UpdateStrategy::KeepGraph, &second).unwrap();
         assert_eq!((rebound.strategy, rebound.handle), (Strategy::Eager, true));
-        assert!(case.program.report().reason.contains("cublasGemmEx returned 14"));
+        let (failure, _) = fallback(case.program.report());
+        assert!(failure.to_string().contains("cublasGemmEx returned 14"), "{failure}");
         held.lock().unwrap().status = 0;
         assert!(case.step().iter().all(|value| *value == 2.0));
     });

@@ -6,15 +6,17 @@ use std::sync::{Arc, Barrier};
 use retrograph_driver_sim::{Config, Simulator};
 use retrograph_driver_sys::{CUresult, DriverTable};
 use retrograph_runtime::{
-    CaptureMode, Driver, Error, ModuleCache, Origin, Policy, Program, StepError, Strategy, Stream,
-    WarmModules,
+    BuildError, CallError, CaptureMode, Driver, Error, GraphFailure, ModuleCache, Origin, Policy,
+    Program, Reason, Report, StepError, Strategy, Stream, WarmModules,
 };
+
+use retrograph_runtime::program::RETRY_AFTER;
 
 use crate::device::{Device, device_of};
 use crate::mlp::{Mlp, MlpBuffers};
 
 pub(crate) const UNKNOWN: CUresult = CUresult(999);
-const LOST: CUresult = CUresult(700);
+pub(crate) const LOST: CUresult = CUresult(700);
 
 /// A simulated device with everything that a program of [`Mlp`] is built from.
 pub(crate) struct Bench {
@@ -43,10 +45,13 @@ impl Bench {
         Self { simulator, device, modules, mlp }
     }
 
-    pub(crate) fn build(&self, buffers: &MlpBuffers, policy: Policy) -> Result<Program, String> {
+    pub(crate) fn build(
+        &self,
+        buffers: &MlpBuffers,
+        policy: Policy,
+    ) -> Result<Program, BuildError> {
         let (bindings, stream) = (self.mlp.bindings(buffers), &self.device.stream);
-        let built = Program::build(stream, &self.modules, &self.mlp.pass, &bindings, policy);
-        built.map_err(|error| error.to_string())
+        Program::build(stream, &self.modules, &self.mlp.pass, &bindings, policy)
     }
 
     /// The state after `steps` eager steps.
@@ -55,6 +60,20 @@ impl Bench {
         let mut program = self.build(&buffers, Policy::Eager).unwrap();
         self.mlp.train(&mut program, &self.device.stream, &buffers, 0..steps);
         buffers.state(&self.device.stream)
+    }
+}
+
+/// A failed call and its code.
+pub(crate) fn code_of(error: Option<&CallError>) -> Option<(&'static str, CUresult)> {
+    error.map(|error| (error.call, error.code))
+}
+
+/// The failure that made a program eager, and the steps before the graph is retried.
+pub(crate) fn fallback(report: &Report) -> (&GraphFailure, Option<u64>) {
+    assert_eq!((report.strategy, report.nodes), (Strategy::Eager, 0), "{report}");
+    match &report.reason {
+        Reason::GraphFailed { failure, retry_after } => (failure, *retry_after),
+        reason => panic!("{reason}"),
     }
 }
 
@@ -82,7 +101,9 @@ fn a_failed_build_leaks_nothing_and_leaves_the_stream_usable() {
         let before = bench.simulator.live();
         bench.simulator.fail(call, nth, UNKNOWN).unwrap();
         let error = bench.build(&buffers, policy).unwrap_err();
-        assert!(error.contains(call) && error.contains("999"), "{call}: {error}");
+        assert_eq!(code_of(error.call()), Some((call, UNKNOWN)), "{error}");
+        let text = error.to_string();
+        assert!(text.contains(call) && text.contains("999"), "{call}: {text}");
         assert_eq!(bench.simulator.live(), before, "{call} leaks");
         let mut program = bench.build(&buffers, policy).unwrap();
         program.step(&bench.device.stream, &bench.mlp.controls(0)).unwrap();
@@ -91,7 +112,7 @@ fn a_failed_build_leaks_nothing_and_leaves_the_stream_usable() {
 }
 
 #[test]
-fn a_graph_that_cannot_be_built_is_replaced_by_eager_steps_with_a_reason() {
+fn a_graph_that_cannot_be_built_is_replaced_by_eager_steps() {
     let bench = Bench::new(0);
     let expected = bench.expected(3);
     let manual = GRAPH_CALLS.into_iter().filter(|(_, _, policy)| *policy == Policy::Manual);
@@ -99,9 +120,10 @@ fn a_graph_that_cannot_be_built_is_replaced_by_eager_steps_with_a_reason() {
         let buffers = bench.mlp.buffers(&bench.device.stream);
         bench.simulator.fail(call, nth, UNKNOWN).unwrap();
         let mut program = bench.build(&buffers, Policy::Auto).unwrap();
-        let report = program.report();
-        assert_eq!((report.strategy, report.nodes), (Strategy::Eager, 0));
-        assert!(report.reason.contains(call) && report.reason.contains("999"), "{report}");
+        let (failure, retry_after) = fallback(program.report());
+        assert!(matches!(failure, GraphFailure::Build { .. }), "{failure}");
+        assert_eq!(code_of(failure.call()), Some((call, UNKNOWN)));
+        assert_eq!(retry_after, Some(RETRY_AFTER[0]));
         bench.mlp.train(&mut program, &bench.device.stream, &buffers, 0..3);
         assert!(buffers.state(&bench.device.stream) == expected, "each step runs once");
     }
@@ -116,7 +138,8 @@ fn a_failed_capture_leaves_a_usable_stream() {
         bench.simulator.fail("cuLaunchKernel", nth, UNKNOWN).unwrap();
         let error = bench.build(&buffers, Policy::Capture).unwrap_err();
         let operation = bench.mlp.pass.operations()[nth as usize - 1].name();
-        assert!(error.contains(operation), "{error} names {operation}");
+        let BuildError::Capture(lost) = error else { panic!("{error}") };
+        assert_eq!(lost.first.unwrap().place, operation);
         assert_eq!(bench.simulator.live(), before);
         bench.device.stream.synchronize().unwrap();
     }
@@ -131,8 +154,10 @@ fn a_graph_that_does_not_launch_is_replaced_within_the_step() {
     assert_eq!(program.report().strategy, Strategy::Manual);
     bench.simulator.fail("cuGraphLaunch", 2, UNKNOWN).unwrap();
     bench.mlp.train(&mut program, &bench.device.stream, &buffers, 0..3);
-    assert_eq!((program.steps(), program.report().strategy), (3, Strategy::Eager));
-    assert!(program.report().reason.contains("cuGraphLaunch"));
+    assert_eq!(program.steps(), 3);
+    let (failure, _) = fallback(program.report());
+    assert!(matches!(failure, GraphFailure::Launch { .. }), "{failure}");
+    assert_eq!(code_of(failure.call()), Some(("cuGraphLaunch", UNKNOWN)));
     assert!(buffers.state(&bench.device.stream) == bench.expected(3));
 }
 
@@ -150,7 +175,7 @@ fn a_step_that_did_not_start_can_be_tried_again() {
         bench.simulator.fail(call, 1, UNKNOWN).unwrap();
         let error = program.step(&bench.device.stream, &bench.mlp.controls(before)).unwrap_err();
         assert!(matches!(error, StepError::NotStarted { .. }), "{error}");
-        assert!(error.to_string().contains(call), "{error}");
+        assert_eq!(code_of(error.call()), Some((call, UNKNOWN)), "{error}");
         program.step(&bench.device.stream, &bench.mlp.controls(before)).unwrap();
         let expected = bench.expected(before + 1);
         assert!(buffers.state(&bench.device.stream) == expected, "after {call}");
@@ -179,13 +204,14 @@ fn a_lost_context_ends_the_program_with_the_original_cause() {
         let mut program = bench.build(&buffers, policy).unwrap();
         bench.simulator.fail(call, 1, LOST).unwrap();
         let first = program.step(&bench.device.stream, &bench.mlp.controls(0)).unwrap_err();
-        assert!(first.to_string().contains(call) && first.to_string().contains("700"), "{first}");
+        assert_eq!(code_of(first.call()), Some((call, LOST)), "{first}");
         for _ in 0..2 {
             let later = program.step(&bench.device.stream, &bench.mlp.controls(0)).unwrap_err();
             assert_eq!(later.first_cause().to_string(), first.to_string());
+            assert_eq!(later.call(), first.call());
         }
         let error = bench.build(&buffers, Policy::Auto).unwrap_err();
-        assert!(error.contains(call), "later builds name the cause as well: {error}");
+        assert_eq!(code_of(error.call()), Some((call, LOST)), "later builds: {error}");
     }
 }
 

@@ -342,7 +342,8 @@ fn reports_say_what_was_built_and_why() {
     let (report, text) = (program.report(), program.report().to_string());
     assert_eq!(report.strategy, Strategy::Manual);
     assert_eq!(report.peak_bytes, mlp.pass.plan().peak_bytes());
-    for part in ["manual", "nodes", "edges", "depth", "instantiated", "`mlp`", &report.reason] {
+    let reason = report.reason.to_string();
+    for part in ["manual", "nodes", "edges", "depth", "instantiated", "`mlp`", &reason] {
         assert!(text.contains(part), "`{part}` is missing in:\n{text}");
     }
 }

@@ -10,13 +10,13 @@ assert_threads! {
         Admission, AdmitError, Bindings, Buffer, BufferId, BufferKind, BuildError, BuildOptions,
         CallError, CaptureError, CaptureMode, CapturedNodes, Context, ControlError, Controls,
         Cublas, CustomImage, CustomLaunch, DeviceBuffer<f32>, DeviceCopy, DeviceFill, DeviceIndex,
-        DeviceInfo, DeviceRange, DeviceScalar<f32>, Driver, DriverShare, DriverVersion, PdlMode,
+        DeviceInfo, DeviceRange, DeviceScalar<f32>, Driver, DriverShare, DriverVersion, GraphFailure, PdlMode,
         Edge, Edges, Error, Event, Explanation<'static>, FirstFailure, Function,
         GraphExec, GraphReport, Hazard, JitAfterWarm, KernelArguments, KernelLaunch<'static>,
         KernelTime, LaunchGeometry, LibraryCall, LibraryGemm, LibraryScope<'static>, LoadError,
         Loss, MatrixShape, MemoryPlan, MemoryPool, Module, ModuleCache, Node, NodeKind, OpId,
         Operation, OperationKind, OperationTime, Origin, Owner, Pass, PassError, PhaseTime,
-        PinnedBuffer<f32>, Policy, PoolSeal, PoolUse, PrewarmError, Profile,
+        PinnedBuffer<f32>, Policy, PoolSeal, PoolUse, PrewarmError, Profile, Reason,
         ProfileError, Progress<'static>, Rebound, Report, Requirements, Reuse, UpdateStrategy,
         Slice<f32>, StepError, StepOutcome, Strategy, Stream, TensorMap, TensorMapLayout<'static>,
         TensorMapSwizzle, TensorMapType, UpdateOutcome, WarmModules,
@@ -54,7 +54,7 @@ mod more {
             shared {
                 Admission, AdmitError, Bindings, Bucket<1>, Buckets, BuildError, BuildOptions,
                 CacheError<u8>, CacheOptions, CacheStatistics, Choice, Described, PdlMode,
-                Facts, Policy, ProfileError, Quirk, Rebound,
+                Facts, GraphFailure, Policy, ProfileError, Quirk, Reason, Rebound,
                 Report, UpdateStrategy, ShapeError, StepError, StepOutcome, Strategy,
             }
             // They hold programs.
