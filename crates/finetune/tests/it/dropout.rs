@@ -7,6 +7,7 @@ use retrograph_finetune::{
     Device, LoraConfig, LoraTargets, Mode, Plan, Source, TrainerOptions, TrainingConfig,
 };
 use retrograph_kernels::Argument;
+use retrograph_kernels::ops::DROPOUT;
 use retrograph_runtime::{BufferId, Operation, OperationKind};
 
 use crate::device::device;
@@ -87,7 +88,7 @@ fn every_projection_and_micro_batch_draws_for_itself_and_its_backward_pass_alike
     let config = config(lora(0.4));
     let step = StepPass::new(&config, options).unwrap();
     let stream = |operation: &Operation| match operation.kind() {
-        OperationKind::Launch(launch) if launch.kernel.name == "dropout" => {
+        OperationKind::Launch(launch) if launch.kernel == &DROPOUT => {
             Some(launch.arguments[6].clone())
         }
         _ => None,

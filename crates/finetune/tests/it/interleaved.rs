@@ -1,5 +1,5 @@
-//! Batches in parts that run side by side: the bits of parts that follow each other, on a path that
-//! is hardly longer than that of one part.
+//! Concurrent micro-batches: the same bits as sequential ones, in a graph hardly deeper than that of
+//! one micro-batch.
 
 use retrograph_finetune::model::{StepOptions, StepPass};
 use retrograph_finetune::{Mode, TrainerOptions};
@@ -10,12 +10,12 @@ use crate::device::device;
 use crate::models::trainer;
 use crate::saving::{batch, gradients, lora, six};
 
-fn in_parts(parts: usize) -> StepOptions {
+fn interleave(parts: usize) -> StepOptions {
     StepOptions { interleave: Some(parts), ..StepOptions::default() }
 }
 
 #[test]
-fn parts_side_by_side_give_the_bits_of_parts_in_a_row() {
+fn concurrent_micro_batches_give_the_bits_of_sequential_ones() {
     let device = device();
     let bits = |options| {
         let mut found = Vec::new();
@@ -29,24 +29,24 @@ fn parts_side_by_side_give_the_bits_of_parts_in_a_row() {
     };
     for (parts, size) in [(2, 3), (6, 1)] {
         let row = StepOptions { micro_batch: Some(size), ..StepOptions::default() };
-        assert!(bits(in_parts(parts)) == bits(row), "{parts} parts of {size}");
+        assert!(bits(interleave(parts)) == bits(row), "{parts} micro-batches of {size}");
     }
-    assert!(bits(in_parts(1)) == bits(StepOptions::default()), "the batch as a whole");
-    assert!(bits(in_parts(2)) != bits(in_parts(1)), "parts add in another order");
+    assert!(bits(interleave(1)) == bits(StepOptions::default()), "one micro-batch");
+    assert!(bits(interleave(2)) != bits(interleave(1)), "micro-batches add in another order");
 }
 
 #[test]
-fn parts_depend_on_each_other_only_where_their_gradients_are_added() {
+fn micro_batches_depend_on_each_other_only_by_the_sums_of_gradients() {
     for mode in [Mode::Full, lora()] {
-        let step = |parts| StepPass::new(&six(mode), in_parts(parts)).unwrap().pass;
+        let step = |parts| StepPass::new(&six(mode), interleave(parts)).unwrap().pass;
         let (whole, halves, sixths) = (step(1), step(2), step(6));
         let operations = [&whole, &halves, &sixths].map(|pass| pass.operations().len());
         assert!(operations[1] * 10 > operations[0] * 18, "{operations:?}");
-        // The copies and additions of the gradient that is ready last, and no part's own path.
+        // Deeper only by the copies and sums of the last gradient.
         let depths = [&whole, &halves, &sixths].map(retrograph_runtime::Pass::depth);
         assert!(depths[1] <= depths[0] + 4 && depths[2] <= depths[0] + 20, "{depths:?}");
-        // Nothing that could run at the same time shares memory, which the trainer leaves so.
-        assert!(!in_parts(2).saves_memory());
+        // Concurrent operations share no memory.
+        assert!(!interleave(2).saves_memory());
         let bytes =
             |pass: &retrograph_runtime::Pass| pass.plan_with(Reuse::WhenOrdered).peak_bytes();
         assert!(bytes(&halves) * 10 > bytes(&whole) * 9, "{mode:?}");
@@ -55,16 +55,19 @@ fn parts_depend_on_each_other_only_where_their_gradients_are_added() {
 
 #[test]
 fn products_know_how_many_run_concurrently() {
-    let concurrent = |options, name: &str| {
+    let concurrent = |options, scope: &str| {
         let pass = StepPass::new(&six(lora()), options).unwrap().pass;
-        let named = |op: &&Operation| op.name().contains(name) && op.name().contains("gemm");
-        let found = pass.operations().iter().find(named).unwrap();
-        let OperationKind::Launch(launch) = found.kind() else { panic!("{name} is no launch") };
-        let Problem::Gemm(problem) = launch.problem else { panic!("{name} is no product") };
-        problem.concurrent
+        let product = |operation: &Operation| match operation.kind() {
+            OperationKind::Launch(launch) if operation.name().contains(scope) => {
+                let Problem::Gemm(problem) = launch.problem else { return None };
+                Some(problem.concurrent)
+            }
+            _ => None,
+        };
+        pass.operations().iter().find_map(product).unwrap()
     };
     let row = StepOptions { micro_batch: Some(2), ..StepOptions::default() };
-    for (options, alone, paired) in [(in_parts(1), 0, 1), (row, 0, 1), (in_parts(3), 2, 5)] {
+    for (options, alone, paired) in [(interleave(1), 0, 1), (row, 0, 1), (interleave(3), 2, 5)] {
         assert_eq!(concurrent(options, "layer 0/o/"), alone, "{options:?}");
         assert_eq!(concurrent(options, "layer 0/gate/"), paired, "{options:?}");
     }
@@ -75,7 +78,7 @@ fn every_strategy_gives_their_bits() {
     let device = device();
     for policy in [Policy::Manual, Policy::Capture] {
         let options = TrainerOptions {
-            step: in_parts(2),
+            step: interleave(2),
             build: policy.into(),
             verify: true,
             ..TrainerOptions::default()

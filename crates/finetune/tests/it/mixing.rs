@@ -1,11 +1,12 @@
-//! Attention that stores no probabilities: what it takes, and that steps agree in both precisions,
-//! with layers that are computed again, and in parts.
+//! Fused attention in training: the head sizes it supports, and equal steps in both precisions, with
+//! recomputed layers and with micro-batches.
 
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
     Mode, ModelConfig, Plan, Precision, Source, TrainerOptions, TrainingConfig,
 };
+use retrograph_kernels::ops::SOFTMAX;
 use retrograph_runtime::Reuse;
 
 use crate::device::device;
@@ -32,7 +33,7 @@ const BOTH: [Precision; 2] = [Precision::F32, Precision::BF16];
 #[test]
 fn a_step_holds_no_probabilities() {
     for precision in BOTH {
-        // No kernel fits heads of 6 elements.
+        // The fused kernels do not support heads of 6 elements.
         let [fused, stored] = [8, 6].map(|width| {
             let config = with_heads(width, precision);
             TrainingConfig { seq: 160, ..config }
@@ -41,7 +42,7 @@ fn a_step_holds_no_probabilities() {
         let holds_scores = |config: &TrainingConfig| {
             step(config).pass.buffers().any(|(_, buffer)| buffer.len() >= scores)
         };
-        assert!(holds_scores(&stored), "the sizes of this test tell scores from the rest");
+        assert!(holds_scores(&stored), "no other buffer is as long as the scores");
         assert!(!holds_scores(&fused));
         let bytes = |config| step(config).pass.plan_with(Reuse::Full).peak_bytes();
         assert!(bytes(&fused) < bytes(&stored) / 2, "{} and {}", bytes(&fused), bytes(&stored));
@@ -49,7 +50,7 @@ fn a_step_holds_no_probabilities() {
 }
 
 #[test]
-fn heads_that_no_kernel_fits_keep_their_probabilities() {
+fn unsupported_head_sizes_store_probabilities() {
     // In f32 and in bf16: heads are whole vectors of 16 bytes.
     for (width, fused) in [
         (4, [true, false]),
@@ -62,9 +63,8 @@ fn heads_that_no_kernel_fits_keep_their_probabilities() {
         for (precision, fused) in BOTH.into_iter().zip(fused) {
             let config = with_heads(width, precision);
             assert_eq!(config.fuses_attention(), fused, "{width}");
-            let pass = step(&config).pass;
-            let probs = pass.buffers().any(|(_, buffer)| buffer.name().ends_with("/probs"));
-            assert_eq!(probs, !fused, "{width}");
+            let requirements = step(&config).pass.requirements();
+            assert_eq!(requirements.kernels().contains(&&SOFTMAX), !fused, "{width}");
         }
     }
 }

@@ -1,18 +1,20 @@
-//! Long contractions, which are cut into parts, against PyTorch: an MLP that zeros make wider
-//! computes what the narrow one does, so that the golden values hold for both.
+//! Split-K products against PyTorch: an MLP widened by zeros computes the same as the narrow one,
+//! so the golden values hold for both.
 
 use retrograph_finetune::model::{GradientHome, StepPass};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{Mode, Plan, Source, TrainerOptions};
+use retrograph_kernels::ops::SPLIT_K_SUM;
+use retrograph_runtime::{Operation, OperationKind};
 
 use crate::device::device;
 use crate::golden::{TOLERANCE, batch, close, config, distance, golden, weights};
 
-/// Wide enough that down, and the input gradients of gate and up, are cut.
+/// Wide enough for split-K in down and in the input gradients of gate and up.
 const WIDE: usize = 4096;
 
-/// Where the element at `index` of a tensor of the narrow model lies in the wide one. The channels
-/// of the narrow model are spread, so that no part has zeros alone.
+/// The index in the wide model's tensor of element `index` of the narrow one's. The channels of the
+/// narrow model are spread, so that no split has only zeros.
 fn place(name: &str, [narrow, hidden]: [usize; 2], index: usize) -> usize {
     let spread = WIDE / narrow;
     if name.contains("down_proj") {
@@ -25,14 +27,18 @@ fn place(name: &str, [narrow, hidden]: [usize; 2], index: usize) -> usize {
 }
 
 #[test]
-fn contractions_in_parts_match_pytorch() {
+fn split_contractions_match_pytorch() {
     let (mut config, golden) = (config(Mode::Full), golden("full"));
     let narrow = std::mem::replace(&mut config.model.intermediate, WIDE);
     let sizes = [narrow, config.model.hidden];
     config.optimizer.max_norm = f32::MAX;
     let step = StepPass::new(&config, GradientHome::External.into()).unwrap();
-    let sums = step.pass.operations().iter().filter(|op| op.name().ends_with("split_k_sum"));
-    assert_eq!(sums.count(), 3 * config.model.layers, "nothing was cut");
+    let split = |operation: &&Operation| {
+        let OperationKind::Launch(launch) = operation.kind() else { return false };
+        launch.kernel == &SPLIT_K_SUM
+    };
+    let splits = step.pass.operations().iter().filter(split).count();
+    assert_eq!(splits, 3 * config.model.layers);
 
     let mut values = |parameter: &Parameter| {
         let mut small = parameter.clone();

@@ -204,6 +204,9 @@ fn sample(
 
 #[cfg(test)]
 mod tests {
+    use retrograph_kernels::ops;
+
+    use super::super::count;
     use super::*;
     use crate::config::{Dtype, LoraConfig, Mode, Precision, Preset};
 
@@ -215,35 +218,33 @@ mod tests {
         CacheConfig { length, capacity: 1024, dtype: Dtype::F32 }
     }
 
-    fn count(pass: &Pass, part: &str) -> usize {
-        pass.operations().iter().filter(|operation| operation.name().contains(part)).count()
-    }
-
     #[test]
     fn decoding_computes_the_projections_of_training_as_vectors() {
         let next = GenerationPass::decode(&config(Mode::Full), cache(256)).unwrap();
         // Projections of queries, keys and values, that of the output, gate and up, down, in each
         // of two layers, and the logits.
-        assert_eq!(count(&next.pass, "gemv"), 2 * 4 + 1);
-        // Products compute the norms and add the residuals.
-        assert_eq!((count(&next.pass, "norm"), count(&next.pass, "swiglu")), (0, 0));
-        assert_eq!((count(&next.pass, "gemm"), count(&next.pass, "rope")), (0, 0));
-        // RoPE, append and attention are one launch, and the sum over splits another.
-        assert_eq!(count(&next.pass, "decode_attention"), 2 * 2);
-        assert_eq!(count(&next.pass, "add"), 0);
+        assert_eq!(count(&next.pass, &[&ops::GEMV]), 2 * 4 + 1);
+        // Products compute the norms and add the residuals. RoPE, append and attention are one
+        // launch.
+        let fused = [&ops::RMS_NORM, &ops::SWIGLU, &ops::ROPE, &ops::ADD, &ops::CACHE_APPEND];
+        assert_eq!(count(&next.pass, &fused), 0);
+        assert_eq!(count(&next.pass, &[&ops::FPROP]), 0);
+        assert_eq!(count(&next.pass, &[&ops::DECODE_ATTENTION]), 2);
+        assert_eq!(count(&next.pass, &[&ops::DECODE_ATTENTION_COMBINE]), 2);
         let lora = config(Mode::Lora(LoraConfig::new(8, 32.0)));
         let lora = GenerationPass::decode(&lora, cache(256)).unwrap();
         // Updates of queries and values begin with the projections, and end with the attention.
-        assert_eq!(count(&lora.pass, "gemv"), count(&next.pass, "gemv"));
+        assert_eq!(count(&lora.pass, &[&ops::GEMV]), count(&next.pass, &[&ops::GEMV]));
         assert_eq!(lora.pass.operations().len(), next.pass.operations().len());
     }
 
     #[test]
     fn prefill_computes_the_logits_of_one_row() {
         let prompt = GenerationPass::prefill(&config(Mode::Full), 16, cache(256)).unwrap();
-        assert_eq!((count(&prompt.pass, "gemm"), count(&prompt.pass, "gemv")), (2 * 7, 1));
-        assert_eq!((prompt.logits.len(), count(&prompt.pass, "add")), (256, 1));
-        assert_eq!(count(&prompt.pass, "kv_cache_append"), 2);
+        let count = |kernel| count(&prompt.pass, &[kernel]);
+        assert_eq!((count(&ops::FPROP), count(&ops::GEMV)), (2 * 7, 1));
+        assert_eq!((prompt.logits.len(), count(&ops::ADD)), (256, 1));
+        assert_eq!(count(&ops::CACHE_APPEND), 2);
     }
 
     #[test]

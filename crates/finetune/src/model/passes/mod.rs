@@ -12,3 +12,13 @@ pub use forward::ForwardPass;
 pub use generation::{GenerationPass, SAMPLED, TokenSource};
 pub use options::{Division, GradientHome, StepOptions};
 pub use training::{METRICS, StepControls, StepPass};
+
+/// Number of launches of `kernels` in `pass`.
+#[cfg(test)]
+fn count(pass: &retrograph_runtime::Pass, kernels: &[&retrograph_kernels::Kernel]) -> usize {
+    let launches = |operation: &&retrograph_runtime::Operation| match operation.kind() {
+        retrograph_runtime::OperationKind::Launch(launch) => kernels.contains(&launch.kernel),
+        _ => false,
+    };
+    pass.operations().iter().filter(launches).count()
+}

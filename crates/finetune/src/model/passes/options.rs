@@ -185,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_done() {
+    fn requested_divisions_are_made() {
         let large = config(Precision::F32, [4, 512]);
         let asked = |interleave| StepOptions { interleave, ..StepOptions::default() };
         assert_eq!(divided(asked(Some(1)), &large), (1, false));
         assert_eq!(divided(asked(Some(4)), &large), (4, true));
         let interleaved = |options: StepOptions| options.division(&large).unwrap().interleaved();
         assert_eq!((interleaved(asked(Some(4))), interleaved(asked(None))), (4, 2));
-        // What saves memory does not divide it for another reason.
+        // Options that save memory do not interleave.
         let saving = StepOptions { recompute: true, ..StepOptions::default() };
         assert_eq!(divided(saving, &large), (1, false));
         let saving = StepOptions { micro_batch: Some(1), ..StepOptions::default() };
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_divisions_are_refused() {
         let large = config(Precision::F32, [4, 512]);
         let error = |micro_batch, interleave| {
             let options = StepOptions { micro_batch, interleave, ..StepOptions::default() };
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_in_words() {
+    fn a_division_is_printed_in_words() {
         let large = config(Precision::F32, [4, 512]);
         let words = |options: StepOptions| options.division(&large).unwrap().to_string();
         assert_eq!(words(StepOptions::default()), "2 micro-batches of 2, side by side");
