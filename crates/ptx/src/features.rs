@@ -29,6 +29,9 @@ pub struct SmFeatures {
     pub tma: bool,
     /// Bytes of shared memory that one block can get, by opting in to dynamic shared memory.
     pub smem_bytes_per_block: u32,
+    /// Whether `ptxas` 13.0 spills in kernels limited to 80 registers per thread that fit on the
+    /// other targets.
+    pub spills_at_80_registers: bool,
 }
 
 impl SmTarget {
@@ -54,6 +57,7 @@ impl SmTarget {
             clusters: hopper,
             tma: hopper,
             smem_bytes_per_block: smem_kib << 10,
+            spills_at_80_registers: self.number >= 120,
         }
     }
 }

@@ -63,9 +63,9 @@ pub(crate) fn module(target: SmTarget) -> Module {
 fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(32 * WARPS);
-        // Leaves room for a successor that prefetches its weights. On sm_120, three blocks would
-        // spill.
-        k.min_blocks(if target.number < 120 { 3 } else { 2 });
+        // Leaves room for a successor that prefetches its weights. Three blocks have 80 registers
+        // per thread.
+        k.min_blocks(if target.features().spills_at_80_registers { 2 } else { 3 });
         let parameters = DecodeAttentionParameters::declare(&mut Declarations(*k));
         let new_token = NewToken::new(k, (target, dtype), &parameters);
         let DecodeAttentionParameters { partials, stats, position, capacity, .. } = parameters;

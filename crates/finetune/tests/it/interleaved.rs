@@ -1,4 +1,4 @@
-//! Concurrent micro-batches: the same bits as sequential ones, in a graph hardly deeper than that of
+//! Concurrent micro-batches: the bits of sequential ones, in a graph not much deeper than that of
 //! one micro-batch.
 
 use retrograph_finetune::model::{StepOptions, StepPass};

@@ -1,4 +1,4 @@
-//! Fused attention in training: the head sizes it supports, and equal steps in both precisions, with
+//! Fused attention in training: the head sizes it supports; equal steps in both precisions, with
 //! recomputed layers and with micro-batches.
 
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};

@@ -10,16 +10,16 @@ assert_threads! {
         Admission, AdmitError, Bindings, Buffer, BufferId, BufferKind, BuildError, BuildOptions,
         CallError, CaptureError, CaptureMode, CapturedNodes, Context, ControlError, Controls,
         Cublas, CustomImage, CustomLaunch, DeviceBuffer<f32>, DeviceCopy, DeviceFill, DeviceIndex,
-        DeviceInfo, DeviceRange, DeviceScalar<f32>, Driver, DriverShare, DriverVersion, GraphFailure, PdlMode,
+        DeviceInfo, DeviceRange, DeviceScalar<f32>, Driver, DriverShare, DriverVersion, PdlMode,
         Edge, Edges, Error, Event, Explanation<'static>, FirstFailure, Function,
         GraphExec, GraphReport, Hazard, JitAfterWarm, KernelArguments, KernelLaunch<'static>,
         KernelTime, LaunchGeometry, LibraryCall, LibraryGemm, LibraryScope<'static>, LoadError,
         Loss, MatrixShape, MemoryPlan, MemoryPool, Module, ModuleCache, Node, NodeKind, OpId,
         Operation, OperationKind, OperationTime, Origin, Owner, Pass, PassError, PhaseTime,
-        PinnedBuffer<f32>, Policy, PoolSeal, PoolUse, PrewarmError, Profile, Reason,
-        ProfileError, Progress<'static>, Rebound, Report, Requirements, Reuse, UpdateStrategy,
-        Slice<f32>, StepError, StepOutcome, Strategy, Stream, TensorMap, TensorMapLayout<'static>,
-        TensorMapSwizzle, TensorMapType, UpdateOutcome, WarmModules,
+        PinnedBuffer<f32>, Policy, PoolSeal, PoolUse, PrewarmError, Profile,
+        GraphFailure, Reason, ProfileError, Progress<'static>, Rebound, Report, Requirements, Reuse,
+        UpdateStrategy, Slice<f32>, StepError, StepOutcome, Strategy, Stream, TensorMap,
+        TensorMapLayout<'static>, TensorMapSwizzle, TensorMapType, UpdateOutcome, WarmModules,
     }
     // The driver does not guard a template against use from two threads at once, and a program
     // keeps the one that its exec was made from.
