@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 
 use crate::workspace::{check, command, root, target_dir};
-use crate::{codegen, mutants, prewarm, toolchain};
+use crate::{bench, codegen, mutants, prewarm, toolchain};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -34,6 +34,7 @@ const JOBS: &[Job] = &[
         cargo(&[&["test", "-p", "retrograph-driver-sys", "--locked"][..], &features].concat())
     }),
     ("main-job", main_job),
+    ("bench", || bench::run(&bench::Arguments::check())),
     ("package", || cargo(&["package", "-p", "retrograph-driver-sys", "--allow-dirty", "--locked"])),
 ];
 

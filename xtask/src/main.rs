@@ -1,5 +1,6 @@
 //! Development tasks: `cargo xtask <verb>`, one file per verb.
 
+mod bench;
 mod ci;
 mod circles;
 mod codegen;
@@ -27,6 +28,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Compare our times with those of PyTorch, on a machine with a GPU.
+    Bench(bench::Arguments),
     /// Run one job of the CI, or all of them in order.
     Ci(ci::Arguments),
     /// Write the PTX of every kernel to kernels-ptx/golden, or check that it is current.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
 
 fn run(verb: Verb) -> anyhow::Result<()> {
     match verb {
+        Verb::Bench(arguments) => bench::run(&arguments),
         Verb::Ci(arguments) => ci::run(&arguments),
         Verb::Codegen(arguments) => codegen::run(&arguments),
         Verb::Conformance(arguments) => conformance::run(&arguments),

@@ -46,7 +46,8 @@ pub(crate) fn output(mut command: Command) -> anyhow::Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("`{line}` printed no UTF-8"))
 }
 
-fn describe(command: &Command) -> String {
+/// A command as a line, for messages.
+pub(crate) fn describe(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }

@@ -2,9 +2,11 @@
 //! references in f64.
 //!
 //! ```text
-//! attention_speed [--samples N] [--splits N] [--simulate] OUT.jsonl
+//! attention_speed [--samples N] [--splits N] [--bf16] [--sizes SIZES] [--simulate] OUT.jsonl
 //! ```
 //!
+//! `--bf16` leaves out f32. `--sizes` is a list of batch x sequence x heads x key heads x head
+//! size.
 //! `--splits` cuts groups of heads into that many splits for the gradients of keys and values,
 //! which must divide them; without it they are cut as a training step cuts them. `--simulate` runs
 //! small shapes on the simulated driver, which shows that the program works and nothing about
@@ -212,6 +214,7 @@ fn time(device: &Device, launch: &Launch<u64>, samples: usize) -> f64 {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut samples, mut splits, mut simulate, mut path) = (15, None, false, None);
+    let (mut dtypes, mut only) = (vec![DType::F32, DType::Bf16], None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -219,7 +222,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "--splits" => {
                 splits = Some(arguments.next().ok_or("--splits needs a number")?.parse()?)
             }
+            "--bf16" => dtypes = vec![DType::Bf16],
+            "--sizes" => only = Some(parse_sizes(&arguments.next().ok_or("--sizes: a list")?)?),
             "--simulate" => simulate = true,
+            flag if flag.starts_with("--") => return Err(format!("no option {flag}").into()),
             _ => path = Some(argument),
         }
     }
@@ -234,9 +240,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let of_1_5b = sizes.map(|[batch, seq]| [batch, seq, 12, 2, 128]);
         let others =
             [[1, 2048, 32, 8, 128], [1, 8192, 32, 8, 128], [4, 512, 14, 2, 64], [4, 512, 8, 8, 96]];
-        (checked, of_1_5b.into_iter().chain(others).collect())
+        (checked, only.unwrap_or_else(|| of_1_5b.into_iter().chain(others).collect()))
     };
-    for compute in [DType::F32, DType::Bf16] {
+    for compute in dtypes {
         for &sizes in &checked {
             Attention::new(&device, (compute, splits), sizes).verify(&device)?;
         }
@@ -246,6 +252,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     Ok(())
+}
+
+/// Parses sizes such as `4x512x12x2x128,1x2048x12x2x128`.
+fn parse_sizes(text: &str) -> Result<Vec<[usize; 5]>, String> {
+    let size = |text: &str| {
+        let numbers: Option<Vec<_>> = text.split('x').map(|part| part.parse().ok()).collect();
+        numbers?.try_into().ok()
+    };
+    let sizes: Option<_> = text.split(',').map(size).collect();
+    sizes.ok_or_else(|| format!("`{text}` is no list of sizes such as 4x512x12x2x128"))
 }
 
 impl Attention {

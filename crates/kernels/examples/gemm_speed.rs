@@ -2,16 +2,17 @@
 //!
 //! ```text
 //! gemm_speed [--bf16 [--streamed [--bf16-results]]] [--weights f32|bf16|nf4] [--rows N,…] \
-//!     [--layers INPUTSxOUTPUTS,…] [--tile NAME] [--samples N] [--simulate] OUT.jsonl
+//!     [--layers INPUTSxOUTPUTS,…] [--tile NAME | --chosen] [--samples N] [--simulate] OUT.jsonl
 //! ```
 //!
 //! `--bf16` computes in bf16; `--weights` says how the second operand is stored, and `--streamed`
 //! that the first one is stored as bf16, which a second one in bf16 or NF4 takes, and
 //! `--bf16-results` that results are, except for gradients of weights.
-//! `--tile` times that tile alone beside the chosen one. `--simulate` runs small shapes on the
-//! simulated driver, which shows that the program works and nothing about speed. A launch takes its
-//! operands from a ring of copies larger than the L2 cache, so that memory is not hidden. The time
-//! is the median over samples, each of several launches in a row between two events.
+//! `--tile` times that tile alone beside the chosen one, `--chosen` only the chosen one.
+//! `--simulate` runs small shapes on the simulated driver, which shows that the program works and
+//! nothing about speed. A launch takes its operands from a ring of copies larger than the L2 cache,
+//! so that memory is not hidden. The time is the median over samples, each of several launches in a
+//! row between two events.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
@@ -92,6 +93,7 @@ struct Options {
     rows: Vec<usize>,
     layers: Vec<[usize; 2]>,
     tile: Option<String>,
+    chosen: bool,
     samples: usize,
     simulate: bool,
     out: File,
@@ -102,13 +104,14 @@ impl Options {
         let (mut tile, mut samples, mut simulate, mut path) = (None, 15, false, None);
         let (mut compute, mut weights, mut streamed) = (DType::F32, Weights::F32, false);
         let (mut rows, mut layers) = (vec![32, 128, 512], LAYERS.to_vec());
-        let mut bf16_results = false;
+        let (mut bf16_results, mut chosen) = (false, false);
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
             match argument.as_str() {
                 "--tile" => tile = Some(value()?),
                 "--samples" => samples = value()?.parse().map_err(|_| "--samples: a number")?,
+                "--chosen" => chosen = true,
                 "--simulate" => simulate = true,
                 "--bf16" => compute = DType::Bf16,
                 "--streamed" => streamed = true,
@@ -128,6 +131,7 @@ impl Options {
                 "--weights" => {
                     weights = Weights::parse(&value()?).ok_or("--weights: f32, bf16 or nf4")?;
                 }
+                flag if flag.starts_with("--") => return Err(format!("no option {flag}")),
                 _ => path = Some(argument),
             }
         }
@@ -141,6 +145,7 @@ impl Options {
             rows,
             layers,
             tile,
+            chosen,
             samples,
             simulate,
             out,
@@ -218,7 +223,7 @@ fn compare(
     let bytes = (4 * rows * (inputs + outputs) + elements + scales) as f64;
     for entry in first.kernel.entries {
         let name = entry.strip_prefix(first.kernel.image).map(|name| &name[1..]);
-        let wanted = options.tile.as_ref().is_none_or(|tile| name == Some(tile));
+        let wanted = !options.chosen && options.tile.as_ref().is_none_or(|tile| name == Some(tile));
         let there = images::has_entry(first.kernel.image, entry, device.target);
         if !there || (!wanted && *entry != chosen.entry) {
             continue;

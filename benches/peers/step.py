@@ -1,0 +1,131 @@
+"""Times a training step in plain PyTorch: forward, loss, backward, gradient clipping, AdamW.
+
+Prints one JSON line per variant: eager, captured as one CUDA graph, and compiled and captured; `-merged` computes q|k|v
+and gate|up as one product each. LoRA also trains the norms of each layer. With `--mode full --dtype bf16`, weights and
+moments are f32 and products bf16 (autocast).
+"""
+
+import contextlib
+import gc
+import time
+
+from common import Nvml, back_to_back, captured, emit, list_of, machine, parser, require_torch, sizes, summary, timed
+
+VARIANTS = ("eager", "captured", "compiled", "captured-merged", "compiled-merged")
+
+
+def parse():
+    made = parser(__doc__)
+    for name in ("layers", "hidden", "intermediate", "heads", "kv-heads", "vocab"):
+        made.add_argument(f"--{name}", type=int, required=True)
+    made.add_argument("--mode", choices=("lora", "full"), required=True)
+    made.add_argument("--dtype", choices=("f32", "bf16"), required=True)
+    made.add_argument("--lora-targets", default="q,v", help="names separated by commas, or all")
+    made.add_argument("--rank", type=int, default=16)
+    made.add_argument("--size", type=sizes(2), required=True, help="batch x sequence")
+    made.add_argument("--variants", type=list_of(str), default=list(VARIANTS))
+    arguments = made.parse_args()
+    unknown = set(arguments.variants) - set(VARIANTS)
+    if unknown:
+        made.error(f"no variant {', '.join(sorted(unknown))}; there are {', '.join(VARIANTS)}")
+    return arguments
+
+
+def options(arguments, torch, merged):
+    from model import PROJECTIONS, Options
+
+    targets = PROJECTIONS if arguments.lora_targets == "all" else arguments.lora_targets.split(",")
+    f32 = arguments.dtype == "f32" or arguments.mode == "full"
+    return Options(
+        layers=arguments.layers,
+        hidden=arguments.hidden,
+        intermediate=arguments.intermediate,
+        heads=arguments.heads,
+        kv_heads=arguments.kv_heads,
+        vocab=arguments.vocab,
+        dtype=torch.float32 if f32 else torch.bfloat16,
+        targets=None if arguments.mode == "full" else tuple(targets),
+        rank=arguments.rank,
+        merged=merged,
+    )
+
+
+def cross_entropy(torch):
+    """Returns the mean loss as a function of logits and targets."""
+
+    def loss(logits, targets):
+        return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), targets)
+
+    return loss
+
+
+class Step:
+    """A training step on one batch."""
+
+    def __init__(self, torch, model, arguments, compiled):
+        batch, seq = arguments.size
+        self.torch = torch
+        self.tokens = torch.randint(0, arguments.vocab, (batch, seq), device="cuda")
+        ignored = torch.full_like(self.tokens[:, :1], -100)
+        self.targets = torch.cat((self.tokens[:, 1:], ignored), 1).flatten()
+        self.autocast = arguments.mode == "full" and arguments.dtype == "bf16"
+        self.parameters = [it for it in model.parameters() if it.requires_grad]
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-5, fused=True, capturable=True)
+        self.forward, self.loss = model, cross_entropy(torch)
+        if compiled:
+            self.forward = torch.compile(model, dynamic=False)
+            self.loss = torch.compile(self.loss, dynamic=False)
+
+    def run(self):
+        """Runs the step. Gradients are new tensors, so that no kernel clears them."""
+        self.optimizer.zero_grad(set_to_none=True)
+        autocast = self.torch.autocast("cuda", self.torch.bfloat16)
+        with autocast if self.autocast else contextlib.nullcontext():
+            logits = self.forward(self.tokens)
+        self.loss(logits, self.targets).backward()
+        del logits
+        self.torch.nn.utils.clip_grad_norm_(self.parameters, 1.0, foreach=True)
+        self.optimizer.step()
+
+
+def measure(torch, variant, arguments, nvml):
+    """Builds the model and the step of a variant, and returns its times."""
+    from model import Transformer
+
+    torch._dynamo.reset()
+    torch.cuda.reset_peak_memory_stats()
+    with torch.device("cuda"):
+        model = Transformer(options(arguments, torch, variant.endswith("-merged")), arguments.size[1])
+    step = Step(torch, model, arguments, variant.startswith("compiled"))
+    started = time.perf_counter()
+    run = step.run if variant == "eager" else captured(step.run)
+    prepare_seconds = time.perf_counter() - started
+    for _ in range(3):
+        run()
+    times = summary(timed(run, arguments.samples))
+    return {
+        **times,
+        **back_to_back(run, times["ms_median"], nvml),
+        "prepare_seconds": prepare_seconds,
+        "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
+    }
+
+
+def main():
+    arguments = parse()
+    torch = require_torch(arguments)
+    # f32 products keep f32 accuracy, as ours do.
+    torch.backends.cuda.matmul.allow_tf32 = False
+    nvml, about = Nvml.find(), machine()
+    for variant in arguments.variants:
+        try:
+            results = measure(torch, variant, arguments, nvml)
+        except Exception as error:
+            results = {"error": f"{type(error).__name__}: {error}"[:300]}
+        emit(kind="step", variant=variant, **results, machine=about)
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()

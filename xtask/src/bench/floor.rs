@@ -1,0 +1,212 @@
+//! The rows of a case, and the least time that their work can take.
+//!
+//! The floor is the larger of FLOP / peak and bytes / bandwidth. FLOP are those of matrix products
+//! and of the causal half of attention; forward is one product, each gradient another. Bytes of a
+//! step are those of its weights: each is read in forward and in backward, and AdamW reads and
+//! writes each trained one with its gradient and moments. Activations are not counted.
+
+use serde::{Deserialize, Serialize};
+
+use super::cases::{Case, Dtype, Mode, RANK, Shape};
+use super::commands::joined;
+
+/// What a GPU sustains.
+struct Ceilings {
+    device: &'static str,
+    bytes_per_second: f64,
+    bf16_flops: f64,
+    f32_flops: f64,
+}
+
+const CEILINGS: &[Ceilings] = &[Ceilings {
+    device: "NVIDIA H200",
+    // Measured: a copy.
+    bytes_per_second: 4.15e12,
+    // Measured: products in short bursts.
+    bf16_flops: 790e12,
+    // Data sheet: 989 TFLOP/s in TF32 with sparsity, half of it without; three TF32 products have
+    // the accuracy of one f32 product.
+    f32_flops: 989e12 / 2.0 / 3.0,
+}];
+
+/// The arithmetic of products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Arithmetic {
+    Bf16,
+    F32,
+}
+
+/// A row of the table, and its work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) row: String,
+    pub(crate) arithmetic: Arithmetic,
+    pub(crate) flop: f64,
+    pub(crate) bytes: f64,
+}
+
+/// The least time of a row on a device.
+pub(crate) struct Floor {
+    pub(crate) ms: f64,
+    /// Whether reading and writing takes longer than the products.
+    pub(crate) is_memory: bool,
+}
+
+impl Row {
+    fn bf16(row: String, flop: f64, bytes: f64) -> Self {
+        Self { row, arithmetic: Arithmetic::Bf16, flop, bytes }
+    }
+
+    /// The floor on a device, if its ceilings are known.
+    pub(crate) fn floor(&self, device: &str) -> Option<Floor> {
+        let ceilings = CEILINGS.iter().find(|ceilings| device == ceilings.device)?;
+        let peak = match self.arithmetic {
+            Arithmetic::Bf16 => ceilings.bf16_flops,
+            Arithmetic::F32 => ceilings.f32_flops,
+        };
+        let (compute, memory) = (self.flop / peak, self.bytes / ceilings.bytes_per_second);
+        Some(Floor { ms: compute.max(memory) * 1e3, is_memory: memory > compute })
+    }
+}
+
+/// The rows that a case fills.
+pub(crate) fn rows(case: &Case) -> Vec<Row> {
+    match case {
+        Case::Step { shape, mode, dtype, size } => {
+            let arithmetic = match dtype {
+                Dtype::F32 => Arithmetic::F32,
+                Dtype::Bf16 | Dtype::Nf4 => Arithmetic::Bf16,
+            };
+            let (flop, bytes) = step((shape, *mode), *dtype, *size);
+            vec![Row { row: case.name(), arithmetic, flop, bytes }]
+        }
+        Case::Decode { shape, position, .. } => {
+            let weights = linear_weights(shape) + head_weights(shape);
+            let cached = 2 * shape.layers * position * shape.kv_heads * shape.head_dim();
+            let bytes = 2.0 * (weights + cached) as f64;
+            vec![Row::bf16(case.name(), 2.0 * weights as f64, bytes)]
+        }
+        Case::Products { rows, layers } => {
+            let of_layer = |&layer| PRODUCTS.map(|op| product(op, *rows, layer));
+            layers.iter().flat_map(of_layer).collect()
+        }
+        Case::Attention { sizes } => {
+            sizes.iter().flat_map(|&size| PASSES.map(|pass| attention(pass, size))).collect()
+        }
+    }
+}
+
+const PRODUCTS: [&str; 3] = ["fprop", "dgrad", "wgrad"];
+const PASSES: [&str; 2] = ["forward", "backward"];
+
+/// The name of the row of a product of a layer.
+pub(crate) fn product_name(op: &str, [rows, inputs, outputs]: [usize; 3]) -> String {
+    format!("{op}-bf16-{rows}x{inputs}x{outputs}")
+}
+
+fn product(op: &str, rows: usize, [inputs, outputs]: [usize; 2]) -> Row {
+    let elements = rows * inputs + inputs * outputs + rows * outputs;
+    let flop = 2.0 * rows as f64 * inputs as f64 * outputs as f64;
+    Row::bf16(product_name(op, [rows, inputs, outputs]), flop, 2.0 * elements as f64)
+}
+
+/// The name of the row of a pass of attention.
+pub(crate) fn attention_name(pass: &str, size: [usize; 5]) -> String {
+    format!("attention-{pass}-bf16-{}", joined(&size))
+}
+
+fn attention(pass: &str, size: [usize; 5]) -> Row {
+    let [batch, seq, heads, kv_heads, head_dim] = size;
+    // Products, and tensors of queries and of keys: q, o; k, v, and their gradients.
+    let (products, tensors) = if pass == "forward" { (2.0, 2) } else { (5.0, 4) };
+    let elements = batch * seq * head_dim * tensors * (heads + kv_heads);
+    let flop = products * attention_product([batch, seq], heads, head_dim);
+    Row::bf16(attention_name(pass, size), flop, 2.0 * elements as f64)
+}
+
+/// FLOP of one product of the causal half.
+fn attention_product([batch, seq]: [usize; 2], heads: usize, head_dim: usize) -> f64 {
+    (batch * heads * head_dim) as f64 * (seq * (seq + 1)) as f64
+}
+
+/// Inputs and outputs of q, k, v, o, gate, up and down.
+fn projections(shape: &Shape) -> [[usize; 2]; 7] {
+    let Shape { hidden, intermediate, .. } = *shape;
+    let kv = shape.kv_heads * shape.head_dim();
+    let attention = [[hidden, hidden], [hidden, kv], [hidden, kv], [hidden, hidden]];
+    let mlp = [[hidden, intermediate], [hidden, intermediate], [intermediate, hidden]];
+    let [q, k, v, o] = attention;
+    let [gate, up, down] = mlp;
+    [q, k, v, o, gate, up, down]
+}
+
+fn linear_weights(shape: &Shape) -> usize {
+    let layer: usize = projections(shape).iter().map(|[inputs, outputs]| inputs * outputs).sum();
+    shape.layers * layer
+}
+
+fn head_weights(shape: &Shape) -> usize {
+    shape.vocab * shape.hidden
+}
+
+/// LoRA weights of a model.
+fn lora_weights(shape: &Shape, mode: Mode) -> usize {
+    let [q, k, v, o, gate, up, down] = projections(shape);
+    let adapted = match mode {
+        Mode::Lora => vec![q, v],
+        Mode::LoraAll => vec![q, k, v, o, gate, up, down],
+        Mode::Full => vec![],
+    };
+    let layer: usize = adapted.iter().map(|[inputs, outputs]| RANK * (inputs + outputs)).sum();
+    shape.layers * layer
+}
+
+/// FLOP and bytes of a step.
+fn step((shape, mode): (&Shape, Mode), dtype: Dtype, size: [usize; 2]) -> (f64, f64) {
+    let tokens = (size[0] * size[1]) as f64;
+    let (linear, head) = (linear_weights(shape) as f64, head_weights(shape) as f64);
+    let lora = lora_weights(shape, mode) as f64;
+    // Frozen weights have no gradient of their own.
+    let (products, trained) = match mode {
+        Mode::Full => (3.0, linear + head),
+        Mode::Lora | Mode::LoraAll => (2.0, lora),
+    };
+    let attended = attention_product(size, shape.heads, shape.head_dim());
+    let flop = 2.0 * tokens * (products * (linear + head) + 3.0 * lora)
+        + 7.0 * shape.layers as f64 * attended;
+    let (linear_bytes, head_bytes) = match dtype {
+        Dtype::F32 => (4.0, 4.0),
+        Dtype::Bf16 => (2.0, 2.0),
+        // 4 bits, and a scale in f32 for each 64.
+        Dtype::Nf4 => (0.5 + 4.0 / 64.0, 2.0),
+    };
+    // In f32: the gradient is written and read, weight and moments are read and written.
+    let optimizer = 4.0 * 2.0 * 4.0 * trained;
+    (flop, 2.0 * (linear * linear_bytes + head * head_bytes) + optimizer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_batch_computes_and_one_token_reads() {
+        let named = |name: &str| {
+            let all = super::super::cases::all();
+            let case = all.into_iter().find(|case| case.name() == name).unwrap();
+            rows(&case).remove(0).floor("NVIDIA H200").unwrap()
+        };
+        let step = named("lora-bf16-1.5B-4x512");
+        // 1.54e9 weights: two products of 2 · 2048 · 1.54e9 FLOP, and attention.
+        assert!(!step.is_memory && (15.9..17.0).contains(&step.ms), "{}", step.ms);
+        // 3.09 GB at 4.15 TB/s.
+        let token = named("decode-bf16-1.5B-512of1024");
+        assert!(token.is_memory && (0.74..0.76).contains(&token.ms), "{}", token.ms);
+    }
+
+    #[test]
+    fn an_unknown_device_has_no_floor() {
+        assert!(Row::bf16("row".to_owned(), 1.0, 1.0).floor("another GPU").is_none());
+    }
+}

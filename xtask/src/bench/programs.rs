@@ -1,0 +1,116 @@
+//! The programs and scripts that cases run.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use super::Arguments;
+use super::commands::Call;
+use crate::workspace::{self, check};
+
+/// Where programs, scripts and Python are.
+pub(crate) struct Programs {
+    bin_dir: PathBuf,
+    scripts: PathBuf,
+    python: PathBuf,
+}
+
+impl Programs {
+    /// Optimized programs.
+    pub(crate) fn release(arguments: &Arguments) -> anyhow::Result<Self> {
+        Self::new(arguments, &["--release"], "release")
+    }
+
+    /// Programs for the simulated driver.
+    pub(crate) fn debug(arguments: &Arguments) -> anyhow::Result<Self> {
+        Self::new(arguments, &[], "debug")
+    }
+
+    /// Finds the programs in `--bin-dir`, or builds them.
+    fn new(arguments: &Arguments, profile: &[&str], folder: &str) -> anyhow::Result<Self> {
+        let bin_dir = match &arguments.bin_dir {
+            Some(dir) => std::path::absolute(dir)?,
+            None => {
+                let packages =
+                    ["build", "--locked", "-p", "retrograph", "-p", "retrograph-kernels"];
+                let targets = ["--bin", "retrograph", "--examples"];
+                let line = [&packages[..], &targets, profile].concat();
+                check(workspace::command("cargo", &line))
+                    .context("the programs cannot be built; name a directory that has them")?;
+                workspace::target_dir().join(folder)
+            }
+        };
+        let scripts = scripts(arguments.scripts.as_deref())?;
+        let found = Self { bin_dir, scripts, python: arguments.python.clone() };
+        for name in ["retrograph", "gemm_speed", "attention_speed"] {
+            found.program(name)?;
+        }
+        Ok(found)
+    }
+
+    fn program(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let places = [self.bin_dir.join(name), self.bin_dir.join("examples").join(name)];
+        let found = places.into_iter().find(|path| path.is_file());
+        found.with_context(|| format!("{} has no program {name}", self.bin_dir.display()))
+    }
+
+    /// Runs one of our programs, which must succeed.
+    pub(crate) fn ours(&self, call: &Call) -> anyhow::Result<()> {
+        let mut command = Command::new(self.program(call.program)?);
+        command.args(&call.arguments);
+        self.run(command).map(|_| ())
+    }
+
+    /// The JSON lines that a script prints.
+    pub(crate) fn script(&self, name: &str, arguments: &[String]) -> anyhow::Result<Vec<Value>> {
+        let mut command = Command::new(&self.python);
+        command.arg(self.scripts.join(name)).args(arguments);
+        // The scripts import each other; their folder stays as it is.
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        let output = self.run(command)?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        // Compilers may print, too.
+        let lines = text.lines().filter(|line| line.starts_with('{'));
+        let parse = |line| serde_json::from_str(line).with_context(|| format!("{name}: {line}"));
+        lines.map(parse).collect()
+    }
+
+    /// Checks that Python parses every script.
+    pub(crate) fn compile_scripts(&self) -> anyhow::Result<()> {
+        let folder = tempfile::tempdir()?;
+        for entry in std::fs::read_dir(&self.scripts)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "py") {
+                let mut command = Command::new(&self.python);
+                command.args(["-m", "py_compile"]).arg(&path);
+                command.env("PYTHONPYCACHEPREFIX", folder.path());
+                self.run(command)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&self, mut command: Command) -> anyhow::Result<Output> {
+        let line = workspace::describe(&command);
+        let output = command.output().with_context(|| format!("cannot start `{line}`"))?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            bail!("`{line}` failed, {}: {}", output.status, text.trim());
+        }
+        Ok(output)
+    }
+}
+
+/// The folder of the scripts: as given, in the workspace, or in the current folder.
+fn scripts(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let relative = Path::new("benches/peers");
+    let places = match given {
+        Some(dir) => vec![dir.to_owned()],
+        None => vec![workspace::root().join(relative), relative.to_owned()],
+    };
+    let found = places.iter().find(|dir| dir.join("machine.py").is_file());
+    let found = found.with_context(|| format!("no machine.py in {}", places[0].display()))?;
+    Ok(std::path::absolute(found)?)
+}
