@@ -59,6 +59,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
         contenders: arguments.strategies.clone(),
         warm_up: arguments.warm_up,
         steps: arguments.steps.max(1),
+        energy: arguments.energy,
     };
     let rows = &mut rows((device.simulated, heading), line, arguments);
     let measurements = bench.run(&modules, &mut upload, rows)?;

@@ -80,6 +80,7 @@ pub mod capture;
 pub mod context;
 pub mod device;
 pub mod driver;
+mod energy;
 pub mod error;
 pub mod event;
 pub mod graph;
@@ -103,6 +104,7 @@ pub use capture::{CaptureError, CaptureMode, CapturedNodes, Capturing, FirstFail
 pub use context::Context;
 pub use device::{DeviceIndex, DeviceInfo};
 pub use driver::{Driver, Origin};
+pub use energy::EnergyCounter;
 pub use error::{Error, Result};
 pub use event::Event;
 pub use graph::{

@@ -8,19 +8,22 @@ pub mod decode;
 
 use std::time::{Duration, Instant};
 
-use retrograph_runtime::{ModuleCache, Stream};
+use retrograph_runtime::{EnergyCounter, ModuleCache, Stream};
 use serde::{Deserialize, Serialize};
 
 pub use contender::Contender;
 
 use crate::config::TrainingConfig;
-use crate::data::TextData;
+use crate::data::{Batch, TextData};
 use crate::error::Result;
 use crate::init;
 use crate::parameters::{Chunk, Parameter};
 use crate::report::median;
 use crate::state::{ModelState, Source};
 use crate::trainer::{MemoryUse, Plan, Trainer, TrainerOptions};
+
+/// Least time in milliseconds over which energy is measured, because its counter is updated slowly.
+const ENERGY_MS: f64 = 3000.0;
 
 /// A benchmark.
 #[derive(Clone, Debug)]
@@ -35,6 +38,8 @@ pub struct Bench {
     pub warm_up: u32,
     /// Measured steps.
     pub steps: u32,
+    /// Whether to measure energy, with further steps for about 3 s.
+    pub energy: bool,
 }
 
 /// The result of one case.
@@ -76,6 +81,10 @@ pub struct Measurement {
     pub submit_ms_median: f32,
     /// Host time per step without waits between steps, in milliseconds.
     pub pipelined_ms: f64,
+    /// Energy of the whole device per step without waits between steps, in joules, if it was asked
+    /// for and the device counts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joules: Option<f64>,
     /// The loss of the last step, as a check that the model was trained.
     pub last_loss: f32,
 }
@@ -149,16 +158,21 @@ impl Bench {
             trainer.step(&batch(step)?)?;
         }
         let waited = self.waited(&mut trainer, &batch)?;
-        let pipelined_ms = self.pipelined(&mut trainer, &batch)?;
+        let (pipelined_ms, _) = pipelined(&mut trainer, &batch, (self.steps, None))?;
+        let joules = match self.energy {
+            true => joules(&mut trainer, &batch, (modules, pipelined_ms))?,
+            false => None,
+        };
         let memory = trainer.memory_use_since(free)?;
-        Ok(measurement((&trainer, memory), contender, &waited, pipelined_ms))
+        let measured = measurement((&trainer, memory), contender, &waited, pipelined_ms);
+        Ok(Measurement { joules, ..measured })
     }
 
     /// Returns device time and host time of each step in milliseconds, with a wait after each.
     fn waited(
         &self,
         trainer: &mut Trainer,
-        batch: &impl Fn(u32) -> Result<crate::data::Batch>,
+        batch: &impl Fn(u32) -> Result<Batch>,
     ) -> Result<Vec<[f32; 2]>> {
         let mut times = Vec::new();
         for step in 0..self.steps {
@@ -172,24 +186,39 @@ impl Bench {
         }
         Ok(times)
     }
+}
 
-    /// Returns host time per step in milliseconds, without waits between steps.
-    fn pipelined(
-        &self,
-        trainer: &mut Trainer,
-        batch: &impl Fn(u32) -> Result<crate::data::Batch>,
-    ) -> Result<f64> {
-        let batches: Vec<_> = (0..self.steps).map(batch).collect::<Result<_>>()?;
-        let started = Instant::now();
-        for batch in &batches {
-            if trainer.is_full() {
-                trainer.finished(true)?;
-            }
-            trainer.enqueue(batch)?;
+/// Runs steps without waits between them. Returns host time per step in milliseconds, and energy
+/// per step in joules if there is a counter.
+fn pipelined(
+    trainer: &mut Trainer,
+    batch: &impl Fn(u32) -> Result<Batch>,
+    (steps, counter): (u32, Option<&EnergyCounter>),
+) -> Result<(f64, Option<f64>)> {
+    let batches: Vec<_> = (0..steps).map(batch).collect::<Result<_>>()?;
+    let energy = || counter.and_then(EnergyCounter::joules);
+    let (before, started) = (energy(), Instant::now());
+    for batch in &batches {
+        if trainer.is_full() {
+            trainer.finished(true)?;
         }
-        while trainer.finished(true)?.is_some() {}
-        Ok(started.elapsed().as_secs_f64() * 1e3 / f64::from(self.steps.max(1)))
+        trainer.enqueue(batch)?;
     }
+    while trainer.finished(true)?.is_some() {}
+    let (ms, steps) = (started.elapsed().as_secs_f64() * 1e3, f64::from(steps.max(1)));
+    let used = before.zip(energy()).map(|(before, after)| (after - before) / steps);
+    Ok((ms / steps, used))
+}
+
+/// Returns energy per step in joules, over enough steps of `ms` each; `None` without a counter.
+fn joules(
+    trainer: &mut Trainer,
+    batch: &impl Fn(u32) -> Result<Batch>,
+    (modules, ms): (&ModuleCache, f64),
+) -> Result<Option<f64>> {
+    let Some(counter) = EnergyCounter::of(modules.context())? else { return Ok(None) };
+    let steps = (ENERGY_MS / ms).ceil() as u32;
+    Ok(pipelined(trainer, batch, (steps, Some(&counter)))?.1)
 }
 
 fn measurement(
@@ -219,6 +248,7 @@ fn measurement(
         step_ms_most: steps.iter().copied().fold(0.0, f32::max),
         submit_ms_median: median(&submits).unwrap_or(f32::NAN),
         pipelined_ms,
+        joules: None,
         last_loss: trainer.losses().last().copied().unwrap_or(f32::NAN),
     }
 }

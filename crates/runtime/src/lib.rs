@@ -48,11 +48,11 @@ mod regular_file;
 
 pub use retrograph_driver::{
     CallError, CaptureError, CaptureMode, CapturedNodes, Capturing, Context, DeviceBuffer,
-    DeviceCopy, DeviceFill, DeviceIndex, DeviceInfo, DeviceScalar, Driver, DriverVersion, Error,
-    Event, FirstFailure, Function, Graph, GraphExec, GraphReport, KernelArguments, KernelLaunch,
-    KernelTime, LaunchGeometry, LoadError, Loss, MemoryPool, Module, Node, NodeKind, OperationTime,
-    Origin, Owner, PhaseTime, PinnedBuffer, PoolSeal, PoolUse, Profile, Stream, TensorMap,
-    TensorMapLayout, TensorMapSwizzle, TensorMapType, UpdateOutcome,
+    DeviceCopy, DeviceFill, DeviceIndex, DeviceInfo, DeviceScalar, Driver, DriverVersion,
+    EnergyCounter, Error, Event, FirstFailure, Function, Graph, GraphExec, GraphReport,
+    KernelArguments, KernelLaunch, KernelTime, LaunchGeometry, LoadError, Loss, MemoryPool, Module,
+    Node, NodeKind, OperationTime, Origin, Owner, PhaseTime, PinnedBuffer, PoolSeal, PoolUse,
+    Profile, Stream, TensorMap, TensorMapLayout, TensorMapSwizzle, TensorMapType, UpdateOutcome,
 };
 pub use retrograph_driver::{
     capture, context, device, driver, error, event, graph, launch, nvtx, profile, stream, version,

@@ -42,6 +42,10 @@ pub(crate) struct BenchArguments {
     /// Unmeasured steps before them, up to 100000.
     #[arg(long, default_value_t = 5, value_parser = up_to::<u32>(100_000))]
     pub(crate) warm_up: u32,
+    /// Also measure the energy of a step, with further steps for about 3 seconds per case, by the
+    /// driver's energy counter if the device has one. Results have it as `joules`.
+    #[arg(long, conflicts_with = "decode")]
+    pub(crate) energy: bool,
     /// Write the results to this JSON file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

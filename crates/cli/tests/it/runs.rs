@@ -100,13 +100,14 @@ fn measuring_works_on_the_simulated_driver() {
     let place = Place::new();
     let mut command = place.program();
     command.args(["bench", "--device", "sim", "--layers", "1", "--sizes", "1x4,2x4"]);
-    command.args(["--steps", "2", "--warm-up", "1", "--json", "bench.json"]);
+    command.args(["--steps", "2", "--warm-up", "1", "--energy", "--json", "bench.json"]);
     let done = crate::program::Done::from(command).good();
     assert!(done.out.contains("SIMULATED"), "{}", done.out);
     let results = json(&place.path("bench.json"));
     let measurements = results["measurements"].as_array().unwrap();
     assert_eq!(measurements.len(), 6, "two sizes by eager, capture and manual");
     assert!(measurements.iter().all(|one| one["last_loss"].as_f64().is_some()));
+    assert!(measurements.iter().all(|one| one.get("joules").is_none()), "nothing counts joules");
     for one in measurements {
         let bytes = |name: &str| one["memory"][name].as_u64().unwrap();
         let (planned, measured) = (bytes("planned_bytes"), bytes("measured_bytes"));
