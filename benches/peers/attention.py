@@ -61,14 +61,15 @@ def main():
     about = machine()
     for size in arguments.sizes:
         for variant, backend in BACKENDS.items():
-            names = {"kind": "attention", "variant": variant, "size": size}
-            try:
-                with sdpa_kernel([getattr(SDPBackend, backend)]):
-                    for name, run in passes(torch, size).items():
+            for name in ("forward", "backward"):
+                try:
+                    with sdpa_kernel([getattr(SDPBackend, backend)]):
+                        run = passes(torch, size)[name]
                         results = summary(times(torch, run, arguments.samples))
-                        emit(**names, **{"pass": name}, **results, machine=about)
-            except RuntimeError as error:
-                emit(**names, error=str(error).splitlines()[0][:300], machine=about)
+                except RuntimeError as error:
+                    results = {"error": str(error).splitlines()[0][:300]}
+                names = {"kind": "attention", "variant": variant, "size": size, "pass": name}
+                emit(**names, **results, machine=about)
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ pub(crate) fn ours(case: &Case, place: Place, out: &Path) -> Call {
             .and(shape.options())
             .and(mode_options(*mode))
             .with(dtype_options(*dtype))
-            .with(&["--sizes", &joined(size)]),
+            .with(&["--sizes", &joined(size), "--energy"]),
         Case::Decode { shape, position, capacity } => bench(place, &out)
             .and(shape.options())
             .with(dtype_options(Dtype::Bf16))

@@ -113,27 +113,22 @@ fn peers(case: &Case, lines: &anyhow::Result<Vec<Value>>) -> Vec<(String, Varian
         Err(error) => return failed(error),
     };
     match parsed {
-        Ok(parsed) => parsed.into_iter().flatten().collect(),
+        Ok(parsed) => parsed,
         Err(error) => failed(&error),
     }
 }
 
-/// The variant of one line of a script, for each row that it is about.
-fn peer(case: &Case, line: &Value) -> anyhow::Result<Vec<(String, Variant)>> {
-    let variant: Variant = serde_json::from_value(line.clone())?;
-    let rows = match case {
-        Case::Step { .. } | Case::Decode { .. } => vec![case.name()],
-        Case::Products { .. } => vec![product_row(line)?],
+/// The variant of one line of a script, and the row that it is about.
+fn peer(case: &Case, line: &Value) -> anyhow::Result<(String, Variant)> {
+    let row = match case {
+        Case::Step { .. } | Case::Decode { .. } => case.name(),
+        Case::Products { .. } => product_row(line)?,
         Case::Attention { .. } => {
-            let size = numbers(&line["size"])?;
-            match line["pass"].as_str() {
-                Some(pass) => vec![attention_name(pass, size)],
-                // The backend fails for this size.
-                None => ["forward", "backward"].map(|pass| attention_name(pass, size)).to_vec(),
-            }
+            let pass = line["pass"].as_str().with_context(|| format!("no pass in {line}"))?;
+            attention_name(pass, numbers(&line["size"])?)
         }
     };
-    Ok(rows.into_iter().map(|row| (row, variant.clone())).collect())
+    Ok((row, serde_json::from_value(line.clone())?))
 }
 
 fn product_row(line: &Value) -> anyhow::Result<String> {
@@ -163,4 +158,64 @@ pub(crate) fn check_peer(case: &Case, programs: &Programs) -> anyhow::Result<()>
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    // All numbers are made by hand.
+
+    const SIZE: [usize; 5] = [1, 32, 12, 2, 128];
+
+    fn of_size() -> Case {
+        Case::Attention { sizes: &[SIZE] }
+    }
+
+    #[test]
+    fn launches_of_a_pass_are_added() {
+        let line = |(pass, us): (&str, f64)| {
+            json!({ "sizes": SIZE, "pass": pass, "entry": "e", "us": us }).to_string()
+        };
+        let lines = [("bf16 forward", 5.0), ("bf16 backward", 1.0), ("bf16 backward", 2.5)];
+        let found = attention(&lines.map(line).join("\n")).unwrap();
+        let times: Vec<_> = found.into_iter().map(|(_, timing)| timing.ms_median).collect();
+        assert_eq!(times, [0.005, 0.0035]);
+    }
+
+    #[test]
+    fn lines_of_a_script_find_their_rows() {
+        let line = |pass: &str| json!({ "variant": "cudnn", "size": SIZE, "pass": pass, "ms_median": 0.01 });
+        let error = "no kernel";
+        let failed =
+            json!({ "variant": "flash", "size": SIZE, "pass": "backward", "error": error });
+        let found = peers(&of_size(), &Ok(vec![line("forward"), line("backward"), failed]));
+        let rows: Vec<_> = floor::rows(&of_size()).into_iter().map(|row| row.row).collect();
+        let [forward, backward] = &rows[..] else { panic!("{rows:?}") };
+        let names: Vec<_> = found.iter().map(|(row, _)| row).collect();
+        assert_eq!(names, [forward, backward, backward]);
+        assert_eq!(found[1].1.timing, Some(Timing::of_ms(0.01)));
+        assert_eq!(found[2].1, Variant::failed("flash", error));
+    }
+
+    #[test]
+    fn a_failed_script_fails_every_row() {
+        let found = peers(&of_size(), &Err(anyhow::anyhow!("no memory")));
+        assert_eq!(found.len(), 2);
+        assert!(found.iter().all(|(_, it)| it.error.as_deref() == Some("no memory")));
+    }
+
+    #[test]
+    fn simulated_times_are_refused() {
+        let text = json!({
+            "simulated": true, "steps": 2, "measurements": [{ "step_ms_median": 1.0 }],
+        });
+        let settings = Settings { quick: false, without_peers: false };
+        let error = step(&text.to_string(), Place::Gpu(settings), "step_ms").unwrap_err();
+        assert!(error.to_string().contains("`simulated` is true"), "{error}");
+        let found = step(&text.to_string(), Place::Simulator, "step_ms").unwrap();
+        assert_eq!((found.ms_median, found.samples), (1.0, Some(2)));
+    }
 }

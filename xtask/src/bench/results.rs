@@ -215,3 +215,51 @@ pub(crate) fn parse(text: &str) -> anyhow::Result<Vec<Record>> {
     };
     text.lines().enumerate().map(line).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixture(index: usize) -> Record {
+        // Made by hand: no machine took these times.
+        parse(include_str!("fixture.jsonl")).unwrap().remove(index)
+    }
+
+    const FULL: Settings = Settings { quick: false, without_peers: false };
+
+    #[test]
+    fn a_row_runs_again_if_less_was_measured() {
+        let [compared, _, no_peer, failed] = [0, 1, 2, 3].map(fixture);
+        assert!(compared.satisfies(FULL) && no_peer.satisfies(FULL));
+        assert!(!failed.satisfies(FULL), "PyTorch may run next time");
+        let quick = Record { quick: true, ..compared.clone() };
+        assert!(!quick.satisfies(FULL) && quick.satisfies(Settings { quick: true, ..FULL }));
+        let mut left_out = compared;
+        left_out.measured.peers.clear();
+        left_out.measured.no_peer = Some(LEFT_OUT.to_owned());
+        assert!(!left_out.satisfies(FULL));
+        assert!(left_out.satisfies(Settings { without_peers: true, ..FULL }));
+    }
+
+    #[test]
+    fn lines_are_read_back_and_the_last_one_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut results = Results::open(folder.path()).unwrap();
+        results.append(vec![fixture(1), fixture(0)]).unwrap();
+        let mut again = fixture(1);
+        again.measured.ours.ms_median = 20.0;
+        results.append(vec![again.clone()]).unwrap();
+        let mut results = Results::open(folder.path()).unwrap();
+        results.write().unwrap();
+        // In the order of the table.
+        assert_eq!(results.records, [fixture(0), again]);
+        assert!(folder.path().join("table.md").is_file());
+        assert!(folder.path().join("plot.svg").is_file());
+    }
+
+    #[test]
+    fn a_damaged_line_is_named() {
+        let error = parse("{\"row\":1}\n").unwrap_err().to_string();
+        assert!(error.contains("line 1"), "{error}");
+    }
+}
