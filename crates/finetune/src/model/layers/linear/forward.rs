@@ -1,0 +1,135 @@
+//! The forward pass of linear layers that share an input.
+
+use retrograph_kernels::ops::GemmShape;
+use retrograph_runtime::Slice;
+
+use super::super::Builder;
+use super::super::activation::{Activation, Input};
+use super::super::gemv::{self, GemvCall};
+use super::super::lora;
+use super::super::residual::Residual;
+use super::layer::Linear;
+use crate::config::Dtype;
+use crate::error::Result;
+
+/// The output of a layer.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model::layers) enum Output {
+    /// A new transient; bf16 requires [`Linear::can_round_output`].
+    Transient(Dtype),
+    /// The given buffer.
+    Into(Slice<f32>),
+}
+
+/// A call of `y = linear(x)`.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model::layers) struct Forward<'a> {
+    pub(in crate::model::layers) layer: &'a Linear,
+    /// The scope of the layer if several share the input; `None` for the current scope.
+    pub(in crate::model::layers) scope: Option<&'a str>,
+    pub(in crate::model::layers) output: Output,
+    /// The residual stream to which y is added.
+    pub(in crate::model::layers) residual: Option<Slice<f32>>,
+}
+
+/// The result of a call.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model::layers) struct Forwarded {
+    pub(in crate::model::layers) y: Activation,
+    /// The residual stream, if y is not added to it yet.
+    residual: Option<Slice<f32>>,
+    pub(in crate::model::layers) saved: Saved,
+}
+
+impl Forwarded {
+    /// Returns the residual stream with y added.
+    pub(in crate::model::layers) fn residual(&self) -> Result<Residual> {
+        let y = self.y.f32()?;
+        Ok(self.residual.map_or(y.into(), |x| Residual { x, addend: Some(y) }))
+    }
+}
+
+/// Tensors saved for the backward pass.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model::layers) struct Saved {
+    pub(super) x: Activation,
+    pub(super) lora: Option<lora::Saved>,
+}
+
+/// Appends `y = linear(x)` of layers that share x. Layers of one row are one launch.
+pub(in crate::model::layers) fn forward<const N: usize>(
+    builder: &mut Builder,
+    input: Input,
+    calls: [Forward<'_>; N],
+) -> Result<[Forwarded; N]> {
+    let outputs = calls.map(|call| {
+        builder.enter(call.scope);
+        call.output(builder)
+    });
+    let updates = if calls.iter().all(|call| call.layer.is_one_row()) {
+        let mut gemvs = Vec::with_capacity(N);
+        for (call, y) in calls.iter().zip(outputs) {
+            gemvs.push(call.gemv(y.f32()?));
+        }
+        gemv::forward(builder, input, &gemvs)?
+    } else {
+        let loras = calls.each_ref().map(|call| (call.layer.lora.as_ref(), call.scope));
+        let downs = lora::down(builder, input.x, &loras)?;
+        let mut updates = Vec::with_capacity(N);
+        for ((call, y), down) in calls.iter().zip(outputs).zip(downs) {
+            builder.enter(call.scope);
+            updates.push(call.project_and_update(builder, (input.x, down), y)?);
+        }
+        updates
+    };
+    Ok(std::array::from_fn(|at| Forwarded {
+        y: outputs[at],
+        residual: calls[at].residual.filter(|_| !calls[at].adds_residual()),
+        saved: Saved { x: input.x, lora: updates[at] },
+    }))
+}
+
+impl Linear {
+    /// Returns a call with f32 output in the current scope.
+    pub(in crate::model::layers) fn call(&self) -> Forward<'_> {
+        let (scope, residual) = (None, None);
+        Forward { layer: self, scope, output: Output::Transient(Dtype::F32), residual }
+    }
+}
+
+impl Forward<'_> {
+    fn output(&self, builder: &mut Builder) -> Activation {
+        let GemmShape { rows, outputs, .. } = self.layer.products.shape;
+        match self.output {
+            Output::Transient(dtype) => {
+                Activation::transient(builder, ("out", rows * outputs), dtype.into())
+            }
+            Output::Into(y) => y.into(),
+        }
+    }
+
+    /// Describes the call for one row. A layer without a bias adds the residual.
+    fn gemv(&self, y: Slice<f32>) -> GemvCall<'_> {
+        let call = self.layer.gemv(y);
+        GemvCall { bias: call.bias.or(self.residual), ..call }
+    }
+
+    /// Whether the product adds the residual as it adds a bias, which it does for one row.
+    /// Otherwise the next norm adds it.
+    fn adds_residual(&self) -> bool {
+        self.layer.is_one_row() && self.layer.bias.is_none()
+    }
+
+    /// Appends `y = x·Wᵀ + b`, and adds the LoRA update.
+    fn project_and_update(
+        &self,
+        builder: &mut Builder,
+        (x, down): (Activation, Option<lora::Down>),
+        y: Activation,
+    ) -> Result<Option<lora::Saved>> {
+        let Linear { products, lora, .. } = self.layer;
+        products.fprop(builder, x, y.narrowest())?;
+        let Some((lora, down)) = lora.as_ref().zip(down) else { return Ok(None) };
+        lora::up(builder, lora, down, y.f32()?).map(Some)
+    }
+}

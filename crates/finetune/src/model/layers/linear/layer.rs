@@ -1,0 +1,117 @@
+//! A linear layer as resolved from the model: its weights, and the dtypes that it reads and writes.
+
+use retrograph_kernels::ops::GemmShape;
+use retrograph_runtime::Slice;
+
+use super::super::activation::Dtypes;
+use super::super::gemv::GemvCall;
+use super::super::lora::Lora;
+use super::super::{Builder, PassConfig};
+use super::products::Products;
+use crate::config::{Dtype, Projection};
+use crate::model::builder::{F32Weight, Weight};
+use crate::parameters::layer_name;
+use crate::spec::LayerSpec;
+
+/// A linear layer: its weights, and how its products are computed.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model::layers) struct Linear {
+    pub(in crate::model::layers) weight: Weight,
+    pub(super) bias: Option<F32Weight>,
+    pub(in crate::model::layers) lora: Option<Lora>,
+    /// The dtypes in which the layer reads its input: bf16 for large products in bf16, f32 for
+    /// everything else.
+    pub(in crate::model::layers) dtypes: Dtypes,
+    /// The dtypes in which the layer reads the gradient of its output.
+    pub(in crate::model::layers) grad_dtypes: Dtypes,
+    pub(super) products: Products,
+}
+
+impl Linear {
+    /// Resolves the projection of a layer of the model. Gate and up of the MLP depend on the same
+    /// values, so that each runs concurrently with the other.
+    pub(in crate::model::layers) fn new(
+        (builder, config): (&Builder, &PassConfig),
+        (spec, number): (&LayerSpec, usize),
+        projection: Projection,
+    ) -> Self {
+        let [inputs, outputs] = spec.projection(projection);
+        let shape = GemmShape { rows: config.rows(), inputs, outputs };
+        let name = |kind| layer_name(number, &format!("{}.{kind}", projection.path()));
+        let lora = config.lora.filter(|lora| lora.targets.has(projection)).map(|lora| {
+            let [a, b] = [name("lora_A.weight"), name("lora_B.weight")];
+            Lora {
+                a: builder.f32_weight(&a),
+                b: builder.f32_weight(&b),
+                rank: lora.rank,
+                scale: lora.scale(),
+                dropout: builder.dropout(&a, lora.dropout),
+                shape,
+                compute: config.compute,
+            }
+        });
+        let bias = spec.has_bias(projection).then(|| builder.f32_weight(&name("bias")));
+        let weight = builder.weight(&name("weight"));
+        let siblings = u32::from(matches!(projection, Projection::Gate | Projection::Up));
+        let operands = (weight.value, bias.map(|bias: F32Weight| bias.value));
+        Self::resolve((weight, bias, lora), Products::new(operands, shape, (config, siblings)))
+    }
+
+    /// Resolves the output projection, which has neither bias nor LoRA.
+    pub(in crate::model::layers) fn head(
+        weight: Weight,
+        shape: GemmShape,
+        config: &PassConfig,
+    ) -> Self {
+        Self::resolve((weight, None, None), Products::new((weight.value, None), shape, (config, 0)))
+    }
+
+    fn resolve(
+        (weight, bias, lora): (Weight, Option<F32Weight>, Option<Lora>),
+        products: Products,
+    ) -> Self {
+        let bf16 = products.bf16_operand;
+        let dtypes = Dtypes { f32: !bf16 || lora.is_some(), bf16 };
+        // The gradient of a bias is added in f32.
+        let trained_bias = bias.is_some_and(|bias| bias.grad.is_some());
+        let grad_dtypes = Dtypes { f32: dtypes.f32 || trained_bias, bf16 };
+        Self { weight, bias, lora, dtypes, grad_dtypes, products }
+    }
+
+    /// Whether the output can be written as bf16: a large product, to which nothing is added.
+    pub(in crate::model::layers) fn can_round_output(&self) -> bool {
+        self.dtypes.bf16 && self.lora.is_none() && self.products.forward_splits == 1
+    }
+
+    /// Whether the gradient of the input can be written as bf16.
+    pub(in crate::model::layers) fn can_round_grad_input(&self) -> bool {
+        self.dtypes.bf16 && self.lora.is_none() && self.products.backward_splits == 1
+    }
+
+    /// The dtype of an output that is read in `dtypes`: bf16 if nothing reads f32 and the product
+    /// can write bf16.
+    pub(in crate::model::layers) fn output_dtype(&self, dtypes: Dtypes) -> Dtype {
+        if self.can_round_output() && !dtypes.f32 { Dtype::Bf16 } else { Dtype::F32 }
+    }
+
+    /// The dtype of the gradient of an input that is read in `dtypes`.
+    pub(in crate::model::layers) fn grad_input_dtype(&self, dtypes: Dtypes) -> Dtype {
+        if self.can_round_grad_input() && !dtypes.f32 { Dtype::Bf16 } else { Dtype::F32 }
+    }
+
+    /// Whether the layer is computed for one row, by GEMV.
+    pub(super) fn is_one_row(&self) -> bool {
+        self.products.shape.rows == 1
+    }
+
+    /// Describes the layer of one row.
+    pub(in crate::model::layers) fn gemv(&self, y: Slice<f32>) -> GemvCall<'_> {
+        let bias = self.bias.map(|bias| bias.value);
+        GemvCall { weight: self.weight.value, lora: self.lora.as_ref(), bias, y }
+    }
+
+    /// Declares an output of one row.
+    pub(in crate::model::layers) fn gemv_output(&self, builder: &mut Builder) -> Slice<f32> {
+        builder.transient("out", self.products.shape.outputs)
+    }
+}

@@ -1,0 +1,113 @@
+//! The products of a linear layer with its weight, in the forward and the backward pass.
+
+use retrograph_kernels::ops::{
+    DType, Dgrad, DgradSplitK, Fprop, FpropSplitK, GemmConfig, GemmShape, SplitKSum, TensorView,
+    Wgrad,
+};
+use retrograph_kernels::{KernelError, Launch};
+use retrograph_runtime::{BufferId, Slice};
+
+use super::super::activation::Activation;
+use super::super::{Builder, PassConfig};
+use crate::error::Result;
+
+/// How the products with a weight are computed, decided once from shape and dtypes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Products {
+    w: TensorView<BufferId>,
+    bias: Option<Slice<f32>>,
+    pub(super) shape: GemmShape,
+    compute: DType,
+    /// Whether inputs and gradients of outputs are read as bf16.
+    pub(super) bf16_operand: bool,
+    /// Split-K of the forward product; 1 for none.
+    pub(super) forward_splits: usize,
+    /// Split-K of the gradient of the input; 1 for none.
+    pub(super) backward_splits: usize,
+    /// Launches of the same sizes that run concurrently with each product.
+    concurrent: u32,
+}
+
+impl Products {
+    /// Plans the products with `w`. `siblings` layers of the same micro-batch and shape run
+    /// concurrently.
+    pub(super) fn new(
+        (w, bias): (TensorView<BufferId>, Option<Slice<f32>>),
+        shape: GemmShape,
+        (config, siblings): (&PassConfig, u32),
+    ) -> Self {
+        let compute = config.compute;
+        let bf16_operand = shape.prefers_bf16_activations(&w) && compute == DType::Bf16;
+        let activations = if bf16_operand { DType::Bf16 } else { DType::F32 };
+        let concurrent = (siblings + 1) * config.concurrent_micro_batches - 1;
+        let config = GemmConfig { compute, activations, weights: w.dtype(), concurrent };
+        // Only a product without split-K adds a bias.
+        let forward_splits = if bias.is_some() { 1 } else { shape.fprop_splits(config) };
+        let backward_splits = shape.dgrad_splits(config);
+        Self { w, bias, shape, compute, bf16_operand, forward_splits, backward_splits, concurrent }
+    }
+
+    /// Appends `y = x·Wᵀ + b`.
+    pub(super) fn fprop(
+        &self,
+        builder: &mut Builder,
+        x: Activation,
+        y: TensorView<BufferId>,
+    ) -> Result<()> {
+        let Self { w, bias, shape, compute, forward_splits: splits, .. } = *self;
+        let x = self.operand(x)?;
+        if let (TensorView::F32(out), true) = (y, splits > 1) {
+            let partials = builder.transient("parts", splits * out.len());
+            let split = FpropSplitK { x, w, partials, shape, splits };
+            self.launch(builder, split.launch_in(compute))?;
+            return builder.launch(SplitKSum { partials, out, splits }.launch());
+        }
+        let product = Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false };
+        self.launch(builder, product.launch_in(compute))
+    }
+
+    /// Appends `dx = dy·W`.
+    pub(super) fn dgrad(
+        &self,
+        builder: &mut Builder,
+        grad_out: Activation,
+        grad_input: TensorView<BufferId>,
+    ) -> Result<()> {
+        let Self { w, shape, compute, backward_splits: splits, .. } = *self;
+        let grad_out = self.operand(grad_out)?;
+        if let (TensorView::F32(out), true) = (grad_input, splits > 1) {
+            let partials = builder.transient("grad_input_parts", splits * out.len());
+            let split = DgradSplitK { grad_out, w, partials, shape, splits };
+            self.launch(builder, split.launch_in(compute))?;
+            return builder.launch(SplitKSum { partials, out, splits }.launch());
+        }
+        let product = Dgrad { grad_out, w, grad_input, shape, alpha: 1.0, accumulate: false };
+        self.launch(builder, product.launch_in(compute))
+    }
+
+    /// Appends `dW = dyᵀ·x`, added to the gradients of earlier micro-batches.
+    pub(super) fn wgrad(
+        &self,
+        builder: &mut Builder,
+        (grad_out, x): (Activation, Activation),
+        grad_weight: Slice<f32>,
+    ) -> Result<()> {
+        let (x, grad_out, shape) = (self.operand(x)?, self.operand(grad_out)?, self.shape);
+        let (alpha, accumulate) = (1.0, builder.accumulates());
+        let wgrad = Wgrad { grad_out, x, grad_weight, shape, alpha, accumulate };
+        builder.launch(wgrad.launch_in(self.compute))
+    }
+
+    fn launch(
+        &self,
+        builder: &mut Builder,
+        product: std::result::Result<Launch<BufferId>, KernelError>,
+    ) -> Result<()> {
+        builder.launch(product.map(|launch| launch.concurrent(self.concurrent)))
+    }
+
+    /// Returns an input or gradient in the dtype that products read.
+    fn operand(&self, x: Activation) -> Result<TensorView<BufferId>> {
+        if self.bf16_operand { Ok(x.narrowest()) } else { Ok(x.f32()?.into()) }
+    }
+}
