@@ -3,6 +3,8 @@
 //! The 128 bytes have a format of their own, with a magic number and a checksum, so that bytes that
 //! no call has encoded are refused.
 
+use retrograph_ptx::ast::Type;
+
 /// Bytes of a tensor map.
 pub const TENSOR_MAP_BYTES: usize = 128;
 /// The most dimensions.
@@ -12,56 +14,19 @@ const MAGIC: u64 = u64::from_le_bytes(*b"rgTENSOR");
 /// Bytes that the checksum covers.
 const CHECKED: std::ops::Range<usize> = 16..TENSOR_MAP_BYTES;
 
-/// The type of an element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ElementType {
-    /// An integer of 8 bits without a sign.
-    U8,
-    /// An integer of 16 bits without a sign.
-    U16,
-    /// An integer of 32 bits without a sign.
-    U32,
-    /// An integer of 32 bits.
-    S32,
-    /// An integer of 64 bits without a sign.
-    U64,
-    /// An integer of 64 bits.
-    S64,
-    /// f16.
-    F16,
-    /// f32.
-    F32,
-    /// f64.
-    F64,
-    /// bf16.
-    Bf16,
-}
-
-impl ElementType {
-    /// In the order of `CUtensorMapDataType`.
-    pub const ALL: [Self; 10] = [
-        Self::U8,
-        Self::U16,
-        Self::U32,
-        Self::S32,
-        Self::U64,
-        Self::S64,
-        Self::F16,
-        Self::F32,
-        Self::F64,
-        Self::Bf16,
-    ];
-
-    /// Size in bytes.
-    pub const fn bytes(self) -> u64 {
-        match self {
-            Self::U8 => 1,
-            Self::U16 | Self::F16 | Self::Bf16 => 2,
-            Self::U32 | Self::S32 | Self::F32 => 4,
-            Self::U64 | Self::S64 | Self::F64 => 8,
-        }
-    }
-}
+/// The element types, in the order of `CUtensorMapDataType`.
+pub const ELEMENT_TYPES: [Type; 10] = [
+    Type::U8,
+    Type::U16,
+    Type::U32,
+    Type::S32,
+    Type::U64,
+    Type::S64,
+    Type::F16,
+    Type::F32,
+    Type::F64,
+    Type::Bf16,
+];
 
 /// How the 16-byte pieces of a box are mixed in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,8 +71,8 @@ impl Swizzle {
 /// A tensor in global memory and the box that one copy moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorMap {
-    /// The type of the elements.
-    pub element: ElementType,
+    /// The type of the elements, one of [`ELEMENT_TYPES`].
+    pub element: Type,
     /// The address of the first element.
     pub address: u64,
     /// Elements in each dimension, the contiguous one first.
@@ -125,9 +90,10 @@ impl TensorMap {
     ///
     /// Source: `cuTensorMapEncodeTiled` in the CUDA driver API manual.
     pub fn fault(&self) -> Option<&'static str> {
-        let (bytes, rank) = (self.element.bytes(), self.dimensions.len());
+        let (bytes, rank) = (u64::from(self.element.size()), self.dimensions.len());
         let row = u64::from(self.extent.first().copied().unwrap_or(0)) * bytes;
         let faults = [
+            (!ELEMENT_TYPES.contains(&self.element), "the type is one of CUtensorMapDataType"),
             (!(1..=MOST_DIMENSIONS).contains(&rank), "a tensor has 1 to 5 dimensions"),
             (!self.address.is_multiple_of(16), "the address is a multiple of 16"),
             (
@@ -154,7 +120,8 @@ impl TensorMap {
 
     /// Bytes of a box.
     pub fn box_bytes(&self) -> u64 {
-        self.extent.iter().map(|&size| u64::from(size)).product::<u64>() * self.element.bytes()
+        let elements: u64 = self.extent.iter().map(|&size| u64::from(size)).product();
+        elements * u64::from(self.element.size())
     }
 
     /// The map as bytes.
@@ -167,7 +134,7 @@ impl TensorMap {
         };
         let rank = self.dimensions.len();
         let position = |found: Option<usize>| found.unwrap_or(0) as u8;
-        let element = position(ElementType::ALL.iter().position(|one| *one == self.element));
+        let element = position(ELEMENT_TYPES.iter().position(|one| *one == self.element));
         let swizzle = position(Swizzle::ALL.iter().position(|one| *one == self.swizzle));
         put(&[rank as u8, element, swizzle, 0, 0, 0, 0, 0]);
         put(&self.address.to_le_bytes());
@@ -206,7 +173,7 @@ impl TensorMap {
         }
         let start = CHECKED.start;
         let rank = usize::from(bytes[start]).clamp(1, MOST_DIMENSIONS);
-        let element = ElementType::ALL.get(usize::from(bytes[start + 1])).copied();
+        let element = ELEMENT_TYPES.get(usize::from(bytes[start + 1])).copied();
         let swizzle = Swizzle::ALL.get(usize::from(bytes[start + 2])).copied();
         let (Some(element), Some(swizzle)) = (element, swizzle) else {
             return Err(TensorMapError::Unknown);

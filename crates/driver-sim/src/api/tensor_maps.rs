@@ -6,7 +6,7 @@ use crate::argument::{Call, In, Out};
 use crate::diagnostic::DiagnosticKind;
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::State;
-use crate::tensor_map::{ElementType, MOST_DIMENSIONS, Swizzle, TENSOR_MAP_BYTES, TensorMap};
+use crate::tensor_map::{ELEMENT_TYPES, MOST_DIMENSIONS, Swizzle, TENSOR_MAP_BYTES, TensorMap};
 
 impl State {
     /// Refuses a tensor map, and says why.
@@ -43,7 +43,7 @@ impl State {
             | CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ => {
                 return Err(Refusal::UNSUPPORTED);
             }
-            other => ElementType::ALL.get(other.0 as usize).copied(),
+            other => ELEMENT_TYPES.get(other.0 as usize).copied(),
         };
         let swizzle = Swizzle::ALL.get(swizzle.0 as usize).copied();
         let (Some(element), Some(swizzle)) = (element, swizzle) else {

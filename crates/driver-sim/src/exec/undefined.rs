@@ -1,8 +1,8 @@
 //! Undefined behaviour of the PTX ISA at which the executor stops a kernel.
 
-use retrograph_ptx::ast::Space;
+use retrograph_ptx::ast::{Space, Type};
 
-use crate::tensor_map::{ElementType, TensorMapError};
+use crate::tensor_map::TensorMapError;
 
 /// Undefined behaviour of an instruction, apart from [`ProxyMisuse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -225,10 +225,10 @@ pub enum ProxyMisuse {
     #[error("the block ended while this bulk copy to its shared memory is in flight")]
     BlockEnded,
     /// An element type for which the simulator has no `cp.reduce.async.bulk`.
-    #[error("the simulator does not add {element:?} elements")]
+    #[error("the simulator does not add {element} elements")]
     NoAddition {
         /// The element type of the tensor map.
-        element: ElementType,
+        element: Type,
     },
     /// The address of a tensor map is not a multiple of 64.
     #[error("the tensor map at {address:#x} is not at a multiple of 64")]

@@ -15,8 +15,8 @@ mod input;
 mod pending;
 mod shared_matrix;
 
-pub(super) use self::input::InputType;
-use self::input::of_tf32;
+use retrograph_ptx::ast::Type;
+
 use self::pending::{MatrixA, Pending};
 use super::access::{LaneFault, Memories};
 use super::fault::FaultKind;
@@ -51,7 +51,7 @@ pub(super) enum Warpgroup {
 #[derive(Clone, Debug)]
 pub(super) struct Product {
     pub(super) columns: usize,
-    pub(super) input: InputType,
+    pub(super) dtype: Type,
     /// Whether a is in registers.
     pub(super) a_in_registers: bool,
     /// Whether a and b are negated.
@@ -146,7 +146,7 @@ impl Products {
             if lanes.iter().any(|descriptor| *descriptor != lanes[0]) {
                 return undefined(Undefined::DescriptorsDiffer);
             }
-            let lines = SharedMatrix::of((lanes[0], transposed), product.input);
+            let lines = SharedMatrix::of((lanes[0], transposed), product.dtype);
             lines.or_else(undefined)
         };
         let a = match product.a_in_registers {
@@ -165,7 +165,7 @@ impl Products {
         self.pending.push(Pending {
             group: self.committed,
             columns: product.columns,
-            input: product.input,
+            dtype: product.dtype,
             negated: product.negated[0] != product.negated[1],
             a,
             b: matrix(rest[0], product.transposed[1])?,

@@ -4,7 +4,7 @@ use super::*;
 
 fn matrix() -> TensorMap {
     TensorMap {
-        element: ElementType::Bf16,
+        element: Type::Bf16,
         address: 0x1000,
         dimensions: vec![100, 30],
         strides: vec![208],

@@ -1,8 +1,9 @@
 //! Tensor maps.
 
-use retrograph_driver_sim::tensor_map::{ElementType, Swizzle, TensorMap};
+use retrograph_driver_sim::tensor_map::{Swizzle, TensorMap};
 use retrograph_driver_sim::{Config, DiagnosticKind};
 use retrograph_driver_sys::*;
+use retrograph_ptx::ast::Type;
 
 use crate::machine::{Machine, cu};
 
@@ -39,7 +40,7 @@ fn an_encoded_map_holds_what_it_was_encoded_from() {
         to.copy_from_slice(&word.to_le_bytes());
     }
     let expected = TensorMap {
-        element: ElementType::Bf16,
+        element: Type::Bf16,
         address: 0x1000,
         dimensions: vec![100, 30],
         strides: vec![208],

@@ -1,12 +1,13 @@
 //! Additions of `cp.reduce.async.bulk`.
 
+use retrograph_ptx::ast::Type;
+
 use crate::exec::float::canonical;
 use crate::exec::rounding::{Format, Rounding};
-use crate::tensor_map::ElementType;
 
 /// Whether a store can add elements of the type.
-pub(super) fn can_add(element: ElementType) -> bool {
-    matches!(element, ElementType::F32 | ElementType::F16 | ElementType::Bf16)
+pub(super) fn can_add(element: Type) -> bool {
+    matches!(element, Type::F32 | Type::F16 | Type::Bf16)
 }
 
 /// Adds elements to those at `to`.
@@ -14,8 +15,8 @@ pub(super) fn can_add(element: ElementType) -> bool {
 /// # Safety
 ///
 /// `to` must be valid for as many bytes as there are in `from`.
-pub(super) unsafe fn add(element: ElementType, to: *mut u8, from: &[u8]) {
-    let size = element.bytes() as usize;
+pub(super) unsafe fn add(element: Type, to: *mut u8, from: &[u8]) {
+    let size = element.size() as usize;
     for (index, one) in from.chunks_exact(size).enumerate() {
         let mut old = [0; 4];
         // SAFETY: by the contract.
@@ -30,11 +31,11 @@ pub(super) unsafe fn add(element: ElementType, to: *mut u8, from: &[u8]) {
     }
 }
 
-fn sum(element: ElementType, a: u32, b: u32) -> u32 {
+fn sum(element: Type, a: u32, b: u32) -> u32 {
     let half = |format: Format| format.narrow(format.widen(a) + format.widen(b), Rounding::Nearest);
     match element {
-        ElementType::F16 => half(Format::F16),
-        ElementType::Bf16 => half(Format::BF16),
+        Type::F16 => half(Format::F16),
+        Type::Bf16 => half(Format::BF16),
         _ => canonical(f32::from_bits(a) + f32::from_bits(b)),
     }
 }

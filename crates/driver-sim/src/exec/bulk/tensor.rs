@@ -20,7 +20,7 @@ pub(super) struct Piece {
 
 /// The pieces of the box whose first element is at `first`, which is laid out from `shared` on.
 pub(super) fn pieces(map: &TensorMap, first: [i32; MOST_DIMENSIONS], shared: u64) -> Vec<Piece> {
-    let size = map.element.bytes();
+    let size = u64::from(map.element.size());
     let row_pieces = u64::from(map.extent[0]) * size / PIECE;
     let in_piece = (PIECE / size) as i64;
     let rows: u64 = map.extent[1..].iter().map(|&extent| u64::from(extent)).product();
@@ -54,11 +54,13 @@ pub(super) fn pieces(map: &TensorMap, first: [i32; MOST_DIMENSIONS], shared: u64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor_map::{ElementType, Swizzle};
+    use retrograph_ptx::ast::Type;
+
+    use crate::tensor_map::Swizzle;
 
     fn map() -> TensorMap {
         TensorMap {
-            element: ElementType::F32,
+            element: Type::F32,
             address: 0x1000,
             dimensions: vec![10, 3],
             strides: vec![48],

@@ -4,7 +4,7 @@ use retrograph_ptx::ast::{Immediate, Instruction, Modifier as M, Operand, Type};
 
 use super::{Decoder, Micro, Reason, VirtualRegister, only, operands};
 use crate::exec::operation::{Operation, Tensor};
-use crate::exec::warpgroup::{InputType, Product, Warpgroup};
+use crate::exec::warpgroup::{Product, Warpgroup};
 
 const COLUMNS: &[(M, usize)] = &[
     (M::M64n32k8, 32),
@@ -46,11 +46,8 @@ impl Decoder<'_> {
     fn warpgroup_product(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         let shape = COLUMNS.iter().find(|(word, ..)| instruction.modifiers.has(*word));
         let (_, columns) = *shape.ok_or_else(|| "a product without a shape".to_owned())?;
-        let input = match instruction.types.get(1) {
-            Some(Type::Bf16) => InputType::Bf16,
-            Some(Type::F16) => InputType::F16,
-            Some(Type::Tf32) => InputType::Tf32,
-            _ => return Err("a product of these types".to_owned()),
+        let Some(&dtype @ (Type::Bf16 | Type::F16 | Type::Tf32)) = instruction.types.get(1) else {
+            return Err("a product of these types".to_owned());
         };
         let [Operand::Vector(accumulators), a, b, adds, signs @ ..] = &instruction.operands[..]
         else {
@@ -85,7 +82,7 @@ impl Decoder<'_> {
         let transposed = [is_set(transposed[0])?, is_set(transposed[1])?];
         // The registers are known when the file is laid out.
         let registers = Vec::new();
-        let product = Product { columns, input, a_in_registers, negated, transposed, registers };
+        let product = Product { columns, dtype, a_in_registers, negated, transposed, registers };
         self.warpgroups.push(Warpgroup::Start(product));
         let instruction = self.last_warpgroup();
         self.emit_tensor(instruction, &writes, &reads);

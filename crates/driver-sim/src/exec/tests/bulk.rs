@@ -2,12 +2,13 @@
 //! found.
 
 use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Type;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, NamedBarrier, Ptr, Shared, TensorMapParam};
 
 use super::words;
 use crate::exec::{Fault, FaultKind, Launch, Program, ProxyMisuse, launch};
 use crate::memory::Memory;
-use crate::tensor_map::{ElementType, Swizzle, TensorMap, TensorMapError};
+use crate::tensor_map::{Swizzle, TensorMap, TensorMapError};
 
 /// Rows and columns of both matrices, which are of 32-bit words.
 const ROWS: u32 = 40;
@@ -44,7 +45,7 @@ fn entry(describe: impl for<'k> FnOnce(&Kernel<'k>, Given<'k>)) -> Program {
 
 fn map_of(address: u64, swizzle: Swizzle) -> TensorMap {
     TensorMap {
-        element: ElementType::U32,
+        element: Type::U32,
         address,
         dimensions: vec![COLUMNS.into(), ROWS.into()],
         strides: vec![u64::from(COLUMNS) * 4],

@@ -1,12 +1,13 @@
 //! Products of tiles that tensor copies have laid out in shared memory.
 
 use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Type;
 use retrograph_ptx::build::{HalfType, Kernel, MatrixA, ModuleBuilder, ScaleD};
 
 use super::bytes_of;
 use crate::exec::{Launch, Program, launch};
 use crate::memory::Memory;
-use crate::tensor_map::{ElementType, Swizzle, TensorMap};
+use crate::tensor_map::{Swizzle, TensorMap};
 
 /// Rows of a, columns of b, and steps of both, which are two lines of 128 bytes in a row.
 const EXTENT: u32 = 64;
@@ -109,7 +110,7 @@ fn run(element: HalfType, place: Where, adds: bool) -> Vec<f32> {
     });
     let out = memory.alloc(u64::from(EXTENT * EXTENT * 4)).unwrap();
     let map = |address| TensorMap {
-        element: ElementType::Bf16,
+        element: Type::Bf16,
         address,
         dimensions: vec![EXTENT.into(); 2],
         strides: vec![128],

@@ -1,8 +1,10 @@
 //! Products in flight.
 
+use retrograph_ptx::ast::Type;
+
 use super::shared_matrix::SharedMatrix;
 
-use super::input::InputType;
+use super::input::{elements_of, steps};
 use super::{REGISTERS, ROWS, STEPS, WARPS, undefined};
 use crate::exec::access::{LaneFault, Memories};
 use crate::exec::float::canonical;
@@ -22,7 +24,7 @@ pub(super) struct Pending {
     /// The group that the product belongs to.
     pub(super) group: u32,
     pub(super) columns: usize,
-    pub(super) input: InputType,
+    pub(super) dtype: Type,
     pub(super) negated: bool,
     pub(super) a: MatrixA,
     pub(super) b: SharedMatrix,
@@ -57,7 +59,7 @@ impl Pending {
                 return undefined(Undefined::MatrixAWritten);
             }
             for (lane, bits) in lanes.into_iter().enumerate() {
-                for (row, step, value) in self.input.elements_of((index, lane), bits) {
+                for (row, step, value) in elements_of(self.dtype, (index, lane), bits) {
                     rows[row][step] = value;
                 }
             }
@@ -80,7 +82,7 @@ impl Pending {
         let a = unsafe { self.rows(memories, file)? };
         let b = self.b.read(memories, 0..self.columns)?;
         // Step after step, so that all columns of a row are one run.
-        let b: Vec<f64> = (0..self.input.steps())
+        let b: Vec<f64> = (0..steps(self.dtype))
             .flat_map(|step| b.iter().map(move |line| f64::from(line[step])))
             .collect();
         let sign = if self.negated { -1.0 } else { 1.0 };

@@ -5,9 +5,10 @@
 
 use std::ops::Range;
 
-use retrograph_ptx::ast::Space;
+use retrograph_ptx::ast::{Space, Type};
 
-use super::{InputType, STEPS, of_tf32};
+use super::STEPS;
+use super::input::{of_half, of_tf32, steps};
 use crate::exec::access::{LaneFault, Memories};
 use crate::exec::fault::FaultKind;
 use crate::exec::program::{Access, Width};
@@ -38,14 +39,14 @@ pub(super) struct SharedMatrix {
     /// Bytes to the next eight lines of 128 bytes.
     stride: u64,
     transposed: bool,
-    input: InputType,
+    dtype: Type,
 }
 
 impl SharedMatrix {
     /// The matrix of a descriptor, or why the descriptor is undefined.
     pub(super) fn of(
         (descriptor, transposed): (u64, bool),
-        input: InputType,
+        dtype: Type,
     ) -> Result<Self, Undefined> {
         let field = |bit: u32| (descriptor >> bit & 0x3fff) << 4;
         if descriptor >> 62 != 1 {
@@ -56,7 +57,7 @@ impl SharedMatrix {
         {
             return Err(Undefined::DescriptorAlignment);
         }
-        Ok(Self { start, leading, stride, transposed, input })
+        Ok(Self { start, leading, stride, transposed, dtype })
     }
 
     /// The address of the piece that begins with row or column `line` and `step`.
@@ -67,7 +68,7 @@ impl SharedMatrix {
         } else {
             (line / 8 * self.stride, line % 8, step)
         };
-        let address = self.start + group + within * 128 + along * self.input.bytes() as u64;
+        let address = self.start + group + within * 128 + along * u64::from(self.dtype.size());
         // The number of a line among its eight mixes the pieces in it.
         address ^ (address >> 3 & 0x70)
     }
@@ -80,7 +81,7 @@ impl SharedMatrix {
         range: Range<usize>,
     ) -> Result<Vec<[f32; STEPS]>, LaneFault> {
         let mut out = vec![[0.0; STEPS]; range.len()];
-        let (steps, elements) = (self.input.steps(), PIECE as usize / self.input.bytes());
+        let (steps, elements) = (steps(self.dtype), (PIECE / self.dtype.size()) as usize);
         let every = |apart| (0..steps).step_by(apart);
         if self.transposed {
             for (first, step) in
@@ -112,17 +113,13 @@ impl SharedMatrix {
         if memories.unfenced.as_ref().is_some_and(|unfenced| unfenced.holds(address)) {
             return Err(trouble(FaultKind::Undefined(Undefined::UnfencedSharedMemory)));
         }
-        match self.input {
-            InputType::Bf16 | InputType::F16 => {
-                // SAFETY: `resolve` proved 16 bytes.
-                let halves = unsafe { from.cast::<[u16; ELEMENTS]>().read_unaligned() };
-                Ok(halves.map(|half| self.input.of_half(half)))
-            }
-            InputType::Tf32 => {
-                // SAFETY: `resolve` proved 16 bytes.
-                let [a, b, c, d] = unsafe { from.cast::<[u32; 4]>().read_unaligned() }.map(of_tf32);
-                Ok([a, b, c, d, 0.0, 0.0, 0.0, 0.0])
-            }
+        if self.dtype == Type::Tf32 {
+            // SAFETY: `resolve` proved 16 bytes.
+            let [a, b, c, d] = unsafe { from.cast::<[u32; 4]>().read_unaligned() }.map(of_tf32);
+            return Ok([a, b, c, d, 0.0, 0.0, 0.0, 0.0]);
         }
+        // SAFETY: `resolve` proved 16 bytes.
+        let halves = unsafe { from.cast::<[u16; ELEMENTS]>().read_unaligned() };
+        Ok(halves.map(|half| of_half(self.dtype, half)))
     }
 }
