@@ -224,7 +224,7 @@ fn result(
         "prompt_tokens": request.prompt, "tokens": generated.tokens, "text": generated.text,
         "ended": ended, "ms_per_token_median": ms, "simulated": device.simulated,
         "strategy": generator.report().map(|report| report.strategy.to_string()),
-        "cache_dtype": generator.cache_dtype(),
+        "cache_dtype": generator.cache_dtype().name(),
         "verified_steps": generator.verified_steps(),
         "jit_after_warm": generator.jit_after_warm(),
     })

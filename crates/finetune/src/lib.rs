@@ -67,8 +67,8 @@ mod weight_file;
 pub use adapter::{Adapter, AdapterError, AdapterOutput};
 pub use checkpoint::{CheckpointError, HeldOutLoss, Kept};
 pub use config::{
-    Dtype, InferenceConfig, LoraConfig, LoraTargets, Mode, ModelConfig, OptimizerConfig, Precision,
-    Preset, Quantization, RopeScaling, TrainingConfig, UnknownChoice,
+    InferenceConfig, LoraConfig, LoraTargets, Mode, ModelConfig, OptimizerConfig, Precision,
+    Preset, Quantization, RopeScaling, TrainingConfig, UnknownChoice, parse_dtype,
 };
 pub use data::{Batch, Data, DataError, IGNORED_TARGET, Split, SplitOptions, TextData};
 pub use device::{Device, DeviceChoice};
@@ -81,6 +81,7 @@ pub use generate::{
 pub use hub::{HubError, ModelDirectory};
 pub use parameters::Chunk;
 pub use report::RunReport;
+pub use retrograph_kernels::DType;
 pub use run::{Ending, Event, HeldOut, Run};
 pub use spec::ModelSpec;
 pub use stage::Stage;

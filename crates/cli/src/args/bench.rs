@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use retrograph_finetune::bench::Contender;
-use retrograph_finetune::{DeviceChoice, Dtype, OptimizerConfig, TrainingConfig};
+use retrograph_finetune::{DType, DeviceChoice, OptimizerConfig, TrainingConfig, parse_dtype};
 
 use super::{CacheArguments, ModelArguments, up_to};
 
@@ -29,8 +29,8 @@ pub(crate) struct BenchArguments {
     #[arg(long, default_value_t = 0.0, requires = "decode")]
     pub(crate) temperature: f32,
     /// Data type of the KV cache for --decode: f32 or bf16 [default: --dtype].
-    #[arg(long, value_name = "TYPE", requires = "decode")]
-    pub(crate) cache_dtype: Option<Dtype>,
+    #[arg(long, value_name = "TYPE", value_parser = parse_dtype, requires = "decode")]
+    pub(crate) cache_dtype: Option<DType>,
     /// Strategies to measure: eager, capture, manual, manual-late (without programmatic dependent
     /// launch), manual-equal (without node priorities), eager-whole and manual-whole (without
     /// micro-batches).

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use retrograph_finetune::{DeviceChoice, Dtype, GenerationDefaults, Sampling, TrainingConfig};
+use retrograph_finetune::{
+    DType, DeviceChoice, GenerationDefaults, Sampling, TrainingConfig, parse_dtype,
+};
 
 use super::{CacheArguments, PrecisionArguments, StrategyArgument, up_to};
 
@@ -40,8 +42,8 @@ pub(crate) struct GenerateArguments {
     #[command(flatten)]
     pub(crate) precision: PrecisionArguments,
     /// Data type of the KV cache: f32, or bf16 for half the memory [default: --dtype].
-    #[arg(long, value_name = "TYPE")]
-    pub(crate) cache_dtype: Option<Dtype>,
+    #[arg(long, value_name = "TYPE", value_parser = parse_dtype)]
+    pub(crate) cache_dtype: Option<DType>,
     #[command(flatten)]
     sampling: SamplingArguments,
     /// End the text before this string. Can be given several times.

@@ -1,14 +1,14 @@
 //! The arguments for data types.
 
 use clap::{Args, ValueEnum};
-use retrograph_finetune::{Dtype, Precision, Quantization};
+use retrograph_finetune::{DType, Precision, Quantization, parse_dtype};
 
 #[derive(Debug, Args)]
 pub(crate) struct PrecisionArguments {
     /// Data type of matrix-product inputs and of frozen weight matrices: f32 or bf16. Accumulators,
     /// activations, norms, trained weights and the optimizer are always f32.
-    #[arg(long, value_name = "TYPE", default_value = "f32")]
-    dtype: Dtype,
+    #[arg(long, value_name = "TYPE", value_parser = parse_dtype, default_value = "f32")]
+    dtype: DType,
     /// Quantize the frozen weights of the linear layers. Not with --mode full.
     #[arg(long, value_name = "TYPE", value_enum)]
     quantize: Option<QuantizeArgument>,

@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
+use retrograph_kernels::DType;
 use retrograph_runtime::{ModuleCache, Report, Stream};
 use serde::{Deserialize, Serialize};
 
 use super::{Contender, milliseconds};
-use crate::config::{Dtype, InferenceConfig, Mode};
+use crate::config::{InferenceConfig, Mode, dtype_name};
 use crate::error::{Error, Result};
 use crate::generate::{GenerationPlan, Generator, GeneratorOptions, Request, Sampling};
 use crate::init;
@@ -22,7 +23,7 @@ pub struct DecodeBench {
     /// Tokens of the prompt, and KV-cache capacity, of each size.
     pub sizes: Vec<[usize; 2]>,
     /// The dtype of the KV cache; by default the dtype of the products.
-    pub cache: Option<Dtype>,
+    pub cache: Option<DType>,
     /// The strategies.
     pub contenders: Vec<Contender>,
     /// The sampling parameters.
@@ -41,7 +42,8 @@ pub struct DecodeMeasurement {
     /// KV-cache capacity in tokens.
     pub cache: usize,
     /// The dtype of the KV cache.
-    pub cache_dtype: Dtype,
+    #[serde(with = "dtype_name")]
+    pub cache_dtype: DType,
     /// The strategy.
     pub strategy: String,
     /// Operations of a step.
@@ -203,7 +205,7 @@ struct Times {
 }
 
 fn measurement(
-    ([position, cache], cache_dtype, contender): ([usize; 2], Dtype, Contender),
+    ([position, cache], cache_dtype, contender): ([usize; 2], DType, Contender),
     report: Option<&Report>,
     (times, bytes): (Times, [usize; 5]),
 ) -> DecodeMeasurement {

@@ -1,58 +1,39 @@
 //! Dtypes of matrix products and of frozen weights.
 
 use std::fmt;
-use std::str::FromStr;
 
-use retrograph_kernels::ops::DType;
+use retrograph_kernels::DType;
 use serde::{Deserialize, Serialize};
 
+use super::check::require;
 use super::choice::UnknownChoice;
 
-/// The dtype of the inputs of matrix products and of frozen matrices. Everything else is f32:
-/// accumulators, activations, norms, biases, trained weights and the optimizer. Products in bf16
-/// read bf16 copies of trained weights.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
-    /// f32 throughout.
-    #[default]
-    F32,
-    /// bf16 inputs of matrix products, on tensor cores.
-    Bf16,
+/// Parses `f32` or `bf16`, the dtypes of products, frozen weights and KV caches.
+///
+/// # Errors
+/// If the text is another one.
+pub fn parse_dtype(text: &str) -> Result<DType, UnknownChoice> {
+    let known = [DType::F32, DType::Bf16].into_iter().find(|dtype| dtype.name() == text);
+    known.ok_or_else(|| UnknownChoice::new(text, "a data type", "f32 or bf16"))
 }
 
-impl Dtype {
-    /// The name: `f32` or `bf16`.
-    pub fn name(self) -> &'static str {
-        self.compute().name()
-    }
-
-    /// Bytes of an element.
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::Bf16 => 2,
-        }
-    }
-
-    /// Returns the dtype of the kernels.
-    pub fn compute(self) -> DType {
-        match self {
-            Self::F32 => DType::F32,
-            Self::Bf16 => DType::Bf16,
-        }
-    }
+/// Whether `dtype` is bf16 and not f32; fails for other dtypes.
+pub(crate) fn is_bf16(field: &'static str, dtype: DType) -> crate::Result<bool> {
+    require(field, dtype, matches!(dtype, DType::F32 | DType::Bf16), "f32 or bf16")?;
+    Ok(dtype == DType::Bf16)
 }
 
-impl FromStr for Dtype {
-    type Err = UnknownChoice;
+/// Dtypes in files: `f32` or `bf16`.
+pub(crate) mod dtype_name {
+    use retrograph_kernels::DType;
+    use serde::{Deserialize, Deserializer, Serializer, de};
 
-    fn from_str(text: &str) -> Result<Self, UnknownChoice> {
-        let known = [Self::F32, Self::Bf16];
-        known
-            .into_iter()
-            .find(|dtype| dtype.name() == text)
-            .ok_or_else(|| UnknownChoice::new(text, "a data type", "f32 or bf16"))
+    pub(crate) fn serialize<S: Serializer>(dtype: &DType, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(dtype.name())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<DType, D::Error> {
+        super::parse_dtype(&String::deserialize(from)?).map_err(de::Error::custom)
     }
 }
 
@@ -70,8 +51,11 @@ pub enum Quantization {
 /// The dtypes of a run. The default is f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Precision {
-    /// Inputs of matrix products, and frozen matrices that are not quantized.
-    pub dtype: Dtype,
+    /// The dtype of the inputs of matrix products, and of frozen matrices that are not quantized:
+    /// f32 or bf16. Everything else is f32: accumulators, activations, norms, biases, trained
+    /// weights and the optimizer. Products in bf16 read bf16 copies of trained weights.
+    #[serde(with = "dtype_name")]
+    pub dtype: DType,
     /// Quantization of the frozen weights of linear layers, except the output projection of the
     /// model; the token table is never quantized.
     #[serde(default)]
@@ -80,9 +64,9 @@ pub struct Precision {
 
 impl Precision {
     /// f32 throughout.
-    pub const F32: Self = Self { dtype: Dtype::F32, quantize: None };
+    pub const F32: Self = Self { dtype: DType::F32, quantize: None };
     /// Products in bf16.
-    pub const BF16: Self = Self { dtype: Dtype::Bf16, quantize: None };
+    pub const BF16: Self = Self { dtype: DType::Bf16, quantize: None };
 
     /// Returns this precision with frozen linear layers in NF4.
     pub const fn nf4(self, double: bool) -> Self {
@@ -100,5 +84,19 @@ impl fmt::Display for Precision {
                 f.write_str(", linear layers in NF4 with quantized scales")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dtype_is_stored_by_name_and_others_are_refused() {
+        let text = serde_json::to_string(&Precision::BF16).unwrap();
+        assert_eq!(text, r#"{"dtype":"bf16","quantize":null}"#);
+        assert_eq!(serde_json::from_str::<Precision>(&text).unwrap(), Precision::BF16);
+        let error = serde_json::from_str::<Precision>(r#"{"dtype":"u8"}"#).unwrap_err();
+        assert!(error.to_string().contains("f32 or bf16"), "{error}");
     }
 }

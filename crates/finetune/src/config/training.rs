@@ -4,6 +4,7 @@ use retrograph_kernels::ops::AttentionShape;
 use serde::{Deserialize, Serialize};
 
 use super::check::{require, within};
+use super::precision::is_bf16;
 use super::{Mode, ModelConfig, OptimizerConfig, Precision, Projection, Quantization};
 use crate::error::Result;
 
@@ -52,7 +53,7 @@ impl TrainingConfig {
     /// Whether attention is fused (FlashAttention-2), which depends on `head_dim` and the dtype.
     /// Otherwise the `seq × seq` probabilities are stored.
     pub fn fuses_attention(&self) -> bool {
-        self.attention().can_be_fused(self.precision.dtype.compute())
+        self.attention().can_be_fused(self.precision.dtype)
     }
 
     /// Checks every value, and that all sizes fit the 32-bit dimensions of the kernels.
@@ -75,6 +76,7 @@ impl TrainingConfig {
         if let Mode::Lora(lora) = self.mode {
             lora.validate(&self.model)?;
         }
+        is_bf16("dtype", self.precision.dtype)?;
         self.validate_activations()?;
         self.validate_quantization()
     }
@@ -123,6 +125,8 @@ impl TrainingConfig {
 
 #[cfg(test)]
 mod tests {
+    use retrograph_kernels::DType;
+
     use super::*;
     use crate::config::{LoraConfig, Preset};
 
@@ -168,6 +172,8 @@ mod tests {
         };
         let hidden = named(|wrong| wrong.model.hidden = 1 << 31);
         assert!(hidden.starts_with("hidden is 2147483648"), "{hidden}");
+        let dtype = named(|wrong| wrong.precision.dtype = DType::U8);
+        assert!(dtype.starts_with("dtype is u8"), "{dtype}");
         let rank = named(|wrong| wrong.mode = Mode::Lora(LoraConfig::new(1 << 32, 8.0)));
         assert!(rank.starts_with("rank is 4294967296"), "{rank}");
     }

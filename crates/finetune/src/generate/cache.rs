@@ -1,10 +1,11 @@
 //! The KV cache of a layer on the device.
 
 use half::bf16;
+use retrograph_kernels::DType;
 use retrograph_kernels::ops::KvCache;
 use retrograph_runtime::{Bindings, Context, DeviceBuffer, Stream};
 
-use crate::config::Dtype;
+use crate::config::is_bf16;
 use crate::error::Result;
 use crate::model::LayerCache;
 
@@ -17,13 +18,13 @@ pub(super) enum CacheBuffers {
 
 impl CacheBuffers {
     /// Allocates `elements` of keys and the same of values.
-    pub(super) fn new(context: &Context, dtype: Dtype, elements: usize) -> Result<Self> {
-        Ok(match dtype {
-            Dtype::F32 => {
+    pub(super) fn new(context: &Context, dtype: DType, elements: usize) -> Result<Self> {
+        Ok(match is_bf16("cache_dtype", dtype)? {
+            false => {
                 let zeroed = || DeviceBuffer::zeroed(context, elements);
                 Self::F32([zeroed()?, zeroed()?])
             }
-            Dtype::Bf16 => {
+            true => {
                 let zeroed = || DeviceBuffer::zeroed(context, elements);
                 Self::Bf16([zeroed()?, zeroed()?])
             }

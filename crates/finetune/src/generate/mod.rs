@@ -37,6 +37,7 @@ mod text;
 mod tokens;
 mod workload;
 
+use retrograph_kernels::DType;
 use retrograph_runtime::{BuildOptions, Context, ModuleCache, Policy, Report, Stream, WarmModules};
 
 pub use plan::{GenerationNeed, GenerationPlan};
@@ -45,7 +46,7 @@ pub use stops::StopStrings;
 pub use text::{Ended, Generated, TextRequest};
 pub use tokens::Tokens;
 
-use crate::config::{Dtype, InferenceConfig};
+use crate::config::InferenceConfig;
 use crate::error::Result;
 use crate::programs::Programs;
 use crate::state::{ModelState, RotaryTables};
@@ -59,9 +60,9 @@ use workload::GenerationWorkload;
 pub struct GeneratorOptions {
     /// The most tokens of prompt and text together: the capacity of the KV cache.
     pub max_length: usize,
-    /// The dtype of the KV cache; by default the dtype of the products. bf16 takes half the memory
-    /// and rounds keys and values.
-    pub cache: Option<Dtype>,
+    /// The dtype of the KV cache, f32 or bf16; by default the dtype of the products. bf16 takes half
+    /// the memory and rounds keys and values.
+    pub cache: Option<DType>,
     /// Strategy and memory of the programs.
     pub build: BuildOptions,
     /// Whether each step is compared with an eager step, bit for bit.
@@ -76,7 +77,7 @@ impl GeneratorOptions {
     }
 
     /// Returns the dtype of the KV cache of a model.
-    fn cache_dtype(&self, config: &InferenceConfig) -> Dtype {
+    fn cache_dtype(&self, config: &InferenceConfig) -> DType {
         self.cache.unwrap_or(config.precision.dtype)
     }
 }
@@ -86,7 +87,7 @@ impl GeneratorOptions {
 pub struct Generator {
     config: InferenceConfig,
     capacity: usize,
-    cache_dtype: Dtype,
+    cache_dtype: DType,
     programs: Verified<2, GenerationWorkload>,
     ring: Ring,
     stream: Stream,
@@ -131,7 +132,7 @@ impl Generator {
     }
 
     /// The dtype of the KV cache.
-    pub fn cache_dtype(&self) -> Dtype {
+    pub fn cache_dtype(&self) -> DType {
         self.cache_dtype
     }
 

@@ -120,12 +120,13 @@ impl GenerationPlan {
         let elements = 2 * model.layers * capacity * model.kv_width();
         let words = capacity * model.head_dim() + 2 * model.vocab;
         let dtype = self.options.cache_dtype(&self.config);
-        let cache = elements * dtype.bytes() + words * size_of::<f32>();
+        let bytes = elements * dtype.bytes() as usize;
+        let cache = bytes + words * size_of::<f32>();
         let peak = |pass: &GenerationPass| pass.pass.plan_with(Reuse::WhenOrdered).peak_bytes();
         let step = peak(&self.prompt).max(peak(&self.next));
         let verify = if self.options.verify { cache + step } else { 0 };
         let mut driver = DriverShare::default().with_code(&self.launched);
-        let buffer = elements * dtype.bytes() / (2 * model.layers).max(1);
+        let buffer = bytes / (2 * model.layers).max(1);
         let buffers = std::iter::repeat_n(buffer, 2 * model.layers);
         for bytes in buffers.chain([pooled_bytes(&all), step]) {
             driver = driver.with_allocation(bytes);

@@ -1,9 +1,10 @@
 //! The sizes of programs: rows of a prompt, and positions that a pass can attend to.
 
+use retrograph_kernels::DType;
 use retrograph_runtime::Requirements;
 use retrograph_runtime::program::Buckets;
 
-use crate::config::{Dtype, InferenceConfig, ModelConfig, TrainingConfig};
+use crate::config::{InferenceConfig, ModelConfig, TrainingConfig};
 use crate::error::{Error, Result};
 use crate::model::{CacheConfig, GenerationPass};
 
@@ -25,7 +26,7 @@ pub(super) struct Sizes {
     /// Positions in the KV cache.
     capacity: usize,
     /// The dtype of the KV cache.
-    dtype: Dtype,
+    dtype: DType,
 }
 
 impl Sizes {
@@ -33,7 +34,7 @@ impl Sizes {
     ///
     /// # Errors
     /// If the cache of a layer has more elements than the 32-bit sizes of the kernels.
-    pub(super) fn new(config: &InferenceConfig, capacity: usize, dtype: Dtype) -> Result<Self> {
+    pub(super) fn new(config: &InferenceConfig, capacity: usize, dtype: DType) -> Result<Self> {
         let elements = capacity.saturating_mul(config.model.kv_width().max(1));
         let most = TrainingConfig::MOST_POSITIONS;
         let rule = if !(2..=most).contains(&capacity) {
@@ -72,7 +73,7 @@ impl Sizes {
     }
 
     /// The dtype of the KV cache.
-    pub(super) fn dtype(&self) -> Dtype {
+    pub(super) fn dtype(&self) -> DType {
         self.dtype
     }
 
@@ -138,7 +139,7 @@ mod tests {
     }
 
     fn sizes(capacity: usize) -> Sizes {
-        Sizes::new(&config(), capacity, Dtype::F32).unwrap()
+        Sizes::new(&config(), capacity, DType::F32).unwrap()
     }
 
     #[test]
@@ -185,11 +186,11 @@ mod tests {
     #[test]
     fn a_capacity_above_the_sizes_of_kernels_is_refused() {
         for capacity in [0, 1, (1 << 24) + 1, 1 << 32, usize::MAX] {
-            let error = Sizes::new(&config(), capacity, Dtype::F32).unwrap_err().to_string();
+            let error = Sizes::new(&config(), capacity, DType::F32).unwrap_err().to_string();
             assert!(error.starts_with(&format!("max_length is {capacity}, ")), "{error}");
         }
         let wide = ModelConfig { head_dim: Some(1 << 20), ..config().model };
-        let error = Sizes::new(&InferenceConfig { model: wide, ..config() }, 1 << 20, Dtype::F32);
+        let error = Sizes::new(&InferenceConfig { model: wide, ..config() }, 1 << 20, DType::F32);
         assert!(error.unwrap_err().to_string().contains("2^32 elements"));
     }
 

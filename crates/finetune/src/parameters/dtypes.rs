@@ -1,7 +1,9 @@
 //! The dtypes of the parameters of a run.
 
+use retrograph_kernels::DType;
+
 use super::{EMBEDDING, HEAD, Parameter, Storage, inventory};
-use crate::config::{Dtype, InferenceConfig, Precision, Projection, Quantization, TrainingConfig};
+use crate::config::{InferenceConfig, Precision, Projection, Quantization, TrainingConfig};
 
 impl TrainingConfig {
     /// Returns every parameter of the run, with its dtype on the device. Trained parameters, norms
@@ -34,15 +36,15 @@ fn storage(
         .into_iter()
         .any(|projection| parameter.name.ends_with(&format!("{}.weight", projection.path())));
     let head = parameter.name == if model.tied { EMBEDDING } else { HEAD };
-    let bf16 = precision.dtype == Dtype::Bf16;
+    let bf16 = precision.dtype == DType::Bf16;
     match *precision {
         _ if parameter.trainable && bf16 && (linear || head) => Storage::F32WithBf16,
         _ if parameter.trainable || !matrix => Storage::F32,
         Precision { quantize: Some(Quantization::Nf4 { double }), .. } if linear => {
             Storage::Nf4 { double }
         }
-        Precision { dtype: Dtype::Bf16, .. } => Storage::Bf16,
-        Precision { dtype: Dtype::F32, .. } => Storage::F32,
+        _ if bf16 => Storage::Bf16,
+        _ => Storage::F32,
     }
 }
 

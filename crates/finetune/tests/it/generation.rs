@@ -2,9 +2,10 @@
 
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
-    Device, Dtype, Ended, Error, GenerationPlan, Generator, GeneratorOptions, Mode, ModelConfig,
+    Device, Ended, Error, GenerationPlan, Generator, GeneratorOptions, Mode, ModelConfig,
     Precision, Request, RopeScaling, Sampling, Source, TextRequest, Tokenizer, TrainingConfig,
 };
+use retrograph_kernels::DType;
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_runtime::{BuildOptions, Policy};
 
@@ -307,7 +308,7 @@ fn a_cache_in_bf16_takes_half_the_bytes_and_changes_logits_by_its_rounding() {
         assert!(generator.verified_steps() >= 3);
         (need, first, [prefilled, generator.logits().unwrap()], generator.bytes())
     };
-    let (single, rounded) = (run(Dtype::F32), run(Dtype::Bf16));
+    let (single, rounded) = (run(DType::F32), run(DType::Bf16));
     let elements = 2 * config.model.layers * 300 * config.model.kv_width();
     assert_eq!(single.0 - rounded.0, elements * 2);
     // A page more or less, as arenas differ.
@@ -324,11 +325,11 @@ fn a_cache_in_bf16_takes_half_the_bytes_and_changes_logits_by_its_rounding() {
 #[test]
 fn a_cache_is_of_the_type_of_the_products_unless_told_otherwise() {
     let single = generator(&config(LORA), 20);
-    assert_eq!(single.cache_dtype(), Dtype::F32);
+    assert_eq!(single.cache_dtype(), DType::F32);
     let rounded = TrainingConfig { precision: Precision::BF16, ..config(LORA) };
-    assert_eq!(generator(&rounded, 20).cache_dtype(), Dtype::Bf16);
-    let options = GeneratorOptions { cache: Some(Dtype::F32), ..GeneratorOptions::new(20) };
-    assert_eq!(generator_on(&device(), &rounded, options).cache_dtype(), Dtype::F32);
+    assert_eq!(generator(&rounded, 20).cache_dtype(), DType::Bf16);
+    let options = GeneratorOptions { cache: Some(DType::F32), ..GeneratorOptions::new(20) };
+    assert_eq!(generator_on(&device(), &rounded, options).cache_dtype(), DType::F32);
 }
 
 #[test]

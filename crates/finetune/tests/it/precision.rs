@@ -6,9 +6,10 @@ use retrograph_finetune::checkpoint::Header;
 use retrograph_finetune::model::{GradientHome, StepOptions};
 use retrograph_finetune::parameters::{Parameter, Storage};
 use retrograph_finetune::{
-    Dtype, Error, GenerationPlan, GeneratorOptions, LoraConfig, LoraTargets, Mode, Plan, Precision,
+    Error, GenerationPlan, GeneratorOptions, LoraConfig, LoraTargets, Mode, Plan, Precision,
     Preset, Request, Sampling, Source, Trainer, TrainerOptions, TrainingConfig,
 };
+use retrograph_kernels::DType;
 use retrograph_kernels::nf4::{self, Nested};
 
 use crate::device::{device, simulated};
@@ -165,7 +166,7 @@ fn training_over_nf4_is_training_over_the_values_of_its_codes() {
         let expected = losses(&single, &mut |p| Ok(stored(form(&p.name))));
         assert!(apart(&found, &expected) < 1e-5, "{found:?}, {expected:?}");
         let rounded = TrainingConfig {
-            precision: Precision { dtype: Dtype::Bf16, ..precision },
+            precision: Precision { dtype: DType::Bf16, ..precision },
             ..quantized
         };
         let rounded = losses(&rounded, &mut |p| Ok(weights(p)));

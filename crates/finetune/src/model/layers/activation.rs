@@ -8,7 +8,6 @@ use retrograph_kernels::ops::{Cast, DType, NormPrologue, Output, TensorView};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::Builder;
-use crate::config::Dtype;
 use crate::error::Result;
 
 /// The dtypes in which a tensor is read.
@@ -18,9 +17,9 @@ pub(in crate::model) struct Dtypes {
     pub(in crate::model) bf16: bool,
 }
 
-impl From<Dtype> for Dtypes {
-    fn from(dtype: Dtype) -> Self {
-        Self { f32: dtype == Dtype::F32, bf16: dtype == Dtype::Bf16 }
+impl From<DType> for Dtypes {
+    fn from(dtype: DType) -> Self {
+        Self { f32: dtype == DType::F32, bf16: dtype == DType::Bf16 }
     }
 }
 

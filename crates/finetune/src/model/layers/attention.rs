@@ -11,7 +11,7 @@ use super::residual::Residual;
 use super::rope::{RopeTables, RotaryEmbedding, Rotation};
 use super::self_attention::{self, Operands, SelfAttention};
 use super::{Builder, PassConfig, gemv};
-use crate::config::{Dtype, Projection};
+use crate::config::Projection;
 use crate::error::Result;
 use crate::parameters::{K_NORM, Q_NORM, layer_name};
 use crate::spec::LayerSpec;
@@ -185,7 +185,7 @@ impl Attention {
         let scopes = ["q", "k", "v"].map(|part| self.scope(part));
         let layers = [&self.q, &self.k, &self.v];
         let v_dtype = self.v.output_dtype(dtypes);
-        let outputs = [Dtype::F32, Dtype::F32, v_dtype].map(Output::Transient);
+        let outputs = [DType::F32, DType::F32, v_dtype].map(Output::Transient);
         let calls = std::array::from_fn(|at| {
             let (scope, output) = (Some(&*scopes[at]), outputs[at]);
             Forward { scope, output, ..layers[at].call() }
@@ -249,7 +249,7 @@ impl Attention {
             [(&self.q, saved.q, grad_q), (&self.k, saved.k, grad_k), (&self.v, saved.v, grads.v)];
         let calls = std::array::from_fn(|at| {
             let (layer, saved, grad_out) = layers[at];
-            Backward { layer, scope: Some(&scopes[at]), saved, grad_out, dtype: Dtype::F32 }
+            Backward { layer, scope: Some(&scopes[at]), saved, grad_out, dtype: DType::F32 }
         });
         let [from_q, from_k, from_v] = linear::backward(builder, calls)?;
         Ok([from_k.f32()?, from_v.f32()?, from_q.f32()?])

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use retrograph_kernels::DType;
 use retrograph_kernels::ops::{CrossEntropy, GemmShape, GradLogits, Mean};
 use retrograph_runtime::Slice;
 
@@ -11,7 +12,6 @@ use super::linear::{self, Backward, Forward, Linear, Output};
 use super::norm::{self, GradInput, Norm};
 use super::residual::Residual;
 use super::{Builder, PassConfig};
-use crate::config::Dtype;
 use crate::error::Result;
 use crate::model::builder::Weight;
 use crate::parameters::{EMBEDDING, FINAL_NORM, HEAD};
@@ -148,7 +148,7 @@ impl Head {
         grad_out: Activation,
     ) -> Result<Activation> {
         builder.scope("logits backward");
-        let (layer, scope, dtype) = (&self.projection, None, Dtype::F32);
+        let (layer, scope, dtype) = (&self.projection, None, DType::F32);
         let call = Backward { layer, scope, saved: saved.projection, grad_out, dtype };
         let [grad_normed] = linear::backward(builder, [call])?;
         builder.scope("final norm backward");

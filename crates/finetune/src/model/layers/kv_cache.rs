@@ -8,7 +8,7 @@ use retrograph_runtime::{BufferId, Slice};
 
 use super::Builder;
 use super::self_attention::scale;
-use crate::config::Dtype;
+use crate::config::is_bf16;
 use crate::error::Result;
 use crate::spec::{LayerSpec, ModelSpec};
 
@@ -22,8 +22,8 @@ pub struct CacheConfig {
     pub length: usize,
     /// Positions in the buffers.
     pub capacity: usize,
-    /// The dtype of keys and values.
-    pub dtype: Dtype,
+    /// The dtype of keys and values: f32 or bf16.
+    pub dtype: DType,
 }
 
 /// The KV cache of all layers.
@@ -41,19 +41,20 @@ impl KvCache {
         builder: &mut Builder,
         spec: &ModelSpec,
         config: CacheConfig,
-    ) -> Self {
+    ) -> Result<Self> {
+        let bf16 = is_bf16("cache_dtype", config.dtype)?;
         let pass = &mut builder.pass;
         let declare = |(number, layer): (usize, &LayerSpec)| {
             let elements = config.capacity * layer.attention.kv_width();
             let names = ["keys", "values"].map(|part| format!("cache.{number}.{part}"));
-            match config.dtype {
-                Dtype::F32 => CacheBuffers::F32(names.map(|name| pass.external(name, elements))),
-                Dtype::Bf16 => CacheBuffers::Bf16(names.map(|name| pass.external(name, elements))),
+            match bf16 {
+                false => CacheBuffers::F32(names.map(|name| pass.external(name, elements))),
+                true => CacheBuffers::Bf16(names.map(|name| pass.external(name, elements))),
             }
         };
         let layers = spec.layers.iter().enumerate().map(declare).collect();
         let position = builder.pass.control::<u32>("position");
-        Self { layers, position, config }
+        Ok(Self { layers, position, config })
     }
 
     /// Returns the part of the cache of a layer to which the pass can attend.

@@ -1,5 +1,6 @@
 //! The gated MLP: `down(silu(gate(x)) · up(x))`.
 
+use retrograph_kernels::DType;
 use retrograph_kernels::ops::{SwiGlu, SwiGluBackward, TensorView};
 use retrograph_runtime::{BufferId, Slice};
 
@@ -7,7 +8,7 @@ use super::activation::{Activation, Dtypes, Input};
 use super::linear::{self, Backward, Forward, Forwarded, Linear, Output};
 use super::residual::Residual;
 use super::{Builder, PassConfig, gemv};
-use crate::config::{Dtype, Projection};
+use crate::config::Projection;
 use crate::error::Result;
 use crate::spec::LayerSpec;
 
@@ -20,7 +21,7 @@ pub(super) struct Mlp {
     up: Linear,
     down: Linear,
     /// The dtype of the activations between the projections, which are the largest of a layer.
-    inner: Dtype,
+    inner: DType,
 }
 
 /// What the backward pass needs from the forward pass.
@@ -38,7 +39,7 @@ impl Mlp {
             (linear(Projection::Gate), linear(Projection::Up), linear(Projection::Down));
         let rounded = gate.can_round_output() && up.can_round_output();
         let rounded = rounded && down.can_round_grad_input();
-        let inner = if rounded { Dtype::Bf16 } else { Dtype::F32 };
+        let inner = if rounded { DType::Bf16 } else { DType::F32 };
         Self { scope: format!("layer {number}"), gate, up, down, inner }
     }
 
@@ -142,7 +143,7 @@ impl Mlp {
         let layers = [(&self.gate, gate.saved, grad_gate), (&self.up, up.saved, grad_up)];
         let calls = std::array::from_fn(|at| {
             let (layer, saved, grad_out) = layers[at];
-            Backward { layer, scope: Some(&scopes[at]), saved, grad_out, dtype: Dtype::F32 }
+            Backward { layer, scope: Some(&scopes[at]), saved, grad_out, dtype: DType::F32 }
         });
         let [from_gate, from_up] = linear::backward(builder, calls)?;
         Ok([from_gate.f32()?, from_up.f32()?])

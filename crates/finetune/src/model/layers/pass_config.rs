@@ -36,7 +36,7 @@ impl PassConfig {
             batch: config.batch,
             seq: config.seq,
             logit_rows: config.rows(),
-            compute: config.precision.dtype.compute(),
+            compute: config.precision.dtype,
             lora: config.mode.lora(),
             concurrent_micro_batches: 1,
         }
@@ -48,7 +48,7 @@ impl PassConfig {
             batch: 1,
             seq: rows,
             logit_rows: 1,
-            compute: config.precision.dtype.compute(),
+            compute: config.precision.dtype,
             lora: config.mode.lora(),
             concurrent_micro_batches: 1,
         }

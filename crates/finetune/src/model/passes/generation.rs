@@ -123,7 +123,7 @@ impl Parts {
         let spec = ModelSpec::from(&config.model);
         let mut builder = Builder::new(name, config.parameters(), None);
         let capacity = cache.capacity;
-        let cache = KvCache::declare(&mut builder, &spec, cache);
+        let cache = KvCache::declare(&mut builder, &spec, cache)?;
         let sampling = builder.pass.control_array::<u32>("sampling", SamplingParameters::LEN);
         let seen = builder.pass.external::<u32>("seen", spec.vocab);
         let sampled = builder.pass.external::<u32>("sampled", SAMPLED);
@@ -204,18 +204,18 @@ fn sample(
 
 #[cfg(test)]
 mod tests {
-    use retrograph_kernels::ops;
+    use retrograph_kernels::{DType, ops};
 
     use super::super::count;
     use super::*;
-    use crate::config::{Dtype, LoraConfig, Mode, Precision, Preset};
+    use crate::config::{LoraConfig, Mode, Precision, Preset};
 
     fn config(mode: Mode) -> InferenceConfig {
         InferenceConfig { mode, ..InferenceConfig::frozen(Preset::Tiny.model(), Precision::F32) }
     }
 
     fn cache(length: usize) -> CacheConfig {
-        CacheConfig { length, capacity: 1024, dtype: Dtype::F32 }
+        CacheConfig { length, capacity: 1024, dtype: DType::F32 }
     }
 
     #[test]

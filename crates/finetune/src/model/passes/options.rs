@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::config::{Dtype, Mode, TrainingConfig};
+use retrograph_kernels::DType;
+
+use crate::config::{Mode, TrainingConfig};
 use crate::error::{Error, Result};
 
 /// The owner of the gradients.
@@ -124,7 +126,7 @@ impl Division {
         const LEAST: usize = 256 * 1536 * 8960;
         let TrainingConfig { model, precision, mode, batch, .. } = config;
         let lora = matches!(mode, Mode::Lora(_));
-        let slow = precision.dtype == Dtype::F32 || precision.quantize.is_some();
+        let slow = precision.dtype == DType::F32 || precision.quantize.is_some();
         let half = config.rows() / 2 * model.hidden * model.intermediate;
         lora && slow && batch.is_multiple_of(2) && half >= LEAST
     }

@@ -1,5 +1,6 @@
 //! The backward pass of linear layers that share an input.
 
+use retrograph_kernels::DType;
 use retrograph_kernels::ops::ColumnSum;
 
 use super::super::Builder;
@@ -7,7 +8,6 @@ use super::super::activation::Activation;
 use super::super::lora::{self, LoraBackward};
 use super::forward::Saved;
 use super::layer::Linear;
-use crate::config::Dtype;
 use crate::error::Result;
 
 /// A call of the backward pass of a layer.
@@ -18,7 +18,7 @@ pub(in crate::model::layers) struct Backward<'a> {
     pub(in crate::model::layers) saved: Saved,
     pub(in crate::model::layers) grad_out: Activation,
     /// The dtype of the gradient of the input; bf16 requires [`Linear::can_round_grad_input`].
-    pub(in crate::model::layers) dtype: Dtype,
+    pub(in crate::model::layers) dtype: DType,
 }
 
 /// Appends the gradients of layers that share an input. Returns the gradient of the input through

@@ -1,5 +1,6 @@
 //! The forward pass of linear layers that share an input.
 
+use retrograph_kernels::DType;
 use retrograph_kernels::ops::GemmShape;
 use retrograph_runtime::Slice;
 
@@ -9,14 +10,13 @@ use super::super::gemv::{self, GemvCall};
 use super::super::lora;
 use super::super::residual::Residual;
 use super::layer::Linear;
-use crate::config::Dtype;
 use crate::error::Result;
 
 /// The output of a layer.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model::layers) enum Output {
     /// A new transient; bf16 requires [`Linear::can_round_output`].
-    Transient(Dtype),
+    Transient(DType),
     /// The given buffer.
     Into(Slice<f32>),
 }
@@ -93,7 +93,7 @@ impl Linear {
     /// Returns a call with f32 output in the current scope.
     pub(in crate::model::layers) fn call(&self) -> Forward<'_> {
         let (scope, residual) = (None, None);
-        Forward { layer: self, scope, output: Output::Transient(Dtype::F32), residual }
+        Forward { layer: self, scope, output: Output::Transient(DType::F32), residual }
     }
 }
 

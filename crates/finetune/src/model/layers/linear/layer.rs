@@ -1,5 +1,6 @@
 //! A linear layer as resolved from the model: its weights, and the dtypes that it reads and writes.
 
+use retrograph_kernels::DType;
 use retrograph_kernels::ops::GemmShape;
 use retrograph_runtime::Slice;
 
@@ -8,7 +9,7 @@ use super::super::gemv::GemvCall;
 use super::super::lora::Lora;
 use super::super::{Builder, PassConfig};
 use super::products::Products;
-use crate::config::{Dtype, Projection};
+use crate::config::Projection;
 use crate::model::builder::{F32Weight, Weight};
 use crate::parameters::layer_name;
 use crate::spec::LayerSpec;
@@ -90,13 +91,13 @@ impl Linear {
 
     /// The dtype of an output that is read in `dtypes`: bf16 if nothing reads f32 and the product
     /// can write bf16.
-    pub(in crate::model::layers) fn output_dtype(&self, dtypes: Dtypes) -> Dtype {
-        if self.can_round_output() && !dtypes.f32 { Dtype::Bf16 } else { Dtype::F32 }
+    pub(in crate::model::layers) fn output_dtype(&self, dtypes: Dtypes) -> DType {
+        if self.can_round_output() && !dtypes.f32 { DType::Bf16 } else { DType::F32 }
     }
 
     /// The dtype of the gradient of an input that is read in `dtypes`.
-    pub(in crate::model::layers) fn grad_input_dtype(&self, dtypes: Dtypes) -> Dtype {
-        if self.can_round_grad_input() && !dtypes.f32 { Dtype::Bf16 } else { Dtype::F32 }
+    pub(in crate::model::layers) fn grad_input_dtype(&self, dtypes: Dtypes) -> DType {
+        if self.can_round_grad_input() && !dtypes.f32 { DType::Bf16 } else { DType::F32 }
     }
 
     /// Whether the layer is computed for one row, by GEMV.
