@@ -1,4 +1,4 @@
-//! Packs every image for all generated SM targets, and writes a table of what is packed.
+//! Packs every image for all generated SM targets, and writes a table of them.
 //!
 //! The texts of one image for different targets are nearly the same. They follow one another in one
 //! Brotli stream, in the order of the targets, which is hardly longer than one of them packed.
@@ -18,7 +18,7 @@ const QUALITY: u32 = 5;
 /// Brotli looks back 2²² bytes, which is more than a text has, and hence into the one before.
 const WINDOW: u32 = 22;
 
-/// One image: its texts one after the other, and what is said of each of them.
+/// One image: its texts one after the other, and the table row of each.
 struct Image {
     name: &'static str,
     stream: Vec<u8>,

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_named_with_the_reason() {
+    fn a_failed_write_names_file_and_reason() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("absent/result");
         let error = write("the result", &path, "text").unwrap_err().to_string();

@@ -125,12 +125,12 @@ LOOP:
     ret;
 }";
 
-/// A kernel and what it is launched with.
+/// A kernel and its launch.
 struct Case {
     program: Program,
     grid: u32,
     block: [u32; 3],
-    /// Floating-point operations of the whole grid, where they are what matters.
+    /// Floating-point operations of the whole grid, if they are the bottleneck.
     flops: Option<f64>,
 }
 

@@ -7,7 +7,7 @@ enumerations! {
     CUjit_option: u32 {
         /// Most registers of a thread.
         CU_JIT_MAX_REGISTERS = 0;
-        /// Least threads of a block to compile for; the driver writes back what it reached.
+        /// Least threads of a block to compile for; the driver writes back the number it reached.
         CU_JIT_THREADS_PER_BLOCK = 1;
         /// Milliseconds spent, written back as a float.
         CU_JIT_WALL_TIME = 2;

@@ -135,7 +135,7 @@ const _: () = assert!(size_of::<CUhostFn>() == 8 && size_of::<CUdevice>() == 4);
 
 #[cfg(test)]
 mod tests {
-    /// What the C program could not name: its content is asserted through the struct around it.
+    /// A type without a name in C: its content is asserted through the struct around it.
     const UNNAMED: &[&str] = &["CUgraphNodeParams_anonymous", "CUstreamMemOpValueParams_anonymous"];
 
     #[test]

@@ -3,7 +3,7 @@
 /// The layout of a struct or union.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The name: that of cuda.h, or `Outer_field` for what has no name there.
+    /// The name in cuda.h, or `Outer_field` for an unnamed type.
     pub name: &'static str,
     /// `struct` or `union`.
     pub kind: &'static str,

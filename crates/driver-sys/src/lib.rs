@@ -2,7 +2,7 @@
 //! loaded at run time.
 //!
 //! Nothing is linked. A program that uses this crate builds and starts on a machine without a GPU,
-//! a driver or a CUDA toolkit, and learns at run time what is there:
+//! a driver or a CUDA toolkit, and looks for them at run time:
 //!
 //! ```
 //! use retrograph_driver_sys::{CUresult, DriverTable};

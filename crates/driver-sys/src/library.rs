@@ -8,7 +8,7 @@ use crate::structure::{structures, zeroed};
 enumerations! {
     /// Options of `cuLibraryLoadData` and `cuLibraryLoadFromFile`.
     CUlibraryOption: u32 {
-        /// A [`CUlibraryHostUniversalFunctionAndDataTable`] of what host and device share.
+        /// A [`CUlibraryHostUniversalFunctionAndDataTable`] of data shared by host and device.
         CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE = 0;
         /// The image stays where it is for as long as the library, so that the driver need not
         /// copy it.

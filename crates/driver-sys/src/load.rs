@@ -26,7 +26,7 @@ pub enum LoadError {
     /// No library could be opened.
     #[error("no NVIDIA driver found; install one, or use the simulated driver ({})", said(tried))]
     NotFound {
-        /// Each name that was tried and what the dynamic loader said.
+        /// Each name that was tried, with the error of the dynamic loader.
         tried: Vec<(String, String)>,
     },
     /// The library opened, but it is not a complete driver.
@@ -56,7 +56,7 @@ pub enum LoadError {
     NoVersion {
         /// The library.
         library: String,
-        /// What `cuDriverGetVersion` returned.
+        /// The result of `cuDriverGetVersion`.
         code: CUresult,
     },
 }

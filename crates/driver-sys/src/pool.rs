@@ -52,7 +52,7 @@ structures! {
         pub location: CUmemLocation,
         /// Who may open a Windows handle, or null.
         pub win32SecurityAttributes: *mut c_void,
-        /// Most bytes, or 0 for what the system decides. Ignored before driver 12020.
+        /// Most bytes; 0 lets the system decide. Ignored before driver 12020.
         pub maxSize: usize,
         /// Flags `CU_MEM_POOL_CREATE_USAGE_…`. Ignored before driver 12060.
         pub usage: u16,

@@ -3,7 +3,7 @@
 use crate::enumeration::{enumerations, flags};
 
 flags! {
-    /// Flags of `cuGetProcAddress_v2`: what the null stream means for the function.
+    /// Flags of `cuGetProcAddress_v2`: the meaning of the null stream for the function.
     CUdriverProcAddress_flags: u64 {
         /// The default: the legacy stream.
         CU_GET_PROC_ADDRESS_DEFAULT = 0;

@@ -105,7 +105,7 @@ macro_rules! define_table {
             }
         }
 
-        /// The optional functions, or what to say of those that the driver lacks.
+        /// The optional functions, or the messages for those that the driver lacks.
         impl DriverTable {
             $(
                 #[doc = concat!("`", stringify!($o_name), "`, or an error where it is missing.")]
@@ -122,7 +122,7 @@ macro_rules! define_table {
 crate::driver_functions!(define_table);
 
 impl DriverTable {
-    /// What to say of a function that this driver lacks.
+    /// The message for a function that this driver lacks.
     fn lack(&self, name: &'static str, since: i32) -> MissingFunction {
         MissingFunction { name, since, driver_version: self.driver_version }
     }

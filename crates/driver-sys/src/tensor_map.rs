@@ -58,7 +58,7 @@ enumerations! {
 
     /// How much the L2 cache fetches at a time.
     CUtensorMapL2promotion: u32 {
-        /// What is read.
+        /// No more than is read.
         CU_TENSOR_MAP_L2_PROMOTION_NONE = 0;
         /// 64 bytes.
         CU_TENSOR_MAP_L2_PROMOTION_L2_64B = 1;
@@ -68,7 +68,7 @@ enumerations! {
         CU_TENSOR_MAP_L2_PROMOTION_L2_256B = 3;
     }
 
-    /// What elements outside of a tensor are loaded as.
+    /// The value of elements outside of a tensor.
     CUtensorMapFloatOOBfill: u32 {
         /// Zeros.
         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0;
@@ -85,7 +85,7 @@ structures! {
     #[repr(align(128))]
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUtensorMap {
-        /// What only the driver and the device understand.
+        /// Opaque to all but driver and device.
         pub opaque: [u64; 16],
     }
 }

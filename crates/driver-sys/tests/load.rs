@@ -1,4 +1,4 @@
-//! Loading: what is said when the driver is missing, too old or incomplete.
+//! Loading: the errors if the driver is missing, too old or incomplete.
 
 use std::ffi::{CStr, c_void};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Contexts: the retained primary context of one device, and what happens when it is lost.
+//! Contexts: the retained primary context of one device, and its loss.
 //!
 //! [`Context`] retains the device's primary context, so libraries that use the CUDA runtime API
 //! share it. Every entry point of this crate makes the context current on the calling thread, so

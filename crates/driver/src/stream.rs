@@ -208,7 +208,7 @@ impl Stream {
         if self.inner.retired.load(Ordering::Acquire) { Err(Error::StreamRetired) } else { Ok(()) }
     }
 
-    /// Prefetches what the next launch needs of the stream and of its context.
+    /// Prefetches the fields of stream and context that the next launch reads.
     pub fn prefetch(&self) {
         prefetch(std::ptr::from_ref::<Inner>(&self.inner), size_of::<Inner>());
         prefetch(self.context().hot_path(), size_of::<PreparedCalls>());

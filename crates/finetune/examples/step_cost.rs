@@ -1,4 +1,4 @@
-//! What a step costs beside the same graph built and launched by plain driver calls.
+//! The host cost of a step, compared with the same graph built and launched by plain driver calls.
 //!
 //! ```text
 //! step_cost RAW.so [PRESET] [BATCHxSEQ] [STEPS]
@@ -49,7 +49,7 @@ type Step = unsafe extern "C" fn(
 
 /// Bytes of the copy before the plain launch.
 const PLAIN_BYTES: usize = 64;
-/// What `raw_step.c` does beside the copy and the launch: nothing.
+/// The bookkeeping of `raw_step.c`: none.
 const NO_PARTS: c_int = 0;
 /// Orders in which `raw_step.c` adds the nodes; 0 is that of the program.
 const ORDERS: [c_int; 3] = [0, 1, 2];
@@ -110,7 +110,7 @@ struct Times {
 }
 
 impl Times {
-    /// Times what `enqueue` puts on the stream; it gives the host's time.
+    /// Times the work that `enqueue` enqueues; it returns the host's time.
     fn add(&mut self, stream: &Stream, enqueue: impl FnOnce() -> Outcome<f64>) -> Outcome<()> {
         let (begin, end) = (Event::new(stream.context())?, Event::new(stream.context())?);
         begin.record(stream)?;
@@ -165,7 +165,7 @@ impl Spread {
     }
 }
 
-/// What the command line asks for.
+/// The options of the command line.
 struct Options {
     raw: String,
     config: TrainingConfig,

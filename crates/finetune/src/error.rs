@@ -123,7 +123,7 @@ pub enum Error {
         held_out: usize,
         /// Bytes of the driver: graphs, and rounding to its pages.
         driver: usize,
-        /// What to reduce first.
+        /// The part to reduce first.
         reduce: Reduce,
     },
     /// The loss or the gradient norm is NaN or infinite. The device skips all updates from that

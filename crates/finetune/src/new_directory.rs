@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_finished_never_shadows_what_is_there() {
+    fn an_unfinished_directory_never_replaces_a_finished_one() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("result");
         put(&place, "whole").unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_another_kind_is_not_replaced() {
+    fn files_of_another_kind_are_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("thesis"), "years of work").unwrap();
         let error = put(folder.path(), "x").unwrap_err().to_string();

@@ -172,7 +172,7 @@ impl<'a> Run<'a> {
         error
     }
 
-    /// Returns what is left of the run if the weights before `step` are bad.
+    /// Returns the part of the run that remains if the weights before `step` are bad.
     fn kept_before(&self, step: u32) -> Kept {
         let Some(directory) = &self.checkpoints else { return Kept::Nothing };
         let header = self.trainer.header(self.data.fingerprint());

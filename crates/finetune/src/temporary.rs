@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_process_left_is_removed_and_what_is_in_use_stays() {
+    fn leftovers_of_a_killed_process_are_removed_unless_in_use() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path(".retrograph-Ab3dE6"), "left").unwrap();

@@ -66,7 +66,7 @@ parameters! {
         c_head: u32,
         /// The factor of the product.
         alpha: f32,
-        /// What the launch may rely on, and what becomes of c.
+        /// Alignment of the operands, and whether the product is added to c.
         flags: flags<GemmFlags>,
     }
 }

@@ -23,7 +23,7 @@ pub const fn vector_len(dtype: DType) -> u32 {
     }
 }
 
-/// What the kernel does before and after the products.
+/// The prologue and epilogue of the products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GemvForm {
     /// Nothing.

@@ -86,7 +86,7 @@ pub enum Bf16 {}
 #[derive(Clone, Copy, Debug)]
 pub enum Any {}
 
-/// What stands for a parameter of each kind: typed registers in a source, values in a launch.
+/// The type of a parameter of each kind: typed registers in a source, values in a launch.
 pub trait ParameterTypes {
     /// A pointer to elements of type `E`: a Rust type, [`Bf16`] or [`Any`].
     type Pointer<E>;

@@ -34,7 +34,7 @@ type F32 = View<u64, f32>;
 type Bf16 = View<u64, bf16>;
 type Launches = Result<Vec<Launch<u64>>, KernelError>;
 
-/// Operands, results and what lies between, all in the device's pool.
+/// Operands, results and intermediates, all in the device's pool.
 struct Attention {
     compute: DType,
     shape: AttentionShape,

@@ -84,7 +84,7 @@ impl Weights {
     }
 }
 
-/// What the command line asks for.
+/// The options of the command line.
 struct Options {
     compute: DType,
     weights: Weights,

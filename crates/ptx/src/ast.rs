@@ -188,7 +188,7 @@ impl Instruction {
 
 /// The line of the text that an instruction was parsed from, counted from 1; 0 when it was built.
 ///
-/// All lines compare as equal: where an instruction stood is not a part of what it means.
+/// All lines compare as equal: the position of an instruction is not part of its meaning.
 #[derive(Clone, Copy, Debug, Default, Eq)]
 pub struct SourceLine(pub u32);
 

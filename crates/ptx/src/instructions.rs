@@ -15,7 +15,7 @@
 //! 2. Run the tests with `RETROGRAPH_PTXAS` set. They make every combination of the types and
 //!    modifiers of the form and hand it to the parser, to the printer and to `ptxas`, and fail
 //!    where these disagree. An operand that no form had before needs an example in
-//!    `tests/it/forms.rs`. What must not pass goes to `tests/it/rejected.rs`.
+//!    `tests/it/forms.rs`. Invalid texts go to `tests/it/rejected.rs`.
 //! 3. The simulator (`driver-sim`) reports an opcode that it does not know as unsupported when it
 //!    decodes a kernel; teach it there.
 

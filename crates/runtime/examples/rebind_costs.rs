@@ -97,7 +97,7 @@ impl Described {
     }
 }
 
-/// What programs are built from.
+/// The parts that programs are built from.
 struct Bench {
     stream: Stream,
     modules: WarmModules,
@@ -190,7 +190,7 @@ impl Bench {
         Ok(line)
     }
 
-    /// What a fresh program leaves after two steps.
+    /// The state after two steps of a fresh program.
     fn two_steps(&self) -> Outcome<Vec<u32>> {
         let buffers = self.buffers()?;
         let mut program = self.build(&self.described.bindings(&buffers))?;

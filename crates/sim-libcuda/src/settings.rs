@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_named() {
+    fn invalid_settings_are_named() {
         let said = |name, value| read(name, value).unwrap_err().to_string();
         assert_eq!(
             said("RETROGRAPH_SIM_MEMORY", "4T"),

@@ -27,7 +27,7 @@ pub(super) fn padded_rows(seq: Value<'_, u32>) -> Value<'_, u32> {
     (seq + (LSE_DELTA_ROWS - 1)) & !(LSE_DELTA_ROWS - 1)
 }
 
-/// What the rows of a block are.
+/// The tensor whose rows a block handles.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     /// Queries: computes the gradient of q.

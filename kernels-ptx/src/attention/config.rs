@@ -7,7 +7,7 @@ use retrograph_kernel_abi::attention::{
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
-/// What an entry is generated for.
+/// The configuration of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Config {
     pub(super) target: SmTarget,

@@ -74,7 +74,7 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
         pdl::wait(k, target);
 
         let (head, split, head_dim) = (k.ctaid_x(), k.ctaid_y(), new_token.head_dim);
-        // Computes what doesn't depend on the position while that is in flight.
+        // Computes independent values while the position is in flight.
         let position = position.load(0);
         new_token.project_query(head);
         let length = (position + 1).min(capacity);

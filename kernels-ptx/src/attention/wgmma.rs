@@ -1,4 +1,4 @@
-//! Fused attention in bf16 for sm_90a: two warpgroups multiply by `wgmma` what TMA copies.
+//! Fused attention in bf16 for sm_90a: two warpgroups multiply by `wgmma` tiles copied by TMA.
 //!
 //! A block has 128 rows (queries, or keys in [`grad_kv`]), 64 per warpgroup, which stay in shared
 //! memory. It loops over pairs of tiles (keys and values, or queries and gradients of the output),
@@ -35,7 +35,7 @@ const WARPS: u32 = WGMMA_THREADS / 32;
 /// Steps of K of a `wgmma`.
 const STEPS: u32 = 16;
 
-/// What an entry is generated for.
+/// The configuration of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Config {
     target: SmTarget,

@@ -1,4 +1,4 @@
-//! Tile configurations of `retrograph-kernel-abi`, with what each mainloop derives from them.
+//! Tile configurations of `retrograph-kernel-abi`, with the values that each mainloop derives.
 
 pub(super) mod mma_sync;
 pub(super) mod multistage;

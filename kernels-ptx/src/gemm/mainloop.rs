@@ -1,4 +1,4 @@
-//! Mainloops: the loop over K, and what each stage multiplies.
+//! Mainloops: the loop over K, and the products of each stage.
 //!
 //! | Module | Loop over K | Multiplication of a stage |
 //! |---|---|---|

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernel_takes_beyond_its_budget_is_caught() {
+    fn a_kernel_beyond_its_budget_is_refused() {
         let budget = Budget::of(&[row("a", 40, 5), row("b", 64, 4)]);
         let caught = |rows: &[Row]| budget.shortfalls(rows, true).join("\n");
         assert_eq!(caught(&[row("a", 40, 5), row("b", 64, 4)]), "");

@@ -2,7 +2,7 @@
 
 use crate::program::{Place, json};
 
-/// What the line of the warm kernels says of their sources.
+/// The sources in the line of the warm kernels.
 fn warm_line(out: &str) -> &str {
     out.lines().find(|line| line.starts_with("warm")).unwrap_or_else(|| panic!("{out}"))
 }

@@ -86,7 +86,7 @@ fn files_that_another_wrote_are_neither_removed_nor_replaced() {
 }
 
 #[test]
-fn what_a_killed_run_left_is_removed_by_the_next_one() {
+fn leftovers_of_a_killed_run_are_removed_by_the_next_one() {
     let place = Place::new();
     std::fs::write(place.path(".retrograph-Ab3dE6"), "half a report").unwrap();
     std::fs::create_dir(place.path(".retrograph-zZ09aA")).unwrap();

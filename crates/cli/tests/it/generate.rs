@@ -152,7 +152,7 @@ fn a_checkpoint_of_a_model_from_a_seed_needs_no_directory() {
 }
 
 #[test]
-fn what_cannot_be_generated_is_said() {
+fn requests_that_cannot_be_generated_are_refused() {
     let place = Place::new();
     write_model(&place, 256);
     generate(&place, &["--prompt", ""]).bad(&["no token"]);

@@ -1,4 +1,4 @@
-//! The program from outside: what it prints, writes and returns.
+//! The program from outside: its output, its files and its exit status.
 
 mod adapters;
 mod caches;

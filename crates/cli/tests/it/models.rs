@@ -152,7 +152,7 @@ fn a_model_is_trained_and_resumed_from_its_directory() {
 }
 
 #[test]
-fn what_a_directory_decides_is_not_asked_for_twice() {
+fn options_that_a_model_directory_decides_are_refused() {
     let place = Place::new();
     write_model(&place, 256);
     let done = train(&place, &["--layers", "3"]);

@@ -1,4 +1,4 @@
-//! Starting the program and looking at what it did.
+//! Running the program and checking its results.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ pub(crate) struct Place {
     folder: tempfile::TempDir,
 }
 
-/// What the program did.
+/// The results of a run of the program.
 pub(crate) struct Done {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,

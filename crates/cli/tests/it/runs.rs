@@ -115,7 +115,7 @@ fn measuring_works_on_the_simulated_driver() {
     }
 }
 
-/// A run whose reader has gone, as `head` goes, trains on and writes what it was asked for.
+/// A run whose reader has closed the pipe, as `head` does, trains on and writes its outputs.
 #[test]
 fn a_reader_that_leaves_ends_no_run() {
     use std::io::{BufRead, BufReader};

@@ -48,7 +48,7 @@ fn fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// Nothing but what was there, and no unfinished file.
+/// Only the previous files, and no unfinished one.
 fn files(place: &Place) -> Vec<String> {
     let names = std::fs::read_dir(place.path("")).unwrap();
     let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
@@ -131,7 +131,7 @@ fn a_merge_ends_at_the_first_signal_and_leaves_nothing() {
     let place = Place::new();
     write_model(&place, 256);
     train(&place, &["--steps", "1", "--adapter-out", "adapter"]).good();
-    // A table that takes a while; the adapter changes only what comes after it.
+    // A table that takes a while; the adapter changes only later tensors.
     std::fs::remove_dir_all(place.path("model")).unwrap();
     write_model(&place, 1 << 22);
     let before = files(&place);

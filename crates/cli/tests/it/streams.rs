@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::models::{run, write_model};
 use crate::program::{Done, Place};
 
-/// What a command did that cannot print anything.
+/// The results of a command that cannot print.
 fn on_full(place: &Place, arguments: &[&str]) -> Done {
     let mut command = place.program();
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -119,7 +119,7 @@ fn a_line_of_data_without_end_is_refused() {
     }
 }
 
-/// What `retrograph generate` prints of random text, to a pipe or to a terminal.
+/// The output of `retrograph generate` for random text, to a pipe or to a terminal.
 fn generated(place: &Place, seed: u32, terminal: bool) -> String {
     let line = format!(
         "{} generate --model model --device sim --prompt a --quiet --temperature 1 --seed {seed}",

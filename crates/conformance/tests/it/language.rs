@@ -119,7 +119,7 @@ fn host_functions_write_the_log_in_the_order_of_their_stream() {
 }
 
 #[test]
-fn what_was_not_written_and_what_is_not_recorded_can_be_told_from_results() {
+fn unwritten_and_unrecorded_outputs_differ_from_results() {
     let shown = outcomes(
         "scenario a\n  cuGetErrorName 901 &name\n  cuGetErrorName 4242 &name\n  cuInit 0\n  \
          cuDeviceGetCount &_count\n  cuDeviceGet &d 99\n  show _count\nend\n",

@@ -37,7 +37,7 @@ impl State {
             return Err(self.refuse_map("a tensor has 1 to 5 dimensions"));
         }
         let element = match data_type {
-            // These differ in what copies that compute do with them.
+            // Reducing copies treat these types differently.
             CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ
             | CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
             | CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ => {

@@ -85,7 +85,7 @@ pub(super) unsafe fn execute(
             let seen = memories.watch(access, place, AccessKind::Atomic);
             seen.map_err(|kind| (kind, lane as u32))?;
             let old = read_element(at, bytes, false);
-            // A register may be wider than what it is taken for.
+            // A register may be wider than the operand type.
             let used = u64::MAX >> (64 - 8 * bytes);
             let b = lanes.file.lane(b, access.value, lane) & used;
             let c = lanes.file.lane(c, access.value, lane) & used;

@@ -162,7 +162,7 @@ macro_rules! moded {
             let [$a, $b, $c] = values.map(|value| mode.operand(value));
             let $r = mode.rounding;
             let _ = (&$a, &$b, &$c, &$r);
-            // What is too small to be normal is flushed before it is rounded.
+            // Subnormal results are flushed before rounding.
             $(if mode.flush && is_tiny($exact) {
                 return mode.result(0.0f32.copysign($exact as f32));
             })?

@@ -122,7 +122,7 @@ impl Narrowing {
 pub(super) fn one([value, ..]: [u64; 3], narrowing: Narrowing) -> u64 {
     let bits = value as u32;
     if narrowing.to == Narrow::Tf32 && narrowing.away && f32::from_bits(bits).is_nan() {
-        // NaNs are cut off; what makes infinities finite makes them less, too.
+        // NaNs are truncated; `satfinite` decrements their kept bits, as it does those of infinity.
         let kept = bits & !0x1fff;
         return u64::from(if narrowing.finite { kept - 0x2000 } else { kept });
     }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_infinite_or_not() {
+    fn values_out_of_range_become_infinite_or_saturate() {
         let finite = Narrowing { finite: true, ..RN };
         assert_eq!([run(RN, 1e6), run(finite, 1e6), run(finite, -1e6)], [0x7c00, 0x7bff, 0xfbff]);
         let byte = Narrowing { to: Narrow::E4m3, finite: true, ..RN };

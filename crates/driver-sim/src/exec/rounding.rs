@@ -154,7 +154,7 @@ impl Format {
             Rounding::Down => rest != 0 && sign != 0,
             Rounding::Up => rest != 0 && sign == 0,
         };
-        // A carry out of the mantissa runs into the exponent, which is what it should do.
+        // A carry out of the mantissa correctly increments the exponent.
         let biased = u64::from(kept >> self.mantissa != 0) * (place + bias) as u64;
         let magnitude = (biased << self.mantissa) + (kept & ((1 << self.mantissa) - 1));
         let magnitude = magnitude + u64::from(up);

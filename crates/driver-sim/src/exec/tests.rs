@@ -1,4 +1,4 @@
-//! Programs against what PTX says they do: one small kernel for each family of instructions.
+//! Programs against the PTX manual: one small kernel for each family of instructions.
 
 mod async_copies;
 mod atomics;

@@ -38,7 +38,7 @@ fn other_bytes_are_refused() {
 }
 
 #[test]
-fn what_hardware_cannot_use_is_named() {
+fn invalid_tensor_maps_are_refused_by_rule() {
     let said = |map: TensorMap| map.fault().unwrap_or("nothing");
     assert!(said(TensorMap { address: 8, ..matrix() }).contains("address"));
     assert!(said(TensorMap { strides: vec![200], ..matrix() }).contains("multiple of 16"));

@@ -1,4 +1,4 @@
-//! Capture: what becomes of captured work, and every way to break a capture.
+//! Capture: the captured nodes, and every way to break a capture.
 
 use retrograph_driver_sim::DiagnosticKind;
 use retrograph_driver_sys::*;

@@ -22,7 +22,7 @@ fn empty(machine: &Machine, graph: CUgraph) -> CUgraphNode {
     node
 }
 
-/// What the last node of a graph depends on.
+/// The dependencies of the last node of a graph.
 fn last_dependencies(machine: &Machine, graph: CUgraph) -> Vec<CUgraphNode> {
     let (mut nodes, mut count) = ([CUgraphNode::NULL; 8], 8);
     assert_eq!(cu!(machine, cuGraphGetNodes(graph, nodes.as_mut_ptr(), &mut count)), SUCCESS);

@@ -1,4 +1,4 @@
-//! Copies and fills: what is read when, and what is refused.
+//! Copies and fills: when they read, and calls that are refused.
 
 use retrograph_driver_sim::{DiagnosticKind, POISON};
 use retrograph_driver_sys::*;

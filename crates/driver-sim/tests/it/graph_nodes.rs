@@ -1,4 +1,4 @@
-//! Nodes of graphs that reach outside: host functions, events, memory of graphs; what nodes keep.
+//! Nodes that reach outside of their graph: host functions, events, memory; objects they keep.
 
 use std::ffi::c_void;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use crate::machine::{Machine, cu};
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
-/// What host functions wrote.
+/// The values written by host functions.
 pub(crate) type Log = Mutex<Vec<u32>>;
 
 /// A number for a log, as the data of a host function.
@@ -83,7 +83,7 @@ fn memory_of_a_graph_is_allocated_from_a_launch_to_a_free() {
     assert_eq!(machine.try_launch(exec), SUCCESS);
     assert_eq!(machine.simulator.live().allocations, before + 1);
     assert_eq!(machine.peek(address) & 0xf, 7);
-    // Nobody freed what the last launch allocated.
+    // The allocation of the last launch was not freed.
     assert_eq!(machine.try_launch(exec), INVALID_VALUE);
     let stream = machine.stream();
     assert_eq!(cu!(machine, cuMemFreeAsync(address, stream)), SUCCESS);

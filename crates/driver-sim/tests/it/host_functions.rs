@@ -1,4 +1,4 @@
-//! Host functions in streams and in captures, and what they must not do.
+//! Host functions in streams and in captures, and calls forbidden in them.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Launches: the limits of their geometry, and what they must be given.
+//! Launches: the limits of their geometry, and their required arguments.
 
 use std::ffi::c_void;
 

@@ -1,4 +1,4 @@
-//! Linking: the text that is made, and what is said of texts that are none.
+//! Linking: the resulting text, and the errors of invalid texts.
 
 use std::ffi::{CStr, c_void};
 

@@ -1,4 +1,4 @@
-//! Modules: which images load, and what is said when one does not.
+//! Modules: the images that load, and the errors of those that do not.
 
 use std::ffi::{CStr, c_void};
 
@@ -89,7 +89,7 @@ fn an_instruction_that_only_the_simulator_lacks_is_not_called_invalid() {
 }
 
 #[test]
-fn what_is_no_image_is_refused() {
+fn bytes_that_are_no_image_are_refused() {
     let machine = Machine::new();
     assert_eq!(machine.load(c"hello"), Err(CUresult::CUDA_ERROR_INVALID_IMAGE));
     let mut module = CUmodule::NULL;

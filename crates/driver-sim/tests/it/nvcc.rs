@@ -1,4 +1,4 @@
-//! Kernels that `nvcc` compiled, against what the same code computes on the CPU.
+//! Kernels that `nvcc` compiled, against the same code on the CPU.
 //!
 //! `tests/nvcc` has the sources and the PTX that `cargo xtask nvcc-kernels` made of them; the first
 //! lines of each PTX file name the version of the compiler.
@@ -22,7 +22,7 @@ struct Bench {
     module: CUmodule,
 }
 
-/// What a kernel is launched with.
+/// The arguments of a kernel.
 struct Launch<'a> {
     kernel: &'a CStr,
     grid: [u32; 3],

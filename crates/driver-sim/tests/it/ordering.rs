@@ -116,7 +116,7 @@ fn work_of_a_destroyed_stream_still_completes() {
     assert_eq!(cu!(machine, cuStreamDestroy_v2(stream)), SUCCESS);
     assert_eq!(cu!(machine, cuCtxSynchronize()), SUCCESS);
     assert_eq!(machine.peek(word), 9);
-    // Hardware may crash here, so that nothing can be said of what happens next.
+    // Hardware may crash here, so nothing after it is checked.
     assert_ne!(machine.append(word, 1, stream), SUCCESS);
     let said = machine.diagnostics(DiagnosticKind::Undefined);
     assert!(said.iter().any(|text| text.contains("stream")), "{said:?}");

@@ -1,4 +1,4 @@
-//! Pools of device memory: what they count, what they keep, and what a refused call leaves.
+//! Pools of device memory: counters, reserved memory, and the state after a refused call.
 
 use retrograph_driver_sim::Config;
 use retrograph_driver_sys::*;
@@ -7,7 +7,7 @@ use crate::machine::{Machine, cu};
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
-/// What a pool reserves at a time.
+/// Bytes that a pool reserves at a time.
 const CHUNK: u64 = 32 << 20;
 const RESERVED: CUmemPool_attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT;
 const RESERVED_HIGH: CUmemPool_attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;

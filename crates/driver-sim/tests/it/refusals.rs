@@ -1,4 +1,4 @@
-//! What a refused call leaves: nothing that was not there before.
+//! A refused call leaves the state unchanged.
 
 use std::ptr::null_mut;
 

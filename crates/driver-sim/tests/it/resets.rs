@@ -1,4 +1,4 @@
-//! What a context takes with it when it is reset, and what it leaves.
+//! Resets of a context: the objects that it destroys, and those that it leaves.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -47,7 +47,7 @@ fn a_reset_frees_all_that_the_context_had() {
     assert_eq!((left.modules, left.execs), (0, 0));
     assert_eq!((left.graphs, left.contexts), (1, 1), "graphs are of no context, references stay");
 
-    // Variables of modules are not counted among what the program allocated.
+    // Variables of modules are not counted as allocations.
     machine.renew();
     let (mut free, mut total) = (0, 0);
     assert_eq!(cu!(machine, cuMemGetInfo_v2(&mut free, &mut total)), SUCCESS);
@@ -97,7 +97,7 @@ fn work_queued_after_a_fault_never_runs() {
 /// Work that is undefined ends the queue of a context that is destroyed. What was kept for the
 /// rest of the queue is given up all the same.
 #[test]
-fn what_waited_for_work_of_a_reset_context_is_released() {
+fn waiters_for_work_of_a_reset_context_are_released() {
     let (machine, log) = (Machine::new(), Log::default());
     let (stream, graph) = (machine.stream(), machine.graph());
     let entry = Entry { log: &log, number: 1 };

@@ -59,7 +59,7 @@ fn two_machines_have_functions_of_their_own() {
 }
 
 #[test]
-fn what_is_not_found_is_told_apart_from_what_came_later() {
+fn missing_symbols_differ_from_those_of_later_versions() {
     let simulator = simulator();
     let unknown = ask(&simulator, c"cuNoSuchFunction", 13000, 0);
     assert!(unknown.code.is_success() && unknown.address.is_null());

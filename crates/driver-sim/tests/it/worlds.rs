@@ -141,7 +141,7 @@ fn an_injected_sticky_code_stays() {
 }
 
 #[test]
-fn what_was_not_destroyed_is_counted() {
+fn objects_that_were_not_destroyed_are_counted() {
     let machine = Machine::new();
     let (stream, event, graph) = (machine.stream(), machine.event(), machine.graph());
     let (word, host) = (machine.zero(), machine.pinned(&[0]));

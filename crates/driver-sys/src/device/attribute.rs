@@ -1,9 +1,9 @@
-//! What devices can be asked.
+//! Attributes of devices.
 
 use crate::enumeration::enumerations;
 
 enumerations! {
-    /// What `cuDeviceGetAttribute` can be asked. Answers to yes-or-no questions are 1 and 0.
+    /// Attributes of `cuDeviceGetAttribute`. Boolean ones are 1 or 0.
     CUdevice_attribute: u32 {
         /// Most threads in one block.
         CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1;

@@ -12,7 +12,7 @@ pub(crate) use attribute::ENUMERATIONS as ATTRIBUTES;
 pub type CUdevice = i32;
 
 flags! {
-    /// What is no device, in the place of one.
+    /// A value that names no device.
     CUdevice_special: i32 {
         /// The host.
         CU_DEVICE_CPU = -1;
@@ -49,7 +49,7 @@ enumerations! {
         CU_DEVICE_NUMA_CONFIG_NUMA_NODE = 1 since 12020;
     }
 
-    /// What `cuDeviceGetP2PAttribute` can be asked.
+    /// Attributes of `cuDeviceGetP2PAttribute`.
     CUdevice_P2PAttribute: u32 {
         /// How fast the link is: 0 is the fastest of the system.
         CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK = 1;

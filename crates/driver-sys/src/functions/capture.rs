@@ -15,13 +15,13 @@ macro_rules! __capture_functions {
             fn cuStreamIsCapturing(
                 stream: $crate::CUstream, status: *mut $crate::CUstreamCaptureStatus
             );
-            /// Writes the state of a capture and what the next node will depend on.
+            /// Writes the state of a capture and the dependencies of the next node.
             fn cuStreamGetCaptureInfo_v2(
                 stream: $crate::CUstream, status: *mut $crate::CUstreamCaptureStatus, id: *mut u64,
                 graph: *mut $crate::CUgraph, dependencies: *mut *const $crate::CUgraphNode,
                 count: *mut usize
             );
-            /// Changes what the next captured node depends on; flags are
+            /// Changes the dependencies of the next captured node; flags are
             /// `CU_STREAM_…_CAPTURE_DEPENDENCIES`. Headers of CUDA 13 no longer declare it.
             fn cuStreamUpdateCaptureDependencies(
                 stream: $crate::CUstream, dependencies: *mut $crate::CUgraphNode, count: usize,
@@ -44,7 +44,7 @@ macro_rules! __capture_functions {
                 graph: *mut $crate::CUgraph, dependencies: *mut *const $crate::CUgraphNode,
                 edges: *mut *const $crate::CUgraphEdgeData, count: *mut usize
             ) since 12030;
-            /// Changes what the next captured node depends on, with the kind of each dependency;
+            /// Changes the dependencies of the next captured node, with the kind of each;
             /// `edges` may be null.
             fn cuStreamUpdateCaptureDependencies_v2(
                 stream: $crate::CUstream, dependencies: *mut $crate::CUgraphNode,

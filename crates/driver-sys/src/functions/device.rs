@@ -1,4 +1,4 @@
-//! Devices and what they can do.
+//! Devices and their properties.
 
 /// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]

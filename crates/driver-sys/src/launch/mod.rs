@@ -1,4 +1,4 @@
-//! Launches with attributes, and what else attributes belong to: streams and kernel nodes.
+//! Launches with attributes; streams and kernel nodes have attributes, too.
 
 mod policy;
 mod value;
@@ -83,7 +83,7 @@ structures! {
         pub value: CUlaunchAttributeValue,
     }
 
-    /// What `cuLaunchKernelEx` is told beside the function and its parameters.
+    /// The configuration of `cuLaunchKernelEx`: geometry, stream and attributes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUlaunchConfig {
         /// Blocks along x.

@@ -1,4 +1,4 @@
-//! What some attributes of launches choose from.
+//! Values of some launch attributes.
 
 use std::ffi::c_void;
 

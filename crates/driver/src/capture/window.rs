@@ -73,7 +73,7 @@ pub(super) fn set_place(context: usize, place: String) {
     with(context, |window| window.place = place);
 }
 
-/// Names `place` as what the following calls belong to, after the work that was named last.
+/// Names `place` for the following calls, with the last place before it.
 pub(super) fn set_place_after(context: usize, place: &str) {
     with(context, |window| window.place = format!("{place}, after {}", window.place));
 }

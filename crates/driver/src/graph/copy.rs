@@ -17,7 +17,7 @@ impl Graph {
         let mut raw = CUgraph::NULL;
         // SAFETY: the graph lives, and the place is valid.
         unsafe { call!(self.context, cuGraphClone(&mut raw, self.raw)) }?;
-        // SAFETY: the copy was just made and nobody else has it; it accesses what this one does.
+        // SAFETY: the copy was just made and nobody else has it; it accesses the same memory.
         let mut copy = unsafe { Self::from_raw(&self.context, raw) };
         copy.memory_nodes_allowed = self.memory_nodes_allowed;
         copy.prioritized = self.prioritized;

@@ -31,7 +31,7 @@ use crate::context::Context;
 /// Device times of a step, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Profile {
-    /// What was measured: the name of the pass, or `graph`.
+    /// The name of the measured pass, or `graph`.
     pub subject: String,
     /// The device.
     pub device: String,

@@ -29,7 +29,7 @@ where
             capturing.at("the library");
             let outcome = body(capturing, &buffer);
             capturing.at("the later work");
-            // What follows may run at once, as it does on an H200 after 908, so it is refused.
+            // Later work may run at once, as on an H200 after 908, so it is refused.
             let after = fill(capturing);
             if outcome.is_err() {
                 assert_lost(after, Some(code));

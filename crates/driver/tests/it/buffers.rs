@@ -6,7 +6,7 @@ use retrograph_driver_sim::Config;
 use crate::device::{device, device_of, simulated};
 
 #[test]
-fn what_is_uploaded_comes_back() {
+fn uploads_and_downloads_round_trip() {
     let device = device();
     let data: Vec<f32> = (0..1000).map(|index| index as f32 * 0.5).collect();
     let buffer = DeviceBuffer::from_slice(&device.stream, &data).unwrap();

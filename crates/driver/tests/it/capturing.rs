@@ -1,4 +1,4 @@
-//! Capture: what it yields, what is refused meanwhile, and that it always ends.
+//! Capture: its result, calls that are refused meanwhile, and that it always ends.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,4 +1,4 @@
-//! What one thread does costs no other thread its capture.
+//! Calls of one thread do not break the capture of another.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -27,7 +27,7 @@ const MOST: Duration = Duration::from_millis(400);
 const FIRST: Duration = Duration::from_secs(30);
 const ENQUEUED: usize = 50;
 
-/// What one kind of disturber did to the captures of another thread.
+/// The effect of one kind of call on the captures of another thread.
 struct Outcome {
     name: &'static str,
     captures: u32,
@@ -106,11 +106,11 @@ fn table(outcomes: &[Outcome]) -> String {
 }
 
 #[test]
-// The table of what was measured is of use when nothing is lost, too.
+// The table is useful even if no capture is lost.
 #[allow(clippy::print_stderr)]
 fn no_capture_is_lost_by_what_another_thread_does() {
     let name = "no_capture_is_lost_by_what_another_thread_does";
-    // Alone, since other tests would keep the two threads from what they are to try.
+    // In a process of its own: other tests would serialize the two threads.
     alone(&format!("disturbed_captures::{name}"), |_| {
         let drivers = loaded_twice();
         let outcomes = THROUGH_THE_API.map(|case| disturbed(&drivers, case));

@@ -1,4 +1,4 @@
-//! What a thread may do while another one captures: one entry for each kind of call.
+//! Calls of a thread while another one captures: one entry for each kind of call.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;

@@ -51,7 +51,7 @@ fn a_lost_capture_takes_no_work_of_its_thread_on_any_stream() {
     assert_eq!(host, [7; 8]);
 }
 
-/// What a library does that reports success, and leaves a capture that is lost.
+/// A library call that reports success and leaves a lost capture.
 type Sabotage = fn(&DriverTable, CUstream);
 
 fn end_and_drop_the_graph(table: &DriverTable, stream: CUstream) {

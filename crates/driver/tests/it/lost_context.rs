@@ -14,7 +14,7 @@ fn fault(device: &Device) -> Error {
     let arguments = KernelArguments::new().address(0x10);
     let geometry = LaunchGeometry::linear(1, 1);
     let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
-    // SAFETY: nothing but the context is harmed, which is what the tests are about.
+    // SAFETY: only the context is lost, which these tests are about.
     unsafe { device.stream.launch(&launch) }.unwrap();
     device.stream.synchronize().unwrap_err()
 }
@@ -68,8 +68,8 @@ fn another_driver_is_not_touched_by_a_fault() {
 }
 
 #[test]
-fn who_asks_for_the_same_device_shares_its_fate() {
-    alone("lost_context::who_asks_for_the_same_device_shares_its_fate", |device| {
+fn contexts_of_one_device_are_lost_together() {
+    alone("lost_context::contexts_of_one_device_are_lost_together", |device| {
         let again = device_of(device.context.driver());
         fault(&device);
         assert!(again.context.lost().is_some());

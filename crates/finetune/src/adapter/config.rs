@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_configuration_round_trips() {
         let targets = "k,o,down".parse().unwrap();
         let base = Some("Qwen/Qwen2.5-0.5B".to_owned());
         for (norms, alpha) in [(false, 12.5), (true, 16.0)] {

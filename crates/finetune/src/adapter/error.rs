@@ -71,7 +71,7 @@ pub enum AdapterError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
     /// The adapter was made with an option that is not supported.

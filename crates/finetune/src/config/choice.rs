@@ -6,7 +6,7 @@
 pub struct UnknownChoice {
     /// The text.
     pub text: String,
-    /// What it should name, with an article.
+    /// The kind of choice, with an article.
     pub kind: &'static str,
     /// The choices.
     pub choices: String,

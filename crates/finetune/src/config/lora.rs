@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_checkpoint_does_not_say_is_as_it_was() {
+    fn fields_missing_in_older_checkpoints_have_their_old_meaning() {
         let old: LoraConfig = serde_json::from_str(r#"{"rank":8,"alpha":32.0}"#).unwrap();
         assert_eq!(old, LoraConfig { norms: true, ..LoraConfig::new(8, 32.0) });
         let new = LoraConfig { targets: LoraTargets::ALL, rslora: true, ..LoraConfig::new(8, 1.0) };

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_no_precision_is_f32() {
+    fn the_default_precision_is_f32() {
         let mut json = serde_json::to_value(config()).unwrap();
         json.as_object_mut().unwrap().remove("precision");
         assert_eq!(serde_json::from_value::<TrainingConfig>(json).unwrap(), config());

@@ -1,6 +1,6 @@
-//! What to reduce so that a run fits into device memory.
+//! The part of a run to reduce so that it fits into device memory.
 
-/// What to reduce first, so that a run fits into device memory.
+/// The part of a run to reduce first, so that it fits into device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduce {
     /// The copies of the verification.

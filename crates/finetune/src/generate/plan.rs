@@ -107,7 +107,7 @@ impl GenerationPlan {
         &self.next
     }
 
-    /// Returns what must be warm for prompts and texts of any length up to the maximum.
+    /// Returns the kernels for prompts and texts of any length up to the maximum.
     pub fn requirements(&self) -> &Requirements {
         &self.launched
     }

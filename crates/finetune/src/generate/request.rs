@@ -31,7 +31,7 @@ impl Sampling {
         Self { temperature: 0.0, top_k: 0, top_p: 1.0, repetition_penalty: 1.0, seed: 0 }
     }
 
-    /// Returns the defaults of a model; greedy for what they leave out.
+    /// Returns the defaults of a model; greedy if they say nothing.
     pub fn by(defaults: &GenerationDefaults) -> Self {
         let greedy = Self::greedy();
         let drawn = defaults.do_sample.unwrap_or(false);

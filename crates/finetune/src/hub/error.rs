@@ -33,7 +33,7 @@ pub enum HubError {
     Json {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with the field or the position.
+        /// The defect, with the field or the position.
         why: String,
     },
     /// The model needs a feature that is not supported.
@@ -53,7 +53,7 @@ pub enum HubError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         why: String,
     },
     /// A tensor of the index is not in its file, or a tensor of the model is in no file.
@@ -163,7 +163,7 @@ pub enum HubError {
     /// A text cannot be encoded.
     #[error("the text cannot be encoded as tokens: {why}")]
     Encode {
-        /// What is wrong with it.
+        /// The defect.
         why: String,
     },
     /// A long text cannot be encoded in pieces.

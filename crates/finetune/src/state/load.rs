@@ -12,7 +12,7 @@ use crate::parameters::{Chunk, Parameter};
 
 /// The source of the weights.
 pub enum Source<'a> {
-    /// The base model of the plan, and the seed of the configuration for what it lacks.
+    /// The base model of the plan; weights that it lacks come from the seed of the configuration.
     Seed,
     /// A checkpoint for trained weights, and [`Source::Seed`] for the rest.
     Checkpoint(&'a mut Checkpoint),

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_read_and_the_rest_is_left_open() {
+    fn given_fields_are_read_and_others_stay_unset() {
         assert_eq!(read(&[]).unwrap(), GenerationDefaults::default());
         let text = r#"{ "eos_token_id": [9, 7, 9], "do_sample": true, "temperature": 0.7,
             "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.05, "pad_token_id": 7 }"#;

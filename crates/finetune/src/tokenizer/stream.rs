@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_character_does_not_stop_the_rest() {
+    fn invalid_utf_8_does_not_stop_the_rest() {
         let (found, rest) = pieces(&[b'a', 0xff, b'b', 0xe2, 0x86]);
         assert_eq!(found, ["a", "", "\u{fffd}b", "", ""]);
         assert_eq!(rest, "\u{fffd}");

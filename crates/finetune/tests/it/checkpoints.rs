@@ -66,7 +66,7 @@ fn a_header_that_says_no_division_is_of_whole_batches() {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn a_checkpoint_round_trips() {
     let folder = tempfile::tempdir().unwrap();
     let path = save(folder.path(), 3, &mut Counted).unwrap();
     let mut checkpoint = Checkpoint::open(&path).unwrap();
@@ -163,7 +163,7 @@ fn the_last_two_checkpoints_are_kept() {
 }
 
 #[test]
-fn what_a_killed_run_left_unfinished_is_removed_and_nothing_else() {
+fn only_unfinished_files_of_a_killed_run_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     for name in [".checkpoint-Ab3", ".latest-x", "notes", ".hidden"] {
         std::fs::write(folder.path().join(name), "").unwrap();
@@ -338,7 +338,7 @@ fn a_failed_write_speaks_of_an_earlier_checkpoint_only_where_there_is_one() {
     assert!(error.contains("no checkpoint was written"), "{error}");
 }
 
-/// What older versions wrote for a loss that was not finite.
+/// A loss that was not finite, as older versions wrote it.
 #[test]
 fn a_held_out_loss_of_null_is_read_as_nan() {
     let mut json = serde_json::to_value(header(1)).unwrap();

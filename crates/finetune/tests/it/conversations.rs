@@ -1,4 +1,4 @@
-//! Conversations: what chat templates write, and what of it the assistant says.
+//! Conversations: the text that chat templates render, and the assistant's part of it.
 
 use std::fs;
 
@@ -46,7 +46,7 @@ fn the_assistant_turns_of_a_llama_3_template_are_learned() {
     assert_eq!(Place::new(&LLAMA3, &llama3()).marked(conversation()), expected.concat());
 }
 
-/// As templates do that leave out what was thought in earlier turns.
+/// Leaves out the reasoning of earlier turns, as some templates do.
 #[test]
 fn a_template_may_write_earlier_answers_in_another_way() {
     let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n\
@@ -136,7 +136,7 @@ fn a_template_may_let_the_model_begin_with_a_thought() {
 
 /// Some templates write a token only after the last message.
 #[test]
-fn what_follows_an_answer_is_not_learned() {
+fn tokens_after_an_answer_have_no_loss() {
     let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n\
         {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n\
         {% else %}<|pad|>{% endif %}";
@@ -157,7 +157,7 @@ fn what_follows_an_answer_is_not_learned() {
     assert_eq!(Place::new(&CHATML, &settings).marked(conversation()), expected);
 }
 
-/// What reading `messages` by `template` is refused for.
+/// The error of rendering `messages` by `template`.
 fn refused(template: &str, messages: &[Value]) -> String {
     let mut settings = chatml();
     settings["chat_template"] = json!(template);
@@ -238,7 +238,7 @@ fn the_turns_of_a_long_conversation_are_those_of_a_short_one() {
     let expected: String = turns.iter().map(chatml_text).collect();
     assert_eq!(Place::chatml().marked(messages(&turns)), expected);
 
-    // This one trims what messages say.
+    // This one trims messages.
     let header = |role: &str| format!("<|start_header_id|>{role}<|end_header_id|>\n\n");
     let llama_text = |(question, answer): &(String, String)| {
         let [user, assistant] = ["user", "assistant"].map(header);

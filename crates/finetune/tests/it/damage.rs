@@ -12,7 +12,7 @@ use retrograph_finetune::data::read_jsonl;
 use retrograph_finetune::{ChatTemplate, Conversation, Tokenizer};
 use serde_json::{Value, json};
 
-/// How long a target is tried, and what one try may take.
+/// The time for a target, and the limit of one try.
 const ALL: Duration = Duration::from_secs(5);
 const ONE: Duration = Duration::from_secs(30);
 

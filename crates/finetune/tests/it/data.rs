@@ -46,7 +46,7 @@ impl Place {
         read_jsonl(&path, &self.tokenizer(), &mut |_, _| ()).map(|(examples, _)| examples)
     }
 
-    /// The text of an example, with brackets around what is learned.
+    /// The text of an example, with brackets around the tokens that have a loss.
     pub(crate) fn marked(&self, line: Value) -> String {
         let example = self.read(&[line]).unwrap().remove(0);
         let (mut text, mut inside) = (String::new(), false);

@@ -14,7 +14,7 @@ pub(crate) fn device() -> Device {
     gpu().unwrap_or_else(|| simulated(Config::default()))
 }
 
-/// A simulated device, for tests of what no GPU can be made to do.
+/// A simulated device, for tests of faults that no GPU makes on demand.
 pub(crate) fn simulated(config: Config) -> Device {
     let simulator = Simulator::new(config).unwrap();
     let table = *simulator.table();

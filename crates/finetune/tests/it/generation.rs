@@ -64,7 +64,7 @@ fn is_greedy(config: &TrainingConfig, prompt: &[u32], text: &[u32]) {
         .collect();
     let reference = Reference { config, weights: &all };
     let whole = [prompt, text].concat();
-    // Positions see only what is before them, so that one run gives the logits of all.
+    // Attention is causal, so that one run gives the logits of all positions.
     let logits = reference.logits(&whole);
     for (index, &token) in text.iter().enumerate() {
         let row = &logits[prompt.len() + index - 1];
@@ -234,7 +234,7 @@ fn a_text_ends_by_a_token_by_number_and_by_room() {
 }
 
 #[test]
-fn what_cannot_be_continued_is_refused() {
+fn prompts_that_cannot_be_continued_are_refused() {
     let config = config(Mode::Full);
     let mut generator = generator(&config, 8);
     let refused = |generator: &mut Generator, prompt: &[u32]| {
@@ -302,7 +302,7 @@ fn a_cache_in_bf16_takes_half_the_bytes_and_changes_logits_by_its_rounding() {
         let request = Request { max_tokens: 1, ..Request::new(&prompt, Sampling::greedy()) };
         let first = tokens(&mut generator, &request);
         let prefilled = generator.logits().unwrap();
-        // The next logits come from a pass over one token, which reads what the first pass wrote.
+        // The next logits come from a pass over one token, which reads the cache of the first pass.
         let two = tokens(&mut generator, &Request { max_tokens: 2, ..request });
         assert_eq!(two[0], first[0]);
         assert!(generator.verified_steps() >= 3);

@@ -1,4 +1,4 @@
-//! What is held out is measured on the way, and that changes nothing else.
+//! The held-out loss is measured during training and changes nothing else.
 
 use std::sync::atomic::AtomicBool;
 
@@ -35,7 +35,7 @@ fn start(config: &TrainingConfig) -> Trainer {
     planned(config).start(&device().modules(), Source::Seed, &mut |_| ()).unwrap()
 }
 
-/// Trains with held-out data up to `until`, and returns what was measured.
+/// Trains with held-out data up to `until`, and returns the held-out losses.
 fn run(run: &mut Run<'_>, until: u32) -> Vec<HeldOutLoss> {
     let mut found = Vec::new();
     let ending = run.train(until, &AtomicBool::new(false), &mut |event| {
@@ -81,7 +81,7 @@ fn the_loss_of_what_is_held_out_is_that_of_the_weights_of_that_time() {
     }
 }
 
-/// Across the end of an epoch, with examples and with what was measured.
+/// Across the end of an epoch, with examples and held-out losses.
 #[test]
 fn a_resumed_run_sees_and_measures_what_an_uninterrupted_one_does() {
     let config = config(LORA, 10);

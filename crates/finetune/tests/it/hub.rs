@@ -192,7 +192,7 @@ fn base_and_scaling_may_stand_together_as_newer_versions_write_them() {
 }
 
 #[test]
-fn what_is_not_computed_is_refused_by_its_field() {
+fn unsupported_options_are_refused_by_field() {
     let stored = tensors(&config(LORA).model, Dtype::BF16);
     for (field, value) in [
         ("model_type", json!("gemma3")),
@@ -300,7 +300,7 @@ fn an_index_is_held_to_its_files() {
     let all = tensors(&config(LORA).model, Dtype::BF16);
     let folder = sharded(&qwen2(), &all);
     let second = folder.path().join("model-00002-of-00002.safetensors");
-    // The second file has what belongs to the first, too.
+    // The second file also has tensors of the first.
     write(&second, &all);
     assert!(matches!(error(&folder), HubError::Twice { second: path, .. } if path == second));
     write(&second, &Stored::new());

@@ -21,7 +21,7 @@ fn step(config: &TrainingConfig, batch: &Batch) -> (StepMetrics, Vec<(String, Ve
     (metrics, trainer.gradients().unwrap())
 }
 
-/// The golden model without clipping, so that the gradients are what they were.
+/// The golden model without clipping, so that the gradients are unchanged.
 fn unclipped(batch: usize) -> TrainingConfig {
     let mut config = TrainingConfig { batch, ..config(Mode::Full) };
     config.optimizer.max_norm = f32::MAX;

@@ -42,7 +42,7 @@ fn a_model_that_is_too_large_is_refused_before_anything_is_uploaded() {
     assert!(error.to_string().contains("smaller model"), "{error}");
 }
 
-/// What is planned is what is taken: the run fits into a device with that much and little more.
+/// The plan is accurate: the run fits into a device with hardly more memory than planned.
 #[test]
 fn the_plan_is_close_to_what_the_run_takes() {
     for mode in [Mode::Full, LORA] {
@@ -64,7 +64,7 @@ fn the_plan_is_close_to_what_the_run_takes() {
     }
 }
 
-/// The simulated driver takes nothing for itself, and the plan of what is allocated holds.
+/// The simulated driver takes no memory, and the plan of the allocations is exact.
 #[test]
 fn a_run_says_what_was_planned_and_what_it_took() {
     for options in [
@@ -79,7 +79,7 @@ fn a_run_says_what_was_planned_and_what_it_took() {
         assert_eq!(found.driver_bytes, DriverShare::default());
         assert_eq!(found.planned_bytes, found.allocated_bytes);
         assert!(found.measured_bytes <= found.planned_bytes, "{found:?}");
-        // Each program has a page for what is small.
+        // Each program has a page for small buffers.
         assert!(found.planned_bytes <= found.measured_bytes + (4 << 20), "{found:?}");
         let expected = found.measured_bytes as f64 / found.planned_bytes as f64;
         assert!((found.difference_percent / 100.0 + 1.0 - expected).abs() < 1e-9, "{found:?}");

@@ -277,7 +277,7 @@ fn a_run_takes_the_bytes_of_its_types() {
 }
 
 #[test]
-fn what_is_planned_for_weights_is_what_they_take() {
+fn weights_take_the_planned_bytes() {
     for (mode, precision) in [(LORA, Precision::BF16.nf4(true)), (Mode::Full, Precision::BF16)] {
         let device = simulated(Config::default());
         let model = Preset::Tiny.model();

@@ -8,7 +8,7 @@ use retrograph_finetune::{Conversation, HubError, Tokenizer};
 
 use crate::small_tokenizer::{chatml, tokenizer, write};
 
-/// What a template writes of a small conversation.
+/// A small conversation as rendered by a template.
 fn rendered(template: &str) -> Result<String, HubError> {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), &tokenizer(&["<|im_start|>", "<|im_end|>", "<|pad|>"]), &chatml());

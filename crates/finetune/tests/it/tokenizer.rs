@@ -41,7 +41,7 @@ fn text_becomes_tokens_and_tokens_text() {
 }
 
 #[test]
-fn what_a_text_starts_with_is_as_the_files_say() {
+fn the_files_decide_the_first_token_of_a_text() {
     let start = |processed: bool, settings: Value| {
         let mut inner = tokenizer(&["<s>", "</s>"]);
         if processed {
@@ -69,7 +69,7 @@ fn what_a_text_starts_with_is_as_the_files_say() {
 }
 
 #[test]
-fn what_was_cut_or_filled_up_when_it_was_saved_does_not_matter() {
+fn truncation_and_padding_in_the_file_are_ignored() {
     let mut inner = tokenizer(&SPECIAL);
     inner["padding"] = json!({
         "strategy": { "Fixed": 8 }, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0,

@@ -55,7 +55,7 @@ fn start(device: &Device, name: &str, adapted: bool, keep_gradients: bool) -> Tr
     let mut config = config(&base, mode);
     let mut options = TrainerOptions::default();
     if keep_gradients {
-        // What the kernels at the end of the step leave in place are then the gradients.
+        // The kernels at the end of the step then leave the gradients in place.
         config.optimizer.max_norm = f32::MAX;
         options.step = GradientHome::External.into();
     }

@@ -32,7 +32,7 @@ pub(crate) struct Device {
     _simulator: Option<Simulator>,
 }
 
-/// What one time is taken of.
+/// The work of one measurement.
 pub(crate) struct Work<'a> {
     pub(crate) launches: &'a [Launch<u64>],
     pub(crate) dispatch: Dispatch,

@@ -1,4 +1,4 @@
-//! What the launches of fused attention share: sizes, checks, tensor maps, and the dispatch.
+//! Shared parts of the launches of fused attention: sizes, checks, tensor maps, dispatch.
 
 use retrograph_kernel_abi::Signature;
 use retrograph_kernel_abi::attention::{

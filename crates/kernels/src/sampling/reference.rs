@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_the_least_that_reaches_the_probability() {
+    fn the_kept_tokens_are_the_fewest_that_reach_top_p() {
         let logits: Vec<f64> = [0.5, 0.3, 0.1, 0.06, 0.04].iter().map(|p: &f64| p.ln()).collect();
         let kept = |top_k, top_p| {
             let sampling = SamplingParameters {

@@ -19,7 +19,7 @@ fn schedule(step: View<u64, u32>, scalars: View<u64, f32>, rate: LearningRate) -
     Schedule { step, scalars, peak_lr, min_lr, warmup_steps, total_steps, beta1, beta2 }
 }
 
-/// What the schedule writes for `step`.
+/// The scalars that the schedule writes for `step`.
 fn scalars_at(step: u32, rate: LearningRate) -> Vec<f32> {
     let device = Device::new();
     let (step, scalars) = (device.upload(&[step]), device.upload(&[f32::NAN; 3]));
@@ -67,7 +67,7 @@ struct Tensor {
 
 /// Elements that follow a copy in its buffer.
 const MARGIN: usize = 3;
-/// What a copy holds before the update.
+/// The contents of a copy before the update.
 const POISON: bf16 = bf16::MAX;
 
 impl Tensor {

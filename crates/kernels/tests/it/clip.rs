@@ -7,7 +7,7 @@ use retrograph_kernels::optimizer::reference::clip::{clip, clip_scale};
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, doubles, same_bits};
 
-/// What clipping did.
+/// The outcome of clipping.
 struct Clipped {
     tensors: Vec<Vec<f32>>,
     scale: f32,
@@ -15,7 +15,7 @@ struct Clipped {
     halt: u32,
 }
 
-/// What the guard sees.
+/// The values that the guard checks.
 #[derive(Clone, Copy)]
 struct Seen {
     loss: f32,

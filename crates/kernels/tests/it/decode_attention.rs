@@ -19,7 +19,7 @@ use crate::support::{Data, Tolerance, doubles, same_bits};
 const POSITIONS: usize = 300;
 const EPS: f32 = 1e-6;
 
-/// A projection: as it is, and what updates it.
+/// A projection, and its LoRA update.
 struct Part {
     x: Vec<f32>,
     t: Vec<f32>,
@@ -138,7 +138,7 @@ impl Case {
                     // Half a unit of bf16 more.
                     _ => Tolerance::relative(0.004).absolute(0.002).check(written, &own, what),
                 }
-                // What was rounded is what is attended to.
+                // Attention reads the rounded values.
                 cache[place..place + width].copy_from_slice(&doubles(written));
             }
             let before = self.past[0].len().min(place);
@@ -170,7 +170,7 @@ fn a_token_enters_the_cache_and_attends_to_itself() {
         ([130, 6, 2, 6], 129, 20),
         ([200, 4, 1, 128], 150, 16),
         ([70, 3, 3, 130], 69, 33),
-        // The cache is full: the token attends to what is there.
+        // The cache is full: the token attends to the tokens in it.
         ([20, 2, 1, 4], 25, 2),
     ] {
         for form in [Form::F32, Form::Bf16] {

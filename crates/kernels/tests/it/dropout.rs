@@ -11,7 +11,7 @@ use crate::support::{Data, same_bits};
 const LENGTHS: [usize; 10] = [0, 1, 2, 3, 4, 5, 127, 1023, 1025, 2053];
 const SEED: u64 = 0x0123_4567_89ab_cdef;
 
-/// What is drawn: step, sequence, seed and probability.
+/// The parameters of a draw: step, sequence, seed and probability.
 #[derive(Clone, Copy)]
 struct Drawn {
     step: u32,
@@ -96,7 +96,7 @@ fn as_many_are_left_out_as_asked_for_and_others_each_time() {
 }
 
 #[test]
-fn what_is_left_out_is_zero_whatever_it_was() {
+fn dropped_elements_are_zero_even_if_not_finite() {
     let x: Vec<f32> = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30].repeat(40);
     let found = run(&x, None, DRAWN, 0);
     for (found, expected) in found.iter().zip(expected(&x, None, DRAWN)) {

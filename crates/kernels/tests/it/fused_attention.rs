@@ -139,7 +139,7 @@ fn neither_overflow_nor_vanish(data: &mut Data, compute: DType) {
         case.v.iter_mut().for_each(|v| *v *= of_values);
         case.grad_out.iter_mut().for_each(|grad| *grad *= of_grads);
         let results = case.run(1);
-        // Each result is a product of these factors and what it was.
+        // Each result is a product of these factors and its previous value.
         for (found, plain, factor) in [
             (&results.out, &plain.out, of_values),
             (&results.v, &plain.v, of_grads),
@@ -157,7 +157,7 @@ fn neither_overflow_nor_vanish(data: &mut Data, compute: DType) {
 }
 
 #[test]
-fn what_is_not_finite_reaches_what_depends_on_it_and_stays_in_its_run_of_tokens() {
+fn nan_and_infinity_reach_all_dependents_and_stay_in_their_sequence() {
     let mut data = Data::new("fused specials");
     // Runs of 128 tokens with `wgmma`, of 64 without.
     for (seq, token, head_dim, run) in [(150, 100, 8, 64), (300, 200, 64, 128)] {

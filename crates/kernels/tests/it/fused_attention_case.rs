@@ -1,4 +1,4 @@
-//! One problem of fused attention: its operands, its results, and what those may be off by.
+//! One problem of fused attention: its operands, its results, and their error bounds.
 
 use half::bf16;
 use retrograph_kernels::attention::reference::forward::{
@@ -14,10 +14,10 @@ use crate::gemm_case::rounded;
 use crate::harness::Device;
 use crate::support::{Data, doubles};
 
-/// What factors and weights are off by at most, relatively.
+/// The relative error bound of factors and weights.
 #[derive(Clone, Copy)]
 struct Errors {
-    /// What is made of a factor.
+    /// The rounding of a factor.
     rounding: f64,
     /// Exponents of weights, whose scores tensor cores have summed.
     weights: f64,
@@ -59,7 +59,7 @@ pub(crate) struct Case {
     pub(crate) grad_out: Vec<f32>,
 }
 
-/// What the kernels gave.
+/// The outputs of the kernels.
 pub(crate) struct Results {
     pub(crate) out: Vec<f32>,
     pub(crate) lse: Vec<f32>,
@@ -165,7 +165,7 @@ impl Case {
 }
 
 impl Case {
-    /// What results may be off by.
+    /// The error bounds of the results.
     pub(crate) fn bounds(&self) -> Bounds {
         let [q, k, v, grad_out] = self.operands();
         let (shape, scale) = (self.shape, self.scale.into());
@@ -179,7 +179,7 @@ impl Results {
     }
 }
 
-/// What results may be off by.
+/// The error bounds of the results.
 pub(crate) struct Bounds {
     pub(crate) out: Vec<f64>,
     pub(crate) grads: AttentionGradients,

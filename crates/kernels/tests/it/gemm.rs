@@ -70,7 +70,7 @@ fn bias_factor_accumulation_and_alignment_do_what_they_say() {
 #[test]
 fn the_tile_that_the_sizes_choose_is_right_and_repeats_its_bits() {
     let (mut data, device) = (Data::new("gemm dispatch"), Device::new());
-    // Short and long contractions, few columns and many, and what no tile divides.
+    // Short and long contractions, few columns and many, and sizes that no tile divides.
     let shapes = [
         [40, 20, 70],
         [530, 24, 1160],

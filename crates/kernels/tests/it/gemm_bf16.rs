@@ -7,7 +7,7 @@ use crate::gemm_case::{BF16_TILES, Case, Form, OPS, Op, rounded, shape};
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
 
-/// What can be multiplied with what.
+/// The supported pairs of operand types.
 const FORMS: [(DType, Form); 6] = [
     (DType::Bf16, Form::F32),
     (DType::Bf16, Form::Bf16),
@@ -213,7 +213,7 @@ fn products_in_parts_match_their_reference() {
 }
 
 #[test]
-fn what_cannot_be_multiplied_is_refused() {
+fn unsupported_operands_are_refused() {
     let device = Device::new();
     let error = |compute, form, sizes: [usize; 3]| {
         let shape = shape(sizes);

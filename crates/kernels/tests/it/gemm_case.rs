@@ -1,4 +1,4 @@
-//! One product of a linear layer: how it is launched and what it must be.
+//! One product of a linear layer: its launch and its expected result.
 
 use half::bf16;
 use retrograph_kernel_abi::gemm::{
@@ -137,7 +137,7 @@ impl Op {
     }
 }
 
-/// What a run is given.
+/// The operands of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Case<'a> {
     pub(crate) op: Op,
@@ -146,7 +146,7 @@ pub(crate) struct Case<'a> {
     pub(crate) b: &'a [f32],
     pub(crate) bias: Option<&'a [f32]>,
     pub(crate) alpha: f32,
-    /// What c holds before, where it is added to.
+    /// The previous c, if the product is added to it.
     pub(crate) before: Option<&'a [f32]>,
     /// Elements by which operands start later than an aligned address.
     pub(crate) shift: usize,

@@ -175,7 +175,7 @@ fn extreme_scales_stay_within_their_bound() {
 /// What tensor cores drop is lost where a factor is split, since nothing below 2⁻¹²⁶ is left of
 /// small numbers: the absolute error stays below that.
 #[test]
-fn what_is_too_small_to_be_split_is_lost_only_below_the_least_normal_number() {
+fn splitting_loses_only_subnormal_parts() {
     let (mut data, device) = (Data::new("streamed underflow"), Device::new());
     let shape = shape([16, 32, 16]);
     let (a, b) = (data.uniform(512, 1e-37), data.uniform(512, 1.0));

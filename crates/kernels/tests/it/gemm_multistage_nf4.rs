@@ -176,7 +176,7 @@ fn scales_that_are_zero_huge_tiny_or_not_finite_are_multiplied_as_they_are() {
     let (mut data, device) = (Data::new("streamed nf4 odd scales"), Device::new());
     let odd = [0.0, -0.0, f32::MAX, -f32::MAX, f32::MIN_POSITIVE, 1e-41, 3.39e38, 1.0];
     let specials = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
-    // Stages that are not whole: what lies past their end takes no part.
+    // Partial stages: elements past the end do not contribute.
     let shape = shape([16, 128, 40]);
     let len = shape.inputs * shape.outputs;
     let codes: Vec<u8> = data.tokens(len / 2, 256).iter().map(|&code| code as u8).collect();

@@ -19,14 +19,14 @@ const FORMS: [Form; 4] = [Form::F32, Form::Bf16, Form::Nf4, Form::Nested];
 struct Case {
     form: Form,
     x: Vec<f32>,
-    /// Gain and what is added to the mean.
+    /// Weight and epsilon.
     norm: Option<(Vec<f32>, f32)>,
     /// Matrices as stored, with biases.
     layers: Vec<(Vec<f32>, Option<Vec<f32>>)>,
     lora_a: Vec<Vec<f32>>,
     /// Elements by which everything starts later than an aligned address.
     shift: usize,
-    /// What is read prefetch.
+    /// The tensor to prefetch.
     prefetch: Option<Vec<f32>>,
 }
 
@@ -63,7 +63,7 @@ impl Case {
         let layers: Vec<_> = layers.collect();
         let lora_a = self.lora_a.iter().map(|a| [place(a), device.unwritten(outputs(a))]);
         let lora_a: Vec<_> = lora_a.collect();
-        // What is asked for is not seen in any result.
+        // The prefetch changes no result.
         let prefetch = self.prefetch.as_ref().map(|prefetch| stored(prefetch));
         let launch: Launch<u64> = if gated {
             let [gate, up] = [layers[0], layers[1]];
@@ -87,7 +87,7 @@ impl Case {
         ys.map(|y| device.download(y)).collect()
     }
 
-    /// Results and what they may be off by, for each of the matrices.
+    /// Results and their error bounds, for each of the matrices.
     fn expected(&self) -> Vec<(Vec<f64>, Vec<f64>)> {
         let x = doubles(&self.x);
         let x = match &self.norm {
@@ -227,7 +227,7 @@ fn special_values_of_weights_reach_their_output_only_and_those_of_x_all() {
 }
 
 #[test]
-fn what_is_asked_for_next_changes_no_bit_and_is_not_touched() {
+fn a_prefetched_tensor_changes_no_bit_and_is_not_accessed() {
     let mut data = Data::new("gemv prefetch");
     for form in FORMS {
         for inputs in [264, 2056] {

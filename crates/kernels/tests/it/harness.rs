@@ -12,7 +12,7 @@ use retrograph_kernels::{Argument, Cell, Dispatch, Element, Launch, SmTarget, Vi
 use crate::argument_bytes::{self, Bytes};
 use crate::machine::{Machine, call};
 
-/// What unwritten memory holds: a NaN that no arithmetic makes.
+/// The contents of unwritten memory: a NaN that no arithmetic makes.
 pub(crate) const UNWRITTEN: u32 = 0x7fd0_5a5a;
 
 /// Memory of one test on the shared device.
@@ -39,7 +39,7 @@ impl Device {
         Self { machine, target, stream, allocations: Mutex::default() }
     }
 
-    /// What images are chosen for.
+    /// The SM target of images.
     pub(crate) fn target(&self) -> SmTarget {
         self.target
     }

@@ -50,7 +50,7 @@ fn no_launch_has_more_threads_than_its_entry_allows() {
             let Some(dispatch) = (kernel.dispatch)(problem, target) else { continue };
             let entry = module.entry(dispatch.entry);
             let entry = entry.unwrap_or_else(|| panic!("{kernel:?}: no {}", dispatch.entry));
-            // Without a limit of its own, an entry takes what every device can.
+            // Without a limit of its own, an entry is within the limits of every device.
             let most = entry.limits.max_threads.unwrap_or([1024, 1024, 64]);
             for (threads, most) in dispatch.block.iter().zip(most) {
                 assert!(*threads <= most, "{kernel:?} {problem:?}: {dispatch:?}");

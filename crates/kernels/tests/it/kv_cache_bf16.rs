@@ -1,4 +1,4 @@
-//! Caches in bf16: what is appended to them, and products that read them.
+//! Caches in bf16: appending to them, and products that read them.
 
 use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;

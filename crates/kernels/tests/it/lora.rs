@@ -13,7 +13,7 @@ use crate::support::{Data, doubles, same_bits};
 
 const SIDES: [LoraMatrix; 2] = [LoraMatrix::A, LoraMatrix::B];
 
-/// Sizes that are no multiple of anything, whole tiles and what is next to them, and nothing.
+/// Odd sizes, whole tiles and one element more or less, and zero.
 const SHAPES: [(usize, usize, usize); 13] = [
     (1, 1, 1),
     (2, 3, 5),
@@ -39,7 +39,7 @@ fn shape((rows, width, rank): (usize, usize, usize)) -> LoraShape {
 struct Case {
     matrix: LoraMatrix,
     shape: LoraShape,
-    /// `rows × width`: x, dy, or what y was.
+    /// `rows × width`: x, dy, or the previous y.
     long: Vec<f32>,
     /// t, `rows × rank`.
     low: Vec<Vec<f32>>,
@@ -301,7 +301,7 @@ fn parts_of_what_is_added_are_summed_in_order() {
 }
 
 #[test]
-fn what_is_not_a_number_stays_where_it_belongs() {
+fn nan_stays_in_its_row_or_column() {
     let mut data = Data::new("low_rank not a number");
     let sizes = shape((70, 130, 9));
     for matrix in SIDES {

@@ -84,7 +84,7 @@ fn offence(instruction: &Instruction, allowed: impl Fn(RegisterId) -> bool) -> O
         !instruction.modifiers.has(Modifier::Shared) && !instruction.modifiers.has(Modifier::Param);
     let what = match instruction.opcode {
         Opcode::Ret | Opcode::Exit => "ends",
-        // No result follows from what is brought to a cache.
+        // Prefetches change no result.
         Opcode::Cp if instruction.modifiers.has(Modifier::BulkPrefetch) => return None,
         // A copy into shared memory that is no end of a group.
         Opcode::Ld | Opcode::Cp if global && instruction.operands.len() > 1 => {

@@ -28,7 +28,7 @@ fn a_residual_is_added_in_front_of_the_norm_bit_for_bit() {
     for ((rows, width), shift) in SHAPES.iter().flat_map(|shape| [0, 1].map(|s| (*shape, s))) {
         let len = rows * width;
         let (mut x, mut term) = (data.uniform(len, 2.0), data.uniform(len, 3.0));
-        // Negative zero plus negative zero stays what it is, as it is without a residual.
+        // Negative zero plus negative zero is negative zero, as without a residual.
         x.iter_mut().zip(&mut term).take(1).for_each(|pair| (*pair.0, *pair.1) = (-0.0, -0.0));
         let gamma = device.upload(&data.uniform(width, 2.0));
         let expected = added(&x, &term);

@@ -1,4 +1,4 @@
-//! What constructors of the row kernels refuse, and what their launches say about memory.
+//! Constructors of the row kernels: refused operands, and the declared accesses of launches.
 
 use half::bf16;
 use retrograph_kernels::ops::{
@@ -104,7 +104,7 @@ fn accumulating_reads_what_it_adds_to() {
     assert_eq!(written(backward().launch().unwrap()), Access::Write);
     let accumulate = RmsNormBackward { accumulate: true, ..backward() };
     assert_eq!(written(accumulate.launch().unwrap()), Access::ReadWrite);
-    // What is added to is f32.
+    // An accumulated output is f32.
     let RmsNormBackward { x, gamma, rstd, grad_out, gamma_partials, rows, width, .. } = backward();
     let grad_input: Output<_> = View::<_, bf16>::new("rounded", 12).into();
     let rounded = |accumulate| {

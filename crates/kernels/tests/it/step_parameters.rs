@@ -1,4 +1,4 @@
-//! Taking controls out of a ring, against what a host would do.
+//! Fetching step parameters from a ring, against a ring on the host.
 
 use retrograph_kernels::ops::FetchStepParameters;
 use retrograph_kernels::{KernelError, View};
@@ -9,7 +9,7 @@ use crate::support::Data;
 /// Groups of 16 bytes: one, primes, both sides of a warp and of a block, and several rounds of it.
 const QUADS: [usize; 10] = [1, 2, 17, 31, 33, 65, 255, 257, 1031, 2309];
 
-/// A ring on the device with what the host would hold.
+/// A ring on the device, and its model on the host.
 struct Ring<'a> {
     device: &'a Device,
     words: Vec<u32>,
@@ -19,7 +19,7 @@ struct Ring<'a> {
 impl<'a> Ring<'a> {
     fn new(device: &'a Device, quads: usize, taken: u32) -> Self {
         let mut words = vec![0; FetchStepParameters::<u64>::ring_words(quads * 4)];
-        // What a ring that has come round holds: the numbers of the last turn.
+        // After a whole turn, a ring holds the numbers of the last turn.
         let turn = if taken == 0 { 0..0 } else { 0..FetchStepParameters::<u64>::SLOTS as u32 };
         for number in turn.map(|back| taken.wrapping_sub(back)) {
             words[Self::slot(number, quads * 4)] = number;
@@ -83,7 +83,7 @@ fn values_are_taken_in_turn_each_once_and_past_the_end_of_numbers() {
 }
 
 #[test]
-fn what_has_not_the_next_number_is_not_taken() {
+fn a_slot_without_the_next_number_is_not_fetched() {
     let (device, mut data) = (Device::new(), Data::new("fetch_step_parameters/number"));
     for quads in [1, 65, 300] {
         let mut ring = Ring::new(&device, quads, 20);

@@ -65,7 +65,7 @@ impl Tolerance {
         Self { absolute: absolute.max(self.absolute), ..self }
     }
 
-    /// Fails with the worst element. NaN must meet NaN, and what is beyond f32 its infinity.
+    /// Fails with the worst element. NaN must meet NaN, and values beyond f32 infinity.
     #[track_caller]
     pub(crate) fn check(&self, actual: &[f32], expected: &[f64], what: &str) {
         assert_eq!(actual.len(), expected.len(), "{what}");

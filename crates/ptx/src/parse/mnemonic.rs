@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_not_in_the_table() {
+    fn missing_instructions_are_not_in_the_table() {
         let known: Vec<_> =
             MISSING.iter().filter(|name| Opcode::from_text(name).is_some()).collect();
         assert!(known.is_empty(), "{known:?}");

@@ -175,7 +175,7 @@ fn plus(text: &mut String, offset: i64) -> fmt::Result {
     }
 }
 
-/// What is printed for an index that nothing has: no valid name, so that nobody takes it for one.
+/// Printed for an index without an item; not a valid name.
 fn name(known: Option<&str>) -> &str {
     known.unwrap_or("<undeclared>")
 }

@@ -184,7 +184,7 @@ fn register(ty: Type, n: usize) -> String {
     format!("{file}{n}")
 }
 
-/// All examples, with what they need.
+/// All examples, with their requirements.
 fn examples() -> Vec<(IsaVersion, SmTarget, String)> {
     let mut all = Vec::new();
     for &opcode in Opcode::ALL {
@@ -214,7 +214,7 @@ fn every_combination_is_parsed_and_printed_back() {
 fn ptxas_takes_every_combination() {
     let mut groups: Vec<((IsaVersion, SmTarget), Vec<String>)> = Vec::new();
     for (isa, sm, text) in examples() {
-        // A jump or an exit would leave what follows unread.
+        // Code after a jump or an exit would be unreachable.
         let text = match text.split([' ', '.', ';']).next() {
             Some("bra" | "brx" | "ret" | "exit" | "trap") => format!("@%p1 {text}"),
             _ => text,
@@ -238,7 +238,7 @@ fn ptxas_takes_every_combination() {
             message.contains("error").then(|| format!("{text}  {message}"))
         });
         let faults: Vec<String> = faults.collect();
-        // What is said without a line is about the text as a whole.
+        // A message without a line concerns the whole text.
         let said = if faults.is_empty() { said } else { faults.join("\n") };
         panic!("{isa} {sm}: {} faults of {}\n{said}", faults.len(), group.len());
     }

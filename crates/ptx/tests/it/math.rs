@@ -1,4 +1,4 @@
-//! The float functions against f64, by a small evaluator of what the builder makes of them.
+//! The float functions against f64, by a small evaluator of the generated instructions.
 //!
 //! `ex2.approx` is evaluated as the correctly rounded result, so that the errors here are those of
 //! the functions around it; the hardware adds up to 2 ulp of its own.

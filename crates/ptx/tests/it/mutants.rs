@@ -80,7 +80,7 @@ fn split(text: &str) -> Vec<String> {
     list.iter().map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()).collect()
 }
 
-/// What an operand may be replaced with.
+/// Replacements of an operand.
 const OPERANDS: &[&str] = &[
     "%r1",
     "%rd1",

@@ -32,7 +32,7 @@ fn search(folder: &Path) -> Option<PathBuf> {
 pub(crate) fn assemble(text: &str, sm: &str) -> Option<Result<(), String>> {
     static SAID: OnceLock<()> = OnceLock::new();
     let Some(ptxas) = find() else {
-        // Written to the stream itself, since the harness swallows what a passing test prints.
+        // Written to the stream itself, since the harness captures the output of passing tests.
         SAID.get_or_init(|| {
             let line = b"skipped: ptxas was not found; name it in RETROGRAPH_PTXAS\n";
             std::io::stderr().write_all(line).expect("standard error can be written");

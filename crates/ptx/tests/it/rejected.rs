@@ -1,4 +1,4 @@
-//! What must not parse, and what is said about it.
+//! Texts that must not parse, and their error messages.
 
 use retrograph_ptx::parse;
 
@@ -110,7 +110,7 @@ const NEWER: &[(&str, &str)] = &[
     ),
 ];
 
-/// The same for what sm_90a alone has.
+/// The same for features of sm_90a alone.
 const NOT_PORTABLE: &[(&str, &str)] = &[
     ("wgmma.fence.sync.aligned;", "it needs PTX ISA 8.0 and sm_90a"),
     ("wgmma.wait_group.sync.aligned 0;", "it needs PTX ISA 8.0 and sm_90a"),

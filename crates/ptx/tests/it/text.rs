@@ -68,7 +68,7 @@ $L__BB0_2:
 "#;
 
 #[test]
-fn what_compilers_emit_is_read() {
+fn output_of_compilers_parses() {
     let module = parse(COMPILED).unwrap_or_else(|error| panic!("{error}"));
     let entry = module.entry("_Z5scalePfi").expect("the entry");
     assert_eq!(module.variables[0].linkage, Linkage::Extern);

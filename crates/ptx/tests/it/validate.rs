@@ -51,7 +51,7 @@ fn an_instruction_needs_its_version() {
 }
 
 #[test]
-fn what_is_named_must_exist() {
+fn names_must_be_declared() {
     let mut damaged = module();
     instruction(&mut damaged, 2).operands[1] = Operand::Register(RegisterId(9));
     assert!(validate(&damaged).unwrap_err().to_string().contains("undeclared register"));

@@ -6,7 +6,7 @@
 //!
 //! # Format
 //!
-//! | Bytes | What |
+//! | Bytes | Content |
 //! |---|---|
 //! | 8 | `RTGCODE` and a line feed |
 //! | 4 | version of the format, 2 |
@@ -86,7 +86,7 @@ pub enum BundleError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         what: String,
     },
 }

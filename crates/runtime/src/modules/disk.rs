@@ -42,7 +42,7 @@ pub enum DiskError {
     NotPrivate {
         /// The directory or file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         why: &'static str,
     },
     /// The directory or a file of it cannot be read or written.

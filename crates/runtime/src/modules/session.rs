@@ -181,7 +181,7 @@ impl<'s> Session<'s> {
                 self.keep(wanted, &code);
                 Ok(module)
             }
-            // A linker that fails is no reason to fail: the driver may load what it cannot link.
+            // Not an error: the driver may load images that the linker refuses.
             Err(failure) if failure.is_of_image() => {
                 let module = Module::load_ptx(self.context(), wanted.ptx())?;
                 let (image, error) = (wanted.name.clone(), failure.error);

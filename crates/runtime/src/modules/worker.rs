@@ -112,7 +112,7 @@ fn talk(
     requests: &Receiver<Request>,
     answers: &Sender<Answer>,
 ) {
-    // What the worker says of itself comes unasked.
+    // The worker sends its identity unasked.
     let mut answer = read_answer(&mut output);
     loop {
         let failed = answer.is_err();

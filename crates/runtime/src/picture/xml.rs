@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_open_is_closed_in_order() {
+    fn open_elements_are_closed_in_order() {
         let mut xml = Xml::default();
         xml.open("a", &[("x", &1.5), ("y", &"<\">")]);
         xml.open("b", &[]);

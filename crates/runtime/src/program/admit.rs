@@ -53,7 +53,7 @@ pub enum AdmitError {
     Unreadable {
         /// The operation.
         operation: String,
-        /// What cannot be read.
+        /// The unreadable part.
         reason: Unread,
     },
 

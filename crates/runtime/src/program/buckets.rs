@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_largest_bucket_is_told_with_both() {
+    fn a_size_beyond_the_largest_bucket_is_refused_with_both_sizes() {
         for buckets in [
             Buckets::list([7, 50]).unwrap(),
             Buckets::powers_of_two(50).unwrap(),

@@ -98,7 +98,7 @@ pub enum BuildError {
     Operation {
         /// The operation.
         operation: String,
-        /// What failed.
+        /// The error.
         cause: Error,
     },
 
@@ -181,7 +181,7 @@ pub enum StepError {
     /// The device refused the step before any of it ran. It can be retried.
     #[error("the step did not start: {cause}")]
     NotStarted {
-        /// What failed.
+        /// The error.
         cause: Error,
     },
 
@@ -208,7 +208,7 @@ pub enum StepError {
         enqueued: usize,
         /// Operations of the step.
         operations: usize,
-        /// What failed.
+        /// The error.
         cause: Error,
     },
 
@@ -218,7 +218,7 @@ pub enum StepError {
          program again"
     )]
     HalfRebound {
-        /// What failed first.
+        /// The first error.
         cause: Arc<BuildError>,
     },
 

@@ -75,7 +75,7 @@ pub struct Choice {
 /// A limitation or bug of some drivers, with evidence.
 #[derive(Clone, Copy, Debug)]
 pub struct Quirk {
-    /// What is wrong.
+    /// The limitation.
     pub what: &'static str,
     /// The strategy that it forbids.
     pub forbids: Strategy,

@@ -72,19 +72,19 @@ pub enum GraphFailure {
     /// The graph could not be built.
     #[error("a graph could not be built: {cause}")]
     Build {
-        /// What failed.
+        /// The error.
         cause: Arc<BuildError>,
     },
     /// The graph could not be launched.
     #[error("the graph could not be launched: {cause}")]
     Launch {
-        /// What failed.
+        /// The error.
         cause: Error,
     },
     /// The graph could not be updated to new bindings.
     #[error("the graph could not be bound to other memory: {cause}")]
     Rebind {
-        /// What failed.
+        /// The error.
         cause: Arc<BuildError>,
     },
 }

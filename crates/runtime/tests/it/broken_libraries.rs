@@ -1,4 +1,4 @@
-//! Libraries that break the capture they are called in, or bake in what varies.
+//! Libraries that break the capture they are called in, or bake in values that vary.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,7 +29,7 @@ fn wait(scope: &LibraryScope<'_>) -> CUresult {
     unsafe { (scope.context().table().cuStreamSynchronize)(scope.stream().raw()) }
 }
 
-/// Says what went wrong.
+/// Returns the error.
 fn waiting() -> LibraryCall {
     LibraryCall::new("waiting copy", |scope| {
         copy(scope)?;
@@ -38,7 +38,7 @@ fn waiting() -> LibraryCall {
     })
 }
 
-/// Keeps to itself what went wrong.
+/// Ignores the error.
 fn waiting_in_silence() -> LibraryCall {
     LibraryCall::new("silent copy", |scope| {
         copy(scope)?;

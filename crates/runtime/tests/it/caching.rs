@@ -15,7 +15,7 @@ use crate::failing_programs::{Bench, UNKNOWN};
 
 const LARGEST: usize = 256;
 
-/// What a caller keeps with a program: the slice of its control.
+/// The handle that a caller keeps with a program: the slice of its control.
 type Cache = ProgramCache<1, Slice<u32>>;
 type Description = Result<Described<Slice<u32>>, PassError>;
 

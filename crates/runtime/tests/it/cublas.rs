@@ -157,14 +157,14 @@ fn to_bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// What the stand-in was asked for, and the driver's functions for its work.
+/// The calls of the stand-in, and the driver functions that it uses.
 pub(crate) struct StandIn {
     table: DriverTable,
     stream: CUstream,
     workspace: Option<(u64, usize)>,
     pub(crate) calls: Vec<&'static str>,
     pub(crate) status: c_int,
-    /// What it says that every element of a product is.
+    /// The value of every element of a product.
     product: f32,
 }
 
@@ -213,7 +213,7 @@ extern "C" fn set_workspace(handle: Handle, workspace: *mut c_void, bytes: usize
     0
 }
 
-/// Fills its workspace with what it takes for the product and copies that to the result: two nodes.
+/// Fills its workspace with the product's value and copies it to the result: two nodes.
 extern "C" fn gemm_ex(
     handle: Handle,
     transpose_a: c_int,

@@ -39,7 +39,7 @@ impl<'a> Case<'a> {
         self.program.rebind_from(least, &self.device.stream, Bindings::new().cublas(cublas))
     }
 
-    /// What the library makes of the product in a step.
+    /// The library's product after a step.
     fn step(&mut self) -> Vec<f32> {
         let controls = self.products.pass.controls();
         self.program.step(&self.device.stream, &controls).unwrap();

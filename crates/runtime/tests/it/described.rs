@@ -16,7 +16,7 @@ pub(crate) static ANY: Kernel = Kernel {
     dispatch: |_, _| Some(Dispatch { entry: "any", grid: [1; 3], block: [1; 3], shared_bytes: 0 }),
 };
 
-/// A touch of a range of a buffer, both modulo what exists.
+/// An access to a range of a buffer, both modulo their counts.
 pub(crate) type DescribedTouch = (usize, u8, usize, usize);
 
 /// Sizes of the buffers in elements, and the touches of each operation.

@@ -12,7 +12,7 @@ use crate::programs::build;
 
 const LEN: usize = 40;
 
-/// What an operation does, with buffers and ranges modulo what exists.
+/// An operation, with buffers and ranges modulo their counts.
 #[derive(Clone, Debug)]
 struct Random {
     what: u8,
@@ -42,7 +42,7 @@ fn described(list: &[Random]) -> (Pass, Vec<Slice<f32>>) {
         .collect();
     for random in list {
         let refused = add(&mut pass, &slices, random).is_err();
-        // Most refusals are reads of what nothing has written; write it, so that passes grow.
+        // Most refusals are reads before writes; write the range, so that passes grow.
         if refused {
             let _ = pass.fill(slices[random.buffers[0]], 0x3f80_0000 + random.len as u32);
         }

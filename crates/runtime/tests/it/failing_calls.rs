@@ -113,7 +113,7 @@ fn a_stream_that_does_not_leave_its_capture_is_retired() {
 }
 
 #[test]
-fn what_the_driver_does_not_take_back_is_tried_again_and_given_up_in_the_end() {
+fn resources_that_the_driver_does_not_free_are_retried_and_then_given_up() {
     let (simulator, device) = bench();
     let before = simulator.live();
     let drop_one = || drop(DeviceBuffer::<u32>::zeroed(&device.context, 8).unwrap());

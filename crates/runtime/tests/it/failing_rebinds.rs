@@ -36,7 +36,7 @@ const UNFOLLOWED: [(&[(&str, u64)], UpdateStrategy); 8] = [
     (&[("cuGraphCreate", 1)], UpdateStrategy::Rebuild),
 ];
 
-/// What all cases of a test share: a simulated device, and the states after each eager step.
+/// Shared by all cases of a test: a simulated device, and the states after each eager step.
 struct Shared {
     bench: Bench,
     states: Vec<Vec<u32>>,

@@ -15,7 +15,7 @@ use crate::ptx::{SCALE, warm};
 
 pub(crate) const LEN: usize = 96;
 
-/// A pass in which libraries do two operations of five, with what is bound to it.
+/// A pass in which two of five operations are library calls, with its bindings.
 pub(crate) struct Mixed {
     pub(crate) pass: Pass,
     bias: Slice<f32>,
@@ -160,7 +160,7 @@ fn libraries_compute_the_same_bits_by_every_strategy() {
     }
 }
 
-/// A graph has the edges of the pass around what a library has added, and no more.
+/// A graph has the edges of the pass around the library's nodes, and no more.
 #[test]
 fn captured_work_stands_where_its_reads_and_writes_put_it() {
     let device = device();

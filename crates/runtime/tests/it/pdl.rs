@@ -152,7 +152,7 @@ fn pdl_needs_kernels_as_all_predecessors() {
 }
 
 #[test]
-fn what_is_read_ahead_is_written_by_nobody_or_the_kernel_does_not_start_early() {
+fn a_kernel_that_prefetches_a_written_buffer_has_no_programmatic_edge() {
     let Some(device) = able() else { return };
     let zeros = |len| DeviceBuffer::<f32>::zeroed(&device.context, len).unwrap();
     let programmatic_edges = |write: Option<std::ops::Range<usize>>, after: bool| {

@@ -43,9 +43,9 @@ fn a_pool_gives_out_buffers_like_any_other() {
 }
 
 #[test]
-fn what_is_dropped_is_reused_after_the_work_that_used_it() {
+fn dropped_memory_is_reused_after_the_work_that_used_it() {
     alone(
-        "pools::what_is_dropped_is_reused_after_the_work_that_used_it",
+        "pools::dropped_memory_is_reused_after_the_work_that_used_it",
         |Device { context, stream }| {
             let pool = MemoryPool::new(&context, KIB).unwrap();
             let (kept, result) =

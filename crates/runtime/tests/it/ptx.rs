@@ -11,7 +11,7 @@ pub(crate) fn image(name: &str, ptx: &str) -> CustomImage {
     CustomImage { name: name.to_owned(), ptx: Arc::from(ptx) }
 }
 
-/// What one entry point of one image needs.
+/// One entry point of one image.
 pub(crate) fn requirements(image: &CustomImage, entry: &str) -> Requirements {
     let mut requirements = Requirements::default();
     requirements.insert_custom(image, entry);

@@ -20,7 +20,7 @@ const POLICIES: [Policy; 4] = [Policy::Eager, Policy::Manual, Policy::Capture, P
 const UPDATES: [UpdateStrategy; 3] =
     [UpdateStrategy::KeepGraph, UpdateStrategy::SetNodeParams, UpdateStrategy::Rebuild];
 
-/// What a fresh program computes in two steps.
+/// The result of two steps of a fresh program.
 fn two_fresh_steps(device: &Device, mlp: &Mlp) -> Vec<u32> {
     let buffers = mlp.buffers(&device.stream);
     let mut program = build(device, &mlp.pass, &mlp.bindings(&buffers), Policy::Eager).unwrap();
@@ -82,7 +82,7 @@ fn a_rebind_costs_the_places_that_name_a_moved_buffer() {
     );
     assert_eq!(rebind(&mlp.some(false, true, &others)), (UpdateStrategy::KeepGraph, 1, 0, true));
     assert_eq!(rebind(&mlp.some(true, true, &others)), (UpdateStrategy::KeepGraph, 0, 0, false));
-    // What is in none of the four is still where it was.
+    // Everything else is unchanged.
     mlp.train(&mut program, &device.stream, &buffers, 0..1);
     let both = mlp.buffers(&device.stream);
     let mut fresh = build(&device, &mlp.pass, &mlp.bindings(&both), Policy::Manual).unwrap();

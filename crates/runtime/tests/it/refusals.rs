@@ -1,4 +1,4 @@
-//! What a pass refuses, and that a refusal changes nothing.
+//! Operations that a pass refuses; a refusal changes nothing.
 
 use retrograph_kernels::ops::SoftmaxInPlace;
 use retrograph_kernels::{Access, Argument, BufferArgument, Cell, Launch, Problem};

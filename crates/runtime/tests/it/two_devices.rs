@@ -14,7 +14,7 @@ use crate::tally::Tally;
 
 const STEPS: u32 = 20;
 
-/// Warms, builds and steps on one device, and returns what the steps leave.
+/// Warms, builds and steps on one device, and returns the state after the steps.
 fn train(device: &Device, policy: Policy) -> Vec<u32> {
     let Device { context, stream } = device;
     let tally = Tally::new();

@@ -63,7 +63,7 @@ fn priorities(graph: &Graph) -> Vec<i32> {
 }
 
 #[test]
-fn what_nobody_waits_for_soon_is_not_urgent() {
+fn operations_with_slack_are_not_urgent() {
     for (row, options, urgent) in
         [(8, manual(false), 8), (8, manual(true), 0), (4, manual(false), 0)]
     {

@@ -54,7 +54,7 @@ fn everything_is_loaded_from_a_bundle() {
 }
 
 #[test]
-fn what_a_bundle_has_is_not_unpacked() {
+fn images_in_a_bundle_are_not_decompressed() {
     // Nobody else asks for images of this target here, or for this one of its own.
     let target: SmTarget = "sm_75".parse().unwrap();
     let compute_capability = (7, 5);

@@ -22,7 +22,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_was_compiled_is_loaded_from_disk_by_the_next_process() {
+fn compiled_code_is_loaded_from_disk_by_the_next_process() {
     let (_folder, path) = place();
     let device = device();
     assert_eq!(sources(&device, on_disk(&path)), "2 jit");
@@ -33,7 +33,7 @@ fn what_was_compiled_is_loaded_from_disk_by_the_next_process() {
     assert!(warm.report().images.iter().all(|image| image.kernels.len() == 1));
 }
 
-/// What is written instead of a good file.
+/// The damage to a good file.
 type Damage<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
 
 #[test]

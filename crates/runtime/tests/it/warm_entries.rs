@@ -55,7 +55,7 @@ fn a_pass_warms_what_it_launches_and_names_what_another_size_would_need() {
     let BuildError::Cold { cause: cold, .. } = error else { panic!("{error}") };
     assert_eq!((cold.image.as_str(), cold.kernel.as_str()), ("softmax", "softmax_block_per_row"));
     assert_eq!(cache.jit_after_warm(), 1);
-    // The union has what both launch, and the image is loaded once.
+    // The union has the kernels of both, and the image is loaded once.
     let both = cache.prewarm(&narrow.union(&wide), |_| ()).unwrap();
     assert_eq!((both.len(), cache.loaded()), (2, 1));
     run(&device, &both, WIDTHS[1]).unwrap();

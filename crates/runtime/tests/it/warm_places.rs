@@ -1,4 +1,4 @@
-//! What the tests of bundles, of the cache on disk and of compiling processes share.
+//! Shared helpers of the tests of bundles, of the disk cache and of compiler processes.
 
 use std::path::Path;
 

@@ -114,7 +114,7 @@ fn a_process_that_takes_too_long_is_ended_and_the_driver_compiles() {
     };
     // What it has started keeps its pipes open, whatever becomes of the process itself.
     assert_ended(of("sleep 60"), false);
-    // It says what it must, and then takes in no request, or a part of one.
+    // It sends its identity, and then reads no request, or a part of one.
     let device = bench();
     let mut identity = Vec::new();
     serve_compiler(&device.context, &[][..], &mut identity).unwrap();

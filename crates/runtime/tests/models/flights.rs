@@ -9,10 +9,10 @@ use crate::check;
 use crate::flight::{Claim, Flights, Settle};
 
 type Shared = Flights<&'static str, usize>;
-/// What a thread has, with its numbers.
+/// The keys that a thread wanted, with the values it got.
 type Got = Vec<(&'static str, usize)>;
 
-/// What all threads of a model see.
+/// The state shared by all threads of a model.
 #[derive(Default)]
 struct World {
     flights: Arc<Shared>,
@@ -87,7 +87,7 @@ fn run(
 }
 
 #[test]
-fn what_several_want_is_made_once_and_given_to_all() {
+fn a_value_that_several_threads_want_is_made_once() {
     check(|| {
         let (world, got) = run(&[&["a"], &["a"], &["a"]], 0);
         assert!(got.iter().all(|got| got.as_deref() == Some(&[("a", 0)])), "{got:?}");
@@ -96,7 +96,7 @@ fn what_several_want_is_made_once_and_given_to_all() {
 }
 
 #[test]
-fn what_fails_is_tried_by_the_next_and_nobody_waits_for_ever() {
+fn a_failed_attempt_is_repeated_by_the_next_thread() {
     check(|| {
         let (world, got) = run(&[&["a"], &["a"], &["a"]], 1);
         let failed = got.iter().filter(|got| got.is_none()).count();

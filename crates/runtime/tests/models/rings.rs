@@ -14,7 +14,7 @@ const SLOTS: usize = 2;
 /// The memory that both see, and the order of launches.
 #[derive(Default)]
 struct Ring {
-    /// What the device has taken, as the host sees it.
+    /// The device's counter, as the host sees it.
     count: AtomicU32,
     numbers: [AtomicU32; SLOTS],
     /// The checker refuses that one side writes a value while the other looks at it.
@@ -30,7 +30,7 @@ impl Ring {
             thread::yield_now();
         }
         let slot = counter.slot(SLOTS);
-        // SAFETY: the checker finds what touches the value meanwhile.
+        // SAFETY: the checker finds concurrent accesses.
         self.values[slot].with_mut(|place| unsafe { *place = value });
         self.numbers[slot].store(counter.number(), Ordering::Release);
     }
@@ -45,7 +45,7 @@ impl Ring {
         counter.accepted();
     }
 
-    /// What `launches` launches find: the kernel, once for each.
+    /// The kernel, once for each of `launches` launches.
     fn run(&self, launches: usize) -> Vec<Option<u32>> {
         let mut taken = 0_u32;
         let run = |launch| {

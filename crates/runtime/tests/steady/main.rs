@@ -90,7 +90,7 @@ uncounted! {
     cuStreamSynchronize(stream: CUstream);
 }
 
-/// A program that copies what it is told, and its controls.
+/// A program that copies its control, and the controls.
 struct Bench {
     simulator: Arc<Simulator>,
     stream: Stream,
@@ -125,7 +125,7 @@ impl Bench {
         Self { simulator, stream, out, program, controls }
     }
 
-    /// Launches what a step launches without the program, and waits.
+    /// Launches the graph of a step without the program, and waits.
     fn launch_plainly(&self) {
         let exec = self.program.raw_exec().expect("the program has a graph");
         self.stream.context().bind().unwrap();
@@ -197,7 +197,7 @@ fn values_whose_launch_failed_are_not_taken_by_another() {
         bench.simulator.fail(launch, 1, CUresult(999)).unwrap();
         let refused = bench.program.step(&bench.stream, &bench.controls[1]).unwrap_err();
         assert!(refused.to_string().contains(launch), "{refused}");
-        // A launch by other means sees what the last step saw.
+        // A launch by other means sees the controls of the last step.
         bench.launch_plainly();
         assert_eq!(bench.out.download(&bench.stream).unwrap(), [7; 64]);
         bench.program.step(&bench.stream, &bench.controls[which]).unwrap();
@@ -224,7 +224,7 @@ fn launches_by_other_means_take_nothing() {
 }
 
 #[test]
-fn who_waits_for_a_slot_in_a_lost_context_is_told() {
+fn waiting_for_a_slot_in_a_lost_context_fails() {
     let mut bench = Bench::new(Policy::Manual);
     bench.steps(16, |step| step % 2);
     bench.simulator.fail("cuStreamSynchronize", 1, CUresult(700)).unwrap();

@@ -66,7 +66,7 @@ fn too_little_memory_is_an_error_of_the_program() {
 }
 
 #[test]
-fn what_is_not_simulated_says_so_and_stops_or_returns_801() {
+fn unsimulated_functions_stop_or_return_801() {
     let library = library();
     let Some(path) = build("absent", library.path()) else { return };
     for (kind, name) in [("table", "cuGetExportTable"), ("array", "cuArrayDestroy")] {

@@ -1,4 +1,4 @@
-//! What the library exports and what it needs.
+//! The symbols that the library exports and imports.
 
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -44,7 +44,7 @@ pub(super) struct NewToken<'k> {
 }
 
 impl<'k> NewToken<'k> {
-    /// Takes what belongs to the token from `parameters`, and declares shared memory.
+    /// Takes the token's operands from `parameters`, and declares shared memory.
     pub(super) fn new(
         k: &Kernel<'k>,
         (target, dtype): (SmTarget, DType),

@@ -34,7 +34,7 @@ use crate::gemm::params::GemmParams;
 use crate::gemm::smem_tile::{BlockOperand, SmemLayout, SmemTile};
 use crate::primitives::swizzle::{SWIZZLE_ALIGNMENT, align_for_swizzle};
 
-/// What one entry is generated for.
+/// The configuration of one entry.
 #[derive(Clone, Copy)]
 pub(in crate::gemm) struct MultistageKernel {
     pub(in crate::gemm) target: SmTarget,

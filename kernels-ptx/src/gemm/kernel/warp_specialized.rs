@@ -42,7 +42,7 @@ const BAND: u32 = 8;
 /// the others have the tensor cores.
 const LEAD: u32 = 2;
 
-/// What one entry is generated for.
+/// The configuration of one entry.
 #[derive(Clone, Copy)]
 pub(in crate::gemm) struct WarpSpecializedKernel {
     target: SmTarget,

@@ -37,7 +37,7 @@ pub(in crate::gemm) struct FragmentLoader<'k> {
     is_a: bool,
 }
 
-/// What a lane holds of 16 rows of a, or 16 columns of b, in 8 steps of K.
+/// A lane's fragment of 16 rows of a, or 16 columns of b, in 8 steps of K.
 pub(in crate::gemm) type Fragment<'k> = [Value<'k, u32>; 4];
 /// A fragment split into `[hi, lo]`.
 pub(in crate::gemm) type SplitFragment<'k> = [Fragment<'k>; 2];

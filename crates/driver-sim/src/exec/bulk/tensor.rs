@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_is_left_out() {
+    fn elements_outside_of_the_tensor_are_omitted() {
         let none = |(_, bytes, _): &(u64, u64, u64)| *bytes == 0;
         let before = spans([-2, 0, 0, 0, 0]);
         assert_eq!((before[0], before[1]), ((8, 8, 0x1000), (0, 16, 0x1008)));

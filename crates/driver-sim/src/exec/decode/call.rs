@@ -182,7 +182,7 @@ impl<'a> Decoder<'a> {
         self.site = site;
         self.guard = guard;
         result.map_err(|(statement, what)| {
-            // What is refused inside is reported at the call, with the line of the instruction.
+            // Errors inside are reported at the call, with the line of the instruction.
             let line = match inner.entry.body.get(statement) {
                 Some(retrograph_ptx::ast::Statement::Instruction(i)) => i.line.0,
                 _ => 0,

@@ -138,7 +138,7 @@ impl Decoder<'_> {
         ty: Type,
         load: bool,
     ) -> Result<Vec<VirtualRegister>, Reason> {
-        // What is thrown away is as wide as the rest.
+        // Discarded elements are as wide as the others.
         let known = list.iter().find_map(|operand| match operand {
             Operand::Register(register) => self.register(*register).ok(),
             _ => None,

@@ -4,7 +4,7 @@ use super::operations;
 use crate::exec::float::{d as double, f};
 use crate::exec::registers::{ActiveLanes, Offset, invert};
 
-/// What a comparison tests. Float comparisons are false if an operand is NaN.
+/// A comparison. Float comparisons are false if an operand is NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exec) enum Comparison {
     Equal32,

@@ -34,7 +34,7 @@ fn a_copy_lands_at_its_wait() {
 #[test]
 fn without_a_wait_there_is_poison() {
     let poison = vec![POISON; 64];
-    // What was there before is gone, too.
+    // The previous contents are gone, too.
     let fresh = format!("st.shared.u32 [%r5], 7; {COPY}");
     assert_eq!(run(&fresh, 64), poison);
     assert_eq!(run(&format!("{COPY} cp.async.commit_group;"), 64), poison);
@@ -96,7 +96,7 @@ fn a_copy_that_nobody_waits_for_lands_at_the_latest_when_its_thread_exits() {
 }
 
 #[test]
-fn what_the_source_lacks_is_zero() {
+fn missing_source_bytes_are_zero() {
     let words_of = |size: &str| {
         let body = format!(
             "mov.u32 %r10, 8; setp.eq.u32 %p1, 0, 0;

@@ -18,7 +18,7 @@ const TILE_ROWS: u32 = 8;
 const TILE_COLUMNS: u32 = 32;
 const TILE_BYTES: u32 = TILE_ROWS * TILE_COLUMNS * 4;
 
-/// What a kernel gets: two tensor maps, two pointers to the same matrices, and shared memory.
+/// The operands of a kernel: two tensor maps, two pointers to the same matrices, shared memory.
 #[derive(Clone, Copy)]
 struct Given<'k> {
     from: TensorMapParam<'k>,
@@ -237,7 +237,7 @@ fn a_swizzle_mixes_the_pieces_of_rows_and_a_store_unmixes_them() {
     assert_eq!(run(true, Swizzle::Bytes128), run(true, Swizzle::None));
 }
 
-/// A producer warp and a consumer warp with four stages, and what each does in an iteration.
+/// A producer warp and a consumer warp with four stages, and the body of each loop.
 fn pipeline(wrong: Mistake) -> Program {
     entry(move |k, given| {
         init(k, given);

@@ -76,7 +76,7 @@ fn a_pipeline_of_asynchronous_copies() {
     for races in [false, true] {
         assert_eq!(run(text, races).as_ref(), Ok(&want));
     }
-    // With one group more left open, what is read has not landed.
+    // With one more group in flight, the data has not landed.
     let weak = text.replace("cp.async.wait_group 1;", "cp.async.wait_group 2;");
     assert!(run(&weak, false).unwrap()[0].is_nan());
     // Without barriers the threads race, whatever the order in which they happen to run.

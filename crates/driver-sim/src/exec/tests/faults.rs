@@ -1,4 +1,4 @@
-//! What stops a kernel.
+//! Faults that stop a kernel.
 
 use retrograph_ptx::ast::Space;
 
@@ -110,7 +110,7 @@ fn warp_operations_without_their_members() {
 }
 
 #[test]
-fn what_is_not_implemented_is_refused_by_name() {
+fn unimplemented_instructions_are_refused_by_name() {
     let error = decode(&kernel("fma.rn.oob.f16 %h1, %h2, %h3, %h4;")).unwrap_err();
     let DecodeError::Unsupported { line, text, what, .. } = error else { panic!("{error}") };
     assert_eq!((line, text.as_str()), (22, "fma.rn.oob.f16 %h1, %h2, %h3, %h4;"));

@@ -41,7 +41,7 @@ fn the_number_of_threads_and_the_order_change_nothing() {
 
 #[test]
 fn a_block_may_wait_for_another_one() {
-    // All blocks meet at a counter; each then reads what its neighbour wrote before.
+    // All blocks meet at a counter; each then reads its neighbour's value.
     let body = "st.global.u32 [%rd3], %r1; membar.gl; bar.sync 0;
         setp.ne.u32 %p1, %r3, 0; @%p1 bra WAIT;
         atom.global.add.u32 %r5, [%rd2], 1;

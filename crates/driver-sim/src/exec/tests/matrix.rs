@@ -113,7 +113,7 @@ impl Kind {
     }
 }
 
-/// What a lane holds, as words.
+/// The registers of a lane, as words.
 fn fragment(kind: Kind, layout: Layout, (lane, count): (usize, usize), of: &Numbers) -> Vec<u32> {
     let bits = 32 / kind.parts();
     let mut list = vec![0u32; count.div_ceil(kind.parts())];

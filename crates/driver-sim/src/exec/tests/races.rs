@@ -40,7 +40,7 @@ fn a_missing_barrier_is_found_with_both_threads() {
     let exchange = "st.shared.u32 [%r5], %r3; ld.shared.u32 %r8, [%r6];";
     let fault = shared(exchange).unwrap_err();
     let FaultKind::Race { address, space, ref other, .. } = fault.kind else { panic!("{fault}") };
-    // The first warp has read what the second one writes.
+    // The second warp writes a value that the first has read.
     assert_eq!((address, space), (128, Space::Shared));
     assert_eq!((fault.site.thread, other.thread), ([32, 0, 0], [0, 0, 0]));
     assert_eq!(fault.site.text, "st.shared.u32 [%r5], %r3;");
@@ -51,7 +51,7 @@ fn a_missing_barrier_is_found_with_both_threads() {
 
     let kept = "st.shared.u32 [%r5], %r3; bar.sync 0; ld.shared.u32 %r8, [%r6];";
     shared(kept).unwrap();
-    // The second round overwrites what the other warp still has to read.
+    // The second round overwrites a value that the other warp has not read yet.
     expect_race(shared(&format!("{kept} st.shared.u32 [%r5], 7;")), Read, Write);
     shared(&format!("{kept} bar.sync 0; st.shared.u32 [%r5], 7;")).unwrap();
 }
@@ -132,7 +132,7 @@ fn warps_that_only_arrive_are_ordered_before_those_that_wait() {
         )
     };
     shared(&pass("")).unwrap();
-    // What the first warp does after it has arrived is not.
+    // Accesses of the first warp after its arrival are not ordered.
     expect_race(shared(&pass("st.shared.u32 [%r5], 77;")), Read, Write);
 }
 
@@ -161,7 +161,7 @@ fn blocks_race_in_global_memory() {
         panic!("{fault}")
     };
     assert_eq!((fault.site.block, other.block), ([1, 0, 0], [0, 0, 0]));
-    // The block that counts last may read what all have written.
+    // The block that counts last may read the values of all.
     let last = |count: &str| {
         format!(
             "st.global.u32 [%rd3], %r0; membar.gl; bar.sync 0;

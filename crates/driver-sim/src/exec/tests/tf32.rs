@@ -137,7 +137,7 @@ fn registers_of_a_must_not_change_until_the_wait() {
 }
 
 #[test]
-fn what_hardware_leaves_undefined_is_refused() {
+fn undefined_behaviour_is_refused() {
     let one = multiply(32, 0);
     let said = |body: &str| {
         let text = text(32, body).replace("ld.global.u32 %r7, [%rd7]", "mov.u32 %r7, 0");

@@ -24,7 +24,7 @@ fn element(matrix: usize, line: usize, step: usize) -> f32 {
     ((line * (5 + matrix) + step * 7) % 13) as f32 - 6.0
 }
 
-/// What shared memory holds: both matrices with 64 steps.
+/// The contents of shared memory: both matrices with 64 steps.
 fn tiles(case: Case) -> Vec<u32> {
     let mut halves = vec![0u16; BYTES / 2];
     for (matrix, extent) in [(0, 64), (1, case.columns)] {
@@ -155,7 +155,7 @@ fn matrices_are_read_as_late_as_may_be() {
 }
 
 #[test]
-fn what_hardware_leaves_undefined_is_refused() {
+fn undefined_behaviour_is_refused() {
     let one = multiply(PLAIN);
     let said = |body: &str| {
         let text = text(PLAIN, body).replace("ld.global.u32 %r7, [%rd7]", "mov.u32 %r7, 0");

@@ -38,7 +38,7 @@ fn particles() {
         memory.extend(particle.iter().map(|x| x.to_bits()));
         memory.push(1000);
     }
-    // struct World: gravity, drag, step, bounces, walls, and what is between them.
+    // struct World: gravity, drag, step, bounces, walls, and padding.
     let mut world = Vec::new();
     [0.25f32, -9.75, 0.0, 0.5].into_iter().for_each(|x| world.extend(x.to_le_bytes()));
     world.extend(0.125f64.to_le_bytes());
@@ -103,7 +103,7 @@ fn erf(x: f64) -> f64 {
     2.0 / std::f64::consts::PI.sqrt() * sum
 }
 
-/// What `bits.cu` computes of one pair.
+/// The result of `bits.cu` for one pair.
 fn hash(a: u32, b: u32) -> u64 {
     let wide = u64::from(a) << 32 | u64::from(b);
     let first_set = if a == 0 { 0 } else { a.trailing_zeros() + 1 };

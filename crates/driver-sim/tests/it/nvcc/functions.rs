@@ -32,7 +32,7 @@ fn calls_of_functions() {
     }
 }
 
-/// What `interpreter.cu` does for one input.
+/// The result of `interpreter.cu` for one input.
 fn interpret(code: &[i32], input: i32) -> i32 {
     let mut stack: Vec<i32> = Vec::new();
     let mut at = 0;

@@ -35,7 +35,7 @@ pub(super) struct Attention {
     compute: DType,
 }
 
-/// What the backward pass needs from the forward pass.
+/// Tensors saved for the backward pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saved {
     q: linear::Saved,
@@ -46,7 +46,7 @@ pub(super) struct Saved {
     core: self_attention::Saved,
 }
 
-/// Queries, keys and values of a pass over several tokens, and what their backward pass needs.
+/// Queries, keys and values of a pass over several tokens, and tensors saved for their backward.
 struct ProjectedTokens {
     operands: Operands,
     saved: [linear::Saved; 3],

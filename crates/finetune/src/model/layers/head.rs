@@ -28,7 +28,7 @@ pub(in crate::model) struct Head {
     grad_input: Dtypes,
 }
 
-/// The logits, and what the backward pass needs from the forward pass.
+/// The logits, and tensors saved for the backward pass.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model) struct Saved {
     pub(in crate::model) logits: Slice<f32>,

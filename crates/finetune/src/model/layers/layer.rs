@@ -29,7 +29,7 @@ pub(in crate::model) struct Layer {
     grad_input: Dtypes,
 }
 
-/// What the backward pass needs from the forward pass.
+/// Tensors saved for the backward pass.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model) struct Saved {
     attention_norm: norm::Saved,

@@ -24,7 +24,7 @@ pub(super) struct Mlp {
     inner: DType,
 }
 
-/// What the backward pass needs from the forward pass.
+/// Tensors saved for the backward pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saved {
     gate: Forwarded,

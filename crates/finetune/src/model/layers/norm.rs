@@ -19,7 +19,7 @@ pub(super) struct Norm {
     eps: f32,
 }
 
-/// What the backward pass needs from the forward pass.
+/// Tensors saved for the backward pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saved {
     /// The input, in one buffer.
@@ -50,7 +50,7 @@ impl Norm {
     }
 
     /// Appends the norm of each row of the residual stream, in the `dtypes` in which it is read.
-    /// The launch also adds what is still to be added to the stream.
+    /// The launch also adds the pending output of the last layer to the residual stream.
     pub(super) fn forward(
         &self,
         builder: &mut Builder,

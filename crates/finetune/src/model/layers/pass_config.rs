@@ -5,7 +5,7 @@ use retrograph_kernels::ops::DType;
 use crate::config::{InferenceConfig, LoraConfig, TrainingConfig};
 use crate::model::passes::Division;
 
-/// What a pass adds to the spec of its model.
+/// The configuration of a pass: sizes, dtypes and concurrency.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model) struct PassConfig {
     /// Sequences of a micro-batch.

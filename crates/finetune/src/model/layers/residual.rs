@@ -9,7 +9,7 @@ use crate::error::Result;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model) struct Residual {
     pub(super) x: Slice<f32>,
-    /// What is still to be added to x.
+    /// The output of the last layer, not yet added to x.
     pub(super) addend: Option<Slice<f32>>,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Operands {
     pub(super) v: Activation,
 }
 
-/// What the backward pass needs from the forward pass.
+/// Tensors saved for the backward pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saved {
     operands: Operands,

@@ -1,4 +1,4 @@
-//! What each pass consists of: training step, evaluation, forward pass, prefill and decode.
+//! The passes: training step, evaluation, forward pass, prefill and decode.
 
 mod evaluation;
 mod forward;

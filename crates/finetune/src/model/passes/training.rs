@@ -173,7 +173,7 @@ fn forward_and_backward(
     model.embedding.backward(builder, tokens, grad.f32()?)
 }
 
-/// What the backward pass keeps of the forward pass of a layer.
+/// Tensors of a layer saved for the backward pass.
 enum Saved {
     All(Box<LayerSaved>),
     /// The input, from which the layer is recomputed.

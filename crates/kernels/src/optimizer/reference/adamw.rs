@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-/// What does not change from step to step.
+/// Hyperparameters that do not change from step to step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamWConstants {
     /// Decay of the first moment.

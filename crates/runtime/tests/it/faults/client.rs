@@ -1,4 +1,4 @@
-//! What a program does with this crate, from the first call of the driver to the last.
+//! A whole use of this crate, from the first driver call to the last.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::tally::{Tally, TallyBuffers};
 /// Steps of a run.
 pub(super) const STEPS: u32 = 3;
 
-/// What a client does with a program.
+/// A client's use of a program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
     pub(super) policy: Policy,

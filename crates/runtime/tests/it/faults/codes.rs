@@ -20,7 +20,7 @@ const FURTHER: [(&[&str], &[u32]); 11] = [
     (&["LoadData"], &[209, 218, 222]),
     (&["GetFunction", "FuncGet", "FuncSet"], &[400, 500]),
     (&["LaunchKernel", "GraphLaunch"], &[701]),
-    // An exec that cannot take what it is given.
+    // An exec that refuses new parameters.
     (&["SetParams"], &[2, 910]),
     // Another part of the process captures, in a mode that forbids the call to all threads.
     (&["Alloc", "Free", "Synchronize", "LoadData", "Unload", "Destroy"], &[900]),
@@ -31,7 +31,7 @@ const FURTHER: [(&[&str], &[u32]); 11] = [
 /// A code that is an answer of the function, and no failure: the list of parameters has ended.
 const ANSWERS: [(&str, u32); 1] = [("cuFuncGetParamInfo", 1)];
 
-/// What `call` may plausibly return.
+/// The codes that `call` may plausibly return.
 pub(super) fn plausible(call: &str) -> Vec<CUresult> {
     let applies = |parts: &[&str]| parts.iter().any(|part| call.contains(part));
     let further = FURTHER.iter().filter(|(parts, _)| applies(parts));

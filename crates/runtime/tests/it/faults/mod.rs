@@ -52,7 +52,7 @@ fn world() -> Arc<Simulator> {
     Arc::new(Simulator::new(config).unwrap())
 }
 
-/// Every fault of a whole life, and what its steps leave.
+/// Every fault of a whole life, and the state after its steps.
 fn faults(life: Life) -> (Vec<Fault>, Vec<u32>) {
     let simulator = world();
     let expected = Client::new(&simulator, life).unwrap().run().unwrap();
@@ -76,7 +76,7 @@ enum Ending {
     Refused,
 }
 
-/// Lives with `fault` in a world of its own, and checks what is left of it.
+/// Runs with `fault` in a simulator of its own, and checks for leaks.
 fn live_with(fault: &Fault, expected: &[u32]) -> Result<Ending, String> {
     let simulator = world();
     simulator.fail(fault.call, fault.nth, fault.code).unwrap();
@@ -125,7 +125,7 @@ fn names(error: &str, fault: &Fault) -> bool {
     lacking || (error.contains(fault.call) && error.contains(&fault.code.0.to_string()))
 }
 
-/// What the simulator has to complain about after everything was dropped.
+/// Leaks and diagnostics after everything was dropped.
 fn left(simulator: &Simulator) -> Result<(), String> {
     left_of(simulator, false)
 }
@@ -145,7 +145,7 @@ fn left_of(simulator: &Simulator, may_be_a_graph: bool) -> Result<(), String> {
     }
 }
 
-/// Lives with each of `faults`, on all cores, and returns what went wrong.
+/// Runs with each of `faults`, on all cores, and returns the failures.
 fn live_with_all(faults: &[Fault], expected: &[u32]) -> (Vec<(Fault, Ending)>, Vec<String>) {
     let next = AtomicUsize::new(0);
     let (endings, wrong) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));

@@ -1,4 +1,4 @@
-//! An update: its matrices, and what its passes share.
+//! An update: its matrices, and the tensors saved for its backward pass.
 
 use retrograph_kernels::ops::{DType, GemmShape, LORA_MAX_RANK, LoraMatrix, LoraShape};
 use retrograph_runtime::Slice;
@@ -20,7 +20,7 @@ pub(in crate::model::layers) struct Lora {
     pub(in crate::model::layers) compute: DType,
 }
 
-/// What the backward pass needs from the forward pass: the input after dropout, and `t = x·Aᵀ`.
+/// Tensors saved for the backward pass: the input after dropout, and `t = x·Aᵀ`.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model::layers) struct Saved {
     pub(in crate::model::layers) x: Slice<f32>,
