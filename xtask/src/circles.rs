@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_macro_arguments_are_told_apart() {
+    fn tests_and_macro_arguments_are_distinguished() {
         let found = imports_of(&[
             ("lib.rs", "mod a; mod b;"),
             ("a.rs", "pub fn f() {} #[cfg(test)] mod tests { use crate::b::g; }"),

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
+    fn a_file_is_replaced_atomically_without_leftovers() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("result");
         for text in ["a long text", "short"] {

@@ -202,7 +202,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_full_disk_is_said_once() {
+    fn a_full_disk_is_reported_once() {
         let mut file = MetricsFile::open(Path::new("/dev/full")).unwrap();
         file.start(0, (&config(), true)).unwrap();
         let error = file.write(&metrics(0)).unwrap_err().to_string();

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_replaced_whole_and_nothing_is_left_beside_it() {
+    fn a_directory_is_replaced_atomically_without_leftovers() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("deep/result");
         for text in ["first", "second"] {

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_as_it_was_written_and_a_cut_one_is_refused() {
+    fn a_file_round_trips_and_a_truncated_one_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("some.safetensors");
         let entry = |name: &str, dtype, shape: &[usize]| Entry {

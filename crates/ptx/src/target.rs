@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generated_target_is_meant_with_or_without_its_letter() {
+    fn a_generated_target_is_found_with_or_without_its_letter() {
         let meant = |name: &str| name.parse::<SmTarget>().unwrap().generated();
         assert_eq!(meant("sm_90"), Some(SmTarget::exact(90)));
         assert_eq!(meant("sm_90a"), Some(SmTarget::exact(90)));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_both_targets_and_the_way_out() {
+    fn a_refusal_names_both_targets_and_the_remedy() {
         let message = |image: &str, form, device| {
             let image: SmTarget = image.parse().unwrap();
             image.require(form, SmTarget::portable(device)).unwrap_err().to_string()

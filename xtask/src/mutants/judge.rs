@@ -98,7 +98,7 @@ mod tests {
     const TEXT: &str = ".version 7.0\n.target sm_80\n.entry k() { ret; }";
 
     #[test]
-    fn only_differences_are_told() {
+    fn only_differences_are_reported() {
         let rejected = Verdict::Rejected("x, line 3; error   : Too many 17".to_owned());
         assert!(compare(TEXT, &Verdict::Accepted).is_none());
         assert!(compare("", &rejected).is_none());

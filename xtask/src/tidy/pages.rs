@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_told_from_types() {
+    fn tests_and_types_are_distinguished() {
         let text = "| `a::b_c` | `Reuse::Full` | `two_devices` | `x::y::z` |";
         assert_eq!(named_tests(text).collect::<Vec<_>>(), ["b_c", "z"]);
         assert_eq!(test_functions("#[test]\nfn one() {}\n fn two<T>() {}"), ["one", "two"]);

@@ -3,7 +3,7 @@
 use retrograph_driver_sim::symbols;
 
 #[test]
-fn the_simulator_knows_every_form_of_every_function() {
+fn the_simulator_has_every_version_of_every_function() {
     let Some(oracles) = crate::oracles() else { return };
     let said: Vec<_> = oracles.symbols();
     let mut known: Vec<(String, i32, String)> = symbols::all()

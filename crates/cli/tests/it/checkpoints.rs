@@ -108,7 +108,7 @@ fn a_place_that_is_no_directory_is_named_as_such() {
 }
 
 #[test]
-fn only_a_run_is_told_to_leave_out_resume() {
+fn only_a_training_run_gets_the_hint_about_resume() {
     let place = Place::new();
     train(&place, &["--checkpoint", "none", "--resume"]).bad(&["none", "leave out --resume"]);
     let mut command = place.program();

@@ -17,7 +17,7 @@ fn a_text_that_is_shorter_than_a_sequence() {
 }
 
 #[test]
-fn too_little_device_memory_is_said_before_anything_is_uploaded() {
+fn a_lack_of_device_memory_is_reported_before_any_upload() {
     let place = Place::new();
     let mut command = place.program();
     command.args(["finetune", "--text", "text", "--device", "sim", "--preset", "qwen2.5-1.5b"]);

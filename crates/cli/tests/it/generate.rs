@@ -64,7 +64,7 @@ fn the_cache_has_the_type_that_is_asked_for() {
 }
 
 #[test]
-fn draws_depend_on_the_seed_and_a_text_ends_where_it_is_told_to() {
+fn draws_depend_on_the_seed_and_stop_strings_end_a_text() {
     let place = Place::new();
     write_model(&place, 256);
     let drawn = |further: &[&str]| {

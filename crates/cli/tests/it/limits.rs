@@ -69,7 +69,7 @@ fn a_number_that_only_the_command_line_has_is_refused_by_the_parser() {
 }
 
 #[test]
-fn a_model_of_more_layers_than_there_are_is_refused_wherever_it_comes_from() {
+fn a_model_with_too_many_layers_is_refused_from_every_source() {
     let place = Place::new();
     write_model(&place, 256);
     let train = ["--steps", "1", "--mode", "lora", "--adapter-out", "adapter"];

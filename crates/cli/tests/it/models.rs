@@ -90,7 +90,7 @@ fn a_model_is_described_without_a_device() {
 }
 
 #[test]
-fn a_step_that_saves_memory_is_planned_trained_and_resumed_alike() {
+fn memory_saving_steps_are_planned_trained_and_resumed() {
     let place = Place::new();
     write_model(&place, 256);
     let saving = ["--micro-batch", "1", "--recompute"];
@@ -112,7 +112,7 @@ fn a_step_that_saves_memory_is_planned_trained_and_resumed_alike() {
 }
 
 #[test]
-fn a_step_in_halves_side_by_side_is_said_trained_and_resumed_alike() {
+fn interleaved_steps_are_reported_trained_and_resumed() {
     let place = Place::new();
     write_model(&place, 256);
     let halves = ["--interleave", "2"];

@@ -40,7 +40,7 @@ fn every_failure_is_named_and_what_can_be_written_is() {
 /// A folder that was there before the run, and is not at its end.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_folder_that_vanishes_in_training_costs_only_what_goes_there() {
+fn a_folder_removed_during_training_costs_only_its_own_outputs() {
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
 

@@ -3,7 +3,7 @@
 use crate::program::{Place, json};
 
 #[test]
-fn a_run_says_what_it_does_and_reports_it() {
+fn a_run_prints_and_reports_its_progress() {
     let place = Place::new();
     let arguments = ["--steps", "6", "--report", "report.json", "--plot", "loss.svg", "--verify"];
     let done = place.finetune(&arguments).good();

@@ -99,7 +99,7 @@ fn a_sample_ends_at_the_first_signal_and_what_was_trained_is_kept() {
 }
 
 #[test]
-fn a_terminated_run_keeps_its_state_and_says_by_its_status_what_ended_it() {
+fn a_terminated_run_keeps_its_state_and_exits_with_the_signal() {
     let place = Place::new();
     let line = ["--steps", "100000", "--checkpoint", "dir"];
     let (child, mut out) = until(place.command(&line), "train");

@@ -39,7 +39,7 @@ fn output_that_is_lost_is_an_error() {
 }
 
 #[test]
-fn a_reader_that_goes_ends_a_command_quietly() {
+fn a_closed_pipe_ends_a_command_quietly() {
     let place = Place::new();
     write_model(&place, 256);
     let shell = |line: &str| {

@@ -53,7 +53,7 @@ fn a_listed_difference_is_expected_and_must_be_one() {
 }
 
 #[test]
-fn missing_and_stale_traces_and_traces_of_nothing_are_told() {
+fn missing_stale_and_orphaned_traces_are_reported() {
     assert_eq!(report("", "").untraced, [("a".to_owned(), "no trace")]);
     let stale = TRACE.replace("cuInit 1", "cuInit 2");
     assert_eq!(report(&stale, "").untraced, [("a".to_owned(), "the trace is of other steps")]);

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_know_zeros_and_nans() {
+    fn min_and_max_order_zeros_and_handle_nan() {
         let min = HalfInstruction { operation: HalfOperation::Min, ..PLAIN };
         let max = HalfInstruction { operation: HalfOperation::Max, ..PLAIN };
         assert_eq!([run(min, 0, 0x8000, 0), run(max, 0x8000, 0, 0)], [0x8000, 0]);

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn negative_numbers_are_cut_off() {
+    fn relu_clamps_negative_numbers() {
         let relu = Narrowing { relu: true, ..RN };
         assert_eq!([run(relu, -1.0), run(relu, -0.0), run(relu, 1.0)], [0, 0, 0x3c00]);
         assert_eq!(run(relu, f32::NAN), 0x7fff);

@@ -79,7 +79,7 @@ fn elsewhere(mode: CUstreamCaptureMode, thread_mode: CUstreamCaptureMode) -> (CU
 }
 
 #[test]
-fn only_global_captures_and_only_global_threads_know_of_each_other() {
+fn only_global_captures_and_global_threads_affect_each_other() {
     assert_eq!(elsewhere(GLOBAL, GLOBAL), (UNSUPPORTED, false));
     assert_eq!(elsewhere(GLOBAL, LOCAL), (SUCCESS, true));
     assert_eq!(elsewhere(GLOBAL, RELAXED), (SUCCESS, true));

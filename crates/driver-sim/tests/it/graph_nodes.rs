@@ -150,7 +150,7 @@ fn the_most_that_graphs_reserved_is_kept_until_it_is_reset() {
 }
 
 #[test]
-fn a_destroyed_node_is_gone_from_its_neighbours() {
+fn a_destroyed_node_is_removed_from_its_neighbours() {
     let machine = Machine::new();
     let (graph, word) = (machine.graph(), machine.zero());
     let first = machine.add(graph, (c"store", word, 1), &[]);
@@ -250,7 +250,7 @@ fn a_free_waits_for_the_launch_that_allocates() {
 }
 
 #[test]
-fn memory_of_graphs_is_told_with_its_address_and_its_highest_use() {
+fn graph_memory_is_reported_with_address_and_high_watermark() {
     let machine = Machine::new();
     let graph = machine.graph();
     let (node, address) = machine.allocate_in(graph, 4);

@@ -180,7 +180,7 @@ fn an_update_to_another_shape_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn the_graph_of_a_node_goes_when_another_takes_its_place() {
+fn a_replaced_child_graph_is_destroyed() {
     let machine = Machine::new();
     let (graph, first, second) = (machine.graph(), machine.graph(), machine.graph());
     let (mut node, mut inside, none) = (CUgraphNode::NULL, CUgraph::NULL, std::ptr::null());

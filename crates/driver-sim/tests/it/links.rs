@@ -30,7 +30,7 @@ impl Machine {
 }
 
 #[test]
-fn an_image_that_was_linked_is_a_text_of_the_size_that_is_told() {
+fn a_linked_image_is_a_text_of_the_reported_size() {
     let machine = Machine::new();
     let link = machine.link(&mut [], &mut []);
     assert_eq!(machine.add_text(link, &ptx::small("7.0", "sm_80")), SUCCESS);

@@ -65,7 +65,7 @@ fn the_log_names_the_line_of_an_error() {
 }
 
 #[test]
-fn a_cubin_is_unsupported_and_said_to_be() {
+fn a_cubin_is_reported_as_unsupported() {
     let machine = Machine::new();
     assert_eq!(machine.load(c"\x7fELF\x02\x01"), Err(CUresult::CUDA_ERROR_NOT_SUPPORTED));
     assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 1);

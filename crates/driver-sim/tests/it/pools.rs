@@ -75,7 +75,7 @@ fn memory_comes_back_to_its_pool_by_either_free() {
 }
 
 #[test]
-fn a_pool_keeps_what_its_threshold_says_until_it_is_trimmed() {
+fn a_pool_keeps_memory_up_to_its_threshold_until_trimmed() {
     let machine = Machine::new();
     let (stream, pool) = (machine.stream(), machine.pool(0));
     assert_eq!(machine.set(pool, THRESHOLD, u64::MAX), SUCCESS);

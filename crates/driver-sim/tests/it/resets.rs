@@ -72,7 +72,7 @@ fn a_thread_has_another_stream_of_its_own_after_a_reset() {
 }
 
 #[test]
-fn functions_are_gone_after_a_reset() {
+fn functions_are_invalid_after_a_reset() {
     let machine = Machine::new();
     let (function, none) = (machine.function(c"stop"), std::ptr::null_mut());
     machine.reset();

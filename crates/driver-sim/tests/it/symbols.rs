@@ -33,7 +33,7 @@ fn simulator() -> Simulator {
 }
 
 #[test]
-fn a_name_means_the_newest_form_that_the_caller_knows() {
+fn a_name_resolves_to_the_newest_version_for_the_caller() {
     let simulator = simulator();
     let table = simulator.table();
     let answers = [

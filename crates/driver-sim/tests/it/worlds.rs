@@ -9,7 +9,7 @@ use crate::ptx;
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 
 #[test]
-fn worlds_do_not_know_of_each_other() {
+fn simulators_are_independent() {
     let (first, second) = (Machine::new(), Machine::new());
     let word = first.zero();
     assert_eq!(cu!(second, cuMemFree_v2(word + (1 << 30))), CUresult::CUDA_ERROR_INVALID_VALUE);
@@ -44,7 +44,7 @@ fn nothing_works_before_initialization_and_without_a_context() {
 }
 
 #[test]
-fn a_machine_without_devices_says_so() {
+fn a_machine_without_devices_reports_none() {
     let simulator = Simulator::new(Config { devices: 0, ..Config::default() }).unwrap();
     // SAFETY: the call takes no pointer.
     assert_eq!(unsafe { (simulator.table().cuInit)(0) }, CUresult::CUDA_ERROR_NO_DEVICE);
@@ -97,7 +97,7 @@ fn the_nth_call_from_now_fails_once() {
 }
 
 #[test]
-fn memory_runs_out_where_it_is_told_to_whatever_the_device_has() {
+fn a_memory_limit_applies_on_any_device() {
     let machine = Machine::new();
     let info = || {
         let (mut free, mut total) = (0, 0);

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_sum_what_belongs_together() {
+    fn tables_sum_rows_of_one_group() {
         let text = profile().to_string();
         let line = |start: &str| {
             let found = text.lines().find(|line| line.starts_with(start));

@@ -144,7 +144,7 @@ fn an_error_of_the_body_ends_the_capture() {
 }
 
 #[test]
-fn a_panic_of_the_body_ends_the_capture_and_goes_on() {
+fn a_panic_of_the_body_ends_the_capture_and_propagates() {
     let Device { context, stream } = device();
     let buffer = DeviceBuffer::<u32>::zeroed(&context, 8).unwrap();
     let panicked = catch_unwind(AssertUnwindSafe(|| {

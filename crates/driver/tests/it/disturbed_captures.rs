@@ -124,7 +124,7 @@ fn no_capture_is_lost_by_what_another_thread_does() {
 }
 
 #[test]
-fn every_load_of_the_driver_knows_of_a_capture() {
+fn captures_are_known_to_every_loaded_driver() {
     let [driver, other] = loaded_twice();
     let (here, there) = (device_of(&driver), device_of(&other));
     let pinned = PinnedBuffer::<u32>::from_slice(&there.context, &[1; 8]).unwrap();

@@ -58,8 +58,8 @@ fn a_capture_on_a_lost_context_is_not_recovered() {
 }
 
 #[test]
-fn another_driver_is_not_touched_by_a_fault() {
-    alone("lost_context::another_driver_is_not_touched_by_a_fault", |device| {
+fn a_fault_does_not_affect_another_driver() {
+    alone("lost_context::a_fault_does_not_affect_another_driver", |device| {
         fault(&device);
         let other = device_of(&simulated(Default::default()));
         let buffer = DeviceBuffer::from_slice(&other.stream, &[1_u32, 2]).unwrap();
@@ -78,7 +78,7 @@ fn contexts_of_one_device_are_lost_together() {
 }
 
 #[test]
-fn drivers_say_what_they_are() {
+fn drivers_report_version_and_devices() {
     let driver = driver();
     assert!(driver.version() >= retrograph_driver::DriverVersion::LEAST);
     assert!(driver.device_count().unwrap() >= 1);

@@ -62,7 +62,7 @@ fn a_value_is_not_captured_but_refused() {
 }
 
 #[test]
-fn a_graph_keeps_the_memory_of_a_scalar_that_is_gone() {
+fn a_graph_keeps_the_memory_of_a_dropped_scalar() {
     let Device { context, stream } = device();
     let function = load(&context, SCALE, "scale");
     let scalar = DeviceScalar::new(&stream, 3.0_f32).unwrap();

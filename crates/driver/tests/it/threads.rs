@@ -22,6 +22,6 @@ assert_threads! {
 }
 
 #[test]
-fn every_public_type_says_what_threads_may_do_with_it() {
+fn every_public_type_is_checked_for_send_and_sync() {
     assert_complete(include_str!("../../src/lib.rs"), NAMES);
 }

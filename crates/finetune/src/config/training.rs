@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_no_kernel_can_count_is_refused_under_its_own_name() {
+    fn a_size_beyond_32_bits_is_refused_by_name() {
         let two = |set: &dyn Fn(&mut TrainingConfig, usize)| {
             [1 << 32, usize::MAX].map(|value| {
                 let mut wrong = config();

@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_tokens_whatever_they_are() {
+    fn any_byte_is_a_token() {
         let tokenizer = Tokenizer::bytes();
         let all: Vec<u8> = (0..=255).collect();
         let tokens = tokenizer.encode(&all).unwrap();

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_is_told_when_it_is_whole() {
+    fn a_character_is_emitted_once_complete() {
         let (found, rest) = pieces("aé→b".as_bytes());
         assert_eq!(found, ["a", "", "é", "", "", "→", "b"]);
         assert_eq!(rest, "");

@@ -46,7 +46,7 @@ fn save(folder: &Path, steps: usize, state: &mut dyn StateReader) -> Result<Path
 }
 
 #[test]
-fn a_header_that_says_no_division_is_of_whole_batches() {
+fn a_header_without_division_means_whole_batches() {
     let mut json = serde_json::to_value(header(1)).unwrap();
     json.as_object_mut().unwrap().remove("interleave").unwrap();
     let header: Header = serde_json::from_value(json).unwrap();
@@ -102,7 +102,7 @@ fn refused(path: &Path) -> String {
 }
 
 #[test]
-fn a_file_that_is_cut_anywhere_is_refused() {
+fn a_truncated_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = save(folder.path(), 2, &mut Counted).unwrap();
     let bytes = std::fs::read(&path).unwrap();

@@ -48,7 +48,7 @@ fn the_assistant_turns_of_a_llama_3_template_are_learned() {
 
 /// Leaves out the reasoning of earlier turns, as some templates do.
 #[test]
-fn a_template_may_write_earlier_answers_in_another_way() {
+fn a_template_may_render_earlier_answers_differently() {
     let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n\
         {% if m.role == 'assistant' and loop.last %}(hm) {% endif %}{{ m.content }}<|im_end|>\n\
         {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
@@ -200,7 +200,7 @@ fn a_template_that_hides_where_an_answer_ends_is_refused() {
 
 /// Tools that are not offered are none; a token that there is not is unknown.
 #[test]
-fn a_template_is_told_what_is_not_there() {
+fn a_template_sees_missing_fields_as_undefined() {
     let template = "{{ bos_token }}{{ tools is none }} {{ bos_token is defined }} {{ eos_token }}";
     let place = Place::chatml();
     fs::write(place.0.path().join("chat_template.jinja"), template).unwrap();

@@ -92,7 +92,7 @@ fn only_the_completion_and_the_end_token_are_learned() {
 }
 
 #[test]
-fn bytes_are_learned_in_the_same_way() {
+fn bytes_are_marked_in_the_same_way() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("data.jsonl");
     fs::write(&path, r#"{ "prompt": "ab", "completion": "c" }"#).unwrap();
@@ -303,7 +303,7 @@ fn the_end_of_a_text_is_held_out() {
 }
 
 #[test]
-fn a_file_that_is_one_array_is_refused_with_the_way_to_convert_it() {
+fn a_json_array_is_refused_with_the_command_to_convert_it() {
     let place = Place::chatml();
     let error = |text: &str| {
         let path = place.file(text);

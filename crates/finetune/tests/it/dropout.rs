@@ -83,7 +83,7 @@ fn nothing_kept_and_computed_again_leave_out_the_same_elements() {
 }
 
 #[test]
-fn every_projection_and_micro_batch_draws_for_itself_and_its_backward_pass_alike() {
+fn each_projection_and_micro_batch_draws_once_for_forward_and_backward() {
     let options = StepOptions { micro_batch: Some(1), ..StepOptions::default() };
     let config = config(lora(0.4));
     let step = StepPass::new(&config, options).unwrap();
@@ -105,7 +105,7 @@ fn every_projection_and_micro_batch_draws_for_itself_and_its_backward_pass_alike
 }
 
 #[test]
-fn a_replay_draws_anew_and_as_the_eager_step_does() {
+fn replays_draw_new_masks_equal_to_eager_steps() {
     let device = device();
     let run = |dropout, seed| {
         let config = TrainingConfig { seed, ..crate::models::config(lora(dropout), 3) };

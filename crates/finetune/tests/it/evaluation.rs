@@ -15,7 +15,7 @@ fn evaluator(config: &TrainingConfig) -> Evaluator {
 }
 
 #[test]
-fn a_batch_costs_what_the_training_step_says() {
+fn a_batch_has_the_loss_of_the_training_step() {
     let config = config(Mode::Full, 1);
     let config = TrainingConfig { batch: 1, ..config };
     let batch = text().batch([1, config.seq], config.seed, 0).unwrap();
@@ -29,7 +29,7 @@ fn a_batch_costs_what_the_training_step_says() {
 }
 
 #[test]
-fn every_token_but_the_first_counts_once_however_the_text_is_cut() {
+fn every_token_but_the_first_counts_once_for_any_window() {
     let data = Data::from(TextData::from_tokens(text().first(101).to_vec()));
     let at = |batch| {
         let config = TrainingConfig { batch, ..config(LORA, 1) };
@@ -43,7 +43,7 @@ fn every_token_but_the_first_counts_once_however_the_text_is_cut() {
 }
 
 #[test]
-fn a_text_without_anything_to_predict_is_refused() {
+fn a_text_without_targets_is_refused() {
     let data = Data::from(TextData::from_bytes(b"x".to_vec()));
     let error = evaluator(&config(LORA, 1)).evaluate(&data).unwrap_err();
     assert!(matches!(error, Error::TextTooShort { needed: 2, .. }), "{error}");

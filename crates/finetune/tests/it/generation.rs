@@ -216,7 +216,7 @@ fn draws_follow_the_seed_and_the_settings() {
 }
 
 #[test]
-fn a_text_ends_by_a_token_by_number_and_by_room() {
+fn a_text_ends_by_token_by_length_and_by_capacity() {
     let config = config(Mode::Full);
     let mut generator = generator(&config, 20);
     let prompt = prompt(5);
@@ -323,7 +323,7 @@ fn a_cache_in_bf16_takes_half_the_bytes_and_changes_logits_by_its_rounding() {
 }
 
 #[test]
-fn a_cache_is_of_the_type_of_the_products_unless_told_otherwise() {
+fn a_cache_has_the_dtype_of_the_products_by_default() {
     let single = generator(&config(LORA), 20);
     assert_eq!(single.cache_dtype(), DType::F32);
     let rounded = TrainingConfig { precision: Precision::BF16, ..config(LORA) };

@@ -262,7 +262,7 @@ fn a_checkpoint_of_weights_that_exploded_is_not_called_good() {
 
 /// Weights that are frozen stay as they are, to the bit.
 #[test]
-fn lora_does_not_touch_the_base() {
+fn lora_does_not_change_the_base() {
     let device = device();
     let config = config(LORA, 4);
     let mut trainer = trainer(&device, &config, options(Policy::Manual));

@@ -280,7 +280,7 @@ fn every_tensor_that_is_wrong_is_named() {
 }
 
 #[test]
-fn a_file_that_is_cut_off_is_named_wherever_it_ends() {
+fn a_truncated_file_is_named_at_every_length() {
     let folder = directory(&qwen2(), &tensors(&config(LORA).model, Dtype::BF16));
     let path = folder.path().join("model.safetensors");
     let whole = fs::read(&path).unwrap();

@@ -54,7 +54,7 @@ fn micro_batches_depend_on_each_other_only_by_the_sums_of_gradients() {
 }
 
 #[test]
-fn products_know_how_many_run_concurrently() {
+fn products_declare_how_many_run_concurrently() {
     let concurrent = |options, scope: &str| {
         let pass = StepPass::new(&six(lora()), options).unwrap().pass;
         let product = |operation: &Operation| match operation.kind() {

@@ -66,7 +66,7 @@ fn the_plan_is_close_to_what_the_run_takes() {
 
 /// The simulated driver takes no memory, and the plan of the allocations is exact.
 #[test]
-fn a_run_says_what_was_planned_and_what_it_took() {
+fn a_run_reports_planned_and_used_memory() {
     for options in [
         TrainerOptions::default(),
         TrainerOptions { build: Policy::Eager.into(), verify: true, ..TrainerOptions::default() },

@@ -116,7 +116,7 @@ fn gradients_in_bf16_stay_near_those_in_f32() {
 }
 
 #[test]
-fn layers_are_computed_again_and_batches_cut_without_a_difference() {
+fn recomputation_and_micro_batches_change_no_bit() {
     // Sums over the batch are rounded in another order, and their bf16 values may differ, too.
     for (precision, most) in [(Precision::F32, 1e-5), (Precision::BF16, 1e-3)] {
         let trained = |recompute, verify| {

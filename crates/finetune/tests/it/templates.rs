@@ -154,7 +154,7 @@ fn templates_without_end_are_refused_by_name() {
 }
 
 #[test]
-fn templates_within_the_limits_do_what_they_say() {
+fn templates_within_the_limits_render() {
     for (template, expected) in [
         (
             "{% set n = namespace(a=[]) %}{% for m in messages %}{% set n.a = n.a + [m.role] %}\

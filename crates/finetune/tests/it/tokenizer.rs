@@ -101,7 +101,7 @@ fn files_that_cannot_be_used_are_named() {
 }
 
 #[test]
-fn the_end_of_a_text_is_that_of_the_tokenizer_where_nothing_else_is_said() {
+fn the_end_token_of_the_tokenizer_is_the_default() {
     let folder = folder(&tokenizer(&SPECIAL), &chatml());
     let tokenizer = Tokenizer::open(folder.path()).unwrap();
     let eos = || GenerationDefaults::open(folder.path(), &tokenizer).unwrap().eos;

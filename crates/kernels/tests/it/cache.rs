@@ -133,7 +133,7 @@ fn one_token_attends_to_what_the_cache_holds_and_to_nothing_else() {
 }
 
 #[test]
-fn the_room_in_the_cache_does_not_change_a_bit() {
+fn the_capacity_of_the_cache_changes_no_bit() {
     let mut data = Data::new("cache buckets");
     let small = Case::new(&mut data, [128, 4, 2, 8], 99);
     let room = |cache: &[f32]| [cache, &vec![f32::NAN; 384 * 16]].concat();
@@ -236,7 +236,7 @@ fn several_tokens_are_appended_and_attend_each_up_to_itself() {
 }
 
 #[test]
-fn positions_count_from_where_the_device_says() {
+fn positions_start_at_the_device_scalar() {
     let mut data = Data::new("rope start");
     let ([seq, heads, head_dim], positions) = ([3, 2, 6], 12);
     let x = data.uniform(seq * heads * head_dim, 1.0);

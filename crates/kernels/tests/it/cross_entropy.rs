@@ -73,7 +73,7 @@ fn losses_and_gradients_match_the_reference() {
 }
 
 #[test]
-fn unknown_tokens_give_nan_and_touch_nothing_else() {
+fn unknown_tokens_give_nan_in_their_row_only() {
     let mut data = Data::new("cross_entropy tokens");
     for entry in [0, 1] {
         let logits = data.uniform(5 * 37, 2.0);
@@ -162,7 +162,7 @@ fn the_gradient_matches_finite_differences() {
 
 /// Vocabularies of whole quads and not, by warps and by blocks.
 #[test]
-fn the_gradient_goes_where_it_is_asked_for_and_nowhere_else() {
+fn the_gradient_is_written_only_to_the_given_buffer() {
     let mut data = Data::new("cross_entropy forms");
     let sizes = [(3, 28), (2, 1040), (5, 37)];
     for ((rows, vocab), shift) in sizes.into_iter().flat_map(|size| [(size, 0), (size, 1)]) {

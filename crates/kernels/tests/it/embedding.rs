@@ -137,7 +137,7 @@ fn the_sum_of_a_row_is_taken_position_by_position() {
 }
 
 #[test]
-fn not_a_number_reaches_only_its_own_row() {
+fn nan_reaches_only_its_own_row() {
     let mut grad_out = vec![1.0; 12];
     grad_out[4] = f32::NAN;
     let grads = backward(&[0, 1, 2], &grad_out, &[0.0; 12], (4, 0));

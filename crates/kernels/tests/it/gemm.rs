@@ -45,7 +45,7 @@ fn every_tile_matches_the_reference_and_tiles_without_a_split_agree_bit_for_bit(
 }
 
 #[test]
-fn bias_factor_accumulation_and_alignment_do_what_they_say() {
+fn bias_factor_accumulation_and_alignment_match_the_reference() {
     let (mut data, device) = (Data::new("gemm epilogue"), Device::new());
     for (op, sizes) in OPS.iter().flat_map(|op| [[5, 12, 8], [9, 7, 33]].map(|s| (*op, s))) {
         let shape = shape(sizes);

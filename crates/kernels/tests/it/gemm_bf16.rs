@@ -63,7 +63,7 @@ fn every_tile_matches_the_reference_of_the_operands_as_they_are_multiplied() {
 }
 
 #[test]
-fn bias_factor_accumulation_and_alignment_do_what_they_say() {
+fn bias_factor_accumulation_and_alignment_match_the_reference() {
     let (mut data, device) = (Data::new("mixed epilogue"), Device::new());
     for (op, form, sizes) in OPS.iter().flat_map(|op| {
         [(Form::F32, [5, 12, 8]), (Form::Bf16, [9, 7, 33]), (Form::Bf16, [9, 24, 40])]

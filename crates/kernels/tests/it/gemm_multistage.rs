@@ -83,7 +83,7 @@ fn splits_in_bf16_have_the_same_bits_in_every_tile() {
 }
 
 #[test]
-fn operands_in_bf16_give_the_bits_of_operands_that_are_rounded_on_the_way() {
+fn bf16_operands_give_the_bits_of_f32_operands_rounded_by_the_kernel() {
     let (mut data, device) = (Data::new("streamed or rounded"), Device::new());
     for op in OPS {
         let shape = shape([72, 136, 40]);
@@ -138,7 +138,7 @@ fn a_result_in_bf16_is_the_one_in_f32_rounded() {
 }
 
 #[test]
-fn bias_factor_and_accumulation_do_what_they_say() {
+fn bias_factor_and_accumulation_match_the_reference() {
     let (mut data, device) = (Data::new("streamed epilogue"), Device::new());
     for op in OPS {
         let shape = shape([24, 40, 72]);

@@ -55,7 +55,7 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
 }
 
 #[test]
-fn weights_have_the_bits_that_they_have_where_operands_are_rounded_on_the_way() {
+fn nf4_weights_give_the_bits_of_the_kernel_that_rounds_its_operands() {
     let (mut data, device) = (Data::new("streamed or rounded nf4"), Device::new());
     for (op, form) in OPS.iter().flat_map(|op| FORMS.map(|form| (*op, form))) {
         let shape = shape([72, 192, 40]);
@@ -118,7 +118,7 @@ fn every_weight_is_that_of_the_host_in_its_place() {
 }
 
 #[test]
-fn bias_factor_and_accumulation_do_what_they_say() {
+fn bias_factor_and_accumulation_match_the_reference() {
     let (mut data, device) = (Data::new("streamed nf4 epilogue"), Device::new());
     for op in OPS {
         let shape = shape([24, 64, 72]);

@@ -112,7 +112,7 @@ fn every_split_matches_the_reference_and_repeats_its_bits() {
 }
 
 #[test]
-fn warps_that_take_turns_compute_the_same_bits() {
+fn the_number_of_blocks_changes_no_bit() {
     let mut data = Data::new("gemv turns");
     for (form, inputs) in FORMS.iter().flat_map(|form| [8, 520, 1032].map(|i| (*form, i))) {
         let outputs = 137;
@@ -137,7 +137,7 @@ fn warps_that_take_turns_compute_the_same_bits() {
 }
 
 #[test]
-fn bias_factor_accumulation_and_alignment_do_what_they_say() {
+fn bias_factor_accumulation_and_alignment_match_the_reference() {
     let mut data = Data::new("gemv epilogue");
     let shapes = [[16, 9], [300, 70], [304, 9], [7, 5]];
     let forms = [Form::F32, Form::Bf16];

@@ -280,7 +280,7 @@ fn weights_are_declared_as_read_ahead_and_nothing_else_is() {
 }
 
 #[test]
-fn layers_that_do_not_belong_together_are_refused() {
+fn incompatible_layers_are_refused() {
     let device = Device::new();
     let (x, w, y) = (device.unwritten(8), device.unwritten(32), device.unwritten(4));
     let part = GemvLayer { w: w.into(), bias: None, y };

@@ -71,7 +71,7 @@ fn check(logits: &[f32], seen: &[u32], sampling: SamplingParameters) -> usize {
 }
 
 #[test]
-fn every_way_to_choose_agrees_with_the_reference() {
+fn every_sampling_method_agrees_with_the_reference() {
     let mut data = Data::new("sampling");
     let ways: [fn(usize) -> SamplingParameters; 6] = [
         |_| SamplingParameters { temperature: 0.0, ..PLAIN },

@@ -50,7 +50,7 @@ fn products_in_parts_match_their_reference() {
 }
 
 #[test]
-fn sums_of_parts_match_their_reference_wherever_they_start() {
+fn split_k_sums_match_the_reference_at_any_alignment() {
     let mut data = Data::new("split_k_sum");
     for n in [0, 1, 3, 4, 5, 1023, 1024, 1025] {
         for splits in [1, 2, 7] {

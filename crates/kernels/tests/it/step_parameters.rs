@@ -65,7 +65,7 @@ fn words(data: &mut Data, quads: usize) -> Vec<u32> {
 }
 
 #[test]
-fn values_are_taken_in_turn_each_once_and_past_the_end_of_numbers() {
+fn slots_are_fetched_in_order_once_and_past_the_wrap_around() {
     let (device, mut data) = (Device::new(), Data::new("fetch_step_parameters"));
     for quads in QUADS {
         for start in [0_u32, u32::MAX - 3] {

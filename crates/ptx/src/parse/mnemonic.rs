@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instruction_that_only_the_table_lacks_is_told_from_one_that_nobody_has() {
+    fn an_unsupported_instruction_differs_from_an_unknown_one() {
         let text = |name: &str| {
             format!(
                 ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n\

@@ -90,7 +90,7 @@ fn printing_and_parsing_again_changes_nothing() {
 }
 
 #[test]
-fn names_mean_what_the_innermost_block_says() {
+fn names_resolve_to_the_innermost_block() {
     let module = parse(COMPILED).unwrap();
     let entry = &module.entries[0];
     let instructions = entry.body.iter().filter_map(|statement| match statement {
@@ -171,7 +171,7 @@ fn damaged_texts_are_errors_and_nothing_worse() {
 }
 
 #[test]
-fn instructions_know_their_lines() {
+fn instructions_have_their_line_numbers() {
     let module = parse(".version 7.0\n.target sm_80\n.entry k()\n{\n\n  ret;\n}").unwrap();
     let Statement::Instruction(ret) = &module.entries[0].body[0] else { panic!("no ret") };
     assert_eq!(ret.line.0, 6);

@@ -21,7 +21,7 @@ fn floats(device: &Device, len: usize) -> DeviceBuffer<f32> {
 }
 
 #[test]
-fn every_external_that_is_touched_needs_memory() {
+fn every_accessed_external_needs_memory() {
     let device = device();
     let (mut pass, x, y) = copy();
     let unused = pass.external::<f32>("unused", 9);
@@ -86,7 +86,7 @@ pub(crate) fn branches(words: usize) -> (Pass, Vec<Slice<u32>>) {
 }
 
 #[test]
-fn short_memory_is_met_by_sharing_more_and_then_said() {
+fn transients_share_more_when_memory_is_short_before_a_build_fails() {
     let words = 3 << 18;
     let (pass, outs) = branches(words);
     let ordered = pass.plan_with(Reuse::WhenOrdered).peak_bytes();

@@ -126,7 +126,7 @@ fn transients_of_all_programs_lie_in_the_arena_of_the_largest() {
 }
 
 #[test]
-fn programs_that_share_memory_take_turns_on_any_streams() {
+fn programs_that_share_memory_wait_for_each_other_on_any_streams() {
     for seed in 0..4 {
         let device = device_of(&simulated(Config { seed, ..Config::default() }));
         let lengths = [200, 100, 250, 90];
@@ -155,7 +155,7 @@ fn programs_that_share_memory_take_turns_on_any_streams() {
 }
 
 #[test]
-fn the_program_that_was_not_used_for_longest_goes_first() {
+fn the_least_recently_used_program_is_evicted_first() {
     let device = device();
     let bound = Bound::new(&device);
     let (own, arena) = ([256, 128, 64].map(|size| bytes(size).0), bytes(256).1);

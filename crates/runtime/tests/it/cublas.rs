@@ -366,7 +366,7 @@ fn the_handle_lives_as_long_as_the_last_program_with_it() {
 }
 
 #[test]
-fn a_library_that_is_not_there_is_said_to_be_missing() {
+fn a_missing_library_is_reported() {
     let device = device();
     // SAFETY: there is no such file.
     let error = unsafe { Cublas::load_from(Path::new("/nowhere/libcublas.so"), &device.context) };

@@ -190,7 +190,7 @@ fn tables_that_cannot_be_written_leave_the_old_step() {
 }
 
 #[test]
-fn a_program_that_can_neither_follow_nor_stay_says_so() {
+fn a_program_that_can_neither_update_nor_go_back_is_given_up() {
     let shared = Shared::new(1);
     let mut case = Rebinding::new(&shared, Policy::Manual);
     // The second and third call of each are those of the way back.

@@ -162,7 +162,7 @@ fn libraries_compute_the_same_bits_by_every_strategy() {
 
 /// A graph has the edges of the pass around the library's nodes, and no more.
 #[test]
-fn captured_work_stands_where_its_reads_and_writes_put_it() {
+fn captured_work_is_ordered_by_its_reads_and_writes() {
     let device = device();
     let mixed = Mixed::new(&device, forking(&device));
     let (program, _) = mixed.build(&device, Policy::Hybrid).unwrap();

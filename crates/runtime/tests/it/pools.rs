@@ -73,8 +73,8 @@ fn dropped_memory_is_reused_after_the_work_that_used_it() {
 }
 
 #[test]
-fn a_pool_that_is_full_says_how_full() {
-    alone("pools::a_pool_that_is_full_says_how_full", |Device { context, .. }| {
+fn a_full_pool_reports_its_free_bytes() {
+    alone("pools::a_full_pool_reports_its_free_bytes", |Device { context, .. }| {
         let pool = MemoryPool::new(&context, KIB).unwrap();
         let held: Vec<_> = (0..4).map(|_| pool.uninit::<u8>(1).unwrap()).collect();
         let expected = Error::PoolExhausted { requested: 4, free: 0, largest: 0, capacity: 1024 };

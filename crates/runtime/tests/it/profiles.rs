@@ -55,7 +55,7 @@ fn every_operation_and_every_phase_is_measured() {
 }
 
 #[test]
-fn a_simulated_profile_says_so_in_every_form() {
+fn a_simulated_profile_is_labelled_in_every_form() {
     let (device, mlp) = (device(), Mlp::new());
     let buffers = mlp.buffers(&device.stream);
     let mut program = build(&device, &mlp.pass, &mlp.bindings(&buffers), Policy::Manual).unwrap();

@@ -335,7 +335,7 @@ fn a_step_without_all_controls_does_not_start() {
 }
 
 #[test]
-fn reports_say_what_was_built_and_why() {
+fn reports_have_the_strategy_and_its_reason() {
     let (device, mlp) = (device(), Mlp::new());
     let buffers = mlp.buffers(&device.stream);
     let program = build(&device, &mlp.pass, &mlp.bindings(&buffers), Policy::Auto).unwrap();

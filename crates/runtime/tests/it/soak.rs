@@ -208,8 +208,8 @@ fn soak(device: &Device, simulator: Option<&Simulator>) {
 }
 
 #[test]
-fn shapes_faults_and_rebinds_in_turns_lose_no_step_and_no_memory() {
-    let name = "soak::shapes_faults_and_rebinds_in_turns_lose_no_step_and_no_memory";
+fn shapes_faults_and_rebinds_lose_no_step_and_no_memory() {
+    let name = "soak::shapes_faults_and_rebinds_lose_no_step_and_no_memory";
     alone(name, |device| soak(&device, None));
 }
 

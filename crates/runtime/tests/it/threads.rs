@@ -68,7 +68,7 @@ mod more {
 }
 
 #[test]
-fn every_public_type_says_what_threads_may_do_with_it() {
+fn every_public_type_is_checked_for_send_and_sync() {
     for (source, names) in [
         (include_str!("../../src/lib.rs"), NAMES),
         (include_str!("../../src/modules/mod.rs"), more::modules::NAMES),

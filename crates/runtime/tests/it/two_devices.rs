@@ -49,7 +49,7 @@ fn programs_run_on_two_devices_at_a_time() {
 }
 
 #[test]
-fn one_thread_serves_two_devices_by_turns() {
+fn one_thread_alternates_between_two_devices() {
     let devices = two_devices();
     let tally = Tally::new();
     let mut programs = devices.each_ref().map(|Device { context, stream }| {

@@ -37,7 +37,7 @@ fn compiled_code_is_loaded_from_disk_by_the_next_process() {
 type Damage<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
 
 #[test]
-fn a_file_that_is_cut_off_of_another_format_or_tampered_with_is_never_loaded() {
+fn a_truncated_altered_or_unknown_file_is_never_loaded() {
     let (_folder, path) = place();
     let device = device();
     warm_two(&device, on_disk(&path)).unwrap();

@@ -53,7 +53,7 @@ fn an_assembler_compiles_and_the_cache_keeps_what_it_made() {
 }
 
 #[test]
-fn whatever_is_wrong_with_an_assembler_the_driver_compiles() {
+fn the_driver_compiles_if_the_assembler_fails_in_any_way() {
     let folder = tempfile::tempdir().unwrap();
     let device = bench();
     for (lines, word) in [
@@ -161,7 +161,7 @@ fn request(ptx: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_worker_says_what_it_is_and_answers_until_its_input_ends() {
+fn a_worker_identifies_itself_and_answers_until_end_of_input() {
     let scale = crate::ptx::SCALE;
     let input = [request(scale), request(BROKEN)].concat();
     let mut output = Vec::new();

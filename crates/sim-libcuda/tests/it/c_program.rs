@@ -82,7 +82,7 @@ fn unsimulated_functions_stop_or_return_801() {
 }
 
 #[test]
-fn a_host_function_that_calls_the_driver_is_told_and_does_not_hang() {
+fn a_host_function_that_calls_the_driver_gets_an_error() {
     let library = library();
     let Some(path) = build("host", library.path()) else { return };
     let variables = [("RETROGRAPH_SIM_ON_UNSUPPORTED", "return")];

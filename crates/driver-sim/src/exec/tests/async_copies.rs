@@ -79,7 +79,7 @@ fn each_thread_waits_for_its_own_copies() {
 }
 
 #[test]
-fn a_copy_that_nobody_waits_for_lands_at_the_latest_when_its_thread_exits() {
+fn a_copy_without_a_wait_lands_by_the_exit_of_its_thread() {
     // The first warp copies to the place of the second one, which stores there after a barrier and
     // loads after another one: by then the first warp may have exited.
     let body = |wait: &str| {

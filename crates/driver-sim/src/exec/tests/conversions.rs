@@ -33,7 +33,7 @@ fn widths() {
 }
 
 #[test]
-fn doubles_and_halves() {
+fn f64_and_f16_convert() {
     let body = "cvt.rn.f32.f64 %f1, %d1; cvt.f64.f32 %d2, %f1; mov.b64 %rd9, %d2;";
     let body = format!("mov.b64 %d1, %rd7; {body}");
     let tenth = f64::from(0.1f32).to_bits();

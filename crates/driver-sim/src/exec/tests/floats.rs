@@ -90,7 +90,7 @@ fn directed_rounding_encloses_the_exact_result() {
 }
 
 #[test]
-fn extremes_skip_nans_unless_told_otherwise() {
+fn min_and_max_skip_nan_without_the_modifier() {
     let min = |a: f32, b: f32| match (a.is_nan(), b.is_nan()) {
         (true, _) => b,
         (_, true) => a,

@@ -195,7 +195,7 @@ fn check(shape: &Shape, types: [&str; 4]) {
 }
 
 #[test]
-fn products_of_halves() {
+fn products_of_16_bit_elements() {
     for shape in [HALF_8, HALF_16] {
         check(&shape, ["f32", "f16", "f16", "f32"]);
         check(&shape, ["f16", "f16", "f16", "f16"]);

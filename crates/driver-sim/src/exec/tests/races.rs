@@ -57,7 +57,7 @@ fn a_missing_barrier_is_found_with_both_threads() {
 }
 
 #[test]
-fn nobody_looks_unless_asked() {
+fn race_detection_is_off_by_default() {
     let text =
         kernel_with(TILE, &format!("{PLACES} st.shared.u32 [%r6], 1; ld.shared.u32 %r8, [%r5];"));
     let bench = Bench::new(&[0; 4], 4);
@@ -78,7 +78,7 @@ fn lanes_of_a_warp_race_without_a_barrier_of_the_warp() {
 }
 
 #[test]
-fn writing_the_same_value_harms_nobody() {
+fn writing_the_same_value_is_no_race() {
     shared("st.shared.u32 [%r4], 5;").unwrap();
     expect_race(shared("st.shared.u32 [%r4], %r3;"), Write, Write);
     // Bytes of one word are apart.

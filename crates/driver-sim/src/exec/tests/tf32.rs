@@ -117,7 +117,7 @@ fn rows_come_from_registers_and_columns_from_lines() {
 }
 
 #[test]
-fn signs_change_and_sums_begin_anew_where_the_operands_say_so() {
+fn operands_negate_inputs_and_reset_accumulators() {
     let one = multiply(32, 0);
     let minus = run(32, &format!("{FENCE} {} {END}", one.replace(", 1, 1, 1;", ", 1, 1, -1;")));
     assert_eq!(minus, expected(32, 0..8).iter().map(|sum| -sum).collect::<Vec<_>>());

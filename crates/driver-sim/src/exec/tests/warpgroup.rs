@@ -117,7 +117,7 @@ fn matrices_are_read_in_either_order() {
 }
 
 #[test]
-fn signs_change_and_sums_begin_anew_where_the_operands_say_so() {
+fn operands_negate_inputs_and_reset_accumulators() {
     let one = multiply(PLAIN);
     let minus = run(PLAIN, &format!("{FENCE} {} {END}", one.replace(", 1, 1, 1,", ", 1, -1, 1,")));
     assert_eq!(minus, expected(PLAIN, 0..16).iter().map(|sum| -sum).collect::<Vec<_>>());

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_run_side_by_side_where_that_was_measured_to_pay() {
+    fn large_batches_are_interleaved_by_default() {
         let options = StepOptions::default();
         let nf4 = Precision::BF16.nf4(false);
         for (precision, size, parts) in [

@@ -36,7 +36,7 @@ fn large_products_take_larger_tiles_than_small_ones() {
 }
 
 #[test]
-fn concurrent_launches_leave_room_for_each_other() {
+fn concurrent_launches_share_the_device() {
     let blocks = |concurrent| {
         let problem =
             GemmProblem { vectorized: true, concurrent, ..problem([1024, 1536, 8960, 1]) };

@@ -13,7 +13,7 @@ use crate::device::{device_of, driver_of};
 use crate::programs::build;
 
 #[test]
-fn wherever_memory_runs_out_the_error_says_what_does_not_fit_and_nothing_is_left() {
+fn every_allocation_failure_is_reported_and_leaks_nothing() {
     for policy in [Policy::Auto, Policy::Manual, Policy::Capture, Policy::Eager] {
         let simulator = world();
         let client = Client::new(&simulator, policy.into()).unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn halves_have_the_values_that_their_format_says() {
+fn f16_and_bf16_have_the_values_of_their_formats() {
     for bits in 0..=0xffffu32 {
         let (fast, slow) = (f64::from(of_half(bits)), Format::F16.widen(bits));
         assert!(fast == slow || fast.is_nan() && slow.is_nan(), "{bits:#x}");
