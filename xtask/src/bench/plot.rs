@@ -42,7 +42,9 @@ fn draw(picture: &mut String, rows: &[(&str, f64)]) -> Result<(), DrawError> {
         let bar = [(NAMES, top + 3), (x(*ratio), top + ROW - 3)];
         root.draw(&Rectangle::new(bar, colour.mix(0.6).filled()))?;
         text(&root, name, (NAMES - 6, middle), (HPos::Right, 12))?;
-        text(&root, &format!("{ratio:.2}"), (x(*ratio) + 4, middle), (HPos::Left, 12))?;
+        // Right of the line, too, so that it crosses no number.
+        let end = x(ratio.max(1.0)) + 4;
+        text(&root, &format!("{ratio:.2}"), (end, middle), (HPos::Left, 12))?;
     }
     root.draw(&PathElement::new([(x(1.0), TOP - 6), (x(1.0), height - 10)], BLACK))?;
     root.present()?;

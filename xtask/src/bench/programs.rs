@@ -97,10 +97,16 @@ impl Programs {
         let output = command.output().with_context(|| format!("cannot start `{line}`"))?;
         if !output.status.success() {
             let text = String::from_utf8_lossy(&output.stderr);
-            bail!("`{line}` failed, {}: {}", output.status, text.trim());
+            bail!("`{line}` failed, {}: {}", output.status, end(text.trim()));
         }
         Ok(output)
     }
+}
+
+/// The last lines of a text, which hold the cause of a failure.
+fn end(text: &str) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(8)..].join("\n")
 }
 
 /// The folder of the scripts: as given, in the workspace, or in the current folder.

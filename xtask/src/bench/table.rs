@@ -9,7 +9,7 @@ use super::results::{Record, Timing};
 
 const HEADER: &str = "\
 | Row | ours, ms | PyTorch, ms | fastest variant | PyTorch ÷ ours \
-| ours | PyTorch | floor ÷ ours | ours, J | PyTorch, J |
+| our rate | PyTorch's rate | floor ÷ ours | ours, J | PyTorch, J |
 |---|---|---|---|---|---|---|---|---|---|
 ";
 
@@ -35,6 +35,7 @@ pub(super) fn markdown(records: &[Record]) -> String {
         page += &line(record);
     }
     writeln!(page, "\n{NOTES}").expect("text");
+    list(&mut page, "Geometric means of PyTorch ÷ ours", means(records));
     list(&mut page, "Variants of PyTorch that failed", failures(records));
     list(&mut page, "Rows that were not measured", missing(records));
     page.truncate(page.trim_end().len());
@@ -120,10 +121,34 @@ fn significant(value: f64) -> String {
 
 fn failures(records: &[Record]) -> Vec<String> {
     let of_record = |record: &'_ Record| {
-        let line = |(variant, error)| format!("{}, {variant}: {error}", record.row.row);
+        let line = |(variant, error): (&str, &str)| {
+            let words: Vec<_> = error.split_whitespace().collect();
+            format!("{}, {variant}: {}", record.row.row, words.join(" "))
+        };
         record.failed().map(line).collect::<Vec<_>>()
     };
     records.iter().flat_map(of_record).collect()
+}
+
+/// The mean of each group of rows: those whose names are equal up to shape or size.
+fn means(records: &[Record]) -> Vec<String> {
+    let mut groups: Vec<(String, Vec<f64>)> = Vec::new();
+    for (record, ratio) in records.iter().filter_map(|it| Some((it, it.ratio()?))) {
+        let parts = record.row.row.split('-');
+        let kind = parts.take_while(|part| !part.starts_with(|it: char| it.is_ascii_digit()));
+        let kind = kind.collect::<Vec<_>>().join("-");
+        match groups.iter_mut().find(|(name, _)| *name == kind) {
+            Some((_, ratios)) => ratios.push(ratio),
+            None => groups.push((kind, vec![ratio])),
+        }
+    }
+    let several = groups.into_iter().filter(|(_, ratios)| ratios.len() > 1);
+    let line = |(kind, ratios): (String, Vec<f64>)| {
+        let count = ratios.len();
+        let logarithms: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
+        format!("{kind}: {:.2} ({count} rows)", (logarithms / count as f64).exp())
+    };
+    several.map(line).collect()
 }
 
 fn missing(records: &[Record]) -> Vec<String> {
@@ -151,6 +176,8 @@ mod tests {
             "| lora-nf4-1.5B-4x512 | 50.0 | – | PyTorch has no NF4 | – |",
             "| lora-f32-1.5B-1x32 | 10.0 | – | failed | – |",
             "- lora-bf16-1.5B-4x512, compiled: OutOfMemoryError: fixture\n",
+            // √(1.5 · 0.75)
+            "- lora-bf16: 1.06 (2 rows)\n",
             "- decode-bf16-1.5B-512of1024\n",
         ] {
             assert!(page.contains(expected), "{expected}\nis not in\n{page}");
