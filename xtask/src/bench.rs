@@ -22,8 +22,9 @@ use serde_json::{Value, json};
 
 use self::cases::Case;
 use self::commands::Settings;
-use self::programs::Programs;
-use self::results::{Record, Results};
+use self::floor::Row;
+use self::programs::{Places, Programs};
+use self::results::{Measured, Record, Results};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -35,9 +36,6 @@ pub(crate) struct Arguments {
     /// Run only the cases whose names contain one of these texts, separated by commas.
     #[arg(long, value_name = "TEXTS", value_delimiter = ',')]
     rows: Vec<String>,
-    /// The Python that has PyTorch.
-    #[arg(long, default_value = "python3")]
-    python: PathBuf,
     /// Take 5 samples instead of 20, and leave out PyTorch's eager and merged variants.
     #[arg(long)]
     quick: bool,
@@ -47,12 +45,8 @@ pub(crate) struct Arguments {
     /// Run cases again that results.jsonl has.
     #[arg(long)]
     fresh: bool,
-    /// Directory of `retrograph`, `gemm_speed` and `attention_speed` [default: build them].
-    #[arg(long, value_name = "DIR")]
-    bin_dir: Option<PathBuf>,
-    /// Directory of the peers' scripts [default: benches/peers].
-    #[arg(long, value_name = "DIR")]
-    scripts: Option<PathBuf>,
+    #[command(flatten)]
+    places: Places,
     /// Text to store with each result, such as the commit of the programs.
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
@@ -74,22 +68,6 @@ struct Action {
 }
 
 impl Arguments {
-    /// The arguments of `--check`.
-    pub(crate) fn check() -> Self {
-        Self {
-            action: Action { peers: false, list: false, check: true },
-            out: PathBuf::new(),
-            rows: Vec::new(),
-            python: "python3".into(),
-            quick: false,
-            without_peers: false,
-            fresh: false,
-            bin_dir: None,
-            scripts: None,
-            label: None,
-        }
-    }
-
     fn cases(&self) -> anyhow::Result<Vec<Case>> {
         let mut cases = cases::all();
         let wanted = |case: &Case| self.rows.iter().any(|text| case.name().contains(text));
@@ -108,13 +86,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return Ok(());
     }
     if arguments.action.check {
-        return check::run(&cases, &Programs::debug(arguments)?);
+        return check::run(&cases, &Programs::debug(&arguments.places)?);
     }
     measure_all(arguments, &cases)
 }
 
+/// `--check` of all cases.
+pub(crate) fn check() -> anyhow::Result<()> {
+    check::run(&cases::all(), &Programs::debug(&Places::default())?)
+}
+
 fn measure_all(arguments: &Arguments, cases: &[Case]) -> anyhow::Result<()> {
-    let programs = Programs::release(arguments)?;
+    let programs = Programs::release(&arguments.places)?;
     let machine = machine(arguments, &programs)?;
     println!("machine {machine}");
     let settings = Settings { quick: arguments.quick, without_peers: arguments.without_peers };
@@ -125,19 +108,13 @@ fn measure_all(arguments: &Arguments, cases: &[Case]) -> anyhow::Result<()> {
     for case in cases {
         bar.set_message(case.name());
         if arguments.fresh || !results.has(case, settings) {
-            match measure::case(case, (&programs, settings)) {
-                Ok(measured) => {
-                    let record = |(row, measured)| Record {
-                        quick: settings.quick,
-                        label: arguments.label.clone(),
-                        machine: machine.clone(),
-                        ..Record::new(row, measured)
-                    };
-                    let records: Vec<_> = measured.into_iter().map(record).collect();
-                    bar.suspend(|| records.iter().for_each(|record| println!("{record}")));
-                    results.append(records)?;
-                    results.write()?;
-                }
+            if bar.is_hidden() {
+                println!("case    {}", case.name());
+            }
+            let measured = measure::case(case, (&programs, settings));
+            let records = measured.map(|rows| records(arguments, &machine, rows));
+            match records.and_then(|records| results.append(records)) {
+                Ok(lines) => bar.suspend(|| print!("{lines}")),
                 Err(error) => {
                     let line = format!("{}: {error:#}", case.name());
                     bar.suspend(|| eprintln!("failed  {line}"));
@@ -150,14 +127,22 @@ fn measure_all(arguments: &Arguments, cases: &[Case]) -> anyhow::Result<()> {
     bar.finish_and_clear();
     results.write()?;
     println!("wrote results.jsonl, table.md and plot.svg to {}", arguments.out.display());
+    failures.extend(results.peer_errors());
     if !failures.is_empty() {
-        bail!("{} cases failed:\n{}", failures.len(), failures.join("\n"));
-    }
-    let errors = results.peer_errors();
-    if !errors.is_empty() {
-        bail!("PyTorch failed in {} rows:\n{}", errors.len(), errors.join("\n"));
+        bail!("{} cases or rows failed:\n{}", failures.len(), failures.join("\n"));
     }
     Ok(())
+}
+
+fn records(arguments: &Arguments, machine: &Value, rows: Vec<(Row, Measured)>) -> Vec<Record> {
+    let record = |(row, measured)| Record {
+        row,
+        measured,
+        quick: arguments.quick,
+        label: arguments.label.clone(),
+        machine: machine.clone(),
+    };
+    rows.into_iter().map(record).collect()
 }
 
 /// The GPU, the driver, and the versions of PyTorch. Fails if one of them is missing.

@@ -34,7 +34,7 @@ const JOBS: &[Job] = &[
         cargo(&[&["test", "-p", "retrograph-driver-sys", "--locked"][..], &features].concat())
     }),
     ("main-job", main_job),
-    ("bench", || bench::run(&bench::Arguments::check())),
+    ("bench", bench::check),
     ("package", || cargo(&["package", "-p", "retrograph-driver-sys", "--allow-dirty", "--locked"])),
 ];
 

@@ -6,11 +6,32 @@ use std::process::{Command, Output};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use super::Arguments;
 use super::commands::Call;
 use crate::workspace::{self, check};
 
-/// Where programs, scripts and Python are.
+/// Where the command line says that programs, scripts and Python are.
+#[derive(clap::Args)]
+pub(crate) struct Places {
+    /// The Python that has PyTorch.
+    #[arg(long, default_value = PYTHON)]
+    python: PathBuf,
+    /// Directory of `retrograph`, `gemm_speed` and `attention_speed` [default: build them].
+    #[arg(long, value_name = "DIR")]
+    bin_dir: Option<PathBuf>,
+    /// Directory of the peers' scripts [default: benches/peers].
+    #[arg(long, value_name = "DIR")]
+    scripts: Option<PathBuf>,
+}
+
+const PYTHON: &str = "python3";
+
+impl Default for Places {
+    fn default() -> Self {
+        Self { python: PYTHON.into(), bin_dir: None, scripts: None }
+    }
+}
+
+/// Our programs and the peers' scripts.
 pub(crate) struct Programs {
     bin_dir: PathBuf,
     scripts: PathBuf,
@@ -19,31 +40,31 @@ pub(crate) struct Programs {
 
 impl Programs {
     /// Optimized programs.
-    pub(crate) fn release(arguments: &Arguments) -> anyhow::Result<Self> {
-        Self::new(arguments, &["--release"], "release")
+    pub(crate) fn release(places: &Places) -> anyhow::Result<Self> {
+        let packages = ["--release", "-p", "retrograph", "-p", "retrograph-kernels"];
+        Self::new(places, &packages, "release")
     }
 
-    /// Programs for the simulated driver.
-    pub(crate) fn debug(arguments: &Arguments) -> anyhow::Result<Self> {
-        Self::new(arguments, &[], "debug")
+    /// Programs for the simulated driver, with the features that tests have, whose builds they
+    /// share.
+    pub(crate) fn debug(places: &Places) -> anyhow::Result<Self> {
+        Self::new(places, &["--workspace"], "debug")
     }
 
     /// Finds the programs in `--bin-dir`, or builds them.
-    fn new(arguments: &Arguments, profile: &[&str], folder: &str) -> anyhow::Result<Self> {
-        let bin_dir = match &arguments.bin_dir {
+    fn new(places: &Places, selection: &[&str], folder: &str) -> anyhow::Result<Self> {
+        let bin_dir = match &places.bin_dir {
             Some(dir) => std::path::absolute(dir)?,
             None => {
-                let packages =
-                    ["build", "--locked", "-p", "retrograph", "-p", "retrograph-kernels"];
-                let targets = ["--bin", "retrograph", "--examples"];
-                let line = [&packages[..], &targets, profile].concat();
+                let targets = ["build", "--locked", "--bin", "retrograph", "--examples"];
+                let line = [&targets[..], selection].concat();
                 check(workspace::command("cargo", &line))
                     .context("the programs cannot be built; name a directory that has them")?;
                 workspace::target_dir().join(folder)
             }
         };
-        let scripts = scripts(arguments.scripts.as_deref())?;
-        let found = Self { bin_dir, scripts, python: arguments.python.clone() };
+        let scripts = scripts(places.scripts.as_deref())?;
+        let found = Self { bin_dir, scripts, python: places.python.clone() };
         for name in ["retrograph", "gemm_speed", "attention_speed"] {
             found.program(name)?;
         }

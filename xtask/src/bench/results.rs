@@ -88,10 +88,6 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub(crate) fn new(row: Row, measured: Measured) -> Self {
-        Self { row, measured, quick: false, label: None, machine: Value::Null }
-    }
-
     /// The fastest variant of the peer.
     pub(crate) fn best_peer(&self) -> Option<(&str, &Timing)> {
         let timed = |it: &'_ Variant| it.timing.is_some();
@@ -177,15 +173,18 @@ impl Results {
         floor::rows(case).iter().all(there)
     }
 
-    /// Adds lines.
-    pub(crate) fn append(&mut self, records: Vec<Record>) -> anyhow::Result<()> {
-        let mut text = String::new();
+    /// Adds lines, and writes the table and the plot. Returns the rows for the screen.
+    pub(crate) fn append(&mut self, records: Vec<Record>) -> anyhow::Result<String> {
+        let (mut text, mut shown) = (String::new(), String::new());
         for record in records {
             text += &(serde_json::to_string(&record)? + "\n");
+            shown += &format!("{record}\n");
             self.keep(record);
         }
         let mut file = OpenOptions::new().create(true).append(true).open(self.lines())?;
-        Ok(file.write_all(text.as_bytes())?)
+        file.write_all(text.as_bytes())?;
+        self.write()?;
+        Ok(shown)
     }
 
     /// Writes the table and the plot.
