@@ -3,8 +3,8 @@
 //! The modules are families of kernels. A file starts with the formula, the grid mapping and the
 //! reason why its results are deterministic. A `module(target)` function builds an image, the PTX
 //! module of one or more entries for one SM target. Sizes are kernel parameters; no image depends
-//! on a shape. [`images`] is what the build script of `retrograph-kernels` embeds; launch geometry
-//! and argument checks are in that crate.
+//! on a shape. The build script of `retrograph-kernels` embeds [`images`]; launch geometry and
+//! argument checks are in that crate.
 //!
 //! # Names
 //!

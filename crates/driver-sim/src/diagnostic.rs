@@ -7,7 +7,7 @@ use std::fmt;
 pub enum DiagnosticKind {
     /// The call or image is valid, but the simulator does not implement it.
     Unsupported,
-    /// The call fails by a rule that no recorded trace attests for this function, so that what
+    /// The call fails by a rule that no recorded trace attests for this function, so the code that
     /// hardware returns is not known.
     Unattested,
     /// Hardware gives no promise for this: it may work, fail or corrupt memory there.

@@ -40,8 +40,8 @@
 //! - A broken capture returns its reason once, then 901 until the capture ends.
 //! - [`Config::detect_races`] reports unordered accesses of threads to the same byte.
 //!
-//! [`Diagnostic`]s distinguish what CUDA leaves undefined from what the simulator does not
-//! implement. An unsupported call returns `CUDA_ERROR_NOT_SUPPORTED`.
+//! [`Diagnostic`]s distinguish undefined behaviour from unimplemented features. An unsupported call
+//! returns `CUDA_ERROR_NOT_SUPPORTED`.
 //!
 //! # Several simulators
 //!

@@ -55,8 +55,8 @@ impl Swizzle {
         }
     }
 
-    /// The address in shared memory of what would be at `address` without a swizzle: bits 4 to 6
-    /// xor bits 7 to 9, as many of them as the span has.
+    /// The swizzled address in shared memory: bits 4 to 6 xor bits 7 to 9, as many of them as the
+    /// span has.
     pub const fn apply(self, address: u64) -> u64 {
         let mask = match self {
             Self::None => 0,

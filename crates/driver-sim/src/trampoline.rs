@@ -44,8 +44,9 @@ macro_rules! trampolines {
             }
         }
 
-        /// What a function of the driver does that the simulator lacks. A method of [`State`] with
-        /// the same name takes precedence, so that the list of functions can grow first.
+        /// The default implementation of driver functions that the simulator lacks. A method of
+        /// [`State`] with the same name takes precedence, so that the list of functions can grow
+        /// first.
         #[allow(dead_code, non_snake_case, clippy::too_many_arguments)]
         trait Fallback {
             /// Says which function is missing.

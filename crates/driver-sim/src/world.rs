@@ -129,9 +129,9 @@ impl Simulator {
         Ok(())
     }
 
-    /// Lets allocations of device memory fail with code 2 from now on where they would bring what
-    /// is allocated on their device above `bytes`, whatever the device has: `cuMemGetInfo_v2` tells
-    /// the same as before, as on a device whose free memory is in pieces. `u64::MAX` takes it back.
+    /// From now on, allocations that would bring the allocated bytes of their device above `bytes`
+    /// fail with code 2. `cuMemGetInfo_v2` does not change, as on a device with fragmented memory.
+    /// `u64::MAX` removes the limit.
     ///
     /// Allocation nodes of graphs are not affected, since they get their memory when they run.
     ///

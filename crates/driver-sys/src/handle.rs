@@ -36,8 +36,8 @@ macro_rules! handles {
         }
 
         // SAFETY: the driver allows any thread to use any handle, and this crate never follows the
-        // pointer. What calls need beyond that (a current context, no concurrent destruction) is
-        // the obligation of the unsafe call, not of owning the value.
+        // pointer. Further requirements of calls (a current context, no concurrent destruction) are
+        // obligations of the unsafe call, not of owning the value.
         unsafe impl Send for $name {}
         // SAFETY: as above; a shared reference gives nothing but a copy of the value.
         unsafe impl Sync for $name {}

@@ -1,8 +1,8 @@
 //! Sizes, alignments and offsets of every struct and union, fixed at compile time.
 //!
 //! The numbers were printed by a C program over the cuda.h of CUDA 13.0 on x86_64, and those of
-//! 12.9 are the same; a change of a field that would move another one does not compile. What has
-//! no name in cuda.h is measured through the struct that holds it.
+//! 12.9 are the same; a change of a field that would move another one does not compile. A type
+//! without a name in cuda.h is measured through the struct that holds it.
 
 use std::mem::{align_of, offset_of, size_of};
 

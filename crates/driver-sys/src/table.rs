@@ -28,9 +28,9 @@ macro_rules! define_table {
         /// }
         /// ```
         ///
-        /// Calling a function is unsafe. Beyond valid pointers, the driver demands what NVIDIA's
-        /// documentation of the call says: a current context, live handles, no use of memory that
-        /// queued work still accesses.
+        /// Calling a function is unsafe. Beyond valid pointers, NVIDIA's documentation lists the
+        /// requirements of each call: a current context, live handles, no use of memory that queued
+        /// work still accesses.
         #[derive(Clone, Copy, Debug)]
         pub struct DriverTable {
             /// The newest CUDA version of the driver, as 1000 × major + 10 × minor.

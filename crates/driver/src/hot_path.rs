@@ -1,5 +1,4 @@
-//! The prepared calls of the hot path: what every graph launch needs of its context, in one cache
-//! line.
+//! The prepared calls of the hot path: the context data of every graph launch, in one cache line.
 //!
 //! Launching a graph of a thousand nodes walks through megabytes of the driver's memory and evicts
 //! the caller's cache lines. Few lines, and a [`prefetch`] while the device is busy, keep the next

@@ -9,10 +9,10 @@
 //! has least, quartiles and the medians of blocks of both, since the machine is seldom alone.
 //!
 //! - For the host: `Program::step`, and one copy of 64 bytes with `cuGraphLaunch` of the program's
-//!   own exec. Launching another would compare what lies in the processor's caches. The plain
-//!   launch has the node that takes controls, too, which finds no new ones and leaves those of the
-//!   step before: the host pays for that node, and the copy comes on top, as in a step that is
-//!   written by hand.
+//!   own exec. Launching another exec would compare the contents of the processor's caches. The
+//!   plain launch has the node that takes controls, too, which finds no new ones and leaves those
+//!   of the step before: the host pays for that node, and the copy comes on top, as in a step that
+//!   is written by hand.
 //! - For the device: `Program::step`, and the same with the graph that `raw_step.c` has built from
 //!   the program's nodes and edges, in each of several orders, on the same functions and memory;
 //!   between two events.

@@ -1,7 +1,7 @@
 //! The architecture of a model as a value: its layers, and the attention, MLP and norms of each.
 //!
-//! A [`ModelSpec`] is made from a [`ModelConfig`], which is what files store. Parameters, passes
-//! and rotary tables are made from the spec, so that a layer can differ from its neighbours.
+//! A [`ModelSpec`] is made from a [`ModelConfig`], which files store. Parameters, passes and rotary
+//! tables are made from the spec, so that a layer can differ from its neighbours.
 //!
 //! ```
 //! use retrograph_finetune::{Preset, spec::ModelSpec};

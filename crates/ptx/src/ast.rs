@@ -127,8 +127,8 @@ impl Instruction {
         self.modifiers.iter().find_map(Space::from_modifier)
     }
 
-    /// Calls `visit` with every register that is read, and true, or written, and false. An
-    /// instruction under a guard may leave what it writes unchanged.
+    /// Calls `visit` with every register that is read, and true, or written, and false. A guarded
+    /// instruction may leave its destinations unchanged.
     pub fn visit_registers(&self, mut visit: impl FnMut(RegisterId, bool)) {
         if let Some(guard) = self.guard {
             visit(guard.predicate, true);
@@ -143,8 +143,8 @@ impl Instruction {
         }
     }
 
-    /// The same, with registers that can be changed. What is read and written is visited once, as
-    /// read.
+    /// The same, with registers that can be changed. A register that is read and written is visited
+    /// once, as read.
     pub fn visit_registers_mut(&mut self, mut visit: impl FnMut(&mut RegisterId, bool)) {
         if let Some(guard) = &mut self.guard {
             visit(&mut guard.predicate, true);

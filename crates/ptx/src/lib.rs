@@ -26,8 +26,8 @@
 //!
 //! The crate needs no GPU and no CUDA installation.
 //!
-//! The parser reads what nvcc emits for ordinary kernels, including device functions, asynchronous
-//! copies, packed half-precision arithmetic and tensor-core instructions:
+//! The parser reads the output of nvcc for ordinary kernels, including device functions,
+//! asynchronous copies, packed half-precision arithmetic and tensor-core instructions:
 //!
 //! ```
 //! let text = "

@@ -1,8 +1,8 @@
 //! PTX text to a [`Module`].
 //!
-//! The parser reads what this crate prints and what `nvcc` emits for ordinary kernels, and rejects
-//! everything that the instruction table does not know, with a place and a way out. Names are
-//! resolved and operand types are checked on the way, so that what parses is also valid.
+//! The parser reads the output of this crate and of `nvcc` for ordinary kernels. It rejects
+//! everything that is not in the instruction table, with the position and a remedy. It also
+//! resolves names and checks operand types, so a parsed module is valid.
 //!
 //! ```
 //! let text = "

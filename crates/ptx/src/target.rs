@@ -86,7 +86,7 @@ impl SmTarget {
         Self { number, reach: Reach::Forward }
     }
 
-    /// The target `sm_<number>a`, whose images have what no later device need have.
+    /// The target `sm_<number>a`, whose images run on no later device.
     pub const fn exact(number: u32) -> Self {
         Self { number, reach: Reach::Exact }
     }

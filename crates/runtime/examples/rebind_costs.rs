@@ -1,6 +1,5 @@
-//! What each update strategy costs: programs of 10, 100 and 1000 nodes are bound to other memory
-//! again and again, every update strategy is forced, and results are compared with those of
-//! programs that were built for the memory.
+//! The cost of each update strategy: programs of 10, 100 and 1000 nodes are rebound repeatedly with
+//! every update strategy, and results are compared with those of freshly built programs.
 //!
 //! ```text
 //! rebind_costs                 # on the GPU: JSON lines with medians in microseconds

@@ -1,7 +1,7 @@
 //! Loader of tiles of q, k, v and grad_out, by `cp.async`.
 //!
-//! A tile holds rows of `max_head_dim` elements without padding. A chunk is 16 bytes, what
-//! `ldmatrix` reads of a row. Chunk c of row r is stored at chunk c XOR (r mod 8), so that the
+//! A tile holds rows of `max_head_dim` elements without padding. A chunk is 16 bytes, the part of a
+//! row that `ldmatrix` reads. Chunk c of row r is stored at chunk c XOR (r mod 8), so that the
 //! eight rows of a matrix are in different banks.
 //!
 //! Global memory is addressed in words, too: one f32 or two bf16.

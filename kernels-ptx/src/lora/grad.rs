@@ -134,7 +134,7 @@ impl<'k> Block<'k> {
         }
     }
 
-    /// Adds the warps, and writes what `result` returns for the previous value and the sum.
+    /// Adds the sums of the warps, and writes `result` of the previous value and the total.
     fn write(
         &self,
         factor: LoraMatrix,

@@ -1,4 +1,4 @@
-//! The cases: what is measured, of which shapes and sizes.
+//! The cases: measured quantities, shapes and sizes.
 
 /// Dimensions of a transformer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub(crate) enum Dtype {
 /// The LoRA rank of all steps.
 pub(crate) const RANK: usize = 16;
 
-/// What a case measures.
+/// The measured quantity of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Case {
     /// A training step; `size` is batch and sequence.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::cases::{Case, Dtype, Mode, RANK, Shape};
 use super::commands::joined;
 
-/// What a GPU sustains.
+/// The sustained rates of a GPU.
 struct Ceilings {
     device: &'static str,
     bytes_per_second: f64,

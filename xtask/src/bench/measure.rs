@@ -1,4 +1,4 @@
-//! Runs our program and the peer's script of a case, and reads what they measured.
+//! Runs our program and the peer's script of a case, and reads their results.
 
 use anyhow::{Context, bail};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Results: one JSON line per row, and what is drawn from them.
+//! Results: one JSON line per row, and the pictures of them.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -64,7 +64,7 @@ impl Variant {
     }
 }
 
-/// What was measured of a row.
+/// The measurements of a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Measured {
     pub(crate) ours: Timing,

@@ -1,5 +1,5 @@
-//! Data on the command line: examples by bytes and by a tokenizer, what is held out, and what is
-//! said of data that cannot be used.
+//! Data on the command line: examples by bytes and by a tokenizer, held-out data, and the errors of
+//! unusable data.
 
 use std::fs;
 

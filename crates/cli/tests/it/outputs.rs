@@ -1,5 +1,5 @@
-//! Outputs that cannot be written, or would replace something else: what was trained is kept, and
-//! what was there stays.
+//! Outputs that cannot be written, or would replace something else: trained state and existing
+//! files are kept.
 
 use crate::program::{Done, Place};
 

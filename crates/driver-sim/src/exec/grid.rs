@@ -17,8 +17,8 @@ use super::races::AccessHistory;
 use super::site::site_of;
 use crate::memory::Memory;
 
-/// Instructions that a launch executes on the calling thread before it starts others: about
-/// what starting them costs.
+/// Instructions that a launch executes on the calling thread before it starts others: about the
+/// cost of starting them.
 const INLINE: u64 = 20_000;
 
 /// Instructions of the warps of a block after which it rests, when blocks may wait for each other.

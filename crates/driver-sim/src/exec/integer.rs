@@ -1,7 +1,7 @@
 //! Semantics of PTX integer and bit instructions, for one lane.
 //!
 //! A value travels as a `u64` whose low bits hold it. Division by zero, which PTX leaves to the
-//! machine, gives all ones, and so does the remainder: what hardware returns.
+//! machine, gives all ones, and so does the remainder, as on hardware.
 
 /// An integer type of PTX.
 pub(super) trait Int: Copy + Ord {

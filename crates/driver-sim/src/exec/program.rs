@@ -3,8 +3,8 @@
 //! The registers of a warp are one file of bytes. A 32-bit register of all 32 lanes is a slot of
 //! 128 bytes, a 64-bit register one of 256, a predicate one of 4 with a bit for each lane.
 //! Constants and special registers are slots that are filled before the warp starts, so that every
-//! operand of every instruction is the offset of a slot and the interpreter never asks what an
-//! operand is.
+//! operand of every instruction is the offset of a slot and the interpreter never checks the kind
+//! of an operand.
 
 use std::sync::Arc;
 

@@ -51,7 +51,7 @@ pub(super) fn poison_fresh(region: &Region) {
 /// `to` must be valid for writing `bytes` bytes.
 pub(crate) unsafe fn fill_host(to: *mut u8, pattern: &[u8], bytes: usize) {
     let mut done = pattern.len().min(bytes);
-    // SAFETY: by the contract of the function; each copy doubles what is there, and the source
+    // SAFETY: by the contract of the function; each copy doubles the filled part, and the source
     // `[0, step)` ends where the target starts.
     unsafe {
         std::ptr::copy_nonoverlapping(pattern.as_ptr(), to, done);

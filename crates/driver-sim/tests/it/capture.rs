@@ -8,8 +8,8 @@ use crate::machine::{Machine, cu};
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 const INVALIDATED: CUresult = CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 
-/// Checks what a broken capture does: `reason` came once, then 901 until it is ended, and then the
-/// stream works, eagerly and captured.
+/// Checks a broken capture: `reason` once, then 901 until it is ended; then the stream works,
+/// eagerly and captured.
 fn assert_broken(machine: &Machine, stream: CUstream, reason: CUresult) {
     let word = machine.zero_without_waiting();
     assert_eq!(machine.status(stream), CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_INVALIDATED);
@@ -18,8 +18,8 @@ fn assert_broken(machine: &Machine, stream: CUstream, reason: CUresult) {
     assert_recovered(machine, stream, reason);
 }
 
-/// Checks that a stream has left a capture that was broken for `reason`: what is enqueued runs at
-/// once, and another capture gives a graph.
+/// Checks that a stream has left a capture that was broken for `reason`: new work runs at once, and
+/// another capture gives a graph.
 fn assert_recovered(machine: &Machine, stream: CUstream, reason: CUresult) {
     assert_eq!(machine.status(stream), CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE);
     let word = machine.zero();

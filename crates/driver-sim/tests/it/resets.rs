@@ -94,8 +94,8 @@ fn work_queued_after_a_fault_never_runs() {
     assert_eq!(counter.load(Ordering::Relaxed), 0);
 }
 
-/// Work that is undefined ends the queue of a context that is destroyed. What was kept for the
-/// rest of the queue is given up all the same.
+/// Undefined work ends the queue of a destroyed context. Objects kept for the rest of the queue are
+/// released all the same.
 #[test]
 fn waiters_for_work_of_a_reset_context_are_released() {
     let (machine, log) = (Machine::new(), Log::default());

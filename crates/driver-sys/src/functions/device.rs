@@ -53,14 +53,14 @@ macro_rules! __device_functions {
             );
         }
         optional {
-            /// Writes for each of `count` atomic operations between device and host memory what is
-            /// supported, as flags.
+            /// Writes flags of support for each of `count` atomic operations between device and
+            /// host memory.
             fn cuDeviceGetHostAtomicCapabilities(
                 capabilities: *mut u32, operations: *const $crate::CUatomicOperation, count: u32,
                 device: $crate::CUdevice
             ) since 13000;
-            /// Writes for each of `count` atomic operations from one device on another what is
-            /// supported, as flags.
+            /// Writes flags of support for each of `count` atomic operations from one device on
+            /// another.
             fn cuDeviceGetP2PAtomicCapabilities(
                 capabilities: *mut u32, operations: *const $crate::CUatomicOperation, count: u32,
                 source: $crate::CUdevice, destination: $crate::CUdevice

@@ -7,8 +7,8 @@ use crate::handle::CUexternalSemaphore;
 use crate::structure::{structures, zeroed};
 
 structures! {
-    /// Parameters of a node that signals external semaphores. This crate does not declare what the
-    /// parameters of one semaphore are.
+    /// Parameters of a node that signals external semaphores. This crate does not declare the
+    /// parameters of one semaphore.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2 {
         /// The semaphores.
@@ -19,8 +19,8 @@ structures! {
         pub numExtSems: u32,
     }
 
-    /// Parameters of a node that waits for external semaphores. This crate does not declare what
-    /// the parameters of one semaphore are.
+    /// Parameters of a node that waits for external semaphores. This crate does not declare the
+    /// parameters of one semaphore.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 {
         /// The semaphores.

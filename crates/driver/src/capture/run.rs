@@ -10,8 +10,8 @@ use crate::graph::{Graph, Node};
 use crate::stream::Stream;
 
 impl Stream {
-    /// Captures what `body` enqueues on this stream, and on streams that wait for its events and
-    /// are joined again. Nothing runs.
+    /// Captures the work that `body` enqueues on this stream, and on streams that wait for its
+    /// events and are joined again. Nothing runs.
     ///
     /// # Errors
     /// [`CaptureError`] if a call fails, whether or not `body` returns that error, or if `body`
@@ -27,8 +27,9 @@ impl Stream {
         self.capture_with(mode, None, body)
     }
 
-    /// Captures what `body` enqueues into `graph`, after its nodes `after`, and returns the graph.
-    /// Nothing runs. Work that was enqueued on the stream before is not part of the graph.
+    /// Captures the work that `body` enqueues into `graph`, after its nodes `after`, and returns
+    /// the graph. Nothing runs. Work that was enqueued on the stream before is not part of the
+    /// graph.
     ///
     /// ```
     /// # #[cfg(feature = "sim")] {

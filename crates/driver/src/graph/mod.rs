@@ -21,9 +21,9 @@
 //! # Ok::<(), retrograph_driver::Error>(())
 //! ```
 //!
-//! A [`Graph`] keeps alive what it is given by [`Graph::keep`], and so does each [`GraphExec`] made
-//! from it. Adding a node is `unsafe`: the caller promises that it may run in every launch of the
-//! graph. Launching is then safe.
+//! A [`Graph`], and each [`GraphExec`] made from it, keeps objects given to [`Graph::keep`] alive.
+//! Adding a node is `unsafe`: the caller promises that it may run in every launch of the graph.
+//! Launching is then safe.
 
 mod contents;
 mod copy;

@@ -55,7 +55,7 @@ impl Module {
         unsafe { load(context, text.as_ptr()) }
     }
 
-    /// Loads compiled code: a cubin, or what [`compile_ptx`](super::compile_ptx) returned. Its
+    /// Loads compiled code: a cubin, or the result of [`compile_ptx`](super::compile_ptx). Its
     /// length is checked first.
     ///
     /// # Errors

@@ -21,9 +21,9 @@ const LEAST: Duration = Duration::from_millis(50);
 /// So many rounds are seen of a disturber that is slow, such as one that compiles.
 const ROUNDS: u32 = 3;
 const MOST: Duration = Duration::from_millis(400);
-/// A first round is waited for much longer. Captures stay inside of the process, but what disturbs
-/// them may wait for the kernel of the system, which other processes keep busy meanwhile: on an
-/// H200 beside processes that made contexts, no pinned memory was had in the time of 400 ms.
+/// The first round has a much longer limit: the disturbing calls may wait for the operating system,
+/// which other processes keep busy. On an H200, while other processes made contexts, pinned memory
+/// was not allocated within 400 ms.
 const FIRST: Duration = Duration::from_secs(30);
 const ENQUEUED: usize = 50;
 

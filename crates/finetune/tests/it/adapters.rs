@@ -1,5 +1,5 @@
-//! Adapters: what was written is read bit for bit, a merged model computes what base and adapter
-//! compute, and every mismatch is named.
+//! Adapters: files round-trip bit for bit, a merged model gives the results of base and adapter,
+//! and every mismatch is named.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

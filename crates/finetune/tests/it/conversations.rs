@@ -61,8 +61,8 @@ fn a_template_may_render_earlier_answers_differently() {
     assert_eq!(place.marked(json!({ "messages": all })), expected);
 }
 
-/// What templates of recent models use of Jinja and of Python: a namespace that a loop sets, lists
-/// from the end, tools as JSON, and methods of strings by which thoughts are taken out.
+/// The Jinja and Python features that templates of recent models use: a namespace that a loop sets,
+/// lists from the end, tools as JSON, and string methods that remove reasoning.
 #[test]
 fn a_template_may_offer_tools_and_leave_thoughts_out() {
     let template = "{%- if tools %}\n{{- '<|im_start|>tools' }}\n\
@@ -165,8 +165,7 @@ fn refused(template: &str, messages: &[Value]) -> String {
     Place::new(&CHATML, &settings).read(&[line]).unwrap_err().to_string()
 }
 
-/// What comes before an answer must be the same whether or not the answer follows, and other
-/// messages follow it.
+/// The text before an answer must not depend on the answer or on later messages.
 #[test]
 fn a_template_that_writes_what_comes_before_an_answer_in_two_ways_is_refused() {
     let messages = [say("user", "x"), say("assistant", "y"), say("user", "z")];

@@ -1,5 +1,5 @@
-//! Examples from lines of JSON: which tokens are learned, one by one; how they are laid out; and
-//! what is said of lines that cannot be used.
+//! Examples from lines of JSON: which tokens have a loss; their layout; and the errors of unusable
+//! lines.
 
 use std::fs;
 use std::path::PathBuf;

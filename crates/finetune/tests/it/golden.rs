@@ -108,8 +108,8 @@ fn matches_pytorch(mode: Mode, name: &str) {
     training_matches(mode, &golden);
 }
 
-/// The gradients of the first step, each tensor by itself. Without clipping, so that what the
-/// kernels of the end of the step leave in place are the gradients.
+/// The gradients of the first step, tensor by tensor. Without clipping, so that the kernels at the
+/// end of the step leave the gradients in place.
 fn gradients_match(mode: Mode, golden: &BTreeMap<String, Vec<f64>>) {
     let mut config = config(mode);
     config.optimizer.max_norm = f32::MAX;

@@ -183,8 +183,8 @@ fn eps_is_the_same_forward_and_backward() {
     assert!(close, "slope {slope}, gradient {gradient}");
 }
 
-/// NaN does not pass the clipping: the run stops with the step and the value, and the state is what
-/// it was before that step.
+/// NaN does not pass the clipping: the run stops with the step and the value, and the state of the
+/// step before.
 #[test]
 fn a_step_that_is_not_finite_changes_nothing_and_is_named() {
     let device = device();

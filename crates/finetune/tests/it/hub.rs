@@ -1,5 +1,5 @@
-//! Model directories, written here with random weights: what is read is what was stored, and what
-//! cannot be used is named.
+//! Model directories, written here with random weights: they round-trip, and errors name
+//! unsupported fields.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Model directories and adapters as Hugging Face's libraries save them, against what their own
-//! classes compute in float64: `golden/make_models.py` made both.
+//! Model directories and adapters saved by Hugging Face's libraries, against the results of those
+//! libraries in float64; `golden/make_models.py` made both.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ use crate::golden::{TOLERANCE, close, distance, tensors};
 const BATCH: usize = 2;
 const SEQ: usize = 11;
 const STEPS: u32 = 30;
-/// Relative, for the norms of the gradients of all steps. The parameters are off by what the steps
-/// before have added up, which changes gradients by more than losses.
+/// Relative, for the norms of the gradients of all steps. The errors of earlier steps accumulate in
+/// the parameters, which changes gradients by more than losses.
 const NORM_TOLERANCE: f64 = 1e-3;
 /// Tokens of a prompt, which the likeliest ones follow.
 const PROMPT: usize = 5;

@@ -130,7 +130,7 @@ struct Product {
 
 impl Product {
     /// Whether `tile` can be used and wastes little: c is longer than half of the tile, and at most
-    /// a quarter of what its stages hold is padding. Tiles and stages within `limits` always suit.
+    /// a quarter of its stages is padding. Tiles and stages within `limits` always qualify.
     fn suits(self, tile: &TileConfig, limits: Limits) -> bool {
         let GemmProblem { m, n, k, vectorized, tensor_maps, .. } = self.problem;
         let block_k = tile.block_k();
@@ -152,7 +152,7 @@ impl Product {
     }
 
     /// Predicted cost in clocks: the time of the launch alone on the device, and half of its share
-    /// of the device, since other branches of a graph use what it leaves.
+    /// of the device, since other branches of a graph use the rest.
     ///
     /// Alone, the SM with the most blocks runs them in waves of as many as it holds. Each block
     /// runs prologue, mainloop and epilogue.

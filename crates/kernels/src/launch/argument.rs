@@ -21,7 +21,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether the launch may read what the buffer held before.
+    /// Whether the launch may read the previous contents of the buffer.
     pub fn reads(self) -> bool {
         self != Self::Write
     }

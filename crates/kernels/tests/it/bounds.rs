@@ -3,9 +3,9 @@
 /// The rounding unit of f32.
 pub(crate) const UNIT: f64 = 1.0 / (1 << 24) as f64;
 
-/// What a chain of `terms` fused multiply-adds, and a few operations after it, may be off by, where
-/// `magnitude` is the sum of the absolute values: each operation rounds by at most one unit of what
-/// is no larger than the magnitude, or by the least number where it underflows.
+/// The error bound of a chain of `terms` fused multiply-adds and a few operations after it.
+/// `magnitude` is the sum of the absolute values: each operation rounds by at most one unit of a
+/// value up to the magnitude, or by the least number if it underflows.
 pub(crate) fn chain(terms: usize, magnitude: f64) -> f64 {
     let operations = terms as f64 + 8.0;
     operations * (UNIT * magnitude * 1.001 + f64::from(f32::from_bits(1)))

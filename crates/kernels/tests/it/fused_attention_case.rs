@@ -186,8 +186,8 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Weights are off by a part of themselves, `delta` and gradients of probabilities by a part
-    /// of the sums of their absolute values; what follows is linear in them.
+    /// Weights are off by a part of themselves, `delta` and gradients of probabilities by a part of
+    /// the sums of their absolute values; later results are linear in them.
     fn new(
         Errors { rounding, weights }: Errors,
         [q, k, v, grad_out]: [&[f64]; 4],

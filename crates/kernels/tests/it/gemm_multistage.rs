@@ -10,12 +10,12 @@ use crate::gemm_case::{
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
 
-/// What a term of a product of f32 may be off by, in roundings of a sum: both factors are cut to 22
-/// bits, and tensor cores cut bits off.
+/// The error bound of a term of an f32 product, in roundings of a sum: both factors are cut to 22
+/// bits, and tensor cores truncate.
 const SPLIT: f64 = 4.0;
 
 /// Nothing, one copy, edges of tiles, and several stages and one more. Rows, inputs, outputs:
-/// multiples of what is copied at a time wherever they are contiguous in one of the products.
+/// multiples of a copied vector if they are contiguous in one of the products.
 const SHAPES: [[usize; 3]; 10] = [
     [0, 8, 8],
     [8, 0, 8],
@@ -172,8 +172,8 @@ fn extreme_scales_stay_within_their_bound() {
     }
 }
 
-/// What tensor cores drop is lost where a factor is split, since nothing below 2⁻¹²⁶ is left of
-/// small numbers: the absolute error stays below that.
+/// Splitting a factor loses its part below 2⁻¹²⁶, which tensor cores flush: the absolute error
+/// stays below that.
 #[test]
 fn splitting_loses_only_subnormal_parts() {
     let (mut data, device) = (Data::new("streamed underflow"), Device::new());

@@ -149,7 +149,7 @@ impl Case {
     }
 
     /// Compares with whole products. `of` gives a product of absolute or signed values for an
-    /// update, `before` what was there.
+    /// update, `before` the previous contents.
     fn check(
         &self,
         (actual, terms): (&[f32], usize),

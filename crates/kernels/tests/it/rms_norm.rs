@@ -7,8 +7,8 @@ use retrograph_kernels::ops::{RmsNorm, RmsNormBackward, RmsNormGammaReduce};
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
-/// One row, one column, primes, whole quads, more rows than blocks, nothing; and of what a thread
-/// keeps in registers one quad, two, in part and whole, four, and more than that.
+/// One row, one column, primes, whole vec4s, more rows than blocks, zero; and rows of one vec4 per
+/// thread in registers, of two (in part and whole), of four, and of more.
 const SHAPES: [(usize, usize); 15] = [
     (1, 1),
     (3, 5),

@@ -8,8 +8,8 @@ words! {
     ///
     /// The order of the variants is the order in which modifiers are printed.
     pub enum Modifier {
-        // What `cp`, `mbarrier`, `setmaxnreg`, `wmma` and `wgmma` do. A word with a dot is several
-        // that only mean something side by side.
+        // The operations of `cp`, `mbarrier`, `setmaxnreg`, `wmma` and `wgmma`. A word with a dot
+        // is several modifiers that only occur together.
         Async = "async",
         AsyncBulk = "async.bulk",
         AsyncBulkTensor = "async.bulk.tensor",
@@ -218,7 +218,7 @@ words! {
         EdgeClampRight = "ecr",
         Replicate16 = "rc16",
         ShiftAmount = "shiftamt",
-        // What happens to results out of range.
+        // Handling of results out of range.
         Ftz = "ftz",
         PropagateNan = "NaN",
         XorSignAbs = "xorsign.abs",

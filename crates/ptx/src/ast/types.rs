@@ -99,8 +99,8 @@ impl Type {
         }
     }
 
-    /// Whether registers and variables may be declared with the type; others are what an
-    /// instruction takes the bits of a register for.
+    /// Whether registers and variables may be declared with the type. Others are interpretations of
+    /// a register's bits by an instruction.
     pub const fn is_fundamental(self) -> bool {
         !matches!(
             self,

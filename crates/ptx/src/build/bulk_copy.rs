@@ -4,9 +4,9 @@
 //! One thread starts a copy. A load completes at an `mbarrier`: the phase waits for its bytes,
 //! which [`Kernel::mbarrier_arrive_expect_tx`] announces. A store belongs to the next
 //! [`Kernel::cp_async_bulk_commit_group`] of its thread, and
-//! [`Kernel::cp_async_bulk_wait_group_read`] waits until it has read its source. What other
-//! instructions wrote to shared memory needs [`Kernel::fence_proxy_async`] and a barrier before a
-//! store reads it.
+//! [`Kernel::cp_async_bulk_wait_group_read`] waits until it has read its source. Shared memory
+//! written by other instructions needs [`Kernel::fence_proxy_async`] and a barrier before a store
+//! reads it.
 
 use super::kernel::{Emit, Kernel};
 use super::pointer::Ptr;
@@ -181,7 +181,7 @@ impl<'k> Kernel<'k> {
         self.bulk(&[&name, &STORE], vec![map, at(from)]);
     }
 
-    /// [`Kernel::cp_async_bulk_tensor_2d_store`] that adds to what is in global memory
+    /// [`Kernel::cp_async_bulk_tensor_2d_store`] that adds to global memory
     /// (`cp.reduce.async.bulk.tensor`). Sums of floats depend on the order of the blocks. Needs
     /// sm_90.
     #[track_caller]
@@ -202,8 +202,8 @@ impl<'k> Kernel<'k> {
         self.bulk(&[&[Modifier::BulkCommitGroup]], Vec::new());
     }
 
-    /// Waits until all of this thread's groups but the last `pending` are complete, and what they
-    /// wrote is visible to the thread (`cp.async.bulk.wait_group`). Needs sm_90.
+    /// Waits until all of this thread's groups but the last `pending` are complete, and their
+    /// writes are visible to the thread (`cp.async.bulk.wait_group`). Needs sm_90.
     pub fn cp_async_bulk_wait_group(&self, pending: u32) {
         let operands = vec![Operand::Immediate(Immediate::Integer(pending.into()))];
         self.bulk(&[&[Modifier::BulkWaitGroup]], operands);
@@ -216,7 +216,7 @@ impl<'k> Kernel<'k> {
         self.bulk(&[&[Modifier::BulkWaitGroup, Modifier::Read]], operands);
     }
 
-    /// Makes what this thread wrote to global memory visible to bulk copies
+    /// Makes this thread's writes to global memory visible to bulk copies
     /// (`fence.proxy.async.global`). Needs sm_90.
     pub fn fence_proxy_async_global(&self) {
         let modifiers = &[Modifier::ProxyAsync, Modifier::Global];

@@ -40,8 +40,8 @@ impl Needs {
     }
 }
 
-/// What an instruction of this form needs: that of the form, and of words and registers that are
-/// newer than the forms which have them.
+/// The needs of an instruction of this form: those of the form, and of modifiers and registers that
+/// are newer than the form.
 pub(crate) fn needs(form: &Form, instruction: &Instruction) -> Needs {
     let mut all = form.needs();
     for modifier in instruction.modifiers.iter() {

@@ -150,7 +150,7 @@ fn parse_instruction(
                 cursor.take();
                 Operand::Label(scope.label(at, name)?)
             }
-            // What these read is of their second type.
+            // Their sources have the second type.
             _ if matches!(opcode, Opcode::Cvt | Opcode::Set) && instruction.types.len() == 2 => {
                 parse_operand(cursor, scope, &instruction.types[1..])?
             }

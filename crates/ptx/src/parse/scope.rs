@@ -135,8 +135,8 @@ impl<'m> Scope<'m> {
     }
 
     /// A name for the entry as a whole, and takes it. An inner block may reuse a name, but the
-    /// entry has no blocks, and so what the block declares gets a name of its own. `expand` gives
-    /// all the names that a declaration makes.
+    /// entry has no blocks, so a declaration of the block gets a unique name. `expand` gives all
+    /// names of a declaration.
     fn fresh(&mut self, name: String, expand: impl Fn(&str) -> Vec<String>) -> String {
         let mut fresh = name.clone();
         let mut names = expand(&fresh);

@@ -144,8 +144,8 @@ fn casts_between_all_types() {
         to!(u32 i32 u64 i64 f32 f64);
     });
     check(entry.clone());
-    // Six targets from five types, less what is the same register: u32 and i32 from each other
-    // and themselves (4), u64 and i64 from u64 (2), and both floats from themselves (2).
+    // Six targets from five types, less the conversions that keep the register: u32 and i32 from
+    // each other and themselves (4), u64 and i64 from u64 (2), and both floats from themselves (2).
     assert_eq!(count(&entry, Opcode::Cvt), 6 * 5 - 8);
 }
 

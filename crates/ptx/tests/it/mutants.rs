@@ -182,7 +182,7 @@ fn too_many_types(line: &Line) -> bool {
     forms.iter().all(|form| form.types.len() < types)
 }
 
-/// Why the verdicts on a statement may differ, if they may: always, `ptxas` takes what is refused
+/// Why the verdicts on a statement may differ, if they may: `ptxas` accepts a text that is refused
 /// here.
 fn reason(text: &str) -> Option<&'static str> {
     let line = Line::new(text)?;

@@ -98,8 +98,8 @@ impl Pass {
         Ok(())
     }
 
-    /// Checks that no two arguments write the same bytes, and that none reads what another writes,
-    /// unless the writer declares an update in place.
+    /// Checks that no two arguments write the same bytes, and that none reads bytes that another
+    /// writes, unless the writer declares an update in place.
     fn check_aliasing(&self, operation: &str, accesses: &[BufferAccess]) -> Result<(), PassError> {
         let (mut writes, mut reads): (Vec<_>, Vec<_>) =
             accesses.iter().cloned().partition(|range| range.access.writes());

@@ -47,7 +47,7 @@ fn critical(ends: &[f32], incoming: &[Vec<usize>]) -> Vec<usize> {
 }
 
 /// The first lane is that of the critical path. Every other node gets, in the order of starts, the
-/// lane of what it waits for if that is free, so that chains are straight, and otherwise the first
+/// lane of its predecessor if that is free, so that chains are straight, and otherwise the first
 /// free one.
 fn lanes(
     (starts, ends): (&[f32], &[f32]),

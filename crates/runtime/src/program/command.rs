@@ -15,7 +15,7 @@ pub(super) enum Command {
 /// Whether a command may use programmatic dependent launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pdl {
-    /// No: it does not execute `griddepcontrol.wait`, or reads ahead what the pass writes.
+    /// No: it does not execute `griddepcontrol.wait`, or prefetches a buffer that the pass writes.
     Unsupported,
     /// Yes, as for kernels of the workspace.
     Supported,

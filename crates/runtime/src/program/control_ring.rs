@@ -40,7 +40,7 @@ pub(crate) struct ControlRing {
 }
 
 // SAFETY: the words are those of the buffer, which any thread may use and free. The host writes
-// through exclusive references only, and reads what the device writes as an atomic.
+// through exclusive references only, and reads the word that the device writes as an atomic.
 unsafe impl Send for ControlRing {}
 // SAFETY: as above; shared references read only the atomic.
 unsafe impl Sync for ControlRing {}

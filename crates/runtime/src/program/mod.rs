@@ -230,8 +230,8 @@ impl Program {
         self.steps
     }
 
-    /// Enqueues a fill of every transient with NaN, to expose steps that read what they have not
-    /// written. [`BuildOptions::nan_transients`] does this before each step.
+    /// Enqueues a fill of every transient with NaN, to expose reads of unwritten transients.
+    /// [`BuildOptions::nan_transients`] does this before each step.
     ///
     /// # Errors
     /// If the driver fails.

@@ -1,5 +1,5 @@
-//! Programs for many shapes in one cache: they compute what a program of their own would, share
-//! memory without seeing each other, and are dropped in the order of their use.
+//! Programs for many shapes in one cache: they give the results of separate programs, share memory
+//! safely, and are evicted by least recent use.
 
 use retrograph_driver_sim::Config;
 use retrograph_runtime::program::{
@@ -69,7 +69,7 @@ impl Bound {
 }
 
 fn cache(device: &Device, budget_bytes: usize) -> Cache {
-    // Whatever has a control needs what takes it, and these passes need nothing else.
+    // A pass with controls needs the kernel that fetches them; these passes need no other kernel.
     let mut controlled = Pass::new("controlled");
     controlled.control::<u32>("value");
     let required = controlled.requirements();

@@ -35,8 +35,8 @@ pub(crate) fn described(operations: usize) -> impl Strategy<Value = Described> {
 }
 
 impl Described {
-    /// The pass without the operations that the pass refuses: what it refuses is tested elsewhere.
-    /// Every third buffer is external.
+    /// The pass without refused operations, which other tests cover. Every third buffer is
+    /// external.
     pub(crate) fn pass(&self) -> Pass {
         let mut pass = Pass::new("described");
         let sizes = self.sizes.iter().enumerate();

@@ -1,5 +1,5 @@
-//! What a program does when its graph fails: each step happens once, the way back is tried a few
-//! times, and the report says what became of it.
+//! Programs whose graph fails: each step happens once, the graph is retried a few times, and the
+//! report has the cause and the outcome.
 
 use std::cell::Cell;
 use std::ffi::c_void;

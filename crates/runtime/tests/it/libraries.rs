@@ -166,8 +166,8 @@ fn captured_work_is_ordered_by_its_reads_and_writes() {
     let device = device();
     let mixed = Mixed::new(&device, forking(&device));
     let (program, _) = mixed.build(&device, Policy::Hybrid).unwrap();
-    // silu, scale, two copies and add; the other silu and the copy of the bias are on their own,
-    // but for taking what they read.
+    // silu, scale, two copies and add; the other silu and the copy of the bias depend only on their
+    // inputs.
     assert_eq!((program.report().depth, program.report().edges), (4, 7), "{}", program.report());
     let (captured, _) = mixed.build(&device, Policy::Capture).unwrap();
     assert_eq!(captured.report().depth, 7, "{}", captured.report());

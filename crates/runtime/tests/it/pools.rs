@@ -1,6 +1,5 @@
-//! Memory pools: what they give out, when it is used again, and what a seal forbids. While any
-//! thread captures, a pool may not wait for the context, and graphs that are dropped keep their
-//! memory: tests of either are alone on a GPU.
+//! Memory pools: allocation, reuse and seals. While any thread captures, a pool may not wait for
+//! the context, and dropped graphs keep their memory: tests of either are alone on a GPU.
 
 use std::sync::mpsc;
 
@@ -52,8 +51,8 @@ fn dropped_memory_is_reused_after_the_work_that_used_it() {
                 (DeviceBuffer::<u32>::zeroed(&context, 128).unwrap(), [3_u32; 128]);
             let first = pool.zeroed::<u32>(128).unwrap();
             let address = first.address();
-            // SAFETY: both ranges are those of buffers; the pool gives the first out again only
-            // when this has run, which is what is tested.
+            // SAFETY: both ranges are those of buffers; the pool reuses the first only after this
+            // has run, which the test checks.
             unsafe {
                 stream.fill_u32(address, 3, 128).unwrap();
                 stream.copy_on_device(kept.address(), address, 512).unwrap();

@@ -1,4 +1,4 @@
-//! Programs: every strategy does the same, bit for bit, and what could go wrong silently does not.
+//! Programs: every strategy gives the same bits, and no error is silent.
 //!
 //! The silent errors of earlier systems, and where each is shown to be impossible or caught:
 //!

@@ -18,8 +18,8 @@ use crate::device::{Device, alone, asked_for, device_of, driver_of};
 use crate::mlp::{Mlp, MlpBuffers};
 use crate::tally::{Tally, TallyBuffers};
 
-/// What may be missing at the end that was there after the first quarter: the driver and the
-/// allocator of the process take memory in pieces.
+/// Bytes that may be lost between the first quarter and the end: the driver and the allocator of
+/// the process take memory in pieces.
 const SLACK: usize = 8 << 20;
 
 /// Free bytes of the device and bytes of this process at one moment.

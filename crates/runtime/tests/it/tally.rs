@@ -1,4 +1,5 @@
-//! A pass that counts: what it leaves in memory tells how often each step ran, and in which order.
+//! A pass that counts: the memory after its steps shows how often each step ran, and in which
+//! order.
 
 use retrograph_kernels::{Access, Argument, BufferArgument, Cell};
 use retrograph_runtime::{

@@ -29,7 +29,7 @@ fn pass(row: usize) -> (Pass, Vec<Slice<f32>>) {
     (pass, chain.into_iter().chain([aside]).collect())
 }
 
-/// The program of the pass, after a step if it could be built, and what it is bound to.
+/// The program of the pass, after a step if it could be built, and its buffers.
 fn run(
     device: &Device,
     row: usize,

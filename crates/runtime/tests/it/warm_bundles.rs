@@ -16,7 +16,7 @@ use crate::device::{Device, device, simulated};
 use crate::ptx::{SCALE, STORE, image, requirements};
 use crate::warm_places::{assert_warm, on_disk, two, warm_two};
 
-/// A simulated device: what its linker makes is text, which the tests can make themselves.
+/// A simulated device: its linker's output is text, which the tests can make themselves.
 fn bench() -> Device {
     crate::device::device_of(&simulated(Default::default()))
 }

@@ -1,5 +1,5 @@
-//! Of a kernel only the entry points are looked up that the launches of a pass choose, and what is
-//! not looked up is refused by its name.
+//! Prewarming looks up only the entry points that the launches of a pass use; others are refused by
+//! name.
 
 use std::sync::Arc;
 

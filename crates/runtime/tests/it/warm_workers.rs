@@ -112,7 +112,7 @@ fn a_process_that_takes_too_long_is_ended_and_the_driver_compiles() {
         let command = WorkerCommand { program: program(folder.path(), lines), arguments: vec![] };
         Compiler::Processes(command)
     };
-    // What it has started keeps its pipes open, whatever becomes of the process itself.
+    // Its child processes keep the pipes open even after it has ended.
     assert_ended(of("sleep 60"), false);
     // It sends its identity, and then reads no request, or a part of one.
     let device = bench();

@@ -60,8 +60,8 @@ impl Settle<&'static str, usize, &'static str> for Maker {
     }
 }
 
-/// Threads that want `wanted` each, of which the first `failing` attempts fail. Recounter what each
-/// got, if it was not told of a failure.
+/// Runs threads that want `wanted` each; the first `failing` attempts fail. Returns the values of
+/// each thread that had no failure.
 fn run(
     wanted: &[&'static [&'static str]],
     failing: usize,

@@ -19,7 +19,7 @@ struct Ring {
     numbers: [AtomicU32; SLOTS],
     /// The checker refuses that one side writes a value while the other looks at it.
     values: [UnsafeCell<u32>; SLOTS],
-    /// Launches that were accepted: what a host did before is seen by what it launches.
+    /// Accepted launches; a launch sees everything that the host did before.
     launched: AtomicUsize,
 }
 

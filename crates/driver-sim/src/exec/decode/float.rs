@@ -227,8 +227,8 @@ fn copysign32([a, b, _]: [u64; 3]) -> u64 {
     a & 0x8000_0000 | b & 0x7fff_ffff
 }
 
-/// The operations of `f64` that have rounding modes. What is flushed of approximations is no more
-/// than what the hardware leaves open.
+/// The operations of `f64` that have rounding modes. Flushing approximate results stays within the
+/// documented bounds.
 fn directed64(opcode: O) -> Option<fn([u64; 3], Rounding) -> u64> {
     Some(match opcode {
         O::Add => double::add,

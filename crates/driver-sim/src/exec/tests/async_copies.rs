@@ -6,8 +6,8 @@ use crate::memory::POISON;
 
 const TILE: &str = ".shared .align 16 .b8 tile[4096];";
 
-/// Each thread copies what it is given to its 16 bytes of shared memory, and stores from there the
-/// first word, after `body`. The source holds 1, 2, 3 and so on.
+/// Each thread copies its source to its 16 bytes of shared memory and stores the first word from
+/// there, after `body`. The source holds 1, 2, 3 and so on.
 fn run(body: &str, threads: u32) -> Vec<u32> {
     let input: Vec<u32> = (1..=4 * threads).collect();
     let text = kernel_with(

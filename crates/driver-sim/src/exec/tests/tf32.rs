@@ -20,7 +20,7 @@ fn with_more(value: f32, more: u32) -> u32 {
     value.to_bits() | more & 0x1fff
 }
 
-/// What shared memory holds of b, and then what threads hold of a: four registers for eight steps.
+/// The part of b in shared memory, then the part of a in registers: four for eight steps.
 fn input(columns: usize) -> Vec<u32> {
     let mut words = vec![0; BYTES / 4];
     for (column, step) in (0..columns).flat_map(|c| (0..STEPS).map(move |s| (c, s))) {

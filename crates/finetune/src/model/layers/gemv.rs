@@ -26,8 +26,8 @@ impl GemvCall<'_> {
     }
 }
 
-/// Appends at most three layers with their LoRA updates. Returns what the gradients of the updates
-/// need.
+/// Appends at most three layers with their LoRA updates. Returns the tensors saved for the
+/// gradients of the updates.
 pub(super) fn forward(
     builder: &mut Builder,
     input: Input,

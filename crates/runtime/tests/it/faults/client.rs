@@ -64,8 +64,8 @@ impl Client {
         Ok(Self { context, stream, modules, life, tally })
     }
 
-    /// Builds, does [`STEPS`] steps and returns what they left. A step that did not start is tried
-    /// once more, as its error allows.
+    /// Builds, does [`STEPS`] steps and returns the state after them. A step that did not start is
+    /// retried once, as its error allows.
     pub(super) fn run(&self) -> Result<Vec<u32>, String> {
         let (tally, stream, policy) = (&self.tally, &self.stream, self.life.policy);
         let mut buffers = tally.buffers(&self.context)?;

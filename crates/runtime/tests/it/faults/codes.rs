@@ -6,7 +6,7 @@ use retrograph_driver_sys::CUresult;
 /// and the faults of work that was enqueued before.
 const ANY: [u32; 4] = [1, 999, 700, 719];
 
-/// Further codes of functions whose name has one of these parts, by what the function does.
+/// Further codes of functions whose name has one of these parts, by the function's purpose.
 const FURTHER: [(&[&str], &[u32]); 11] = [
     // No device, a system that is not ready, libraries of two versions.
     (&["cuInit", "cuDeviceGetCount", "cuDeviceGet"], &[100, 802, 803]),

@@ -38,9 +38,9 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// A capture into a graph that is made by hand cannot be ended in a lost context. Whether the
-    /// driver has taken the graph along is then not known, and destroying what is another's by now
-    /// would be worse than leaving it to the end of the process, which is near.
+    /// A capture into a graph that is made by hand cannot be ended in a lost context. It is then
+    /// unknown whether the driver destroyed the graph, and a double free would be worse than a leak
+    /// until the process ends.
     fn may_strand_a_graph(&self) -> bool {
         let captures_into = matches!(self.life.policy, Policy::Auto | Policy::Hybrid);
         self.code.is_sticky() && self.life.library && captures_into
@@ -171,7 +171,7 @@ fn assert_survives(life: impl Into<Life>) -> Vec<(Fault, Ending)> {
     let (endings, wrong) = live_with_all(&faults, &expected);
     let shown: Vec<_> = wrong.iter().take(40).map(String::as_str).collect();
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), faults.len(), shown.join("\n"));
-    // What is handed back late, and an end of a step that cannot be marked, cost nobody a step.
+    // A late release, or a failed event record at the end of a step, costs no step.
     let late = ["Destroy", "Free", "Unload", "Release", "EventRecord"];
     assert_all_done(&endings, |fault| late.iter().any(|part| fault.call.contains(part)));
     assert!(endings.iter().any(|(_, ending)| *ending == Ending::Refused));
@@ -208,8 +208,8 @@ fn every_call_of_an_eager_program_fails_once_in_every_plausible_way() {
     assert_survives(Policy::Eager);
 }
 
-/// Fails every call of a life in which the program is bound to other memory twice, and compares
-/// what is left with a life in which it stays.
+/// Fails every call of a life in which the program is bound to other memory twice, and compares the
+/// state with that of a life without rebinding.
 fn assert_survives_rebinding(life: Life, least: UpdateStrategy) -> Vec<(Fault, Ending)> {
     let staying = Client::new(&world(), life).unwrap().run().unwrap();
     let moving = Client::new(&world(), life.rebinding(least)).unwrap().run().unwrap();
