@@ -52,8 +52,9 @@ impl Graph {
 
     /// Takes ownership of a graph that a capture or a library has made in `context`.
     ///
-    /// # Safety The graph is live, belongs to this context, and nobody else destroys it. Memory
-    /// that its nodes access must be given to [`Graph::keep`], or outlive every launch.
+    /// # Safety
+    /// The graph is live, belongs to this context, and nobody else destroys it. Memory that its
+    /// nodes access must be given to [`Graph::keep`], or outlive every launch.
     pub unsafe fn from_raw(context: &Context, raw: CUgraph) -> Self {
         let (context, owners) = (context.clone(), Owners::default());
         let (memory_nodes_allowed, prioritized) = (false, false);
