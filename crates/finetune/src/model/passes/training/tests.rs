@@ -1,3 +1,5 @@
+//! The operations of training steps in every mode and precision.
+
 use retrograph_kernels::{Kernel, Problem, ops};
 use retrograph_runtime::OperationKind;
 
