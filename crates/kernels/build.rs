@@ -42,7 +42,7 @@ fn main() -> io::Result<()> {
     fs::write(out.join("dynamic_shared.rs"), dynamic_shared())
 }
 
-/// All images, each with its texts for all targets, which are made side by side.
+/// All images, each with its texts for all targets, which are generated in parallel.
 fn images() -> Vec<Image> {
     let mut images: Vec<Image> = Vec::new();
     let made = thread::scope(|scope| {

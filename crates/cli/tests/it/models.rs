@@ -118,7 +118,7 @@ fn interleaved_steps_are_reported_trained_and_resumed() {
     let halves = ["--interleave", "2"];
     let steps = ["--steps", "2", "--schedule-steps", "4", "--verify", "--checkpoint", "run"];
     let done = train(&place, &[&steps[..], &halves[..]].concat()).good();
-    assert!(done.out.contains("2 micro-batches of 1, side by side"), "{}", done.out);
+    assert!(done.out.contains("2 micro-batches of 1, concurrent"), "{}", done.out);
     assert!(done.out.contains("2 steps equal the eager step"), "{}", done.out);
     let resumed = ["--steps", "3", "--schedule-steps", "4", "--checkpoint", "run", "--resume"];
     train(&place, &resumed).bad(&["interleave is 2", "1 is asked for"]);

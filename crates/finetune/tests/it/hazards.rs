@@ -91,7 +91,7 @@ fn a_replay_sees_the_tokens_of_its_own_step() {
     }
 }
 
-/// Programs for several sequence lengths live side by side over the same modules; none remembers
+/// Programs for several sequence lengths coexist over the same modules; none remembers
 /// the shape of another.
 #[test]
 fn sequence_lengths_do_not_mix() {

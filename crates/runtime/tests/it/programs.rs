@@ -202,7 +202,7 @@ fn graphs_have_one_node_for_each_operation() {
     let (report, edges) = (manual.report(), mlp.pass.edges());
     assert_eq!((report.nodes, report.operations), (operations, operations));
     assert_eq!((report.edges, report.depth), (edges.len(), edges.depth()));
-    assert!(report.depth < operations, "independent operations run side by side");
+    assert!(report.depth < operations, "independent operations run concurrently");
     let capture = build(&device, &mlp.pass, &bindings, Policy::Capture).unwrap();
     let report = capture.report();
     assert_eq!((report.nodes, report.edges), (operations, operations - 1));

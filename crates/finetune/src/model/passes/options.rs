@@ -135,7 +135,7 @@ impl Division {
 impl fmt::Display for Division {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { micro_batches, concurrent, .. } = *self;
-        let order = if concurrent { "side by side" } else { "one after another" };
+        let order = if concurrent { "concurrent" } else { "sequential" };
         match micro_batches {
             1 => write!(f, "as a whole"),
             count => write!(f, "{count} micro-batches of {}, {order}", self.size()),
@@ -230,9 +230,9 @@ mod tests {
     fn a_division_is_printed_in_words() {
         let large = config(Precision::F32, [4, 512]);
         let words = |options: StepOptions| options.division(&large).unwrap().to_string();
-        assert_eq!(words(StepOptions::default()), "2 micro-batches of 2, side by side");
+        assert_eq!(words(StepOptions::default()), "2 micro-batches of 2, concurrent");
         let saving = StepOptions { micro_batch: Some(1), ..StepOptions::default() };
-        assert_eq!(words(saving), "4 micro-batches of 1, one after another");
+        assert_eq!(words(saving), "4 micro-batches of 1, sequential");
         assert_eq!(words(StepOptions { recompute: true, ..Default::default() }), "as a whole");
     }
 }
