@@ -17,8 +17,9 @@ assert_threads! {
     }
     // The driver does not guard a template against concurrent use.
     sent { Graph }
-    // Only the thread that began a capture may end it; a lock stays on its thread.
-    stay { Capturing<'static>, NoCaptureBegins<'static> }
+    // Only the thread that began a capture may end it; a lock stays on its thread; an energy counter
+    // holds a handle of NVML.
+    stay { Capturing<'static>, EnergyCounter, NoCaptureBegins<'static> }
 }
 
 #[test]

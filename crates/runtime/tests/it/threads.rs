@@ -24,8 +24,8 @@ assert_threads! {
     // The driver does not guard a template against use from two threads at once, and a program
     // keeps the one that its exec was made from.
     sent { Graph, Program }
-    // Only the thread that began a capture may end it.
-    stay { Capturing<'static> }
+    // Only the thread that began a capture may end it. An energy counter holds a handle of NVML.
+    stay { Capturing<'static>, EnergyCounter }
 }
 
 /// The types that only modules export.
