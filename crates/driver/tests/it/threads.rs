@@ -17,8 +17,8 @@ assert_threads! {
     }
     // The driver does not guard a template against concurrent use.
     sent { Graph }
-    // Only the thread that began a capture may end it; a lock stays on its thread; an energy counter
-    // holds a handle of NVML.
+    // Only the thread that began a capture may end it; a lock stays on its thread. An energy
+    // counter holds a handle of NVML.
     stay { Capturing<'static>, EnergyCounter, NoCaptureBegins<'static> }
 }
 
