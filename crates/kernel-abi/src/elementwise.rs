@@ -1,9 +1,12 @@
 //! Elementwise kernels: activations, addition, conversion and dropout.
 //!
-//! A thread has four consecutive elements.
+//! A thread has [`ELEMENTS_PER_THREAD`] consecutive elements, of dropout four.
 
 use crate::parameters::parameters;
 use crate::{Any, Bf16, Signature};
+
+/// Elements of a thread.
+pub const ELEMENTS_PER_THREAD: u32 = 8;
 
 parameters! {
     /// The parameters of [`ADD`].

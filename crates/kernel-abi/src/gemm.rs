@@ -99,6 +99,24 @@ parameters! {
     }
 }
 
+parameters! {
+    /// A second product with the same c, `c += alpha · second_a · second_b`, that continues the
+    /// chain of the first. Its operands are bf16, contiguous, and in the layout of a and b. They
+    /// follow [`GemmTensorMaps`] in entries of [`GemmImage::has_second_product`].
+    pub struct GemmSecondProductParameters {
+        /// `m × second_k` elements, read.
+        second_a: pointer<Bf16>,
+        /// `second_k × n` elements, read.
+        second_b: pointer<Bf16>,
+        /// Length of its contraction; 0 for none.
+        second_k: u32,
+        /// The map of `second_a`.
+        second_a_map: tensor_map,
+        /// The map of `second_b`.
+        second_b_map: tensor_map,
+    }
+}
+
 /// Elements per row, and rows, of the box in which bf16 tensor maps of [`GemmTensorMaps`] copy: the
 /// same for every operand and tile, so that a map does not depend on the tile. A row fills a line
 /// of 128 bytes, which the 128-byte swizzle needs.

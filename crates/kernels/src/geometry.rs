@@ -2,6 +2,8 @@
 
 use retrograph_kernel_abi::RowKernel;
 
+use retrograph_kernel_abi::elementwise::ELEMENTS_PER_THREAD;
+
 use crate::Dispatch;
 
 /// The largest x extent of a grid.
@@ -9,13 +11,18 @@ pub(crate) const MAX_GRID_X: usize = 0x7fff_ffff;
 /// The largest y and z extent of a grid.
 pub(crate) const MAX_GRID_YZ: usize = 65_535;
 
-/// Threads of a block of an elementwise kernel, with four elements each.
+/// Threads of a block of an elementwise kernel.
 const ELEMENTWISE_THREADS: u32 = 256;
 
-/// One thread for each four of `count` elements.
+/// One thread for every [`ELEMENTS_PER_THREAD`] of `count` elements.
 pub(crate) fn elementwise(entry: &'static str, count: u32) -> Dispatch {
-    let blocks = count.div_ceil(4).div_ceil(ELEMENTWISE_THREADS);
+    let blocks = count.div_ceil(ELEMENTS_PER_THREAD).div_ceil(ELEMENTWISE_THREADS);
     linear(entry, blocks, ELEMENTWISE_THREADS)
+}
+
+/// One thread for each four of `count` elements.
+pub(crate) fn per_vec4(entry: &'static str, count: u32) -> Dispatch {
+    linear(entry, count.div_ceil(4).div_ceil(ELEMENTWISE_THREADS), ELEMENTWISE_THREADS)
 }
 
 /// `blocks` blocks of `threads` threads.
@@ -47,6 +54,9 @@ mod tests {
     #[test]
     fn every_element_has_a_thread_and_no_block_is_empty() {
         let blocks = |count: u32| elementwise("e", count).grid[0];
+        assert_eq!((blocks(0), blocks(1), blocks(2048), blocks(2049)), (0, 1, 1, 2));
+        assert_eq!(blocks(u32::MAX), 1 << 21);
+        let blocks = |count: u32| per_vec4("e", count).grid[0];
         assert_eq!((blocks(0), blocks(1), blocks(1024), blocks(1025)), (0, 1, 1, 2));
         assert_eq!(blocks(u32::MAX), 1 << 22);
         let threads = [0, 1, 128, 129, 1000, u32::MAX].map(row_threads);

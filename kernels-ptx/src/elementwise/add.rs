@@ -1,6 +1,6 @@
 //! Addition: `out = a + b`, for residual connections.
 //!
-//! Grid: one thread per vec4.
+//! Grid: one thread for every eight elements.
 //! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_kernel_abi::DType;

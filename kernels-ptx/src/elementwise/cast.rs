@@ -1,6 +1,6 @@
 //! Rounding to bf16: `y = x`, rounded to nearest even.
 //!
-//! Grid: one thread per vec4.
+//! Grid: one thread for every eight elements.
 //! Deterministic: one thread computes each element from one input.
 
 use retrograph_kernel_abi::DType;

@@ -1,6 +1,6 @@
 //! Backward pass of SiLU: `grad_input = grad_out · σ(x) · (1 + x · σ(−x))`.
 //!
-//! Grid: one thread per vec4.
+//! Grid: one thread for every eight elements.
 //! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_kernel_abi::DType;

@@ -1,6 +1,6 @@
 //! SwiGLU: `out = silu(gate) · up`. Inputs are f32, or bf16 in `swiglu_bf16`.
 //!
-//! Grid: one thread per vec4.
+//! Grid: one thread for every eight elements.
 //! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_kernel_abi::DType;

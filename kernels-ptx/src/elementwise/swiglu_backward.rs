@@ -1,7 +1,7 @@
 //! Backward pass of SwiGLU: `grad_gate = grad_out · (up · silu'(gate))` and `grad_up = grad_out ·
 //! silu(gate)`. All inputs are f32, or all bf16 in `swiglu_backward_bf16`.
 //!
-//! Grid: one thread per vec4.
+//! Grid: one thread for every eight elements.
 //! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_kernel_abi::DType;

@@ -1,10 +1,13 @@
 //! The parameters of a GEMM kernel.
 
 use retrograph_kernel_abi::DType;
-use retrograph_kernel_abi::gemm::{GemmFlags, GemmParameters, GemmTensorMaps};
+use retrograph_kernel_abi::gemm::{
+    GemmFlags, GemmParameters, GemmSecondProductParameters, GemmTensorMaps,
+};
 use retrograph_ptx::build::{Kernel, Pred, Ptr, TensorMapParam, Value, Var};
 
 use super::arith::div_const;
+use super::layout::Major;
 use super::loader::vector::OperandFormat;
 use crate::primitives::nf4::Nf4;
 use crate::primitives::parameters::Declarations;
@@ -68,6 +71,17 @@ pub(super) struct GemmParams<'k> {
     pub(super) reduce: Value<'k, u32>,
     /// The tensor maps, if a and b are bf16.
     pub(super) maps: Option<TensorMaps<'k>>,
+    /// The second product, in entries that have one.
+    pub(super) second: Option<SecondProduct<'k>>,
+}
+
+/// The operands of the second product.
+#[derive(Clone, Copy)]
+pub(super) struct SecondProduct<'k> {
+    operands: [Ptr<'k, u32>; 2],
+    /// Length of its contraction; 0 for no product.
+    pub(super) k: Value<'k, u32>,
+    pub(super) maps: [TensorMapParam<'k>; 2],
 }
 
 /// The tensor maps of the operands.
@@ -82,7 +96,7 @@ pub(super) struct TensorMaps<'k> {
 
 impl<'k> GemmParams<'k> {
     /// Declares the parameters in the order of the launch, for a and b of types `dtypes`. Only b
-    /// can be NF4.
+    /// can be NF4. There is no second product.
     pub(super) fn declare(k: &Kernel<'k>, dtypes: [DType; 2]) -> Self {
         let GemmParameters {
             a,
@@ -160,7 +174,48 @@ impl<'k> GemmParams<'k> {
                 let writes_c = flags.has(GemmFlags::C_MAPPED);
                 TensorMaps { a: a_map, b: b_map, c: c_map, writes_c }
             }),
+            second: None,
         }
+    }
+
+    /// Declares the second product, too, if `has_second_product`.
+    pub(super) fn declare_with_second(
+        k: &Kernel<'k>,
+        dtypes: [DType; 2],
+        has_second_product: bool,
+    ) -> Self {
+        let params = Self::declare(k, dtypes);
+        let second = has_second_product.then(|| {
+            let GemmSecondProductParameters {
+                second_a,
+                second_b,
+                second_k,
+                second_a_map,
+                second_b_map,
+            } = GemmSecondProductParameters::declare(&mut Declarations(*k));
+            let operands = [second_a, second_b].map(|operand| operand.reinterpret());
+            SecondProduct { operands, k: second_k, maps: [second_a_map, second_b_map] }
+        });
+        Self { second, ..params }
+    }
+
+    /// The second product as a product of its own. The operands have the layouts `majors`.
+    pub(super) fn second_product(&self, [_, b_major]: [Major; 2]) -> Option<Self> {
+        let SecondProduct { operands: [a, b], k: k_len, .. } = self.second?;
+        let k = &k_len.kernel();
+        let contiguous = |operand: GlobalOperand<'k>, address: Ptr<'k, u32>, leading_dim| {
+            let (address, plane) = (address.address(), k.constant(0));
+            GlobalOperand { address, plane, leading_dim, ..operand }
+        };
+        let b_leading = if b_major == Major::K { k_len } else { self.n };
+        Some(Self {
+            a: contiguous(self.a, a, k_len),
+            b: contiguous(self.b, b, b_leading),
+            k: k_len,
+            reduce: k.constant(1),
+            second: None,
+            ..*self
+        })
     }
 
     /// First row and column of c that this block computes, in tiles of `tile_m` × `tile_n`.

@@ -3,12 +3,13 @@
 //! A complete and aligned vec4 is accessed by one 16-byte instruction, any other float by float.
 //! Both give the same values in the same order, so results don't depend on alignment.
 
+use retrograph_kernel_abi::elementwise::ELEMENTS_PER_THREAD;
 use retrograph_kernel_abi::{Bf16, DType};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
-use super::bf16::{pack, widen};
+use super::bf16::{pack, unpack};
 use super::parameters::Declarations;
 
 /// The values of a vec4.
@@ -110,14 +111,23 @@ impl<'k> Vec4<'k> {
 
     /// The vec4 of the bf16 array at address `array`, as f32, padded with 0.
     pub(crate) fn load_bf16(&self, array: Value<'k, u64>) -> F32x4<'k> {
-        let words = Ptr::<u32>::from_address(array);
-        self.gather(
-            || {
-                let [[a, b], [c, d]] = words.load_vec2(self.first >> 1).map(widen);
-                [a, b, c, d].map(Value::<f32>::from_bits)
-            },
-            |lane| Value::<f32>::from_bits(words.load_u16(self.first + lane) << 16),
-        )
+        let array = Ptr::<u32>::from_address(array);
+        let words = [(); 2].map(|()| self.k.var(0u32));
+        let vectorized = || {
+            let loaded = array.load_vec2(self.first >> 1);
+            words.iter().zip(loaded).for_each(|(word, loaded)| word.set(loaded));
+        };
+        let by_lane = || {
+            self.for_each_lane(|lane| {
+                let half = array.load_u16(self.first + lane);
+                let half = if lane % 2 == 0 { half } else { half << 16 };
+                words[lane as usize / 2].update(|word| word | half);
+            });
+        };
+        self.k.when_else(self.vectorized, vectorized, by_lane);
+        // After the branch, so that the loads of several arrays are in flight together.
+        let [[a, b], [c, d]] = words.map(|word| unpack(word.get()));
+        [a, b, c, d]
     }
 
     /// The vec4 of the array at address `array` with elements of type `dtype`, padded with 0.
@@ -202,7 +212,8 @@ pub(crate) struct Elementwise<'k, const I: usize, const O: usize> {
     pub(crate) n: Value<'k, u32>,
 }
 
-/// An elementwise kernel over inputs of type `dtype`: thread i has the elements 4·i to 4·i + 3.
+/// An elementwise kernel over inputs of type `dtype`: a thread has [`ELEMENTS_PER_THREAD`]
+/// consecutive elements. It loads all inputs before it computes.
 ///
 /// Each output is written as f32, bf16, or both.
 pub(crate) fn elementwise<const I: usize, const O: usize>(
@@ -213,15 +224,20 @@ pub(crate) fn elementwise<const I: usize, const O: usize>(
     Kernel::build(name, |k| {
         let Elementwise { inputs, outputs, n } = declare(&mut Declarations(*k));
         let index = k.ctaid_x() * k.ntid_x() + k.tid_x();
-        // Compares vec4 counts: four times the last thread may exceed 2³².
-        k.return_if(index.ge((n >> 2) + (n & 3).min(1)));
+        // Compares counts of threads: the elements of the last one may exceed 2³².
+        const REST: u32 = ELEMENTS_PER_THREAD - 1;
+        k.return_if(index.ge((n >> ELEMENTS_PER_THREAD.ilog2()) + (n & REST).min(1)));
         let written = outputs.iter().flat_map(|output| output.arrays());
         let arrays: Vec<_> = inputs.iter().copied().chain(written).collect();
-        let vec4 = Vec4::new(index * 4, n, aligned(&arrays));
-        let loaded = inputs.map(|input| vec4.load_as(dtype, input.address()));
-        let results = [0, 1, 2, 3].map(|lane| formula(loaded.map(|values| values[lane])));
-        for (index, output) in outputs.into_iter().enumerate() {
-            vec4.write(target, output, results.map(|result| result[index]));
+        let (first, aligned) = (index * ELEMENTS_PER_THREAD, aligned(&arrays));
+        let vec4s: [_; ELEMENTS_PER_THREAD as usize / 4] =
+            std::array::from_fn(|at| Vec4::new(first + at as u32 * 4, n, aligned));
+        let loaded = vec4s.map(|vec4| inputs.map(|input| vec4.load_as(dtype, input.address())));
+        for (vec4, loaded) in vec4s.iter().zip(loaded) {
+            let results = [0, 1, 2, 3].map(|lane| formula(loaded.map(|values| values[lane])));
+            for (index, output) in outputs.iter().enumerate() {
+                vec4.write(target, *output, results.map(|result| result[index]));
+            }
         }
     })
 }

@@ -7,8 +7,8 @@ use crate::config::{InferenceConfig, Precision, Projection, Quantization, Traini
 
 impl TrainingConfig {
     /// Returns every parameter of the run, with its dtype on the device. Trained parameters, norms
-    /// and biases are f32; other matrices have the dtype of `precision`. If that is bf16, a trained
-    /// weight of a linear layer has a bf16 copy, too.
+    /// and biases are f32; other matrices have the dtype of `precision`. If that is bf16, LoRA
+    /// matrices and trained weights of linear layers have a bf16 copy, too.
     pub fn parameters(&self) -> Vec<Parameter> {
         InferenceConfig::from(self).parameters()
     }
@@ -36,8 +36,10 @@ fn storage(
         .into_iter()
         .any(|projection| parameter.name.ends_with(&format!("{}.weight", projection.path())));
     let head = parameter.name == if model.tied { EMBEDDING } else { HEAD };
+    let lora = [".lora_A.weight", ".lora_B.weight"].iter().any(|end| parameter.name.ends_with(end));
     let bf16 = precision.dtype == DType::Bf16;
     match *precision {
+        _ if lora && bf16 => Storage::F32WithBf16,
         _ if parameter.trainable && bf16 && (linear || head) => Storage::F32WithBf16,
         _ if parameter.trainable || !matrix => Storage::F32,
         Precision { quantize: Some(Quantization::Nf4 { double }), .. } if linear => {
@@ -63,11 +65,11 @@ mod tests {
         let a = layer_name(0, "self_attn.q_proj.lora_A.weight");
         let bias = layer_name(0, "self_attn.q_proj.bias");
         let rounded = stored(Precision::BF16);
-        let expected = [Storage::Bf16, Storage::Bf16, Storage::F32, Storage::F32];
+        let expected = [Storage::Bf16, Storage::Bf16, Storage::F32WithBf16, Storage::F32];
         assert_eq!([EMBEDDING, &linear, &a, &bias].map(rounded), expected);
         let quantized = stored(Precision::BF16.nf4(true));
         let nf4 = Storage::Nf4 { double: true };
-        let expected = [Storage::Bf16, nf4, Storage::F32, Storage::F32];
+        let expected = [Storage::Bf16, nf4, Storage::F32WithBf16, Storage::F32];
         assert_eq!([EMBEDDING, &linear, &a, FINAL_NORM].map(quantized), expected);
         // 65 elements: 33 bytes of codes, two scales, and for nested ones a scale and a mean.
         assert_eq!(Storage::Nf4 { double: false }.bytes(65), 33 + 8);

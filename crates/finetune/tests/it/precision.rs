@@ -130,6 +130,39 @@ fn gradients_of_all_weights_in_bf16_stay_near_those_in_f32() {
     }
 }
 
+/// Updates of a rank that bf16 products take, on every projection, and enough rows for them.
+#[test]
+fn lora_gradients_by_bf16_products_stay_near_those_in_f32() {
+    let lora = LoraConfig { targets: LoraTargets::ALL, ..LoraConfig::new(8, 12.0) };
+    let rows = |precision| {
+        let mut config = TrainingConfig { batch: 32, ..large(Mode::Lora(lora), precision) };
+        (config.model.hidden, config.model.intermediate) = (64, 128);
+        config
+    };
+    let single = gradients(&rows(Precision::F32), None);
+    for precision in [Precision::BF16, Precision::BF16.nf4(false)] {
+        let plan = Plan::new(&rows(precision), TrainerOptions::default()).unwrap();
+        let uses = |name| plan.requirements().kernels().iter().any(|kernel| kernel.name == name);
+        assert!(uses("gemm_wgrad_multistage") && !uses("lora_grad"), "{precision:?}");
+        let expected = match precision.quantize {
+            None => single.clone(),
+            Some(_) => {
+                let dequantized = TrainingConfig { precision: NF4, ..rows(Precision::F32) };
+                gradients(&dequantized, None)
+            }
+        };
+        for micro_batch in [None, Some(16)] {
+            let found = gradients(&rows(precision), micro_batch);
+            assert_eq!(found.len(), expected.len());
+            for ((name, found), (_, expected)) in found.iter().zip(&expected) {
+                let expected: Vec<f64> = expected.iter().copied().map(f64::from).collect();
+                let error = distance(found, &expected);
+                assert!(error < 0.05, "the gradient of {name} is off by {error:.2e}");
+            }
+        }
+    }
+}
+
 #[test]
 fn large_steps_over_nf4_read_rounded_operands_and_stay_near_those_in_f32() {
     let large = |precision| {
@@ -262,7 +295,9 @@ fn a_run_takes_the_bytes_of_its_types() {
     };
     let matrices = count(&|p| !p.trainable && p.shape.len() == 2);
     let table = 151_936 * 1536;
-    assert_eq!(bytes(Precision::F32) - bytes(Precision::BF16), 2 * matrices);
+    // LoRA matrices have a copy in bf16.
+    let adapters = count(&|p| p.trainable && p.shape.len() == 2);
+    assert_eq!(bytes(Precision::F32) - bytes(Precision::BF16), 2 * matrices - 2 * adapters);
     // All matrices but the table are read by products, and the table is the output projection.
     let full = |precision| TrainingConfig { mode: Mode::Full, ..config(precision) };
     let full = |precision| *Plan::new(&full(precision), Default::default()).unwrap().memory();

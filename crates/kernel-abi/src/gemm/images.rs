@@ -33,6 +33,14 @@ pub struct GemmImage {
     pub entries: &'static [&'static str],
 }
 
+impl GemmImage {
+    /// Whether the entries have [`GemmSecondProductParameters`](super::GemmSecondProductParameters): products
+    /// of activations and weights in bf16.
+    pub const fn has_second_product(&self) -> bool {
+        matches!((self.a, self.b), (DType::Bf16, DType::Bf16)) && !matches!(self.layout, Layout::Tn)
+    }
+}
+
 /// The entries of an image, one for each tile of a table.
 macro_rules! image {
     ($constant:ident = $name:literal, $layout:ident, $compute:ident($a:ident, $b:ident),

@@ -3,13 +3,13 @@
 use retrograph_kernel_abi::elementwise as abi;
 
 use crate::checks::Check;
-use crate::geometry::elementwise;
+use crate::geometry::per_vec4;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`Dropout`].
 pub static DROPOUT: Kernel = Kernel::new("dropout", &abi::DROPOUT, |problem, _| {
-    problem.items().map(|count| elementwise(abi::DROPOUT.entry(), count))
+    problem.items().map(|count| per_vec4(abi::DROPOUT.entry(), count))
 });
 
 /// `out (+)= x / (1 − p)` for kept elements and 0 for dropped ones, also if x is not finite.

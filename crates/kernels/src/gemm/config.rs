@@ -53,4 +53,10 @@ impl GemmShape {
     pub fn dgrad_splits(self, config: GemmConfig) -> usize {
         config.splits([self.rows, self.inputs, self.outputs])
     }
+
+    /// Number of splits with which `dw = dyᵀ·x` is predicted to be fastest; 1 for no split-K.
+    /// `weights` of the configuration is the type of x, as `activations` is.
+    pub fn wgrad_splits(self, config: GemmConfig) -> usize {
+        config.splits([self.outputs, self.inputs, self.rows])
+    }
 }

@@ -1,7 +1,8 @@
 //! Kernels that are matrix products, and the choice among them by element types.
 
 use retrograph_kernel_abi::gemm::{
-    GemmImage, GemmParameters, GemmTensorMaps, Layout, Nf4ScaleParameters,
+    GemmImage, GemmParameters, GemmSecondProductParameters, GemmTensorMaps, Layout,
+    Nf4ScaleParameters,
 };
 
 use crate::{DType, Kernel, KernelError, Parameter};
@@ -10,6 +11,7 @@ use crate::{DType, Kernel, KernelError, Parameter};
 pub(crate) const fn parameters(image: &GemmImage) -> &'static [Parameter] {
     match (image.a, image.b) {
         (_, DType::Nf4) => WITH_SCALES,
+        _ if image.has_second_product() => WITH_SECOND,
         (DType::Bf16, DType::Bf16) => WITH_MAPS,
         _ => GEMM,
     }
@@ -18,15 +20,17 @@ pub(crate) const fn parameters(image: &GemmImage) -> &'static [Parameter] {
 const GEMM: &[Parameter] = GemmParameters::<()>::LIST;
 const SCALES: &[Parameter] = Nf4ScaleParameters::<()>::LIST;
 const MAPS: &[Parameter] = GemmTensorMaps::<()>::LIST;
-const WITH_SCALES: &[Parameter] = &concat::<{ GEMM.len() + SCALES.len() }>(SCALES);
-const WITH_MAPS: &[Parameter] = &concat::<{ GEMM.len() + MAPS.len() }>(MAPS);
+const SECOND: &[Parameter] = GemmSecondProductParameters::<()>::LIST;
+const WITH_SCALES: &[Parameter] = &concat::<{ GEMM.len() + SCALES.len() }>(GEMM, SCALES);
+const WITH_MAPS: &[Parameter] = &concat::<{ GEMM.len() + MAPS.len() }>(GEMM, MAPS);
+const WITH_SECOND: &[Parameter] = &concat::<{ WITH_MAPS.len() + SECOND.len() }>(WITH_MAPS, SECOND);
 
-/// [`GemmParameters`] and then `more`.
-const fn concat<const LEN: usize>(more: &[Parameter]) -> [Parameter; LEN] {
-    let mut all = [GEMM[0]; LEN];
+/// The parameters of both lists.
+const fn concat<const LEN: usize>(first: &[Parameter], more: &[Parameter]) -> [Parameter; LEN] {
+    let mut all = [first[0]; LEN];
     let mut at = 0;
     while at < LEN {
-        all[at] = if at < GEMM.len() { GEMM[at] } else { more[at - GEMM.len()] };
+        all[at] = if at < first.len() { first[at] } else { more[at - first.len()] };
         at += 1;
     }
     all
@@ -79,6 +83,12 @@ impl GemmKernels {
     /// The layout of the operands.
     pub(crate) fn layout(self) -> Layout {
         self.0[0].1.layout
+    }
+
+    /// The image of one of these kernels.
+    pub(crate) fn image(self, kernel: &'static Kernel) -> &'static GemmImage {
+        let found = self.0.iter().find(|(other, _)| other.image == kernel.image);
+        found.expect("the kernel is one of these").1
     }
 
     /// The kernel that multiplies in `compute` with operands of types `a` and `b`.

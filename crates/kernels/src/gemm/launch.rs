@@ -5,13 +5,14 @@
 
 use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::gemm::{
-    GemmFlags, GemmParameters, GemmTensorMaps, Layout, Nf4ScaleParameters, TENSOR_MAP_BOX,
-    TENSOR_MAP_BOX_F32,
+    GemmFlags, GemmParameters, GemmSecondProductParameters, GemmTensorMaps, Layout,
+    Nf4ScaleParameters, TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32,
 };
 use retrograph_kernel_abi::nf4::Nf4Scales;
 
 use super::GemmProblem;
 use super::kernels::GemmKernels;
+use super::product_sum::SecondProduct;
 use crate::checks::Check;
 use crate::geometry::MAX_GRID_YZ;
 use crate::launch::{ArgumentTypes, Pointer, TensorMapArgument};
@@ -35,6 +36,11 @@ impl Strides {
     /// A contiguous matrix.
     pub(crate) fn contiguous(leading: usize) -> Self {
         Self { leading, ..Self::default() }
+    }
+
+    /// The length of a row, as stored, and all strides.
+    fn with_row(self, row: usize) -> [usize; 5] {
+        [row, self.leading, self.batch, self.head, self.reduce]
     }
 }
 
@@ -87,6 +93,14 @@ pub(crate) struct Gemm<B> {
 impl<B: Copy> Gemm<B> {
     /// Checks that the kernel can index the operands and describes the launch.
     pub(crate) fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_with(None)
+    }
+
+    /// The same with a second product, for one product of operands in bf16.
+    pub(super) fn launch_with(
+        self,
+        second: Option<SecondProduct<B>>,
+    ) -> Result<Launch<B>, KernelError> {
         let kernel = self.kernels.select(self.compute, [self.a.0.dtype(), self.b.0.dtype()])?;
         let check = Check(kernel.name);
         let GemmSizes { m, n, k, batches, heads, .. } = self.sizes;
@@ -113,7 +127,10 @@ impl<B: Copy> Gemm<B> {
         let flags = flags.with(GemmFlags::C_MAPPED, maps.c_map.is_some());
         let vectorized = vectorized == [true; 2];
         let tensor_maps = maps.a_map.is_some();
-        let arguments = self.arguments(check, ([m, n, k], c), (flags, maps))?;
+        let mut arguments = self.arguments(check, ([m, n, k], c), (flags, maps))?;
+        if self.kernels.image(kernel).has_second_product() {
+            arguments.extend(self.second_arguments(check, second)?);
+        }
         let problem =
             GemmProblem { m, n, k, planes, vectorized, tensor_maps, ..GemmProblem::default() };
         Ok(Launch { kernel, problem: Problem::Gemm(problem), arguments })
@@ -168,6 +185,41 @@ impl<B: Copy> Gemm<B> {
             arguments.extend(maps.into_arguments());
         }
         Ok(arguments)
+    }
+
+    /// The arguments of the second product. Without one, its contraction is empty.
+    fn second_arguments(
+        &self,
+        check: Check,
+        second: Option<SecondProduct<B>>,
+    ) -> Result<Vec<Argument<B>>, KernelError> {
+        let Some(second) = second.filter(|second| second.k > 0) else {
+            let none = GemmSecondProductParameters::<ArgumentTypes<B>> {
+                second_a: Pointer::null(),
+                second_b: Pointer::null(),
+                second_k: 0,
+                second_a_map: None,
+                second_b_map: None,
+            };
+            return Ok(none.into_arguments());
+        };
+        let product = Self { sizes: GemmSizes { k: second.k, ..self.sizes }, ..*self };
+        let row_sizes = product.row_sizes_of(second.operands());
+        let vectorized = [0, 1].map(|i| second.operands()[i].0.is_vectorizable(&row_sizes[i]));
+        let rule =
+            "rows of the second product must have a multiple of 8 elements and start at 16 bytes";
+        check.rule(vectorized == [true; 2], rule, (second.k, 8))?;
+        let rows = product.stored_rows();
+        let [second_a_map, second_b_map] =
+            [0, 1].map(|i| product.tensor_map(second.operands()[i], (rows[i], row_sizes[i])));
+        let parameters = GemmSecondProductParameters::<ArgumentTypes<B>> {
+            second_a: Pointer::read(second.a.0),
+            second_b: Pointer::read(second.b.0),
+            second_k: check.at_most("k of the second product", second.k, MAX_EXTENT)?,
+            second_a_map,
+            second_b_map,
+        };
+        Ok(parameters.into_arguments())
     }
 
     /// The tensor maps: those of a and b, if both have one in bf16, and then that of c, if c is not
@@ -281,14 +333,18 @@ impl<B: Copy> Gemm<B> {
 
     /// For a, b and c: the length of a row, as stored, and all strides. Vectors need multiples.
     fn row_sizes(&self) -> [[usize; 5]; 3] {
+        let [a, b] = self.row_sizes_of([self.a, self.b]);
+        [a, b, self.c.1.with_row(self.sizes.n)]
+    }
+
+    /// The same for the given operands.
+    fn row_sizes_of(&self, operands: [Operand<B>; 2]) -> [[usize; 5]; 2] {
         let GemmSizes { m, n, k, .. } = self.sizes;
-        let [a_row, b_row] = match self.kernels.layout() {
+        let rows = match self.kernels.layout() {
             Layout::Nt => [k, k],
             Layout::Nn => [k, n],
             Layout::Tn => [m, n],
         };
-        [(self.a.1, a_row), (self.b.1, b_row), (self.c.1, n)].map(|(strides, row)| {
-            [row, strides.leading, strides.batch, strides.head, strides.reduce]
-        })
+        [0, 1].map(|i| operands[i].1.with_row(rows[i]))
     }
 }

@@ -20,6 +20,7 @@ pub(crate) mod kernels;
 pub(crate) mod launch;
 mod linear;
 mod problem;
+mod product_sum;
 pub mod reference;
 mod split_k;
 
@@ -30,7 +31,8 @@ pub use kernels::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_MULT
 pub use kernels::{FPROP_MULTISTAGE_NF4, FPROP_NF4};
 pub use linear::{Dgrad, Fprop, GemmShape, Wgrad};
 pub use problem::GemmProblem;
-pub use split_k::{DgradSplitK, FpropSplitK, SPLIT_K_SUM, SplitKSum};
+pub use product_sum::{DgradSum, FpropSum};
+pub use split_k::{DgradSplitK, FpropSplitK, SPLIT_K_SUM, SplitKSum, WgradSplitK};
 
 use crate::Kernel;
 

@@ -8,16 +8,16 @@
 use retrograph_kernel_abi::gemm as abi;
 
 use super::GemmShape;
-use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS};
+use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS, WGRAD_KERNELS};
 use super::launch::{Gemm, GemmSizes, Strides};
 use crate::checks::Check;
-use crate::geometry::elementwise;
+use crate::geometry::per_vec4;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{DType, Kernel, KernelError, Launch, Output, Problem, TensorView, View};
 
 /// Kernel of [`SplitKSum`].
 pub static SPLIT_K_SUM: Kernel = Kernel::new("split_k_sum", &abi::SPLIT_K_SUM, |problem, _| {
-    problem.items().map(|count| elementwise(abi::SPLIT_K_SUM.entries[0], count))
+    problem.items().map(|count| per_vec4(abi::SPLIT_K_SUM.entries[0], count))
 });
 
 /// The splits of `y = x·wᵀ`: `partials[s] = x[:, split s] · w[:, split s]ᵀ`.
@@ -124,6 +124,63 @@ impl<B: Copy, W: Into<TensorView<B>>, Y: Into<TensorView<B>>> DgradSplitK<B, W, 
             c: (partials.into(), planes(rows, inputs)),
             bias: None,
             sizes: GemmSizes { batches: splits, ..GemmSizes::single([rows, inputs, split_k]) },
+            alpha: 1.0,
+            accumulate: false,
+        }
+        .launch()
+    }
+}
+
+/// The splits of `dw = dyᵀ·x`: `partials[s] = dy[split s, :]ᵀ · x[split s, :]`.
+#[derive(Clone, Copy, Debug)]
+pub struct WgradSplitK<B, Y = View<B, f32>, X = View<B, f32>> {
+    /// dy, `[rows, outputs]`: f32 or bf16, the same as x.
+    pub grad_out: Y,
+    /// `[rows, inputs]`: f32 or bf16, the same as dy.
+    pub x: X,
+    /// `[splits, outputs, inputs]`, written.
+    pub partials: View<B, f32>,
+    /// The sizes of the whole product.
+    pub shape: GemmShape,
+    /// Number of splits, a divisor of `rows`.
+    pub splits: usize,
+}
+
+impl<B: Copy, Y: Into<TensorView<B>>, X: Into<TensorView<B>>> WgradSplitK<B, Y, X> {
+    /// Checks the operands and describes a launch that computes in f32.
+    ///
+    /// # Errors
+    /// The errors of [`WgradSplitK::launch_in`].
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        self.launch_in(DType::F32)
+    }
+
+    /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    ///
+    /// # Errors
+    /// If a length does not match the shape, `splits` does not divide the contraction, or no kernel
+    /// takes the combination of types.
+    pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
+        let Self { grad_out, x, partials, shape, splits } = self;
+        let (grad_out, x) = (grad_out.into(), x.into());
+        let GemmShape { rows, inputs, outputs } = shape;
+        let check = Check(WGRAD_KERNELS.name());
+        let split_k = split_length(check, rows, splits)?;
+        let elements = check.product("rows × outputs", &[rows, outputs])?;
+        check.elements("grad_out", grad_out.len(), elements)?;
+        check.elements("x", x.len(), check.product("rows × inputs", &[rows, inputs])?)?;
+        let elements = check.product("splits × outputs × inputs", &[splits, outputs, inputs])?;
+        check.length("partials", partials, elements)?;
+        let split =
+            |columns| Strides { leading: columns, batch: split_k * columns, ..Strides::default() };
+        Gemm {
+            kernels: WGRAD_KERNELS,
+            compute,
+            a: (grad_out, split(outputs)),
+            b: (x, split(inputs)),
+            c: (partials.into(), planes(outputs, inputs)),
+            bias: None,
+            sizes: GemmSizes { batches: splits, ..GemmSizes::single([outputs, inputs, split_k]) },
             alpha: 1.0,
             accumulate: false,
         }

@@ -11,8 +11,10 @@
 //! alone ([`LoraShape::shrink_splits`], [`LoraShape::grad_splits`]), and so do the bits of the
 //! result.
 //!
-//! Everything is f32, whatever type the products with the weights compute in. Any rank works, but
-//! above [`LORA_MAX_RANK`] the tiled products ([`Fprop`](crate::gemm::Fprop) and so on) are faster.
+//! Everything is f32. Any rank works, but above [`LORA_MAX_RANK`] the tiled products
+//! ([`Fprop`](crate::gemm::Fprop) and so on) are faster. In bf16 with many rows,
+//! [`FpropSum`](crate::gemm::FpropSum) and [`DgradSum`](crate::gemm::DgradSum) are, which add the
+//! update in the product with the weight.
 //!
 //! A is `[rank, inputs]`, B `[outputs, rank]`, t and dt `[rows, rank]`, x and dx `[rows, inputs]`,
 //! y and dy `[rows, outputs]`.

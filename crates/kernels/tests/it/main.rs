@@ -24,9 +24,11 @@ mod harness;
 mod images;
 mod kv_cache_bf16;
 mod lora;
+
 mod machine;
 mod nf4;
 mod pdl;
+mod product_sums;
 mod reductions;
 mod rms_norm;
 mod rms_norm_sums;

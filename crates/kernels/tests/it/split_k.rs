@@ -1,10 +1,12 @@
 //! Products whose contraction is cut into splits.
 
 use retrograph_kernels::KernelError;
-use retrograph_kernels::ops::{DType, DgradSplitK, FpropSplitK, GemmConfig, GemmShape, SplitKSum};
+use retrograph_kernels::ops::{
+    DType, DgradSplitK, FpropSplitK, GemmConfig, GemmShape, SplitKSum, WgradSplitK,
+};
 
 use crate::elementwise::rounds;
-use crate::gemm_case::{Case, Op, shape};
+use crate::gemm_case::{Case, OPS, Op, shape};
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, same_bits};
 
@@ -16,7 +18,8 @@ fn cut(op: Op, shape: GemmShape, (a, b): (&[f32], &[f32]), splits: usize) -> Vec
     let (partials, out) = (device.unwritten(splits * len), device.unwritten(len));
     let launch = match op {
         Op::Fprop => FpropSplitK { x: a, w: b, partials, shape, splits }.launch(),
-        _ => DgradSplitK { grad_out: a, w: b, partials, shape, splits }.launch(),
+        Op::Dgrad => DgradSplitK { grad_out: a, w: b, partials, shape, splits }.launch(),
+        Op::Wgrad => WgradSplitK { grad_out: a, x: b, partials, shape, splits }.launch(),
     };
     device.run(&launch.unwrap());
     device.run(&SplitKSum { partials, out, splits }.launch().unwrap());
@@ -32,9 +35,10 @@ fn products_in_parts_match_their_reference() {
         ([7, 35, 70], 5),
         ([33, 1024, 512], 2),
         ([5, 1120, 2240], 14),
+        ([1024, 33, 20], 4),
         ([32, 2048, 33], 1),
     ] {
-        for op in [Op::Fprop, Op::Dgrad] {
+        for op in OPS {
             let shape = shape(sizes);
             let ([a, b, _], k) = op.lens(shape);
             if !k.is_multiple_of(splits) {

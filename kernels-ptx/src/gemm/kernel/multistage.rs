@@ -43,6 +43,7 @@ pub(in crate::gemm) struct MultistageKernel {
     /// The element type in shared memory.
     smem_dtype: DType,
     pub(in crate::gemm) b_dtype: DType,
+    has_second_product: bool,
 }
 
 impl MultistageKernel {
@@ -54,7 +55,8 @@ impl MultistageKernel {
     ) -> Option<Self> {
         let config = MultistageConfig::new(tile)?;
         let (majors, smem_dtype, b_dtype) = (majors(image.layout), image.compute, image.b);
-        let kernel = Self { target, config, majors, smem_dtype, b_dtype };
+        let has_second_product = image.has_second_product();
+        let kernel = Self { target, config, majors, smem_dtype, b_dtype, has_second_product };
         (kernel.stages()[1] > 0).then_some(kernel)
     }
 
@@ -167,29 +169,28 @@ impl MultistageKernel {
         if self.is_wgmma_tf32x3() {
             return wgmma_tf32x3::entry(self, name);
         }
-        let [tile_k, stages] = self.stages();
         Kernel::build(name, |k| {
             k.max_threads(self.threads());
             k.min_blocks(config.min_blocks_per_sm);
-            let params = GemmParams::declare(k, [self.smem_dtype, self.b_dtype]);
+            let dtypes = [self.smem_dtype, self.b_dtype];
+            let params = GemmParams::declare_with_second(k, dtypes, self.has_second_product);
             let origin = params.tile_origin(k, config.tile);
-            let (loaders, nf4_loader) = self.loaders(k, self.block_operands(&params, origin));
             let (warp_tile, acc) = self.accumulators(k);
             let async_mma = self.has_wgmma();
             let smem = k.dynamic_shared();
             let smem = if async_mma { align_for_swizzle(k, smem) } else { smem };
-            let mainloop = Multistage {
-                kernel: *k,
-                target,
-                stages,
-                tile_k,
-                stage_words: self.stage_words(),
-                loaders,
-                nf4_loader,
-                smem,
-                async_mma,
-            };
+            let mainloop = self.mainloop((k, smem), self.block_operands(&params, origin));
             self.run(&mainloop, &params, (&warp_tile, &acc));
+            if let Some(second) = params.second_product(self.majors) {
+                k.when(second.k.gt(0), || {
+                    if target.features().cp_async {
+                        k.cp_async_wait_group(0);
+                    }
+                    k.barrier();
+                    let mainloop = self.mainloop((k, smem), self.block_operands(&second, origin));
+                    self.run(&mainloop, &second, (&warp_tile, &acc));
+                });
+            }
             let bf16_target = (self.smem_dtype == DType::Bf16).then_some(target);
             let epilogue = Epilogue { kernel: *k, bf16_target, params, origin };
             if async_mma {
@@ -200,6 +201,27 @@ impl MultistageKernel {
                 epilogue.write(row, column, &pair);
             });
         })
+    }
+
+    /// The mainloop over the operands.
+    fn mainloop<'k>(
+        self,
+        (k, smem): (&Kernel<'k>, Shared<'k, u32>),
+        operands: [BlockOperand<'k>; 2],
+    ) -> Multistage<'k> {
+        let [tile_k, stages] = self.stages();
+        let (loaders, nf4_loader) = self.loaders(k, operands);
+        Multistage {
+            kernel: *k,
+            target: self.target,
+            stages,
+            tile_k,
+            stage_words: self.stage_words(),
+            loaders,
+            nf4_loader,
+            smem,
+            async_mma: self.has_wgmma(),
+        }
     }
 
     /// Runs the mainloop with the multiplication of this kernel.

@@ -11,6 +11,8 @@
 //! **Result.** With a tensor map, c is written through shared memory and bulk stores; otherwise,
 //! and if c is added to, from registers.
 //!
+//! **Second product.** Its stages follow those of the first.
+//!
 //! **Determinism.** An element of c is a single chain along K, as in the multistage kernel.
 //!
 //! **Limits.** Operands have tensor maps with boxes of 64 × 64, and K is not empty.
@@ -49,6 +51,7 @@ pub(in crate::gemm) struct WarpSpecializedKernel {
     tile: TileConfig,
     stages: u32,
     majors: [Major; 2],
+    has_second_product: bool,
 }
 
 /// The tile that a block computes.
@@ -66,7 +69,8 @@ impl WarpSpecializedKernel {
     ) -> Option<Self> {
         let Mainloop::WarpSpecialized { stages } = tile.mainloop else { return None };
         let features = target.features();
-        let kernel = Self { target, tile: *tile, stages, majors: majors(image.layout) };
+        let (majors, has_second_product) = (majors(image.layout), image.has_second_product());
+        let kernel = Self { target, tile: *tile, stages, majors, has_second_product };
         (features.wgmma && features.tma).then_some(kernel)
     }
 
@@ -111,7 +115,8 @@ impl WarpSpecializedKernel {
         Kernel::build(name, |k| {
             k.max_threads(self.consumer_threads() + self.tile.wgmma_producers());
             k.min_blocks(self.tile.min_blocks_per_sm);
-            let params = GemmParams::declare(k, [DType::Bf16; 2]);
+            let dtypes = [DType::Bf16; 2];
+            let params = GemmParams::declare_with_second(k, dtypes, self.has_second_product);
             let smem = align_for_swizzle(k, k.dynamic_shared());
             let stores = smem.offset(i64::from(self.stages * self.stage_words()));
             let barriers = stores.offset(i64::from(self.warpgroups() * STORE_WORDS)).reinterpret();
@@ -164,21 +169,32 @@ impl WarpSpecializedKernel {
         let k = &params.m.kernel();
         let maps = params.maps.expect("both operands are bf16");
         let state = PipelineState::new(k);
+        let first = ([maps.a, maps.b], params.k);
+        let second = params.second.map(|second| (second.maps, second.k));
         self.for_each_tile(k, params, |tile| {
-            k.range(0, params.k, wgmma::TILE_K, |k_start| {
-                pipeline.fill(state, self.stage_words() * 4, |stage, full| {
-                    let operands = [maps.a, maps.b].into_iter().zip(self.operands(stage));
-                    let tiles = self.smem_tiles().into_iter().zip(tile.origin);
-                    for ((tile, start), (map, to)) in tiles.zip(operands) {
-                        let boxes = (to, tile.extent / BOX);
-                        copy_boxes(boxes, (map, k.ctaid_z()), full, |index| match tile.major {
-                            Major::K => [k_start, start + index * BOX],
-                            Major::Mn => [start + index * BOX, k_start],
-                        });
-                    }
+            for (maps, k_len) in [first].into_iter().chain(second) {
+                k.range(0, k_len, wgmma::TILE_K, |k_start| {
+                    pipeline.fill(state, self.stage_words() * 4, |stage, full| {
+                        let operands = maps.into_iter().zip(self.operands(stage));
+                        let tiles = self.smem_tiles().into_iter().zip(tile.origin);
+                        for ((tile, start), (map, to)) in tiles.zip(operands) {
+                            let boxes = (to, tile.extent / BOX);
+                            copy_boxes(boxes, (map, k.ctaid_z()), full, |index| match tile.major {
+                                Major::K => [k_start, start + index * BOX],
+                                Major::Mn => [start + index * BOX, k_start],
+                            });
+                        }
+                    });
                 });
-            });
+            }
         });
+    }
+
+    /// Length of the contraction with its padding, and with that of the second product.
+    fn contraction<'k>(self, params: &GemmParams<'k>) -> Value<'k, u32> {
+        params.second.map_or(params.k, |second| {
+            ((params.k + (wgmma::TILE_K - 1)) & !(wgmma::TILE_K - 1)) + second.k
+        })
     }
 
     /// A consumer warpgroup: multiplies and writes 64 rows of every tile of the block.
@@ -194,9 +210,9 @@ impl WarpSpecializedKernel {
         let acc = acc_row(k, self.tile.shape[1]);
         let store = BulkStore::new(k, self.target, (warpgroup, stores.at(warpgroup * STORE_WORDS)));
         let maps = params.maps.expect("both operands are bf16");
-        let staggered = k.var(0u32);
+        let (staggered, k_len) = (k.var(0u32), self.contraction(params));
         self.for_each_tile(k, params, |tile| {
-            self.multiply(pipeline, (state, warpgroup, staggered), (params.k, &acc));
+            self.multiply(pipeline, (state, warpgroup, staggered), (k_len, &acc));
             let [row, column] = tile.origin;
             k.when_else(
                 maps.writes_c,

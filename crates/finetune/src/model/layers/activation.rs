@@ -115,6 +115,17 @@ impl Activation {
         }
     }
 
+    /// Returns the bf16 elements.
+    ///
+    /// # Errors
+    /// [`KernelError::UnsupportedDType`] if the activation is in f32 alone.
+    pub(super) fn bf16(self) -> Result<Slice<bf16>> {
+        match self.0 {
+            Output::Bf16(slice) | Output::Both(_, slice) => Ok(slice),
+            Output::F32(_) => Err(missing(DType::Bf16).into()),
+        }
+    }
+
     /// Returns the f32 elements.
     ///
     /// # Errors
@@ -122,15 +133,15 @@ impl Activation {
     pub(in crate::model) fn f32(self) -> Result<Slice<f32>> {
         match self.0 {
             Output::F32(slice) | Output::Both(slice, _) => Ok(slice),
-            Output::Bf16(_) => Err(KernelError::UnsupportedDType {
-                kernel: "a layer",
-                compute: DType::F32,
-                dtype: DType::Bf16,
-                help: "declare the activation with f32 among its dtypes",
-            }
-            .into()),
+            Output::Bf16(_) => Err(missing(DType::F32).into()),
         }
     }
+}
+
+/// An activation is not there in the dtype in which a layer reads it.
+fn missing(dtype: DType) -> KernelError {
+    let help = "declare the activation with this dtype among its dtypes";
+    KernelError::UnsupportedDType { kernel: "a layer", compute: dtype, dtype, help }
 }
 
 /// The input of layers that share it.

@@ -218,19 +218,19 @@ impl Attention {
         Ok((out.residual()?, out.saved))
     }
 
-    /// Appends the gradients of the weights and of the input. Returns the gradients of the input
-    /// through each projection, whose sum is the gradient.
+    /// Appends the gradients of the weights and of the input. Returns gradients of the input whose
+    /// sum is the gradient.
     pub(super) fn backward(
         &self,
         builder: &mut Builder,
         saved: Saved,
         grad_out: Activation,
-    ) -> Result<[Slice<f32>; 3]> {
+    ) -> Result<Vec<Slice<f32>>> {
         let (scope, dtypes) = (None, self.core.dtypes());
         builder.scope(self.scope("o backward"));
         let dtype = self.o.grad_input_dtype(dtypes);
         let output = Backward { layer: &self.o, scope, saved: saved.o, grad_out, dtype };
-        let [grad_mixed] = linear::backward(builder, [output])?;
+        let grad_mixed = linear::backward(builder, &[output])?[0];
         let grad_mixed = grad_mixed.in_dtypes(builder, dtypes)?;
         builder.scope(self.scope("attention backward"));
         let grad_mixed = (grad_mixed, self.v.grad_dtypes);
@@ -247,12 +247,11 @@ impl Attention {
         let grad_k = self.norm_heads_backward(builder, (saved, 1), (grad_k, dtypes[1]))?;
         let layers =
             [(&self.q, saved.q, grad_q), (&self.k, saved.k, grad_k), (&self.v, saved.v, grads.v)];
-        let calls = std::array::from_fn(|at| {
+        let calls: [_; 3] = std::array::from_fn(|at| {
             let (layer, saved, grad_out) = layers[at];
             Backward { layer, scope: Some(&scopes[at]), saved, grad_out, dtype: DType::F32 }
         });
-        let [from_q, from_k, from_v] = linear::backward(builder, calls)?;
-        Ok([from_k.f32()?, from_v.f32()?, from_q.f32()?])
+        linear::backward(builder, &calls)?.into_iter().map(Activation::f32).collect()
     }
 
     /// Appends the gradient of the heads before their norm, in the `dtypes` in which it is read.

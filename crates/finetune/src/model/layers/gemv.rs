@@ -8,7 +8,7 @@ use retrograph_runtime::{BufferId, Slice};
 
 use super::Builder;
 use super::activation::Input;
-use super::lora::{self, Lora};
+use super::lora::{Lora, SavedIn};
 use crate::error::Result;
 
 /// A layer of one row: `y = x·Wᵀ + bias`, and its LoRA update.
@@ -32,7 +32,7 @@ pub(super) fn forward(
     builder: &mut Builder,
     input: Input,
     calls: &[GemvCall<'_>],
-) -> Result<Vec<Option<lora::Saved>>> {
+) -> Result<Vec<Option<SavedIn<f32>>>> {
     let updates = project(builder, input, calls)?;
     for (call, update) in calls.iter().zip(&updates) {
         let Some((lora, update)) = call.lora.zip(*update) else { continue };
@@ -48,7 +48,7 @@ pub(super) fn project(
     builder: &mut Builder,
     input: Input,
     calls: &[GemvCall<'_>],
-) -> Result<Vec<Option<lora::Saved>>> {
+) -> Result<Vec<Option<SavedIn<f32>>>> {
     let Input { x, norm, mut prefetch } = input;
     let x = x.f32()?;
     let (mut updates, mut lows) = (Vec::new(), Vec::new());
@@ -66,7 +66,7 @@ pub(super) fn project(
         } else {
             lows.push([a, t]);
         }
-        updates.push(Some(lora::Saved { x, t }));
+        updates.push(Some(SavedIn { x, t }));
     }
     // A launch reads weights of one dtype, and f32 only in a launch without NF4.
     if calls.iter().any(|call| matches!(call.weight, TensorView::Nf4(_))) && !lows.is_empty() {

@@ -150,7 +150,7 @@ impl Head {
         builder.scope("logits backward");
         let (layer, scope, dtype) = (&self.projection, None, DType::F32);
         let call = Backward { layer, scope, saved: saved.projection, grad_out, dtype };
-        let [grad_normed] = linear::backward(builder, [call])?;
+        let grad_normed = linear::backward(builder, &[call])?[0];
         builder.scope("final norm backward");
         let grad_normed = grad_normed.f32()?;
         let name = ("grad_residual", grad_normed.len());

@@ -7,15 +7,17 @@
 //!
 //! Dropout applies to the x of the update, and to its dt·A.
 //!
-//! Ranks up to [`LORA_MAX_RANK`] have kernels of their own, which read the long operand once for
-//! all updates that share it. Larger ranks are ordinary matrix products ([`large_rank`]). Updates
-//! of one row are computed by [`super::gemv`].
+//! In bf16, updates of many rows are matrix products ([`products`]), and the product with the
+//! weight adds `t·Bᵀ` and `dt·A` as a part of its contraction. Otherwise, ranks up to
+//! [`LORA_MAX_RANK`](retrograph_kernels::ops::LORA_MAX_RANK) have f32 kernels of their own, which
+//! read the long operand once for all updates that share it, and larger ranks are products in f32.
+//! Updates of one row are computed by [`super::gemv`].
 
 mod backward;
 mod forward;
-mod large_rank;
+mod products;
 mod update;
 
-pub(super) use backward::backward;
+pub(super) use backward::{backward, fused_grad_t};
 pub(super) use forward::{Down, down, up};
-pub(super) use update::{Lora, LoraBackward, Saved};
+pub(super) use update::{Lora, LoraBackward, Method, Saved, SavedIn};

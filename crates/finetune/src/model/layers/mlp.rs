@@ -114,19 +114,18 @@ impl Mlp {
         Ok(down)
     }
 
-    /// Appends the gradients of the weights and of the input. Returns the gradients of the input
-    /// through gate and up, whose sum is the gradient.
+    /// Appends the gradients of the weights and of the input. Returns gradients of the input whose
+    /// sum is the gradient.
     pub(super) fn backward(
         &self,
         builder: &mut Builder,
         Saved { gate, up, down }: Saved,
         grad_out: Activation,
-    ) -> Result<[Slice<f32>; 2]> {
+    ) -> Result<Vec<Slice<f32>>> {
         builder.scope(self.scope("down backward"));
         let call =
             Backward { layer: &self.down, scope: None, saved: down, grad_out, dtype: self.inner };
-        let [grad_inner] = linear::backward(builder, [call])?;
-        let grad_inner = grad_inner.narrowest();
+        let grad_inner = linear::backward(builder, &[call])?[0].narrowest();
         builder.scope(self.scope("swiglu backward"));
         let len = grad_inner.len();
         let grad_gate = Activation::transient(builder, ("grad_gate", len), self.gate.grad_dtypes);
@@ -141,11 +140,10 @@ impl Mlp {
         builder.launch(swiglu.launch())?;
         let scopes = ["gate", "up"].map(|part| self.scope(&format!("{part} backward")));
         let layers = [(&self.gate, gate.saved, grad_gate), (&self.up, up.saved, grad_up)];
-        let calls = std::array::from_fn(|at| {
+        let calls: [_; 2] = std::array::from_fn(|at| {
             let (layer, saved, grad_out) = layers[at];
             Backward { layer, scope: Some(&scopes[at]), saved, grad_out, dtype: DType::F32 }
         });
-        let [from_gate, from_up] = linear::backward(builder, calls)?;
-        Ok([from_gate.f32()?, from_up.f32()?])
+        linear::backward(builder, &calls)?.into_iter().map(Activation::f32).collect()
     }
 }

@@ -1,7 +1,9 @@
 //! The backward pass of linear layers that share an input.
 
+use half::bf16;
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::ColumnSum;
+use retrograph_kernels::ops::{ColumnSum, GemmShape};
+use retrograph_runtime::Slice;
 
 use super::super::Builder;
 use super::super::activation::Activation;
@@ -21,38 +23,93 @@ pub(in crate::model::layers) struct Backward<'a> {
     pub(in crate::model::layers) dtype: DType,
 }
 
-/// Appends the gradients of layers that share an input. Returns the gradient of the input through
-/// each layer; their sum is the gradient of the input.
+/// Appends the gradients of layers that share an input. Returns gradients of the input whose sum is
+/// the gradient: one through each layer, or through two of them if one product computes both.
 ///
 /// Each has its own buffer. Adding into one buffer would order the products, and at small sizes
 /// none of them fills a GPU.
-pub(in crate::model::layers) fn backward<const N: usize>(
+pub(in crate::model::layers) fn backward(
     builder: &mut Builder,
-    calls: [Backward<'_>; N],
-) -> Result<[Activation; N]> {
-    let mut grads = Vec::with_capacity(N);
-    let mut updates = Vec::with_capacity(N);
+    calls: &[Backward<'_>],
+) -> Result<Vec<Activation>> {
+    let (mut grads, mut updates) = (Vec::with_capacity(calls.len()), Vec::new());
+    let mut open = None;
     for call in calls {
-        builder.enter(call.scope);
-        let grad_input = call.append(builder)?;
-        if let (Some(lora), Some(saved)) = (call.layer.lora, call.saved.lora) {
-            let (grad_out, grad_input) = (call.grad_out.f32()?, grad_input.f32()?);
-            updates.push(LoraBackward { lora, scope: call.scope, saved, grad_out, grad_input });
+        let Backward { layer, scope, grad_out, .. } = *call;
+        if let Some(weight) = call.joinable() {
+            match open.take() {
+                None => open = Some((call, weight)),
+                Some(first) => grads.push(dgrad_of_both(builder, [first, (call, weight)])?),
+            }
+            continue;
+        }
+        builder.enter(scope);
+        let grad_t = match &layer.lora {
+            Some(lora) => lora::fused_grad_t(builder, lora, grad_out)?,
+            None => None,
+        };
+        let grad_input = call.grad_input(builder, grad_t)?;
+        if let (Some(lora), Some(saved)) = (layer.lora, call.saved.lora) {
+            updates.push(LoraBackward { lora, scope, saved, grad_out, grad_t, grad_input });
         }
         grads.push(grad_input);
     }
+    if let Some((call, _)) = open {
+        builder.enter(call.scope);
+        grads.push(call.grad_input(builder, None)?);
+    }
+    for call in calls {
+        builder.enter(call.scope);
+        call.grad_weights(builder)?;
+    }
     lora::backward(builder, &updates)?;
-    Ok(std::array::from_fn(|at| grads[at]))
+    Ok(grads)
+}
+
+/// Appends the gradient of the input through two layers, each with its weight, in the scope of the
+/// first.
+fn dgrad_of_both(
+    builder: &mut Builder,
+    [(first, w), (second, w1)]: [(&Backward<'_>, Slice<bf16>); 2],
+) -> Result<Activation> {
+    builder.enter(first.scope);
+    let grad_input = first.declare_grad_input(builder);
+    let second = ([second.grad_out.bf16()?, w1], second.layer.products.shape.outputs);
+    let to = (second, grad_input.narrowest());
+    first.layer.products.dgrad_sum(builder, (first.grad_out, w), to)?;
+    Ok(grad_input)
 }
 
 impl Backward<'_> {
-    /// Appends the gradients of input, weight and bias, without the LoRA update.
-    fn append(&self, builder: &mut Builder) -> Result<Activation> {
-        let Self { layer, saved, grad_out, dtype, .. } = *self;
-        let Linear { weight, bias, products, .. } = layer;
-        let len = products.shape.rows * products.shape.inputs;
-        let grad_input = Activation::transient(builder, ("grad_input", len), dtype.into());
-        products.dgrad(builder, grad_out, grad_input.narrowest())?;
+    /// The weight, if one product can compute the gradient of the input through this layer and
+    /// through another.
+    fn joinable(&self) -> Option<Slice<bf16>> {
+        self.layer.products.joinable().filter(|_| self.layer.lora.is_none())
+    }
+
+    fn declare_grad_input(&self, builder: &mut Builder) -> Activation {
+        let GemmShape { rows, inputs, .. } = self.layer.products.shape;
+        Activation::transient(builder, ("grad_input", rows * inputs), self.dtype.into())
+    }
+
+    /// Appends the gradient of the input. With `grad_t`, it has that of the LoRA update.
+    fn grad_input(&self, builder: &mut Builder, grad_t: Option<Slice<bf16>>) -> Result<Activation> {
+        let Self { layer: Linear { products, lora, .. }, grad_out, .. } = *self;
+        let grad_input = self.declare_grad_input(builder);
+        let to = grad_input.narrowest();
+        match grad_t.zip(lora.as_ref()).and_then(|(dt, lora)| Some((dt, lora, lora.fused()?))) {
+            Some((grad_t, lora, (matrices, w))) => {
+                let update = ([grad_t, matrices.a], lora.rank);
+                products.dgrad_sum(builder, (grad_out, w), (update, to))?;
+            }
+            None => products.dgrad(builder, grad_out, to)?,
+        }
+        Ok(grad_input)
+    }
+
+    /// Appends the gradients of weight and bias.
+    fn grad_weights(&self, builder: &mut Builder) -> Result<()> {
+        let Self { layer: Linear { weight, bias, products, .. }, saved, grad_out, .. } = *self;
         if let Some(grad_weight) = weight.grad {
             products.wgrad(builder, (grad_out, saved.x), grad_weight)?;
         }
@@ -61,6 +118,6 @@ impl Backward<'_> {
             let (x, accumulate) = (grad_out.f32()?, builder.accumulates());
             builder.launch(ColumnSum { x, out, rows, columns, accumulate }.launch())?;
         }
-        Ok(grad_input)
+        Ok(())
     }
 }

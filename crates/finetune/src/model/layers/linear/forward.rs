@@ -7,7 +7,7 @@ use retrograph_runtime::Slice;
 use super::super::Builder;
 use super::super::activation::{Activation, Input};
 use super::super::gemv::{self, GemvCall};
-use super::super::lora;
+use super::super::lora::{self, Down};
 use super::super::residual::Residual;
 use super::layer::Linear;
 use crate::error::Result;
@@ -71,7 +71,8 @@ pub(in crate::model::layers) fn forward<const N: usize>(
         for (call, y) in calls.iter().zip(outputs) {
             gemvs.push(call.gemv(y.f32()?));
         }
-        gemv::forward(builder, input, &gemvs)?
+        let updates = gemv::forward(builder, input, &gemvs)?;
+        updates.into_iter().map(|saved| saved.map(lora::Saved::F32)).collect()
     } else {
         let loras = calls.each_ref().map(|call| (call.layer.lora.as_ref(), call.scope));
         let downs = lora::down(builder, input.x, &loras)?;
@@ -124,12 +125,21 @@ impl Forward<'_> {
     fn project_and_update(
         &self,
         builder: &mut Builder,
-        (x, down): (Activation, Option<lora::Down>),
+        (x, down): (Activation, Option<Down>),
         y: Activation,
     ) -> Result<Option<lora::Saved>> {
         let Linear { products, lora, .. } = self.layer;
-        products.fprop(builder, x, y.narrowest())?;
-        let Some((lora, down)) = lora.as_ref().zip(down) else { return Ok(None) };
-        lora::up(builder, lora, down, y.f32()?).map(Some)
+        let Some((lora, down)) = lora.as_ref().zip(down) else {
+            products.fprop(builder, x, y.narrowest())?;
+            return Ok(None);
+        };
+        let (Some((matrices, w)), Down::Whole(lora::Saved::Bf16(saved))) = (lora.fused(), down)
+        else {
+            products.fprop(builder, x, y.narrowest())?;
+            return lora::up(builder, lora, (down, y.f32()?)).map(Some);
+        };
+        let update = ([saved.t, matrices.b], lora.rank);
+        products.fprop_sum(builder, (x, w), (update, y.narrowest()))?;
+        Ok(Some(lora::Saved::Bf16(saved)))
     }
 }

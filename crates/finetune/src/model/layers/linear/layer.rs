@@ -6,7 +6,7 @@ use retrograph_runtime::Slice;
 
 use super::super::activation::Dtypes;
 use super::super::gemv::GemvCall;
-use super::super::lora::Lora;
+use super::super::lora::{Lora, Method};
 use super::super::{Builder, PassConfig};
 use super::products::Products;
 use crate::config::Projection;
@@ -39,23 +39,25 @@ impl Linear {
         let [inputs, outputs] = spec.projection(projection);
         let shape = GemmShape { rows: config.rows(), inputs, outputs };
         let name = |kind| layer_name(number, &format!("{}.{kind}", projection.path()));
+        let weight = builder.weight(&name("weight"));
         let lora = config.lora.filter(|lora| lora.targets.has(projection)).map(|lora| {
-            let [a, b] = [name("lora_A.weight"), name("lora_B.weight")];
-            Lora {
-                a: builder.f32_weight(&a),
-                b: builder.f32_weight(&b),
-                rank: lora.rank,
-                scale: lora.scale(),
-                dropout: builder.dropout(&a, lora.dropout),
-                shape,
-                compute: config.compute,
-            }
+            let names = [name("lora_A.weight"), name("lora_B.weight")];
+            let [a, b] = names.each_ref().map(|name| builder.f32_weight(name));
+            let dropout = builder.dropout(&names[0], lora.dropout);
+            let matrices = names.each_ref().map(|name| builder.weight(name).value);
+            let in_bf16 = Products::reads_bf16(&weight.value, shape, config) && dropout.is_none();
+            let weight = in_bf16.then_some(weight.value);
+            let method = Method::new([lora.rank, shape.rows], matrices, weight);
+            let (rank, scale, compute) = (lora.rank, lora.scale(), config.compute);
+            Lora { a, b, rank, scale, dropout, shape, compute, method }
         });
         let bias = spec.has_bias(projection).then(|| builder.f32_weight(&name("bias")));
-        let weight = builder.weight(&name("weight"));
         let siblings = u32::from(matches!(projection, Projection::Gate | Projection::Up));
         let operands = (weight.value, bias.map(|bias: F32Weight| bias.value));
-        Self::resolve((weight, bias, lora), Products::new(operands, shape, (config, siblings)))
+        let products = Products::new(operands, shape, (config, siblings));
+        let fused = lora.is_some_and(|lora| lora.fused().is_some());
+        let products = if fused { products.without_splits() } else { products };
+        Self::resolve((weight, bias, lora), products)
     }
 
     /// Resolves the output projection, which has neither bias nor LoRA.
@@ -72,7 +74,8 @@ impl Linear {
         products: Products,
     ) -> Self {
         let bf16 = products.bf16_operand;
-        let dtypes = Dtypes { f32: !bf16 || lora.is_some(), bf16 };
+        let lora_f32 = lora.is_some_and(|lora| lora.dtype() == DType::F32);
+        let dtypes = Dtypes { f32: !bf16 || lora_f32, bf16 };
         // The gradient of a bias is added in f32.
         let trained_bias = bias.is_some_and(|bias| bias.grad.is_some());
         let grad_dtypes = Dtypes { f32: dtypes.f32 || trained_bias, bf16 };
@@ -81,12 +84,17 @@ impl Linear {
 
     /// Whether the output can be written as bf16: a large product, to which nothing is added.
     pub(in crate::model::layers) fn can_round_output(&self) -> bool {
-        self.dtypes.bf16 && self.lora.is_none() && self.products.forward_splits == 1
+        self.dtypes.bf16 && self.is_one_product() && self.products.forward_splits == 1
     }
 
     /// Whether the gradient of the input can be written as bf16.
     pub(in crate::model::layers) fn can_round_grad_input(&self) -> bool {
-        self.dtypes.bf16 && self.lora.is_none() && self.products.backward_splits == 1
+        self.dtypes.bf16 && self.is_one_product() && self.products.backward_splits == 1
+    }
+
+    /// Whether nothing is added to the product with the weight after it.
+    fn is_one_product(&self) -> bool {
+        self.lora.is_none_or(|lora| lora.fused().is_some())
     }
 
     /// The dtype of an output that is read in `dtypes`: bf16 if nothing reads f32 and the product

@@ -1,8 +1,9 @@
 //! The products of a linear layer with its weight, in the forward and the backward pass.
 
+use half::bf16;
 use retrograph_kernels::ops::{
-    DType, Dgrad, DgradSplitK, Fprop, FpropSplitK, GemmConfig, GemmShape, SplitKSum, TensorView,
-    Wgrad,
+    DType, Dgrad, DgradSplitK, DgradSum, Fprop, FpropSplitK, FpropSum, GemmConfig, GemmShape,
+    SplitKSum, TensorView, Wgrad,
 };
 use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Slice};
@@ -28,6 +29,13 @@ pub(super) struct Products {
     concurrent: u32,
 }
 
+/// The operands of a second product with the same result, and the length of its contraction.
+pub(super) type SecondProduct = ([Slice<bf16>; 2], usize);
+
+/// Elements of a result that is computed by a tile of 128 × 128 on each of 132 SMs. Smaller products
+/// of several layers run concurrently instead.
+const MIN_JOINED_ELEMENTS: usize = 132 * 128 * 128;
+
 impl Products {
     /// Plans the products with `w`. `siblings` layers of the same micro-batch and shape run
     /// concurrently.
@@ -37,7 +45,7 @@ impl Products {
         (config, siblings): (&PassConfig, u32),
     ) -> Self {
         let compute = config.compute;
-        let bf16_operand = shape.prefers_bf16_activations(&w) && compute == DType::Bf16;
+        let bf16_operand = Self::reads_bf16(&w, shape, config);
         let activations = if bf16_operand { DType::Bf16 } else { DType::F32 };
         let concurrent = (siblings + 1) * config.concurrent_micro_batches - 1;
         let config = GemmConfig { compute, activations, weights: w.dtype(), concurrent };
@@ -45,6 +53,58 @@ impl Products {
         let forward_splits = if bias.is_some() { 1 } else { shape.fprop_splits(config) };
         let backward_splits = shape.dgrad_splits(config);
         Self { w, bias, shape, compute, bf16_operand, forward_splits, backward_splits, concurrent }
+    }
+
+    /// Whether the layer reads its input and the gradient of its output as bf16.
+    pub(super) fn reads_bf16(
+        w: &TensorView<BufferId>,
+        shape: GemmShape,
+        config: &PassConfig,
+    ) -> bool {
+        shape.prefers_bf16_activations(w) && config.compute == DType::Bf16
+    }
+
+    /// The same products without split-K, so that a second product can be added.
+    pub(super) fn without_splits(self) -> Self {
+        Self { forward_splits: 1, backward_splits: 1, ..self }
+    }
+
+    /// The weight, if one product can compute the gradient of the input through this layer and
+    /// through another: a bf16 product that fills a device by itself.
+    pub(super) fn joinable(&self) -> Option<Slice<bf16>> {
+        let large = self.shape.rows * self.shape.inputs >= MIN_JOINED_ELEMENTS;
+        match self.w {
+            TensorView::Bf16(w) if self.bf16_operand && self.backward_splits == 1 && large => {
+                Some(w)
+            }
+            _ => None,
+        }
+    }
+
+    /// Appends `y = x·Wᵀ + x₁·w₁ᵀ + b`, with a weight `w` in bf16.
+    pub(super) fn fprop_sum(
+        &self,
+        builder: &mut Builder,
+        (x, w): (Activation, Slice<bf16>),
+        (([x1, w1], k), y): (SecondProduct, TensorView<BufferId>),
+    ) -> Result<()> {
+        let GemmShape { rows, inputs, outputs } = self.shape;
+        let (x, w, inputs, bias) = ([x.bf16()?, x1], [w, w1], [inputs, k], self.bias);
+        let product = FpropSum { x, w, bias, y, rows, inputs, outputs };
+        self.launch(builder, product.launch())
+    }
+
+    /// Appends `dx = dy·W + dy₁·w₁`, with a weight `w` in bf16.
+    pub(super) fn dgrad_sum(
+        &self,
+        builder: &mut Builder,
+        (grad_out, w): (Activation, Slice<bf16>),
+        (([grad_out1, w1], k), grad_input): (SecondProduct, TensorView<BufferId>),
+    ) -> Result<()> {
+        let GemmShape { rows, inputs, outputs } = self.shape;
+        let (grad_out, w, outputs) = ([grad_out.bf16()?, grad_out1], [w, w1], [outputs, k]);
+        let product = DgradSum { grad_out, w, grad_input, rows, inputs, outputs };
+        self.launch(builder, product.launch())
     }
 
     /// Appends `y = x·Wᵀ + b`.

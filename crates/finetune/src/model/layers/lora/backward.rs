@@ -3,22 +3,35 @@
 //! Updates that share an input add to its gradient in one launch. The launch adds to the gradient
 //! that one of the layers computed; the sum over the layers is the gradient of the input.
 
+use half::bf16;
 use retrograph_kernels::ops::{
     ColumnSum, LoraExpand, LoraExpandAdapter, LoraGrad, LoraGradAdapter, LoraMatrix, LoraShape,
     LoraShrink, LoraShrinkAdapter,
 };
 use retrograph_runtime::Slice;
 
-use super::large_rank;
-use super::update::{LoraBackward, total};
+use super::products::Products;
+use super::update::{Lora, LoraBackward, Method, Saved, SavedIn, total};
 use crate::error::Result;
 use crate::model::builder::Builder;
+use crate::model::layers::activation::Activation;
 
 /// The gradient of t, of which there is one per split.
 struct GradT<'a> {
     update: &'a LoraBackward<'a>,
+    saved: SavedIn<f32>,
     grad_t: Slice<f32>,
     splits: usize,
+}
+
+/// Appends `dt = s·dy·B` before the product with the weight, if that adds `dt·A`.
+pub(in crate::model::layers) fn fused_grad_t(
+    builder: &mut Builder,
+    lora: &Lora,
+    grad_out: Activation,
+) -> Result<Option<Slice<bf16>>> {
+    let products = lora.bf16_products().filter(|_| lora.fused().is_some());
+    products.map(|products| products.grad_t(builder, grad_out.bf16()?)).transpose()
 }
 
 /// Appends the gradients of the matrices of updates that share an input, and adds to the gradient
@@ -30,12 +43,15 @@ pub(in crate::model::layers) fn backward(
     let (mut shared, mut alone) = (Vec::new(), Vec::new());
     for update in updates {
         builder.enter(update.scope);
-        if !update.lora.is_low() {
-            large_rank::backward(builder, update)?;
-            continue;
+        match (update.saved, update.lora.bf16_products(), update.lora.method) {
+            (Saved::Bf16(saved), Some(products), _) => in_bf16(builder, products, (update, saved))?,
+            (Saved::F32(saved), _, Method::LowRank) => {
+                let grad_t = through_b(builder, update, saved)?;
+                if update.lora.dropout.is_some() { &mut alone } else { &mut shared }.push(grad_t);
+            }
+            (Saved::F32(saved), ..) => in_f32(builder, update, saved)?,
+            (Saved::Bf16(_), None, _) => unreachable!("t is bf16 if products are"),
         }
-        let grad_t = through_b(builder, update)?;
-        if update.lora.dropout.is_some() { &mut alone } else { &mut shared }.push(grad_t);
     }
     if !shared.is_empty() {
         through_a(builder, &shared)?;
@@ -43,10 +59,46 @@ pub(in crate::model::layers) fn backward(
     alone.iter().try_for_each(|one| through_a(builder, std::slice::from_ref(one)))
 }
 
+/// The same for products in bf16.
+fn in_bf16(
+    builder: &mut Builder,
+    products: Products<'_, bf16>,
+    (update, saved): (&LoraBackward<'_>, SavedIn<bf16>),
+) -> Result<()> {
+    let grad_out = update.grad_out.bf16()?;
+    let grad_t = match update.grad_t {
+        Some(grad_t) => grad_t,
+        None => {
+            let grad_t = products.grad_t(builder, grad_out)?;
+            products.grad_input(builder, (grad_t, update.grad_input.f32()?), true)?;
+            grad_t
+        }
+    };
+    products.grad_matrices(builder, saved, [grad_out, grad_t])
+}
+
+/// The same for products in f32, which may have dropout.
+fn in_f32(builder: &mut Builder, update: &LoraBackward<'_>, saved: SavedIn<f32>) -> Result<()> {
+    let (products, grad_out) = (update.lora.f32_products(), update.grad_out.f32()?);
+    let grad_input = update.grad_input.f32()?;
+    let grad_t = products.grad_t(builder, grad_out)?;
+    products.grad_matrices(builder, saved, [grad_out, grad_t])?;
+    let Some(site) = update.lora.dropout else {
+        return products.grad_input(builder, (grad_t, grad_input), true);
+    };
+    let dropped = builder.transient("grad_dropped", grad_input.len());
+    products.grad_input(builder, (grad_t, dropped), false)?;
+    builder.drop_out(site, [dropped, grad_input], true)
+}
+
 /// Appends `dB = s·dyᵀ·t` and `dt = s·dy·B`.
-fn through_b<'a>(builder: &mut Builder, update: &'a LoraBackward<'a>) -> Result<GradT<'a>> {
+fn through_b<'a>(
+    builder: &mut Builder,
+    update: &'a LoraBackward<'a>,
+    saved: SavedIn<f32>,
+) -> Result<GradT<'a>> {
     let lora = &update.lora;
-    let (x, matrix, alpha) = (update.grad_out, LoraMatrix::B, lora.scale);
+    let (x, matrix, alpha) = (update.grad_out.f32()?, LoraMatrix::B, lora.scale);
     let shape = lora.low_rank_shape(matrix);
     let splits = shape.shrink_splits(1);
     let grad_t = builder.transient("grad_low_rank", splits * shape.rows * shape.rank);
@@ -54,25 +106,25 @@ fn through_b<'a>(builder: &mut Builder, update: &'a LoraBackward<'a>) -> Result<
     let down = LoraShrink { x, adapters: taken, matrix, shape, splits, alpha };
     builder.launch(down.launch())?;
     if let Some(grad) = lora.b.grad {
-        let matrices = Matrices { matrix, shape, alpha, of: &[(update.saved.t, grad)] };
+        let matrices = Matrices { matrix, shape, alpha, of: &[(saved.t, grad)] };
         matrices.append(builder, x)?;
     }
-    Ok(GradT { update, grad_t, splits })
+    Ok(GradT { update, saved, grad_t, splits })
 }
 
 /// Appends `dx += Σ dt·A` and `dA = dtᵀ·x` of updates that share x.
 fn through_a(builder: &mut Builder, updates: &[GradT<'_>]) -> Result<()> {
-    let GradT { update: first, .. } = updates[0];
+    let GradT { update: first, saved, .. } = updates[0];
     // The smallest layer has its gradient first.
     let target = updates.iter().min_by_key(|it| it.update.lora.shape.outputs);
-    let grad_input = target.map_or(first.grad_input, |it| it.update.grad_input);
+    let grad_input = target.map_or(first.grad_input, |it| it.update.grad_input).f32()?;
     let matrix = LoraMatrix::A;
     let shape = first.lora.low_rank_shape(matrix);
     builder.enter(first.scope);
     let dropped = first.lora.dropout.map(|_| builder.transient("grad_dropped", grad_input.len()));
     let (y, accumulate) = (dropped.unwrap_or(grad_input), dropped.is_none());
     let (mut added, mut whole) = (Vec::new(), Vec::new());
-    for GradT { update, grad_t, splits } in updates {
+    for GradT { update, grad_t, splits, .. } in updates {
         builder.enter(update.scope);
         let (total, t) = total(builder, *grad_t, (shape, *splits));
         whole.push(t);
@@ -90,7 +142,7 @@ fn through_a(builder: &mut Builder, updates: &[GradT<'_>]) -> Result<()> {
     if of.is_empty() {
         return Ok(());
     }
-    Matrices { matrix, shape, alpha: 1.0, of: &of }.append(builder, first.saved.x)
+    Matrices { matrix, shape, alpha: 1.0, of: &of }.append(builder, saved.x)
 }
 
 /// The gradients of matrices that share an operand, each with its other operand.

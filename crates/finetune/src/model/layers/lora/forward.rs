@@ -5,19 +5,18 @@ use retrograph_kernels::ops::{
 };
 use retrograph_runtime::Slice;
 
-use super::large_rank;
-use super::update::{Lora, Saved, total};
+use super::update::{Lora, Method, Saved, SavedIn, total};
 use crate::error::Result;
 use crate::model::builder::Builder;
 use crate::model::layers::activation::Activation;
 
 /// The first product of an update.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::model::layers) struct Down {
-    x: Slice<f32>,
-    /// One t per split of the contraction; their sum is t.
-    t: Slice<f32>,
-    splits: usize,
+pub(in crate::model::layers) enum Down {
+    /// By the kernels for low ranks: one t per split of the contraction. Their sum is t.
+    Splits { x: Slice<f32>, t: Slice<f32>, splits: usize },
+    /// By a product.
+    Whole(Saved),
 }
 
 /// Appends `t = x·Aᵀ` of layers that share x, each with its scope. Low ranks without dropout share
@@ -28,7 +27,7 @@ pub(in crate::model::layers) fn down(
     layers: &[(Option<&Lora>, Option<&str>)],
 ) -> Result<Vec<Option<Down>>> {
     let mut found = vec![None; layers.len()];
-    let shares = |lora: &Lora| lora.is_low() && lora.dropout.is_none();
+    let shares = |lora: &Lora| matches!(lora.method, Method::LowRank) && lora.dropout.is_none();
     let updates = layers.iter().enumerate();
     let updates = updates.filter_map(|(at, (lora, scope))| lora.map(|lora| (at, lora, *scope)));
     let (shared, alone): (Vec<_>, Vec<_>) = updates.partition(|(_, lora, _)| shares(lora));
@@ -39,11 +38,19 @@ pub(in crate::model::layers) fn down(
     }
     for (at, lora, scope) in alone {
         builder.enter(scope);
-        let x = lora.drop_out(builder, x.f32()?)?;
-        found[at] = if lora.is_low() {
-            low_rank_down(builder, &[(lora, scope)], x)?.pop()
+        found[at] = if let Some(products) = lora.bf16_products() {
+            let x = x.bf16()?;
+            let t = products.down(builder, x)?;
+            Some(Down::Whole(Saved::Bf16(SavedIn { x, t })))
         } else {
-            Some(Down { x, t: large_rank::down(builder, lora, x)?, splits: 1 })
+            let x = lora.drop_out(builder, x.f32()?)?;
+            match lora.method {
+                Method::LowRank => low_rank_down(builder, &[(lora, scope)], x)?.pop(),
+                _ => {
+                    let t = lora.f32_products().down(builder, x)?;
+                    Some(Down::Whole(Saved::F32(SavedIn { x, t })))
+                }
+            }
         };
     }
     Ok(found)
@@ -64,7 +71,7 @@ fn low_rank_down(
         builder.enter(*scope);
         let t = builder.transient("low_rank", splits * shape.rows * shape.rank);
         taken.push(LoraShrinkAdapter { w: lora.a.value, out: t });
-        found.push(Down { x, t, splits });
+        found.push(Down::Splits { x, t, splits });
     }
     builder.enter(scope);
     let down = LoraShrink { x, adapters: &taken, matrix, shape, splits, alpha: 1.0 };
@@ -72,22 +79,28 @@ fn low_rank_down(
     Ok(found)
 }
 
-/// Appends `y += s·t·Bᵀ` of a layer.
+/// Appends `y += s·t·Bᵀ` of a layer whose product with the weight does not add it.
 pub(in crate::model::layers) fn up(
     builder: &mut Builder,
     lora: &Lora,
-    Down { x, t, splits }: Down,
-    y: Slice<f32>,
+    (down, y): (Down, Slice<f32>),
 ) -> Result<Saved> {
-    if !lora.is_low() {
-        large_rank::up(builder, lora, [t, y])?;
-        return Ok(Saved { x, t });
-    }
+    let (x, t, splits) = match down {
+        Down::Splits { x, t, splits } => (x, t, splits),
+        Down::Whole(saved) => {
+            match (saved, lora.bf16_products()) {
+                (Saved::Bf16(SavedIn { t, .. }), Some(products)) => products.up(builder, t, y)?,
+                (Saved::Bf16(_), None) => unreachable!("t is bf16 if products are"),
+                (Saved::F32(SavedIn { t, .. }), _) => lora.f32_products().up(builder, t, y)?,
+            }
+            return Ok(saved);
+        }
+    };
     let (matrix, w) = (LoraMatrix::B, lora.b.value);
     let shape = lora.low_rank_shape(matrix);
     let (total, whole) = total(builder, t, (shape, splits));
     let adapters = &[LoraExpandAdapter { t, splits, w, total }];
     let (alpha, accumulate) = (lora.scale, true);
     builder.launch(LoraExpand { adapters, matrix, y, shape, alpha, accumulate }.launch())?;
-    Ok(Saved { x, t: whole })
+    Ok(Saved::F32(SavedIn { x, t: whole }))
 }

@@ -1,10 +1,14 @@
 //! An update: its matrices, and the tensors saved for its backward pass.
 
-use retrograph_kernels::ops::{DType, GemmShape, LORA_MAX_RANK, LoraMatrix, LoraShape};
-use retrograph_runtime::Slice;
+use half::bf16;
+use retrograph_kernels::Element;
+use retrograph_kernels::ops::{DType, GemmShape, LORA_MAX_RANK, LoraMatrix, LoraShape, TensorView};
+use retrograph_runtime::{BufferId, Slice};
 
+use super::products::Products;
 use crate::error::Result;
 use crate::model::builder::{Builder, DropoutSite, F32Weight};
+use crate::model::layers::activation::Activation;
 
 /// The update of a layer.
 #[derive(Clone, Copy, Debug)]
@@ -16,15 +20,72 @@ pub(in crate::model::layers) struct Lora {
     pub(in crate::model::layers) dropout: Option<DropoutSite>,
     /// The shape of the layer.
     pub(in crate::model::layers) shape: GemmShape,
-    /// The type of the factors of products of large ranks.
+    /// The type of the factors of products.
     pub(in crate::model::layers) compute: DType,
+    pub(in crate::model::layers) method: Method,
 }
 
-/// Tensors saved for the backward pass: the input after dropout, and `t = x·Aᵀ`.
+/// How an update is computed. That depends on sizes and options alone, so that the result has the
+/// same bits on every device.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::model::layers) struct Saved {
-    pub(in crate::model::layers) x: Slice<f32>,
-    pub(in crate::model::layers) t: Slice<f32>,
+pub(in crate::model::layers) enum Method {
+    /// By the kernels for low ranks, in f32.
+    LowRank,
+    /// By products of f32 operands.
+    F32Products,
+    /// By products of bf16 operands.
+    Bf16Products(Bf16Matrices),
+}
+
+/// The matrices of an update in bf16.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model::layers) struct Bf16Matrices {
+    pub(in crate::model::layers) a: Slice<bf16>,
+    pub(in crate::model::layers) b: Slice<bf16>,
+    /// The weight of the layer, if its products compute `t·Bᵀ` and `dt·A`, too.
+    fused: Option<Slice<bf16>>,
+}
+
+/// Rows from which bf16 products are faster than the kernels for low ranks, which divide their
+/// contraction among more blocks.
+const BF16_MIN_ROWS: usize = 256;
+
+impl Method {
+    /// Chooses for an update of `rank`. `matrices` are A and B as products read them; `weight` is
+    /// that of a layer which reads bf16.
+    pub(in crate::model::layers) fn new(
+        [rank, rows]: [usize; 2],
+        matrices: [TensorView<BufferId>; 2],
+        weight: Option<TensorView<BufferId>>,
+    ) -> Self {
+        let suits = rank.is_multiple_of(8) && rows >= BF16_MIN_ROWS;
+        match (matrices, weight) {
+            ([TensorView::Bf16(a), TensorView::Bf16(b)], Some(weight)) if suits => {
+                let fused = match weight {
+                    TensorView::Bf16(weight) => Some(weight),
+                    _ => None,
+                };
+                Self::Bf16Products(Bf16Matrices { a, b, fused })
+            }
+            _ if rank <= LORA_MAX_RANK => Self::LowRank,
+            _ => Self::F32Products,
+        }
+    }
+}
+
+/// Tensors saved for the backward pass: the input after dropout, and t.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model::layers) struct SavedIn<T: Element> {
+    pub(in crate::model::layers) x: Slice<T>,
+    /// `x·Aᵀ`, in bf16 with the factor s.
+    pub(in crate::model::layers) t: Slice<T>,
+}
+
+/// The same in the dtype of the method.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::model::layers) enum Saved {
+    F32(SavedIn<f32>),
+    Bf16(SavedIn<bf16>),
 }
 
 /// A call of the backward pass of an update.
@@ -34,16 +95,43 @@ pub(in crate::model::layers) struct LoraBackward<'a> {
     /// The scope of the layer, if several share the input.
     pub(in crate::model::layers) scope: Option<&'a str>,
     pub(in crate::model::layers) saved: Saved,
-    pub(in crate::model::layers) grad_out: Slice<f32>,
-    /// The gradient of the input through the layer, to which the update adds.
-    pub(in crate::model::layers) grad_input: Slice<f32>,
+    pub(in crate::model::layers) grad_out: Activation,
+    /// dt, if it is computed already.
+    pub(in crate::model::layers) grad_t: Option<Slice<bf16>>,
+    /// The gradient of the input through the layer, to which the update adds unless it is fused.
+    pub(in crate::model::layers) grad_input: Activation,
 }
 
 impl Lora {
-    /// Whether the kernels for low ranks compute it. That depends on the rank alone, so that the
-    /// result has the same bits on every device.
-    pub(super) fn is_low(&self) -> bool {
-        self.rank <= LORA_MAX_RANK
+    /// The dtype in which the update reads x and dy.
+    pub(in crate::model::layers) fn dtype(&self) -> DType {
+        match self.method {
+            Method::Bf16Products(_) => DType::Bf16,
+            Method::LowRank | Method::F32Products => DType::F32,
+        }
+    }
+
+    /// The matrices and the weight, if the products with the weight compute the update.
+    pub(in crate::model::layers) fn fused(&self) -> Option<(Bf16Matrices, Slice<bf16>)> {
+        match self.method {
+            Method::Bf16Products(matrices) => Some((matrices, matrices.fused?)),
+            Method::LowRank | Method::F32Products => None,
+        }
+    }
+
+    pub(super) fn f32_products(&self) -> Products<'_, f32> {
+        Products { lora: self, a: self.a.value, b: self.b.value, factors: [1.0, self.scale] }
+    }
+
+    /// The products of [`Method::Bf16Products`].
+    pub(super) fn bf16_products(&self) -> Option<Products<'_, bf16>> {
+        match self.method {
+            Method::Bf16Products(Bf16Matrices { a, b, .. }) => {
+                // The product with the weight has no factor.
+                Some(Products { lora: self, a, b, factors: [self.scale, 1.0] })
+            }
+            _ => None,
+        }
     }
 
     /// Returns the input of the update: `x`, or a new transient with dropout.

@@ -1,0 +1,195 @@
+//! Sums of two products of linear layers in one launch.
+
+use half::bf16;
+use retrograph_kernels::ops::{DType, DgradSum, FpropSum, GemmShape, TensorView};
+use retrograph_kernels::{KernelError, Launch, View};
+
+use crate::gemm_case::{Case, Form, Op, Tile, geometry, multistage_tiles, shape};
+use crate::harness::Device;
+use crate::support::{Data, same_bits};
+
+/// Rows, inputs, outputs and rank: empty, one copy, edges of tiles, several stages and one more.
+const SIZES: [[usize; 4]; 9] = [
+    [0, 8, 8, 8],
+    [1, 8, 8, 8],
+    [17, 24, 40, 16],
+    [72, 32, 136, 24],
+    [136, 200, 64, 64],
+    [40, 328, 72, 72],
+    [264, 104, 8, 136],
+    [8, 264, 264, 16],
+    [1160, 72, 136, 8],
+];
+
+/// A product with its update.
+struct Update {
+    op: Op,
+    shape: GemmShape,
+    rank: usize,
+    /// x and w, or dy and w.
+    factors: [Vec<f32>; 2],
+    /// t and b, or dt and a.
+    update: [Vec<f32>; 2],
+    bias: Option<Vec<f32>>,
+}
+
+impl Update {
+    fn new(data: &mut Data, op: Op, [rows, inputs, outputs, rank]: [usize; 4]) -> Self {
+        let shape = shape([rows, inputs, outputs]);
+        let ([a, b, _], _) = op.lens(shape);
+        let width = if op == Op::Fprop { outputs } else { inputs };
+        let factors = [data.uniform(a, 2.0), data.uniform(b, 2.0)];
+        let update = [data.uniform(rows * rank, 2.0), data.uniform(rank * width, 2.0)];
+        let bias = (op == Op::Fprop).then(|| data.uniform(outputs, 2.0));
+        Self { op, shape, rank, factors, update, bias }
+    }
+
+    /// The factors and the update side by side: a plain product that is the same sum.
+    fn joined(&self) -> (GemmShape, [Vec<f32>; 2]) {
+        let GemmShape { rows, inputs, outputs } = self.shape;
+        let ([x, w], [t, b]) = (&self.factors, &self.update);
+        let beside = |left: &[f32], right: &[f32], widths: [usize; 2], rows: usize| {
+            let row = |i: usize| {
+                let left = &left[i * widths[0]..][..widths[0]];
+                [left, &right[i * widths[1]..][..widths[1]]].concat()
+            };
+            (0..rows).flat_map(row).collect::<Vec<_>>()
+        };
+        let rank = self.rank;
+        if self.op == Op::Fprop {
+            let factors =
+                [beside(x, t, [inputs, rank], rows), beside(w, b, [inputs, rank], outputs)];
+            return (shape([rows, inputs + rank, outputs]), factors);
+        }
+        let factors = [beside(x, t, [outputs, rank], rows), [w.as_slice(), b].concat()];
+        (shape([rows, inputs, outputs + rank]), factors)
+    }
+
+    fn len(&self) -> usize {
+        self.op.lens(self.shape).0[2]
+    }
+
+    fn launch<Y: Into<TensorView<u64>>>(
+        &self,
+        device: &Device,
+        c: Y,
+    ) -> Result<Launch<u64>, KernelError> {
+        let upload = |values: &[f32]| -> View<u64, bf16> {
+            let rounded: Vec<_> = values.iter().map(|&value| bf16::from_f32(value)).collect();
+            device.upload(&rounded)
+        };
+        let ([a, w], [t, b]) = ([0, 1].map(|i| upload(&self.factors[i])), &self.update);
+        let (t, b, rank) = (upload(t), upload(b), self.rank);
+        let GemmShape { rows, inputs, outputs } = self.shape;
+        let bias = self.bias.as_ref().map(|bias| device.upload(bias));
+        match self.op {
+            Op::Fprop => {
+                let inputs = [inputs, rank];
+                FpropSum { x: [a, t], w: [w, b], bias, y: c, rows, inputs, outputs }.launch()
+            }
+            _ => {
+                let (grad_out, w, outputs) = ([a, t], [w, b], [outputs, rank]);
+                DgradSum { grad_out, w, grad_input: c, rows, inputs, outputs }.launch()
+            }
+        }
+    }
+
+    fn run(&self, device: &Device, tile: Tile) -> Vec<f32> {
+        let c = device.unwritten(self.len());
+        let launch = self.launch(device, c).unwrap();
+        device.run_as(&launch, geometry(&launch, device.target(), tile));
+        device.download(c)
+    }
+}
+
+fn in_bf16<'a>(update: &'a Update, (shape, factors): &'a (GemmShape, [Vec<f32>; 2])) -> Case<'a> {
+    let case = Case::new(update.op, *shape, (&factors[0], &factors[1]));
+    let bias = update.bias.as_deref();
+    Case { compute: DType::Bf16, left: Form::Bf16, form: Form::Bf16, bias, ..case }
+}
+
+#[test]
+fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
+    let (mut data, device) = (Data::new("sums of products"), Device::new());
+    let tiles = multistage_tiles(device.target());
+    for (op, sizes) in [Op::Fprop, Op::Dgrad].into_iter().flat_map(|op| SIZES.map(|it| (op, it))) {
+        let update = Update::new(&mut data, op, sizes);
+        let joined = update.joined();
+        let first = update.run(&device, tiles[0]);
+        in_bf16(&update, &joined).check_within(4.0, &first, &format!("{sizes:?}"));
+        same_bits(&first, &update.run(&device, tiles[0]), "two runs");
+        for &tile in &tiles[1..] {
+            same_bits(&first, &update.run(&device, tile), &format!("{op:?} {sizes:?} {tile:?}"));
+        }
+    }
+}
+
+/// With whole stages of K, the chain of sums is that of the joined factors.
+#[test]
+fn the_update_continues_the_chain_of_sums() {
+    let (mut data, device) = (Data::new("chains of sums"), Device::new());
+    for (op, sizes) in [(Op::Fprop, [40, 128, 72, 16]), (Op::Dgrad, [40, 72, 192, 24])] {
+        let update = Update::new(&mut data, op, sizes);
+        let joined = update.joined();
+        for &tile in multistage_tiles(device.target()) {
+            let expected = in_bf16(&update, &joined).run_tile(&device, tile);
+            same_bits(&expected, &update.run(&device, tile), &format!("{op:?} {tile:?}"));
+        }
+    }
+}
+
+#[test]
+fn results_in_bf16_are_those_in_f32_rounded() {
+    let (mut data, device) = (Data::new("rounded sums of products"), Device::new());
+    for (op, sizes) in [(Op::Fprop, [72, 96, 136, 16]), (Op::Dgrad, [72, 136, 96, 40])] {
+        let update = Update::new(&mut data, op, sizes);
+        for &tile in multistage_tiles(device.target()) {
+            let exact = update.run(&device, tile);
+            let whole = device.upload(&vec![bf16::MAX; update.len() + 8]);
+            let launch = update.launch(&device, whole.slice(0..update.len())).unwrap();
+            device.run_as(&launch, geometry(&launch, device.target(), tile));
+            let expected = exact.iter().map(|&value| bf16::from_f32(value));
+            let expected: Vec<_> = expected.chain([bf16::MAX; 8]).collect();
+            assert_eq!(device.download(whole), expected, "{op:?} {tile:?}");
+        }
+    }
+}
+
+#[test]
+fn nan_in_the_update_reaches_its_row_or_column_alone() {
+    let (mut data, device) = (Data::new("NaN in sums of products"), Device::new());
+    for op in [Op::Fprop, Op::Dgrad] {
+        let mut update = Update::new(&mut data, op, [24, 64, 64, 16]);
+        update.update[0][3 * 16] = f32::NAN;
+        for &tile in multistage_tiles(device.target()) {
+            let actual = update.run(&device, tile);
+            for (i, value) in actual.iter().enumerate() {
+                assert_eq!(value.is_nan(), i / 64 == 3, "{op:?} {tile:?}: element {i} is {value}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rank_of_zero_is_the_plain_product() {
+    let (mut data, device) = (Data::new("rank 0"), Device::new());
+    let update = Update::new(&mut data, Op::Fprop, [24, 64, 40, 0]);
+    let joined = update.joined();
+    for &tile in multistage_tiles(device.target()) {
+        let expected = in_bf16(&update, &joined).run_tile(&device, tile);
+        same_bits(&expected, &update.run(&device, tile), "rank 0");
+    }
+}
+
+#[test]
+fn matrices_that_do_not_match_are_refused() {
+    let (mut data, device) = (Data::new("refused updates"), Device::new());
+    let c = device.unwritten(24 * 40);
+    let odd = Update::new(&mut data, Op::Fprop, [24, 64, 40, 12]);
+    assert!(matches!(odd.launch(&device, c), Err(KernelError::Shape { .. })));
+    for i in [0, 1] {
+        let mut short = Update::new(&mut data, Op::Fprop, [24, 64, 40, 16]);
+        short.update[i].truncate(8);
+        assert!(matches!(short.launch(&device, c), Err(KernelError::Length { .. })));
+    }
+}
