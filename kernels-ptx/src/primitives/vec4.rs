@@ -230,14 +230,60 @@ pub(crate) fn elementwise<const I: usize, const O: usize>(
         let written = outputs.iter().flat_map(|output| output.arrays());
         let arrays: Vec<_> = inputs.iter().copied().chain(written).collect();
         let (first, aligned) = (index * ELEMENTS_PER_THREAD, aligned(&arrays));
-        let vec4s: [_; ELEMENTS_PER_THREAD as usize / 4] =
-            std::array::from_fn(|at| Vec4::new(first + at as u32 * 4, n, aligned));
-        let loaded = vec4s.map(|vec4| inputs.map(|input| vec4.load_as(dtype, input.address())));
-        for (vec4, loaded) in vec4s.iter().zip(loaded) {
-            let results = [0, 1, 2, 3].map(|lane| formula(loaded.map(|values| values[lane])));
-            for (index, output) in outputs.iter().enumerate() {
-                vec4.write(target, *output, results.map(|result| result[index]));
-            }
-        }
+        let whole = aligned & (n - first).ge(ELEMENTS_PER_THREAD);
+        k.when_else(
+            whole,
+            || {
+                let loaded = inputs.map(|input| load_eight(dtype, input, first));
+                let results = EIGHT.map(|at| formula(loaded.map(|values| values[at])));
+                for (index, output) in outputs.iter().enumerate() {
+                    store_eight(target, (*output, first), results.map(|result| result[index]));
+                }
+            },
+            || {
+                for at in (0..ELEMENTS_PER_THREAD).step_by(4) {
+                    let vec4 = Vec4::new(first + at, n, aligned);
+                    let loaded = inputs.map(|input| vec4.load_as(dtype, input.address()));
+                    let results = [0, 1, 2, 3].map(|at| formula(loaded.map(|values| values[at])));
+                    for (index, output) in outputs.iter().enumerate() {
+                        vec4.write(target, *output, results.map(|result| result[index]));
+                    }
+                }
+            },
+        );
     })
+}
+
+const EIGHT: [usize; ELEMENTS_PER_THREAD as usize] = [0, 1, 2, 3, 4, 5, 6, 7];
+
+/// Eight aligned elements of an array of type `dtype`, by accesses of 16 bytes.
+fn load_eight<'k>(
+    dtype: DType,
+    array: Ptr<'k, f32>,
+    first: Value<'k, u32>,
+) -> [Value<'k, f32>; EIGHT.len()] {
+    if dtype == DType::F32 {
+        let [low, high] = [0, 4].map(|at| array.load_vec4(first + at));
+        return EIGHT.map(|at| if at < 4 { low[at] } else { high[at - 4] });
+    }
+    let pairs = array.reinterpret::<u32>().load_vec4(first >> 1).map(unpack);
+    EIGHT.map(|at| pairs[at / 2][at % 2])
+}
+
+/// Stores eight aligned elements to each non-null array of `to`.
+fn store_eight<'k>(
+    target: SmTarget,
+    (to, first): (Output<'k>, Value<'k, u32>),
+    values: [Value<'k, f32>; EIGHT.len()],
+) {
+    let k = first.kernel();
+    k.when(!to.f32.is_null(), || {
+        for at in [0, 4] {
+            to.f32.store_vec4(first + at, [0, 1, 2, 3].map(|next| values[at as usize + next]));
+        }
+    });
+    k.when(!to.bf16.is_null(), || {
+        let words = [0, 2, 4, 6].map(|at| pack(target, [values[at], values[at + 1]]));
+        to.bf16.store_vec4(first >> 1, words);
+    });
 }
