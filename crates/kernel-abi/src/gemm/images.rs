@@ -34,8 +34,9 @@ pub struct GemmImage {
 }
 
 impl GemmImage {
-    /// Whether the entries have [`GemmSecondProductParameters`](super::GemmSecondProductParameters): products
-    /// of activations and weights in bf16.
+    /// Whether the entries have
+    /// [`GemmSecondProductParameters`](super::GemmSecondProductParameters): products of activations
+    /// and weights in bf16.
     pub const fn has_second_product(&self) -> bool {
         matches!((self.a, self.b), (DType::Bf16, DType::Bf16)) && !matches!(self.layout, Layout::Tn)
     }

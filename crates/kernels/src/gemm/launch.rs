@@ -3,6 +3,7 @@
 //! `c = alpha · Σ_r a_r · b_r (+ bias) (+ c)`. Batches have two levels, and `reduce` products are
 //! summed into each c.
 
+use half::bf16;
 use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::gemm::{
     GemmFlags, GemmParameters, GemmSecondProductParameters, GemmTensorMaps, Layout,
@@ -12,7 +13,6 @@ use retrograph_kernel_abi::nf4::Nf4Scales;
 
 use super::GemmProblem;
 use super::kernels::GemmKernels;
-use super::product_sum::SecondProduct;
 use crate::checks::Check;
 use crate::geometry::MAX_GRID_YZ;
 use crate::launch::{ArgumentTypes, Pointer, TensorMapArgument};
@@ -75,6 +75,25 @@ const MAX_EXTENT: usize = 0x7fff_ffff;
 
 /// An operand and its strides.
 pub(crate) type Operand<B> = (TensorView<B>, Strides);
+
+/// The operands of the second product, contiguous and in the layout of the first.
+#[derive(Clone, Copy)]
+pub(super) struct SecondProduct<B> {
+    /// The first one, with its number of columns, as stored.
+    pub(super) a: (View<B, bf16>, usize),
+    /// The second one.
+    pub(super) b: (View<B, bf16>, usize),
+    /// Length of the contraction.
+    pub(super) k: usize,
+}
+
+impl<B: Copy> SecondProduct<B> {
+    /// Both operands with their strides.
+    pub(super) fn operands(&self) -> [Operand<B>; 2] {
+        [self.a, self.b]
+            .map(|(view, columns)| (TensorView::Bf16(view), Strides::contiguous(columns)))
+    }
+}
 
 /// A product whose operands have the right lengths.
 pub(crate) struct Gemm<B> {

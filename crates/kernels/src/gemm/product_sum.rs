@@ -10,28 +10,9 @@
 use half::bf16;
 
 use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS, GemmKernels};
-use super::launch::{Gemm, GemmSizes, Operand, Strides};
+use super::launch::{Gemm, GemmSizes, SecondProduct, Strides};
 use crate::checks::Check;
 use crate::{DType, KernelError, Launch, TensorView, View};
-
-/// The operands of the second product, contiguous and in the layout of the first.
-#[derive(Clone, Copy)]
-pub(super) struct SecondProduct<B> {
-    /// The first one, with its number of columns, as stored.
-    pub(super) a: (View<B, bf16>, usize),
-    /// The second one.
-    pub(super) b: (View<B, bf16>, usize),
-    /// Length of the contraction.
-    pub(super) k: usize,
-}
-
-impl<B: Copy> SecondProduct<B> {
-    /// Both operands with their strides.
-    pub(super) fn operands(&self) -> [Operand<B>; 2] {
-        [self.a, self.b]
-            .map(|(view, columns)| (TensorView::Bf16(view), Strides::contiguous(columns)))
-    }
-}
 
 /// Two products of contiguous bf16 matrices with one result.
 struct Sum<B> {

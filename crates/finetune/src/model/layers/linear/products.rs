@@ -32,8 +32,8 @@ pub(super) struct Products {
 /// The operands of a second product with the same result, and the length of its contraction.
 pub(super) type SecondProduct = ([Slice<bf16>; 2], usize);
 
-/// Elements of a result that is computed by a tile of 128 × 128 on each of 132 SMs. Smaller products
-/// of several layers run concurrently instead.
+/// Elements of a result that is computed by a tile of 128 × 128 on each of 132 SMs. Smaller
+/// products of several layers run concurrently instead.
 const MIN_JOINED_ELEMENTS: usize = 132 * 128 * 128;
 
 impl Products {

@@ -1,12 +1,13 @@
 //! Updates as ordinary matrix products: of large ranks in f32, and in bf16.
 
+use half::bf16;
 use retrograph_kernels::Element;
 use retrograph_kernels::ops::{
     ColumnSum, Dgrad, Fprop, GemmConfig, GemmShape, TensorView, Wgrad, WgradSplitK,
 };
 use retrograph_runtime::{BufferId, Slice};
 
-use super::update::{Lora, SavedIn};
+use super::update::{Bf16Matrices, Lora, Method, SavedIn};
 use crate::error::Result;
 use crate::model::builder::Builder;
 
@@ -18,6 +19,23 @@ pub(super) struct Products<'a, T> {
     pub(super) b: Slice<T>,
     /// The factors of t and of `t·Bᵀ`, whose product is s.
     pub(super) factors: [f32; 2],
+}
+
+impl Lora {
+    pub(super) fn f32_products(&self) -> Products<'_, f32> {
+        Products { lora: self, a: self.a.value, b: self.b.value, factors: [1.0, self.scale] }
+    }
+
+    /// The products of [`Method::Bf16Products`].
+    pub(super) fn bf16_products(&self) -> Option<Products<'_, bf16>> {
+        match self.method {
+            Method::Bf16Products(Bf16Matrices { a, b, .. }) => {
+                // The product with the weight has no factor.
+                Some(Products { lora: self, a, b, factors: [self.scale, 1.0] })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl<T: Element> Products<'_, T>

@@ -5,7 +5,6 @@ use retrograph_kernels::Element;
 use retrograph_kernels::ops::{DType, GemmShape, LORA_MAX_RANK, LoraMatrix, LoraShape, TensorView};
 use retrograph_runtime::{BufferId, Slice};
 
-use super::products::Products;
 use crate::error::Result;
 use crate::model::builder::{Builder, DropoutSite, F32Weight};
 use crate::model::layers::activation::Activation;
@@ -116,21 +115,6 @@ impl Lora {
         match self.method {
             Method::Bf16Products(matrices) => Some((matrices, matrices.fused?)),
             Method::LowRank | Method::F32Products => None,
-        }
-    }
-
-    pub(super) fn f32_products(&self) -> Products<'_, f32> {
-        Products { lora: self, a: self.a.value, b: self.b.value, factors: [1.0, self.scale] }
-    }
-
-    /// The products of [`Method::Bf16Products`].
-    pub(super) fn bf16_products(&self) -> Option<Products<'_, bf16>> {
-        match self.method {
-            Method::Bf16Products(Bf16Matrices { a, b, .. }) => {
-                // The product with the weight has no factor.
-                Some(Products { lora: self, a, b, factors: [self.scale, 1.0] })
-            }
-            _ => None,
         }
     }
 
