@@ -24,6 +24,7 @@ def parse():
     made.add_argument("--rank", type=int, default=16)
     made.add_argument("--size", type=sizes(2), required=True, help="batch x sequence")
     made.add_argument("--variants", type=list_of(str), default=list(VARIANTS))
+    made.add_argument("--compile-only", action="store_true", help="fill the compiler's cache, and measure nothing")
     arguments = made.parse_args()
     unknown = set(arguments.variants) - set(VARIANTS)
     if unknown:
@@ -88,15 +89,20 @@ class Step:
         self.optimizer.step()
 
 
-def measure(torch, variant, arguments, nvml):
-    """Builds the model and the step of a variant, and returns its times."""
+def built(torch, variant, arguments):
+    """Returns the step of a variant with a new model."""
     from model import Transformer
 
     torch._dynamo.reset()
-    torch.cuda.reset_peak_memory_stats()
     with torch.device("cuda"):
         model = Transformer(options(arguments, torch, variant.endswith("-merged")), arguments.size[1])
-    step = Step(torch, model, arguments, variant.startswith("compiled"))
+    return Step(torch, model, arguments, variant.startswith("compiled"))
+
+
+def measure(torch, variant, arguments, nvml):
+    """Returns the times of a variant."""
+    torch.cuda.reset_peak_memory_stats()
+    step = built(torch, variant, arguments)
     started = time.perf_counter()
     run = step.run if variant == "eager" else captured(step.run)
     prepare_seconds = time.perf_counter() - started
@@ -116,6 +122,10 @@ def main():
     torch = require_torch(arguments)
     # f32 products keep f32 accuracy, as ours do.
     torch.backends.cuda.matmul.allow_tf32 = False
+    if arguments.compile_only:
+        for variant in arguments.variants:
+            built(torch, variant, arguments).run()
+        return
     nvml, about = Nvml.find(), machine()
     for variant in arguments.variants:
         try:

@@ -6,6 +6,7 @@
 mod cases;
 mod check;
 mod commands;
+mod compile_ahead;
 mod floor;
 mod measure;
 mod plot;
@@ -42,6 +43,10 @@ pub(crate) struct Arguments {
     /// Measure only our programs. The table says that the peers were left out.
     #[arg(long)]
     without_peers: bool,
+    /// Let this many processes compile PyTorch's steps before the first case. Their models are on
+    /// the GPU at the same time.
+    #[arg(long, value_name = "PROCESSES", conflicts_with = "without_peers")]
+    compile_ahead: Option<usize>,
     /// Run cases again that results.jsonl has.
     #[arg(long)]
     fresh: bool,
@@ -102,6 +107,11 @@ fn measure_all(arguments: &Arguments, cases: &[Case]) -> anyhow::Result<()> {
     println!("machine {machine}");
     let settings = Settings { quick: arguments.quick, without_peers: arguments.without_peers };
     let mut results = Results::open(&arguments.out)?;
+    if let Some(jobs) = arguments.compile_ahead {
+        let missing = |case: &&Case| arguments.fresh || !results.has(case, settings);
+        let cases: Vec<_> = cases.iter().filter(missing).collect();
+        compile_ahead::run(&cases, (&programs, settings), jobs);
+    }
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}")?;
     let bar = ProgressBar::new(cases.len() as u64).with_style(style);
     let mut failures = Vec::new();

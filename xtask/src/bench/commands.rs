@@ -49,7 +49,7 @@ impl Call {
         Self { program, arguments: Vec::new() }.with(arguments)
     }
 
-    fn with(mut self, arguments: &[&str]) -> Self {
+    pub(crate) fn with(mut self, arguments: &[&str]) -> Self {
         self.arguments.extend(arguments.iter().map(|&argument| argument.to_owned()));
         self
     }
@@ -139,6 +139,19 @@ pub(crate) fn peer(case: &Case, settings: Settings) -> Result<Call, &'static str
         Case::Attention { sizes } => Call::new("attention.py", &["--sizes", &list(sizes)]),
     };
     Ok(call.with(&["--samples", &settings.samples().to_string()]))
+}
+
+/// The calls of the peer's script that fill the compiler's cache for a case.
+pub(crate) fn compilations(case: &Case, settings: Settings) -> Vec<Call> {
+    let variants: &[&str] =
+        if settings.quick { &["compiled"] } else { &["compiled", "compiled-merged"] };
+    match peer(case, settings) {
+        Ok(call) if matches!(case, Case::Step { .. }) => variants
+            .iter()
+            .map(|variant| call.clone().with(&["--variants", variant, "--compile-only"]))
+            .collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// Numbers as in `4x512`.

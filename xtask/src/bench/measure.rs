@@ -156,6 +156,9 @@ pub(crate) fn check_peer(case: &Case, programs: &Programs) -> anyhow::Result<()>
             let arguments = call.arguments.iter().cloned().chain(["--dry-run".to_owned()]);
             programs.script(call.program, &arguments.collect::<Vec<_>>())?;
         }
+        for call in commands::compilations(case, Settings { quick, without_peers: false }) {
+            programs.script(call.program, &call.with(&["--dry-run"]).arguments)?;
+        }
     }
     Ok(())
 }
