@@ -16,6 +16,9 @@ pub struct SmFeatures {
     pub wgmma: bool,
     /// Programmatic dependent launch (`griddepcontrol`).
     pub pdl: bool,
+    /// Whether graphs were measured to be faster with programmatic dependent launch
+    /// (docs/hardware/2026-11-21-graph-runtime).
+    pub faster_with_pdl: bool,
     /// Barriers in shared memory that count the bytes of copies (`mbarrier.arrive.expect_tx`,
     /// `mbarrier.try_wait`).
     pub mbarrier: bool,
@@ -51,6 +54,7 @@ impl SmTarget {
             bf16_mma: ampere,
             wgmma: self.number == 90 && matches!(self.reach, Reach::Exact),
             pdl: hopper,
+            faster_with_pdl: self.number == 90,
             mbarrier: hopper,
             stmatrix: hopper,
             setmaxnreg: self.number == 90 && matches!(self.reach, Reach::Exact),

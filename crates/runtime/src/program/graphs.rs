@@ -17,9 +17,6 @@ use super::replay::{Made, Replay, Template};
 use super::sequence::Step;
 use super::shape::Shape;
 
-/// SM targets on which graphs are faster with PDL; see docs/hardware/2026-11-21-graph-runtime.
-const FASTER_WITH_PDL: [u32; 1] = [90];
-
 /// Operations that could run this many levels later are not urgent: in a training step, mostly
 /// weight gradients. The exact number hardly matters
 /// (docs/hardware/2026-11-22-decoding-between-products).
@@ -154,7 +151,7 @@ impl Program {
             (Pdl::Unsupported, _) | (_, PdlMode::Never) => false,
             (Pdl::Requested, _) | (Pdl::Supported, PdlMode::Always) => true,
             (Pdl::Supported, PdlMode::Measured) => {
-                FASTER_WITH_PDL.contains(&self.context.device_target().number)
+                self.context.device_target().features().faster_with_pdl
             }
         }
     }

@@ -22,17 +22,17 @@ fn waiting_scale() -> String {
     let ptx = SCALE.replace(".version 6.3", ".version 7.8").replace("sm_75", "sm_90");
     let first = "    ld.param.u64        %rd0, [x];";
     assert!(ptx.contains(first));
-    let early = "    griddepcontrol.launch_dependents;\n    griddepcontrol.wait;\n";
-    ptx.replace(first, &format!("{early}{first}"))
+    let pdl = "    griddepcontrol.launch_dependents;\n    griddepcontrol.wait;\n";
+    ptx.replace(first, &format!("{pdl}{first}"))
 }
 
-/// The device, if its kernels can start early. The simulated one can.
+/// The device, if it has programmatic dependent launch. The simulated one has.
 #[allow(clippy::print_stderr)]
 fn able() -> Option<Device> {
     let device = device();
-    let capability = device.context.info().unwrap().compute_capability;
-    if capability < (9, 0) {
-        eprintln!("SKIPPED: no kernel starts early on a device of {capability:?}");
+    let target = device.context.device_target();
+    if !target.features().pdl {
+        eprintln!("SKIPPED: {target} has no programmatic dependent launch");
         return None;
     }
     Some(device)
@@ -52,13 +52,13 @@ fn scale(pass: &mut Pass, x: Slice<f32>, factor: f32) -> OpId {
 }
 
 /// A fill, a row of kernels that wait by themselves, and a kernel of the workspace.
-fn pass(early: bool) -> (Pass, [Slice<f32>; 2]) {
-    let mut pass = Pass::new("early");
+fn pass(pdl: bool) -> (Pass, [Slice<f32>; 2]) {
+    let mut pass = Pass::new("pdl");
     let (x, y) = (pass.external::<f32>("x", LEN), pass.external::<f32>("y", LEN));
     pass.fill(x, 1.0_f32.to_bits()).unwrap();
     for at in 0..ROW {
         let operation = scale(&mut pass, x, 1.0 + at as f32 / 8.0);
-        if early {
+        if pdl {
             // SAFETY: the kernel waits before it touches memory.
             unsafe { pass.enable_pdl(operation) }.unwrap();
         }
@@ -67,8 +67,8 @@ fn pass(early: bool) -> (Pass, [Slice<f32>; 2]) {
     (pass, [x, y])
 }
 
-fn run(device: &Device, early: bool, options: BuildOptions) -> (Vec<u32>, Report) {
-    let (pass, slices) = pass(early);
+fn run(device: &Device, pdl: bool, options: BuildOptions) -> (Vec<u32>, Report) {
+    let (pass, slices) = pass(pdl);
     let buffers = slices.map(|_| DeviceBuffer::<f32>::zeroed(&device.context, LEN).unwrap());
     let mut bindings = Bindings::new();
     for (slice, buffer) in slices.into_iter().zip(&buffers) {
@@ -89,8 +89,8 @@ fn kernels_that_wait_by_themselves_compute_the_same_bits() {
     let options = |policy, pdl| BuildOptions { pdl, ..BuildOptions::from(policy) };
     let (expected, eager) = run(&device, true, options(Policy::Eager, PdlMode::Always));
     assert_eq!(eager.programmatic_edges, 0);
-    let measured = usize::from(device.context.device_target().number == 90);
-    for (early, policy, pdl, edges) in [
+    let measured = usize::from(device.context.device_target().features().faster_with_pdl);
+    for (enabled, policy, mode, edges) in [
         // The first kernel waits for a fill, the last is one of the workspace.
         (true, Policy::Manual, PdlMode::Always, ROW),
         (true, Policy::Auto, PdlMode::Always, ROW),
@@ -101,7 +101,7 @@ fn kernels_that_wait_by_themselves_compute_the_same_bits() {
         (false, Policy::Manual, PdlMode::Measured, measured),
         (false, Policy::Manual, PdlMode::Never, 0),
     ] {
-        let (found, report) = run(&device, early, options(policy, pdl));
+        let (found, report) = run(&device, enabled, options(policy, mode));
         assert_eq!(report.programmatic_edges, edges, "{report}");
         assert_eq!((report.nodes, report.edges, report.depth), (ROW + 2, ROW + 1, ROW + 2));
         assert_eq!(found, expected, "{report}");
