@@ -1,0 +1,115 @@
+//! Attention of one token over a KV cache, with its combine.
+
+use crate::parameters::parameters;
+use crate::{Any, Signature};
+
+parameters! {
+    /// The parameters of [`DECODE_ATTENTION`] and [`DECODE_ATTENTION_BF16`].
+    pub struct DecodeAttentionParameters {
+        /// `heads × head_dim` elements of the query, read.
+        q: pointer<f32>,
+        /// `rank` elements of its LoRA update, read, or null.
+        q_lora_t: pointer<f32>,
+        /// B of its LoRA update, read, or null.
+        q_lora_b: pointer<f32>,
+        /// `kv_heads × head_dim` elements of the key, read.
+        k: pointer<f32>,
+        /// `rank` elements of its LoRA update, read, or null.
+        k_lora_t: pointer<f32>,
+        /// B of its LoRA update, read, or null.
+        k_lora_b: pointer<f32>,
+        /// `kv_heads × head_dim` elements of the value, read.
+        v: pointer<f32>,
+        /// `rank` elements of its LoRA update, read, or null.
+        v_lora_t: pointer<f32>,
+        /// B of its LoRA update, read, or null.
+        v_lora_b: pointer<f32>,
+        /// `head_dim` gains of the query norm, read, or null.
+        q_gamma: pointer<f32>,
+        /// `head_dim` gains of the key norm, read, or null.
+        k_gamma: pointer<f32>,
+        /// `positions × head_dim ÷ 2` cosines, read.
+        cos: pointer<f32>,
+        /// `positions × head_dim ÷ 2` sines, read.
+        sin: pointer<f32>,
+        /// `[capacity, kv_heads, head_dim]`, read, and written at the position.
+        key_cache: pointer<Any>,
+        /// `[capacity, kv_heads, head_dim]`, read, and written at the position.
+        value_cache: pointer<Any>,
+        /// `[heads, splits, head_dim]`, written.
+        partials: pointer<f32>,
+        /// `[heads, splits, 2]`: maximum and sum, written.
+        stats: pointer<f32>,
+        /// The position of the token, read.
+        position: pointer<u32>,
+        /// Positions of the cache.
+        capacity: u32,
+        /// Key and value heads.
+        kv_heads: u32,
+        /// Query heads per key head.
+        group: u32,
+        /// Positions of a split.
+        split_len: u32,
+        /// Elements per head.
+        head_dim: u32,
+        /// Rank of the LoRA updates.
+        rank: u32,
+        /// Rows of the tables of cosines and sines.
+        positions: u32,
+        /// The factor of the LoRA updates.
+        lora_scale: f32,
+        /// Added to the mean of squares of the norms.
+        eps: f32,
+        /// The factor of the scores.
+        scale: f32,
+    }
+}
+
+parameters! {
+    /// The parameters of [`DECODE_ATTENTION_COMBINE`].
+    pub struct DecodeCombineParameters {
+        /// `[heads, splits, head_dim]`, read.
+        partials: pointer<f32>,
+        /// `[heads, splits, 2]`: maximum and sum, read.
+        stats: pointer<f32>,
+        /// `[heads, head_dim]`, written.
+        out: pointer<f32>,
+        /// The position of the token, read.
+        position: pointer<u32>,
+        /// Positions of the cache.
+        capacity: u32,
+        /// Elements per head.
+        head_dim: u32,
+        /// Positions of a split.
+        split_len: u32,
+        /// Number of splits.
+        splits: u32,
+    }
+}
+
+/// The widest heads of [`DECODE_ATTENTION`].
+pub const DECODE_MAX_HEAD_DIM: u32 = 512;
+/// The most positions of a split of [`DECODE_ATTENTION`].
+pub const DECODE_MAX_SPLIT_LEN: u32 = 256;
+/// Threads of a block of [`DECODE_ATTENTION`].
+pub const DECODE_THREADS: u32 = 256;
+/// Threads of a block of [`DECODE_ATTENTION_COMBINE`].
+pub const DECODE_COMBINE_THREADS: u32 = 128;
+
+/// Attention of one token over each split of a cache in f32; one block per head and split.
+pub const DECODE_ATTENTION: Signature = Signature {
+    image: "decode_attention",
+    parameters: DecodeAttentionParameters::<()>::LIST,
+    entries: &["decode_attention"],
+};
+
+/// [`DECODE_ATTENTION`] over a cache in bf16.
+pub const DECODE_ATTENTION_BF16: Signature =
+    Signature { entries: &["decode_attention_bf16"], ..DECODE_ATTENTION };
+
+/// The sum of the splits; one block per head.
+pub const DECODE_ATTENTION_COMBINE: Signature = Signature {
+    image: DECODE_ATTENTION.image,
+    parameters: DecodeCombineParameters::<()>::LIST,
+    entries: &["decode_attention_combine"],
+};

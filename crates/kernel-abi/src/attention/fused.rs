@@ -1,0 +1,182 @@
+//! Fused causal attention (FlashAttention-2), forward and backward.
+
+use crate::parameters::parameters;
+use crate::{Any, Bf16, DType, Signature};
+
+parameters! {
+    /// The parameters of [`FlashAttention::forward`]. Operands have the type of the factors.
+    pub struct FlashForwardParameters {
+        /// `[batch, seq, heads, head_dim]`, read.
+        q: pointer<Any>,
+        /// `[batch, seq, kv_heads, head_dim]`, read.
+        keys: pointer<Any>,
+        /// `[batch, seq, kv_heads, head_dim]`, read.
+        values: pointer<Any>,
+        /// `[batch, seq, heads, head_dim]` in f32, written, or null.
+        out: pointer<f32>,
+        /// The same in bf16, written, or null.
+        out_bf16: pointer<Bf16>,
+        /// `[batch, heads, seq]`: log-sum-exp of the scores to base 2, written.
+        lse: pointer<f32>,
+        /// Tokens per sequence.
+        seq: u32,
+        /// Query heads.
+        heads: u32,
+        /// Key and value heads.
+        kv_heads: u32,
+        /// Elements per head.
+        head_dim: u32,
+        /// The factor of the scores.
+        scale: f32,
+        /// The map of q, for entries that copy by TMA.
+        q_map: tensor_map,
+        /// The map of the keys, for entries that copy by TMA.
+        k_map: tensor_map,
+        /// The map of the values, for entries that copy by TMA.
+        v_map: tensor_map,
+    }
+}
+
+parameters! {
+    /// The parameters of [`FlashAttention::preprocess`].
+    pub struct FlashPreprocessParameters {
+        /// `[batch, seq, heads, head_dim]` in f32, read, or null.
+        out: pointer<f32>,
+        /// The same in bf16, read, or null; one of both is given.
+        out_bf16: pointer<Bf16>,
+        /// `[batch, seq, heads, head_dim]` in the type of the factors, read.
+        grad_out: pointer<Any>,
+        /// `[batch, heads, seq]`, read.
+        lse: pointer<f32>,
+        /// `[batch, heads, padded seq, 2]`: log-sum-exp and delta, written; see
+        /// [`LSE_DELTA_ROWS`].
+        lse_delta: pointer<f32>,
+        /// Batch × padded seq × heads.
+        count: u32,
+        /// Tokens per sequence.
+        seq: u32,
+        /// Query heads.
+        heads: u32,
+        /// Elements per head.
+        head_dim: u32,
+    }
+}
+
+parameters! {
+    /// The parameters of [`FlashAttention::grad_q`] and [`FlashAttention::grad_kv`]. Operands have
+    /// the type of the factors.
+    pub struct FlashBackwardParameters {
+        /// `[batch, seq, heads, head_dim]`, read.
+        q: pointer<Any>,
+        /// `[batch, seq, kv_heads, head_dim]`, read.
+        keys: pointer<Any>,
+        /// `[batch, seq, kv_heads, head_dim]`, read.
+        values: pointer<Any>,
+        /// `[batch, seq, heads, head_dim]`, read.
+        grad_out: pointer<Any>,
+        /// `[batch, heads, padded seq, 2]`: log-sum-exp and delta, read.
+        lse_delta: pointer<f32>,
+        /// The gradient of q, or the gradients of k and v of each split, written.
+        grads: pointer<f32>,
+        /// Sequences.
+        batch: u32,
+        /// Tokens per sequence.
+        seq: u32,
+        /// Query heads.
+        heads: u32,
+        /// Key and value heads.
+        kv_heads: u32,
+        /// Elements per head.
+        head_dim: u32,
+        /// Splits of the heads of a group.
+        splits: u32,
+        /// The factor of the scores.
+        scale: f32,
+        /// The map of q, for entries that copy by TMA.
+        q_map: tensor_map,
+        /// The map of the keys, for entries that copy by TMA.
+        k_map: tensor_map,
+        /// The map of the values, for entries that copy by TMA.
+        v_map: tensor_map,
+        /// The map of `grad_out`, for entries that copy by TMA.
+        grad_out_map: tensor_map,
+    }
+}
+
+/// Sequences of `lse_delta` are padded to multiples of these rows, with a log-sum-exp of infinity,
+/// which makes probabilities 0.
+pub const LSE_DELTA_ROWS: u32 = WGMMA_ROWS;
+
+/// Rows of a block of the `wgmma` entries: 64 per warpgroup.
+pub const WGMMA_ROWS: u32 = 128;
+/// Threads of a block of the `wgmma` entries: two warpgroups.
+pub const WGMMA_THREADS: u32 = 256;
+
+/// The widest heads of the entries of fused attention, in the order of the entries. In bf16 the
+/// `wgmma` entries of sm_90a follow, for heads of just these widths.
+pub const MAX_HEAD_DIMS: [u32; 2] = [64, 128];
+
+/// Warps of a block of [`FlashAttention::preprocess`], each with a row of its own.
+pub const PREPROCESS_WARPS: u32 = 4;
+
+/// Fused causal attention (FlashAttention-2) with factors of one type.
+#[derive(Clone, Copy, Debug)]
+pub struct FlashAttention {
+    /// The type of the factors: f32 or bf16.
+    pub dtype: DType,
+    /// The forward pass; entries as in [`MAX_HEAD_DIMS`].
+    pub forward: Signature,
+    /// Log-sum-exp and delta for the backward pass.
+    pub preprocess: Signature,
+    /// The gradient of q; entries as in [`MAX_HEAD_DIMS`].
+    pub grad_q: Signature,
+    /// The gradients of k and v; entries as in [`MAX_HEAD_DIMS`].
+    pub grad_kv: Signature,
+}
+
+impl FlashAttention {
+    /// Rows of a block, one warp for each 16. In f32 without tensor cores shared memory holds only
+    /// 32.
+    pub const fn block_rows(&self, has_tensor_cores: bool) -> u32 {
+        if matches!(self.dtype, DType::F32) && !has_tensor_cores { 32 } else { 64 }
+    }
+}
+
+macro_rules! flash_attention {
+    ($(#[$doc:meta])* $constant:ident = $name:literal, $dtype:ident, [$($entry:literal),*]) => {
+        $(#[$doc])*
+        pub const $constant: FlashAttention = FlashAttention {
+            dtype: DType::$dtype,
+            forward: Signature {
+                image: $name,
+                parameters: FlashForwardParameters::<()>::LIST,
+                entries: &[$(concat!($name, $entry)),*],
+            },
+            preprocess: Signature {
+                image: concat!($name, "_backward"),
+                parameters: FlashPreprocessParameters::<()>::LIST,
+                entries: &[concat!($name, "_preprocess")],
+            },
+            grad_q: Signature {
+                image: concat!($name, "_backward"),
+                parameters: FlashBackwardParameters::<()>::LIST,
+                entries: &[$(concat!($name, "_grad_q", $entry)),*],
+            },
+            grad_kv: Signature {
+                image: concat!($name, "_backward"),
+                parameters: FlashBackwardParameters::<()>::LIST,
+                entries: &[$(concat!($name, "_grad_kv", $entry)),*],
+            },
+        };
+    };
+}
+
+flash_attention! {
+    /// Factors in f32.
+    FLASH_ATTENTION_F32 = "flash_attention_f32", F32, ["_hd64", "_hd128"]
+}
+flash_attention! {
+    /// Factors in bf16.
+    FLASH_ATTENTION_BF16 = "flash_attention_bf16", Bf16,
+        ["_hd64", "_hd128", "_wgmma_hd64", "_wgmma_hd128"]
+}

@@ -1,0 +1,45 @@
+//! The append of new keys and values to a KV cache.
+
+use crate::parameters::parameters;
+use crate::{Any, Signature};
+
+parameters! {
+    /// The parameters of [`KV_CACHE_APPEND`] and [`KV_CACHE_APPEND_BF16`].
+    pub struct KvCacheAppendParameters {
+        /// `elements` elements of new keys, read.
+        keys: pointer<f32>,
+        /// `elements` elements of new values, read.
+        values: pointer<f32>,
+        /// `capacity × width` elements, written in part.
+        key_cache: pointer<Any>,
+        /// `capacity × width` elements, written in part.
+        value_cache: pointer<Any>,
+        /// The position of the first token, read.
+        start: pointer<u32>,
+        /// The number of tokens to append, read; null for all.
+        count: pointer<u32>,
+        /// Elements of the new keys.
+        elements: u32,
+        /// Elements of a token.
+        width: u32,
+        /// Positions of the cache.
+        capacity: u32,
+    }
+}
+
+/// Threads of a block of [`KV_CACHE_APPEND`].
+pub const KV_CACHE_APPEND_THREADS: u32 = 256;
+
+/// The append to caches in f32: one element per thread.
+pub const KV_CACHE_APPEND: Signature = Signature {
+    image: "kv_cache_append",
+    parameters: KvCacheAppendParameters::<()>::LIST,
+    entries: &["kv_cache_append"],
+};
+
+/// The append to caches in bf16: [`KV_CACHE_APPEND_BF16_ELEMENTS`] elements per thread.
+pub const KV_CACHE_APPEND_BF16: Signature =
+    Signature { entries: &["kv_cache_append_bf16"], ..KV_CACHE_APPEND };
+
+/// Elements of a thread of [`KV_CACHE_APPEND_BF16`].
+pub const KV_CACHE_APPEND_BF16_ELEMENTS: u32 = 2;
