@@ -50,7 +50,7 @@ struct Rank<'k> {
 }
 
 impl<'k> Rank<'k> {
-    /// Rank `number` of all, if each adapter has `each` of them.
+    /// Rank `number` of all adapters, if each adapter has `each` ranks.
     fn of(number: Value<'k, u32>, each: Value<'k, u32>) -> Self {
         let later = [number.ge(each), number.ge(each * 2)];
         let before = later[1].select(each * 2, later[0].select(each, 0));

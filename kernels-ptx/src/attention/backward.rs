@@ -2,9 +2,9 @@
 //! has a tile of keys and loops over the queries from the diagonal on, for each head of its group.
 //!
 //! Both recompute p and ds: `grad_q` with queries as rows, `grad_kv` with keys as rows, so that
-//! they are in the right registers for the next product. Probability gradients are computed first:
-//! the operand of the scores is in flight meanwhile, and afterwards their own operand can be
-//! replaced.
+//! they are in the right registers for the next product. Probability gradients are computed before
+//! scores: the streamed operand of the scores (k or q) is in flight meanwhile. In `grad_q` the next
+//! tile of v then loads while the scores are computed.
 
 use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::attention::{FlashBackwardParameters, LSE_DELTA_ROWS};

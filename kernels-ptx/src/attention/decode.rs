@@ -63,8 +63,8 @@ pub(crate) fn module(target: SmTarget) -> Module {
 fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(32 * WARPS);
-        // Leaves room for a successor that prefetches its weights. Three blocks have 80 registers
-        // per thread.
+        // Leaves resources for a successor that prefetches its weights. With three blocks, a thread
+        // has 80 registers.
         k.min_blocks(if target.features().spills_at_80_registers { 2 } else { 3 });
         let parameters = DecodeAttentionParameters::declare(&mut Declarations(*k));
         let new_token = NewToken::new(k, (target, dtype), &parameters);

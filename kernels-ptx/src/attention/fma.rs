@@ -1,7 +1,6 @@
 //! The products of [`WarpMma`] by fused multiply-adds, for targets without tensor cores for them.
 //!
-//! They loop over K to keep the code small; they are not optimized for speed. f32 operands are not
-//! split.
+//! Loops over K keep the code small at the cost of speed. f32 operands are not split.
 
 use std::array::from_fn;
 

@@ -27,7 +27,7 @@ pub(super) struct WarpMma<'k> {
     pub(super) smem: Shared<'k, u32>,
     head_dim: Value<'k, u32>,
     /// The lane's first `ldmatrix` word in 16 rows of a (and, in bf16, of b in `p·b`), and in 16
-    /// rows of b in `a·bᵀ`. XOR gives the following pairs of chunks.
+    /// rows of b in `a·bᵀ`. XOR with a constant gives later pairs of chunks.
     a_word: Value<'k, u32>,
     b_word: Value<'k, u32>,
     /// The lane's first word in 8 rows of b in `p·b`, in f32.

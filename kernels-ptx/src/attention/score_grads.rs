@@ -8,7 +8,7 @@ use super::backward::{Params, Side};
 use super::mask::{lane_column, lane_row};
 use crate::primitives::mma::AccFragment;
 
-/// Logsumexp and delta of the queries of a tile, as each lane needs them.
+/// Computes p and ds from the logsumexp and delta of the queries of a tile.
 pub(super) struct ScoreGrads<'a, 'k> {
     kernel: Kernel<'k>,
     params: &'a Params<'k>,
@@ -19,9 +19,9 @@ pub(super) struct ScoreGrads<'a, 'k> {
 
 /// `[logsumexp, delta]` of queries.
 enum QueryStats<'k> {
-    /// Queries are rows: those of the lane's two rows.
+    /// Queries are rows: the statistics of the lane's two rows.
     Rows([[Value<'k, f32>; 2]; 2]),
-    /// Queries are columns: lane i has those of column i of the tile.
+    /// Queries are columns: lane i has the statistics of column i of the tile.
     Columns([Var<'k, f32>; 2]),
 }
 

@@ -5,13 +5,13 @@
 //! which alternate in a pipeline of stages. Probabilities and score gradients stay in registers, as
 //! the left operand of the next product.
 //!
-//! **Copies** are started by one thread of the second warpgroup, which is behind the first: a
-//! producer warp would leave each thread 168 registers instead of 255, because each quarter of an
-//! SM would have room for three warps.
+//! **Copies.** One thread of the second warpgroup starts them, since that warpgroup runs after the
+//! first. There is no producer warp: with one, a quarter of an SM would hold three warps, and each
+//! thread would have 168 registers instead of 255.
 //!
 //! **Heads** have exactly 64 or 128 elements. Rows past the end of a sequence are zeros.
 //!
-//! **Order.** As in the other kernels: tiles and heads in ascending order, without atomics.
+//! **Determinism.** As in the other kernels: tiles and heads in ascending order, without atomics.
 
 pub(super) mod forward;
 pub(super) mod grad_kv;
@@ -64,7 +64,7 @@ impl Config {
     }
 }
 
-/// Starts `acc = a·bᵀ`, for the 64 rows of a from its place on, and all rows of b.
+/// Starts `acc = a·bᵀ`, for 64 rows of a and all rows of b.
 fn multiply_transposed<'k>(k: &Kernel<'k>, [a, b]: [PlacedTile<'k>; 2], acc: &[AccFragment<'k>]) {
     let acc = flat(acc);
     k.wgmma_fence();

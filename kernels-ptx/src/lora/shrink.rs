@@ -1,7 +1,7 @@
 //! `t = α·x·Aᵀ` or `α·dy·B`, with split-K: `out[p] = α·x[:, split p]·w[split p]`.
 //!
 //! Grid: x: 64 rows; y: a split; z: 16 or 32 ranks out of those of all adapters. A block of 256
-//! threads walks through its split in tiles of 64 elements of K. While one tile in shared memory is
+//! threads loops over its split in tiles of 64 elements of K. While one tile in shared memory is
 //! multiplied, the next is in flight to registers. Four groups of two warps share a tile
 //! (sliced-K): each takes 16 of the 64 elements, and each thread has four rows and every fourth
 //! rank.
@@ -213,7 +213,7 @@ impl<'k> TileLoader<'k> {
 struct Accumulators<'k> {
     /// Its first row of x and its first row of w in shared memory.
     smem_rows: [Shared<'k, f32>; 2],
-    /// Where its first sum goes in the end.
+    /// The slot of its first sum, which reuses the memory of the tiles.
     smem: Shared<'k, f32>,
     acc: [Vec<Var<'k, f32>>; THREAD_ROWS as usize],
 }

@@ -117,7 +117,7 @@ impl<'k> TmaPipeline<'k> {
     }
 }
 
-/// Copies `count` boxes of bf16 to consecutive places from `to` on. `origin` gives the first column
+/// Copies `count` boxes of bf16 to consecutive addresses from `to` on. `origin` gives the first column
 /// and row of a box by its index.
 pub(crate) fn copy_boxes<'k>(
     (to, count): (Shared<'k, u32>, u32),

@@ -31,19 +31,19 @@ pub(super) fn weight<'k>(
 pub(super) fn warp_sum<'k>(k: &Kernel<'k>, value: Value<'k, u64>) -> Value<'k, u64> {
     [16, 8, 4, 2, 1]
         .into_iter()
-        .fold(value, |sum, mask| sum + by_halves(sum, |half| k.shfl_bfly(half, mask)))
+        .fold(value, |sum, mask| sum + shuffle_words(sum, |half| k.shfl_bfly(half, mask)))
 }
 
 /// The inclusive prefix sum over the lanes. All lanes must participate.
 pub(super) fn warp_scan<'k>(k: &Kernel<'k>, value: Value<'k, u64>) -> Value<'k, u64> {
     [1, 2, 4, 8, 16].into_iter().fold(value, |sum, delta| {
-        let below = by_halves(sum, |half| k.shfl_up(half, delta));
+        let below = shuffle_words(sum, |half| k.shfl_up(half, delta));
         sum + k.lane().ge(delta).select(below, 0)
     })
 }
 
-/// Applies a 32-bit shuffle to both halves of a 64-bit value.
-fn by_halves<'k>(
+/// Applies a 32-bit shuffle to both words of a 64-bit value.
+fn shuffle_words<'k>(
     value: Value<'k, u64>,
     shuffle: impl Fn(Value<'k, u32>) -> Value<'k, u32>,
 ) -> Value<'k, u64> {

@@ -1,8 +1,8 @@
 //! Forward pass: a block has 128 queries and loops over the tiles of 128 keys and values up to the
 //! diagonal.
 //!
-//! The warpgroups take turns: while one multiplies, the other computes its softmax. A turn starts
-//! the values of one tile and the scores of the next.
+//! Ping-pong scheduling, as in FlashAttention-3: while one warpgroup multiplies, the other computes
+//! its softmax. A turn starts the values of one tile and the scores of the next.
 
 use retrograph_kernel_abi::attention::{FlashForwardParameters, WGMMA_ROWS};
 use retrograph_ptx::ast::Entry;
@@ -105,7 +105,7 @@ impl<'k> Params<'k> {
         let (state, warpgroup) = (PipelineState::new(k), warpgroup(k));
         let (out, scores) = (acc_row(k, config.head_dim), acc_row(k, KEYS));
         let softmax = OnlineSoftmax::new(k, self.scale);
-        let turns = Turns { kernel: *k, warpgroup };
+        let ping_pong = PingPong { kernel: *k, warpgroup };
 
         let [queries] = smem.wait_resident(warpgroup);
         let (stage, keys) = smem.wait(state);
@@ -117,10 +117,10 @@ impl<'k> Params<'k> {
             let probs = pack_fragments(config.target, &scores);
             let (values_stage, values) = smem.wait(state);
             let (keys_stage, keys) = smem.wait(state);
-            turns.wait(tile.ne(0));
+            ping_pong.wait(tile.ne(0));
             multiply(k, (&probs, values), &out);
             multiply_transposed(k, [queries, keys], &scores);
-            turns.pass((tile + 1).ne(self.last));
+            ping_pong.pass((tile + 1).ne(self.last));
             k.wgmma_wait_group(1);
             smem.release(values_stage.index);
             k.wgmma_wait_group(0);
@@ -146,14 +146,14 @@ impl<'k> Params<'k> {
     }
 }
 
-/// The turns of the two warpgroups, of which the first one begins.
-struct Turns<'k> {
+/// The alternation of the two warpgroups. The first one begins.
+struct PingPong<'k> {
     kernel: Kernel<'k>,
     warpgroup: Value<'k, u32>,
 }
 
-impl<'k> Turns<'k> {
-    /// Waits for the turn of this warpgroup. The very first turn, for which `later` is false, needs
+impl<'k> PingPong<'k> {
+    /// Waits for the turn of this warpgroup. `later` is false in the first turn of all, which needs
     /// no wait.
     fn wait(&self, later: Pred<'k>) {
         let (k, first) = (&self.kernel, self.warpgroup.eq(0));
@@ -161,15 +161,15 @@ impl<'k> Turns<'k> {
         k.bar_sync(self.barrier(1), Some(!first));
     }
 
-    /// Passes the turn to the other warpgroup. Nobody waits for the very last turn, for which
-    /// `more` is false.
+    /// Passes the turn to the other warpgroup. `more` is false in the last turn of all, after which
+    /// no warpgroup waits.
     fn pass(&self, more: Pred<'k>) {
         let (k, first) = (&self.kernel, self.warpgroup.eq(0));
         k.bar_arrive(self.barrier(1), Some(first));
         k.bar_arrive(self.barrier(0), Some(!first & more));
     }
 
-    /// The barrier of the turns of a warpgroup. Barrier 0 is that of the block.
+    /// The barrier at which a warpgroup waits for its turn. Barrier 0 is the barrier of the block.
     fn barrier(&self, warpgroup: u32) -> NamedBarrier<'k> {
         NamedBarrier { id: self.kernel.constant(warpgroup + 1), threads: WARPS * 32 }
     }

@@ -1,8 +1,7 @@
 //! The gradient of q: a block has 128 queries and loops over the tiles of 64 keys and values up to
 //! the diagonal.
 //!
-//! The product of a tile with its score gradients still runs while the scores of the next tile
-//! start.
+//! The product of the score gradients with the keys overlaps the scores of the next tile.
 
 use std::f32::consts::LOG2_E;
 

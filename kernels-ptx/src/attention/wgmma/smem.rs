@@ -46,7 +46,7 @@ impl Tile {
     }
 }
 
-/// A tile, or its rows from some row on, with its place in shared memory.
+/// A tile, or its last rows, at an address in shared memory.
 #[derive(Clone, Copy)]
 pub(super) struct PlacedTile<'k> {
     pub(super) tile: Tile,
@@ -104,7 +104,7 @@ impl SmemLayout {
         self.words().iter().sum::<u32>() * 4 + SWIZZLE_ALIGNMENT
     }
 
-    /// Places the parts, and initializes the barriers.
+    /// Assigns addresses, and initializes the barriers.
     pub(super) fn declare<'k>(self, k: &Kernel<'k>) -> Smem<'k> {
         let resident = align_for_swizzle(k, k.dynamic_shared());
         let [resident_words, stage_words, _] = self.words();
@@ -119,7 +119,7 @@ impl SmemLayout {
             k.fence_mbarrier_init();
         });
         k.barrier();
-        // The second warpgroup is behind the first, so that stages are empty when it asks.
+        // The second warpgroup runs after the first, so the stages that it fills are empty.
         let copies = k.tid_x().eq(WARPS / 2 * 32);
         let filled = PipelineState::new(k);
         Smem { kernel: *k, layout: self, resident, resident_full, pipeline, filled, copies }
@@ -183,7 +183,7 @@ impl<'k> Smem<'k> {
         (stage, PlacedTile { tile: self.layout.streamed, smem: stage.smem })
     }
 
-    /// Tells the thread that copies that this warp has read a stage.
+    /// Signals that this warp has read a stage.
     pub(super) fn release(&self, stage: Value<'k, u32>) {
         let k = self.kernel;
         k.when(k.lane().eq(0), || self.pipeline.release(stage));

@@ -79,8 +79,8 @@ impl SimtConfig {
         if self.slices == 1 { 0 } else { self.slices * self.band_rows() * self.columns }
     }
 
-    /// Blocks per SM for b of type `b_dtype`: NF4 codes in flight take registers beside a large
-    /// thread tile.
+    /// Blocks per SM for b of type `b_dtype`: with a large thread tile, NF4 codes in flight need
+    /// more registers.
     pub(in crate::gemm) fn min_blocks_per_sm(&self, b_dtype: DType) -> u32 {
         let large = self.thread_rows * self.thread_columns >= 64;
         if b_dtype == DType::Nf4 && large { 1 } else { self.min_blocks_per_sm }

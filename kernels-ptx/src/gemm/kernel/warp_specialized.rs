@@ -98,7 +98,7 @@ impl WarpSpecializedKernel {
         self.smem_tiles().iter().map(|tile| tile.words()).sum()
     }
 
-    /// The places of a and b in a stage.
+    /// The addresses of a and b in a stage.
     fn operands(self, stage: Stage<'_>) -> [Shared<'_, u32>; 2] {
         [stage.smem, stage.smem.offset(i64::from(self.smem_tiles()[0].words()))]
     }

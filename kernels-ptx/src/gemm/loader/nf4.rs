@@ -19,7 +19,7 @@ const CODES_PER_CHUNK: u32 = CHUNK_BYTES * 2;
 const LINE_LEN: u32 = 64;
 
 /// One thread's share of dequantizing an operand. Everything that doesn't depend on the stage is
-/// computed once, because threads have little time for it beside the tensor cores.
+/// computed once, because threads have few issue slots while tensor cores run.
 pub(in crate::gemm) struct Nf4Loader<'k> {
     kernel: Kernel<'k>,
     target: SmTarget,

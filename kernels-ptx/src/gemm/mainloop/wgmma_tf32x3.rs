@@ -48,7 +48,7 @@ pub(in crate::gemm) const PRODUCER_THREADS: u32 = 64;
 const PRODUCER_GROUPS: u32 = 2;
 /// Fragments of a that are loaded before the previous products are complete. Registers for all of
 /// them are free only afterwards.
-const EARLY_FRAGMENTS: u32 = 3;
+const PREFETCHED_FRAGMENTS: u32 = 3;
 /// Rows of a consumer warpgroup.
 const ROWS: u32 = 64;
 
@@ -205,9 +205,9 @@ impl<'k> Consumer<'k> {
         let a = self.stages.a(stage);
         let load =
             |from: u32, to: u32| (from..to).map(|step| self.a_loader.load(a, [0, step * STEPS]));
-        let mut a_fragments: Vec<_> = load(0, EARLY_FRAGMENTS).collect();
+        let mut a_fragments: Vec<_> = load(0, PREFETCHED_FRAGMENTS).collect();
         k.wgmma_wait_group(0);
-        a_fragments.extend(load(EARLY_FRAGMENTS, TILE_K / STEPS));
+        a_fragments.extend(load(PREFETCHED_FRAGMENTS, TILE_K / STEPS));
         let previous = k.constant((stage + STAGES - 1) % STAGES);
         let awaited = if stage == 0 { not_first } else { not_last };
         k.bar_arrive(self.stages.empty(previous), Some(awaited));

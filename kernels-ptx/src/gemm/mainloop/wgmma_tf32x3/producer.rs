@@ -1,9 +1,9 @@
 //! The producer groups, which fill the stages in turn.
 //!
 //! a is copied by `cp.async`. b is loaded into registers, split, and stored as hi and lo tiles.
-//! Both loads are in flight together, so a stage waits for memory once; a group has the time of two
-//! stages for it. No load of b may be in flight when a stage is released, because the fence would
-//! wait for it.
+//! Both loads are in flight at the same time, so a stage waits for memory once. The two groups
+//! alternate, so each has the time of two stages. No load of b may be in flight when a stage is
+//! released, because the fence would wait for it.
 
 use retrograph_ptx::build::{Pred, Value, Var};
 
