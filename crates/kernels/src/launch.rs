@@ -87,17 +87,16 @@ impl<B> Launch<B> {
     /// Entry point and geometry on `target`.
     ///
     /// # Panics
-    /// If the problem is of a kind that the kernel does not take. Launches that this crate returns
-    /// never are.
+    /// If the kernel does not take problems of this kind. Launches that this crate returns never
+    /// panic.
     pub fn dispatch(&self, target: SmTarget) -> Dispatch {
         let dispatch = (self.kernel.dispatch)(&self.problem, target);
         dispatch.unwrap_or_else(|| panic!("{:?} does not take {:?}", self.kernel, self.problem))
     }
 
     /// Declares that `count` launches of the same sizes may run concurrently with this one, as
-    /// parallel branches of a graph do. A matrix product then takes the tile that is fastest for
-    /// all of them together. Other launches do not change. The bits of the result do not change
-    /// either.
+    /// parallel branches of a graph do. A matrix product then uses the tile with the least time for
+    /// all of them. Other launches, and the bits of every result, do not change.
     pub fn concurrent(mut self, count: u32) -> Self {
         if let Problem::Gemm(problem) = &mut self.problem {
             problem.concurrent = count;

@@ -28,8 +28,8 @@
 //! Kernels keep no state, allocate nothing and access only their operands.
 //!
 //! Each family of kernels is a module with typed launches and, in `reference`, its formulas in f64
-//! on the CPU. [`ops`] has all launches under one path. Loading images and launching kernels need a
-//! driver binding, of which any will do.
+//! on the CPU. [`ops`] has all launches under one path. Any driver binding can load
+//! the images and launch the kernels.
 
 pub mod attention;
 mod checks;

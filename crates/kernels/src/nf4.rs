@@ -6,9 +6,9 @@
 //! quantization the scales, less their mean, are quantized in blocks of 256 to the 8-bit dynamic
 //! type of Dettmers et al., arXiv 2110.02861.
 //!
-//! Codes equal those of the CUDA kernels of bitsandbytes with one exception. Those approximate the
-//! reciprocal of a scale to one unit in the last place, while this module rounds it correctly. A
-//! code can differ if a quotient is that close to the boundary of two codes.
+//! Codes equal those of the CUDA kernels of bitsandbytes with one exception: bitsandbytes
+//! approximates the reciprocal of a scale to one unit in the last place, and this module rounds it
+//! correctly. A code can differ if a quotient is that close to the boundary of two codes.
 //!
 //! ```
 //! use retrograph_kernels::nf4;
@@ -24,9 +24,9 @@ pub use retrograph_kernel_abi::nf4::CODE_VALUES as VALUES;
 
 pub use crate::tensor::{NF4_BLOCK as BLOCK, NF4_NESTED_BLOCK as NESTED_BLOCK};
 
-/// Numbers above boundary i have a code greater than i. Boundaries are in the middle between two
-/// values, but for rounding, and have the digits that bitsandbytes gives them: most are not numbers
-/// of f32, and rounding twice would give others.
+/// Numbers above boundary i have a code greater than i. A boundary is the midpoint of two values up
+/// to rounding, with the digits of bitsandbytes: most midpoints are not f32 numbers, and rounding
+/// twice would give other boundaries.
 #[expect(clippy::excessive_precision, reason = "the digits decide how they are rounded")]
 pub const BOUNDARIES: [f32; 15] = [
     -0.848_096_400_499_343_9,
@@ -91,7 +91,7 @@ pub fn quantize(values: &[f32]) -> Result<Quantized, NotFinite> {
     Ok(quantized)
 }
 
-/// The `len` numbers that codes stand for, each a product that is rounded once.
+/// The `len` values of codes, each a product that is rounded once.
 pub fn dequantize(codes: &[u8], absmax: &[f32], len: usize) -> Vec<f32> {
     let value = |index: usize| {
         let code = codes[index / 2] >> if index.is_multiple_of(2) { 4 } else { 0 };
@@ -143,9 +143,9 @@ impl Nested {
 /// The 256 values of the 8-bit dynamic type, in rising order: for each power of ten from 10⁻⁶ to 1
 /// twice as many fractions as for the one before, of either sign; and 0, and 1.
 ///
-/// Fractions are the middles of equal parts of the interval from 0.1 to 1. Their ends are computed
-/// from the nearer end of the interval, by fused multiply-adds, which gives the bits that the
-/// published tables have.
+/// Fractions are the midpoints of equal parts of the interval from 0.1 to 1. The ends of a part are
+/// computed from the nearer end of the interval by fused multiply-adds, which gives the bits of the
+/// published tables.
 pub fn dynamic_map() -> [f32; 256] {
     let mut values = vec![0.0, 1.0];
     for power in 0..7 {
@@ -169,8 +169,8 @@ pub fn dynamic_map() -> [f32; 256] {
     values.try_into().expect("0, 1, and 127 magnitudes of either sign")
 }
 
-/// The index of the value of `map` nearest to `scaled`: a search by halves, and then the choice
-/// between two neighbours. A NaN has index 0.
+/// The index of the value of `map` nearest to `scaled`: a binary search, then the nearer of
+/// two neighbours. A NaN has index 0.
 fn nearest(map: &[f32; 256], scaled: f32) -> u8 {
     let (mut low, mut pivot, mut high) = (0usize, 127usize, 255usize);
     for step in [64, 32, 16, 8, 4, 2, 1] {

@@ -47,7 +47,7 @@ pub enum Problem {
         /// Splits of the cache.
         splits: u32,
     },
-    /// From long rows to the rank of LoRA adapters.
+    /// LoRA shrink: from rows of x or dy to ranks.
     LoraShrink {
         /// Rows.
         rows: u32,
@@ -58,7 +58,7 @@ pub enum Problem {
         /// The matrix that is multiplied by.
         matrix: LoraMatrix,
     },
-    /// From the rank of LoRA adapters to long rows.
+    /// LoRA expand: from ranks to rows of y or dx.
     LoraExpand {
         /// Rows.
         rows: u32,

@@ -1,7 +1,7 @@
 //! Attention of several new tokens over a cache of keys and values (prefill).
 //!
-//! A cache is `[capacity, kv_heads, head_dim]`. The place of a token does not depend on the
-//! capacity, so that the beginning of a cache is a smaller cache. Elements are f32 or bf16.
+//! A cache is `[capacity, kv_heads, head_dim]` in f32 or bf16. The offset of a token does not
+//! depend on the capacity, so the first positions of a cache are a smaller cache.
 //!
 //! Several new tokens attend by [`CacheScores`], [`CacheSoftmax`](crate::attention::CacheSoftmax)
 //! and [`CacheValues`], which read the whole cache. One new token attends by
@@ -48,8 +48,8 @@ impl CacheShape {
         self.kv_heads * self.head_dim
     }
 
-    /// Positions of one split of [`DecodeAttention`](crate::attention::DecodeAttention). Only very
-    /// large caches have longer splits, so that smaller ones give the same bits for every capacity.
+    /// Positions of one split of [`DecodeAttention`](crate::attention::DecodeAttention). Below the
+    /// capacity at which splits become longer, every capacity gives the same bits.
     pub(crate) fn split_length(self) -> usize {
         if self.capacity <= 16_384 { 64 } else { DECODE_MAX_SPLIT_LEN as usize }
     }
@@ -142,8 +142,8 @@ impl<B: Copy, W: Into<TensorView<B>>> CacheScores<B, W> {
     }
 }
 
-/// `out = probs·v` of new tokens over every position of the cache. The cache must hold finite
-/// numbers also at positions whose probability is 0.
+/// `out = probs·v` of new tokens over every position of the cache. Positions with a probability of
+/// 0 must hold finite numbers, too.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheValues<B, W = View<B, f32>> {
     /// `[heads, queries, capacity]`, read.

@@ -40,10 +40,10 @@ fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
 /// The largest head size.
 const MAX_HEAD_DIM: usize = abi::DECODE_MAX_HEAD_DIM as usize;
 
-/// The second half of a LoRA adapter: `scale · b · t` is added to a projection.
+/// The LoRA update `scale · b · t`, which is added to a projection.
 #[derive(Clone, Copy, Debug)]
 pub struct LoraUpdate<B> {
-    /// `[rank]`, read: the first half, `A·x`.
+    /// `[rank]`, read: `t = A·x`.
     pub t: View<B, f32>,
     /// B, `[outputs, rank]`, read.
     pub b: View<B, f32>,
@@ -80,9 +80,11 @@ pub struct QkNormRope<B> {
     pub positions: usize,
 }
 
-/// Attention of one token at `position` over all positions up to it, for each split of the cache:
-/// the sum of values weighted by `exp(score − maximum of the split)`, that maximum, and the sum of
-/// the weights. [`DecodeAttentionCombine`] computes the output from them.
+/// Attention of one token at `position` over all positions up to it.
+///
+/// For each split of the cache it computes the sum of values weighted by
+/// `exp(score − maximum of the split)`, that maximum, and the sum of the weights.
+/// [`DecodeAttentionCombine`] computes the output from them.
 ///
 /// The kernel fuses LoRA-B, q/k norm, RoPE and the append: the token's key and value are written to
 /// the cache at `position`, if it is within the capacity, and rounded as by

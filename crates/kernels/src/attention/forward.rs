@@ -2,11 +2,11 @@
 //!
 //! [`FusedAttention`] computes scores, softmax and values in one kernel. Instead of probabilities
 //! it stores the log-sum-exp of each row, from which the gradients recompute them. Layouts are
-//! those of [`super::unfused`].
+//! as in [`crate::attention`].
 //!
 //! A NaN or infinity of a token reaches every token that attends to it. It may also reach the other
-//! tokens of its aligned run of 128, where it is multiplied by zeros. In f32, an infinite factor
-//! gives NaN.
+//! tokens of its aligned run of 128, because masked scores are multiplied by zero. In f32, an
+//! infinite factor gives NaN.
 //!
 //! Source: Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning",
 //! 2023.

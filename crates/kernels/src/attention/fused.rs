@@ -19,8 +19,8 @@ const MAX_HEAD_DIM: usize = abi::MAX_HEAD_DIMS[1] as usize;
 /// Two blocks for each of 132 SMs.
 const MIN_BLOCKS: usize = 264;
 
-/// One block per plane and tile of tokens. On sm_90a, launches with tensor maps take the `wgmma`
-/// entry; otherwise a block has a warp for each 16 tokens.
+/// One block per plane and tile of tokens. Launches with tensor maps use the `wgmma` entry on
+/// targets that have it; otherwise a block has a warp for each 16 tokens.
 pub(super) fn dispatch(
     problem: &Problem,
     target: SmTarget,
@@ -130,7 +130,7 @@ impl AttentionShape {
     }
 }
 
-/// The softmax scales the maximum of a row, too, so that the factor must be positive.
+/// The factor must be positive, because softmax takes the maximum before it scales.
 pub(super) fn check_scale(check: Check, scale: f32) -> Result<(), KernelError> {
     check.constant("scale", scale, (scale.is_finite() && scale > 0.0, "finite and more than 0"))
 }
@@ -163,7 +163,7 @@ pub(super) fn check_dtypes<B: Copy, const N: usize>(
     }
 }
 
-/// The kernel for factors in `dtype`, of one in f32 and one in bf16.
+/// Selects the kernel for factors in `dtype` from one in f32 and one in bf16.
 pub(super) fn by_dtype(
     dtype: DType,
     [in_f32, in_bf16]: [&'static Kernel; 2],

@@ -1,8 +1,8 @@
 //! Elementwise kernels: activations and their gradients, addition, conversion and dropout.
 //!
-//! One thread has four neighbouring elements, and moves them in vectors of 16 bytes if every
-//! operand is aligned to 16 bytes; otherwise one by one, with the same results. Each element
-//! depends only on the same element of the inputs, so that an output may be the same view as an
+//! One thread has eight consecutive elements (dropout: four). It accesses them in vectors of 16
+//! bytes if every operand is aligned to 16 bytes, otherwise one by one, with the same results. Each
+//! element depends only on the same element of the inputs, so an output may be the same view as an
 //! input. Views that overlap otherwise give wrong results.
 
 mod activation;

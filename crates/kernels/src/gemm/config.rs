@@ -1,4 +1,4 @@
-//! How a linear layer computes its products, as far as split-K depends on it.
+//! The configuration of a linear layer's products, and the split-K that follows from it.
 
 use super::heuristic::{TileTable, splits};
 use super::{GemmProblem, GemmShape};

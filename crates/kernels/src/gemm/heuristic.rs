@@ -20,8 +20,7 @@ const SMS: u128 = 132;
 struct TileCost {
     /// Blocks that an SM holds.
     blocks_per_sm: u32,
-    /// Clocks per element of the contraction: of one block alone on an SM, and of as many as it
-    /// holds together.
+    /// Clocks per element of the contraction: of one block alone on an SM, and of a full SM.
     clocks: [u32; 2],
     /// Prologue and epilogue of a tile, as a length of the contraction that takes as long.
     overhead: u32,

@@ -1,5 +1,5 @@
-//! The products of a linear layer in f64, without α, bias and accumulation: those are one operation
-//! per element, which tests add.
+//! The products of a linear layer in f64. Tests add α, bias and accumulation, which are one
+//! operation per element.
 
 use crate::gemm::GemmShape;
 

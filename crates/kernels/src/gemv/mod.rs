@@ -4,11 +4,11 @@
 //! Algebra Subprograms", 1988), with W as in `torch.nn.functional.linear`.
 //!
 //! One launch can have several layers with the same input ([`GroupedGemv`]), a fused RMSNorm
-//! ([`NormPrologue`]), and SwiGLU ([`GatedGemv`]). A single row is so short that each further
-//! launch would cost as much as the work itself.
+//! ([`NormPrologue`]), and SwiGLU ([`GatedGemv`]). With one row, a launch of its own for each would
+//! cost as much as the work.
 //!
-//! Factors are f32, whatever the type of the weights: the time is that of reading them, and
-//! rounding x would not shorten it. Weights are [`ReadBeforeWait`](crate::Access::ReadBeforeWait).
+//! Products are f32 for every type of weights. Reading the weights takes all the time, so rounding
+//! x would save none. Weights are [`ReadBeforeWait`](crate::Access::ReadBeforeWait).
 //!
 //! x is `[inputs]`, w `[outputs, inputs]` in f32, bf16 or NF4, bias and y `[outputs]` in f32.
 //!

@@ -18,8 +18,8 @@ const MAX_EXTENT: usize = 0x7fff_ffff;
 
 /// An RMSNorm of x before the products: x is multiplied by `gamma ÷ sqrt(mean(x²) + eps)`.
 ///
-/// The kernel sums `w · x · gamma` and divides at the end, so that these products must stay in the
-/// range of f32. The squares may leave it.
+/// The kernel sums `w · x · gamma` and divides at the end, so these products must stay in the range
+/// of f32. The squares may overflow or underflow.
 #[derive(Clone, Copy, Debug)]
 pub struct NormPrologue<B> {
     /// `[inputs]`, read.

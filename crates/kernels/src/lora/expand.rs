@@ -1,4 +1,4 @@
-//! From the ranks of adapters to long rows.
+//! LoRA expand: multiplies t or dt, which have rank elements per row, by B or A.
 
 use retrograph_kernel_abi::lora::{self as abi, LoraMatrix, expand as geometry};
 

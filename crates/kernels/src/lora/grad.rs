@@ -1,4 +1,4 @@
-//! The gradients of the matrices of adapters.
+//! LoRA grad: the gradients of A and B.
 
 use retrograph_kernel_abi::lora::{self as abi, LoraMatrix, grad as geometry};
 

@@ -6,15 +6,15 @@
 //! dA = dtᵀ·x        LoraGrad,   A         dB = s·dyᵀ·t     LoraGrad,   B
 //! ```
 //!
-//! A launch has one to three adapters of one rank that share the long operand: x, dx, dy or y. Its
+//! A launch has one to three adapters of one rank that share the wide operand: x, dx, dy or y. Its
 //! contraction is split so that there are enough blocks. The number of splits depends on the sizes
 //! alone ([`LoraShape::shrink_splits`], [`LoraShape::grad_splits`]), and so do the bits of the
 //! result.
 //!
 //! Everything is f32. Any rank works, but above [`LORA_MAX_RANK`] the tiled products
 //! ([`Fprop`](crate::gemm::Fprop) and so on) are faster. In bf16 with many rows,
-//! [`FpropSum`](crate::gemm::FpropSum) and [`DgradSum`](crate::gemm::DgradSum) are, which add the
-//! update in the product with the weight.
+//! [`FpropSum`](crate::gemm::FpropSum) and [`DgradSum`](crate::gemm::DgradSum) are faster: they add
+//! the update inside the product with the weight.
 //!
 //! A is `[rank, inputs]`, B `[outputs, rank]`, t and dt `[rows, rank]`, x and dx `[rows, inputs]`,
 //! y and dy `[rows, outputs]`.

@@ -10,15 +10,15 @@ use crate::{KernelError, View};
 /// The most adapters of a launch.
 pub const LORA_MAX_ADAPTERS: usize = abi::MAX_ADAPTERS;
 
-/// The greatest rank for which these kernels are meant.
+/// The largest rank up to which these kernels are faster than GEMM.
 pub const LORA_MAX_RANK: usize = 64;
 
-/// The sizes of an adapter, as one of its matrices sees them.
+/// The sizes of an adapter for one of its matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoraShape {
     /// Rows of x and y.
     pub rows: usize,
-    /// Elements per row of the long operand: the inputs of the layer for A, its outputs for B.
+    /// Elements per row of the wide operand: the inputs of the layer for A, its outputs for B.
     pub width: usize,
     /// The rank of each adapter.
     pub rank: usize,

@@ -1,4 +1,4 @@
-//! From long rows to the ranks of adapters.
+//! LoRA shrink: multiplies x or dy by A or B, which gives rank elements per row.
 
 use retrograph_kernel_abi::lora::{self as abi, LoraMatrix, shrink as geometry};
 

@@ -110,8 +110,8 @@ pub(super) fn entry(
     in_registers.iter().find(|(vec4s, _)| *vec4s == wanted).map(|(_, entry)| *entry)
 }
 
-/// Threads for a row of `width` elements, in whole warps. They do not depend on alignment, so that
-/// the bits do not either.
+/// Threads for a row of `width` elements, in whole warps. Neither they nor the bits of the result
+/// depend on alignment.
 pub(super) fn threads(width: u32) -> u32 {
     let threads = vec4s_per_thread(width).map_or(MAX_THREADS, |vec4s| width.div_ceil(4 * vec4s));
     threads.next_multiple_of(32).max(32)

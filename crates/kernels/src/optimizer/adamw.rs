@@ -52,8 +52,8 @@ pub struct AdamW<'a, B> {
     /// updates.
     pub halt: Option<View<B, u32>>,
     /// `[1]`, read: the factor of all gradients, of [`ClipScale`](crate::optimizer::ClipScale);
-    /// `None` for 1. Has the bits of [`Clip`](crate::optimizer::Clip): a factor of 0 makes every
-    /// gradient 0, also NaN.
+    /// `None` for 1. The result has the bits of [`Clip`](crate::optimizer::Clip): a factor of 0
+    /// makes every gradient 0, also NaN.
     pub grad_scale: Option<View<B, f32>>,
     /// Decay of the first moment, at least 0 and below 1.
     ///

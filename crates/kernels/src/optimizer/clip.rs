@@ -42,8 +42,7 @@ pub fn squared_sums_partials(lens: &[usize]) -> usize {
 
 /// `partials[c] = Σ x²` over each chunk of a list of tensors, in one launch.
 ///
-/// Deterministic: sums have a fixed order. They are f64, so that neither 1e-30 nor 1e30 leaves the
-/// range.
+/// Deterministic: sums have a fixed order. They are f64, which holds the squares of 1e-30 and 1e30.
 #[derive(Clone, Copy, Debug)]
 pub struct SquaredSums<'a, B> {
     /// The tensors, read.

@@ -1,6 +1,6 @@
 //! Rotary position embedding in f64.
 
-/// Turns x, `[batch, seq, heads, head_dim]`, by the angles whose cosines and sines are given as
+/// Rotates x, `[batch, seq, heads, head_dim]`, by the angles whose cosines and sines are given as
 /// `[seq, head_dim ÷ 2]`, or back.
 pub fn rope(
     x: &[f64],

@@ -4,18 +4,18 @@ use crate::ops::AttentionShape;
 
 /// Index arithmetic of the three layouts.
 impl AttentionShape {
-    /// Where `[batch, seq, heads, head_dim]` holds an element.
+    /// The index of an element of `[batch, seq, heads, head_dim]`.
     fn query_at(self, [batch, token, head, d]: [usize; 4]) -> usize {
         ((batch * self.seq + token) * self.heads + head) * self.head_dim + d
     }
 
-    /// Where `[batch, seq, kv_heads, head_dim]` holds an element of the key head of `head`.
+    /// The index of an element of `[batch, seq, kv_heads, head_dim]`, in the key head of `head`.
     fn key_at(self, [batch, token, head, d]: [usize; 4]) -> usize {
         let kv_head = head / (self.heads / self.kv_heads);
         ((batch * self.seq + token) * self.kv_heads + kv_head) * self.head_dim + d
     }
 
-    /// Where `[batch, heads, seq, seq]` holds an element.
+    /// The index of an element of `[batch, heads, seq, seq]`.
     fn score_at(self, [batch, head, row, column]: [usize; 4]) -> usize {
         ((batch * self.heads + head) * self.seq + row) * self.seq + column
     }
