@@ -12,7 +12,8 @@ use retrograph_kernel_abi::attention::DECODE_MAX_SPLIT_LEN;
 use super::unfused::{SCORES, SCORES_BF16, VALUES, VALUES_BF16};
 use crate::checks::Check;
 use crate::gemm::kernels::gemm_kernels;
-use crate::gemm::launch::{Gemm, GemmSizes, Strides};
+use crate::gemm::launch::Gemm;
+use crate::gemm::operand::{GemmSizes, Strides};
 use crate::{DType, KernelError, Launch, TensorView, View};
 
 gemm_kernels! {

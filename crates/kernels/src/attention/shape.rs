@@ -1,7 +1,7 @@
 //! The sizes of attention, and the layouts of its tensors.
 
 use crate::checks::Check;
-use crate::gemm::launch::{GemmSizes, Strides};
+use crate::gemm::operand::{GemmSizes, Strides};
 use crate::{KernelError, View};
 
 /// The sizes of attention. `heads` is a multiple of `kv_heads` (grouped-query attention).

@@ -8,7 +8,8 @@
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
 use crate::gemm::kernels::{GemmKernels, gemm_kernels};
-use crate::gemm::launch::{Gemm, GemmSizes, Strides};
+use crate::gemm::launch::Gemm;
+use crate::gemm::operand::{GemmSizes, Strides};
 use crate::{DType, KernelError, Launch, View};
 
 gemm_kernels! {

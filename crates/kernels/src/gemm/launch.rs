@@ -1,4 +1,4 @@
-//! The launch of a matrix product: operands, strides, parameters.
+//! The launch of a matrix product: checks and arguments.
 //!
 //! `c = alpha · Σ_r a_r · b_r (+ bias) (+ c)`. Batches have two levels, and `reduce` products are
 //! summed into each c.
@@ -7,74 +7,22 @@ use half::bf16;
 use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::gemm::{
     GemmFlags, GemmParameters, GemmSecondProductParameters, GemmTensorMaps, Layout,
-    Nf4ScaleParameters, TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32,
+    Nf4ScaleParameters,
 };
 use retrograph_kernel_abi::nf4::Nf4Scales;
 
 use super::GemmProblem;
 use super::kernels::GemmKernels;
+use super::operand::{GemmSizes, Operand, Strides};
+use super::tensor_map::tensor_map;
 use crate::checks::Check;
 use crate::geometry::MAX_GRID_YZ;
-use crate::launch::{ArgumentTypes, Pointer, TensorMapArgument};
+use crate::launch::{ArgumentTypes, Pointer};
 use crate::tensor::NF4_BLOCK;
 use crate::{Argument, DType, KernelError, Launch, Problem, TensorView, View};
 
-/// The strides of one operand, in elements.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Strides {
-    /// From one row, as stored, to the next: the leading dimension.
-    pub(crate) leading: usize,
-    /// From one batch to the next.
-    pub(crate) batch: usize,
-    /// From one head to the next.
-    pub(crate) head: usize,
-    /// From one summand to the next.
-    pub(crate) reduce: usize,
-}
-
-impl Strides {
-    /// A contiguous matrix.
-    pub(crate) fn contiguous(leading: usize) -> Self {
-        Self { leading, ..Self::default() }
-    }
-
-    /// The length of a row, as stored, and all strides.
-    fn with_row(self, row: usize) -> [usize; 5] {
-        [row, self.leading, self.batch, self.head, self.reduce]
-    }
-}
-
-/// The sizes of a product.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct GemmSizes {
-    /// Rows of c.
-    pub(crate) m: usize,
-    /// Columns of c.
-    pub(crate) n: usize,
-    /// Length of the contraction.
-    pub(crate) k: usize,
-    /// Outer batches.
-    pub(crate) batches: usize,
-    /// Inner batches.
-    pub(crate) heads: usize,
-    /// Number of consecutive heads that share one b.
-    pub(crate) b_group: usize,
-    /// Number of products that are summed, in order, into each c.
-    pub(crate) reduce: usize,
-}
-
-impl GemmSizes {
-    /// One product.
-    pub(crate) fn single([m, n, k]: [usize; 3]) -> Self {
-        Self { m, n, k, batches: 1, heads: 1, b_group: 1, reduce: 1 }
-    }
-}
-
 /// The largest m, n and k, so that indices of padded tiles fit in 32 bits.
 const MAX_EXTENT: usize = 0x7fff_ffff;
-
-/// An operand and its strides.
-pub(crate) type Operand<B> = (TensorView<B>, Strides);
 
 /// The operands of the second product, contiguous and in the layout of the first.
 #[derive(Clone, Copy)]
@@ -229,8 +177,8 @@ impl<B: Copy> Gemm<B> {
             "rows of the second product must have a multiple of 8 elements and start at 16 bytes";
         check.rule(vectorized == [true; 2], rule, (second.k, 8))?;
         let rows = product.stored_rows();
-        let [second_a_map, second_b_map] =
-            [0, 1].map(|i| product.tensor_map(second.operands()[i], (rows[i], row_sizes[i])));
+        let [second_a_map, second_b_map] = [0, 1]
+            .map(|i| tensor_map(product.sizes, second.operands()[i], (rows[i], row_sizes[i])));
         let parameters = GemmSecondProductParameters::<ArgumentTypes<B>> {
             second_a: Pointer::read(second.a.0),
             second_b: Pointer::read(second.b.0),
@@ -247,7 +195,8 @@ impl<B: Copy> Gemm<B> {
         let [a_rows, b_rows] = self.stored_rows();
         let rows = [a_rows, b_rows, self.sizes.m];
         let operands = [self.a, self.b, self.c];
-        let [a, b, c] = [0, 1, 2].map(|i| self.tensor_map(operands[i], (rows[i], row_sizes[i])));
+        let [a, b, c] =
+            [0, 1, 2].map(|i| tensor_map(self.sizes, operands[i], (rows[i], row_sizes[i])));
         let c = c.filter(|_| !self.accumulate);
         match (a, b) {
             (Some(a), Some(b)) if [a.dtype, b.dtype] == [DType::Bf16; 2] => {
@@ -255,40 +204,6 @@ impl<B: Copy> Gemm<B> {
             }
             _ => GemmTensorMaps { a_map: None, b_map: None, c_map: None },
         }
-    }
-
-    /// The tensor map of an operand with vectorized rows whose planes are one stride apart.
-    fn tensor_map(
-        &self,
-        (view, strides): Operand<B>,
-        (rows, row_sizes): (usize, [usize; 5]),
-    ) -> Option<TensorMapArgument<B>> {
-        let (buffer, range, [width, height]) = match view {
-            TensorView::Bf16(view) => (view.buffer(), view.byte_range(), TENSOR_MAP_BOX),
-            TensorView::F32(view) => (view.buffer(), view.byte_range(), TENSOR_MAP_BOX_F32),
-            TensorView::Nf4(_) => return None,
-        };
-        let GemmSizes { batches, heads, b_group, reduce, .. } = self.sizes;
-        let one_stride = b_group == 1 && reduce == 1 && (batches == 1 || heads == 1);
-        let sizes = [row_sizes[0], rows, batches * heads];
-        if !one_stride || !view.is_vectorizable(&row_sizes) || sizes.contains(&0) {
-            return None;
-        }
-        let dtype = view.dtype();
-        let bytes = dtype.bytes() as usize;
-        let plane = match (batches, heads) {
-            (1, 1) => rows * strides.leading,
-            (_, 1) => strides.batch,
-            _ => strides.head,
-        };
-        Some(TensorMapArgument {
-            buffer,
-            bytes: range,
-            dtype,
-            sizes: sizes.map(|size| size as u64),
-            strides: [strides.leading, plane].map(|stride| (stride * bytes) as u64),
-            box_sizes: [width, height],
-        })
     }
 
     /// Rows of a and b, as stored.

@@ -4,7 +4,8 @@
 //! multiply-adds or tensor cores in an order that depends on the shape alone.
 
 use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS, GemmKernels, WGRAD_KERNELS};
-use super::launch::{Gemm, GemmSizes, Strides};
+use super::launch::Gemm;
+use super::operand::{GemmSizes, Strides};
 use crate::checks::Check;
 use crate::tensor::NF4_BLOCK;
 use crate::{DType, KernelError, Launch, TensorView, View};

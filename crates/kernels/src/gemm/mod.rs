@@ -19,10 +19,12 @@ pub(crate) mod heuristic;
 pub(crate) mod kernels;
 pub(crate) mod launch;
 mod linear;
+pub(crate) mod operand;
 mod problem;
 mod product_sum;
 pub mod reference;
 mod split_k;
+mod tensor_map;
 
 pub use config::GemmConfig;
 pub use kernels::{DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_MULTISTAGE};

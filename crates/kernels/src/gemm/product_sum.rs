@@ -10,7 +10,8 @@
 use half::bf16;
 
 use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS, GemmKernels};
-use super::launch::{Gemm, GemmSizes, SecondProduct, Strides};
+use super::launch::{Gemm, SecondProduct};
+use super::operand::{GemmSizes, Strides};
 use crate::checks::Check;
 use crate::{DType, KernelError, Launch, TensorView, View};
 

@@ -9,7 +9,8 @@ use retrograph_kernel_abi::gemm as abi;
 
 use super::GemmShape;
 use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS, WGRAD_KERNELS};
-use super::launch::{Gemm, GemmSizes, Strides};
+use super::launch::Gemm;
+use super::operand::{GemmSizes, Strides};
 use crate::checks::Check;
 use crate::geometry::per_vec4;
 use crate::launch::{ArgumentTypes, Pointer};

@@ -1,0 +1,41 @@
+//! Tensor maps of the operands of a matrix product.
+
+use retrograph_kernel_abi::gemm::{TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32};
+
+use super::operand::{GemmSizes, Operand};
+use crate::TensorView;
+use crate::launch::TensorMapArgument;
+
+/// The tensor map of an operand with vectorized rows whose planes are one stride apart.
+pub(super) fn tensor_map<B: Copy>(
+    sizes: GemmSizes,
+    (view, strides): Operand<B>,
+    (rows, row_sizes): (usize, [usize; 5]),
+) -> Option<TensorMapArgument<B>> {
+    let (buffer, range, [width, height]) = match view {
+        TensorView::Bf16(view) => (view.buffer(), view.byte_range(), TENSOR_MAP_BOX),
+        TensorView::F32(view) => (view.buffer(), view.byte_range(), TENSOR_MAP_BOX_F32),
+        TensorView::Nf4(_) => return None,
+    };
+    let GemmSizes { batches, heads, b_group, reduce, .. } = sizes;
+    let one_stride = b_group == 1 && reduce == 1 && (batches == 1 || heads == 1);
+    let extents = [row_sizes[0], rows, batches * heads];
+    if !one_stride || !view.is_vectorizable(&row_sizes) || extents.contains(&0) {
+        return None;
+    }
+    let dtype = view.dtype();
+    let bytes = dtype.bytes() as usize;
+    let plane = match (batches, heads) {
+        (1, 1) => rows * strides.leading,
+        (_, 1) => strides.batch,
+        _ => strides.head,
+    };
+    Some(TensorMapArgument {
+        buffer,
+        bytes: range,
+        dtype,
+        sizes: extents.map(|size| size as u64),
+        strides: [strides.leading, plane].map(|stride| (stride * bytes) as u64),
+        box_sizes: [width, height],
+    })
+}
