@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
     let bench = Bench {
         config: arguments.config(),
         sizes: arguments.sizes.iter().map(|size| size.0).collect(),
-        contenders: arguments.strategies.clone(),
+        strategies: arguments.strategies.clone(),
         warm_up: arguments.warm_up,
         steps: arguments.steps.max(1),
         energy: arguments.energy,

@@ -29,7 +29,7 @@ pub(crate) fn run(
     let bench = DecodeBench {
         config: InferenceConfig::from(&arguments.config()),
         sizes: arguments.decode.iter().map(|size| size.0).collect(),
-        contenders: arguments.strategies.clone(),
+        strategies: arguments.strategies.clone(),
         cache: arguments.cache_dtype,
         sampling: Sampling { temperature: arguments.temperature, ..drawn },
         warm_up: arguments.warm_up as usize,

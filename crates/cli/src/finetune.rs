@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: FinetuneArguments) -> Result<Outcome, CliError> {
     let device = Device::open(config.device)?;
     screen::device(&device);
     screen::run(&config.training);
-    screen::batch(&config.training, plan.step_pass().division);
+    screen::batch(&config.training, plan.step_pass().micro_batching);
     data::show(&config.data, &config.tokenizer, &config.training);
     let modules = config.cache.modules(&device, config.device)?;
     let mut startup = Startup::new();

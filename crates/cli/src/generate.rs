@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 
 use retrograph_finetune::report::median;
 use retrograph_finetune::{
-    Device, Ended, Generated, GenerationDefaults, GenerationPlan, Generator, GeneratorOptions,
-    InferenceConfig, Mode, ModelDirectory, OptimizerConfig, Preset, Sampling, Stage, TextRequest,
-    Tokenizer, TrainingConfig,
+    Device, Generated, GenerationDefaults, GenerationPlan, Generator, GeneratorOptions,
+    InferenceConfig, Mode, ModelDirectory, OptimizerConfig, Preset, Sampling, Stage, StopReason,
+    TextRequest, Tokenizer, TrainingConfig,
 };
 use retrograph_runtime::BuildOptions;
 use serde_json::json;
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Outcome, CliError> {
         }
     })?;
     let generated = stream((&mut generator, &tokenizer), &request)?;
-    let ended = told(generated.ended, &tokenizer);
+    let ended = told(generated.stop_reason, &tokenizer);
     if !arguments.quiet {
         summary(&generator, (&generated, &device), &ended);
     }
@@ -84,7 +84,11 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Outcome, CliError> {
         let result = result(&generator, (&generated, &device), (&request, &ended));
         write("the result", path, &format!("{result:#}\n"))?;
     }
-    Ok(if generated.ended == Ended::Watcher { Outcome::Interrupted } else { Outcome::Done })
+    Ok(if generated.stop_reason == StopReason::Callback {
+        Outcome::Interrupted
+    } else {
+        Outcome::Done
+    })
 }
 
 /// Checks that the result can be written, before anything is read.
@@ -184,16 +188,16 @@ fn described(sampling: Sampling) -> String {
 }
 
 /// Describes the end of the text.
-fn told(ended: Ended, tokenizer: &Tokenizer) -> String {
+fn told(ended: StopReason, tokenizer: &Tokenizer) -> String {
     match ended {
-        Ended::Token(token) => match tokenizer.decode(&[token]) {
+        StopReason::Token(token) => match tokenizer.decode(&[token]) {
             text if text.is_empty() => format!("token {token}"),
             text => format!("token {token}, {text:?}"),
         },
-        Ended::Stop => "a stop string".to_owned(),
-        Ended::Enough => "the maximum number of tokens".to_owned(),
-        Ended::Room => "the KV cache is full; --max-length sets its capacity".to_owned(),
-        Ended::Watcher => "interrupted".to_owned(),
+        StopReason::StopString => "a stop string".to_owned(),
+        StopReason::MaxTokens => "the maximum number of tokens".to_owned(),
+        StopReason::CacheFull => "the KV cache is full; --max-length sets its capacity".to_owned(),
+        StopReason::Callback => "interrupted".to_owned(),
     }
 }
 

@@ -30,11 +30,12 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<Outcome, CliError> {
         screen::adapter(&adapter);
         config.mode = Mode::Lora(adapter.lora());
     }
-    let options = TrainerOptions { step: arguments.division.step(), ..TrainerOptions::default() };
+    let options =
+        TrainerOptions { step: arguments.micro_batching.step(), ..TrainerOptions::default() };
     let plan = Plan::new(&config, options)?;
     let plan = plan.with_base(model).map_err(CliError::of_sequences)?;
     screen::run(&config);
-    screen::batch(&config, plan.step_pass().division);
+    screen::batch(&config, plan.step_pass().micro_batching);
     screen::need(plan.memory());
     Ok(Outcome::Done)
 }

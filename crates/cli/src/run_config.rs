@@ -81,7 +81,7 @@ impl RunConfig {
             options: TrainerOptions {
                 build: arguments.strategy.policy().into(),
                 verify: arguments.verify,
-                step: arguments.division.step(),
+                step: arguments.micro_batching.step(),
                 lengths: arguments.data_use.buckets as usize,
             },
             until: arguments.training.steps.unwrap_or(training.optimizer.total_steps),

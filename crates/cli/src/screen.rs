@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use indicatif::{HumanBytes, HumanCount, ProgressStyle};
-use retrograph_finetune::model::Division;
+use retrograph_finetune::model::MicroBatching;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::trainer::{MemoryNeed, MemoryUse};
 use retrograph_finetune::{Adapter, Device, LoraConfig, Mode, TrainingConfig};
@@ -140,9 +140,9 @@ fn sizes(config: &TrainingConfig, parameters: &[Parameter], rest: &str) {
 }
 
 /// Prints the batch of a step and its micro-batches.
-pub(crate) fn batch(config: &TrainingConfig, division: Division) {
+pub(crate) fn batch(config: &TrainingConfig, micro_batching: MicroBatching) {
     let TrainingConfig { batch, seq, .. } = config;
-    fact("batch", format!("{batch} sequences of {seq} tokens, {division}"));
+    fact("batch", format!("{batch} sequences of {seq} tokens, {micro_batching}"));
 }
 
 /// Returns the bytes of the parameters on the device, by dtype.

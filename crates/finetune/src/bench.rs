@@ -3,15 +3,15 @@
 //! Weights are uploaded once and shared by all cases. A case is measured twice: with a wait after
 //! each step (device time of a step, by events), and without (throughput of training).
 
-mod contender;
 pub mod decode;
+mod strategy;
 
 use std::time::{Duration, Instant};
 
 use retrograph_runtime::{EnergyCounter, ModuleCache, Stream};
 use serde::{Deserialize, Serialize};
 
-pub use contender::Contender;
+pub use strategy::BenchStrategy;
 
 use crate::config::TrainingConfig;
 use crate::data::{Batch, TextData};
@@ -33,7 +33,7 @@ pub struct Bench {
     /// Batch and sequence of each size.
     pub sizes: Vec<[usize; 2]>,
     /// The strategies.
-    pub contenders: Vec<Contender>,
+    pub strategies: Vec<BenchStrategy>,
     /// Unmeasured steps before the measurement.
     pub warm_up: u32,
     /// Measured steps.
@@ -104,8 +104,8 @@ impl Bench {
         let state = self.state(modules, upload)?;
         let mut measurements = Vec::new();
         for &size in &self.sizes {
-            for &contender in &self.contenders {
-                let measurement = self.case((modules, free), &state, size, contender)?;
+            for &strategy in &self.strategies {
+                let measurement = self.case((modules, free), &state, size, strategy)?;
                 let go_on = on(&measurement);
                 measurements.push(measurement);
                 if !go_on {
@@ -146,9 +146,9 @@ impl Bench {
         (modules, free): (&ModuleCache, usize),
         state: &ModelState,
         size: [usize; 2],
-        contender: Contender,
+        strategy: BenchStrategy,
     ) -> Result<Measurement> {
-        let (build, step) = (contender.build(), contender.step());
+        let (build, step) = (strategy.build(), strategy.step());
         let options = TrainerOptions { build, step, ..TrainerOptions::default() };
         let plan = Plan::new(&self.sized(size), options)?;
         let mut trainer = plan.start(modules, Source::State(state.clone()), &mut |_| ())?;
@@ -164,7 +164,7 @@ impl Bench {
             false => None,
         };
         let memory = trainer.memory_use_since(free)?;
-        let measured = measurement((&trainer, memory), contender, &waited, pipelined_ms);
+        let measured = measurement((&trainer, memory), strategy, &waited, pipelined_ms);
         Ok(Measurement { joules, ..measured })
     }
 
@@ -223,7 +223,7 @@ fn joules(
 
 fn measurement(
     (trainer, memory): (&Trainer, MemoryUse),
-    contender: Contender,
+    strategy: BenchStrategy,
     waited: &[[f32; 2]],
     pipelined_ms: f64,
 ) -> Measurement {
@@ -233,7 +233,7 @@ fn measurement(
     Measurement {
         batch: trainer.config().batch,
         seq: trainer.config().seq,
-        strategy: contender.name().to_owned(),
+        strategy: strategy.name().to_owned(),
         operations: report.operations,
         nodes: report.nodes,
         edges: report.edges,

@@ -75,8 +75,8 @@ pub use device::{Device, DeviceChoice};
 pub use error::{Error, Reduce, Result};
 pub use evaluate::{Evaluation, Evaluator};
 pub use generate::{
-    Ended, Generated, GenerationNeed, GenerationPlan, Generator, GeneratorOptions, Request,
-    Sampling, StopStrings, TextRequest, Tokens,
+    Generated, GenerationNeed, GenerationPlan, Generator, GeneratorOptions, Request, Sampling,
+    StopReason, StopStrings, TextRequest, Tokens,
 };
 pub use hub::{HubError, ModelDirectory};
 pub use parameters::Chunk;

@@ -6,7 +6,7 @@
 //! rebind_costs --simulated     # checks only: no times, since they would mean nothing
 //! ```
 //!
-//! Each line has the update strategy (`rung`), the nodes of the graph, the nodes that name a moved
+//! Each line has the update strategy (`update`), the nodes of the graph, the nodes that name a moved
 //! buffer, the host time of the rebind, and the time from the start of a step to the end of its
 //! work on the device: for the first step after a rebind, which may pay for it, and for the one
 //! after that. Lines of the update strategy `build` are of programs that are built anew, for
@@ -213,7 +213,7 @@ struct Line {
 impl Line {
     fn write(&self, simulated: bool, moved: usize, to: &mut impl Write) -> Outcome<()> {
         let Self { update, nodes, set, .. } = self;
-        write!(to, r#"{{"k":"rebind","rung":"{update}","nodes":{nodes},"moved":{moved},"#)?;
+        write!(to, r#"{{"k":"rebind","update":"{update}","nodes":{nodes},"moved":{moved},"#)?;
         write!(to, r#""set":{set},"checked":{}"#, self.rebind.len())?;
         if simulated {
             writeln!(to, r#","times":"SIMULATED"}}"#)?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use retrograph_finetune::bench::Contender;
+use retrograph_finetune::bench::BenchStrategy;
 use retrograph_finetune::{DType, DeviceChoice, OptimizerConfig, TrainingConfig, parse_dtype};
 
 use super::{CacheArguments, ModelArguments, up_to};
@@ -31,11 +31,11 @@ pub(crate) struct BenchArguments {
     /// Data type of the KV cache for --decode: f32 or bf16 [default: --dtype].
     #[arg(long, value_name = "TYPE", value_parser = parse_dtype, requires = "decode")]
     pub(crate) cache_dtype: Option<DType>,
-    /// Strategies to measure: eager, capture, manual, manual-late (without programmatic dependent
-    /// launch), manual-equal (without node priorities), eager-whole and manual-whole (without
-    /// micro-batches).
+    /// Strategies to measure: eager, capture, manual, manual-no-pdl (without programmatic dependent
+    /// launch), manual-no-priorities, eager-no-micro-batches and
+    /// manual-no-micro-batches.
     #[arg(long, value_delimiter = ',', default_value = "eager,capture,manual")]
-    pub(crate) strategies: Vec<Contender>,
+    pub(crate) strategies: Vec<BenchStrategy>,
     /// Measured steps, up to 100000.
     #[arg(long, default_value_t = 30, value_parser = up_to::<u32>(100_000))]
     pub(crate) steps: u32,

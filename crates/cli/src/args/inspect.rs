@@ -7,7 +7,7 @@ use retrograph_finetune::{Mode, ModelConfig, OptimizerConfig, TrainingConfig};
 
 use crate::error::CliError;
 
-use super::{DivisionArguments, HUB_RANK, LoraArguments, ModeArgument, PrecisionArguments};
+use super::{HUB_RANK, LoraArguments, MicroBatchArguments, ModeArgument, PrecisionArguments};
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
@@ -28,7 +28,7 @@ pub(crate) struct InspectArguments {
     #[command(flatten)]
     precision: PrecisionArguments,
     #[command(flatten)]
-    pub(crate) division: DivisionArguments,
+    pub(crate) micro_batching: MicroBatchArguments,
 }
 
 impl InspectArguments {

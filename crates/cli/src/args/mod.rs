@@ -3,12 +3,12 @@
 mod bench;
 mod cache;
 mod data;
-mod division;
 mod eval;
 mod generate;
 mod inspect;
 mod lora;
 mod merge;
+mod micro_batches;
 mod output;
 mod precision;
 mod training;
@@ -28,12 +28,12 @@ use crate::error::CliError;
 pub(crate) use bench::BenchArguments;
 pub(crate) use cache::{CacheArguments, WorkerArguments};
 pub(crate) use data::{DataArguments, UseArguments};
-pub(crate) use division::DivisionArguments;
 pub(crate) use eval::EvalArguments;
 pub(crate) use generate::GenerateArguments;
 pub(crate) use inspect::InspectArguments;
 pub(crate) use lora::LoraArguments;
 pub(crate) use merge::MergeArguments;
+pub(crate) use micro_batches::MicroBatchArguments;
 pub(crate) use output::OutputArguments;
 pub(crate) use precision::PrecisionArguments;
 pub(crate) use training::TrainingArguments;
@@ -98,7 +98,7 @@ pub(crate) struct FinetuneArguments {
     #[command(flatten)]
     pub(crate) training: TrainingArguments,
     #[command(flatten)]
-    pub(crate) division: DivisionArguments,
+    pub(crate) micro_batching: MicroBatchArguments,
     /// Execution strategy.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) strategy: StrategyArgument,

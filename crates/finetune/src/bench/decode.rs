@@ -6,7 +6,7 @@ use retrograph_kernels::DType;
 use retrograph_runtime::{ModuleCache, Report, Stream};
 use serde::{Deserialize, Serialize};
 
-use super::{Contender, milliseconds};
+use super::{BenchStrategy, milliseconds};
 use crate::config::{InferenceConfig, Mode, dtype_name};
 use crate::error::{Error, Result};
 use crate::generate::{GenerationPlan, Generator, GeneratorOptions, Request, Sampling};
@@ -25,7 +25,7 @@ pub struct DecodeBench {
     /// The dtype of the KV cache; by default the dtype of the products.
     pub cache: Option<DType>,
     /// The strategies.
-    pub contenders: Vec<Contender>,
+    pub strategies: Vec<BenchStrategy>,
     /// The sampling parameters.
     pub sampling: Sampling,
     /// Unmeasured tokens before the measurement.
@@ -102,8 +102,8 @@ impl DecodeBench {
         let state = self.state(modules, upload)?;
         let mut measurements = Vec::new();
         for &size in &self.sizes {
-            for &contender in &self.contenders {
-                let measurement = self.case(modules, &state, (size, contender))?;
+            for &strategy in &self.strategies {
+                let measurement = self.case(modules, &state, (size, strategy))?;
                 let go_on = on(&measurement);
                 measurements.push(measurement);
                 if !go_on {
@@ -143,9 +143,9 @@ impl DecodeBench {
         &self,
         modules: &ModuleCache,
         state: &ModelState,
-        ([position, capacity], contender): ([usize; 2], Contender),
+        ([position, capacity], strategy): ([usize; 2], BenchStrategy),
     ) -> Result<DecodeMeasurement> {
-        let options = GeneratorOptions { build: contender.build(), ..self.options(capacity) };
+        let options = GeneratorOptions { build: strategy.build(), ..self.options(capacity) };
         let plan = GenerationPlan::new(&self.config(), options)?;
         let need = plan.memory();
         let (before, _) = modules.context().memory()?;
@@ -170,7 +170,7 @@ impl DecodeBench {
             false => need.driver.total() - need.driver.code,
         };
         let bytes = [need.parameters, planned, driver, allocated, taken];
-        let case = ([position, capacity], generator.cache_dtype(), contender);
+        let case = ([position, capacity], generator.cache_dtype(), strategy);
         Ok(measurement(case, report.as_ref(), (times, bytes)))
     }
 
@@ -205,7 +205,7 @@ struct Times {
 }
 
 fn measurement(
-    ([position, cache], cache_dtype, contender): ([usize; 2], DType, Contender),
+    ([position, cache], cache_dtype, strategy): ([usize; 2], DType, BenchStrategy),
     report: Option<&Report>,
     (times, bytes): (Times, [usize; 5]),
 ) -> DecodeMeasurement {
@@ -215,7 +215,7 @@ fn measurement(
         position,
         cache,
         cache_dtype,
-        strategy: contender.name().to_owned(),
+        strategy: strategy.name().to_owned(),
         operations: report.map_or(0, |report| report.operations),
         nodes: report.map_or(0, |report| report.nodes),
         depth: report.map_or(0, |report| report.depth),

@@ -36,7 +36,7 @@ pub struct Header {
     #[serde(default)]
     pub micro_batch: Option<usize>,
     /// Micro-batches that ran concurrently, by request or by default; 1 for none.
-    #[serde(default = "whole")]
+    #[serde(default = "one")]
     pub interleave: usize,
     /// The fingerprint of the data.
     pub text: String,
@@ -58,7 +58,7 @@ impl Header {
             config,
             base: None,
             micro_batch: None,
-            interleave: whole(),
+            interleave: one(),
             next_step: losses.len() as u32,
             text: text.to_owned(),
             losses,
@@ -116,9 +116,13 @@ impl Header {
     /// # Errors
     /// [`CheckpointError::Mismatch`] if they differ,
     /// [`InvalidConfig`](crate::Error::InvalidConfig) if the batch cannot be divided so.
-    pub fn require_division(&self, asked: &StepOptions, config: &TrainingConfig) -> Result<()> {
+    pub fn require_micro_batches(
+        &self,
+        asked: &StepOptions,
+        config: &TrainingConfig,
+    ) -> Result<()> {
         compare("micro-batch", &self.micro_batch, &asked.micro_batch)?;
-        compare("interleave", &self.interleave, &asked.division(config)?.interleaved())
+        compare("interleave", &self.interleave, &asked.micro_batching(config)?.interleaved())
     }
 
     /// Checks that the optimizer of the checkpoint is `asked`.
@@ -131,7 +135,7 @@ impl Header {
 }
 
 /// The number of concurrent micro-batches in a header without that field.
-fn whole() -> usize {
+fn one() -> usize {
     1
 }
 

@@ -43,7 +43,7 @@ use retrograph_runtime::{BuildOptions, Context, ModuleCache, Policy, Report, Str
 pub use plan::{GenerationNeed, GenerationPlan};
 pub use request::{Request, Sampling};
 pub use stops::StopStrings;
-pub use text::{Ended, Generated, TextRequest};
+pub use text::{Generated, StopReason, TextRequest};
 pub use tokens::Tokens;
 
 use crate::config::InferenceConfig;

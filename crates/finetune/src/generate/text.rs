@@ -35,17 +35,17 @@ impl TextRequest<'_> {
 
 /// The reason why a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum StopReason {
     /// A token that ends texts.
     Token(u32),
     /// A stop string.
-    Stop,
+    StopString,
     /// The text has the requested number of tokens.
-    Enough,
+    MaxTokens,
     /// The KV cache is full.
-    Room,
+    CacheFull,
     /// The callback stopped it.
-    Watcher,
+    Callback,
 }
 
 /// A generated text.
@@ -56,7 +56,7 @@ pub struct Generated {
     /// The text, without a stop string.
     pub text: String,
     /// Why the text ended.
-    pub ended: Ended,
+    pub stop_reason: StopReason,
     /// Milliseconds on the device from token to token.
     pub device_ms: Vec<f32>,
 }
@@ -85,7 +85,7 @@ impl Generator {
             (tokenizer.stream(), StopStrings::new(request.stops.iter().cloned()));
         let mut all = Vec::new();
         let (mut text, mut device_ms) = (String::new(), Vec::new());
-        let mut ended = None;
+        let mut stop_reason = None;
         while let Some(token) = tokens.next() {
             all.push(token?);
             device_ms.extend(tokens.device_ms());
@@ -94,11 +94,12 @@ impl Generator {
             text.push_str(&piece);
             let go_on = on(&piece);
             if stopped || !go_on {
-                ended = Some(if stopped { Ended::Stop } else { Ended::Watcher });
+                stop_reason =
+                    Some(if stopped { StopReason::StopString } else { StopReason::Callback });
                 break;
             }
         }
-        if ended != Some(Ended::Stop) {
+        if stop_reason != Some(StopReason::StopString) {
             let (mut rest, stopped) = stops.push(&stream.finish());
             if !stopped {
                 rest.push_str(&stops.finish());
@@ -107,8 +108,8 @@ impl Generator {
             text.push_str(&rest);
         }
         let full = request.prompt.len() + all.len() >= capacity && all.len() < max_tokens;
-        let limit = if full { Ended::Room } else { Ended::Enough };
-        let ended = ended.or(tokens.ended_by().map(Ended::Token)).unwrap_or(limit);
-        Ok(Generated { tokens: all, text, ended, device_ms })
+        let limit = if full { StopReason::CacheFull } else { StopReason::MaxTokens };
+        let stop_reason = stop_reason.or(tokens.ended_by().map(StopReason::Token)).unwrap_or(limit);
+        Ok(Generated { tokens: all, text, stop_reason, device_ms })
     }
 }

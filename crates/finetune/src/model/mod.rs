@@ -17,7 +17,7 @@ mod value;
 pub use builder::{ParameterBuffers, TrainableBuffers};
 pub use layers::{CacheConfig, LayerCache};
 pub use passes::{
-    Division, ForwardPass, GenerationPass, GradientHome, LossPass, METRICS, SAMPLED, StepControls,
-    StepOptions, StepPass, TokenSource,
+    ForwardPass, GenerationPass, GradientHome, LossPass, METRICS, MicroBatching, SAMPLED,
+    StepControls, StepOptions, StepPass, TokenSource,
 };
 pub use value::Value;

@@ -239,7 +239,7 @@ impl Trainer {
         let mut header = Header::new(self.config, text, self.losses.clone());
         header.held_out.clone_from(&self.held_out);
         header.micro_batch = self.step.options.micro_batch;
-        header.interleave = self.step.division.interleaved();
+        header.interleave = self.step.micro_batching.interleaved();
         let digest = self.base.as_ref().map(ModelDirectory::digest).transpose()?;
         header.base = digest.map(str::to_owned);
         Ok(header)

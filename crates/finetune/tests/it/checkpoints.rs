@@ -46,14 +46,14 @@ fn save(folder: &Path, steps: usize, state: &mut dyn StateReader) -> Result<Path
 }
 
 #[test]
-fn a_header_without_division_means_whole_batches() {
+fn a_header_without_micro_batches_means_none() {
     let mut json = serde_json::to_value(header(1)).unwrap();
     json.as_object_mut().unwrap().remove("interleave").unwrap();
     let header: Header = serde_json::from_value(json).unwrap();
     let config = config(Mode::Full, 4);
     let require = |interleave| {
         let options = StepOptions { interleave, ..StepOptions::default() };
-        header.require_division(&options, &config)
+        header.require_micro_batches(&options, &config)
     };
     require(None).unwrap();
     require(Some(1)).unwrap();

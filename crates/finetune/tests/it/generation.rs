@@ -2,8 +2,8 @@
 
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
-    Device, Ended, Error, GenerationPlan, Generator, GeneratorOptions, Mode, ModelConfig,
-    Precision, Request, RopeScaling, Sampling, Source, TextRequest, Tokenizer, TrainingConfig,
+    Device, Error, GenerationPlan, Generator, GeneratorOptions, Mode, ModelConfig, Precision,
+    Request, RopeScaling, Sampling, Source, StopReason, TextRequest, Tokenizer, TrainingConfig,
 };
 use retrograph_kernels::DType;
 use retrograph_kernels::nf4::{self, Nested};
@@ -346,7 +346,7 @@ fn a_text_ends_before_a_stop_string_that_several_tokens_make_up() {
             true
         })
         .unwrap();
-    assert_eq!((whole.tokens.len(), whole.ended), (80, Ended::Enough));
+    assert_eq!((whole.tokens.len(), whole.stop_reason), (80, StopReason::MaxTokens));
     assert_eq!((&pieces, &tokenizer.decode(&whole.tokens)), (&whole.text, &whole.text));
 
     // Two tokens in a row that are letters by themselves.
@@ -356,7 +356,7 @@ fn a_text_ends_before_a_stop_string_that_several_tokens_make_up() {
     let stops = ["not in it".to_owned(), stop.clone()];
     let stopped = TextRequest { stops: &stops, ..request.clone() };
     let stopped = generator.text(&tokenizer, &stopped, &mut |_| true).unwrap();
-    assert_eq!((stopped.ended, stopped.tokens.len()), (Ended::Stop, at + 2));
+    assert_eq!((stopped.stop_reason, stopped.tokens.len()), (StopReason::StopString, at + 2));
     assert_eq!(stopped.text, whole.text[..whole.text.find(&stop).unwrap()]);
 
     let mut left = 5;
@@ -365,5 +365,5 @@ fn a_text_ends_before_a_stop_string_that_several_tokens_make_up() {
         left > 0
     });
     let watched = watched.unwrap();
-    assert_eq!((watched.ended, watched.tokens.len()), (Ended::Watcher, 5));
+    assert_eq!((watched.stop_reason, watched.tokens.len()), (StopReason::Callback, 5));
 }

@@ -9,7 +9,7 @@ use super::command::Command;
 use super::error::BuildError;
 use super::sequence::Step;
 
-/// Priority of urgent nodes; the default is 0.
+/// The high priority; the default is 0.
 const URGENT: i32 = -1;
 
 /// How a node is added.
@@ -18,7 +18,7 @@ pub(super) struct NodeOptions {
     /// By programmatic edges (PDL), if all nodes before it allow them.
     pub(super) pdl: bool,
     /// With a higher priority.
-    pub(super) urgent: bool,
+    pub(super) high_priority: bool,
 }
 
 /// A graph under construction.
@@ -28,12 +28,12 @@ pub(super) struct Assembly {
     /// The last nodes of each command, in the order of adding.
     pub(super) ends: Vec<Vec<Node>>,
     pub(super) programmatic_edges: usize,
-    pub(super) urgent_nodes: usize,
+    pub(super) high_priority_nodes: usize,
 }
 
 impl Assembly {
     pub(super) fn new(graph: Graph, groups: Vec<Vec<Node>>) -> Self {
-        Self { graph, groups, ends: Vec::new(), programmatic_edges: 0, urgent_nodes: 0 }
+        Self { graph, groups, ends: Vec::new(), programmatic_edges: 0, high_priority_nodes: 0 }
     }
 
     pub(super) fn add(
@@ -56,9 +56,9 @@ impl Assembly {
             }
             _ => add_node(&mut self.graph, step, after).map_err(fail)?,
         };
-        if options.urgent && matches!(step.command, Command::Launch { .. }) {
+        if options.high_priority && matches!(step.command, Command::Launch { .. }) {
             self.graph.set_priority(node, URGENT).map_err(fail)?;
-            self.urgent_nodes += 1;
+            self.high_priority_nodes += 1;
         }
         self.groups.push(vec![node]);
         self.ends.push(vec![node]);

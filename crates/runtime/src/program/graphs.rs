@@ -17,8 +17,8 @@ use super::replay::{Made, Replay, Template};
 use super::sequence::Step;
 use super::shape::Shape;
 
-/// Operations that could run this many levels later are not urgent: in a training step, mostly
-/// weight gradients. The exact number hardly matters
+/// Operations that could run this many levels later have the default priority: in a training step,
+/// mostly weight gradients. The exact number hardly matters
 /// (docs/hardware/2026-11-22-decoding-between-products).
 const SPARE_LEVELS: u32 = 6;
 
@@ -81,16 +81,17 @@ impl Program {
         stream: &Stream,
         mode: PdlMode,
     ) -> Result<Template, BuildError> {
-        let Assembly { mut graph, groups, programmatic_edges, urgent_nodes, .. } = match strategy {
-            Strategy::Capture => self.captured(stream)?,
-            Strategy::Manual | Strategy::Eager => {
-                if let Some((name, _)) = self.sequence.library_calls().next() {
-                    return Err(BuildError::NotManual { operation: name.to_owned() });
+        let Assembly { mut graph, groups, programmatic_edges, high_priority_nodes, .. } =
+            match strategy {
+                Strategy::Capture => self.captured(stream)?,
+                Strategy::Manual | Strategy::Eager => {
+                    if let Some((name, _)) = self.sequence.library_calls().next() {
+                        return Err(BuildError::NotManual { operation: name.to_owned() });
+                    }
+                    self.assembled(stream, mode)?
                 }
-                self.assembled(stream, mode)?
-            }
-            Strategy::Hybrid => self.assembled(stream, mode)?,
-        };
+                Strategy::Hybrid => self.assembled(stream, mode)?,
+            };
         // The program, which outlives the graph and may be rebound, keeps the buffers.
         self.sequence.owners().into_iter().for_each(|owner| graph.keep(owner));
         let shape = Shape::of(&graph)?;
@@ -104,7 +105,14 @@ impl Program {
         let by_step = self.sequence.steps.iter().zip(&groups);
         let calls = by_step.filter(|(step, _)| step.is_library_call());
         let library_nodes = calls.map(|(_, group)| group.len()).sum();
-        Ok(Template { graph, groups, shape, library_nodes, programmatic_edges, urgent_nodes })
+        Ok(Template {
+            graph,
+            groups,
+            shape,
+            library_nodes,
+            programmatic_edges,
+            high_priority_nodes,
+        })
     }
 
     /// Adds commands level by level, the longest path first, each after the commands that its edges
@@ -113,7 +121,7 @@ impl Program {
     fn assembled(&self, stream: &Stream, mode: PdlMode) -> Result<Assembly, BuildError> {
         let mut made = Assembly::new(Graph::new(&self.context)?, Vec::new());
         let order = self.sequence.edges.by_level();
-        let urgent = self.urgent();
+        let high_priority = self.high_priority();
         let mut places = vec![0; order.len()];
         for (place, &operation) in order.iter().enumerate() {
             places[operation.index()] = place;
@@ -128,8 +136,12 @@ impl Program {
             made = match step.is_library_call() {
                 true => made.capture(step, stream, &after)?,
                 false => {
-                    let urgent = urgent[operation.index()];
-                    made.add(step, &after, NodeOptions { pdl: self.uses_pdl(step, mode), urgent })?
+                    let high_priority = high_priority[operation.index()];
+                    made.add(
+                        step,
+                        &after,
+                        NodeOptions { pdl: self.uses_pdl(step, mode), high_priority },
+                    )?
                 }
             };
         }
@@ -137,11 +149,11 @@ impl Program {
         Ok(made)
     }
 
-    /// Whether each operation is urgent; none is if all would be.
-    fn urgent(&self) -> Vec<bool> {
+    /// Whether each operation has a high priority; none has if all would have it.
+    fn high_priority(&self) -> Vec<bool> {
         let slack = self.sequence.edges.slack();
         let some_wait = slack.iter().any(|&levels| levels >= SPARE_LEVELS);
-        let differ = some_wait && !self.options.equally_urgent;
+        let differ = some_wait && !self.options.uniform_priority;
         slack.into_iter().map(|levels| differ && levels < SPARE_LEVELS).collect()
     }
 

@@ -26,7 +26,7 @@ pub struct BuildOptions {
     pub pdl: PdlMode,
     /// Gives all nodes of a graph built by hand the same priority. By default, operations on or
     /// near the longest path have a higher one (`docs/graphs.md`, "Node priorities").
-    pub equally_urgent: bool,
+    pub uniform_priority: bool,
     /// How transients share memory. `None` means [`Reuse::WhenOrdered`] if that fits into device
     /// memory, otherwise [`Reuse::Full`].
     pub reuse: Option<Reuse>,

@@ -34,5 +34,5 @@ pub(super) struct Template {
     /// Programmatic edges.
     pub(super) programmatic_edges: usize,
     /// Nodes with a higher priority.
-    pub(super) urgent_nodes: usize,
+    pub(super) high_priority_nodes: usize,
 }

@@ -34,7 +34,7 @@ pub struct Report {
     /// Programmatic edges (PDL).
     pub programmatic_edges: usize,
     /// Nodes with a higher priority.
-    pub urgent_nodes: usize,
+    pub high_priority_nodes: usize,
     /// Edges of the graph; for an eager program, the inferred edges.
     pub edges: usize,
     /// Nodes on the longest path; for an eager program, all operations.
@@ -67,7 +67,7 @@ impl Report {
             nodes: 0,
             library_nodes: 0,
             programmatic_edges: 0,
-            urgent_nodes: 0,
+            high_priority_nodes: 0,
             edges: sequence.edges.len(),
             depth: sequence.steps.len(),
             peak_bytes: memory.plan().peak_bytes(),
@@ -82,10 +82,11 @@ impl Report {
     pub(super) fn graph(&mut self, replay: &Replay) {
         self.strategy = replay.strategy;
         let Made { template, instantiate_time, upload_time } = &*replay.made;
-        let Template { shape, library_nodes, programmatic_edges, urgent_nodes, .. } = template;
+        let Template { shape, library_nodes, programmatic_edges, high_priority_nodes, .. } =
+            template;
         (self.nodes, self.edges, self.depth) = (shape.nodes, shape.edges, shape.depth);
         (self.library_nodes, self.programmatic_edges) = (*library_nodes, *programmatic_edges);
-        self.urgent_nodes = *urgent_nodes;
+        self.high_priority_nodes = *high_priority_nodes;
         (self.instantiate_time, self.upload_time) = (*instantiate_time, *upload_time);
     }
 
@@ -93,7 +94,7 @@ impl Report {
     pub(super) fn graph_gone(&mut self, sequence: &Sequence) {
         self.strategy = Strategy::Eager;
         (self.nodes, self.library_nodes) = (0, 0);
-        (self.programmatic_edges, self.urgent_nodes) = (0, 0);
+        (self.programmatic_edges, self.high_priority_nodes) = (0, 0);
         (self.edges, self.depth) = (sequence.edges.len(), sequence.steps.len());
         (self.instantiate_time, self.upload_time) = (Duration::ZERO, Duration::ZERO);
     }
@@ -118,8 +119,8 @@ impl fmt::Display for Report {
         if self.programmatic_edges > 0 {
             writeln!(f, "pdl         {} of the edges are programmatic", self.programmatic_edges)?;
         }
-        if self.urgent_nodes > 0 {
-            writeln!(f, "urgent      {} of the nodes go first", self.urgent_nodes)?;
+        if self.high_priority_nodes > 0 {
+            writeln!(f, "priority    {} nodes have a high priority", self.high_priority_nodes)?;
         }
         let (peak, fixed, reuse) = (self.peak_bytes, self.fixed_bytes, self.reuse);
         writeln!(f, "memory      {peak} bytes of transients, shared {reuse}, and {fixed} fixed")?;

@@ -7,25 +7,25 @@ use retrograph_runtime::{BufferId, BufferKind, Edges, MemoryPlan, Pass, Reuse, S
 
 use crate::described::described;
 
-/// Where a touch lies: a buffer of its own, or the arena.
+/// The memory of an access: a buffer of its own, or the arena.
 fn places(
     plan: &MemoryPlan,
     pass: &Pass,
     at: usize,
 ) -> Vec<(Option<BufferId>, Range<usize>, bool)> {
-    let touches = pass.operations()[at].accesses().iter();
-    touches
-        .map(|touch| {
-            let (bytes, writes) = (touch.bytes.clone(), touch.access.writes());
-            match plan.offset(touch.buffer) {
+    let accesses = pass.operations()[at].accesses().iter();
+    accesses
+        .map(|access| {
+            let (bytes, writes) = (access.bytes.clone(), access.access.writes());
+            match plan.offset(access.buffer) {
                 Some(offset) => (None, bytes.start + offset..bytes.end + offset, writes),
-                None => (Some(touch.buffer), bytes, writes),
+                None => (Some(access.buffer), bytes, writes),
             }
         })
         .collect()
 }
 
-/// Whether two operations touch a common byte that at least one of them writes.
+/// Whether two operations access a common byte that at least one of them writes.
 fn interfere(plan: &MemoryPlan, pass: &Pass, one: usize, other: usize) -> bool {
     let other = places(plan, pass, other);
     places(plan, pass, one).iter().any(|(space, bytes, writes)| {
@@ -62,7 +62,7 @@ fn closure_of(edges: &Edges, count: usize) -> Vec<Vec<bool>> {
 fn uses(pass: &Pass, buffer: BufferId) -> Vec<usize> {
     let operations = pass.operations().iter().enumerate();
     let uses = operations
-        .filter(|(_, operation)| operation.accesses().iter().any(|touch| touch.buffer == buffer));
+        .filter(|(_, operation)| operation.accesses().iter().any(|access| access.buffer == buffer));
     uses.map(|(at, _)| at).collect()
 }
 

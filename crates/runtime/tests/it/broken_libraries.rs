@@ -179,7 +179,7 @@ fn work_of_libraries_cannot_be_added_by_hand() {
     let device = device();
     let mixed = Mixed::new(&device, LibraryCall::new("copy", copy));
     let error = mixed.build(&device, Policy::Manual).unwrap_err();
-    assert!(matches!(&error, BuildError::NotManual { operation } if operation == "foreign scale"));
+    assert!(matches!(&error, BuildError::NotManual { operation } if operation == "library scale"));
 }
 
 /// Everything that a call declares is checked like the arguments of a kernel.

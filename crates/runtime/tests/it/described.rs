@@ -7,7 +7,7 @@ use retrograph_kernels::{
 };
 use retrograph_runtime::{Pass, PassError, Slice};
 
-/// A kernel that is only ever described: it touches whatever its table says.
+/// A kernel that is never launched. Its table declares its accesses.
 pub(crate) static ANY: Kernel = Kernel {
     name: "any",
     image: "any",
@@ -17,20 +17,20 @@ pub(crate) static ANY: Kernel = Kernel {
 };
 
 /// An access to a range of a buffer, both modulo their counts.
-pub(crate) type DescribedTouch = (usize, u8, usize, usize);
+pub(crate) type DescribedAccess = (usize, u8, usize, usize);
 
-/// Sizes of the buffers in elements, and the touches of each operation.
+/// Sizes of the buffers in elements, and the accesses of each operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Described {
     pub(crate) sizes: Vec<usize>,
-    pub(crate) operations: Vec<Vec<DescribedTouch>>,
+    pub(crate) operations: Vec<Vec<DescribedAccess>>,
 }
 
 /// Passes of up to `operations` operations over up to ten buffers.
 pub(crate) fn described(operations: usize) -> impl Strategy<Value = Described> {
-    let touch = (0usize..10, 0u8..3, 0usize..300, 1usize..300);
+    let access = (0usize..10, 0u8..3, 0usize..300, 1usize..300);
     let sizes = prop::collection::vec(1usize..300, 1..10);
-    let list = prop::collection::vec(prop::collection::vec(touch, 1..4), 0..operations);
+    let list = prop::collection::vec(prop::collection::vec(access, 1..4), 0..operations);
     (sizes, list).prop_map(|(sizes, operations)| Described { sizes, operations })
 }
 
@@ -46,8 +46,8 @@ impl Described {
                 _ => pass.transient(format!("transient {at}"), len),
             })
             .collect();
-        for touches in &self.operations {
-            let _ = launch_any(&mut pass, &slices, touches);
+        for accesses in &self.operations {
+            let _ = launch_any(&mut pass, &slices, accesses);
         }
         pass
     }
@@ -56,9 +56,9 @@ impl Described {
 fn launch_any(
     pass: &mut Pass,
     slices: &[Slice<f32>],
-    touches: &[DescribedTouch],
+    accesses: &[DescribedAccess],
 ) -> Result<(), PassError> {
-    let cells = touches.iter().map(|&(buffer, access, start, len)| {
+    let cells = accesses.iter().map(|&(buffer, access, start, len)| {
         let slice = slices[buffer % slices.len()];
         let start = start % slice.len();
         let slice = slice.slice(start..(start + len).min(slice.len()));

@@ -35,7 +35,7 @@ impl Mixed {
         let [left, right, copied] =
             ["left", "right", "copied"].map(|name| pass.transient(name, LEN));
         pass.launch(Silu { x, y: left }.launch().unwrap()).unwrap();
-        let scaling = LibraryCall::new("foreign scale", move |scope| launch(scope, &scale));
+        let scaling = LibraryCall::new("library scale", move |scope| launch(scope, &scale));
         // SAFETY: the kernel scales the range that is declared, on the stream that it is given.
         unsafe { pass.library(scaling.updates(left)) }.unwrap();
         pass.launch(Silu { x, y: right }.launch().unwrap()).unwrap();

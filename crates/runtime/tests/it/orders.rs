@@ -26,18 +26,18 @@ fn some_order(edges: &Edges, mut seed: u64) -> Vec<usize> {
     order
 }
 
-/// The first two transients of which one touches a word of the arena, then the other, and then the
+/// The first two transients of which one accesses a word of the arena, then the other, and then the
 /// first again: both were in use there at once.
 fn trample(pass: &Pass, plan: &MemoryPlan, order: &[usize]) -> Option<[BufferId; 2]> {
     // Who uses each word now, and who did before.
     let mut users: HashMap<usize, (BufferId, HashSet<BufferId>)> = HashMap::new();
     for &at in order {
-        for touch in pass.operations()[at].accesses() {
-            let Some(offset) = plan.offset(touch.buffer) else { continue };
-            for word in (touch.bytes.start / 4..touch.bytes.end / 4).map(|at| offset / 4 + at) {
-                let (user, gone) = users.entry(word).or_insert((touch.buffer, HashSet::new()));
-                if *user != touch.buffer {
-                    gone.insert(std::mem::replace(user, touch.buffer));
+        for access in pass.operations()[at].accesses() {
+            let Some(offset) = plan.offset(access.buffer) else { continue };
+            for word in (access.bytes.start / 4..access.bytes.end / 4).map(|at| offset / 4 + at) {
+                let (user, gone) = users.entry(word).or_insert((access.buffer, HashSet::new()));
+                if *user != access.buffer {
+                    gone.insert(std::mem::replace(user, access.buffer));
                 }
                 if gone.contains(user) {
                     return gone.iter().find(|other| **other != *user).map(|at| [*user, *at]);

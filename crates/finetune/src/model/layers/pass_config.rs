@@ -3,7 +3,7 @@
 use retrograph_kernels::ops::DType;
 
 use crate::config::{InferenceConfig, LoraConfig, TrainingConfig};
-use crate::model::passes::Division;
+use crate::model::passes::MicroBatching;
 
 /// The configuration of a pass: sizes, dtypes and concurrency.
 #[derive(Clone, Copy, Debug)]
@@ -24,14 +24,17 @@ pub(in crate::model) struct PassConfig {
 
 impl PassConfig {
     /// Returns the micro-batches of a training step.
-    pub(in crate::model) fn training(config: &TrainingConfig, division: Division) -> Self {
-        let concurrent_micro_batches = division.interleaved() as u32;
-        let micro_batch = TrainingConfig { batch: division.size(), ..*config };
-        Self { concurrent_micro_batches, ..Self::undivided(&micro_batch) }
+    pub(in crate::model) fn training(
+        config: &TrainingConfig,
+        micro_batching: MicroBatching,
+    ) -> Self {
+        let concurrent_micro_batches = micro_batching.interleaved() as u32;
+        let micro_batch = TrainingConfig { batch: micro_batching.size(), ..*config };
+        Self { concurrent_micro_batches, ..Self::without_micro_batches(&micro_batch) }
     }
 
     /// Returns a batch that is computed as one.
-    pub(in crate::model) fn undivided(config: &TrainingConfig) -> Self {
+    pub(in crate::model) fn without_micro_batches(config: &TrainingConfig) -> Self {
         Self {
             batch: config.batch,
             seq: config.seq,

@@ -176,7 +176,7 @@ impl SelfAttention {
             let grad_v = Activation::cast(builder, grads.slice(len..2 * len), dtypes)?;
             return Ok(Gradients { q: grad_q, k: grad_k, v: grad_v });
         }
-        let partials = builder.transient("grad_kv parts", splits * grads.len());
+        let partials = builder.transient("grad_kv partials", splits * grads.len());
         let split = FusedAttentionGradKv { inputs, grads: partials, splits };
         builder.launch(split.launch())?;
         let grads = Activation::with_bf16_copy(builder, ("grad_kv", grads), dtypes);

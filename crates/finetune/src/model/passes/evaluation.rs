@@ -45,8 +45,9 @@ impl LossPass {
         let counted = builder.pass.control::<u32>("counted");
         let losses = builder.pass.external::<f32>("losses", rows);
         let tables = RopeTables::declare(&mut builder, config.seq, config.model.head_dim());
-        let (spec, whole) = (ModelSpec::from(&config.model), PassConfig::undivided(config));
-        let model = Model::new(&builder, &spec, &whole, tables);
+        let (spec, pass_config) =
+            (ModelSpec::from(&config.model), PassConfig::without_micro_batches(config));
+        let model = Model::new(&builder, &spec, &pass_config, tables);
         let logits = model.logits(&mut builder, tokens)?;
         model.head.loss_alone(&mut builder, logits, Objective { targets, counted, losses })?;
         let Builder { pass, parameters, .. } = builder;

@@ -37,8 +37,9 @@ impl ForwardPass {
         let tokens = builder.pass.control_array::<u32>("tokens", config.rows());
         let output = builder.pass.external::<f32>("logits", config.rows() * config.model.vocab);
         let tables = RopeTables::declare(&mut builder, config.seq, config.model.head_dim());
-        let (spec, whole) = (ModelSpec::from(&config.model), PassConfig::undivided(&config));
-        let model = Model::new(&builder, &spec, &whole, tables);
+        let (spec, pass_config) =
+            (ModelSpec::from(&config.model), PassConfig::without_micro_batches(&config));
+        let model = Model::new(&builder, &spec, &pass_config, tables);
         let logits = model.logits(&mut builder, tokens)?;
         builder.pass.copy(logits, output)?;
         let Builder { pass, parameters, .. } = builder;

@@ -10,7 +10,7 @@ mod training;
 pub use evaluation::LossPass;
 pub use forward::ForwardPass;
 pub use generation::{GenerationPass, SAMPLED, TokenSource};
-pub use options::{Division, GradientHome, StepOptions};
+pub use options::{GradientHome, MicroBatching, StepOptions};
 pub use training::{METRICS, StepControls, StepPass};
 
 /// Number of launches of `kernels` in `pass`.

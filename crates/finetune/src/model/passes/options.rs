@@ -27,7 +27,7 @@ pub struct StepOptions {
     pub micro_batch: Option<usize>,
     /// Micro-batches that a graph runs concurrently, so that the step takes less time; a divisor of
     /// the batch, or 1 for none. `None` divides the batch if benchmarks showed a speedup: see
-    /// [`Division`].
+    /// [`MicroBatching`].
     pub interleave: Option<usize>,
     /// Whether the backward pass recomputes each layer, so that the forward pass keeps only its
     /// input. The result has the same bits.
@@ -42,7 +42,7 @@ impl From<GradientHome> for StepOptions {
 
 impl StepOptions {
     /// The most micro-batches of a step. Each is described with operations of its own.
-    pub const MOST_PARTS: usize = 1024;
+    pub const MAX_MICRO_BATCHES: usize = 1024;
 
     /// Returns whether the step takes less memory at the cost of time.
     pub fn saves_memory(&self) -> bool {
@@ -53,32 +53,35 @@ impl StepOptions {
     ///
     /// # Errors
     /// [`Error::InvalidConfig`] if they do not divide the batch, or both options divide it.
-    pub fn division(&self, config: &TrainingConfig) -> Result<Division> {
+    pub fn micro_batching(&self, config: &TrainingConfig) -> Result<MicroBatching> {
         let batch = config.batch;
         let invalid = |field, value: usize, rule| {
             Err(Error::InvalidConfig { field, value: value.to_string(), rule })
         };
         let divides = |value: usize| value > 0 && batch.is_multiple_of(value);
         let rule = || format!("a divisor of the batch, {batch}");
-        let few = || format!("such that a step has at most {} micro-batches", Self::MOST_PARTS);
+        let few =
+            || format!("such that a step has at most {} micro-batches", Self::MAX_MICRO_BATCHES);
         match (self.micro_batch, self.interleave) {
-            (Some(_), Some(parts)) if parts != 1 => {
+            (Some(_), Some(count)) if count != 1 => {
                 let rule = "1 where micro-batches save memory: they follow each other".to_owned();
-                invalid("interleave", parts, rule)
+                invalid("interleave", count, rule)
             }
             (Some(size), _) if !divides(size) => invalid("micro-batch", size, rule()),
-            (_, Some(parts)) if !divides(parts) => invalid("interleave", parts, rule()),
-            (Some(size), _) if batch / size > Self::MOST_PARTS => {
+            (_, Some(count)) if !divides(count) => invalid("interleave", count, rule()),
+            (Some(size), _) if batch / size > Self::MAX_MICRO_BATCHES => {
                 invalid("micro-batch", size, few())
             }
-            (_, Some(parts)) if parts > Self::MOST_PARTS => invalid("interleave", parts, few()),
+            (_, Some(count)) if count > Self::MAX_MICRO_BATCHES => {
+                invalid("interleave", count, few())
+            }
             (Some(size), _) => {
-                Ok(Division { batch, micro_batches: batch / size, concurrent: false })
+                Ok(MicroBatching { batch, micro_batches: batch / size, concurrent: false })
             }
             (None, asked) => {
-                let pays = !self.saves_memory() && Division::pays(config);
+                let pays = !self.saves_memory() && MicroBatching::pays(config);
                 let micro_batches = asked.unwrap_or(if pays { 2 } else { 1 });
-                Ok(Division { batch, micro_batches, concurrent: micro_batches > 1 })
+                Ok(MicroBatching { batch, micro_batches, concurrent: micro_batches > 1 })
             }
         }
     }
@@ -89,17 +92,17 @@ impl StepOptions {
 ///
 /// **Concurrent micro-batches.** Many operations on the longest path through a step leave most of a
 /// GPU idle: norms and SwiGLU wait for memory, and the last tiles of a product leave
-/// multiprocessors without work. Two micro-batches depend on each other only through the sums of
-/// their gradients, so that one runs while the other leaves the GPU idle. Products of fewer rows
+/// multiprocessors idle. Two micro-batches depend on each other only through the sums of
+/// their gradients, so one runs while the other waits. Products of fewer rows
 /// are less efficient, which outweighs the gain in bf16.
 ///
 /// By default, a LoRA step has two micro-batches if its products are in f32 or its weights in NF4,
 /// the batch is even, and half of it is at least as much work per layer as the smallest case that
 /// was measured: 256 tokens of a model 1536 wide with an MLP of 8960
-/// (docs/hardware/2026-11-22-halves-of-a-batch). Eager steps gain nothing and are divided alike, so
-/// that every strategy gives the same bits.
+/// (docs/hardware/2026-11-22-halves-of-a-batch). Eager steps gain nothing and have the
+/// same micro-batches, so every strategy gives the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Division {
+pub struct MicroBatching {
     /// Sequences of the step.
     pub batch: usize,
     /// Number of micro-batches, all of one size.
@@ -108,7 +111,7 @@ pub struct Division {
     pub concurrent: bool,
 }
 
-impl Division {
+impl MicroBatching {
     /// Sequences of a micro-batch.
     pub fn size(self) -> usize {
         self.batch / self.micro_batches
@@ -132,12 +135,12 @@ impl Division {
     }
 }
 
-impl fmt::Display for Division {
+impl fmt::Display for MicroBatching {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { micro_batches, concurrent, .. } = *self;
         let order = if concurrent { "concurrent" } else { "sequential" };
         match micro_batches {
-            1 => write!(f, "as a whole"),
+            1 => write!(f, "no micro-batches"),
             count => write!(f, "{count} micro-batches of {}, {order}", self.size()),
         }
     }
@@ -160,16 +163,16 @@ mod tests {
         }
     }
 
-    fn divided(options: StepOptions, config: &TrainingConfig) -> (usize, bool) {
-        let division = options.division(config).unwrap();
-        (division.micro_batches, division.concurrent)
+    fn micro_batches(options: StepOptions, config: &TrainingConfig) -> (usize, bool) {
+        let micro_batching = options.micro_batching(config).unwrap();
+        (micro_batching.micro_batches, micro_batching.concurrent)
     }
 
     #[test]
     fn large_batches_are_interleaved_by_default() {
         let options = StepOptions::default();
         let nf4 = Precision::BF16.nf4(false);
-        for (precision, size, parts) in [
+        for (precision, size, count) in [
             (Precision::F32, [4, 128], 2),
             (nf4, [4, 512], 2),
             (nf4, [8, 512], 2),
@@ -179,39 +182,43 @@ mod tests {
             (nf4, [1, 2048], 1),
             (Precision::F32, [3, 512], 1),
         ] {
-            let found = divided(options, &config(precision, size));
-            assert_eq!(found, (parts, parts > 1), "{precision} {size:?}");
+            let found = micro_batches(options, &config(precision, size));
+            assert_eq!(found, (count, count > 1), "{precision} {size:?}");
         }
         let full = TrainingConfig { mode: Mode::Full, ..config(Precision::F32, [4, 512]) };
-        assert_eq!(divided(options, &full), (1, false));
+        assert_eq!(micro_batches(options, &full), (1, false));
     }
 
     #[test]
-    fn requested_divisions_are_made() {
+    fn requested_micro_batches_are_made() {
         let large = config(Precision::F32, [4, 512]);
         let asked = |interleave| StepOptions { interleave, ..StepOptions::default() };
-        assert_eq!(divided(asked(Some(1)), &large), (1, false));
-        assert_eq!(divided(asked(Some(4)), &large), (4, true));
-        let interleaved = |options: StepOptions| options.division(&large).unwrap().interleaved();
+        assert_eq!(micro_batches(asked(Some(1)), &large), (1, false));
+        assert_eq!(micro_batches(asked(Some(4)), &large), (4, true));
+        let interleaved =
+            |options: StepOptions| options.micro_batching(&large).unwrap().interleaved();
         assert_eq!((interleaved(asked(Some(4))), interleaved(asked(None))), (4, 2));
         // Options that save memory do not interleave.
         let saving = StepOptions { recompute: true, ..StepOptions::default() };
-        assert_eq!(divided(saving, &large), (1, false));
+        assert_eq!(micro_batches(saving, &large), (1, false));
         let saving = StepOptions { micro_batch: Some(1), ..StepOptions::default() };
-        assert_eq!((divided(saving, &large), interleaved(saving)), ((4, false), 1));
-        assert_eq!(divided(StepOptions { interleave: Some(1), ..saving }, &large), (4, false));
+        assert_eq!((micro_batches(saving, &large), interleaved(saving)), ((4, false), 1));
+        assert_eq!(
+            micro_batches(StepOptions { interleave: Some(1), ..saving }, &large),
+            (4, false)
+        );
     }
 
     #[test]
-    fn impossible_divisions_are_refused() {
+    fn impossible_micro_batches_are_refused() {
         let large = config(Precision::F32, [4, 512]);
         let error = |micro_batch, interleave| {
             let options = StepOptions { micro_batch, interleave, ..StepOptions::default() };
-            options.division(&large).unwrap_err().to_string()
+            options.micro_batching(&large).unwrap_err().to_string()
         };
-        for parts in [0, 3, 8] {
-            let text = error(None, Some(parts));
-            assert!(text.contains(&format!("interleave is {parts}")), "{text}");
+        for count in [0, 3, 8] {
+            let text = error(None, Some(count));
+            assert!(text.contains(&format!("interleave is {count}")), "{text}");
             assert!(text.contains("a divisor of the batch, 4"), "{text}");
         }
         let many = TrainingConfig { batch: 2048, ..large };
@@ -219,7 +226,7 @@ mod tests {
             StepOptions { interleave: Some(2048), ..StepOptions::default() },
             StepOptions { micro_batch: Some(1), ..StepOptions::default() },
         ] {
-            let text = options.division(&many).unwrap_err().to_string();
+            let text = options.micro_batching(&many).unwrap_err().to_string();
             assert!(text.contains("at most 1024 micro-batches"), "{text}");
         }
         assert!(error(Some(3), None).contains("micro-batch is 3"));
@@ -227,12 +234,15 @@ mod tests {
     }
 
     #[test]
-    fn a_division_is_printed_in_words() {
+    fn micro_batches_are_printed_in_words() {
         let large = config(Precision::F32, [4, 512]);
-        let words = |options: StepOptions| options.division(&large).unwrap().to_string();
+        let words = |options: StepOptions| options.micro_batching(&large).unwrap().to_string();
         assert_eq!(words(StepOptions::default()), "2 micro-batches of 2, concurrent");
         let saving = StepOptions { micro_batch: Some(1), ..StepOptions::default() };
         assert_eq!(words(saving), "4 micro-batches of 1, sequential");
-        assert_eq!(words(StepOptions { recompute: true, ..Default::default() }), "as a whole");
+        assert_eq!(
+            words(StepOptions { recompute: true, ..Default::default() }),
+            "no micro-batches"
+        );
     }
 }

@@ -3,7 +3,7 @@
 use retrograph_runtime::{ControlError, Controls, Pass, Slice};
 
 use super::optimizer::{self, Scalars};
-use super::options::{Division, StepOptions};
+use super::options::{MicroBatching, StepOptions};
 use crate::config::{Mode, TrainingConfig};
 use crate::data::Batch;
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ pub struct StepPass {
     /// The options it was described with.
     pub options: StepOptions,
     /// The micro-batches.
-    pub division: Division,
+    pub micro_batching: MicroBatching,
 }
 
 /// The controls of a step.
@@ -92,7 +92,7 @@ impl StepPass {
             let rule = "full or lora: there is nothing to train".to_owned();
             return Err(Error::InvalidConfig { field, value, rule });
         }
-        let division = options.division(config)?;
+        let micro_batching = options.micro_batching(config)?;
         let parameters = config.parameters();
         let mut builder = Builder::new("training step", parameters, Some(options.gradients));
         let pass = &mut builder.pass;
@@ -104,14 +104,14 @@ impl StepPass {
         let halt = pass.external::<u32>("halt", 1);
         builder.train(step, config.seed);
         let tables = RopeTables::declare(&mut builder, config.seq, config.model.head_dim());
-        let micro_batch = PassConfig::training(config, division);
+        let micro_batch = PassConfig::training(config, micro_batching);
         let spec = ModelSpec::from(&config.model);
         let model = Model::new(&builder, &spec, &micro_batch, tables);
         builder.scope("loss");
         let losses = builder.transient("per_token", config.rows());
         let objective = Objective { targets, counted, losses };
         for (number, start) in (0..config.rows()).step_by(micro_batch.rows()).enumerate() {
-            if division.micro_batches > 1 {
+            if micro_batching.micro_batches > 1 {
                 builder.prefix(format!("micro-batch {number}/"));
             }
             let rows = start..start + micro_batch.rows();
@@ -138,7 +138,7 @@ impl StepPass {
             metrics,
             halt,
             options,
-            division,
+            micro_batching,
         })
     }
 

@@ -133,7 +133,7 @@ impl Forward<'_> {
             products.fprop(builder, x, y.narrowest())?;
             return Ok(None);
         };
-        let (Some((matrices, w)), Down::Whole(lora::Saved::Bf16(saved))) = (lora.fused(), down)
+        let (Some((matrices, w)), Down::Product(lora::Saved::Bf16(saved))) = (lora.fused(), down)
         else {
             products.fprop(builder, x, y.narrowest())?;
             return lora::up(builder, lora, (down, y.f32()?)).map(Some);

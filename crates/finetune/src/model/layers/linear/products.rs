@@ -117,7 +117,7 @@ impl Products {
         let Self { w, bias, shape, compute, forward_splits: splits, .. } = *self;
         let x = self.operand(x)?;
         if let (TensorView::F32(out), true) = (y, splits > 1) {
-            let partials = builder.transient("parts", splits * out.len());
+            let partials = builder.transient("partials", splits * out.len());
             let split = FpropSplitK { x, w, partials, shape, splits };
             self.launch(builder, split.launch_in(compute))?;
             return builder.launch(SplitKSum { partials, out, splits }.launch());

@@ -13,10 +13,10 @@ use crate::model::layers::activation::Activation;
 /// The first product of an update.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model::layers) enum Down {
-    /// By the kernels for low ranks: one t per split of the contraction. Their sum is t.
+    /// By the LoRA kernels: one t per split of the contraction. Their sum is t.
     Splits { x: Slice<f32>, t: Slice<f32>, splits: usize },
-    /// By a product.
-    Whole(Saved),
+    /// By GEMM.
+    Product(Saved),
 }
 
 /// Appends `t = x·Aᵀ` of layers that share x, each with its scope. Low ranks without dropout share
@@ -41,14 +41,14 @@ pub(in crate::model::layers) fn down(
         found[at] = if let Some(products) = lora.bf16_products() {
             let x = x.bf16()?;
             let t = products.down(builder, x)?;
-            Some(Down::Whole(Saved::Bf16(SavedIn { x, t })))
+            Some(Down::Product(Saved::Bf16(SavedIn { x, t })))
         } else {
             let x = lora.drop_out(builder, x.f32()?)?;
             match lora.method {
                 Method::LowRank => low_rank_down(builder, &[(lora, scope)], x)?.pop(),
                 _ => {
                     let t = lora.f32_products().down(builder, x)?;
-                    Some(Down::Whole(Saved::F32(SavedIn { x, t })))
+                    Some(Down::Product(Saved::F32(SavedIn { x, t })))
                 }
             }
         };
@@ -87,7 +87,7 @@ pub(in crate::model::layers) fn up(
 ) -> Result<Saved> {
     let (x, t, splits) = match down {
         Down::Splits { x, t, splits } => (x, t, splits),
-        Down::Whole(saved) => {
+        Down::Product(saved) => {
             match (saved, lora.bf16_products()) {
                 (Saved::Bf16(SavedIn { t, .. }), Some(products)) => products.up(builder, t, y)?,
                 (Saved::Bf16(_), None) => unreachable!("t is bf16 if products are"),

@@ -18,7 +18,7 @@ const LEN: usize = 64;
 
 /// A row of kernels, and one beside the first of them for whose result nobody waits.
 fn pass(row: usize) -> (Pass, Vec<Slice<f32>>) {
-    let mut pass = Pass::new("urgency");
+    let mut pass = Pass::new("priorities");
     let chain: Vec<_> = (0..=row).map(|at| pass.external(format!("x{at}"), LEN)).collect();
     let aside = pass.external("aside", LEN);
     pass.fill(chain[0], 1.0_f32.to_bits()).unwrap();
@@ -49,8 +49,8 @@ fn run(
     (program, buffers)
 }
 
-fn manual(equally_urgent: bool) -> BuildOptions {
-    BuildOptions { equally_urgent, ..BuildOptions::from(Policy::Manual) }
+fn manual(uniform_priority: bool) -> BuildOptions {
+    BuildOptions { uniform_priority, ..BuildOptions::from(Policy::Manual) }
 }
 
 /// The priorities of the kernels, least first.
@@ -63,8 +63,8 @@ fn priorities(graph: &Graph) -> Vec<i32> {
 }
 
 #[test]
-fn operations_with_slack_are_not_urgent() {
-    for (row, options, urgent) in
+fn operations_with_slack_have_the_default_priority() {
+    for (row, options, high_priority) in
         [(8, manual(false), 8), (8, manual(true), 0), (4, manual(false), 0)]
     {
         let device = device();
@@ -75,11 +75,15 @@ fn operations_with_slack_are_not_urgent() {
         assert!(last.iter().all(|value| value.is_finite()) && aside[0] > 0.7);
         // SAFETY: the graph is not launched.
         let graph = unsafe { program.graph(&device.stream) }.unwrap();
-        let expected = [vec![-1; urgent], vec![0; row + 1 - urgent]].concat();
+        let expected = [vec![-1; high_priority], vec![0; row + 1 - high_priority]].concat();
         assert_eq!(priorities(&graph), expected, "{row} in a row");
         let report = program.report();
-        assert_eq!(report.urgent_nodes, urgent);
-        assert_eq!(report.to_string().contains("of the nodes go first"), urgent > 0, "{report}");
+        assert_eq!(report.high_priority_nodes, high_priority);
+        assert_eq!(
+            report.to_string().contains("have a high priority"),
+            high_priority > 0,
+            "{report}"
+        );
     }
 }
 
@@ -118,7 +122,7 @@ fn graphs_with_priorities_and_their_copies_are_instantiated_to_heed_them() {
 }
 
 #[test]
-fn a_node_that_cannot_be_made_urgent_fails_the_build_and_leaks_nothing() {
+fn a_priority_that_is_refused_fails_the_build_and_leaks_nothing() {
     let bench = Bench::new(0);
     drop(run(&bench.device, 8, manual(false)));
     let before = bench.simulator.live();

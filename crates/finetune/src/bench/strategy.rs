@@ -7,7 +7,7 @@ use crate::model::StepOptions;
 
 /// A strategy under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contender {
+pub enum BenchStrategy {
     /// Individual launches.
     Eager,
     /// A captured graph, a chain.
@@ -15,25 +15,25 @@ pub enum Contender {
     /// A manual graph with the inferred edges.
     Manual,
     /// A manual graph without programmatic dependent launch.
-    ManualLate,
+    ManualWithoutPdl,
     /// A manual graph without node priorities.
-    ManualEqual,
+    ManualWithoutPriorities,
     /// Individual launches without micro-batches.
-    EagerWhole,
+    EagerWithoutMicroBatches,
     /// A manual graph without micro-batches.
-    ManualWhole,
+    ManualWithoutMicroBatches,
 }
 
-impl Contender {
+impl BenchStrategy {
     /// Every strategy.
     pub const ALL: [Self; 7] = [
         Self::Eager,
         Self::Capture,
         Self::Manual,
-        Self::ManualLate,
-        Self::ManualEqual,
-        Self::EagerWhole,
-        Self::ManualWhole,
+        Self::ManualWithoutPdl,
+        Self::ManualWithoutPriorities,
+        Self::EagerWithoutMicroBatches,
+        Self::ManualWithoutMicroBatches,
     ];
 
     /// The name in results.
@@ -42,41 +42,43 @@ impl Contender {
             Self::Eager => "eager",
             Self::Capture => "capture",
             Self::Manual => "manual",
-            Self::ManualLate => "manual-late",
-            Self::ManualEqual => "manual-equal",
-            Self::EagerWhole => "eager-whole",
-            Self::ManualWhole => "manual-whole",
+            Self::ManualWithoutPdl => "manual-no-pdl",
+            Self::ManualWithoutPriorities => "manual-no-priorities",
+            Self::EagerWithoutMicroBatches => "eager-no-micro-batches",
+            Self::ManualWithoutMicroBatches => "manual-no-micro-batches",
         }
     }
 
     pub(super) fn build(self) -> BuildOptions {
         let policy = match self {
-            Self::Eager | Self::EagerWhole => Policy::Eager,
+            Self::Eager | Self::EagerWithoutMicroBatches => Policy::Eager,
             Self::Capture => Policy::Capture,
-            Self::Manual | Self::ManualLate | Self::ManualEqual | Self::ManualWhole => {
-                Policy::Manual
-            }
+            Self::Manual
+            | Self::ManualWithoutPdl
+            | Self::ManualWithoutPriorities
+            | Self::ManualWithoutMicroBatches => Policy::Manual,
         };
         let pdl = match self {
-            Self::ManualLate => PdlMode::Never,
+            Self::ManualWithoutPdl => PdlMode::Never,
             _ => PdlMode::default(),
         };
-        let equally_urgent = self == Self::ManualEqual;
-        BuildOptions { policy, pdl, equally_urgent, ..BuildOptions::default() }
+        let uniform_priority = self == Self::ManualWithoutPriorities;
+        BuildOptions { policy, pdl, uniform_priority, ..BuildOptions::default() }
     }
 
     /// Returns the options of its step.
     pub(super) fn step(self) -> StepOptions {
-        let whole = matches!(self, Self::EagerWhole | Self::ManualWhole);
-        StepOptions { interleave: whole.then_some(1), ..StepOptions::default() }
+        let one_batch =
+            matches!(self, Self::EagerWithoutMicroBatches | Self::ManualWithoutMicroBatches);
+        StepOptions { interleave: one_batch.then_some(1), ..StepOptions::default() }
     }
 }
 
-impl std::str::FromStr for Contender {
+impl std::str::FromStr for BenchStrategy {
     type Err = UnknownChoice;
 
     fn from_str(text: &str) -> Result<Self, UnknownChoice> {
-        let found = Self::ALL.into_iter().find(|contender| contender.name() == text);
+        let found = Self::ALL.into_iter().find(|strategy| strategy.name() == text);
         found.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
             UnknownChoice::new(text, "a strategy", format!("some of {names}"))
