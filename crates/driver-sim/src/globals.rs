@@ -56,7 +56,7 @@ fn initial_bytes(variable: &Variable) -> Result<Vec<u8>, LoadFailure> {
         bytes.extend_from_slice(&bits(value).to_le_bytes()[..element]);
     }
     if bytes.len() as u64 > variable.size() {
-        let message = format!("variable `{}` has more initial values than room", variable.name);
+        let message = format!("variable `{}` has more initial values than elements", variable.name);
         return Err(LoadFailure::new(
             refuse(CUresult::CUDA_ERROR_INVALID_PTX, Rule::ModuleText),
             message,

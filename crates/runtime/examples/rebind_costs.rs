@@ -6,11 +6,10 @@
 //! rebind_costs --simulated     # checks only: no times, since they would mean nothing
 //! ```
 //!
-//! Each line has the update strategy (`update`), the nodes of the graph, the nodes that name a moved
-//! buffer, the host time of the rebind, and the time from the start of a step to the end of its
-//! work on the device: for the first step after a rebind, which may pay for it, and for the one
-//! after that. Lines of the update strategy `build` are of programs that are built anew, for
-//! comparison.
+//! Each line has the update strategy (`update`), the nodes of the graph, the nodes that name a
+//! moved buffer, the host time of the rebind, and the time of each of the next two steps, from the
+//! call to the end of its work on the device. Lines with the update strategy `build` are programs
+//! that are built anew, for comparison.
 
 use std::error::Error;
 use std::io::Write;

@@ -117,8 +117,8 @@ impl<'k> TmaPipeline<'k> {
     }
 }
 
-/// Copies `count` boxes of bf16 to consecutive addresses from `to` on. `origin` gives the first column
-/// and row of a box by its index.
+/// Copies `count` boxes of bf16 to consecutive addresses from `to` on. `origin` gives the first
+/// column and row of a box by its index.
 pub(crate) fn copy_boxes<'k>(
     (to, count): (Shared<'k, u32>, u32),
     (map, plane): (TensorMapParam<'k>, Value<'k, u32>),

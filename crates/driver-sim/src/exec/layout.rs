@@ -169,18 +169,18 @@ impl Liveness {
     /// For each register the first and last instruction at which it is in use.
     fn intervals(&self, code: &[Micro], registers: &[RegisterInfo]) -> Vec<Option<(usize, usize)>> {
         let mut intervals: Vec<Option<(usize, usize)>> = vec![None; registers.len()];
-        let mut touch = |register: usize, at: usize| {
+        let mut extend = |register: usize, at: usize| {
             let (first, last) = intervals[register].get_or_insert((at, at));
             *first = at.min(*first);
             *last = at.max(*last);
         };
         for block in &self.blocks {
-            block.live_in.iter().for_each(|register| touch(register, block.start));
-            block.live_out.iter().for_each(|register| touch(register, block.end - 1));
+            block.live_in.iter().for_each(|register| extend(register, block.start));
+            block.live_out.iter().for_each(|register| extend(register, block.end - 1));
             for (at, micro) in code.iter().enumerate().take(block.end).skip(block.start) {
                 let guard = micro.guard.iter().map(|(register, _)| register);
                 for register in micro.writes.iter().chain(&micro.reads).chain(guard) {
-                    touch(register.0 as usize, at);
+                    extend(register.0 as usize, at);
                 }
             }
         }

@@ -96,7 +96,7 @@ fn races_are_undefined_when_they_are_looked_for() {
 }
 
 #[test]
-fn a_replay_of_a_copy_whose_pinned_memory_was_freed_touches_nothing() {
+fn a_replay_of_a_copy_whose_pinned_memory_was_freed_copies_nothing() {
     let machine = Machine::new();
     let (graph, word, stream) = (machine.graph(), machine.zero(), machine.stream());
     let host = machine.pinned(&[5]);

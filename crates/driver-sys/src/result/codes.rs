@@ -94,7 +94,7 @@ result_codes! {
         "the answer would leave out something that matters, such as the kinds of edges" since 12030;
     CUDA_ERROR_NOT_FOUND = 500, "nothing has that name";
     CUDA_ERROR_NOT_READY = 600, "the work that was asked about is still running";
-    CUDA_ERROR_ILLEGAL_ADDRESS = 700, "a kernel touched memory that is not allocated";
+    CUDA_ERROR_ILLEGAL_ADDRESS = 700, "a kernel accessed memory that is not allocated";
     CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701,
         "the launch needs more registers or threads than the device has";
     CUDA_ERROR_LAUNCH_TIMEOUT = 702, "a kernel ran longer than the system allows";

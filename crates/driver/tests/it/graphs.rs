@@ -66,7 +66,7 @@ fn a_cycle_is_refused() {
 }
 
 #[test]
-fn a_graph_keeps_what_it_touches() {
+fn a_graph_keeps_what_it_accesses() {
     let Device { context, stream } = device();
     let buffer = DeviceBuffer::<u32>::zeroed(&context, 4).unwrap();
     let address = buffer.address();

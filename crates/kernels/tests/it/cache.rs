@@ -9,7 +9,7 @@ use retrograph_kernels::ops::{
 use retrograph_kernels::rope::reference::rope;
 use retrograph_kernels::{KernelError, Launch, View};
 
-use crate::gemm_case::{Form, rounded};
+use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;
 use crate::kv_cache_bf16::caches;
 use crate::support::{Data, Tolerance, doubles, same_bits};
@@ -24,7 +24,7 @@ pub(crate) fn shape([capacity, heads, kv_heads, head_dim]: [usize; 4]) -> CacheS
 /// Query, keys and values; positions after the newest are NaN.
 #[derive(Clone)]
 struct Case {
-    form: Form,
+    format: Format,
     shift: usize,
     shape: CacheShape,
     position: usize,
@@ -47,13 +47,13 @@ impl Case {
         let (keys, values) = (filled(), filled());
         let q = data.uniform(shape.heads * shape.head_dim, 2.0);
         let scale = 1.0 / (shape.head_dim as f32).sqrt();
-        Self { form: Form::F32, shift: 0, shape, position, q, keys, values, scale }
+        Self { format: Format::F32, shift: 0, shape, position, q, keys, values, scale }
     }
 
     /// The same over caches in bf16, whose numbers are rounded.
     fn in_bf16(self) -> Self {
         let (keys, values) = (rounded(&self.keys), rounded(&self.values));
-        Self { form: Form::Bf16, keys, values, ..self }
+        Self { format: Format::Bf16, keys, values, ..self }
     }
 
     fn run(&self) -> Vec<f32> {
@@ -69,7 +69,7 @@ impl Case {
             }
             (held, device.upload(&own))
         });
-        let caches = caches(&device, self.form, ([&keys, &values], self.shift));
+        let caches = caches(&device, self.format, ([&keys, &values], self.shift));
         let splits = shape.heads * shape.splits();
         let partials = device.unwritten(splits * shape.head_dim);
         let (stats, out) = (device.unwritten(splits * 2), device.unwritten(self.q.len()));
@@ -122,7 +122,7 @@ fn one_token_attends_to_what_the_cache_holds_and_to_nothing_else() {
             let halves = case.check("in bf16");
             same_bits(&halves, &case.run(), "two splits in bf16");
             for shift in [0, 1, 2, 4] {
-                let floats = Case { form: Form::F32, shift, ..case.clone() };
+                let floats = Case { format: Format::F32, shift, ..case.clone() };
                 same_bits(&halves, &floats.run(), "the same numbers as bf16 and as f32");
                 // New keys and values are written in whole words.
                 let shift = shift & !1;
@@ -136,8 +136,8 @@ fn one_token_attends_to_what_the_cache_holds_and_to_nothing_else() {
 fn the_capacity_of_the_cache_changes_no_bit() {
     let mut data = Data::new("cache buckets");
     let small = Case::new(&mut data, [128, 4, 2, 8], 99);
-    let room = |cache: &[f32]| [cache, &vec![f32::NAN; 384 * 16]].concat();
-    let (keys, values, q) = (room(&small.keys), room(&small.values), small.q.clone());
+    let extended = |cache: &[f32]| [cache, &vec![f32::NAN; 384 * 16]].concat();
+    let (keys, values, q) = (extended(&small.keys), extended(&small.values), small.q.clone());
     let shape = CacheShape { capacity: 512, ..small.shape };
     let large = Case { shape, keys, values, q, ..small };
     let back = CacheShape { capacity: 128, ..shape };
@@ -148,7 +148,7 @@ fn the_capacity_of_the_cache_changes_no_bit() {
         q: large.q.clone(),
         ..large
     };
-    same_bits(&small.run(), &large.check("with room"), "a cache of 128 and one of 512");
+    same_bits(&small.run(), &large.check("a larger capacity"), "a cache of 128 and one of 512");
 }
 
 #[test]

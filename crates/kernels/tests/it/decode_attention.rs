@@ -11,7 +11,7 @@ use retrograph_kernels::ops::{
 use retrograph_kernels::rope::reference::rope;
 
 use crate::cache::{TOLERANCE, shape};
-use crate::gemm_case::{Form, rounded};
+use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;
 use crate::kv_cache_bf16::{caches, held};
 use crate::support::{Data, Tolerance, doubles, same_bits};
@@ -29,7 +29,7 @@ struct Part {
 struct Case {
     shape: CacheShape,
     position: usize,
-    form: Form,
+    format: Format,
     parts: [Part; 3],
     gammas: [Option<Vec<f32>>; 2],
     past: [Vec<f32>; 2],
@@ -40,7 +40,7 @@ impl Case {
     fn new(
         data: &mut Data,
         sizes: [usize; 4],
-        (position, rank, form): (usize, usize, Form),
+        (position, rank, format): (usize, usize, Format),
     ) -> Self {
         let shape = shape(sizes);
         let CacheShape { capacity, heads, kv_heads, head_dim } = shape;
@@ -53,10 +53,10 @@ impl Case {
         let past = [(); 2].map(|()| {
             let mut past = data.uniform(position.min(capacity) * width, 1.0);
             past.resize(capacity * width, f32::NAN);
-            if form == Form::Bf16 { rounded(&past) } else { past }
+            if format == Format::Bf16 { rounded(&past) } else { past }
         });
         let gammas = [(); 2].map(|()| Some(data.uniform(head_dim, 2.0)));
-        Self { shape, position, form, parts, gammas, past, low_scale: 0.5 }
+        Self { shape, position, format, parts, gammas, past, low_scale: 0.5 }
     }
 
     /// The output and both caches.
@@ -75,7 +75,7 @@ impl Case {
         let tables = [device.upload(&cos), device.upload(&sin)];
         let norm_rope = QkNormRope { gammas, eps: EPS, tables, positions: POSITIONS };
         let [keys, values] = &self.past;
-        let caches = caches(&device, self.form, ([keys, values], 0));
+        let caches = caches(&device, self.format, ([keys, values], 0));
         let splits = shape.heads * shape.splits();
         let partials = device.unwritten(splits * shape.head_dim);
         let stats = device.unwritten(splits * 2);
@@ -133,8 +133,8 @@ impl Case {
         for ((cache, own), found) in expected.iter_mut().zip([key, value]).zip(&found[1..]) {
             if fits {
                 let written = &found[place..place + width];
-                match self.form {
-                    Form::F32 => near.check(written, &own, &format!("{what}: the cache")),
+                match self.format {
+                    Format::F32 => near.check(written, &own, &format!("{what}: the cache")),
                     // Half a unit of bf16 more.
                     _ => Tolerance::relative(0.004).absolute(0.002).check(written, &own, what),
                 }
@@ -148,7 +148,7 @@ impl Case {
         let [keys, values] = &expected;
         let out = decode_attention(&q, (keys, values), capacity, (self.shape, self.scale().into()));
         near.absolute(2.0 * TOLERANCE).check(&found[0], &out, what);
-        if self.form == Form::Bf16 {
+        if self.format == Format::Bf16 {
             assert!(
                 found[1]
                     .iter()
@@ -173,9 +173,9 @@ fn a_token_enters_the_cache_and_attends_to_itself() {
         // The cache is full: the token attends to the tokens in it.
         ([20, 2, 1, 4], 25, 2),
     ] {
-        for form in [Form::F32, Form::Bf16] {
-            let mut case = Case::new(&mut data, sizes, (position, rank, form));
-            case.check([true; 3], &format!("{sizes:?} at {position} {form:?} rank {rank}"));
+        for format in [Format::F32, Format::Bf16] {
+            let mut case = Case::new(&mut data, sizes, (position, rank, format));
+            case.check([true; 3], &format!("{sizes:?} at {position} {format:?} rank {rank}"));
             case.check([true, false, true], "some updates");
             case.gammas = [None, None];
             case.check([false; 3], "without norms and updates");
@@ -187,7 +187,7 @@ fn a_token_enters_the_cache_and_attends_to_itself() {
 fn norms_of_heads_keep_their_precision_where_squares_leave_the_range() {
     let mut data = Data::new("cache token far from one");
     for scale in [1e-30, 1e25] {
-        let mut case = Case::new(&mut data, [66, 2, 1, 32], (65, 4, Form::F32));
+        let mut case = Case::new(&mut data, [66, 2, 1, 32], (65, 4, Format::F32));
         for part in &mut case.parts[..2] {
             part.x = data.uniform(part.x.len(), scale);
         }

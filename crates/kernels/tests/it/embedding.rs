@@ -3,7 +3,7 @@
 use retrograph_kernels::embedding::reference::{embedding, embedding_backward};
 use retrograph_kernels::ops::{Embedding, EmbeddingBackward};
 
-use crate::gemm_case::{Form, rounded};
+use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
@@ -57,7 +57,7 @@ fn a_table_in_bf16_gives_the_same_numbers_in_f32() {
             let mut table = rounded(&data.spread(vocab * hidden));
             (table[0], table[vocab * hidden / 2]) = (f32::NAN, f32::NEG_INFINITY);
             let out = device.unwritten(tokens.len() * hidden);
-            let view = Form::Bf16.upload(&device, &table, shift);
+            let view = Format::Bf16.upload(&device, &table, shift);
             let rows =
                 Embedding { tokens: device.upload(&tokens), table: view, out, hidden, vocab };
             device.run(&rows.launch().unwrap());
@@ -74,7 +74,7 @@ fn a_table_in_bf16_gives_the_same_numbers_in_f32() {
 fn a_table_in_nf4_is_refused() {
     let device = Device::new();
     let (tokens, out) = (device.upload(&[0u32]), device.unwritten(8));
-    let table = Form::Nf4.upload(&device, &[1.0; 8], 0);
+    let table = Format::Nf4.upload(&device, &[1.0; 8], 0);
     let error = Embedding { tokens, table, out, hidden: 8, vocab: 1 }.launch().unwrap_err();
     assert!(error.to_string().contains("NF4"), "{error}");
 }

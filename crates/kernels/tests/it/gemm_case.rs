@@ -44,7 +44,7 @@ fn tiles_of(target: SmTarget, table: &'static [Tile]) -> &'static [Tile] {
 
 /// How an operand is stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Form {
+pub(crate) enum Format {
     F32,
     Bf16,
     Nf4,
@@ -56,7 +56,7 @@ pub(crate) fn rounded(values: &[f32]) -> Vec<f32> {
     values.iter().map(|&value| bf16::from_f32(value).to_f32()).collect()
 }
 
-impl Form {
+impl Format {
     /// The numbers that are stored for `values`.
     pub(crate) fn stored(self, values: &[f32]) -> Vec<f32> {
         match self {
@@ -152,24 +152,24 @@ pub(crate) struct Case<'a> {
     pub(crate) shift: usize,
     pub(crate) compute: DType,
     /// How a is stored: as f32 or bf16.
-    pub(crate) left: Form,
+    pub(crate) left: Format,
     /// How b is stored.
-    pub(crate) form: Form,
+    pub(crate) format: Format,
 }
 
 impl<'a> Case<'a> {
     pub(crate) fn new(op: Op, shape: GemmShape, (a, b): (&'a [f32], &'a [f32])) -> Self {
-        let (compute, left, form) = (DType::F32, Form::F32, Form::F32);
+        let (compute, left, format) = (DType::F32, Format::F32, Format::F32);
         let (bias, before) = (None, None);
-        Self { op, shape, a, b, bias, alpha: 1.0, before, shift: 0, compute, left, form }
+        Self { op, shape, a, b, bias, alpha: 1.0, before, shift: 0, compute, left, format }
     }
 
     /// The tiles that there are for it.
     pub(crate) fn tiles(&self, target: SmTarget) -> &'static [Tile] {
         match (self.compute, self.left) {
             (DType::F32, _) => &TILES,
-            (_, Form::Bf16) if self.form != Form::Bf16 => multistage_nf4_tiles(target),
-            (_, Form::Bf16) => multistage_tiles(target),
+            (_, Format::Bf16) if self.format != Format::Bf16 => multistage_nf4_tiles(target),
+            (_, Format::Bf16) => multistage_tiles(target),
             _ => &BF16_TILES,
         }
     }
@@ -189,7 +189,7 @@ impl<'a> Case<'a> {
             device.upload(&padded).slice(self.shift..padded.len())
         };
         let (a, bias) = (self.left.upload(device, self.a, self.shift), self.bias.map(place));
-        let w = self.form.upload(device, self.b, self.shift);
+        let w = self.format.upload(device, self.b, self.shift);
         let ([.., len], _) = self.op.lens(self.shape);
         let c = match self.before {
             Some(before) => place(before),
@@ -215,7 +215,7 @@ impl<'a> Case<'a> {
         device: &Device,
         c: View<u64, bf16>,
     ) -> Result<Launch<u64>, KernelError> {
-        let (a, w) = (self.left.upload(device, self.a, 0), self.form.upload(device, self.b, 0));
+        let (a, w) = (self.left.upload(device, self.a, 0), self.format.upload(device, self.b, 0));
         let bias = self.bias.map(|bias| device.upload(bias));
         let (shape, alpha, accumulate) = (self.shape, self.alpha, false);
         match self.op {
@@ -243,7 +243,7 @@ impl<'a> Case<'a> {
 
     /// The operands as they are multiplied.
     fn factors(&self) -> [Vec<f64>; 2] {
-        let b = self.form.stored(self.b);
+        let b = self.format.stored(self.b);
         match self.compute {
             DType::F32 => [doubles(self.a), doubles(&b)],
             _ => [doubles(&rounded(self.a)), doubles(&rounded(&b))],

@@ -1,11 +1,13 @@
-//! Large products, whose operands stream into shared memory: f32 split for tensor cores, and bf16.
+//! Products with multistage tiles: f32 split for tensor cores, and bf16.
 
 use half::bf16;
+use retrograph_kernel_abi::gemm::Mainloop;
 use retrograph_kernels::ops::{DType, DgradSplitK, FpropSplitK};
 use retrograph_kernels::{KernelError, Launch, View};
 
 use crate::gemm_case::{
-    BF16_TILES, Case, Form, OPS, Op, TF32X3_TILES, TILES, Tile, geometry, multistage_tiles, shape,
+    BF16_TILES, Case, Format, OPS, Op, TF32X3_TILES, TILES, Tile, geometry, multistage_tiles,
+    shape, tile_of,
 };
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
@@ -32,13 +34,13 @@ const SHAPES: [[usize; 3]; 10] = [
 
 /// The products of f32, and those of bf16.
 fn kinds<'a>(device: &Device, case: Case<'a>) -> [(Case<'a>, &'static [Tile], f64); 2] {
-    let in_bf16 = Case { compute: DType::Bf16, left: Form::Bf16, form: Form::Bf16, ..case };
+    let in_bf16 = Case { compute: DType::Bf16, left: Format::Bf16, format: Format::Bf16, ..case };
     [(case, TF32X3_TILES, SPLIT), (in_bf16, multistage_tiles(device.target()), 4.0)]
 }
 
 #[test]
 fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
-    let (mut data, device) = (Data::new("streamed tiles"), Device::new());
+    let (mut data, device) = (Data::new("multistage tiles"), Device::new());
     for (op, sizes) in OPS.iter().flat_map(|op| SHAPES.map(|sizes| (*op, sizes))) {
         let shape = shape(sizes);
         let ([a, b, _], _) = op.lens(shape);
@@ -56,11 +58,11 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
 
 #[test]
 fn splits_in_bf16_have_the_same_bits_in_every_tile() {
-    let (mut data, device) = (Data::new("streamed splits"), Device::new());
+    let (mut data, device) = (Data::new("multistage splits"), Device::new());
     for splits in [2, 3] {
         let shape = shape([72, 48 * splits, 40 * splits]);
         let [rows, inputs, outputs] = [shape.rows, shape.inputs, shape.outputs];
-        let mut upload = |len| Form::Bf16.upload(&device, &data.uniform(len, 2.0), 0);
+        let mut upload = |len| Format::Bf16.upload(&device, &data.uniform(len, 2.0), 0);
         let (x, w, grad_out) =
             (upload(rows * inputs), upload(outputs * inputs), upload(rows * outputs));
         let compare = |launch: &dyn Fn(View<u64, f32>) -> Launch<u64>, len: usize| {
@@ -84,13 +86,13 @@ fn splits_in_bf16_have_the_same_bits_in_every_tile() {
 
 #[test]
 fn bf16_operands_give_the_bits_of_f32_operands_rounded_by_the_kernel() {
-    let (mut data, device) = (Data::new("streamed or rounded"), Device::new());
+    let (mut data, device) = (Data::new("multistage or rounded"), Device::new());
     for op in OPS {
         let shape = shape([72, 136, 40]);
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let plain = Case { compute: DType::Bf16, ..Case::new(op, shape, (&a, &b)) };
-        let stored = Case { left: Form::Bf16, form: Form::Bf16, ..plain };
+        let stored = Case { left: Format::Bf16, format: Format::Bf16, ..plain };
         let rounded = plain.run_tile(&device, BF16_TILES[0]);
         for &tile in multistage_tiles(device.target()) {
             same_bits(&rounded, &stored.run_tile(&device, tile), &format!("{tile:?}"));
@@ -101,7 +103,7 @@ fn bf16_operands_give_the_bits_of_f32_operands_rounded_by_the_kernel() {
 /// Rows whose results are whole groups of four, and rows that are not.
 #[test]
 fn a_result_in_bf16_is_the_one_in_f32_rounded() {
-    let (mut data, device) = (Data::new("streamed results"), Device::new());
+    let (mut data, device) = (Data::new("multistage results"), Device::new());
     let shapes = [[72, 136, 40], [40, 64, 37], [264, 72, 264], [8, 0, 24]];
     for (op, sizes) in [Op::Fprop, Op::Dgrad].into_iter().flat_map(|op| shapes.map(|s| (op, s))) {
         // The contraction of a gradient is along the outputs.
@@ -114,9 +116,9 @@ fn a_result_in_bf16_is_the_one_in_f32_rounded() {
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let bias = data.uniform(shape.outputs, 2.0);
         let bias = (op == Op::Fprop).then_some(bias.as_slice());
-        let (compute, form) = (DType::Bf16, Form::Bf16);
+        let (compute, format) = (DType::Bf16, Format::Bf16);
         let base = Case { alpha: 0.75, bias, ..Case::new(op, shape, (&a, &b)) };
-        let case = Case { compute, left: form, form, ..base };
+        let case = Case { compute, left: format, format, ..base };
         for &tile in multistage_tiles(device.target()) {
             let exact = case.run_tile(&device, tile);
             let whole = device.upload(&vec![bf16::MAX; len + 8]);
@@ -127,7 +129,7 @@ fn a_result_in_bf16_is_the_one_in_f32_rounded() {
             let expected: Vec<_> = expected.chain([bf16::MAX; 8]).collect();
             assert_eq!(found, expected, "{op:?} {shape:?} {tile:?}");
         }
-        let refused = Case { left: Form::F32, ..case };
+        let refused = Case { left: Format::F32, ..case };
         let result = device.upload(&vec![bf16::MAX; len]);
         let error = refused.launch_rounded(&device, result).unwrap_err();
         assert!(
@@ -139,7 +141,7 @@ fn a_result_in_bf16_is_the_one_in_f32_rounded() {
 
 #[test]
 fn bias_factor_and_accumulation_match_the_reference() {
-    let (mut data, device) = (Data::new("streamed epilogue"), Device::new());
+    let (mut data, device) = (Data::new("multistage epilogue"), Device::new());
     for op in OPS {
         let shape = shape([24, 40, 72]);
         let ([a, b, c], _) = op.lens(shape);
@@ -159,7 +161,7 @@ fn bias_factor_and_accumulation_match_the_reference() {
 
 #[test]
 fn extreme_scales_stay_within_their_bound() {
-    let (mut data, device) = (Data::new("streamed scales"), Device::new());
+    let (mut data, device) = (Data::new("multistage scales"), Device::new());
     for (op, (left, right)) in OPS.iter().flat_map(|op| {
         [(1e-30, 1.0), (1e30, 1.0), (1e-30, 1e30), (1e-20, 1e-12), (1e18, 1e18)].map(|s| (*op, s))
     }) {
@@ -176,7 +178,7 @@ fn extreme_scales_stay_within_their_bound() {
 /// stays below that.
 #[test]
 fn splitting_loses_only_subnormal_parts() {
-    let (mut data, device) = (Data::new("streamed underflow"), Device::new());
+    let (mut data, device) = (Data::new("multistage underflow"), Device::new());
     let shape = shape([16, 32, 16]);
     let (a, b) = (data.uniform(512, 1e-37), data.uniform(512, 1.0));
     let case = Case::new(Op::Fprop, shape, (&a, &b));
@@ -189,7 +191,7 @@ fn splitting_loses_only_subnormal_parts() {
 
 #[test]
 fn nan_and_infinity_reach_exactly_what_depends_on_them() {
-    let (mut data, device) = (Data::new("streamed specials"), Device::new());
+    let (mut data, device) = (Data::new("multistage specials"), Device::new());
     let specials = [f32::NAN, f32::from_bits(0x7fff_ffff), f32::INFINITY, f32::NEG_INFINITY];
     for (op, value) in OPS.iter().flat_map(|op| specials.map(|value| (*op, value))) {
         let shape = shape([16, 40, 24]);
@@ -213,19 +215,22 @@ fn nan_and_infinity_reach_exactly_what_depends_on_them() {
 }
 
 #[test]
-fn the_sizes_choose_streams_only_where_rows_allow_them() {
-    let (mut data, device) = (Data::new("streamed dispatch"), Device::new());
-    for (sizes, streams) in [([128, 64, 256], true), ([128, 63, 256], false)] {
+fn multistage_tiles_are_chosen_only_if_rows_allow_them() {
+    let (mut data, device) = (Data::new("multistage dispatch"), Device::new());
+    let is_multistage = |launch: &Launch<u64>| {
+        let tile = tile_of(launch, launch.dispatch(device.target()).entry);
+        matches!(tile.mainloop, Mainloop::Multistage { .. })
+    };
+    for (sizes, multistage) in [([128, 64, 256], true), ([128, 63, 256], false)] {
         let shape = shape(sizes);
         let ([a, b, _], _) = Op::Fprop.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let case = Case::new(Op::Fprop, shape, (&a, &b));
         let (launch, _) = case.launch(&device);
-        let entry = launch.dispatch(device.target()).entry;
-        assert_eq!(entry.contains("_multistage"), streams, "{entry} for {sizes:?}");
+        assert_eq!(is_multistage(&launch), multistage, "{sizes:?}");
         case.check_within(SPLIT, &case.run(&device), "chosen by sizes");
         let (shifted, _) = Case { shift: 1, ..case }.launch(&device);
-        assert!(!shifted.dispatch(device.target()).entry.contains("_multistage"));
+        assert!(!is_multistage(&shifted), "shifted {sizes:?}");
     }
 }
 
@@ -235,8 +240,8 @@ fn operands_in_bf16_that_cannot_be_copied_are_refused_by_name() {
     let (a, b) = ([1.0; 64], [1.0; 64]);
     let case = |sizes| Case {
         compute: DType::Bf16,
-        left: Form::Bf16,
-        form: Form::Bf16,
+        left: Format::Bf16,
+        format: Format::Bf16,
         ..Case::new(Op::Fprop, shape(sizes), (&a, &b))
     };
     let refused = case([4, 12, 4]);
@@ -244,7 +249,7 @@ fn operands_in_bf16_that_cannot_be_copied_are_refused_by_name() {
     assert!(matches!(refused.describe(&device), Err(KernelError::Shape { .. })));
     let shifted = Case { shift: 1, ..case([8, 8, 8]) };
     assert!(matches!(shifted.describe(&device), Err(KernelError::Shape { .. })));
-    let mixed = Case { form: Form::F32, ..case([8, 8, 8]) };
+    let mixed = Case { format: Format::F32, ..case([8, 8, 8]) };
     assert!(matches!(
         mixed.describe(&device),
         Err(KernelError::UnsupportedDType { dtype: DType::Bf16, .. })

@@ -7,13 +7,13 @@ use retrograph_kernels::ops::{
 use retrograph_kernels::{KernelError, SmTarget};
 
 use crate::gemm_case::{
-    BF16_TILES, Case, Form, Op, geometry, multistage_nf4_tiles, rounded, shape,
+    BF16_TILES, Case, Format, Op, geometry, multistage_nf4_tiles, rounded, shape,
 };
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
 
 const OPS: [Op; 2] = [Op::Fprop, Op::Dgrad];
-const FORMS: [Form; 2] = [Form::Nf4, Form::Nested];
+const FORMATS: [Format; 2] = [Format::Nf4, Format::Nested];
 
 /// Nothing, one stage, edges of tiles, and several stages, the last of which are whole, half full
 /// or hold one copy. Rows, inputs, outputs: inputs are whole blocks.
@@ -29,23 +29,23 @@ const SHAPES: [[usize; 3]; 9] = [
     [40, 192, 264],
 ];
 
-/// The product of operands that stream, with weights in `form`.
-fn streamed<'a>(plain: Case<'a>, form: Form) -> Case<'a> {
-    Case { compute: DType::Bf16, left: Form::Bf16, form, ..plain }
+/// The product of bf16 activations with weights in `format`.
+fn with_bf16_activations<'a>(plain: Case<'a>, format: Format) -> Case<'a> {
+    Case { compute: DType::Bf16, left: Format::Bf16, format, ..plain }
 }
 
 #[test]
 fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
-    let (mut data, device) = (Data::new("streamed nf4 tiles"), Device::new());
+    let (mut data, device) = (Data::new("multistage nf4 tiles"), Device::new());
     for (op, sizes) in OPS.iter().flat_map(|op| SHAPES.map(|sizes| (*op, sizes))) {
         let shape = shape(sizes);
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-        for form in FORMS {
-            let case = streamed(Case::new(op, shape, (&a, &b)), form);
+        for format in FORMATS {
+            let case = with_bf16_activations(Case::new(op, shape, (&a, &b)), format);
             let tiles = multistage_nf4_tiles(device.target());
             let first = case.run_tile(&device, tiles[0]);
-            case.check(&first, &format!("{form:?}"));
+            case.check(&first, &format!("{format:?}"));
             same_bits(&first, &case.run_tile(&device, tiles[0]), "two runs");
             for &tile in &tiles[1..] {
                 same_bits(&first, &case.run_tile(&device, tile), &format!("{tile:?}"));
@@ -56,17 +56,17 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
 
 #[test]
 fn nf4_weights_give_the_bits_of_the_kernel_that_rounds_its_operands() {
-    let (mut data, device) = (Data::new("streamed or rounded nf4"), Device::new());
-    for (op, form) in OPS.iter().flat_map(|op| FORMS.map(|form| (*op, form))) {
+    let (mut data, device) = (Data::new("multistage or rounded nf4"), Device::new());
+    for (op, format) in OPS.iter().flat_map(|op| FORMATS.map(|format| (*op, format))) {
         let shape = shape([72, 192, 40]);
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.spread(b));
-        let plain = Case { compute: DType::Bf16, form, ..Case::new(op, shape, (&a, &b)) };
+        let plain = Case { compute: DType::Bf16, format, ..Case::new(op, shape, (&a, &b)) };
         let expected = plain.run_tile(&device, BF16_TILES[0]);
         for &tile in multistage_nf4_tiles(device.target()) {
             same_bits(
                 &expected,
-                &streamed(plain, form).run_tile(&device, tile),
+                &with_bf16_activations(plain, format).run_tile(&device, tile),
                 &format!("{tile:?}"),
             );
         }
@@ -76,13 +76,13 @@ fn nf4_weights_give_the_bits_of_the_kernel_that_rounds_its_operands() {
 /// Stages have other lengths and places elsewhere, and before sm_80 codes are not copied.
 #[test]
 fn images_of_other_targets_match_the_reference() {
-    let mut data = Data::new("streamed nf4 targets");
+    let mut data = Data::new("multistage nf4 targets");
     let (sizes, targets) = (shape([72, 192, 136]), [75, 80, 86].map(SmTarget::portable));
     for (op, target) in OPS.iter().flat_map(|op| targets.map(|target| (*op, target))) {
         let device = Device::with_images_for(target);
         let ([a, b, _], _) = op.lens(sizes);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-        let case = streamed(Case::new(op, sizes, (&a, &b)), Form::Nested);
+        let case = with_bf16_activations(Case::new(op, sizes, (&a, &b)), Format::Nested);
         let tiles = multistage_nf4_tiles(target);
         let first = case.run_tile(&device, tiles[0]);
         case.check(&first, &format!("{target}"));
@@ -94,21 +94,24 @@ fn images_of_other_targets_match_the_reference() {
 
 #[test]
 fn every_weight_is_that_of_the_host_in_its_place() {
-    let (mut data, device) = (Data::new("streamed nf4 weights"), Device::new());
+    let (mut data, device) = (Data::new("multistage nf4 weights"), Device::new());
     let (inputs, outputs) = (192, 72);
     let w = data.uniform(outputs * inputs, 3.0);
     let one = |row: usize, column: usize| f32::from(u8::from(row == column));
     // Rows of the identity pick single weights.
     let identity = |n: usize| (0..n * n).map(|i| one(i / n, i % n)).collect::<Vec<_>>();
-    for form in FORMS {
-        let stored = rounded(&form.stored(&w));
+    for format in FORMATS {
+        let stored = rounded(&format.stored(&w));
         let place = |op, i: usize| match op {
             Op::Fprop => i % outputs * inputs + i / outputs,
             _ => i,
         };
         for (op, rows) in [(Op::Fprop, inputs), (Op::Dgrad, outputs)] {
             let a = identity(rows);
-            let case = streamed(Case::new(op, shape([rows, inputs, outputs]), (&a, &w)), form);
+            let case = with_bf16_activations(
+                Case::new(op, shape([rows, inputs, outputs]), (&a, &w)),
+                format,
+            );
             let expected: Vec<_> = (0..w.len()).map(|i| stored[place(op, i)] + 0.0).collect();
             for &tile in multistage_nf4_tiles(device.target()) {
                 same_bits(&case.run_tile(&device, tile), &expected, &format!("{tile:?}"));
@@ -119,7 +122,7 @@ fn every_weight_is_that_of_the_host_in_its_place() {
 
 #[test]
 fn bias_factor_and_accumulation_match_the_reference() {
-    let (mut data, device) = (Data::new("streamed nf4 epilogue"), Device::new());
+    let (mut data, device) = (Data::new("multistage nf4 epilogue"), Device::new());
     for op in OPS {
         let shape = shape([24, 64, 72]);
         let ([a, b, c], _) = op.lens(shape);
@@ -128,7 +131,7 @@ fn bias_factor_and_accumulation_match_the_reference() {
         let bias = (op == Op::Fprop).then_some(bias.as_slice());
         for before in [None, Some(before.as_slice())] {
             let case = Case { bias, before, alpha: -0.75, ..Case::new(op, shape, (&a, &b)) };
-            let case = streamed(case, Form::Nf4);
+            let case = with_bf16_activations(case, Format::Nf4);
             for &tile in multistage_nf4_tiles(device.target()) {
                 case.check(&case.run_tile(&device, tile), &format!("{tile:?}"));
             }
@@ -138,14 +141,14 @@ fn bias_factor_and_accumulation_match_the_reference() {
 
 #[test]
 fn extreme_scales_stay_within_their_bound() {
-    let (mut data, device) = (Data::new("streamed nf4 scales"), Device::new());
+    let (mut data, device) = (Data::new("multistage nf4 scales"), Device::new());
     let scales = [(1e-30, 1.0), (1e30, 1.0), (1e-30, 1e30), (1e-20, 1e-12), (1e18, 1e18)];
     for (op, (left, right)) in OPS.iter().flat_map(|op| scales.map(|scales| (*op, scales))) {
         let shape = shape([24, 64, 40]);
         let ([a, b, _], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, left), data.uniform(b, right));
-        for form in FORMS {
-            let case = streamed(Case::new(op, shape, (&a, &b)), form);
+        for format in FORMATS {
+            let case = with_bf16_activations(Case::new(op, shape, (&a, &b)), format);
             let tile = multistage_nf4_tiles(device.target())[1];
             case.check(&case.run_tile(&device, tile), "extreme scales");
         }
@@ -154,7 +157,7 @@ fn extreme_scales_stay_within_their_bound() {
 
 #[test]
 fn nan_and_infinity_of_the_first_operand_reach_exactly_what_depends_on_them() {
-    let (mut data, device) = (Data::new("streamed nf4 specials"), Device::new());
+    let (mut data, device) = (Data::new("multistage nf4 specials"), Device::new());
     let specials = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX];
     for (op, value) in OPS.iter().flat_map(|op| specials.map(|value| (*op, value))) {
         let shape = shape([16, 64, 24]);
@@ -162,7 +165,7 @@ fn nan_and_infinity_of_the_first_operand_reach_exactly_what_depends_on_them() {
         let (mut a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let last = a.len() - 1;
         a[last] = value;
-        let case = streamed(Case::new(op, shape, (&a, &b)), Form::Nf4);
+        let case = with_bf16_activations(Case::new(op, shape, (&a, &b)), Format::Nf4);
         for &tile in multistage_nf4_tiles(device.target()) {
             case.check(&case.run_tile(&device, tile), "with a special value");
         }
@@ -173,7 +176,7 @@ fn nan_and_infinity_of_the_first_operand_reach_exactly_what_depends_on_them() {
 /// of the tiles that decode on the way.
 #[test]
 fn scales_that_are_zero_huge_tiny_or_not_finite_are_multiplied_as_they_are() {
-    let (mut data, device) = (Data::new("streamed nf4 odd scales"), Device::new());
+    let (mut data, device) = (Data::new("multistage nf4 odd scales"), Device::new());
     let odd = [0.0, -0.0, f32::MAX, -f32::MAX, f32::MIN_POSITIVE, 1e-41, 3.39e38, 1.0];
     let specials = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
     // Partial stages: elements past the end do not contribute.
@@ -213,14 +216,14 @@ fn scales_that_are_zero_huge_tiny_or_not_finite_are_multiplied_as_they_are() {
 
 #[test]
 fn products_in_parts_and_of_chosen_tiles_match_their_reference() {
-    let (mut data, device) = (Data::new("streamed nf4 splits"), Device::new());
+    let (mut data, device) = (Data::new("multistage nf4 splits"), Device::new());
     let (shape, splits, compute) = (shape([130, 256, 128]), 2, DType::Bf16);
-    for (op, form) in OPS.iter().flat_map(|op| FORMS.map(|form| (*op, form))) {
+    for (op, format) in OPS.iter().flat_map(|op| FORMATS.map(|format| (*op, format))) {
         let ([a, b, len], _) = op.lens(shape);
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-        let case = streamed(Case::new(op, shape, (&a, &b)), form);
+        let case = with_bf16_activations(Case::new(op, shape, (&a, &b)), format);
         case.check(&case.run(&device), "the tile that the sizes choose");
-        let (x, w) = (Form::Bf16.upload(&device, &a, 0), form.upload(&device, &b, 0));
+        let (x, w) = (Format::Bf16.upload(&device, &a, 0), format.upload(&device, &b, 0));
         assert!(shape.prefers_bf16_activations(&w));
         let (partials, out) = (device.unwritten(splits * len), device.unwritten(len));
         let launch = match op {
@@ -240,14 +243,14 @@ fn rows_that_are_not_whole_blocks_are_refused_and_not_asked_for() {
         let shape = shape(sizes);
         let ([a, b, _], _) = Op::Fprop.lens(shape);
         let (a, b) = (vec![1.0; a], vec![1.0; b]);
-        let case = streamed(Case::new(Op::Fprop, shape, (&a, &b)), Form::Nf4);
+        let case = with_bf16_activations(Case::new(Op::Fprop, shape, (&a, &b)), Format::Nf4);
         match case.describe(&device) {
             Ok((launch, _)) => assert!(whole && launch.kernel.name == "gemm_fprop_multistage_nf4"),
             Err(error) => assert!(!whole && matches!(error, KernelError::Shape { .. }), "{error}"),
         }
-        let streams = shape.prefers_bf16_activations(&Form::Nf4.upload(&device, &b, 0));
+        let streams = shape.prefers_bf16_activations(&Format::Nf4.upload(&device, &b, 0));
         assert_eq!(streams, whole && shape.rows >= 16);
     }
-    let w = Form::F32.upload(&device, &[1.0; 64], 0);
+    let w = Format::F32.upload(&device, &[1.0; 64], 0);
     assert!(!shape([128, 8, 8]).prefers_bf16_activations(&w));
 }

@@ -5,7 +5,7 @@ use retrograph_kernels::gemm::reference::fprop;
 use retrograph_kernels::ops::{GemmShape, Gemv};
 
 use crate::bounds::{chain, within};
-use crate::gemm_case::Form;
+use crate::gemm_case::Format;
 use crate::harness::Device;
 use crate::support::{Data, doubles, same_bits};
 
@@ -25,17 +25,17 @@ const SIZES: [[usize; 2]; 11] = [
 ];
 
 /// How weights are stored.
-const FORMS: [Form; 4] = [Form::F32, Form::Bf16, Form::Nf4, Form::Nested];
+const FORMATS: [Format; 4] = [Format::F32, Format::Bf16, Format::Nf4, Format::Nested];
 
 /// A case without anything further.
 const PLAIN: Case<'static> =
-    Case { x: &[], w: &[], form: Form::F32, bias: None, before: None, alpha: 1.0, shift: 0 };
+    Case { x: &[], w: &[], format: Format::F32, bias: None, before: None, alpha: 1.0, shift: 0 };
 
 #[derive(Clone, Copy)]
 struct Case<'a> {
     x: &'a [f32],
     w: &'a [f32],
-    form: Form,
+    format: Format,
     bias: Option<&'a [f32]>,
     before: Option<&'a [f32]>,
     alpha: f32,
@@ -55,7 +55,7 @@ impl Case<'_> {
             let padded = [&vec![f32::NAN; self.shift], data].concat();
             device.upload(&padded).slice(self.shift..padded.len())
         };
-        let (x, w) = (place(self.x), self.form.upload(&device, self.w, self.shift));
+        let (x, w) = (place(self.x), self.format.upload(&device, self.w, self.shift));
         let bias = self.bias.map(|bias| device.upload(bias));
         let y = self.before.map_or_else(|| device.unwritten(outputs), |y| device.upload(y));
         let (alpha, accumulate) = (self.alpha, self.before.is_some());
@@ -72,7 +72,7 @@ impl Case<'_> {
     fn check(&self, actual: &[f32], what: &str) {
         let (inputs, outputs) = (self.x.len(), actual.len());
         let shape = GemmShape { rows: 1, inputs, outputs };
-        let (x, w) = (doubles(self.x), doubles(&self.form.stored(self.w)));
+        let (x, w) = (doubles(self.x), doubles(&self.format.stored(self.w)));
         let abs = |values: &[f64]| values.iter().map(|v| v.abs()).collect::<Vec<_>>();
         let mut expected = fprop(&x, &w, shape);
         let mut magnitudes = fprop(&abs(&x), &abs(&w), shape);
@@ -87,7 +87,7 @@ impl Case<'_> {
             actual,
             &expected,
             &bounds,
-            &format!("{:?} {inputs} to {outputs} {what}", self.form),
+            &format!("{:?} {inputs} to {outputs} {what}", self.format),
         );
     }
 }
@@ -95,13 +95,14 @@ impl Case<'_> {
 #[test]
 fn every_split_matches_the_reference_and_repeats_its_bits() {
     let mut data = Data::new("gemv splits");
-    for ([inputs, outputs], form) in SIZES.iter().flat_map(|s| FORMS.map(|form| (*s, form))) {
+    for ([inputs, outputs], format) in SIZES.iter().flat_map(|s| FORMATS.map(|format| (*s, format)))
+    {
         // Codes come in words of eight.
-        if matches!(form, Form::Nf4 | Form::Nested) && !inputs.is_multiple_of(8) {
+        if matches!(format, Format::Nf4 | Format::Nested) && !inputs.is_multiple_of(8) {
             continue;
         }
         let (x, w) = (data.uniform(inputs, 2.0), data.uniform(inputs * outputs, 2.0));
-        let case = Case { x: &x, w: &w, form, ..PLAIN };
+        let case = Case { x: &x, w: &w, format, ..PLAIN };
         for split in 0..4 {
             let result = case.run(outputs, Some(split));
             case.check(&result, &format!("split {split}"));
@@ -114,14 +115,14 @@ fn every_split_matches_the_reference_and_repeats_its_bits() {
 #[test]
 fn the_number_of_blocks_changes_no_bit() {
     let mut data = Data::new("gemv turns");
-    for (form, inputs) in FORMS.iter().flat_map(|form| [8, 520, 1032].map(|i| (*form, i))) {
+    for (format, inputs) in FORMATS.iter().flat_map(|format| [8, 520, 1032].map(|i| (*format, i))) {
         let outputs = 137;
         let (x, w) = (data.uniform(inputs, 2.0), data.uniform(inputs * outputs, 2.0));
-        let case = Case { x: &x, w: &w, form, ..PLAIN };
+        let case = Case { x: &x, w: &w, format, ..PLAIN };
         let once = case.run(outputs, Some(0));
         let turns = |blocks| {
             let device = Device::new();
-            let (x, w) = (device.upload(case.x), form.upload(&device, case.w, 0));
+            let (x, w) = (device.upload(case.x), format.upload(&device, case.w, 0));
             let y = device.unwritten(outputs);
             let (bias, alpha, accumulate) = (None, 1.0, false);
             let launch = Gemv { x, w, bias, y, alpha, accumulate }.launch().unwrap();
@@ -140,13 +141,14 @@ fn the_number_of_blocks_changes_no_bit() {
 fn bias_factor_accumulation_and_alignment_match_the_reference() {
     let mut data = Data::new("gemv epilogue");
     let shapes = [[16, 9], [300, 70], [304, 9], [7, 5]];
-    let forms = [Form::F32, Form::Bf16];
-    for ([inputs, outputs], form) in shapes.iter().flat_map(|s| forms.map(|form| (*s, form))) {
+    let forms = [Format::F32, Format::Bf16];
+    for ([inputs, outputs], format) in shapes.iter().flat_map(|s| forms.map(|format| (*s, format)))
+    {
         let (x, w) = (data.uniform(inputs, 2.0), data.uniform(inputs * outputs, 2.0));
         let (bias, before) = (data.uniform(outputs, 2.0), data.uniform(outputs, 2.0));
         for before in [None, Some(before.as_slice())] {
             let case =
-                Case { x: &x, w: &w, form, bias: Some(&bias), before, alpha: -0.75, shift: 0 };
+                Case { x: &x, w: &w, format, bias: Some(&bias), before, alpha: -0.75, shift: 0 };
             let aligned = case.run(outputs, None);
             case.check(&aligned, "with everything");
             let shifted = Case { shift: 1, ..case };

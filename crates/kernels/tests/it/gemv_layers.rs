@@ -7,17 +7,17 @@ use retrograph_kernels::ops::{GatedGemv, GemmShape, GemvLayer, GroupedGemv, Norm
 use retrograph_kernels::{Access, Argument, KernelError, Launch, View};
 
 use crate::bounds::{UNIT, chain, within};
-use crate::gemm_case::Form;
+use crate::gemm_case::Format;
 use crate::harness::Device;
 use crate::support::{Data, doubles, same_bits};
 
 /// How weights are stored.
-const FORMS: [Form; 4] = [Form::F32, Form::Bf16, Form::Nf4, Form::Nested];
+const FORMATS: [Format; 4] = [Format::F32, Format::Bf16, Format::Nf4, Format::Nested];
 
 /// A vector and the matrices that it is multiplied by.
 #[derive(Clone)]
 struct Case {
-    form: Form,
+    format: Format,
     x: Vec<f32>,
     /// Weight and epsilon.
     norm: Option<(Vec<f32>, f32)>,
@@ -32,7 +32,7 @@ struct Case {
 
 impl Case {
     /// `outputs` of the layers, and of those in f32 beside them; every second one has a bias.
-    fn new(data: &mut Data, (form, inputs): (Form, usize), outputs: [&[usize]; 2]) -> Self {
+    fn new(data: &mut Data, (format, inputs): (Format, usize), outputs: [&[usize]; 2]) -> Self {
         let x = data.uniform(inputs, 2.0);
         let norm = Some((data.uniform(inputs, 1.5), 1e-6));
         let part = |(at, &outputs): (usize, &usize)| {
@@ -41,7 +41,7 @@ impl Case {
         };
         let layers = outputs[0].iter().enumerate().map(part).collect();
         let lora_a = outputs[1].iter().map(|outputs| data.uniform(inputs * outputs, 2.0)).collect();
-        Self { form, x, norm, layers, lora_a, shift: 0, prefetch: None }
+        Self { format, x, norm, layers, lora_a, shift: 0, prefetch: None }
     }
 
     /// Runs `split` warps for each team, or as the sizes choose: one result after the other.
@@ -54,7 +54,7 @@ impl Case {
         let (x, outputs) = (place(&self.x), |w: &[f32]| w.len() / self.x.len());
         let gamma = self.norm.as_ref().map(|(gamma, eps)| (place(gamma), *eps));
         let norm = gamma.map(|(gamma, eps)| NormPrologue { gamma, eps });
-        let stored = |w: &[f32]| self.form.upload(&device, w, self.shift);
+        let stored = |w: &[f32]| self.format.upload(&device, w, self.shift);
         let layers = self.layers.iter().map(|(w, bias)| GemvLayer {
             w: stored(w),
             bias: bias.as_ref().map(|bias| device.upload(bias)),
@@ -75,11 +75,11 @@ impl Case {
         };
         let mut dispatch = launch.dispatch(device.target());
         if let Some(index) = split {
-            let form = if gated { 2 } else { usize::from(norm.is_some()) };
-            let teams = |len: usize| len.div_ceil(if gated { 2 } else { 4 });
+            let format = if gated { 2 } else { usize::from(norm.is_some()) };
+            let tiles = |len: usize| len.div_ceil(if gated { 2 } else { 4 });
             let used = layers.iter().take(if gated { 1 } else { 3 }).map(|part| part.y.len());
-            let all: usize = used.chain(lora_a.iter().map(|[_, y]| y.len())).map(teams).sum();
-            dispatch.entry = launch.kernel.entries[form * 4 + index];
+            let all: usize = used.chain(lora_a.iter().map(|[_, y]| y.len())).map(tiles).sum();
+            dispatch.entry = launch.kernel.entries[format * 4 + index];
             dispatch.grid[0] = all.div_ceil(8 >> index) as u32;
         }
         device.run_as(&launch, dispatch);
@@ -107,14 +107,14 @@ impl Case {
             (y, sizes.iter().zip(&bias).map(bound).collect())
         };
         let layers =
-            self.layers.iter().map(|(w, bias)| product(self.form.stored(w), bias.as_ref()));
+            self.layers.iter().map(|(w, bias)| product(self.format.stored(w), bias.as_ref()));
         layers.chain(self.lora_a.iter().map(|a| product(a.clone(), None))).collect()
     }
 
     fn check(&self, results: &[Vec<f32>], what: &str) {
         for (at, (found, (expected, bounds))) in results.iter().zip(self.expected()).enumerate() {
-            let (form, inputs) = (self.form, self.x.len());
-            within(found, &expected, &bounds, &format!("{form:?} of {inputs}, {at}: {what}"));
+            let (format, inputs) = (self.format, self.x.len());
+            within(found, &expected, &bounds, &format!("{format:?} of {inputs}, {at}: {what}"));
         }
     }
 
@@ -128,13 +128,13 @@ impl Case {
             off + silu(gate[i]).abs() * off_up[i] + 16.0 * UNIT * expected[i].abs() + 1e-37
         };
         let bounds: Vec<_> = (0..gate.len()).map(bound).collect();
-        within(found, &expected, &bounds, &format!("{:?} gated: {what}", self.form));
+        within(found, &expected, &bounds, &format!("{:?} gated: {what}", self.format));
     }
 }
 
 /// Whether codes come in whole words.
-fn fits(form: Form, inputs: usize) -> bool {
-    !matches!(form, Form::Nf4 | Form::Nested) || inputs.is_multiple_of(8)
+fn fits(format: Format, inputs: usize) -> bool {
+    !matches!(format, Format::Nf4 | Format::Nested) || inputs.is_multiple_of(8)
 }
 
 #[test]
@@ -147,16 +147,18 @@ fn layers_after_a_norm_match_the_reference_and_repeat_their_bits() {
         [&[8, 1, 1], &[16, 4, 1]],
         [&[2], &[6]],
     ];
-    for (form, inputs) in FORMS.iter().flat_map(|form| [1, 7, 128, 264, 1032].map(|i| (*form, i))) {
-        if !fits(form, inputs) {
+    for (format, inputs) in
+        FORMATS.iter().flat_map(|format| [1, 7, 128, 264, 1032].map(|i| (*format, i)))
+    {
+        if !fits(format, inputs) {
             continue;
         }
-        let codes = matches!(form, Form::Nf4 | Form::Nested);
+        let codes = matches!(format, Format::Nf4 | Format::Nested);
         for mut outputs in outputs {
             if codes {
                 outputs[1] = &[];
             }
-            let mut case = Case::new(&mut data, (form, inputs), outputs);
+            let mut case = Case::new(&mut data, (format, inputs), outputs);
             for split in [Some(0), Some(1), Some(2), Some(3), None] {
                 let found = case.run(split, false);
                 case.check(&found, &format!("{outputs:?} split {split:?}"));
@@ -177,12 +179,13 @@ fn layers_after_a_norm_match_the_reference_and_repeat_their_bits() {
 #[test]
 fn gated_layers_match_the_reference_and_repeat_their_bits() {
     let mut data = Data::new("gated gemv");
-    for (form, inputs) in FORMS.iter().flat_map(|form| [1, 9, 128, 520].map(|i| (*form, i))) {
-        if !fits(form, inputs) {
+    for (format, inputs) in FORMATS.iter().flat_map(|format| [1, 9, 128, 520].map(|i| (*format, i)))
+    {
+        if !fits(format, inputs) {
             continue;
         }
         for outputs in [1, 2, 7, 65] {
-            let case = Case::new(&mut data, (form, inputs), [&[outputs, outputs], &[]]);
+            let case = Case::new(&mut data, (format, inputs), [&[outputs, outputs], &[]]);
             for split in [Some(0), Some(1), Some(2), Some(3), None] {
                 let found = case.run(split, true);
                 case.check_gated(&found[0], &format!("{outputs} split {split:?}"));
@@ -198,7 +201,7 @@ fn a_norm_keeps_its_precision_where_squares_leave_the_range() {
     for (scale, gated) in
         [1e-30, 1e-22, 1e20, 1e30].into_iter().flat_map(|s| [(s, false), (s, true)])
     {
-        let mut case = Case::new(&mut data, (Form::Bf16, 136), [&[9, 9], &[]]);
+        let mut case = Case::new(&mut data, (Format::Bf16, 136), [&[9, 9], &[]]);
         case.x = data.uniform(136, scale);
         case.norm = Some((data.uniform(136, 1.0), 0.0));
         let found = case.run(None, gated);
@@ -212,7 +215,7 @@ fn a_norm_keeps_its_precision_where_squares_leave_the_range() {
 #[test]
 fn special_values_of_weights_reach_their_output_only_and_those_of_x_all() {
     let mut data = Data::new("special gemv layers");
-    let mut case = Case::new(&mut data, (Form::F32, 64), [&[6, 5], &[3]]);
+    let mut case = Case::new(&mut data, (Format::F32, 64), [&[6, 5], &[3]]);
     case.layers[1].0[64 * 2 + 5] = f32::NAN;
     case.lora_a[0][64 + 63] = f32::INFINITY;
     case.x[63] = 1.0;
@@ -220,7 +223,7 @@ fn special_values_of_weights_reach_their_output_only_and_those_of_x_all() {
     for value in [f32::NAN, f32::INFINITY] {
         case.x[7] = value;
         assert!(case.run(None, false).concat().iter().all(|y| y.is_nan()), "{value}");
-        let mut plain = Case::new(&mut data, (Form::F32, 64), [&[6, 6], &[]]);
+        let mut plain = Case::new(&mut data, (Format::F32, 64), [&[6, 6], &[]]);
         plain.x[7] = value;
         assert!(plain.run(None, true)[0].iter().all(|y| y.is_nan()), "{value} gated");
     }
@@ -229,9 +232,9 @@ fn special_values_of_weights_reach_their_output_only_and_those_of_x_all() {
 #[test]
 fn a_prefetched_tensor_changes_no_bit_and_is_not_accessed() {
     let mut data = Data::new("gemv prefetch");
-    for form in FORMS {
+    for format in FORMATS {
         for inputs in [264, 2056] {
-            let mut case = Case::new(&mut data, (form, inputs), [&[70, 70], &[]]);
+            let mut case = Case::new(&mut data, (format, inputs), [&[70, 70], &[]]);
             let splits = [Some(0), Some(1), Some(2), Some(3), None];
             let alone = splits.map(|split| case.run(split, false).concat());
             let gated = case.run(None, true).concat();
@@ -254,8 +257,8 @@ fn a_prefetched_tensor_changes_no_bit_and_is_not_accessed() {
         let prefetch = Some(prefetch.into());
         let launch =
             GroupedGemv { x, norm: None, layers: &layers, lora_a: &[], prefetch }.launch().unwrap();
-        let touched: Vec<_> = launch.arguments.iter().flat_map(Argument::buffers).collect();
-        assert_eq!(touched.iter().map(|it| it.bytes.len()).sum::<usize>(), 4 * (8 + 32 + 4));
+        let accessed: Vec<_> = launch.arguments.iter().flat_map(Argument::buffers).collect();
+        assert_eq!(accessed.iter().map(|it| it.bytes.len()).sum::<usize>(), 4 * (8 + 32 + 4));
         launch.arguments.last().cloned()
     };
     assert_eq!(bytes(w.slice(4..40)), Some(Argument::U32(4 * 36)));
@@ -299,11 +302,11 @@ fn incompatible_layers_are_refused() {
     };
     refused(None, &[]);
     refused(None, &[part; 4]);
-    refused(None, &[part, GemvLayer { w: Form::Bf16.upload(&device, &[1.0; 32], 0), ..part }]);
+    refused(None, &[part, GemvLayer { w: Format::Bf16.upload(&device, &[1.0; 32], 0), ..part }]);
     refused(Some(NormPrologue { gamma: y, eps: 0.0 }), &[part]);
     refused(Some(NormPrologue { gamma: x, eps: f32::NAN }), &[part]);
     refused(None, &[GemvLayer { y: x, ..part }]);
-    let codes = [GemvLayer { w: Form::Nf4.upload(&device, &[1.0; 32], 0), ..part }];
+    let codes = [GemvLayer { w: Format::Nf4.upload(&device, &[1.0; 32], 0), ..part }];
     let launch =
         GroupedGemv { x, norm: None, layers: &codes, lora_a: &[[w, y]], prefetch: None }.launch();
     let error = launch.unwrap_err();

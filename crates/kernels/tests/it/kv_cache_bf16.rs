@@ -7,20 +7,20 @@ use retrograph_kernels::ops::{
 };
 
 use crate::cache::{TOLERANCE, shape};
-use crate::gemm_case::{Form, rounded};
+use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, doubles, same_bits};
 
 /// Keys and values on the device, each after `shift` other elements.
 pub(crate) fn caches(
     device: &Device,
-    form: Form,
+    format: Format,
     (pair, shift): ([&[f32]; 2], usize),
 ) -> KvCache<u64> {
     let padded = pair.map(|values| [&vec![f32::NAN; shift], values].concat());
     let range = |values: &[f32]| shift..values.len();
-    match form {
-        Form::F32 => padded.map(|values| device.upload(&values).slice(range(&values))).into(),
+    match format {
+        Format::F32 => padded.map(|values| device.upload(&values).slice(range(&values))).into(),
         _ => {
             let halves = |values: &[f32]| -> Vec<bf16> {
                 values.iter().map(|&value| bf16::from_f32(value)).collect()
@@ -58,7 +58,7 @@ fn a_cache_in_bf16_holds_what_is_nearest_and_products_read_it() {
         let new = [(); 2].map(|()| data.uniform(tokens * width, 1.0));
         let q = data.uniform(tokens * heads * head_dim, 1.0);
         let device = Device::new();
-        let pair = caches(&device, Form::Bf16, ([&past[0], &past[1]], 2));
+        let pair = caches(&device, Format::Bf16, ([&past[0], &past[1]], 2));
         let [keys, values] = [0, 1].map(|i| device.upload(&new[i]));
         let (first, kept) = (device.upload(&[start as u32]), device.upload(&[count as u32]));
         let append =

@@ -344,13 +344,13 @@ fn operands_must_fit_and_accesses_are_declared() {
     let down = |x, adapters: &[LoraShrinkAdapter<&'static str>], splits| {
         LoraShrink { x: view("x", x), adapters, matrix, shape, splits, alpha: 1.0 }.launch()
     };
-    let touched = |launch: retrograph_kernels::Launch<&'static str>| {
+    let accesses = |launch: retrograph_kernels::Launch<&'static str>| {
         let buffers = launch.arguments.iter().flat_map(Argument::buffers);
         buffers.map(|it| (it.buffer, it.access)).collect::<Vec<_>>()
     };
     let (read, write, update) = (Access::Read, Access::Write, Access::ReadWrite);
     let fits = down(24, &[taken], 2).unwrap();
-    assert_eq!(touched(fits), [("x", read), ("w", read), ("out", write)]);
+    assert_eq!(accesses(fits), [("x", read), ("w", read), ("out", write)]);
     assert!(matches!(down(23, &[taken], 2), Err(KernelError::Length { operand: "x", .. })));
     assert!(matches!(down(24, &[taken], 1), Err(KernelError::Length { operand: "out", .. })));
     for wrong in [down(24, &[taken], 0), down(24, &[], 2), down(24, &[taken; 4], 2)] {
@@ -368,8 +368,8 @@ fn operands_must_fit_and_accesses_are_declared() {
         accumulate,
     };
     let expected = |y| [("t", read), ("w", read), ("total", write), ("y", y)];
-    assert_eq!(touched(add(true).launch().unwrap()), expected(update));
-    assert_eq!(touched(add(false).launch().unwrap()), expected(write));
+    assert_eq!(accesses(add(true).launch().unwrap()), expected(update));
+    assert_eq!(accesses(add(false).launch().unwrap()), expected(write));
     let short = [LoraExpandAdapter { total: Some(view("total", 5)), ..added }];
     let launch = LoraExpand { adapters: &short, ..add(true) }.launch();
     assert!(matches!(launch, Err(KernelError::Length { operand: "total", .. })));
@@ -379,8 +379,8 @@ fn operands_must_fit_and_accesses_are_declared() {
         LoraGrad { x, adapters, matrix, shape, splits, alpha, accumulate }.launch()
     };
     let expected = |out| [("x", read), ("t", read), ("out", out)];
-    assert_eq!(touched(grad(true, 1).unwrap()), expected(update));
-    assert_eq!(touched(grad(false, 1).unwrap()), expected(write));
+    assert_eq!(accesses(grad(true, 1).unwrap()), expected(update));
+    assert_eq!(accesses(grad(false, 1).unwrap()), expected(write));
     assert!(matches!(grad(false, 2), Err(KernelError::Length { operand: "out", .. })));
     assert!(matches!(grad(false, 0), Err(KernelError::Shape { .. })));
 }

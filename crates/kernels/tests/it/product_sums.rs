@@ -4,7 +4,7 @@ use half::bf16;
 use retrograph_kernels::ops::{DType, DgradSum, FpropSum, GemmShape, TensorView};
 use retrograph_kernels::{KernelError, Launch, View};
 
-use crate::gemm_case::{Case, Form, Op, Tile, geometry, multistage_tiles, shape};
+use crate::gemm_case::{Case, Format, Op, Tile, geometry, multistage_tiles, shape};
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
 
@@ -105,7 +105,7 @@ impl Update {
 fn in_bf16<'a>(update: &'a Update, (shape, factors): &'a (GemmShape, [Vec<f32>; 2])) -> Case<'a> {
     let case = Case::new(update.op, *shape, (&factors[0], &factors[1]));
     let bias = update.bias.as_deref();
-    Case { compute: DType::Bf16, left: Form::Bf16, form: Form::Bf16, bias, ..case }
+    Case { compute: DType::Bf16, left: Format::Bf16, format: Format::Bf16, bias, ..case }
 }
 
 #[test]

@@ -26,8 +26,8 @@ fn refused(launch: Result<Launch<&'static str>, KernelError>) -> String {
     }
 }
 
-/// Buffers by name with how they are touched, tables included.
-fn touched(launch: &Launch<&'static str>) -> Vec<(&'static str, Access)> {
+/// Buffers by name with their access, tables included.
+fn accesses(launch: &Launch<&'static str>) -> Vec<(&'static str, Access)> {
     let buffers = launch.arguments.iter().flat_map(Argument::buffers);
     buffers.map(|buffer| (buffer.buffer, buffer.access)).collect()
 }
@@ -97,7 +97,11 @@ fn norms_check_every_length() {
 #[test]
 fn accumulating_reads_what_it_adds_to() {
     let written = |launch: Launch<_>| {
-        touched(&launch).into_iter().find(|(name, _)| *name == "grad_input").expect("it is there").1
+        accesses(&launch)
+            .into_iter()
+            .find(|(name, _)| *name == "grad_input")
+            .expect("it is there")
+            .1
     };
     let grad_out = [view("grad_out", 12)];
     let backward = || rms_norm_backward(&grad_out);
@@ -168,11 +172,11 @@ fn embeddings_check_their_lengths() {
     let (table, out) = (view("table", 12), view("out", 20));
     let (hidden, vocab) = (4, 3);
     let launch = Embedding { tokens, table, out, hidden, vocab }.launch().unwrap();
-    assert_eq!(touched(&launch)[2], ("out", Access::Write));
+    assert_eq!(accesses(&launch)[2], ("out", Access::Write));
     assert_eq!(refused(Embedding { tokens, table, out, hidden, vocab: 4 }.launch()), "table");
     let (grad_out, grad_table) = (view("grad_out", 20), view("grad_table", 12));
     let backward = EmbeddingBackward { tokens, grad_out, grad_table, hidden, vocab };
-    assert_eq!(touched(&backward.launch().unwrap())[2], ("grad_table", Access::ReadWrite));
+    assert_eq!(accesses(&backward.launch().unwrap())[2], ("grad_table", Access::ReadWrite));
     let grad_out = view("grad_out", 19);
     assert_eq!(refused(EmbeddingBackward { grad_out, ..backward }.launch()), "grad_out");
     let huge = view("out", 5 * 70_000_000);
@@ -195,10 +199,10 @@ fn lists_become_tables_of_chunks() {
     });
     assert_eq!(lens.collect::<Vec<_>>(), [16_384, 3_616, 3]);
     let expected = ["a", "a", "c"].map(|name| (name, Access::Read));
-    assert_eq!(touched(&launch)[..3], expected);
+    assert_eq!(accesses(&launch)[..3], expected);
     let scale = view("scale", 1);
     let clip = Clip { tensors: &tensors, scale }.launch().unwrap();
-    assert_eq!(touched(&clip)[..3], expected.map(|(name, _)| (name, Access::ReadWrite)));
+    assert_eq!(accesses(&clip)[..3], expected.map(|(name, _)| (name, Access::ReadWrite)));
     let none = Clip { tensors: &[], scale }.launch().unwrap();
     assert!(none.dispatch(SmTarget::exact(90)).is_empty());
     let partials = View::new("partials", 2);
@@ -230,12 +234,12 @@ fn adamw_checks_its_tensors_and_constants() {
         beta2: 0.999,
         eps: 1e-8,
     };
-    let touched = touched(&adamw.launch().unwrap());
+    let accesses = accesses(&adamw.launch().unwrap());
     let [read, update] = [Access::Read, Access::ReadWrite];
     let expected = [("param", update), ("grad", read), ("first", update), ("second", update)];
-    assert_eq!(touched[..4], expected);
+    assert_eq!(accesses[..4], expected);
     // A halted step writes nothing.
-    assert_eq!(touched[4], ("copy", update));
+    assert_eq!(accesses[4], ("copy", update));
     assert_eq!(refused(AdamW { beta1: 1.0, ..adamw }.launch()), "beta1");
     assert_eq!(refused(AdamW { beta2: f64::NAN, ..adamw }.launch()), "beta2");
     assert_eq!(refused(AdamW { eps: -1.0, ..adamw }.launch()), "eps");

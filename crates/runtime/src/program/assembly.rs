@@ -10,7 +10,7 @@ use super::error::BuildError;
 use super::sequence::Step;
 
 /// The high priority; the default is 0.
-const URGENT: i32 = -1;
+const HIGH_PRIORITY: i32 = -1;
 
 /// How a node is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Assembly {
             _ => add_node(&mut self.graph, step, after).map_err(fail)?,
         };
         if options.high_priority && matches!(step.command, Command::Launch { .. }) {
-            self.graph.set_priority(node, URGENT).map_err(fail)?;
+            self.graph.set_priority(node, HIGH_PRIORITY).map_err(fail)?;
             self.high_priority_nodes += 1;
         }
         self.groups.push(vec![node]);

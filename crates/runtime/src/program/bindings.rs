@@ -66,8 +66,8 @@ impl Bindings {
         context: &Context,
     ) -> Result<Vec<External>, BuildError> {
         self.check_names(wanted)?;
-        let touched = wanted.buffers.iter().filter_map(|buffer| Some((buffer, buffer.written?)));
-        let externals = touched.map(|(buffer, written)| {
+        let accessed = wanted.buffers.iter().filter_map(|buffer| Some((buffer, buffer.written?)));
+        let externals = accessed.map(|(buffer, written)| {
             let before = || find(held, buffer.id).cloned();
             let Some(bound) = self.bound.get(&buffer.id) else {
                 let unbound = || BuildError::Unbound { buffer: buffer.name.clone() };

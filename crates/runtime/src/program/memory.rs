@@ -136,7 +136,7 @@ impl Memory {
             self.tables.words[relocation.place + 1] = (value >> 32) as u32;
         }
         let at = self.externals.binary_search_by_key(&to.id, |held| held.id);
-        let held = &mut self.externals[at.expect("bindings give the buffers that are touched")];
+        let held = &mut self.externals[at.expect("bindings give the buffers that are accessed")];
         (std::mem::replace(held, to), !relocations.is_empty())
     }
 

@@ -200,7 +200,7 @@ fn a_driver_without_such_edges_gets_full_ones() {
 }
 
 #[test]
-fn only_custom_launches_can_start_early() {
+fn only_custom_launches_can_enable_pdl() {
     let (mut pass, [x, y]) = pass(false);
     let silu = pass.launch(Silu { x, y }.launch().unwrap()).unwrap();
     // SAFETY: refused, since an option decides for the kernels of the workspace.

@@ -60,7 +60,7 @@ fn dropped_memory_is_reused_after_the_work_that_used_it() {
             drop(first);
             assert_eq!(usage(&pool), [0, 512, 512]);
             let second = pool.uninit::<u32>(128).unwrap();
-            assert_ne!(second.address(), address, "there is room that nobody has used");
+            assert_ne!(second.address(), address, "unused memory is taken first");
             assert_eq!(usage(&pool), [512, 512, 0]);
             let third = pool.zeroed::<u32>(128).unwrap();
             assert_eq!(third.address(), address, "after a wait");

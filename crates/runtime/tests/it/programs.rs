@@ -7,7 +7,7 @@
 //!   [`admission_finds_nothing_that_varies`]
 //! - `?` inside the captured window left the stream capturing:
 //!   `failing_programs::a_failed_capture_leaves_a_usable_stream`
-//! - replay through dangling buffers: [`a_program_keeps_what_it_touches`]
+//! - replay through dangling buffers: [`a_program_keeps_what_it_accesses`]
 //! - operations that were not wired into the graph: [`graphs_have_one_node_for_each_operation`]
 //! - copies on the legacy stream: `failing_programs::controls_travel_on_the_stream_of_the_step`
 //! - swapped (m, n, k): [`swapped_shapes_are_refused_by_length`]
@@ -165,7 +165,7 @@ fn admission_finds_nothing_that_varies() {
 }
 
 #[test]
-fn a_program_keeps_what_it_touches() {
+fn a_program_keeps_what_it_accesses() {
     let (device, mlp) = (device(), Mlp::new());
     for policy in POLICIES {
         let buffers = mlp.buffers(&device.stream);

@@ -6,10 +6,10 @@ use retrograph_runtime::{ControlError, CustomImage, CustomLaunch, Pass, PassErro
 
 use crate::described::ANY;
 
-/// A launch whose table touches `touches`.
-fn touching(touches: &[(Slice<f32>, Access)]) -> Launch<retrograph_runtime::BufferId> {
+/// A launch whose table accesses `accesses`.
+fn accessing(accesses: &[(Slice<f32>, Access)]) -> Launch<retrograph_runtime::BufferId> {
     let cells =
-        touches.iter().map(|&(slice, access)| Cell::Address(BufferArgument::new(slice, access)));
+        accesses.iter().map(|&(slice, access)| Cell::Address(BufferArgument::new(slice, access)));
     let arguments = vec![Argument::Table(cells.collect())];
     Launch { kernel: &ANY, problem: Problem::Items(0), arguments }
 }
@@ -29,7 +29,7 @@ fn a_transient_is_read_only_where_it_was_written() {
     };
     assert_eq!(error, expected);
     assert_eq!(pass.operations().len(), 2, "a refused operation is not part of the pass");
-    let update = touching(&[(scratch, Access::ReadWrite)]);
+    let update = accessing(&[(scratch, Access::ReadWrite)]);
     assert!(matches!(pass.launch(update), Err(PassError::ReadBeforeWrite { .. })));
     pass.fill(scratch.slice(3..5), 0).unwrap();
     pass.copy(scratch, out).unwrap();
@@ -82,8 +82,8 @@ fn arguments_of_one_launch_do_not_alias_what_it_writes() {
         vec![(low, Access::ReadWrite), (high, Access::ReadWrite)],
         vec![(y, Access::Read), (x, Access::Read), (x, Access::Write)],
     ];
-    for touches in refused {
-        let error = pass.launch(touching(&touches)).unwrap_err();
+    for accesses in refused {
+        let error = pass.launch(accessing(&accesses)).unwrap_err();
         assert!(matches!(&error, PassError::Aliased { buffer, .. } if buffer == "x"), "{error}");
     }
     let allowed = [
@@ -92,8 +92,8 @@ fn arguments_of_one_launch_do_not_alias_what_it_writes() {
         vec![(x.slice(0..4), Access::Read), (high, Access::Write)],
         vec![(x, Access::Read), (y, Access::Write)],
     ];
-    for touches in allowed {
-        pass.launch(touching(&touches)).unwrap();
+    for accesses in allowed {
+        pass.launch(accessing(&accesses)).unwrap();
     }
     assert!(pass.copy(x.slice(0..4), x.slice(2..6)).is_err(), "copies must not overlap");
 }

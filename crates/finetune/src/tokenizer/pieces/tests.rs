@@ -196,7 +196,7 @@ fn pieces_have_the_tokens_of_the_whole_text() {
 }
 
 #[test]
-fn a_run_without_spaces_is_divided_inside_of_its_word_or_refused() {
+fn a_run_without_spaces_is_cut_inside_of_its_word_or_refused() {
     let runs = [
         mixed(&["the", "cat", "at", "e"], 1),
         "a".repeat(12 * SMALL + 1),
