@@ -43,3 +43,8 @@ pub use parameters::{
     Any, Arguments, Bf16, Declare, Flags, Parameter, ParameterKind, ParameterTypes,
 };
 pub use signature::{RowKernel, Signature};
+
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,5 +1,5 @@
-//! Claims of the documentation: local links lead to existing files and headings, tests that a page
-//! names exist, and the page of kernels lists every kernel and counts images correctly.
+//! Claims of the documentation: local links lead to existing files and headings, tests and paths
+//! that a page names exist, and the page of kernels lists every kernel and counts images correctly.
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,6 +18,9 @@ pub(super) fn check(root: &Path, files: &[&Path], complaints: &mut Vec<String>) 
     };
     for page in of_kind("md") {
         links(root, page, &read(page), complaints);
+        if page.as_os_str() == "ARCHITECTURE.md" || page.parent() == Some(Path::new("docs")) {
+            paths(root, page, &read(page), complaints);
+        }
     }
     let tests: HashSet<String> = of_kind("rs")
         .filter(|path| path.components().any(|part| part.as_os_str() == "tests"))
@@ -34,6 +37,19 @@ pub(super) fn check(root: &Path, files: &[&Path], complaints: &mut Vec<String>) 
         }
     }
     kernels(&read(Path::new(KERNELS_PAGE)), complaints);
+}
+
+/// Folders at the start of a path in a page.
+const ROOTS: [&str; 4] = ["crates/", "kernels-ptx/", "xtask/", "docs/"];
+
+/// Reports paths in code spans that do not exist. Paths with placeholders are not checked.
+fn paths(root: &Path, page: &Path, text: &str, complaints: &mut Vec<String>) {
+    let spans = text.split('`').skip(1).step_by(2);
+    let is_plain = |path: &str| path.chars().all(|it| it.is_alphanumeric() || "/_.-".contains(it));
+    let named = spans.filter(|it| ROOTS.iter().any(|root| it.starts_with(root)) && is_plain(it));
+    for path in named.filter(|path| !root.join(path).exists()) {
+        complaints.push(format!("{}: `{path}` does not exist", page.display()));
+    }
 }
 
 /// The page that lists every kernel and counts images.
@@ -135,6 +151,17 @@ mod tests {
         links(folder.path(), Path::new("a.md"), text, &mut complaints);
         assert_eq!(complaints.len(), 2, "{complaints:?}");
         assert!(complaints[0].contains("c.md") && complaints[1].contains("b.md#no"));
+    }
+
+    #[test]
+    fn a_missing_path_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("docs")).unwrap();
+        fs::write(folder.path().join("docs/a.md"), "").unwrap();
+        let text = "`docs/a.md` `docs/b.md` `docs/<name>.md` `other/c.md` `docs/`";
+        let mut complaints = Vec::new();
+        paths(folder.path(), Path::new("a.md"), text, &mut complaints);
+        assert_eq!(complaints, ["a.md: `docs/b.md` does not exist"]);
     }
 
     #[test]
