@@ -22,7 +22,7 @@
 //! | `gemv_bf16` | `gemv_bf16_norm_split4` | fused with RMSNorm, four warps share a row |
 //! | `softmax` | `softmax_warp_per_row` | one warp per row |
 //!
-//! The dtype is that of the multiplication (GEMM, attention) or of the stored operand; kernels
+//! The dtype is the type of the multiplication (GEMM, attention) or of the stored operand; kernels
 //! without one are f32. Names don't depend on the SM target: a multistage entry uses `mma.sync` on
 //! sm_80 and `wgmma` on sm_90a.
 
@@ -46,8 +46,7 @@ mod sampling;
 /// Builds one image for one SM target.
 type Build = fn(SmTarget) -> Module;
 
-/// Every image except those of matrix products, which `retrograph-kernel-abi` lists: name and
-/// builder.
+/// Every image except the GEMM images, which `retrograph-kernel-abi` lists: name and builder.
 const IMAGES: &[(&str, Build)] = &[
     (abi::optimizer::ADAMW.image, optimizer::adamw::module),
     (abi::elementwise::ADD.image, elementwise::add::module),

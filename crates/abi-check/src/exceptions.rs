@@ -52,12 +52,12 @@ pub const EXCEPTIONS: &[Exception] = &[
     Exception {
         source: "cuda-driver-sys",
         item: "value of CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS",
-        reason: "CUDA 12 gave the name to another attribute; that of old ends in `_V1` now",
+        reason: "CUDA 12 gave the name to another attribute; the old attribute ends in `_V1` now",
     },
     Exception {
         source: "cuda-driver-sys",
         item: "value of CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR",
-        reason: "CUDA 12 gave the name to another attribute; that of old ends in `_V1` now",
+        reason: "CUDA 12 gave the name to another attribute; the old attribute ends in `_V1` now",
     },
     Exception {
         source: "cuda-driver-sys",

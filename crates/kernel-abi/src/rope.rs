@@ -1,6 +1,6 @@
 //! Rotary position embedding (RoPE) of one or two tensors.
 //!
-//! A thread has one vec4 of pairs; the vec4s of the second tensor follow those of the first.
+//! A thread has one vec4 of pairs; the vec4s of the second tensor follow the vec4s of the first.
 
 use crate::parameters::parameters;
 use crate::{Bf16, Signature};

@@ -1,7 +1,7 @@
 //! `dB = α·dyᵀ·t` or `dA = α·dtᵀ·x`, split over rows: `out[p]` is the partial sum of the p-th run
 //! of rows.
 //!
-//! Grid: x: a run of rows; y: 128 columns; z: 16 ranks out of those of all adapters. Each of the
+//! Grid: x: a run of rows; y: 128 columns; z: 16 of the ranks of all adapters. Each of the
 //! four warps takes every fourth row; a thread has one vec4 of columns and all 16 ranks. Rows of x
 //! are loaded into registers, eight in flight per warp; t is copied to shared memory 64 rows at a
 //! time.

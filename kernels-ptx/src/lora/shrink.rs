@@ -1,6 +1,6 @@
 //! `t = α·x·Aᵀ` or `α·dy·B`, with split-K: `out[p] = α·x[:, split p]·w[split p]`.
 //!
-//! Grid: x: 64 rows; y: a split; z: 16 or 32 ranks out of those of all adapters. A block of 256
+//! Grid: x: 64 rows; y: a split; z: 16 or 32 of the ranks of all adapters. A block of 256
 //! threads loops over its split in tiles of 64 elements of K. While one tile in shared memory is
 //! multiplied, the next is in flight to registers. Four groups of two warps share a tile
 //! (sliced-K): each takes 16 of the 64 elements, and each thread has four rows and every fourth

@@ -87,7 +87,7 @@ impl<'k> Row<'k> {
 fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, row: Row<'k>) {
     let Row { x, addend, sum, gamma, y, width, .. } = row;
     let [unscaled, rounded] = y.arrays();
-    // Without an addend, its address and that of the sum don't matter.
+    // Without an addend, the addresses of addend and sum don't matter.
     let addend_arrays = row.adds.select(addend.address() | sum.address(), 0);
     let aligned = aligned(&[x, unscaled, rounded, gamma, Ptr::from_address(addend_arrays)]);
     let rstd = scaled_rstd(*k, (width, row.eps), |scale| {

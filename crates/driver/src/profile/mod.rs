@@ -17,7 +17,7 @@
 //! meaningful.
 //!
 //! All times are medians over the replays. A profile of a simulated device says SIMULATED: its
-//! times are those of the CPU that executes the kernels and say nothing about a GPU.
+//! times are CPU times and say nothing about a GPU.
 
 mod show;
 mod timed;

@@ -84,7 +84,7 @@ impl Header {
 
     /// Checks that the checkpoint belongs to a run of `config` on data with the fingerprint `text`.
     ///
-    /// The optimizer is not compared: a resumed run continues with that of the checkpoint.
+    /// The optimizer is not compared: a resumed run continues with the optimizer of the checkpoint.
     ///
     /// # Errors
     /// [`CheckpointError::Mismatch`] with the first field that differs.

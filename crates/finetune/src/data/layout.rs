@@ -7,7 +7,7 @@ use super::{DataError, Example, IGNORED_TARGET, Lengths};
 /// The arrangement of examples as sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Tokens of a sequence, and the lengths to which those of a step are padded.
+    /// Tokens of a sequence, and the lengths to which the sequences of a step are padded.
     pub lengths: Lengths,
     /// Whether examples are packed: concatenated, and cut into sequences. Attention then crosses
     /// the boundaries of examples. Sequences without a learned token, inside a long prompt, are

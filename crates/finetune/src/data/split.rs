@@ -13,7 +13,7 @@ const HOLDOUT: u64 = 0x686f_6c64_6f75_7400;
 /// Options of reading and splitting data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SplitOptions {
-    /// Tokens of a sequence, and the lengths to which those of a step are padded.
+    /// Tokens of a sequence, and the lengths to which the sequences of a step are padded.
     pub lengths: Lengths,
     /// Whether examples are packed; by default they are if all have only `text`.
     pub packing: Option<bool>,

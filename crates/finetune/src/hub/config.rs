@@ -1,7 +1,7 @@
 //! `config.json` of Hugging Face: the dimensions and the parts of a model.
 //!
 //! A field with an unsupported value is an error, so that no model is trained as if it were
-//! another. Defaults are those of the class of the architecture in `transformers`.
+//! another. Defaults are as in the class of the architecture in `transformers`.
 
 use std::path::Path;
 

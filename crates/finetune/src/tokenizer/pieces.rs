@@ -34,7 +34,7 @@ const AGREE: usize = 32;
 
 /// Encodes a text that arrives in parts of any size.
 ///
-/// The tokens are equal to those of [`Tokenizer::encode`]. Apart from them, memory is bounded.
+/// The tokens equal the result of [`Tokenizer::encode`]. Apart from them, memory is bounded.
 #[derive(Debug)]
 pub struct Encoder<'a> {
     tokenizer: &'a Tokenizer,

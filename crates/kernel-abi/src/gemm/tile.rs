@@ -119,7 +119,7 @@ impl TileConfig {
         }
     }
 
-    /// Contraction length per stage, with all slices; that of sm_90 if targets differ.
+    /// Contraction length per stage, with all slices; for sm_90 if targets differ.
     pub const fn block_k(&self) -> u32 {
         match self.mainloop {
             Mainloop::Simt { slice_k, slices, .. } | Mainloop::MmaSync { slice_k, slices, .. } => {

@@ -234,7 +234,7 @@ pub struct FusedAttentionGradKv<B> {
     /// The inputs.
     pub inputs: AttentionBackwardInputs<B>,
     /// `[splits, 2, batch, seq, kv_heads, head_dim]`, written: for each split the gradient of k,
-    /// then that of v.
+    /// then the gradient of v.
     pub grads: View<B, f32>,
     /// Number of splits, a divisor of the heads of a group.
     pub splits: usize,

@@ -189,7 +189,7 @@ impl<B: Copy> Gemm<B> {
         Ok(parameters.into_arguments())
     }
 
-    /// The tensor maps: those of a and b, if both have one in bf16, and then that of c, if c is not
+    /// The tensor maps of a and b, if both have one in bf16. With them, the map of c, unless c is
     /// added to.
     fn tensor_maps(&self, row_sizes: &[[usize; 5]; 3]) -> GemmTensorMaps<ArgumentTypes<B>> {
         let [a_rows, b_rows] = self.stored_rows();

@@ -38,7 +38,7 @@ impl<B: Copy> Sum<B> {
 /// `y = x₀·w₀ᵀ + x₁·w₁ᵀ (+ bias)`, in bf16.
 ///
 /// Each element is one chain of sums: the contraction of the first product in ascending order, then
-/// that of the second.
+/// the contraction of the second.
 #[derive(Clone, Copy, Debug)]
 pub struct FpropSum<B, Y = View<B, f32>> {
     /// `[rows, inputs]` each, read.
@@ -81,7 +81,7 @@ impl<B: Copy, Y: Into<TensorView<B>>> FpropSum<B, Y> {
 /// `dx = dy₀·w₀ + dy₁·w₁`, in bf16.
 ///
 /// Each element is one chain of sums: the contraction of the first product in ascending order, then
-/// that of the second.
+/// the contraction of the second.
 #[derive(Clone, Copy, Debug)]
 pub struct DgradSum<B, X = View<B, f32>> {
     /// dy, `[rows, outputs]` each, read.

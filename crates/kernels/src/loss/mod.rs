@@ -9,8 +9,8 @@
 //! **Determinism.** Threads add in ascending order, and a reduction of fixed shape adds the
 //! threads.
 //!
-//! The formula is that of `torch.nn.functional.cross_entropy`; the sum of exponentials is that of
-//! Milakov and Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867.
+//! Formula: `torch.nn.functional.cross_entropy`. Sum of exponentials: Milakov and Gimelshein,
+//! "Online normalizer calculation for softmax", arXiv 1805.02867.
 
 mod cross_entropy;
 mod mean;

@@ -24,7 +24,7 @@ pub static RMS_NORM: Kernel = Kernel::new("rms_norm", &abi::RMS_NORM, |problem, 
 /// summed again, scaled by a power of two. NaN spreads over its row; an infinity gives NaN in its
 /// own element and 0 in the others.
 ///
-/// With a residual, the norm is that of the sum.
+/// With a residual, x is the sum.
 #[derive(Clone, Copy, Debug)]
 pub struct RmsNorm<B, O = View<B, f32>> {
     /// `[rows, width]`, read.

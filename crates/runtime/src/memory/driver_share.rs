@@ -37,7 +37,7 @@ impl DriverShare {
         Self { graphs: self.graphs + pass.operations().len() * GRAPH_NODE_BYTES, ..self }
     }
 
-    /// Sets the code to that of all required images.
+    /// Sets the code to the code of all required images.
     pub fn with_code(self, requirements: &Requirements) -> Self {
         let images = requirements.images().len() + requirements.custom().len();
         Self { code: (images * IMAGE_BYTES).next_multiple_of(PAGE_BYTES), ..self }

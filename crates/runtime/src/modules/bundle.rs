@@ -34,7 +34,7 @@ use crate::regular_file::open_regular;
 const MAGIC: &[u8; 8] = b"RTGCODE\n";
 const FORMAT: u32 = 2;
 const HEAD_BYTES: usize = 48;
-/// The longest index: that of more images than anybody has.
+/// The longest index that is read.
 const MOST_INDEX_BYTES: u32 = 64 << 20;
 /// The longest code of one image; the images of the workspace take less than a megabyte each.
 const MOST_CODE_BYTES: u64 = 1 << 30;
@@ -191,7 +191,7 @@ impl Bundle {
         space: &'s mut Vec<u8>,
     ) -> Result<&'s [u8], BundleError> {
         let Inner { path, file, data_start, .. } = &*self.inner;
-        // The length was compared with that of the file.
+        // The length was compared with the length of the file.
         let length = listed.length as usize;
         space.resize(space.len().max(length), 0);
         let code = &mut space[..length];

@@ -150,7 +150,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// Edges, with those of the longest path last, on top.
+    /// Edges; the longest path comes last, on top.
     fn arrows(&self, xml: &mut Xml) {
         let steps: HashSet<(usize, usize)> =
             self.layout.critical.windows(2).map(|pair| (pair[0], pair[1])).collect();

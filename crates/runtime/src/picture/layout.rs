@@ -46,7 +46,7 @@ fn critical(ends: &[f32], incoming: &[Vec<usize>]) -> Vec<usize> {
     path
 }
 
-/// The first lane is that of the critical path. Every other node gets, in the order of starts, the
+/// The critical path has the first lane. Every other node gets, in the order of starts, the
 /// lane of its predecessor if that is free, so that chains are straight, and otherwise the first
 /// free one.
 fn lanes(

@@ -191,7 +191,7 @@ struct Position<'k> {
 }
 
 /// Calls `body` for each element of `acc`, whose columns are queries, with `[log-sum-exp, delta]`
-/// of its query, and its indices. `stats` has those of the lane's first query.
+/// of its query, and its indices. `stats` points to the statistics of the lane's first query.
 fn for_each_element<'k>(
     (stats, acc): (Ptr<'k, f32>, &[AccFragment<'k>]),
     body: impl Fn(Var<'k, f32>, [Value<'k, f32>; 2], [usize; 2]),

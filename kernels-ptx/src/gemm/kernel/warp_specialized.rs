@@ -11,7 +11,7 @@
 //! **Result.** With a tensor map, c is written through shared memory and bulk stores; otherwise,
 //! and if c is added to, from registers.
 //!
-//! **Second product.** Its stages follow those of the first.
+//! **Second product.** Its stages follow the stages of the first.
 //!
 //! **Determinism.** An element of c is a single chain along K, as in the multistage kernel.
 //!
@@ -190,7 +190,7 @@ impl WarpSpecializedKernel {
         });
     }
 
-    /// Length of the contraction with its padding, and with that of the second product.
+    /// Length of the contraction and of the second contraction, each with its padding.
     fn contraction<'k>(self, params: &GemmParams<'k>) -> Value<'k, u32> {
         params.second.map_or(params.k, |second| {
             ((params.k + (wgmma::TILE_K - 1)) & !(wgmma::TILE_K - 1)) + second.k

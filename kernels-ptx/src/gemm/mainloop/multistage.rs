@@ -160,7 +160,7 @@ impl<'k> Multistage<'k> {
             .for_each(|loader| loader.copy_codes(stage, self.b_and_codes(slot).1));
     }
 
-    /// Returns the loaded scale, and starts loading that of stage number `stage`.
+    /// Returns the loaded scale, and starts to load the scale of stage number `stage`.
     fn next_scale(&self, stage: Value<'k, u32>) -> [Value<'k, f32>; 2] {
         let Some(loader) = &self.nf4_loader else { return [self.kernel.constant(0.0); 2] };
         let scale = loader.loaded_scale();

@@ -49,8 +49,7 @@ pub(in crate::gemm) fn multiply<'k>(
     k.wgmma_wait_group(1);
 }
 
-/// The same without a wait. `scale_d` is that of the first step: whether it adds to previous values
-/// of `acc`.
+/// The same without a wait. `scale_d` says whether the first step adds to previous values of `acc`.
 pub(in crate::gemm) fn start<'k>(
     k: &Kernel<'k>,
     tiles: [SmemTile; 2],

@@ -9,7 +9,7 @@ pub struct RmsNormForward {
     pub rstd: Vec<f64>,
 }
 
-/// RMSNorm of the rows of `x`, whose width is that of `gamma`.
+/// RMSNorm of the rows of `x`. The width is the length of `gamma`.
 pub fn rms_norm(x: &[f64], gamma: &[f64], eps: f64) -> RmsNormForward {
     let width = gamma.len();
     let mut forward = RmsNormForward { y: Vec::with_capacity(x.len()), rstd: Vec::new() };

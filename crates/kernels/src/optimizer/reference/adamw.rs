@@ -29,7 +29,7 @@ pub struct AdamWState {
 impl AdamWState {
     /// The state after one update with gradient `grad` at learning rate `lr`; `step` counts from 0.
     ///
-    /// The order is that of `torch.optim.AdamW`: decay first, then
+    /// In the order of `torch.optim.AdamW`: decay first, then
     /// `param −= lr / (1 − β1^t) · first / (sqrt(second) / sqrt(1 − β2^t) + eps)` with
     /// `t = step + 1`.
     #[must_use]

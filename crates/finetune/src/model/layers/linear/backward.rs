@@ -92,7 +92,7 @@ impl Backward<'_> {
         Activation::transient(builder, ("grad_input", rows * inputs), self.dtype.into())
     }
 
-    /// Appends the gradient of the input. With `grad_t`, it has that of the LoRA update.
+    /// Appends the gradient of the input. With `grad_t` it includes the LoRA update.
     fn grad_input(&self, builder: &mut Builder, grad_t: Option<Slice<bf16>>) -> Result<Activation> {
         let Self { layer: Linear { products, lora, .. }, grad_out, .. } = *self;
         let grad_input = self.declare_grad_input(builder);
