@@ -60,8 +60,8 @@ use workload::GenerationWorkload;
 pub struct GeneratorOptions {
     /// The most tokens of prompt and text together: the capacity of the KV cache.
     pub max_length: usize,
-    /// The dtype of the KV cache, f32 or bf16; by default the dtype of products. bf16 takes half the
-    /// memory and rounds keys and values.
+    /// The dtype of the KV cache, f32 or bf16; by default the dtype of products. bf16 takes half
+    /// the memory and rounds keys and values.
     pub cache: Option<DType>,
     /// Strategy and memory of the programs.
     pub build: BuildOptions,

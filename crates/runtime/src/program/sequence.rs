@@ -1,5 +1,5 @@
-//! The commands of a program in the order of its pass. Eager launches, hand-built graphs and captures
-//! all consume this one value, so none of them can miss an operation.
+//! The commands of a program in the order of its pass. Eager launches, hand-built graphs and
+//! captures all consume this one value, so none of them can miss an operation.
 
 use retrograph_driver::{Driver, Owner, Result};
 use retrograph_kernels::images;
