@@ -1,4 +1,4 @@
-//! Packs every image for all generated SM targets, and writes a table of them.
+//! Packs every image for all generated SM targets, and writes a table of them and of their entries.
 //!
 //! The texts of one image for different targets are nearly the same. They follow one another in one
 //! Brotli stream, in the order of the targets, which is hardly longer than one of them packed.
@@ -11,12 +11,20 @@ use std::{env, fs, io, thread};
 
 use brotli::CompressorWriter;
 use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Module;
 use sha2::{Digest, Sha256};
 
 /// Brotli's effort: less packs worse, and more takes longer to no avail.
 const QUALITY: u32 = 5;
 /// Brotli looks back 2²² bytes, which is more than a text has, and hence into the one before.
 const WINDOW: u32 = 22;
+
+/// An image for one target.
+struct Text {
+    whole: String,
+    /// The table row of its entries.
+    entries: String,
+}
 
 /// One image: its texts one after the other, and the table row of each.
 struct Image {
@@ -49,25 +57,58 @@ fn images() -> Vec<Image> {
         let makers = SmTarget::GENERATED.map(|target| scope.spawn(move || texts(target)));
         makers.map(|maker| maker.join().expect("every image can be made"))
     });
-    for (index, (name, text)) in made.into_iter().flat_map(|texts| texts.into_iter().enumerate()) {
+    for (index, (name, Text { whole, entries })) in
+        made.into_iter().flat_map(|texts| texts.into_iter().enumerate())
+    {
         if index == images.len() {
             images.push(Image { name, stream: Vec::new(), texts: String::new() });
         }
         let image = &mut images[index];
         assert_eq!(image.name, name, "every target has the same images");
-        let digest = <[u8; 32]>::from(Sha256::digest(&text));
+        let digest = digest(&whole);
         let start = image.stream.len();
-        image.stream.extend_from_slice(text.as_bytes());
+        image.stream.extend_from_slice(whole.as_bytes());
         let end = image.stream.len();
-        line(&mut image.texts, format_args!("Text::packed({digest:?}, {start}..{end}),"));
+        let row = format_args!("Text::packed({digest:?}, {start}..{end}, &[{entries}]),");
+        line(&mut image.texts, row);
     }
     images
 }
 
 /// The images for `target`: names and texts.
-fn texts(target: SmTarget) -> Vec<(&'static str, String)> {
+fn texts(target: SmTarget) -> Vec<(&'static str, Text)> {
     let images = retrograph_kernels_ptx::images(target);
-    images.into_iter().map(|(name, module)| (name, module.to_string())).collect()
+    images.into_iter().map(|(name, module)| (name, text(&module))).collect()
+}
+
+/// The text of `module`, and where its entries are: each of them, after the declarations before the
+/// first one, is the text of a module that has this entry alone.
+fn text(module: &Module) -> Text {
+    let (whole, mut entries) = (module.to_string(), String::new());
+    let Module { isa, target, variables, functions, .. } = module;
+    let (isa, target) = (*isa, *target);
+    let with = |entries| {
+        let (variables, functions) = (variables.clone(), functions.clone());
+        Module { isa, target, variables, functions, entries }.to_string()
+    };
+    let shared = with(Vec::new());
+    let mut start = shared.len();
+    for entry in &module.entries {
+        let (name, cut) = (&entry.name, with(vec![entry.clone()]));
+        let end = start + cut.len() - shared.len();
+        assert_eq!(cut, format!("{shared}{}", &whole[start..end]), "{name} can be cut out");
+        let digest = digest(&cut);
+        let row =
+            format_args!("Entry {{ name: {name:?}, digest: {digest:?}, bytes: {start}..{end} }},");
+        line(&mut entries, row);
+        start = end;
+    }
+    assert_eq!(start, whole.len(), "nothing follows the entries");
+    Text { whole, entries }
+}
+
+fn digest(text: &str) -> [u8; 32] {
+    Sha256::digest(text).into()
 }
 
 fn pack(stream: &[u8]) -> io::Result<Vec<u8>> {

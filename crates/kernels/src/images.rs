@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The texts are compressed. The first use of a text decompresses it; later ones reuse it.
-//! [`digest`] identifies a text without decompressing it, for caches of compiled code.
+//! [`digest`] identifies a text without decompressing it, for caches of compiled code. To compile
+//! only what is launched, [`entry_ptx`] cuts an image to one entry point.
 
 use std::io::{Read, copy, sink};
 use std::ops::Range;
@@ -37,15 +38,30 @@ struct Text {
     digest: [u8; 32],
     /// Its range in the decompressed stream.
     bytes: Range<usize>,
+    /// Its entry points, in the order of the text.
+    entries: &'static [Entry],
     unpacked: OnceLock<String>,
+}
+
+/// An entry point of an image.
+struct Entry {
+    name: &'static str,
+    /// SHA-256 of the text that is cut to this entry point.
+    digest: [u8; 32],
+    /// Its range in the text. All entry points share what is before the first one.
+    bytes: Range<usize>,
 }
 
 static IMAGES: [Image; include!(concat!(env!("OUT_DIR"), "/number_of_images.rs"))] =
     include!(concat!(env!("OUT_DIR"), "/images.rs"));
 
 impl Text {
-    const fn packed(digest: [u8; 32], bytes: Range<usize>) -> Self {
-        Self { digest, bytes, unpacked: OnceLock::new() }
+    const fn packed(digest: [u8; 32], bytes: Range<usize>, entries: &'static [Entry]) -> Self {
+        Self { digest, bytes, entries, unpacked: OnceLock::new() }
+    }
+
+    fn entry(&self, name: &str) -> Option<&'static Entry> {
+        self.entries.iter().find(|entry| entry.name == name)
     }
 }
 
@@ -70,9 +86,22 @@ pub fn ptx(image: &str, target: SmTarget) -> Option<&'static str> {
 }
 
 /// Whether `image` has the entry point `entry` for `target`. Some entries need hardware features.
-/// The call decompresses the image.
 pub fn has_entry(image: &str, entry: &str, target: SmTarget) -> bool {
-    ptx(image, target).is_some_and(|text| text.contains(&format!(".entry {entry}(")))
+    entry_digest(image, entry, target).is_some()
+}
+
+/// The PTX of `image` for `target` with `entry` as its only entry point; `None` without such an
+/// image, target or entry point. The first call for an image decompresses it.
+pub fn entry_ptx(image: &str, entry: &str, target: SmTarget) -> Option<String> {
+    let text = find(image, target)?.1;
+    let (whole, entry) = (ptx(image, target)?, text.entry(entry)?);
+    let shared = &whole[..text.entries.first()?.bytes.start];
+    Some([shared, &whole[entry.bytes.clone()]].concat())
+}
+
+/// The SHA-256 of [`entry_ptx`], computed at build time.
+pub fn entry_digest(image: &str, entry: &str, target: SmTarget) -> Option<[u8; 32]> {
+    find(image, target)?.1.entry(entry).map(|entry| entry.digest)
 }
 
 /// The SHA-256 of the PTX of `image` for `target`, computed at build time: the key for caches of

@@ -83,6 +83,28 @@ fn the_digest_of_an_image_is_that_of_its_text() {
 }
 
 #[test]
+fn an_image_cut_to_an_entry_has_this_entry_and_all_declarations() {
+    use sha2::{Digest, Sha256};
+
+    let target = SmTarget::exact(90);
+    for image in images::names() {
+        let whole = parse(images::ptx(image, target).unwrap()).unwrap();
+        for entry in &whole.entries {
+            let cut = images::entry_ptx(image, &entry.name, target).unwrap();
+            let digest: [u8; 32] = Sha256::digest(&cut).into();
+            assert_eq!(images::entry_digest(image, &entry.name, target), Some(digest));
+            let module = parse(&cut).expect("a cut image parses");
+            assert_eq!(module.entries, std::slice::from_ref(entry));
+            assert_eq!((module.isa, module.target), (whole.isa, whole.target));
+            assert_eq!(module.variables, whole.variables);
+            assert_eq!(module.functions, whole.functions);
+        }
+    }
+    assert_eq!(images::entry_ptx("softmax", "mean", target), None);
+    assert_eq!(images::entry_ptx("softmax", "softmax_warp_per_row", SmTarget::exact(70)), None);
+}
+
+#[test]
 fn targets_that_are_not_generated_have_no_image() {
     assert!(images::ptx("softmax", SmTarget::portable(90)).is_none());
     assert!(images::ptx("softmax", SmTarget::portable(70)).is_none());
