@@ -85,8 +85,9 @@ pub(super) fn check(
     let cache = ModuleCache::with(&context, CacheOptions { bundles, ..Default::default() });
     let mut requirements = Requirements::default();
     retrograph_kernels::all().iter().for_each(|kernel| requirements.insert(kernel));
-    let loading = bar(requirements.images().len(), "load");
+    let loading = bar(0, "load");
     let modules = cache.prewarm(&requirements, |progress| {
+        loading.set_length(progress.total as u64);
         loading.set_message(format!("{} from {}", progress.image, progress.source));
         loading.inc(1);
     })?;

@@ -49,12 +49,9 @@ impl Startup {
     fn warm(&mut self, modules: &WarmModules) {
         self.bar.finish_and_clear();
         let report = modules.report();
-        let (images, target, sources) = (report.images.len(), modules.target(), report.sources());
-        let (functions, time) = (modules.len(), milliseconds(self.started.elapsed()));
-        fact(
-            "warm",
-            format!("{functions} kernels of {images} images for {target} in {time}: {sources}"),
-        );
+        let (functions, target, sources) = (modules.len(), modules.target(), report.sources());
+        let time = milliseconds(self.started.elapsed());
+        fact("warm", format!("{functions} kernels for {target} in {time}: {sources}"));
         report.warnings.iter().for_each(|warning| fact("", warning));
         self.bar.reset();
     }

@@ -9,7 +9,7 @@ use super::bundle::Bundle;
 use super::compiler::Warming;
 use super::disk::CacheDir;
 use super::flight::Flights;
-use super::image::ImageKey;
+use super::image::ModuleKey;
 
 /// The sources of images that are not in memory. By default, the driver compiles them in this
 /// process.
@@ -32,7 +32,7 @@ pub struct ModuleCache {
 struct Inner {
     context: Context,
     options: CacheOptions,
-    flights: Arc<Flights<ImageKey, Module>>,
+    flights: Arc<Flights<ModuleKey, Module>>,
     jit_after_warm: Arc<AtomicUsize>,
 }
 
@@ -92,8 +92,8 @@ impl ModuleCache {
         &self.inner.jit_after_warm
     }
 
-    /// The loaded images, and those being loaded.
-    pub(super) fn flights(&self) -> &Arc<Flights<ImageKey, Module>> {
+    /// The loaded modules, and those being loaded.
+    pub(super) fn flights(&self) -> &Arc<Flights<ModuleKey, Module>> {
         &self.inner.flights
     }
 }

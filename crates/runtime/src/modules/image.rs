@@ -1,11 +1,16 @@
 //! Images: identity, text, and required entry points.
+//!
+//! An embedded image is cut to one entry point, so that only what is launched is compiled, each on
+//! its own: one more entry point of an image costs one more compilation and not that of the rest.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 use retrograph_driver::{Context, Function, Module, Result};
 use retrograph_kernels::{ImageForm, Kernel, SmTarget, images};
 
+use super::bundle::Bundle;
 use super::digest::{Digest, digest_of};
 use super::error::PrewarmError;
 use super::target::image_target;
@@ -47,11 +52,19 @@ impl fmt::Display for ImageKey {
     }
 }
 
-/// An image to load, and the entry points to look up.
+/// The identity of a module on one device: an image, or one entry point of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ModuleKey {
+    pub(super) image: ImageKey,
+    /// The entry point to which the image is cut.
+    entry: Option<&'static str>,
+}
+
+/// A module to load, and the entry points to look up.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted<'a> {
-    pub(super) key: ImageKey,
-    /// The name, for messages.
+    pub(super) key: ModuleKey,
+    /// The name of the image, or of the entry point to which it is cut, for messages.
     pub(super) name: String,
     text: Text<'a>,
     /// The SHA-256 of the PTX.
@@ -87,70 +100,89 @@ impl<'a> WantedEntry<'a> {
     }
 }
 
-/// The PTX of an image.
+/// The PTX of a module.
 #[derive(Clone, Copy, Debug)]
 enum Text<'a> {
     /// Compressed in the program.
     Embedded(&'static str, SmTarget),
+    /// The same, cut to an entry point.
+    Entry(&'static str, &'static str, SmTarget),
     Custom(&'a str),
 }
 
 impl<'a> Wanted<'a> {
     /// The PTX. Getting it may decompress it, so only compilation does.
-    pub(super) fn ptx(&self) -> &'a str {
-        match self.text {
-            Text::Embedded(image, target) => {
-                images::ptx(image, target).expect("an image with a digest has a text")
+    pub(super) fn ptx(&self) -> Cow<'a, str> {
+        let ptx = match self.text {
+            Text::Embedded(image, target) => images::ptx(image, target).map(Cow::Borrowed),
+            Text::Entry(image, entry, target) => {
+                images::entry_ptx(image, entry, target).map(Cow::Owned)
             }
-            Text::Custom(ptx) => ptx,
-        }
+            Text::Custom(ptx) => Some(Cow::Borrowed(ptx)),
+        };
+        ptx.expect("what has a digest has a text")
     }
 
-    /// The image of this name for `target`, with the entry points that launches choose there, or
-    /// `None` if there is no such image.
+    /// The whole image, or `None` if there is none of this name for `target`.
     fn embedded(
         image: &'static str,
-        requirements: &Requirements,
         target: SmTarget,
+        entries: &[(&'static Kernel, &'static str)],
     ) -> Option<Self> {
-        let of_image = |(kernel, _): &(&Kernel, &str)| kernel.image == image;
-        let entries = requirements.entries(target).into_iter().filter(of_image);
-        let mut entries: Vec<_> = entries.map(WantedEntry::of_kernel).collect();
-        // Kernels may share an entry point.
-        entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        entries.dedup_by(|one, other| one.name == other.name);
-        let (key, name) = (ImageKey::Embedded(image), image.to_owned());
-        let digest = images::digest(image, target)?;
-        Some(Self { key, name, text: Text::Embedded(image, target), digest, entries })
+        let key = ModuleKey { image: ImageKey::Embedded(image), entry: None };
+        let (name, text) = (image.to_owned(), Text::Embedded(image, target));
+        let entries = entries.iter().copied().map(WantedEntry::of_kernel).collect();
+        Some(Self { key, name, text, digest: images::digest(image, target)?, entries })
+    }
+
+    /// The image of a kernel, cut to one entry point, or `None` without such an entry for `target`.
+    fn entry(of: (&'static Kernel, &'static str), target: SmTarget) -> Option<Self> {
+        let (image, entry) = (of.0.image, of.1);
+        let key = ModuleKey { image: ImageKey::Embedded(image), entry: Some(entry) };
+        let (name, text) = (entry.to_owned(), Text::Entry(image, entry, target));
+        let digest = images::entry_digest(image, entry, target)?;
+        Some(Self { key, name, text, digest, entries: vec![WantedEntry::of_kernel(of)] })
     }
 
     fn custom(required: &'a CustomRequirement) -> Self {
         let CustomImage { name, ptx } = &required.image;
         let digest = digest_of(ptx);
         let entries = required.entries.iter().map(|entry| WantedEntry::of_custom(entry)).collect();
-        let (key, text) = (ImageKey::Custom { hash: digest }, Text::Custom(ptx));
-        Self { key, name: name.clone(), text, digest, entries }
+        let key = ModuleKey { image: ImageKey::Custom { hash: digest }, entry: None };
+        Self { key, name: name.clone(), text: Text::Custom(ptx), digest, entries }
     }
 
-    /// The images of all kernels, then the custom ones.
+    /// The modules of all kernels, then the custom ones. Only an image that a bundle has is whole.
     ///
     /// # Errors
     /// [`PrewarmError::NoImage`], [`PrewarmError::WrongTarget`] or
     /// [`PrewarmError::UnsupportedDevice`].
     pub(super) fn all(
         requirements: &'a Requirements,
-        context: &Context,
+        (context, bundles): (&Context, &[Bundle]),
     ) -> Result<Vec<Self>, PrewarmError> {
         let (target, device) = (image_target(context)?, context.device_target());
+        let mut entries = requirements.entries(target);
+        // Kernels may share an entry point.
+        let mut seen = HashSet::new();
+        entries.retain(|(kernel, entry)| seen.insert((kernel.image, *entry)));
         let mut all = Vec::new();
         for image in requirements.images() {
-            let found = Self::embedded(image, requirements, target);
-            let missing = || PrewarmError::NoImage { image: image.to_owned(), target };
-            all.push(found.ok_or_else(missing)?);
+            let missing = |name: &str| PrewarmError::NoImage { image: name.to_owned(), target };
+            let of_image = |(kernel, _): &&(&Kernel, &str)| kernel.image == image;
+            let entries: Vec<_> = entries.iter().filter(of_image).copied().collect();
+            let whole = Self::embedded(image, target, &entries).ok_or_else(|| missing(image))?;
+            if bundles.iter().any(|bundle| bundle.find(&whole.digest, device).is_some()) {
+                all.push(whole);
+                continue;
+            }
+            for of in entries {
+                all.push(Self::entry(of, target).ok_or_else(|| missing(of.1))?);
+            }
         }
         for required in requirements.custom() {
             let wanted = Self::custom(required);
-            if let Some(target) = SmTarget::named_in(wanted.ptx()) {
+            if let Some(target) = SmTarget::named_in(&wanted.ptx()) {
                 let wrong =
                     |source| PrewarmError::WrongTarget { image: wanted.name.clone(), source };
                 target.require(ImageForm::Ptx, device).map_err(wrong)?;

@@ -13,9 +13,10 @@ use super::warm::WarmModules;
 use crate::pass::Requirements;
 
 impl ModuleCache {
-    /// Loads every required image that is not loaded yet, and looks up the entry points that are
-    /// launched on this device, so that no later launch compiles anything. Images come from
-    /// bundles, from disk, or from the compiler, according to the options of the cache.
+    /// Loads every entry point that is launched on this device and not loaded yet, so that no later
+    /// launch compiles anything. Code comes from bundles, from disk, or from the compiler,
+    /// according to the options of the cache. A bundle has whole images; elsewhere each entry point
+    /// of an embedded image is a module of its own, and custom images are whole.
     ///
     /// Call this before weights fill the memory: code takes device memory. [`WarmModules::report`]
     /// has the memory left.
@@ -34,7 +35,7 @@ impl ModuleCache {
         let _range = nvtx::range(c"retrograph: prewarm");
         self.context().bind_outside_capture("prewarming")?;
         let (free_before, _) = self.context().memory()?;
-        let wanted = Wanted::all(requirements, self.context())?;
+        let wanted = Wanted::all(requirements, (self.context(), &self.options().bundles))?;
         let mut session = Session::new(self, wanted.len(), &mut progress);
         self.flights().settle(wanted.iter().collect(), &mut session)?;
         let (functions, images, warnings) = session.into_parts();

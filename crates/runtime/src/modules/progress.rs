@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use super::report::Source;
 
-/// The progress of prewarming, reported after each image.
+/// The progress of prewarming, reported after each module.
 #[derive(Clone, Debug)]
 pub struct Progress<'a> {
-    /// Images loaded so far.
+    /// Modules loaded so far.
     pub done: usize,
-    /// Total number of images.
+    /// Total number of modules.
     pub total: usize,
-    /// The name of the image.
+    /// The name of the image, or of the entry point to which it is cut.
     pub image: &'a str,
-    /// The source of the image.
+    /// The source of the module.
     pub source: Source,
-    /// Time for this image; near 0 if it was loaded before.
+    /// Time for this module; near 0 if it was loaded before.
     pub elapsed: Duration,
 }

@@ -110,10 +110,10 @@ pub struct KernelReport {
     pub shared_bytes: u32,
 }
 
-/// The report of one image.
+/// The report of one module: an image, or an image that is cut to one entry point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageReport {
-    /// The name of the image.
+    /// The name of the image, or of the entry point to which it is cut.
     pub image: String,
     /// Its source.
     pub source: Source,
@@ -144,7 +144,7 @@ impl ImageReport {
 /// The report of prewarming.
 #[derive(Debug)]
 pub struct PrewarmReport {
-    /// Each image in the order of loading.
+    /// Each module in the order of loading.
     pub images: Vec<ImageReport>,
     /// Problems that made it slower.
     pub warnings: Vec<Warning>,
@@ -157,12 +157,12 @@ pub struct PrewarmReport {
 }
 
 impl PrewarmReport {
-    /// Number of images that came from `source`.
+    /// Number of modules that came from `source`.
     pub fn count(&self, source: Source) -> usize {
         self.images.iter().filter(|image| image.source == source).count()
     }
 
-    /// The sources of the images, such as `20 bundle, 1 jit`.
+    /// The sources of the modules, such as `20 bundle, 1 jit`.
     pub fn sources(&self) -> String {
         use Source::*;
         let counts = [Memory, Bundle, Disk, Jit, Worker].map(|source| (source, self.count(source)));

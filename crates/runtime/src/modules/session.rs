@@ -1,5 +1,6 @@
 //! One call of prewarming: each image from the first source that has it.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use super::compiler::Compiler;
 use super::disk::identity;
 use super::error::PrewarmError;
 use super::flight::{Claim, Settle};
-use super::image::{ImageKey, Wanted};
+use super::image::{ImageKey, ModuleKey, Wanted};
 use super::job::Failure;
 use super::progress::Progress;
 use super::report::{ImageReport, Source, Warning};
@@ -20,8 +21,8 @@ use super::stored;
 /// Maximum device memory of a worker process's context.
 const CONTEXT_BYTES: usize = 1 << 30;
 
-/// An image that this thread loads.
-type Mine<'a, 'w> = (&'a Wanted<'w>, Claim<ImageKey, Module>);
+/// A module that this thread loads.
+type Mine<'a, 'w> = (&'a Wanted<'w>, Claim<ModuleKey, Module>);
 type Functions = HashMap<ImageKey, HashMap<String, Function>>;
 
 /// The images loaded so far.
@@ -34,10 +35,10 @@ pub(super) struct Session<'s> {
     warnings: Vec<Warning>,
 }
 
-impl<'a, 'w> Settle<ImageKey, Module, &'a Wanted<'w>> for Session<'_> {
+impl<'a, 'w> Settle<ModuleKey, Module, &'a Wanted<'w>> for Session<'_> {
     type Error = PrewarmError;
 
-    fn key<'k>(wanted: &'k &'a Wanted<'w>) -> &'k ImageKey {
+    fn key<'k>(wanted: &'k &'a Wanted<'w>) -> &'k ModuleKey {
         &wanted.key
     }
 
@@ -82,7 +83,7 @@ impl<'s> Session<'s> {
         }
         let elapsed = spent + started.elapsed();
         let report = ImageReport::of(&wanted.name, (source, elapsed), functions.values());
-        self.functions.insert(wanted.key.clone(), functions);
+        self.functions.entry(wanted.key.image.clone()).or_default().extend(functions);
         (self.progress)(&Progress {
             done: self.images.len() + 1,
             total: self.total,
@@ -173,9 +174,9 @@ impl<'s> Session<'s> {
         let options = self.cache.options();
         let threads = options.warming.width();
         if options.disk.is_none() && threads == 1 {
-            return Module::load_ptx(self.context(), wanted.ptx());
+            return Module::load_ptx(self.context(), &wanted.ptx());
         }
-        match compile_ptx(self.context(), wanted.ptx(), threads) {
+        match compile_ptx(self.context(), &wanted.ptx(), threads) {
             Ok(code) => {
                 let module = Module::load_code(self.context(), &code)?;
                 self.keep(wanted, &code);
@@ -183,7 +184,7 @@ impl<'s> Session<'s> {
             }
             // Not an error: the driver may load images that the linker refuses.
             Err(failure) if failure.is_of_image() => {
-                let module = Module::load_ptx(self.context(), wanted.ptx())?;
+                let module = Module::load_ptx(self.context(), &wanted.ptx())?;
                 let (image, error) = (wanted.name.clone(), failure.error);
                 self.warn(Warning::NotLinked { image, error });
                 Ok(module)
@@ -199,8 +200,9 @@ impl<'s> Session<'s> {
         mut cold: Vec<Mine<'a, 'w>>,
     ) -> Result<Vec<Mine<'a, 'w>>, PrewarmError> {
         // The largest first, so that none of them is begun last.
-        cold.sort_by_key(|(wanted, _)| std::cmp::Reverse(wanted.ptx().len()));
-        let images: Vec<&str> = cold.iter().map(|(wanted, _)| wanted.ptx()).collect();
+        cold.sort_by_cached_key(|(wanted, _)| Reverse(wanted.ptx().len()));
+        let images: Vec<_> = cold.iter().map(|(wanted, _)| wanted.ptx()).collect();
+        let images: Vec<&str> = images.iter().map(|ptx| &**ptx).collect();
         let mut cold: Vec<_> = cold.into_iter().map(Some).collect();
         let limit = self.cache.options().warming.limit;
         let workers = CompileWorkers {

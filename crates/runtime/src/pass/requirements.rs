@@ -1,7 +1,7 @@
 //! Requirements: the kernels and images to prewarm for a pass.
 
 use retrograph_kernels::ops::FETCH_STEP_PARAMETERS;
-use retrograph_kernels::{Kernel, Problem, SmTarget};
+use retrograph_kernels::{Kernel, Problem, SmTarget, images};
 
 use super::operation::{CustomImage, Operation, OperationKind};
 
@@ -19,7 +19,7 @@ pub struct Requirements {
 enum Embedded {
     /// The entry point for this problem.
     Launch(&'static Kernel, Problem),
-    /// Every entry point.
+    /// Every entry point that the SM target has.
     Whole(&'static Kernel),
 }
 
@@ -126,7 +126,11 @@ impl Embedded {
                 let dispatch = (kernel.dispatch)(&problem, target);
                 dispatch.into_iter().map(|dispatch| (kernel, dispatch.entry)).collect()
             }
-            Self::Whole(kernel) => kernel.entries.iter().map(|entry| (kernel, *entry)).collect(),
+            Self::Whole(kernel) => {
+                let entries = kernel.entries.iter().copied();
+                let there = entries.filter(|entry| images::has_entry(kernel.image, entry, target));
+                there.map(|entry| (kernel, entry)).collect()
+            }
         }
     }
 }

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use retrograph_driver_sim::Config;
-use retrograph_kernels::ops::MEAN;
+use retrograph_kernels::ops::{MEAN, SOFTMAX};
 use retrograph_kernels::{SmTarget, images};
 use retrograph_runtime::modules::{
-    Bundle, BundleEntry, BundleError, CacheOptions, Source, Warning,
+    Bundle, BundleEntry, BundleError, CacheOptions, Source, Warning, image_target,
 };
 use retrograph_runtime::{ModuleCache, PrewarmError, Requirements};
 use sha2::{Digest, Sha256};
@@ -76,6 +76,21 @@ fn images_in_a_bundle_are_not_decompressed() {
     let warm = ModuleCache::new(&device.context).prewarm(&wanted, |_| ()).unwrap();
     assert_eq!(warm.report().sources(), "1 jit");
     assert!(images::is_unpacked(image, target));
+}
+
+#[test]
+fn an_image_of_a_bundle_is_whole_and_loaded_once_for_all_its_entry_points() {
+    let device = bench();
+    let mut wanted = Requirements::default();
+    wanted.insert(&SOFTMAX);
+    let target = image_target(&device.context).unwrap();
+    let ptx = images::ptx(SOFTMAX.image, target).unwrap();
+    let (_folder, path) = bundle(&[entry(SOFTMAX.image, ptx, ptx)]);
+    let cache = ModuleCache::with(&device.context, from(&path));
+    let warm = cache.prewarm(&wanted, |_| ()).unwrap();
+    assert_eq!((warm.report().sources().as_str(), warm.len()), ("1 bundle", 2));
+    assert_eq!(cache.loaded(), 1);
+    SOFTMAX.entries.iter().for_each(|entry| drop(warm.function(SOFTMAX.image, entry).unwrap()));
 }
 
 #[test]

@@ -6,19 +6,13 @@ use std::path::{Path, PathBuf};
 use retrograph_runtime::modules::Source;
 
 use crate::device::device;
-use crate::warm_places::{assert_warm, on_disk, sources, warm_two};
+use crate::warm_places::{assert_warm, files, on_disk, sources, warm_two};
 
 /// A private directory that does not exist yet.
 fn place() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("some/cache");
     (folder, path)
-}
-
-fn files(path: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<_> = fs::read_dir(path).unwrap().map(|file| file.unwrap().path()).collect();
-    files.sort();
-    files
 }
 
 #[test]

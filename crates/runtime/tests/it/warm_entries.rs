@@ -1,17 +1,19 @@
-//! Prewarming looks up only the entry points that the launches of a pass use; others are refused by
-//! name.
+//! Prewarming compiles and looks up only the entry points that the launches of a pass use; others
+//! are refused by name.
 
 use std::sync::Arc;
 
 use retrograph_driver_sim::{Config, Simulator};
 use retrograph_kernels::ops::{SOFTMAX, SoftmaxInPlace};
+use retrograph_kernels::{Kernel, SmTarget, images};
 use retrograph_runtime::modules::image_target;
 use retrograph_runtime::{
     Bindings, BuildError, DeviceBuffer, ModuleCache, Pass, Policy, Program, Requirements, Slice,
     WarmModules,
 };
 
-use crate::device::{Device, device, device_of, driver_of};
+use crate::device::{Device, device, device_of, driver_of, simulated};
+use crate::warm_places::{files, on_disk};
 
 /// A width for which a warp covers a row, and one for which a block does.
 const WIDTHS: [usize; 2] = [33, 1500];
@@ -55,9 +57,10 @@ fn a_pass_warms_what_it_launches_and_names_what_another_size_would_need() {
     let BuildError::Cold { cause: cold, .. } = error else { panic!("{error}") };
     assert_eq!((cold.image.as_str(), cold.kernel.as_str()), ("softmax", "softmax_block_per_row"));
     assert_eq!(cache.jit_after_warm(), 1);
-    // The union has the kernels of both, and the image is loaded once.
+    // The union has the kernels of both. The second entry point is loaded next to the first.
     let both = cache.prewarm(&narrow.union(&wide), |_| ()).unwrap();
-    assert_eq!((both.len(), cache.loaded()), (2, 1));
+    assert_eq!((both.len(), cache.loaded()), (2, 2));
+    assert_eq!(both.report().sources(), "1 memory, 1 jit");
     run(&device, &both, WIDTHS[1]).unwrap();
     assert_eq!(cache.jit_after_warm(), 1);
 }
@@ -71,6 +74,46 @@ fn a_kernel_that_is_launched_without_a_pass_is_warm_as_a_whole() {
     assert_eq!((requirements.kernels().len(), requirements.images()), (1, vec!["softmax"]));
     let modules = ModuleCache::new(&device.context).prewarm(&requirements, |_| ()).unwrap();
     WIDTHS.iter().for_each(|width| drop(run(&device, &modules, *width).unwrap()));
+}
+
+#[test]
+fn each_entry_point_is_compiled_and_kept_without_the_others_of_its_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cache");
+    let device = device_of(&simulated(Default::default()));
+    let [narrow, wide] = WIDTHS.map(|width| softmax(width).0.requirements());
+    let sources = |requirements: &Requirements| {
+        let cache = ModuleCache::with(&device.context, on_disk(&path));
+        cache.prewarm(requirements, |_| ()).unwrap().report().sources()
+    };
+    assert_eq!((sources(&narrow).as_str(), sources(&narrow).as_str()), ("1 jit", "1 disk"));
+    // The code of the simulator is PTX.
+    let [kept] = &files(&path)[..] else { panic!("one file is written") };
+    let kept = String::from_utf8_lossy(&std::fs::read(kept).unwrap()).into_owned();
+    assert!(kept.contains(".entry softmax_warp_per_row("), "{kept}");
+    assert!(!kept.contains(".entry softmax_block_per_row("), "{kept}");
+    assert_eq!(sources(&wide), "1 jit", "the other entry point is under a key of its own");
+    assert_eq!(sources(&narrow.union(&wide)), "2 disk");
+    assert_eq!(files(&path).len(), 2);
+}
+
+#[test]
+fn a_whole_kernel_has_the_entry_points_of_the_device() {
+    let target = SmTarget::GENERATED[0];
+    let has = |kernel: &Kernel, entry: &str| images::has_entry(kernel.image, entry, target);
+    let some = |kernel: &&&Kernel| {
+        let there = kernel.entries.iter().filter(|entry| has(kernel, entry)).count();
+        there > 0 && there < kernel.entries.len()
+    };
+    let kernel = retrograph_kernels::all().iter().find(some).unwrap();
+    let compute_capability = (target.number / 10, target.number % 10);
+    let device = device_of(&simulated(Config { compute_capability, ..Config::default() }));
+    let mut requirements = Requirements::default();
+    requirements.insert(kernel);
+    let warm = ModuleCache::new(&device.context).prewarm(&requirements, |_| ()).unwrap();
+    for entry in kernel.entries {
+        assert_eq!(warm.function(kernel.image, entry).is_ok(), has(kernel, entry), "{entry}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Shared helpers of the tests of bundles, of the disk cache and of compiler processes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use retrograph_runtime::modules::{CacheDir, CacheOptions, PrewarmReport, Source, Warming};
 use retrograph_runtime::{ModuleCache, PrewarmError, Requirements, WarmModules};
@@ -16,6 +16,14 @@ pub(crate) fn on_disk(path: &Path) -> CacheOptions {
 /// Options with processes that compile.
 pub(crate) fn with_workers(warming: Warming) -> CacheOptions {
     CacheOptions { warming, ..CacheOptions::default() }
+}
+
+/// The files of a cache on disk.
+pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> =
+        std::fs::read_dir(path).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    files
 }
 
 /// Two images of the tests' own.
