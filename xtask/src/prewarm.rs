@@ -16,6 +16,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use retrograph_finetune::Preset;
 use retrograph_ptx::SmTarget;
 use retrograph_runtime::modules::{Bundle, BundleEntry};
 use sha2::{Digest, Sha256};
@@ -60,6 +61,10 @@ pub(crate) struct Arguments {
     /// With --measure: also compile with this ptxas.
     #[arg(long, value_name = "FILE", requires = "measure")]
     ptxas: Option<PathBuf>,
+    /// With --measure: the model of the training step. The default, tiny, is trained as a whole in
+    /// f32; others by LoRA in bf16, with 4 sequences of 512 tokens.
+    #[arg(long, requires = "measure")]
+    preset: Option<Preset>,
     /// With --measure: number of repetitions.
     #[arg(long, default_value_t = 3)]
     repeat: usize,

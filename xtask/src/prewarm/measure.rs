@@ -1,5 +1,5 @@
 //! Measures the time to warm kernels from each source, per process and without the driver's cache:
-//! first those of the training step of the program's default model, then those of generation.
+//! first those of a training step, then those of generation.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use retrograph_finetune::{
-    Mode, OptimizerConfig, Plan, Precision, Preset, Source, TextData, TrainerOptions,
+    LoraConfig, Mode, OptimizerConfig, Plan, Precision, Preset, Source, TextData, TrainerOptions,
     TrainingConfig,
 };
 use retrograph_runtime::ModuleCache;
@@ -18,12 +18,12 @@ use serde_json::{Value, json};
 
 use super::{Arguments, Findings, bar};
 
-/// Training steps after warming, none of which may compile.
+/// Training steps of the small model after warming, none of which may compile.
 const STEPS: u32 = 2;
 
 /// Starts a process for each case and repetition.
 pub(super) fn run(arguments: &Arguments, findings: &mut Findings) -> anyhow::Result<()> {
-    let mut cases = vec!["serial", "split", "processes", "disk"];
+    let mut cases = vec!["serial", "processes", "disk"];
     cases.extend(arguments.ptxas.is_some().then_some("ptxas"));
     cases.extend(arguments.bundle.is_some().then_some("bundle"));
     let bar = bar(cases.len() * arguments.repeat, "measure");
@@ -54,6 +54,9 @@ fn child(arguments: &Arguments, case: &str, filled: &Path) -> anyhow::Result<Val
     let mut command = Command::new(std::env::current_exe()?);
     let device = arguments.device.context("measuring needs --device")?;
     command.args(["prewarm", "--measure", "--device", &device.to_string(), "--case", case]);
+    if let Some(preset) = arguments.preset {
+        command.args(["--preset", preset.name()]);
+    }
     for (flag, path) in [("--ptxas", &arguments.ptxas), ("--bundle", &arguments.bundle)] {
         if let Some(path) = path {
             command.arg(flag).arg(path);
@@ -79,7 +82,7 @@ fn joined(case: &str, runs: &[Value]) -> Value {
         "kernels_with_generation": last["kernels_with_generation"],
         "jit_after_warm": most_jit, "simulated": last["simulated"],
         "images": last["images"], "kernels": last["kernels"], "sources": last["sources"],
-        "warnings": last["warnings"], "workers": last["workers"], "slowest": last["slowest"],
+        "warnings": last["warnings"], "slowest": last["slowest"],
     })
 }
 
@@ -88,32 +91,30 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     let folder = tempfile::tempdir()?;
     let disk = Some(CacheDir::at(folder.path().join("cache")));
     let filled = arguments.case_folder.as_ref().map(|folder| CacheDir::at(folder.join("cache")));
-    let plan = plan()?;
+    let preset = arguments.preset.unwrap_or(Preset::Tiny);
+    let plan = plan(preset)?;
     let training = plan.step_pass().pass.requirements();
     let context = arguments.device.context("a case needs --device")?.open()?;
     let with = |options| ModuleCache::with(&context, options);
-    let here = |workers| Warming { workers, ..Warming::default() };
     // Includes opening the bundle.
     let started = Instant::now();
-    let others = |compiler| Warming { compiler, workers: 0, ..Warming::default() };
+    let by = |compiler| Warming { compiler, ..Warming::default() };
     let options = match case {
-        "serial" => CacheOptions { warming: here(1), ..Default::default() },
-        "split" => CacheOptions { warming: here(0), ..Default::default() },
+        "serial" => CacheOptions::default(),
         "processes" => {
-            CacheOptions { disk, warming: others(processes(arguments)?), ..Default::default() }
+            CacheOptions { disk, warming: by(processes(arguments)?), ..Default::default() }
         }
         "ptxas" => {
             let path = arguments.ptxas.clone().context("the case ptxas needs --ptxas")?;
-            CacheOptions { disk, warming: others(Compiler::Ptxas(path)), ..Default::default() }
+            CacheOptions { disk, warming: by(Compiler::Ptxas(path)), ..Default::default() }
         }
-        "fill" | "disk" => CacheOptions { disk: filled, warming: here(1), ..Default::default() },
+        "fill" | "disk" => CacheOptions { disk: filled, ..Default::default() },
         "bundle" => {
             let path = arguments.bundle.as_ref().context("the case bundle needs --bundle")?;
             CacheOptions { bundles: vec![Bundle::open(path)?], ..Default::default() }
         }
         other => bail!("no case `{other}`"),
     };
-    let workers = options.warming.workers;
     let opened = started.elapsed();
     let cache = with(options);
     let warm = cache.prewarm(&training, |_| ())?;
@@ -121,7 +122,10 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     // The kernels of generation follow, as in a program that samples after training.
     let all = cache.prewarm(&plan.requirements(), |_| ())?;
     let with_generation = started.elapsed();
-    let trainer = train(plan, &cache)?;
+    if preset == Preset::Tiny {
+        train(plan, &cache)?;
+    }
+    let jit_after_warm = cache.jit_after_warm();
     let report = warm.report();
     // The memory queries of a report, before and after loading.
     let asked = Instant::now();
@@ -143,7 +147,7 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
         })),
         "kernels_with_generation": all.len(), "images": report.images.len(),
         "kernels": warm.len(), "sources": report.sources(),
-        "warnings": warnings, "workers": workers, "jit_after_warm": trainer,
+        "warnings": warnings, "jit_after_warm": jit_after_warm,
         "slowest": slowest.filter(|_| !simulated),
     });
     println!("{result}");
@@ -156,30 +160,22 @@ fn processes(arguments: &Arguments) -> anyhow::Result<Compiler> {
     Ok(Compiler::Processes(WorkerCommand { program: std::env::current_exe()?, arguments }))
 }
 
-fn config() -> TrainingConfig {
-    let optimizer = OptimizerConfig::new(1e-2, STEPS);
-    TrainingConfig {
-        model: Preset::Tiny.model(),
-        mode: Mode::Full,
-        precision: Precision::F32,
-        batch: 1,
-        seq: 16,
-        optimizer,
-        seed: 1,
-    }
+fn plan(preset: Preset) -> anyhow::Result<Plan> {
+    let (mode, precision, batch, seq) = match preset {
+        Preset::Tiny => (Mode::Full, Precision::F32, 1, 16),
+        _ => (Mode::Lora(LoraConfig::new(16, 32.0)), Precision::BF16, 4, 512),
+    };
+    let (model, optimizer) = (preset.model(), OptimizerConfig::new(1e-2, STEPS));
+    let config = TrainingConfig { model, mode, precision, batch, seq, optimizer, seed: 1 };
+    Ok(Plan::new(&config, TrainerOptions::default())?)
 }
 
-fn plan() -> anyhow::Result<Plan> {
-    Ok(Plan::new(&config(), TrainerOptions::default())?)
-}
-
-/// Trains, and returns the number of kernels that were not warm.
-fn train(plan: Plan, cache: &ModuleCache) -> anyhow::Result<usize> {
+fn train(plan: Plan, cache: &ModuleCache) -> anyhow::Result<()> {
     let text =
         TextData::from_bytes(b"what is warm stays warm, and what is cold is named. ".repeat(9));
     let mut trainer = plan.start(cache, Source::Seed, &mut |_| ())?;
     for step in 0..STEPS {
         trainer.step(&text.batch([1, 16], 1, step)?)?;
     }
-    Ok(cache.jit_after_warm())
+    Ok(())
 }

@@ -24,11 +24,13 @@ pub(crate) struct CacheArguments {
     /// Load compiled kernels from this bundle, which `cargo xtask prewarm --bundle` writes.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
-    /// Compiler of kernels that are in no cache: driver (in this process), processes (the driver,
-    /// in parallel processes), or ptxas=PATH.
-    #[arg(long, value_name = "HOW", default_value = "driver")]
-    compile: CompileChoice,
-    /// Maximum number of compiler processes, up to 1024; 0 means one per CPU core.
+    /// Compiler of kernels that are in no cache: processes (the driver, in parallel processes),
+    /// driver (in this process only), or ptxas=PATH [default: processes; driver on the simulated
+    /// driver].
+    #[arg(long, value_name = "HOW")]
+    compile: Option<CompileChoice>,
+    /// Maximum number of processes that compile, this one included, up to 1024; 0 means one per CPU
+    /// core.
     #[arg(long, default_value_t = 0, value_parser = up_to::<usize>(1024))]
     compile_workers: usize,
 }
@@ -85,23 +87,27 @@ impl CacheArguments {
         Ok(ModuleCache::with(&device.context, CacheOptions { bundles, disk, warming }))
     }
 
+    /// Without the path of this program, only an explicit choice of processes fails.
     fn warming(&self, device: &Device, choice: DeviceChoice) -> Result<Warming, CliError> {
-        let workers = self.compile_workers;
-        Ok(match &self.compile {
-            CompileChoice::Driver => Warming::default(),
-            CompileChoice::Ptxas(path) => {
-                Warming { compiler: Compiler::Ptxas(path.clone()), workers, ..Warming::default() }
+        let compiler = match &self.compile {
+            None if device.simulated => Compiler::Driver,
+            None => processes(device, choice).unwrap_or_default(),
+            Some(CompileChoice::Driver) => Compiler::Driver,
+            Some(CompileChoice::Ptxas(path)) => Compiler::Ptxas(path.clone()),
+            Some(CompileChoice::Processes) => {
+                processes(device, choice).map_err(CliError::OwnProgram)?
             }
-            CompileChoice::Processes => {
-                let program = std::env::current_exe().map_err(CliError::OwnProgram)?;
-                let same = if device.simulated { DeviceChoice::Simulated } else { choice };
-                let arguments = ["compile-worker", "--device", &same.to_string()];
-                let arguments = arguments.map(Into::into).to_vec();
-                let compiler = Compiler::Processes(WorkerCommand { program, arguments });
-                Warming { compiler, workers, ..Warming::default() }
-            }
-        })
+        };
+        Ok(Warming { compiler, workers: self.compile_workers, ..Warming::default() })
     }
+}
+
+/// This program as the compiler, for the same device.
+fn processes(device: &Device, choice: DeviceChoice) -> std::io::Result<Compiler> {
+    let program = std::env::current_exe()?;
+    let same = if device.simulated { DeviceChoice::Simulated } else { choice };
+    let arguments = ["compile-worker", "--device", &same.to_string()].map(Into::into).to_vec();
+    Ok(Compiler::Processes(WorkerCommand { program, arguments }))
 }
 
 /// The arguments of a process that compiles for another one.

@@ -23,10 +23,13 @@ fn the_second_run_finds_what_the_first_one_compiled() {
 #[test]
 fn further_processes_of_the_program_compile() {
     let place = Place::new();
-    let arguments = ["--steps", "1", "--compile", "processes", "--compile-workers", "2"];
+    let arguments = ["--steps", "1", "--compile", "processes", "--compile-workers", "3"];
     let done = place.finetune(&arguments).good();
     assert!(warm_line(&done.out).ends_with(" worker"), "{}", done.out);
     assert!(!done.out.contains("compiling process failed"), "{}", done.out);
+    // On the simulated driver, they are not the default.
+    let done = place.finetune(&["--steps", "1"]).good();
+    assert!(warm_line(&done.out).ends_with(" jit"), "{}", done.out);
 }
 
 #[test]

@@ -9,30 +9,17 @@ use super::jit::Jit;
 use super::load::{LoadError, bad_code, zero_terminated};
 use crate::context::Context;
 use crate::error::Error;
-use crate::version::DriverVersion;
 
-/// The first driver that compiles one image with several threads.
-const SPLIT_COMPILE: DriverVersion = DriverVersion { major: 13, minor: 0 };
-
-/// Compiles `ptx` for the device of `context` and returns the machine code. `threads` above 1 let
-/// drivers from CUDA 13.0 on compile with several threads.
+/// Compiles `ptx` for the device of `context` and returns the machine code.
 ///
 /// # Errors
 /// As [`Module::load_ptx`](super::Module::load_ptx).
-pub fn compile_ptx(context: &Context, ptx: &str, threads: usize) -> Result<Vec<u8>, LoadError> {
+pub fn compile_ptx(context: &Context, ptx: &str) -> Result<Vec<u8>, LoadError> {
     context.bind_outside_capture("compiling an image")?;
     let text = zero_terminated(ptx)?;
-    let link = |threads| {
-        let mut linker = Linker { context, jit: Jit::new(threads), state: CUlinkState::NULL };
-        let linked = linker.link(&text);
-        linked.map_err(|error| LoadError { error, log: linker.jit.log() })
-    };
-    let threads = Some(threads).filter(|n| *n > 1 && context.driver().version() >= SPLIT_COMPILE);
-    let code = match link(threads) {
-        // A driver may know the option and refuse it.
-        Err(failure) if threads.is_some() && failure.is_of_image() => link(None)?,
-        linked => linked?,
-    };
+    let mut linker = Linker { context, jit: Jit::new(), state: CUlinkState::NULL };
+    let linked = linker.link(&text);
+    let code = linked.map_err(|error| LoadError { error, log: linker.jit.log() })?;
     check_code(context, &code).map_err(bad_code)?;
     Ok(code)
 }

@@ -16,26 +16,22 @@ pub(super) struct Jit {
 }
 
 impl Jit {
-    /// Log buffers, and the number of threads for one image if given.
-    pub(super) fn new(threads: Option<usize>) -> Self {
+    /// Empty log buffers.
+    pub(super) fn new() -> Self {
         let (mut info, mut errors) = (vec![0_u8; LOG_BYTES], vec![0_u8; LOG_BYTES]);
         let number = |value: usize| std::ptr::without_provenance_mut::<c_void>(value);
-        let mut options = vec![
+        let options = vec![
             CUjit_option::CU_JIT_INFO_LOG_BUFFER,
             CUjit_option::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
             CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
             CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
         ];
-        let mut values = vec![
+        let values = vec![
             info.as_mut_ptr().cast(),
             number(LOG_BYTES - 1),
             errors.as_mut_ptr().cast(),
             number(LOG_BYTES - 1),
         ];
-        if let Some(threads) = threads {
-            options.push(CUjit_option::CU_JIT_SPLIT_COMPILE);
-            values.push(number(threads));
-        }
         Self { info, errors, options, values }
     }
 

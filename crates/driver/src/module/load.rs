@@ -73,7 +73,7 @@ impl Module {
 /// The image must be complete: the driver finds its end in it.
 unsafe fn load(context: &Context, image: *const c_char) -> Result<Module, LoadError> {
     context.bind_outside_capture("loading a module")?;
-    let mut jit = Jit::new(None);
+    let mut jit = Jit::new();
     let (count, options, values) = jit.arguments();
     let mut raw = CUmodule::NULL;
     // SAFETY: the image is complete; options, values and their buffers outlive the call.

@@ -1,35 +1,49 @@
-//! The processes that compile: `ptxas` for each image, or a worker for many.
+//! The processes that compile: `ptxas` for each image, a worker for many, or this process.
 
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use retrograph_driver::{Context, compile_ptx};
 use retrograph_kernels::{Reach, SmTarget};
 
 use super::compiler::Compiler;
+use super::disk::identity;
 use super::job::{Failure, Job};
+use super::report::Source;
 use super::worker::Worker;
 
 /// A process that compiles, among several.
 pub(super) enum CompileProcess<'a> {
     Ptxas(&'a Path),
-    Process(Box<Worker>),
+    Worker(Box<Worker>),
+    /// This process, which has the driver ready while workers start theirs.
+    This(&'a Context),
 }
 
 impl<'a> CompileProcess<'a> {
-    /// Starts within `limit`. A worker must report `identity` for its driver and device.
+    /// Starts within `limit`. Of several processes with a driver, the first one is this process. A
+    /// worker must have the same driver and device.
     pub(super) fn new(
         compiler: &'a Compiler,
-        identity: &str,
+        (context, is_first): (&'a Context, bool),
         limit: Duration,
     ) -> Result<Self, Failure> {
         match compiler {
-            Compiler::Driver => Err("the driver compiles in this process".to_owned().into()),
             Compiler::Ptxas(path) => Ok(Self::Ptxas(path)),
-            Compiler::Processes(command) => {
-                Ok(Self::Process(Box::new(Worker::start(command, identity, limit)?)))
+            Compiler::Processes(command) if !is_first => {
+                Ok(Self::Worker(Box::new(Worker::start(command, &identity(context), limit)?)))
             }
+            Compiler::Processes(_) | Compiler::Driver => Ok(Self::This(context)),
+        }
+    }
+
+    /// The source of what it compiles.
+    pub(super) fn source(&self) -> Source {
+        match self {
+            Self::Ptxas(_) | Self::Worker(_) => Source::Worker,
+            Self::This(_) => Source::Jit,
         }
     }
 
@@ -37,13 +51,14 @@ impl<'a> CompileProcess<'a> {
     pub(super) fn compile(&mut self, job: Job<'_>) -> Result<Vec<u8>, Failure> {
         match self {
             Self::Ptxas(path) => ptxas(path, job),
-            Self::Process(worker) => worker.compile(job),
+            Self::Worker(worker) => worker.compile(job),
+            Self::This(context) => compile_ptx(context, job.ptx).map_err(|_| Failure::Here),
         }
     }
 
     /// Whether it can compile another image after `failure`.
     pub(super) fn survives(&self, failure: &Failure) -> bool {
-        matches!((self, failure), (Self::Ptxas(_), _) | (_, Failure::Told(_)))
+        matches!((self, failure), (Self::Ptxas(_), _) | (_, Failure::Told(_) | Failure::Here))
     }
 }
 
@@ -68,9 +83,6 @@ fn assemble(program: &Path, job: Job<'_>) -> Result<Option<Vec<u8>>, String> {
     let named = SmTarget::named_in(job.ptx).filter(|target| target.reach != Reach::Forward);
     let mut command = Command::new(program);
     command.arg(format!("-arch={}", named.unwrap_or(job.device)));
-    if job.threads > 1 {
-        command.arg(format!("--split-compile={}", job.threads));
-    }
     command.arg(&source).arg("-o").arg(&code).stdin(Stdio::null());
     let child = command.stdout(Stdio::null()).stderr(errors).spawn().map_err(text)?;
     let Some(status) = end_of(child, job.limit).map_err(text)? else { return Ok(None) };

@@ -1,21 +1,21 @@
-//! Compiling several images concurrently in other processes.
+//! Compiling several images concurrently in several processes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
-use retrograph_kernels::SmTarget;
+use retrograph_driver::Context;
 
 use super::compile_process::CompileProcess;
 use super::compiler::Compiler;
 use super::job::{Failure, Job};
+use super::report::Source;
 
-/// The processes that compile, and their target.
+/// The processes that compile.
 pub(super) struct CompileWorkers<'a> {
     pub(super) compiler: &'a Compiler,
     /// The driver and device for which code is compiled.
-    pub(super) identity: String,
-    pub(super) device: SmTarget,
+    pub(super) context: &'a Context,
     /// Maximum number of concurrent processes.
     pub(super) count: usize,
     /// Time limit of starting a process, and of one image.
@@ -26,8 +26,8 @@ pub(super) struct CompileWorkers<'a> {
 pub(super) struct Compiled {
     /// The image, or `None` for a process that did not start.
     pub(super) index: Option<usize>,
-    /// The code, or the failure.
-    pub(super) code: Result<Vec<u8>, Failure>,
+    /// The code and its source, or the failure.
+    pub(super) code: Result<(Vec<u8>, Source), Failure>,
     pub(super) elapsed: Duration,
 }
 
@@ -42,9 +42,9 @@ impl CompileWorkers<'_> {
         let next = AtomicUsize::new(0);
         let (sender, made) = mpsc::channel();
         std::thread::scope(|scope| {
-            for _ in 0..self.count.min(images.len()) {
+            for index in 0..self.count.min(images.len()) {
                 let (sender, next) = (sender.clone(), &next);
-                scope.spawn(move || self.work(images, next, &sender));
+                scope.spawn(move || self.work(images, (index == 0, next), &sender));
             }
             drop(sender);
             let outcome = made.iter().try_for_each(take);
@@ -53,14 +53,19 @@ impl CompileWorkers<'_> {
         })
     }
 
-    fn work(&self, images: &[&str], next: &AtomicUsize, sender: &Sender<Compiled>) {
-        let all: usize = images.iter().map(|ptx| ptx.len()).sum();
+    fn work(
+        &self,
+        images: &[&str],
+        (is_first, next): (bool, &AtomicUsize),
+        sender: &Sender<Compiled>,
+    ) {
+        let Self { compiler, context, limit, .. } = *self;
         let started = Instant::now();
         // A failed send means that nobody waits for the outcome any more.
         let send = |index, code, started: Instant| {
             sender.send(Compiled { index, code, elapsed: started.elapsed() }).is_ok()
         };
-        let mut process = match CompileProcess::new(self.compiler, &self.identity, self.limit) {
+        let mut process = match CompileProcess::new(compiler, (context, is_first), limit) {
             Ok(process) => process,
             Err(why) => {
                 send(None, Err(why), started);
@@ -71,10 +76,8 @@ impl CompileWorkers<'_> {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(ptx) = images.get(index) else { return };
             let started = Instant::now();
-            // A large image gets its share of the cores, for the others wait for it in the end.
-            let threads = (self.count.saturating_mul(ptx.len()) / all.max(1)).max(1);
-            let job = Job { ptx, device: self.device, threads, limit: self.limit };
-            let code = process.compile(job);
+            let code = process.compile(Job { ptx, device: context.device_target(), limit });
+            let code = code.map(|code| (code, process.source()));
             let goes_on = code.as_ref().err().is_none_or(|failure| process.survives(failure));
             if !send(Some(index), code, started) || !goes_on {
                 return;

@@ -1,6 +1,6 @@
 //! How images are compiled: by the driver in this process, or in several other processes.
 //!
-//! The driver compiles one image at a time, whatever the number of threads. To compile
+//! A driver compiles one image at a time per process, whatever the number of threads. To compile
 //! concurrently, use `ptxas` processes, or worker processes of the program itself; see [`serve`].
 //!
 //! [`serve`]: super::worker::serve
@@ -17,8 +17,10 @@ pub enum Compiler {
     Driver,
     /// The assembler of the CUDA toolkit at this path, a process for each image.
     Ptxas(PathBuf),
-    /// Further processes that call [`serve_compiler`](crate::modules::serve_compiler) on the same
-    /// device. Each takes device memory for its context while it lives.
+    /// The driver, in this process and in further ones that call
+    /// [`serve_compiler`](crate::modules::serve_compiler) on the same device. Each further process
+    /// takes device memory for its context while it lives. Little PTX is compiled here alone, which
+    /// takes less time than to start a process.
     Processes(WorkerCommand),
 }
 
@@ -31,13 +33,12 @@ pub struct WorkerCommand {
     pub arguments: Vec<OsString>,
 }
 
-/// How images are compiled: by default by the driver, in this process and with one thread.
+/// How images are compiled: by default by the driver, in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warming {
     /// The compiler.
     pub compiler: Compiler,
-    /// Maximum number of processes, or of driver threads for one image; 0 for the number of cores.
-    /// The driver uses several threads from CUDA 13.0 on.
+    /// Maximum number of processes that compile, this one included; 0 for the number of cores.
     pub workers: usize,
     /// Time limit of another process for starting, and for one image. It is then killed, and the
     /// driver compiles in this process.
@@ -45,14 +46,14 @@ pub struct Warming {
 }
 
 impl Default for Warming {
-    /// The largest image of the workspace takes a compiler less than a second.
+    /// The largest entry point of the workspace takes a compiler about a second.
     fn default() -> Self {
-        Self { compiler: Compiler::Driver, workers: 1, limit: Duration::from_secs(60) }
+        Self { compiler: Compiler::Driver, workers: 0, limit: Duration::from_secs(60) }
     }
 }
 
 impl Warming {
-    /// The number of processes or threads.
+    /// The number of processes.
     pub(super) fn width(&self) -> usize {
         match self.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),

@@ -1,4 +1,4 @@
-//! One image to compile in another process, and why that can fail.
+//! One image to compile, one of several at a time, and why that can fail.
 
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ pub(super) enum Failure {
     Told(String),
     /// The time limit was exceeded.
     TooSlow,
+    /// Of the driver in this process, which compiles the image again on its own and says why.
+    Here,
 }
 
 impl From<String> for Failure {
@@ -25,8 +27,6 @@ pub(super) struct Job<'a> {
     pub(super) ptx: &'a str,
     /// The SM target of exactly the device.
     pub(super) device: SmTarget,
-    /// Number of threads.
-    pub(super) threads: usize,
     /// Time limit.
     pub(super) limit: Duration,
 }

@@ -9,7 +9,6 @@ use retrograph_driver::{Context, Function, LoadError, Module, compile_ptx};
 use super::cache::ModuleCache;
 use super::compile_workers::CompileWorkers;
 use super::compiler::Compiler;
-use super::disk::identity;
 use super::error::PrewarmError;
 use super::flight::{Claim, Settle};
 use super::image::{ImageKey, ModuleKey, Wanted};
@@ -20,6 +19,8 @@ use super::stored;
 
 /// Maximum device memory of a worker process's context.
 const CONTEXT_BYTES: usize = 1 << 30;
+/// Bytes of PTX per worker process: less is compiled by the time that a process has started.
+const PROCESS_BYTES: usize = 128 << 10;
 
 /// A module that this thread loads.
 type Mine<'a, 'w> = (&'a Wanted<'w>, Claim<ModuleKey, Module>);
@@ -109,9 +110,9 @@ impl<'s> Session<'s> {
             }
         }
         let cold = match self.cache.options().warming.compiler {
-            Compiler::Driver => cold,
-            _ if cold.is_empty() => cold,
-            _ => self.load_from_workers(cold)?,
+            Compiler::Ptxas(_) if !cold.is_empty() => self.load_from_workers(cold)?,
+            Compiler::Processes(_) if cold.len() > 1 => self.load_from_workers(cold)?,
+            _ => cold,
         };
         for (wanted, claim) in cold {
             let started = Instant::now();
@@ -171,12 +172,10 @@ impl<'s> Session<'s> {
     /// Compiles in this process. Without a cache on disk, the code need not be returned by the
     /// driver.
     fn compile_here(&mut self, wanted: &Wanted<'_>) -> Result<Module, LoadError> {
-        let options = self.cache.options();
-        let threads = options.warming.width();
-        if options.disk.is_none() && threads == 1 {
+        if self.cache.options().disk.is_none() {
             return Module::load_ptx(self.context(), &wanted.ptx());
         }
-        match compile_ptx(self.context(), &wanted.ptx(), threads) {
+        match compile_ptx(self.context(), &wanted.ptx()) {
             Ok(code) => {
                 let module = Module::load_code(self.context(), &code)?;
                 self.keep(wanted, &code);
@@ -193,7 +192,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Compiles in other processes, and loads each result as it arrives. Returns the images that
+    /// Compiles in several processes, and loads each result as it arrives. Returns the images that
     /// failed.
     fn load_from_workers<'a, 'w>(
         &mut self,
@@ -203,13 +202,13 @@ impl<'s> Session<'s> {
         cold.sort_by_cached_key(|(wanted, _)| Reverse(wanted.ptx().len()));
         let images: Vec<_> = cold.iter().map(|(wanted, _)| wanted.ptx()).collect();
         let images: Vec<&str> = images.iter().map(|ptx| &**ptx).collect();
+        let count = self.processes(images.iter().map(|ptx| ptx.len()).sum())?;
         let mut cold: Vec<_> = cold.into_iter().map(Some).collect();
         let limit = self.cache.options().warming.limit;
         let workers = CompileWorkers {
             compiler: &self.cache.options().warming.compiler,
-            identity: identity(self.context()),
-            device: self.context().device_target(),
-            count: self.workers()?,
+            context: self.context(),
+            count,
             limit,
         };
         workers.compile(&images, &mut |made| {
@@ -218,44 +217,50 @@ impl<'s> Session<'s> {
             match (made.code, slot) {
                 (Err(failure), slot) => {
                     let image = slot.and_then(|slot| slot.as_ref().map(name));
-                    self.warn(match failure {
-                        Failure::Told(why) => Warning::Compiler { image, why },
-                        Failure::TooSlow => Warning::TooSlow { image, limit },
-                    });
+                    match failure {
+                        Failure::Told(why) => self.warn(Warning::Compiler { image, why }),
+                        Failure::TooSlow => self.warn(Warning::TooSlow { image, limit }),
+                        Failure::Here => {}
+                    }
                     Ok(())
                 }
-                (Ok(code), Some(slot)) => self.take(slot, &code, made.elapsed),
+                (Ok((code, source)), Some(slot)) => self.take(slot, &code, (source, made.elapsed)),
                 (Ok(_), None) => Ok(()),
             }
         })?;
         Ok(cold.into_iter().flatten().collect())
     }
 
-    /// Loads code from another process, and keeps the image in its slot if that fails.
+    /// Loads compiled code, and keeps the image in its slot if that fails.
     fn take(
         &mut self,
         slot: &mut Option<Mine<'_, '_>>,
         code: &[u8],
-        elapsed: Duration,
+        (source, elapsed): (Source, Duration),
     ) -> Result<(), PrewarmError> {
         let started = Instant::now();
         let Some((wanted, _)) = slot else { return Ok(()) };
-        let Some(module) = self.accept(wanted, code, Source::Worker)? else { return Ok(()) };
+        let Some(module) = self.accept(wanted, code, source)? else { return Ok(()) };
         self.keep(wanted, code);
         let Some((wanted, claim)) = slot.take() else { return Ok(()) };
         let module = claim.fulfil(module);
-        self.finish(wanted, &module, (Source::Worker, elapsed + started.elapsed()))
+        self.finish(wanted, &module, (source, elapsed + started.elapsed()))
     }
 
-    /// The number of worker processes, limited by device memory for their contexts.
-    fn workers(&self) -> Result<usize, PrewarmError> {
+    /// The number of processes that compile `bytes` of PTX. All but this one take time to start, and
+    /// device memory for their contexts.
+    fn processes(&self, bytes: usize) -> Result<usize, PrewarmError> {
         let warming = &self.cache.options().warming;
-        let has_contexts = matches!(warming.compiler, Compiler::Processes(_));
-        if !has_contexts || self.context().driver().is_simulated() {
-            return Ok(warming.width());
+        let most = warming.width();
+        if !matches!(warming.compiler, Compiler::Processes(_)) {
+            return Ok(most);
+        }
+        let most = most.min(1 + bytes / PROCESS_BYTES);
+        if self.context().driver().is_simulated() {
+            return Ok(most);
         }
         let (free, _) = self.context().memory()?;
-        Ok(warming.width().min(free / CONTEXT_BYTES).max(1))
+        Ok(most.min(1 + free / CONTEXT_BYTES))
     }
 
     fn keep(&mut self, wanted: &Wanted<'_>, code: &[u8]) {

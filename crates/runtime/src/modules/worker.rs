@@ -1,10 +1,10 @@
 //! Worker processes that compile for another process, over standard input and output.
 //!
 //! A worker first reports its driver and device, and is used only if they match. It answers each
-//! request (a number of threads, a length, PTX) with a status, a length, and code or a message. It
-//! exits when its input ends.
+//! request (a length, PTX) with a status, a length, and code or a message. It exits when its input
+//! ends.
 
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
@@ -30,14 +30,11 @@ pub fn serve(context: &Context, input: impl Read, output: impl Write) -> io::Res
     let (mut input, mut output) = (BufReader::new(input), BufWriter::new(output));
     answer(&mut output, GOOD, identity(context).as_bytes())?;
     loop {
-        let mut threads = [0; 4];
-        match input.read_exact(&mut threads) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            outcome => outcome?,
+        if input.fill_buf()?.is_empty() {
+            return Ok(());
         }
         let ptx = read_bytes(&mut input)?;
-        let ptx = String::from_utf8_lossy(&ptx);
-        match compile_ptx(context, &ptx, u32::from_le_bytes(threads) as usize) {
+        match compile_ptx(context, &String::from_utf8_lossy(&ptx)) {
             Ok(code) => answer(&mut output, GOOD, &code)?,
             Err(failure) => {
                 let message = format!("{}\n{}", failure.error, failure.log);
@@ -47,8 +44,6 @@ pub fn serve(context: &Context, input: impl Read, output: impl Write) -> io::Res
     }
 }
 
-/// A number of threads, and PTX.
-type Request = (usize, String);
 /// A status, and code or a message.
 type Answer = io::Result<(u8, Vec<u8>)>;
 
@@ -56,7 +51,8 @@ type Answer = io::Result<(u8, Vec<u8>)>;
 /// with the pipes.
 pub(super) struct Worker {
     child: Child,
-    requests: Sender<Request>,
+    /// PTX.
+    requests: Sender<String>,
     answers: Receiver<Answer>,
 }
 
@@ -89,7 +85,7 @@ impl Worker {
 
     pub(super) fn compile(&mut self, job: Job<'_>) -> Result<Vec<u8>, Failure> {
         // Where nobody takes the request, nobody answers either.
-        let _ = self.requests.send((job.threads, job.ptx.to_owned()));
+        let _ = self.requests.send(job.ptx.to_owned());
         match self.answer(job.limit)? {
             Ok((GOOD, code)) => Ok(code),
             Ok((_, message)) => Err(String::from_utf8_lossy(&message).into_owned().into()),
@@ -109,7 +105,7 @@ impl Worker {
 /// Forwards requests and answers until either side ends.
 fn talk(
     (mut input, mut output): (ChildStdin, BufReader<ChildStdout>),
-    requests: &Receiver<Request>,
+    requests: &Receiver<String>,
     answers: &Sender<Answer>,
 ) {
     // The worker sends its identity unasked.
@@ -124,8 +120,7 @@ fn talk(
     }
 }
 
-fn ask(input: &mut impl Write, (threads, ptx): &Request) -> io::Result<()> {
-    input.write_all(&u32::try_from(*threads).unwrap_or(1).to_le_bytes())?;
+fn ask(input: &mut impl Write, ptx: &str) -> io::Result<()> {
     input.write_all(&(ptx.len() as u64).to_le_bytes())?;
     input.write_all(ptx.as_bytes())?;
     input.flush()

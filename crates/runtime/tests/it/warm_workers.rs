@@ -10,10 +10,10 @@ use std::{fs, thread};
 use retrograph_runtime::modules::{
     CacheOptions, Compiler, Source, Warming, Warning, WorkerCommand, serve_compiler,
 };
-use retrograph_runtime::{ModuleCache, PrewarmError};
+use retrograph_runtime::{ModuleCache, PrewarmError, Requirements, WarmModules};
 
 use crate::device::{Device, device_of, simulated};
-use crate::ptx::{BROKEN, image, requirements};
+use crate::ptx::{BROKEN, SCALE, image, requirements};
 use crate::warm_places::{assert_warm, on_disk, sources, two, warm_two, with_workers};
 
 fn bench() -> Device {
@@ -26,6 +26,30 @@ fn program(folder: &Path, lines: &str) -> PathBuf {
     fs::write(&path, format!("#!/bin/sh\n{lines}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
+}
+
+/// Images with enough text for several processes. The first one takes longest to parse.
+fn large(count: usize) -> Requirements {
+    let mut requirements = Requirements::default();
+    for index in 0..count {
+        let lines = if index == 0 { 20_000 } else { 5_000 };
+        let lines = "    mul.rn.f32 %f1, %f1, %f2;\n".repeat(lines);
+        let ptx = SCALE.replace("    ret;\n}", &format!("{lines}    ret;\n}} // {index}"));
+        requirements.insert_custom(&image(&format!("large {index}"), &ptx), "scale");
+    }
+    requirements
+}
+
+fn warm_large(count: usize, warming: Warming) -> WarmModules {
+    let cache = ModuleCache::with(&bench().context, with_workers(warming));
+    let warm = cache.prewarm(&large(count), |_| ()).unwrap();
+    assert_eq!((cache.loaded(), warm.len()), (count, count));
+    warm
+}
+
+fn processes(program: PathBuf, workers: usize) -> Warming {
+    let compiler = Compiler::Processes(WorkerCommand { program, arguments: Vec::new() });
+    Warming { compiler, workers, ..Warming::default() }
 }
 
 /// An assembler whose code is its source: arguments are `-arch=… source -o code`.
@@ -73,47 +97,64 @@ fn the_driver_compiles_if_the_assembler_fails_in_any_way() {
 #[test]
 fn processes_that_are_no_workers_are_found_and_the_driver_compiles() {
     let folder = tempfile::tempdir().unwrap();
-    let device = bench();
     let of_another_driver = r#"printf '\001\003\000\000\000\000\000\000\000abc'; cat > /dev/null"#;
     for (lines, word) in [
         ("exit 1", "program: "),
         ("echo hello; cat", "no answer"),
         (of_another_driver, "is for `abc`, not for `SIMULATED driver"),
     ] {
-        let program = program(folder.path(), lines);
-        let command = WorkerCommand { program, arguments: Vec::new() };
-        let compiler = Compiler::Processes(command);
-        let warming = Warming { compiler, workers: 2, ..Warming::default() };
-        let warm = warm_two(&device, with_workers(warming)).unwrap();
-        assert_warm(&warm, Source::Jit, &["a compiling process failed", word]);
-        assert_eq!(warm.report().warnings.len(), 2, "each process is told of");
+        let warm = warm_large(3, processes(program(folder.path(), lines), 3));
+        let report = warm.report();
+        assert_eq!(report.sources(), "3 jit");
+        // This process is one of the three.
+        let [first, second] = &report.warnings[..] else { panic!("{:?}", report.warnings) };
+        for warning in [first, second].map(ToString::to_string) {
+            assert!(warning.contains("a compiling process failed"), "{warning}");
+            assert!(warning.contains(word), "{warning}");
+        }
     }
 }
 
-/// Two processes that never come to an end are told of, with an image where they had one.
-fn assert_ended(compiler: Compiler, with_image: bool) {
-    let limit = Duration::from_millis(200);
-    let started = Instant::now();
-    let warming = Warming { compiler, workers: 2, limit };
-    let warm = warm_two(&bench(), with_workers(warming)).unwrap();
-    assert!(started.elapsed() < Duration::from_secs(30), "nobody waits for it");
-    assert_warm(&warm, Source::Jit, &["took longer than 200ms", "the driver compiles in this"]);
-    let slow = warm.report().warnings.iter().filter(|warning| {
-        matches!(warning, Warning::TooSlow { image: found, limit: held }
-            if *held == limit && found.is_some() == with_image)
-    });
-    assert_eq!(slow.count(), 2);
+#[test]
+fn processes_are_started_for_large_texts_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let started = |warm: fn(Warming), workers| {
+        fs::write(&log, "").unwrap();
+        let lines = format!("echo x >> {}", log.display());
+        warm(processes(program(folder.path(), &lines), workers));
+        fs::read_to_string(&log).unwrap().lines().count()
+    };
+    let two = |warming| drop(warm_two(&bench(), with_workers(warming)).unwrap());
+    assert_eq!(started(two, 8), 0, "two small images");
+    let large = |warming| drop(warm_large(1, warming));
+    assert_eq!(started(large, 8), 0, "one image");
+    let large = |warming| drop(warm_large(4, warming));
+    assert_eq!(started(large, 8), 3, "a process for each image, of which this is one");
+    assert_eq!(started(large, 2), 1, "as many as there may be");
+}
+
+/// A process that never comes to an end is told of, with an image if it had one.
+fn assert_ended(warm: &WarmModules, (limit, with_image, count): (Duration, bool, usize)) {
+    let report = warm.report();
+    assert_eq!(report.count(Source::Jit), report.images.len(), "{report:?}");
+    assert_eq!(report.warnings.len(), count, "{report:?}");
+    for warning in &report.warnings {
+        let Warning::TooSlow { image, limit: held } = warning else { panic!("{warning}") };
+        assert_eq!((*held, image.is_some()), (limit, with_image), "{warning}");
+        let text = warning.to_string();
+        assert!(text.contains("took longer than 200ms"), "{text}");
+        assert!(text.contains("the driver compiles in this"), "{text}");
+    }
 }
 
 #[test]
 fn a_process_that_takes_too_long_is_ended_and_the_driver_compiles() {
     let folder = tempfile::tempdir().unwrap();
-    let of = |lines: &str| {
-        let command = WorkerCommand { program: program(folder.path(), lines), arguments: vec![] };
-        Compiler::Processes(command)
-    };
+    let (started, limit) = (Instant::now(), Duration::from_millis(200));
+    let of = |lines: &str| Warming { limit, ..processes(program(folder.path(), lines), 2) };
     // Its child processes keep the pipes open even after it has ended.
-    assert_ended(of("sleep 60"), false);
+    assert_ended(&warm_large(2, of("sleep 60")), (limit, false, 1));
     // It sends its identity, and then reads no request, or a part of one.
     let device = bench();
     let mut identity = Vec::new();
@@ -121,9 +162,12 @@ fn a_process_that_takes_too_long_is_ended_and_the_driver_compiles() {
     drop(device);
     fs::write(folder.path().join("identity"), identity).unwrap();
     let hello = format!("cat {}/identity", folder.path().display());
-    assert_ended(of(&format!("{hello}; sleep 60")), true);
-    let assembler = Compiler::Ptxas(program(folder.path(), "sleep 60"));
-    assert_ended(assembler, true);
+    assert_ended(&warm_large(2, of(&format!("{hello}; sleep 60"))), (limit, true, 1));
+    let compiler = Compiler::Ptxas(program(folder.path(), "sleep 60"));
+    let warming = Warming { compiler, workers: 2, limit };
+    let warm = warm_two(&bench(), with_workers(warming)).unwrap();
+    assert_ended(&warm, (limit, true, 2));
+    assert!(started.elapsed() < Duration::from_secs(30), "nobody waits for it");
 }
 
 #[test]
@@ -157,13 +201,12 @@ fn threads_that_want_the_same_images_have_each_compiled_once() {
 /// One request to a worker, as bytes.
 fn request(ptx: &str) -> Vec<u8> {
     let length = (ptx.len() as u64).to_le_bytes();
-    [&1_u32.to_le_bytes()[..], &length, ptx.as_bytes()].concat()
+    [&length, ptx.as_bytes()].concat()
 }
 
 #[test]
 fn a_worker_identifies_itself_and_answers_until_end_of_input() {
-    let scale = crate::ptx::SCALE;
-    let input = [request(scale), request(BROKEN)].concat();
+    let input = [request(SCALE), request(BROKEN)].concat();
     let mut output = Vec::new();
     serve_compiler(&bench().context, &input[..], &mut output).unwrap();
     let mut rest = &output[..];
