@@ -98,15 +98,28 @@ fn assemble(ptxas: &Path, job: &Job) -> anyhow::Result<Vec<Usage>> {
     if !output.status.success() {
         bail!("{} for {}: {log}", job.image, job.target);
     }
-    // `ptxas` serialized the wgmma instructions, which makes the kernel several times slower.
-    if let Some(line) = log.lines().find(|line| line.contains("wgmma.mma_async instructions are")) {
-        bail!("{} for {}: {line}", job.image, job.target);
+    let losses = losses(&log, job.target, &job.image);
+    if !losses.is_empty() {
+        bail!("{}", losses.join("\n"));
     }
     let usages = parse_log(&log, job.target, &job.image)?;
     if usages.is_empty() {
         bail!("{} for {}: ptxas reported no entry point", job.image, job.target);
     }
     Ok(usages)
+}
+
+/// The messages that instructions were serialized (`wgmma`) or ignored (`setmaxnreg`), such as C7508
+/// to C7515, which make a kernel several times slower. Those about `setmaxnreg` name no entry point.
+fn losses(log: &str, target: SmTarget, image: &str) -> Vec<String> {
+    let loss = |line: &str| {
+        let (code, message) = line.split_once("(C")?.1.split_once(") ")?;
+        let is_loss = message.starts_with("Potential Performance Loss: ");
+        let entry = message.split_once("function '").and_then(|(_, name)| name.split('\'').next());
+        let entry = entry.map_or("an entry point".to_owned(), |name| format!("`{name}`"));
+        is_loss.then(|| format!("{entry} of image `{image}` for {target}: C{code}: {message}"))
+    };
+    log.lines().filter_map(loss).collect()
 }
 
 /// Parses the `-v` report: a line with the entry point, then its spills and resources.
@@ -141,6 +154,27 @@ fn number_before(line: &str, suffix: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn serialized_and_ignored_instructions_are_found_with_image_entry_and_code() {
+        let log = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async \
+                   instructions are serialized due to insufficient register resources for the \
+                   wgmma pipeline in the function 'a'\n\
+                   ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored to \
+                   allow debugging.\n\
+                   ptxas info    : (C7519) warpgroup.arrive is injected in around line 3 by \
+                   compiler to allow use of registers in GMMA in function 'b'\n\
+                   ptxas info    : Compiling entry function 'a' for 'sm_90a'\n";
+        let [serialized, ignored] = &losses(log, SmTarget::exact(90), "i")[..] else {
+            panic!("{:?}", losses(log, SmTarget::exact(90), "i"))
+        };
+        assert!(serialized.starts_with("`a` of image `i` for sm_90a: C7510: "), "{serialized}");
+        assert!(serialized.contains("wgmma.mma_async instructions are serialized"), "{serialized}");
+        assert!(
+            ignored.starts_with("an entry point of image `i` for sm_90a: C7508: "),
+            "{ignored}"
+        );
+    }
 
     #[test]
     fn the_report_of_the_assembler_is_read() {

@@ -247,7 +247,7 @@ impl<'s> Session<'s> {
         self.finish(wanted, &module, (source, elapsed + started.elapsed()))
     }
 
-    /// The number of processes that compile `bytes` of PTX. All but this one take time to start, and
+    /// The number of processes that compile `bytes` of PTX. All but this one take time to start and
     /// device memory for their contexts.
     fn processes(&self, bytes: usize) -> Result<usize, PrewarmError> {
         let warming = &self.cache.options().warming;
