@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use indicatif::HumanBytes;
-use retrograph_finetune::Device;
 use retrograph_finetune::bench::{Bench, Measurement};
+use retrograph_finetune::{Device, Stage};
 use serde::Serialize;
 
 use crate::args::BenchArguments;
 use crate::error::CliError;
 use crate::outputs::{self, Output};
-use crate::screen::{self, fact};
+use crate::screen::{self, Startup, fact};
 use crate::{Outcome, decode_bench, file};
 
 /// The results, the device, and the settings of a benchmark.
@@ -41,17 +41,10 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
     let device = Device::open(arguments.device)?;
     screen::device(&device);
     let modules = arguments.cache.modules(&device, arguments.device)?;
-    let bar = indicatif::ProgressBar::new(0);
-    let mut upload = |done: usize, total: usize, name: &str| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
-        bar.set_message(name.to_owned());
-        if done == total {
-            bar.finish_and_clear();
-        }
-    };
+    let mut startup = Startup::new();
+    let start = &mut |stage: Stage<'_>| startup.show(&stage);
     if !arguments.decode.is_empty() {
-        return decode_bench::run(arguments, (&device, &modules), &mut upload);
+        return decode_bench::run(arguments, (&device, &modules), start);
     }
     let bench = Bench {
         config: arguments.config(),
@@ -62,7 +55,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
         energy: arguments.energy,
     };
     let rows = &mut rows((device.simulated, heading), line, arguments);
-    let measurements = bench.run(&modules, &mut upload, rows)?;
+    let measurements = bench.run(&modules, start, rows)?;
     if let Some(path) = &arguments.json {
         let settings = Settings { steps: arguments.steps };
         write(path, arguments, settings, (&device, &measurements))?;

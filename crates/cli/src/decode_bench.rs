@@ -2,7 +2,7 @@
 
 use indicatif::HumanBytes;
 use retrograph_finetune::bench::decode::{DecodeBench, DecodeMeasurement};
-use retrograph_finetune::{Device, InferenceConfig, Sampling};
+use retrograph_finetune::{Device, InferenceConfig, Sampling, Stage};
 use retrograph_runtime::ModuleCache;
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ struct Settings {
 pub(crate) fn run(
     arguments: &BenchArguments,
     (device, modules): (&Device, &ModuleCache),
-    upload: &mut dyn FnMut(usize, usize, &str),
+    start: &mut dyn FnMut(Stage<'_>),
 ) -> Result<Outcome, CliError> {
     let drawn = Sampling { temperature: 1.0, top_k: 20, top_p: 0.8, ..Sampling::greedy() };
     let bench = DecodeBench {
@@ -36,7 +36,7 @@ pub(crate) fn run(
         steps: arguments.steps.max(1) as usize,
     };
     let rows = &mut rows((device.simulated, heading), line, arguments);
-    let measurements = bench.run(modules, upload, rows)?;
+    let measurements = bench.run(modules, start, rows)?;
     if let Some(path) = &arguments.json {
         let settings = Settings { temperature: arguments.temperature, tokens: arguments.steps };
         write(path, arguments, settings, (device, &measurements))?;

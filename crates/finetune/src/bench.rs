@@ -8,7 +8,7 @@ mod strategy;
 
 use std::time::{Duration, Instant};
 
-use retrograph_runtime::{EnergyCounter, ModuleCache, Stream};
+use retrograph_runtime::{EnergyCounter, ModuleCache, Requirements, Stream};
 use serde::{Deserialize, Serialize};
 
 pub use strategy::BenchStrategy;
@@ -19,6 +19,7 @@ use crate::error::Result;
 use crate::init;
 use crate::parameters::{Chunk, Parameter};
 use crate::report::median;
+use crate::stage::Stage;
 use crate::state::{ModelState, Source};
 use crate::trainer::{MemoryUse, Plan, Trainer, TrainerOptions};
 
@@ -90,18 +91,19 @@ pub struct Measurement {
 }
 
 impl Bench {
-    /// Measures every case. `on` receives each measurement and returns whether to continue.
+    /// Measures every case. `start` receives the stages before the first one; `on` receives each
+    /// measurement and returns whether to continue.
     ///
     /// # Errors
     /// If a case cannot be built, or the device fails.
     pub fn run(
         &self,
         modules: &ModuleCache,
-        upload: &mut dyn FnMut(usize, usize, &str),
+        start: &mut dyn FnMut(Stage<'_>),
         on: &mut dyn FnMut(&Measurement) -> bool,
     ) -> Result<Vec<Measurement>> {
         let (free, _) = modules.context().memory()?;
-        let state = self.state(modules, upload)?;
+        let state = self.state(modules, start)?;
         let mut measurements = Vec::new();
         for &size in &self.sizes {
             for &strategy in &self.strategies {
@@ -117,22 +119,21 @@ impl Bench {
     }
 
     /// Warms the kernels of all sizes, checks their memory, and uploads the weights.
-    fn state(
-        &self,
-        modules: &ModuleCache,
-        upload: &mut dyn FnMut(usize, usize, &str),
-    ) -> Result<ModelState> {
-        for &size in &self.sizes {
-            let plan = Plan::new(&self.sized(size), TrainerOptions::default())?;
-            modules.prewarm(&plan.step_pass().pass.requirements(), |_| ())?;
-            plan.memory().require(modules.context())?;
-        }
+    fn state(&self, modules: &ModuleCache, start: &mut dyn FnMut(Stage<'_>)) -> Result<ModelState> {
+        let plan = |size: &[usize; 2]| Plan::new(&self.sized(*size), TrainerOptions::default());
+        let plans = self.sizes.iter().map(plan).collect::<Result<Vec<_>>>()?;
+        let required = plans.iter().map(Plan::requirements);
+        let required = required.fold(Requirements::default(), |all, one| all.union(&one));
+        let warm = modules.prewarm(&required, |progress| start(Stage::Warming(progress)))?;
+        start(Stage::Warm(&warm));
+        plans.iter().try_for_each(|plan| plan.memory().require(modules.context()))?;
         let stream = Stream::new(modules.context())?;
         let parameters = self.config.parameters();
         let fill = |parameter: &Parameter, first, chunk: Chunk<'_>| {
             chunk.fill(|values| init::fill(values, first, parameter, self.config.seed));
             Ok(())
         };
+        let upload = &mut |done, total, name: &str| start(Stage::Uploading { done, total, name });
         ModelState::from_values(&stream, &parameters, fill, upload)
     }
 

@@ -7,9 +7,9 @@ use crate::trainer::MemoryNeed;
 /// A stage of the start of a trainer or a generator, in this order.
 #[derive(Debug)]
 pub enum Stage<'a> {
-    /// A kernel image became warm.
+    /// A kernel became warm.
     Warming(&'a Progress<'a>),
-    /// All kernel images are warm.
+    /// All kernels are warm.
     Warm(&'a WarmModules),
     /// The run fits into device memory; the second field is the free memory in bytes.
     Fits(&'a MemoryNeed, usize),

@@ -103,6 +103,8 @@ fn measuring_works_on_the_simulated_driver() {
     command.args(["--steps", "2", "--warm-up", "1", "--energy", "--json", "bench.json"]);
     let done = crate::program::Done::from(command).good();
     assert!(done.out.contains("SIMULATED"), "{}", done.out);
+    let warm: Vec<_> = done.out.lines().filter(|line| line.starts_with("warm ")).collect();
+    assert!(matches!(warm[..], [one] if one.ends_with(" jit")), "once for all sizes: {warm:?}");
     let results = json(&place.path("bench.json"));
     let measurements = results["measurements"].as_array().unwrap();
     assert_eq!(measurements.len(), 6, "two sizes by eager, capture and manual");

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use retrograph_kernels::DType;
-use retrograph_runtime::{ModuleCache, Report, Stream};
+use retrograph_runtime::{ModuleCache, Report, Requirements, Stream};
 use serde::{Deserialize, Serialize};
 
 use super::{BenchStrategy, milliseconds};
@@ -13,6 +13,7 @@ use crate::generate::{GenerationPlan, Generator, GeneratorOptions, Request, Samp
 use crate::init;
 use crate::parameters::{Chunk, Parameter};
 use crate::report::median;
+use crate::stage::Stage;
 use crate::state::{ModelState, Source};
 
 /// A benchmark of generation.
@@ -82,24 +83,28 @@ pub struct DecodeMeasurement {
 }
 
 impl DecodeBench {
-    /// Measures every case. `on` receives each measurement and returns whether to continue.
+    /// Measures every case. `start` receives the stages before the first one; `on` receives each
+    /// measurement and returns whether to continue.
     ///
     /// # Errors
     /// If the tokens of a case exceed its capacity, a case cannot be built, or the device fails.
     pub fn run(
         &self,
         modules: &ModuleCache,
-        upload: &mut dyn FnMut(usize, usize, &str),
+        start: &mut dyn FnMut(Stage<'_>),
         on: &mut dyn FnMut(&DecodeMeasurement) -> bool,
     ) -> Result<Vec<DecodeMeasurement>> {
+        let mut required = Requirements::default();
         for &[position, capacity] in &self.sizes {
             if position >= capacity {
                 return Err(Error::PromptTooLong { tokens: position, capacity });
             }
             let plan = GenerationPlan::new(&self.config(), self.options(capacity))?;
-            modules.prewarm(plan.requirements(), |_| ())?;
+            required = required.union(plan.requirements());
         }
-        let state = self.state(modules, upload)?;
+        let warm = modules.prewarm(&required, |progress| start(Stage::Warming(progress)))?;
+        start(Stage::Warm(&warm));
+        let state = self.state(modules, start)?;
         let mut measurements = Vec::new();
         for &size in &self.sizes {
             for &strategy in &self.strategies {
@@ -124,11 +129,7 @@ impl DecodeBench {
         GeneratorOptions { cache: self.cache, ..GeneratorOptions::new(capacity) }
     }
 
-    fn state(
-        &self,
-        modules: &ModuleCache,
-        upload: &mut dyn FnMut(usize, usize, &str),
-    ) -> Result<ModelState> {
+    fn state(&self, modules: &ModuleCache, start: &mut dyn FnMut(Stage<'_>)) -> Result<ModelState> {
         let stream = Stream::new(modules.context())?;
         let mut parameters = self.config().parameters();
         parameters.iter_mut().for_each(|parameter| parameter.trainable = false);
@@ -136,6 +137,7 @@ impl DecodeBench {
             chunk.fill(|values| init::fill(values, first, parameter, self.config.seed));
             Ok(())
         };
+        let upload = &mut |done, total, name: &str| start(Stage::Uploading { done, total, name });
         ModelState::from_values(&stream, &parameters, fill, upload)
     }
 
