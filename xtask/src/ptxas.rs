@@ -109,8 +109,9 @@ fn assemble(ptxas: &Path, job: &Job) -> anyhow::Result<Vec<Usage>> {
     Ok(usages)
 }
 
-/// The messages that instructions were serialized (`wgmma`) or ignored (`setmaxnreg`), such as C7508
-/// to C7515, which make a kernel several times slower. Those about `setmaxnreg` name no entry point.
+/// The messages that instructions were serialized (`wgmma`) or ignored (`setmaxnreg`), such as
+/// C7508 to C7515, which make a kernel several times slower. Those about `setmaxnreg` name no entry
+/// point.
 fn losses(log: &str, target: SmTarget, image: &str) -> Vec<String> {
     let loss = |line: &str| {
         let (code, message) = line.split_once("(C")?.1.split_once(") ")?;
