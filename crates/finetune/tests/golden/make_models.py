@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Tiny models of each architecture as Hugging Face's libraries save them, and what those compute.
 
-    python3 crates/finetune/tests/golden/make_models.py
+    python3 crates/finetune/tests/golden/make_models.py [NAME...]
 
-writes one folder each into models/ next to this file; needs torch, transformers and peft. A folder
+writes one folder for each model, or for the named ones, into models/ next to this file. It needs
+torch, transformers and peft; the committed files are of versions 2.11.0, 5.17.0 and 0.21.0. A folder
 is a model directory (bfloat16, one of them in shards) with an adapter of PEFT in adapter/ and
 golden.safetensors, computed in float64 by the libraries' own classes from the files just written:
 
@@ -19,6 +20,7 @@ import json
 import math
 import pathlib
 import shutil
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -42,6 +44,7 @@ LLAMA3 = dict(
     rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
     original_max_position_embeddings=32, rope_theta=100.0,
 )
+# Seeds are positions: add new models at the end.
 MODELS = {
     "qwen2": Qwen2Config(**SIZES, tie_word_embeddings=True),
     "qwen3": Qwen3Config(**SIZES, tie_word_embeddings=False, head_dim=12),
@@ -198,8 +201,13 @@ def make(name, seed):
 
 def main():
     torch.set_num_threads(4)
+    names = sys.argv[1:] or list(MODELS)
     for seed, name in enumerate(MODELS):
-        make(name, seed)
+        if name in names:
+            make(name, seed)
+    unknown = set(names) - set(MODELS)
+    if unknown:
+        raise SystemExit(f"no such models: {', '.join(sorted(unknown))}")
 
 
 if __name__ == "__main__":
