@@ -1,6 +1,6 @@
 //! Runs that succeed, and one that is interrupted.
 
-use crate::program::{Place, json};
+use crate::program::{Done, Place, json};
 
 #[test]
 fn a_run_prints_and_reports_its_progress() {
@@ -32,6 +32,27 @@ fn a_run_prints_and_reports_its_progress() {
     assert!(done.out.contains("SIMULATED, without memory of the driver"), "{}", done.out);
     assert!(report["step_ms_median"].is_null(), "simulated times are no measurement");
     assert!(std::fs::read_to_string(place.path("loss.svg")).unwrap().contains("<svg"));
+}
+
+#[test]
+fn the_readme_shows_what_its_first_command_prints() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    let Ok(page) = std::fs::read_to_string(page) else { return };
+    let shown = page.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
+    let place = Place::new();
+    let mut command = place.program();
+    command.args(["finetune", "--text", "text", "--device", "sim", "--steps", "1"]);
+    let printed = Done::from(command).good().out;
+    // Times vary.
+    let is_time = |word: &str| word.parse::<u32>().is_ok();
+    let printed = printed.split(" in ").map(|part| match part.split_once(" ms") {
+        Some((time, rest)) if is_time(time) => rest.to_owned(),
+        _ => format!(" in {part}"),
+    });
+    let printed: String = printed.collect();
+    for line in shown.expect("the README has a block of output").lines() {
+        assert!(printed.contains(line), "the README says\n{line}\nbut the program\n{printed}");
+    }
 }
 
 #[test]
