@@ -70,13 +70,18 @@ impl Device {
         match choice {
             DeviceChoice::Simulated => Self::simulated(None),
             DeviceChoice::Cuda(index) => Self::cuda(index),
-            DeviceChoice::Auto => match Self::cuda(0) {
-                Err(Error::Device(error)) if is_absence(&error) => {
-                    Self::simulated(Some(error.to_string()))
-                }
-                Err(Error::UnsupportedDevice(error)) => Self::simulated(Some(error.to_string())),
-                found => found,
-            },
+            DeviceChoice::Auto => Self::or_simulated(Self::cuda(0)),
+        }
+    }
+
+    /// Returns a simulated device if there is no usable one.
+    fn or_simulated(found: Result<Self>) -> Result<Self> {
+        match found {
+            Err(Error::Device(error)) if is_absence(&error) => {
+                Self::simulated(Some(error.to_string()))
+            }
+            Err(Error::UnsupportedDevice(error)) => Self::simulated(Some(error.to_string())),
+            found => found,
         }
     }
 
@@ -120,5 +125,39 @@ fn is_absence(error: &DeviceError) -> bool {
         | DeviceError::NoSuchDevice { .. } => true,
         DeviceError::Call(call) => no_device(call.code.0),
         _ => false,
+    }
+}
+
+#[cfg(all(test, feature = "sim"))]
+mod tests {
+    use retrograph_driver_sim::Config;
+    use retrograph_runtime::DriverVersion;
+
+    use super::*;
+
+    fn driver(compute_capability: (u32, u32)) -> Driver {
+        Driver::simulated(Config { compute_capability, ..Config::default() }).unwrap()
+    }
+
+    #[test]
+    fn auto_takes_the_simulated_driver_if_no_device_can_be_used() {
+        let (found, needed) = (DriverVersion::from_number(11080), DriverVersion::LEAST);
+        let too_old = Err(Error::Device(DeviceError::DriverTooOld { found, needed }));
+        let missing = Err(Error::Device(DeviceError::NoDriver { tried: "libcuda.so.1".into() }));
+        let no_device = Device::on(&driver((9, 0)), 3, None);
+        let unsupported = Device::on(&driver((7, 0)), 0, None);
+        for refused in [too_old, missing, no_device, unsupported] {
+            let error = refused.as_ref().unwrap_err().to_string();
+            let device = Device::or_simulated(refused).unwrap();
+            assert!(device.simulated, "{error}");
+            assert_eq!(device.why, Some(error));
+        }
+    }
+
+    #[test]
+    fn auto_reports_any_other_failure() {
+        let reason = "the library is damaged".to_owned();
+        let broken = Err(Error::Device(DeviceError::UnusableDriver { reason }));
+        assert!(matches!(Device::or_simulated(broken), Err(Error::Device(_))));
     }
 }
