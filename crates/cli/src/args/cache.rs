@@ -82,7 +82,11 @@ impl CacheArguments {
             None if device.simulated => None,
             None => CacheDir::user().inspect_err(|error| fact("cache", error)).ok(),
         };
-        let bundles = self.bundle.iter().map(Bundle::open).collect::<Result<_, _>>()?;
+        let bundles = self.bundle.iter().map(Bundle::open);
+        // A simulated driver executes no machine code.
+        #[cfg(feature = "embedded-bundle")]
+        let bundles = bundles.chain((!device.simulated).then(Bundle::embedded));
+        let bundles = bundles.collect::<Result<_, _>>()?;
         let warming = self.warming(device, choice)?;
         Ok(ModuleCache::with(&device.context, CacheOptions { bundles, disk, warming }))
     }

@@ -18,8 +18,7 @@
 //! Numbers are little-endian. A checksum detects damage, not tampering: loading code executes it.
 //! Keep bundles where programs are kept.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,6 +26,7 @@ use parking_lot::Mutex;
 use retrograph_kernels::{ImageForm, SmTarget};
 use sha2::{Digest as _, Sha256};
 
+use super::contents::Contents;
 use super::digest::Digest;
 use super::index::{BundleEntry, Listed, checksum, write};
 use crate::regular_file::open_regular;
@@ -100,7 +100,7 @@ pub struct Bundle {
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    file: Mutex<File>,
+    contents: Contents,
     data_start: u64,
     listed: Vec<Listed>,
 }
@@ -113,7 +113,25 @@ impl Bundle {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, BundleError> {
         let path = path.as_ref();
         let file = open_regular(path).map_err(|source| io(path, source))?;
-        Self::read(path, file)
+        Self::read(path, Contents::File(Mutex::new(file)))
+    }
+
+    /// Opens the bundle in `bytes`, such as a file that is part of the program by `include_bytes!`.
+    ///
+    /// # Errors
+    /// As [`Bundle::open`]; the path is `a bundle in the program`.
+    pub fn from_static(bytes: &'static [u8]) -> Result<Self, BundleError> {
+        Self::read(Path::new("a bundle in the program"), Contents::Static(bytes))
+    }
+
+    /// Opens the bundle that is part of the program: the file with the absolute path that
+    /// `RETROGRAPH_BUNDLE` had when the program was built.
+    ///
+    /// # Errors
+    /// As [`Bundle::from_static`].
+    #[cfg(feature = "embedded-bundle")]
+    pub fn embedded() -> Result<Self, BundleError> {
+        Self::from_static(include_bytes!(env!("RETROGRAPH_BUNDLE")))
     }
 
     /// Writes a bundle atomically: readers see the old file or the new one.
@@ -138,7 +156,7 @@ impl Bundle {
         write().map_err(|source| io(path, source))
     }
 
-    /// The file.
+    /// The file, or words in place of it.
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
@@ -190,14 +208,12 @@ impl Bundle {
         listed: &Listed,
         space: &'s mut Vec<u8>,
     ) -> Result<&'s [u8], BundleError> {
-        let Inner { path, file, data_start, .. } = &*self.inner;
+        let Inner { path, contents, data_start, .. } = &*self.inner;
         // The length was compared with the length of the file.
         let length = listed.length as usize;
         space.resize(space.len().max(length), 0);
         let code = &mut space[..length];
-        let mut file = file.lock();
-        let start = SeekFrom::Start(data_start + listed.offset);
-        let read = file.seek(start).and_then(|_| file.read_exact(code));
+        let read = contents.read(data_start + listed.offset, code);
         read.map_err(|source| io(path, source))?;
         if checksum(code) != listed.checksum {
             let what = format!("the code of `{}` for {}", listed.name, listed.target);
@@ -206,16 +222,16 @@ impl Bundle {
         Ok(code)
     }
 
-    pub(super) fn read(path: &Path, mut file: File) -> Result<Self, BundleError> {
+    pub(super) fn read(path: &Path, contents: Contents) -> Result<Self, BundleError> {
         let failed = |source| io(path, source);
-        let found = file.metadata().map_err(failed)?.len();
+        let found = contents.len().map_err(failed)?;
         let require = |needed: u64| match found < needed {
             true => Err(BundleError::Truncated { path: path.to_owned(), found, needed }),
             false => Ok(()),
         };
         let mut head = [0; HEAD_BYTES];
         let there = found.min(HEAD_BYTES as u64) as usize;
-        file.read_exact(&mut head[..there]).map_err(failed)?;
+        contents.read(0, &mut head[..there]).map_err(failed)?;
         if !head.starts_with(MAGIC) {
             return Err(BundleError::NotABundle { path: path.to_owned() });
         }
@@ -231,7 +247,7 @@ impl Bundle {
             return Err(corrupt(format!("the length of the index, {} bytes", number(12))));
         }
         let mut index = vec![0; number(12) as usize];
-        file.read_exact(&mut index).map_err(failed)?;
+        contents.read(HEAD_BYTES as u64, &mut index).map_err(failed)?;
         if Sha256::digest(&index)[..] != head[16..] {
             return Err(corrupt("the checksum of the index".to_owned()));
         }
@@ -245,8 +261,8 @@ impl Bundle {
             }
             entry.parse().ok_or_else(|| corrupt(format!("the entry `{}`", entry.name)))?;
         }
-        let (path, file) = (path.to_owned(), Mutex::new(file));
-        Ok(Self { inner: Arc::new(Inner { path, file, data_start, listed }) })
+        let path = path.to_owned();
+        Ok(Self { inner: Arc::new(Inner { path, contents, data_start, listed }) })
     }
 }
 

@@ -10,10 +10,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
 use retrograph_driver::Context;
 use sha2::{Digest as _, Sha256};
 
 use super::bundle::{Bundle, BundleError};
+use super::contents::Contents;
 use super::digest::Digest;
 use super::index::{BundleEntry, hex};
 use crate::regular_file::open_regular;
@@ -130,7 +132,7 @@ impl CacheDir {
         self.require_private()?;
         let metadata = file.metadata().map_err(|source| io_error(&path, source))?;
         require_private(&path, &metadata)?;
-        let bundle = Bundle::read(&path, file)?;
+        let bundle = Bundle::read(&path, Contents::File(Mutex::new(file)))?;
         match bundle.find(&key.image, key.context.device_target()) {
             Some(listed) if listed.maker == key.maker() => {
                 bundle.read_code(listed, space).map(Some).map_err(Into::into)

@@ -29,6 +29,7 @@ mod cache;
 mod compile_process;
 mod compile_workers;
 mod compiler;
+mod contents;
 mod digest;
 mod disk;
 mod error;

@@ -54,6 +54,25 @@ fn everything_is_loaded_from_a_bundle() {
 }
 
 #[test]
+fn a_bundle_can_be_part_of_the_program() {
+    let (_folder, path) = bundle(&both());
+    let bytes: &'static [u8] = fs::read(&path).unwrap().leak();
+    let options = |bytes| {
+        Bundle::from_static(bytes)
+            .map(|bundle| CacheOptions { bundles: vec![bundle], ..CacheOptions::default() })
+    };
+    assert_warm(&warm_two(&bench(), options(bytes).unwrap()).unwrap(), Source::Bundle, &[]);
+    for length in [9, 60, bytes.len() - 1] {
+        let error = options(&bytes[..length]).unwrap_err();
+        assert!(matches!(error, BundleError::Truncated { .. }), "{error}");
+    }
+    let damaged: &mut [u8] = bytes.to_vec().leak();
+    damaged[bytes.len() - 9] ^= 1;
+    let error = warm_two(&bench(), options(damaged).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("a bundle in the program") && error.contains("the code of"), "{error}");
+}
+
+#[test]
 fn images_in_a_bundle_are_not_decompressed() {
     // Nobody else asks for images of this target here, or for this one of its own.
     let target: SmTarget = "sm_75".parse().unwrap();
