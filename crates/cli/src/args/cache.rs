@@ -87,30 +87,28 @@ impl CacheArguments {
         #[cfg(feature = "embedded-bundle")]
         let bundles = bundles.chain((!device.simulated).then(Bundle::embedded));
         let bundles = bundles.collect::<Result<_, _>>()?;
-        let warming = self.warming(device, choice)?;
+        let choice = if device.simulated { DeviceChoice::Simulated } else { choice };
+        let warming = self.warming(choice)?;
         Ok(ModuleCache::with(&device.context, CacheOptions { bundles, disk, warming }))
     }
 
     /// Without the path of this program, only an explicit choice of processes fails.
-    fn warming(&self, device: &Device, choice: DeviceChoice) -> Result<Warming, CliError> {
+    fn warming(&self, device: DeviceChoice) -> Result<Warming, CliError> {
         let compiler = match &self.compile {
-            None if device.simulated => Compiler::Driver,
-            None => processes(device, choice).unwrap_or_default(),
+            None if device == DeviceChoice::Simulated => Compiler::Driver,
+            None => processes(device).unwrap_or_default(),
             Some(CompileChoice::Driver) => Compiler::Driver,
             Some(CompileChoice::Ptxas(path)) => Compiler::Ptxas(path.clone()),
-            Some(CompileChoice::Processes) => {
-                processes(device, choice).map_err(CliError::OwnProgram)?
-            }
+            Some(CompileChoice::Processes) => processes(device).map_err(CliError::OwnProgram)?,
         };
         Ok(Warming { compiler, workers: self.compile_workers, ..Warming::default() })
     }
 }
 
 /// This program as the compiler, for the same device.
-fn processes(device: &Device, choice: DeviceChoice) -> std::io::Result<Compiler> {
+fn processes(device: DeviceChoice) -> std::io::Result<Compiler> {
     let program = std::env::current_exe()?;
-    let same = if device.simulated { DeviceChoice::Simulated } else { choice };
-    let arguments = ["compile-worker", "--device", &same.to_string()].map(Into::into).to_vec();
+    let arguments = ["compile-worker", "--device", &device.to_string()].map(Into::into).to_vec();
     Ok(Compiler::Processes(WorkerCommand { program, arguments }))
 }
 
@@ -130,5 +128,36 @@ impl WorkerArguments {
         retrograph_runtime::modules::serve_compiler(&device.context, input, output)
             .map_err(CliError::Worker)?;
         Ok(crate::Outcome::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        cache: CacheArguments,
+    }
+
+    fn warming(line: &[&str], device: &str) -> Warming {
+        let line = Line::parse_from([&["program"], line].concat());
+        line.cache.warming(device.parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn processes_compile_by_default_on_a_gpu_alone() {
+        let Warming { compiler, workers, .. } = warming(&[], "cuda:1");
+        let Compiler::Processes(command) = compiler else { panic!("{compiler:?}") };
+        assert_eq!(command.arguments, ["compile-worker", "--device", "cuda:1"]);
+        assert_eq!(workers, 0, "one for each core");
+        assert_eq!(warming(&[], "sim").compiler, Compiler::Driver);
+        assert_eq!(warming(&["--compile", "driver"], "cuda:0").compiler, Compiler::Driver);
+        let asked = warming(&["--compile", "processes", "--compile-workers", "2"], "sim");
+        assert!(matches!(asked.compiler, Compiler::Processes(_)));
+        assert_eq!(asked.workers, 2);
     }
 }

@@ -52,7 +52,14 @@ impl Startup {
         let (functions, target, sources) = (modules.len(), modules.target(), report.sources());
         let time = milliseconds(self.started.elapsed());
         fact("warm", format!("{functions} kernels for {target} in {time}: {sources}"));
-        report.warnings.iter().for_each(|warning| fact("", warning));
+        // Several processes can fail for the same reason.
+        let mut told: Vec<String> = Vec::new();
+        for warning in report.warnings.iter().map(ToString::to_string) {
+            if !told.contains(&warning) {
+                fact("", &warning);
+                told.push(warning);
+            }
+        }
         self.bar.reset();
     }
 }
