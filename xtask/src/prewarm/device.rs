@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, bail};
 use retrograph_kernels::{Kernel, ParameterKind, images};
-use retrograph_runtime::modules::{Bundle, CacheOptions, serve_compiler};
+use retrograph_runtime::modules::{
+    Bundle, CacheOptions, Compiler, Warming, WorkerCommand, serve_compiler,
+};
 use retrograph_runtime::{
     Context, DeviceBuffer, DeviceIndex, Driver, Function, KernelArguments, KernelLaunch,
     LaunchGeometry, ModuleCache, Requirements, Stream, TensorMap,
@@ -56,6 +58,12 @@ impl DeviceName {
         };
         Ok(Context::new(&driver, DeviceIndex(index))?)
     }
+
+    /// Copies of this program that compile for the device.
+    pub(super) fn compile_processes(self) -> anyhow::Result<Compiler> {
+        let arguments = ["compile-worker", "--device", &self.to_string()].map(Into::into).to_vec();
+        Ok(Compiler::Processes(WorkerCommand { program: std::env::current_exe()?, arguments }))
+    }
 }
 
 /// The arguments of a process that compiles for another one.
@@ -82,7 +90,9 @@ pub(super) fn check(
     // A simulated driver executes no machine code.
     let bundle = arguments.bundle.as_ref().filter(|_| !simulated);
     let bundles = bundle.iter().map(Bundle::open).collect::<Result<_, _>>()?;
-    let cache = ModuleCache::with(&context, CacheOptions { bundles, ..Default::default() });
+    let compiler = if simulated { Compiler::Driver } else { name.compile_processes()? };
+    let warming = Warming { compiler, ..Warming::default() };
+    let cache = ModuleCache::with(&context, CacheOptions { bundles, warming, disk: None });
     let mut requirements = Requirements::default();
     retrograph_kernels::all().iter().for_each(|kernel| requirements.insert(kernel));
     let loading = bar(0, "load");

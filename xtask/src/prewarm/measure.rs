@@ -11,9 +11,7 @@ use retrograph_finetune::{
     TrainingConfig,
 };
 use retrograph_runtime::ModuleCache;
-use retrograph_runtime::modules::{
-    Bundle, CacheDir, CacheOptions, Compiler, Warming, WorkerCommand,
-};
+use retrograph_runtime::modules::{Bundle, CacheDir, CacheOptions, Compiler, Warming};
 use serde_json::{Value, json};
 
 use super::{Arguments, Findings, bar};
@@ -94,7 +92,8 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     let preset = arguments.preset.unwrap_or(Preset::Tiny);
     let plan = plan(preset)?;
     let training = plan.step_pass().pass.requirements();
-    let context = arguments.device.context("a case needs --device")?.open()?;
+    let device = arguments.device.context("a case needs --device")?;
+    let context = device.open()?;
     let with = |options| ModuleCache::with(&context, options);
     // Includes opening the bundle.
     let started = Instant::now();
@@ -102,7 +101,7 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     let options = match case {
         "serial" => CacheOptions::default(),
         "processes" => {
-            CacheOptions { disk, warming: by(processes(arguments)?), ..Default::default() }
+            CacheOptions { disk, warming: by(device.compile_processes()?), ..Default::default() }
         }
         "ptxas" => {
             let path = arguments.ptxas.clone().context("the case ptxas needs --ptxas")?;
@@ -152,12 +151,6 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     });
     println!("{result}");
     Ok(())
-}
-
-fn processes(arguments: &Arguments) -> anyhow::Result<Compiler> {
-    let device = arguments.device.context("processes need --device")?.to_string();
-    let arguments = ["compile-worker", "--device", &device].map(Into::into).to_vec();
-    Ok(Compiler::Processes(WorkerCommand { program: std::env::current_exe()?, arguments }))
 }
 
 fn plan(preset: Preset) -> anyhow::Result<Plan> {
