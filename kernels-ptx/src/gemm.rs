@@ -44,6 +44,7 @@ mod mainloop;
 mod params;
 mod smem_tile;
 pub(crate) mod split_k_sum;
+mod swiglu;
 
 use retrograph_kernel_abi::gemm::{GemmImage, IMAGES, Mainloop, TileConfig};
 use retrograph_ptx::SmTarget;

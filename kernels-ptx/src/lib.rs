@@ -55,6 +55,7 @@ const IMAGES: &[(&str, Build)] = &[
     (abi::optimizer::CLIP_GRADS.image, optimizer::clip_grads::module),
     (abi::norm::COLUMN_SUM.image, norm::column_sum::module),
     (abi::loss::CROSS_ENTROPY.signature.image, loss::cross_entropy::module),
+    (abi::loss::CROSS_ENTROPY_BF16.signature.image, loss::cross_entropy::module_bf16),
     (abi::attention::DECODE_ATTENTION.image, attention::decode::module),
     (abi::elementwise::DROPOUT.image, elementwise::dropout::module),
     (abi::embedding::EMBEDDING.image, embedding::lookup::module),

@@ -7,13 +7,13 @@ mod images;
 mod tile;
 
 pub use images::{
-    BF16_NN, BF16_NN_BF16, BF16_NN_NF4, BF16_NT, BF16_NT_BF16, BF16_NT_NF4, BF16_TN, GemmImage,
-    IMAGES, Layout, MULTISTAGE_NN, MULTISTAGE_NN_NF4, MULTISTAGE_NT, MULTISTAGE_NT_NF4,
-    MULTISTAGE_TN, NN, NN_NF4, NT, NT_NF4, TN,
+    BF16_NN, BF16_NN_BF16, BF16_NN_NF4, BF16_NT, BF16_NT_BF16, BF16_NT_NF4, BF16_TN, Epilogue,
+    GemmImage, IMAGES, Layout, MULTISTAGE_NN, MULTISTAGE_NN_NF4, MULTISTAGE_NT, MULTISTAGE_NT_NF4,
+    MULTISTAGE_TN, NN, NN_NF4, NT, NT_NF4, SWIGLU_BACKWARD_NN, SWIGLU_NT, TN,
 };
 pub use tile::{
-    CONSUMER_ROWS, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT, SIMT_NF4, TileConfig,
-    WGMMA_BLOCK_K,
+    CONSUMER_ROWS, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT, SIMT_NF4, SWIGLU,
+    SWIGLU_BACKWARD, TileConfig, WGMMA_BLOCK_K,
 };
 
 use crate::parameters::{flags, parameters};
@@ -114,6 +114,46 @@ parameters! {
         second_a_map: tensor_map,
         /// The map of `second_b`.
         second_b_map: tensor_map,
+    }
+}
+
+parameters! {
+    /// The product with a second b, up, and `out = silu(gate) · up`, where gate is c. All are bf16
+    /// and contiguous, in the layouts of b and c; `alpha` is 1, and there is no bias. They follow
+    /// [`GemmTensorMaps`] in entries of [`Epilogue::SwiGlu`].
+    pub struct GemmSwiGluParameters {
+        /// `n × k` elements, read.
+        up_b: pointer<Bf16>,
+        /// `m × n` elements, written.
+        up: pointer<Bf16>,
+        /// `m × n` elements, written.
+        out: pointer<Bf16>,
+        /// The map of `up_b`.
+        up_b_map: tensor_map,
+        /// The map of `up`.
+        up_map: tensor_map,
+        /// The map of `out`.
+        out_map: tensor_map,
+    }
+}
+
+parameters! {
+    /// The gradients of gate and up; that of gate is c. All are bf16 and contiguous, in the layout
+    /// of c; `alpha` is 1, and there is no bias. They follow [`GemmSecondProductParameters`] in
+    /// entries of [`Epilogue::SwiGluBackward`].
+    pub struct GemmSwiGluBackwardParameters {
+        /// `m × n` elements, read.
+        gate: pointer<Bf16>,
+        /// `m × n` elements, read.
+        up: pointer<Bf16>,
+        /// `m × n` elements, written.
+        grad_up: pointer<Bf16>,
+        /// The map of `gate`.
+        gate_map: tensor_map,
+        /// The map of `up`.
+        up_map: tensor_map,
+        /// The map of `grad_up`.
+        grad_up_map: tensor_map,
     }
 }
 

@@ -1,13 +1,13 @@
 //! Cross-entropy and the mean loss.
 
 use crate::parameters::parameters;
-use crate::{Bf16, RowKernel, Signature};
+use crate::{Any, Bf16, RowKernel, Signature};
 
 parameters! {
-    /// The parameters of [`CROSS_ENTROPY`].
+    /// The parameters of [`CROSS_ENTROPY`] and [`CROSS_ENTROPY_BF16`].
     pub struct CrossEntropyParameters {
         /// `rows × vocab` logits, read, and written if `in_place` is set.
-        logits: pointer<f32>,
+        logits: pointer<Any>,
         /// `rows` tokens or [`IGNORED_TARGET`], read.
         targets: pointer<u32>,
         /// `rows` losses, written.
@@ -31,7 +31,7 @@ parameters! {
 /// where it is −100.
 pub const IGNORED_TARGET: u32 = u32::MAX;
 
-/// Cross-entropy and its gradient.
+/// Cross-entropy of logits in f32, and its gradient.
 pub const CROSS_ENTROPY: RowKernel = RowKernel {
     signature: Signature {
         image: "cross_entropy",
@@ -40,6 +40,16 @@ pub const CROSS_ENTROPY: RowKernel = RowKernel {
     },
     warps: 4,
     block_threads: 1024,
+};
+
+/// The same of logits in bf16.
+pub const CROSS_ENTROPY_BF16: RowKernel = RowKernel {
+    signature: Signature {
+        image: "cross_entropy_bf16",
+        entries: &["cross_entropy_bf16_warp_per_row", "cross_entropy_bf16_block_per_row"],
+        ..CROSS_ENTROPY.signature
+    },
+    ..CROSS_ENTROPY
 };
 
 parameters! {

@@ -31,8 +31,8 @@ pub use crate::gemm::{
     DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_MULTISTAGE, DGRAD_MULTISTAGE_NF4,
     DGRAD_NF4, Dgrad, DgradSplitK, DgradSum, FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4,
     FPROP_MULTISTAGE, FPROP_MULTISTAGE_NF4, FPROP_NF4, Fprop, FpropSplitK, FpropSum, GemmConfig,
-    GemmProblem, GemmShape, SPLIT_K_SUM, SplitKSum, WGRAD, WGRAD_BF16, WGRAD_MULTISTAGE, Wgrad,
-    WgradSplitK,
+    GemmProblem, GemmShape, SPLIT_K_SUM, SWIGLU_DGRAD, SWIGLU_FPROP, SplitKSum, SwiGluDgrad,
+    SwiGluFprop, WGRAD, WGRAD_BF16, WGRAD_MULTISTAGE, Wgrad, WgradSplitK,
 };
 pub use crate::gemv::{
     GEMV, GEMV_BF16, GEMV_MAX_LAYERS, GEMV_NF4, GatedGemv, Gemv, GemvForm, GemvLayer, GemvProblem,
@@ -43,7 +43,9 @@ pub use crate::lora::{
     LoraExpandAdapter, LoraGrad, LoraGradAdapter, LoraMatrix, LoraShape, LoraShrink,
     LoraShrinkAdapter,
 };
-pub use crate::loss::{CROSS_ENTROPY, CrossEntropy, GradLogits, IGNORED_TARGET, MEAN, Mean};
+pub use crate::loss::{
+    CROSS_ENTROPY, CROSS_ENTROPY_BF16, CrossEntropy, GradLogits, IGNORED_TARGET, MEAN, Mean,
+};
 pub use crate::norm::{
     COLUMN_SUM, ColumnSum, RMS_NORM, RMS_NORM_BACKWARD, RMS_NORM_GAMMA_REDUCE, ResidualAdd,
     RmsNorm, RmsNormBackward, RmsNormGammaReduce,

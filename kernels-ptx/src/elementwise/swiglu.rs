@@ -10,7 +10,7 @@ use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{ModuleBuilder, Ptr, Value};
 
 use crate::primitives::parameters::Declarations;
-use crate::primitives::sigmoid::silu;
+use crate::primitives::sigmoid::swiglu;
 use crate::primitives::vec4::{Elementwise, Output, elementwise};
 
 /// Builds the image.
@@ -29,5 +29,5 @@ fn operands<'k>(k: &mut Declarations<'k>) -> Elementwise<'k, 2, 1> {
 }
 
 fn formula<'k>([gate, up]: [Value<'k, f32>; 2]) -> [Value<'k, f32>; 1] {
-    [silu(gate) * up]
+    [swiglu(gate, up)]
 }

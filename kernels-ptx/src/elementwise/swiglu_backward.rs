@@ -11,7 +11,7 @@ use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{ModuleBuilder, Ptr, Value};
 
 use crate::primitives::parameters::Declarations;
-use crate::primitives::sigmoid::sigmoids;
+use crate::primitives::sigmoid::swiglu_gradients;
 use crate::primitives::vec4::{Elementwise, Output, elementwise};
 
 /// Builds the image.
@@ -43,7 +43,5 @@ fn operands<'k>(k: &mut Declarations<'k>) -> Elementwise<'k, 3, 2> {
 }
 
 fn formula<'k>([gate, up, grad_out]: [Value<'k, f32>; 3]) -> [Value<'k, f32>; 2] {
-    let [sigmoid, rest] = sigmoids(gate);
-    let derivative = sigmoid * gate.fma(rest, 1.0);
-    [grad_out * (up * derivative), grad_out * (gate * sigmoid)]
+    swiglu_gradients([gate, up], grad_out)
 }

@@ -69,9 +69,20 @@ impl<'k> WarpTile<'k> {
         acc: &[Vec<AccFragment<'k>>],
         visit: impl Fn(Value<'k, u32>, Value<'k, u32>, [Value<'k, f32>; 2]),
     ) {
+        self.for_each_pair_of(k, [acc], |row, column, [pair]| visit(row, column, pair));
+    }
+
+    /// The same for several results with the same tile.
+    pub(super) fn for_each_pair_of<const N: usize>(
+        &self,
+        k: &Kernel<'k>,
+        acc: [&[Vec<AccFragment<'k>>]; N],
+        visit: impl Fn(Value<'k, u32>, Value<'k, u32>, [[Value<'k, f32>; 2]; N]),
+    ) {
         let [row, column] = self.first_pair(k);
-        for ([down, across], pair) in self.pairs(acc) {
-            visit(row + down, column + across, pair);
+        let pairs = acc.map(|acc| self.pairs(acc).collect::<Vec<_>>());
+        for (index, &([down, across], _)) in pairs[0].iter().enumerate() {
+            visit(row + down, column + across, pairs.each_ref().map(|pairs| pairs[index].1));
         }
     }
 

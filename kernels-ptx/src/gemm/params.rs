@@ -2,13 +2,14 @@
 
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemm::{
-    GemmFlags, GemmParameters, GemmSecondProductParameters, GemmTensorMaps,
+    Epilogue, GemmFlags, GemmImage, GemmParameters, GemmSecondProductParameters, GemmTensorMaps,
 };
 use retrograph_ptx::build::{Kernel, Pred, Ptr, TensorMapParam, Value, Var};
 
 use super::arith::div_const;
 use super::layout::Major;
 use super::loader::vector::OperandFormat;
+use super::swiglu::{SwiGluBackwardParams, SwiGluParams};
 use crate::primitives::nf4::Nf4;
 use crate::primitives::parameters::Declarations;
 
@@ -73,6 +74,16 @@ pub(super) struct GemmParams<'k> {
     pub(super) maps: Option<TensorMaps<'k>>,
     /// The second product, in entries that have one.
     pub(super) second: Option<SecondProduct<'k>>,
+    /// Further operands of the epilogue.
+    pub(super) epilogue: EpilogueParams<'k>,
+}
+
+/// The operands of an epilogue besides c.
+#[derive(Clone, Copy)]
+pub(super) enum EpilogueParams<'k> {
+    Linear,
+    SwiGlu(SwiGluParams<'k>),
+    SwiGluBackward(SwiGluBackwardParams<'k>),
 }
 
 /// The operands of the second product.
@@ -96,7 +107,7 @@ pub(super) struct TensorMaps<'k> {
 
 impl<'k> GemmParams<'k> {
     /// Declares the parameters in the order of the launch, for a and b of types `dtypes`. Only b
-    /// can be NF4. There is no second product.
+    /// can be NF4. There is no second product, and the epilogue is linear.
     pub(super) fn declare(k: &Kernel<'k>, dtypes: [DType; 2]) -> Self {
         let GemmParameters {
             a,
@@ -175,17 +186,15 @@ impl<'k> GemmParams<'k> {
                 TensorMaps { a: a_map, b: b_map, c: c_map, writes_c }
             }),
             second: None,
+            epilogue: EpilogueParams::Linear,
         }
     }
 
-    /// Declares the second product, too, if `has_second_product`.
-    pub(super) fn declare_with_second(
-        k: &Kernel<'k>,
-        dtypes: [DType; 2],
-        has_second_product: bool,
-    ) -> Self {
+    /// Declares all parameters of the entries of `image`, whose operands have types `dtypes` in
+    /// memory.
+    pub(super) fn declare_all(k: &Kernel<'k>, dtypes: [DType; 2], image: &GemmImage) -> Self {
         let params = Self::declare(k, dtypes);
-        let second = has_second_product.then(|| {
+        let second = image.has_second_product().then(|| {
             let GemmSecondProductParameters {
                 second_a,
                 second_b,
@@ -196,7 +205,20 @@ impl<'k> GemmParams<'k> {
             let operands = [second_a, second_b].map(|operand| operand.reinterpret());
             SecondProduct { operands, k: second_k, maps: [second_a_map, second_b_map] }
         });
-        Self { second, ..params }
+        let epilogue = match image.epilogue {
+            Epilogue::Linear => EpilogueParams::Linear,
+            Epilogue::SwiGlu => EpilogueParams::SwiGlu(SwiGluParams::declare(k)),
+            Epilogue::SwiGluBackward => {
+                EpilogueParams::SwiGluBackward(SwiGluBackwardParams::declare(k))
+            }
+        };
+        Self { second, epilogue, ..params }
+    }
+
+    /// The product with `b` in place of the second operand, in the same layout.
+    pub(super) fn with_b(&self, b: Ptr<'k, u32>) -> Self {
+        let address = b.address();
+        Self { b: GlobalOperand { address, ..self.b }, ..*self }
     }
 
     /// The second product as a product of its own. The operands have the layouts `majors`.

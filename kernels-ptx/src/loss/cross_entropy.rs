@@ -15,7 +15,7 @@
 //!
 //! **Grid.** `cross_entropy_warp_per_row`: 4 rows per block of 128 threads, for small vocabularies.
 //! `cross_entropy_block_per_row`: one block of 1024 threads per row, for large ones. Thread i of a
-//! group handles the vec4s i, i + size, … in two passes. The first keeps a running maximum and the
+//! group handles the vec4s i, i + size, … (of bf16, groups of eight) in two passes. The first keeps a running maximum and the
 //! sum of exponentials relative to it, and rescales the sum when the maximum grows (Milakov and
 //! Gimelshein, arXiv 1805.02867). The second computes the gradient. The thread that owns the
 //! target's column writes the loss before it may overwrite the logit.
@@ -23,82 +23,133 @@
 //! **Determinism.** A thread adds its vec4s in ascending order; a butterfly of fixed shape adds the
 //! threads.
 
-use retrograph_kernel_abi::loss::{CROSS_ENTROPY, CrossEntropyParameters, IGNORED_TARGET};
+use retrograph_kernel_abi::loss::{
+    CROSS_ENTROPY, CROSS_ENTROPY_BF16, CrossEntropyParameters, IGNORED_TARGET,
+};
+use retrograph_kernel_abi::{DType, RowKernel};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
-use retrograph_ptx::build::{Kernel, ModuleBuilder, Value};
+use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value};
 
 use crate::primitives::parameters::Declarations;
 use crate::primitives::thread_group::ThreadGroup;
-use crate::primitives::vec4::{Output, Vec4, aligned};
+use crate::primitives::vec4::{Output, Vec4, aligned, load_eight_or, write_eight};
 
-/// Builds the image.
+/// Builds the image for logits in f32.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let entries = ThreadGroup::of_entries(&CROSS_ENTROPY);
-    let entries = entries.map(|(name, group)| entry(target, name, group));
+    build(target, &CROSS_ENTROPY, DType::F32)
+}
+
+/// Builds the image for logits in bf16.
+pub(crate) fn module_bf16(target: SmTarget) -> Module {
+    build(target, &CROSS_ENTROPY_BF16, DType::Bf16)
+}
+
+fn build(target: SmTarget, kernel: &RowKernel, dtype: DType) -> Module {
+    let entries = ThreadGroup::of_entries(kernel);
+    let entries = entries.map(|(name, group)| entry((target, dtype), name, group));
     entries.into_iter().fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
-fn entry(target: SmTarget, name: &str, group: ThreadGroup) -> Entry {
+fn entry((target, dtype): (SmTarget, DType), name: &str, group: ThreadGroup) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(group.block_threads());
         let parameters = CrossEntropyParameters::declare(&mut Declarations(*k));
         let CrossEntropyParameters { logits, targets, losses, grad_logits, .. } = parameters;
         let CrossEntropyParameters { grad_logits_bf16, in_place, counted, .. } = parameters;
         let CrossEntropyParameters { rows, vocab, .. } = parameters;
+        let logits = logits.reinterpret();
         let gradient = Output::new(grad_logits, grad_logits_bf16);
         let in_place = in_place.ne(0);
 
         let row = group.row(k);
         k.return_if(row.ge(rows));
         let start = row.mul_wide(vocab);
-        let x = logits.at(start);
+        let x = Ptr::<f32>::from_address(logits.address() + (start << dtype.bytes().ilog2()));
         let token = targets.load(row);
         let in_vocab = token.lt(vocab);
         let fallback = token.eq(IGNORED_TARGET).select(0.0, f32::NAN);
         let (thread_rank, size) = (group.thread_rank(k), group.size());
-        let vec4 = |first, aligned| Vec4::new(first, vocab, aligned);
+        let width = 16 / dtype.bytes();
 
         let (max, sum) = (k.var(f32::NEG_INFINITY), k.var(0.0f32));
         let vectorized = aligned(&[x]);
-        k.range(thread_rank * 4, vocab, size * 4, |first| {
-            let vec4 = vec4(first, vectorized);
-            let values = vec4.load_or(x, f32::NEG_INFINITY);
-            let [a, b, c, d] = values;
+        k.range(thread_rank * width, vocab, size * width, |first| {
+            let values = load((dtype, x), (first, vocab, vectorized));
             let before = max.get();
-            max.set(before.max(a.max(b).max(c.max(d))));
-            let [a, b, c, d] = values.map(|value| relative(value, max.get()));
-            sum.update(|sum| sum * relative(before, max.get()) + ((a + b) + (c + d)));
+            max.set(before.max(tree(&values, &|a, b| a.max(b))));
+            let values: Vec<_> = values.iter().map(|value| relative(*value, max.get())).collect();
+            let added = tree(&values, &|a, b| a + b);
+            sum.update(|sum| sum * relative(before, max.get()) + added);
         });
         let thread_max = max.get();
         let max = group.max(k, thread_max);
         let sum = group.sum(k, sum.get() * relative(thread_max, max));
 
         // Group sizes are powers of two.
-        k.when(thread_rank.eq((token >> 2) & (size - 1)), || {
+        k.when(thread_rank.eq((token >> width.ilog2()) & (size - 1)), || {
             let loss = k.var(fallback);
-            k.when(in_vocab, || loss.set(sum.ln() + (max - x.load(token))));
+            k.when(in_vocab, || {
+                let logit = match dtype {
+                    DType::F32 => x.load(token),
+                    _ => Value::<f32>::from_bits(x.reinterpret::<u32>().load_u16(token) << 16),
+                };
+                loss.set(sum.ln() + (max - logit));
+            });
             losses.store(row, loss);
         });
 
         let weight = counted.load(0).max(1).cast::<f32>().rcp();
         let weight = in_vocab.select(weight, fallback);
         let scale = sum.rcp();
-        let gradient = gradient.or_at(logits, in_place);
+        let gradient = gradient.or(Output::of(dtype, logits), in_place);
         k.return_if(gradient.is_null());
         let gradient = gradient.at(start);
         let [f32, bf16] = gradient.arrays();
         let vectorized = aligned(&[x, f32, bf16]);
-        k.range(thread_rank * 4, vocab, size * 4, |first| {
-            let vec4 = vec4(first, vectorized);
-            let values = vec4.load(x).map(|value| (value - max).exp() * scale);
-            let entries = [0, 1, 2, 3].map(|lane| {
-                let onehot = (first + lane).eq(token).select(1.0, 0.0);
-                (values[lane as usize] - onehot) * weight
-            });
-            vec4.write(target, gradient, entries);
+        k.range(thread_rank * width, vocab, size * width, |first| {
+            let place = (first, vocab, vectorized);
+            let values = load((dtype, x), place);
+            let entries: Vec<_> = (0u32..)
+                .zip(values)
+                .map(|(lane, value)| {
+                    let onehot = (first + lane).eq(token).select(1.0, 0.0);
+                    ((value - max).exp() * scale - onehot) * weight
+                })
+                .collect();
+            match entries[..] {
+                [a, b, c, d] => {
+                    Vec4::new(first, vocab, vectorized).write(target, gradient, [a, b, c, d]);
+                }
+                _ => write_eight(target, gradient, place, entries.try_into().expect("eight")),
+            }
         });
     })
+}
+
+/// The logits of 16 bytes from index `first` on, padded with −∞.
+fn load<'k>(
+    (dtype, x): (DType, Ptr<'k, f32>),
+    (first, vocab, vectorized): (Value<'k, u32>, Value<'k, u32>, Pred<'k>),
+) -> Vec<Value<'k, f32>> {
+    match dtype {
+        DType::F32 => Vec4::new(first, vocab, vectorized).load_or(x, f32::NEG_INFINITY).to_vec(),
+        _ => load_eight_or((dtype, x), (first, vocab, vectorized), f32::NEG_INFINITY).to_vec(),
+    }
+}
+
+/// Combines neighbours, then the results of neighbours.
+fn tree<'k>(
+    values: &[Value<'k, f32>],
+    combine: &impl Fn(Value<'k, f32>, Value<'k, f32>) -> Value<'k, f32>,
+) -> Value<'k, f32> {
+    match values {
+        [value] => *value,
+        _ => {
+            let (low, high) = values.split_at(values.len() / 2);
+            combine(tree(low, combine), tree(high, combine))
+        }
+    }
 }
 
 /// `exp(value − max)`, and 0 while every value is −∞.

@@ -1,4 +1,4 @@
-//! The logistic function, which SiLU and SwiGLU share.
+//! The logistic function, SiLU and SwiGLU.
 
 use retrograph_ptx::build::Value;
 
@@ -8,7 +8,7 @@ use retrograph_ptx::build::Value;
 /// relative accuracy far out, where `1 − σ(x)` would cancel to nothing.
 pub(crate) fn sigmoids<'k>(x: Value<'k, f32>) -> [Value<'k, f32>; 2] {
     let e = (-x.abs()).exp();
-    let larger = (e + 1.0).rcp();
+    let larger = (e + 1.0).rcp_approx();
     let smaller = e * larger;
     let positive = x.ge(0.0);
     [positive.select(larger, smaller), positive.select(smaller, larger)]
@@ -24,4 +24,19 @@ pub(crate) fn silu<'k>(x: Value<'k, f32>) -> Value<'k, f32> {
 pub(crate) fn silu_derivative<'k>(x: Value<'k, f32>) -> Value<'k, f32> {
     let [up, down] = sigmoids(x);
     up * x.fma(down, 1.0)
+}
+
+/// `silu(gate) · up`.
+pub(crate) fn swiglu<'k>(gate: Value<'k, f32>, up: Value<'k, f32>) -> Value<'k, f32> {
+    silu(gate) * up
+}
+
+/// The gradients of `gate` and `up`, given that of `silu(gate) · up`.
+pub(crate) fn swiglu_gradients<'k>(
+    [gate, up]: [Value<'k, f32>; 2],
+    grad_out: Value<'k, f32>,
+) -> [Value<'k, f32>; 2] {
+    let [sigmoid, rest] = sigmoids(gate);
+    let derivative = sigmoid * gate.fma(rest, 1.0);
+    [grad_out * (up * derivative), grad_out * (gate * sigmoid)]
 }

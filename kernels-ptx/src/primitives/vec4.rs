@@ -58,10 +58,13 @@ impl<'k> Output<'k> {
         }
     }
 
-    /// The same output with `array` as its f32 array if `condition` holds.
-    pub(crate) fn or_at(self, array: Ptr<'k, f32>, condition: Pred<'k>) -> Self {
-        let address = condition.select(array.address(), self.f32.address());
-        Self { f32: Ptr::from_address(address), ..self }
+    /// The output in `dtype` alone: f32 or bf16.
+    pub(crate) fn of(dtype: DType, array: Ptr<'k, u32>) -> Self {
+        let null = array.kernel().constant(0u64);
+        match dtype {
+            DType::F32 => Self::f32(array.reinterpret()),
+            _ => Self { f32: Ptr::from_address(null), bf16: array },
+        }
     }
 
     /// `other` if `condition` holds, else this output.
@@ -140,6 +143,18 @@ impl<'k> Vec4<'k> {
             DType::Bf16 => self.load_bf16(array),
             other => unreachable!("no kernel loads four elements of {other}"),
         }
+    }
+
+    /// The same, padded with `padding`.
+    pub(crate) fn load_as_or(
+        &self,
+        dtype: DType,
+        array: Value<'k, u64>,
+        padding: f32,
+    ) -> F32x4<'k> {
+        let values = self.load_as(dtype, array);
+        let padded = |lane: usize| self.remaining.gt(lane as u32).select(values[lane], padding);
+        [0, 1, 2, 3].map(padded)
     }
 
     /// The result of `vector` if the vec4 is complete and aligned; otherwise of `scalar` for each
@@ -252,6 +267,55 @@ pub(crate) fn elementwise<const I: usize, const O: usize>(
             },
         );
     })
+}
+
+/// The eight elements of type `dtype` from index `first` on in an array of `len`, padded with
+/// `padding`. If they are complete and aligned, accesses have 16 bytes.
+pub(crate) fn load_eight_or<'k>(
+    (dtype, array): (DType, Ptr<'k, f32>),
+    (first, len, aligned): (Value<'k, u32>, Value<'k, u32>, Pred<'k>),
+    padding: f32,
+) -> [Value<'k, f32>; EIGHT.len()] {
+    let k = first.kernel();
+    let slots = [(); EIGHT.len()].map(|()| k.var(padding));
+    let set = |at: usize, values: &[Value<'k, f32>]| {
+        slots[at..].iter().zip(values).for_each(|(slot, value)| slot.set(*value));
+    };
+    k.when_else(
+        aligned & whole_eight(first, len),
+        || set(0, &load_eight(dtype, array, first)),
+        || {
+            for at in [0, 4] {
+                let vec4 = Vec4::new(first + at, len, aligned);
+                set(at as usize, &vec4.load_as_or(dtype, array.address(), padding));
+            }
+        },
+    );
+    slots.map(|slot| slot.get())
+}
+
+/// Writes eight elements from index `first` on to each non-null array of `to`, up to its end.
+pub(crate) fn write_eight<'k>(
+    target: SmTarget,
+    to: Output<'k>,
+    (first, len, aligned): (Value<'k, u32>, Value<'k, u32>, Pred<'k>),
+    values: [Value<'k, f32>; EIGHT.len()],
+) {
+    first.kernel().when_else(
+        aligned & whole_eight(first, len),
+        || store_eight(target, (to, first), values),
+        || {
+            for at in [0, 4] {
+                let vec4 = Vec4::new(first + at, len, aligned);
+                vec4.write(target, to, [0, 1, 2, 3].map(|next| values[at as usize + next]));
+            }
+        },
+    );
+}
+
+/// Whether there are eight elements from `first` on.
+fn whole_eight<'k>(first: Value<'k, u32>, len: Value<'k, u32>) -> Pred<'k> {
+    (len - first).ge(ELEMENTS_PER_THREAD)
 }
 
 const EIGHT: [usize; ELEMENTS_PER_THREAD as usize] = [0, 1, 2, 3, 4, 5, 6, 7];

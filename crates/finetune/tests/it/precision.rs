@@ -130,6 +130,45 @@ fn gradients_of_all_weights_in_bf16_stay_near_those_in_f32() {
     }
 }
 
+/// Products that compute SwiGLU or its gradient have the bits of separate launches. One product of
+/// the gradients through gate and up rounds their sum once.
+#[test]
+fn fused_products_keep_the_loss_and_the_gradients() {
+    let lora = |targets| {
+        let lora = LoraConfig { targets, ..LoraConfig::new(8, 12.0) };
+        let mut config = TrainingConfig { batch: 32, ..large(Mode::Lora(lora), Precision::BF16) };
+        (config.model.hidden, config.model.intermediate) = (64, 128);
+        config
+    };
+    // Gate and up with LoRA are products of their own.
+    for (config, fused, joined) in [
+        (large(Mode::Full, Precision::BF16), [1, 1], true),
+        (lora(LoraConfig::new(8, 12.0).targets), [1, 1], true),
+        (lora(LoraTargets::ALL), [0, 1], false),
+    ] {
+        let run = |fuse_from| {
+            let step = StepOptions { fuse_from, ..GradientHome::External.into() };
+            let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
+            let plan = Plan::new(&config, options).unwrap();
+            let kernels = plan.requirements();
+            let uses = |name| kernels.kernels().iter().any(|kernel| kernel.name == name);
+            let fused =
+                ["gemm_swiglu_fprop", "gemm_swiglu_dgrad"].map(|name| usize::from(uses(name)));
+            let mut trainer = trainer(&config, options, &mut |p| Ok(weights(p)));
+            let loss = trainer.step(&golden::batch(&config, 0)).unwrap().loss;
+            (fused, loss.to_bits(), trainer.gradients().unwrap())
+        };
+        let (separate, whole) = (run(None), run(Some(0)));
+        assert_eq!((separate.0, whole.0), ([0, 0], fused), "{:?}", config.mode);
+        assert_eq!(separate.1, whole.1, "{:?}", config.mode);
+        for ((name, separate), (_, whole)) in separate.2.iter().zip(&whole.2) {
+            let expected: Vec<f64> = separate.iter().copied().map(f64::from).collect();
+            let error = distance(whole, &expected);
+            assert!(error <= if joined { 0.01 } else { 0.0 }, "{name} is off by {error:.2e}");
+        }
+    }
+}
+
 /// Updates of a rank that bf16 products take, on every projection, and enough rows for them.
 #[test]
 fn lora_gradients_by_bf16_products_stay_near_those_in_f32() {

@@ -1,6 +1,8 @@
 //! GEMM images: one for each layout, element types and arithmetic.
 
-use super::tile::{MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, SIMT, SIMT_NF4, TileConfig};
+use super::tile::{
+    MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, SIMT, SIMT_NF4, SWIGLU, SWIGLU_BACKWARD, TileConfig,
+};
 use crate::DType;
 
 /// Which index of the operands is contiguous in memory, as in BLAS: n for rows, t for transposed.
@@ -12,6 +14,19 @@ pub enum Layout {
     Nn,
     /// Columns of a times columns of b: `dw = dyᵀ·x`.
     Tn,
+}
+
+/// What the epilogue writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Epilogue {
+    /// The product.
+    Linear,
+    /// Two products with the same a, gate and up, and `silu(gate) · up`; see
+    /// [`GemmSwiGluParameters`](super::GemmSwiGluParameters).
+    SwiGlu,
+    /// The gradients of gate and up, if the product is the gradient of `silu(gate) · up`; see
+    /// [`GemmSwiGluBackwardParameters`](super::GemmSwiGluBackwardParameters).
+    SwiGluBackward,
 }
 
 /// An image of GEMM entry points, one for each tile.
@@ -27,6 +42,8 @@ pub struct GemmImage {
     pub a: DType,
     /// How b is stored.
     pub b: DType,
+    /// What is written.
+    pub epilogue: Epilogue,
     /// The tiles.
     pub tiles: &'static [TileConfig],
     /// The entry point of each tile. A target without `wgmma` lacks those that need it.
@@ -36,25 +53,30 @@ pub struct GemmImage {
 impl GemmImage {
     /// Whether the entries have
     /// [`GemmSecondProductParameters`](super::GemmSecondProductParameters): products of activations
-    /// and weights in bf16.
+    /// and weights in bf16 with one result.
     pub const fn has_second_product(&self) -> bool {
-        matches!((self.a, self.b), (DType::Bf16, DType::Bf16)) && !matches!(self.layout, Layout::Tn)
+        matches!((self.a, self.b), (DType::Bf16, DType::Bf16))
+            && !matches!(self.layout, Layout::Tn)
+            && !matches!(self.epilogue, Epilogue::SwiGlu)
     }
 }
 
 /// The entries of an image, one for each tile of a table.
 macro_rules! image {
     ($constant:ident = $name:literal, $layout:ident, $compute:ident($a:ident, $b:ident),
-     $tiles:expr, [$($suffix:literal),* $(,)?]) => {
+     $tiles:expr, [$($suffix:literal),* $(,)?] $(, $epilogue:ident)?) => {
         #[doc = concat!("The image `", $name, "`.")]
         pub const $constant: GemmImage = {
             let entries = &[$(concat!($name, "_", $suffix)),*];
             let tiles: &[TileConfig] = $tiles;
             assert!(entries.len() == tiles.len(), "an entry for each tile");
             let (compute, a, b) = (DType::$compute, DType::$a, DType::$b);
-            GemmImage { name: $name, layout: Layout::$layout, compute, a, b, tiles, entries }
+            let (layout, epilogue) = (Layout::$layout, image!(@epilogue $($epilogue)?));
+            GemmImage { name: $name, layout, compute, a, b, epilogue, tiles, entries }
         };
     };
+    (@epilogue) => { Epilogue::Linear };
+    (@epilogue $epilogue:ident) => { Epilogue::$epilogue };
 }
 
 /// Images of products in f32, without and with multistage tiles.
@@ -118,8 +140,17 @@ multistage! {
     MULTISTAGE_NN_NF4 = "gemm_bf16_nn_multistage_nf4", Nn, Nf4, &MULTISTAGE_NF4, "192x128"
 }
 
+image! {
+    SWIGLU_NT = "gemm_bf16_nt_swiglu", Nt, Bf16(Bf16, Bf16), &SWIGLU,
+    ["tma_128x128", "tma_128x64", "128x128"], SwiGlu
+}
+image! {
+    SWIGLU_BACKWARD_NN = "gemm_bf16_nn_swiglu_backward", Nn, Bf16(Bf16, Bf16), &SWIGLU_BACKWARD,
+    ["tma_128x256", "tma_128x128", "128x128"], SwiGluBackward
+}
+
 /// Every GEMM image.
-pub const IMAGES: [&GemmImage; 17] = [
+pub const IMAGES: [&GemmImage; 19] = [
     &NT,
     &NN,
     &TN,
@@ -137,4 +168,6 @@ pub const IMAGES: [&GemmImage; 17] = [
     &MULTISTAGE_TN,
     &MULTISTAGE_NT_NF4,
     &MULTISTAGE_NN_NF4,
+    &SWIGLU_NT,
+    &SWIGLU_BACKWARD_NN,
 ];

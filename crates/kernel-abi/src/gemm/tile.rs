@@ -45,7 +45,8 @@ pub enum Mainloop {
         /// shared memory per block, with 99 KiB, and with 64 KiB. 0 and 0 if the accumulators do
         /// not fit in the registers of warps, so that only `wgmma` can compute the tile.
         stages: [[u32; 2]; 3],
-        /// Number of stages with `wgmma` on bf16; 0 for f32.
+        /// Number of stages with `wgmma` on bf16; 0 for f32, and for tiles that targets with
+        /// `wgmma` lack.
         wgmma_stages: u32,
         /// Threads of the producer warps with `wgmma`.
         wgmma_producers: u32,
@@ -146,6 +147,11 @@ impl TileConfig {
         let only_wgmma = matches!(self.mainloop, Mainloop::Multistage { stages: [[0, _], ..], .. });
         only_wgmma || self.needs_tensor_maps()
     }
+
+    /// Whether targets with `wgmma` lack the tile.
+    pub const fn excludes_wgmma(&self) -> bool {
+        matches!(self.mainloop, Mainloop::Multistage { wgmma_stages: 0, wgmma_producers: 0, .. })
+    }
 }
 
 /// Contraction length per stage with `wgmma` on bf16.
@@ -205,14 +211,30 @@ pub const MULTISTAGE_NF4: [TileConfig; 4] = [
     MULTISTAGE_BF16[7],
 ];
 
+/// Tiles of gate and up, which a block computes both.
+pub const SWIGLU: [TileConfig; 3] = [
+    TileConfig::warp_specialized([128, 128], 4),
+    TileConfig::warp_specialized([128, 64], 6),
+    TileConfig::bf16(([128, 128], [2, 4]), [[64, 3], [32, 2], [32, 2]], [0, 1]),
+];
+
+/// Tiles of the gradients of gate and up.
+pub const SWIGLU_BACKWARD: [TileConfig; 3] = [
+    TileConfig::warp_specialized([128, 256], 4),
+    TileConfig::warp_specialized([128, 128], 6),
+    TileConfig::bf16(([128, 128], [2, 4]), [[64, 3], [32, 2], [32, 2]], [0, 1]),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const TABLES: [&[TileConfig]; 6] =
+        [&SIMT, &MMA_SYNC, &MULTISTAGE_BF16, &MULTISTAGE_NF4, &SWIGLU, &SWIGLU_BACKWARD];
+
     #[test]
     fn blocks_have_whole_warps_and_no_more_than_1024_threads() {
-        let tables = [&SIMT[..], &MMA_SYNC, &MULTISTAGE_BF16, &MULTISTAGE_NF4];
-        for tile in tables.concat() {
+        for tile in TABLES.concat() {
             let threads = tile.threads() + tile.wgmma_producers();
             assert!(threads > 0 && threads.is_multiple_of(32) && threads <= 1024, "{tile:?}");
             assert!(tile.block_k() > 0, "{tile:?}");
@@ -221,8 +243,7 @@ mod tests {
 
     #[test]
     fn thread_tiles_and_warps_divide_their_tile() {
-        let tables = [&SIMT[..], &MMA_SYNC, &MULTISTAGE_BF16, &MULTISTAGE_NF4];
-        for TileConfig { shape: [m, n], mainloop, .. } in tables.concat() {
+        for TileConfig { shape: [m, n], mainloop, .. } in TABLES.concat() {
             let [rows, columns] = match mainloop {
                 Mainloop::Simt { thread_tile, .. } => thread_tile,
                 Mainloop::MmaSync { warps: [down, across], .. }

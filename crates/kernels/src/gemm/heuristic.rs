@@ -5,7 +5,8 @@
 //! of its own. Only tiles without sliced-K may be missing on some SM target.
 
 use retrograph_kernel_abi::gemm::{
-    GemmImage, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT, SIMT_NF4, TileConfig,
+    Epilogue, GemmImage, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT, SIMT_NF4,
+    SWIGLU, SWIGLU_BACKWARD, TileConfig,
 };
 
 use super::GemmProblem;
@@ -75,12 +76,21 @@ const MULTISTAGE_BF16_COSTS: [TileCost; 8] = [
 const MULTISTAGE_NF4_COSTS: [TileCost; 4] =
     [cost(1, [23, 23], 400), cost(1, [22, 22], 700), cost(1, [17, 17], 590), cost(2, [9, 15], 300)];
 
+/// Costs of [`SWIGLU`] and [`SWIGLU_BACKWARD`]: those of tiles of [`MULTISTAGE_BF16`] with as many
+/// products, and longer epilogues.
+const SWIGLU_COSTS: [TileCost; 3] =
+    [cost(1, [16, 16], 400), cost(1, [8, 8], 400), cost(1, [22, 22], 770)];
+const SWIGLU_BACKWARD_COSTS: [TileCost; 3] =
+    [cost(1, [16, 16], 500), cost(1, [8, 8], 500), cost(1, [11, 11], 770)];
+
 // Each tile has a cost.
 const _: () = {
     assert!(SIMT_COSTS.len() == SIMT.len());
     assert!(MMA_SYNC_COSTS.len() == MMA_SYNC.len());
     assert!(MULTISTAGE_BF16_COSTS.len() == MULTISTAGE_BF16.len());
     assert!(MULTISTAGE_NF4_COSTS.len() == MULTISTAGE_NF4.len());
+    assert!(SWIGLU_COSTS.len() == SWIGLU.len());
+    assert!(SWIGLU_BACKWARD_COSTS.len() == SWIGLU_BACKWARD.len());
 };
 
 /// Tiles with their costs.
@@ -101,6 +111,17 @@ impl TileTable {
             _ => (&MMA_SYNC, &MMA_SYNC_COSTS),
         };
         Self { tiles, costs }
+    }
+
+    /// The tiles of an image.
+    fn of_image(image: &GemmImage) -> Self {
+        match image.epilogue {
+            Epilogue::Linear => Self::new(image.compute, [image.a, image.b]),
+            Epilogue::SwiGlu => Self { tiles: &SWIGLU, costs: &SWIGLU_COSTS },
+            Epilogue::SwiGluBackward => {
+                Self { tiles: &SWIGLU_BACKWARD, costs: &SWIGLU_BACKWARD_COSTS }
+            }
+        }
     }
 
     /// Whether every tile needs rows that allow vectors. Launches with other rows are refused.
@@ -138,7 +159,7 @@ impl Product {
         let large = |tile: u32, extent: u32| tile <= limits.side || tile / 2 < extent;
         let runs = (vectorized || !tile.needs_vectorized_rows())
             && (tensor_maps || !tile.needs_tensor_maps())
-            && (self.wgmma || !tile.needs_wgmma());
+            && if self.wgmma { !tile.excludes_wgmma() } else { !tile.needs_wgmma() };
         runs && deep && large(tile.shape[0], m) && large(tile.shape[1], n)
     }
 
@@ -230,7 +251,7 @@ impl TileTable {
 
 /// Entry point and geometry: one block per tile, or persistent blocks, in x; planes in z.
 pub(crate) fn dispatch(problem: &GemmProblem, target: SmTarget, image: &GemmImage) -> Dispatch {
-    let table = TileTable::new(image.compute, [image.a, image.b]);
+    let table = TileTable::of_image(image);
     let vectorized = problem.vectorized || table.needs_vectorized_rows();
     let wgmma = target.features().wgmma;
     let product = Product { problem: GemmProblem { vectorized, ..*problem }, wgmma };

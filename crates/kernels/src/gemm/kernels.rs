@@ -1,8 +1,8 @@
 //! Kernels that are matrix products, and the choice among them by element types.
 
 use retrograph_kernel_abi::gemm::{
-    GemmImage, GemmParameters, GemmSecondProductParameters, GemmTensorMaps, Layout,
-    Nf4ScaleParameters,
+    Epilogue, GemmImage, GemmParameters, GemmSecondProductParameters, GemmSwiGluBackwardParameters,
+    GemmSwiGluParameters, GemmTensorMaps, Layout, Nf4ScaleParameters,
 };
 
 use crate::{DType, Kernel, KernelError, Parameter};
@@ -11,6 +11,8 @@ use crate::{DType, Kernel, KernelError, Parameter};
 pub(crate) const fn parameters(image: &GemmImage) -> &'static [Parameter] {
     match (image.a, image.b) {
         (_, DType::Nf4) => WITH_SCALES,
+        _ if matches!(image.epilogue, Epilogue::SwiGlu) => WITH_SWIGLU,
+        _ if matches!(image.epilogue, Epilogue::SwiGluBackward) => WITH_SWIGLU_BACKWARD,
         _ if image.has_second_product() => WITH_SECOND,
         (DType::Bf16, DType::Bf16) => WITH_MAPS,
         _ => GEMM,
@@ -24,6 +26,11 @@ const SECOND: &[Parameter] = GemmSecondProductParameters::<()>::LIST;
 const WITH_SCALES: &[Parameter] = &concat::<{ GEMM.len() + SCALES.len() }>(GEMM, SCALES);
 const WITH_MAPS: &[Parameter] = &concat::<{ GEMM.len() + MAPS.len() }>(GEMM, MAPS);
 const WITH_SECOND: &[Parameter] = &concat::<{ WITH_MAPS.len() + SECOND.len() }>(WITH_MAPS, SECOND);
+const SWIGLU: &[Parameter] = GemmSwiGluParameters::<()>::LIST;
+const SWIGLU_BACKWARD: &[Parameter] = GemmSwiGluBackwardParameters::<()>::LIST;
+const WITH_SWIGLU: &[Parameter] = &concat::<{ WITH_MAPS.len() + SWIGLU.len() }>(WITH_MAPS, SWIGLU);
+const WITH_SWIGLU_BACKWARD: &[Parameter] =
+    &concat::<{ WITH_SECOND.len() + SWIGLU_BACKWARD.len() }>(WITH_SECOND, SWIGLU_BACKWARD);
 
 /// The parameters of both lists.
 const fn concat<const LEN: usize>(first: &[Parameter], more: &[Parameter]) -> [Parameter; LEN] {
@@ -157,4 +164,18 @@ gemm_kernels! {
     WGRAD_BF16 = "gemm_wgrad_bf16" in BF16_TN;
     /// [`WGRAD`] computed in bf16 with dy and x in bf16.
     WGRAD_MULTISTAGE = "gemm_wgrad_multistage" in MULTISTAGE_TN;
+}
+
+gemm_kernels! {
+    /// Gate, up and `silu(gate) · up`.
+    SWIGLU_FPROP_KERNELS;
+    /// `gate = x·w_gateᵀ`, `up = x·w_upᵀ` and `silu(gate) · up`, all in bf16.
+    SWIGLU_FPROP = "gemm_swiglu_fprop" in SWIGLU_NT;
+}
+
+gemm_kernels! {
+    /// The gradients of gate and up.
+    SWIGLU_DGRAD_KERNELS;
+    /// The gradients of gate and up from that of the output of the layer that follows, in bf16.
+    SWIGLU_DGRAD = "gemm_swiglu_dgrad" in SWIGLU_BACKWARD_NN;
 }

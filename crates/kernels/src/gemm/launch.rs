@@ -60,13 +60,15 @@ pub(crate) struct Gemm<B> {
 impl<B: Copy> Gemm<B> {
     /// Checks that the kernel can index the operands and describes the launch.
     pub(crate) fn launch(self) -> Result<Launch<B>, KernelError> {
-        self.launch_with(None)
+        self.launch_with(None, Vec::new())
     }
 
-    /// The same with a second product, for one product of operands in bf16.
+    /// The same with a second product, for one product of operands in bf16, and with further
+    /// arguments, for the epilogue.
     pub(super) fn launch_with(
         self,
         second: Option<SecondProduct<B>>,
+        further: Vec<Argument<B>>,
     ) -> Result<Launch<B>, KernelError> {
         let kernel = self.kernels.select(self.compute, [self.a.0.dtype(), self.b.0.dtype()])?;
         let check = Check(kernel.name);
@@ -93,11 +95,13 @@ impl<B: Copy> Gemm<B> {
         let maps = self.tensor_maps(&row_sizes);
         let flags = flags.with(GemmFlags::C_MAPPED, maps.c_map.is_some());
         let vectorized = vectorized == [true; 2];
-        let tensor_maps = maps.a_map.is_some();
+        // Nothing is launched for an empty result.
+        let tensor_maps = maps.a_map.is_some() || m == 0 || n == 0;
         let mut arguments = self.arguments(check, ([m, n, k], c), (flags, maps))?;
         if self.kernels.image(kernel).has_second_product() {
             arguments.extend(self.second_arguments(check, second)?);
         }
+        arguments.extend(further);
         let problem =
             GemmProblem { m, n, k, planes, vectorized, tensor_maps, ..GemmProblem::default() };
         Ok(Launch { kernel, problem: Problem::Gemm(problem), arguments })

@@ -24,17 +24,19 @@ mod problem;
 mod product_sum;
 pub mod reference;
 mod split_k;
+mod swiglu;
 mod tensor_map;
 
 pub use config::GemmConfig;
 pub use kernels::{DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_MULTISTAGE};
 pub use kernels::{DGRAD_MULTISTAGE_NF4, DGRAD_NF4, WGRAD, WGRAD_BF16, WGRAD_MULTISTAGE};
 pub use kernels::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_MULTISTAGE};
-pub use kernels::{FPROP_MULTISTAGE_NF4, FPROP_NF4};
+pub use kernels::{FPROP_MULTISTAGE_NF4, FPROP_NF4, SWIGLU_DGRAD, SWIGLU_FPROP};
 pub use linear::{Dgrad, Fprop, GemmShape, Wgrad};
 pub use problem::GemmProblem;
 pub use product_sum::{DgradSum, FpropSum};
 pub use split_k::{DgradSplitK, FpropSplitK, SPLIT_K_SUM, SplitKSum, WgradSplitK};
+pub use swiglu::{SwiGluDgrad, SwiGluFprop};
 
 use crate::Kernel;
 
@@ -55,6 +57,8 @@ pub(crate) static KERNELS: &[&Kernel] = &[
     &FPROP_MULTISTAGE_NF4,
     &FPROP_NF4,
     &SPLIT_K_SUM,
+    &SWIGLU_DGRAD,
+    &SWIGLU_FPROP,
     &WGRAD,
     &WGRAD_BF16,
     &WGRAD_MULTISTAGE,

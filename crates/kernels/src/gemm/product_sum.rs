@@ -31,7 +31,7 @@ impl<B: Copy> Sum<B> {
         let [a, b, c] = operands.map(|(view, columns)| (view, Strides::contiguous(columns)));
         let (compute, sizes) = (DType::Bf16, GemmSizes::single(sizes));
         let gemm = Gemm { kernels, compute, a, b, c, bias, sizes, alpha: 1.0, accumulate: false };
-        gemm.launch_with(Some(second))
+        gemm.launch_with(Some(second), Vec::new())
     }
 }
 

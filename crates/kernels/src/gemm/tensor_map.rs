@@ -1,10 +1,20 @@
 //! Tensor maps of the operands of a matrix product.
 
+use half::bf16;
 use retrograph_kernel_abi::gemm::{TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32};
 
-use super::operand::{GemmSizes, Operand};
-use crate::TensorView;
+use super::operand::{GemmSizes, Operand, Strides};
 use crate::launch::TensorMapArgument;
+use crate::{TensorView, View};
+
+/// The tensor map of a contiguous matrix; none if it is empty or its rows are not vectorized.
+pub(super) fn matrix_map<B: Copy>(
+    view: View<B, bf16>,
+    [rows, columns]: [usize; 2],
+) -> Option<TensorMapArgument<B>> {
+    let (sizes, strides) = (GemmSizes::single([rows, columns, 0]), Strides::contiguous(columns));
+    tensor_map(sizes, (view.into(), strides), (rows, strides.with_row(columns)))
+}
 
 /// The tensor map of an operand with vectorized rows whose planes are one stride apart.
 pub(super) fn tensor_map<B: Copy>(

@@ -7,13 +7,20 @@ use crate::checks::Check;
 use crate::geometry::{MAX_GRID_X, per_row};
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::RowsProblem;
-use crate::{Kernel, KernelError, Launch, Output, Problem, View};
+use crate::{DType, Kernel, KernelError, Launch, Output, Problem, TensorView, View};
 
 /// Kernel of [`CrossEntropy`].
 pub static CROSS_ENTROPY: Kernel =
     Kernel::new("cross_entropy", &abi::CROSS_ENTROPY.signature, |problem, _| {
         let RowsProblem { rows, width: vocab, .. } = problem.rows()?;
         Some(per_row(&abi::CROSS_ENTROPY, rows, vocab))
+    });
+
+/// Kernel of [`CrossEntropy`] with logits in bf16.
+pub static CROSS_ENTROPY_BF16: Kernel =
+    Kernel::new("cross_entropy_bf16", &abi::CROSS_ENTROPY_BF16.signature, |problem, _| {
+        let RowsProblem { rows, width: vocab, .. } = problem.rows()?;
+        Some(per_row(&abi::CROSS_ENTROPY_BF16, rows, vocab))
     });
 
 /// For each row: `loss = ln Σ exp(logits) − logits[target]`, and the gradient of the mean loss,
@@ -25,9 +32,9 @@ pub static CROSS_ENTROPY: Kernel =
 /// ignored, its loss is 0 and its gradient NaN, as in PyTorch. A target whose logit is a negative
 /// infinity has an infinite loss.
 #[derive(Clone, Copy, Debug)]
-pub struct CrossEntropy<B> {
-    /// `[rows, vocab]`, read; overwritten by an in-place gradient.
-    pub logits: View<B, f32>,
+pub struct CrossEntropy<B, L = View<B, f32>> {
+    /// `[rows, vocab]`, f32 or bf16, read; overwritten by an in-place gradient.
+    pub logits: L,
     /// `[rows]`, read: the token to predict, or [`IGNORED_TARGET`].
     pub targets: View<B, u32>,
     /// `[rows]`, written.
@@ -54,23 +61,38 @@ pub enum GradLogits<B> {
     Separate(Output<B>),
 }
 
-impl<B: Copy> CrossEntropy<B> {
+impl<B: Copy, L: Into<TensorView<B>>> CrossEntropy<B, L> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If a row has no logit, a length does not match, or a size exceeds the limit of the kernel.
+    /// If a row has no logit, a length does not match, a size exceeds the limit of the kernel, or
+    /// logits are neither f32 nor bf16.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { logits, targets, losses, grad_logits, counted, rows, vocab } = self;
-        let check = Check(CROSS_ENTROPY.name);
+        let logits = logits.into();
+        let in_place = matches!(grad_logits, GradLogits::InPlace);
+        let (kernel, pointer) = match (logits, in_place) {
+            (TensorView::F32(logits), true) => (&CROSS_ENTROPY, Pointer::update(logits).any()),
+            (TensorView::Bf16(logits), true) => {
+                (&CROSS_ENTROPY_BF16, Pointer::update(logits).any())
+            }
+            (TensorView::F32(_), false) => (&CROSS_ENTROPY, logits.pointer()),
+            (TensorView::Bf16(_), false) => (&CROSS_ENTROPY_BF16, logits.pointer()),
+            (TensorView::Nf4(_), _) => {
+                let (dtype, help) = (DType::Nf4, "write the logits in f32 or bf16");
+                let (kernel, compute) = (CROSS_ENTROPY.name, DType::F32);
+                return Err(KernelError::UnsupportedDType { kernel, compute, dtype, help });
+            }
+        };
+        let check = Check(kernel.name);
         check.rule(vocab > 0 || rows == 0, "a row must have at least one logit", (rows, vocab))?;
         let elements = check.product("rows × vocab", &[rows, vocab])?;
-        check.length("logits", logits, elements)?;
+        check.elements("logits", logits.len(), elements)?;
         check.length("targets", targets, rows)?;
         check.length("losses", losses, rows)?;
         check.length("counted", counted, 1)?;
         let rows = check.at_most("rows", rows, MAX_GRID_X)?;
         let vocab = check.at_most("vocab", vocab, MAX_GRID_X)?;
-        let in_place = matches!(grad_logits, GradLogits::InPlace);
         let (grad_f32, grad_bf16) = match grad_logits {
             GradLogits::None | GradLogits::InPlace => (Pointer::null(), Pointer::null()),
             GradLogits::Separate(output) => {
@@ -79,7 +101,7 @@ impl<B: Copy> CrossEntropy<B> {
             }
         };
         let parameters = abi::CrossEntropyParameters::<ArgumentTypes<B>> {
-            logits: if in_place { Pointer::update(logits) } else { Pointer::read(logits) },
+            logits: pointer,
             targets: Pointer::read(targets),
             losses: Pointer::write(losses),
             grad_logits: grad_f32,
@@ -91,6 +113,6 @@ impl<B: Copy> CrossEntropy<B> {
         };
         let arguments = parameters.into_arguments();
         let problem = Problem::Rows(RowsProblem { rows, width: vocab, vectorized: false });
-        Ok(Launch { kernel: &CROSS_ENTROPY, problem, arguments })
+        Ok(Launch { kernel, problem, arguments })
     }
 }

@@ -16,10 +16,12 @@ mod cross_entropy;
 mod mean;
 pub mod reference;
 
-pub use cross_entropy::{CROSS_ENTROPY, CrossEntropy, GradLogits, IGNORED_TARGET};
+pub use cross_entropy::{
+    CROSS_ENTROPY, CROSS_ENTROPY_BF16, CrossEntropy, GradLogits, IGNORED_TARGET,
+};
 pub use mean::{MEAN, Mean};
 
 use crate::Kernel;
 
 /// The kernels of this family.
-pub(crate) static KERNELS: &[&Kernel] = &[&CROSS_ENTROPY, &MEAN];
+pub(crate) static KERNELS: &[&Kernel] = &[&CROSS_ENTROPY, &CROSS_ENTROPY_BF16, &MEAN];

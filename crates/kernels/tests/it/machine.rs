@@ -127,7 +127,7 @@ impl Machine {
         });
         let (name, mut function) = (CString::new(entry).unwrap(), CUfunction::NULL);
         call!(&self.table, cuModuleGetFunction(&mut function, module, name.as_ptr()));
-        let shared = images::dynamic_shared(entry, self.target) as i32;
+        let shared = images::dynamic_shared(entry, target) as i32;
         if shared > 0 {
             let limit = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             call!(&self.table, cuFuncSetAttribute(function, limit, shared));

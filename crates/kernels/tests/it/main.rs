@@ -39,3 +39,4 @@ mod softmax;
 mod split_k;
 mod step_parameters;
 mod support;
+mod swiglu_products;

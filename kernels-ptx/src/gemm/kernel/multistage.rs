@@ -30,7 +30,7 @@ use crate::gemm::loader::nf4::{self, Nf4Loader};
 use crate::gemm::loader::vector::OperandFormat;
 use crate::gemm::mainloop::multistage::Multistage;
 use crate::gemm::mainloop::{mma_sync, tf32x3, wgmma, wgmma_tf32x3};
-use crate::gemm::params::GemmParams;
+use crate::gemm::params::{EpilogueParams, GemmParams};
 use crate::gemm::smem_tile::{BlockOperand, SmemLayout, SmemTile};
 use crate::primitives::swizzle::{SWIZZLE_ALIGNMENT, align_for_swizzle};
 
@@ -43,7 +43,7 @@ pub(in crate::gemm) struct MultistageKernel {
     /// The element type in shared memory.
     smem_dtype: DType,
     pub(in crate::gemm) b_dtype: DType,
-    has_second_product: bool,
+    image: GemmImage,
 }
 
 impl MultistageKernel {
@@ -55,8 +55,7 @@ impl MultistageKernel {
     ) -> Option<Self> {
         let config = MultistageConfig::new(tile)?;
         let (majors, smem_dtype, b_dtype) = (majors(image.layout), image.compute, image.b);
-        let has_second_product = image.has_second_product();
-        let kernel = Self { target, config, majors, smem_dtype, b_dtype, has_second_product };
+        let kernel = Self { target, config, majors, smem_dtype, b_dtype, image: *image };
         (kernel.stages()[1] > 0).then_some(kernel)
     }
 
@@ -173,7 +172,7 @@ impl MultistageKernel {
             k.max_threads(self.threads());
             k.min_blocks(config.min_blocks_per_sm);
             let dtypes = [self.smem_dtype, self.b_dtype];
-            let params = GemmParams::declare_with_second(k, dtypes, self.has_second_product);
+            let params = GemmParams::declare_all(k, dtypes, &self.image);
             let origin = params.tile_origin(k, config.tile);
             let (warp_tile, acc) = self.accumulators(k);
             let async_mma = self.has_wgmma();
@@ -183,13 +182,27 @@ impl MultistageKernel {
             self.run(&mainloop, &params, (&warp_tile, &acc));
             if let Some(second) = params.second_product(self.majors) {
                 k.when(second.k.gt(0), || {
-                    if target.features().cp_async {
-                        k.cp_async_wait_group(0);
-                    }
-                    k.barrier();
+                    self.wait_for_copies(k);
                     let mainloop = self.mainloop((k, smem), self.block_operands(&second, origin));
                     self.run(&mainloop, &second, (&warp_tile, &acc));
                 });
+            }
+            let place = (&warp_tile, origin);
+            match params.epilogue {
+                EpilogueParams::Linear => (),
+                EpilogueParams::SwiGlu(swiglu) => {
+                    self.wait_for_copies(k);
+                    let (_, up_acc) = self.accumulators(k);
+                    let up = params.with_b(swiglu.up_b);
+                    let mainloop = self.mainloop((k, smem), self.block_operands(&up, origin));
+                    self.run(&mainloop, &up, (&warp_tile, &up_acc));
+                    swiglu.write((target, &params), place, [&acc, &up_acc]);
+                    return;
+                }
+                EpilogueParams::SwiGluBackward(swiglu) => {
+                    swiglu.write((target, &params), place, &acc);
+                    return;
+                }
             }
             let bf16_target = (self.smem_dtype == DType::Bf16).then_some(target);
             let epilogue = Epilogue { kernel: *k, bf16_target, params, origin };
@@ -201,6 +214,15 @@ impl MultistageKernel {
                 epilogue.write(row, column, &pair);
             });
         })
+    }
+
+    /// Waits until all threads have multiplied and nothing is copied any more, so that another
+    /// mainloop can use the stages.
+    fn wait_for_copies(self, k: &Kernel<'_>) {
+        if self.target.features().cp_async {
+            k.cp_async_wait_group(0);
+        }
+        k.barrier();
     }
 
     /// The mainloop over the operands.

@@ -139,7 +139,7 @@ impl Activation {
 }
 
 /// An activation is not there in the dtype in which a layer reads it.
-fn missing(dtype: DType) -> KernelError {
+pub(super) fn missing(dtype: DType) -> KernelError {
     let help = "declare the activation with this dtype among its dtypes";
     KernelError::UnsupportedDType { kernel: "a layer", compute: dtype, dtype, help }
 }

@@ -31,7 +31,7 @@ pub(in crate::model) struct Head {
 /// The logits, and tensors saved for the backward pass.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model) struct Saved {
-    pub(in crate::model) logits: Slice<f32>,
+    pub(in crate::model) logits: Activation,
     norm: norm::Saved,
     projection: linear::Saved,
 }
@@ -79,13 +79,25 @@ impl Head {
         self.projection.weight
     }
 
-    /// Appends the final norm and the logits of every row.
-    pub(in crate::model) fn forward(&self, builder: &mut Builder, x: Residual) -> Result<Saved> {
+    /// The dtype of logits that only the loss reads: as their product writes them, so that they
+    /// take half the memory in bf16.
+    pub(in crate::model) fn logits_dtype(&self) -> DType {
+        self.projection.output_dtype(self.projection.dtypes)
+    }
+
+    /// Appends the final norm and the logits of every row, in `dtype`.
+    pub(in crate::model) fn forward(
+        &self,
+        builder: &mut Builder,
+        x: Residual,
+        dtype: DType,
+    ) -> Result<Saved> {
         builder.scope("final norm");
         let (normed, norm) = self.norm.forward(builder, x, self.projection.dtypes)?;
         builder.scope("logits");
-        let [out] = linear::forward(builder, normed.into(), [self.projection.call()])?;
-        Ok(Saved { logits: out.y.f32()?, norm, projection: out.saved })
+        let call = Forward { output: Output::Transient(dtype), ..self.projection.call() };
+        let [out] = linear::forward(builder, normed.into(), [call])?;
+        Ok(Saved { logits: out.y, norm, projection: out.saved })
     }
 
     /// Appends the final norm and the logits of one row, into the given buffer.
@@ -104,22 +116,24 @@ impl Head {
     }
 
     /// Appends the cross-entropy of each row. The gradient of their mean overwrites the logits,
-    /// unless the product that reads it takes bf16.
+    /// unless the product that reads it takes another dtype.
     pub(in crate::model) fn loss(
         &self,
         builder: &mut Builder,
-        logits: Slice<f32>,
+        logits: Activation,
         objective: Objective,
     ) -> Result<Activation> {
         builder.scope("loss");
         let (Self { rows, vocab, .. }, dtypes) = (*self, self.projection.grad_dtypes);
         let Objective { targets, counted, losses } = objective;
-        let (grad, grad_logits) = if dtypes.bf16 {
-            let grad = Activation::transient(builder, ("grad_logits", logits.len()), dtypes);
-            (grad, GradLogits::Separate(grad.written()))
+        let written = logits.narrowest();
+        let (grad, grad_logits) = if dtypes == Dtypes::from(written.dtype()) {
+            (logits, GradLogits::InPlace)
         } else {
-            (logits.into(), GradLogits::InPlace)
+            let grad = Activation::transient(builder, ("grad_logits", written.len()), dtypes);
+            (grad, GradLogits::Separate(grad.written()))
         };
+        let logits = written;
         let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
         builder.launch(loss.launch())?;
         Ok(grad)
@@ -129,12 +143,12 @@ impl Head {
     pub(in crate::model) fn loss_alone(
         &self,
         builder: &mut Builder,
-        logits: Slice<f32>,
+        logits: Activation,
         objective: Objective,
     ) -> Result<()> {
         builder.scope("loss");
         let (Self { rows, vocab, .. }, grad_logits) = (*self, GradLogits::None);
-        let Objective { targets, counted, losses } = objective;
+        let (Objective { targets, counted, losses }, logits) = (objective, logits.narrowest());
         let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
         builder.launch(loss.launch())
     }

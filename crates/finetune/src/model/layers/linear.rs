@@ -9,6 +9,6 @@ mod forward;
 mod layer;
 mod products;
 
-pub(super) use backward::{Backward, backward};
-pub(super) use forward::{Forward, Forwarded, Output, Saved, forward};
+pub(super) use backward::{Backward, backward, backward_through_swiglu};
+pub(super) use forward::{Forward, Forwarded, Output, Saved, forward, forward_swiglu};
 pub(super) use layer::Linear;

@@ -16,7 +16,10 @@ mod residual;
 mod rope;
 mod self_attention;
 
+use retrograph_kernels::DType;
 use retrograph_runtime::Slice;
+
+use activation::Activation;
 
 use super::builder::Builder;
 use crate::error::Result;
@@ -55,12 +58,17 @@ impl Model {
         Self { embedding: Embedding::new(builder, spec), layers, head }
     }
 
-    /// Appends the forward pass over `tokens`, up to the logits.
-    pub(super) fn logits(&self, builder: &mut Builder, tokens: Slice<u32>) -> Result<Slice<f32>> {
+    /// Appends the forward pass over `tokens`, up to the logits in `dtype`.
+    pub(super) fn logits(
+        &self,
+        builder: &mut Builder,
+        tokens: Slice<u32>,
+        dtype: DType,
+    ) -> Result<Activation> {
         let mut x = Residual::from(self.embedding.forward(builder, tokens)?);
         for layer in &self.layers {
             x = layer.forward(builder, x)?.0;
         }
-        Ok(self.head.forward(builder, x)?.logits)
+        Ok(self.head.forward(builder, x, dtype)?.logits)
     }
 }

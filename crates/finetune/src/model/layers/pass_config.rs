@@ -3,7 +3,7 @@
 use retrograph_kernels::ops::DType;
 
 use crate::config::{InferenceConfig, LoraConfig, TrainingConfig};
-use crate::model::passes::MicroBatching;
+use crate::model::passes::{MicroBatching, StepOptions};
 
 /// The configuration of a pass: sizes, dtypes and concurrency.
 #[derive(Clone, Copy, Debug)]
@@ -20,17 +20,24 @@ pub(in crate::model) struct PassConfig {
     pub(in crate::model) lora: Option<LoraConfig>,
     /// Micro-batches that run concurrently.
     pub(in crate::model) concurrent_micro_batches: u32,
+    /// Elements of a result from which its product is fused with other products and operations.
+    pub(in crate::model) min_fused_elements: usize,
 }
+
+/// A tile of 128 × 128 on each of the 132 SMs of an H200.
+const MIN_FUSED_ELEMENTS: usize = 132 * 128 * 128;
 
 impl PassConfig {
     /// Returns the micro-batches of a training step.
     pub(in crate::model) fn training(
         config: &TrainingConfig,
-        micro_batching: MicroBatching,
+        (options, micro_batching): (StepOptions, MicroBatching),
     ) -> Self {
         let concurrent_micro_batches = micro_batching.interleaved() as u32;
         let micro_batch = TrainingConfig { batch: micro_batching.size(), ..*config };
-        Self { concurrent_micro_batches, ..Self::without_micro_batches(&micro_batch) }
+        let whole = Self::without_micro_batches(&micro_batch);
+        let min_fused_elements = options.fuse_from.unwrap_or(whole.min_fused_elements);
+        Self { concurrent_micro_batches, min_fused_elements, ..whole }
     }
 
     /// Returns a batch that is computed as one.
@@ -42,6 +49,7 @@ impl PassConfig {
             compute: config.precision.dtype,
             lora: config.mode.lora(),
             concurrent_micro_batches: 1,
+            min_fused_elements: MIN_FUSED_ELEMENTS,
         }
     }
 
@@ -54,6 +62,7 @@ impl PassConfig {
             compute: config.precision.dtype,
             lora: config.mode.lora(),
             concurrent_micro_batches: 1,
+            min_fused_elements: MIN_FUSED_ELEMENTS,
         }
     }
 

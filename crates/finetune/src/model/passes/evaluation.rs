@@ -48,7 +48,7 @@ impl LossPass {
         let (spec, pass_config) =
             (ModelSpec::from(&config.model), PassConfig::without_micro_batches(config));
         let model = Model::new(&builder, &spec, &pass_config, tables);
-        let logits = model.logits(&mut builder, tokens)?;
+        let logits = model.logits(&mut builder, tokens, model.head.logits_dtype())?;
         model.head.loss_alone(&mut builder, logits, Objective { targets, counted, losses })?;
         let Builder { pass, parameters, .. } = builder;
         let RopeTables { cos, sin } = tables;

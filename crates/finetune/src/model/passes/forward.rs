@@ -1,5 +1,6 @@
 //! The forward pass: the logits of every position of a sequence, without a KV cache.
 
+use retrograph_kernels::DType;
 use retrograph_runtime::{Pass, Slice};
 
 use crate::config::TrainingConfig;
@@ -40,7 +41,7 @@ impl ForwardPass {
         let (spec, pass_config) =
             (ModelSpec::from(&config.model), PassConfig::without_micro_batches(&config));
         let model = Model::new(&builder, &spec, &pass_config, tables);
-        let logits = model.logits(&mut builder, tokens)?;
+        let logits = model.logits(&mut builder, tokens, DType::F32)?.f32()?;
         builder.pass.copy(logits, output)?;
         let Builder { pass, parameters, .. } = builder;
         let RopeTables { cos, sin } = tables;

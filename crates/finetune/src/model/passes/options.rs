@@ -32,6 +32,10 @@ pub struct StepOptions {
     /// Whether the backward pass recomputes each layer, so that the forward pass keeps only its
     /// input. The result has the same bits.
     pub recompute: bool,
+    /// Elements of a result from which its product in bf16 also computes what follows: SwiGLU and
+    /// its gradient, and the sum of two gradients of an input. Smaller products run concurrently.
+    /// `None` for the size that benchmarks showed.
+    pub fuse_from: Option<usize>,
 }
 
 impl From<GradientHome> for StepOptions {

@@ -104,7 +104,7 @@ impl StepPass {
         let halt = pass.external::<u32>("halt", 1);
         builder.train(step, config.seed);
         let tables = RopeTables::declare(&mut builder, config.seq, config.model.head_dim());
-        let micro_batch = PassConfig::training(config, micro_batching);
+        let micro_batch = PassConfig::training(config, (options, micro_batching));
         let spec = ModelSpec::from(&config.model);
         let model = Model::new(&builder, &spec, &micro_batch, tables);
         builder.scope("loss");
@@ -160,7 +160,7 @@ fn forward_and_backward(
         saved.push(if recompute { Saved::Input(all.input()) } else { Saved::All(Box::new(all)) });
         x = next;
     }
-    let head = model.head.forward(builder, x)?;
+    let head = model.head.forward(builder, x, model.head.logits_dtype())?;
     let grad_logits = model.head.loss(builder, head.logits, objective)?;
     let mut grad = model.head.backward(builder, head, grad_logits)?;
     for (layer, saved) in model.layers.iter().zip(saved).rev() {

@@ -85,7 +85,7 @@ fn no_size_overflows_the_cost_model() {
 #[test]
 fn tables_have_a_cost_for_each_tile() {
     for image in IMAGES {
-        let table = TileTable::new(image.compute, [image.a, image.b]);
+        let table = TileTable::of_image(image);
         assert_eq!(table.tiles, image.tiles, "{}", image.name);
         assert!(table.costs.len() >= table.tiles.len(), "{}", image.name);
     }

@@ -49,9 +49,7 @@ pub(in crate::model::layers) fn backward(
             None => None,
         };
         let grad_input = call.grad_input(builder, grad_t)?;
-        if let (Some(lora), Some(saved)) = (layer.lora, call.saved.lora) {
-            updates.push(LoraBackward { lora, scope, saved, grad_out, grad_t, grad_input });
-        }
+        updates.extend(call.update(grad_t, Some(grad_input)));
         grads.push(grad_input);
     }
     if let Some((call, _)) = open {
@@ -80,7 +78,43 @@ fn dgrad_of_both(
     Ok(grad_input)
 }
 
-impl Backward<'_> {
+/// Appends the gradients of a layer's weights, and those of gate and up of the SwiGLU that is its
+/// input. One launch computes the gradient of the input and those.
+pub(in crate::model::layers) fn backward_through_swiglu(
+    builder: &mut Builder,
+    (call, w): (Backward<'_>, Slice<bf16>),
+    inputs: [Slice<bf16>; 2],
+) -> Result<[Activation; 2]> {
+    let Backward { layer, scope, grad_out, .. } = call;
+    builder.enter(scope);
+    let lora = layer.lora.as_ref().and_then(|lora| Some((lora, lora.fused()?.0)));
+    let second = match lora {
+        Some((lora, matrices)) => lora::fused_grad_t(builder, lora, grad_out)?
+            .map(|grad_t| ([grad_t, matrices.a], lora.rank)),
+        None => None,
+    };
+    let grads = ["grad_gate", "grad_up"]
+        .map(|name| Activation::transient(builder, (name, inputs[0].len()), DType::Bf16.into()));
+    let results = [grads[0].bf16()?, grads[1].bf16()?];
+    layer.products.dgrad_swiglu(builder, (grad_out, w, second), (inputs, results))?;
+    call.grad_weights(builder)?;
+    let update = call.update(second.map(|([grad_t, _], _)| grad_t), None);
+    lora::backward(builder, update.as_slice())?;
+    Ok(grads)
+}
+
+impl<'a> Backward<'a> {
+    /// The backward pass of the LoRA update, if there is one.
+    fn update(
+        &self,
+        grad_t: Option<Slice<bf16>>,
+        grad_input: Option<Activation>,
+    ) -> Option<LoraBackward<'a>> {
+        let (lora, saved) = (self.layer.lora?, self.saved.lora?);
+        let Self { scope, grad_out, .. } = *self;
+        Some(LoraBackward { lora, scope, saved, grad_out, grad_t, grad_input })
+    }
+
     /// The weight, if one product can compute the gradient of the input through this layer and
     /// through another.
     fn joinable(&self) -> Option<Slice<bf16>> {

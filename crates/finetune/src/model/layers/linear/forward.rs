@@ -1,5 +1,6 @@
 //! The forward pass of linear layers that share an input.
 
+use half::bf16;
 use retrograph_kernels::DType;
 use retrograph_kernels::ops::GemmShape;
 use retrograph_runtime::Slice;
@@ -88,6 +89,21 @@ pub(in crate::model::layers) fn forward<const N: usize>(
         residual: calls[at].residual.filter(|_| !calls[at].adds_residual()),
         saved: Saved { x: input.x, lora: updates[at] },
     }))
+}
+
+/// Appends gate and up, the layers of `calls`, and `out = silu(gate) · up` as one launch. `w` are
+/// the weights.
+pub(in crate::model::layers) fn forward_swiglu(
+    builder: &mut Builder,
+    (input, w): (Input, [Slice<bf16>; 2]),
+    calls: [Forward<'_>; 2],
+) -> Result<([Forwarded; 2], Activation)> {
+    let [gate, up] = calls.map(|call| call.output(builder));
+    let products = &calls[0].layer.products;
+    let out = Activation::transient(builder, ("inner", gate.bf16()?.len()), DType::Bf16.into());
+    products.fprop_swiglu(builder, (input.x, w), [gate.bf16()?, up.bf16()?, out.bf16()?])?;
+    let saved = Saved { x: input.x, lora: None };
+    Ok(([gate, up].map(|y| Forwarded { y, residual: None, saved }), out))
 }
 
 impl Linear {

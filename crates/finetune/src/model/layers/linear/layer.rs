@@ -1,5 +1,6 @@
 //! A linear layer as resolved from the model: its weights, and the dtypes that it reads and writes.
 
+use half::bf16;
 use retrograph_kernels::DType;
 use retrograph_kernels::ops::GemmShape;
 use retrograph_runtime::Slice;
@@ -90,6 +91,17 @@ impl Linear {
     /// Whether the gradient of the input can be written as bf16.
     pub(in crate::model::layers) fn can_round_grad_input(&self) -> bool {
         self.dtypes.bf16 && self.is_one_product() && self.products.backward_splits == 1
+    }
+
+    /// The weight, if a launch can compute the layer and another one, and SwiGLU of both.
+    pub(in crate::model::layers) fn swiglu_weight(&self) -> Option<Slice<bf16>> {
+        self.products.swiglu_weight().filter(|_| self.lora.is_none())
+    }
+
+    /// The weight, if a launch can compute the gradient of the input and then that of a SwiGLU that
+    /// wrote it.
+    pub(in crate::model::layers) fn grad_swiglu_weight(&self) -> Option<Slice<bf16>> {
+        self.products.joinable().filter(|_| self.is_one_product())
     }
 
     /// Whether nothing is added to the product with the weight after it.

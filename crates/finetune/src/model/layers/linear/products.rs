@@ -3,7 +3,7 @@
 use half::bf16;
 use retrograph_kernels::ops::{
     DType, Dgrad, DgradSplitK, DgradSum, Fprop, FpropSplitK, FpropSum, GemmConfig, GemmShape,
-    SplitKSum, TensorView, Wgrad,
+    SplitKSum, SwiGluDgrad, SwiGluFprop, TensorView, Wgrad,
 };
 use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Slice};
@@ -25,16 +25,14 @@ pub(super) struct Products {
     pub(super) forward_splits: usize,
     /// Split-K of the gradient of the input; 1 for none.
     pub(super) backward_splits: usize,
-    /// Launches of the same sizes that run concurrently with each product.
-    concurrent: u32,
+    /// Launches of the same sizes that run concurrently with each product, and with one launch of
+    /// all layers that have the same input and sizes.
+    concurrent: [u32; 2],
+    min_fused_elements: usize,
 }
 
 /// The operands of a second product with the same result, and the length of its contraction.
 pub(super) type SecondProduct = ([Slice<bf16>; 2], usize);
-
-/// Elements of a result that is computed by a tile of 128 × 128 on each of 132 SMs. Smaller
-/// products of several layers run concurrently instead.
-const MIN_JOINED_ELEMENTS: usize = 132 * 128 * 128;
 
 impl Products {
     /// Plans the products with `w`. `siblings` layers of the same micro-batch and shape run
@@ -47,12 +45,24 @@ impl Products {
         let compute = config.compute;
         let bf16_operand = Self::reads_bf16(&w, shape, config);
         let activations = if bf16_operand { DType::Bf16 } else { DType::F32 };
-        let concurrent = (siblings + 1) * config.concurrent_micro_batches - 1;
-        let config = GemmConfig { compute, activations, weights: w.dtype(), concurrent };
+        let concurrent = [siblings + 1, 1].map(|each| each * config.concurrent_micro_batches - 1);
+        let min_fused_elements = config.min_fused_elements;
+        let weights = w.dtype();
+        let config = GemmConfig { compute, activations, weights, concurrent: concurrent[0] };
         // Only a product without split-K adds a bias.
         let forward_splits = if bias.is_some() { 1 } else { shape.fprop_splits(config) };
         let backward_splits = shape.dgrad_splits(config);
-        Self { w, bias, shape, compute, bf16_operand, forward_splits, backward_splits, concurrent }
+        Self {
+            w,
+            bias,
+            shape,
+            compute,
+            bf16_operand,
+            forward_splits,
+            backward_splits,
+            concurrent,
+            min_fused_elements,
+        }
     }
 
     /// Whether the layer reads its input and the gradient of its output as bf16.
@@ -72,13 +82,55 @@ impl Products {
     /// The weight, if one product can compute the gradient of the input through this layer and
     /// through another: a bf16 product that fills a device by itself.
     pub(super) fn joinable(&self) -> Option<Slice<bf16>> {
-        let large = self.shape.rows * self.shape.inputs >= MIN_JOINED_ELEMENTS;
+        let fills = self.fills_device([self.shape.rows, self.shape.inputs]);
+        self.bf16_weight().filter(|_| fills && self.backward_splits == 1)
+    }
+
+    /// The weight, if a product with it can be computed together with that of the other input of
+    /// SwiGLU: a bf16 product without a bias that fills a device by itself.
+    pub(super) fn swiglu_weight(&self) -> Option<Slice<bf16>> {
+        let fills = self.fills_device([self.shape.rows, self.shape.outputs]);
+        let plain = self.forward_splits == 1 && self.bias.is_none();
+        self.bf16_weight().filter(|_| fills && plain)
+    }
+
+    /// The weight, if products read both operands in bf16.
+    fn bf16_weight(&self) -> Option<Slice<bf16>> {
         match self.w {
-            TensorView::Bf16(w) if self.bf16_operand && self.backward_splits == 1 && large => {
-                Some(w)
-            }
+            TensorView::Bf16(w) if self.bf16_operand => Some(w),
             _ => None,
         }
+    }
+
+    /// Whether a result fills a device by itself. Smaller products of several layers run
+    /// concurrently instead.
+    fn fills_device(&self, [rows, columns]: [usize; 2]) -> bool {
+        rows * columns >= self.min_fused_elements
+    }
+
+    /// Appends gate, up and `silu(gate) · up` of `x`, with weights in bf16.
+    pub(super) fn fprop_swiglu(
+        &self,
+        builder: &mut Builder,
+        (x, w): (Activation, [Slice<bf16>; 2]),
+        [gate, up, out]: [Slice<bf16>; 3],
+    ) -> Result<()> {
+        let product = SwiGluFprop { x: x.bf16()?, w, gate, up, out, shape: self.shape };
+        let [_, concurrent] = self.concurrent;
+        builder.launch(product.launch().map(|launch| launch.concurrent(concurrent)))
+    }
+
+    /// Appends the gradients of gate and up, where `dx = dy·W (+ dy₁·w₁)` is that of
+    /// `silu(gate) · up`, with a weight `w` in bf16.
+    pub(super) fn dgrad_swiglu(
+        &self,
+        builder: &mut Builder,
+        (grad_out, w, second): (Activation, Slice<bf16>, Option<SecondProduct>),
+        ([gate, up], [grad_gate, grad_up]): ([Slice<bf16>; 2], [Slice<bf16>; 2]),
+    ) -> Result<()> {
+        let (grad_out, shape) = (grad_out.bf16()?, self.shape);
+        let product = SwiGluDgrad { grad_out, w, second, gate, up, grad_gate, grad_up, shape };
+        self.launch(builder, product.launch())
     }
 
     /// Appends `y = x·Wᵀ + x₁·w₁ᵀ + b`, with a weight `w` in bf16.
@@ -163,7 +215,7 @@ impl Products {
         builder: &mut Builder,
         product: std::result::Result<Launch<BufferId>, KernelError>,
     ) -> Result<()> {
-        builder.launch(product.map(|launch| launch.concurrent(self.concurrent)))
+        builder.launch(product.map(|launch| launch.concurrent(self.concurrent[0])))
     }
 
     /// Returns an input or gradient in the dtype that products read.

@@ -70,7 +70,7 @@ fn in_bf16(
         Some(grad_t) => grad_t,
         None => {
             let grad_t = products.grad_t(builder, grad_out)?;
-            products.grad_input(builder, (grad_t, update.grad_input.f32()?), true)?;
+            products.grad_input(builder, (grad_t, update.grad_input()?), true)?;
             grad_t
         }
     };
@@ -80,7 +80,7 @@ fn in_bf16(
 /// The same for products in f32, which may have dropout.
 fn in_f32(builder: &mut Builder, update: &LoraBackward<'_>, saved: SavedIn<f32>) -> Result<()> {
     let (products, grad_out) = (update.lora.f32_products(), update.grad_out.f32()?);
-    let grad_input = update.grad_input.f32()?;
+    let grad_input = update.grad_input()?;
     let grad_t = products.grad_t(builder, grad_out)?;
     products.grad_matrices(builder, saved, [grad_out, grad_t])?;
     let Some(site) = update.lora.dropout else {
@@ -117,7 +117,7 @@ fn through_a(builder: &mut Builder, updates: &[GradT<'_>]) -> Result<()> {
     let GradT { update: first, saved, .. } = updates[0];
     // The smallest layer has its gradient first.
     let target = updates.iter().min_by_key(|it| it.update.lora.shape.outputs);
-    let grad_input = target.map_or(first.grad_input, |it| it.update.grad_input).f32()?;
+    let grad_input = target.map_or(*first, |it| *it.update).grad_input()?;
     let matrix = LoraMatrix::A;
     let shape = first.lora.low_rank_shape(matrix);
     builder.enter(first.scope);

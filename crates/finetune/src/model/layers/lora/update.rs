@@ -7,7 +7,7 @@ use retrograph_runtime::{BufferId, Slice};
 
 use crate::error::Result;
 use crate::model::builder::{Builder, DropoutSite, F32Weight};
-use crate::model::layers::activation::Activation;
+use crate::model::layers::activation::{Activation, missing};
 
 /// The update of a layer.
 #[derive(Clone, Copy, Debug)]
@@ -97,8 +97,20 @@ pub(in crate::model::layers) struct LoraBackward<'a> {
     pub(in crate::model::layers) grad_out: Activation,
     /// dt, if it is computed already.
     pub(in crate::model::layers) grad_t: Option<Slice<bf16>>,
-    /// The gradient of the input through the layer, to which the update adds unless it is fused.
-    pub(in crate::model::layers) grad_input: Activation,
+    /// The gradient of the input through the layer, to which the update adds; `None` if the product
+    /// with the weight has added it.
+    pub(in crate::model::layers) grad_input: Option<Activation>,
+}
+
+impl LoraBackward<'_> {
+    /// Returns the gradient of the input in f32.
+    ///
+    /// # Errors
+    /// [`KernelError::UnsupportedDType`](retrograph_kernels::KernelError::UnsupportedDType) if there
+    /// is none in f32.
+    pub(super) fn grad_input(&self) -> Result<Slice<f32>> {
+        self.grad_input.ok_or_else(|| missing(DType::F32).into()).and_then(Activation::f32)
+    }
 }
 
 impl Lora {

@@ -1,0 +1,180 @@
+//! Products whose epilogue is SwiGLU, in bf16.
+//!
+//! Each product is rounded to bf16 first, so that results have the bits of plain products followed
+//! by [`SwiGlu`](crate::ops::SwiGlu) or [`SwiGluBackward`](crate::ops::SwiGluBackward), which read
+//! and write the largest activations of a layer once more.
+
+use half::bf16;
+use retrograph_kernel_abi::gemm::{GemmSwiGluBackwardParameters, GemmSwiGluParameters};
+
+use super::GemmShape;
+use super::kernels::{SWIGLU_DGRAD_KERNELS, SWIGLU_FPROP_KERNELS};
+use super::launch::{Gemm, SecondProduct};
+use super::operand::{GemmSizes, Strides};
+use super::tensor_map::matrix_map;
+use crate::checks::Check;
+use crate::launch::{ArgumentTypes, Pointer, TensorMapArgument};
+use crate::{DType, KernelError, Launch, TensorView, View};
+
+/// The tensor maps of contiguous matrices with these rows and columns, which all must have one
+/// unless there is no result.
+fn maps<B: Copy, const N: usize>(
+    gemm: &Gemm<B>,
+    check: Check,
+    matrices: [(View<B, bf16>, [usize; 2]); N],
+) -> Result<[Option<TensorMapArgument<B>>; N], KernelError> {
+    let rule = "the contraction must not be empty, and matrices must start at a multiple of 16 \
+                bytes and have rows of a multiple of 8 elements";
+    let is_empty = gemm.sizes.m == 0 || gemm.sizes.n == 0;
+    let maps = matrices.map(|(view, sizes)| matrix_map(view, sizes));
+    match maps.iter().position(Option::is_none).filter(|_| !is_empty) {
+        Some(at) => check.rule(false, rule, (matrices[at].1[1], 8)).map(|()| maps),
+        None => Ok(maps),
+    }
+}
+
+/// `gate = x·w_gateᵀ`, `up = x·w_upᵀ` and `out = silu(gate) · up`.
+///
+/// Source: Shazeer, "GLU Variants Improve Transformer", 2020.
+#[derive(Clone, Copy, Debug)]
+pub struct SwiGluFprop<B> {
+    /// `[rows, inputs]`, read.
+    pub x: View<B, bf16>,
+    /// The weights of gate and up, `[outputs, inputs]` each, read.
+    pub w: [View<B, bf16>; 2],
+    /// `[rows, outputs]`, written.
+    pub gate: View<B, bf16>,
+    /// `[rows, outputs]`, written.
+    pub up: View<B, bf16>,
+    /// `[rows, outputs]`, written.
+    pub out: View<B, bf16>,
+    /// The sizes of each product. Inputs are not 0, and inputs and outputs are multiples of 8.
+    pub shape: GemmShape,
+}
+
+impl<B: Copy> SwiGluFprop<B> {
+    /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length does not match, the contraction is empty, or rows cannot be copied in vectors of
+    /// 16 bytes.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        let Self { x, w: [w_gate, w_up], gate, up, out, shape } = self;
+        let GemmShape { rows, inputs, outputs } = shape;
+        let (check, kernels) = (Check(SWIGLU_FPROP_KERNELS.name()), SWIGLU_FPROP_KERNELS);
+        let lengths = [("rows × inputs", [rows, inputs]), ("outputs × inputs", [outputs, inputs])];
+        let [x_len, w_len] = lengths.map(|(name, sizes)| check.product(name, &sizes));
+        let len = check.product("rows × outputs", &[rows, outputs])?;
+        check.length("x", x, x_len?)?;
+        for (name, w) in [("the weight of gate", w_gate), ("the weight of up", w_up)] {
+            check.length(name, w, w_len.clone()?)?;
+        }
+        for (name, result) in [("gate", gate), ("up", up), ("out", out)] {
+            check.length(name, result, len)?;
+        }
+        let [x_columns, w_columns, columns] = [inputs, inputs, outputs].map(Strides::contiguous);
+        let gemm = Gemm {
+            kernels,
+            compute: DType::Bf16,
+            a: (x.into(), x_columns),
+            b: (w_gate.into(), w_columns),
+            c: (gate.into(), columns),
+            bias: None,
+            sizes: GemmSizes::single([rows, outputs, inputs]),
+            alpha: 1.0,
+            accumulate: false,
+        };
+        let (results, weights) = ([rows, outputs], [outputs, inputs]);
+        let matrices = [
+            (x, [rows, inputs]),
+            (w_gate, weights),
+            (w_up, weights),
+            (gate, results),
+            (up, results),
+        ];
+        let [_, _, up_b_map, _, up_map] = maps(&gemm, check, matrices)?;
+        let [out_map] = maps(&gemm, check, [(out, results)])?;
+        let further = GemmSwiGluParameters::<ArgumentTypes<B>> {
+            up_b: Pointer::read(w_up),
+            up: Pointer::write(up),
+            out: Pointer::write(out),
+            up_b_map,
+            up_map,
+            out_map,
+        };
+        gemm.launch_with(None, further.into_arguments())
+    }
+}
+
+/// `grad_gate = grad · up · silu'(gate)` and `grad_up = grad · silu(gate)`, where
+/// `grad = dy·w (+ dy₁·w₁)` is the gradient of `silu(gate) · up`, the input of the layer with the
+/// weight w.
+#[derive(Clone, Copy, Debug)]
+pub struct SwiGluDgrad<B> {
+    /// dy, `[rows, outputs]`, read.
+    pub grad_out: View<B, bf16>,
+    /// `[outputs, inputs]`, read.
+    pub w: View<B, bf16>,
+    /// dy₁ and w₁, `[rows, k]` and `[k, inputs]`, read, and k, a multiple of 8.
+    pub second: Option<([View<B, bf16>; 2], usize)>,
+    /// `[rows, inputs]`, read: gate of the forward pass.
+    pub gate: View<B, bf16>,
+    /// `[rows, inputs]`, read: up of the forward pass.
+    pub up: View<B, bf16>,
+    /// `[rows, inputs]`, written.
+    pub grad_gate: View<B, bf16>,
+    /// `[rows, inputs]`, written.
+    pub grad_up: View<B, bf16>,
+    /// The sizes of the layer with the weight w. Outputs are not 0, and inputs and outputs are
+    /// multiples of 8.
+    pub shape: GemmShape,
+}
+
+impl<B: Copy> SwiGluDgrad<B> {
+    /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length does not match, the contraction is empty, or rows cannot be copied in vectors of
+    /// 16 bytes.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        let Self { grad_out, w, second, gate, up, grad_gate, grad_up, shape } = self;
+        let GemmShape { rows, inputs, outputs } = shape;
+        let (check, kernels) = (Check(SWIGLU_DGRAD_KERNELS.name()), SWIGLU_DGRAD_KERNELS);
+        check.length("grad_out", grad_out, check.product("rows × outputs", &[rows, outputs])?)?;
+        check.length("w", w, check.product("outputs × inputs", &[outputs, inputs])?)?;
+        let len = check.product("rows × inputs", &[rows, inputs])?;
+        let results = [("gate", gate), ("up", up), ("grad_gate", grad_gate), ("grad_up", grad_up)];
+        for (name, view) in results {
+            check.length(name, view, len)?;
+        }
+        if let Some(([dy, w], k)) = second {
+            check.length("dy₁", dy, check.product("rows × k", &[rows, k])?)?;
+            check.length("w₁", w, check.product("k × inputs", &[k, inputs])?)?;
+        }
+        let [dy_columns, columns] = [outputs, inputs].map(Strides::contiguous);
+        let gemm = Gemm {
+            kernels,
+            compute: DType::Bf16,
+            a: (TensorView::Bf16(grad_out), dy_columns),
+            b: (w.into(), columns),
+            c: (grad_gate.into(), columns),
+            bias: None,
+            sizes: GemmSizes::single([rows, inputs, outputs]),
+            alpha: 1.0,
+            accumulate: false,
+        };
+        let results = results.map(|(_, view)| (view, [rows, inputs]));
+        let [gate_map, up_map, _, grad_up_map] = maps(&gemm, check, results)?;
+        maps(&gemm, check, [(grad_out, [rows, outputs]), (w, [outputs, inputs])])?;
+        let further = GemmSwiGluBackwardParameters::<ArgumentTypes<B>> {
+            gate: Pointer::read(gate),
+            up: Pointer::read(up),
+            grad_up: Pointer::write(grad_up),
+            gate_map,
+            up_map,
+            grad_up_map,
+        };
+        let second = second.map(|([a, b], k)| SecondProduct { a: (a, k), b: (b, inputs), k });
+        gemm.launch_with(second, further.into_arguments())
+    }
+}

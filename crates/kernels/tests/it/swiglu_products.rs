@@ -1,0 +1,289 @@
+//! Products whose epilogue is SwiGLU.
+
+use half::bf16;
+use retrograph_kernel_abi::gemm::{SWIGLU, SWIGLU_BACKWARD};
+use retrograph_kernels::ops::{
+    DType, Dgrad, DgradSum, Fprop, GemmShape, SwiGlu, SwiGluBackward, SwiGluDgrad, SwiGluFprop,
+};
+use retrograph_kernels::{KernelError, Launch, SmTarget, View};
+
+use crate::gemm_case::{Tile, geometry, shape};
+use crate::harness::Device;
+use crate::support::Data;
+
+type Matrix = View<u64, bf16>;
+
+/// Rows, inputs and outputs: empty, one copy, edges of tiles, several stages and one more.
+const SIZES: [[usize; 3]; 9] = [
+    [0, 8, 8],
+    [8, 8, 0],
+    [1, 8, 8],
+    [17, 24, 40],
+    [136, 72, 264],
+    [72, 200, 136],
+    [40, 328, 72],
+    [264, 264, 8],
+    [700, 64, 520],
+];
+
+/// Elements after each result, which must stay.
+const GUARD: usize = 8;
+
+fn upload(device: &Device, values: &[f32]) -> Matrix {
+    device.upload(&values.iter().map(|&value| bf16::from_f32(value)).collect::<Vec<_>>())
+}
+
+/// A result that nothing was written to, with its guard.
+fn unwritten(device: &Device, len: usize) -> Matrix {
+    device.upload(&vec![bf16::MAX; len + GUARD])
+}
+
+fn tiles(device: &Device, table: &'static [Tile]) -> Vec<Tile> {
+    let wgmma = device.target().features().wgmma;
+    let suits = |tile: &&Tile| if wgmma { !tile.excludes_wgmma() } else { !tile.needs_wgmma() };
+    table.iter().filter(suits).copied().collect()
+}
+
+/// The bits of results with their guards. Their NaN are one, because hardware chooses its payload.
+fn bits(device: &Device, results: &[Matrix]) -> Vec<Vec<u16>> {
+    let bits = |value: bf16| if value.is_nan() { 0x7fff } else { value.to_bits() };
+    let bits = |&matrix| device.download(matrix).into_iter().map(bits).collect();
+    results.iter().map(bits).collect()
+}
+
+struct Forward {
+    shape: GemmShape,
+    x: Matrix,
+    w: [Matrix; 2],
+}
+
+impl Forward {
+    fn new(device: &Device, data: &mut Data, sizes: [usize; 3]) -> Self {
+        let [rows, inputs, outputs] = sizes;
+        let mut matrix = |len| upload(device, &data.uniform(len, 3.0));
+        let (x, w) = (matrix(rows * inputs), [(); 2].map(|()| matrix(outputs * inputs)));
+        Self { shape: shape(sizes), x, w }
+    }
+
+    fn len(&self) -> usize {
+        self.shape.rows * self.shape.outputs
+    }
+
+    fn launch(&self, results: [Matrix; 3]) -> Result<Launch<u64>, KernelError> {
+        let [gate, up, out] = results.map(|result| result.slice(0..self.len()));
+        SwiGluFprop { x: self.x, w: self.w, gate, up, out, shape: self.shape }.launch()
+    }
+
+    /// Gate, up and out of one launch.
+    fn run(&self, device: &Device, tile: Tile) -> Vec<Vec<u16>> {
+        let results = [(); 3].map(|()| unwritten(device, self.len()));
+        let launch = self.launch(results).unwrap();
+        device.run_as(&launch, geometry(&launch, device.target(), tile));
+        bits(device, &results)
+    }
+
+    /// The same by two products and the elementwise kernel.
+    fn expected(&self, device: &Device) -> Vec<Vec<u16>> {
+        let results = [(); 3].map(|()| unwritten(device, self.len()));
+        let [gate, up, out] = results.map(|result| result.slice(0..self.len()));
+        for (w, y) in self.w.into_iter().zip([gate, up]) {
+            let (x, shape, bias) = (self.x, self.shape, None::<View<u64, f32>>);
+            let product = Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false };
+            device.run(&product.launch_in(DType::Bf16).unwrap());
+        }
+        device.run(&SwiGlu { gate, up, out }.launch().unwrap());
+        bits(device, &results)
+    }
+}
+
+struct Backward {
+    shape: GemmShape,
+    grad_out: Matrix,
+    w: Matrix,
+    second: Option<([Matrix; 2], usize)>,
+    inputs: [Matrix; 2],
+}
+
+impl Backward {
+    fn new(device: &Device, data: &mut Data, (sizes, rank): ([usize; 3], usize)) -> Self {
+        let [rows, inputs, outputs] = sizes;
+        let mut matrix = |len| upload(device, &data.uniform(len, 3.0));
+        let (grad_out, w) = (matrix(rows * outputs), matrix(outputs * inputs));
+        let second = (rank > 0).then(|| ([matrix(rows * rank), matrix(rank * inputs)], rank));
+        let inputs = [(); 2].map(|()| matrix(rows * inputs));
+        Self { shape: shape(sizes), grad_out, w, second, inputs }
+    }
+
+    fn len(&self) -> usize {
+        self.shape.rows * self.shape.inputs
+    }
+
+    fn launch(&self, results: [Matrix; 2]) -> Result<Launch<u64>, KernelError> {
+        let Self { shape, grad_out, w, second, inputs: [gate, up] } = *self;
+        let [grad_gate, grad_up] = results.map(|result| result.slice(0..self.len()));
+        SwiGluDgrad { grad_out, w, second, gate, up, grad_gate, grad_up, shape }.launch()
+    }
+
+    /// The gradients of gate and up by one launch.
+    fn run(&self, device: &Device, tile: Tile) -> Vec<Vec<u16>> {
+        let results = [(); 2].map(|()| unwritten(device, self.len()));
+        let launch = self.launch(results).unwrap();
+        device.run_as(&launch, geometry(&launch, device.target(), tile));
+        bits(device, &results)
+    }
+
+    /// The same by a product and the elementwise kernel.
+    fn expected(&self, device: &Device) -> Vec<Vec<u16>> {
+        let Self { shape, grad_out, w, inputs: [gate, up], .. } = *self;
+        let grad = unwritten(device, self.len()).slice(0..self.len());
+        let product = match self.second {
+            None => Dgrad { grad_out, w, grad_input: grad, shape, alpha: 1.0, accumulate: false }
+                .launch_in(DType::Bf16),
+            Some(([dy, second], k)) => {
+                let GemmShape { rows, inputs, outputs } = shape;
+                let (grad_out, w, outputs) = ([grad_out, dy], [w, second], [outputs, k]);
+                DgradSum { grad_out, w, grad_input: grad, rows, inputs, outputs }.launch()
+            }
+        };
+        device.run(&product.unwrap());
+        let results = [(); 2].map(|()| unwritten(device, self.len()));
+        let [grad_gate, grad_up] = results.map(|result| result.slice(0..self.len()));
+        let swiglu = SwiGluBackward { gate, up, grad_out: grad, grad_gate, grad_up };
+        device.run(&swiglu.launch().unwrap());
+        bits(device, &results)
+    }
+}
+
+#[test]
+fn forward_has_the_bits_of_products_and_activation() {
+    let (mut data, device) = (Data::new("swiglu products"), Device::new());
+    for sizes in SIZES {
+        let forward = Forward::new(&device, &mut data, sizes);
+        let expected = forward.expected(&device);
+        for tile in tiles(&device, &SWIGLU) {
+            assert!(forward.run(&device, tile) == expected, "{sizes:?} {tile:?}");
+            assert!(forward.run(&device, tile) == expected, "{sizes:?} {tile:?}: again");
+        }
+    }
+}
+
+#[test]
+fn backward_has_the_bits_of_product_and_activation() {
+    let (mut data, device) = (Data::new("gradients of swiglu products"), Device::new());
+    for ([rows, outputs, inputs], rank) in SIZES.into_iter().zip([0, 8].into_iter().cycle()) {
+        let sizes = [rows, inputs, outputs];
+        let backward = Backward::new(&device, &mut data, (sizes, rank));
+        let expected = backward.expected(&device);
+        for tile in tiles(&device, &SWIGLU_BACKWARD) {
+            assert!(backward.run(&device, tile) == expected, "{sizes:?} {rank} {tile:?}");
+            assert!(backward.run(&device, tile) == expected, "{sizes:?} {rank} {tile:?}: again");
+        }
+    }
+}
+
+/// Other targets compute other tiles, and before sm_80 without tensor cores.
+#[test]
+fn images_of_other_targets_have_the_same_bits() {
+    let mut data = Data::new("targets of swiglu products");
+    for target in [75, 80, 86].map(SmTarget::portable) {
+        let device = Device::with_images_for(target);
+        let forward = Forward::new(&device, &mut data, [136, 72, 40]);
+        let expected = forward.expected(&device);
+        for tile in tiles(&device, &SWIGLU) {
+            assert!(forward.run(&device, tile) == expected, "{target} {tile:?}");
+        }
+        let backward = Backward::new(&device, &mut data, ([136, 40, 72], 8));
+        let expected = backward.expected(&device);
+        for tile in tiles(&device, &SWIGLU_BACKWARD) {
+            assert!(backward.run(&device, tile) == expected, "{target} {tile:?}");
+        }
+    }
+}
+
+/// From f64: the sums, the rounding of each product, and the formula.
+#[test]
+fn results_match_the_reference() {
+    let (mut data, device) = (Data::new("reference of swiglu products"), Device::new());
+    let [rows, inputs, outputs] = [40, 72, 136];
+    let forward = Forward::new(&device, &mut data, [rows, inputs, outputs]);
+    let results = [(); 3].map(|()| unwritten(&device, forward.len()));
+    device.run(&forward.launch(results).unwrap());
+    let doubles = |matrix: Matrix| -> Vec<f64> {
+        device.download(matrix).into_iter().map(f64::from).collect()
+    };
+    let [x, w_gate, w_up] = [forward.x, forward.w[0], forward.w[1]].map(doubles);
+    let [gate, up, out] = results.map(doubles);
+    let silu = |x: f64| x / (1.0 + (-x).exp());
+    for row in 0..rows {
+        for column in 0..outputs {
+            let dot = |w: &[f64]| -> f64 {
+                (0..inputs).map(|i| x[row * inputs + i] * w[column * inputs + i]).sum()
+            };
+            let at = row * outputs + column;
+            for (product, w) in [(gate[at], &w_gate), (up[at], &w_up)] {
+                let expected = dot(w);
+                let bound = expected.abs() / 256.0 + 1e-3;
+                assert!((product - expected).abs() <= bound, "{product} is not {expected}");
+            }
+            let expected = silu(gate[at]) * up[at];
+            let bound = expected.abs() / 256.0 + 1e-38;
+            assert!((out[at] - expected).abs() <= bound, "{} is not {expected}", out[at]);
+        }
+    }
+}
+
+#[test]
+fn special_values_are_those_of_products_and_activation() {
+    let (mut data, device) = (Data::new("special values of swiglu products"), Device::new());
+    let sizes = [24, 64, 72];
+    let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30, 1e-30, 0.0, -0.0];
+    let mut forward = Forward::new(&device, &mut data, sizes);
+    let mut x = data.uniform(24 * 64, 3.0);
+    for (row, value) in special.into_iter().enumerate() {
+        x[row * 64..][..64].fill(value);
+    }
+    forward.x = upload(&device, &x);
+    let expected = forward.expected(&device);
+    for tile in tiles(&device, &SWIGLU) {
+        assert!(forward.run(&device, tile) == expected, "{tile:?}");
+    }
+    let mut backward = Backward::new(&device, &mut data, (sizes, 8));
+    for input in &mut backward.inputs {
+        let mut values = data.uniform(input.len(), 3.0);
+        values.iter_mut().zip(special.into_iter().cycle()).step_by(5).for_each(|(v, s)| *v = s);
+        *input = upload(&device, &values);
+    }
+    let expected = backward.expected(&device);
+    for tile in tiles(&device, &SWIGLU_BACKWARD) {
+        assert!(backward.run(&device, tile) == expected, "{tile:?}");
+    }
+}
+
+#[test]
+fn wrong_operands_are_refused() {
+    let (mut data, device) = (Data::new("refused swiglu products"), Device::new());
+    let results = [(); 3].map(|()| unwritten(&device, 24 * 72));
+    for sizes in [[24, 0, 72], [24, 12, 72], [24, 16, 12]] {
+        let forward = Forward::new(&device, &mut data, sizes);
+        let error = forward.launch(results).map(|_| ());
+        assert!(matches!(error, Err(KernelError::Shape { .. })), "{sizes:?}: {error:?}");
+    }
+    let mut forward = Forward::new(&device, &mut data, [24, 16, 72]);
+    forward.w[1] = forward.w[1].slice(0..8);
+    assert!(matches!(forward.launch(results), Err(KernelError::Length { .. })));
+    let mut backward = Backward::new(&device, &mut data, ([24, 72, 16], 8));
+    backward.inputs[0] = backward.inputs[0].slice(0..8);
+    assert!(matches!(backward.launch([results[0], results[1]]), Err(KernelError::Length { .. })));
+}
+
+#[test]
+fn small_and_large_results_have_a_tile_on_every_target() {
+    let (mut data, device) = (Data::new("tiles of swiglu products"), Device::new());
+    for sizes in [[1, 8, 8], [300, 8, 520]] {
+        let forward = Forward::new(&device, &mut data, sizes);
+        let launch = forward.launch([(); 3].map(|()| unwritten(&device, forward.len()))).unwrap();
+        for target in SmTarget::GENERATED {
+            assert!(!launch.dispatch(target).is_empty(), "{sizes:?} {target}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A consumer warpgroup.
+
+use retrograph_kernel_abi::gemm::CONSUMER_ROWS;
+use retrograph_ptx::build::{ScaleD, Shared, Value, Var};
+
+use super::WarpSpecializedKernel;
+use crate::gemm::accumulator::{AccFragment, WarpTile, acc_row};
+use crate::gemm::bulk_store::{BulkStore, STORE_WORDS};
+use crate::gemm::epilogue::Epilogue;
+use crate::gemm::mainloop::wgmma;
+use crate::gemm::params::{EpilogueParams, GemmParams};
+use crate::primitives::tma_pipeline::{BOX_WORDS, PipelineState, TmaPipeline};
+
+/// Stages by which the first consumer warpgroup is ahead of the others. While one writes a tile,
+/// the others have the tensor cores.
+const LEAD: u32 = 2;
+
+impl WarpSpecializedKernel {
+    /// Length of the contraction with its padding, and with that of the second product.
+    fn contraction<'k>(self, params: &GemmParams<'k>) -> Value<'k, u32> {
+        params.second.map_or(params.k, |second| {
+            ((params.k + (wgmma::TILE_K - 1)) & !(wgmma::TILE_K - 1)) + second.k
+        })
+    }
+
+    /// Multiplies and writes the rows of this warpgroup in every tile of the block.
+    pub(super) fn consume<'k>(
+        self,
+        pipeline: &TmaPipeline<'k>,
+        params: &GemmParams<'k>,
+        (warp, stores): (Value<'k, u32>, Shared<'k, u32>),
+    ) {
+        let k = &params.m.kernel();
+        let state = PipelineState::new(k);
+        let warpgroup = warp >> 2;
+        let acc = acc_row(k, self.columns());
+        let store = BulkStore::new(k, self.target, (warpgroup, stores.at(warpgroup * STORE_WORDS)));
+        let (staggered, k_len) = (k.var(0u32), self.contraction(params));
+        self.for_each_tile(k, params, |tile| {
+            self.multiply(pipeline, (state, warpgroup, staggered), (k_len, &acc));
+            let [row, column] = tile.origin;
+            let rows = [row + warpgroup * CONSUMER_ROWS, column];
+            match params.epilogue {
+                EpilogueParams::Linear => self.write(params, &store, (tile.origin, rows), &acc),
+                EpilogueParams::SwiGlu(swiglu) => {
+                    swiglu.store(&store, (self.target, params), (rows, &acc));
+                }
+                EpilogueParams::SwiGluBackward(swiglu) => {
+                    swiglu.store(&store, (self.target, params), (rows, &acc), || {
+                        let stage = pipeline.wait_full(state);
+                        let boxes = self.inputs(stage);
+                        let release = move || {
+                            k.when(k.lane().eq(0), || pipeline.release(stage.index));
+                        };
+                        (boxes.map(|boxes| boxes.at(warpgroup * BOX_WORDS)), release)
+                    });
+                }
+            }
+        });
+        store.wait();
+    }
+
+    /// Writes a tile of c: the rows of this warpgroup from `rows` on.
+    fn write<'k>(
+        self,
+        params: &GemmParams<'k>,
+        store: &BulkStore<'k>,
+        (origin, rows): ([Value<'k, u32>; 2], [Value<'k, u32>; 2]),
+        acc: &Vec<AccFragment<'k>>,
+    ) {
+        let k = &params.m.kernel();
+        let maps = params.maps.expect("both operands are bf16");
+        k.when_else(
+            maps.writes_c,
+            || {
+                let (rows, c) = ((params, rows), (maps.c, k.ctaid_z()));
+                let (_, is_bf16) = params.c.bf16.expect("c may be bf16");
+                k.when_else(
+                    is_bf16,
+                    || store.write_bf16(c, rows, acc),
+                    || store.write_f32(c, rows, acc),
+                );
+            },
+            || {
+                let bf16_target = Some(self.target);
+                let epilogue = Epilogue { kernel: *k, bf16_target, params: *params, origin };
+                let warp_tile = WarpTile::of_warpgroup(k, CONSUMER_ROWS);
+                warp_tile.for_each_pair(k, std::slice::from_ref(acc), |row, column, pair| {
+                    epilogue.write(row, column, &pair);
+                });
+            },
+        );
+    }
+
+    /// Adds the products of all stages of a tile to `acc`.
+    fn multiply<'k>(
+        self,
+        pipeline: &TmaPipeline<'k>,
+        (state, warpgroup, staggered): (PipelineState<'k>, Value<'k, u32>, Var<'k, u32>),
+        (k_len, acc): (Value<'k, u32>, &Vec<AccFragment<'k>>),
+    ) {
+        let k = &k_len.kernel();
+        let offset = warpgroup * wgmma::warpgroup_words(CONSUMER_ROWS);
+        let acc = std::slice::from_ref(acc);
+        let leader = k.lane().eq(0);
+        let first = staggered.get().eq(0);
+        k.bar_sync(self.stagger(k), Some(first & warpgroup.ne(0)));
+        let first = first & warpgroup.eq(0);
+        let tiles = self.smem_tiles();
+        // Starting the first stage from zero ends the life of the previous tile's accumulators.
+        let stage = pipeline.wait_full(state);
+        wgmma::start(k, tiles, (self.operands(stage), &mut |_| ()), (offset, acc), ScaleD::Zero);
+        let previous = k.var(stage.index);
+        k.range(wgmma::TILE_K, k_len, wgmma::TILE_K, |k_start| {
+            let stage = pipeline.wait_full(state);
+            let operands = self.operands(stage);
+            wgmma::start(k, tiles, (operands, &mut |_| ()), (offset, acc), ScaleD::One);
+            k.wgmma_wait_group(1);
+            k.when(leader, || pipeline.release(previous.get()));
+            previous.set(stage.index);
+            let lead = k_start.eq(LEAD * wgmma::TILE_K) & first;
+            k.bar_arrive(self.stagger(k), Some(lead));
+        });
+        k.wgmma_wait_group(0);
+        k.bar_arrive(self.stagger(k), Some(k_len.le(LEAD * wgmma::TILE_K) & first));
+        staggered.set(1);
+        k.when(leader, || pipeline.release(previous.get()));
+    }
+}

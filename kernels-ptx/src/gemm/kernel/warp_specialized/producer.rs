@@ -1,0 +1,82 @@
+//! The producer thread.
+
+use retrograph_ptx::build::{Shared, TensorMapParam, Value};
+
+use super::WarpSpecializedKernel;
+use crate::gemm::layout::Major;
+use crate::gemm::mainloop::wgmma;
+use crate::gemm::params::{EpilogueParams, GemmParams};
+use crate::primitives::tma_pipeline::{
+    BOX, BOX_WORDS, PipelineState, Stage, TmaPipeline, copy_boxes,
+};
+
+impl WarpSpecializedKernel {
+    /// Fills the stages of all tiles of the block.
+    pub(super) fn produce<'k>(self, pipeline: &TmaPipeline<'k>, params: &GemmParams<'k>) {
+        let k = &params.m.kernel();
+        let maps = params.maps.expect("both operands are bf16");
+        let state = PipelineState::new(k);
+        let up_map = match params.epilogue {
+            EpilogueParams::SwiGlu(swiglu) => Some(swiglu.up_b_map),
+            _ => None,
+        };
+        let first = ([maps.a, maps.b], params.k);
+        let second = params.second.map(|second| (second.maps, second.k));
+        self.for_each_tile(k, params, |tile| {
+            for (maps, k_len) in [first].into_iter().chain(second) {
+                k.range(0, k_len, wgmma::TILE_K, |k_start| {
+                    pipeline.fill(state, self.stage_words() * 4, |stage, full| {
+                        self.fill_stage(stage, (maps, up_map), full, (tile.origin, k_start));
+                    });
+                });
+            }
+            if let EpilogueParams::SwiGluBackward(swiglu) = params.epilogue {
+                self.fill_inputs(pipeline, state, (swiglu.input_maps, tile.origin));
+            }
+        });
+    }
+
+    /// Copies a stage of a and b. With `up_map`, the second half of b is copied from there.
+    fn fill_stage<'k>(
+        self,
+        stage: Stage<'k>,
+        ([a_map, b_map], up_map): ([TensorMapParam<'k>; 2], Option<TensorMapParam<'k>>),
+        full: Shared<'k, u64>,
+        ([row, column], k_start): ([Value<'k, u32>; 2], Value<'k, u32>),
+    ) {
+        let ([a, b], k) = (self.operands(stage), k_start.kernel());
+        let [rows, columns] = self.tile.shape;
+        let copy = |major, (to, extent), map, start: Value<'k, u32>| {
+            copy_boxes((to, extent / BOX), (map, k.ctaid_z()), full, |index| match major {
+                Major::K => [k_start, start + index * BOX],
+                Major::Mn => [start + index * BOX, k_start],
+            });
+        };
+        copy(self.majors[0], (a, rows), a_map, row);
+        copy(self.majors[1], (b, columns), b_map, column);
+        if let Some(up_map) = up_map {
+            let up = b.offset(i64::from(columns / BOX * BOX_WORDS));
+            copy(self.majors[1], (up, columns), up_map, column);
+        }
+    }
+
+    /// Fills stages with gate and up of a tile, 64 columns at a time.
+    fn fill_inputs<'k>(
+        self,
+        pipeline: &TmaPipeline<'k>,
+        state: PipelineState<'k>,
+        (maps, [row, column]): ([TensorMapParam<'k>; 2], [Value<'k, u32>; 2]),
+    ) {
+        let plane = row.kernel().constant(0);
+        let boxes = self.tile.shape[0] / BOX;
+        for first in (0..self.tile.shape[1]).step_by(BOX as usize) {
+            pipeline.fill(state, 2 * boxes * BOX_WORDS * 4, |stage, full| {
+                for (map, to) in maps.into_iter().zip(self.inputs(stage)) {
+                    copy_boxes((to, boxes), (map, plane), full, |index| {
+                        [column + first, row + index * BOX]
+                    });
+                }
+            });
+        }
+    }
+}

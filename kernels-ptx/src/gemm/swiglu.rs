@@ -1,0 +1,200 @@
+//! Epilogues of SwiGLU.
+//!
+//! Forward: `gate = x·w_gateᵀ`, `up = x·w_upᵀ` and `out = silu(gate) · up`. Backward: c is the
+//! gradient of `out`, of which nothing but the gradients of gate and up is written.
+//!
+//! Each product is rounded to bf16 before the formula, so that results have the bits of the
+//! products followed by the elementwise kernels.
+
+use retrograph_kernel_abi::gemm::{
+    GemmSwiGluBackwardParameters, GemmSwiGluParameters, TENSOR_MAP_BOX,
+};
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::build::{Kernel, Ptr, Shared, TensorMapParam, Value, Var};
+
+use super::accumulator::{AccFragment, WarpTile};
+use super::bulk_store::{BOX_FRAGMENTS, BulkStore, load_pair};
+use super::params::GemmParams;
+use crate::primitives::bf16::{pack, unpack};
+use crate::primitives::parameters::Declarations;
+use crate::primitives::sigmoid::{swiglu, swiglu_gradients};
+
+/// Further operands of the forward pass.
+#[derive(Clone, Copy)]
+pub(super) struct SwiGluParams<'k> {
+    pub(super) up_b: Ptr<'k, u32>,
+    up: Ptr<'k, u32>,
+    out: Ptr<'k, u32>,
+    pub(super) up_b_map: TensorMapParam<'k>,
+    up_map: TensorMapParam<'k>,
+    out_map: TensorMapParam<'k>,
+}
+
+/// Further operands of the backward pass.
+#[derive(Clone, Copy)]
+pub(super) struct SwiGluBackwardParams<'k> {
+    gate: Ptr<'k, u32>,
+    up: Ptr<'k, u32>,
+    grad_up: Ptr<'k, u32>,
+    /// The maps of gate and up.
+    pub(super) input_maps: [TensorMapParam<'k>; 2],
+    grad_up_map: TensorMapParam<'k>,
+}
+
+/// `silu(gate) · up` of two elements in words of bf16.
+fn forward<'k>(target: SmTarget, words: [Value<'k, u32>; 2]) -> Value<'k, u32> {
+    let [gate, up] = words.map(unpack);
+    pack(target, [0, 1].map(|i| swiglu(gate[i], up[i])))
+}
+
+/// The gradients of gate and up of two elements in words of bf16.
+fn backward<'k>(
+    target: SmTarget,
+    inputs: [Value<'k, u32>; 2],
+    grad_out: Value<'k, u32>,
+) -> [Value<'k, u32>; 2] {
+    let ([gate, up], grad_out) = (inputs.map(unpack), unpack(grad_out));
+    let [first, second] = [0, 1].map(|i| swiglu_gradients([gate[i], up[i]], grad_out[i]));
+    [0, 1].map(|i| pack(target, [first[i], second[i]]))
+}
+
+/// The words of bf16 of the upper and of the lower row of fragments.
+fn words<'k>(target: SmTarget, fragments: &[AccFragment<'k>]) -> Vec<[Value<'k, u32>; 2]> {
+    let word = |pair: [Var<'k, f32>; 2]| pack(target, pair.map(Var::get));
+    fragments.iter().map(|&[a, b, x, y]| [word([a, b]), word([x, y])]).collect()
+}
+
+impl<'k> SwiGluParams<'k> {
+    pub(super) fn declare(k: &Kernel<'k>) -> Self {
+        let GemmSwiGluParameters { up_b, up, out, up_b_map, up_map, out_map } =
+            GemmSwiGluParameters::declare(&mut Declarations(*k));
+        let [up_b, up, out] = [up_b, up, out].map(|pointer| pointer.reinterpret());
+        Self { up_b, up, out, up_b_map, up_map, out_map }
+    }
+
+    /// Writes the tile of a warpgroup at `origin`. The first half of `acc` is gate, the second up.
+    pub(super) fn store(
+        &self,
+        store: &BulkStore<'k>,
+        (target, params): (SmTarget, &GemmParams<'k>),
+        ([row, column], acc): ([Value<'k, u32>; 2], &[AccFragment<'k>]),
+    ) {
+        let k = row.kernel();
+        let gate_map = params.maps.expect("both operands are bf16").c;
+        let (gate, up) = acc.split_at(acc.len() / 2);
+        let boxes = gate.chunks(BOX_FRAGMENTS).zip(up.chunks(BOX_FRAGMENTS));
+        for (index, (gate, up)) in (0u32..).zip(boxes) {
+            // Before the activation, so that the registers of the products are free.
+            let [gate, up] = [gate, up].map(|fragments| words(target, fragments));
+            let origin = [column + index * TENSOR_MAP_BOX[0], row, k.constant(0)];
+            let place = (origin, params.n);
+            let maps = [gate_map, self.up_map];
+            let pair =
+                |words: &[[Value<'k, u32>; 2]], pair: usize| [words[pair * 2], words[pair * 2 + 1]];
+            store.store_results(maps, place, |at| [pair(&gate, at), pair(&up, at)]);
+            store.store_results([self.out_map], place, |at| {
+                let (gate, up) = (pair(&gate, at), pair(&up, at));
+                [each_word([gate, up], |words| forward(target, words))]
+            });
+        }
+    }
+
+    /// Writes the tile of a warp at `origin` from registers.
+    pub(super) fn write(
+        &self,
+        (target, params): (SmTarget, &GemmParams<'k>),
+        (warp_tile, origin): (&WarpTile<'k>, [Value<'k, u32>; 2]),
+        acc: [&[Vec<AccFragment<'k>>]; 2],
+    ) {
+        let k = &origin[0].kernel();
+        let gate = params.c.bf16.expect("c may be bf16").0;
+        warp_tile.for_each_pair_of(k, acc, |row, column, pairs| {
+            when_inside(params, origin, [row, column], |word| {
+                let products = pairs.map(|pair| pack(target, pair));
+                gate.store(word, products[0]);
+                self.up.store(word, products[1]);
+                self.out.store(word, forward(target, products));
+            });
+        });
+    }
+}
+
+impl<'k> SwiGluBackwardParams<'k> {
+    pub(super) fn declare(k: &Kernel<'k>) -> Self {
+        let GemmSwiGluBackwardParameters { gate, up, grad_up, gate_map, up_map, grad_up_map } =
+            GemmSwiGluBackwardParameters::declare(&mut Declarations(*k));
+        let [gate, up, grad_up] = [gate, up, grad_up].map(|pointer| pointer.reinterpret());
+        Self { gate, up, grad_up, input_maps: [gate_map, up_map], grad_up_map }
+    }
+
+    /// Writes the tile of a warpgroup at `origin`. `inputs` gives the boxes of gate and up of the
+    /// rows of the warpgroup; it is called for each 64 columns, and its second result after they
+    /// have been read.
+    pub(super) fn store<R: FnOnce()>(
+        &self,
+        store: &BulkStore<'k>,
+        (target, params): (SmTarget, &GemmParams<'k>),
+        ([row, column], acc): ([Value<'k, u32>; 2], &[AccFragment<'k>]),
+        mut inputs: impl FnMut() -> ([Shared<'k, u32>; 2], R),
+    ) {
+        let k = &row.kernel();
+        let grad_gate_map = params.maps.expect("both operands are bf16").c;
+        for (index, acc) in (0u32..).zip(acc.chunks(BOX_FRAGMENTS)) {
+            // Before gate and up are loaded, so that the registers of the product are free.
+            let grad_out = words(target, acc);
+            let (boxes, release) = inputs();
+            let origin = [column + index * TENSOR_MAP_BOX[0], row, k.constant(0)];
+            let maps = [grad_gate_map, self.grad_up_map];
+            store.store_results(maps, (origin, params.n), |pair| {
+                let [gate, up] = boxes.map(|rows| load_pair(k, rows, pair));
+                let grad_out = [grad_out[pair * 2], grad_out[pair * 2 + 1]];
+                let grads = each_word([gate, up, grad_out], |[gate, up, grad_out]| {
+                    backward(target, [gate, up], grad_out)
+                });
+                [0, 1].map(|result| grads.map(|words| words.map(|grads| grads[result])))
+            });
+            // The barriers say that all warps have read.
+            release();
+        }
+    }
+
+    /// Writes the tile of a warp at `origin` from registers.
+    pub(super) fn write(
+        &self,
+        (target, params): (SmTarget, &GemmParams<'k>),
+        (warp_tile, origin): (&WarpTile<'k>, [Value<'k, u32>; 2]),
+        acc: &[Vec<AccFragment<'k>>],
+    ) {
+        let k = &origin[0].kernel();
+        let grad_gate = params.c.bf16.expect("c may be bf16").0;
+        warp_tile.for_each_pair(k, acc, |row, column, pair| {
+            when_inside(params, origin, [row, column], |word| {
+                let inputs = [self.gate, self.up].map(|input| input.load(word));
+                let values = backward(target, inputs, pack(target, pair));
+                for (to, value) in [grad_gate, self.grad_up].into_iter().zip(values) {
+                    to.store(word, value);
+                }
+            });
+        });
+    }
+}
+
+/// Applies `formula` to the words of pairs of fragments at the same place.
+fn each_word<'k, T, const N: usize>(
+    pairs: [[[Value<'k, u32>; 2]; 2]; N],
+    formula: impl Fn([Value<'k, u32>; N]) -> T,
+) -> [[T; 2]; 2] {
+    [0, 1].map(|fragment| [0, 1].map(|half| formula(pairs.map(|pair| pair[fragment][half]))))
+}
+
+/// Calls `body` with the index of the word that holds a pair of elements, if they are inside c.
+fn when_inside<'k>(
+    params: &GemmParams<'k>,
+    origin: [Value<'k, u32>; 2],
+    [row, column]: [Value<'k, u32>; 2],
+    body: impl FnOnce(Value<'k, u32>),
+) {
+    let (row, column) = (origin[0] + row, origin[1] + column);
+    let inside = row.lt(params.m) & column.lt(params.n);
+    row.kernel().when(inside, || body(row.mad_lo(params.c.leading_dim, column) >> 1));
+}
