@@ -1,8 +1,9 @@
 //! Cross-entropy and its gradient against their references.
 
-use retrograph_kernels::Dispatch;
+use half::bf16;
 use retrograph_kernels::loss::reference::{cross_entropy, cross_entropy_gradient};
 use retrograph_kernels::ops::{CrossEntropy, GradLogits, IGNORED_TARGET};
+use retrograph_kernels::{Dispatch, View};
 
 use crate::elementwise::rounds;
 use crate::harness::Device;
@@ -193,4 +194,55 @@ fn the_gradient_is_written_only_to_the_given_buffer() {
         same_bits(&device.download(logits), &whole, "the gradient in place of the logits");
         same_bits(&device.download(losses), &alone, "losses");
     }
+}
+
+/// Logits in bf16: the losses and gradients are those of the same logits in f32.
+#[test]
+fn logits_in_bf16_match_the_reference() {
+    let mut data = Data::new("cross_entropy bf16");
+    let cases = SIZES.into_iter().flat_map(|size| [(size, 0), (size, 1), (size, 8)]);
+    for (((rows, vocab), shift), entry) in cases.flat_map(|case| [(case, 0), (case, 1)]) {
+        let device = Device::new();
+        let logits = data.uniform(rows * vocab, 20.0).into_iter().map(bf16::from_f32);
+        let logits: Vec<bf16> = logits.collect();
+        let exact: Vec<f64> = logits.iter().copied().map(f64::from).collect();
+        let padded = [&vec![bf16::NAN; shift][..], &logits, &[bf16::MAX; 9]].concat();
+        let place = || device.upload(&padded);
+        let mut tokens: Vec<u32> = (0..rows).map(|row| (row * 31 % vocab) as u32).collect();
+        tokens.iter_mut().skip(3).step_by(4).for_each(|token| *token = IGNORED_TARGET);
+        let (targets, counted) = (device.upload(&tokens), device.upload(&[rows as u32]));
+        let (losses, len) = (device.unwritten(rows), rows * vocab);
+        let run = |logits: View<u64, bf16>, grad_logits| {
+            let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
+            let launch = loss.launch().unwrap();
+            let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, 1024)][entry];
+            let entry = launch.kernel.entries[entry];
+            let (grid, block) = ([blocks as u32, 1, 1], [threads, 1, 1]);
+            device.run_as(&launch, Dispatch { entry, grid, block, shared_bytes: 0 });
+        };
+        let whole = place();
+        let single = device.unwritten(len);
+        run(whole.slice(shift..shift + len), GradLogits::Separate(single.into()));
+        assert_eq!(bits(&device.download(whole)), bits(&padded), "logits are only read");
+        let what = format!("{rows}×{vocab} + {shift} entry {entry}");
+        let expected = cross_entropy(&exact, &tokens, vocab);
+        let tolerance = Tolerance::relative(2e-6).absolute(2e-6);
+        let found = device.download(losses);
+        tolerance.check(&found, &expected, &format!("losses {what}"));
+        let expected = cross_entropy_gradient(&exact, &tokens, vocab);
+        let expected: Vec<f64> = expected.iter().map(|g| g / rows.max(1) as f64).collect();
+        let tolerance = Tolerance::relative(1.5e-5).absolute(2e-7 / rows.max(1) as f64);
+        let gradient = device.download(single);
+        tolerance.check(&gradient, &expected, &format!("gradient {what}"));
+        // In place, it is rounded; nothing else is written.
+        run(whole.slice(shift..shift + len), GradLogits::InPlace);
+        let rounded: Vec<_> = gradient.into_iter().map(bf16::from_f32).collect();
+        let rounded = [&padded[..shift], &rounded, &padded[shift + len..]].concat();
+        assert_eq!(bits(&device.download(whole)), bits(&rounded), "in place, {what}");
+        same_bits(&device.download(losses), &found, "losses of two runs");
+    }
+}
+
+fn bits(values: &[bf16]) -> Vec<u16> {
+    values.iter().map(|value| value.to_bits()).collect()
 }
