@@ -15,10 +15,10 @@
 //!
 //! **Grid.** `cross_entropy_warp_per_row`: 4 rows per block of 128 threads, for small vocabularies.
 //! `cross_entropy_block_per_row`: one block of 1024 threads per row, for large ones. Thread i of a
-//! group handles the vec4s i, i + size, … (of bf16, groups of eight) in two passes. The first keeps a running maximum and the
-//! sum of exponentials relative to it, and rescales the sum when the maximum grows (Milakov and
-//! Gimelshein, arXiv 1805.02867). The second computes the gradient. The thread that owns the
-//! target's column writes the loss before it may overwrite the logit.
+//! group handles the vec4s i, i + size, … (of bf16, groups of eight) in two passes. The first keeps
+//! a running maximum and the sum of exponentials relative to it, and rescales the sum when the
+//! maximum grows (Milakov and Gimelshein, arXiv 1805.02867). The second computes the gradient. The
+//! thread that owns the target's column writes the loss before it may overwrite the logit.
 //!
 //! **Determinism.** A thread adds its vec4s in ascending order; a butterfly of fixed shape adds the
 //! threads.

@@ -73,7 +73,7 @@ impl Mlp {
         let shape2 = GemmShape { rows: ROWS, inputs: INNER, outputs: CLASSES };
         let inner = pass.transient("inner", ROWS * INNER);
         let active = pass.transient::<f32>("active", ROWS * INNER);
-        let logits = pass.transient("logits", ROWS * CLASSES);
+        let logits = pass.transient::<f32>("logits", ROWS * CLASSES);
         let losses = pass.transient("losses", ROWS);
         let (alpha, accumulate) = (1.0, false);
         pass.set_scope("forward");

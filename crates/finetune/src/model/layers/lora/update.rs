@@ -106,8 +106,7 @@ impl LoraBackward<'_> {
     /// Returns the gradient of the input in f32.
     ///
     /// # Errors
-    /// [`KernelError::UnsupportedDType`](retrograph_kernels::KernelError::UnsupportedDType) if there
-    /// is none in f32.
+    /// `KernelError::UnsupportedDType` if there is none in f32.
     pub(super) fn grad_input(&self) -> Result<Slice<f32>> {
         self.grad_input.ok_or_else(|| missing(DType::F32).into()).and_then(Activation::f32)
     }
