@@ -30,7 +30,7 @@ pub(crate) struct CacheArguments {
     #[arg(long, value_name = "HOW")]
     compile: Option<CompileChoice>,
     /// Maximum number of processes that compile, this one included, up to 1024; 0 means one per CPU
-    /// core.
+    /// core, and no more than four of `processes`.
     #[arg(long, default_value_t = 0, value_parser = up_to::<usize>(1024))]
     compile_workers: usize,
 }

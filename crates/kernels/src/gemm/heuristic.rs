@@ -129,6 +129,14 @@ impl TileTable {
         self.tiles.iter().all(TileConfig::needs_vectorized_rows)
     }
 
+    /// Whether every tile on targets with or without `wgmma` needs tensor maps. Launches without
+    /// them are refused.
+    fn needs_tensor_maps(self, wgmma: bool) -> bool {
+        let runs =
+            |tile: &&TileConfig| !if wgmma { tile.excludes_wgmma() } else { tile.needs_wgmma() };
+        self.tiles.iter().filter(runs).all(TileConfig::needs_tensor_maps)
+    }
+
     /// Index and configuration of the tile with the least predicted time.
     fn select(self, product: Product) -> (usize, &'static TileConfig) {
         let limits = Limits::of(self.tiles);
@@ -254,7 +262,8 @@ pub(crate) fn dispatch(problem: &GemmProblem, target: SmTarget, image: &GemmImag
     let table = TileTable::of_image(image);
     let vectorized = problem.vectorized || table.needs_vectorized_rows();
     let wgmma = target.features().wgmma;
-    let product = Product { problem: GemmProblem { vectorized, ..*problem }, wgmma };
+    let tensor_maps = problem.tensor_maps || table.needs_tensor_maps(wgmma);
+    let product = Product { problem: GemmProblem { vectorized, tensor_maps, ..*problem }, wgmma };
     let (index, tile) = table.select(product);
     let entry = image.entries[index];
     let [rows, columns] = tile.shape.map(u64::from);

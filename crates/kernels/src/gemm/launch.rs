@@ -95,8 +95,7 @@ impl<B: Copy> Gemm<B> {
         let maps = self.tensor_maps(&row_sizes);
         let flags = flags.with(GemmFlags::C_MAPPED, maps.c_map.is_some());
         let vectorized = vectorized == [true; 2];
-        // Nothing is launched for an empty result.
-        let tensor_maps = maps.a_map.is_some() || m == 0 || n == 0;
+        let tensor_maps = maps.a_map.is_some();
         let mut arguments = self.arguments(check, ([m, n, k], c), (flags, maps))?;
         if self.kernels.image(kernel).has_second_product() {
             arguments.extend(self.second_arguments(check, second)?);

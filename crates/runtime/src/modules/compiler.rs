@@ -38,7 +38,8 @@ pub struct WorkerCommand {
 pub struct Warming {
     /// The compiler.
     pub compiler: Compiler,
-    /// Maximum number of processes that compile, this one included; 0 for the number of cores.
+    /// Maximum number of processes that compile, this one included; 0 for the number of cores, of
+    /// [`Compiler::Processes`] at most four.
     pub workers: usize,
     /// Time limit of another process for starting, and for one image. It is then killed, and the
     /// driver compiles in this process.

@@ -22,6 +22,10 @@ const CONTEXT_BYTES: usize = 1 << 30;
 /// Bytes of PTX per worker process: less is compiled by the time that a process has started.
 const PROCESS_BYTES: usize = 128 << 10;
 
+/// Processes, with this one, unless the options say how many. More took longer on an H200 with 16
+/// cores (docs/hardware/2026-11-24-swiglu-and-cold-start).
+const DEFAULT_PROCESSES: usize = 4;
+
 /// A module that this thread loads.
 type Mine<'a, 'w> = (&'a Wanted<'w>, Claim<ModuleKey, Module>);
 type Functions = HashMap<ImageKey, HashMap<String, Function>>;
@@ -255,6 +259,7 @@ impl<'s> Session<'s> {
         if !matches!(warming.compiler, Compiler::Processes(_)) {
             return Ok(most);
         }
+        let most = if warming.workers == 0 { most.min(DEFAULT_PROCESSES) } else { most };
         let most = most.min(1 + bytes / PROCESS_BYTES);
         if self.context().driver().is_simulated() {
             return Ok(most);
