@@ -138,9 +138,9 @@ parameters! {
 }
 
 parameters! {
-    /// The gradients of gate and up; that of gate is c. All are bf16 and contiguous, in the layout
-    /// of c; `alpha` is 1, and there is no bias. They follow [`GemmSecondProductParameters`] in
-    /// entries of [`Epilogue::SwiGluBackward`].
+    /// The other operands of the gradients of gate and up; c is the gradient of gate. All are bf16
+    /// and contiguous, in the layout of c; `alpha` is 1, and there is no bias. They follow
+    /// [`GemmSecondProductParameters`] in entries of [`Epilogue::SwiGluBackward`].
     pub struct GemmSwiGluBackwardParameters {
         /// `m × n` elements, read.
         gate: pointer<Bf16>,

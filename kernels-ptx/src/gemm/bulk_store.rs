@@ -226,7 +226,7 @@ pub(super) fn load_pair<'k>(
 }
 
 /// Where this lane addresses the four 8 × 8 matrices of fragments 2·`pair` and 2·`pair` + 1 of its
-/// warp, in a box with the 128-byte swizzle. Lanes address their rows, those of the left two first.
+/// warp, in a box with the 128-byte swizzle. Lanes 0 to 15 address the rows of the left matrices.
 fn matrices<'k>(k: &Kernel<'k>, rows: Shared<'k, u32>, pair: u32) -> Shared<'k, u32> {
     let lane = k.lane();
     let row = (k.warp() & 3) * 16 + (lane & 15);

@@ -153,7 +153,7 @@ mod tests {
         let Warming { compiler, workers, .. } = warming(&[], "cuda:1");
         let Compiler::Processes(command) = compiler else { panic!("{compiler:?}") };
         assert_eq!(command.arguments, ["compile-worker", "--device", "cuda:1"]);
-        assert_eq!(workers, 0, "one for each core");
+        assert_eq!(workers, 0, "the default number");
         assert_eq!(warming(&[], "sim").compiler, Compiler::Driver);
         assert_eq!(warming(&["--compile", "driver"], "cuda:0").compiler, Compiler::Driver);
         let asked = warming(&["--compile", "processes", "--compile-workers", "2"], "sim");

@@ -176,6 +176,6 @@ gemm_kernels! {
 gemm_kernels! {
     /// The gradients of gate and up.
     SWIGLU_DGRAD_KERNELS;
-    /// The gradients of gate and up from that of the output of the layer that follows, in bf16.
+    /// `grad_gate` and `grad_up` of a layer with the input `silu(gate) · up`, in bf16.
     SWIGLU_DGRAD = "gemm_swiglu_dgrad" in SWIGLU_BACKWARD_NN;
 }

@@ -196,7 +196,7 @@ fn the_gradient_is_written_only_to_the_given_buffer() {
     }
 }
 
-/// Logits in bf16: the losses and gradients are those of the same logits in f32.
+/// With logits in bf16, losses and gradients match the reference within the bounds of f32.
 #[test]
 fn logits_in_bf16_match_the_reference() {
     let mut data = Data::new("cross_entropy bf16");

@@ -1,7 +1,7 @@
 //! Images: identity, text, and required entry points.
 //!
 //! An embedded image is cut to one entry point, so that only what is launched is compiled, each on
-//! its own: one more entry point of an image costs one more compilation and not that of the rest.
+//! its own: another entry point of the image costs one compilation.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

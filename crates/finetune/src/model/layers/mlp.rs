@@ -25,7 +25,7 @@ pub(super) struct Mlp {
     inner: DType,
     /// The weights of gate and up, if one launch computes both and SwiGLU.
     fused: Option<[Slice<bf16>; 2]>,
-    /// The weight of down, if its gradient of the input and that of SwiGLU are one launch.
+    /// The weight of down, if one launch computes its backward pass and that of SwiGLU.
     fused_backward: Option<Slice<bf16>>,
 }
 

@@ -78,8 +78,8 @@ fn dgrad_of_both(
     Ok(grad_input)
 }
 
-/// Appends the gradients of a layer's weights, and those of gate and up of the SwiGLU that is its
-/// input. One launch computes the gradient of the input and those.
+/// Appends the backward pass of a layer whose input is `silu(gate) · up`: the gradients of its
+/// weights, and of gate and up. One launch computes the last two.
 pub(in crate::model::layers) fn backward_through_swiglu(
     builder: &mut Builder,
     (call, w): (Backward<'_>, Slice<bf16>),

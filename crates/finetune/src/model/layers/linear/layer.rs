@@ -93,13 +93,12 @@ impl Linear {
         self.dtypes.bf16 && self.is_one_product() && self.products.backward_splits == 1
     }
 
-    /// The weight, if a launch can compute the layer and another one, and SwiGLU of both.
+    /// The weight, if `SwiGluFprop` can read it.
     pub(in crate::model::layers) fn swiglu_weight(&self) -> Option<Slice<bf16>> {
         self.products.swiglu_weight().filter(|_| self.lora.is_none())
     }
 
-    /// The weight, if a launch can compute the gradient of the input and then that of a SwiGLU that
-    /// wrote it.
+    /// The weight, if `SwiGluDgrad` can compute the gradient of the input.
     pub(in crate::model::layers) fn grad_swiglu_weight(&self) -> Option<Slice<bf16>> {
         self.products.joinable().filter(|_| self.is_one_product())
     }

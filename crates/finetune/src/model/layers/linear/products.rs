@@ -86,8 +86,8 @@ impl Products {
         self.bf16_weight().filter(|_| fills && self.backward_splits == 1)
     }
 
-    /// The weight, if a product with it can be computed together with that of the other input of
-    /// SwiGLU: a bf16 product without a bias that fills a device by itself.
+    /// The weight, if [`SwiGluFprop`] can read it: the product is bf16, has no bias and fills a
+    /// device by itself.
     pub(super) fn swiglu_weight(&self) -> Option<Slice<bf16>> {
         let fills = self.fills_device([self.shape.rows, self.shape.outputs]);
         let plain = self.forward_splits == 1 && self.bias.is_none();
@@ -120,8 +120,8 @@ impl Products {
         builder.launch(product.launch().map(|launch| launch.concurrent(concurrent)))
     }
 
-    /// Appends the gradients of gate and up, where `dx = dy·W (+ dy₁·w₁)` is that of
-    /// `silu(gate) · up`, with a weight `w` in bf16.
+    /// Appends the gradients of gate and up. The input of this layer is `silu(gate) · up`, and its
+    /// gradient `dy·W (+ dy₁·w₁)`. The weight `w` is bf16.
     pub(super) fn dgrad_swiglu(
         &self,
         builder: &mut Builder,
