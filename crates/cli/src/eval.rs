@@ -1,7 +1,5 @@
 //! `retrograph eval`.
 
-use retrograph_finetune::checkpoint::StatePart;
-use retrograph_finetune::init::initial_values;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
     Device, Error, Evaluation, Evaluator, Mode, ModelDirectory, Split, Tokenizer, TrainingConfig,
@@ -13,46 +11,8 @@ use crate::error::CliError;
 use crate::file::write;
 use crate::outputs::{self, Output};
 use crate::screen::{self, fact};
-use crate::trained::Trained;
+use crate::trained::{Trained, Weights};
 use crate::{Outcome, data};
-
-/// The sources of the parameters: trained weights, then the model directory, then the seed.
-struct Values {
-    trained: Trained,
-    base: Option<ModelDirectory>,
-    seed: u64,
-}
-
-impl Values {
-    fn of(&mut self, parameter: &Parameter) -> Result<Vec<f32>, Error> {
-        match &mut self.trained {
-            Trained::Checkpoint(checkpoint) if parameter.trainable => {
-                checkpoint.tensor(&StatePart::Parameter.tensor_name(&parameter.name))
-            }
-            Trained::Adapter(adapter) if parameter.trainable => Ok(adapter.values(parameter)?),
-            _ => {
-                let mut values = vec![0.0; parameter.len()];
-                match &self.base {
-                    Some(base) if base.read(&parameter.name, 0, &mut values)? => Ok(values),
-                    _ => Ok(initial_values(parameter, self.seed)),
-                }
-            }
-        }
-    }
-
-    /// Explains a `loss` that is not finite: the first weight that is not finite, or another
-    /// reason.
-    fn explain(&mut self, loss: f64, config: &TrainingConfig) -> Result<CliError, Error> {
-        for parameter in config.parameters() {
-            let values = self.of(&parameter)?;
-            if let Some(index) = values.iter().position(|value| !value.is_finite()) {
-                let (tensor, value) = (parameter.name, values[index]);
-                return Ok(CliError::WeightNotFinite { loss, tensor, index, value });
-            }
-        }
-        Ok(CliError::LossNotFinite { loss, vocab: config.model.vocab })
-    }
-}
 
 /// Checks that the result can be written, before anything is read.
 fn require_output(arguments: &EvalArguments) -> Result<(), CliError> {
@@ -107,12 +67,12 @@ pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
     screen::model(&config);
     data::show(&split, &tokenizer, &config);
     let modules = arguments.cache.modules(&device, arguments.device)?;
-    let mut values = Values { trained, base, seed: config.seed };
+    let mut values = Weights { trained, base, seed: config.seed };
     let given = &mut |parameter: &Parameter| values.of(parameter);
     let evaluation = Evaluator::new(&modules, &config, given)?.evaluate(data)?;
     let Evaluation { loss, tokens } = evaluation;
     if !loss.is_finite() {
-        return Err(values.explain(loss, &config)?);
+        return Err(explain(&mut values, loss, &config)?);
     }
     let perplexity = evaluation.perplexity();
     let unit = data::unit(&tokenizer);
@@ -129,4 +89,17 @@ pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
         write("the result", path, &format!("{result:#}\n"))?;
     }
     Ok(Outcome::Done)
+}
+
+/// Explains a `loss` that is not finite: the first weight that is not finite, or another
+/// reason.
+fn explain(weights: &mut Weights, loss: f64, config: &TrainingConfig) -> Result<CliError, Error> {
+    for parameter in config.parameters() {
+        let values = weights.of(&parameter)?;
+        if let Some(index) = values.iter().position(|value| !value.is_finite()) {
+            let (tensor, value) = (parameter.name, values[index]);
+            return Ok(CliError::WeightNotFinite { loss, tensor, index, value });
+        }
+    }
+    Ok(CliError::LossNotFinite { loss, vocab: config.model.vocab })
 }

@@ -7,6 +7,7 @@
 //! retrograph inspect --model Qwen2.5-0.5B          # shows a model and the memory of a run
 //! retrograph bench --device cuda:0                 # measures strategies and sizes
 //! retrograph merge --model M --adapter A --out N   # merges an adapter into its base model
+//! retrograph export --checkpoint C --out N         # writes a trained model for other programs
 //! ```
 //!
 //! The program parses arguments, prints results and handles Ctrl-C. Training and generation are in
@@ -18,6 +19,7 @@ mod data;
 mod decode_bench;
 mod error;
 mod eval;
+mod export;
 mod failures;
 mod file;
 mod finetune;
@@ -25,7 +27,6 @@ mod generate;
 mod hints;
 mod inspect;
 mod interrupt;
-mod merge;
 mod metrics;
 mod outputs;
 mod plot;
@@ -72,7 +73,8 @@ fn run(command: Command) -> Result<Outcome, CliError> {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
-        Command::Merge(arguments) => merge::run(&arguments),
+        Command::Merge(arguments) => export::run(&arguments.into()),
+        Command::Export(arguments) => export::run(&arguments),
         Command::CompileWorker(arguments) => arguments.run(),
     }
 }

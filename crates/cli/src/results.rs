@@ -4,7 +4,9 @@
 
 use std::sync::atomic::AtomicBool;
 
-use retrograph_finetune::{CheckpointError, Device, Ending, Error, Event, Run, RunReport, Trainer};
+use retrograph_finetune::{
+    CheckpointError, Device, Ending, Error, Event, ModelOutput, Run, RunReport, Trainer,
+};
 
 use crate::error::CliError;
 use crate::failures::{Failures, warn};
@@ -13,7 +15,7 @@ use crate::metrics::MetricsFile;
 use crate::plot::{self, Curves};
 use crate::run_config::RunConfig;
 use crate::screen::{self, Steps, fact};
-use crate::{Outcome, data, interrupt};
+use crate::{Outcome, data, export, interrupt};
 
 /// The outputs of a run.
 pub(crate) struct Results<'a> {
@@ -109,18 +111,24 @@ impl Results<'_> {
         (ending, times)
     }
 
-    /// Writes the adapter, and prints where the weights are.
+    /// Writes adapter and model, and prints where the weights are.
     fn weights(&mut self, run: &Run<'_>, ending: Option<Ending>) {
         let adapter = self.config.adapter_output();
         if let Some(output) = adapter {
             let written = run.trainer.export_adapter(output);
             self.failures.note(written.inspect(|()| fact("adapter", output.folder.display())));
         }
+        let facts = [self.config.fact(run.trainer.losses().len())];
+        let model = export::output(&self.config.output);
+        if let Some(output) = model {
+            let written = export::trained(&run.trainer, ModelOutput { facts: &facts, ..output });
+            self.failures.note(written);
+        }
         if let Some(directory) = &run.checkpoints {
             if let Some(Some(path)) = self.failures.note(directory.latest()) {
                 fact("checkpoint", path.display());
             }
-        } else if ending == Some(Ending::Stopped) && adapter.is_none() {
+        } else if ending == Some(Ending::Stopped) && adapter.is_none() && model.is_none() {
             fact("stopped", "nothing was saved; --checkpoint sets a directory for checkpoints");
         }
     }

@@ -17,7 +17,7 @@ use crate::outputs::is_within;
 use crate::resume::{self, Checkpoints};
 use crate::sample::Sample;
 use crate::trained::Trained;
-use crate::{data, outputs, screen};
+use crate::{data, export, outputs, screen};
 
 /// Everything that a run needs, without a device.
 pub(crate) struct RunConfig {
@@ -105,6 +105,15 @@ impl RunConfig {
         let base = self.base.as_ref().map(ModelDirectory::path);
         adapter_output(&self.output, base)
     }
+
+    /// Describes the training of `steps` steps for a model card.
+    pub(crate) fn fact(&self, steps: usize) -> String {
+        let mode = match self.training.mode.lora() {
+            Some(lora) => format!("LoRA of rank {}, merged", lora.rank),
+            None => "all weights".to_owned(),
+        };
+        format!("trained: {mode}, {steps} steps")
+    }
 }
 
 fn adapter_output<'a>(
@@ -124,33 +133,45 @@ fn require_places(arguments: &FinetuneArguments) -> Result<(), CliError> {
         inputs.extend(outputs::files_in(folder));
     }
     outputs::require(&arguments.output.files(), &inputs)?;
-    require_adapter_place(arguments)?;
+    require_folders(arguments)?;
     match &arguments.checkpoint {
         Some(path) => resume::require_usable(path, arguments.resume),
         None => Ok(()),
     }
 }
 
-/// Checks that an adapter can be written.
-fn require_adapter_place(arguments: &FinetuneArguments) -> Result<(), CliError> {
+/// Checks that an adapter and a model can be written.
+fn require_folders(arguments: &FinetuneArguments) -> Result<(), CliError> {
     let base = arguments.base.as_deref();
-    let Some(output) = adapter_output(&arguments.output, base) else { return Ok(()) };
-    output.require_free().map_err(Error::from)?;
-    // The folder is replaced as a whole, so nothing else may go there.
-    let files = arguments.output.files().into_iter().map(|file| (file.what, file.path));
+    let adapter = adapter_output(&arguments.output, base);
+    let model = export::output(&arguments.output);
+    adapter.map_or(Ok(()), |output| output.require_free()).map_err(Error::from)?;
+    model.map_or(Ok(()), |output| output.require_free()).map_err(Error::from)?;
+    let adapter = adapter.map(|output| ("the adapter", output.folder));
+    let model = model.map(|output| ("the model", output.folder));
     let checkpoints = arguments.checkpoint.as_deref().map(|path| ("the checkpoints", path));
-    if let Some((what, _)) = files.chain(checkpoints).find(|one| is_within(one.1, output.folder)) {
-        let why = format!("{what} would go into the same folder; give another one");
-        return Err(CliError::write("the adapter", output.folder, why));
+    let files = arguments.output.files().into_iter().map(|file| (file.what, file.path));
+    let all: Vec<_> = files.chain(checkpoints).chain(adapter).chain(model).collect();
+    for (what, folder) in adapter.into_iter().chain(model) {
+        // The folder is replaced as a whole, so nothing else may go there.
+        let others = all.iter().filter(|other| other.0 != what);
+        if let Some((other, _)) = others.into_iter().find(|one| is_within(one.1, folder)) {
+            let why = format!("{other} would go into the same folder; give another one");
+            return Err(CliError::write(what, folder, why));
+        }
+        require_above(what, folder)?;
     }
-    // Missing folders above it are created when it is written.
-    let above = output.folder.ancestors().skip(1).map(|folder| match folder {
+    Ok(())
+}
+
+/// Checks that `folder` can be created. Missing folders above it are created when it is written.
+fn require_above(what: &'static str, folder: &Path) -> Result<(), CliError> {
+    let above = folder.ancestors().skip(1).map(|folder| match folder {
         empty if empty == Path::new("") => Path::new("."),
         folder => folder,
     });
     let Some(there) = above.into_iter().find(|folder| folder.exists()) else { return Ok(()) };
-    let failed = |why: std::io::Error| CliError::write("the adapter", output.folder, why);
-    require_writable(there).map_err(failed)
+    require_writable(there).map_err(|why| CliError::write(what, folder, why))
 }
 
 /// Opens the adapter from which the run starts.

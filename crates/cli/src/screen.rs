@@ -3,6 +3,7 @@
 
 mod startup;
 mod steps;
+mod writing;
 
 use std::fmt::Display;
 use std::io::{Error, ErrorKind, IsTerminal, Write};
@@ -17,6 +18,7 @@ use retrograph_finetune::{Adapter, Device, LoraConfig, Mode, TrainingConfig};
 
 pub(crate) use self::startup::Startup;
 pub(crate) use self::steps::Steps;
+pub(crate) use self::writing::Writing;
 use crate::error::CliError;
 
 /// The first error of printing.
@@ -197,6 +199,11 @@ pub(crate) fn taken(found: &MemoryUse) -> String {
     let bytes = |bytes: usize| HumanBytes(bytes as u64);
     let (measured, planned) = (bytes(found.measured_bytes), bytes(found.planned_bytes));
     format!("{measured} used, {planned} planned ({:+.1} %)", found.difference_percent)
+}
+
+/// Formats a number of bytes.
+pub(crate) fn bytes(bytes: u64) -> impl Display {
+    HumanBytes(bytes)
 }
 
 pub(crate) fn style(template: &str) -> ProgressStyle {

@@ -2,9 +2,14 @@
 
 use std::path::Path;
 
-use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory, CheckpointError};
+use retrograph_finetune::checkpoint::{
+    Checkpoint, CheckpointDirectory, CheckpointError, StatePart,
+};
 use retrograph_finetune::parameters::{Parameter, inventory};
-use retrograph_finetune::{Adapter, Error, Mode, ModelDirectory, Source, TrainingConfig};
+use retrograph_finetune::state::frozen_values;
+use retrograph_finetune::{
+    Adapter, Error, LoraConfig, Mode, ModelDirectory, Source, TrainingConfig,
+};
 
 use crate::error::CliError;
 use crate::screen::{self, fact};
@@ -48,6 +53,20 @@ impl Trained {
         Ok((config, Self::Adapter(Box::new(adapter))))
     }
 
+    /// Describes the training for a model card.
+    pub(crate) fn fact(&self) -> Option<String> {
+        let merged = |lora: LoraConfig| format!("LoRA of rank {}, merged", lora.rank);
+        match self {
+            Self::Nothing => None,
+            Self::Checkpoint(checkpoint) => {
+                let header = checkpoint.header();
+                let mode = header.config.mode.lora().map_or("all weights".to_owned(), merged);
+                Some(format!("trained: {mode}, {} steps", header.next_step))
+            }
+            Self::Adapter(adapter) => Some(format!("trained: {}", merged(adapter.lora()))),
+        }
+    }
+
     /// Prints the checkpoint or the adapter.
     pub(crate) fn show(&self) {
         match self {
@@ -63,6 +82,26 @@ impl Trained {
             Self::Nothing => Source::Seed,
             Self::Checkpoint(checkpoint) => Source::Checkpoint(checkpoint),
             Self::Adapter(adapter) => Source::Adapter(adapter),
+        }
+    }
+}
+
+/// The sources of all weights: trained ones, then the model directory, then the seed.
+pub(crate) struct Weights {
+    pub(crate) trained: Trained,
+    pub(crate) base: Option<ModelDirectory>,
+    pub(crate) seed: u64,
+}
+
+impl Weights {
+    /// Returns the values of a parameter.
+    pub(crate) fn of(&mut self, parameter: &Parameter) -> Result<Vec<f32>, Error> {
+        match &mut self.trained {
+            Trained::Checkpoint(checkpoint) if parameter.trainable => {
+                checkpoint.tensor(&StatePart::Parameter.tensor_name(&parameter.name))
+            }
+            Trained::Adapter(adapter) if parameter.trainable => Ok(adapter.values(parameter)?),
+            _ => frozen_values(self.base.as_ref(), self.seed, parameter),
         }
     }
 }

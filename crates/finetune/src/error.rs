@@ -214,9 +214,12 @@ pub enum Error {
     /// A model directory cannot be used.
     #[error(transparent)]
     Model(#[from] crate::hub::HubError),
-    /// An adapter cannot be read, written or merged.
+    /// An adapter cannot be read or written.
     #[error(transparent)]
     Adapter(#[from] crate::adapter::AdapterError),
+    /// A model cannot be written.
+    #[error(transparent)]
+    Export(#[from] crate::export::ExportError),
     /// The device, its driver or a driver call failed.
     #[error(transparent)]
     Device(#[from] retrograph_runtime::Error),

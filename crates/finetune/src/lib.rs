@@ -43,6 +43,7 @@ pub mod device;
 mod digest;
 pub mod error;
 pub mod evaluate;
+pub mod export;
 pub mod generate;
 pub mod hub;
 pub mod init;
@@ -74,6 +75,7 @@ pub use data::{Batch, Data, DataError, IGNORED_TARGET, Split, SplitOptions, Text
 pub use device::{Device, DeviceChoice};
 pub use error::{Error, Reduce, Result};
 pub use evaluate::{Evaluation, Evaluator};
+pub use export::{ExportError, ModelOutput, ModelWeights, WeightType};
 pub use generate::{
     Generated, GenerationNeed, GenerationPlan, Generator, GeneratorOptions, Request, Sampling,
     StopReason, StopStrings, TextRequest, Tokens,

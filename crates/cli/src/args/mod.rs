@@ -4,10 +4,10 @@ mod bench;
 mod cache;
 mod data;
 mod eval;
+mod export;
 mod generate;
 mod inspect;
 mod lora;
-mod merge;
 mod micro_batches;
 mod output;
 mod precision;
@@ -29,10 +29,10 @@ pub(crate) use bench::BenchArguments;
 pub(crate) use cache::{CacheArguments, WorkerArguments};
 pub(crate) use data::{DataArguments, UseArguments};
 pub(crate) use eval::EvalArguments;
+pub(crate) use export::{ExportArguments, MergeArguments, parse_size};
 pub(crate) use generate::GenerateArguments;
 pub(crate) use inspect::InspectArguments;
 pub(crate) use lora::LoraArguments;
-pub(crate) use merge::MergeArguments;
 pub(crate) use micro_batches::MicroBatchArguments;
 pub(crate) use output::OutputArguments;
 pub(crate) use precision::PrecisionArguments;
@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Generate(Box<GenerateArguments>),
     /// Merge a LoRA adapter into the weights of its base model.
     Merge(MergeArguments),
+    /// Write a trained model for other programs.
+    Export(ExportArguments),
     /// Compile kernels for the process that started this one.
     #[command(hide = true)]
     CompileWorker(WorkerArguments),

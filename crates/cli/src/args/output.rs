@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use retrograph_finetune::WeightType;
 
-use super::up_to;
+use super::{parse_size, up_to};
 use crate::outputs::Output;
 
 #[derive(Debug, Args)]
@@ -22,6 +23,17 @@ pub(crate) struct OutputArguments {
     /// Write the trained LoRA adapter to this directory at the end, in PEFT format.
     #[arg(long, value_name = "DIR")]
     pub(crate) adapter_out: Option<PathBuf>,
+    /// Write the trained model to this directory at the end, in Hugging Face format, with LoRA
+    /// merged; the directory must be empty or not exist.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model_out: Option<PathBuf>,
+    /// Type of the weights of --model-out: f32, bf16 or f16 [default: that of the base model, else
+    /// f32].
+    #[arg(long, value_name = "TYPE", requires = "model_out")]
+    pub(crate) model_dtype: Option<WeightType>,
+    /// Maximum size of a weight file of --model-out, such as 500MB [default: 5GB].
+    #[arg(long, value_name = "SIZE", requires = "model_out", value_parser = parse_size)]
+    pub(crate) max_shard_size: Option<u64>,
     /// Print every operation and buffer of the training step.
     #[arg(long)]
     pub(crate) explain: bool,

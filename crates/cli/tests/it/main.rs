@@ -5,6 +5,7 @@ mod caches;
 mod checkpoints;
 mod data;
 mod errors;
+mod exports;
 mod finite;
 mod generate;
 #[cfg(unix)]

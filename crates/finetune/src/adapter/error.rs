@@ -1,8 +1,8 @@
-//! Errors of adapters and merges.
+//! Errors of adapters, and of the files that they share with exports.
 
 use std::path::{Path, PathBuf};
 
-/// Why an adapter cannot be read, written or merged.
+/// Why an adapter cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdapterError {
@@ -23,40 +23,6 @@ pub enum AdapterError {
         name: String,
         /// Why.
         source: std::io::Error,
-    },
-    /// A weight of a merge is infinite or NaN.
-    #[error(
-        "element {index} of `{name}` in `{}` is {value}; weights must be finite; download or \
-         train them again",
-        path.display()
-    )]
-    NotFinite {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        name: String,
-        /// Which element.
-        index: usize,
-        /// Its value.
-        value: f32,
-    },
-    /// A merged weight exceeds the range of its dtype.
-    #[error(
-        "element {index} of `{name}` in `{}` would be {value} after the merge, beyond the \
-         range of {dtype}; store the base model in a wider dtype",
-        path.display()
-    )]
-    Overflow {
-        /// The file of the base model.
-        path: PathBuf,
-        /// The tensor.
-        name: String,
-        /// Which element.
-        index: usize,
-        /// Its value after the merge.
-        value: f64,
-        /// The dtype of the tensor in the base model.
-        dtype: String,
     },
     /// A file cannot be written. The previous file is unchanged.
     #[error("`{}` cannot be written: {source}; the previous files are unchanged", path.display())]
@@ -136,9 +102,6 @@ pub enum AdapterError {
         /// Its dtype.
         found: String,
     },
-    /// The caller stopped a merge.
-    #[error("the merge was stopped, and nothing was written")]
-    Stopped,
     /// The LoRA options of the adapter and of the run differ.
     #[error(
         "the adapter has {saved}, and the run has {asked}; leave out the LoRA options of the run, \

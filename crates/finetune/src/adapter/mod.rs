@@ -7,19 +7,17 @@
 //! whole, with the same prefix; PEFT lists them in `modules_to_save`.
 //!
 //! [`write_adapter`] replaces an adapter at once or not at all. [`Adapter::open`] reads one and
-//! fails with the name of an option that is not supported. [`merge`] merges an adapter into the
-//! weights of its base model.
+//! fails with the name of an option that is not supported. [`export`](crate::export) merges an
+//! adapter into the weights of its base model.
 //!
 //! DoRA and ranks that differ between layers are not supported.
 
 mod config;
 mod error;
-mod merge;
 mod read;
 mod write;
 
 pub use error::AdapterError;
-pub use merge::{Merged, merge};
 pub use read::Adapter;
 pub use write::{AdapterOutput, write_adapter};
 

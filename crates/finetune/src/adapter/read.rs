@@ -88,34 +88,7 @@ impl Adapter {
     /// [`AdapterError::MissingTensor`] for a parameter of the base model, or if the file cannot be
     /// read.
     pub fn values(&mut self, parameter: &Parameter) -> Result<Vec<f32>, AdapterError> {
-        self.stored(&parameter.name)
-    }
-
-    /// Reads the tensor `name`, a name without the prefix.
-    pub(super) fn stored(&mut self, name: &str) -> Result<Vec<f32>, AdapterError> {
-        self.file.values(&format!("{PREFIX}{name}"))
-    }
-
-    /// Reads the tensor `name` and checks that all values are finite.
-    pub(super) fn finite(&mut self, name: &str) -> Result<Vec<f32>, AdapterError> {
-        let values = self.stored(name)?;
-        require_finite((self.file.path(), &format!("{PREFIX}{name}")), &values)?;
-        Ok(values)
-    }
-
-    /// The shape of the tensor `name`, a name without the prefix.
-    pub(super) fn shape(&self, name: &str) -> Result<&[usize], AdapterError> {
-        Ok(&self.file.info(&format!("{PREFIX}{name}"))?.shape)
-    }
-
-    /// Returns the modules with an update, such as `model.layers.0.self_attn.q_proj`, and the
-    /// names of the norms.
-    pub(super) fn modules(&self) -> (Vec<String>, Vec<String>) {
-        let names = self.file.names();
-        let names = names.iter().filter_map(|name| name.strip_prefix(PREFIX));
-        let updates = names.clone().filter_map(|name| name.strip_suffix(".lora_A.weight"));
-        let norms = names.filter(|name| !name.contains(".lora_"));
-        (updates.map(str::to_owned).collect(), norms.map(str::to_owned).collect())
+        self.file.values(&format!("{PREFIX}{}", parameter.name))
     }
 
     /// Checks that the configuration allows every tensor, and that matrices come in pairs of its
@@ -155,8 +128,7 @@ impl Adapter {
                 self.require_shape(&name, &expected)?;
             }
         }
-        let (updates, _) = self.modules();
-        if updates.is_empty() {
+        if !self.file.names().iter().any(|name| name.ends_with(".lora_A.weight")) {
             return Err(AdapterError::damaged(self.file.path(), "it has no LoRA matrix"));
         }
         Ok(())
@@ -178,14 +150,4 @@ impl Adapter {
     fn unexpected(&self, name: String, why: &'static str) -> AdapterError {
         AdapterError::UnexpectedTensor { path: self.file.path().to_owned(), name, why }
     }
-}
-
-/// Checks that all `values` are finite.
-pub(super) fn require_finite(
-    (path, name): (&Path, &str),
-    values: &[f32],
-) -> Result<(), AdapterError> {
-    let Some(index) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
-    let (path, name, value) = (path.to_owned(), name.to_owned(), values[index]);
-    Err(AdapterError::NotFinite { path, name, index, value })
 }

@@ -25,6 +25,7 @@ use sha2::{Digest, Sha256};
 
 pub use error::HubError;
 pub use tensors::StoredTensor;
+pub(crate) use tensors::{INDEX, SINGLE};
 
 use crate::config::{Mode, ModelConfig};
 use crate::digest::hex;
@@ -137,6 +138,11 @@ impl ModelDirectory {
         let Some(tensor) = tensors.by_name().get(name) else { return Ok(false) };
         let Some(read) = tensors.read((name, tensor), first, values) else { return Ok(false) };
         Ok(read.map(|()| true)?)
+    }
+
+    /// Returns the dtype of the tensor `name`.
+    pub(crate) fn dtype(&self, name: &str) -> Option<Dtype> {
+        self.0.tensors.by_name().get(name).map(|tensor| tensor.dtype)
     }
 
     /// Whether there is a tensor `name`.

@@ -11,9 +11,9 @@ use crate::json_file::read_json;
 use crate::weight_file::{OpenError, WeightFile};
 
 /// The weights of a model in one file.
-const SINGLE: &str = "model.safetensors";
+pub(crate) const SINGLE: &str = "model.safetensors";
 /// The index of the weight files of a sharded model.
-const INDEX: &str = "model.safetensors.index.json";
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
 /// A stored tensor.
 #[derive(Clone, Debug)]

@@ -109,3 +109,20 @@ fn require_length(parameter: &Parameter, found: usize) -> Result<()> {
     let what = "the values of a parameter";
     Err(Error::Device(retrograph_runtime::Error::LengthMismatch { what, expected, found }))
 }
+
+/// Returns the values of a parameter that is not trained: from the model `base`, or from the seed
+/// if it lacks the parameter.
+///
+/// # Errors
+/// If the files of `base` cannot be read.
+pub fn frozen_values(
+    base: Option<&ModelDirectory>,
+    seed: u64,
+    parameter: &Parameter,
+) -> Result<Vec<f32>> {
+    let mut values = vec![0.0; parameter.len()];
+    match base {
+        Some(base) if base.read(&parameter.name, 0, &mut values)? => Ok(values),
+        _ => Ok(init::initial_values(parameter, seed)),
+    }
+}

@@ -6,7 +6,7 @@ mod rope_tables;
 mod upload;
 mod value;
 
-pub use load::Source;
+pub use load::{Source, frozen_values};
 pub(crate) use load::{load_state, trained};
 pub use model_state::{DeviceReader, ModelState, UploadProgress};
 pub(crate) use rope_tables::RotaryTables;

@@ -4,6 +4,7 @@
 //! the run fits into device memory, uploads the weights and builds the step. [`Trainer::enqueue`]
 //! starts a step without waiting for it. [`Trainer::finished`] returns the metrics of steps.
 
+mod export;
 mod memory;
 mod memory_use;
 mod metrics;
@@ -23,14 +24,12 @@ pub use options::TrainerOptions;
 pub use start::Plan;
 pub use trained_model::TrainedModel;
 
-use crate::adapter::{AdapterError, AdapterOutput, write_adapter};
 use crate::checkpoint::{CheckpointDirectory, Header, HeldOutLoss, Kept};
 use crate::config::TrainingConfig;
 use crate::data::Batch;
 use crate::error::{Error, Result};
 use crate::hub::ModelDirectory;
 use crate::model::StepPass;
-use crate::parameters::Parameter;
 use crate::state::ModelState;
 use crate::verify::Verified;
 use metrics::MetricsQueue;
@@ -243,21 +242,6 @@ impl Trainer {
         let digest = self.base.as_ref().map(ModelDirectory::digest).transpose()?;
         header.base = digest.map(str::to_owned);
         Ok(header)
-    }
-
-    /// Writes the trained LoRA adapter, after all enqueued steps.
-    ///
-    /// # Errors
-    /// [`AdapterError::NotLora`] if all weights are trained. If the adapter cannot be written, an
-    /// existing one is unchanged.
-    pub fn export_adapter(&self, output: AdapterOutput<'_>) -> Result<()> {
-        let lora = self.config.mode.lora().ok_or(AdapterError::NotLora)?;
-        let state = self.state();
-        let values = &mut |parameter: &Parameter| {
-            let values = state.values(&self.stream, &parameter.name)?;
-            Ok(values.expect("the state has every parameter that it lists"))
-        };
-        write_adapter(output, lora, &state.trained_parameters(), values)
     }
 
     /// Ends training: frees everything but the trained model.

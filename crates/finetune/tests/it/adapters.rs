@@ -1,22 +1,17 @@
-//! Adapters: files round-trip bit for bit, a merged model gives the results of base and adapter,
-//! and every mismatch is named.
+//! Adapters: files round-trip bit for bit, and every mismatch is named.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
-use retrograph_finetune::adapter::{Adapter, AdapterError, AdapterOutput, merge};
+use retrograph_finetune::adapter::{Adapter, AdapterError, AdapterOutput};
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
     Device, Error, LoraConfig, LoraTargets, Mode, Plan, Source, Trainer, TrainerOptions,
     TrainingConfig, init,
 };
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, SafeTensors};
 
 use crate::device::{device, simulated};
 use crate::models::{config, text, train, trainer};
-
-/// Nobody stops a merge.
-static GO_ON: AtomicBool = AtomicBool::new(false);
 
 /// Every projection, a rank that is no multiple of anything, the scale of rsLoRA, and norms.
 fn lora() -> LoraConfig {
@@ -114,105 +109,6 @@ fn training_all_weights_leaves_no_adapter() {
     let trainer = trainer(&device, &config(Mode::Full, 1), TrainerOptions::default());
     let error = trainer.export_adapter(output(folder.path())).unwrap_err();
     assert!(error.to_string().contains("train with LoRA"), "{error}");
-}
-
-/// Writes the base model in two shards, in `dtype`, as it is on the hub.
-fn write_base(folder: &Path, parameters: &[Parameter], seed: u64) {
-    std::fs::create_dir(folder).unwrap();
-    let base: Vec<&Parameter> =
-        parameters.iter().filter(|one| !one.name.contains("lora_")).collect();
-    let values: Vec<Vec<f32>> = base.iter().map(|one| init::initial_values(one, seed)).collect();
-    let middle = base.len() / 2;
-    let mut map = serde_json::Map::new();
-    for (number, range) in [(1, 0..middle), (2, middle..base.len())] {
-        let file = format!("model-{number:05}-of-00002.safetensors");
-        let tensors = range.map(|index| {
-            let bytes = bytemuck::cast_slice(&values[index]);
-            map.insert(base[index].name.clone(), file.clone().into());
-            let view = TensorView::new(Dtype::F32, base[index].shape.clone(), bytes).unwrap();
-            (base[index].name.clone(), view)
-        });
-        let tensors: Vec<_> = tensors.collect();
-        safetensors::serialize_to_file(tensors, None, &folder.join(file)).unwrap();
-    }
-    let index = serde_json::json!({ "weight_map": map }).to_string();
-    std::fs::write(folder.join("model.safetensors.index.json"), index).unwrap();
-    std::fs::write(folder.join("config.json"), "{}").unwrap();
-    std::fs::write(folder.join("pytorch_model.bin"), "old").unwrap();
-}
-
-/// The tensors of all safetensors files in a folder.
-fn read_model(folder: &Path) -> std::collections::BTreeMap<String, Vec<f32>> {
-    let mut all = std::collections::BTreeMap::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "safetensors") {
-            continue;
-        }
-        let bytes = std::fs::read(path).unwrap();
-        for (name, tensor) in SafeTensors::deserialize(&bytes).unwrap().tensors() {
-            let values = tensor.data().as_chunks::<4>().0.iter();
-            all.insert(name, values.map(|&four| f32::from_le_bytes(four)).collect());
-        }
-    }
-    all
-}
-
-#[test]
-fn a_merged_model_computes_what_base_and_adapter_compute() {
-    let (device, folder) = (device(), tempfile::tempdir().unwrap());
-    let mut tuned = trained(&device, lora());
-    let config = *tuned.config();
-    let [base, adapter, out] = ["base", "adapter", "out"].map(|name| folder.path().join(name));
-    write_base(&base, &inventory(&config.model, config.mode), config.seed);
-    tuned.export_adapter(output(&adapter)).unwrap();
-    let merged = merge(&base, &mut Adapter::open(&adapter).unwrap(), &out, &GO_ON).unwrap();
-    assert_eq!((merged.updated, merged.replaced, merged.files), (2 * 7, 2 * 2, 2));
-    assert_eq!(std::fs::read_to_string(out.join("config.json")).unwrap(), "{}");
-    assert!(out.join("model.safetensors.index.json").exists());
-    assert!(!out.join("pytorch_model.bin").exists());
-
-    let tensors = read_model(&out);
-    let before = read_model(&base);
-    let same = |name: &str| tensors[name] == before[name];
-    assert!(same("model.embed_tokens.weight") && same("model.layers.0.self_attn.q_proj.bias"));
-    assert!(!same("model.layers.0.mlp.up_proj.weight"));
-    let full = TrainingConfig { mode: Mode::Full, ..config };
-    let mut whole = start(&device, &full, |parameter| tensors[&parameter.name].clone());
-    let mut plain = start(&device, &full, |parameter| before[&parameter.name].clone());
-    let [tuned, whole, plain] = [&mut tuned, &mut whole, &mut plain].map(loss);
-    assert!((tuned - whole).abs() < 2e-6 * tuned, "{tuned} and {whole}");
-    assert!((tuned - plain).abs() > 1e-3 * tuned, "the adapter changes nothing: {plain}");
-
-    let occupied = merge(&base, &mut Adapter::open(&adapter).unwrap(), &out, &GO_ON).unwrap_err();
-    assert!(matches!(occupied, AdapterError::Occupied { .. }), "{occupied}");
-}
-
-#[test]
-fn a_model_that_does_not_fit_is_refused_and_nothing_is_left() {
-    let folder = tempfile::tempdir().unwrap();
-    let tuned = trained(&simulated(Default::default()), LoraConfig::new(3, 6.0));
-    let config = *tuned.config();
-    let [base, adapter, out] = ["base", "adapter", "out"].map(|name| folder.path().join(name));
-    tuned.export_adapter(output(&adapter)).unwrap();
-    let refused = |change: &dyn Fn(&mut Vec<Parameter>)| {
-        let mut parameters = inventory(&config.model, config.mode);
-        change(&mut parameters);
-        write_base(&base, &parameters, 0);
-        let error = merge(&base, &mut Adapter::open(&adapter).unwrap(), &out, &GO_ON).unwrap_err();
-        std::fs::remove_dir_all(&base).unwrap();
-        assert!(!out.exists());
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "only the adapter");
-        error
-    };
-    let missing = refused(&|all| all.retain(|one| !one.name.contains("layers.1")));
-    assert!(matches!(missing, AdapterError::MissingTensor { .. }), "{missing}");
-    assert!(missing.to_string().contains("model.layers.1.self_attn.q_proj.weight"), "{missing}");
-    let shape = refused(&|all| {
-        let found = all.iter_mut().find(|one| one.name.ends_with("1.self_attn.v_proj.weight"));
-        found.unwrap().shape = vec![16, 16];
-    });
-    assert!(matches!(shape, AdapterError::Shape { .. }), "{shape}");
 }
 
 #[test]

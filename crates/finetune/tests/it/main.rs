@@ -11,6 +11,7 @@ mod device;
 mod difference;
 mod dropout;
 mod evaluation;
+mod exports;
 mod generation;
 mod golden;
 mod hazards;

@@ -1,0 +1,92 @@
+//! The arguments of `retrograph export` and `retrograph merge`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use retrograph_finetune::WeightType;
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArguments {
+    /// Newest checkpoint of this directory. If its run had a --model, give the same one.
+    #[arg(long, value_name = "DIR", required_unless_present = "model")]
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// Base model, a directory in Hugging Face format.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model: Option<PathBuf>,
+    /// Merge this LoRA adapter, a directory in PEFT format.
+    #[arg(long, value_name = "DIR", requires = "model", conflicts_with = "checkpoint")]
+    pub(crate) adapter: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: PlaceArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MergeArguments {
+    /// Directory of the base model, with one safetensors file or shards.
+    #[arg(long, value_name = "DIR")]
+    model: PathBuf,
+    /// LoRA adapter, a directory in PEFT format.
+    #[arg(long, value_name = "DIR")]
+    adapter: PathBuf,
+    #[command(flatten)]
+    place: PlaceArguments,
+}
+
+/// The destination of a model, and the form of its weights.
+#[derive(Debug, Args)]
+pub(crate) struct PlaceArguments {
+    /// Directory for the model; it must be empty or not exist.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Type of the stored weights: f32, bf16 or f16 [default: that of the base model, else f32].
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) dtype: Option<WeightType>,
+    /// Maximum size of a weight file, such as 500MB.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "5GB")]
+    pub(crate) max_shard_size: u64,
+}
+
+impl From<MergeArguments> for ExportArguments {
+    fn from(arguments: MergeArguments) -> Self {
+        let MergeArguments { model, adapter, place } = arguments;
+        Self { checkpoint: None, model: Some(model), adapter: Some(adapter), place }
+    }
+}
+
+/// Parses bytes, with a unit of thousands (KB, MB, GB, TB) or of 1024 (KiB, MiB, GiB, TiB).
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 10] = [
+        ("KB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+        ("B", 1),
+        ("", 1),
+    ];
+    let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim()));
+    let number: Option<u64> = number.parse().ok().filter(|number| *number > 0);
+    number
+        .zip(unit)
+        .and_then(|(number, (_, factor))| number.checked_mul(*factor))
+        .ok_or_else(|| "give a whole number above 0 with a unit, such as 500MB or 5GB".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units_and_are_not_zero() {
+        let sizes = ["7", "7B", "500MB", "5gb", "2 GiB"].map(|text| parse_size(text).unwrap());
+        assert_eq!(sizes, [7, 7, 500_000_000, 5_000_000_000, 2 << 30]);
+        for wrong in ["", "0", "GB", "1.5GB", "5 apples", "-1", "99999999999TB"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Written models on the command line.
+
+use std::fs;
+
+use crate::models::{run, train, write_model};
+use crate::program::{Done, Place, json};
+
+/// `retrograph generate` of the likeliest tokens.
+fn greedy(place: &Place, further: &[&str]) -> String {
+    let line = ["generate", "--device", "sim", "--prompt", "all w", "--greedy", "--quiet"];
+    run(place, &[&line[..], &["--max-tokens", "12"], further].concat()).good().out
+}
+
+fn names(place: &Place, folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(place.path(folder)).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_run_and_its_checkpoint_write_the_same_model() {
+    let place = Place::new();
+    let done = place.finetune(&["--steps", "3", "--checkpoint", "c", "--model-out", "m"]).good();
+    assert!(done.out.contains("written     m: "), "{}", done.out);
+    assert_eq!(
+        names(&place, "m"),
+        [
+            "README.md",
+            "config.json",
+            "generation_config.json",
+            "model.safetensors",
+            "tokenizer.json",
+            "tokenizer_config.json"
+        ]
+    );
+    let card = fs::read_to_string(place.path("m/README.md")).unwrap();
+    assert!(card.contains("all weights, 3 steps"), "{card}");
+    run(&place, &["export", "--checkpoint", "c", "--out", "e"]).good();
+    for name in ["model.safetensors", "config.json", "tokenizer.json"] {
+        let read = |folder: &str| fs::read(place.path(folder).join(name)).unwrap();
+        assert_eq!(read("m"), read("e"), "{name}");
+    }
+    assert_eq!(greedy(&place, &["--model", "m"]), greedy(&place, &["--checkpoint", "c"]));
+}
+
+#[test]
+fn a_merged_run_its_adapter_and_its_checkpoint_are_one_model() {
+    let place = Place::new();
+    write_model(&place, 256);
+    fs::write(place.path("model/LICENSE"), "mine").unwrap();
+    fs::write(place.path("model/README.md"), "---\nlicense: mit\n---\nof the base").unwrap();
+    let kept = ["--checkpoint", "c", "--adapter-out", "a", "--model-out", "m"];
+    let form = ["--model-dtype", "f32", "--max-shard-size", "4KB"];
+    train(
+        &place,
+        &[&["--steps", "12", "--lr", "0.1", "--lora-targets", "all"], &kept[..], &form].concat(),
+    )
+    .good();
+    let form = ["--dtype", "f32", "--max-shard-size", "4KB", "--out"];
+    let base = ["--model", "model"];
+    let adapted = ["--adapter", "a"];
+    run(&place, &[&["export", "--checkpoint", "c"], &base[..], &form, &["e"]].concat()).good();
+    run(&place, &[&["export"], &base[..], &adapted, &form, &["f"]].concat()).good();
+    run(&place, &[&["merge"], &base[..], &adapted, &form, &["g"]].concat()).good();
+    let files = names(&place, "m");
+    assert!(files.iter().any(|name| name == "model.safetensors.index.json"), "{files:?}");
+    assert!(files.iter().any(|name| name == "LICENSE"), "{files:?}");
+    for folder in ["e", "f", "g"] {
+        assert_eq!(names(&place, folder), files);
+        for name in files.iter().filter(|name| *name != "README.md") {
+            let read = |folder: &str| fs::read(place.path(folder).join(name)).unwrap();
+            assert_eq!(read("m"), read(folder), "{folder}/{name}");
+        }
+    }
+    let card = fs::read_to_string(place.path("g/README.md")).unwrap();
+    assert!(card.contains("license: mit") && !card.contains("of the base"), "{card}");
+    assert!(card.contains("base model: `model`") && card.contains("merged"), "{card}");
+    assert_eq!(json(&place.path("m/config.json"))["torch_dtype"], "float32");
+    let text = greedy(&place, &["--model", "g"]);
+    assert_eq!(text, greedy(&place, &["--model", "model", "--adapter", "a"]));
+    assert_ne!(text, greedy(&place, &["--model", "model"]));
+    // By default, weights keep the type of the base model.
+    run(&place, &["merge", "--model", "model", "--adapter", "a", "--out", "h"]).good();
+    let size = |folder: &str| fs::metadata(place.path(folder)).unwrap().len();
+    assert!(size("h/model.safetensors").abs_diff(size("model/model.safetensors")) < 100);
+}
+
+#[test]
+fn places_of_models_are_checked_before_anything_is_read() {
+    let place = Place::new();
+    let refused = |line: &[&str], words: &[&str]| {
+        let done = place.finetune(&[&["--steps", "1"], line].concat()).bad(words);
+        assert!(!done.out.contains("warm"), "{}", done.out);
+    };
+    refused(&["--model-out", "."], &["`text`", "another directory"]);
+    refused(&["--model-out", "m", "--checkpoint", "m/c"], &["the checkpoints", "same folder"]);
+    refused(&["--model-out", "m", "--report", "m/r"], &["no such folder"]);
+    let both = ["--mode", "lora", "--adapter-out", "m", "--model-out", "m"];
+    refused(&both, &["the model", "same folder"]);
+    let status = |line: &[&str]| {
+        let done: Done = run(&place, line);
+        assert_eq!(done.code, Some(2), "{}", done.err);
+    };
+    status(&["finetune", "--text", "text", "--model-dtype", "f16"]);
+    status(&["export", "--out", "o"]);
+    status(&["export", "--model", "m", "--out", "o", "--dtype", "int8"]);
+    status(&["export", "--model", "m", "--out", "o", "--max-shard-size", "big"]);
+    run(&place, &["export", "--model", "absent", "--out", "o"]).bad(&["absent", "config.json"]);
+    run(&place, &["export", "--checkpoint", "absent", "--out", "o"]).bad(&["no checkpoint"]);
+    assert!(!place.path("o").exists() && !place.path("m").exists());
+}

@@ -1,0 +1,200 @@
+//! A model directory in Hugging Face format: configuration, weights in shards, tokenizer, card.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use super::{ExportError, ModelWeights, OnProgress, Progress, WeightType, card, config, tokenizer};
+use crate::adapter::AdapterError;
+use crate::error::{Error, Result};
+use crate::hub::{INDEX, ModelDirectory, SINGLE};
+use crate::new_directory::{NewDirectory, require_free};
+use crate::parameters::Parameter;
+use crate::tensor_file::{self, Entry};
+use crate::tokenizer::{GenerationDefaults, TOKENIZER_FILE, Tokenizer};
+
+/// Default maximum bytes of a weight file.
+pub const MAX_SHARD_BYTES: u64 = 5_000_000_000;
+
+/// The default sampling parameters and end tokens.
+const GENERATION: &str = "generation_config.json";
+/// Extensions of weights. Those of the base model are not copied.
+const WEIGHTS: [&str; 9] =
+    ["bin", "ckpt", "gguf", "h5", "msgpack", "onnx", "pt", "pth", "safetensors"];
+/// Files that are written anew, or that belong to other weights.
+const NOT_COPIED: [&str; 4] = ["config.json", card::CARD, INDEX, "adapter_config.json"];
+
+/// The destination of a model.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelOutput<'a> {
+    /// The directory, which must be empty or not exist.
+    pub folder: &'a Path,
+    /// The base model: configuration, tokenizer and all other files except weights are copied. A
+    /// model without one gets a tokenizer whose tokens are bytes.
+    pub base: Option<&'a ModelDirectory>,
+    /// The stored type; `None` for that of each tensor in the base model, or f32 without one.
+    pub dtype: Option<WeightType>,
+    /// Maximum bytes of a weight file. A larger tensor has a file of its own.
+    pub max_shard_bytes: u64,
+    /// Items of the model card.
+    pub facts: &'a [String],
+}
+
+impl ModelOutput<'_> {
+    /// Checks that the directory is empty or does not exist. Call it before long work.
+    ///
+    /// # Errors
+    /// [`AdapterError::Occupied`], or if the directory cannot be read.
+    pub fn require_free(&self) -> Result<(), AdapterError> {
+        require_free(self.folder, &[])
+    }
+
+    /// Returns the stored type of a tensor.
+    fn stored(&self, name: &str) -> WeightType {
+        self.dtype.unwrap_or_else(|| {
+            let found = self.base.and_then(|base| base.dtype(name));
+            found.and_then(WeightType::of).unwrap_or(WeightType::F32)
+        })
+    }
+}
+
+/// A written model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Tensors.
+    pub tensors: usize,
+    /// Weight files.
+    pub files: usize,
+    /// Bytes of all tensors.
+    pub bytes: u64,
+}
+
+/// Writes `weights` to the directory of `output`, which appears when it is complete.
+///
+/// # Errors
+/// [`AdapterError::Occupied`], an [`ExportError`], the error of the weights, or if the directory
+/// cannot be written. Nothing is left then.
+pub fn write_model(
+    weights: &mut ModelWeights<'_>,
+    output: ModelOutput<'_>,
+    on: OnProgress<'_>,
+) -> Result<Written> {
+    let new = NewDirectory::create(output.folder, &[])?;
+    let place = new.path();
+    let config = match output.base {
+        Some(base) => config::of_base(base, output.dtype)?,
+        None => config::of_model(weights.config(), output.dtype.unwrap_or(WeightType::F32))?,
+    };
+    write_json(&place.join("config.json"), &config)?;
+    match output.base {
+        Some(base) => copy_others(base, place)?,
+        None => {
+            write_json(&place.join(TOKENIZER_FILE), &tokenizer::json())?;
+            write_json(&place.join("tokenizer_config.json"), &tokenizer::settings())?;
+            write_json(&place.join(GENERATION), &json!({ "do_sample": false }))?;
+        }
+    }
+    let written = write_shards(weights, (place, output), on)?;
+    let title = output.folder.file_name().unwrap_or_default().to_string_lossy();
+    write_text(&place.join(card::CARD), &card::text(&title, output.base, output.facts))?;
+    new.publish()?;
+    Ok(written)
+}
+
+/// Writes the weight files, and their index if there are several.
+fn write_shards(
+    weights: &mut ModelWeights<'_>,
+    (place, output): (&Path, ModelOutput<'_>),
+    on: OnProgress<'_>,
+) -> Result<Written> {
+    let tensors = weights.tensors().to_vec();
+    let bytes = |tensor: &Parameter| output.stored(&tensor.name).bytes(tensor.len()) as u64;
+    let total: u64 = tensors.iter().map(bytes).sum();
+    let shards = shards(&tensors, &bytes, output.max_shard_bytes);
+    let (mut done, mut map) = (0, Map::new());
+    for (number, shard) in shards.iter().enumerate() {
+        let name = match shards.len() {
+            1 => SINGLE.to_owned(),
+            all => format!("model-{:05}-of-{all:05}.safetensors", number + 1),
+        };
+        let entry = |tensor: &Parameter| Entry {
+            name: tensor.name.clone(),
+            dtype: output.stored(&tensor.name).safetensors(),
+            shape: tensor.shape.clone(),
+        };
+        let entries: Vec<Entry> = shard.iter().map(entry).collect();
+        let data = &mut |index: usize| -> Result<Vec<u8>> {
+            let tensor = &shard[index];
+            if !on(Progress { done, total, name: &tensor.name }) {
+                return Err(ExportError::Stopped.into());
+            }
+            done += bytes(tensor);
+            Ok(weights.read(tensor)?.encode(output.stored(&tensor.name), &|row| row)?)
+        };
+        tensor_file::write(&place.join(&name), json!({ "format": "pt" }), &entries, data)?;
+        map.extend(shard.iter().map(|tensor| (tensor.name.clone(), json!(name))));
+    }
+    on(Progress { done, total, name: "" });
+    if shards.len() > 1 {
+        let index = json!({ "metadata": { "total_size": total }, "weight_map": map });
+        write_json(&place.join(INDEX), &index)?;
+    }
+    Ok(Written { tensors: tensors.len(), files: shards.len(), bytes: total })
+}
+
+/// Divides tensors, in order, into shards of at most `most` bytes or one tensor.
+fn shards<'a>(
+    tensors: &'a [Parameter],
+    bytes: &dyn Fn(&Parameter) -> u64,
+    most: u64,
+) -> Vec<&'a [Parameter]> {
+    let (mut shards, mut first, mut size) = (Vec::new(), 0, 0u64);
+    for (index, tensor) in tensors.iter().enumerate() {
+        let next = bytes(tensor);
+        if index > first && size.saturating_add(next) > most {
+            shards.push(&tensors[first..index]);
+            (first, size) = (index, 0);
+        }
+        size += next;
+    }
+    shards.push(&tensors[first..]);
+    shards
+}
+
+/// Copies tokenizer, chat template, license and all other files that do not depend on the weights.
+fn copy_others(base: &ModelDirectory, new: &Path) -> Result<()> {
+    let model = base.path();
+    let failed = |path: PathBuf| move |source| AdapterError::Read { path, source };
+    for entry in std::fs::read_dir(model).map_err(failed(model.to_owned()))? {
+        let path = entry.map_err(failed(model.to_owned()))?.path();
+        let (Some(name), true) = (path.file_name(), path.is_file()) else { continue };
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        let weights = extension.is_some_and(|extension| WEIGHTS.contains(&extension));
+        if weights || NOT_COPIED.iter().any(|other| name == *other) {
+            continue;
+        }
+        let copy = new.join(name);
+        std::fs::copy(&path, &copy)
+            .and_then(|_| std::fs::File::open(&copy)?.sync_all())
+            .map_err(|source| AdapterError::Write { path: copy.clone(), source })?;
+    }
+    let generation = new.join(GENERATION);
+    if !generation.exists() {
+        let there = model.join(TOKENIZER_FILE).exists();
+        let tokenizer = if there { base.tokenizer()? } else { Tokenizer::bytes() };
+        let ends = GenerationDefaults::open(model, &tokenizer)?.eos;
+        let ends = if ends.is_empty() { Value::Null } else { json!(ends) };
+        write_json(&generation, &json!({ "eos_token_id": ends }))?;
+    }
+    Ok(())
+}
+
+fn write_json(path: &Path, value: &Value) -> Result<(), Error> {
+    write_text(path, &format!("{value:#}\n"))
+}
+
+fn write_text(path: &Path, text: &str) -> Result<(), Error> {
+    std::fs::write(path, text)
+        .and_then(|()| std::fs::File::open(path)?.sync_all())
+        .map_err(|source| AdapterError::Write { path: path.to_owned(), source }.into())
+}

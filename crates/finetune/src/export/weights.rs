@@ -1,0 +1,158 @@
+//! The tensors of a complete model.
+
+use super::{ExportError, WeightType};
+use crate::config::{LoraConfig, Mode, ModelConfig};
+use crate::error::Result;
+use crate::parameters::{Parameter, inventory};
+
+/// The fewest rows that are worth a thread.
+const ROWS_PER_THREAD: usize = 64;
+
+/// Returns the values of a parameter, as f32, row-major.
+pub type ValuesOf<'a> = &'a mut dyn FnMut(&Parameter) -> Result<Vec<f32>>;
+
+/// The weights of a model. LoRA updates are merged when a tensor is read.
+pub struct ModelWeights<'a> {
+    config: ModelConfig,
+    lora: Option<LoraConfig>,
+    tensors: Vec<Parameter>,
+    updates: Vec<Parameter>,
+    values: ValuesOf<'a>,
+}
+
+impl<'a> ModelWeights<'a> {
+    /// Takes the weights of `config` from `values`, which is asked for every parameter of `mode`.
+    pub fn new(config: &ModelConfig, mode: Mode, values: ValuesOf<'a>) -> Self {
+        let all = inventory(config, mode);
+        let (updates, tensors) = all.into_iter().partition(|one| one.name.contains(".lora_"));
+        Self { config: *config, lora: mode.lora(), tensors, updates, values }
+    }
+
+    /// The dimensions and the parts of the model.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// The LoRA options, if updates are merged.
+    pub fn lora(&self) -> Option<LoraConfig> {
+        self.lora
+    }
+
+    /// The tensors of the complete model, with names and shapes as in Hugging Face models.
+    pub fn tensors(&self) -> &[Parameter] {
+        &self.tensors
+    }
+
+    /// Reads a tensor and its update.
+    ///
+    /// # Errors
+    /// The error of the values, or [`ExportError::NotFinite`].
+    pub(crate) fn read(&mut self, tensor: &Parameter) -> Result<Tensor> {
+        let base = self.finite(tensor)?;
+        let width = *tensor.shape.last().unwrap_or(&1);
+        let update = match (self.lora, self.pair(&tensor.name)) {
+            (Some(lora), Some([a, b])) => {
+                let a = self.finite(&a)?.into_iter().map(f64::from).collect();
+                let (b, rank, scale) = (self.finite(&b)?, lora.rank, lora.exact_scale());
+                Some(Update { a, b, rank, scale })
+            }
+            _ => None,
+        };
+        Ok(Tensor { name: tensor.name.clone(), base, width, update })
+    }
+
+    /// Returns the LoRA matrices of the tensor `name`.
+    fn pair(&self, name: &str) -> Option<[Parameter; 2]> {
+        let module = name.strip_suffix(".weight")?;
+        let find = |part: &str| {
+            let name = format!("{module}.{part}.weight");
+            self.updates.iter().find(|one| one.name == name).cloned()
+        };
+        Some([find("lora_A")?, find("lora_B")?])
+    }
+
+    fn finite(&mut self, parameter: &Parameter) -> Result<Vec<f32>> {
+        let values = (self.values)(parameter)?;
+        let Some(index) = values.iter().position(|value| !value.is_finite()) else {
+            return Ok(values);
+        };
+        let (name, value) = (parameter.name.clone(), values[index]);
+        Err(ExportError::NotFinite { name, index, value }.into())
+    }
+}
+
+/// A tensor with its update: `base + scale · b · a`, with `base: [rows, width]`,
+/// `a: [rank, width]`, `b: [rows, rank]`.
+pub(crate) struct Tensor {
+    name: String,
+    base: Vec<f32>,
+    width: usize,
+    update: Option<Update>,
+}
+
+struct Update {
+    a: Vec<f64>,
+    b: Vec<f32>,
+    rank: usize,
+    scale: f64,
+}
+
+impl Tensor {
+    /// Computes a row.
+    fn row(&self, index: usize, out: &mut [f64]) {
+        out.fill(0.0);
+        let base = &self.base[index * self.width..][..self.width];
+        let Some(Update { a, b, rank, scale }) = &self.update else {
+            out.iter_mut().zip(base).for_each(|(out, &base)| *out = f64::from(base));
+            return;
+        };
+        for (&b, a) in b[index * rank..][..*rank].iter().zip(a.chunks_exact(self.width)) {
+            let b = f64::from(b);
+            out.iter_mut().zip(a).for_each(|(sum, a)| *sum += b * a);
+        }
+        out.iter_mut().zip(base).for_each(|(sum, &base)| *sum = f64::from(base) + scale * *sum);
+    }
+
+    /// Encodes all elements. Row `i` of the result is row `order(i)` of the tensor. Uses one thread
+    /// per CPU core.
+    pub(crate) fn encode(
+        &self,
+        dtype: WeightType,
+        order: &(dyn Fn(usize) -> usize + Sync),
+    ) -> Result<Vec<u8>, ExportError> {
+        let rows = self.base.len() / self.width.max(1);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let share = rows.div_ceil(cores).max(ROWS_PER_THREAD);
+        let part = |first: usize| self.part((first, rows.min(first + share)), dtype, order);
+        let parts = std::thread::scope(|scope| {
+            let part = &part;
+            let starts = (0..rows).step_by(share);
+            let threads: Vec<_> = starts.map(|first| scope.spawn(move || part(first))).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().expect("encoding does not panic")
+            };
+            threads.into_iter().map(join).collect::<Result<Vec<Vec<u8>>, _>>()
+        })?;
+        Ok(parts.concat())
+    }
+
+    fn part(
+        &self,
+        (first, end): (usize, usize),
+        dtype: WeightType,
+        order: &dyn Fn(usize) -> usize,
+    ) -> Result<Vec<u8>, ExportError> {
+        let mut bytes = Vec::with_capacity((end - first) * dtype.bytes(self.width));
+        let mut row = vec![0.0; self.width];
+        for index in (first..end).map(order) {
+            self.row(index, &mut row);
+            dtype.encode(&row, &mut bytes).map_err(|column| ExportError::Overflow {
+                name: self.name.clone(),
+                index: index * self.width + column,
+                value: row[column],
+                dtype: dtype.name(),
+            })?;
+        }
+        Ok(bytes)
+    }
+}

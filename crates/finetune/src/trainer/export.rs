@@ -1,0 +1,42 @@
+//! Writing the trained weights: an adapter, or a complete model.
+
+use super::Trainer;
+use crate::adapter::{AdapterError, AdapterOutput, write_adapter};
+use crate::error::Result;
+use crate::export::{ModelOutput, ModelWeights, OnProgress, Written, write_model};
+use crate::parameters::Parameter;
+use crate::state::frozen_values;
+
+impl Trainer {
+    /// Writes the trained LoRA adapter, after all enqueued steps.
+    ///
+    /// # Errors
+    /// [`AdapterError::NotLora`] if all weights are trained. If the adapter cannot be written, an
+    /// existing one is unchanged.
+    pub fn export_adapter(&self, output: AdapterOutput<'_>) -> Result<()> {
+        let lora = self.config.mode.lora().ok_or(AdapterError::NotLora)?;
+        let values = &mut |parameter: &Parameter| self.trained(parameter);
+        write_adapter(output, lora, &self.state().trained_parameters(), values)
+    }
+
+    /// Writes the model, after all enqueued steps. LoRA updates are merged into the weights as the
+    /// base model stores them, not as the run quantizes them. The base model of `output` is that of
+    /// the run.
+    ///
+    /// # Errors
+    /// As [`write_model`], or if the device fails.
+    pub fn export_model(&self, output: ModelOutput<'_>, on: OnProgress<'_>) -> Result<Written> {
+        let (base, seed) = (self.base.as_ref(), self.config.seed);
+        let values = &mut |parameter: &Parameter| match parameter.trainable {
+            true => self.trained(parameter),
+            false => frozen_values(base, seed, parameter),
+        };
+        let mut weights = ModelWeights::new(&self.config.model, self.config.mode, values);
+        write_model(&mut weights, ModelOutput { base, ..output }, on)
+    }
+
+    fn trained(&self, parameter: &Parameter) -> Result<Vec<f32>> {
+        let values = self.state().values(&self.stream, &parameter.name)?;
+        Ok(values.expect("the state has every parameter that it lists"))
+    }
+}
