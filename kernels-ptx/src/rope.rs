@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The inverse negates the sine. A launch rotates one tensor, or two that differ only in their
-//! number of heads. Positions start at 0 in each sequence, or at `*start`. Positions past the end
-//! of the tables use the last row.
+//! number of heads. Positions start at 0 in each sequence, or at `*start`, or are data of the
+//! launch for each token. Positions past the end of the tables use the last row.
 //!
 //! **Grid.** One thread per vec4 of pairs, over the first tensor and then the second; blocks of 128
 //! threads in x.
@@ -53,7 +53,7 @@ fn rope(k: &Kernel<'_>, target: SmTarget) {
     let first = Tensor { x, out: Output::new(out, out_bf16), heads };
     let second = Tensor { x: x_2, out: Output::new(out_2, out_2_bf16), heads: heads_2 };
     let RopeParameters { cos, sin, start, vec4s_of_first: first_count, vec4s, .. } = parameters;
-    let RopeParameters { half, seq, positions, inverse, .. } = parameters;
+    let RopeParameters { half, seq, positions, inverse, token_positions, .. } = parameters;
     let inverse = inverse.ne(0);
 
     let index = k.ctaid_x() * k.ntid_x() + k.tid_x();
@@ -63,9 +63,11 @@ fn rope(k: &Kernel<'_>, target: SmTarget) {
     let index = index - in_second.select(first_count, 0);
     let vec4s_per_half = (half + 3) >> 2;
     let row = index / vec4s_per_half;
-    let offset = k.var(0u32);
-    k.when(!start.is_null(), || offset.set(start.load(0)));
-    let position = (offset.get() + row / heads % seq).min(positions - 1);
+    let token = row / heads;
+    let position = k.var(token % seq);
+    k.when(!start.is_null(), || position.add_assign(start.load(0)));
+    k.when(!token_positions.is_null(), || position.set(token_positions.load(token)));
+    let position = position.get().min(positions - 1);
     let angles = position.mul_wide(half);
     let (cos, sin) = (cos.at(angles), sin.at(angles));
 

@@ -30,6 +30,9 @@ parameters! {
         sin: pointer<f32>,
         /// The position of the first token of each sequence, read; null for 0.
         start: pointer<u32>,
+        /// `[batch, seq]`: the position of each token, read, instead of consecutive positions; or
+        /// null.
+        token_positions: pointer<u32>,
         /// Vec4s of pairs of the first tensor.
         vec4s_of_first: u32,
         /// Vec4s of pairs of both tensors.

@@ -55,7 +55,9 @@ pub use crate::optimizer::{
     FetchStepParameters, Guard, SCHEDULE, SQUARED_SUMS, Schedule, SquaredSums,
     squared_sums_partials,
 };
-pub use crate::rope::{ROPE, Rope, RopeTensor, rope_frequencies, rope_tables, rope_tables_from};
+pub use crate::rope::{
+    ROPE, Rope, RopeTensor, TokenPositions, rope_frequencies, rope_tables, rope_tables_from,
+};
 pub use crate::sampling::{
     MARK_TOKENS, MarkTokens, SAMPLE_ADJUST, SAMPLE_DRAW, SAMPLE_PICK, SAMPLE_THRESHOLD, Sample,
     SamplingParameters, sample_chunks,

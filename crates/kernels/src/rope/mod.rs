@@ -40,9 +40,8 @@ pub struct Rope<'a, B> {
     pub cos: View<B, f32>,
     /// `[positions, head_dim ÷ 2]`, read.
     pub sin: View<B, f32>,
-    /// `[1]`, read: the position of the first token of each sequence; 0 if `None`. Positions past
-    /// the tables take the last row.
-    pub start: Option<View<B, u32>>,
+    /// The positions of the tokens. Positions past the tables take the last row.
+    pub token_positions: TokenPositions<B>,
     /// Rows of the tables.
     pub positions: usize,
     /// Sequences.
@@ -53,6 +52,17 @@ pub struct Rope<'a, B> {
     pub head_dim: usize,
     /// Whether to rotate back, which is the gradient.
     pub inverse: bool,
+}
+
+/// The positions of the tokens of [`Rope`].
+#[derive(Clone, Copy, Debug)]
+pub enum TokenPositions<B> {
+    /// Consecutive from 0 on in each sequence.
+    FromZero,
+    /// Consecutive in each sequence from the position on that is read from `[1]`.
+    From(View<B, u32>),
+    /// `[batch, seq]`, read: the position of each token.
+    Each(View<B, u32>),
 }
 
 /// A tensor that [`Rope`] rotates.
@@ -73,7 +83,7 @@ impl<B: Copy> Rope<'_, B> {
     /// If `head_dim` is odd, there is not one tensor or two, a length does not match, or the tables
     /// have fewer rows than positions.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { tensors, cos, sin, start, positions, seq, head_dim, .. } = self;
+        let Self { tensors, cos, sin, token_positions, positions, seq, head_dim, .. } = self;
         let check = Check(ROPE.name);
         let (half, given) = (head_dim / 2, tensors.len());
         check.rule(head_dim % 2 == 0, "head_dim must be even", (head_dim, half))?;
@@ -81,7 +91,13 @@ impl<B: Copy> Rope<'_, B> {
         for tensor in tensors {
             self.check_tensor(check, tensor)?;
         }
-        let enough = positions >= if start.is_none() { seq } else { 1 };
+        let tokens = self.batch * seq;
+        let (start, token_positions, needed) = match token_positions {
+            TokenPositions::FromZero => (None, None, seq),
+            TokenPositions::From(start) => (Some(start), None, 1),
+            TokenPositions::Each(positions) => (None, Some(positions), 1),
+        };
+        let enough = positions >= needed;
         check.rule(enough, "the tables must have a row for each position", (positions, seq))?;
         let angles = check.product("positions × pairs", &[positions, half])?;
         check.length("cos", cos, angles)?;
@@ -89,9 +105,11 @@ impl<B: Copy> Rope<'_, B> {
         if let Some(start) = start {
             check.length("start", start, 1)?;
         }
+        if let Some(token_positions) = token_positions {
+            check.length("token_positions", token_positions, tokens)?;
+        }
         // A vector has at least one pair, so that the number of vectors fits, too.
         let heads: usize = tensors.iter().map(|tensor| tensor.heads).sum();
-        let tokens = self.batch * seq;
         check.size("the number of pairs", check.product("pairs", &[tokens, heads, half])?)?;
         let vec4s = |heads: usize| (tokens * heads * half.div_ceil(4)) as u32;
         let (first, second) = (tensors[0], tensors.get(1));
@@ -110,6 +128,7 @@ impl<B: Copy> Rope<'_, B> {
             cos: Pointer::read(cos),
             sin: Pointer::read(sin),
             start: Pointer::read_optional(start),
+            token_positions: Pointer::read_optional(token_positions),
             vec4s_of_first: vec4s(first.heads),
             vec4s: vec4s(heads),
             half: check.size("head_dim ÷ 2", half)?,

@@ -1,7 +1,7 @@
 //! Rotary position embedding against its reference, its inverse and finite differences.
 
 use half::bf16;
-use retrograph_kernels::ops::{Output, Rope, RopeTensor, rope_tables};
+use retrograph_kernels::ops::{Output, Rope, RopeTensor, TokenPositions, rope_tables};
 use retrograph_kernels::rope::reference::rope;
 use retrograph_kernels::{KernelError, View};
 
@@ -26,9 +26,10 @@ fn run(x: &[f32], [batch, seq, heads, head_dim]: [usize; 4], inverse: bool) -> V
         let device = Device::new();
         let (cos, sin) = (device.upload(&tables.0), device.upload(&tables.1));
         let (x, out) = (device.upload(x), device.unwritten(x.len()));
-        let (start, positions) = (None, seq);
+        let (token_positions, positions) = (TokenPositions::FromZero, seq);
         let tensors = &[RopeTensor { x, out: out.into(), heads }];
-        let launch = Rope { tensors, cos, sin, start, positions, batch, seq, head_dim, inverse };
+        let launch =
+            Rope { tensors, cos, sin, token_positions, positions, batch, seq, head_dim, inverse };
         device.run(&launch.launch().unwrap());
         device.download(out)
     };
@@ -93,8 +94,19 @@ fn two_tensors_at_once_have_the_bits_of_each_alone_in_every_form() {
                 let (x, out, heads) = (padded(&inputs[at]), outs[at], shapes[at][2]);
                 RopeTensor { x, out, heads }
             });
-            let (start, positions, inverse, tensors) = (None, seq, true, &tensors);
-            let rope = Rope { tensors, cos, sin, start, positions, batch, seq, head_dim, inverse };
+            let (positions, inverse, tensors) = (seq, true, &tensors);
+            let token_positions = TokenPositions::FromZero;
+            let rope = Rope {
+                tensors,
+                cos,
+                sin,
+                token_positions,
+                positions,
+                batch,
+                seq,
+                head_dim,
+                inverse,
+            };
             device.run(&rope.launch().unwrap());
             let what = format!("{:?} from {shift}", shapes[0]);
             same_bits(&device.download(plain[0]), &alone[0], &what);
@@ -111,9 +123,10 @@ fn tensors_that_do_not_fit_are_refused() {
     let view = |len| View::<&str, f32>::new("view", len);
     let turn = RopeTensor { x: view(24), out: view(24).into(), heads: 2 };
     let launch = |tensors: &[RopeTensor<&'static str>]| {
-        let (cos, sin, start) = (view(6), view(6), None);
+        let (cos, sin, token_positions) = (view(6), view(6), TokenPositions::FromZero);
         let (positions, batch, seq, head_dim, inverse) = (3, 1, 3, 4, false);
-        Rope { tensors, cos, sin, start, positions, batch, seq, head_dim, inverse }.launch()
+        Rope { tensors, cos, sin, token_positions, positions, batch, seq, head_dim, inverse }
+            .launch()
     };
     launch(&[turn, turn]).unwrap();
     for tensors in [&[][..], &[turn; 3]] {
@@ -146,4 +159,55 @@ fn tables_hold_cosines_and_sines_of_the_angles() {
     let angles = [0.0, 0.0, 1.0, 0.1, 2.0, 0.2_f64];
     assert_eq!(cos, angles.map(|angle| angle.cos() as f32));
     assert_eq!(sin, angles.map(|angle| angle.sin() as f32));
+}
+
+#[test]
+fn tokens_may_have_positions_of_their_own() {
+    let mut data = Data::new("rope positions");
+    let ([batch, seq, heads, head_dim], rows) = ([2, 5, 3, 6], 9);
+    let token_positions = [0, 1, 2, 0, 1, 8, 7, 7, 0, 4_000_000_000_u32];
+    let x = data.uniform(batch * seq * heads * head_dim, 2.0);
+    let (cos, sin) = rope_tables(rows, head_dim, 1e4);
+    for inverse in [false, true] {
+        let device = Device::new();
+        let (input, out) = (device.upload(&x), device.unwritten(x.len()));
+        let launch = Rope {
+            tensors: &[RopeTensor { x: input, out: out.into(), heads }],
+            cos: device.upload(&cos),
+            sin: device.upload(&sin),
+            token_positions: TokenPositions::Each(device.upload(&token_positions)),
+            positions: rows,
+            batch,
+            seq,
+            head_dim,
+            inverse,
+        };
+        device.run(&launch.launch().unwrap());
+        let (found, width, half) = (device.download(out), heads * head_dim, head_dim / 2);
+        for (token, position) in token_positions.into_iter().enumerate() {
+            // Positions past the tables take the last row.
+            let row = (position as usize).min(rows - 1) * half..;
+            let tables = [&cos, &sin].map(|table| doubles(&table[row.clone()][..half]));
+            let own = token * width..(token + 1) * width;
+            let tables = (&*tables[0], &*tables[1]);
+            let expected = rope(&doubles(&x[own.clone()]), tables, [1, heads, head_dim], inverse);
+            within(&found[own], &expected, &vec![chain(3, 4.0); width], "a token");
+        }
+    }
+    let view = |len| View::<&str, f32>::new("view", len);
+    let positions = View::<&str, u32>::new("positions", 4);
+    let wrong = Rope {
+        tensors: &[RopeTensor { x: view(30), out: view(30).into(), heads: 1 }],
+        cos: view(27),
+        sin: view(27),
+        token_positions: TokenPositions::Each(positions),
+        positions: 9,
+        batch: 1,
+        seq: 5,
+        head_dim: 6,
+        inverse: false,
+    };
+    let error = wrong.launch().unwrap_err();
+    let named = matches!(error, KernelError::Length { operand: "token_positions", .. });
+    assert!(named, "{error}");
 }

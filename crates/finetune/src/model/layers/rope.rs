@@ -1,6 +1,6 @@
 //! Rotary position embedding (RoPE) of queries and keys.
 
-use retrograph_kernels::ops::{Rope, RopeTensor};
+use retrograph_kernels::ops::{Rope, RopeTensor, TokenPositions};
 use retrograph_runtime::Slice;
 
 use super::activation::{Activation, Dtypes};
@@ -77,7 +77,9 @@ impl RotaryEmbedding {
         };
         let tensors = &[turn(q, rotated[0]), turn(k, rotated[1])];
         let positions = self.positions();
-        let rope = Rope { tensors, cos, sin, start, positions, batch, seq, head_dim, inverse };
+        let token_positions = start.map_or(TokenPositions::FromZero, TokenPositions::From);
+        let rope =
+            Rope { tensors, cos, sin, token_positions, positions, batch, seq, head_dim, inverse };
         builder.launch(rope.launch())?;
         Ok(rotated)
     }
