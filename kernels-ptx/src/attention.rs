@@ -1,7 +1,7 @@
 //! Fused causal attention (FlashAttention-2) and its gradients, in bf16 or f32.
 //!
 //! ```text
-//! s_ij  = scale · q_i·k_j                                                    j ≤ i
+//! s_ij  = scale · q_i·k_j                                        first_key_i ≤ j ≤ i
 //! out_i = Σ_j exp(s_ij − max_i) · v_j ÷ Σ_j exp(s_ij − max_i)        lse_i = log₂ Σ_j exp(s_ij)
 //! p_ij  = exp(s_ij) ÷ 2^lse_i        delta_i = grad_out_i·out_i
 //! ds_ij = p_ij · (grad_out_i·v_j − delta_i)
@@ -12,7 +12,9 @@
 //! Source: Dao, "FlashAttention-2", arXiv 2307.08691. A block keeps 64 rows, loops over tiles of
 //! the other side up to the diagonal (or from it on), and keeps scores in registers; the backward
 //! pass recomputes them. Operands are bf16 or f32; accumulators, log-sum-exp and gradients are f32.
-//! The mask is always causal.
+//!
+//! **Mask.** Causal. `first_key` is 0, or data of the launch, which expresses packed documents and
+//! sliding windows; see [`row_bounds`]. Tiles that are masked as a whole are skipped.
 //!
 //! **bf16.** Probabilities and score gradients are rounded in registers. On sm_90a, heads of 64 and
 //! 128 elements have entries of their own, see [`wgmma`].
@@ -42,6 +44,7 @@ mod loader;
 mod mask;
 mod mma;
 mod online_softmax;
+mod row_bounds;
 mod score_grads;
 pub(crate) mod softmax;
 pub(crate) mod softmax_backward;

@@ -23,7 +23,7 @@ use std::io::Write;
 
 use device::{Device, Work};
 use half::bf16;
-use retrograph_kernels::attention::reference::forward::{attention, attention_backward};
+use retrograph_kernels::attention::reference::forward::CausalAttention;
 use retrograph_kernels::ops::{
     AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionShape, Cast, DType,
     FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Output, SplitKSum, TensorView,
@@ -119,13 +119,14 @@ impl Attention {
     fn forward(&self, out: Output<u64>) -> Launches {
         let &Self { shape, scale, lse, .. } = self;
         let [q, k, v, _] = self.operands();
-        Ok(vec![FusedAttention { q, k, v, out, lse, shape, scale }.launch()?])
+        Ok(vec![FusedAttention { q, k, v, out, lse, bounds: None, shape, scale }.launch()?])
     }
 
     fn backward(&self, out: TensorView<u64>) -> Launches {
         let &Self { shape, scale, lse, lse_delta, grad_q, splits, .. } = self;
         let [q, k, v, grad_out] = self.operands();
-        let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, shape, scale };
+        let inputs =
+            AttentionBackwardInputs { q, k, v, grad_out, lse_delta, bounds: None, shape, scale };
         let grads = if splits == 1 { self.grad_kv } else { self.partials };
         let mut launches = vec![
             AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape }.launch()?,
@@ -171,8 +172,9 @@ impl Attention {
         };
         let [q, k, v, grad_out] = self.inputs.map(factors);
         let (shape, scale) = (self.shape, self.scale.into());
-        let expected = attention([&q, &k, &v], shape, scale);
-        let grads = attention_backward([&q, &k, &v], &grad_out, shape, scale);
+        let attention = CausalAttention { shape, scale, first_keys: None };
+        let expected = attention.forward([&q, &k, &v]);
+        let grads = attention.backward([&q, &k, &v], &grad_out);
         let len = k.len();
         for (name, view, expected) in [
             ("out", self.out, expected.out),

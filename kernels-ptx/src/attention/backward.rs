@@ -1,5 +1,6 @@
-//! Backward pass: a block has a tile of queries and loops over the keys up to the diagonal, or it
-//! has a tile of keys and loops over the queries from the diagonal on, for each head of its group.
+//! Backward pass: a block has a tile of queries and loops over the keys from the first key of its
+//! first query up to the diagonal, or it has a tile of keys and loops over the queries from the
+//! diagonal to the end of the queries of its last key, for each head of its group.
 //!
 //! Both recompute p and ds: `grad_q` with queries as rows, `grad_kv` with keys as rows, so that
 //! they are in the right registers for the next product. Probability gradients are computed before
@@ -17,6 +18,7 @@ use super::epilogue::{Epilogue, ResultRows};
 use super::loader::{HeadRows, SmemTile, TileLoad, TileLoader};
 use super::mask::apply_causal_mask;
 use super::mma::{WarpMma, to_fragments};
+use super::row_bounds::{Masked, RowBounds};
 use super::score_grads::ScoreGrads;
 use crate::primitives::mma::acc_row;
 use crate::primitives::parameters::Declarations;
@@ -109,6 +111,11 @@ pub(super) fn entry(config: Config, side: Side) -> Entry {
                     mask(&scores);
                 }
             });
+            let accs: &[&[_]] = match side {
+                Side::Queries => &[&grads],
+                Side::Keys => &[&scores, &grads],
+            };
+            params.bounds.apply(k, (start, TILE_ROWS), (accs, 0.0));
             let [probs, grads] = [scores, grads].map(|acc| to_fragments(config, &acc));
             if side == Side::Keys {
                 warp.multiply(&probs, streamed_other, &grad_v);
@@ -148,6 +155,8 @@ pub(super) struct Params<'k> {
     pub(super) scale: Value<'k, f32>,
     /// First row of the block.
     pub(super) start: Value<'k, u32>,
+    /// The first keys of queries, or the ends of the queries of keys.
+    bounds: RowBounds<'k>,
     /// Heads to loop over.
     heads: Value<'k, u32>,
 }
@@ -158,7 +167,7 @@ impl<'k> Params<'k> {
         let FlashBackwardParameters { q, keys, values, grad_out, lse_delta, grads, .. } =
             parameters;
         let FlashBackwardParameters { batch, seq, heads, kv_heads, head_dim, .. } = parameters;
-        let FlashBackwardParameters { splits, scale, .. } = parameters;
+        let FlashBackwardParameters { splits, scale, row_bounds, .. } = parameters;
         let (x, y, group) = (k.ctaid_x(), k.ctaid_y(), heads / kv_heads);
         let (sequence, head, kv_head, split) = match side {
             Side::Queries => {
@@ -202,6 +211,12 @@ impl<'k> Params<'k> {
             Side::Queries => ((k.nctaid_y() - 1 - y) * config.block_rows(), k.constant(1)),
             Side::Keys => (y * config.block_rows(), group / splits),
         };
+        let masked = match side {
+            Side::Queries => Masked::Below,
+            Side::Keys => Masked::From,
+        };
+        let rows_of_block = (start, config.block_rows());
+        let bounds = RowBounds::new((row_bounds, masked), (sequence, seq), rows_of_block);
         Self {
             config,
             side,
@@ -214,6 +229,7 @@ impl<'k> Params<'k> {
             head_dim,
             scale,
             start,
+            bounds,
             heads,
         }
     }
@@ -222,8 +238,8 @@ impl<'k> Params<'k> {
     fn range(&self) -> [Value<'k, u32>; 2] {
         let end = self.start + self.config.block_rows();
         match self.side {
-            Side::Queries => [self.start.kernel().constant(0), end.min(self.seq)],
-            Side::Keys => [self.start, self.seq],
+            Side::Queries => [self.bounds.first_key(TILE_ROWS), end.min(self.seq)],
+            Side::Keys => [self.start, self.bounds.query_end()],
         }
     }
 

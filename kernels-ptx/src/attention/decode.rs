@@ -11,14 +11,16 @@
 //! `decode_attention` and `decode_attention_bf16` compute partial results for splits of `split_len`
 //! positions, relative to the maximum of each split. `decode_attention_combine` rescales the splits
 //! to a common maximum and adds them. The new token has position `*position`; its key and value are
-//! written to the cache if there is capacity. Later positions of the cache are not read. The cache
-//! is f32 or bf16; arithmetic is f32, on the rounded new key and value.
+//! written to the cache if there is capacity. Later positions of the cache are not read, nor those
+//! before the last `window`. The cache is f32 or bf16; arithmetic is f32, on the rounded new key
+//! and value.
 //!
 //! **Grid.** Splits: block (h, r) of eight warps handles split r of head h; blocks past the length
-//! return at once. A warp takes every eighth position, eight at a time, and its lanes the vec4s of
-//! a head. Every block computes q of the new token. The blocks of the last split compute its key
-//! and value, and the first head of each group writes them. Meanwhile the other positions are
-//! prefetched into L2. Combine: one block of 128 threads per head, one thread per element.
+//! or before the window return at once. A warp takes every eighth position, eight at a time, and
+//! its lanes the vec4s of a head. Every block computes q of the new token. The blocks of the last
+//! split compute its key and value, and the first head of each group writes them. Meanwhile the
+//! other positions are prefetched into L2. Combine: one block of 128 threads per head, one thread
+//! per element.
 //!
 //! **Determinism.** A warp adds its positions in ascending order, the new one last. Warps are added
 //! in order, and so are splits. The assignment of positions to splits depends only on `split_len`.
@@ -69,7 +71,8 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
         let parameters = DecodeAttentionParameters::declare(&mut Declarations(*k));
         let new_token = NewToken::new(k, (target, dtype), &parameters);
         let DecodeAttentionParameters { partials, stats, position, capacity, .. } = parameters;
-        let DecodeAttentionParameters { kv_heads, group, split_len, scale, .. } = parameters;
+        let DecodeAttentionParameters { kv_heads, group, split_len, window, scale, .. } =
+            parameters;
         pdl::launch_dependents(k, target);
         pdl::wait(k, target);
 
@@ -78,9 +81,11 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
         let position = position.load(0);
         new_token.project_query(head);
         let length = (position + 1).min(capacity);
-        let first = split * split_len;
-        k.return_if(first.ge(length));
-        let count = (length - first).min(split_len);
+        let (start, seen) = (split * split_len, position + 1);
+        let first = start.max(seen - seen.min(window));
+        let end = length.min(start + split_len);
+        k.return_if(first.ge(end));
+        let count = end - first;
         let (lane, warp) = (k.lane(), k.warp());
         let width = kv_heads * head_dim;
         let shift = dtype.bytes().ilog2();

@@ -1,5 +1,5 @@
-//! Forward pass: a block has a tile of queries and loops over the tiles of keys and values up to
-//! the diagonal.
+//! Forward pass: a block has a tile of queries and loops over the tiles of keys and values from the
+//! first key of its first query up to the diagonal.
 
 use retrograph_kernel_abi::attention::FlashForwardParameters;
 use retrograph_kernel_abi::{Any, DType};
@@ -13,6 +13,7 @@ use super::loader::{HeadRows, SmemTile, TileLoad, TileLoader};
 use super::mask::{apply_causal_mask, lane_row};
 use super::mma::{WarpMma, to_fragments};
 use super::online_softmax::OnlineSoftmax;
+use super::row_bounds::{Masked, RowBounds};
 use crate::primitives::mma::acc_row;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::vec4::Output;
@@ -33,7 +34,7 @@ pub(super) fn entry(config: Config) -> Entry {
         k.max_threads(config.threads());
         k.min_blocks(if config.dtype == DType::F32 { 2 } else { 3 });
         let params = Params::declare(k, config);
-        let Params { q, keys, values, start, head_dim, .. } = params;
+        let Params { q, keys, values, start, head_dim, bounds, .. } = params;
         let ([q_tile, k_tile, v_tile], words) = smem_tiles(config);
         let smem = config.smem(k, words);
         let loader = TileLoader::new((k, config), smem, head_dim);
@@ -45,14 +46,15 @@ pub(super) fn entry(config: Config) -> Entry {
             let first = row * config.row_words() + q_tile.first;
             loader.load(TileLoad { source: q, start: start + row, first });
         });
-        loader.load(tile_load(keys, k.constant(0), k_tile));
+        let first_key = bounds.first_key(TILE_ROWS);
+        loader.load(tile_load(keys, first_key, k_tile));
         k.barrier();
 
         let warp = WarpMma::new((k, config), smem, params.head_dim);
         let out = acc_row(k, config.max_head_dim);
         let softmax = OnlineSoftmax::new(k, params.scale);
         let end = (start + config.block_rows()).min(q.rows);
-        k.range(0, end, TILE_ROWS, |key| {
+        k.range(first_key, end, TILE_ROWS, |key| {
             let next = tile_load(values, key, v_tile);
             loader.fetch(next);
             let scores = acc_row(k, TILE_ROWS);
@@ -61,6 +63,7 @@ pub(super) fn entry(config: Config) -> Entry {
             k.when(crosses_diagonal, || {
                 apply_causal_mask(k, ([start, key], true), &scores, f32::NEG_INFINITY);
             });
+            bounds.apply(k, (key, TILE_ROWS), (&[&scores], f32::NEG_INFINITY));
             softmax.update(&scores, &out);
             let probs = to_fragments(config, &scores);
             loader.complete(next);
@@ -98,6 +101,8 @@ struct Params<'k> {
     scale: Value<'k, f32>,
     /// The first query of the block.
     start: Value<'k, u32>,
+    /// The first keys of the queries.
+    bounds: RowBounds<'k>,
 }
 
 impl<'k> Params<'k> {
@@ -105,6 +110,7 @@ impl<'k> Params<'k> {
         let parameters = FlashForwardParameters::declare(&mut Declarations(*k));
         let FlashForwardParameters { q, keys, values, out, out_bf16, lse, .. } = parameters;
         let FlashForwardParameters { seq, heads, kv_heads, head_dim, scale, .. } = parameters;
+        let FlashForwardParameters { first_keys, .. } = parameters;
         let out = Output::new(out, out_bf16);
         let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
         let kv_head = head / (heads / kv_heads);
@@ -115,6 +121,9 @@ impl<'k> Params<'k> {
             HeadRows { base, stride, offset: head * head_words, rows: seq }
         };
         let stride = heads * head_dim;
+        // Blocks with the most keys start first.
+        let start = (k.nctaid_y() - 1 - k.ctaid_y()) * config.block_rows();
+        let rows_of_block = (start, config.block_rows());
         Self {
             q: rows(q, (heads, head)),
             keys: rows(keys, (kv_heads, kv_head)),
@@ -127,8 +136,8 @@ impl<'k> Params<'k> {
             lse: lse.at(k.ctaid_x().mul_wide(seq)),
             head_dim,
             scale,
-            // Blocks with the most keys start first.
-            start: (k.nctaid_y() - 1 - k.ctaid_y()) * config.block_rows(),
+            start,
+            bounds: RowBounds::new((first_keys, Masked::Below), (sequence, seq), rows_of_block),
         }
     }
 }

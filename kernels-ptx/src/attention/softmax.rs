@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The causal mask keeps the columns c ≤ start + r mod queries. The first of `queries` consecutive
-//! rows has position `*start`, or 0 if the pointer is null.
+//! rows has position `*start`, or 0 if the pointer is null. Of these columns a row keeps the last
+//! `window`, or those from its entry in `first_columns` on.
 //!
 //! **Grid.** `softmax_warp_per_row`: 4 rows per block of 128 threads, for narrow rows.
 //! `softmax_block_per_row`: one block of 256 threads per row, for wide ones. Thread i of a group
@@ -34,28 +35,38 @@ pub(crate) fn module(target: SmTarget) -> Module {
 fn entry(name: &str, group: ThreadGroup) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(group.block_threads());
-        let SoftmaxParameters { input, output, start, rows, width, queries, causal } =
-            SoftmaxParameters::declare(&mut Declarations(*k));
+        let parameters = SoftmaxParameters::declare(&mut Declarations(*k));
+        let SoftmaxParameters { input, output, start, rows, width, queries, .. } = parameters;
+        let SoftmaxParameters { first_columns, rows_per_sequence, window, causal, .. } = parameters;
 
         let row = group.row(k);
         k.return_if(row.ge(rows));
         let past = k.var(0u32);
         k.when(!start.is_null(), || past.set(start.load(0)));
         let seen = past.get() + row % queries + 1;
-        let kept = causal.ne(0).select(seen.min(width), width);
-        let first = row.mul_wide(width);
-        let (x, y) = (input.at(first), output.at(first));
+        let end = causal.ne(0).select(seen.min(width), width);
+        let first = k.var(causal.ne(0).select(seen - seen.min(window), 0));
+        k.when(!first_columns.is_null(), || {
+            let query = row / rows_per_sequence * queries + row % queries;
+            first.set(first_columns.load(query));
+        });
+        let first = first.get().min(end);
+        let start = row.mul_wide(width);
+        let (x, y) = (input.at(start), output.at(start));
         let (thread_rank, size) = (group.thread_rank(k), group.size());
 
         let max = k.var(f32::NEG_INFINITY);
-        k.range(thread_rank, kept, size, |i| max.update(|max| max.max(x.load(i))));
+        k.range(first + thread_rank, end, size, |i| max.update(|max| max.max(x.load(i))));
         let max = group.max(k, max.get());
 
         let sum = k.var(0.0f32);
-        k.range(thread_rank, kept, size, |i| sum.add_assign((x.load(i) - max).exp()));
+        k.range(first + thread_rank, end, size, |i| sum.add_assign((x.load(i) - max).exp()));
         let scale = group.sum(k, sum.get()).rcp();
 
-        k.range(thread_rank, kept, size, |i| y.store(i, (x.load(i) - max).exp() * scale));
-        k.range(kept + thread_rank, width, size, |i| y.store(i, 0.0));
+        k.range(first + thread_rank, end, size, |i| {
+            y.store(i, (x.load(i) - max).exp() * scale);
+        });
+        k.range(thread_rank, first, size, |i| y.store(i, 0.0));
+        k.range(end + thread_rank, width, size, |i| y.store(i, 0.0));
     })
 }

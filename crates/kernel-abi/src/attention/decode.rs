@@ -50,6 +50,8 @@ parameters! {
         group: u32,
         /// Positions of a split.
         split_len: u32,
+        /// The most positions that the token attends to, itself included.
+        window: u32,
         /// Elements per head.
         head_dim: u32,
         /// Rank of the LoRA updates.
@@ -82,6 +84,8 @@ parameters! {
         head_dim: u32,
         /// Positions of a split.
         split_len: u32,
+        /// The most positions that the token attends to, itself included.
+        window: u32,
         /// Number of splits.
         splits: u32,
     }

@@ -18,6 +18,9 @@ parameters! {
         out_bf16: pointer<Bf16>,
         /// `[batch, heads, seq]`: log-sum-exp of the scores to base 2, written.
         lse: pointer<f32>,
+        /// `[batch, seq]`: the first key that each query attends to, ascending within a sequence,
+        /// read; null for 0.
+        first_keys: pointer<u32>,
         /// Tokens per sequence.
         seq: u32,
         /// Query heads.
@@ -78,6 +81,10 @@ parameters! {
         lse_delta: pointer<f32>,
         /// The gradient of q, or the gradients of k and v of each split, written.
         grads: pointer<f32>,
+        /// `[batch, seq]`, read: for the gradient of q the first key that each query attends to,
+        /// for those of k and v the end of the queries that attend to each key. Ascending within
+        /// a sequence; null for 0, or for the end of the sequence.
+        row_bounds: pointer<u32>,
         /// Sequences.
         batch: u32,
         /// Tokens per sequence.

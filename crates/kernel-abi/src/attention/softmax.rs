@@ -12,12 +12,19 @@ parameters! {
         output: pointer<f32>,
         /// The position of the first of `queries` rows, read; null for 0.
         start: pointer<u32>,
+        /// `[rows ÷ rows_per_sequence, queries]`: the first column that each query keeps, read, or
+        /// null.
+        first_columns: pointer<u32>,
         /// Number of rows.
         rows: u32,
         /// Elements in a row.
         width: u32,
         /// Number of consecutive rows with consecutive positions.
         queries: u32,
+        /// Rows that share a row of `first_columns`.
+        rows_per_sequence: u32,
+        /// The most columns that a causal row keeps.
+        window: u32,
         /// Whether a row keeps only the columns up to its position.
         causal: bool,
     }
@@ -43,10 +50,14 @@ parameters! {
         grad_out: pointer<f32>,
         /// `rows × width` gradients, written.
         grad_input: pointer<f32>,
+        /// `[rows ÷ rows_per_sequence, width]`: the first column of each query, read, or null.
+        first_columns: pointer<u32>,
         /// Number of rows.
         rows: u32,
         /// Elements in a row.
         width: u32,
+        /// Rows that share a row of `first_columns`.
+        rows_per_sequence: u32,
         /// Whether row r has only the columns up to r mod width.
         causal: bool,
     }

@@ -6,6 +6,7 @@
 
 use retrograph_kernel_abi::attention as abi;
 
+use super::bounds::AttentionBounds;
 use super::fused::{by_dtype, check_alignment, check_dtypes, check_scale, dispatch};
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
@@ -126,6 +127,8 @@ pub struct AttentionBackwardInputs<B> {
     pub grad_out: TensorView<B>,
     /// `[batch, heads, padded seq, 2]`, read: the result of [`AttentionBackwardPreprocess`].
     pub lse_delta: View<B, f32>,
+    /// The bounds of the forward pass.
+    pub bounds: Option<AttentionBounds<B>>,
     /// The sizes.
     pub shape: AttentionShape,
     /// The factor of the forward pass.
@@ -135,6 +138,8 @@ pub struct AttentionBackwardInputs<B> {
 /// The result of a gradient kernel.
 struct Gradient<'a, B> {
     view: View<B, f32>,
+    /// The bounds of its rows.
+    row_bounds: Option<View<B, u32>>,
     dimensions: &'a [usize],
     /// Batch × heads, or batch × key heads × splits.
     planes: usize,
@@ -148,8 +153,8 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         kernel: &'static Kernel,
         gradient: Gradient<'_, B>,
     ) -> Result<Launch<B>, KernelError> {
-        let Self { q, k, v, grad_out, lse_delta, shape, scale } = self;
-        let Gradient { view, dimensions, planes, splits } = gradient;
+        let Self { q, k, v, grad_out, lse_delta, bounds, shape, scale } = self;
+        let Gradient { view, row_bounds, dimensions, planes, splits } = gradient;
         let check = Check(kernel.name);
         check_dtypes(check, [q, k, v, grad_out])?;
         let (query, key_value) = (TensorLayout::Query, TensorLayout::KeyValue);
@@ -163,6 +168,7 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         check_scale(check, scale)?;
         let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check, q.dtype())?;
         check.length("lse_delta", lse_delta, shape.lse_delta_len())?;
+        bounds.map_or(Ok(()), |bounds| bounds.check(check, shape))?;
         let planes = check.at_most("batch × heads", planes, MAX_GRID_X)?;
         let rows = check.product("rows of partial sums", &[2 * splits, shape.batch, shape.seq])?;
         check.size("rows of partial sums", rows)?;
@@ -177,6 +183,7 @@ impl<B: Copy> AttentionBackwardInputs<B> {
             grad_out: grad_out.pointer(),
             lse_delta: Pointer::read(lse_delta),
             grads: Pointer::write(view),
+            row_bounds: Pointer::read_optional(row_bounds),
             batch,
             seq,
             heads,
@@ -219,7 +226,8 @@ impl<B: Copy> FusedAttentionGradQ<B> {
         let kernels = [&FUSED_ATTENTION_F32_GRAD_Q, &FUSED_ATTENTION_GRAD_Q];
         let kernel = by_dtype(self.inputs.q.dtype(), kernels)?;
         let (view, planes, splits) = (self.grad_q, batch * heads, 1);
-        self.inputs.launch(kernel, Gradient { view, dimensions, planes, splits })
+        let row_bounds = self.inputs.bounds.map(|bounds| bounds.first_keys);
+        self.inputs.launch(kernel, Gradient { view, row_bounds, dimensions, planes, splits })
     }
 }
 
@@ -256,6 +264,7 @@ impl<B: Copy> FusedAttentionGradKv<B> {
         check.rule(divides, "splits must divide the heads of a group", (splits, group))?;
         let dimensions = &[splits, 2, batch, seq, kv_heads, head_dim];
         let planes = batch * kv_heads * splits;
-        inputs.launch(kernel, Gradient { view, dimensions, planes, splits })
+        let row_bounds = inputs.bounds.map(|bounds| bounds.query_ends);
+        inputs.launch(kernel, Gradient { view, row_bounds, dimensions, planes, splits })
     }
 }

@@ -105,6 +105,8 @@ pub struct DecodeAttention<B> {
     pub position: View<B, u32>,
     /// The sizes; head_dim is even and at most 512.
     pub shape: CacheShape,
+    /// The most positions that the token attends to, itself included; all if `None`. At least 1.
+    pub window: Option<u32>,
     /// The factor of the scores, usually 1/√head_dim.
     pub scale: f32,
 }
@@ -126,7 +128,7 @@ struct QkvParameters<B> {
 impl<B: Copy> DecodeAttention<B> {
     /// Checks the operands and describes the launch.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { norm_rope, caches, partials, stats, position, shape, scale, .. } = self;
+        let Self { norm_rope, caches, partials, stats, position, shape, window, scale, .. } = self;
         let check = Check(DECODE_ATTENTION.name);
         let [keys, values] = caches.views();
         shape.check(check, [("keys", keys), ("values", values)])?;
@@ -164,6 +166,7 @@ impl<B: Copy> DecodeAttention<B> {
             kv_heads: check.size("kv_heads", shape.kv_heads)?,
             group: check.size("the heads of a group", shape.heads / shape.kv_heads)?,
             split_len: check.size("the positions of a split", shape.split_length())?,
+            window: check_window(check, window)?,
             head_dim: check.size("head_dim", head_dim)?,
             rank,
             positions: check.size("positions", positions)?,
@@ -262,6 +265,12 @@ impl<B: Copy> Splits<B> {
     }
 }
 
+/// The parameter of a window, which has the token itself at least.
+pub(super) fn check_window(check: Check, window: Option<u32>) -> Result<u32, KernelError> {
+    check.rule(window != Some(0), "a window must have at least one position", (0, 1))?;
+    Ok(window.unwrap_or(u32::MAX))
+}
+
 /// The output of attention from the splits of [`DecodeAttention`], which are added in order.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeAttentionCombine<B> {
@@ -275,12 +284,14 @@ pub struct DecodeAttentionCombine<B> {
     pub position: View<B, u32>,
     /// The sizes.
     pub shape: CacheShape,
+    /// The window of [`DecodeAttention`].
+    pub window: Option<u32>,
 }
 
 impl<B: Copy> DecodeAttentionCombine<B> {
     /// Checks the operands and describes the launch.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { partials, stats, out, position, shape } = self;
+        let Self { partials, stats, out, position, shape, window } = self;
         let check = Check(DECODE_ATTENTION_COMBINE.name);
         check.length("out", out, check.product("out", &[shape.heads, shape.head_dim])?)?;
         let (heads, splits) = Splits { partials, stats, position }.check(check, shape)?;
@@ -292,6 +303,7 @@ impl<B: Copy> DecodeAttentionCombine<B> {
             capacity: check.size("the capacity", shape.capacity)?,
             head_dim: check.size("head_dim", shape.head_dim)?,
             split_len: check.size("the positions of a split", shape.split_length())?,
+            window: check_window(check, window)?,
             splits,
         };
         let arguments = parameters.into_arguments();

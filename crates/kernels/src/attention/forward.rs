@@ -5,14 +5,16 @@
 //! as in [`crate::attention`].
 //!
 //! A NaN or infinity of a token reaches every token that attends to it. It may also reach the other
-//! tokens of its aligned run of 128, because masked scores are multiplied by zero. In f32, an
-//! infinite factor gives NaN.
+//! tokens of its aligned run of 128, because masked scores are multiplied by zero. With bounds it
+//! may reach later runs, too, if one of their tokens attends to its run. In f32, an infinite factor
+//! gives NaN.
 //!
 //! Source: Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning",
 //! 2023.
 
 use retrograph_kernel_abi::attention::{self as abi, FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32};
 
+use super::bounds::AttentionBounds;
 use super::fused::{by_dtype, check_alignment, check_dtypes, check_scale, dispatch};
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
@@ -32,7 +34,8 @@ pub static FUSED_ATTENTION_F32: Kernel =
         dispatch(problem, target, (&FLASH_ATTENTION_F32, &FLASH_ATTENTION_F32.forward))
     });
 
-/// `out = softmax(scale · q·kᵀ)·v` for every sequence and head, with the causal mask.
+/// `out = softmax(scale · q·kᵀ)·v` for every sequence and head, with the causal mask and optional
+/// bounds.
 ///
 /// q, k and v are f32 or bf16, all of one type, in which factors are multiplied. In bf16 the
 /// weights `exp(score − max)` are rounded, but not their sum. A row whose scores have a NaN or a
@@ -49,6 +52,8 @@ pub struct FusedAttention<B, O = View<B, f32>> {
     pub out: O,
     /// `[batch, heads, seq]`, written: the log-sum-exp of the scores, to base 2.
     pub lse: View<B, f32>,
+    /// Which earlier tokens each token attends to; all if `None`.
+    pub bounds: Option<AttentionBounds<B>>,
     /// The sizes; see [`AttentionShape::can_be_fused`].
     pub shape: AttentionShape,
     /// The factor, usually 1/√head_dim; finite and more than 0.
@@ -62,7 +67,7 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
     /// If q, k and v are not of one type, a length does not match the shape, a view is not aligned
     /// to 16 bytes, the head size is not supported, or `scale` is not positive and finite.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { q, k, v, out, lse, shape, scale } = self;
+        let Self { q, k, v, out, lse, bounds, shape, scale } = self;
         let kernel = by_dtype(q.dtype(), [&FUSED_ATTENTION_F32, &FUSED_ATTENTION])?;
         let check = Check(kernel.name);
         check_dtypes(check, [q, k, v])?;
@@ -78,6 +83,7 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
         check_scale(check, scale)?;
         let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check, q.dtype())?;
         check.length("lse", lse, shape.batch * shape.heads * shape.seq)?;
+        bounds.map_or(Ok(()), |bounds| bounds.check(check, shape))?;
         let (out, out_bf16) = out.pointers();
         let [q_map, k_map, v_map] = [(q, heads), (k, kv_heads), (v, kv_heads)]
             .map(|(tensor, heads)| shape.tensor_map(tensor, heads));
@@ -89,6 +95,7 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
             out,
             out_bf16,
             lse: Pointer::write(lse),
+            first_keys: Pointer::read_optional(bounds.map(|bounds| bounds.first_keys)),
             seq,
             heads,
             kv_heads,

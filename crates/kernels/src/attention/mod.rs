@@ -2,7 +2,7 @@
 //!
 //! | Form | Launches |
 //! |---|---|
-//! | fused, causal | [`FusedAttention`] and its gradients |
+//! | fused, causal, optionally with [`AttentionBounds`] | [`FusedAttention`] and its gradients |
 //! | unfused | [`AttentionScores`], [`Softmax`], [`AttentionValues`] and their gradients |
 //! | prefill | [`CacheAppend`], [`CacheScores`], [`CacheSoftmax`], [`CacheValues`] |
 //! | decode | [`DecodeAttention`], [`DecodeAttentionCombine`] |
@@ -26,6 +26,7 @@
 //! 2307.08691; Ainslie et al., "GQA", arXiv 2305.13245.
 
 mod backward;
+mod bounds;
 mod cache;
 mod decode;
 mod forward;
@@ -41,6 +42,7 @@ pub use backward::{FUSED_ATTENTION_F32_GRAD_KV, FUSED_ATTENTION_F32_GRAD_Q};
 pub use backward::{FUSED_ATTENTION_F32_PREPROCESS, FUSED_ATTENTION_GRAD_KV};
 pub use backward::{FUSED_ATTENTION_GRAD_Q, FUSED_ATTENTION_PREPROCESS};
 pub use backward::{FusedAttentionGradKv, FusedAttentionGradQ};
+pub use bounds::{AttentionBounds, first_keys, query_ends};
 pub use cache::{CACHE_SCORES_BF16, CACHE_VALUES_BF16, CacheScores, CacheShape, CacheValues};
 pub use decode::{DECODE_ATTENTION, DECODE_ATTENTION_BF16, DECODE_ATTENTION_COMBINE};
 pub use decode::{DecodeAttention, DecodeAttentionCombine, LoraUpdate, QkNormRope, QkvProjection};
@@ -48,7 +50,7 @@ pub use forward::{FUSED_ATTENTION, FUSED_ATTENTION_F32, FusedAttention};
 pub use kv_cache_append::{CACHE_APPEND, CACHE_APPEND_BF16, CacheAppend, KvCache};
 pub use shape::AttentionShape;
 pub use softmax::{CacheSoftmax, SOFTMAX, SOFTMAX_BACKWARD};
-pub use softmax::{Softmax, SoftmaxBackward, SoftmaxInPlace};
+pub use softmax::{Softmax, SoftmaxBackward, SoftmaxInPlace, SoftmaxMask};
 pub use unfused::{AttentionScores, AttentionValues, SCORES, SCORES_BF16, VALUES, VALUES_BF16};
 pub use unfused_backward::{AttentionGradK, AttentionGradProbs, AttentionGradQ, AttentionGradV};
 pub use unfused_backward::{GRAD_K, GRAD_K_BF16, GRAD_PROBS, GRAD_PROBS_BF16};

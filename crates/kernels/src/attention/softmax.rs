@@ -1,7 +1,8 @@
-//! Softmax over rows, with or without a causal mask, and its gradient.
+//! Softmax over rows, with or without a mask, and its gradient.
 
 use retrograph_kernel_abi::{RowKernel, attention as abi};
 
+use super::decode::check_window;
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_X, per_row};
 use crate::launch::{ArgumentTypes, Pointer};
@@ -23,32 +24,73 @@ fn dispatch(problem: &Problem, kernel: &RowKernel) -> Option<Dispatch> {
     Some(per_row(kernel, if width == 0 { 0 } else { rows }, width))
 }
 
-/// Which columns a row keeps.
+/// The columns that a row of scores `[batch, heads, seq, seq]` keeps. The others become 0 without
+/// being read.
+#[derive(Clone, Copy, Debug)]
+pub enum SoftmaxMask<B> {
+    /// All.
+    None,
+    /// Row r those up to r mod seq.
+    Causal,
+    /// Of these, those from the first key of its query on: `[batch, seq]`, read; see
+    /// [`AttentionBounds`](crate::attention::AttentionBounds).
+    From(View<B, u32>),
+}
+
+impl<B: Copy> SoftmaxMask<B> {
+    fn is_causal(self) -> bool {
+        !matches!(self, Self::None)
+    }
+
+    /// The first key of each query, if there is one, and the rows that share a sequence of them.
+    fn first_columns(
+        self,
+        check: Check,
+        [rows, width]: [usize; 2],
+    ) -> Result<(Option<View<B, u32>>, u32), KernelError> {
+        let Self::From(first_keys) = self else { return Ok((None, 1)) };
+        let sequences = first_keys.len() / width.max(1);
+        let rows_per_sequence = rows / sequences.max(1);
+        let rule = "first_keys must have whole sequences, and rows a whole number of heads of each";
+        let whole = sequences * width == first_keys.len()
+            && (rows_per_sequence * sequences, rows_per_sequence % width.max(1)) == (rows, 0);
+        check.rule(whole, rule, (first_keys.len(), rows))?;
+        let rows_per_sequence = check.size("rows of a sequence", rows_per_sequence.max(1))?;
+        Ok((Some(first_keys), rows_per_sequence))
+    }
+}
+
+/// The rows over a cache.
 #[derive(Clone, Copy)]
-struct Mask<B> {
-    /// The position of the first of `queries` consecutive rows; 0 if `None`.
-    start: Option<View<B, u32>>,
+struct CacheRows<B> {
+    /// The position of the first of `queries` consecutive rows.
+    start: View<B, u32>,
     queries: usize,
-    causal: bool,
+    window: Option<u32>,
 }
 
 /// The softmax from `input` to `output`, which may be the same tensor.
 fn forward<B: Copy>(
     [input, output]: [Pointer<B, f32>; 2],
     (rows, width): (usize, usize),
-    mask: Mask<B>,
+    (mask, cache): (SoftmaxMask<B>, Option<CacheRows<B>>),
 ) -> Result<Launch<B>, KernelError> {
     let check = Check(SOFTMAX.name);
+    let (first_columns, rows_per_sequence) = mask.first_columns(check, [rows, width])?;
+    let queries = cache.map_or(width, |cache| cache.queries);
     let rows = check.at_most("rows", rows, MAX_GRID_X)?;
     let width = check.at_most("width", width, MAX_GRID_X)?;
     let parameters = abi::SoftmaxParameters::<ArgumentTypes<B>> {
         input,
         output,
-        start: Pointer::read_optional(mask.start),
+        start: Pointer::read_optional(cache.map(|cache| cache.start)),
+        first_columns: Pointer::read_optional(first_columns),
         rows,
         width,
-        queries: check.at_most("queries", mask.queries, MAX_GRID_X)?,
-        causal: mask.causal,
+        queries: check.at_most("queries", queries, MAX_GRID_X)?,
+        rows_per_sequence,
+        window: check_window(check, cache.and_then(|cache| cache.window))?,
+        causal: mask.is_causal(),
     };
     let problem = Problem::Rows(RowsProblem { rows, width, vectorized: false });
     Ok(Launch { kernel: &SOFTMAX, problem, arguments: parameters.into_arguments() })
@@ -56,9 +98,8 @@ fn forward<B: Copy>(
 
 /// `output = exp(input − max) ÷ Σ exp(input − max)` over each row.
 ///
-/// With the causal mask row r keeps the columns up to r mod width, as for scores
-/// `[batch, heads, seq, seq]`; the others become 0 without being read. A row whose kept columns
-/// have a NaN or a positive infinity, or only negative infinities, becomes NaN.
+/// A row whose kept columns have a NaN or a positive infinity, or only negative infinities, becomes
+/// NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct Softmax<B> {
     /// `[rows, width]`, read.
@@ -69,20 +110,19 @@ pub struct Softmax<B> {
     pub rows: usize,
     /// Elements in a row.
     pub width: usize,
-    /// Whether the causal mask applies.
-    pub causal: bool,
+    /// The columns that each row keeps.
+    pub mask: SoftmaxMask<B>,
 }
 
 impl<B: Copy> Softmax<B> {
     /// Checks the operands and describes the launch.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { input, output, rows, width, causal } = self;
+        let Self { input, output, rows, width, mask } = self;
         let check = Check(SOFTMAX.name);
         let elements = check.product("rows × width", &[rows, width])?;
         check.length("input", input, elements)?;
         check.length("output", output, elements)?;
-        let mask = Mask { start: None, queries: width, causal };
-        forward([Pointer::read(input), Pointer::write(output)], (rows, width), mask)
+        forward([Pointer::read(input), Pointer::write(output)], (rows, width), (mask, None))
     }
 }
 
@@ -95,23 +135,23 @@ pub struct SoftmaxInPlace<B> {
     pub rows: usize,
     /// Elements in a row.
     pub width: usize,
-    /// Whether the causal mask applies.
-    pub causal: bool,
+    /// The columns that each row keeps.
+    pub mask: SoftmaxMask<B>,
 }
 
 impl<B: Copy> SoftmaxInPlace<B> {
     /// Checks the operand and describes the launch.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { values, rows, width, causal } = self;
+        let Self { values, rows, width, mask } = self;
         let check = Check(SOFTMAX.name);
         check.length("values", values, check.product("rows × width", &[rows, width])?)?;
-        let mask = Mask { start: None, queries: width, causal };
-        forward([Pointer::read(values), Pointer::update(values)], (rows, width), mask)
+        forward([Pointer::read(values), Pointer::update(values)], (rows, width), (mask, None))
     }
 }
 
 /// [`SoftmaxInPlace`] for the scores of new tokens over a cache. Query r has position `start + r`
-/// and keeps the columns up to it; the others become 0 without being read.
+/// and keeps the columns up to it, or the last `window` of them; the others become 0 without being
+/// read.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheSoftmax<B> {
     /// `[heads, queries, width]`, read and written.
@@ -124,25 +164,27 @@ pub struct CacheSoftmax<B> {
     pub queries: usize,
     /// Capacity of the cache.
     pub width: usize,
+    /// The most positions that a query attends to, itself included; all if `None`.
+    pub window: Option<u32>,
 }
 
 impl<B: Copy> CacheSoftmax<B> {
     /// Checks the operands and describes the launch.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { values, start, heads, queries, width } = self;
+        let Self { values, start, heads, queries, width, window } = self;
         let check = Check(SOFTMAX.name);
         check.length("start", start, 1)?;
         let elements = check.product("heads × queries × width", &[heads, queries, width])?;
         check.length("values", values, elements)?;
-        let mask = Mask { start: Some(start), queries, causal: true };
+        let cache = Some(CacheRows { start, queries, window });
         let tensors = [Pointer::read(values), Pointer::update(values)];
-        forward(tensors, (heads * queries, width), mask)
+        forward(tensors, (heads * queries, width), (SoftmaxMask::Causal, cache))
     }
 }
 
 /// `grad_input = probs ⊙ (grad_out − Σ probs ⊙ grad_out)` over each row.
 ///
-/// With the causal mask, masked columns are not read and their gradient becomes 0.
+/// Masked columns are not read and their gradient becomes 0.
 #[derive(Clone, Copy, Debug)]
 pub struct SoftmaxBackward<B> {
     /// `[rows, width]`, read: the output of the forward pass.
@@ -155,28 +197,31 @@ pub struct SoftmaxBackward<B> {
     pub rows: usize,
     /// Elements in a row.
     pub width: usize,
-    /// Whether the causal mask applies.
-    pub causal: bool,
+    /// The columns that each row keeps.
+    pub mask: SoftmaxMask<B>,
 }
 
 impl<B: Copy> SoftmaxBackward<B> {
     /// Checks the operands and describes the launch.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { probs, grad_out, grad_input, rows, width, causal } = self;
+        let Self { probs, grad_out, grad_input, rows, width, mask } = self;
         let check = Check(SOFTMAX_BACKWARD.name);
         let elements = check.product("rows × width", &[rows, width])?;
         check.length("probs", probs, elements)?;
         check.length("grad_out", grad_out, elements)?;
         check.length("grad_input", grad_input, elements)?;
+        let (first_columns, rows_per_sequence) = mask.first_columns(check, [rows, width])?;
         let rows = check.at_most("rows", rows, MAX_GRID_X)?;
         let width = check.at_most("width", width, MAX_GRID_X)?;
         let parameters = abi::SoftmaxBackwardParameters::<ArgumentTypes<B>> {
             probs: Pointer::read(probs),
             grad_out: Pointer::read(grad_out),
             grad_input: Pointer::write(grad_input),
+            first_columns: Pointer::read_optional(first_columns),
             rows,
             width,
-            causal,
+            rows_per_sequence,
+            causal: mask.is_causal(),
         };
         let problem = Problem::Rows(RowsProblem { rows, width, vectorized: false });
         Ok(Launch { kernel: &SOFTMAX_BACKWARD, problem, arguments: parameters.into_arguments() })

@@ -4,7 +4,7 @@ use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
 use retrograph_kernels::ops::{
     CacheAppend, CacheScores, CacheShape, CacheSoftmax, CacheValues, DType, DecodeAttention,
-    DecodeAttentionCombine, QkNormRope, Rope, RopeTensor, rope_tables,
+    DecodeAttentionCombine, QkNormRope, Rope, RopeTensor, TokenPositions, rope_tables,
 };
 use retrograph_kernels::rope::reference::rope;
 use retrograph_kernels::{KernelError, Launch, View};
@@ -31,6 +31,7 @@ struct Case {
     q: Vec<f32>,
     keys: Vec<f32>,
     values: Vec<f32>,
+    window: Option<u32>,
     scale: f32,
 }
 
@@ -47,7 +48,17 @@ impl Case {
         let (keys, values) = (filled(), filled());
         let q = data.uniform(shape.heads * shape.head_dim, 2.0);
         let scale = 1.0 / (shape.head_dim as f32).sqrt();
-        Self { format: Format::F32, shift: 0, shape, position, q, keys, values, scale }
+        Self {
+            format: Format::F32,
+            shift: 0,
+            shape,
+            position,
+            q,
+            keys,
+            values,
+            window: None,
+            scale,
+        }
     }
 
     /// The same over caches in bf16, whose numbers are rounded.
@@ -57,7 +68,7 @@ impl Case {
     }
 
     fn run(&self) -> Vec<f32> {
-        let (device, shape) = (Device::new(), self.shape);
+        let (device, shape, window) = (Device::new(), self.shape, self.window);
         let width = shape.kv_heads * shape.head_dim;
         let place = self.position * width;
         // The newest key and value are the token's own, and in the cache is no number yet.
@@ -78,19 +89,32 @@ impl Case {
         let tables = [1.0, 0.0].map(|value| device.upload(&vec![value; half]));
         let norm_rope = QkNormRope { gammas: [None; 2], eps: 0.0, tables, positions: 1 };
         let (qkv, scale) = ([device.upload(&self.q), k, v].map(Into::into), self.scale);
-        let attention =
-            DecodeAttention { qkv, norm_rope, caches, partials, stats, position, shape, scale };
+        let attention = DecodeAttention {
+            qkv,
+            norm_rope,
+            caches,
+            partials,
+            stats,
+            position,
+            shape,
+            window,
+            scale,
+        };
         device.run(&attention.launch().unwrap());
         device.run(
-            &DecodeAttentionCombine { partials, stats, out, position, shape }.launch().unwrap(),
+            &DecodeAttentionCombine { partials, stats, out, position, shape, window }
+                .launch()
+                .unwrap(),
         );
         device.download(out)
     }
 
     fn expected(&self) -> Vec<f64> {
         let (q, keys, values) = (doubles(&self.q), doubles(&self.keys), doubles(&self.values));
-        let capacity = (self.position + 1).min(self.shape.capacity);
-        decode_attention(&q, (&keys, &values), capacity, (self.shape, self.scale.into()))
+        let (seen, capacity) = (self.position + 1, self.shape.capacity);
+        let first = self.window.map_or(0, |window| seen.saturating_sub(window as usize));
+        let positions = first..seen.min(capacity);
+        decode_attention(&q, (&keys, &values), positions, (self.shape, self.scale.into()))
     }
 
     fn check(&self, what: &str) -> Vec<f32> {
@@ -128,6 +152,34 @@ fn one_token_attends_to_what_the_cache_holds_and_to_nothing_else() {
                 let shift = shift & !1;
                 same_bits(&halves, &Case { shift, ..case.clone() }.run(), "another alignment");
             }
+        }
+    }
+}
+
+#[test]
+fn a_window_reads_the_last_positions_alone() {
+    let mut data = Data::new("cache window");
+    for (sizes, positions) in [
+        ([1, 1, 1, 2], vec![0]),
+        ([70, 4, 2, 6], vec![0, 5, 63, 64, 69]),
+        ([256, 2, 1, 64], vec![128, 200]),
+        ([16_500, 1, 1, 4], vec![256, 16_499]),
+    ] {
+        for (position, window) in positions.into_iter().flat_map(|position| {
+            [1, 2, 7, 64, 65, 129, position + 1].map(|window| (position, window))
+        }) {
+            let whole = Case::new(&mut data, sizes, position);
+            let (mut case, width) = (whole.clone(), sizes[2] * sizes[3]);
+            case.window = Some(window as u32);
+            let before = (position + 1).saturating_sub(window) * width;
+            case.keys[..before].fill(f32::NAN);
+            case.values[..before].fill(f32::NAN);
+            let found = case.check(&format!("window {window}"));
+            same_bits(&found, &case.run(), "two runs");
+            if window > position {
+                same_bits(&found, &whole.run(), "a window of everything");
+            }
+            case.in_bf16().check(&format!("window {window} in bf16"));
         }
     }
 }
@@ -180,11 +232,14 @@ fn special_scores_do_what_softmax_does_with_them() {
 #[test]
 fn several_tokens_are_appended_and_attend_each_up_to_itself() {
     let mut data = Data::new("cache prefill");
-    for (sizes, start, tokens, count) in [
-        ([16, 4, 2, 6], 0, 5, 5),
-        ([40, 2, 1, 8], 7, 16, 11),
+    for (sizes, start, tokens, count, window) in [
+        ([16, 4, 2, 6], 0, 5, 5, None),
+        ([40, 2, 1, 8], 7, 16, 11, None),
         // The last rows have no place any more.
-        ([20, 3, 3, 4], 17, 8, 3),
+        ([20, 3, 3, 4], 17, 8, 3, None),
+        ([40, 2, 1, 8], 7, 16, 11, Some(1)),
+        ([40, 4, 2, 8], 7, 16, 11, Some(9)),
+        ([40, 2, 1, 8], 0, 16, 16, Some(100)),
     ] {
         let shape = shape(sizes);
         let CacheShape { capacity, heads, kv_heads, head_dim } = shape;
@@ -219,7 +274,7 @@ fn several_tokens_are_appended_and_attend_each_up_to_itself() {
         let product = CacheScores { q: query, keys: key_cache, scores, queries, shape, scale };
         device.run(&product.launch().unwrap());
         let softmax =
-            CacheSoftmax { values: scores, start: first, heads, queries, width: capacity };
+            CacheSoftmax { values: scores, start: first, heads, queries, width: capacity, window };
         device.run(&softmax.launch().unwrap());
         let values = CacheValues { probs: scores, values: value_cache, out, queries, shape };
         device.run(&values.launch().unwrap());
@@ -228,7 +283,9 @@ fn several_tokens_are_appended_and_attend_each_up_to_itself() {
         for token in 0..count {
             let q = doubles(&q[token * row..][..row]);
             let caches = (&*doubles(&all_k), &*doubles(&all_v));
-            let expected = decode_attention(&q, caches, start + token + 1, (shape, scale.into()));
+            let seen = start + token + 1;
+            let first = window.map_or(0, |window| seen.saturating_sub(window as usize));
+            let expected = decode_attention(&q, caches, first..seen, (shape, scale.into()));
             let tolerance = Tolerance::relative(TOLERANCE).absolute(TOLERANCE);
             tolerance.check(&out[token * row..][..row], &expected, &format!("token {token}"));
         }
@@ -250,7 +307,7 @@ fn positions_start_at_the_device_scalar() {
             tensors: &tensors,
             cos: device.upload(&cos),
             sin: device.upload(&sin),
-            start: Some(device.upload(&[start as u32])),
+            token_positions: TokenPositions::From(device.upload(&[start as u32])),
             positions,
             batch: 1,
             seq,
@@ -314,12 +371,13 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         stats,
         position,
         shape,
+        window: None,
         scale: 1.0,
     };
     assert!(one.launch().is_ok());
     let odd = floats("stats", 9).slice(1..9);
     assert!(error(DecodeAttention { stats: odd, ..one }.launch()).contains("multiple of 8"));
-    let sum = DecodeAttentionCombine { partials, stats, out, position, shape };
+    let sum = DecodeAttentionCombine { partials, stats, out, position, shape, window: None };
     assert!(sum.launch().is_ok());
     let short = DecodeAttentionCombine { out: floats("out", 23), ..sum };
     assert!(error(short.launch()).contains("out"));
@@ -332,7 +390,8 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     let stored = CacheScores { q, keys: halves(96), scores, queries, shape, scale: 1.0 };
     assert!(error(stored.launch()).contains("bf16"), "there is no product in f32 with bf16");
     assert!(stored.launch_in(DType::Bf16).is_ok());
-    let softmax = CacheSoftmax { values: scores, start: position, heads: 4, queries, width: 8 };
+    let softmax =
+        CacheSoftmax { values: scores, start: position, heads: 4, queries, width: 8, window: None };
     assert!(softmax.launch().is_ok());
     assert!(error(CacheSoftmax { width: 7, ..softmax }.launch()).contains("values"));
     let values = CacheValues { probs: scores, values: cache, out: q, queries, shape };

@@ -82,11 +82,22 @@ impl Case {
         let out = device.unwritten(shape.heads * shape.head_dim);
         let position = device.upload(&[self.position as u32]);
         let scale = self.scale();
-        let attention =
-            DecodeAttention { qkv, norm_rope, caches, partials, stats, position, shape, scale };
+        let attention = DecodeAttention {
+            qkv,
+            norm_rope,
+            caches,
+            partials,
+            stats,
+            position,
+            shape,
+            window: None,
+            scale,
+        };
         device.run(&attention.launch().unwrap());
         device.run(
-            &DecodeAttentionCombine { partials, stats, out, position, shape }.launch().unwrap(),
+            &DecodeAttentionCombine { partials, stats, out, position, shape, window: None }
+                .launch()
+                .unwrap(),
         );
         let [keys, values] = caches.views().map(|cache| held(&device, cache));
         [device.download(out), keys, values]
@@ -146,7 +157,8 @@ impl Case {
         }
         let capacity = (self.position + 1).min(self.shape.capacity);
         let [keys, values] = &expected;
-        let out = decode_attention(&q, (keys, values), capacity, (self.shape, self.scale().into()));
+        let out =
+            decode_attention(&q, (keys, values), 0..capacity, (self.shape, self.scale().into()));
         near.absolute(2.0 * TOLERANCE).check(&found[0], &out, what);
         if self.format == Format::Bf16 {
             assert!(

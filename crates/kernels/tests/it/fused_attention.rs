@@ -1,7 +1,6 @@
 //! Fused attention and its gradients against their references and finite differences.
 
 use half::bf16;
-use retrograph_kernels::attention::reference::forward::{attention, attention_backward};
 use retrograph_kernels::ops::{
     AttentionBackwardInputs, AttentionShape, DType, FusedAttention, FusedAttentionGradKv,
 };
@@ -70,7 +69,9 @@ fn heads_of_64_and_128_take_wgmma_on_hopper() {
         let tokens = 1024 / 2 / head_dim;
         let (shape, lse) = (shape([1, tokens, 2, 2, head_dim]), View::new(8192, 2 * tokens));
         let [q, k, v] = [bf16.into(); 3];
-        let launch = FusedAttention { q, k, v, out: f32, lse, shape, scale: 1.0 }.launch().unwrap();
+        let launch = FusedAttention { q, k, v, out: f32, lse, bounds: None, shape, scale: 1.0 }
+            .launch()
+            .unwrap();
         let entry = |target| launch.dispatch(target).entry;
         let hopper = entry(SmTarget::for_device(9, 0).unwrap());
         assert_eq!(hopper.contains("wgmma"), expected, "{hopper}");
@@ -101,10 +102,9 @@ fn gradients_match(data: &mut Data, compute: DType) {
     for tensor in [&mut case.q, &mut case.k, &mut case.v, &mut case.grad_out] {
         *tensor = rounded(tensor);
     }
-    let ([q, k, v, grad_out], shape) = (case.operands(), case.shape);
-    let scale = f64::from(case.scale);
+    let ([q, k, v, grad_out], attention) = (case.operands(), case.attention());
     let loss = |operands: [&[f64]; 3]| -> f64 {
-        let out = attention(operands, shape, scale).out;
+        let out = attention.forward(operands).out;
         out.iter().zip(&grad_out).map(|(out, grad)| out * grad).sum()
     };
     let (results, bounds) = (case.run(2), case.bounds());
@@ -129,7 +129,7 @@ fn neither_overflow_nor_vanish(data: &mut Data, compute: DType) {
     let results = case.run(1);
     assert!(results.all().iter().all(|x| x.is_finite()));
     let [q, k, v, _] = case.operands();
-    let expected = attention([&q, &k, &v], case.shape, case.scale.into());
+    let expected = case.attention().forward([&q, &k, &v]);
     // Scores of 1e4 are off by 1e-3 in f32, and so are logarithms and exponents.
     within(&results.out, &expected.out, &vec![0.05; q.len()], "out");
     within(&results.lse, &expected.lse, &vec![0.02; results.lse.len()], "lse");
@@ -174,9 +174,9 @@ fn stays_in_its_run(data: &mut Data, [seq, token, head_dim, run]: [usize; 4]) {
         let tensor = [&mut case.q, &mut case.k, &mut case.v, &mut case.grad_out];
         tensor[which][token * head_dim + 3] = special;
         let results = case.run(1);
-        let ([q, k, v, grad_out], shape) = (case.operands(), case.shape);
-        let expected = attention([&q, &k, &v], shape, case.scale.into());
-        let grads = attention_backward([&q, &k, &v], &grad_out, shape, case.scale.into());
+        let ([q, k, v, grad_out], attention) = (case.operands(), case.attention());
+        let expected = attention.forward([&q, &k, &v]);
+        let grads = attention.backward([&q, &k, &v], &grad_out);
         for (name, found, expected) in [
             ("out", &results.out, &expected.out),
             ("grad_q", &results.q, &grads.q),
@@ -205,7 +205,7 @@ fn keys_without_weight_count_for_nothing_and_rows_without_any_are_nan() {
     (0..40).for_each(|token| case.k[token * 8] = f32::NEG_INFINITY);
     let results = case.run(1);
     let [q, k, v, _] = case.operands();
-    let expected = attention([&q, &k, &v], case.shape, case.scale.into());
+    let expected = case.attention().forward([&q, &k, &v]);
     let bounds = vec![0.02; results.out.len()];
     within(&results.out, &expected.out, &bounds, "out");
     assert!(
@@ -227,6 +227,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         v: view(16).into(),
         out: view(32),
         lse: view(4),
+        bounds: None,
         shape,
         scale: 0.5,
     };
@@ -265,6 +266,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         v: good.v,
         grad_out: view(32).into(),
         lse_delta: view(512),
+        bounds: None,
         shape,
         scale: 0.5,
     };

@@ -1,12 +1,11 @@
 //! One problem of fused attention: its operands, its results, and their error bounds.
 
 use half::bf16;
-use retrograph_kernels::attention::reference::forward::{
-    AttentionGradients, attention, attention_backward,
-};
+use retrograph_kernels::attention::query_ends;
+use retrograph_kernels::attention::reference::forward::{AttentionGradients, CausalAttention};
 use retrograph_kernels::ops::{
-    AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionShape, DType, FusedAttention,
-    FusedAttentionGradKv, FusedAttentionGradQ, Output, SplitKSum, TensorView,
+    AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionBounds, AttentionShape, DType,
+    FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Output, SplitKSum, TensorView,
 };
 
 use crate::bounds::within;
@@ -53,6 +52,8 @@ pub(crate) struct Case {
     pub(crate) compute: DType,
     pub(crate) shape: AttentionShape,
     pub(crate) scale: f32,
+    /// The first key of each query.
+    pub(crate) first_keys: Option<Vec<u32>>,
     pub(crate) q: Vec<f32>,
     pub(crate) k: Vec<f32>,
     pub(crate) v: Vec<f32>,
@@ -77,7 +78,7 @@ impl Case {
         let scale = 1.0 / (shape.head_dim as f32).sqrt();
         let [q, grad_out] = [(); 2].map(|()| data.uniform(query, 2.0));
         let [k, v] = [(); 2].map(|()| data.uniform(key, 2.0));
-        Self { compute, shape, scale, q, k, v, grad_out }
+        Self { compute, shape, scale, first_keys: None, q, k, v, grad_out }
     }
 
     /// Runs forward and backward pass, the group in `splits`.
@@ -95,7 +96,12 @@ impl Case {
         let grad_q = device.unwritten(q.len());
         let out_bf16 = device.upload(&vec![bf16::MAX; q.len()]);
         let output = if splits == 1 { Output::Both(out, out_bf16) } else { out.into() };
-        let forward = FusedAttention { q, k, v, out: output, lse, shape, scale };
+        let bounds = self.first_keys.as_ref().map(|first_keys| {
+            let ends = first_keys.chunks(shape.seq).flat_map(query_ends);
+            let query_ends = device.upload(&ends.collect::<Vec<_>>());
+            AttentionBounds { first_keys: device.upload(first_keys), query_ends }
+        });
+        let forward = FusedAttention { q, k, v, out: output, lse, bounds, shape, scale };
         device.run(&forward.launch().unwrap());
         if splits == 1 {
             let pairs = device.download(out).into_iter().zip(device.download(out_bf16));
@@ -113,7 +119,7 @@ impl Case {
         let preprocess =
             AttentionBackwardPreprocess { out: out_read, grad_out, lse, lse_delta, shape };
         device.run(&preprocess.launch().unwrap());
-        let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, shape, scale };
+        let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, bounds, shape, scale };
         device.run(&FusedAttentionGradQ { inputs, grad_q }.launch().unwrap());
         let partials = device.unwritten(splits * 2 * k.len());
         let grad_kv = FusedAttentionGradKv { inputs, grads: partials, splits };
@@ -148,16 +154,16 @@ impl Case {
 
     /// Compares with the references, each element within its own bound.
     pub(crate) fn check(&self, results: &Results, what: &str) {
-        let ([q, k, v, grad_out], shape) = (self.operands(), self.shape);
+        let ([q, k, v, grad_out], attention) = (self.operands(), self.attention());
         let compute = self.compute;
-        let (scale, what) = (f64::from(self.scale), format!("{compute:?} {what} {shape:?}"));
-        let expected = attention([&q, &k, &v], shape, scale);
+        let what = format!("{compute:?} {what} {:?}", self.shape);
+        let expected = attention.forward([&q, &k, &v]);
         let bounds = self.bounds();
         within(&results.out, &expected.out, &bounds.out, &format!("{what}: out"));
         let Errors { weights, .. } = Errors::of(compute);
         let lse: Vec<_> = expected.lse.iter().map(|lse| weights + 1e-6 * lse.abs()).collect();
         within(&results.lse, &expected.lse, &lse, &format!("{what}: lse"));
-        let grads = attention_backward([&q, &k, &v], &grad_out, shape, scale);
+        let grads = attention.backward([&q, &k, &v], &grad_out);
         within(&results.q, &grads.q, &bounds.grads.q, &format!("{what}: grad_q"));
         within(&results.k, &grads.k, &bounds.grads.k, &format!("{what}: grad_k"));
         within(&results.v, &grads.v, &bounds.grads.v, &format!("{what}: grad_v"));
@@ -168,8 +174,13 @@ impl Case {
     /// The error bounds of the results.
     pub(crate) fn bounds(&self) -> Bounds {
         let [q, k, v, grad_out] = self.operands();
-        let (shape, scale) = (self.shape, self.scale.into());
-        Bounds::new(Errors::of(self.compute), [&q, &k, &v, &grad_out], shape, scale)
+        Bounds::new(Errors::of(self.compute), [&q, &k, &v, &grad_out], self.attention())
+    }
+
+    /// The reference.
+    pub(crate) fn attention(&self) -> CausalAttention<'_> {
+        let first_keys = self.first_keys.as_deref();
+        CausalAttention { shape: self.shape, scale: self.scale.into(), first_keys }
     }
 }
 
@@ -191,8 +202,7 @@ impl Bounds {
     fn new(
         Errors { rounding, weights }: Errors,
         [q, k, v, grad_out]: [&[f64]; 4],
-        shape: AttentionShape,
-        scale: f64,
+        CausalAttention { shape, scale, first_keys }: CausalAttention<'_>,
     ) -> Self {
         let AttentionShape { seq, heads, kv_heads, head_dim, .. } = shape;
         let (relative, tiny) = (rounding + weights, 1e-7);
@@ -205,6 +215,7 @@ impl Bounds {
         for i in 0..shape.batch * heads * seq {
             let (batch, head, token) = (i / seq / heads, i / seq % heads, i % seq);
             let row = ((batch * seq + token) * heads + head) * head_dim;
+            let first = first_keys.map_or(0, |keys| keys[batch * seq + token] as usize);
             let key =
                 |j: usize| ((batch * seq + j) * kv_heads + head / (heads / kv_heads)) * head_dim;
             let dot = |a: &[f64], b: &[f64], by: fn(f64) -> f64| -> f64 {
@@ -212,22 +223,22 @@ impl Bounds {
             };
             let (query, grad) = (&q[row..][..head_dim], &grad_out[row..][..head_dim]);
             let sums = |a: &[f64], b: &[f64], by| -> Vec<f64> {
-                (0..=token).map(|j| dot(a, &b[key(j)..][..head_dim], by)).collect()
+                (first..=token).map(|j| dot(a, &b[key(j)..][..head_dim], by)).collect()
             };
             let scores: Vec<_> = sums(query, k, |x| x).iter().map(|s| s * scale).collect();
             let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let total: f64 = scores.iter().map(|score| (score - max).exp()).sum();
             let grad_probs = sums(grad, v, |x| x);
             let magnitudes = sums(grad, v, f64::abs);
-            let prob = |j: usize| (scores[j] - max).exp() / total;
-            let mean: f64 = (0..=token).map(|j| prob(j) * grad_probs[j]).sum();
+            let prob = |j: usize| (scores[j - first] - max).exp() / total;
+            let mean: f64 = (first..=token).map(|j| prob(j) * grad_probs[j - first]).sum();
             // `delta` is of the output as the forward pass has it.
-            let off: f64 = (0..=token).map(|j| prob(j) * magnitudes[j]).sum();
-            for j in 0..=token {
+            let off: f64 = (first..=token).map(|j| prob(j) * magnitudes[j - first]).sum();
+            for j in first..=token {
                 let (prob, start) = (prob(j), key(j));
-                let grad_score = prob * (grad_probs[j] - mean);
+                let grad_score = prob * (grad_probs[j - first] - mean);
                 let error = relative * 2.0 * grad_score.abs()
-                    + prob * (2.0 * relative * off + weights * magnitudes[j]);
+                    + prob * (2.0 * relative * off + weights * magnitudes[j - first]);
                 for d in 0..head_dim {
                     out[row + d] += relative * prob * v[start + d].abs();
                     grads.q[row + d] += scale * error * k[start + d].abs();

@@ -81,8 +81,14 @@ fn a_cache_in_bf16_holds_what_is_nearest_and_products_read_it() {
                 let product = CacheScores { q: query, keys, scores, queries, shape, scale };
                 device.run(&product.launch_in(DType::Bf16).unwrap());
                 let start = first;
-                let softmax =
-                    CacheSoftmax { values: scores, start, heads, queries, width: capacity };
+                let softmax = CacheSoftmax {
+                    values: scores,
+                    start,
+                    heads,
+                    queries,
+                    width: capacity,
+                    window: None,
+                };
                 device.run(&softmax.launch().unwrap());
                 let product = CacheValues { probs: scores, values, out, queries, shape };
                 device.run(&product.launch_in(DType::Bf16).unwrap());
@@ -94,7 +100,7 @@ fn a_cache_in_bf16_holds_what_is_nearest_and_products_read_it() {
         for token in 0..count {
             let q = doubles(&rounded(&q[token * row..][..row]));
             let caches = (&*doubles(&expected[0]), &*doubles(&expected[1]));
-            let expected = decode_attention(&q, caches, start + token + 1, (shape, 0.5));
+            let expected = decode_attention(&q, caches, 0..start + token + 1, (shape, 0.5));
             // Probabilities are rounded to bf16, too, which may move each by 2⁻⁸ of itself: half of
             // the last of 8 bits. No value is above 1.
             let tolerance = Tolerance::relative(0.0).absolute(1.0 / 256.0 + TOLERANCE);

@@ -3,6 +3,7 @@
 mod adamw;
 mod argument_bytes;
 mod attention;
+mod attention_bounds;
 mod bounds;
 mod cache;
 mod clip;

@@ -1,9 +1,9 @@
 //! Softmax and its gradient against their references.
 
 use retrograph_kernels::attention::reference::softmax::{softmax, softmax_backward};
-use retrograph_kernels::ops::{Softmax, SoftmaxBackward, SoftmaxInPlace};
+use retrograph_kernels::ops::{Softmax, SoftmaxBackward, SoftmaxInPlace, SoftmaxMask};
 use retrograph_kernels::problem::RowsProblem;
-use retrograph_kernels::{Dispatch, Launch, Problem};
+use retrograph_kernels::{Dispatch, Launch, Problem, View};
 
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, differences, doubles, same_bits};
@@ -37,19 +37,23 @@ fn geometry(launch: &Launch<u64>, by_blocks: usize) -> Dispatch {
     Dispatch { entry, grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
 }
 
+fn mask(causal: bool) -> SoftmaxMask<u64> {
+    if causal { SoftmaxMask::Causal } else { SoftmaxMask::None }
+}
+
 fn forward(input: &[f32], width: usize, causal: bool, by_blocks: usize) -> Vec<f32> {
-    let device = Device::new();
+    let (device, mask) = (Device::new(), mask(causal));
     let (x, y) = (device.upload(input), device.unwritten(input.len()));
     let rows = input.len() / width;
-    let launch = Softmax { input: x, output: y, rows, width, causal }.launch().unwrap();
+    let launch = Softmax { input: x, output: y, rows, width, mask }.launch().unwrap();
     device.run_as(&launch, geometry(&launch, by_blocks));
     let output = device.download(y);
 
     let (in_place, chosen) = (device.upload(input), device.unwritten(input.len()));
-    let launch = SoftmaxInPlace { values: in_place, rows, width, causal }.launch().unwrap();
+    let launch = SoftmaxInPlace { values: in_place, rows, width, mask }.launch().unwrap();
     device.run_as(&launch, geometry(&launch, by_blocks));
     same_bits(&output, &device.download(in_place), "a new tensor and in place");
-    device.run(&Softmax { input: x, output: chosen, rows, width, causal }.launch().unwrap());
+    device.run(&Softmax { input: x, output: chosen, rows, width, mask }.launch().unwrap());
     if by_blocks == usize::from(width > 1024) {
         same_bits(&output, &device.download(chosen), "the chosen entry");
     }
@@ -67,7 +71,8 @@ fn backward(
         let (probs_, grad_out) = (device.upload(probs), device.upload(grad));
         let grad_input = device.unwritten(probs.len());
         let rows = probs.len() / width;
-        let launch = SoftmaxBackward { probs: probs_, grad_out, grad_input, rows, width, causal };
+        let mask = mask(causal);
+        let launch = SoftmaxBackward { probs: probs_, grad_out, grad_input, rows, width, mask };
         let launch = launch.launch().unwrap();
         device.run_as(&launch, geometry(&launch, by_blocks));
         device.download(grad_input)
@@ -179,5 +184,61 @@ fn nothing_that_the_mask_hides_is_read() {
         let zeros = backward(&x, &x, (width, true), entry);
         let hidden = (0..x.len()).filter(|i| hidden(i / width, i % width));
         hidden.for_each(|i| assert_eq!(zeros[i].to_bits(), 0, "element {i}"));
+    }
+}
+
+#[test]
+fn rows_keep_the_columns_from_the_first_key_of_their_query_on() {
+    let mut data = Data::new("softmax first keys");
+    let (batch, heads, seq) = (2, 3, 37_usize);
+    let first_keys: Vec<u32> = (0..batch * seq)
+        .map(|token| [token % seq / 10 * 10, (token % seq).saturating_sub(4)][token / seq] as u32)
+        .collect();
+    let rows = batch * heads * seq;
+    let kept = |row: usize| first_keys[row / seq / heads * seq + row % seq] as usize..=row % seq;
+    let (mut x, grad) = (data.uniform(rows * seq, 4.0), data.uniform(rows * seq, 1.0));
+    for (row, values) in x.chunks_mut(seq).enumerate() {
+        let masked = (0..seq).filter(|column| !kept(row).contains(column));
+        masked.for_each(|column| values[column] = f32::NAN);
+    }
+    for by_blocks in [0, 1] {
+        let device = Device::new();
+        let mask = SoftmaxMask::From(device.upload(&first_keys));
+        let (input, output) = (device.upload(&x), device.unwritten(x.len()));
+        let launch = Softmax { input, output, rows, width: seq, mask }.launch().unwrap();
+        device.run_as(&launch, geometry(&launch, by_blocks));
+        let probs = device.download(output);
+        // Masked gradients are not read.
+        let grads: Vec<f32> = grad.iter().zip(&x).map(|(grad, x)| grad + x * 0.0).collect();
+        let (grad_out, grad_input) = (device.upload(&grads), device.unwritten(x.len()));
+        let backward =
+            SoftmaxBackward { probs: output, grad_out, grad_input, rows, width: seq, mask };
+        let launch = backward.launch().unwrap();
+        device.run_as(&launch, geometry(&launch, by_blocks));
+        let grad_input = device.download(grad_input);
+        for row in 0..rows {
+            let kept = row * seq + kept(row).start()..row * seq + kept(row).end() + 1;
+            let expected = softmax(&doubles(&x[kept.clone()]), kept.len(), false);
+            let tolerance = Tolerance::relative(TOLERANCE).absolute(1e-6);
+            tolerance.check(&probs[kept.clone()], &expected, "probabilities");
+            let gradient = doubles(&grads[kept.clone()]);
+            let expected = softmax_backward(&expected, &gradient, kept.len(), false);
+            tolerance.check(&grad_input[kept.clone()], &expected, "gradients");
+            let masked = (row * seq..(row + 1) * seq).filter(|at| !kept.contains(at));
+            masked.for_each(|at| assert_eq!((probs[at], grad_input[at]), (0.0, 0.0)));
+        }
+    }
+}
+
+#[test]
+fn first_keys_that_do_not_fit_are_refused() {
+    let view = View::<u64, f32>::new(4096, 6 * 5);
+    let launch = |first_keys| {
+        let mask = SoftmaxMask::From(View::<u64, u32>::new(8192, first_keys));
+        SoftmaxInPlace { values: view, rows: 6, width: 5, mask }.launch()
+    };
+    for first_keys in [0, 4, 5, 7, 10] {
+        let error = launch(first_keys).unwrap_err().to_string();
+        assert!(error.contains("first_keys"), "{error}");
     }
 }

@@ -1,6 +1,6 @@
 //! Operations that a pass refuses; a refusal changes nothing.
 
-use retrograph_kernels::ops::SoftmaxInPlace;
+use retrograph_kernels::ops::{SoftmaxInPlace, SoftmaxMask};
 use retrograph_kernels::{Access, Argument, BufferArgument, Cell, Launch, Problem};
 use retrograph_runtime::{ControlError, CustomImage, CustomLaunch, Pass, PassError, Slice};
 
@@ -102,7 +102,7 @@ fn arguments_of_one_launch_do_not_alias_what_it_writes() {
 fn a_kernel_that_is_made_to_work_in_place_may() {
     let mut pass = Pass::new("in place");
     let values = pass.external::<f32>("values", 6);
-    let softmax = SoftmaxInPlace { values, rows: 2, width: 3, causal: false };
+    let softmax = SoftmaxInPlace { values, rows: 2, width: 3, mask: SoftmaxMask::None };
     pass.launch(softmax.launch().unwrap()).unwrap();
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use retrograph_driver_sim::{Config, Simulator};
-use retrograph_kernels::ops::{SOFTMAX, SoftmaxInPlace};
+use retrograph_kernels::ops::{SOFTMAX, SoftmaxInPlace, SoftmaxMask};
 use retrograph_kernels::{Kernel, SmTarget, images};
 use retrograph_runtime::modules::image_target;
 use retrograph_runtime::{
@@ -22,7 +22,7 @@ const WIDTHS: [usize; 2] = [33, 1500];
 fn softmax(width: usize) -> (Pass, Slice<f32>) {
     let mut pass = Pass::new("softmax");
     let values = pass.external::<f32>("values", 2 * width);
-    let softmax = SoftmaxInPlace { values, rows: 2, width, causal: false };
+    let softmax = SoftmaxInPlace { values, rows: 2, width, mask: SoftmaxMask::None };
     pass.launch(softmax.launch().unwrap()).unwrap();
     (pass, values)
 }

@@ -6,7 +6,7 @@ use retrograph_kernel_abi::attention::{
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
-use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
+use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
 
 use crate::primitives::parameters::Declarations;
 use crate::primitives::pdl;
@@ -21,7 +21,7 @@ pub(super) fn entry(target: SmTarget) -> Entry {
         k.min_blocks(6);
         let parameters = DecodeCombineParameters::declare(&mut Declarations(*k));
         let DecodeCombineParameters { partials, stats, out, position, capacity, .. } = parameters;
-        let DecodeCombineParameters { head_dim, split_len, splits, .. } = parameters;
+        let DecodeCombineParameters { head_dim, split_len, window, splits, .. } = parameters;
         pdl::launch_dependents(k, target);
         pdl::wait(k, target);
 
@@ -34,9 +34,13 @@ pub(super) fn entry(target: SmTarget) -> Entry {
         let first_splits = splits.load(k.constant(0), k.tid_x());
         let max_of_lane = stats.load(k.lane().min(splits.last) * 2);
         let length = (position + 1).min(capacity);
-        let used = ((length + (split_len - 1)) / split_len).min(splits.last + 1);
-        let max = k.var(k.lane().lt(used).select(max_of_lane, f32::NEG_INFINITY));
-        k.range(k.lane() + 32, used, 32, |split| max.update(|max| max.max(stats.load(split * 2))));
+        let end = ((length + (split_len - 1)) / split_len).min(splits.last + 1);
+        let seen = position + 1;
+        let used = [(seen - seen.min(window)) / split_len, end];
+        let max = k.var(is_in(k.lane(), used).select(max_of_lane, f32::NEG_INFINITY));
+        k.range(k.lane() + 32, end, 32, |split| {
+            k.when(is_in(split, used), || max.update(|max| max.max(stats.load(split * 2))));
+        });
         let max = k.warp_max(max.get());
         k.range(0u32, head_dim, THREADS, |first_column| {
             let (i, start) = (first_column + k.tid_x(), k.var(0u32));
@@ -45,13 +49,18 @@ pub(super) fn entry(target: SmTarget) -> Entry {
                 sums.add(k.constant(0), &first_splits);
                 start.set(SPLITS_IN_FLIGHT);
             });
-            k.range(start.get(), used, SPLITS_IN_FLIGHT, |first| {
+            k.range(start.get(), end, SPLITS_IN_FLIGHT, |first| {
                 sums.add(first, &splits.load(first, i))
             });
             let result = sums.total.get() / sums.sum.get();
             k.when(i.lt(head_dim), || out.store(head * head_dim + i, result));
         });
     })
+}
+
+/// Whether `split` is at least the first of `range` and less than the second.
+fn is_in<'k>(split: Value<'k, u32>, range: [Value<'k, u32>; 2]) -> Pred<'k> {
+    split.ge(range[0]) & split.lt(range[1])
 }
 
 /// The splits of a head.
@@ -87,8 +96,8 @@ impl<'k> Splits<'k> {
 /// The running sums of one output element.
 struct Sums<'k> {
     k: Kernel<'k>,
-    /// Splits that have positions; the others were not written.
-    used: Value<'k, u32>,
+    /// First and end of the splits that have positions; the others were not written.
+    used: [Value<'k, u32>; 2],
     max: Value<'k, f32>,
     sum: Var<'k, f32>,
     total: Var<'k, f32>,
@@ -101,7 +110,8 @@ impl<'k> Sums<'k> {
         let [max_of_split, sum_of_split] = loaded.stats;
         let weight = (max_of_split - *max).exp();
         for (step, value) in (0..SPLITS_IN_FLIGHT).zip(&loaded.values) {
-            k.when((first + step).lt(*used), || {
+            let split = first + step;
+            k.when(is_in(split, *used), || {
                 let [weight, split_sum] = [weight, sum_of_split].map(|it| k.shfl_idx(it, step));
                 sum.update(|sum| weight.fma(split_sum, sum));
                 total.update(|total| weight.fma(*value, total));

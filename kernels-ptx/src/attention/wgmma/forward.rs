@@ -1,5 +1,5 @@
-//! Forward pass: a block has 128 queries and loops over the tiles of 128 keys and values up to the
-//! diagonal.
+//! Forward pass: a block has 128 queries and loops over the tiles of 128 keys and values from the
+//! first key of its first query up to the diagonal.
 //!
 //! Ping-pong scheduling, as in FlashAttention-3: while one warpgroup multiplies, the other computes
 //! its softmax. A turn starts the values of one tile and the scores of the next.
@@ -14,12 +14,14 @@ use crate::attention::epilogue::ResultRows;
 use crate::attention::mask::{apply_causal_mask, lane_row};
 use crate::attention::mma::pack_fragments;
 use crate::attention::online_softmax::OnlineSoftmax;
+use crate::attention::row_bounds::{Masked, RowBounds};
 use crate::primitives::mma::acc_row;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::tma_pipeline::PipelineState;
 use crate::primitives::vec4::Output;
 
-/// Keys of a tile: as many as queries of a block, so that only the last tile has masked keys.
+/// Keys of a tile: as many as queries of a block, so that only the last tile has keys past the
+/// diagonal.
 const KEYS: u32 = WGMMA_ROWS;
 
 /// The name of the entry.
@@ -59,8 +61,11 @@ struct Params<'k> {
     scale: Value<'k, f32>,
     /// The first query of the block.
     start: Value<'k, u32>,
-    /// The last tile of keys.
+    /// The first and the last tile of keys.
+    first: Value<'k, u32>,
     last: Value<'k, u32>,
+    /// The first keys of the queries.
+    bounds: RowBounds<'k>,
 }
 
 impl<'k> Params<'k> {
@@ -68,6 +73,7 @@ impl<'k> Params<'k> {
         let parameters = FlashForwardParameters::declare(&mut Declarations(*k));
         let FlashForwardParameters { out, out_bf16, lse, seq, heads, kv_heads, .. } = parameters;
         let FlashForwardParameters { head_dim, scale, q_map, k_map, v_map, .. } = parameters;
+        let FlashForwardParameters { first_keys, .. } = parameters;
         let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
         let kv_head = head / (heads / kv_heads);
         let head_map = |map: TensorMapParam<'k>, head: Value<'k, u32>| HeadMap {
@@ -79,6 +85,9 @@ impl<'k> Params<'k> {
         let first = (sequence * seq).mul_wide(stride) + (head * head_dim).cast::<u64>();
         // Blocks with the most keys start first.
         let last = k.nctaid_y() - 1 - k.ctaid_y();
+        let start = last * WGMMA_ROWS;
+        let masked = (first_keys, Masked::Below);
+        let bounds = RowBounds::new(masked, (sequence, seq), (start, WGMMA_ROWS));
         Self {
             q: head_map(q_map, head),
             keys: head_map(k_map, kv_head),
@@ -86,8 +95,10 @@ impl<'k> Params<'k> {
             out: ResultRows { first: Output::new(out, out_bf16).at(first), stride, rows: seq },
             lse: lse.at(k.ctaid_x().mul_wide(seq)),
             scale,
-            start: last * WGMMA_ROWS,
+            start,
+            first: bounds.first_key(KEYS) / KEYS,
             last,
+            bounds,
         }
     }
 
@@ -100,7 +111,8 @@ impl<'k> Params<'k> {
     fn compute(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
         k.when(smem.copies, || {
             smem.copy_resident(&[self.q], self.start);
-            k.range(0, (self.last + 1).min(smem.pairs()), 1, |tile| self.copy(smem, tile));
+            let end = (self.last + 1).min(self.first + smem.pairs());
+            k.range(self.first, end, 1, |tile| self.copy(smem, tile));
         });
         let (state, warpgroup) = (PipelineState::new(k), warpgroup(k));
         let (out, scores) = (acc_row(k, config.head_dim), acc_row(k, KEYS));
@@ -112,12 +124,16 @@ impl<'k> Params<'k> {
         multiply_transposed(k, [queries, keys], &scores);
         k.wgmma_wait_group(0);
         smem.release(stage.index);
-        k.range(0, self.last, 1, |tile| {
+        let mask = |tile: Value<'k, u32>| {
+            self.bounds.apply(k, (tile * KEYS, KEYS), (&[&scores], f32::NEG_INFINITY));
+        };
+        k.range(self.first, self.last, 1, |tile| {
+            mask(tile);
             softmax.update(&scores, &out);
             let probs = pack_fragments(config.target, &scores);
             let (values_stage, values) = smem.wait(state);
             let (keys_stage, keys) = smem.wait(state);
-            ping_pong.wait(tile.ne(0));
+            ping_pong.wait(tile.ne(self.first));
             multiply(k, (&probs, values), &out);
             multiply_transposed(k, [queries, keys], &scores);
             ping_pong.pass((tile + 1).ne(self.last));
@@ -129,6 +145,7 @@ impl<'k> Params<'k> {
             k.when(smem.copies & next.le(self.last), || self.copy(smem, next));
         });
         apply_causal_mask(k, ([self.start; 2], true), &scores, f32::NEG_INFINITY);
+        mask(self.last);
         softmax.update(&scores, &out);
         let probs = pack_fragments(config.target, &scores);
         let (_, values) = smem.wait(state);

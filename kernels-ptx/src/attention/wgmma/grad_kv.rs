@@ -1,5 +1,6 @@
 //! The gradients of k and v: a block has 128 keys of a key head and loops over the tiles of 64
-//! queries from the diagonal on, for each head of its split of the group.
+//! queries from the diagonal to the end of the queries of its last key, for each head of its split
+//! of the group.
 //!
 //! Scores are computed with keys as rows, so that probabilities and score gradients are in the
 //! right registers for the next product.
@@ -16,6 +17,7 @@ use crate::attention::backward::padded_rows;
 use crate::attention::epilogue::ResultRows;
 use crate::attention::mask::{apply_causal_mask, lane_column};
 use crate::attention::mma::pack_fragments;
+use crate::attention::row_bounds::{Masked, RowBounds};
 use crate::primitives::mma::{AccFragment, acc_row};
 use crate::primitives::parameters::Declarations;
 use crate::primitives::tma_pipeline::PipelineState;
@@ -70,6 +72,10 @@ struct Params<'k> {
     start: Value<'k, u32>,
     /// Tokens of the sequence.
     seq: Value<'k, u32>,
+    /// The end of the queries.
+    end: Value<'k, u32>,
+    /// The ends of the queries of keys.
+    bounds: RowBounds<'k>,
     /// Heads to loop over.
     heads: Value<'k, u32>,
 }
@@ -79,7 +85,8 @@ impl<'k> Params<'k> {
         let parameters = FlashBackwardParameters::declare(&mut Declarations(*k));
         let FlashBackwardParameters { lse_delta, grads, batch, seq, heads, .. } = parameters;
         let FlashBackwardParameters { kv_heads, head_dim, splits, scale, .. } = parameters;
-        let FlashBackwardParameters { q_map, k_map, v_map, grad_out_map, .. } = parameters;
+        let FlashBackwardParameters { q_map, k_map, v_map, grad_out_map, row_bounds, .. } =
+            parameters;
         let (split, plane) = (k.ctaid_x() % splits, k.ctaid_x() / splits);
         let (sequence, kv_head) = (plane / kv_heads, plane % kv_heads);
         let group = heads / kv_heads;
@@ -98,6 +105,10 @@ impl<'k> Params<'k> {
             let first = row.mul_wide(stride) + (kv_head * head_dim).cast::<u64>();
             ResultRows { first: Output::f32(grads).at(first), stride, rows: seq }
         };
+        // Blocks with the most queries start first.
+        let start = k.ctaid_y() * WGMMA_ROWS;
+        let masked = (row_bounds, Masked::From);
+        let bounds = RowBounds::new(masked, (sequence, seq), (start, WGMMA_ROWS));
         Self {
             q: head_map(q_map, head),
             grad_out: head_map(grad_out_map, head),
@@ -109,9 +120,10 @@ impl<'k> Params<'k> {
             grad_v: result(1),
             head_dim,
             scale,
-            // Blocks with the most queries start first.
-            start: k.ctaid_y() * WGMMA_ROWS,
+            start,
             seq,
+            end: bounds.query_end(),
+            bounds,
             heads: heads_per_split,
         }
     }
@@ -126,7 +138,7 @@ impl<'k> Params<'k> {
         smem.copy((in_head(self.q), query));
         smem.copy((in_head(self.grad_out), query));
         let next = query + QUERIES;
-        let wraps = next.ge(self.seq);
+        let wraps = next.ge(self.end);
         position.query.set(wraps.select(self.start, next));
         position.head.update(|head| wraps.select(head + 1, head));
     }
@@ -146,7 +158,7 @@ impl<'k> Params<'k> {
         let [keys, values] = smem.wait_resident(warpgroup(k));
         k.range(0, self.heads, 1, |head| {
             let lse_delta = self.lse_delta.at(head.mul_wide(self.padded) << 1);
-            k.range(self.start, self.seq, QUERIES, |query| {
+            k.range(self.start, self.end, QUERIES, |query| {
                 let (q_stage, q) = smem.wait(state);
                 multiply_transposed(k, [keys, q], &scores);
                 let (grad_out_stage, grad_out) = smem.wait(state);
@@ -166,6 +178,7 @@ impl<'k> Params<'k> {
                         apply_causal_mask(k, ([self.start, query], false), acc, 0.0);
                     }
                 });
+                self.bounds.apply(k, (query, QUERIES), (&[&scores, &grads], 0.0));
                 let [probs, grads] =
                     [&scores, &grads].map(|acc| pack_fragments(config.target, acc));
                 multiply(k, (&probs, grad_out), &grad_v);

@@ -1,5 +1,5 @@
-//! The gradient of q: a block has 128 queries and loops over the tiles of 64 keys and values up to
-//! the diagonal.
+//! The gradient of q: a block has 128 queries and loops over the tiles of 64 keys and values from
+//! the first key of its first query up to the diagonal.
 //!
 //! The product of the score gradients with the keys overlaps the scores of the next tile.
 
@@ -15,6 +15,7 @@ use crate::attention::backward::padded_rows;
 use crate::attention::epilogue::ResultRows;
 use crate::attention::mask::{apply_causal_mask, lane_row};
 use crate::attention::mma::pack_fragments;
+use crate::attention::row_bounds::{Masked, RowBounds};
 use crate::primitives::mma::acc_row;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::tma_pipeline::PipelineState;
@@ -62,8 +63,11 @@ struct Params<'k> {
     scale: Value<'k, f32>,
     /// The first query of the block.
     start: Value<'k, u32>,
-    /// Tiles of keys.
-    tiles: Value<'k, u32>,
+    /// The first tile of keys, and the end of the tiles.
+    first: Value<'k, u32>,
+    end: Value<'k, u32>,
+    /// The first keys of the queries.
+    bounds: RowBounds<'k>,
 }
 
 impl<'k> Params<'k> {
@@ -71,7 +75,7 @@ impl<'k> Params<'k> {
         let parameters = FlashBackwardParameters::declare(&mut Declarations(*k));
         let FlashBackwardParameters { lse_delta, grads, seq, heads, kv_heads, .. } = parameters;
         let FlashBackwardParameters { head_dim, scale, q_map, k_map, .. } = parameters;
-        let FlashBackwardParameters { v_map, grad_out_map, .. } = parameters;
+        let FlashBackwardParameters { v_map, grad_out_map, row_bounds, .. } = parameters;
         let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
         let kv_head = head / (heads / kv_heads);
         let head_map = |map: TensorMapParam<'k>, head: Value<'k, u32>| HeadMap {
@@ -85,6 +89,8 @@ impl<'k> Params<'k> {
         // Blocks with the most keys start first.
         let start = (k.nctaid_y() - 1 - k.ctaid_y()) * WGMMA_ROWS;
         let end = (start + WGMMA_ROWS).min(seq);
+        let masked = (row_bounds, Masked::Below);
+        let bounds = RowBounds::new(masked, (sequence, seq), (start, WGMMA_ROWS));
         Self {
             q: head_map(q_map, head),
             grad_out: head_map(grad_out_map, head),
@@ -94,7 +100,9 @@ impl<'k> Params<'k> {
             grad_q: ResultRows { first: Output::f32(grads).at(first), stride, rows: seq },
             scale,
             start,
-            tiles: (end + (KEYS - 1)) / KEYS,
+            first: bounds.first_key(KEYS) / KEYS,
+            end: (end + (KEYS - 1)) / KEYS,
+            bounds,
         }
     }
 
@@ -107,7 +115,8 @@ impl<'k> Params<'k> {
     fn compute(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
         k.when(smem.copies, || {
             smem.copy_resident(&[self.q, self.grad_out], self.start);
-            k.range(0, self.tiles.min(smem.pairs()), 1, |tile| self.copy(smem, tile));
+            let end = self.end.min(self.first + smem.pairs());
+            k.range(self.first, end, 1, |tile| self.copy(smem, tile));
         });
         let state = PipelineState::new(k);
         let grad_q = acc_row(k, config.head_dim);
@@ -119,16 +128,16 @@ impl<'k> Params<'k> {
         });
         let [queries, grad_out] = smem.wait_resident(warpgroup(k));
         let previous = k.var(0u32);
-        k.range(0, self.tiles, 1, |tile| {
+        k.range(self.first, self.end, 1, |tile| {
             let (keys_stage, keys) = smem.wait(state);
             multiply_transposed(k, [queries, keys], &scores);
             let (values_stage, values) = smem.wait(state);
             multiply_transposed(k, [grad_out, values], &grads);
             k.wgmma_wait_group(2);
-            k.when(tile.ne(0), || {
+            k.when(tile.ne(self.first), || {
                 smem.release(previous.get());
                 let next = tile + (smem.pairs() - 1);
-                k.when(smem.copies & next.lt(self.tiles), || self.copy(smem, next));
+                k.when(smem.copies & next.lt(self.end), || self.copy(smem, next));
             });
             previous.set(keys_stage.index);
             k.wgmma_wait_group(1);
@@ -151,6 +160,7 @@ impl<'k> Params<'k> {
             k.when((key + (KEYS - 1)).gt(self.start), || {
                 apply_causal_mask(k, ([self.start, key], true), &grads, 0.0);
             });
+            self.bounds.apply(k, (key, KEYS), (&[&grads], 0.0));
             let grads = pack_fragments(config.target, &grads);
             multiply(k, (&grads, keys), &grad_q);
         });

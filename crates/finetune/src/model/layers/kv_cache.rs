@@ -103,12 +103,22 @@ impl LayerKv {
         let partials = builder.transient("runs", runs * shape.head_dim);
         let stats = builder.transient("run_stats", runs * 2);
         let scale = scale(shape.head_dim);
-        let attention =
-            DecodeAttention { qkv, norm_rope, caches, partials, stats, position, shape, scale };
+        let attention = DecodeAttention {
+            qkv,
+            norm_rope,
+            caches,
+            partials,
+            stats,
+            position,
+            shape,
+            window: None,
+            scale,
+        };
         builder.launch(attention.launch())?;
         let out = builder.transient("out", shape.heads * shape.head_dim);
-        builder
-            .launch(DecodeAttentionCombine { partials, stats, out, position, shape }.launch())?;
+        builder.launch(
+            DecodeAttentionCombine { partials, stats, out, position, shape, window: None }.launch(),
+        )?;
         Ok(out)
     }
 
@@ -133,7 +143,7 @@ impl LayerKv {
         let product = CacheScores { q, keys, scores, queries, shape, scale };
         builder.launch(product.launch_in(compute))?;
         let softmax: CacheSoftmax<BufferId> =
-            CacheSoftmax { values: scores, start, heads, queries, width };
+            CacheSoftmax { values: scores, start, heads, queries, width, window: None };
         builder.launch(softmax.launch())?;
         let product = CacheValues { probs: scores, values, out, queries, shape };
         builder.launch(product.launch_in(compute))?;

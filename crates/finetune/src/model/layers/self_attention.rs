@@ -6,7 +6,8 @@
 use retrograph_kernels::ops::{
     AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionGradK, AttentionGradProbs,
     AttentionGradQ, AttentionGradV, AttentionScores, AttentionShape, AttentionValues, DType,
-    FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Softmax, SoftmaxBackward, SplitKSum,
+    FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Softmax, SoftmaxBackward,
+    SoftmaxMask, SplitKSum,
 };
 use retrograph_runtime::Slice;
 
@@ -107,7 +108,8 @@ impl SelfAttention {
         let [q, k, v] = [q, k, v].map(Activation::narrowest);
         let result = Activation::transient(builder, ("out", q.len()), dtypes);
         let lse = builder.transient("lse", shape.batch * shape.heads * shape.seq);
-        let attention = FusedAttention { q, k, v, out: result.written(), lse, shape, scale };
+        let attention =
+            FusedAttention { q, k, v, out: result.written(), lse, bounds: None, shape, scale };
         builder.launch(attention.launch())?;
         Ok((result, Probabilities::Recomputed { out: result, lse }))
     }
@@ -126,7 +128,8 @@ impl SelfAttention {
         let product = AttentionScores { q, k, scores, shape, scale: self.scale() };
         builder.launch(product.launch_in(compute))?;
         let probs = builder.transient("probs", rows * width);
-        let softmax = Softmax { input: scores, output: probs, rows, width, causal: true };
+        let softmax =
+            Softmax { input: scores, output: probs, rows, width, mask: SoftmaxMask::Causal };
         builder.launch(softmax.launch())?;
         let out = builder.transient("out", q.len());
         builder.launch(AttentionValues { probs, v, out, shape }.launch_in(compute))?;
@@ -165,7 +168,8 @@ impl SelfAttention {
         let preprocess = AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape };
         builder.launch(preprocess.launch())?;
         let scale = self.scale();
-        let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, shape, scale };
+        let inputs =
+            AttentionBackwardInputs { q, k, v, grad_out, lse_delta, bounds: None, shape, scale };
         let grad_q = builder.transient("grad_q", q.len());
         builder.launch(FusedAttentionGradQ { inputs, grad_q }.launch())?;
         let (splits, len) = (shape.grad_kv_splits(), k.len());
@@ -205,7 +209,7 @@ impl SelfAttention {
             grad_input: grad_scores,
             rows,
             width,
-            causal: true,
+            mask: SoftmaxMask::Causal,
         };
         builder.launch(softmax.launch())?;
         let grad_q = builder.transient("grad_q", q.len());

@@ -1,14 +1,16 @@
 //! Attention of one token over a cache, in f64.
 
+use std::ops::Range;
+
 use super::softmax::distribution;
 use crate::attention::CacheShape;
 
-/// `Σ_j softmax(scale · q·key_j) · value_j` for every head, over the first `length` positions of
-/// caches `[capacity, kv_heads, head_dim]`.
+/// `Σ_j softmax(scale · q·key_j) · value_j` for every head, over `positions` of caches
+/// `[capacity, kv_heads, head_dim]`.
 pub fn decode_attention(
     q: &[f64],
     (keys, values): (&[f64], &[f64]),
-    length: usize,
+    positions: Range<usize>,
     (shape, scale): (CacheShape, f64),
 ) -> Vec<f64> {
     let CacheShape { heads, kv_heads, head_dim, .. } = shape;
@@ -20,9 +22,10 @@ pub fn decode_attention(
             let dot = (0..head_dim).map(|d| q[head * head_dim + d] * keys[at(position, d)]);
             dot.sum::<f64>() * scale
         };
-        let weights = distribution(&(0..length).map(score).collect::<Vec<_>>());
+        let weights = distribution(&positions.clone().map(score).collect::<Vec<_>>());
         for d in 0..head_dim {
-            let terms = weights.iter().enumerate().map(|(j, weight)| weight * values[at(j, d)]);
+            let weighted = weights.iter().zip(positions.clone());
+            let terms = weighted.map(|(weight, j)| weight * values[at(j, d)]);
             out[head * head_dim + d] = terms.sum();
         }
     }

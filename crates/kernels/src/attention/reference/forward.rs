@@ -23,21 +23,36 @@ pub struct AttentionGradients {
     pub v: Vec<f64>,
 }
 
-/// One query, which attends to the keys up to its own token.
+/// Causal attention: its sizes, factor and bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct CausalAttention<'a> {
+    /// The sizes.
+    pub shape: AttentionShape,
+    /// The factor of the scores.
+    pub scale: f64,
+    /// `[batch, seq]`: the first key of each query; 0 if `None`.
+    pub first_keys: Option<&'a [u32]>,
+}
+
+/// One query, which attends to the keys from its first one up to its own token.
 #[derive(Clone, Copy)]
 struct Query {
     shape: AttentionShape,
+    /// The first key.
+    first: usize,
     batch: usize,
     head: usize,
     token: usize,
 }
 
 impl Query {
-    fn all(shape: AttentionShape) -> impl Iterator<Item = Self> {
-        let AttentionShape { batch, seq, heads, .. } = shape;
+    fn all(attention: CausalAttention<'_>) -> impl Iterator<Item = Self> {
+        let AttentionShape { batch, seq, heads, .. } = attention.shape;
         (0..batch * heads * seq).map(move |i| {
             let (plane, token) = (i / seq, i % seq);
-            Self { shape, batch: plane / heads, head: plane % heads, token }
+            let (batch, head) = (plane / heads, plane % heads);
+            let first = attention.first_keys.map_or(0, |keys| keys[batch * seq + token] as usize);
+            Self { shape: attention.shape, first, batch, head, token }
         })
     }
 
@@ -58,7 +73,7 @@ impl Query {
     fn products(self, queries: &[f64], keys: &[f64]) -> Vec<f64> {
         let query = self.row(queries);
         let key = |token| &keys[self.key_offset(token)..][..self.shape.head_dim];
-        (0..=self.token).map(|token| dot(query, key(token))).collect()
+        (self.first..=self.token).map(|token| dot(query, key(token))).collect()
     }
 
     fn row(self, queries: &[f64]) -> &[f64] {
@@ -74,43 +89,43 @@ fn add(to: &mut [f64], factor: f64, from: &[f64]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to += factor * from);
 }
 
-/// `softmax(scale · q·kᵀ)·v` with the causal mask.
-pub fn attention([q, k, v]: [&[f64]; 3], shape: AttentionShape, scale: f64) -> AttentionForward {
-    let (mut out, mut lse) = (vec![0.0; q.len()], Vec::new());
-    for query in Query::all(shape) {
-        let scores: Vec<_> = query.products(q, k).iter().map(|score| scale * score).collect();
-        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = scores.iter().map(|score| (score - max).exp()).sum();
-        lse.push(max * std::f64::consts::LOG2_E + sum.log2());
-        let out = &mut out[query.offset()..][..shape.head_dim];
-        for (token, prob) in distribution(&scores).into_iter().enumerate() {
-            add(out, prob, &v[query.key_offset(token)..][..shape.head_dim]);
+impl CausalAttention<'_> {
+    /// `softmax(scale · q·kᵀ)·v`.
+    pub fn forward(self, [q, k, v]: [&[f64]; 3]) -> AttentionForward {
+        let (mut out, mut lse) = (vec![0.0; q.len()], Vec::new());
+        let width = self.shape.head_dim;
+        for query in Query::all(self) {
+            let products = query.products(q, k);
+            let scores: Vec<_> = products.iter().map(|score| self.scale * score).collect();
+            let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = scores.iter().map(|score| (score - max).exp()).sum();
+            lse.push(max * std::f64::consts::LOG2_E + sum.log2());
+            let out = &mut out[query.offset()..][..width];
+            for (token, prob) in (query.first..).zip(distribution(&scores)) {
+                add(out, prob, &v[query.key_offset(token)..][..width]);
+            }
         }
+        AttentionForward { out, lse }
     }
-    AttentionForward { out, lse }
-}
 
-/// The gradients of [`attention`] for `grad_out`.
-pub fn attention_backward(
-    [q, k, v]: [&[f64]; 3],
-    grad_out: &[f64],
-    shape: AttentionShape,
-    scale: f64,
-) -> AttentionGradients {
-    let width = shape.head_dim;
-    let mut grads =
-        AttentionGradients { q: vec![0.0; q.len()], k: vec![0.0; k.len()], v: vec![0.0; v.len()] };
-    for query in Query::all(shape) {
-        let scores: Vec<_> = query.products(q, k).iter().map(|score| scale * score).collect();
-        let probs = distribution(&scores);
-        let grad_probs = query.products(grad_out, v);
-        let mean = dot(&probs, &grad_probs);
-        for (token, (prob, grad_prob)) in probs.iter().zip(&grad_probs).enumerate() {
-            let (start, grad_score) = (query.key_offset(token), prob * (grad_prob - mean) * scale);
-            add(&mut grads.q[query.offset()..][..width], grad_score, &k[start..][..width]);
-            add(&mut grads.k[start..][..width], grad_score, query.row(q));
-            add(&mut grads.v[start..][..width], *prob, query.row(grad_out));
+    /// The gradients of [`CausalAttention::forward`] for `grad_out`.
+    pub fn backward(self, [q, k, v]: [&[f64]; 3], grad_out: &[f64]) -> AttentionGradients {
+        let (width, scale) = (self.shape.head_dim, self.scale);
+        let [grad_q, grad_k, grad_v] = [q, k, v].map(|operand| vec![0.0; operand.len()]);
+        let mut grads = AttentionGradients { q: grad_q, k: grad_k, v: grad_v };
+        for query in Query::all(self) {
+            let scores: Vec<_> = query.products(q, k).iter().map(|score| scale * score).collect();
+            let probs = distribution(&scores);
+            let grad_probs = query.products(grad_out, v);
+            let mean = dot(&probs, &grad_probs);
+            for (token, (prob, grad_prob)) in (query.first..).zip(probs.iter().zip(&grad_probs)) {
+                let start = query.key_offset(token);
+                let grad_score = prob * (grad_prob - mean) * scale;
+                add(&mut grads.q[query.offset()..][..width], grad_score, &k[start..][..width]);
+                add(&mut grads.k[start..][..width], grad_score, query.row(q));
+                add(&mut grads.v[start..][..width], *prob, query.row(grad_out));
+            }
         }
+        grads
     }
-    grads
 }

@@ -1,0 +1,109 @@
+//! Bounds of attention as data, which a launch may give for each row of its blocks.
+//!
+//! Rows are queries, with the first key that each attends to, or keys, with the end of the queries
+//! that attend to each. Bounds ascend within a sequence, so those of the first and the last row of
+//! a block say which tiles it needs, and which of them have elements to mask.
+//!
+//! Bounds that are out of range may cost results, but neither memory accesses nor loops depend on
+//! more than their value clamped to the sequence.
+
+use retrograph_ptx::build::{Kernel, Ptr, Value};
+
+use super::mask::{lane_column, lane_row};
+use crate::primitives::mma::AccFragment;
+
+/// The side of a row on which its bound masks columns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Masked {
+    /// Rows are queries; keys below the bound are masked.
+    Below,
+    /// Rows are keys; queries from the bound on are masked.
+    From,
+}
+
+/// The bounds of the rows of a block.
+#[derive(Clone, Copy)]
+pub(super) struct RowBounds<'k> {
+    masked: Masked,
+    /// `[batch, seq]`, or null for the causal mask alone.
+    bounds: Ptr<'k, u32>,
+    /// The first row of the sequence in `bounds`, and its last one.
+    sequence: [Value<'k, u32>; 2],
+    /// First row of the block.
+    start: Value<'k, u32>,
+    /// The bound that masks the most columns and the one that masks the fewest, or one that masks
+    /// none.
+    tightest: Value<'k, u32>,
+    loosest: Value<'k, u32>,
+}
+
+impl<'k> RowBounds<'k> {
+    /// The bounds of `rows` rows from `start` on, in sequence `sequence` of `seq` rows.
+    pub(super) fn new(
+        (bounds, masked): (Ptr<'k, u32>, Masked),
+        (sequence, seq): (Value<'k, u32>, Value<'k, u32>),
+        (start, rows): (Value<'k, u32>, u32),
+    ) -> Self {
+        let k = start.kernel();
+        let none = match masked {
+            Masked::Below => 0,
+            Masked::From => u32::MAX,
+        };
+        let (first_bound, last_bound) = (k.var(none), k.var(none));
+        let sequence = [sequence * seq, seq - 1];
+        k.when(!bounds.is_null(), || {
+            let last = (start + (rows - 1)).min(sequence[1]);
+            first_bound.set(bounds.load(sequence[0] + start.min(sequence[1])));
+            last_bound.set(bounds.load(sequence[0] + last));
+        });
+        let (first, last) = (first_bound.get(), last_bound.get());
+        let (tightest, loosest) = match masked {
+            Masked::Below => (last, first),
+            Masked::From => (first, last),
+        };
+        Self { masked, bounds, sequence, start, tightest, loosest }
+    }
+
+    /// The first column of the first tile of `columns` keys that a block of queries needs.
+    pub(super) fn first_key(&self, columns: u32) -> Value<'k, u32> {
+        self.loosest.min(self.start) & !(columns - 1)
+    }
+
+    /// The end of the queries that a block of keys needs, at least one.
+    pub(super) fn query_end(&self) -> Value<'k, u32> {
+        self.loosest.min(self.sequence[1] + 1).max(self.start + 1)
+    }
+
+    /// Sets the elements of `acc` outside the bounds of their row to `value`, in the tile of
+    /// `columns` columns that starts at `column`.
+    pub(super) fn apply(
+        &self,
+        k: &Kernel<'k>,
+        (column, columns): (Value<'k, u32>, u32),
+        (accs, value): (&[&[AccFragment<'k>]], f32),
+    ) {
+        let crosses = match self.masked {
+            Masked::Below => column.lt(self.tightest),
+            Masked::From => (column + (columns - 1)).ge(self.tightest),
+        };
+        k.when(crosses, || {
+            let bounds = [0, 8].map(|half| {
+                let row = (self.start + lane_row(k) + half).min(self.sequence[1]);
+                let bound = self.bounds.load(self.sequence[0] + row);
+                (bound - column - lane_column(k)).cast::<i32>()
+            });
+            for acc in accs {
+                for (j, fragment) in (0..).zip(*acc) {
+                    for (index, element) in fragment.iter().enumerate() {
+                        let (bound, column) = (bounds[index / 2], j * 8 + index as i32 % 2);
+                        let masked = match self.masked {
+                            Masked::Below => bound.gt(column),
+                            Masked::From => bound.le(column),
+                        };
+                        element.update(|element| masked.select(value, element));
+                    }
+                }
+            }
+        });
+    }
+}
