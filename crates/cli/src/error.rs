@@ -49,6 +49,12 @@ pub(crate) enum CliError {
     /// An adapter was given for a run that trains all weights.
     #[error("--adapter continues a LoRA run, and --mode full trains all weights; leave one out")]
     AdapterOfFull,
+    /// An adapter was asked for, but there is none.
+    #[error(
+        "there is no LoRA adapter to write; give --adapter or the --checkpoint of a LoRA run, or \
+         leave out --adapter-only"
+    )]
+    NoAdapter,
     /// The bundle of compiled kernels cannot be used.
     #[error(transparent)]
     Bundle(#[from] retrograph_runtime::modules::BundleError),

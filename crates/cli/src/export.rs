@@ -1,47 +1,96 @@
 //! `retrograph export` and `retrograph merge`.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use retrograph_finetune::export::{MAX_SHARD_BYTES, Progress, Written, write_model};
-use retrograph_finetune::parameters::Parameter;
+use retrograph_finetune::adapter::write_adapter;
+use retrograph_finetune::export::{
+    GgufOutput, MAX_SHARD_BYTES, Progress, Written, write_gguf, write_gguf_adapter, write_model,
+};
+use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
-    Error, ExportError, Mode, ModelDirectory, ModelOutput, ModelWeights, OptimizerConfig,
-    Precision, Preset, Trainer, TrainingConfig,
+    AdapterOutput, Error, ExportError, Mode, ModelDirectory, ModelOutput, ModelWeights,
+    OptimizerConfig, Precision, Preset, Trainer, TrainingConfig,
 };
 
-use crate::args::{ExportArguments, OutputArguments};
+use crate::args::{ExportArguments, FormatArgument, OutputArguments, PlaceArguments};
 use crate::error::CliError;
 use crate::screen::{self, Writing, fact};
 use crate::trained::{Trained, Weights};
 use crate::{Outcome, interrupt};
 
-/// Writes a model, with its adapter or checkpoint merged.
+/// Writes a model, with its adapter or checkpoint merged, or the adapter.
 pub(crate) fn run(arguments: &ExportArguments) -> Result<Outcome, CliError> {
-    let ExportArguments { checkpoint, model, adapter, place } = arguments;
-    let facts = &mut Vec::new();
-    let output = ModelOutput {
-        folder: &place.out,
-        base: None,
-        dtype: place.dtype,
-        max_shard_bytes: place.max_shard_size,
-        facts: &[],
-    };
-    output.require_free().map_err(Error::from)?;
+    let ExportArguments { checkpoint, model, adapter, adapter_only, place } = arguments;
+    require_free(arguments)?;
     let base = model.as_deref().map(ModelDirectory::open).transpose()?;
     let given = (checkpoint.as_deref(), adapter.as_deref());
     let (config, trained) = Trained::open(config(base.as_ref()), base.as_ref(), given)?;
     trained.show();
     screen::model(&config);
-    facts.extend(trained.fact());
+    if *adapter_only && config.mode.lora().is_none() {
+        return Err(CliError::NoAdapter);
+    }
+    let facts: Vec<String> = trained.fact().into_iter().collect();
     let mut weights = Weights { trained, base: base.clone(), seed: config.seed };
+    if *adapter_only && place.format == FormatArgument::Hf {
+        return adapter_directory(&place.out, (&config, base.as_ref()), &mut weights);
+    }
     let values = &mut |parameter: &Parameter| weights.of(parameter);
     let mut weights = ModelWeights::new(&config.model, config.mode, values);
-    let output = ModelOutput { base: base.as_ref(), facts, ..output };
-    let written = write(interrupt::defer(), |on| write_model(&mut weights, output, on));
+    let written = write(interrupt::defer(), |on| match place.format {
+        FormatArgument::Hf => {
+            let output = ModelOutput { base: base.as_ref(), facts: &facts, ..directory(place) };
+            write_model(&mut weights, output, on)
+        }
+        FormatArgument::Gguf => {
+            let output = GgufOutput { base: base.as_ref(), ..file(place) };
+            let write = if *adapter_only { write_gguf_adapter } else { write_gguf };
+            write(&mut weights, output, on)
+        }
+    });
     match written {
         Err(Error::Export(ExportError::Stopped)) => return Ok(Outcome::Interrupted),
-        written => show(&written?, output),
+        written => show(&written?, &place.out),
     }
+    Ok(Outcome::Done)
+}
+
+/// Checks that nothing is at the place of the output, before anything is read.
+fn require_free(arguments: &ExportArguments) -> Result<(), Error> {
+    let place = &arguments.place;
+    match place.format {
+        FormatArgument::Hf if arguments.adapter_only => {
+            Ok(AdapterOutput { folder: &place.out, base: None }.require_free()?)
+        }
+        FormatArgument::Hf => Ok(directory(place).require_free()?),
+        FormatArgument::Gguf => Ok(file(place).require_free()?),
+    }
+}
+
+fn directory(place: &PlaceArguments) -> ModelOutput<'_> {
+    let PlaceArguments { out: folder, dtype, max_shard_size: max_shard_bytes, .. } = place;
+    let (dtype, max_shard_bytes) = (*dtype, *max_shard_bytes);
+    ModelOutput { folder, base: None, dtype, max_shard_bytes, facts: &[] }
+}
+
+fn file(place: &PlaceArguments) -> GgufOutput<'_> {
+    GgufOutput { path: &place.out, base: None, dtype: place.dtype }
+}
+
+/// Writes the LoRA matrices in PEFT format.
+fn adapter_directory(
+    folder: &Path,
+    (config, base): (&TrainingConfig, Option<&ModelDirectory>),
+    weights: &mut Weights,
+) -> Result<Outcome, CliError> {
+    let lora = config.mode.lora().ok_or(CliError::NoAdapter)?;
+    let parameters = inventory(&config.model, config.mode);
+    let trained: Vec<&Parameter> = parameters.iter().filter(|one| one.trainable).collect();
+    let base = base.and_then(|base| base.path().to_str());
+    let values = &mut |parameter: &Parameter| weights.of(parameter);
+    write_adapter(AdapterOutput { folder, base }, lora, &trained, values)?;
+    fact("written", format!("{}: {} tensors", folder.display(), trained.len()));
     Ok(Outcome::Done)
 }
 
@@ -62,7 +111,7 @@ fn config(base: Option<&ModelDirectory>) -> TrainingConfig {
 pub(crate) fn trained(trainer: &Trainer, output: ModelOutput<'_>) -> Result<(), Error> {
     // A signal before the end of training must not cost the model.
     let written = write(&AtomicBool::new(false), |on| trainer.export_model(output, on))?;
-    show(&written, output);
+    show(&written, output.folder);
     Ok(())
 }
 
@@ -88,8 +137,8 @@ fn write(
     written
 }
 
-fn show(written: &Written, output: ModelOutput<'_>) {
+fn show(written: &Written, place: &Path) {
     let Written { tensors, files, bytes } = written;
-    let (place, size) = (output.folder.display(), screen::bytes(*bytes));
+    let (place, size) = (place.display(), screen::bytes(*bytes));
     fact("written", format!("{place}: {tensors} tensors, {size}, weight files: {files}"));
 }

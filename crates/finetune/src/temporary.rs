@@ -42,7 +42,7 @@ pub fn require_writable(folder: &Path) -> io::Result<()> {
 }
 
 /// Creates a locked temporary file in `folder`.
-fn file_in(folder: &Path) -> io::Result<NamedTempFile> {
+pub(crate) fn file_in(folder: &Path) -> io::Result<NamedTempFile> {
     remove_left(folder);
     loop {
         let file = builder(0o666).tempfile_in(folder)?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use retrograph_finetune::WeightType;
 
 #[derive(Debug, Args)]
@@ -16,6 +16,9 @@ pub(crate) struct ExportArguments {
     /// Merge this LoRA adapter, a directory in PEFT format.
     #[arg(long, value_name = "DIR", requires = "model", conflicts_with = "checkpoint")]
     pub(crate) adapter: Option<PathBuf>,
+    /// Write only the LoRA adapter, of --adapter or of the checkpoint.
+    #[arg(long)]
+    pub(crate) adapter_only: bool,
     #[command(flatten)]
     pub(crate) place: PlaceArguments,
 }
@@ -35,21 +38,35 @@ pub(crate) struct MergeArguments {
 /// The destination of a model, and the form of its weights.
 #[derive(Debug, Args)]
 pub(crate) struct PlaceArguments {
-    /// Directory for the model; it must be empty or not exist.
-    #[arg(long, value_name = "DIR")]
+    /// Directory for the model, which must be empty or not exist; a new file for GGUF.
+    #[arg(long, value_name = "PATH")]
     pub(crate) out: PathBuf,
-    /// Type of the stored weights: f32, bf16 or f16 [default: that of the base model, else f32].
+    /// Format of the output.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: FormatArgument,
+    /// Type of the stored weights: f32, bf16, f16, and for GGUF also q8_0 [default: that of the
+    /// base model, else f32].
     #[arg(long, value_name = "TYPE")]
     pub(crate) dtype: Option<WeightType>,
-    /// Maximum size of a weight file, such as 500MB.
+    /// Maximum size of a weight file in a directory, such as 500MB.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "5GB")]
     pub(crate) max_shard_size: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FormatArgument {
+    /// A Hugging Face directory; in PEFT format for an adapter.
+    #[default]
+    Hf,
+    /// A GGUF file with the tokenizer, for llama.cpp.
+    Gguf,
 }
 
 impl From<MergeArguments> for ExportArguments {
     fn from(arguments: MergeArguments) -> Self {
         let MergeArguments { model, adapter, place } = arguments;
-        Self { checkpoint: None, model: Some(model), adapter: Some(adapter), place }
+        let (model, adapter) = (Some(model), Some(adapter));
+        Self { checkpoint: None, model, adapter, adapter_only: false, place }
     }
 }
 

@@ -29,7 +29,9 @@ pub(crate) use bench::BenchArguments;
 pub(crate) use cache::{CacheArguments, WorkerArguments};
 pub(crate) use data::{DataArguments, UseArguments};
 pub(crate) use eval::EvalArguments;
-pub(crate) use export::{ExportArguments, MergeArguments, parse_size};
+pub(crate) use export::{
+    ExportArguments, FormatArgument, MergeArguments, PlaceArguments, parse_size,
+};
 pub(crate) use generate::GenerateArguments;
 pub(crate) use inspect::InspectArguments;
 pub(crate) use lora::LoraArguments;

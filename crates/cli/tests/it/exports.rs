@@ -87,6 +87,30 @@ fn a_merged_run_its_adapter_and_its_checkpoint_are_one_model() {
     assert!(size("h/model.safetensors").abs_diff(size("model/model.safetensors")) < 100);
 }
 
+/// Without another reader here, only the frame: `crates/finetune` reads the contents.
+#[test]
+fn models_and_adapters_become_gguf_files() {
+    let place = Place::new();
+    let lora = ["--mode", "lora", "--adapter-out", "a", "--checkpoint", "c"];
+    place.finetune(&[&["--steps", "2"], &lora[..]].concat()).good();
+    let export = ["export", "--checkpoint", "c", "--out"];
+    let gguf = ["--format", "gguf"];
+    let is_gguf = |name: &str| fs::read(place.path(name)).unwrap().starts_with(b"GGUF\x03");
+    let done = run(&place, &[&export[..], &["m.gguf"], &gguf, &["--dtype", "q8_0"]].concat());
+    assert!(done.good().out.contains("written     m.gguf: ") && is_gguf("m.gguf"));
+    run(&place, &[&export[..], &["a.gguf", "--adapter-only"], &gguf].concat()).good();
+    assert!(is_gguf("a.gguf"));
+    run(&place, &[&export[..], &["m.gguf"], &gguf].concat()).bad(&["m.gguf", "not replaced"]);
+    run(&place, &[&export[..], &["b", "--adapter-only"]].concat()).good();
+    let weights = |folder: &str| fs::read(place.path(folder).join("adapter_model.safetensors"));
+    assert_eq!(weights("a").unwrap(), weights("b").unwrap());
+    run(&place, &[&export[..], &["n", "--dtype", "q8_0"]].concat()).bad(&["q8_0", "bf16"]);
+    place.finetune(&["--steps", "1", "--checkpoint", "full"]).good();
+    let full = ["export", "--checkpoint", "full", "--out", "n", "--adapter-only"];
+    run(&place, &full).bad(&["no LoRA adapter", "--adapter-only"]);
+    assert!(!place.path("n").exists());
+}
+
 #[test]
 fn places_of_models_are_checked_before_anything_is_read() {
     let place = Place::new();

@@ -9,7 +9,7 @@ use crate::hub::{HubError, ModelDirectory};
 use crate::json_file::read_json;
 
 /// The context length that is claimed for a model without a base. RoPE itself has no limit.
-const POSITIONS: usize = 2048;
+pub(super) const POSITIONS: usize = 2048;
 
 /// The architecture of a model, by the parts that distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,5 +108,6 @@ fn torch(dtype: WeightType) -> &'static str {
         WeightType::F32 => "float32",
         WeightType::F16 => "float16",
         WeightType::Bf16 => "bfloat16",
+        WeightType::Q8_0 => "int8",
     }
 }

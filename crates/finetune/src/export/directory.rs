@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use safetensors::tensor::Dtype;
 use serde_json::{Map, Value, json};
 
 use super::{ExportError, ModelWeights, OnProgress, Progress, WeightType, card, config, tokenizer};
@@ -79,6 +80,10 @@ pub fn write_model(
     output: ModelOutput<'_>,
     on: OnProgress<'_>,
 ) -> Result<Written> {
+    if let Some(dtype) = output.dtype.filter(|dtype| dtype.safetensors().is_none()) {
+        let (format, supported) = ("a model directory", "f32, bf16 or f16, or another format");
+        return Err(ExportError::Type { format, dtype: dtype.name(), supported }.into());
+    }
     let new = NewDirectory::create(output.folder, &[])?;
     let place = new.path();
     let config = match output.base {
@@ -119,7 +124,7 @@ fn write_shards(
         };
         let entry = |tensor: &Parameter| Entry {
             name: tensor.name.clone(),
-            dtype: output.stored(&tensor.name).safetensors(),
+            dtype: output.stored(&tensor.name).safetensors().unwrap_or(Dtype::F32),
             shape: tensor.shape.clone(),
         };
         let entries: Vec<Entry> = shard.iter().map(entry).collect();

@@ -2,18 +2,21 @@
 //!
 //! [`ModelWeights`] returns each tensor of the model. A tensor with a LoRA update becomes
 //! `W + scale · B · A`, computed in f64 in a fixed order and rounded once to the stored type.
-//! [`write_model`] writes a directory in Hugging Face format, which appears when it is complete.
+//! [`write_model`] writes a directory in Hugging Face format, and [`write_gguf`] a file for
+//! llama.cpp. Both appear when they are complete.
 
 mod card;
 mod config;
 mod directory;
 mod error;
+mod gguf;
 mod row;
 mod tokenizer;
 mod weights;
 
 pub use directory::{MAX_SHARD_BYTES, ModelOutput, Written, write_model};
 pub use error::ExportError;
+pub use gguf::{GgufOutput, write_gguf, write_gguf_adapter};
 pub use row::WeightType;
 pub use weights::{ModelWeights, ValuesOf};
 

@@ -17,11 +17,18 @@ pub enum WeightType {
     F16,
     /// bf16.
     Bf16,
+    /// 8-bit integers in blocks of 32 with an f16 scale, in GGUF only.
+    Q8_0,
 }
+
+/// Elements of a block of [`WeightType::Q8_0`].
+const BLOCK: usize = 32;
+/// The largest integer of a block.
+const LARGEST: f64 = 127.0;
 
 impl WeightType {
     /// Every type.
-    pub const ALL: [Self; 3] = [Self::F32, Self::F16, Self::Bf16];
+    pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Bf16, Self::Q8_0];
 
     /// The name, for example `bf16`.
     pub fn name(self) -> &'static str {
@@ -29,6 +36,7 @@ impl WeightType {
             Self::F32 => "f32",
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
+            Self::Q8_0 => "q8_0",
         }
     }
 
@@ -37,33 +45,38 @@ impl WeightType {
         match self {
             Self::F32 => 4 * width,
             Self::F16 | Self::Bf16 => 2 * width,
+            Self::Q8_0 => width / BLOCK * (2 + BLOCK),
         }
+    }
+
+    /// Returns the type for rows of `width` elements: rows that blocks do not fill become f16.
+    pub(crate) fn for_width(self, width: usize) -> Self {
+        if self == Self::Q8_0 && !width.is_multiple_of(BLOCK) { Self::F16 } else { self }
     }
 
     /// Returns the type of a stored tensor; `None` for one that is not supported.
     pub(crate) fn of(dtype: Dtype) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.safetensors() == dtype)
+        Self::ALL.into_iter().find(|one| one.safetensors() == Some(dtype))
     }
 
-    /// The type in safetensors files.
-    pub(crate) fn safetensors(self) -> Dtype {
+    /// The type in safetensors files, if they have it.
+    pub(crate) fn safetensors(self) -> Option<Dtype> {
         match self {
-            Self::F32 => Dtype::F32,
-            Self::F16 => Dtype::F16,
-            Self::Bf16 => Dtype::BF16,
+            Self::F32 => Some(Dtype::F32),
+            Self::F16 => Some(Dtype::F16),
+            Self::Bf16 => Some(Dtype::BF16),
+            Self::Q8_0 => None,
         }
     }
 
     /// Appends the encoded `row`, little-endian. Each element is rounded once to nearest, ties to
     /// even. Fails with the index of the first element beyond the range of the type.
     pub(crate) fn encode(self, row: &[f64], out: &mut Vec<u8>) -> Result<(), usize> {
+        if self == Self::Q8_0 {
+            return encode_blocks(row, out);
+        }
         for (index, &x) in row.iter().enumerate() {
             let finite = match self {
-                Self::F32 => {
-                    let value = x as f32;
-                    out.extend(value.to_le_bytes());
-                    value.is_finite()
-                }
                 Self::F16 => {
                     let value = f16::from_f32(odd(x));
                     out.extend(value.to_le_bytes());
@@ -71,6 +84,11 @@ impl WeightType {
                 }
                 Self::Bf16 => {
                     let value = bf16::from_f32(odd(x));
+                    out.extend(value.to_le_bytes());
+                    value.is_finite()
+                }
+                _ => {
+                    let value = x as f32;
                     out.extend(value.to_le_bytes());
                     value.is_finite()
                 }
@@ -100,6 +118,31 @@ impl FromStr for WeightType {
     }
 }
 
+/// Encodes blocks of Q8_0: an f16 scale, then `round(x ÷ scale)` for each element. Each error is
+/// at most half the scale. Fails with the index of an element whose block has no finite scale.
+fn encode_blocks(row: &[f64], out: &mut Vec<u8>) -> Result<(), usize> {
+    let (blocks, rest) = row.as_chunks::<BLOCK>();
+    debug_assert!(rest.is_empty(), "blocks fill the row");
+    for (number, block) in blocks.iter().enumerate() {
+        let largest = |at: &usize, other: &usize| block[*at].abs().total_cmp(&block[*other].abs());
+        let at = (0..BLOCK).max_by(largest).unwrap_or(0);
+        let most = block[at].abs();
+        let mut scale = f16::from_f32((most / LARGEST) as f32);
+        // A scale that was rounded down must still reach the largest element.
+        if scale.to_f64() * (LARGEST + 0.5) < most {
+            scale = f16::from_bits(scale.to_bits() + 1);
+        }
+        if !scale.is_finite() {
+            return Err(number * BLOCK + at);
+        }
+        out.extend(scale.to_le_bytes());
+        let scale = scale.to_f64();
+        let code = |x: &f64| if scale == 0.0 { 0.0 } else { (x / scale).round() };
+        out.extend(block.iter().map(|x| code(x).clamp(-LARGEST, LARGEST) as i8 as u8));
+    }
+    Ok(())
+}
+
 /// Rounds `x` to odd. A second rounding to fewer bits then equals a single rounding of `x` (Boldo
 /// and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 fn odd(x: f64) -> f32 {
@@ -122,7 +165,7 @@ mod tests {
         let one = |dtype: WeightType, x: f64| {
             let mut bytes = Vec::new();
             dtype.encode(&[x], &mut bytes)?;
-            Ok::<f32, usize>(decode(dtype.safetensors(), &bytes).unwrap()[0])
+            Ok::<f32, usize>(decode(dtype.safetensors().unwrap(), &bytes).unwrap()[0])
         };
         // Half a unit of the last place above 1 is a tie; a hair more, which f32 does not have,
         // is not.
@@ -143,5 +186,27 @@ mod tests {
         assert_eq!(one(WeightType::F32, 0.1), Ok(0.1f32));
         assert_eq!(one(WeightType::F16, 65519.0), Ok(65504.0));
         assert_eq!(one(WeightType::F16, 65520.0), Err(0));
+    }
+
+    #[test]
+    fn blocks_err_by_at_most_half_their_scale() {
+        for size in [0.0, 1e-9, 3e-7, 4e-5, 0.003, 0.02, 1.0, 3e4, 8e6] {
+            let value = |index: usize| size * ((index * 37 % 64) as f64 / 31.5 - 1.0);
+            let row: Vec<f64> = (0..64).map(value).collect();
+            let mut bytes = Vec::new();
+            WeightType::Q8_0.encode(&row, &mut bytes).unwrap();
+            assert_eq!(bytes.len(), WeightType::Q8_0.bytes(64));
+            for (block, values) in bytes.chunks(34).zip(row.chunks(32)) {
+                let scale = f16::from_le_bytes([block[0], block[1]]).to_f64();
+                for (code, value) in block[2..].iter().zip(values) {
+                    let error = (f64::from(*code as i8) * scale - value).abs();
+                    assert!(error <= scale / 2.0 * (1.0 + 1e-12), "{size}: {error} of {scale}");
+                }
+            }
+        }
+        let mut row = [1.0; 64];
+        row[40] = -1e8;
+        assert_eq!(WeightType::Q8_0.encode(&row, &mut Vec::new()), Err(40));
+        assert_eq!(WeightType::Q8_0.for_width(48), WeightType::F16);
     }
 }

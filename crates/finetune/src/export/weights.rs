@@ -43,7 +43,12 @@ impl<'a> ModelWeights<'a> {
         &self.tensors
     }
 
-    /// Reads a tensor and its update.
+    /// The LoRA matrices, in pairs.
+    pub(crate) fn updates(&self) -> &[Parameter] {
+        &self.updates
+    }
+
+    /// Reads a tensor and its update, or a LoRA matrix.
     ///
     /// # Errors
     /// The error of the values, or [`ExportError::NotFinite`].

@@ -176,6 +176,21 @@ impl Tokenizer {
         self.start
     }
 
+    /// The start token, whether or not texts start with it.
+    pub(crate) fn bos(&self) -> Option<u32> {
+        self.settings.bos.as_deref().and_then(|token| self.token(token))
+    }
+
+    /// The padding token, if there is one.
+    pub(crate) fn padding(&self) -> Option<u32> {
+        self.pad
+    }
+
+    /// The text of the chat template, if there is one.
+    pub(crate) fn template(&self) -> Option<&str> {
+        self.settings.template.as_ref().map(|(_, text)| text.as_str())
+    }
+
     /// The token that ends a text, if there is one.
     pub fn end(&self) -> Option<u32> {
         self.end

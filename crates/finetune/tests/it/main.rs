@@ -13,6 +13,7 @@ mod dropout;
 mod evaluation;
 mod exports;
 mod generation;
+mod gguf;
 mod golden;
 mod hazards;
 mod held_out;

@@ -1,0 +1,63 @@
+//! A LoRA adapter as a GGUF file.
+
+use super::file::{Head, Value, write};
+use super::output::{FORMAT, GgufOutput};
+use super::{metadata, names};
+use crate::error::Result;
+use crate::export::config::Architecture;
+use crate::export::{ExportError, ModelWeights, OnProgress, WeightType, Written};
+use crate::parameters::Parameter;
+
+/// Writes the LoRA matrices of `weights` to the file of `output`, as f32 unless it has a type.
+/// llama.cpp applies it to a model of the same base weights.
+///
+/// # Errors
+/// [`ExportError::NotExpressible`] without LoRA or with trained norms, [`ExportError::Type`] for
+/// Q8_0, the error of the weights, or if the file cannot be written. Nothing is left then.
+pub fn write_gguf_adapter(
+    weights: &mut ModelWeights<'_>,
+    output: GgufOutput<'_>,
+    on: OnProgress<'_>,
+) -> Result<Written> {
+    output.require_free()?;
+    let dtype = output.dtype.unwrap_or(WeightType::F32);
+    if dtype == WeightType::Q8_0 {
+        let (format, supported) = ("an adapter", "f32, bf16 or f16");
+        return Err(ExportError::Type { format, dtype: dtype.name(), supported }.into());
+    }
+    let refuse = |what: &str, remedy| ExportError::NotExpressible {
+        format: FORMAT,
+        what: what.to_owned(),
+        remedy,
+    };
+    let lora = weights.lora();
+    let lora = lora.ok_or_else(|| refuse("an adapter of all weights", "export the model"))?;
+    if lora.norms {
+        return Err(refuse("an adapter with trained norms", "export the merged model").into());
+    }
+    let model = *weights.config();
+    let architecture = Architecture::of(&model)?;
+    let output = GgufOutput { dtype: Some(dtype), ..output };
+    let mut metadata = metadata::general("adapter", architecture, output);
+    metadata.add("adapter.type", Value::Text("lora".to_owned()));
+    // llama.cpp divides by the rank; rsLoRA divides by its root.
+    let alpha = lora.exact_scale() * lora.rank as f64;
+    metadata.add("adapter.lora.alpha", Value::F32(alpha as f32));
+    let updates = weights.updates().to_vec();
+    let head =
+        |tensor: &Parameter| Head { name: name(&tensor.name), shape: tensor.shape.clone(), dtype };
+    let heads: Vec<Head> = updates.iter().map(head).collect();
+    let encode = &mut |index: usize| {
+        let order = names::row_order(architecture, &model, &updates[index].name);
+        Ok(weights.read(&updates[index])?.encode(dtype, &*order)?)
+    };
+    write(output.path, (&metadata, &heads), encode, on)
+}
+
+/// Returns the name of a LoRA matrix: `blk.0.attn_q.weight.lora_a`.
+fn name(name: &str) -> String {
+    let end = if name.ends_with(".lora_A.weight") { ".lora_A.weight" } else { ".lora_B.weight" };
+    let base = format!("{}.weight", name.trim_end_matches(end));
+    let part = if end == ".lora_A.weight" { "lora_a" } else { "lora_b" };
+    format!("{}.{part}", names::of(&base))
+}

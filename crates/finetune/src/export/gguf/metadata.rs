@@ -1,0 +1,59 @@
+//! The dimensions of a model as metadata.
+
+use super::file::{Metadata, Value};
+use super::output::GgufOutput;
+use crate::config::ModelConfig;
+use crate::export::WeightType;
+use crate::export::config::{Architecture, POSITIONS};
+use crate::hub::ModelDirectory;
+
+/// The version of the layout of quantized blocks.
+const QUANTIZATION_VERSION: u32 = 2;
+
+/// Returns what a file of `kind`, model or adapter, starts with.
+pub(super) fn general(kind: &str, architecture: Architecture, output: GgufOutput<'_>) -> Metadata {
+    let text = |text: &str| Value::Text(text.to_owned());
+    let file_type = match output.dtype() {
+        WeightType::F32 => 0,
+        WeightType::F16 => 1,
+        WeightType::Q8_0 => 7,
+        WeightType::Bf16 => 32,
+    };
+    let mut metadata = Metadata::default();
+    metadata.add("general.architecture", text(architecture.name()));
+    metadata.add("general.type", text(kind));
+    metadata.add("general.name", text(&output.name()));
+    metadata.add("general.file_type", Value::U32(file_type));
+    metadata.add("general.quantization_version", Value::U32(QUANTIZATION_VERSION));
+    metadata
+}
+
+/// Returns general metadata and dimensions.
+pub(super) fn of_model(
+    architecture: Architecture,
+    model: &ModelConfig,
+    output: GgufOutput<'_>,
+) -> Metadata {
+    let mut metadata = general("model", architecture, output);
+    let positions = output.base.and_then(ModelDirectory::positions).unwrap_or(POSITIONS);
+    let sizes = [
+        ("vocab_size", model.vocab),
+        ("context_length", positions),
+        ("embedding_length", model.hidden),
+        ("block_count", model.layers),
+        ("feed_forward_length", model.intermediate),
+        ("attention.head_count", model.heads),
+        ("attention.head_count_kv", model.kv_heads),
+        ("attention.key_length", model.head_dim()),
+        ("attention.value_length", model.head_dim()),
+        ("rope.dimension_count", model.head_dim()),
+    ];
+    let key = |name: &str| format!("{}.{name}", architecture.name());
+    for (name, size) in sizes {
+        metadata.add(key(name), Value::U32(u32::try_from(size).unwrap_or(u32::MAX)));
+    }
+    let eps = Value::F32(model.rms_norm_eps);
+    metadata.add(key("attention.layer_norm_rms_epsilon"), eps);
+    metadata.add(key("rope.freq_base"), Value::F32(model.rope_theta as f32));
+    metadata
+}

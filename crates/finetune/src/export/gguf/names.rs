@@ -1,0 +1,105 @@
+//! Names of tensors in GGUF, and the order of their rows.
+
+use crate::config::{ModelConfig, Projection};
+use crate::export::config::Architecture;
+use crate::parameters::{ATTENTION_NORM, EMBEDDING, FINAL_NORM, HEAD, K_NORM, MLP_NORM, Q_NORM};
+
+/// Returns the name of the tensor that Hugging Face models call `name`.
+pub(super) fn of(name: &str) -> String {
+    match name {
+        EMBEDDING => "token_embd.weight".to_owned(),
+        FINAL_NORM => "output_norm.weight".to_owned(),
+        HEAD => "output.weight".to_owned(),
+        _ => match layer(name) {
+            Some((layer, part)) => format!("blk.{layer}.{}", within_layer(part)),
+            None => name.to_owned(),
+        },
+    }
+}
+
+/// Divides a name into the number of the layer and the part.
+fn layer(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix("model.layers.")?.split_once('.')
+}
+
+fn within_layer(part: &str) -> String {
+    match part {
+        ATTENTION_NORM => "attn_norm.weight".to_owned(),
+        MLP_NORM => "ffn_norm.weight".to_owned(),
+        Q_NORM => "attn_q_norm.weight".to_owned(),
+        K_NORM => "attn_k_norm.weight".to_owned(),
+        _ => {
+            let found = Projection::ALL.into_iter().find_map(|projection| {
+                let kind = part.strip_prefix(&format!("{}.", projection.path()))?;
+                Some(format!("{}.{kind}", of_projection(projection)))
+            });
+            found.unwrap_or_else(|| part.to_owned())
+        }
+    }
+}
+
+fn of_projection(projection: Projection) -> &'static str {
+    match projection {
+        Projection::Q => "attn_q",
+        Projection::K => "attn_k",
+        Projection::V => "attn_v",
+        Projection::O => "attn_output",
+        Projection::Gate => "ffn_gate",
+        Projection::Up => "ffn_up",
+        Projection::Down => "ffn_down",
+    }
+}
+
+/// Returns the row of the Hugging Face tensor `name` that becomes each row of the GGUF tensor.
+///
+/// For the Llama architecture, llama.cpp rotates neighbouring pairs of a head; Hugging Face models
+/// rotate element `i` with element `i + head_dim / 2`.
+pub(super) fn row_order(
+    architecture: Architecture,
+    model: &ModelConfig,
+    name: &str,
+) -> Box<dyn Fn(usize) -> usize + Sync> {
+    let rotated = [Projection::Q, Projection::K].iter().any(|one| name.contains(one.module()));
+    let outputs = !name.ends_with(".lora_A.weight");
+    if architecture != Architecture::Llama || !rotated || !outputs {
+        return Box::new(|row| row);
+    }
+    let width = model.head_dim();
+    Box::new(move |row| {
+        let (head, within) = (row / width, row % width);
+        head * width + within % 2 * (width / 2) + within / 2
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Mode, Preset};
+    use crate::parameters::inventory;
+
+    #[test]
+    fn every_tensor_has_a_name_of_its_own() {
+        let model = ModelConfig { qk_norm: true, tied: false, ..Preset::Tiny.model() };
+        let names: std::collections::BTreeSet<_> =
+            inventory(&model, Mode::Full).iter().map(|tensor| of(&tensor.name)).collect();
+        assert_eq!(names.len(), inventory(&model, Mode::Full).len());
+        assert!(names.iter().all(|name| !name.contains("model") && !name.contains("proj")));
+        assert!(names.contains("blk.1.attn_q.bias") && names.contains("blk.0.attn_k_norm.weight"));
+    }
+
+    #[test]
+    fn pairs_of_a_head_become_neighbours() {
+        let model = ModelConfig { head_dim: Some(6), ..Preset::Tiny.model() };
+        let name = "model.layers.0.self_attn.k_proj.weight";
+        let rows = |architecture, name| -> Vec<usize> {
+            (0..12).map(row_order(architecture, &model, name)).collect()
+        };
+        let pairs = [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11];
+        assert_eq!(rows(Architecture::Llama, name), pairs);
+        assert_eq!(rows(Architecture::Qwen2, name), Vec::from_iter(0..12));
+        for same in ["v_proj.weight", "q_proj.lora_A.weight"] {
+            assert_eq!(rows(Architecture::Llama, same), Vec::from_iter(0..12));
+        }
+        assert_eq!(rows(Architecture::Llama, "q_proj.lora_B.weight"), pairs);
+    }
+}
