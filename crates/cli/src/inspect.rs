@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use indicatif::{HumanBytes, HumanCount};
 use retrograph_finetune::{
-    Adapter, Error, HubError, Mode, ModelConfig, ModelDirectory, Plan, RopeScaling, TrainerOptions,
+    Adapter, Error, HubError, Mode, ModelConfig, ModelDirectory, Plan, RopeScaling, SlidingWindow,
+    TrainerOptions,
 };
 
 use crate::Outcome;
@@ -55,6 +56,11 @@ fn dimensions(model: &ModelConfig) {
         Some(RopeScaling::Llama3 { factor, .. }) => format!(", scaled by {factor} as in Llama 3"),
     };
     fact("", format!("rotary base {}{scaling}", model.rope_theta));
+    if let Some(SlidingWindow { size, first_layer }) = model.sliding_window {
+        let from =
+            if first_layer == 0 { String::new() } else { format!(" from layer {first_layer}") };
+        fact("", format!("sliding window of {size} tokens{from}"));
+    }
 }
 
 /// Prints the tokenizer. One that cannot be used is not an error here.

@@ -106,6 +106,7 @@ impl Evaluator {
             controls.set_array(self.pass.tokens, &batch.tokens)?;
             controls.set_array(self.pass.targets, &batch.targets)?;
             controls.set(self.pass.counted, batch.counted())?;
+            self.pass.sequences.set(&mut controls, batch.positions.as_deref())?;
             self.program.step(&self.stream, &controls)?;
             // A target that does not count has loss 0.
             let losses = self.losses.download(&self.stream)?;

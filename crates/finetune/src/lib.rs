@@ -69,7 +69,7 @@ pub use adapter::{Adapter, AdapterError, AdapterOutput};
 pub use checkpoint::{CheckpointError, HeldOutLoss, Kept};
 pub use config::{
     InferenceConfig, LoraConfig, LoraTargets, Mode, ModelConfig, OptimizerConfig, Precision,
-    Preset, Quantization, RopeScaling, TrainingConfig, UnknownChoice, parse_dtype,
+    Preset, Quantization, RopeScaling, SlidingWindow, TrainingConfig, UnknownChoice, parse_dtype,
 };
 pub use data::{Batch, Data, DataError, IGNORED_TARGET, Split, SplitOptions, TextData};
 pub use device::{Device, DeviceChoice};

@@ -43,7 +43,7 @@ pub struct LayerSpec {
     pub mlp: MlpSpec,
 }
 
-/// Causal grouped-query attention with rotary positions.
+/// Causal grouped-query attention with rotary positions, inside a document.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionSpec {
     /// Query heads.
@@ -58,6 +58,9 @@ pub struct AttentionSpec {
     pub qk_norm: Option<NormSpec>,
     /// The rotary positions.
     pub rope: RopeSpec,
+    /// The sliding window: the most tokens that a token attends to, itself included. `None` for
+    /// all.
+    pub window: Option<u32>,
 }
 
 /// The gated MLP `down(silu(gate(x)) · up(x))`.
@@ -115,12 +118,12 @@ impl LayerSpec {
 }
 
 impl From<&ModelConfig> for ModelSpec {
-    /// Returns the spec of a model whose layers are all alike.
+    /// Returns the spec of a model whose layers are alike, except for their windows.
     fn from(config: &ModelConfig) -> Self {
         Self {
             vocab: config.vocab,
             hidden: config.hidden,
-            layers: vec![config.layer(); config.layers],
+            layers: (0..config.layers).map(|number| config.layer(number)).collect(),
             final_norm: NormSpec { eps: config.rms_norm_eps },
             tied: config.tied,
         }
@@ -128,9 +131,10 @@ impl From<&ModelConfig> for ModelSpec {
 }
 
 impl ModelConfig {
-    /// Returns the spec of each layer.
-    pub fn layer(&self) -> LayerSpec {
+    /// Returns the spec of layer `number`, counted from 0.
+    pub fn layer(&self, number: usize) -> LayerSpec {
         let norm = NormSpec { eps: self.rms_norm_eps };
+        let window = self.sliding_window.filter(|window| number >= window.first_layer);
         LayerSpec {
             hidden: self.hidden,
             attention_norm: norm,
@@ -141,6 +145,7 @@ impl ModelConfig {
                 qkv_bias: self.qkv_bias,
                 qk_norm: self.qk_norm.then_some(norm),
                 rope: RopeSpec { theta: self.rope_theta, scaling: self.rope_scaling },
+                window: window.map(|window| window.size),
             },
             mlp_norm: norm,
             mlp: MlpSpec { intermediate: self.intermediate },

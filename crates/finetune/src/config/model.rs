@@ -46,6 +46,18 @@ pub struct ModelConfig {
     pub rope_scaling: Option<RopeScaling>,
     /// Added to the mean square in every RMSNorm, in forward and backward.
     pub rms_norm_eps: f32,
+    /// The sliding window of attention, if there is one.
+    #[serde(default)]
+    pub sliding_window: Option<SlidingWindow>,
+}
+
+/// Attention to the last tokens only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlidingWindow {
+    /// The most tokens that a token attends to, itself included.
+    pub size: u32,
+    /// The first layer with the window; earlier layers attend to all tokens.
+    pub first_layer: usize,
 }
 
 impl ModelConfig {
@@ -72,7 +84,7 @@ impl ModelConfig {
 
     /// Returns the input and output width of a projection.
     pub fn projection(&self, projection: Projection) -> [usize; 2] {
-        self.layer().projection(projection)
+        self.layer(0).projection(projection)
     }
 
     /// Returns the RoPE frequencies of the pairs of a head, in radians per position.
@@ -102,6 +114,9 @@ impl ModelConfig {
         require("kv_heads", self.kv_heads, grouped, "a divisor of the number of heads")?;
         let theta = self.rope_theta.is_finite() && self.rope_theta > 1.0;
         require("rope_theta", self.rope_theta, theta, "finite and above 1")?;
+        if let Some(window) = self.sliding_window {
+            require("sliding_window", window.size, window.size >= 1, "at least 1")?;
+        }
         let eps = self.rms_norm_eps.is_finite() && self.rms_norm_eps > 0.0;
         require("rms_norm_eps", self.rms_norm_eps, eps, "finite and above 0")?;
         self.rope_scaling.map_or(Ok(()), |scaling| scaling.validate())
@@ -174,6 +189,7 @@ impl Preset {
             rope_theta: 1e6,
             rope_scaling: None,
             rms_norm_eps: 1e-6,
+            sliding_window: None,
         };
         match self {
             Self::Tiny => ModelConfig {

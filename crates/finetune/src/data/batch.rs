@@ -10,6 +10,9 @@ pub struct Batch {
     pub tokens: Vec<u32>,
     /// `batch × seq` targets: the next token, or [`IGNORED_TARGET`] for no loss.
     pub targets: Vec<u32>,
+    /// `batch × seq` positions of the tokens in their documents, which start at 0; `None` if each
+    /// sequence is one document. A token attends to tokens of its document only.
+    pub positions: Option<Vec<u32>>,
 }
 
 impl Batch {

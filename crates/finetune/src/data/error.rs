@@ -18,6 +18,12 @@ pub enum DataError {
         /// Why.
         source: std::io::Error,
     },
+    /// A packed batch for a step that has no positions.
+    #[error(
+        "the batch is packed, but the step was described for sequences of one document; describe \
+         it with `StepOptions::packed`"
+    )]
+    Packed,
     /// Some lines are not examples.
     #[error(
         "`{}` has {count} of {lines} lines that cannot be used:{}\nEach line is a JSON object \

@@ -139,7 +139,7 @@ impl Examples {
     /// row of padding.
     fn padded(&self, length: usize, places: impl Iterator<Item = Option<usize>>) -> Batch {
         let pad = self.layout.pad;
-        let mut batch = Batch { tokens: Vec::new(), targets: Vec::new() };
+        let mut batch = Batch { tokens: Vec::new(), targets: Vec::new(), positions: None };
         for (row, place) in places.enumerate() {
             if let Some(place) = place {
                 let Sequence { tokens, targets } = &self.sequences[place];

@@ -138,7 +138,7 @@ impl TextData {
             tokens.extend_from_slice(&window[..seq]);
             targets.extend_from_slice(&window[1..]);
         }
-        Ok(Batch { tokens, targets })
+        Ok(Batch { tokens, targets, positions: None })
     }
 
     /// Returns batch `index` of consecutive windows. The last one is padded. `None` after the end.
@@ -160,7 +160,7 @@ impl TextData {
             tokens
         };
         let (tokens, targets) = (piece(start, end, 0), piece(start + 1, end + 1, IGNORED_TARGET));
-        Ok(Some(Batch { tokens, targets }))
+        Ok(Some(Batch { tokens, targets, positions: None }))
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{ExportError, WeightType};
-use crate::config::{ModelConfig, RopeScaling};
+use crate::config::{ModelConfig, RopeScaling, SlidingWindow};
 use crate::error::Result;
 use crate::hub::{HubError, ModelDirectory};
 use crate::json_file::read_json;
@@ -15,21 +15,32 @@ pub(super) const POSITIONS: usize = 2048;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Architecture {
     Llama,
+    /// Llama with a sliding window in every layer.
+    Mistral,
     Qwen2,
     Qwen3,
 }
 
 impl Architecture {
     pub(crate) fn of(model: &ModelConfig) -> Result<Self, ExportError> {
-        match (model.qkv_bias, model.qk_norm) {
-            (false, false) => Ok(Self::Llama),
-            (true, false) => Ok(Self::Qwen2),
-            (false, true) => Ok(Self::Qwen3),
-            (true, true) => Err(ExportError::NotExpressible {
-                format: "a model directory",
-                what: "biases and q/k norm in one model".to_owned(),
-                remedy: "no supported architecture has both",
-            }),
+        let first_windowed = model.sliding_window.map(|window| window.first_layer);
+        let not_expressible = |what: &str, remedy| {
+            let format = "a model directory";
+            Err(ExportError::NotExpressible { format, what: what.to_owned(), remedy })
+        };
+        match (model.qkv_bias, model.qk_norm, first_windowed) {
+            (false, false, None) => Ok(Self::Llama),
+            (false, false, Some(0)) => Ok(Self::Mistral),
+            (false, false, Some(_)) => not_expressible(
+                "a sliding window in later layers without biases and q/k norm",
+                "no supported architecture has it",
+            ),
+            (true, false, _) => Ok(Self::Qwen2),
+            (false, true, _) => Ok(Self::Qwen3),
+            (true, true, _) => not_expressible(
+                "biases and q/k norm in one model",
+                "no supported architecture has both",
+            ),
         }
     }
 
@@ -37,6 +48,7 @@ impl Architecture {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Llama => "llama",
+            Self::Mistral => "mistral",
             Self::Qwen2 => "qwen2",
             Self::Qwen3 => "qwen3",
         }
@@ -46,6 +58,7 @@ impl Architecture {
     fn class(self) -> &'static str {
         match self {
             Self::Llama => "LlamaForCausalLM",
+            Self::Mistral => "MistralForCausalLM",
             Self::Qwen2 => "Qwen2ForCausalLM",
             Self::Qwen3 => "Qwen3ForCausalLM",
         }
@@ -99,6 +112,11 @@ pub(super) fn of_model(model: &ModelConfig, dtype: WeightType) -> Result<Value, 
             "high_freq_factor": high, "original_max_position_embeddings": original,
         });
     }
+    if let Some(SlidingWindow { size, first_layer }) = model.sliding_window {
+        config["sliding_window"] = json!(size);
+        config["use_sliding_window"] = json!(true);
+        config["max_window_layers"] = json!(first_layer);
+    }
     Ok(config)
 }
 
@@ -109,5 +127,40 @@ fn torch(dtype: WeightType) -> &'static str {
         WeightType::F16 => "float16",
         WeightType::Bf16 => "bfloat16",
         WeightType::Q8_0 => "int8",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Preset;
+
+    #[test]
+    fn a_window_is_written_as_its_architecture_reads_it() {
+        let window = |first_layer| Some(SlidingWindow { size: 8, first_layer });
+        let model = |qkv_bias, qk_norm, sliding_window| ModelConfig {
+            qkv_bias,
+            qk_norm,
+            sliding_window,
+            ..Preset::Tiny.model()
+        };
+        for (model, architecture) in [
+            (model(false, false, None), Architecture::Llama),
+            (model(false, false, window(0)), Architecture::Mistral),
+            (model(true, false, window(1)), Architecture::Qwen2),
+            (model(false, true, window(0)), Architecture::Qwen3),
+        ] {
+            assert_eq!(Architecture::of(&model).unwrap(), architecture);
+            let config = of_model(&model, WeightType::F32).unwrap();
+            let written = model.sliding_window.map(|window| {
+                let SlidingWindow { size, first_layer } = window;
+                [json!(size), json!(true), json!(first_layer)]
+            });
+            let keys = ["sliding_window", "use_sliding_window", "max_window_layers"];
+            let found = keys.map(|key| config.get(key).cloned().unwrap_or_default());
+            assert_eq!(found, written.unwrap_or_default());
+        }
+        let error = Architecture::of(&model(false, false, window(1))).unwrap_err().to_string();
+        assert!(error.contains("sliding window"), "{error}");
     }
 }

@@ -9,11 +9,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::HubError;
-use crate::config::{ModelConfig, RopeScaling};
+use crate::config::{ModelConfig, RopeScaling, SlidingWindow};
 use crate::error::Result;
 
 /// Default of `rope_theta`.
 const DEFAULT_THETA: f64 = 10_000.0;
+/// Default of `max_window_layers`.
+const DEFAULT_WINDOW_LAYERS: usize = 28;
 
 /// The fields of `config.json` that are read.
 #[derive(Debug, Deserialize)]
@@ -43,14 +45,21 @@ struct Raw {
     mlp_bias: bool,
     #[serde(default)]
     use_sliding_window: bool,
-    #[serde(default)]
-    layer_types: Vec<String>,
+    /// `null` for none.
+    #[serde(default = "default_window")]
+    sliding_window: Option<u32>,
+    max_window_layers: Option<usize>,
+    layer_types: Option<Vec<String>>,
     partial_rotary_factor: Option<f64>,
     quantization_config: Option<Value>,
 }
 
 fn default_eps() -> f32 {
     1e-6
+}
+
+fn default_window() -> Option<u32> {
+    Some(4096)
 }
 
 fn default_act() -> String {
@@ -73,12 +82,11 @@ struct Rope {
 /// Parses `text`, the file `path`. Returns the model and its number of positions.
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(ModelConfig, Option<usize>)> {
     let raw: Raw = serde_json::from_slice(text).map_err(|error| HubError::json(path, error))?;
-    supported(&raw).map_err(|(field, value, supported)| HubError::Unsupported {
-        path: path.to_owned(),
-        field,
-        value,
-        supported,
-    })?;
+    let unsupported = |(field, value, supported)| {
+        let path = path.to_owned();
+        HubError::Unsupported { path, field, value, supported }
+    };
+    supported(&raw).map_err(unsupported)?;
     let qwen3 = raw.model_type == "qwen3";
     let kv_heads = match raw.num_key_value_heads {
         Some(heads) => heads,
@@ -101,17 +109,55 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(ModelConfig, Option<usi
         rope_theta: theta.unwrap_or(DEFAULT_THETA),
         rope_scaling: scaling(path, rope.or(raw.rope_scaling.as_ref()))?,
         rms_norm_eps: raw.rms_norm_eps,
+        sliding_window: sliding_window(&raw).map_err(unsupported)?,
     };
     model.validate()?;
     Ok((model, raw.max_position_embeddings))
 }
 
-/// Checks that every value is supported. The error is the field, its value, and the supported one.
-fn supported(raw: &Raw) -> Result<(), (&'static str, String, &'static str)> {
+/// A field, its value, and the supported one.
+type Refusal = (&'static str, String, &'static str);
+
+/// Returns the sliding window. Qwen switches it on, and only for later layers; Mistral has it in
+/// every layer; Llama has none. `layer_types`, in newer files, says it for each layer.
+fn sliding_window(raw: &Raw) -> Result<Option<SlidingWindow>, Refusal> {
+    const FIELD: &str = "layer_types";
+    const FULL: &str = "full_attention";
+    const SLIDING: &str = "sliding_attention";
+    let layers = raw.num_hidden_layers;
+    let (switched_on, first_layer) = match raw.model_type.as_str() {
+        "mistral" => (true, 0),
+        "llama" => (false, 0),
+        _ => (raw.use_sliding_window, raw.max_window_layers.unwrap_or(DEFAULT_WINDOW_LAYERS)),
+    };
+    let size = raw.sliding_window.filter(|_| switched_on);
+    let first_layer = match &raw.layer_types {
+        None => first_layer,
+        Some(types) => {
+            let known = |kind: &String| kind == FULL || (kind == SLIDING && size.is_some());
+            if let Some(kind) = types.iter().find(|kind| !known(kind)) {
+                let supported = "full_attention, or sliding_attention with a sliding window";
+                return Err((FIELD, kind.clone(), supported));
+            }
+            let full = types.iter().take_while(|kind| *kind == FULL).count();
+            let alternates = types.iter().skip(full).any(|kind| kind == FULL);
+            if alternates || types.len() != layers {
+                let supported = "a kind for each layer, full_attention before sliding_attention";
+                return Err((FIELD, types.join(", "), supported));
+            }
+            full
+        }
+    };
+    let window = size.map(|size| SlidingWindow { size, first_layer });
+    Ok(window.filter(|window| window.first_layer < layers))
+}
+
+/// Checks that every other value is supported.
+fn supported(raw: &Raw) -> Result<(), Refusal> {
     let refuse =
         |field, value: &dyn ToString, supported| Err((field, value.to_string(), supported));
-    if !["qwen2", "qwen3", "llama"].contains(&raw.model_type.as_str()) {
-        return refuse("model_type", &raw.model_type, "qwen2, qwen3 or llama");
+    if !["qwen2", "qwen3", "llama", "mistral"].contains(&raw.model_type.as_str()) {
+        return refuse("model_type", &raw.model_type, "qwen2, qwen3, llama or mistral");
     }
     if raw.hidden_act != "silu" {
         return refuse("hidden_act", &raw.hidden_act, "silu");
@@ -121,12 +167,6 @@ fn supported(raw: &Raw) -> Result<(), (&'static str, String, &'static str)> {
     }
     if raw.mlp_bias {
         return refuse("mlp_bias", &true, "false");
-    }
-    if raw.use_sliding_window {
-        return refuse("use_sliding_window", &true, "false");
-    }
-    if let Some(kind) = raw.layer_types.iter().find(|kind| *kind != "full_attention") {
-        return refuse("layer_types", kind, "full_attention in every layer");
     }
     if let Some(part) = raw.partial_rotary_factor.filter(|part| *part != 1.0) {
         return refuse("partial_rotary_factor", &part, "1");

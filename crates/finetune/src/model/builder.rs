@@ -7,6 +7,7 @@ use retrograph_kernels::{Element, KernelError, Launch};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
 use super::passes::GradientHome;
+use super::sequences::Sequences;
 use super::value::Value;
 use crate::error::Result;
 use crate::parameters::Parameter;
@@ -77,6 +78,8 @@ pub(super) struct Builder {
     /// Number of the micro-batch. Each except the first adds to the gradients.
     micro_batch: usize,
     training: Option<Training>,
+    /// The sequences of the micro-batch.
+    pub(super) sequences: Sequences,
 }
 
 impl Builder {
@@ -105,6 +108,7 @@ impl Builder {
             prefix: String::new(),
             micro_batch: 0,
             training: None,
+            sequences: Sequences::default(),
         }
     }
 

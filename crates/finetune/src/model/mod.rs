@@ -12,6 +12,7 @@
 mod builder;
 mod layers;
 mod passes;
+mod sequences;
 mod value;
 
 pub use builder::{ParameterBuffers, TrainableBuffers};
@@ -20,4 +21,5 @@ pub use passes::{
     ForwardPass, GenerationPass, GradientHome, LossPass, METRICS, MicroBatching, SAMPLED,
     StepControls, StepOptions, StepPass, TokenSource,
 };
+pub use sequences::Sequences;
 pub use value::Value;

@@ -1,10 +1,10 @@
 //! Architectures other than Qwen2 against a model in f64: losses, and gradients against central
 //! differences of the loss in f64.
 
-use retrograph_finetune::model::GradientHome;
+use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
-    Mode, ModelConfig, Plan, RopeScaling, Source, TrainerOptions, TrainingConfig,
+    Mode, ModelConfig, Plan, RopeScaling, SlidingWindow, Source, TrainerOptions, TrainingConfig,
 };
 
 use crate::device::device;
@@ -39,6 +39,22 @@ fn llama3(mode: Mode) -> TrainingConfig {
         rope_scaling: Some(scaling),
         ..config.model
     };
+    config
+}
+
+/// No biases and a window in every layer: heads of 6 elements, which are not fused.
+fn mistral(mode: Mode) -> TrainingConfig {
+    let mut config = config(mode);
+    let sliding_window = Some(SlidingWindow { size: 4, first_layer: 0 });
+    config.model = ModelConfig { qkv_bias: false, sliding_window, ..config.model };
+    config
+}
+
+/// Qwen2 with a window in the second layer of two.
+fn windowed_qwen2(mode: Mode, head_dim: usize) -> TrainingConfig {
+    let mut config = config(mode);
+    let sliding_window = Some(SlidingWindow { size: 3, first_layer: 1 });
+    config.model = ModelConfig { head_dim: Some(head_dim), sliding_window, ..config.model };
     config
 }
 
@@ -105,6 +121,36 @@ fn qwen3_matches_the_reference_and_its_differences() {
 #[test]
 fn qwen3_by_lora_matches_the_reference_and_its_differences() {
     matches_reference(qwen3(LORA));
+}
+
+#[test]
+fn mistral_matches_the_reference_and_its_differences() {
+    matches_reference(mistral(Mode::Full));
+    matches_reference(mistral(LORA));
+}
+
+#[test]
+fn a_window_in_later_layers_matches_the_reference_and_its_differences() {
+    for head_dim in [8, 132] {
+        let config = windowed_qwen2(Mode::Full, head_dim);
+        assert_eq!(config.fuses_attention(), head_dim == 8);
+        matches_reference(config);
+    }
+}
+
+#[test]
+fn a_window_as_wide_as_a_sequence_changes_no_operation() {
+    let mut config = windowed_qwen2(Mode::Full, 8);
+    let step = |config: &TrainingConfig| {
+        let step = StepPass::new(config, StepOptions::default()).unwrap();
+        format!("{:?}", step.pass.operations())
+    };
+    let narrow = step(&config);
+    config.model.sliding_window = Some(SlidingWindow { size: config.seq as u32, first_layer: 0 });
+    let wide = step(&config);
+    config.model.sliding_window = None;
+    assert_eq!(wide, step(&config));
+    assert_ne!(narrow, wide);
 }
 
 #[test]

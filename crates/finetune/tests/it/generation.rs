@@ -3,7 +3,8 @@
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
     Device, Error, GenerationPlan, Generator, GeneratorOptions, Mode, ModelConfig, Precision,
-    Request, RopeScaling, Sampling, Source, StopReason, TextRequest, Tokenizer, TrainingConfig,
+    Request, RopeScaling, Sampling, SlidingWindow, Source, StopReason, TextRequest, Tokenizer,
+    TrainingConfig,
 };
 use retrograph_kernels::DType;
 use retrograph_kernels::nf4::{self, Nested};
@@ -27,6 +28,11 @@ fn qwen3(model: &mut ModelConfig) {
 fn llama3(model: &mut ModelConfig) {
     let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 27.0 };
     (model.qkv_bias, model.rope_theta, model.rope_scaling) = (false, 20.0, Some(scaling));
+}
+
+/// A window in the second layer of two.
+fn windowed(model: &mut ModelConfig) {
+    model.sliding_window = Some(SlidingWindow { size: 7, first_layer: 1 });
 }
 
 pub(crate) fn generator_on(
@@ -83,6 +89,8 @@ fn greedy_tokens_are_those_of_the_model_without_a_cache() {
         model(llama3, Mode::Full),
         model(plain, LORA),
         model(qwen3, LORA),
+        model(windowed, Mode::Full),
+        model(windowed, LORA),
     ] {
         let prompt = prompt(5);
         let mut generator = generator(&config, 69);
@@ -103,6 +111,21 @@ fn prompts_of_any_length_are_taken_in_whole() {
         let text = greedy(&mut generator, &prompt, 4);
         assert_eq!(text.len(), 4, "after {len}");
         is_greedy(&config, &prompt, &text);
+    }
+}
+
+#[test]
+fn a_window_holds_in_prompts_and_after_them() {
+    let mut config = config(Mode::Full);
+    // Narrower than a split of the cache, wider than one, and wider than the bucket of a prompt.
+    for size in [1, 30, 100, 300] {
+        config.model.sliding_window = Some(SlidingWindow { size, first_layer: 0 });
+        let mut generator = generator(&config, 600);
+        for len in [1, 17, 257, 530] {
+            let prompt = prompt(len);
+            let text = greedy(&mut generator, &prompt, 4);
+            is_greedy(&config, &prompt, &text);
+        }
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn batch(config: &TrainingConfig, step: u32) -> Batch {
         let name = format!("{kind}.{step}");
         (0..config.rows() as u32).map(|index| hashed(&name, index) % 19 * 13).collect()
     };
-    Batch { tokens: tokens("tokens"), targets: tokens("targets") }
+    Batch { tokens: tokens("tokens"), targets: tokens("targets"), positions: None }
 }
 
 /// The tensors that the script wrote.

@@ -81,6 +81,7 @@ fn a_replay_sees_the_tokens_of_its_own_step() {
     let batch = |token| Batch {
         tokens: vec![token; config.rows()],
         targets: vec![token + 1; config.rows()],
+        positions: None,
     };
     for policy in GRAPHS {
         let mut graph = trainer(&device, &config, options(policy));

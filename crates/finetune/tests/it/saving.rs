@@ -30,7 +30,7 @@ pub(crate) fn batch(config: &TrainingConfig) -> Batch {
     let tokens = (0..config.rows() as u32).map(|at| at * 37 % vocab).collect();
     let counts = |at: u32| at / config.seq as u32 != 2 && at % 7 < 1 + at / config.seq as u32;
     let target = |at: u32| if counts(at) { at * 53 % vocab } else { IGNORED_TARGET };
-    Batch { tokens, targets: (0..config.rows() as u32).map(target).collect() }
+    Batch { tokens, targets: (0..config.rows() as u32).map(target).collect(), positions: None }
 }
 
 /// The loss, and the gradients by name, of one step without clipping.

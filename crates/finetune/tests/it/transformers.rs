@@ -71,7 +71,7 @@ fn integers(values: &[f64]) -> Vec<u32> {
 fn batch(golden: &Golden, step: usize) -> Batch {
     let rows = BATCH * SEQ;
     let part = |name: &str| integers(&golden[name][step * rows..][..rows]);
-    Batch { tokens: part("tokens"), targets: part("targets") }
+    Batch { tokens: part("tokens"), targets: part("targets"), positions: None }
 }
 
 /// The logits of each sequence of `tokens`, by the forward pass alone.

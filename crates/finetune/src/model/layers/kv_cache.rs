@@ -64,7 +64,8 @@ impl KvCache {
         let shape =
             CacheShape { capacity: length, heads, kv_heads, head_dim: spec.attention.head_dim };
         let visible = self.layers[number].first(length * kv_heads * shape.head_dim);
-        LayerKv { caches: visible, position: self.position, shape }
+        let window = spec.attention.window;
+        LayerKv { caches: visible, position: self.position, shape, window }
     }
 }
 
@@ -75,6 +76,8 @@ pub(in crate::model) struct LayerKv {
     /// Control: the position of the first new token.
     pub(super) position: Slice<u32>,
     shape: CacheShape,
+    /// The most positions that a token attends to, itself included.
+    window: Option<u32>,
 }
 
 /// The new tokens of a prefill pass.
@@ -98,7 +101,7 @@ impl LayerKv {
         qkv: [QkvProjection<BufferId>; 3],
         norm_rope: QkNormRope<BufferId>,
     ) -> Result<Slice<f32>> {
-        let Self { caches, position, shape } = *self;
+        let Self { caches, position, shape, window } = *self;
         let runs = shape.heads * shape.splits();
         let partials = builder.transient("runs", runs * shape.head_dim);
         let stats = builder.transient("run_stats", runs * 2);
@@ -111,13 +114,13 @@ impl LayerKv {
             stats,
             position,
             shape,
-            window: None,
+            window,
             scale,
         };
         builder.launch(attention.launch())?;
         let out = builder.transient("out", shape.heads * shape.head_dim);
         builder.launch(
-            DecodeAttentionCombine { partials, stats, out, position, shape, window: None }.launch(),
+            DecodeAttentionCombine { partials, stats, out, position, shape, window }.launch(),
         )?;
         Ok(out)
     }
@@ -131,7 +134,7 @@ impl LayerKv {
         new: NewTokens,
         compute: DType,
     ) -> Result<Slice<f32>> {
-        let Self { caches, position: start, shape } = *self;
+        let Self { caches, position: start, shape, window } = *self;
         let NewTokens { q, k, v, rows: queries, count } = new;
         let append = CacheAppend { keys: k, values: v, caches, start, count: Some(count), shape };
         builder.launch(append.launch())?;
@@ -143,7 +146,7 @@ impl LayerKv {
         let product = CacheScores { q, keys, scores, queries, shape, scale };
         builder.launch(product.launch_in(compute))?;
         let softmax: CacheSoftmax<BufferId> =
-            CacheSoftmax { values: scores, start, heads, queries, width, window: None };
+            CacheSoftmax { values: scores, start, heads, queries, width, window };
         builder.launch(softmax.launch())?;
         let product = CacheValues { probs: scores, values, out, queries, shape };
         builder.launch(product.launch_in(compute))?;

@@ -40,9 +40,9 @@ pub(super) struct RotaryEmbedding {
 /// The direction of a rotation. The inverse is the gradient.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rotation {
-    /// From position `start` of a sequence on; 0 without it.
+    /// From position `start` on; without it, by the positions of the tokens in their documents.
     Forward { start: Option<Slice<u32>> },
-    /// The inverse, from position 0 on.
+    /// The inverse, by the positions of the tokens in their documents.
     Inverse,
 }
 
@@ -77,7 +77,11 @@ impl RotaryEmbedding {
         };
         let tensors = &[turn(q, rotated[0]), turn(k, rotated[1])];
         let positions = self.positions();
-        let token_positions = start.map_or(TokenPositions::FromZero, TokenPositions::From);
+        let token_positions = match (start, builder.sequences.positions()) {
+            (Some(start), _) => TokenPositions::From(start),
+            (None, Some(positions)) => TokenPositions::Each(positions),
+            (None, None) => TokenPositions::FromZero,
+        };
         let rope =
             Rope { tensors, cos, sin, token_positions, positions, batch, seq, head_dim, inverse };
         builder.launch(rope.launch())?;

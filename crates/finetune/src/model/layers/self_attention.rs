@@ -1,4 +1,4 @@
-//! Causal attention of the tokens of a sequence to each other, after RoPE.
+//! Causal attention of the tokens of a document to each other, after RoPE.
 //!
 //! One fused kernel (FlashAttention-2) computes it for head widths that the kernel supports. Other
 //! widths use matrix products around a softmax, which store the `seq × seq` probabilities.
@@ -9,7 +9,7 @@ use retrograph_kernels::ops::{
     FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Softmax, SoftmaxBackward,
     SoftmaxMask, SplitKSum,
 };
-use retrograph_runtime::Slice;
+use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Dtypes};
 use super::{Builder, PassConfig};
@@ -21,6 +21,8 @@ use crate::spec::AttentionSpec;
 pub(super) struct SelfAttention {
     shape: AttentionShape,
     compute: DType,
+    /// The most tokens that a token attends to, itself included.
+    window: Option<u32>,
 }
 
 /// Queries and keys after RoPE, and values, in [`SelfAttention::dtypes`].
@@ -61,10 +63,10 @@ pub(super) struct Gradients {
 
 impl SelfAttention {
     pub(super) fn new(config: &PassConfig, spec: &AttentionSpec) -> Self {
-        let AttentionSpec { heads, kv_heads, head_dim, .. } = *spec;
+        let AttentionSpec { heads, kv_heads, head_dim, window, .. } = *spec;
         let shape =
             AttentionShape { batch: config.batch, seq: config.seq, heads, kv_heads, head_dim };
-        Self { shape, compute: config.compute }
+        Self { shape, compute: config.compute, window }
     }
 
     fn is_fused(&self) -> bool {
@@ -80,6 +82,12 @@ impl SelfAttention {
 
     fn scale(&self) -> f32 {
         scale(self.shape.head_dim)
+    }
+
+    /// The mask of unfused attention.
+    fn mask(&self, builder: &Builder) -> SoftmaxMask<BufferId> {
+        let bounds = builder.sequences.bounds(self.window);
+        bounds.map_or(SoftmaxMask::Causal, |bounds| SoftmaxMask::From(bounds.first_keys))
     }
 
     /// Appends `softmax(scale · q·kᵀ)·v`, in the `dtypes` in which it is read.
@@ -108,8 +116,9 @@ impl SelfAttention {
         let [q, k, v] = [q, k, v].map(Activation::narrowest);
         let result = Activation::transient(builder, ("out", q.len()), dtypes);
         let lse = builder.transient("lse", shape.batch * shape.heads * shape.seq);
+        let bounds = builder.sequences.bounds(self.window);
         let attention =
-            FusedAttention { q, k, v, out: result.written(), lse, bounds: None, shape, scale };
+            FusedAttention { q, k, v, out: result.written(), lse, bounds, shape, scale };
         builder.launch(attention.launch())?;
         Ok((result, Probabilities::Recomputed { out: result, lse }))
     }
@@ -120,7 +129,7 @@ impl SelfAttention {
         builder: &mut Builder,
         Operands { q, k, v }: Operands,
     ) -> Result<(Slice<f32>, Slice<f32>)> {
-        let Self { shape, compute } = *self;
+        let Self { shape, compute, .. } = *self;
         let (q, k, v) = (q.f32()?, k.f32()?, v.f32()?);
         let AttentionShape { batch, seq, heads, .. } = shape;
         let (rows, width) = (batch * heads * seq, seq);
@@ -128,8 +137,8 @@ impl SelfAttention {
         let product = AttentionScores { q, k, scores, shape, scale: self.scale() };
         builder.launch(product.launch_in(compute))?;
         let probs = builder.transient("probs", rows * width);
-        let softmax =
-            Softmax { input: scores, output: probs, rows, width, mask: SoftmaxMask::Causal };
+        let mask = self.mask(builder);
+        let softmax = Softmax { input: scores, output: probs, rows, width, mask };
         builder.launch(softmax.launch())?;
         let out = builder.transient("out", q.len());
         builder.launch(AttentionValues { probs, v, out, shape }.launch_in(compute))?;
@@ -167,9 +176,8 @@ impl SelfAttention {
         let lse_delta = builder.transient("rows", shape.lse_delta_len());
         let preprocess = AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape };
         builder.launch(preprocess.launch())?;
-        let scale = self.scale();
-        let inputs =
-            AttentionBackwardInputs { q, k, v, grad_out, lse_delta, bounds: None, shape, scale };
+        let (scale, bounds) = (self.scale(), builder.sequences.bounds(self.window));
+        let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, bounds, shape, scale };
         let grad_q = builder.transient("grad_q", q.len());
         builder.launch(FusedAttentionGradQ { inputs, grad_q }.launch())?;
         let (splits, len) = (shape.grad_kv_splits(), k.len());
@@ -194,7 +202,7 @@ impl SelfAttention {
         (Operands { q, k, v }, probs): (Operands, Slice<f32>),
         grad_out: Slice<f32>,
     ) -> Result<[Slice<f32>; 3]> {
-        let Self { shape, compute } = *self;
+        let Self { shape, compute, .. } = *self;
         let (q, k, v) = (q.f32()?, k.f32()?, v.f32()?);
         let AttentionShape { batch, seq, heads, .. } = shape;
         let (rows, width, scale) = (batch * heads * seq, seq, self.scale());
@@ -209,7 +217,7 @@ impl SelfAttention {
             grad_input: grad_scores,
             rows,
             width,
-            mask: SoftmaxMask::Causal,
+            mask: self.mask(builder),
         };
         builder.launch(softmax.launch())?;
         let grad_q = builder.transient("grad_q", q.len());

@@ -6,6 +6,7 @@ use crate::config::TrainingConfig;
 use crate::error::Result;
 use crate::model::builder::{Builder, ParameterBuffers};
 use crate::model::layers::{Model, Objective, PassConfig, RopeTables};
+use crate::model::sequences::Sequences;
 use crate::spec::ModelSpec;
 
 /// The forward pass over a batch, up to the loss of each token.
@@ -22,6 +23,8 @@ pub struct LossPass {
     pub targets: Slice<u32>,
     /// Control: how many targets are not ignored.
     pub counted: Slice<u32>,
+    /// Controls: positions and bounds of attention. Batches may be packed.
+    pub sequences: Sequences,
     /// External: cosines of the rotary positions.
     pub cos: Slice<f32>,
     /// External: sines of the rotary positions.
@@ -47,11 +50,14 @@ impl LossPass {
         let tables = RopeTables::declare(&mut builder, config.seq, config.model.head_dim());
         let (spec, pass_config) =
             (ModelSpec::from(&config.model), PassConfig::without_micro_batches(config));
+        let shape = ([config.batch, config.seq], true);
+        let sequences = Sequences::declare(&mut builder.pass, &spec, shape);
+        builder.sequences = sequences.clone();
         let model = Model::new(&builder, &spec, &pass_config, tables);
         let logits = model.logits(&mut builder, tokens, model.head.logits_dtype())?;
         model.head.loss_alone(&mut builder, logits, Objective { targets, counted, losses })?;
         let Builder { pass, parameters, .. } = builder;
         let RopeTables { cos, sin } = tables;
-        Ok(Self { pass, parameters, tokens, targets, counted, cos, sin, losses })
+        Ok(Self { pass, parameters, tokens, targets, counted, sequences, cos, sin, losses })
     }
 }

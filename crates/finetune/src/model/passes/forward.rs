@@ -7,6 +7,7 @@ use crate::config::TrainingConfig;
 use crate::error::Result;
 use crate::model::builder::{Builder, ParameterBuffers};
 use crate::model::layers::{Model, PassConfig, RopeTables};
+use crate::model::sequences::Sequences;
 use crate::spec::ModelSpec;
 
 /// The forward pass over one window of tokens.
@@ -18,6 +19,8 @@ pub struct ForwardPass {
     pub parameters: Vec<ParameterBuffers>,
     /// Control: `seq` tokens. Later ones do not influence earlier positions.
     pub tokens: Slice<u32>,
+    /// Controls: the bounds of sliding windows, to be set if the model has any.
+    pub sequences: Sequences,
     /// External: cosines of the rotary positions.
     pub cos: Slice<f32>,
     /// External: sines of the rotary positions.
@@ -40,11 +43,14 @@ impl ForwardPass {
         let tables = RopeTables::declare(&mut builder, config.seq, config.model.head_dim());
         let (spec, pass_config) =
             (ModelSpec::from(&config.model), PassConfig::without_micro_batches(&config));
+        let shape = ([1, config.seq], false);
+        let sequences = Sequences::declare(&mut builder.pass, &spec, shape);
+        builder.sequences = sequences.clone();
         let model = Model::new(&builder, &spec, &pass_config, tables);
         let logits = model.logits(&mut builder, tokens, DType::F32)?.f32()?;
         builder.pass.copy(logits, output)?;
         let Builder { pass, parameters, .. } = builder;
         let RopeTables { cos, sin } = tables;
-        Ok(Self { pass, parameters, tokens, cos, sin, logits: output })
+        Ok(Self { pass, parameters, tokens, sequences, cos, sin, logits: output })
     }
 }

@@ -36,6 +36,8 @@ pub struct StepOptions {
     /// its gradient, and the sum of two gradients of an input. Smaller products run concurrently.
     /// `None` for the size that benchmarks showed.
     pub fuse_from: Option<usize>,
+    /// Whether batches may be packed: the step then reads positions and bounds of attention.
+    pub packed: bool,
 }
 
 impl From<GradientHome> for StepOptions {

@@ -1,6 +1,6 @@
 //! The whole training step as one pass.
 
-use retrograph_runtime::{ControlError, Controls, Pass, Slice};
+use retrograph_runtime::{Controls, Pass, Slice};
 
 use super::optimizer::{self, Scalars};
 use super::options::{MicroBatching, StepOptions};
@@ -11,6 +11,7 @@ use crate::model::builder::{Builder, ParameterBuffers};
 use crate::model::layers::{
     Layer, LayerSaved, Model, Objective, PassConfig, Residual, RopeTables, mean,
 };
+use crate::model::sequences::Sequences;
 use crate::spec::ModelSpec;
 
 /// Elements of the metrics buffer: the loss and the norm of the gradients before clipping.
@@ -32,6 +33,8 @@ pub struct StepPass {
     pub targets: Slice<u32>,
     /// Control: how many targets are not ignored. Loss and gradients are means over them.
     pub counted: Slice<u32>,
+    /// Controls: positions and bounds of attention.
+    pub sequences: Sequences,
     /// External: cosines of the rotary positions.
     pub cos: Slice<f32>,
     /// External: sines of the rotary positions.
@@ -47,29 +50,27 @@ pub struct StepPass {
 }
 
 /// The controls of a step.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct StepControls {
     step: Slice<u32>,
     tokens: Slice<u32>,
     targets: Slice<u32>,
     counted: Slice<u32>,
+    sequences: Sequences,
 }
 
 impl StepControls {
     /// Sets step number and batch in the controls of the pass.
     ///
     /// # Errors
-    /// If the batch has another size than the pass.
-    pub fn set(
-        &self,
-        controls: &mut Controls,
-        step: u32,
-        batch: &Batch,
-    ) -> Result<(), ControlError> {
+    /// If the batch has another size than the pass, or is packed and the pass is not described for
+    /// that.
+    pub fn set(&self, controls: &mut Controls, step: u32, batch: &Batch) -> Result<()> {
         controls.set(self.step, step)?;
         controls.set_array(self.tokens, &batch.tokens)?;
         controls.set_array(self.targets, &batch.targets)?;
-        controls.set(self.counted, batch.counted())
+        controls.set(self.counted, batch.counted())?;
+        self.sequences.set(controls, batch.positions.as_deref())
     }
 }
 
@@ -77,7 +78,7 @@ impl StepPass {
     /// Returns the controls of the step.
     pub fn controls(&self) -> StepControls {
         let Self { step, tokens, targets, counted, .. } = *self;
-        StepControls { step, tokens, targets, counted }
+        StepControls { step, tokens, targets, counted, sequences: self.sequences.clone() }
     }
 
     /// Describes the step of `config`.
@@ -106,6 +107,8 @@ impl StepPass {
         let tables = RopeTables::declare(&mut builder, config.seq, config.model.head_dim());
         let micro_batch = PassConfig::training(config, (options, micro_batching));
         let spec = ModelSpec::from(&config.model);
+        let shape = [config.batch, config.seq];
+        let sequences = Sequences::declare(&mut builder.pass, &spec, (shape, options.packed));
         let model = Model::new(&builder, &spec, &micro_batch, tables);
         builder.scope("loss");
         let losses = builder.transient("per_token", config.rows());
@@ -115,6 +118,7 @@ impl StepPass {
                 builder.prefix(format!("micro-batch {number}/"));
             }
             let rows = start..start + micro_batch.rows();
+            builder.sequences = sequences.rows(rows.clone());
             let inputs = (tokens.slice(rows.clone()), objective.rows(rows));
             forward_and_backward(&mut builder, (&model, options.recompute), inputs)?;
             builder.next_micro_batch();
@@ -133,6 +137,7 @@ impl StepPass {
             tokens,
             targets,
             counted,
+            sequences,
             cos,
             sin,
             metrics,

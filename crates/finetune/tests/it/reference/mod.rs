@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use retrograph_finetune::{Batch, Mode, ModelConfig, TrainingConfig};
+use retrograph_finetune::{Batch, IGNORED_TARGET, Mode, ModelConfig, TrainingConfig};
 
 /// Weights by name.
 pub(crate) type Weights = BTreeMap<String, Vec<f64>>;
@@ -19,23 +19,40 @@ pub(crate) struct Reference<'a> {
 }
 
 impl Reference<'_> {
-    /// The mean cross-entropy of `batch`.
+    /// The mean cross-entropy of `batch`, document by document.
     pub(crate) fn loss(&self, batch: &Batch) -> f64 {
-        let seq = self.config.seq;
-        let sequences = batch.tokens.chunks(seq).zip(batch.targets.chunks(seq));
-        let losses = sequences.flat_map(|(tokens, targets)| {
-            let logits = self.logits(tokens);
-            let loss = |(row, &target): (Row, &u32)| {
-                let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let sum: f64 = row.iter().map(|logit| (logit - largest).exp()).sum();
-                largest + sum.ln() - row[target as usize]
-            };
-            logits.into_iter().zip(targets).map(loss).collect::<Vec<_>>()
-        });
-        losses.sum::<f64>() / self.config.rows() as f64
+        let mut losses = Vec::new();
+        for (tokens, targets) in self.documents(batch) {
+            for (row, target) in self.logits(&tokens).into_iter().zip(targets) {
+                if target != IGNORED_TARGET {
+                    let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                    let sum: f64 = row.iter().map(|logit| (logit - largest).exp()).sum();
+                    losses.push(largest + sum.ln() - row[target as usize]);
+                }
+            }
+        }
+        losses.iter().sum::<f64>() / losses.len() as f64
     }
 
-    /// The logits of each position of one sequence.
+    /// Tokens and targets of each document: a sequence, or less if the batch is packed.
+    fn documents(&self, batch: &Batch) -> Vec<(Vec<u32>, Vec<u32>)> {
+        let mut documents: Vec<(Vec<u32>, Vec<u32>)> = Vec::new();
+        for (index, (&token, &target)) in batch.tokens.iter().zip(&batch.targets).enumerate() {
+            let starts = match &batch.positions {
+                Some(positions) => positions[index] == 0,
+                None => index % self.config.seq == 0,
+            };
+            if starts {
+                documents.push((Vec::new(), Vec::new()));
+            }
+            let (tokens, targets) = documents.last_mut().expect("the first position is 0");
+            tokens.push(token);
+            targets.push(target);
+        }
+        documents
+    }
+
+    /// The logits of each position of one document.
     pub(crate) fn logits(&self, tokens: &[u32]) -> Vec<Row> {
         let model = self.model();
         let table = &self.weights["model.embed_tokens.weight"];
@@ -44,7 +61,7 @@ impl Reference<'_> {
         for layer in 0..model.layers {
             let at = format!("model.layers.{layer}.");
             let normed = self.norm_all(&stream, &format!("{at}input_layernorm.weight"));
-            add(&mut stream, &self.attention(&at, &normed));
+            add(&mut stream, &self.attention(layer, &normed));
             let normed = self.norm_all(&stream, &format!("{at}post_attention_layernorm.weight"));
             let branch: Vec<Row> = normed.iter().map(|x| self.mlp(&at, x)).collect();
             add(&mut stream, &branch);
@@ -90,8 +107,9 @@ impl Reference<'_> {
         self.project(&format!("{at}mlp.down_proj"), &inner)
     }
 
-    fn attention(&self, at: &str, rows: &[Row]) -> Vec<Row> {
-        let model = self.model();
+    fn attention(&self, layer: usize, rows: &[Row]) -> Vec<Row> {
+        let (model, at) = (self.model(), format!("model.layers.{layer}."));
+        let window = model.sliding_window.filter(|window| layer >= window.first_layer);
         let width = model.head_dim();
         let heads = |part: &str| -> Vec<Vec<Row>> {
             let name = format!("{at}self_attn.{part}_proj");
@@ -111,12 +129,18 @@ impl Reference<'_> {
         let group = model.heads / model.kv_heads;
         let mixed = (0..rows.len()).map(|position| {
             let head = |head: usize| {
-                let seen =
-                    (0..=position).map(|past| dot(&q[position][head], &k[past][head / group]));
-                let scores: Row = seen.map(|score| score / (width as f64).sqrt()).collect();
+                let seen = match window {
+                    Some(window) => {
+                        (position + 1).saturating_sub(window.size as usize)..position + 1
+                    }
+                    None => 0..position + 1,
+                };
+                let products =
+                    seen.clone().map(|past| dot(&q[position][head], &k[past][head / group]));
+                let scores: Row = products.map(|score| score / (width as f64).sqrt()).collect();
                 let sum: f64 = scores.iter().map(|score| score.exp()).sum();
                 let mut out = vec![0.0; width];
-                for (past, score) in scores.iter().enumerate() {
+                for (past, score) in seen.zip(&scores) {
                     let value = v[past][head / group].iter();
                     out.iter_mut().zip(value).for_each(|(o, v)| *o += score.exp() / sum * v);
                 }
