@@ -17,6 +17,7 @@ pub(crate) fn run(
     let request = exec::Launch {
         grid: launch.grid,
         block: launch.block,
+        cluster: launch.cluster,
         shared_bytes: launch.shared_bytes,
         parameters: &launch.parameters.block,
         threads: config.threads,

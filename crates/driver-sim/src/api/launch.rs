@@ -192,17 +192,18 @@ impl State {
             return Err(refuse(CUresult::CUDA_ERROR_INVALID_HANDLE, Rule::LaunchOtherContext));
         }
         let launch = self.described_launch(request)?;
-        self.check_cluster(function, request)?;
+        let cluster = self.check_cluster(function, request)?;
         self.check_resident(function, request)?;
         self.check_needs(function, request)?;
-        Ok(launch)
+        Ok(Launch { cluster, ..launch })
     }
 
     /// Checks the launch of a kernel node.
     pub(super) fn launch_of(&mut self, request: &LaunchRequest) -> Result<Launch, Refusal> {
         let launch = self.described_launch(request)?;
+        let cluster = self.check_cluster(launch.function, request)?;
         self.check_needs(launch.function, request)?;
-        Ok(launch)
+        Ok(Launch { cluster, ..launch })
     }
 
     /// Refuses a launch on the legacy stream during a capture, before all other checks.
@@ -214,7 +215,7 @@ impl State {
         }
     }
 
-    /// The launch of a request, with its parameter values.
+    /// The launch of a request without its cluster size, with its parameter values.
     fn described_launch(&mut self, request: &LaunchRequest) -> Result<Launch, Refusal> {
         let function = self.resolved(request.function)?;
         check_geometry(request)?;
@@ -230,6 +231,7 @@ impl State {
             program,
             grid: request.grid,
             block: request.block,
+            cluster: [1; 3],
             shared_bytes: request.shared_bytes,
             parameters,
         })

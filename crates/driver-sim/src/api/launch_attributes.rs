@@ -108,8 +108,13 @@ impl State {
         Ok(())
     }
 
-    /// Checks the cluster size that the launch requests, or else its function declares.
-    pub(super) fn check_cluster(&mut self, function: CUfunction, request: &LaunchRequest) -> Call {
+    /// Checks the cluster size that the launch requests, or else its function declares, and returns
+    /// it. Without one each block is a cluster.
+    pub(super) fn check_cluster(
+        &mut self,
+        function: CUfunction,
+        request: &LaunchRequest,
+    ) -> Result<[u32; 3], Refusal> {
         let found = self.functions.get(function)?;
         let limits = found.program.entry().limits;
         let set = found.cluster.map(i32::cast_unsigned);
@@ -123,7 +128,7 @@ impl State {
             set => Some(set),
         };
         let Some(cluster) = request.cluster.or(required) else {
-            return if limits.explicit_cluster { bad(Rule::ClusterExplicit) } else { Ok(()) };
+            return if limits.explicit_cluster { bad(Rule::ClusterExplicit) } else { Ok([1; 3]) };
         };
         if required.is_some_and(|required| required != cluster) {
             return bad(Rule::ClusterRequired);
@@ -139,7 +144,7 @@ impl State {
         {
             return bad(Rule::ClusterGrid);
         }
-        Ok(())
+        Ok(cluster)
     }
 
     /// Stops at attributes that a captured node would keep.

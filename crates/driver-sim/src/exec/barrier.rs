@@ -4,14 +4,16 @@ use super::interpreter::Contributions;
 use super::program::LANES;
 use super::races::Races;
 
-/// Barriers of a block, and one for its cluster.
-pub(super) const BARRIERS: u32 = 17;
+/// Barriers of a block.
+pub(super) const BARRIERS: u32 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ready,
     /// Waits at a barrier for a number of threads, or 0 for all.
     Waiting(u32, u32),
+    /// Waits at the barrier of the cluster.
+    WaitingForCluster,
     /// Waits for a barrier in shared memory.
     Stalled,
     Done,
@@ -29,6 +31,10 @@ pub(super) struct Barriers {
     states: Vec<State>,
     /// Threads that have arrived at each barrier without waiting.
     arrived: [u32; BARRIERS as usize],
+    /// How often each warp has arrived at the barrier of the cluster, and waited there.
+    cluster: Vec<[u64; 2]>,
+    /// How often the barrier of the cluster has opened.
+    opened: u64,
 }
 
 impl Barriers {
@@ -37,6 +43,9 @@ impl Barriers {
         self.states.clear();
         self.states.resize(warps, State::Ready);
         self.arrived = [0; BARRIERS as usize];
+        self.cluster.clear();
+        self.cluster.resize(warps, [0; 2]);
+        self.opened = 0;
     }
 
     /// Whether the warp can go on.
@@ -85,6 +94,59 @@ impl Barriers {
     /// A warp arrives without waiting.
     pub(super) fn arrive(&mut self, id: u32) {
         self.arrived[id as usize] += LANES as u32;
+    }
+
+    /// A warp arrives at the barrier of the cluster. Returns the phase, or `None` if the warp has
+    /// not waited since it last arrived.
+    pub(super) fn arrive_cluster(&mut self, warp: usize) -> Option<u64> {
+        let [arrived, waited] = &mut self.cluster[warp];
+        let in_turn = arrived == waited;
+        *arrived += u64::from(in_turn);
+        in_turn.then_some(*arrived)
+    }
+
+    /// A warp waits at the barrier of the cluster. Returns the phase and whether it is complete, or
+    /// `None` if the warp has not arrived.
+    pub(super) fn wait_cluster(&mut self, warp: usize) -> Option<(u64, bool)> {
+        let [arrived, waited] = &mut self.cluster[warp];
+        if arrived == waited {
+            return None;
+        }
+        *waited += 1;
+        let complete = self.opened >= *waited;
+        if !complete {
+            self.states[warp] = State::WaitingForCluster;
+        }
+        Some((*waited, complete))
+    }
+
+    /// Whether a warp waits at the barrier of the cluster.
+    pub(super) fn waits_for_cluster(&self, warp: usize) -> bool {
+        self.states[warp] == State::WaitingForCluster
+    }
+
+    /// Whether every warp that has not ended has arrived at the barrier of the cluster.
+    pub(super) fn has_cluster_arrived(&self) -> bool {
+        let mut warps = self.states.iter().zip(&self.cluster);
+        warps.all(|(&state, [arrived, _])| state == State::Done || *arrived > self.opened)
+    }
+
+    /// Whether a warp has arrived at the barrier of the cluster since it last opened.
+    pub(super) fn awaits_cluster(&self) -> bool {
+        self.cluster.iter().any(|[arrived, _]| *arrived > self.opened)
+    }
+
+    /// The barrier of the cluster opens. Returns the phase and the warps that waited.
+    pub(super) fn open_cluster(&mut self) -> (u64, Vec<usize>) {
+        self.opened += 1;
+        let mut released = Vec::new();
+        for (warp, state) in self.states.iter_mut().enumerate() {
+            if *state == State::WaitingForCluster {
+                *state = State::Ready;
+                released.push(warp);
+            }
+        }
+        (self.opened, released)
     }
 
     /// The first warp that waits.

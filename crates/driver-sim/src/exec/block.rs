@@ -3,15 +3,15 @@
 //! A warp runs until it ends, waits at a barrier or has executed [`TURN`] instructions. The seed of
 //! the launch reorders the warps in every round, to expose kernels that rely on an order.
 
+mod cluster;
 mod special;
 mod stall;
 
 use std::sync::{Arc, Mutex};
 
-use retrograph_ptx::ast::Special;
-
 use super::access::Memories;
 use super::barrier::{BARRIERS, Barriers};
+use super::bulk::AsyncProxy;
 use super::fault::FaultKind;
 use super::grid::Launch;
 use super::interpreter::{Contributions, Interpreter, Machine, Pause};
@@ -30,6 +30,8 @@ const TURN: u64 = 1 << 13;
 #[derive(Clone, Debug)]
 pub(super) struct BlockFault {
     pub(super) kind: FaultKind,
+    /// The block, `%ctaid`.
+    pub(super) block: [u32; 3],
     /// The linear index of the thread in the block.
     pub(super) thread: u32,
     /// The index of the decoded instruction.
@@ -43,7 +45,13 @@ pub(super) enum Progress {
     Ended { executed: u64 },
     /// It has not ended.
     Rests,
+    /// None of its warps can continue without other blocks of the cluster.
+    Waits,
 }
+
+/// Whether waits for mbarriers give up when no warp can continue, as `try_wait` may.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GivesUp(pub(super) bool);
 
 /// Host memory aligned as the file needs it.
 #[derive(Clone, Copy)]
@@ -75,13 +83,17 @@ pub(super) struct BlockRunner<'a> {
     given_up: u32,
     /// Seed of the warp order of the next round; 0 for ascending order.
     round: u64,
+    /// The index of the block in its cluster.
+    rank: u32,
+    /// The block, `%ctaid`.
+    place: [u32; 3],
 }
 
 impl<'a> BlockRunner<'a> {
-    /// A runner for blocks of `launch`. `parameters` must be as long as the program says.
+    /// A runner for blocks of `launch` with index `rank` in their clusters. `parameters` must be as long as the program says.
     pub(super) fn new(
         program: &'a Program,
-        launch: &'a Launch<'a>,
+        (launch, rank): (&'a Launch<'a>, u32),
         (global, parameters, seen): Surroundings<'a>,
         interpreter: Interpreter,
     ) -> Self {
@@ -100,7 +112,8 @@ impl<'a> BlockRunner<'a> {
             pc: 0,
             unfenced: (!program.warpgroups.is_empty() || !program.bulk.is_empty())
                 .then(Unfenced::default),
-            proxy: (!program.bulk.is_empty()).then(Box::default),
+            proxy: (!program.bulk.is_empty())
+                .then(|| Box::new(AsyncProxy::of_block(rank, launch.blocks_per_cluster()))),
         };
         let mut runner = Self {
             machine: Machine {
@@ -119,6 +132,8 @@ impl<'a> BlockRunner<'a> {
             seen_version: 0,
             given_up: 0,
             round: 0,
+            rank,
+            place: [0; 3],
         };
         for warp in 0..count {
             runner.fill_presets(warp);
@@ -142,7 +157,7 @@ impl<'a> BlockRunner<'a> {
         self.machine.executed = 0;
         self.machine.contributions = Contributions::default();
         self.machine.memories.unfenced.iter_mut().for_each(Unfenced::clear);
-        self.round = order;
+        (self.round, self.place) = (order, block);
         if let Some(races) = &mut self.machine.memories.races {
             races.start(block, self.warps.len());
         }
@@ -157,13 +172,10 @@ impl<'a> BlockRunner<'a> {
             let order = if order == 0 { 0 } else { scramble(order ^ warp as u64).max(1) };
             self.warps[warp].restart(lanes, order);
             for &(preset, offset) in &program.presets {
-                let axis = match preset {
-                    Preset::Special(Special::CtaidX | Special::ClusterIdX) => 0,
-                    Preset::Special(Special::CtaidY | Special::ClusterIdY) => 1,
-                    Preset::Special(Special::CtaidZ | Special::ClusterIdZ) => 2,
-                    _ => continue,
-                };
-                self.set((warp, offset), [block[axis]; LANES]);
+                let Preset::Special(special) = preset else { continue };
+                if let Some(value) = self.special_of_block(special) {
+                    self.set((warp, offset), [value; LANES]);
+                }
             }
             let file = self.file(warp);
             for &(offset, bytes) in &program.exposed {
@@ -180,8 +192,9 @@ impl<'a> BlockRunner<'a> {
         }
     }
 
-    /// Resumes the block until it ends or has executed about `budget` more instructions.
-    pub(super) fn run(&mut self, budget: u64) -> Result<Progress, BlockFault> {
+    /// Resumes the block until it ends, waits for other blocks or has executed about `budget` more
+    /// instructions.
+    pub(super) fn run(&mut self, budget: u64, gives_up: GivesUp) -> Result<Progress, BlockFault> {
         let limit = self.machine.executed.saturating_add(budget);
         while !self.barriers.all_done() {
             if self.machine.executed > limit {
@@ -200,8 +213,10 @@ impl<'a> BlockRunner<'a> {
             }
             let races = self.machine.memories.races.as_deref_mut();
             let contributions = &mut self.machine.contributions;
-            if !self.barriers.release(races, contributions) && !progress && !self.unblock()? {
-                return Err(self.stuck());
+            let mut released = self.barriers.release(races, contributions);
+            released |= self.is_alone() && self.release_cluster();
+            if !released && !progress && !self.unblock(gives_up)? {
+                return Ok(Progress::Waits);
             }
             self.round = if self.round == 0 { 0 } else { scramble(self.round).max(1) };
         }
@@ -209,7 +224,7 @@ impl<'a> BlockRunner<'a> {
             None => Ok(Progress::Ended { executed: self.machine.executed }),
             Some((thread, pc)) => {
                 let kind = FaultKind::AsyncProxy(Box::new(ProxyMisuse::BlockEnded));
-                Err(BlockFault { kind, thread, pc })
+                Err(BlockFault { kind, block: self.place, thread, pc })
             }
         }
     }
@@ -240,8 +255,10 @@ impl<'a> BlockRunner<'a> {
             Pause::Stalled => self.barriers.stall(index),
             Pause::Fault(kind, lane) => return Err(self.fault(kind, index, lane)),
             Pause::Barrier { id, count, arrives } => {
-                let id = if id == CLUSTER_BARRIER { BARRIERS - 1 } else { id.min(BARRIERS) };
-                if id == BARRIERS || !count.is_multiple_of(LANES as u32) {
+                if id == CLUSTER_BARRIER {
+                    return self.cluster_barrier(index, arrives);
+                }
+                if id >= BARRIERS || !count.is_multiple_of(LANES as u32) {
                     let kind = FaultKind::Undefined(Undefined::Barrier);
                     return Err(self.fault_before(kind, index));
                 }
@@ -259,7 +276,8 @@ impl<'a> BlockRunner<'a> {
     }
 
     fn fault(&self, kind: FaultKind, warp: usize, lane: u32) -> BlockFault {
-        BlockFault { kind, thread: (warp * LANES) as u32 + lane, pc: self.warps[warp].pc }
+        let (thread, pc) = ((warp * LANES) as u32 + lane, self.warps[warp].pc);
+        BlockFault { kind, block: self.place, thread, pc }
     }
 
     /// A fault at the instruction that the warp has just left.

@@ -9,6 +9,7 @@
 //! [`ProxyMisuse`] lists the undefined behaviour at which a kernel stops.
 
 mod addition;
+mod cluster;
 mod copies;
 mod extent;
 mod host;
@@ -21,6 +22,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use self::addition::can_add;
+pub(super) use self::cluster::Message;
+use self::cluster::{ClusterPlace, Effect};
 use self::copies::{Copies, Issuer};
 use self::extent::Extent;
 use self::host::{box_of, first_of};
@@ -52,6 +55,9 @@ pub(super) struct AsyncProxy {
     /// Registers of the threads of the block at its start.
     pool: u32,
     seed: u64,
+    place: ClusterPlace,
+    /// Effects on other blocks of the cluster that have not been delivered.
+    messages: Vec<Message>,
 }
 
 pub(super) fn undefined<T>(misuse: ProxyMisuse) -> Result<T, FaultKind> {
@@ -63,12 +69,18 @@ fn misuse_fault(misuse: ProxyMisuse) -> FaultKind {
 }
 
 impl AsyncProxy {
+    /// That of the block with index `rank` in a cluster of `blocks`.
+    pub(super) fn of_block(rank: u32, blocks: u32) -> Self {
+        Self { place: ClusterPlace { rank, blocks }, ..Self::default() }
+    }
+
     /// Begins a block of `warps` warps whose threads have `registers` registers, or as many as fit.
     pub(super) fn start(&mut self, warps: usize, registers: Option<u32>, seed: u64) {
         let threads = (warps * LANES) as u32;
         let fitting = (REGISTERS / threads / 8 * 8).min(MOST_REGISTERS);
         let registers = registers.unwrap_or(fitting);
-        *self = Self { seed, pool: registers * threads, ..Self::default() };
+        let place = self.place;
+        *self = Self { seed, pool: registers * threads, place, ..Self::default() };
         self.registers.resize(warps, registers);
         self.copies.clear(warps * LANES);
     }
@@ -81,7 +93,7 @@ impl AsyncProxy {
     /// The thread and the instruction of a load in flight, if there is one.
     pub(super) fn load_in_flight(&self) -> Option<(u32, u32)> {
         let issuer = self.copies.first_load()?;
-        Some(((issuer.warp * LANES) as u32 + issuer.lane, issuer.pc))
+        Some(issuer.place())
     }
 
     /// Describes the wait of a warp at an instruction.
@@ -108,7 +120,9 @@ impl AsyncProxy {
         let landed = self.copies.land(memories, self.seed >> 8).map_err(|kind| (kind, thread))?;
         let Some(landed) = landed else { return Ok(false) };
         let thread = (landed.issuer.warp * LANES) as u32 + landed.issuer.lane;
-        if let Some(races) = &mut memories.races {
+        if let Some(races) = &mut memories.races
+            && !landed.issuer.is_peer
+        {
             races.release_at(landed.mbarrier, landed.issuer.warp);
         }
         let bytes = -(landed.bytes as i64);
@@ -176,17 +190,23 @@ impl AsyncProxy {
         // SAFETY: by the contract.
         let input = |index: usize| unsafe { instruction.inputs[index].value(file, lane) };
         let shared = |index: usize| instruction.inputs[index].shared(input(index));
-        let (thread, issuer) = (warp * LANES + lane, Issuer { warp, lane: lane as u32, pc });
+        let issuer = Issuer { warp, lane: lane as u32, pc, is_peer: false };
+        let thread = warp * LANES + lane;
         match instruction.kind {
             Kind::Init => self.barriers.init(memories, (shared(0)?, input(1) as u32))?,
             Kind::Invalidate => self.barriers.invalidate(memories, shared(0)?)?,
             Kind::Arrive { completes, .. } => {
-                let address = shared(0)?;
+                let (rank, address) = self.place.block_of(shared(0)?)?;
                 let (count, bytes) = (input(1) as u32, input(2) as u32);
+                let arrival = Arrival { count, bytes, completes };
+                if rank != self.place.rank {
+                    let effect = Effect::Arrive { address, arrival };
+                    self.messages.push(Message { rank, issuer, effect });
+                    return Ok(());
+                }
                 if let Some(races) = &mut memories.races {
                     races.release_at(address, warp);
                 }
-                let arrival = Arrival { count, bytes, completes };
                 let phase = self.barriers.arrive(memories, address, arrival)?;
                 // SAFETY: by the contract.
                 unsafe { instruction.put(file, lane, phase) };
@@ -194,21 +214,30 @@ impl AsyncProxy {
             Kind::CountBytes { expected } => {
                 let bytes = i64::from(input(1) as u32);
                 let bytes = if expected { bytes } else { -bytes };
-                self.barriers.count_bytes(memories, (shared(0)?, bytes))?;
+                let (rank, address) = self.place.block_of(shared(0)?)?;
+                if rank != self.place.rank {
+                    let effect = Effect::CountBytes { address, bytes };
+                    self.messages.push(Message { rank, issuer, effect });
+                    return Ok(());
+                }
+                self.barriers.count_bytes(memories, (address, bytes))?;
             }
-            Kind::LoadRun => {
+            Kind::LoadRun { multicast } => {
                 let extent = Extent::Run { global: input(1), bytes: input(2) & 0xffff_ffff };
-                self.load(memories, (shared(0)?, extent), (shared(3)?, issuer))?;
+                let blocks = ([shared(0)?, shared(3)?], multicast.then(|| input(4)));
+                self.load_to_blocks(memories, blocks, (extent, issuer))?;
             }
             Kind::StoreRun => {
                 let extent = Extent::Run { global: input(0), bytes: input(2) & 0xffff_ffff };
                 self.copies.store(memories, (shared(1)?, extent, false), (thread, issuer))?;
             }
-            Kind::LoadBox => {
-                let coordinates = instruction.inputs.len() - 3;
+            Kind::LoadBox { multicast } => {
+                let coordinates = instruction.inputs.len() - 3 - usize::from(multicast);
                 let first = first_of((0..coordinates).map(|index| input(3 + index)));
                 let extent = box_of(memories, input(1), (coordinates, first))?;
-                self.load(memories, (shared(0)?, extent), (shared(2)?, issuer))?;
+                let mask = multicast.then(|| input(3 + coordinates));
+                let blocks = ([shared(0)?, shared(2)?], mask);
+                self.load_to_blocks(memories, blocks, (extent, issuer))?;
             }
             Kind::StoreBox { adds } => {
                 let coordinates = instruction.inputs.len() - 2;
@@ -228,12 +257,9 @@ impl AsyncProxy {
                 self.copies.wait(memories, place, (Some(open), read))?;
             }
             Kind::MapAddress => {
-                if input(1) as u32 != 0 {
-                    let rank = input(1) as u32;
-                    return undefined(ProxyMisuse::ClusterRank { rank });
-                }
+                let mapped = self.place.map(input(0), input(1) as u32)?;
                 // SAFETY: by the contract.
-                unsafe { instruction.put(file, lane, input(0)) };
+                unsafe { instruction.put(file, lane, mapped) };
             }
             Kind::Fence | Kind::Wait { .. } | Kind::Registers { .. } => {}
         }

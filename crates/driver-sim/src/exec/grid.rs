@@ -1,6 +1,7 @@
-//! A launch: all blocks of a grid, on one host thread or several.
+//! A launch: all clusters of a grid, on one host thread or several. Without a cluster size, each
+//! block is a cluster.
 //!
-//! Blocks do not communicate unless a program has atomics or ordered accesses to global memory, so
+//! Clusters do not communicate unless a program has atomics or ordered accesses to global memory, so
 //! that a launch gives the same bytes whatever the number of host threads. Programs that do
 //! communicate run on one host thread in a fixed order, in turns.
 
@@ -9,7 +10,8 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::block::{BlockFault, BlockRunner, Progress, Surroundings, scramble};
+use super::block::{BlockFault, Progress, Surroundings, scramble};
+use super::cluster::ClusterRunner;
 use super::fault::Fault;
 use super::interpreter::{Interpreter, best};
 use super::program::Program;
@@ -33,6 +35,8 @@ pub struct Launch<'a> {
     pub grid: [u32; 3],
     /// Threads of a block.
     pub block: [u32; 3],
+    /// Blocks of a cluster. Blocks of the grid beyond a multiple of it do not run.
+    pub cluster: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
     /// The parameter block; [`Program::parameters`] gives its layout.
@@ -50,6 +54,16 @@ pub struct Launch<'a> {
 impl Launch<'_> {
     /// The usual step limit: about ten seconds of one block.
     pub const STEP_LIMIT: u64 = 1 << 30;
+
+    /// Clusters of the grid.
+    pub(super) fn clusters(&self) -> [u32; 3] {
+        std::array::from_fn(|axis| self.grid[axis] / self.cluster[axis].max(1))
+    }
+
+    /// Blocks of a cluster.
+    pub(super) fn blocks_per_cluster(&self) -> u32 {
+        self.cluster.iter().product()
+    }
 }
 
 impl Default for Launch<'_> {
@@ -57,6 +71,7 @@ impl Default for Launch<'_> {
         Self {
             grid: [1; 3],
             block: [1; 3],
+            cluster: [1; 3],
             shared_bytes: 0,
             parameters: &[],
             threads: 1,
@@ -93,7 +108,8 @@ pub(super) fn launch_with(
     memory: &Memory,
     interpreter: Interpreter,
 ) -> Result<LaunchStats, Fault> {
-    let blocks: u64 = launch.grid.iter().map(|&n| u64::from(n)).product();
+    let clusters: u64 = launch.clusters().iter().map(|&n| u64::from(n)).product();
+    let blocks = clusters * u64::from(launch.blocks_per_cluster());
     if blocks == 0 || launch.block.contains(&0) {
         return Ok(LaunchStats::default());
     }
@@ -106,7 +122,7 @@ pub(super) fn launch_with(
     let grid = Grid {
         program,
         launch,
-        order: Order::new(blocks, launch.seed),
+        order: Order::new(clusters, launch.seed),
         around: (&snapshot, &parameters, seen.as_ref()),
         interpreter,
         next: AtomicU64::new(0),
@@ -116,37 +132,37 @@ pub(super) fn launch_with(
     };
     grid.run();
     match grid.fault.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
-        Some((place, fault)) => Err(describe(program, launch, &fault, grid.order.block(place))),
+        Some((_, fault)) => Err(describe(program, launch, &fault)),
         None => {
             Ok(LaunchStats { blocks, warp_instructions: grid.executed.load(Ordering::Relaxed) })
         }
     }
 }
 
-/// The order of the blocks: a stride through their indices that meets each of them once.
+/// The order of the clusters: a stride through their indices that meets each of them once.
 #[derive(Clone, Copy, Debug)]
 struct Order {
-    blocks: u64,
+    clusters: u64,
     start: u64,
     stride: u64,
 }
 
 impl Order {
-    fn new(blocks: u64, seed: u64) -> Self {
+    fn new(clusters: u64, seed: u64) -> Self {
         if seed == 0 {
-            return Self { blocks, start: 0, stride: 1 };
+            return Self { clusters, start: 0, stride: 1 };
         }
-        let mut stride = scramble(seed) % blocks;
-        while greatest_common_divisor(stride, blocks) != 1 {
-            stride = (stride + 1) % blocks.max(2);
+        let mut stride = scramble(seed) % clusters;
+        while greatest_common_divisor(stride, clusters) != 1 {
+            stride = (stride + 1) % clusters.max(2);
         }
-        Self { blocks, start: scramble(!seed) % blocks, stride }
+        Self { clusters, start: scramble(!seed) % clusters, stride }
     }
 
-    /// The linear index of the block at a place in the order.
-    fn block(self, place: u64) -> u64 {
+    /// The linear index of the cluster at a place in the order.
+    fn cluster(self, place: u64) -> u64 {
         let far = u128::from(place) * u128::from(self.stride) + u128::from(self.start);
-        (far % u128::from(self.blocks)) as u64
+        (far % u128::from(self.clusters)) as u64
     }
 }
 
@@ -160,7 +176,7 @@ struct Grid<'a> {
     order: Order,
     around: Surroundings<'a>,
     interpreter: Interpreter,
-    /// The position of the next block that no thread has claimed.
+    /// The position of the next cluster that no thread has claimed.
     next: AtomicU64,
     executed: AtomicU64,
     /// The least place in the order at which a block faulted.
@@ -180,7 +196,7 @@ impl Grid<'_> {
                 break;
             }
         }
-        let left = self.order.blocks.saturating_sub(self.next.load(Ordering::Relaxed));
+        let left = self.order.clusters.saturating_sub(self.next.load(Ordering::Relaxed));
         if alone || left == 0 || self.first_fault.load(Ordering::Relaxed) != u64::MAX {
             return;
         }
@@ -200,8 +216,8 @@ impl Grid<'_> {
     /// has run for long rests while others run, so that one that spins until another has done
     /// something does not starve it.
     fn run_interleaved(&self) {
-        let mut resting: VecDeque<(u64, BlockRunner<'_>)> = VecDeque::new();
-        let mut free: Vec<BlockRunner<'_>> = Vec::new();
+        let mut resting: VecDeque<(u64, ClusterRunner<'_>)> = VecDeque::new();
+        let mut free: Vec<ClusterRunner<'_>> = Vec::new();
         loop {
             let has_capacity = resting.len() < RESIDENT;
             let fresh = if has_capacity { self.next_place() } else { None };
@@ -228,26 +244,27 @@ impl Grid<'_> {
         }
     }
 
-    fn runner(&self) -> BlockRunner<'_> {
-        BlockRunner::new(self.program, self.launch, self.around, self.interpreter)
+    fn runner(&self) -> ClusterRunner<'_> {
+        ClusterRunner::new(self.program, self.launch, self.around, self.interpreter)
     }
 
     /// The position of the next block that no thread has claimed.
     fn next_place(&self) -> Option<u64> {
         let place = self.next.fetch_add(1, Ordering::Relaxed);
-        let wanted = place < self.order.blocks && place <= self.first_fault.load(Ordering::Relaxed);
+        let wanted =
+            place < self.order.clusters && place <= self.first_fault.load(Ordering::Relaxed);
         wanted.then_some(place)
     }
 
-    fn start(&self, runner: &mut BlockRunner<'_>, place: u64) {
-        let block = self.order.block(place);
-        let order = if self.launch.seed == 0 { 0 } else { scramble(self.launch.seed ^ block) };
-        runner.start(coordinates(block, self.launch.grid), order);
+    fn start(&self, runner: &mut ClusterRunner<'_>, place: u64) {
+        let cluster = self.order.cluster(place);
+        let order = if self.launch.seed == 0 { 0 } else { scramble(self.launch.seed ^ cluster) };
+        runner.start(cluster, order);
     }
 
     /// Runs the next block. Blocks are claimed in order, so that every block before one that
     /// faults is run to its end, and the fault that is reported is the same on every run.
-    fn claim(&self, runner: &mut BlockRunner<'_>) -> ControlFlow<()> {
+    fn claim(&self, runner: &mut ClusterRunner<'_>) -> ControlFlow<()> {
         let Some(place) = self.next_place() else { return ControlFlow::Break(()) };
         self.start(runner, place);
         self.finish(place, runner.run(u64::MAX))
@@ -259,7 +276,7 @@ impl Grid<'_> {
                 self.executed.fetch_add(executed, Ordering::Relaxed);
                 ControlFlow::Continue(())
             }
-            Ok(Progress::Rests) => ControlFlow::Continue(()),
+            Ok(Progress::Rests | Progress::Waits) => ControlFlow::Continue(()),
             Err(fault) => {
                 self.first_fault.fetch_min(place, Ordering::Relaxed);
                 let mut first = self.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -278,8 +295,8 @@ pub(super) fn coordinates(linear: u64, [x, y, _]: [u32; 3]) -> [u32; 3] {
     [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32]
 }
 
-fn describe(program: &Program, launch: &Launch<'_>, fault: &BlockFault, block: u64) -> Fault {
-    let site = site_of(program, launch, (block, fault.thread, fault.pc));
+fn describe(program: &Program, launch: &Launch<'_>, fault: &BlockFault) -> Fault {
+    let site = site_of(program, launch, (fault.block, fault.thread, fault.pc));
     Fault { kind: fault.kind.clone(), site: Box::new(site) }
 }
 

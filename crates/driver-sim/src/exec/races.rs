@@ -6,7 +6,7 @@
 //! clocks of its warps. `bar.warp.sync` advances the clock of one warp, because its lanes are not
 //! ordered either. Atomics and other strong accesses do not race with each other; a thread that
 //! reads a strong write acquires the clocks of the writer. Placement of fences is not checked.
-//! Blocks are ordered by strong accesses to global memory only.
+//! Blocks are ordered by strong accesses to global memory only, also those of a cluster.
 //!
 //! Detection costs a few hundred bytes and some hash look-ups per accessed byte and runs blocks one
 //! after another. It is off by default.
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use retrograph_ptx::ast::Space;
 
 use super::fault::{FaultKind, FaultSite, RacingAccess};
-use super::grid::Launch;
+use super::grid::{Launch, coordinates};
 use super::operation::Operation;
 use super::program::{LANES, Program};
 use super::site::site_of;
@@ -231,7 +231,8 @@ impl<'a> Races<'a> {
     }
 
     fn site(&self, stamp: &AccessStamp) -> FaultSite {
-        site_of(self.program, self.launch, (stamp.block, stamp.thread, stamp.pc))
+        let block = coordinates(stamp.block, self.launch.grid);
+        site_of(self.program, self.launch, (block, stamp.thread, stamp.pc))
     }
 }
 

@@ -10,7 +10,7 @@ use super::program::Program;
 pub(super) fn site_of(
     program: &Program,
     launch: &Launch<'_>,
-    (block, thread, pc): (u64, u32, u32),
+    (block, thread, pc): ([u32; 3], u32, u32),
 ) -> FaultSite {
     let place = program.sites.get(pc as usize).copied().unwrap_or_default();
     let (entry, statement) = (program.code_of(place), place.statement as usize);
@@ -20,7 +20,7 @@ pub(super) fn site_of(
     };
     FaultSite {
         kernel: program.name().to_owned(),
-        block: coordinates(block, launch.grid),
+        block,
         thread: coordinates(u64::from(thread), launch.block),
         statement,
         line: instruction.map_or(0, |instruction| instruction.line.0),

@@ -11,6 +11,9 @@ pub enum Undefined {
     /// The operands of `bar` and `barrier`.
     #[error("a barrier beyond 15, or a thread count that is not a multiple of 32")]
     Barrier,
+    /// `barrier.cluster.arrive` and `barrier.cluster.wait` of a warp do not alternate.
+    #[error("barrier.cluster.arrive twice without a wait, or a wait without an arrive")]
+    ClusterBarrier,
     /// The index of `brx.idx`.
     #[error("the index of brx.idx is outside of its table")]
     BranchIndex,
@@ -252,11 +255,30 @@ pub enum ProxyMisuse {
         /// Dimensions of the tensor map.
         dimensions: usize,
     },
-    /// `mapa` to a block that the cluster lacks.
-    #[error("mapa to block {rank} of a cluster of one block")]
+    /// `mapa` or a copy to a block that the cluster lacks.
+    #[error("block {rank} of a cluster of {blocks}")]
     ClusterRank {
         /// The block.
         rank: u32,
+        /// Blocks of the cluster.
+        blocks: u32,
+    },
+    /// An arrival or a copy to a block of the cluster that has ended.
+    #[error(
+        "block {rank} of the cluster has ended; blocks that others reach must wait for them at \
+         the barrier of the cluster"
+    )]
+    ClusterBlockEnded {
+        /// The block.
+        rank: u32,
+    },
+    /// The target of a copy and its mbarrier are in different blocks.
+    #[error("a copy to block {target} of the cluster completes at an mbarrier of block {mbarrier}")]
+    ClusterMbarrier {
+        /// The block of the target.
+        target: u32,
+        /// The block of the mbarrier.
+        mbarrier: u32,
     },
     /// `setmaxnreg` in a part of a warp.
     #[error("not all lanes of a warp execute setmaxnreg")]

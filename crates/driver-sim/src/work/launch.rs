@@ -32,6 +32,8 @@ pub(crate) struct Launch {
     pub(crate) grid: [u32; 3],
     /// Threads of a block along x, y and z.
     pub(crate) block: [u32; 3],
+    /// Blocks of a cluster along x, y and z.
+    pub(crate) cluster: [u32; 3],
     /// Dynamic shared memory in bytes.
     pub(crate) shared_bytes: u32,
     pub(crate) parameters: Parameters,

@@ -34,6 +34,27 @@ impl BlockRunner<'_> {
         let threads = self.launch.block.iter().product::<u32>() as usize - warp * LANES;
         if threads >= LANES { u32::MAX } else { (1 << threads) - 1 }
     }
+
+    /// The value of a special register that is the same for all threads of this block, and not of
+    /// all blocks.
+    pub(super) fn special_of_block(&self, special: Special) -> Option<u32> {
+        use Special as S;
+        let ([x, y, z], [cx, cy, cz]) = (self.place, self.launch.cluster);
+        Some(match special {
+            S::CtaidX => x,
+            S::CtaidY => y,
+            S::CtaidZ => z,
+            S::ClusterIdX => x / cx,
+            S::ClusterIdY => y / cy,
+            S::ClusterIdZ => z / cz,
+            S::ClusterCtaidX => x % cx,
+            S::ClusterCtaidY => y % cy,
+            S::ClusterCtaidZ => z % cz,
+            S::ClusterCtarank => self.rank,
+            _ => return None,
+        })
+    }
+
     /// The value of a special register that is the same for all blocks; others are zero.
     fn special(&self, special: Special, warp: usize) -> Lanes<u32> {
         use Special as S;
@@ -63,12 +84,15 @@ impl BlockRunner<'_> {
                 S::TotalSharedSize | S::AggregateSharedSize => {
                     self.launch.shared_bytes + self.machine.program.shared_bytes
                 }
-                // One multiprocessor runs everything, and each block is a cluster of its own.
-                S::NSmId | S::ClusterNctarank => 1,
-                S::ClusterNctaidX | S::ClusterNctaidY | S::ClusterNctaidZ => 1,
-                S::NClusterIdX => gx,
-                S::NClusterIdY => gy,
-                S::NClusterIdZ => gz,
+                // One multiprocessor runs everything.
+                S::NSmId => 1,
+                S::ClusterNctarank => self.launch.blocks_per_cluster(),
+                S::ClusterNctaidX => self.launch.cluster[0],
+                S::ClusterNctaidY => self.launch.cluster[1],
+                S::ClusterNctaidZ => self.launch.cluster[2],
+                S::NClusterIdX => self.launch.clusters()[0],
+                S::NClusterIdY => self.launch.clusters()[1],
+                S::NClusterIdZ => self.launch.clusters()[2],
                 _ => 0,
             }
         })

@@ -1,6 +1,6 @@
 //! Warps that wait: resuming them, landing loads, and deadlocks.
 
-use super::{BlockFault, BlockRunner, scramble};
+use super::{BlockFault, BlockRunner, GivesUp, scramble};
 use crate::exec::fault::FaultKind;
 use crate::exec::program::LANES;
 
@@ -36,11 +36,14 @@ impl BlockRunner<'_> {
         any
     }
 
-    /// Called when no warp can make progress: lands a load, or else lets waits give up. Returns
-    /// whether a warp can continue.
-    pub(super) fn unblock(&mut self) -> Result<bool, BlockFault> {
+    /// Called when no warp can make progress: lands a load, or else lets waits give up if they may.
+    /// Returns whether a warp can continue.
+    pub(super) fn unblock(&mut self, gives_up: GivesUp) -> Result<bool, BlockFault> {
         if self.land()? {
             return Ok(true);
+        }
+        if !gives_up.0 {
+            return Ok(false);
         }
         self.given_up += 1;
         Ok(self.given_up <= PATIENCE && self.resume_stalled(true))
@@ -52,7 +55,7 @@ impl BlockRunner<'_> {
         let pc = proxy.load_in_flight().map_or(0, |(_, pc)| pc);
         let landed = proxy.land(memories);
         memories.proxy = Some(proxy);
-        landed.map_err(|(kind, thread)| BlockFault { kind, thread, pc })
+        landed.map_err(|(kind, thread)| BlockFault { kind, block: self.place, thread, pc })
     }
 
     /// Describes the wait of each warp. Returns the first waiting warp and its instruction.
@@ -63,6 +66,10 @@ impl BlockRunner<'_> {
             if let Some((id, count)) = self.barriers.wait_of(index) {
                 let threads = if count == 0 { "all".to_owned() } else { count.to_string() };
                 list.push(format!("warp {index} waits at barrier {id} for {threads} threads"));
+            }
+            if self.barriers.waits_for_cluster(index) {
+                first = first.or(Some((index, warp.pc.saturating_sub(1))));
+                list.push(format!("warp {index} waits at the barrier of the cluster"));
             }
             for pc in warp.parked_at().filter(|_| self.barriers.is_stalled(index)) {
                 first = first.or(Some((index, pc)));
@@ -76,12 +83,14 @@ impl BlockRunner<'_> {
     }
 
     /// The fault of a deadlock, reported for the first warp that waits.
-    pub(super) fn stuck(&self) -> BlockFault {
-        if (0..self.warps.len()).any(|warp| self.barriers.is_stalled(warp)) {
+    pub(in crate::exec) fn stuck(&self) -> BlockFault {
+        let waits = |warp| self.barriers.is_stalled(warp) || self.barriers.waits_for_cluster(warp);
+        if (0..self.warps.len()).any(waits) {
             let (warp, pc, waiting) = self.describe_waits();
             let lane = self.warps[warp].live.trailing_zeros() & 31;
             let kind = FaultKind::Deadlock { waiting };
-            return BlockFault { kind, thread: (warp * LANES) as u32 + lane, pc };
+            let thread = (warp * LANES) as u32 + lane;
+            return BlockFault { kind, block: self.place, thread, pc };
         }
         let warp = self.barriers.first_waiting().unwrap_or(0);
         self.fault_before(FaultKind::BarrierDivergence, warp)

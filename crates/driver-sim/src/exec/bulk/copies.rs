@@ -12,15 +12,25 @@ use super::tensor::PIECE;
 use super::undefined;
 use crate::exec::access::Memories;
 use crate::exec::fault::FaultKind;
+use crate::exec::program::LANES;
 use crate::exec::undefined::ProxyMisuse;
 use crate::memory::{POISON, fill_host};
 
 /// Which thread issued a copy, and with which instruction.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Issuer {
+pub(in crate::exec) struct Issuer {
     pub(super) warp: usize,
     pub(super) lane: u32,
     pub(super) pc: u32,
+    /// Whether the thread is one of another block of the cluster.
+    pub(super) is_peer: bool,
+}
+
+impl Issuer {
+    /// The linear index of the thread in its block, and the instruction.
+    pub(in crate::exec) fn place(self) -> (u32, u32) {
+        ((self.warp * LANES) as u32 + self.lane, self.pc)
+    }
 }
 
 #[derive(Clone, Debug)]

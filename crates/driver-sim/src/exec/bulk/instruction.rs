@@ -35,12 +35,18 @@ pub(in crate::exec) enum Kind {
     },
     /// `fence.mbarrier_init`.
     Fence,
-    /// A load of a run of bytes: target, source, bytes, barrier.
-    LoadRun,
+    /// A load of a run of bytes: target, source, bytes, barrier, and with multicast the blocks.
+    LoadRun {
+        /// Whether it loads to several blocks of the cluster.
+        multicast: bool,
+    },
     /// A store of a run of bytes: target, source, bytes.
     StoreRun,
-    /// A load of a box: target, tensor map, barrier, coordinates.
-    LoadBox,
+    /// A load of a box: target, tensor map, barrier, coordinates, and with multicast the blocks.
+    LoadBox {
+        /// Whether it loads to several blocks of the cluster.
+        multicast: bool,
+    },
     /// A store of a box: source, tensor map, coordinates.
     StoreBox {
         /// Whether it adds to the target.

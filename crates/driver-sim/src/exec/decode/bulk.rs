@@ -25,7 +25,7 @@ const DOES: &[M] = &[
     M::TryWait,
     M::TryWaitParity,
 ];
-/// Scopes and orders, which say nothing here: a block is a cluster, and memory is coherent.
+/// Scopes and orders, which say nothing here: memory is coherent.
 const HINTS: &[M] = &[
     M::Release,
     M::Acquire,
@@ -97,9 +97,6 @@ impl Decoder<'_> {
     /// `cp.async.bulk`.
     pub(super) fn bulk_copy(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         let has = |modifier| instruction.modifiers.has(modifier);
-        if has(M::MulticastCluster) {
-            return Err("copies to several blocks of a cluster".to_owned());
-        }
         if has(M::BulkCommitGroup) {
             self.emit_bulk(Kind::Commit, &[], None);
             return Ok(());
@@ -115,10 +112,11 @@ impl Decoder<'_> {
         if has(M::Min) || has(M::Max) {
             return Err("the least or greatest of what is there".to_owned());
         }
+        let multicast = has(M::MulticastCluster);
         let shared = |this: &mut Self, operand: &Operand| this.place_in(operand, Space::Shared);
         let global = |this: &mut Self, operand: &Operand| this.place_in(operand, Space::Global);
         match &instruction.operands[..] {
-            [to, Operand::TensorCoordinates(map, first), mbarrier, ..]
+            [to, Operand::TensorCoordinates(map, first), mbarrier, rest @ ..]
                 if has(M::SharedClusterGlobal) =>
             {
                 let (to, mbarrier) = (shared(self, to)?, shared(self, mbarrier)?);
@@ -127,7 +125,8 @@ impl Decoder<'_> {
                 for one in first {
                     inputs.push(self.value(one, Type::S32)?);
                 }
-                self.emit_bulk(Kind::LoadBox, &inputs, None);
+                inputs.extend(self.blocks(rest, multicast)?);
+                self.emit_bulk(Kind::LoadBox { multicast }, &inputs, None);
             }
             [Operand::TensorCoordinates(map, first), from, ..] => {
                 let adds = has(M::ReduceAsyncBulkTensor);
@@ -139,14 +138,15 @@ impl Decoder<'_> {
                 }
                 self.emit_bulk(Kind::StoreBox { adds }, &inputs, None);
             }
-            [to, from, bytes, mbarrier, ..] if has(M::SharedClusterGlobal) => {
-                let inputs = [
+            [to, from, bytes, mbarrier, rest @ ..] if has(M::SharedClusterGlobal) => {
+                let mut inputs = vec![
                     shared(self, to)?,
                     global(self, from)?,
                     self.value(bytes, Type::U32)?,
                     shared(self, mbarrier)?,
                 ];
-                self.emit_bulk(Kind::LoadRun, &inputs, None);
+                inputs.extend(self.blocks(rest, multicast)?);
+                self.emit_bulk(Kind::LoadRun { multicast }, &inputs, None);
             }
             [to, from, bytes, ..] => {
                 let inputs =
@@ -175,7 +175,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// `mapa`: the address itself, since clusters have one block here.
+    /// `mapa`.
     pub(super) fn map_address(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         let ty = super::type_of(instruction)?;
         let [to, from, rank] = operands::<3>(instruction)?;
@@ -183,6 +183,15 @@ impl Decoder<'_> {
         let output = self.output(to, ty)?;
         self.emit_bulk(Kind::MapAddress, &inputs, output);
         Ok(())
+    }
+
+    /// The mask of blocks of a copy to several, the first of its further operands.
+    fn blocks(&mut self, rest: &[Operand], multicast: bool) -> Result<Option<Placed>, Reason> {
+        match rest {
+            [mask, ..] if multicast => Ok(Some(self.value(mask, Type::U16)?)),
+            [] if multicast => Err("a copy to several blocks without their mask".to_owned()),
+            _ => Ok(None),
+        }
     }
 
     /// The address of a barrier.

@@ -80,7 +80,6 @@ impl Decoder<'_> {
 
     fn barrier(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         if instruction.modifiers.has(M::Cluster) {
-            // Clusters have one block here, so that a barrier of one is a barrier of the block.
             return self.cluster_barrier(instruction);
         }
         if instruction.modifiers.has(M::Red) {
@@ -242,16 +241,15 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// `barrier.cluster`: arriving does nothing, and waiting is a barrier of the block.
+    /// `barrier.cluster`.
     fn cluster_barrier(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         let order = [M::Release, M::Relaxed, M::Acquire];
         let words = [M::Cluster, M::Arrive, M::Wait, M::Aligned];
         only(instruction, &[&order[..], &words].concat())?;
-        if instruction.modifiers.has(M::Wait) {
-            let id = self.constant(u64::from(CLUSTER_BARRIER), Width::Word);
-            let count = self.constant(0, Width::Word);
-            self.emit(Control::Barrier { id, count, arrives: false });
-        }
+        let id = self.constant(u64::from(CLUSTER_BARRIER), Width::Word);
+        let count = self.constant(0, Width::Word);
+        let arrives = !instruction.modifiers.has(M::Wait);
+        self.emit(Control::Barrier { id, count, arrives });
         Ok(())
     }
 }

@@ -6,9 +6,11 @@ use retrograph_ptx::ast::Type;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, NamedBarrier, Ptr, Shared, TensorMapParam};
 
 use super::words;
-use crate::exec::{Fault, FaultKind, Launch, Program, ProxyMisuse, launch};
+use crate::exec::{Fault, FaultKind, Launch, Program, ProxyMisuse, Undefined, launch};
 use crate::memory::Memory;
 use crate::tensor_map::{Swizzle, TensorMap, TensorMapError};
+
+mod cluster;
 
 /// Rows and columns of both matrices, which are of 32-bit words.
 const ROWS: u32 = 40;
@@ -64,6 +66,11 @@ fn run_with(
     (threads, seed): (u32, u64),
     swizzle: Swizzle,
 ) -> Result<Vec<u32>, Fault> {
+    run_launch(program, swizzle, Launch { block: [threads, 1, 1], seed, ..Launch::default() })
+}
+
+/// Runs a launch with operands; the target matrix.
+fn run_launch(program: &Program, swizzle: Swizzle, request: Launch<'_>) -> Result<Vec<u32>, Fault> {
     let memory = Memory::new(1 << 24);
     let bytes = u64::from(ROWS * COLUMNS * 4);
     let (source, target) = (memory.alloc(bytes).unwrap(), memory.alloc(bytes).unwrap());
@@ -76,12 +83,10 @@ fn run_with(
     parameters.extend(source.to_le_bytes());
     parameters.extend(target.to_le_bytes());
     let request = Launch {
-        block: [threads, 1, 1],
         shared_bytes: 4 * TILE_BYTES,
         parameters: &parameters,
-        seed,
         step_limit: 1 << 22,
-        ..Launch::default()
+        ..request
     };
     launch(program, &request, &memory)?;
     let mut out = vec![0; bytes as usize];

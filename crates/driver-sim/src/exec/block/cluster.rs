@@ -1,0 +1,87 @@
+//! A block as a part of its cluster.
+
+use super::{BlockFault, BlockRunner};
+use crate::exec::barrier::{BARRIERS, Barriers};
+use crate::exec::bulk::Message;
+use crate::exec::fault::FaultKind;
+use crate::exec::undefined::Undefined;
+
+/// The number under which the race detector knows a phase of the barrier of the cluster.
+fn races_id(phase: u64) -> u32 {
+    BARRIERS.saturating_add(u32::try_from(phase).unwrap_or(u32::MAX))
+}
+
+impl BlockRunner<'_> {
+    /// The block, `%ctaid`.
+    pub(in crate::exec) fn place(&self) -> [u32; 3] {
+        self.place
+    }
+
+    /// Warp instructions that the block has executed.
+    pub(in crate::exec) fn executed(&self) -> u64 {
+        self.machine.executed
+    }
+
+    pub(in crate::exec) fn barriers(&self) -> &Barriers {
+        &self.barriers
+    }
+
+    /// Whether the block is the only one of its cluster.
+    pub(super) fn is_alone(&self) -> bool {
+        self.launch.blocks_per_cluster() == 1
+    }
+
+    /// The effects on other blocks since the last call.
+    pub(in crate::exec) fn take_messages(&mut self) -> Vec<Message> {
+        self.machine.memories.proxy.as_mut().map_or_else(Vec::new, |proxy| proxy.take_messages())
+    }
+
+    /// An effect of another block.
+    pub(in crate::exec) fn receive(&mut self, message: &Message) -> Result<(), FaultKind> {
+        let memories = &mut self.machine.memories;
+        let Some(mut proxy) = memories.proxy.take() else { return Ok(()) };
+        let received = proxy.receive(memories, message);
+        memories.proxy = Some(proxy);
+        received
+    }
+
+    /// `barrier.cluster` of a warp. Returns whether it can continue at once.
+    pub(super) fn cluster_barrier(
+        &mut self,
+        warp: usize,
+        arrives: bool,
+    ) -> Result<bool, BlockFault> {
+        let phase = match arrives {
+            true => self.barriers.arrive_cluster(warp).map(|phase| (phase, true)),
+            false => self.barriers.wait_cluster(warp),
+        };
+        let Some((phase, continues)) = phase else {
+            return Err(self.fault_before(FaultKind::Undefined(Undefined::ClusterBarrier), warp));
+        };
+        if let Some(races) = &mut self.machine.memories.races {
+            match arrives {
+                true => races.arrive(races_id(phase), warp),
+                false if continues => races.release(races_id(phase), warp),
+                false => {}
+            }
+        }
+        Ok(continues)
+    }
+
+    /// Opens the barrier of a cluster that is this block alone, if all warps have arrived.
+    pub(super) fn release_cluster(&mut self) -> bool {
+        let opens = self.barriers.has_cluster_arrived() && self.barriers.awaits_cluster();
+        if opens {
+            self.open_cluster_barrier();
+        }
+        opens
+    }
+
+    /// All warps of the cluster have arrived at its barrier.
+    pub(in crate::exec) fn open_cluster_barrier(&mut self) {
+        let (phase, released) = self.barriers.open_cluster();
+        if let Some(races) = &mut self.machine.memories.races {
+            released.into_iter().for_each(|warp| races.release(races_id(phase), warp));
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Shared memory of other blocks of the cluster.
+//!
+//! In a cluster of several blocks, `mapa` puts the rank of the block, plus one, above the address
+//! bits that shared memory needs. An address without a rank is one of the block itself.
+
+use super::copies::Issuer;
+use super::extent::Extent;
+use super::mbarrier::Arrival;
+use super::{AsyncProxy, undefined};
+use crate::exec::access::Memories;
+use crate::exec::fault::FaultKind;
+use crate::exec::undefined::ProxyMisuse;
+
+/// Bits of an address in the shared memory of a block.
+const ADDRESS_BITS: u32 = 24;
+
+/// The place of a block in its cluster.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClusterPlace {
+    pub(super) rank: u32,
+    pub(super) blocks: u32,
+}
+
+impl Default for ClusterPlace {
+    fn default() -> Self {
+        Self { rank: 0, blocks: 1 }
+    }
+}
+
+impl ClusterPlace {
+    fn check(self, rank: u32) -> Result<(), FaultKind> {
+        if rank < self.blocks {
+            return Ok(());
+        }
+        undefined(ProxyMisuse::ClusterRank { rank, blocks: self.blocks })
+    }
+
+    /// `mapa`.
+    pub(super) fn map(self, address: u64, rank: u32) -> Result<u64, FaultKind> {
+        self.check(rank)?;
+        if self.blocks == 1 {
+            return Ok(address);
+        }
+        Ok(address + (u64::from(rank + 1) << ADDRESS_BITS))
+    }
+
+    /// The block of an address, and the address in that block.
+    pub(super) fn block_of(self, address: u64) -> Result<(u32, u64), FaultKind> {
+        match (address >> ADDRESS_BITS) as u32 {
+            0 => Ok((self.rank, address)),
+            mapped => {
+                self.check(mapped - 1)?;
+                Ok((mapped - 1, address & ((1 << ADDRESS_BITS) - 1)))
+            }
+        }
+    }
+
+    /// The blocks of a mask.
+    pub(super) fn blocks_of(self, mask: u64) -> Result<impl Iterator<Item = u32>, FaultKind> {
+        let mask = mask as u16;
+        if mask != 0 {
+            self.check(mask.ilog2())?;
+        }
+        Ok((0..16).filter(move |rank| mask >> rank & 1 == 1))
+    }
+}
+
+/// An effect on another block of the cluster.
+#[derive(Clone, Debug)]
+pub(in crate::exec) struct Message {
+    /// The block that it is for.
+    pub(in crate::exec) rank: u32,
+    pub(in crate::exec) issuer: Issuer,
+    pub(super) effect: Effect,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Effect {
+    /// An arrival at the mbarrier at an address.
+    Arrive { address: u64, arrival: Arrival },
+    /// Bytes are added to the transaction count of the mbarrier at an address.
+    CountBytes { address: u64, bytes: i64 },
+    /// A load to shared memory.
+    Load { shared: u64, extent: Extent, mbarrier: u64 },
+}
+
+impl AsyncProxy {
+    /// The effects on other blocks since the last call.
+    pub(in crate::exec) fn take_messages(&mut self) -> Vec<Message> {
+        std::mem::take(&mut self.messages)
+    }
+
+    /// An effect of another block.
+    pub(in crate::exec) fn receive(
+        &mut self,
+        memories: &mut Memories<'_>,
+        message: &Message,
+    ) -> Result<(), FaultKind> {
+        match &message.effect {
+            Effect::Arrive { address, arrival } => {
+                self.barriers.arrive(memories, *address, *arrival)?;
+            }
+            Effect::CountBytes { address, bytes } => {
+                self.barriers.count_bytes(memories, (*address, *bytes))?;
+            }
+            Effect::Load { shared, extent, mbarrier } => {
+                let issuer = Issuer { is_peer: true, ..message.issuer };
+                self.load(memories, (*shared, extent.clone()), (*mbarrier, issuer))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a load to the blocks of `mask`, or without one to the block of the address `shared`.
+    pub(super) fn load_to_blocks(
+        &mut self,
+        memories: &mut Memories<'_>,
+        ([shared, mbarrier], mask): ([u64; 2], Option<u64>),
+        (extent, issuer): (Extent, Issuer),
+    ) -> Result<(), FaultKind> {
+        let (target, shared) = self.place.block_of(shared)?;
+        let (of_mbarrier, mbarrier) = self.place.block_of(mbarrier)?;
+        if target != of_mbarrier {
+            return undefined(ProxyMisuse::ClusterMbarrier { target, mbarrier: of_mbarrier });
+        }
+        let ranks: Vec<u32> = match mask {
+            Some(mask) => self.place.blocks_of(mask)?.collect(),
+            None => vec![target],
+        };
+        for rank in ranks {
+            if rank == self.place.rank {
+                self.load(memories, (shared, extent.clone()), (mbarrier, issuer))?;
+            } else {
+                let effect = Effect::Load { shared, extent: extent.clone(), mbarrier };
+                self.messages.push(Message { rank, issuer, effect });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! A cluster: its blocks take turns on one host thread.
+//!
+//! Blocks of a cluster meet at its barrier and reach each other's shared memory by arrivals at
+//! mbarriers and by bulk copies. Such effects are messages, which are delivered at the end of the
+//! turn of the block that sent them, and so before any other block runs.
+
+use super::block::{BlockFault, BlockRunner, GivesUp, Progress, Surroundings, scramble};
+use super::bulk::Message;
+use super::fault::FaultKind;
+use super::grid::{Launch, coordinates};
+use super::interpreter::Interpreter;
+use super::program::Program;
+use super::undefined::ProxyMisuse;
+
+/// The longest turn of a block in a launch with a seed, in instructions.
+const LONGEST_TURN: u64 = 1 << 14;
+
+/// Runs the clusters of one launch, one after the other.
+pub(super) struct ClusterRunner<'a> {
+    launch: &'a Launch<'a>,
+    /// The blocks in the order of their ranks.
+    blocks: Vec<BlockRunner<'a>>,
+    /// Whether each block has ended.
+    ended: Vec<bool>,
+    executed: u64,
+    seed: u64,
+}
+
+impl<'a> ClusterRunner<'a> {
+    /// A runner for clusters of `launch`. The parameters must be as long as the program says.
+    pub(super) fn new(
+        program: &'a Program,
+        launch: &'a Launch<'a>,
+        around: Surroundings<'a>,
+        interpreter: Interpreter,
+    ) -> Self {
+        let block = |rank| BlockRunner::new(program, (launch, rank), around, interpreter);
+        let blocks: Vec<_> = (0..launch.blocks_per_cluster()).map(block).collect();
+        let ended = vec![false; blocks.len()];
+        Self { launch, blocks, ended, executed: 0, seed: 0 }
+    }
+
+    /// Begins the cluster with this linear index. `order` varies the order of its warps.
+    pub(super) fn start(&mut self, cluster: u64, order: u64) {
+        let sizes = self.launch.cluster;
+        let origin = coordinates(cluster, self.launch.clusters());
+        for (rank, block) in (0..).zip(&mut self.blocks) {
+            let place = coordinates(rank, sizes);
+            let order = if order == 0 { 0 } else { order ^ rank };
+            block
+                .start(std::array::from_fn(|axis| origin[axis] * sizes[axis] + place[axis]), order);
+        }
+        self.ended.fill(false);
+        (self.executed, self.seed) = (0, order);
+    }
+
+    /// Resumes the cluster until it ends or has executed about `budget` more instructions.
+    pub(super) fn run(&mut self, budget: u64) -> Result<Progress, BlockFault> {
+        if let [block] = &mut self.blocks[..] {
+            return match block.run(budget, GivesUp(true))? {
+                Progress::Waits => Err(block.stuck()),
+                progress => Ok(progress),
+            };
+        }
+        let mut left = budget;
+        let mut gives_up = GivesUp(false);
+        loop {
+            let mut changes = false;
+            for turn in 0..self.blocks.len() {
+                let rank = self.rank_at(turn);
+                if self.ended[rank] {
+                    continue;
+                }
+                let before = self.blocks[rank].executed();
+                let turn = self.turn(left);
+                match self.blocks[rank].run(turn, gives_up)? {
+                    Progress::Ended { executed } => {
+                        (self.ended[rank], changes) = (true, true);
+                        self.executed += executed;
+                    }
+                    Progress::Rests => changes = true,
+                    Progress::Waits => {}
+                }
+                left = left.saturating_sub(self.blocks[rank].executed() - before);
+                changes |= self.deliver(rank)?;
+            }
+            if self.ended.iter().all(|&ended| ended) {
+                return Ok(Progress::Ended { executed: self.executed });
+            }
+            changes |= self.open_barrier();
+            if !changes && gives_up.0 {
+                return Err(self.stuck());
+            }
+            gives_up = GivesUp(!changes);
+            if left == 0 {
+                return Ok(Progress::Rests);
+            }
+            self.seed = if self.seed == 0 { 0 } else { scramble(self.seed).max(1) };
+        }
+    }
+
+    fn rank_at(&self, turn: usize) -> usize {
+        (turn + (self.seed >> 1) as usize % self.blocks.len()) % self.blocks.len()
+    }
+
+    /// The instructions of a turn: as many as possible, or with a seed a random number.
+    fn turn(&self, left: u64) -> u64 {
+        if self.seed == 0 { left } else { left.min(scramble(!self.seed) % LONGEST_TURN) }
+    }
+
+    /// Delivers the messages of a block. Returns whether there were any.
+    fn deliver(&mut self, from: usize) -> Result<bool, BlockFault> {
+        let messages = self.blocks[from].take_messages();
+        let any = !messages.is_empty();
+        for message in messages {
+            let rank = message.rank;
+            let delivered = match self.ended[rank as usize] {
+                true => {
+                    Err(FaultKind::AsyncProxy(Box::new(ProxyMisuse::ClusterBlockEnded { rank })))
+                }
+                false => self.blocks[rank as usize].receive(&message),
+            };
+            delivered.map_err(|kind| self.fault_at(from, kind, &message))?;
+        }
+        Ok(any)
+    }
+
+    fn fault_at(&self, from: usize, kind: FaultKind, message: &Message) -> BlockFault {
+        let (thread, pc) = message.issuer.place();
+        BlockFault { kind, block: self.blocks[from].place(), thread, pc }
+    }
+
+    /// Opens the barrier of the cluster if all warps have arrived.
+    fn open_barrier(&mut self) -> bool {
+        let opens = self.blocks.iter().all(|block| block.barriers().has_cluster_arrived())
+            && self.blocks.iter().any(|block| block.barriers().awaits_cluster());
+        if opens {
+            self.blocks.iter_mut().for_each(BlockRunner::open_cluster_barrier);
+        }
+        opens
+    }
+
+    /// The fault of a deadlock, reported for the first block that has not ended.
+    fn stuck(&self) -> BlockFault {
+        let first = self.ended.iter().position(|ended| !ended).unwrap_or(0);
+        self.blocks[first].stuck()
+    }
+}
