@@ -211,7 +211,8 @@ fn read(device: &Device, view: F32) -> Vec<f32> {
 /// Seconds that a launch takes.
 fn time(device: &Device, launch: &Launch<u64>, samples: usize) -> f64 {
     let (launches, dispatch) = (std::slice::from_ref(launch), launch.dispatch(device.target));
-    device.time(&Work { launches, dispatch, batch: if samples > 1 { 16 } else { 1 }, samples })
+    let batch = if samples > 1 { 16 } else { 1 };
+    device.time(&Work { launches, dispatch, batch, samples, sustained: None })
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

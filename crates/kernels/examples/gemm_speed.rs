@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! gemm_speed [--bf16 [--streamed [--bf16-results]]] [--weights f32|bf16|nf4] [--rows N,…] \
-//!     [--layers INPUTSxOUTPUTS,…] [--tile NAME | --chosen] [--samples N] [--simulate] OUT.jsonl
+//!     [--layers INPUTSxOUTPUTS,…] [--tile NAME | --chosen] [--samples N] \
+//!     [--sustained SECONDS] [--simulate] OUT.jsonl
 //! ```
 //!
 //! `--bf16` computes in bf16; `--weights` says how the second operand is stored, and `--streamed`
 //! that the first one is stored as bf16, which a second one in bf16 or NF4 takes, and
 //! `--bf16-results` that results are, except for gradients of weights.
 //! `--tile` times that tile alone beside the chosen one, `--chosen` only the chosen one.
-//! `--simulate` runs small shapes on the simulated driver, which shows that the program works and
+//! `--sustained` times each tile after half of SECONDS of the same launches, with the clocks that
+//! the power limit allows then. `--simulate` runs small shapes on the simulated driver, which shows that the program works and
 //! nothing about speed. A launch takes its operands from a ring of copies larger than the L2 cache,
 //! so that memory is not hidden. The time is the median over samples, each of several launches in a
 //! row between two events.
@@ -23,11 +25,10 @@ use std::fs::File;
 use std::io::Write;
 
 use device::{Device, Work};
-use retrograph_kernels::gemm::GemmProblem;
 use retrograph_kernels::ops::{
     DType, Dgrad, Fprop, GemmShape, NF4_BLOCK, Nf4, Nf4Scales, TensorView, Wgrad,
 };
-use retrograph_kernels::{Dispatch, Launch, Problem, View, images};
+use retrograph_kernels::{Launch, View, images};
 
 /// Bytes that the operands of consecutive launches spread over.
 const RING: usize = 160 << 20;
@@ -96,6 +97,7 @@ struct Options {
     chosen: bool,
     samples: usize,
     simulate: bool,
+    sustained: Option<f64>,
     out: File,
 }
 
@@ -104,7 +106,7 @@ impl Options {
         let (mut tile, mut samples, mut simulate, mut path) = (None, 15, false, None);
         let (mut compute, mut weights, mut streamed) = (DType::F32, Weights::F32, false);
         let (mut rows, mut layers) = (vec![32, 128, 512], LAYERS.to_vec());
-        let (mut bf16_results, mut chosen) = (false, false);
+        let (mut bf16_results, mut chosen, mut sustained) = (false, false, None);
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
@@ -112,6 +114,10 @@ impl Options {
                 "--tile" => tile = Some(value()?),
                 "--samples" => samples = value()?.parse().map_err(|_| "--samples: a number")?,
                 "--chosen" => chosen = true,
+                "--sustained" => {
+                    let seconds = value()?.parse().map_err(|_| "--sustained: seconds")?;
+                    sustained = Some(seconds);
+                }
                 "--simulate" => simulate = true,
                 "--bf16" => compute = DType::Bf16,
                 "--streamed" => streamed = true,
@@ -148,6 +154,7 @@ impl Options {
             chosen,
             samples,
             simulate,
+            sustained,
             out,
         })
     }
@@ -228,10 +235,11 @@ fn compare(
         if !there || (!wanted && *entry != chosen.entry) {
             continue;
         }
-        let dispatch = geometry(first, entry, device);
+        let dispatch = first.dispatch_entry(entry, device.target).expect("the entry is one of it");
         // As many launches as take about a millisecond, so that events are exact.
         let batch = (1e-3 / (flops / 15e12 + bytes / 2e12 + 4e-6)).clamp(2.0, 64.0) as usize;
-        let work = Work { launches: &launches, dispatch, batch, samples: options.samples };
+        let Options { samples, sustained, .. } = *options;
+        let work = Work { launches: &launches, dispatch, batch, samples, sustained };
         let seconds = device.time(&work);
         let (tera, giga) = (flops / seconds / 1e12, bytes / seconds / 1e9);
         let (star, blocks) = (*entry == chosen.entry, dispatch.grid[0]);
@@ -298,23 +306,4 @@ fn ring(
         }
     };
     Ok((0..copies).map(launch).collect::<Result<_, _>>()?)
-}
-
-/// Grid and block of a tile, from its name and from the limit in its image.
-fn geometry(launch: &Launch<u64>, entry: &'static str, device: &Device) -> Dispatch {
-    let tile = entry.split('_').find_map(|part| part.split_once('x'));
-    let (rows, columns) = tile.expect("entries are named for their tile");
-    let size = |text: &str| text.parse::<u32>().expect("a number");
-    let ptx = images::ptx(launch.kernel.image, device.target).expect("an image");
-    let (_, body) = ptx.split_once(&format!("{entry}(")).expect("the entry is in its image");
-    let (_, limit) = body.split_once(".maxntid ").expect("every tile has a limit");
-    let threads = limit.split(',').next().map(size).expect("three numbers");
-    let Problem::Gemm(GemmProblem { m, n, .. }) = launch.problem else {
-        panic!("{:?} is no matrix product", launch.kernel)
-    };
-    let tiles = m.div_ceil(size(rows)) * n.div_ceil(size(columns));
-    // Persistent blocks: as many as the SMs of an H200.
-    let tiles = if entry.contains("_tma_") { tiles.min(132) } else { tiles };
-    let shared_bytes = images::dynamic_shared(entry, device.target);
-    Dispatch { entry, grid: [tiles, 1, 1], block: [threads, 1, 1], shared_bytes }
 }

@@ -22,6 +22,8 @@ pub(crate) struct TmaPipeline<'k> {
     kernel: Kernel<'k>,
     stages: u32,
     stage_words: u32,
+    /// Blocks of the cluster that fill each other's stages.
+    cluster: u32,
     smem: Shared<'k, u32>,
     full: Shared<'k, u64>,
     empty: Shared<'k, u64>,
@@ -68,7 +70,12 @@ impl<'k> TmaPipeline<'k> {
         (smem, barriers): (Shared<'k, u32>, Shared<'k, u64>),
     ) -> Self {
         let empty = barriers.offset(i64::from(stages));
-        Self { kernel: *k, stages, stage_words, smem, full: barriers, empty }
+        Self { kernel: *k, stages, stage_words, cluster: 1, smem, full: barriers, empty }
+    }
+
+    /// The same for clusters of `cluster` blocks that fill each other's stages.
+    pub(crate) fn of_cluster(self, cluster: u32) -> Self {
+        Self { cluster, ..self }
     }
 
     /// Initializes the barriers for `consumers` consumer warps. One thread does it; a fence of
@@ -77,7 +84,7 @@ impl<'k> TmaPipeline<'k> {
         let k = self.kernel;
         for stage in 0..i64::from(self.stages) {
             k.mbarrier_init(self.full.offset(stage), 1);
-            k.mbarrier_init(self.empty.offset(stage), consumers);
+            k.mbarrier_init(self.empty.offset(stage), consumers * self.cluster);
         }
     }
 
@@ -109,7 +116,15 @@ impl<'k> TmaPipeline<'k> {
     /// Tells the producer that this warp has read stage number `stage`. One lane of each consumer
     /// warp does it.
     pub(crate) fn release(&self, stage: Value<'k, u32>) {
-        self.kernel.mbarrier_arrive(self.empty.at(stage));
+        let (k, empty) = (self.kernel, self.empty.at(stage));
+        match self.cluster {
+            1 => k.mbarrier_arrive(empty),
+            blocks => {
+                for rank in 0..blocks {
+                    k.mbarrier_arrive_cluster(empty, k.constant(rank));
+                }
+            }
+        }
     }
 
     fn stage(&self, index: Value<'k, u32>) -> Stage<'k> {
@@ -121,7 +136,7 @@ impl<'k> TmaPipeline<'k> {
 /// column and row of a box by its index.
 pub(crate) fn copy_boxes<'k>(
     (to, count): (Shared<'k, u32>, u32),
-    (map, plane): (TensorMapParam<'k>, Value<'k, u32>),
+    (map, plane, blocks): (TensorMapParam<'k>, Value<'k, u32>, Option<u16>),
     full: Shared<'k, u64>,
     origin: impl Fn(u32) -> [Value<'k, u32>; 2],
 ) {
@@ -129,6 +144,11 @@ pub(crate) fn copy_boxes<'k>(
     for index in 0..count {
         let [x, y] = origin(index);
         let to = to.offset(i64::from(index * BOX_WORDS));
-        k.cp_async_bulk_tensor_3d_load(to, map, (x, y, plane), full);
+        match blocks {
+            None => k.cp_async_bulk_tensor_3d_load(to, map, (x, y, plane), full),
+            Some(blocks) => {
+                k.cp_async_bulk_tensor_3d_load_multicast(to, map, (x, y, plane), (full, blocks))
+            }
+        }
     }
 }

@@ -122,15 +122,15 @@ mma_sync! { BF16_NN_BF16 = "gemm_bf16_nn_bf16", Nn, Bf16 }
 mma_sync! { BF16_NT_NF4 = "gemm_bf16_nt_nf4", Nt, Nf4 }
 mma_sync! { BF16_NN_NF4 = "gemm_bf16_nn_nf4", Nn, Nf4 }
 multistage! {
-    MULTISTAGE_NT = "gemm_bf16_nt_multistage", Nt, Bf16, &MULTISTAGE_BF16, "tma_128x256",
+    MULTISTAGE_NT = "gemm_bf16_nt_multistage", Nt, Bf16, &MULTISTAGE_BF16, "tma_128x256_cluster2",
     "tma_192x192", "tma_192x128", "tma_128x192", "tma_128x128"
 }
 multistage! {
-    MULTISTAGE_NN = "gemm_bf16_nn_multistage", Nn, Bf16, &MULTISTAGE_BF16, "tma_128x256",
+    MULTISTAGE_NN = "gemm_bf16_nn_multistage", Nn, Bf16, &MULTISTAGE_BF16, "tma_128x256_cluster2",
     "tma_192x192", "tma_192x128", "tma_128x192", "tma_128x128"
 }
 multistage! {
-    MULTISTAGE_TN = "gemm_bf16_tn_multistage", Tn, Bf16, &MULTISTAGE_BF16, "tma_128x256",
+    MULTISTAGE_TN = "gemm_bf16_tn_multistage", Tn, Bf16, &MULTISTAGE_BF16, "tma_128x256_cluster2",
     "tma_192x192", "tma_192x128", "tma_128x192", "tma_128x128"
 }
 multistage! {
@@ -142,11 +142,11 @@ multistage! {
 
 image! {
     SWIGLU_NT = "gemm_bf16_nt_swiglu", Nt, Bf16(Bf16, Bf16), &SWIGLU,
-    ["tma_128x128", "tma_128x64", "128x128"], SwiGlu
+    ["tma_128x128_cluster2", "tma_128x64", "128x128"], SwiGlu
 }
 image! {
     SWIGLU_BACKWARD_NN = "gemm_bf16_nn_swiglu_backward", Nn, Bf16(Bf16, Bf16), &SWIGLU_BACKWARD,
-    ["tma_128x256", "tma_128x128", "128x128"], SwiGluBackward
+    ["tma_128x256_cluster2", "tma_128x128", "128x128"], SwiGluBackward
 }
 
 /// Every GEMM image.

@@ -57,6 +57,9 @@ pub enum Mainloop {
     WarpSpecialized {
         /// Stages in shared memory, each [`WGMMA_BLOCK_K`] long.
         stages: u32,
+        /// Blocks of a cluster. They compute tiles one below the other, and each copies its share
+        /// of b to all of them.
+        cluster: u32,
     },
 }
 
@@ -95,7 +98,13 @@ impl TileConfig {
     }
 
     const fn warp_specialized(shape: [u32; 2], stages: u32) -> Self {
-        let mainloop = Mainloop::WarpSpecialized { stages };
+        let mainloop = Mainloop::WarpSpecialized { stages, cluster: 1 };
+        Self { shape, mainloop, min_blocks_per_sm: 1 }
+    }
+
+    /// The same in clusters of two blocks.
+    const fn in_pairs(shape: [u32; 2], stages: u32) -> Self {
+        let mainloop = Mainloop::WarpSpecialized { stages, cluster: 2 };
         Self { shape, mainloop, min_blocks_per_sm: 1 }
     }
 
@@ -118,6 +127,20 @@ impl TileConfig {
             Mainloop::WarpSpecialized { .. } => 32,
             _ => 0,
         }
+    }
+
+    /// Blocks of a cluster, which compute tiles one below the other.
+    pub const fn cluster(&self) -> u32 {
+        match self.mainloop {
+            Mainloop::WarpSpecialized { cluster, .. } => cluster,
+            _ => 1,
+        }
+    }
+
+    /// Tiles of a result with `m` rows and `n` columns, a multiple of [`Self::cluster`].
+    pub const fn tiles(&self, m: u32, n: u32) -> u64 {
+        let down = m.div_ceil(self.shape[0] * self.cluster()) * self.cluster();
+        down as u64 * n.div_ceil(self.shape[1]) as u64
     }
 
     /// Contraction length per stage, with all slices; for sm_90 if targets differ.
@@ -193,7 +216,7 @@ pub const MMA_SYNC: [TileConfig; 7] = [
 
 /// Tiles of products of two operands in bf16.
 pub const MULTISTAGE_BF16: [TileConfig; 8] = [
-    TileConfig::warp_specialized([128, 256], 4),
+    TileConfig::in_pairs([128, 256], 4),
     TileConfig::warp_specialized([192, 192], 3),
     TileConfig::warp_specialized([192, 128], 4),
     TileConfig::warp_specialized([128, 192], 4),
@@ -213,14 +236,14 @@ pub const MULTISTAGE_NF4: [TileConfig; 4] = [
 
 /// Tiles of gate and up, which a block computes both.
 pub const SWIGLU: [TileConfig; 3] = [
-    TileConfig::warp_specialized([128, 128], 4),
+    TileConfig::in_pairs([128, 128], 4),
     TileConfig::warp_specialized([128, 64], 6),
     TileConfig::bf16(([128, 128], [2, 4]), [[64, 3], [32, 2], [32, 2]], [0, 1]),
 ];
 
 /// Tiles of the gradients of gate and up.
 pub const SWIGLU_BACKWARD: [TileConfig; 3] = [
-    TileConfig::warp_specialized([128, 256], 4),
+    TileConfig::in_pairs([128, 256], 4),
     TileConfig::warp_specialized([128, 128], 6),
     TileConfig::bf16(([128, 128], [2, 4]), [[64, 3], [32, 2], [32, 2]], [0, 1]),
 ];

@@ -39,6 +39,9 @@ pub(crate) struct Work<'a> {
     /// Launches between two events.
     pub(crate) batch: usize,
     pub(crate) samples: usize,
+    /// Times after half of so many seconds of the same launches, with the clocks that the power
+    /// limit allows then.
+    pub(crate) sustained: Option<f64>,
 }
 
 /// Calls a function of the table and stops with its code if it fails.
@@ -131,6 +134,12 @@ impl Device {
 
     /// Seconds that a launch takes: the median over samples.
     pub(crate) fn time(&self, work: &Work<'_>) -> f64 {
+        if let Some(seconds) = work.sustained {
+            let single = self.time(&Work { sustained: None, ..*work });
+            let batch = (seconds / (2 * work.samples) as f64 / single).ceil() as usize;
+            self.time(&Work { batch: work.samples * batch, samples: 1, sustained: None, ..*work });
+            return self.time(&Work { batch, sustained: None, ..*work });
+        }
         let kernel = work.launches[0].kernel;
         let function = self.function(kernel.image, work.dispatch.entry);
         let mut seconds: Vec<f64> =

@@ -61,7 +61,7 @@ const MMA_SYNC_COSTS: [TileCost; 7] = [
 /// Costs of [`MULTISTAGE_BF16`], measured with `wgmma`
 /// (docs/hardware/2026-11-22-decoding-between-products).
 const MULTISTAGE_BF16_COSTS: [TileCost; 8] = [
-    cost(1, [16, 16], 240),
+    cost(1, [16, 16], 180),
     cost(1, [18, 18], 225),
     cost(1, [12, 12], 220),
     cost(1, [12, 12], 200),
@@ -167,15 +167,14 @@ impl Product {
         let runs = (vectorized || !tile.needs_vectorized_rows())
             && (tensor_maps || !tile.needs_tensor_maps())
             && if self.wgmma { !tile.excludes_wgmma() } else { !tile.needs_wgmma() };
-        runs && deep && large(tile.shape[0], m) && large(tile.shape[1], n)
+        runs && deep && large(tile.shape[0] * tile.cluster(), m) && large(tile.shape[1], n)
     }
 
     /// Number of blocks of this launch and of those that run concurrently.
     fn blocks(self, tile: &TileConfig) -> u128 {
         let GemmProblem { m, n, planes, concurrent, .. } = self.problem;
-        let [rows, columns] = tile.shape;
         let planes = u128::from(planes) * u128::from(concurrent.saturating_add(1));
-        u128::from(m.div_ceil(rows)) * u128::from(n.div_ceil(columns)) * planes
+        u128::from(tile.tiles(m, n)) * planes
     }
 
     /// Predicted cost in clocks: the time of the launch alone on the device, and half of its share
@@ -256,25 +255,35 @@ impl TileTable {
     }
 }
 
-/// Entry point and geometry: one block per tile, or persistent blocks, in x; planes in z.
+/// Entry point and geometry of the tile with the least predicted time.
 pub(crate) fn dispatch(problem: &GemmProblem, target: SmTarget, image: &GemmImage) -> Dispatch {
     let table = TileTable::of_image(image);
     let vectorized = problem.vectorized || table.needs_vectorized_rows();
     let wgmma = target.features().wgmma;
     let tensor_maps = problem.tensor_maps || table.needs_tensor_maps(wgmma);
     let product = Product { problem: GemmProblem { vectorized, tensor_maps, ..*problem }, wgmma };
-    let (index, tile) = table.select(product);
-    let entry = image.entries[index];
-    let [rows, columns] = tile.shape.map(u64::from);
-    let tiles = u64::from(problem.m).div_ceil(rows) * u64::from(problem.n).div_ceil(columns);
+    let (index, _) = table.select(product);
+    dispatch_tile(problem, target, (image, index))
+}
+
+/// Entry point and geometry of a tile: one block per tile, or persistent blocks, in x; planes in z.
+pub(crate) fn dispatch_tile(
+    problem: &GemmProblem,
+    target: SmTarget,
+    (image, index): (&GemmImage, usize),
+) -> Dispatch {
+    let (tile, entry) = (&image.tiles[index], image.entries[index]);
     // A plane has fewer than 2^32 elements and a tile has 256 or more, so that this is exact.
-    let tiles = u32::try_from(tiles).unwrap_or(u32::MAX);
+    let tiles = u32::try_from(tile.tiles(problem.m, problem.n)).unwrap_or(u32::MAX);
     let tiles = match tile.mainloop {
         // Persistent blocks compute several tiles each.
-        Mainloop::WarpSpecialized { .. } => tiles.min((SMS as u32 / problem.planes.max(1)).max(1)),
+        Mainloop::WarpSpecialized { cluster, .. } => {
+            let blocks = SMS as u32 / problem.planes.max(1) / cluster * cluster;
+            tiles.min(blocks.max(cluster))
+        }
         _ => tiles,
     };
-    let producers = if wgmma { tile.wgmma_producers() } else { 0 };
+    let producers = if target.features().wgmma { tile.wgmma_producers() } else { 0 };
     Dispatch {
         entry,
         grid: [tiles, 1, problem.planes],

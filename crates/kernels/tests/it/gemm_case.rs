@@ -8,7 +8,7 @@ use retrograph_kernels::gemm::GemmProblem;
 use retrograph_kernels::gemm::reference as gemm;
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::ops::{DType, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, TensorView, Wgrad};
-use retrograph_kernels::{Dispatch, KernelError, Launch, Problem, SmTarget, View, images};
+use retrograph_kernels::{Dispatch, KernelError, Launch, Problem, SmTarget, View};
 
 use crate::bounds::{chain, within};
 use crate::harness::Device;
@@ -294,7 +294,7 @@ pub(crate) fn tile_of(launch: &Launch<u64>, entry: &str) -> Tile {
 
 /// The geometry of a tile for a launch.
 pub(crate) fn geometry(launch: &Launch<u64>, target: SmTarget, tile: Tile) -> Dispatch {
-    let Problem::Gemm(GemmProblem { m, n, planes, tensor_maps, .. }) = launch.problem else {
+    let Problem::Gemm(GemmProblem { m, n, tensor_maps, .. }) = launch.problem else {
         panic!("{:?} is no matrix product", launch.kernel)
     };
     if tile.needs_tensor_maps() && !tensor_maps {
@@ -304,12 +304,12 @@ pub(crate) fn geometry(launch: &Launch<u64>, target: SmTarget, tile: Tile) -> Di
     let image = image(launch);
     let index =
         image.tiles.iter().position(|listed| *listed == tile).expect("the image has the tile");
-    let entry = image.entries[index];
-    let tiles = m.div_ceil(tile.shape[0]) * n.div_ceil(tile.shape[1]);
-    // Persistent blocks compute several tiles each.
-    let blocks = if tile.needs_tensor_maps() { tiles.div_ceil(3) } else { tiles };
-    let producers = if target.features().wgmma { tile.wgmma_producers() } else { 0 };
-    let shared_bytes = images::dynamic_shared(entry, target);
-    let block = [tile.threads() + producers, 1, 1];
-    Dispatch { entry, grid: [blocks, 1, planes], block, shared_bytes }
+    let dispatch = launch.dispatch_entry(image.entries[index], target);
+    let mut dispatch = dispatch.expect("the entry is one of the image");
+    if tile.needs_tensor_maps() {
+        // Persistent blocks compute several tiles each.
+        let tiles = u32::try_from(tile.tiles(m, n)).expect("a small product");
+        dispatch.grid[0] = tiles.div_ceil(3).next_multiple_of(tile.cluster());
+    }
+    dispatch
 }

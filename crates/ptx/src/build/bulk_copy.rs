@@ -153,6 +153,22 @@ impl<'k> Kernel<'k> {
         self.bulk(&[&name, &LOAD, &multicast], vec![at(to), map, at(mbarrier), blocks]);
     }
 
+    /// The same for a tensor of three dimensions (`cp.async.bulk.tensor.3d`). Needs sm_90.
+    #[track_caller]
+    pub fn cp_async_bulk_tensor_3d_load_multicast<T: Scalar>(
+        &self,
+        to: Shared<'k, T>,
+        map: TensorMapParam<'k>,
+        (x, y, z): (impl Arg<'k, u32>, impl Arg<'k, u32>, impl Arg<'k, u32>),
+        (mbarrier, blocks): (Shared<'k, u64>, u16),
+    ) {
+        let map = map.coordinates([x.into_value(*self), y.into_value(*self), z.into_value(*self)]);
+        let blocks = Operand::Immediate(Immediate::Integer(blocks.into()));
+        let name = [Modifier::AsyncBulkTensor, Modifier::Dim3, Modifier::Tile];
+        let multicast = [Modifier::MulticastCluster];
+        self.bulk(&[&name, &LOAD, &multicast], vec![at(to), map, at(mbarrier), blocks]);
+    }
+
     /// Stores the box of a matrix whose first element is `(x, y)`, x along the contiguous
     /// dimension (`cp.async.bulk.tensor.2d`). Elements outside of the matrix are left out. Needs
     /// sm_90.

@@ -80,8 +80,7 @@ impl<'k> Kernel<'k> {
     pub fn mbarrier_arrive_cluster(&self, mbarrier: Shared<'k, u64>, rank: Value<'k, u32>) {
         let base = AddressBase::Register(self.mapa(mbarrier.address(), rank));
         let operands = vec![Operand::Sink, Operand::Address(Address { base, offset: 0 })];
-        let release = [Modifier::Arrive, Modifier::Release, Modifier::Cluster];
-        let modifiers = &[&release[..], &[Modifier::SharedCluster]].concat();
+        let modifiers = &[Modifier::Arrive, Modifier::SharedCluster];
         self.emit(Emit { opcode: Opcode::Mbarrier, modifiers, types: &[Type::B64], operands });
     }
 

@@ -39,7 +39,7 @@ impl Tile {
     ) {
         let boxes_down = self.rows / BOX;
         let boxes = (to, boxes_down * (self.head_dim / BOX));
-        copy_boxes(boxes, (source.map, source.sequence), full, |index| {
+        copy_boxes(boxes, (source.map, source.sequence, None), full, |index| {
             let (across, down) = (index / boxes_down, index % boxes_down);
             [source.column + across * BOX, row + down * BOX]
         });

@@ -4,9 +4,13 @@
 //! multiplies 64 rows of a tile by `wgmma`. While consumers write a tile, the producer already
 //! loads the next one.
 //!
-//! **Tile order.** Block i computes the tiles i, i + blocks, i + 2·blocks, … of its plane. Tiles
-//! are numbered in bands of [`BAND`] rows of tiles, column by column within a band, so that tiles
+//! **Tile order.** Cluster i computes the tiles i, i + clusters, i + 2·clusters, … of its plane.
+//! Here the tiles of a cluster count as one; they are numbered in bands of [`BAND`] rows of tiles, column by column within a band, so that tiles
 //! that are computed at the same time share operands in the L2 cache.
+//!
+//! **Clusters.** The blocks of a cluster compute tiles one below the other, with the same columns.
+//! Each copies its share of b to all of them, so that b is read from the L2 cache once for a
+//! cluster. A stage is empty when the consumers of all blocks have released it.
 //!
 //! **Result.** With a tensor map, c is written through shared memory and bulk stores; otherwise,
 //! and if c is added to, from registers.
@@ -52,6 +56,8 @@ pub(in crate::gemm) struct WarpSpecializedKernel {
     target: SmTarget,
     tile: TileConfig,
     stages: u32,
+    /// Blocks of a cluster.
+    cluster: u32,
     majors: [Major; 2],
     image: GemmImage,
 }
@@ -69,10 +75,10 @@ impl WarpSpecializedKernel {
         image: &GemmImage,
         tile: &TileConfig,
     ) -> Option<Self> {
-        let Mainloop::WarpSpecialized { stages } = tile.mainloop else { return None };
+        let Mainloop::WarpSpecialized { stages, cluster } = tile.mainloop else { return None };
         let features = target.features();
         let (majors, image) = (majors(image.layout), *image);
-        let kernel = Self { target, tile: *tile, stages, majors, image };
+        let kernel = Self { target, tile: *tile, stages, cluster, majors, image };
         (features.wgmma && features.tma).then_some(kernel)
     }
 
@@ -131,18 +137,21 @@ impl WarpSpecializedKernel {
         Kernel::build(name, |k| {
             k.max_threads(self.consumer_threads() + self.tile.wgmma_producers());
             k.min_blocks(self.tile.min_blocks_per_sm);
+            if self.cluster > 1 {
+                k.cluster_blocks(self.cluster);
+            }
             let dtypes = [DType::Bf16; 2];
             let params = GemmParams::declare_all(k, dtypes, &self.image);
             let smem = align_for_swizzle(k, k.dynamic_shared());
             let stores = smem.offset(i64::from(self.stages * self.stage_words()));
             let barriers = stores.offset(i64::from(self.warpgroups() * STORE_WORDS)).reinterpret();
             let stages = (self.stages, self.stage_words());
-            let pipeline = TmaPipeline::new(k, stages, (smem, barriers));
+            let pipeline = TmaPipeline::new(k, stages, (smem, barriers)).of_cluster(self.cluster);
             k.when(k.tid_x().eq(0), || {
                 pipeline.init(self.consumer_threads() / 32);
                 k.fence_mbarrier_init();
             });
-            k.barrier();
+            self.synchronize(k);
             // Broadcast within the warp, so that the compiler knows it is uniform.
             let warp = k.shfl_idx(k.warp(), 0);
             k.when_else(
@@ -150,7 +159,21 @@ impl WarpSpecializedKernel {
                 || k.when(k.lane().eq(0), || self.produce(&pipeline, &params)),
                 || self.consume(&pipeline, &params, (warp, stores)),
             );
+            if self.cluster > 1 {
+                // Others may still arrive at the barriers of this block.
+                self.synchronize(k);
+            }
         })
+    }
+
+    /// Waits for all threads of the cluster.
+    fn synchronize(self, k: &Kernel<'_>) {
+        if self.cluster > 1 {
+            k.barrier_cluster_arrive();
+            k.barrier_cluster_wait();
+        } else {
+            k.barrier();
+        }
     }
 
     /// The barrier at which the other warpgroups let the first one start ahead.
@@ -167,16 +190,21 @@ impl WarpSpecializedKernel {
     ) {
         let [rows, columns] = self.tile.shape;
         // Extents are below 2^31.
-        let tiles_m = (params.m + (rows - 1)) / rows;
+        let (rank, cluster_rows) = match self.cluster {
+            1 => (k.constant(0), rows),
+            blocks => (k.cluster_ctarank(), rows * blocks),
+        };
+        let tiles_m = (params.m + (cluster_rows - 1)) / cluster_rows;
         let tiles_n = (params.n + (columns - 1)) / columns;
         let band_tiles = tiles_n * BAND;
-        k.range(k.ctaid_x(), tiles_m * tiles_n, k.nctaid_x(), |index| {
+        let [first, clusters] = [k.ctaid_x(), k.nctaid_x()].map(|blocks| blocks / self.cluster);
+        k.range(first, tiles_m * tiles_n, clusters, |index| {
             let band = index / band_tiles;
             let within = index - band * band_tiles;
             let height = (tiles_m - band * BAND).min(BAND);
             let column = within / height;
             let row = band * BAND + (within - column * height);
-            body(Tile { origin: [row * rows, column * columns] });
+            body(Tile { origin: [row * cluster_rows + rank * rows, column * columns] });
         });
     }
 }

@@ -46,17 +46,27 @@ impl WarpSpecializedKernel {
     ) {
         let ([a, b], k) = (self.operands(stage), k_start.kernel());
         let [rows, columns] = self.tile.shape;
-        let copy = |major, (to, extent), map, start: Value<'k, u32>| {
-            copy_boxes((to, extent / BOX), (map, k.ctaid_z()), full, |index| match major {
+        let copy = |major, (to, extent), blocks, map, start: Value<'k, u32>| {
+            let map = (map, k.ctaid_z(), blocks);
+            copy_boxes((to, extent / BOX), map, full, |index| match major {
                 Major::K => [k_start, start + index * BOX],
                 Major::Mn => [start + index * BOX, k_start],
             });
         };
-        copy(self.majors[0], (a, rows), a_map, row);
-        copy(self.majors[1], (b, columns), b_map, column);
+        copy(self.majors[0], (a, rows), None, a_map, row);
+        // Each block copies a share of b to all blocks.
+        let (share, blocks) = (columns / self.cluster, 1u16 << self.cluster);
+        let (column, words, blocks) = match self.cluster {
+            1 => (column, k.constant(0), None),
+            _ => {
+                let rank = k.cluster_ctarank();
+                (column + rank * share, rank * (share / BOX * BOX_WORDS), Some(blocks - 1))
+            }
+        };
+        copy(self.majors[1], (b.at(words), share), blocks, b_map, column);
         if let Some(up_map) = up_map {
             let up = b.offset(i64::from(columns / BOX * BOX_WORDS));
-            copy(self.majors[1], (up, columns), up_map, column);
+            copy(self.majors[1], (up.at(words), share), blocks, up_map, column);
         }
     }
 
@@ -72,7 +82,7 @@ impl WarpSpecializedKernel {
         for first in (0..self.tile.shape[1]).step_by(BOX as usize) {
             pipeline.fill(state, 2 * boxes * BOX_WORDS * 4, |stage, full| {
                 for (map, to) in maps.into_iter().zip(self.inputs(stage)) {
-                    copy_boxes((to, boxes), (map, plane), full, |index| {
+                    copy_boxes((to, boxes), (map, plane, None), full, |index| {
                         [column + first, row + index * BOX]
                     });
                 }
