@@ -11,10 +11,10 @@
 //! `--bf16-results` that results are, except for gradients of weights.
 //! `--tile` times that tile alone beside the chosen one, `--chosen` only the chosen one.
 //! `--sustained` times each tile after half of SECONDS of the same launches, with the clocks that
-//! the power limit allows then. `--simulate` runs small shapes on the simulated driver, which shows that the program works and
-//! nothing about speed. A launch takes its operands from a ring of copies larger than the L2 cache,
-//! so that memory is not hidden. The time is the median over samples, each of several launches in a
-//! row between two events.
+//! the power limit allows then. `--simulate` runs small shapes on the simulated driver, which shows
+//! that the program works and nothing about speed. A launch takes its operands from a ring of
+//! copies larger than the L2 cache, so that memory is not hidden. The time is the median over
+//! samples, each of several launches in a row between two events.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
@@ -25,6 +25,7 @@ use std::fs::File;
 use std::io::Write;
 
 use device::{Device, Work};
+use retrograph_kernels::gemm::dispatch_entry;
 use retrograph_kernels::ops::{
     DType, Dgrad, Fprop, GemmShape, NF4_BLOCK, Nf4, Nf4Scales, TensorView, Wgrad,
 };
@@ -235,7 +236,7 @@ fn compare(
         if !there || (!wanted && *entry != chosen.entry) {
             continue;
         }
-        let dispatch = first.dispatch_entry(entry, device.target).expect("the entry is one of it");
+        let dispatch = dispatch_entry(first, entry, device.target).expect("the entry is one of it");
         // As many launches as take about a millisecond, so that events are exact.
         let batch = (1e-3 / (flops / 15e12 + bytes / 2e12 + 4e-6)).clamp(2.0, 64.0) as usize;
         let Options { samples, sustained, .. } = *options;

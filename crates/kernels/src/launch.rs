@@ -6,13 +6,11 @@
 mod argument;
 mod pointer;
 
-use retrograph_kernel_abi::gemm::IMAGES;
 use retrograph_kernel_abi::{Parameter, Signature};
 use retrograph_ptx::SmTarget;
 
 pub use self::argument::{Access, Argument, BufferArgument, Cell, TensorMapArgument};
 pub(crate) use self::pointer::{ArgumentTypes, Pointer};
-use crate::gemm::heuristic::dispatch_tile;
 use crate::problem::Problem;
 
 /// Entry point and geometry of a launch on an SM target.
@@ -94,16 +92,6 @@ impl<B> Launch<B> {
     pub fn dispatch(&self, target: SmTarget) -> Dispatch {
         let dispatch = (self.kernel.dispatch)(&self.problem, target);
         dispatch.unwrap_or_else(|| panic!("{:?} does not take {:?}", self.kernel, self.problem))
-    }
-
-    /// Entry point and geometry of a matrix product with the tile of `entry` instead of the one with
-    /// the least predicted time, for measurements. `None` if the launch is no matrix product, or if
-    /// its image has no such entry.
-    pub fn dispatch_entry(&self, entry: &str, target: SmTarget) -> Option<Dispatch> {
-        let Problem::Gemm(problem) = &self.problem else { return None };
-        let image = IMAGES.into_iter().find(|image| image.name == self.kernel.image)?;
-        let index = image.entries.iter().position(|listed| *listed == entry)?;
-        Some(dispatch_tile(problem, target, (image, index)))
     }
 
     /// Declares that `count` launches of the same sizes may run concurrently with this one, as

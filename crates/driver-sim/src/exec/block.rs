@@ -90,7 +90,8 @@ pub(super) struct BlockRunner<'a> {
 }
 
 impl<'a> BlockRunner<'a> {
-    /// A runner for blocks of `launch` with index `rank` in their clusters. `parameters` must be as long as the program says.
+    /// A runner for blocks of `launch` with index `rank` in their clusters. The parameters must be
+    /// as long as the program says.
     pub(super) fn new(
         program: &'a Program,
         (launch, rank): (&'a Launch<'a>, u32),

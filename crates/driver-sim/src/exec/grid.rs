@@ -1,8 +1,8 @@
 //! A launch: all clusters of a grid, on one host thread or several. Without a cluster size, each
 //! block is a cluster.
 //!
-//! Clusters do not communicate unless a program has atomics or ordered accesses to global memory, so
-//! that a launch gives the same bytes whatever the number of host threads. Programs that do
+//! Clusters do not communicate unless a program has atomics or ordered accesses to global memory,
+//! so that a launch gives the same bytes whatever the number of host threads. Programs that do
 //! communicate run on one host thread in a fixed order, in turns.
 
 use std::collections::VecDeque;

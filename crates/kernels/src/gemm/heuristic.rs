@@ -5,13 +5,13 @@
 //! of its own. Only tiles without sliced-K may be missing on some SM target.
 
 use retrograph_kernel_abi::gemm::{
-    Epilogue, GemmImage, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT, SIMT_NF4,
-    SWIGLU, SWIGLU_BACKWARD, TileConfig,
+    Epilogue, GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT,
+    SIMT_NF4, SWIGLU, SWIGLU_BACKWARD, TileConfig,
 };
 
 use super::GemmProblem;
 use crate::images::dynamic_shared;
-use crate::{DType, Dispatch, SmTarget};
+use crate::{DType, Dispatch, Launch, Problem, SmTarget};
 
 /// SMs of the device that the cost model describes (H200), whatever the device is.
 const SMS: u128 = 132;
@@ -266,8 +266,18 @@ pub(crate) fn dispatch(problem: &GemmProblem, target: SmTarget, image: &GemmImag
     dispatch_tile(problem, target, (image, index))
 }
 
+/// Entry point and geometry of a matrix product with the tile of `entry` instead of the one with the
+/// least predicted time, for measurements. `None` if the launch is no matrix product, or if its
+/// image has no such entry.
+pub fn dispatch_entry<B>(launch: &Launch<B>, entry: &str, target: SmTarget) -> Option<Dispatch> {
+    let Problem::Gemm(problem) = &launch.problem else { return None };
+    let image = IMAGES.into_iter().find(|image| image.name == launch.kernel.image)?;
+    let index = image.entries.iter().position(|listed| *listed == entry)?;
+    Some(dispatch_tile(problem, target, (image, index)))
+}
+
 /// Entry point and geometry of a tile: one block per tile, or persistent blocks, in x; planes in z.
-pub(crate) fn dispatch_tile(
+fn dispatch_tile(
     problem: &GemmProblem,
     target: SmTarget,
     (image, index): (&GemmImage, usize),

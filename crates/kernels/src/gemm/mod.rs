@@ -28,6 +28,7 @@ mod swiglu;
 mod tensor_map;
 
 pub use config::GemmConfig;
+pub use heuristic::dispatch_entry;
 pub use kernels::{DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_MULTISTAGE};
 pub use kernels::{DGRAD_MULTISTAGE_NF4, DGRAD_NF4, WGRAD, WGRAD_BF16, WGRAD_MULTISTAGE};
 pub use kernels::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_MULTISTAGE};

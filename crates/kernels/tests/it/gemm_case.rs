@@ -4,8 +4,8 @@ use half::bf16;
 use retrograph_kernel_abi::gemm::{
     GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, SIMT, SIMT_NF4, TileConfig,
 };
-use retrograph_kernels::gemm::GemmProblem;
 use retrograph_kernels::gemm::reference as gemm;
+use retrograph_kernels::gemm::{GemmProblem, dispatch_entry};
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::ops::{DType, Dgrad, Fprop, GemmShape, Nf4, Nf4Scales, TensorView, Wgrad};
 use retrograph_kernels::{Dispatch, KernelError, Launch, Problem, SmTarget, View};
@@ -304,7 +304,7 @@ pub(crate) fn geometry(launch: &Launch<u64>, target: SmTarget, tile: Tile) -> Di
     let image = image(launch);
     let index =
         image.tiles.iter().position(|listed| *listed == tile).expect("the image has the tile");
-    let dispatch = launch.dispatch_entry(image.entries[index], target);
+    let dispatch = dispatch_entry(launch, image.entries[index], target);
     let mut dispatch = dispatch.expect("the entry is one of the image");
     if tile.needs_tensor_maps() {
         // Persistent blocks compute several tiles each.

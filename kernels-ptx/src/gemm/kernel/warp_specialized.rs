@@ -5,8 +5,9 @@
 //! loads the next one.
 //!
 //! **Tile order.** Cluster i computes the tiles i, i + clusters, i + 2·clusters, … of its plane.
-//! Here the tiles of a cluster count as one; they are numbered in bands of [`BAND`] rows of tiles, column by column within a band, so that tiles
-//! that are computed at the same time share operands in the L2 cache.
+//! Here the tiles of a cluster count as one; they are numbered in bands of [`BAND`] rows of tiles,
+//! column by column within a band, so that tiles that are computed at the same time share operands
+//! in the L2 cache.
 //!
 //! **Clusters.** The blocks of a cluster compute tiles one below the other, with the same columns.
 //! Each copies its share of b to all of them, so that b is read from the L2 cache once for a
