@@ -45,7 +45,7 @@ impl GenerateConfig {
             Some(model) => GenerationDefaults::open(model.path(), &tokenizer)?,
             None => GenerationDefaults::default(),
         };
-        let sampling = arguments.sampling(&defaults);
+        let sampling = arguments.sampling.resolve(&defaults);
         sampling.validate()?;
         let ends = if arguments.ignore_eos { Vec::new() } else { defaults.eos };
         let prompt = TextRequest::new(&tokenizer, prompt(arguments)?, sampling)?.prompt;

@@ -71,6 +71,20 @@ pub(crate) fn at_once() {
     }
 }
 
+/// Forgets Ctrl-C, which ended an answer and not the program. Returns whether another signal was
+/// received, which is not forgotten. After the call, signals end the program at once.
+pub(crate) fn forgive() -> bool {
+    let signal = SIGNAL.load(Ordering::SeqCst);
+    if signal != 0 && signal != SIGINT {
+        return true;
+    }
+    SIGNAL.store(0, Ordering::SeqCst);
+    FIRST_MS.store(0, Ordering::SeqCst);
+    STOP.store(false, Ordering::SeqCst);
+    DEFERRED.store(false, Ordering::SeqCst);
+    false
+}
+
 /// Returns the exit status for the first signal.
 pub(crate) fn status() -> ExitCode {
     ExitCode::from((BY_SIGNAL + SIGNAL.load(Ordering::SeqCst)) as u8)

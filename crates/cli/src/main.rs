@@ -3,6 +3,7 @@
 //! ```sh
 //! retrograph finetune --text README.md --verify    # trains, on the simulated driver without a GPU
 //! retrograph generate --model M --prompt "Once"    # generates text
+//! retrograph chat --model M --adapter A            # talks to a model
 //! retrograph eval --model M --text README.md       # measures the loss on a text
 //! retrograph inspect --model Qwen2.5-0.5B          # shows a model and the memory of a run
 //! retrograph bench --device cuda:0                 # measures strategies and sizes
@@ -15,8 +16,10 @@
 
 mod args;
 mod bench;
+mod chat;
 mod data;
 mod decode_bench;
+mod engine;
 mod error;
 mod eval;
 mod export;
@@ -73,6 +76,7 @@ fn run(command: Command) -> Result<Outcome, CliError> {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
+        Command::Chat(arguments) => chat::run(&arguments),
         Command::Merge(arguments) => export::run(&arguments.into()),
         Command::Export(arguments) => export::run(&arguments),
         Command::CompileWorker(arguments) => arguments.run(),

@@ -2,7 +2,9 @@
 
 mod bench;
 mod cache;
+mod chat;
 mod data;
+mod engine;
 mod eval;
 mod export;
 mod generate;
@@ -11,6 +13,7 @@ mod lora;
 mod micro_batches;
 mod output;
 mod precision;
+mod sampling;
 mod training;
 
 use std::path::PathBuf;
@@ -27,7 +30,9 @@ use crate::error::CliError;
 
 pub(crate) use bench::BenchArguments;
 pub(crate) use cache::{CacheArguments, WorkerArguments};
+pub(crate) use chat::ChatArguments;
 pub(crate) use data::{DataArguments, UseArguments};
+pub(crate) use engine::EngineArguments;
 pub(crate) use eval::EvalArguments;
 pub(crate) use export::{
     ExportArguments, FormatArgument, MergeArguments, PlaceArguments, parse_size,
@@ -38,6 +43,7 @@ pub(crate) use lora::LoraArguments;
 pub(crate) use micro_batches::MicroBatchArguments;
 pub(crate) use output::OutputArguments;
 pub(crate) use precision::PrecisionArguments;
+pub(crate) use sampling::SamplingArguments;
 pub(crate) use training::TrainingArguments;
 
 /// Fine-tunes and runs transformers; each training step is one CUDA graph. Works without a GPU.
@@ -61,6 +67,8 @@ pub(crate) enum Command {
     Eval(Box<EvalArguments>),
     /// Generate text with a Hugging Face model; each token is one graph replay.
     Generate(Box<GenerateArguments>),
+    /// Talk to a model with a chat template.
+    Chat(Box<ChatArguments>),
     /// Merge a LoRA adapter into the weights of its base model.
     Merge(MergeArguments),
     /// Write a trained model for other programs.

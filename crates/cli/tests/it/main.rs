@@ -2,6 +2,7 @@
 
 mod adapters;
 mod caches;
+mod chat;
 mod checkpoints;
 mod data;
 mod errors;

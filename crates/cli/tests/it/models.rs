@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::program::{Done, Place};
+use crate::small_tokenizer;
 
 /// The tensors of a Llama model of one layer of width 8, with its output projection tied.
 fn shapes(vocab: usize) -> Vec<(String, Vec<usize>)> {
@@ -158,4 +159,16 @@ fn options_that_a_model_directory_decides_are_refused() {
     let done = train(&place, &["--layers", "3"]);
     assert_eq!(done.code, Some(2), "{}", done.err);
     train(&place, &["--seq", "64"]).bad(&["64 tokens", "32 positions", "--seq"]);
+}
+
+/// Writes the model with a tokenizer and a chat template, and `positions` positions.
+pub(crate) fn write_chat_model(place: &Place, positions: usize) {
+    write_model(place, 280);
+    let special = ["<|im_start|>", "<|im_end|>", "<|pad|>"];
+    let (tokenizer, settings) = (small_tokenizer::tokenizer(&special), small_tokenizer::chatml());
+    small_tokenizer::write(&place.path("model"), &tokenizer, &settings);
+    let path = place.path("model/config.json");
+    let mut config = crate::program::json(&path);
+    config["max_position_embeddings"] = positions.into();
+    fs::write(path, config.to_string()).unwrap();
 }

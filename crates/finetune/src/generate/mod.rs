@@ -27,6 +27,7 @@
 //!
 //! A generator has one text at a time, without beam search.
 
+mod adapted;
 mod cache;
 mod plan;
 mod request;
@@ -86,6 +87,7 @@ impl GeneratorOptions {
 #[derive(Debug)]
 pub struct Generator {
     config: InferenceConfig,
+    options: GeneratorOptions,
     capacity: usize,
     cache_dtype: DType,
     programs: Verified<2, GenerationWorkload>,
@@ -118,7 +120,7 @@ impl Generator {
         let programs = Verified::new(programs(state, build)?, eager);
         let (config, ring) = (*config, Ring::new(stream.context())?);
         let (stream, cache) = (stream.clone(), cache.clone());
-        Ok(Self { config, capacity, cache_dtype, programs, ring, stream, cache })
+        Ok(Self { config, options, capacity, cache_dtype, programs, ring, stream, cache })
     }
 
     /// The configuration.

@@ -97,6 +97,11 @@ impl GenerationPlan {
         Ok(Self { base: Some(base), ..self })
     }
 
+    /// The most tokens of prompt and text together.
+    pub fn max_length(&self) -> usize {
+        self.options.max_length
+    }
+
     /// The largest prefill.
     pub fn prompt_pass(&self) -> &GenerationPass {
         &self.prompt

@@ -4,7 +4,7 @@ use super::Generator;
 use super::request::{Request, Sampling};
 use super::stops::StopStrings;
 use crate::error::Result;
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
 
 /// A text to continue.
 #[derive(Clone, Debug)]
@@ -29,6 +29,22 @@ impl TextRequest<'_> {
     pub fn new(tokenizer: &Tokenizer, text: impl AsRef<[u8]>, sampling: Sampling) -> Result<Self> {
         let mut prompt: Vec<u32> = tokenizer.start().into_iter().collect();
         prompt.extend(tokenizer.encode(text)?);
+        Ok(Self { prompt, max_tokens: usize::MAX, sampling, ends: &[], stops: &[] })
+    }
+}
+
+impl TextRequest<'_> {
+    /// Answers `conversation`. The template writes all special tokens.
+    ///
+    /// # Errors
+    /// The error of the template, for example about the order of roles.
+    pub fn answer(
+        tokenizer: &Tokenizer,
+        (template, conversation): (&ChatTemplate, &Conversation),
+        sampling: Sampling,
+    ) -> Result<Self> {
+        let text = template.render(conversation, conversation.len(), true)?;
+        let prompt = tokenizer.encode(text)?;
         Ok(Self { prompt, max_tokens: usize::MAX, sampling, ends: &[], stops: &[] })
     }
 }

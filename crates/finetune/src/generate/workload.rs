@@ -44,7 +44,7 @@ pub(super) struct Handles {
 pub(super) struct GenerationWorkload {
     config: InferenceConfig,
     sizes: Sizes,
-    state: ModelState,
+    pub(super) state: ModelState,
     rotary: RotaryTables,
     caches: Vec<CacheBuffers>,
     seen: DeviceBuffer<u32>,

@@ -61,6 +61,41 @@ impl ModelState {
         Ok(Self { tensors })
     }
 
+    /// Returns the state of `parameters`, without moments. Trained ones are uploaded from `values`;
+    /// the others are shared with this state, which must have them in the same dtype.
+    ///
+    /// # Errors
+    /// The error of `values`, or if the device has too little memory or fails.
+    ///
+    /// # Panics
+    /// If this state lacks a parameter that is not trained.
+    pub(crate) fn with_trained(
+        &self,
+        stream: &Stream,
+        parameters: &[Parameter],
+        values: &mut dyn FnMut(&Parameter) -> Result<Vec<f32>>,
+    ) -> Result<Self> {
+        let trained = parameters.iter().filter(|parameter| parameter.trainable).cloned();
+        // A trainable parameter would have moments.
+        let trained: Vec<_> =
+            trained.map(|parameter| Parameter { trainable: false, ..parameter }).collect();
+        let mut whole = Vec::new();
+        let fill = |parameter: &Parameter, first: usize, chunk: Chunk<'_>| {
+            if first == 0 {
+                whole = values(parameter)?;
+            }
+            chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
+            Ok(())
+        };
+        let uploaded = Self::from_values(stream, &trained, fill, &mut |_, _, _| ())?;
+        let tensor = |parameter: &Parameter| {
+            let from = if parameter.trainable { &uploaded } else { self };
+            let found = from.tensors.iter().find(|one| one.parameter.name == parameter.name);
+            found.expect("the state has every parameter of the model").clone()
+        };
+        Ok(Self { tensors: parameters.iter().map(tensor).collect() })
+    }
+
     /// Loads the moments of every trained parameter from a checkpoint, which must have been checked
     /// with [`Checkpoint::require`].
     ///

@@ -1,6 +1,7 @@
 //! Training as a whole. Every test runs on a simulated driver, or on the GPU that
 //! `RETROGRAPH_DEVICE` names.
 
+mod adapted;
 mod adapters;
 mod architectures;
 mod checkpoints;

@@ -1,0 +1,31 @@
+//! The arguments of `retrograph chat`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use retrograph_finetune::TrainingConfig;
+
+use super::{EngineArguments, SamplingArguments, up_to};
+
+#[derive(Debug, Args)]
+pub(crate) struct ChatArguments {
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
+    /// Apply this LoRA adapter, a directory in PEFT format; /adapter off and on switch it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) adapter: Option<PathBuf>,
+    /// System message at the start of each conversation.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system: Option<String>,
+    /// Maximum number of tokens of an answer, up to 16777216.
+    #[arg(
+        long, value_name = "TOKENS", default_value_t = 1024,
+        value_parser = up_to::<usize>(TrainingConfig::MOST_POSITIONS as u64)
+    )]
+    pub(crate) max_tokens: usize,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArguments,
+    /// Print only the answers.
+    #[arg(long)]
+    pub(crate) quiet: bool,
+}

@@ -1,0 +1,97 @@
+//! A model on a device that answers one request after another, with and without adapters.
+
+use std::path::Path;
+
+use retrograph_finetune::{
+    Adapter, ChatTemplate, Device, Error, GenerationDefaults, GenerationPlan, Generator,
+    GeneratorOptions, HubError, InferenceConfig, ModelDirectory, Source, Stage, Tokenizer,
+};
+use retrograph_runtime::BuildOptions;
+
+use crate::args::EngineArguments;
+use crate::error::CliError;
+use crate::screen::{self, Startup, fact};
+
+/// Default of `--max-length`, for models with a longer context.
+const MAX_LENGTH: usize = 4096;
+
+/// A model with its tokenizer.
+pub(crate) struct Engine {
+    pub(crate) tokenizer: Tokenizer,
+    /// The chat template, if the model has one.
+    pub(crate) template: Option<ChatTemplate>,
+    pub(crate) defaults: GenerationDefaults,
+    /// Tokens that end an answer.
+    pub(crate) ends: Vec<u32>,
+    base: Generator,
+    adapted: Vec<Generator>,
+}
+
+impl Engine {
+    /// Opens the model and the adapters, and uploads them. The generators share the weights of the
+    /// model.
+    pub(crate) fn open(
+        arguments: &EngineArguments,
+        adapters: &[&Path],
+        quiet: bool,
+    ) -> Result<Self, CliError> {
+        let model = ModelDirectory::open(&arguments.model)?;
+        let tokenizer = model.tokenizer()?;
+        let template = match tokenizer.chat_template() {
+            Err(HubError::NoChatTemplate) => None,
+            template => Some(template.map_err(Error::from)?),
+        };
+        let defaults = GenerationDefaults::open(model.path(), &tokenizer)?;
+        let mut ends = defaults.eos.clone();
+        ends.extend(tokenizer.end().filter(|end| !defaults.eos.contains(end)));
+        let adapters = adapters.iter().map(|path| Adapter::open(path));
+        let mut adapters = adapters.collect::<Result<Vec<_>, _>>().map_err(Error::from)?;
+        if !quiet {
+            adapters.iter().for_each(screen::adapter);
+        }
+        let plan = plan(arguments, model)?;
+        let device = Device::open(arguments.device)?;
+        if !quiet {
+            screen::device(&device);
+            fact("context", format!("{} tokens of prompt and answer together", plan.max_length()));
+        }
+        let modules = arguments.cache.modules(&device, arguments.device)?;
+        let mut startup = Startup::new();
+        let show = &mut |stage: Stage<'_>| {
+            if !quiet {
+                startup.show(&stage);
+            }
+        };
+        let base = plan.start(&modules, Source::Seed, show)?;
+        let mut adapted = Vec::new();
+        for adapter in &mut adapters {
+            adapted.push(base.with_adapter(adapter, show)?);
+        }
+        Ok(Self { tokenizer, template, defaults, ends, base, adapted })
+    }
+
+    /// Returns the generator with adapter `index`, or without an adapter.
+    pub(crate) fn generator(&mut self, adapter: Option<usize>) -> (&mut Generator, &Tokenizer) {
+        let generator = match adapter {
+            Some(index) => &mut self.adapted[index],
+            None => &mut self.base,
+        };
+        (generator, &self.tokenizer)
+    }
+
+    /// Maximum tokens of a prompt and its answer together.
+    pub(crate) fn capacity(&self) -> usize {
+        self.base.capacity()
+    }
+}
+
+/// Describes the generator of the model.
+fn plan(arguments: &EngineArguments, model: ModelDirectory) -> Result<GenerationPlan, CliError> {
+    let positions = model.positions().unwrap_or(MAX_LENGTH);
+    let max_length = arguments.max_length.unwrap_or(positions.min(MAX_LENGTH));
+    let build = BuildOptions { policy: arguments.strategy.policy(), ..BuildOptions::default() };
+    let options =
+        GeneratorOptions { max_length, cache: arguments.cache_dtype, build, verify: false };
+    let config = InferenceConfig::frozen(*model.config(), arguments.precision.precision());
+    Ok(GenerationPlan::new(&config, options)?.with_base(model)?)
+}
