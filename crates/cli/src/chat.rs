@@ -145,8 +145,8 @@ impl Chat<'_> {
         if used >= capacity {
             self.messages.pop();
             screen::line(format_args!(
-                "(with this message the conversation has {used} tokens, and the context {capacity}; \
-                 /reset starts again, --max-length sets the context)"
+                "(the conversation now has {used} tokens, and the context {capacity}; /reset \
+                 starts again, --max-length sets the context)"
             ));
             return Ok(Outcome::Done);
         }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use gguf_rs_lib::format::{GGUFTensorType, MetadataValue};
 use gguf_rs_lib::reader::{GGUFFileReader, open_gguf_file};
 use half::{bf16, f16};
+use retrograph_finetune::config::SlidingWindow;
 use retrograph_finetune::export::{
     GgufOutput, MAX_SHARD_BYTES, write_gguf, write_gguf_adapter, write_model,
 };
@@ -222,6 +223,14 @@ fn dimensions_and_rope_are_in_the_metadata() {
         assert!((plain / factor / scaled - 1.0).abs() < 1e-6, "{factor}");
     }
     assert_eq!((factors[0], factors[3]), (1.0, 8.0));
+
+    // llama.cpp has no sliding window, which does nothing in a context of its size.
+    let windowed = SlidingWindow { size: 40, first_layer: 0 };
+    let windowed = ModelConfig { sliding_window: Some(windowed), ..config };
+    let second = folder.path().join("windowed.gguf");
+    let reader = write(&windowed, GgufOutput { path: &second, ..output }).unwrap();
+    assert_eq!(number(&reader, "llama.context_length"), 40.0);
+    std::fs::remove_file(second).unwrap();
 
     let error = write(&llama(256), output).err().unwrap();
     assert!(matches!(error, Error::Export(ExportError::Exists { .. })), "{error}");
