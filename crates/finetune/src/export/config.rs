@@ -44,6 +44,11 @@ impl Architecture {
         }
     }
 
+    /// Returns the architecture of llama.cpp, which has no windows and calls Mistral llama.
+    pub(super) fn of_gguf(model: &ModelConfig) -> Result<Self, ExportError> {
+        Self::of(&ModelConfig { sliding_window: None, ..*model })
+    }
+
     /// The name in `config.json`, which GGUF uses, too.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -82,13 +87,6 @@ pub(super) fn of_base(base: &ModelDirectory, dtype: Option<WeightType>) -> Resul
 /// Returns `config.json` of a model without a base.
 pub(super) fn of_model(model: &ModelConfig, dtype: WeightType) -> Result<Value, ExportError> {
     let architecture = Architecture::of(model)?;
-    if model.sliding_window.is_some() {
-        return Err(ExportError::NotExpressible {
-            format: "a model directory",
-            what: "a sliding window of a model without a base".to_owned(),
-            remedy: "give the model directory whose config.json has the window",
-        });
-    }
     let mut config = json!({
         "architectures": [architecture.class()],
         "attention_bias": false,

@@ -36,7 +36,7 @@ pub fn write_gguf_adapter(
         return Err(refuse("an adapter with trained norms", "export the merged model").into());
     }
     let model = *weights.config();
-    let architecture = Architecture::of(&model)?;
+    let architecture = Architecture::of_gguf(&model)?;
     let output = GgufOutput { dtype: Some(dtype), ..output };
     let mut metadata = metadata::general("adapter", architecture, output);
     metadata.add("adapter.type", Value::Text("lora".to_owned()));

@@ -44,7 +44,7 @@ pub fn write_gguf(
 ) -> Result<Written> {
     output.require_free()?;
     let model = *weights.config();
-    let architecture = Architecture::of(&model)?;
+    let architecture = Architecture::of_gguf(&model)?;
     let factors = rope_factors(architecture, &model)?;
     let mut metadata = metadata::of_model(architecture, &model, output);
     vocabulary::add(&mut metadata, output.base, model.vocab)?;
