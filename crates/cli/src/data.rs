@@ -91,18 +91,23 @@ pub(crate) fn unit(tokenizer: &Tokenizer) -> &'static str {
 
 fn describe(name: &str, data: &Data, unit: &str) {
     let count = |count: usize| HumanCount(count as u64);
-    let tally = match data {
+    let (tally, layout) = match data {
         Data::Text(text) => return fact(name, format!("{} {unit}s of text", count(text.len()))),
-        Data::Examples(examples) => examples.tally(),
+        Data::Examples(examples) => (examples.tally(), examples.layout()),
     };
-    let Tally { examples, truncated, dropped, sequences, tokens, learned, packed } = *tally;
+    let Tally { examples, truncated, split, dropped, sequences, tokens, learned, packed } = *tally;
     let how = if packed { "packed" } else { "padded" };
+    let fill = 100.0 * tokens as f64 / (sequences * layout.lengths.seq()) as f64;
     let (examples, sequences) = (count(examples), count(sequences));
-    fact(name, format!("{examples} examples in {sequences} sequences, {how}"));
+    fact(name, format!("{examples} examples in {sequences} sequences, {how}, {fill:.1} % full"));
     fact("", format!("{} of {} {unit}s are learned", count(learned), count(tokens)));
     if truncated > 0 {
         let truncated = count(truncated);
         fact("", format!("{truncated} examples were truncated to a sequence"));
+    }
+    if split > 0 {
+        let split = count(split);
+        fact("", format!("{split} texts longer than a sequence were split"));
     }
     if dropped > 0 {
         fact("", format!("{} examples without a learned token were dropped", count(dropped)));

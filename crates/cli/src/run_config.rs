@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use retrograph_finetune::checkpoint::Checkpoint;
+use retrograph_finetune::model::StepOptions;
 use retrograph_finetune::parameters::inventory;
 use retrograph_finetune::temporary::require_writable;
 use retrograph_finetune::{
@@ -76,12 +77,14 @@ impl RunConfig {
         let seed = arguments.training.seed;
         let sample = (&arguments.output, seed, training.model.vocab);
         let sample = Sample::new(sample, (&data.training, &tokenizer))?;
+        let packed = data.training.is_packed();
+        let step = StepOptions { packed, ..arguments.micro_batching.step() };
         Ok(Self {
             training,
             options: TrainerOptions {
                 build: arguments.strategy.policy().into(),
                 verify: arguments.verify,
-                step: arguments.micro_batching.step(),
+                step,
                 lengths: arguments.data_use.buckets as usize,
             },
             until: arguments.training.steps.unwrap_or(training.optimizer.total_steps),

@@ -1,8 +1,9 @@
 //! The loss of a model on data, such as data that was held out of training.
 //!
 //! A text is split into consecutive windows of one sequence, so that each token except the first is
-//! predicted exactly once. Examples are taken in the order of the file. Padding does not count.
-//! Losses are added in f64 in this order: the same model and sizes give the same bits.
+//! predicted exactly once. A packed example has the loss that it has alone. Padding does not count.
+//! Losses are added in f64 in the order of the sequences: the same model and sizes give the same
+//! bits.
 
 use retrograph_runtime::{
     Bindings, DeviceBuffer, ModuleCache, Policy, Program, Stream, WarmModules,

@@ -15,8 +15,8 @@ pub(crate) struct DataArguments {
     /// One plain text. Without a tokenizer each byte is a token.
     #[arg(long, value_name = "FILE")]
     pub(crate) text: Option<PathBuf>,
-    /// Pack examples into full sequences instead of padding each one [default: true if every line
-    /// has only `text`, else false].
+    /// Pack several examples into each sequence instead of padding each one. Attention and
+    /// positions stay inside an example [default: true, or false with --buckets above 1].
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true",
         conflicts_with = "text"

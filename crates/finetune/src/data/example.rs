@@ -79,10 +79,9 @@ impl Example {
         self.learned.contains(&true)
     }
 
-    /// Appends the tokens of `other`.
-    pub(super) fn append(&mut self, other: Self) {
-        self.tokens.extend(other.tokens);
-        self.learned.extend(other.learned);
+    /// Returns whether every token but the first is learned.
+    pub(super) fn is_text(&self) -> bool {
+        self.learned.iter().skip(1).all(|learned| *learned)
     }
 
     fn started(tokenizer: &Tokenizer) -> Self {

@@ -44,10 +44,10 @@ impl Examples {
         let lengths: Vec<u32> = layout.lengths.all().map(|length| length as u32).collect();
         // With its length before each sequence, different lists have different words.
         let counts: Vec<u32> = sequences.iter().map(|one| one.tokens.len() as u32).collect();
-        let numbers = sequences
-            .iter()
-            .zip(&counts)
-            .flat_map(|(one, count)| [std::slice::from_ref(count), &one.tokens, &one.targets]);
+        let numbers = sequences.iter().zip(&counts).flat_map(|(one, count)| {
+            let documents = if layout.packing { one.documents.as_slice() } else { &[] };
+            [std::slice::from_ref(count), &one.tokens, &one.targets, documents]
+        });
         let fingerprint = digest_of_words(std::iter::once(lengths.as_slice()).chain(numbers));
         Ok(Self { sequences, layout, tally, fingerprint, order: Mutex::default() })
     }
@@ -67,10 +67,11 @@ impl Examples {
         &self.fingerprint
     }
 
-    /// Returns the first tokens of the first sequence, at most `len`.
+    /// Returns the first tokens of the first document of the first sequence, at most `len`.
     pub fn first(&self, len: usize) -> &[u32] {
-        let tokens = self.sequences.first().map_or(&[][..], |one| &one.tokens);
-        &tokens[..len.min(tokens.len())]
+        let Some(Sequence { tokens, documents, .. }) = self.sequences.first() else { return &[] };
+        let document = documents.first().map_or(0, |tokens| *tokens as usize);
+        &tokens[..len.min(document)]
     }
 
     /// Checks that the sequences have `seq` tokens.
@@ -87,12 +88,12 @@ impl Examples {
     /// # Errors
     /// [`DataError::OutsideVocabulary`] with the first one that is not.
     pub fn require_vocab(&self, vocab: usize) -> Result<()> {
-        for (number, Sequence { tokens, targets }) in self.sequences.iter().enumerate() {
-            let part = || format!("sequence {number}");
-            require_known(tokens, vocab, part)?;
+        for (number, Sequence { tokens, targets, .. }) in self.sequences.iter().enumerate() {
+            require_known(tokens, vocab, || format!("sequence {number}"))?;
             // The last token of an example is only a target.
-            let last = targets.last().filter(|target| **target != IGNORED_TARGET);
-            require_known(last.map_or(&[], std::slice::from_ref), vocab, part)?;
+            let learned = |&target: &u32| if target == IGNORED_TARGET { 0 } else { target };
+            let targets: Vec<u32> = targets.iter().map(learned).collect();
+            require_known(&targets, vocab, || format!("the targets of sequence {number}"))?;
         }
         Ok(())
     }
@@ -113,7 +114,8 @@ impl Examples {
         Ok(self.padded(length, places.into_iter().map(Some)))
     }
 
-    /// Returns batch `index` of the sequences in the order of the file; `None` after the last.
+    /// Returns batch `index` of the sequences in order: of the file, or if they are packed, of
+    /// their longest documents. `None` after the last.
     ///
     /// # Errors
     /// [`DataError::OtherSeq`] if the sequences have another length.
@@ -136,19 +138,22 @@ impl Examples {
     }
 
     /// Returns a batch of the sequences at `places`, each padded to `length` tokens. `None` is a
-    /// row of padding.
+    /// row of padding. In packed batches, each token of padding is a document of its own.
     fn padded(&self, length: usize, places: impl Iterator<Item = Option<usize>>) -> Batch {
         let pad = self.layout.pad;
         let mut batch = Batch { tokens: Vec::new(), targets: Vec::new(), positions: None };
+        let mut positions = Vec::new();
         for (row, place) in places.enumerate() {
             if let Some(place) = place {
-                let Sequence { tokens, targets } = &self.sequences[place];
-                batch.tokens.extend_from_slice(tokens);
-                batch.targets.extend_from_slice(targets);
+                let sequence = &self.sequences[place];
+                batch.tokens.extend_from_slice(&sequence.tokens);
+                batch.targets.extend_from_slice(&sequence.targets);
+                positions.extend(sequence.positions());
             }
             batch.tokens.resize((row + 1) * length, pad);
             batch.targets.resize((row + 1) * length, IGNORED_TARGET);
+            positions.resize((row + 1) * length, 0);
         }
-        batch
+        Batch { positions: self.layout.packing.then_some(positions), ..batch }
     }
 }

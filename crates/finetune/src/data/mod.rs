@@ -42,6 +42,14 @@ pub enum Data {
 }
 
 impl Data {
+    /// Whether batches are packed; see [`StepOptions::packed`](crate::model::StepOptions::packed).
+    pub fn is_packed(&self) -> bool {
+        match self {
+            Self::Text(_) => false,
+            Self::Examples(examples) => examples.layout().packing,
+        }
+    }
+
     /// SHA-256 of the tokens and targets, in hexadecimal.
     pub fn fingerprint(&self) -> &str {
         match self {
@@ -96,7 +104,7 @@ impl Data {
         }
     }
 
-    /// Returns the first tokens of the text or of the first sequence, at most `len`.
+    /// Returns the first tokens of the text or of the first document, at most `len`.
     pub fn first(&self, len: usize) -> &[u32] {
         match self {
             Self::Text(text) => text.first(len),

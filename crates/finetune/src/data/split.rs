@@ -15,7 +15,7 @@ const HOLDOUT: u64 = 0x686f_6c64_6f75_7400;
 pub struct SplitOptions {
     /// Tokens of a sequence, and the lengths to which the sequences of a step are padded.
     pub lengths: Lengths,
-    /// Whether examples are packed; by default they are if all have only `text`.
+    /// Whether examples are packed; by default they are, unless sequences have several lengths.
     pub packing: Option<bool>,
     /// The held-out fraction: at least 0 and below 1.
     pub holdout: f64,
@@ -52,9 +52,8 @@ impl SplitOptions {
     /// # Errors
     /// The errors of [`read_jsonl`] and [`Examples::new`]; [`DataError::Holdout`].
     pub fn jsonl(&self, path: &Path, tokenizer: &Tokenizer, on: Progress<'_>) -> Result<Split> {
-        let (examples, forms) = read_jsonl(path, tokenizer, on)?;
-        let only_texts = forms.completions + forms.conversations == 0;
-        let packing = self.packing.unwrap_or(only_texts);
+        let (examples, _) = read_jsonl(path, tokenizer, on)?;
+        let packing = self.packing.unwrap_or(self.lengths.all().count() == 1);
         let layout = Layout { lengths: self.lengths, packing, pad: tokenizer.pad() };
         let lay_out = |examples| Examples::new(examples, layout).map(Data::from);
         let Some(held) = self.held(examples.len(), ("examples", 1))? else {

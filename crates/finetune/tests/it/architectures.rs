@@ -4,7 +4,8 @@
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
-    Mode, ModelConfig, Plan, RopeScaling, SlidingWindow, Source, TrainerOptions, TrainingConfig,
+    Batch, Mode, ModelConfig, Plan, RopeScaling, SlidingWindow, Source, TrainerOptions,
+    TrainingConfig,
 };
 
 use crate::device::device;
@@ -58,22 +59,34 @@ fn windowed_qwen2(mode: Mode, head_dim: usize) -> TrainingConfig {
     config
 }
 
-/// Trains one step without clipping and compares loss and gradients.
+/// Trains one step without clipping, and compares loss and gradients; then the same in documents.
 fn matches_reference(mut config: TrainingConfig) {
     config.optimizer.max_norm = f32::MAX;
     let batch = batch(&config, 0);
-    let options =
-        TrainerOptions { step: GradientHome::External.into(), ..TrainerOptions::default() };
+    batch_matches_reference(&config, &batch);
+    // Documents of 1 to 7 tokens, three or four in each sequence.
+    let documents = [4, 7, 1, 7, 3, 5, 1, 5];
+    let positions = documents.into_iter().flat_map(|tokens| 0..tokens).collect();
+    batch_matches_reference(&config, &Batch { positions: Some(positions), ..batch });
+}
+
+fn batch_matches_reference(config: &TrainingConfig, batch: &Batch) {
+    let step = StepOptions {
+        gradients: GradientHome::External,
+        packed: batch.positions.is_some(),
+        ..StepOptions::default()
+    };
+    let options = TrainerOptions { step, ..TrainerOptions::default() };
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
-    let plan = Plan::new(&config, options).unwrap();
+    let plan = Plan::new(config, options).unwrap();
     let source = Source::Values(&mut values);
     let mut trainer = plan.start(&device().modules(), source, &mut |_| ()).unwrap();
-    let metrics = trainer.step(&batch).unwrap();
+    let metrics = trainer.step(batch).unwrap();
     let mut all: Weights = inventory(&config.model, config.mode)
         .iter()
         .map(|one| (one.name.clone(), weights(one).into_iter().map(f64::from).collect()))
         .collect();
-    let loss = |weights: &Weights| Reference { config: &config, weights }.loss(&batch);
+    let loss = |weights: &Weights| Reference { config, weights }.loss(batch);
     close("loss", f64::from(metrics.loss), loss(&all));
     let gradients = trainer.gradients().unwrap();
     let trained = trainer.state().trained_parameters().len();

@@ -199,6 +199,7 @@ fn each_example_is_one_padded_or_truncated_sequence() {
     let expected = Tally {
         examples: 4,
         truncated: 2,
+        split: 0,
         dropped: 2,
         sequences: 2,
         tokens: 10,
@@ -212,11 +213,17 @@ fn each_example_is_one_padded_or_truncated_sequence() {
 }
 
 #[test]
-fn packed_examples_are_consecutive_with_end_tokens_between() {
-    let lines = ["abc", "d", "xyz"].map(|text| json!({ "text": text }));
+fn packed_examples_share_sequences_and_start_at_position_0() {
+    let lines = [
+        json!({ "text": "abc" }),
+        json!({ "text": "d" }),
+        json!({ "text": "xyzxyzxyz" }),
+        json!({ "prompt": "ef", "completion": "ghij" }),
+        json!({ "prompt": "too long", "completion": "k" }),
+    ];
     let examples = laid_out(&lines, 4, true).unwrap();
     let place = Place::chatml();
-    let batch = examples.in_order([3, 4], 0).unwrap().unwrap();
+    let batch = examples.in_order([6, 4], 0).unwrap().unwrap();
     let shown = |numbers: &[u32]| -> String {
         let shown = |&token: &u32| match token {
             IGNORED_TARGET => "_".to_owned(),
@@ -224,10 +231,52 @@ fn packed_examples_are_consecutive_with_end_tokens_between() {
         };
         numbers.iter().map(shown).collect()
     };
-    // The last `$` is only predicted. No example is predicted from the one before it.
-    assert_eq!(shown(&batch.tokens), "abc$d$xyz...");
-    assert_eq!(shown(&batch.targets), "bc$_$_yz$___");
-    assert_eq!((examples.tally().sequences, examples.tally().learned), (3, 7));
+    // The last token of an example is only predicted. A long text continues; a completion does not.
+    assert_eq!(shown(&batch.tokens), "xyzxyzxyefghabcdz.......");
+    assert_eq!(shown(&batch.targets), "yzxyzxyz_ghibc$$$_______");
+    let positions = [
+        [0, 1, 2, 3],
+        [0, 1, 2, 3],
+        [0, 1, 2, 3],
+        [0, 1, 2, 0],
+        // Padding is documents of a token.
+        [0, 0, 0, 0],
+        [0, 0, 0, 0],
+    ];
+    assert_eq!(batch.positions, Some(positions.concat()));
+    let expected = Tally {
+        examples: 5,
+        truncated: 2,
+        split: 1,
+        dropped: 1,
+        sequences: 5,
+        tokens: 17,
+        learned: 16,
+        packed: true,
+    };
+    assert_eq!(*examples.tally(), expected);
+}
+
+#[test]
+fn examples_are_packed_unless_that_is_refused_or_sequences_have_several_lengths() {
+    let place = Place::chatml();
+    let path = place.file(&json!({ "prompt": "a", "completion": "b" }).to_string());
+    let packed = |count, packing| {
+        let lengths = Lengths::new(8, count);
+        let options = SplitOptions { lengths, packing, holdout: 0.0, seed: 0 };
+        let split = options.jsonl(&path, &place.tokenizer(), &mut |_, _| ()).unwrap();
+        split.training.is_packed()
+    };
+    assert!(packed(1, None) && !packed(4, None));
+    assert!(packed(4, Some(true)) && !packed(1, Some(false)));
+}
+
+#[test]
+fn the_same_sequences_packed_and_padded_are_different_data() {
+    let lines = [json!({ "text": "abc" }), json!({ "text": "xyz" })];
+    let [packed, padded] = [true, false].map(|packing| laid_out(&lines, 3, packing).unwrap());
+    assert_eq!(packed.in_order([2, 3], 0).unwrap().unwrap().tokens.len(), 6);
+    assert_ne!(packed.fingerprint(), padded.fingerprint());
 }
 
 #[test]
@@ -259,7 +308,8 @@ fn held_out_examples_depend_on_the_seed_and_are_not_trained_on() {
         .collect();
     let path = place.file(&lines.join("\n"));
     let split = |holdout: f64, seed: u64| {
-        let options = SplitOptions { lengths: Lengths::new(4, 1), packing: None, holdout, seed };
+        let options =
+            SplitOptions { lengths: Lengths::new(4, 1), packing: Some(false), holdout, seed };
         options.jsonl(&path, &place.tokenizer(), &mut |_, _| ())
     };
     let texts = |data: &Data| -> Vec<String> {
@@ -354,6 +404,6 @@ fn a_token_outside_the_vocabulary_is_found_in_text_and_in_examples() {
     let layout = Layout { lengths: Lengths::new(4, 1), packing: false, pad: 0 };
     let examples = || Examples::new(vec![example.clone()], layout).unwrap().into();
     // The last token is predicted and never seen.
-    assert_eq!((outside(examples(), 123), outside(examples(), 122)), (None, Some((122, 0))));
+    assert_eq!((outside(examples(), 123), outside(examples(), 122)), (None, Some((122, 1))));
     assert_eq!(outside(examples(), 98), Some((98, 1)));
 }

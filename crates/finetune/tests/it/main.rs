@@ -26,6 +26,7 @@ mod memory;
 mod mixing;
 mod models;
 mod nf4;
+mod packing;
 mod padded;
 mod precision;
 mod reference;

@@ -1,0 +1,155 @@
+//! Packed batches: each document has the losses and gradients that it has alone.
+
+use retrograph_finetune::data::{Example, Examples, Layout, Lengths};
+use retrograph_finetune::model::{GradientHome, StepOptions};
+use retrograph_finetune::parameters::Parameter;
+use retrograph_finetune::{
+    Batch, Data, DataError, Error, Evaluator, IGNORED_TARGET, Mode, Plan, Precision, SlidingWindow,
+    Source, Tokenizer, Trainer, TrainerOptions, TrainingConfig,
+};
+
+use crate::device::device;
+use crate::golden::{distance, weights};
+use crate::models::{LORA, config};
+
+/// Tokens of a sequence, more than a tile of attention.
+const SEQ: usize = 40;
+
+/// Texts and completions of 2 to 41 tokens. The longest fill a sequence.
+fn examples(packing: bool) -> Data {
+    let tokenizer = Tokenizer::bytes();
+    let one = |number: usize| {
+        let text = "the quick brown fox jumps over the lazy dog";
+        let text = &text[number % 3..][..[41, 3, 2, 17, 9, 20, 33][number % 7]];
+        let (prompt, completion) = text.split_at(number % 2);
+        Example::completion(prompt, completion, &tokenizer).unwrap()
+    };
+    let layout = Layout { lengths: Lengths::new(SEQ, 1), packing, pad: 0 };
+    Examples::new((0..14).map(one).collect(), layout).unwrap().into()
+}
+
+/// All examples in one batch, and the configuration of its step without clipping.
+fn whole(config: TrainingConfig, packing: bool) -> (TrainingConfig, Batch) {
+    let Data::Examples(examples) = examples(packing) else { panic!("examples are no text") };
+    let batch = examples.tally().sequences.next_multiple_of(2);
+    let mut config = TrainingConfig { batch, seq: SEQ, ..config };
+    config.optimizer.max_norm = f32::MAX;
+    let batch = examples.in_order([batch, SEQ], 0).unwrap().unwrap();
+    (config, batch)
+}
+
+fn start(config: &TrainingConfig, step: StepOptions) -> Trainer {
+    let step = StepOptions { gradients: GradientHome::External, ..step };
+    let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
+    let mut values = |parameter: &Parameter| Ok(weights(parameter));
+    let plan = Plan::new(config, options).unwrap();
+    plan.start(&device().modules(), Source::Values(&mut values), &mut |_| ()).unwrap()
+}
+
+fn packed() -> StepOptions {
+    StepOptions { packed: true, ..StepOptions::default() }
+}
+
+/// Models with fused attention, attention that is not fused, and a window in one of two layers.
+fn configs() -> Vec<TrainingConfig> {
+    let mut unfused = config(Mode::Full, 1);
+    unfused.model.head_dim = Some(6);
+    let mut wide = config(LORA, 1);
+    wide.model.head_dim = Some(132);
+    let mut windowed = config(Mode::Full, 1);
+    windowed.model.sliding_window = Some(SlidingWindow { size: 5, first_layer: 1 });
+    let mut narrow = unfused;
+    narrow.model.sliding_window = windowed.model.sliding_window;
+    vec![config(Mode::Full, 1), config(LORA, 1), unfused, wide, windowed, narrow]
+}
+
+#[test]
+fn losses_and_gradients_are_those_of_padded_examples() {
+    for config in configs() {
+        let (alone, padded) = whole(config, false);
+        let (together, batch) = whole(config, true);
+        assert!(together.batch * 2 <= alone.batch, "{} and {}", together.batch, alone.batch);
+        assert_eq!(batch.counted(), padded.counted());
+        let mut expected = start(&alone, StepOptions::default());
+        let loss = expected.step(&padded).unwrap().loss;
+        let expected = expected.gradients().unwrap();
+        let saving = StepOptions { micro_batch: Some(1), recompute: true, ..packed() };
+        let interleaved = StepOptions { interleave: Some(2), ..packed() };
+        for step in [packed(), saving, interleaved] {
+            let mut trainer = start(&together, step);
+            let found = trainer.step(&batch).unwrap().loss;
+            assert!((found - loss).abs() <= 1e-6 * loss, "{found} and {loss}");
+            for ((name, found), (_, expected)) in trainer.gradients().unwrap().iter().zip(&expected)
+            {
+                let expected: Vec<f64> = expected.iter().map(|&x| f64::from(x)).collect();
+                let error = distance(found, &expected);
+                assert!(error <= 1e-6, "the gradient of {name} is off by {error:.2e}");
+            }
+            assert_eq!(trainer.verified_steps(), 1);
+        }
+    }
+}
+
+#[test]
+fn the_loss_of_evaluation_is_that_of_padded_examples() {
+    for config in configs() {
+        let config = TrainingConfig { batch: 3, seq: SEQ, ..config };
+        let mut values = |parameter: &Parameter| Ok(weights(parameter));
+        let mut evaluator = Evaluator::new(&device().modules(), &config, &mut values).unwrap();
+        let [packed, padded] =
+            [true, false].map(|packing| evaluator.evaluate(&examples(packing)).unwrap());
+        assert_eq!(packed.tokens, padded.tokens);
+        let error = (packed.loss - padded.loss).abs() / padded.loss;
+        assert!(error <= 1e-6, "{packed:?} and {padded:?}");
+    }
+}
+
+/// A batch of two sequences with three documents each. Only the second one has targets.
+fn documents(config: &TrainingConfig, others: u32) -> Batch {
+    let (rows, lengths) = (config.rows() as u32, [11, 16, 13]);
+    let positions: Vec<u32> = lengths.into_iter().cycle().take(6).flat_map(|len| 0..len).collect();
+    let own = |row: u32| (11..27).contains(&(row % SEQ as u32));
+    let token = |row: u32| row * row % 251;
+    let tokens = (0..rows).map(|row| if own(row) { token(row) } else { token(row * 3 + others) });
+    let target = |row| if own(row) { token(row + 1) } else { IGNORED_TARGET };
+    let targets = (0..rows).map(target).collect();
+    Batch { tokens: tokens.collect(), targets, positions: Some(positions) }
+}
+
+#[test]
+fn changing_a_neighbour_changes_no_bit() {
+    let precisions = [Precision::F32, Precision::BF16];
+    let configs = configs().into_iter().flat_map(|config| precisions.map(|p| (config, p)));
+    for (config, precision) in configs {
+        let mut config = TrainingConfig { batch: 2, seq: SEQ, precision, ..config };
+        config.optimizer.max_norm = f32::MAX;
+        let step = |others| {
+            let mut trainer = start(&config, packed());
+            let metrics = trainer.step(&documents(&config, others)).unwrap();
+            let gradients = trainer.gradients().unwrap();
+            let bits = gradients.into_iter().flat_map(|(_, gradient)| gradient).map(f32::to_bits);
+            (metrics.loss.to_bits(), metrics.norm.to_bits(), bits.collect::<Vec<_>>())
+        };
+        let (first, second) = (step(5), step(77));
+        assert_eq!((first.0, first.1), (second.0, second.1), "loss and norm, {precision}");
+        assert!(first.2 == second.2, "the gradients differ, {precision}");
+    }
+}
+
+#[test]
+fn a_packed_batch_needs_a_step_that_is_described_for_it() {
+    let (config, batch) = whole(config(LORA, 1), true);
+    let mut trainer = start(&config, StepOptions::default());
+    let error = trainer.step(&batch).unwrap_err();
+    assert!(matches!(error, Error::Data(DataError::Packed)), "{error}");
+    // A step for packed batches takes others, with the bits of a step for those alone.
+    let plain = Batch { positions: None, ..batch };
+    let [one, other] = [StepOptions::default(), packed()].map(|step| {
+        let mut trainer = start(&config, step);
+        let loss = trainer.step(&plain).unwrap().loss.to_bits();
+        (loss, trainer.gradients().unwrap())
+    });
+    assert!(one == other);
+    let short = Batch { positions: Some(vec![0; 3]), ..plain };
+    assert!(start(&config, packed()).step(&short).is_err());
+}
