@@ -2,16 +2,19 @@
 //! references in f64.
 //!
 //! ```text
-//! attention_speed [--samples N] [--splits N] [--bf16] [--sizes SIZES] [--simulate] OUT.jsonl
+//! attention_speed [--samples N] [--splits N] [--documents N] [--bf16] [--sizes SIZES] [--simulate]
+//!     OUT.jsonl
 //! ```
 //!
 //! `--bf16` leaves out f32. `--sizes` is a list of batch x sequence x heads x key heads x head
-//! size.
-//! `--splits` cuts groups of heads into that many splits for the gradients of keys and values,
-//! which must divide them; without it they are cut as a training step cuts them. `--simulate` runs
-//! small shapes on the simulated driver, which shows that the program works and nothing about
-//! speed. A time is the median over samples, each of several launches in a row between two events,
-//! with the same operands. FLOP are those of the causal half: two products forward, five backward.
+//! size. `--splits` cuts groups of heads into that many splits for the gradients of keys and
+//! values, which must divide them; without it they are cut as a training step cuts them.
+//! `--documents` gives bounds of attention: documents of that many tokens, at least 2.
+//!
+//! `--simulate` runs small shapes on the simulated driver, which shows that the program works and
+//! nothing about speed. A time is the median over samples, each of several launches in a row
+//! between two events, with the same operands. FLOP are those of the pairs that attend to each
+//! other: two products forward, five backward.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
@@ -24,9 +27,11 @@ use std::io::Write;
 use device::{Device, Work};
 use half::bf16;
 use retrograph_kernels::attention::reference::forward::CausalAttention;
+use retrograph_kernels::attention::{first_keys, query_ends};
 use retrograph_kernels::ops::{
-    AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionShape, Cast, DType,
-    FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Output, SplitKSum, TensorView,
+    AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionBounds, AttentionShape, Cast,
+    DType, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Output, SplitKSum,
+    TensorView,
 };
 use retrograph_kernels::{KernelError, Launch, View};
 
@@ -51,12 +56,24 @@ struct Attention {
     grad_q: F32,
     grad_kv: F32,
     partials: F32,
+    /// The first key of each query, and the bounds on the device.
+    first_keys: Option<Vec<u32>>,
+    bounds: Option<AttentionBounds<u64>>,
+}
+
+/// What the options choose.
+#[derive(Clone, Copy)]
+struct Choice {
+    compute: DType,
+    splits: Option<usize>,
+    /// Tokens of a document.
+    documents: Option<usize>,
 }
 
 impl Attention {
     fn new(
         device: &Device,
-        (compute, splits): (DType, Option<usize>),
+        Choice { compute, splits, documents }: Choice,
         [batch, seq, heads, kv_heads, head_dim]: [usize; 5],
     ) -> Self {
         let shape = AttentionShape { batch, seq, heads, kv_heads, head_dim };
@@ -81,6 +98,15 @@ impl Attention {
         let mut take = |len: usize| View::new(bytes(len * 2), len);
         let (rounded, out_bf16) = (lens.map(&mut take), take(query));
         let scale = 1.0 / (head_dim as f32).sqrt();
+        let tokens = batch * seq;
+        let first_keys = documents.map(|documents| {
+            let positions: Vec<u32> = (0..documents as u32).cycle().take(seq).collect();
+            first_keys(&positions, None).repeat(batch)
+        });
+        let bounds = first_keys.as_ref().map(|_| {
+            let [first_keys, query_ends] = [(); 2].map(|()| View::new(bytes(tokens * 4), tokens));
+            AttentionBounds { first_keys, query_ends }
+        });
         Self {
             compute,
             shape,
@@ -95,14 +121,21 @@ impl Attention {
             grad_q,
             grad_kv,
             partials,
+            first_keys,
+            bounds,
         }
     }
 
-    /// Fills the inputs, and rounds them.
+    /// Fills the inputs, and rounds them. Then writes the bounds.
     fn fill(&self, device: &Device) -> Result<(), KernelError> {
         device.fill(false);
         for (x, y) in self.inputs.into_iter().zip(self.rounded) {
             time(device, &Cast { x, y }.launch()?, 1);
+        }
+        if let Some((bounds, keys)) = self.bounds.zip(self.first_keys.as_ref()) {
+            let ends: Vec<u32> = keys.chunks(self.shape.seq).flat_map(query_ends).collect();
+            write(device, bounds.first_keys, keys);
+            write(device, bounds.query_ends, &ends);
         }
         Ok(())
     }
@@ -117,16 +150,15 @@ impl Attention {
 
     /// The forward pass. In bf16 a training step writes the output in bf16 alone.
     fn forward(&self, out: Output<u64>) -> Launches {
-        let &Self { shape, scale, lse, .. } = self;
+        let &Self { shape, scale, lse, bounds, .. } = self;
         let [q, k, v, _] = self.operands();
-        Ok(vec![FusedAttention { q, k, v, out, lse, bounds: None, shape, scale }.launch()?])
+        Ok(vec![FusedAttention { q, k, v, out, lse, bounds, shape, scale }.launch()?])
     }
 
     fn backward(&self, out: TensorView<u64>) -> Launches {
-        let &Self { shape, scale, lse, lse_delta, grad_q, splits, .. } = self;
+        let &Self { shape, scale, lse, lse_delta, grad_q, splits, bounds, .. } = self;
         let [q, k, v, grad_out] = self.operands();
-        let inputs =
-            AttentionBackwardInputs { q, k, v, grad_out, lse_delta, bounds: None, shape, scale };
+        let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, bounds, shape, scale };
         let grads = if splits == 1 { self.grad_kv } else { self.partials };
         let mut launches = vec![
             AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape }.launch()?,
@@ -172,7 +204,7 @@ impl Attention {
         };
         let [q, k, v, grad_out] = self.inputs.map(factors);
         let (shape, scale) = (self.shape, self.scale.into());
-        let attention = CausalAttention { shape, scale, first_keys: None };
+        let attention = CausalAttention { shape, scale, first_keys: self.first_keys.as_deref() };
         let expected = attention.forward([&q, &k, &v]);
         let grads = attention.backward([&q, &k, &v], &grad_out);
         let len = k.len();
@@ -208,6 +240,18 @@ fn read(device: &Device, view: F32) -> Vec<f32> {
     values
 }
 
+/// Writes the elements of a view.
+fn write(device: &Device, view: View<u64, u32>, values: &[u32]) {
+    let to = view.buffer() + view.byte_range().start as u64;
+    let (from, bytes) = (values.as_ptr().cast(), 4 * values.len());
+    // SAFETY: the view has as many bytes, and the call returns when they have been read. The stream
+    // of the launches does not wait for the copy, so the host does.
+    let codes = unsafe {
+        [(device.table.cuMemcpyHtoD_v2)(to, from, bytes), (device.table.cuCtxSynchronize)()]
+    };
+    assert_eq!(codes, [retrograph_driver_sys::CUresult::CUDA_SUCCESS; 2], "cuMemcpyHtoD_v2");
+}
+
 /// Seconds that a launch takes.
 fn time(device: &Device, launch: &Launch<u64>, samples: usize) -> f64 {
     let (launches, dispatch) = (std::slice::from_ref(launch), launch.dispatch(device.target));
@@ -217,13 +261,18 @@ fn time(device: &Device, launch: &Launch<u64>, samples: usize) -> f64 {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut samples, mut splits, mut simulate, mut path) = (15, None, false, None);
-    let (mut dtypes, mut only) = (vec![DType::F32, DType::Bf16], None);
+    let (mut dtypes, mut only, mut documents) = (vec![DType::F32, DType::Bf16], None, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--samples" => samples = arguments.next().ok_or("--samples needs a number")?.parse()?,
             "--splits" => {
                 splits = Some(arguments.next().ok_or("--splits needs a number")?.parse()?)
+            }
+            "--documents" => {
+                let tokens: usize =
+                    arguments.next().ok_or("--documents needs a number")?.parse()?;
+                documents = Some(tokens.max(2));
             }
             "--bf16" => dtypes = vec![DType::Bf16],
             "--sizes" => only = Some(parse_sizes(&arguments.next().ok_or("--sizes: a list")?)?),
@@ -246,12 +295,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         (checked, only.unwrap_or_else(|| of_1_5b.into_iter().chain(others).collect()))
     };
     for compute in dtypes {
+        let choice = Choice { compute, splits, documents };
         for &sizes in &checked {
-            Attention::new(&device, (compute, splits), sizes).verify(&device)?;
+            Attention::new(&device, choice, sizes).verify(&device)?;
         }
         for &sizes in &timed {
-            Attention::new(&device, (compute, splits), sizes)
-                .report((&device, samples), &mut out)?;
+            Attention::new(&device, choice, sizes).report((&device, samples), &mut out)?;
         }
     }
     Ok(())
@@ -276,8 +325,12 @@ impl Attention {
     ) -> Result<(), Box<dyn std::error::Error>> {
         let AttentionShape { batch, seq, heads, kv_heads, head_dim } = self.shape;
         let sizes = [batch, seq, heads, kv_heads, head_dim];
-        // Of one product of the causal half.
-        let flop = (batch * heads * head_dim * seq * (seq + 1)) as f64;
+        // Of one product.
+        let pairs: usize = match &self.first_keys {
+            None => batch * seq * (seq + 1) / 2,
+            Some(keys) => (0..batch * seq).map(|i| i % seq + 1 - keys[i] as usize).sum(),
+        };
+        let flop = (2 * heads * head_dim * pairs) as f64;
         self.fill(device)?;
         let (written, read) = self.output();
         for (what, products, launches) in
