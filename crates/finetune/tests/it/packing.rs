@@ -1,12 +1,14 @@
 //! Packed batches: each document has the losses and gradients that it has alone.
 
 use retrograph_finetune::data::{Example, Examples, Layout, Lengths};
-use retrograph_finetune::model::{GradientHome, StepOptions};
+use retrograph_finetune::model::{GradientHome, LossPass, StepOptions};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
-    Batch, Data, DataError, Error, Evaluator, IGNORED_TARGET, Mode, Plan, Precision, SlidingWindow,
-    Source, Tokenizer, Trainer, TrainerOptions, TrainingConfig,
+    Batch, Data, DataError, Device, Error, Evaluator, IGNORED_TARGET, Mode, Plan, Precision,
+    SlidingWindow, Source, Tokenizer, Trainer, TrainerOptions, TrainingConfig,
 };
+use retrograph_kernels::ops::rope_tables_from;
+use retrograph_runtime::{Bindings, DeviceBuffer, Policy, Program};
 
 use crate::device::device;
 use crate::golden::{distance, weights};
@@ -39,11 +41,15 @@ fn whole(config: TrainingConfig, packing: bool) -> (TrainingConfig, Batch) {
 }
 
 fn start(config: &TrainingConfig, step: StepOptions) -> Trainer {
+    start_on(&device(), config, step)
+}
+
+fn start_on(device: &Device, config: &TrainingConfig, step: StepOptions) -> Trainer {
     let step = StepOptions { gradients: GradientHome::External, ..step };
     let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
     let mut values = |parameter: &Parameter| Ok(weights(parameter));
     let plan = Plan::new(config, options).unwrap();
-    plan.start(&device().modules(), Source::Values(&mut values), &mut |_| ()).unwrap()
+    plan.start(&device.modules(), Source::Values(&mut values), &mut |_| ()).unwrap()
 }
 
 fn packed() -> StepOptions {
@@ -134,6 +140,60 @@ fn changing_a_neighbour_changes_no_bit() {
         assert_eq!((first.0, first.1), (second.0, second.1), "loss and norm, {precision}");
         assert!(first.2 == second.2, "the gradients differ, {precision}");
     }
+}
+
+/// The loss of each token of `batch`.
+fn losses(config: &TrainingConfig, batch: &Batch) -> Vec<f32> {
+    let (device, pass) = (device(), LossPass::new(config).unwrap());
+    let trainer = start_on(&device, config, packed());
+    let stream = trainer.stream();
+    let modules = device.modules().prewarm(&pass.pass.requirements(), |_| ()).unwrap();
+    let (cos, sin) = rope_tables_from(config.seq, &config.model.rope_frequencies());
+    let [cos, sin] = [cos, sin].map(|table| DeviceBuffer::from_slice(stream, &table).unwrap());
+    let out = DeviceBuffer::zeroed(stream.context(), config.rows()).unwrap();
+    let mut bindings = Bindings::new();
+    trainer.state().bind(&mut bindings, &pass.parameters);
+    bindings.bind(pass.cos, &cos).bind(pass.sin, &sin).bind(pass.losses, &out);
+    let mut program =
+        Program::build(stream, &modules, &pass.pass, &bindings, Policy::Auto).unwrap();
+    let mut controls = pass.pass.controls();
+    controls.set_array(pass.tokens, &batch.tokens).unwrap();
+    controls.set_array(pass.targets, &batch.targets).unwrap();
+    controls.set(pass.counted, batch.counted()).unwrap();
+    pass.sequences.set(&mut controls, batch.positions.as_deref()).unwrap();
+    program.step(stream, &controls).unwrap();
+    out.download(stream).unwrap()
+}
+
+/// Positions that went on would rotate the second document by other angles, which rounds
+/// differently.
+#[test]
+fn a_document_has_the_bits_of_the_first_of_a_sequence_wherever_its_tiles_begin() {
+    // A multiple of the tiles of every attention kernel.
+    let document = 128;
+    for config in configs() {
+        let config = TrainingConfig { batch: 1, seq: 2 * document, ..config };
+        let tokens: Vec<u32> = (0..document as u32).map(|i| i * i % 251).collect();
+        let targets = [&tokens[1..], &[7]].concat();
+        let positions: Vec<u32> = (0..document as u32).collect();
+        let [tokens, targets, positions] = [tokens, targets, positions].map(|one| one.repeat(2));
+        let batch = Batch { tokens, targets, positions: Some(positions) };
+        let losses = losses(&config, &batch);
+        let (first, second) = losses.split_at(document);
+        assert!(first.iter().all(|loss| loss.is_finite() && *loss > 0.0));
+        if config.fuses_attention() {
+            same_bits(first, second);
+        } else {
+            // Sums over a whole row of the sequence.
+            let pairs = first.iter().zip(second);
+            pairs.for_each(|(one, other)| assert!((one - other).abs() < 1e-5, "{one}, {other}"));
+        }
+    }
+}
+
+fn same_bits(one: &[f32], other: &[f32]) {
+    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(one), bits(other));
 }
 
 #[test]
