@@ -79,6 +79,11 @@ impl Engine {
         (generator, &self.tokenizer)
     }
 
+    /// Tokens of the vocabulary of the model.
+    pub(crate) fn vocab(&self) -> usize {
+        self.base.config().model.vocab
+    }
+
     /// Maximum tokens of a prompt and its answer together.
     pub(crate) fn capacity(&self) -> usize {
         self.base.capacity()

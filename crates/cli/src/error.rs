@@ -55,6 +55,17 @@ pub(crate) enum CliError {
          leave out --adapter-only"
     )]
     NoAdapter,
+    /// Two served models have one name.
+    #[error("two models have the name `{0}`; --name names the base model")]
+    ModelTwice(String),
+    /// The HTTP server cannot listen, or failed.
+    #[error("the server cannot listen on {address}: {why}; --port and --host set the address")]
+    Listen {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// Why.
+        why: std::io::Error,
+    },
     /// The bundle of compiled kernels cannot be used.
     #[error(transparent)]
     Bundle(#[from] retrograph_runtime::modules::BundleError),

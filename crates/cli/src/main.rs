@@ -4,6 +4,7 @@
 //! retrograph finetune --text README.md --verify    # trains, on the simulated driver without a GPU
 //! retrograph generate --model M --prompt "Once"    # generates text
 //! retrograph chat --model M --adapter A            # talks to a model
+//! retrograph serve --model M --port 8080           # serves it with the OpenAI API
 //! retrograph eval --model M --text README.md       # measures the loss on a text
 //! retrograph inspect --model Qwen2.5-0.5B          # shows a model and the memory of a run
 //! retrograph bench --device cuda:0                 # measures strategies and sizes
@@ -38,6 +39,7 @@ mod resume;
 mod run_config;
 mod sample;
 mod screen;
+mod serve;
 mod trained;
 
 use std::io::Write;
@@ -77,6 +79,7 @@ fn run(command: Command) -> Result<Outcome, CliError> {
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Chat(arguments) => chat::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Merge(arguments) => export::run(&arguments.into()),
         Command::Export(arguments) => export::run(&arguments),
         Command::CompileWorker(arguments) => arguments.run(),

@@ -14,6 +14,7 @@ mod micro_batches;
 mod output;
 mod precision;
 mod sampling;
+mod serve;
 mod training;
 
 use std::path::PathBuf;
@@ -44,6 +45,7 @@ pub(crate) use micro_batches::MicroBatchArguments;
 pub(crate) use output::OutputArguments;
 pub(crate) use precision::PrecisionArguments;
 pub(crate) use sampling::SamplingArguments;
+pub(crate) use serve::ServeArguments;
 pub(crate) use training::TrainingArguments;
 
 /// Fine-tunes and runs transformers; each training step is one CUDA graph. Works without a GPU.
@@ -69,6 +71,8 @@ pub(crate) enum Command {
     Generate(Box<GenerateArguments>),
     /// Talk to a model with a chat template.
     Chat(Box<ChatArguments>),
+    /// Serve a model and adapters over HTTP, with the OpenAI API.
+    Serve(Box<ServeArguments>),
     /// Merge a LoRA adapter into the weights of its base model.
     Merge(MergeArguments),
     /// Write a trained model for other programs.

@@ -8,25 +8,25 @@ use retrograph_finetune::{GenerationDefaults, Sampling};
 pub(crate) struct SamplingArguments {
     /// Always take the most likely token.
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p", "seed"])]
-    greedy: bool,
+    pub(crate) greedy: bool,
     /// Sampling temperature, the divisor of the logits, at least 0; 0 takes the most likely token
     /// [default: the model's, else 0; 1 if --top-k or --top-p is given].
     #[arg(long)]
-    temperature: Option<f32>,
+    pub(crate) temperature: Option<f32>,
     /// Sample from this many of the most likely tokens; 0 for all [default: the model's, else 0].
     #[arg(long, value_name = "TOKENS")]
-    top_k: Option<u32>,
+    pub(crate) top_k: Option<u32>,
     /// Sample from the most likely tokens whose probabilities sum to this, 0 to 1 [default: the
     /// model's, else 1].
     #[arg(long, value_name = "PROBABILITY")]
-    top_p: Option<f32>,
+    pub(crate) top_p: Option<f32>,
     /// Penalty of tokens that are already in the text, above 0; 1 for none [default: the model's,
     /// else 1].
     #[arg(long, value_name = "FACTOR")]
-    repetition_penalty: Option<f32>,
+    pub(crate) repetition_penalty: Option<f32>,
     /// Seed of the random numbers.
     #[arg(long, default_value_t = 42)]
-    seed: u64,
+    pub(crate) seed: u64,
 }
 
 impl SamplingArguments {

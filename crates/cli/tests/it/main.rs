@@ -17,6 +17,7 @@ mod models;
 mod outputs;
 mod program;
 mod runs;
+mod serve;
 #[cfg(unix)]
 mod signals;
 #[cfg(target_os = "linux")]

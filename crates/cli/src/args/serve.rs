@@ -1,0 +1,56 @@
+//! The arguments of `retrograph serve`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use retrograph_finetune::TrainingConfig;
+
+use super::{EngineArguments, parse_size, up_to};
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    #[command(flatten)]
+    pub(crate) engine: EngineArguments,
+    /// Name of the model in requests [default: the name of its directory].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Serve the model with this LoRA adapter under a name of its own. Can be given several times.
+    #[arg(long, value_name = "NAME=DIR", value_parser = named)]
+    pub(crate) adapter: Vec<(String, PathBuf)>,
+    /// Address to listen on.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub(crate) host: IpAddr,
+    /// Port to listen on; 0 takes a free one.
+    #[arg(long, default_value_t = 8080)]
+    pub(crate) port: u16,
+    /// Requests that wait while one is answered, up to 65536; more are refused.
+    #[arg(
+        long, value_name = "REQUESTS", default_value_t = 16,
+        value_parser = up_to::<usize>(65_536)
+    )]
+    pub(crate) queue: usize,
+    /// Maximum number of tokens of an answer, up to 16777216, and the number if a request gives
+    /// none.
+    #[arg(
+        long, value_name = "TOKENS", default_value_t = 1024,
+        value_parser = up_to::<usize>(TrainingConfig::MOST_POSITIONS as u64)
+    )]
+    pub(crate) max_tokens: usize,
+    /// Maximum size of a request.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1MiB")]
+    pub(crate) max_body: u64,
+    /// File with a key that requests must give as `Authorization: Bearer KEY`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) api_key_file: Option<PathBuf>,
+    /// Seconds for which running and waiting requests go on after Ctrl-C or SIGTERM.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub(crate) grace: u32,
+}
+
+/// Parses `NAME=DIR`.
+fn named(text: &str) -> Result<(String, PathBuf), String> {
+    let pair = text.split_once('=').filter(|(name, path)| !name.is_empty() && !path.is_empty());
+    let (name, path) = pair.ok_or("give a name and a directory, such as mine=my-adapter")?;
+    Ok((name.to_owned(), path.into()))
+}

@@ -1,0 +1,177 @@
+//! `retrograph serve`: the OpenAI API over HTTP.
+//!
+//! One thread owns the device and answers one request after another. Another runs the HTTP server;
+//! it checks requests, renders conversations and encodes prompts.
+
+mod error;
+mod metrics;
+mod reply;
+mod request;
+mod routes;
+mod server;
+mod worker;
+
+use std::collections::HashSet;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::unbounded_channel;
+
+use self::metrics::Metrics;
+use self::server::Server;
+use crate::args::ServeArguments;
+use crate::engine::Engine;
+use crate::error::CliError;
+use crate::screen::fact;
+use crate::{Outcome, interrupt};
+
+/// How often the server looks for a signal.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long connections may stay open after the last answer.
+const CLOSING: Duration = Duration::from_secs(5);
+/// Maximum bytes of a file with a key.
+const MOST_KEY_BYTES: u64 = 4096;
+
+/// Serves until Ctrl-C or SIGTERM.
+pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
+    let names = names(arguments)?;
+    let key = arguments.api_key_file.as_deref().map(key).transpose()?;
+    let address = SocketAddr::new(arguments.host, arguments.port);
+    let listening = |why| CliError::Listen { address, why };
+    let listener = TcpListener::bind(address).map_err(listening)?;
+    listener.set_nonblocking(true).map_err(listening)?;
+    let address = listener.local_addr().map_err(listening)?;
+    let adapters: Vec<&Path> = arguments.adapter.iter().map(|(_, path)| path.as_path()).collect();
+    let mut engine = Engine::open(&arguments.engine, &adapters, false)?;
+    let (jobs, queue) = unbounded_channel();
+    let metrics = Arc::new(Metrics::new());
+    let most = arguments.queue + 1;
+    let server = Server {
+        names,
+        tokenizer: engine.tokenizer.clone(),
+        template: engine.template.clone(),
+        defaults: engine.defaults.clone(),
+        vocab: engine.vocab(),
+        capacity: engine.capacity(),
+        max_tokens: arguments.max_tokens,
+        key,
+        metrics: metrics.clone(),
+        slots: Arc::new(Semaphore::new(most)),
+        most,
+        jobs,
+        started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        counter: AtomicU64::new(0),
+    };
+    fact("models", server.names.join(", "));
+    let body = usize::try_from(arguments.max_body).unwrap_or(usize::MAX);
+    let router = routes::router(Arc::new(server), body);
+    let stop = Stop {
+        signal: interrupt::defer(),
+        failed: Arc::new(AtomicBool::new(false)),
+        cancel: Arc::new(AtomicBool::new(false)),
+        grace: Duration::from_secs(arguments.grace.into()),
+    };
+    let http = {
+        let stop = stop.clone();
+        std::thread::spawn(move || serve(listener, router, &stop))
+    };
+    fact("serving", format!("http://{address}"));
+    let worked = worker::work(&mut engine, queue, (&metrics, &stop.cancel));
+    if worked.is_err() {
+        stop.failed.store(true, Ordering::SeqCst);
+    }
+    let served = http.join().unwrap_or_else(|_| Err(std::io::Error::other("its thread failed")));
+    worked?;
+    served.map_err(listening)?;
+    fact("stopped", "all requests are answered");
+    Ok(Outcome::Done)
+}
+
+/// What ends the server.
+#[derive(Clone)]
+struct Stop {
+    /// Set by a signal.
+    signal: &'static AtomicBool,
+    /// Set when the device has failed.
+    failed: Arc<AtomicBool>,
+    /// Ends the current answer and refuses the others.
+    cancel: Arc<AtomicBool>,
+    /// How long requests go on after the signal.
+    grace: Duration,
+}
+
+impl Stop {
+    /// Waits for the end.
+    async fn begins(&self) {
+        while !(self.signal.load(Ordering::SeqCst) || self.failed.load(Ordering::SeqCst)) {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until connections that are still open are closed by force.
+    async fn is_over(&self) {
+        self.begins().await;
+        if !self.failed.load(Ordering::SeqCst) {
+            tokio::time::sleep(self.grace).await;
+        }
+        self.cancel.store(true, Ordering::SeqCst);
+        tokio::time::sleep(CLOSING).await;
+    }
+}
+
+/// Runs the HTTP server. After a signal, no connection is accepted, and requests are answered for
+/// the time of grace.
+fn serve(listener: TcpListener, router: Router, stop: &Stop) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let served = runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let graceful = {
+            let stop = stop.clone();
+            async move { stop.begins().await }
+        };
+        let server = axum::serve(listener, router).with_graceful_shutdown(graceful);
+        tokio::select! {
+            served = server => served,
+            () = stop.is_over() => Ok(()),
+        }
+    });
+    // A blocking task, such as rendering a template, has a limit of its own.
+    runtime.shutdown_background();
+    served
+}
+
+/// Returns the names of the models: that of the base model, then those of the adapters.
+fn names(arguments: &ServeArguments) -> Result<Vec<String>, CliError> {
+    let directory = arguments.engine.model.canonicalize();
+    let directory = directory.as_deref().unwrap_or(&arguments.engine.model);
+    let named = || directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let base = arguments.name.clone().unwrap_or_else(named);
+    let adapters = arguments.adapter.iter().map(|(name, _)| name.clone());
+    let names: Vec<String> = std::iter::once(base).chain(adapters).collect();
+    let mut seen = HashSet::new();
+    match names.iter().find(|name| !seen.insert(name.as_str())) {
+        Some(twice) => Err(CliError::ModelTwice(twice.clone())),
+        None => Ok(names),
+    }
+}
+
+/// Returns the digest of the key in a file.
+fn key(path: &Path) -> Result<[u8; 32], CliError> {
+    use std::io::Read;
+    let failed = |why| CliError::Read { what: "the key", path: path.to_owned(), why };
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(MOST_KEY_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
+    let key = text.trim();
+    if key.is_empty() || key.contains(char::is_whitespace) || text.len() as u64 > MOST_KEY_BYTES {
+        let why = "it must have one line with the key, and nothing else";
+        return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidData, why)));
+    }
+    Ok(Sha256::digest(key).into())
+}

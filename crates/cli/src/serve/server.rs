@@ -1,0 +1,160 @@
+//! The state of the server, and the way from a request to a job.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use retrograph_finetune::{
+    ChatTemplate, Conversation, GenerationDefaults, HubError, Sampling, TextRequest, Tokenizer,
+};
+use sha2::{Digest, Sha256};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::error::ApiError;
+use super::metrics::Metrics;
+use super::request::{Chat, Common, Completion, Prompt};
+use super::worker::{Event, Job};
+
+/// What all requests share.
+pub(super) struct Server {
+    /// The name of the model, then those of the adapters.
+    pub(super) names: Vec<String>,
+    pub(super) tokenizer: Tokenizer,
+    pub(super) template: Option<ChatTemplate>,
+    pub(super) defaults: GenerationDefaults,
+    pub(super) vocab: usize,
+    pub(super) capacity: usize,
+    pub(super) max_tokens: usize,
+    /// The digest of the key that requests must have.
+    pub(super) key: Option<[u8; 32]>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) slots: Arc<Semaphore>,
+    /// Waiting requests and the one that is answered.
+    pub(super) most: usize,
+    pub(super) jobs: UnboundedSender<Job>,
+    /// Seconds since 1970 at the start.
+    pub(super) started: u64,
+    pub(super) counter: AtomicU64,
+}
+
+/// A request that was checked, without its slot.
+pub(super) struct Prepared {
+    pub(super) model: usize,
+    /// Whether the answer is streamed, and whether its end tells the tokens.
+    pub(super) streams: Option<bool>,
+    prompt: Vec<u32>,
+    max_tokens: usize,
+    sampling: Sampling,
+    stops: Vec<String>,
+}
+
+/// An answer in the making. Dropping it frees the slot and ends the answer.
+pub(super) struct Answer {
+    pub(super) events: UnboundedReceiver<Event>,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Server {
+    /// Whether `header` has the key. Digests are compared, so that the time tells nothing about
+    /// the key.
+    pub(super) fn admits(&self, header: Option<&str>) -> bool {
+        let Some(expected) = &self.key else { return true };
+        let given = header.and_then(|header| header.strip_prefix("Bearer "));
+        given.is_some_and(|given| Sha256::digest(given.trim()).as_slice() == expected)
+    }
+
+    /// Checks a request for a completion.
+    pub(super) fn completion(&self, request: &Completion) -> Result<Prepared, ApiError> {
+        let tokens = |text: &str| {
+            let request = TextRequest::new(&self.tokenizer, text, Sampling::greedy());
+            request.map(|request| request.prompt).map_err(invalid)
+        };
+        let prompt = match &request.prompt {
+            Prompt::Text(text) => tokens(text)?,
+            Prompt::Tokens(tokens) => tokens.clone(),
+            Prompt::Texts(texts) => match texts.as_slice() {
+                [text] => tokens(text)?,
+                _ => return Err(ApiError::invalid("only one prompt is supported")),
+            },
+        };
+        self.prepare(prompt, &request.common)
+    }
+
+    /// Checks a request for an answer, and renders its messages.
+    pub(super) fn chat(&self, request: &Chat) -> Result<Prepared, ApiError> {
+        let template = self.template.as_ref().ok_or(HubError::NoChatTemplate).map_err(invalid)?;
+        let messages = request.messages()?;
+        let messages = messages.iter().map(|(role, content)| (*role, content.as_str()));
+        let conversation = Conversation::new(messages);
+        let greedy = Sampling::greedy();
+        let prompt = TextRequest::answer(&self.tokenizer, (template, &conversation), greedy);
+        self.prepare(prompt.map_err(invalid)?.prompt, &request.common)
+    }
+
+    fn prepare(&self, prompt: Vec<u32>, common: &Common) -> Result<Prepared, ApiError> {
+        common.require_supported()?;
+        let model = self.model(common.model.as_deref())?;
+        if prompt.is_empty() {
+            return Err(ApiError::invalid("the prompt has no token"));
+        }
+        if prompt.len() >= self.capacity {
+            return Err(ApiError::context(prompt.len(), self.capacity));
+        }
+        if let Some(token) = prompt.iter().find(|token| **token as usize >= self.vocab) {
+            let vocab = self.vocab;
+            let why =
+                format!("the prompt has the token {token}, but the model only {vocab} tokens");
+            return Err(ApiError::invalid(why));
+        }
+        Ok(Prepared {
+            model,
+            streams: common.streams(),
+            max_tokens: common.tokens(self.max_tokens)?,
+            sampling: common.sampling(&self.defaults, random())?,
+            stops: common.stops()?,
+            prompt,
+        })
+    }
+
+    /// Returns the index of a model; without a name, that of the base model.
+    fn model(&self, name: Option<&str>) -> Result<usize, ApiError> {
+        let Some(name) = name else { return Ok(0) };
+        let found = self.names.iter().position(|known| known == name);
+        found.ok_or_else(|| ApiError::model(name, &self.names.join(", ")))
+    }
+
+    /// Puts a request into the queue.
+    pub(super) fn submit(&self, prepared: Prepared) -> Result<Answer, ApiError> {
+        let slot = self.slots.clone().try_acquire_owned();
+        let _slot = slot.map_err(|_| ApiError::busy(self.most - 1))?;
+        let (reply, events) = unbounded_channel();
+        let Prepared { model, prompt, max_tokens, sampling, stops, .. } = prepared;
+        let adapter = model.checked_sub(1);
+        let received = Instant::now();
+        let job = Job { adapter, prompt, max_tokens, sampling, stops, received, reply };
+        self.jobs.send(job).map_err(|_| ApiError::stopping())?;
+        Ok(Answer { events, _slot })
+    }
+
+    /// Returns the metrics as text.
+    pub(super) fn metrics(&self) -> String {
+        self.metrics.text(self.most - self.slots.available_permits().min(self.most))
+    }
+
+    /// Returns an identifier of a response.
+    pub(super) fn id(&self, kind: &str) -> String {
+        let number = self.counter.fetch_add(1, Ordering::Relaxed);
+        format!("{kind}-{:016x}{number:08x}", random())
+    }
+}
+
+fn invalid(error: impl ToString) -> ApiError {
+    ApiError::invalid(error.to_string())
+}
+
+/// Returns a random number: the keys of a hasher are random.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
