@@ -103,21 +103,22 @@ async fn answered<T: DeserializeOwned + Send + 'static>(
         return Err(ApiError::media());
     }
     let body = body.map_err(|error| ApiError::body(error.status(), error.body_text()))?;
-    // Templates and tokenizers take their time.
-    let checked = server.clone();
+    // Templates and tokenizers take time and memory, so that the slot comes first. The task holds
+    // it, because it goes on if the client leaves.
+    let (slot, checked) = (server.slot()?, server.clone());
     let prepared = tokio::task::spawn_blocking(move || {
         let request: T = serde_json::from_slice(&body).map_err(|error| {
             ApiError::body(StatusCode::BAD_REQUEST, format!("the request cannot be used: {error}"))
         })?;
-        prepare(&checked, &request)
+        Ok((slot, prepare(&checked, &request)?))
     });
-    let prepared =
-        prepared.await.map_err(|_| ApiError::failed("the request made a check fail"))??;
+    let prepared = prepared.await.map_err(|_| ApiError::failed("a check of the request failed"))?;
+    let (slot, prepared) = prepared?;
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let (id, model) = (server.id(kind.prefix()), server.names[prepared.model].clone());
     let reply = Reply { kind, id, created, model };
     let streams = prepared.streams;
-    let answer = server.submit(prepared)?;
+    let answer = server.submit(prepared, slot)?;
     match streams {
         Some(usage) => Ok(streamed(reply, answer, usage)),
         None => Ok(Json(whole(&reply, answer).await?).into_response()),

@@ -39,7 +39,7 @@ pub(super) struct Server {
     pub(super) counter: AtomicU64,
 }
 
-/// A request that was checked, without its slot.
+/// A request that was checked.
 pub(super) struct Prepared {
     pub(super) model: usize,
     /// Whether the answer is streamed, and whether its end tells the tokens.
@@ -125,10 +125,18 @@ impl Server {
         found.ok_or_else(|| ApiError::model(name, &self.names.join(", ")))
     }
 
-    /// Puts a request into the queue.
-    pub(super) fn submit(&self, prepared: Prepared) -> Result<Answer, ApiError> {
+    /// Returns a place in the queue.
+    pub(super) fn slot(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         let slot = self.slots.clone().try_acquire_owned();
-        let _slot = slot.map_err(|_| ApiError::busy(self.most - 1))?;
+        slot.map_err(|_| ApiError::busy(self.most - 1))
+    }
+
+    /// Puts a request into the queue.
+    pub(super) fn submit(
+        &self,
+        prepared: Prepared,
+        _slot: OwnedSemaphorePermit,
+    ) -> Result<Answer, ApiError> {
         let (reply, events) = unbounded_channel();
         let Prepared { model, prompt, max_tokens, sampling, stops, .. } = prepared;
         let adapter = model.checked_sub(1);
