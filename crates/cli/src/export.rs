@@ -22,7 +22,7 @@ use crate::{Outcome, interrupt};
 /// Writes a model, with its adapter or checkpoint merged, or the adapter.
 pub(crate) fn run(arguments: &ExportArguments) -> Result<Outcome, CliError> {
     let ExportArguments { checkpoint, model, adapter, adapter_only, place } = arguments;
-    require_free(arguments)?;
+    require_free(place)?;
     let base = model.as_deref().map(ModelDirectory::open).transpose()?;
     let given = (checkpoint.as_deref(), adapter.as_deref());
     let (config, trained) = Trained::open(config(base.as_ref()), base.as_ref(), given)?;
@@ -57,12 +57,8 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Outcome, CliError> {
 }
 
 /// Checks that nothing is at the place of the output, before anything is read.
-fn require_free(arguments: &ExportArguments) -> Result<(), Error> {
-    let place = &arguments.place;
+fn require_free(place: &PlaceArguments) -> Result<(), Error> {
     match place.format {
-        FormatArgument::Hf if arguments.adapter_only => {
-            Ok(AdapterOutput { folder: &place.out, base: None }.require_free()?)
-        }
         FormatArgument::Hf => Ok(directory(place).require_free()?),
         FormatArgument::Gguf => Ok(file(place).require_free()?),
     }

@@ -102,6 +102,8 @@ fn models_and_adapters_become_gguf_files() {
     assert!(is_gguf("a.gguf"));
     run(&place, &[&export[..], &["m.gguf"], &gguf].concat()).bad(&["m.gguf", "not replaced"]);
     run(&place, &[&export[..], &["b", "--adapter-only"]].concat()).good();
+    let again = [&export[..], &["b", "--adapter-only"]].concat();
+    run(&place, &again).bad(&["`b` holds", "another directory"]);
     let weights = |folder: &str| fs::read(place.path(folder).join("adapter_model.safetensors"));
     assert_eq!(weights("a").unwrap(), weights("b").unwrap());
     run(&place, &[&export[..], &["n", "--dtype", "q8_0"]].concat()).bad(&["q8_0", "bf16"]);
