@@ -1,12 +1,14 @@
 //! Backward preprocess: interleaves the logsumexp of each query with delta = grad_out·out.
 //!
-//! One warp per row, which it reads in vec4s; a butterfly adds the lanes. Rows of padding get
-//! (∞, 0).
+//! One warp per [`PREPROCESS_ROWS`] rows, which it reads in vec4s; a butterfly adds the lanes. Rows
+//! of padding get (∞, 0).
 
 use retrograph_kernel_abi::DType;
-use retrograph_kernel_abi::attention::{FlashPreprocessParameters, PREPROCESS_WARPS};
+use retrograph_kernel_abi::attention::{
+    FlashPreprocessParameters, PREPROCESS_ROWS, PREPROCESS_WARPS,
+};
 use retrograph_ptx::ast::Entry;
-use retrograph_ptx::build::{Kernel, Ptr, Value};
+use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
 use super::backward::padded_rows;
 use super::config::Config;
@@ -14,6 +16,18 @@ use crate::primitives::bf16::unpack;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::thread_group::ThreadGroup;
 use crate::primitives::vec4::F32x4;
+
+/// A row of the gradient and of the output.
+struct Row<'k> {
+    /// Where its result goes, if it is one of the launch.
+    index: Value<'k, u64>,
+    exists: Pred<'k>,
+    /// Whether it is no padding.
+    inside: Pred<'k>,
+    /// Its first element; of another row unless it is inside.
+    first: Value<'k, u64>,
+    lse: Value<'k, f32>,
+}
 
 /// The entry, for heads of any dimension.
 pub(super) fn entry(config: Config) -> Entry {
@@ -24,36 +38,46 @@ pub(super) fn entry(config: Config) -> Entry {
         let FlashPreprocessParameters { out, out_bf16, grad_out, lse, lse_delta, .. } = parameters;
         let FlashPreprocessParameters { count, seq, heads, head_dim, .. } = parameters;
 
-        // [batch, padded seq, heads], so that consecutive warps read consecutive rows.
-        let row = group.row(k);
-        k.return_if(row.ge(count));
+        let first = group.row(k) * PREPROCESS_ROWS;
+        k.return_if(first.ge(count));
         let padded = padded_rows(seq);
-        let (token, head) = (row / heads, row % heads);
-        let (sequence, position) = (token / padded, token % padded);
-        let plane = sequence * heads + head;
-
-        let sum = k.var(0.0f32);
-        let inside = position.lt(seq);
-        k.when(inside, || {
-            let first = ((sequence * seq + position) * heads + head).mul_wide(head_dim);
-            let outs = [(DType::F32, out.reinterpret()), (DType::Bf16, out_bf16.reinterpret())];
-            for (dtype, tensor) in outs {
-                let end = (!tensor.is_null()).select(head_dim, 0);
-                k.range(k.lane() * 4, end, 128, |i| {
-                    let index = first + i.cast::<u64>();
-                    let out = load_vec4(dtype, tensor, index);
-                    let grad = load_vec4(config.dtype, grad_out.reinterpret(), index);
-                    sum.update(|sum| (0..4).fold(sum, |sum, i| out[i].fma(grad[i], sum)));
-                });
-            }
-        });
-        let delta = k.warp_sum(sum.get());
-        k.when(k.lane().eq(0), || {
-            let logsumexp = k.var(f32::INFINITY);
-            k.when(inside, || logsumexp.set(lse.load(plane.mul_wide(seq) + position.cast())));
+        let rows: [_; PREPROCESS_ROWS as usize] = std::array::from_fn(|next| {
+            // [batch, padded seq, heads], so that consecutive warps read consecutive rows.
+            let row = first + next as u32;
+            let (row, exists) = (row.min(count - 1), row.lt(count));
+            let (token, head) = (row / heads, row % heads);
+            let (sequence, position) = (token / padded, token % padded);
+            let plane = sequence * heads + head;
             let index = plane.mul_wide(padded) + position.cast::<u64>();
-            lse_delta.at(index << 1).store_vec2(0, [logsumexp.get(), delta]);
+            let inside = position.lt(seq);
+            let position = position.min(seq - 1);
+            let first = ((sequence * seq + position) * heads + head).mul_wide(head_dim);
+            let lse = lse.load(plane.mul_wide(seq) + position.cast());
+            Row { index, exists, inside, first, lse }
         });
+        let sums = rows.each_ref().map(|_| k.var(0.0f32));
+        let outs = [(DType::F32, out.reinterpret()), (DType::Bf16, out_bf16.reinterpret())];
+        for (dtype, tensor) in outs {
+            let end = (!tensor.is_null()).select(head_dim, 0);
+            k.range(k.lane() * 4, end, 128, |i| {
+                // All loads are in flight at the same time.
+                let loaded = rows.each_ref().map(|row| {
+                    let index = row.first + i.cast::<u64>();
+                    let grad = load_vec4(config.dtype, grad_out.reinterpret(), index);
+                    (load_vec4(dtype, tensor, index), grad)
+                });
+                for (sum, (out, grad)) in sums.iter().zip(loaded) {
+                    sum.update(|sum| (0..4).fold(sum, |sum, i| out[i].fma(grad[i], sum)));
+                }
+            });
+        }
+        for (row, sum) in rows.iter().zip(sums) {
+            let delta = row.inside.select(k.warp_sum(sum.get()), 0.0);
+            k.when(k.lane().eq(0) & row.exists, || {
+                let logsumexp = row.inside.select(row.lse, f32::INFINITY);
+                lse_delta.at(row.index << 1).store_vec2(0, [logsumexp, delta]);
+            });
+        }
     })
 }
 

@@ -123,8 +123,10 @@ pub const WGMMA_THREADS: u32 = 256;
 /// `wgmma` entries of sm_90a follow, for heads of just these widths.
 pub const MAX_HEAD_DIMS: [u32; 2] = [64, 128];
 
-/// Warps of a block of [`FlashAttention::preprocess`], each with a row of its own.
+/// Warps of a block of [`FlashAttention::preprocess`].
 pub const PREPROCESS_WARPS: u32 = 4;
+/// Rows of a warp of [`FlashAttention::preprocess`].
+pub const PREPROCESS_ROWS: u32 = 4;
 
 /// Fused causal attention (FlashAttention-2) with factors of one type.
 #[derive(Clone, Copy, Debug)]

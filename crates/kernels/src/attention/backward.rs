@@ -22,7 +22,8 @@ macro_rules! preprocess {
             Kernel::new($name, &abi::$family.preprocess, |problem, _| {
                 let warps = abi::PREPROCESS_WARPS;
                 let entry = abi::$family.preprocess.entry();
-                problem.items().map(|rows| linear(entry, rows.div_ceil(warps), 32 * warps))
+                let per_block = warps * abi::PREPROCESS_ROWS;
+                problem.items().map(|rows| linear(entry, rows.div_ceil(per_block), 32 * warps))
             });
     )* };
 }

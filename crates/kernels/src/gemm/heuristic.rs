@@ -266,8 +266,8 @@ pub(crate) fn dispatch(problem: &GemmProblem, target: SmTarget, image: &GemmImag
     dispatch_tile(problem, target, (image, index))
 }
 
-/// Entry point and geometry of a matrix product with the tile of `entry` instead of the one with the
-/// least predicted time, for measurements. `None` if the launch is no matrix product, or if its
+/// Entry point and geometry of a matrix product with the tile of `entry` instead of the one with
+/// the least predicted time, for measurements. `None` if the launch is no matrix product, or if its
 /// image has no such entry.
 pub fn dispatch_entry<B>(launch: &Launch<B>, entry: &str, target: SmTarget) -> Option<Dispatch> {
     let Problem::Gemm(problem) = &launch.problem else { return None };
