@@ -3,9 +3,11 @@
 //! `c[z][i][j] (+)= alpha · Σ_r Σ_l a[z][r](i, l) · b[z][r](l, j) + bias[j]`, with plane
 //! z = (batch, head) and b shared by `b_group` consecutive heads.
 
+mod added_products;
 mod images;
 mod tile;
 
+pub use added_products::{AddedProductParameters, MAX_ADDED_PRODUCTS};
 pub use images::{
     BF16_NN, BF16_NN_BF16, BF16_NN_NF4, BF16_NT, BF16_NT_BF16, BF16_NT_NF4, BF16_TN, Epilogue,
     GemmImage, IMAGES, Layout, MULTISTAGE_NN, MULTISTAGE_NN_NF4, MULTISTAGE_NT, MULTISTAGE_NT_NF4,
@@ -100,24 +102,6 @@ parameters! {
 }
 
 parameters! {
-    /// A second product with the same c, `c += alpha · second_a · second_b`, that continues the
-    /// chain of the first. Its operands are bf16, contiguous, and in the layout of a and b. They
-    /// follow [`GemmTensorMaps`] in entries of [`GemmImage::has_second_product`].
-    pub struct GemmSecondProductParameters {
-        /// `m × second_k` elements, read.
-        second_a: pointer<Bf16>,
-        /// `second_k × n` elements, read.
-        second_b: pointer<Bf16>,
-        /// Length of its contraction; 0 for none.
-        second_k: u32,
-        /// The map of `second_a`.
-        second_a_map: tensor_map,
-        /// The map of `second_b`.
-        second_b_map: tensor_map,
-    }
-}
-
-parameters! {
     /// The product with a second b, up, and `out = silu(gate) · up`, where gate is c. All are bf16
     /// and contiguous, in the layouts of b and c; `alpha` is 1, and there is no bias. They follow
     /// [`GemmTensorMaps`] in entries of [`Epilogue::SwiGlu`].
@@ -140,7 +124,7 @@ parameters! {
 parameters! {
     /// The other operands of the gradients of gate and up; c is the gradient of gate. All are bf16
     /// and contiguous, in the layout of c; `alpha` is 1, and there is no bias. They follow
-    /// [`GemmSecondProductParameters`] in entries of [`Epilogue::SwiGluBackward`].
+    /// [`AddedProductParameters`] in entries of [`Epilogue::SwiGluBackward`].
     pub struct GemmSwiGluBackwardParameters {
         /// `m × n` elements, read.
         gate: pointer<Bf16>,

@@ -2,7 +2,8 @@
 
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemm::{
-    Epilogue, GemmFlags, GemmImage, GemmParameters, GemmSecondProductParameters, GemmTensorMaps,
+    AddedProductParameters, Epilogue, GemmFlags, GemmImage, GemmParameters, GemmTensorMaps,
+    MAX_ADDED_PRODUCTS,
 };
 use retrograph_ptx::build::{Kernel, Pred, Ptr, TensorMapParam, Value, Var};
 
@@ -72,8 +73,8 @@ pub(super) struct GemmParams<'k> {
     pub(super) reduce: Value<'k, u32>,
     /// The tensor maps, if a and b are bf16.
     pub(super) maps: Option<TensorMaps<'k>>,
-    /// The second product, in entries that have one.
-    pub(super) second: Option<SecondProduct<'k>>,
+    /// The added products, in entries that have any.
+    pub(super) added: Option<[AddedProduct<'k>; MAX_ADDED_PRODUCTS]>,
     /// Further operands of the epilogue.
     pub(super) epilogue: EpilogueParams<'k>,
 }
@@ -86,9 +87,9 @@ pub(super) enum EpilogueParams<'k> {
     SwiGluBackward(SwiGluBackwardParams<'k>),
 }
 
-/// The operands of the second product.
+/// The operands of an added product.
 #[derive(Clone, Copy)]
-pub(super) struct SecondProduct<'k> {
+pub(super) struct AddedProduct<'k> {
     operands: [Ptr<'k, u32>; 2],
     /// Length of its contraction; 0 for no product.
     pub(super) k: Value<'k, u32>,
@@ -105,9 +106,20 @@ pub(super) struct TensorMaps<'k> {
     pub(super) writes_c: Pred<'k>,
 }
 
+impl<'k> AddedProduct<'k> {
+    /// The operands and length of `other` if `condition` holds, else of this product.
+    fn or(self, other: Self, condition: Pred<'k>) -> Self {
+        let operands = [0, 1].map(|i| {
+            let addresses = [&other, &self].map(|product| product.operands[i].address());
+            Ptr::from_address(condition.select(addresses[0], addresses[1]))
+        });
+        Self { operands, k: condition.select(other.k, self.k), ..self }
+    }
+}
+
 impl<'k> GemmParams<'k> {
     /// Declares the parameters in the order of the launch, for a and b of types `dtypes`. Only b
-    /// can be NF4. There is no second product, and the epilogue is linear.
+    /// can be NF4. No products are added, and the epilogue is linear.
     pub(super) fn declare(k: &Kernel<'k>, dtypes: [DType; 2]) -> Self {
         let GemmParameters {
             a,
@@ -185,7 +197,7 @@ impl<'k> GemmParams<'k> {
                 let writes_c = flags.has(GemmFlags::C_MAPPED);
                 TensorMaps { a: a_map, b: b_map, c: c_map, writes_c }
             }),
-            second: None,
+            added: None,
             epilogue: EpilogueParams::Linear,
         }
     }
@@ -194,16 +206,12 @@ impl<'k> GemmParams<'k> {
     /// memory.
     pub(super) fn declare_all(k: &Kernel<'k>, dtypes: [DType; 2], image: &GemmImage) -> Self {
         let params = Self::declare(k, dtypes);
-        let second = image.has_second_product().then(|| {
-            let GemmSecondProductParameters {
-                second_a,
-                second_b,
-                second_k,
-                second_a_map,
-                second_b_map,
-            } = GemmSecondProductParameters::declare(&mut Declarations(*k));
-            let operands = [second_a, second_b].map(|operand| operand.reinterpret());
-            SecondProduct { operands, k: second_k, maps: [second_a_map, second_b_map] }
+        let added = image.adds_products().then(|| {
+            AddedProductParameters::declare_all(&mut Declarations(*k)).map(|product| {
+                let AddedProductParameters { a, b, k, a_map, b_map } = product;
+                let operands = [a, b].map(|operand| operand.reinterpret());
+                AddedProduct { operands, k, maps: [a_map, b_map] }
+            })
         });
         let epilogue = match image.epilogue {
             Epilogue::Linear => EpilogueParams::Linear,
@@ -212,7 +220,7 @@ impl<'k> GemmParams<'k> {
                 EpilogueParams::SwiGluBackward(SwiGluBackwardParams::declare(k))
             }
         };
-        Self { second, epilogue, ..params }
+        Self { added, epilogue, ..params }
     }
 
     /// The product with `b` in place of the second operand, in the same layout.
@@ -221,23 +229,37 @@ impl<'k> GemmParams<'k> {
         Self { b: GlobalOperand { address, ..self.b }, ..*self }
     }
 
-    /// The second product as a product of its own. The operands have the layouts `majors`.
-    pub(super) fn second_product(&self, [_, b_major]: [Major; 2]) -> Option<Self> {
-        let SecondProduct { operands: [a, b], k: k_len, .. } = self.second?;
+    /// Calls `body` for each added product as a product of its own, in a loop. The operands have the
+    /// layouts `majors`.
+    pub(super) fn for_each_added(&self, majors: [Major; 2], body: impl FnOnce(Self)) {
+        let Some(added) = self.added else { return };
+        let k = &self.k.kernel();
+        k.range(0, MAX_ADDED_PRODUCTS as u32, 1, |index| {
+            let [first, rest @ ..] = added;
+            let product = (1u32..)
+                .zip(rest)
+                .fold(first, |product, (next, other)| product.or(other, index.eq(next)));
+            k.when(product.k.gt(0), || body(self.with_product(product, majors)));
+        });
+    }
+
+    /// An added product as a product of its own.
+    fn with_product(&self, product: AddedProduct<'k>, [_, b_major]: [Major; 2]) -> Self {
+        let AddedProduct { operands: [a, b], k: k_len, .. } = product;
         let k = &k_len.kernel();
         let contiguous = |operand: GlobalOperand<'k>, address: Ptr<'k, u32>, leading_dim| {
             let (address, plane) = (address.address(), k.constant(0));
             GlobalOperand { address, plane, leading_dim, ..operand }
         };
         let b_leading = if b_major == Major::K { k_len } else { self.n };
-        Some(Self {
+        Self {
             a: contiguous(self.a, a, k_len),
             b: contiguous(self.b, b, b_leading),
             k: k_len,
             reduce: k.constant(1),
-            second: None,
+            added: None,
             ..*self
-        })
+        }
     }
 
     /// First row and column of c that this block computes, in tiles of `tile_m` × `tile_n`.

@@ -52,9 +52,9 @@ pub struct GemmImage {
 
 impl GemmImage {
     /// Whether the entries have
-    /// [`GemmSecondProductParameters`](super::GemmSecondProductParameters): products of activations
+    /// [`AddedProductParameters`](super::AddedProductParameters): products of activations
     /// and weights in bf16 with one result.
-    pub const fn has_second_product(&self) -> bool {
+    pub const fn adds_products(&self) -> bool {
         matches!((self.a, self.b), (DType::Bf16, DType::Bf16))
             && !matches!(self.layout, Layout::Tn)
             && !matches!(self.epilogue, Epilogue::SwiGlu)

@@ -1,7 +1,7 @@
 //! Kernels that are matrix products, and the choice among them by element types.
 
 use retrograph_kernel_abi::gemm::{
-    Epilogue, GemmImage, GemmParameters, GemmSecondProductParameters, GemmSwiGluBackwardParameters,
+    AddedProductParameters, Epilogue, GemmImage, GemmParameters, GemmSwiGluBackwardParameters,
     GemmSwiGluParameters, GemmTensorMaps, Layout, Nf4ScaleParameters,
 };
 
@@ -13,7 +13,7 @@ pub(crate) const fn parameters(image: &GemmImage) -> &'static [Parameter] {
         (_, DType::Nf4) => WITH_SCALES,
         _ if matches!(image.epilogue, Epilogue::SwiGlu) => WITH_SWIGLU,
         _ if matches!(image.epilogue, Epilogue::SwiGluBackward) => WITH_SWIGLU_BACKWARD,
-        _ if image.has_second_product() => WITH_SECOND,
+        _ if image.adds_products() => WITH_ADDED,
         (DType::Bf16, DType::Bf16) => WITH_MAPS,
         _ => GEMM,
     }
@@ -22,15 +22,15 @@ pub(crate) const fn parameters(image: &GemmImage) -> &'static [Parameter] {
 const GEMM: &[Parameter] = GemmParameters::<()>::LIST;
 const SCALES: &[Parameter] = Nf4ScaleParameters::<()>::LIST;
 const MAPS: &[Parameter] = GemmTensorMaps::<()>::LIST;
-const SECOND: &[Parameter] = GemmSecondProductParameters::<()>::LIST;
+const ADDED: &[Parameter] = AddedProductParameters::<()>::LIST;
 const WITH_SCALES: &[Parameter] = &concat::<{ GEMM.len() + SCALES.len() }>(GEMM, SCALES);
 const WITH_MAPS: &[Parameter] = &concat::<{ GEMM.len() + MAPS.len() }>(GEMM, MAPS);
-const WITH_SECOND: &[Parameter] = &concat::<{ WITH_MAPS.len() + SECOND.len() }>(WITH_MAPS, SECOND);
+const WITH_ADDED: &[Parameter] = &concat::<{ WITH_MAPS.len() + ADDED.len() }>(WITH_MAPS, ADDED);
 const SWIGLU: &[Parameter] = GemmSwiGluParameters::<()>::LIST;
 const SWIGLU_BACKWARD: &[Parameter] = GemmSwiGluBackwardParameters::<()>::LIST;
 const WITH_SWIGLU: &[Parameter] = &concat::<{ WITH_MAPS.len() + SWIGLU.len() }>(WITH_MAPS, SWIGLU);
 const WITH_SWIGLU_BACKWARD: &[Parameter] =
-    &concat::<{ WITH_SECOND.len() + SWIGLU_BACKWARD.len() }>(WITH_SECOND, SWIGLU_BACKWARD);
+    &concat::<{ WITH_ADDED.len() + SWIGLU_BACKWARD.len() }>(WITH_ADDED, SWIGLU_BACKWARD);
 
 /// The parameters of both lists.
 const fn concat<const LEN: usize>(first: &[Parameter], more: &[Parameter]) -> [Parameter; LEN] {

@@ -6,7 +6,7 @@
 use half::bf16;
 use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::gemm::{
-    GemmFlags, GemmParameters, GemmSecondProductParameters, GemmTensorMaps, Layout,
+    AddedProductParameters, GemmFlags, GemmParameters, GemmTensorMaps, Layout, MAX_ADDED_PRODUCTS,
     Nf4ScaleParameters,
 };
 use retrograph_kernel_abi::nf4::Nf4Scales;
@@ -24,9 +24,9 @@ use crate::{Argument, DType, KernelError, Launch, Problem, TensorView, View};
 /// The largest m, n and k, so that indices of padded tiles fit in 32 bits.
 const MAX_EXTENT: usize = 0x7fff_ffff;
 
-/// The operands of the second product, contiguous and in the layout of the first.
+/// The operands of an added product, contiguous and in the layout of the first.
 #[derive(Clone, Copy)]
-pub(super) struct SecondProduct<B> {
+pub(super) struct AddedProduct<B> {
     /// The first one, with its number of columns, as stored.
     pub(super) a: (View<B, bf16>, usize),
     /// The second one.
@@ -35,7 +35,7 @@ pub(super) struct SecondProduct<B> {
     pub(super) k: usize,
 }
 
-impl<B: Copy> SecondProduct<B> {
+impl<B: Copy> AddedProduct<B> {
     /// Both operands with their strides.
     pub(super) fn operands(&self) -> [Operand<B>; 2] {
         [self.a, self.b]
@@ -60,14 +60,14 @@ pub(crate) struct Gemm<B> {
 impl<B: Copy> Gemm<B> {
     /// Checks that the kernel can index the operands and describes the launch.
     pub(crate) fn launch(self) -> Result<Launch<B>, KernelError> {
-        self.launch_with(None, Vec::new())
+        self.launch_with(&[], Vec::new())
     }
 
-    /// The same with a second product, for one product of operands in bf16, and with further
-    /// arguments, for the epilogue.
+    /// The same with added products, for one product of operands in bf16, and with further arguments,
+    /// for the epilogue.
     pub(super) fn launch_with(
         self,
-        second: Option<SecondProduct<B>>,
+        added: &[AddedProduct<B>],
         further: Vec<Argument<B>>,
     ) -> Result<Launch<B>, KernelError> {
         let kernel = self.kernels.select(self.compute, [self.a.0.dtype(), self.b.0.dtype()])?;
@@ -97,8 +97,8 @@ impl<B: Copy> Gemm<B> {
         let vectorized = vectorized == [true; 2];
         let tensor_maps = maps.a_map.is_some();
         let mut arguments = self.arguments(check, ([m, n, k], c), (flags, maps))?;
-        if self.kernels.image(kernel).has_second_product() {
-            arguments.extend(self.second_arguments(check, second)?);
+        if self.kernels.image(kernel).adds_products() {
+            arguments.extend(self.added_arguments(check, added)?);
         }
         arguments.extend(further);
         let problem =
@@ -157,39 +157,53 @@ impl<B: Copy> Gemm<B> {
         Ok(arguments)
     }
 
-    /// The arguments of the second product. Without one, its contraction is empty.
-    fn second_arguments(
+    /// The arguments of the added products. The contractions of those that there are not are empty.
+    fn added_arguments(
         &self,
         check: Check,
-        second: Option<SecondProduct<B>>,
+        added: &[AddedProduct<B>],
     ) -> Result<Vec<Argument<B>>, KernelError> {
-        let Some(second) = second.filter(|second| second.k > 0) else {
-            let none = GemmSecondProductParameters::<ArgumentTypes<B>> {
-                second_a: Pointer::null(),
-                second_b: Pointer::null(),
-                second_k: 0,
-                second_a_map: None,
-                second_b_map: None,
-            };
-            return Ok(none.into_arguments());
-        };
-        let product = Self { sizes: GemmSizes { k: second.k, ..self.sizes }, ..*self };
-        let row_sizes = product.row_sizes_of(second.operands());
-        let vectorized = [0, 1].map(|i| second.operands()[i].0.is_vectorizable(&row_sizes[i]));
-        let rule =
-            "rows of the second product must have a multiple of 8 elements and start at 16 bytes";
-        check.rule(vectorized == [true; 2], rule, (second.k, 8))?;
+        let rule = "a sum has at most one product and those that a launch can add";
+        check.rule(added.len() <= MAX_ADDED_PRODUCTS, rule, (added.len(), MAX_ADDED_PRODUCTS))?;
+        let mut arguments = Vec::new();
+        for product in added {
+            arguments.extend(self.added_product(check, product)?.into_arguments());
+        }
+        for _ in added.len()..MAX_ADDED_PRODUCTS {
+            arguments.extend(Self::no_product().into_arguments());
+        }
+        Ok(arguments)
+    }
+
+    fn no_product() -> AddedProductParameters<ArgumentTypes<B>> {
+        let (a, b) = (Pointer::null(), Pointer::null());
+        AddedProductParameters { a, b, k: 0, a_map: None, b_map: None }
+    }
+
+    fn added_product(
+        &self,
+        check: Check,
+        added: &AddedProduct<B>,
+    ) -> Result<AddedProductParameters<ArgumentTypes<B>>, KernelError> {
+        if added.k == 0 {
+            return Ok(Self::no_product());
+        }
+        let product = Self { sizes: GemmSizes { k: added.k, ..self.sizes }, ..*self };
+        let (operands, row_sizes) = (added.operands(), product.row_sizes_of(added.operands()));
+        let vectorized = [0, 1].map(|i| operands[i].0.is_vectorizable(&row_sizes[i]));
+        let rule = "rows of an added product must have a multiple of 8 elements and start at 16 \
+                    bytes";
+        check.rule(vectorized == [true; 2], rule, (added.k, 8))?;
         let rows = product.stored_rows();
-        let [second_a_map, second_b_map] = [0, 1]
-            .map(|i| tensor_map(product.sizes, second.operands()[i], (rows[i], row_sizes[i])));
-        let parameters = GemmSecondProductParameters::<ArgumentTypes<B>> {
-            second_a: Pointer::read(second.a.0),
-            second_b: Pointer::read(second.b.0),
-            second_k: check.at_most("k of the second product", second.k, MAX_EXTENT)?,
-            second_a_map,
-            second_b_map,
-        };
-        Ok(parameters.into_arguments())
+        let [a_map, b_map] =
+            [0, 1].map(|i| tensor_map(product.sizes, operands[i], (rows[i], row_sizes[i])));
+        Ok(AddedProductParameters {
+            a: Pointer::read(added.a.0),
+            b: Pointer::read(added.b.0),
+            k: check.at_most("k of an added product", added.k, MAX_EXTENT)?,
+            a_map,
+            b_map,
+        })
     }
 
     /// The tensor maps of a and b, if both have one in bf16. With them, the map of c, unless c is

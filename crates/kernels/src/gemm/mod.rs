@@ -35,7 +35,7 @@ pub use kernels::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_MULT
 pub use kernels::{FPROP_MULTISTAGE_NF4, FPROP_NF4, SWIGLU_DGRAD, SWIGLU_FPROP};
 pub use linear::{Dgrad, Fprop, GemmShape, Wgrad};
 pub use problem::GemmProblem;
-pub use product_sum::{DgradSum, FpropSum};
+pub use product_sum::{DgradFactors, DgradSum, FpropSum};
 pub use split_k::{DgradSplitK, FpropSplitK, SPLIT_K_SUM, SplitKSum, WgradSplitK};
 pub use swiglu::{SwiGluDgrad, SwiGluFprop};
 

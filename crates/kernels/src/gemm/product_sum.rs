@@ -1,37 +1,38 @@
-//! Sums of two products of a linear layer in one launch.
+//! Sums of products of linear layers in one launch.
 //!
 //! ```text
-//! y = x₀·w₀ᵀ + x₁·w₁ᵀ (+ bias)      dx = dy₀·w₀ + dy₁·w₁
+//! y = x₀·w₀ᵀ + x₁·w₁ᵀ (+ bias)      dx = dy₀·w₀ + dy₁·w₁ + …
 //! ```
 //!
-//! The second product adds to the accumulators of the first: the low-rank update of LoRA, or the
-//! gradient through another layer with the same input. The result is written once.
+//! Further products add to the accumulators of the first: the low-rank update of LoRA, or gradients
+//! through other layers with the same input. The result is written once.
 
 use half::bf16;
+use retrograph_kernel_abi::gemm::MAX_ADDED_PRODUCTS;
 
 use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS, GemmKernels};
-use super::launch::{Gemm, SecondProduct};
+use super::launch::{AddedProduct, Gemm};
 use super::operand::{GemmSizes, Strides};
 use crate::checks::Check;
 use crate::{DType, KernelError, Launch, TensorView, View};
 
-/// Two products of contiguous bf16 matrices with one result.
+/// Products of contiguous bf16 matrices with one result.
 struct Sum<B> {
     kernels: GemmKernels,
     /// Both factors of the first product and the result, each with its number of columns, as
     /// stored.
     operands: [(TensorView<B>, usize); 3],
     sizes: [usize; 3],
-    second: SecondProduct<B>,
+    added: Vec<AddedProduct<B>>,
 }
 
 impl<B: Copy> Sum<B> {
     fn launch(self, bias: Option<View<B, f32>>) -> Result<Launch<B>, KernelError> {
-        let Self { kernels, operands, sizes, second } = self;
+        let Self { kernels, operands, sizes, added } = self;
         let [a, b, c] = operands.map(|(view, columns)| (view, Strides::contiguous(columns)));
         let (compute, sizes) = (DType::Bf16, GemmSizes::single(sizes));
         let gemm = Gemm { kernels, compute, a, b, c, bias, sizes, alpha: 1.0, accumulate: false };
-        gemm.launch_with(Some(second), Vec::new())
+        gemm.launch_with(&added, Vec::new())
     }
 }
 
@@ -72,52 +73,69 @@ impl<B: Copy, Y: Into<TensorView<B>>> FpropSum<B, Y> {
         check.elements("y", y.len(), check.product("rows × outputs", &[rows, outputs])?)?;
         bias.map_or(Ok(()), |bias| check.length("bias", bias, outputs))?;
         let [k, second_k] = inputs;
-        let second = SecondProduct { a: (x[1], second_k), b: (w[1], second_k), k: second_k };
+        let added = vec![AddedProduct { a: (x[1], second_k), b: (w[1], second_k), k: second_k }];
         let operands = [(TensorView::Bf16(x[0]), k), (TensorView::Bf16(w[0]), k), (y, outputs)];
-        Sum { kernels, operands, sizes: [rows, outputs, k], second }.launch(bias)
+        Sum { kernels, operands, sizes: [rows, outputs, k], added }.launch(bias)
     }
 }
 
-/// `dx = dy₀·w₀ + dy₁·w₁`, in bf16.
+/// A product of [`DgradSum`], `dy·w`.
+#[derive(Clone, Copy, Debug)]
+pub struct DgradFactors<B> {
+    /// dy, `[rows, outputs]`, read.
+    pub grad_out: View<B, bf16>,
+    /// `[outputs, inputs]`, read.
+    pub w: View<B, bf16>,
+    /// Columns of dy, a multiple of 8.
+    pub outputs: usize,
+}
+
+/// `dx = dy₀·w₀ + dy₁·w₁ + …`, in bf16.
 ///
 /// Each element is one chain of sums: the contraction of the first product in ascending order, then
-/// the contraction of the second.
+/// the contractions of the others in order.
 #[derive(Clone, Copy, Debug)]
-pub struct DgradSum<B, X = View<B, f32>> {
-    /// dy, `[rows, outputs]` each, read.
-    pub grad_out: [View<B, bf16>; 2],
-    /// `[outputs, inputs]` each, read.
-    pub w: [View<B, bf16>; 2],
+pub struct DgradSum<'a, B, X = View<B, f32>> {
+    /// One product, and up to [`DgradSum::MAX_ADDED`] that are added to it.
+    pub products: (DgradFactors<B>, &'a [DgradFactors<B>]),
     /// dx, `[rows, inputs]`, written: f32 or bf16.
     pub grad_input: X,
     /// Rows of dy and dx.
     pub rows: usize,
     /// Columns of dx, a multiple of 8.
     pub inputs: usize,
-    /// Columns of dy of each product, multiples of 8.
-    pub outputs: [usize; 2],
 }
 
-impl<B: Copy, X: Into<TensorView<B>>> DgradSum<B, X> {
+impl DgradSum<'_, ()> {
+    /// The most products that are added to the first.
+    pub const MAX_ADDED: usize = MAX_ADDED_PRODUCTS;
+}
+
+impl<B: Copy, X: Into<TensorView<B>>> DgradSum<'_, B, X> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If a length does not match, or rows cannot be copied in vectors of 16 bytes.
+    /// If a length does not match, rows cannot be copied in vectors of 16 bytes, or there are more
+    /// products than a launch adds.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { grad_out, w, grad_input, rows, inputs, outputs } = self;
+        let Self { products: (first, added), grad_input, rows, inputs } = self;
         let (check, kernels) = (Check(DGRAD_KERNELS.name()), DGRAD_KERNELS);
         let grad_input = grad_input.into();
-        for ((grad_out, w), outputs) in grad_out.into_iter().zip(w).zip(outputs) {
-            let elements = check.product("rows × outputs", &[rows, outputs])?;
-            check.length("grad_out", grad_out, elements)?;
-            check.length("w", w, check.product("outputs × inputs", &[outputs, inputs])?)?;
+        for DgradFactors { grad_out, w, outputs } in [&first].into_iter().chain(added) {
+            let elements = check.product("rows × outputs", &[rows, *outputs])?;
+            check.length("grad_out", *grad_out, elements)?;
+            check.length("w", *w, check.product("outputs × inputs", &[*outputs, inputs])?)?;
         }
         let elements = check.product("rows × inputs", &[rows, inputs])?;
         check.elements("grad_input", grad_input.len(), elements)?;
-        let [k, second_k] = outputs;
-        let second = SecondProduct { a: (grad_out[1], second_k), b: (w[1], inputs), k: second_k };
-        let [a, b] = [TensorView::Bf16(grad_out[0]), TensorView::Bf16(w[0])];
-        let operands = [(a, k), (b, inputs), (grad_input, inputs)];
-        Sum { kernels, operands, sizes: [rows, inputs, k], second }.launch(None)
+        let added = added.iter().map(|&DgradFactors { grad_out, w, outputs: k }| AddedProduct {
+            a: (grad_out, k),
+            b: (w, inputs),
+            k,
+        });
+        let [a, b] = [first.grad_out, first.w].map(TensorView::Bf16);
+        let operands = [(a, first.outputs), (b, inputs), (grad_input, inputs)];
+        let sizes = [rows, inputs, first.outputs];
+        Sum { kernels, operands, sizes, added: added.collect() }.launch(None)
     }
 }

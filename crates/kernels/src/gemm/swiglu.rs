@@ -9,7 +9,7 @@ use retrograph_kernel_abi::gemm::{GemmSwiGluBackwardParameters, GemmSwiGluParame
 
 use super::GemmShape;
 use super::kernels::{SWIGLU_DGRAD_KERNELS, SWIGLU_FPROP_KERNELS};
-use super::launch::{Gemm, SecondProduct};
+use super::launch::{AddedProduct, Gemm};
 use super::operand::{GemmSizes, Strides};
 use super::tensor_map::matrix_map;
 use crate::checks::Check;
@@ -102,7 +102,7 @@ impl<B: Copy> SwiGluFprop<B> {
             up_map,
             out_map,
         };
-        gemm.launch_with(None, further.into_arguments())
+        gemm.launch_with(&[], further.into_arguments())
     }
 }
 
@@ -174,7 +174,7 @@ impl<B: Copy> SwiGluDgrad<B> {
             up_map,
             grad_up_map,
         };
-        let second = second.map(|([a, b], k)| SecondProduct { a: (a, k), b: (b, inputs), k });
-        gemm.launch_with(second, further.into_arguments())
+        let added = second.map(|([a, b], k)| AddedProduct { a: (a, k), b: (b, inputs), k });
+        gemm.launch_with(added.as_slice(), further.into_arguments())
     }
 }

@@ -1,7 +1,7 @@
-//! Sums of two products of linear layers in one launch.
+//! Sums of products of linear layers in one launch.
 
 use half::bf16;
-use retrograph_kernels::ops::{DType, DgradSum, FpropSum, GemmShape, TensorView};
+use retrograph_kernels::ops::{DType, DgradFactors, DgradSum, FpropSum, GemmShape, TensorView};
 use retrograph_kernels::{KernelError, Launch, View};
 
 use crate::gemm_case::{Case, Format, Op, Tile, geometry, multistage_tiles, shape};
@@ -88,8 +88,9 @@ impl Update {
                 FpropSum { x: [a, t], w: [w, b], bias, y: c, rows, inputs, outputs }.launch()
             }
             _ => {
-                let (grad_out, w, outputs) = ([a, t], [w, b], [outputs, rank]);
-                DgradSum { grad_out, w, grad_input: c, rows, inputs, outputs }.launch()
+                let first = DgradFactors { grad_out: a, w, outputs };
+                let added = [DgradFactors { grad_out: t, w: b, outputs: rank }];
+                DgradSum { products: (first, &added), grad_input: c, rows, inputs }.launch()
             }
         }
     }
@@ -191,5 +192,45 @@ fn matrices_that_do_not_match_are_refused() {
         let mut short = Update::new(&mut data, Op::Fprop, [24, 64, 40, 16]);
         short.update[i].truncate(8);
         assert!(matches!(short.launch(&device, c), Err(KernelError::Length { .. })));
+    }
+}
+
+/// Gradients through several layers are the chain of the joined factors, whatever their number.
+#[test]
+fn every_added_product_continues_the_chain() {
+    let (mut data, device) = (Data::new("several products"), Device::new());
+    let most = DgradSum::MAX_ADDED;
+    let (rows, inputs, lens) = (72, 136, [64, 128, 64, 192, 64, 64]);
+    let upload = |values: &[f32]| -> View<u64, bf16> {
+        let rounded: Vec<_> = values.iter().map(|&value| bf16::from_f32(value)).collect();
+        device.upload(&rounded)
+    };
+    for count in 0..=most {
+        let lens = &lens[..=count];
+        let total: usize = lens.iter().sum();
+        let (dy, w) = (data.uniform(rows * total, 2.0), data.uniform(total * inputs, 2.0));
+        let mut first = 0;
+        let mut factors = Vec::new();
+        for &outputs in lens {
+            let part = (0..rows).flat_map(|row| &dy[row * total + first..][..outputs]);
+            let part: Vec<f32> = part.copied().collect();
+            let rows_of_w = &w[first * inputs..][..outputs * inputs];
+            factors.push(DgradFactors { grad_out: upload(&part), w: upload(rows_of_w), outputs });
+            first += outputs;
+        }
+        let case = Case::new(Op::Dgrad, shape([rows, inputs, total]), (&dy, &w));
+        let case = Case { compute: DType::Bf16, left: Format::Bf16, format: Format::Bf16, ..case };
+        for &tile in multistage_tiles(device.target()) {
+            let c = device.unwritten(rows * inputs);
+            let products = (factors[0], &factors[1..]);
+            let launch = DgradSum { products, grad_input: c, rows, inputs }.launch().unwrap();
+            device.run_as(&launch, geometry(&launch, device.target(), tile));
+            let expected = case.run_tile(&device, tile);
+            same_bits(&expected, &device.download(c), &format!("{count} added {tile:?}"));
+        }
+        let c = device.unwritten(rows * inputs);
+        let many = [&factors[1..], &vec![factors[0]; most + 1 - count]].concat();
+        let launch = DgradSum { products: (factors[0], &many), grad_input: c, rows, inputs };
+        assert!(matches!(launch.launch(), Err(KernelError::Shape { .. })));
     }
 }

@@ -3,7 +3,8 @@
 use half::bf16;
 use retrograph_kernel_abi::gemm::{SWIGLU, SWIGLU_BACKWARD};
 use retrograph_kernels::ops::{
-    DType, Dgrad, DgradSum, Fprop, GemmShape, SwiGlu, SwiGluBackward, SwiGluDgrad, SwiGluFprop,
+    DType, Dgrad, DgradFactors, DgradSum, Fprop, GemmShape, SwiGlu, SwiGluBackward, SwiGluDgrad,
+    SwiGluFprop,
 };
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
 
@@ -141,8 +142,9 @@ impl Backward {
                 .launch_in(DType::Bf16),
             Some(([dy, second], k)) => {
                 let GemmShape { rows, inputs, outputs } = shape;
-                let (grad_out, w, outputs) = ([grad_out, dy], [w, second], [outputs, k]);
-                DgradSum { grad_out, w, grad_input: grad, rows, inputs, outputs }.launch()
+                let first = DgradFactors { grad_out, w, outputs };
+                let added = [DgradFactors { grad_out: dy, w: second, outputs: k }];
+                DgradSum { products: (first, &added), grad_input: grad, rows, inputs }.launch()
             }
         };
         device.run(&product.unwrap());

@@ -180,13 +180,11 @@ impl MultistageKernel {
             let smem = if async_mma { align_for_swizzle(k, smem) } else { smem };
             let mainloop = self.mainloop((k, smem), self.block_operands(&params, origin));
             self.run(&mainloop, &params, (&warp_tile, &acc));
-            if let Some(second) = params.second_product(self.majors) {
-                k.when(second.k.gt(0), || {
-                    self.wait_for_copies(k);
-                    let mainloop = self.mainloop((k, smem), self.block_operands(&second, origin));
-                    self.run(&mainloop, &second, (&warp_tile, &acc));
-                });
-            }
+            params.for_each_added(self.majors, |added| {
+                self.wait_for_copies(k);
+                let mainloop = self.mainloop((k, smem), self.block_operands(&added, origin));
+                self.run(&mainloop, &added, (&warp_tile, &acc));
+            });
             let place = (&warp_tile, origin);
             match params.epilogue {
                 EpilogueParams::Linear => (),

@@ -16,7 +16,7 @@
 //! **Result.** With a tensor map, c is written through shared memory and bulk stores; otherwise,
 //! and if c is added to, from registers.
 //!
-//! **Second product.** Its stages follow the stages of the first.
+//! **Added products.** Their stages follow the stages of the first product.
 //!
 //! **SwiGLU.** The tile of b has the rows of gate and then those of up, so that a thread has the
 //! elements of both. In the backward pass, stages with 64 columns of gate and up each follow those

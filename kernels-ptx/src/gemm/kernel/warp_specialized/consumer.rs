@@ -16,10 +16,11 @@ use crate::primitives::tma_pipeline::{BOX_WORDS, PipelineState, TmaPipeline};
 const LEAD: u32 = 2;
 
 impl WarpSpecializedKernel {
-    /// Length of the contraction with its padding, and with that of the second product.
+    /// Length of the contraction, and of those of the added products, each but the last padded to
+    /// whole stages.
     fn contraction<'k>(self, params: &GemmParams<'k>) -> Value<'k, u32> {
-        params.second.map_or(params.k, |second| {
-            ((params.k + (wgmma::TILE_K - 1)) & !(wgmma::TILE_K - 1)) + second.k
+        params.added.into_iter().flatten().fold(params.k, |sum, product| {
+            ((sum + (wgmma::TILE_K - 1)) & !(wgmma::TILE_K - 1)) + product.k
         })
     }
 

@@ -21,9 +21,10 @@ impl WarpSpecializedKernel {
             _ => None,
         };
         let first = ([maps.a, maps.b], params.k);
-        let second = params.second.map(|second| (second.maps, second.k));
+        let added = params.added.into_iter().flatten().map(|product| (product.maps, product.k));
+        let products: Vec<_> = [first].into_iter().chain(added).collect();
         self.for_each_tile(k, params, |tile| {
-            for (maps, k_len) in [first].into_iter().chain(second) {
+            for (maps, k_len) in products {
                 k.range(0, k_len, wgmma::TILE_K, |k_start| {
                     pipeline.fill(state, self.stage_words() * 4, |stage, full| {
                         self.fill_stage(stage, (maps, up_map), full, (tile.origin, k_start));

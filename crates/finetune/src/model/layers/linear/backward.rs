@@ -2,8 +2,8 @@
 
 use half::bf16;
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::{ColumnSum, GemmShape};
-use retrograph_runtime::Slice;
+use retrograph_kernels::ops::{ColumnSum, DgradFactors, DgradSum, GemmShape};
+use retrograph_runtime::{BufferId, Slice};
 
 use super::super::Builder;
 use super::super::activation::Activation;
@@ -24,37 +24,42 @@ pub(in crate::model::layers) struct Backward<'a> {
 }
 
 /// Appends the gradients of layers that share an input. Returns gradients of the input whose sum is
-/// the gradient: one through each layer, or through two of them if one product computes both.
+/// the gradient: one through each layer, or through all layers whose products fill a device.
 ///
-/// Each has its own buffer. Adding into one buffer would order the products, and at small sizes
-/// none of them fills a GPU.
+/// Smaller products have a buffer each. Adding into one would order the products, and none of them
+/// fills a GPU.
 pub(in crate::model::layers) fn backward(
     builder: &mut Builder,
     calls: &[Backward<'_>],
 ) -> Result<Vec<Activation>> {
     let (mut grads, mut updates) = (Vec::with_capacity(calls.len()), Vec::new());
-    let mut open = None;
+    let (mut joined, mut factors) = (Vec::new(), Vec::new());
     for call in calls {
         let Backward { layer, scope, grad_out, .. } = *call;
-        if let Some(weight) = call.joinable() {
-            match open.take() {
-                None => open = Some((call, weight)),
-                Some(first) => grads.push(dgrad_of_both(builder, [first, (call, weight)])?),
-            }
-            continue;
-        }
         builder.enter(scope);
         let grad_t = match &layer.lora {
             Some(lora) => lora::fused_grad_t(builder, lora, grad_out)?,
             None => None,
         };
-        let grad_input = call.grad_input(builder, grad_t)?;
-        updates.extend(call.update(grad_t, Some(grad_input)));
-        grads.push(grad_input);
+        match call.factors(grad_t)? {
+            Some(of_layer) if factors.len() + of_layer.len() <= 1 + DgradSum::MAX_ADDED => {
+                factors.extend(of_layer);
+                joined.push(call);
+                updates.extend(call.update(grad_t, None));
+            }
+            _ => {
+                let grad_input = call.grad_input(builder, grad_t)?;
+                updates.extend(call.update(grad_t, Some(grad_input)));
+                grads.push(grad_input);
+            }
+        }
     }
-    if let Some((call, _)) = open {
+    if let (Some(call), Some((first, added))) = (joined.first(), factors.split_first()) {
         builder.enter(call.scope);
-        grads.push(call.grad_input(builder, None)?);
+        let grad_input = call.declare_grad_input(builder);
+        let products = &call.layer.products;
+        products.dgrad_sum(builder, (*first, added), grad_input.narrowest())?;
+        grads.push(grad_input);
     }
     for call in calls {
         builder.enter(call.scope);
@@ -62,20 +67,6 @@ pub(in crate::model::layers) fn backward(
     }
     lora::backward(builder, &updates)?;
     Ok(grads)
-}
-
-/// Appends the gradient of the input through two layers, each with its weight, in the scope of the
-/// first.
-fn dgrad_of_both(
-    builder: &mut Builder,
-    [(first, w), (second, w1)]: [(&Backward<'_>, Slice<bf16>); 2],
-) -> Result<Activation> {
-    builder.enter(first.scope);
-    let grad_input = first.declare_grad_input(builder);
-    let second = ([second.grad_out.bf16()?, w1], second.layer.products.shape.outputs);
-    let to = (second, grad_input.narrowest());
-    first.layer.products.dgrad_sum(builder, (first.grad_out, w), to)?;
-    Ok(grad_input)
 }
 
 /// Appends the backward pass of a layer whose input is `silu(gate) · up`: the gradients of its
@@ -115,10 +106,23 @@ impl<'a> Backward<'a> {
         Some(LoraBackward { lora, scope, saved, grad_out, grad_t, grad_input })
     }
 
-    /// The weight, if one product can compute the gradient of the input through this layer and
-    /// through another.
-    fn joinable(&self) -> Option<Slice<bf16>> {
-        self.layer.products.joinable().filter(|_| self.layer.lora.is_none())
+    /// The products whose sum is the gradient of the input, with that of the LoRA update, if one
+    /// launch can compute it through this layer and through others.
+    fn factors(&self, grad_t: Option<Slice<bf16>>) -> Result<Option<Vec<DgradFactors<BufferId>>>> {
+        let Linear { products, lora, .. } = self.layer;
+        let Some((lora, grad_t)) = lora.as_ref().zip(grad_t) else {
+            let w = products.joinable().filter(|_| lora.is_none());
+            return w.map(|w| Ok(vec![self.main_factors(w)?])).transpose();
+        };
+        let fused = lora.fused().filter(|_| products.joins());
+        let update = |a| DgradFactors { grad_out: grad_t, w: a, outputs: lora.rank };
+        fused.map(|(matrices, w)| Ok(vec![self.main_factors(w)?, update(matrices.a)])).transpose()
+    }
+
+    /// The product with the weight.
+    fn main_factors(&self, w: Slice<bf16>) -> Result<DgradFactors<BufferId>> {
+        let outputs = self.layer.products.shape.outputs;
+        Ok(DgradFactors { grad_out: self.grad_out.bf16()?, w, outputs })
     }
 
     fn declare_grad_input(&self, builder: &mut Builder) -> Activation {
@@ -133,8 +137,9 @@ impl<'a> Backward<'a> {
         let to = grad_input.narrowest();
         match grad_t.zip(lora.as_ref()).and_then(|(dt, lora)| Some((dt, lora, lora.fused()?))) {
             Some((grad_t, lora, (matrices, w))) => {
-                let update = ([grad_t, matrices.a], lora.rank);
-                products.dgrad_sum(builder, (grad_out, w), (update, to))?;
+                let first = self.main_factors(w)?;
+                let update = DgradFactors { grad_out: grad_t, w: matrices.a, outputs: lora.rank };
+                products.dgrad_sum(builder, (first, &[update]), to)?;
             }
             None => products.dgrad(builder, grad_out, to)?,
         }

@@ -2,8 +2,8 @@
 
 use half::bf16;
 use retrograph_kernels::ops::{
-    DType, Dgrad, DgradSplitK, DgradSum, Fprop, FpropSplitK, FpropSum, GemmConfig, GemmShape,
-    SplitKSum, SwiGluDgrad, SwiGluFprop, TensorView, Wgrad,
+    DType, Dgrad, DgradFactors, DgradSplitK, DgradSum, Fprop, FpropSplitK, FpropSum, GemmConfig,
+    GemmShape, SplitKSum, SwiGluDgrad, SwiGluFprop, TensorView, Wgrad,
 };
 use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Slice};
@@ -79,11 +79,16 @@ impl Products {
         Self { forward_splits: 1, backward_splits: 1, ..self }
     }
 
-    /// The weight, if one product can compute the gradient of the input through this layer and
-    /// through another: a bf16 product that fills a device by itself.
+    /// The weight, if one launch can compute the gradient of the input through this layer and
+    /// through others: a bf16 product that fills a device by itself.
     pub(super) fn joinable(&self) -> Option<Slice<bf16>> {
-        let fills = self.fills_device([self.shape.rows, self.shape.inputs]);
-        self.bf16_weight().filter(|_| fills && self.backward_splits == 1)
+        self.bf16_weight().filter(|_| self.joins() && self.backward_splits == 1)
+    }
+
+    /// Whether the gradient of the input is large enough to be computed with those through other
+    /// layers.
+    pub(super) fn joins(&self) -> bool {
+        self.fills_device([self.shape.rows, self.shape.inputs])
     }
 
     /// The weight, if [`SwiGluFprop`] can read it: the product is bf16, has no bias and fills a
@@ -146,17 +151,15 @@ impl Products {
         self.launch(builder, product.launch())
     }
 
-    /// Appends `dx = dy·W + dy₁·w₁`, with a weight `w` in bf16.
+    /// Appends `dx = dy₀·w₀ + dy₁·w₁ + …`, of layers with the rows and inputs of this one.
     pub(super) fn dgrad_sum(
         &self,
         builder: &mut Builder,
-        (grad_out, w): (Activation, Slice<bf16>),
-        (([grad_out1, w1], k), grad_input): (SecondProduct, TensorView<BufferId>),
+        products: (DgradFactors<BufferId>, &[DgradFactors<BufferId>]),
+        grad_input: TensorView<BufferId>,
     ) -> Result<()> {
-        let GemmShape { rows, inputs, outputs } = self.shape;
-        let (grad_out, w, outputs) = ([grad_out.bf16()?, grad_out1], [w, w1], [outputs, k]);
-        let product = DgradSum { grad_out, w, grad_input, rows, inputs, outputs };
-        self.launch(builder, product.launch())
+        let GemmShape { rows, inputs, .. } = self.shape;
+        self.launch(builder, DgradSum { products, grad_input, rows, inputs }.launch())
     }
 
     /// Appends `y = x·Wᵀ + b`.
