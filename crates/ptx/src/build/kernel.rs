@@ -120,6 +120,11 @@ impl<'k> Kernel<'k> {
         self.state.borrow_mut().entry.limits.cluster = Some([blocks, 1, 1]);
     }
 
+    /// Whether the kernel declares clusters of several blocks.
+    pub(super) fn is_clustered(&self) -> bool {
+        self.state.borrow().entry.limits.cluster.is_some_and(|blocks| blocks != [1; 3])
+    }
+
     /// Bytes of dynamic shared memory of the launch (`%dynamic_smem_size`).
     pub fn dynamic_smem_size(&self) -> Value<'k, u32> {
         self.special(Special::DynamicSharedSize)

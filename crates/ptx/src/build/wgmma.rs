@@ -15,6 +15,8 @@ use super::value::Value;
 use super::var::Var;
 use crate::ast::{Immediate, Modifier, Opcode, Operand, Type};
 
+/// The bits of a shared address that a descriptor holds.
+const ADDRESS_MASK: u32 = 0x3_ffff;
 /// Bytes of a swizzle atom: 8 rows of 128 bytes.
 const SWIZZLE_ATOM_BYTES: u64 = 1024;
 /// The descriptor's swizzle mode for 128 bytes.
@@ -80,10 +82,17 @@ impl<'k> Shared<'k, u32> {
 
     /// Source: "Matrix Descriptor Format" of `wgmma` in the PTX ISA manual. Offsets are in units
     /// of 16 bytes; the stride is the offset from one swizzle atom to the next.
+    ///
+    /// In a kernel with [`Kernel::cluster_blocks`], addresses have the rank of the block from bit 24
+    /// on, which would be added to the leading dimension: only the 18 bits of the format are kept.
     #[track_caller]
     fn descriptor(self, leading_bytes: u64, transposed: bool) -> MatrixDescriptor<'k> {
         let rest = SWIZZLE_128B | (SWIZZLE_ATOM_BYTES >> 4) << 32 | (leading_bytes >> 4) << 16;
-        let start: Value<'k, u64> = (self.address() >> 4).cast();
+        let address = match self.address().kernel().is_clustered() {
+            true => self.address() & ADDRESS_MASK,
+            false => self.address(),
+        };
+        let start: Value<'k, u64> = (address >> 4).cast();
         MatrixDescriptor { descriptor: start + rest, transposed }
     }
 }
