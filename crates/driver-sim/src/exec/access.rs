@@ -107,7 +107,8 @@ impl Memories<'_> {
         high: u64,
     ) -> Option<Span> {
         if SHARED {
-            return (high <= self.shared.end).then_some(self.shared);
+            let inside = low >= self.shared.base && high <= self.shared.end;
+            return inside.then_some(self.shared);
         }
         debug_assert!(access < self.spans.len());
         // SAFETY: the index comes from decoding, and there is a span for every access.
@@ -138,7 +139,7 @@ impl Memories<'_> {
             unsafe { self.local.add(lane * self.local_bytes as usize) }
         };
         let (base, end, host) = match space {
-            Space::Shared => (0, self.shared.end, self.shared.host),
+            Space::Shared => (self.shared.base, self.shared.end, self.shared.host),
             Space::Local => (0, u64::from(self.local_bytes), local()),
             // Parameters are only read, which decoding has checked.
             Space::Param => (0, self.parameters.len() as u64, self.parameters.as_ptr().cast_mut()),

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use super::access::Memories;
 use super::barrier::{BARRIERS, Barriers};
-use super::bulk::AsyncProxy;
+use super::bulk::{AsyncProxy, shared_base};
 use super::fault::FaultKind;
 use super::grid::Launch;
 use super::interpreter::{Contributions, Interpreter, Machine, Pause};
@@ -104,7 +104,11 @@ impl<'a> BlockRunner<'a> {
         let memories = Memories {
             global,
             spans: vec![Span::NONE; program.accesses.len()],
-            shared: Span { base: 0, end: shared_bytes, host: std::ptr::null_mut() },
+            shared: Span {
+                base: shared_base(rank),
+                end: shared_base(rank) + shared_bytes,
+                host: std::ptr::null_mut(),
+            },
             local: std::ptr::null_mut(),
             local_bytes: program.local_bytes,
             parameters,

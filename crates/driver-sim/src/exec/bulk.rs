@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use self::addition::can_add;
-pub(super) use self::cluster::Message;
 use self::cluster::{ClusterPlace, Effect};
+pub(super) use self::cluster::{Message, shared_base};
 use self::copies::{Copies, Issuer};
 use self::extent::Extent;
 use self::host::{box_of, first_of};
@@ -196,7 +196,8 @@ impl AsyncProxy {
             Kind::Init => self.barriers.init(memories, (shared(0)?, input(1) as u32))?,
             Kind::Invalidate => self.barriers.invalidate(memories, shared(0)?)?,
             Kind::Arrive { completes, .. } => {
-                let (rank, address) = self.place.block_of(shared(0)?)?;
+                let address = shared(0)?;
+                let rank = self.place.block_of(address)?;
                 let (count, bytes) = (input(1) as u32, input(2) as u32);
                 let arrival = Arrival { count, bytes, completes };
                 if rank != self.place.rank {
@@ -214,7 +215,8 @@ impl AsyncProxy {
             Kind::CountBytes { expected } => {
                 let bytes = i64::from(input(1) as u32);
                 let bytes = if expected { bytes } else { -bytes };
-                let (rank, address) = self.place.block_of(shared(0)?)?;
+                let address = shared(0)?;
+                let rank = self.place.block_of(address)?;
                 if rank != self.place.rank {
                     let effect = Effect::CountBytes { address, bytes };
                     self.messages.push(Message { rank, issuer, effect });

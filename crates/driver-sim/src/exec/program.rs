@@ -120,6 +120,8 @@ pub(super) struct Site {
 pub(super) enum Preset {
     /// The same bits in every lane.
     Constant(u64, Width),
+    /// An address in the shared memory of the block.
+    Shared(u64, Width),
     /// A special register.
     Special(Special),
 }

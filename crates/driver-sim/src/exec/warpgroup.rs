@@ -120,7 +120,9 @@ impl Products {
             }
             Warpgroup::Commit => self.committed += 1,
             // SAFETY: by the contract.
-            Warpgroup::Start(product) => unsafe { self.start(file, product)? },
+            Warpgroup::Start(product) => unsafe {
+                self.start(file, product, memories.shared.base)?;
+            },
             // SAFETY: by the contract.
             Warpgroup::Wait(open) => unsafe { self.wait(memories, file, *open)? },
         }
@@ -130,7 +132,12 @@ impl Products {
     /// # Safety
     ///
     /// As for [`Products::execute`].
-    unsafe fn start(&mut self, file: RegisterFile, product: &Product) -> Result<(), LaneFault> {
+    unsafe fn start(
+        &mut self,
+        file: RegisterFile,
+        product: &Product,
+        base: u64,
+    ) -> Result<(), LaneFault> {
         let (accumulators, rest) = product.registers.split_at(product.columns / 2);
         let (a, rest) = rest.split_at(product.a_registers());
         // SAFETY: decoding gave registers of these widths.
@@ -146,7 +153,7 @@ impl Products {
             if lanes.iter().any(|descriptor| *descriptor != lanes[0]) {
                 return undefined(Undefined::DescriptorsDiffer);
             }
-            let lines = SharedMatrix::of((lanes[0], transposed), product.dtype);
+            let lines = SharedMatrix::of((lanes[0], transposed), (product.dtype, base));
             lines.or_else(undefined)
         };
         let a = match product.a_in_registers {

@@ -4,28 +4,35 @@ use retrograph_ptx::ast::Special;
 
 use super::BlockRunner;
 use crate::exec::program::{LANES, Preset, Width};
-use crate::exec::registers::Lanes;
+use crate::exec::registers::{Lanes, Offset};
 
 impl BlockRunner<'_> {
     pub(super) fn fill_presets(&mut self, warp: usize) {
         let program = self.machine.program;
         for &(preset, offset) in &program.presets {
             match preset {
-                Preset::Constant(bits, width) => {
-                    // SAFETY: the offset is that of a slot of this width.
-                    unsafe {
-                        let file = self.file(warp);
-                        match width {
-                            Width::Predicate => file.set_predicate(offset, u32::MAX, bits as u32),
-                            Width::Word => file.write(offset, [bits as u32; LANES]),
-                            Width::Double => file.write(offset, [bits; LANES]),
-                        }
-                    }
+                Preset::Constant(bits, width) => self.fill(warp, (offset, width), bits),
+                Preset::Shared(address, width) => {
+                    let address = self.machine.memories.shared.base + address;
+                    self.fill(warp, (offset, width), address);
                 }
                 Preset::Special(special) => {
                     let lanes = self.special(special, warp);
                     self.set((warp, offset), lanes);
                 }
+            }
+        }
+    }
+
+    /// Fills all lanes of a slot.
+    fn fill(&mut self, warp: usize, (offset, width): (Offset, Width), bits: u64) {
+        let file = self.file(warp);
+        // SAFETY: the offset is that of a slot of this width.
+        unsafe {
+            match width {
+                Width::Predicate => file.set_predicate(offset, u32::MAX, bits as u32),
+                Width::Word => file.write(offset, [bits as u32; LANES]),
+                Width::Double => file.write(offset, [bits; LANES]),
             }
         }
     }

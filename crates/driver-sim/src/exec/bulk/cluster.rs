@@ -1,7 +1,7 @@
 //! Shared memory of other blocks of the cluster.
 //!
-//! In a cluster of several blocks, `mapa` puts the rank of the block, plus one, above the address
-//! bits that shared memory needs. An address without a rank is one of the block itself.
+//! As on hardware, an address in shared memory has the rank of its block from bit 24 on, also one of
+//! the block itself.
 
 use super::copies::Issuer;
 use super::extent::Extent;
@@ -13,6 +13,16 @@ use crate::exec::undefined::ProxyMisuse;
 
 /// Bits of an address in the shared memory of a block.
 const ADDRESS_BITS: u32 = 24;
+
+/// The first address of the shared memory of the block with index `rank` in its cluster.
+pub(in crate::exec) fn shared_base(rank: u32) -> u64 {
+    u64::from(rank) << ADDRESS_BITS
+}
+
+/// The address in the block `rank` at the place of `address` in its own.
+fn in_block(rank: u32, address: u64) -> u64 {
+    shared_base(rank) + (address & ((1 << ADDRESS_BITS) - 1))
+}
 
 /// The place of a block in its cluster.
 #[derive(Clone, Copy, Debug)]
@@ -35,24 +45,18 @@ impl ClusterPlace {
         undefined(ProxyMisuse::ClusterRank { rank, blocks: self.blocks })
     }
 
-    /// `mapa`.
+    /// `mapa` of an address in shared memory.
     pub(super) fn map(self, address: u64, rank: u32) -> Result<u64, FaultKind> {
         self.check(rank)?;
-        if self.blocks == 1 {
-            return Ok(address);
-        }
-        Ok(address + (u64::from(rank + 1) << ADDRESS_BITS))
+        let window = address & !u64::from(u32::MAX);
+        Ok(window + in_block(rank, address))
     }
 
-    /// The block of an address, and the address in that block.
-    pub(super) fn block_of(self, address: u64) -> Result<(u32, u64), FaultKind> {
-        match (address >> ADDRESS_BITS) as u32 {
-            0 => Ok((self.rank, address)),
-            mapped => {
-                self.check(mapped - 1)?;
-                Ok((mapped - 1, address & ((1 << ADDRESS_BITS) - 1)))
-            }
-        }
+    /// The block of an address.
+    pub(super) fn block_of(self, address: u64) -> Result<u32, FaultKind> {
+        let rank = (address >> ADDRESS_BITS) as u32;
+        self.check(rank)?;
+        Ok(rank)
     }
 
     /// The blocks of a mask.
@@ -118,8 +122,7 @@ impl AsyncProxy {
         ([shared, mbarrier], mask): ([u64; 2], Option<u64>),
         (extent, issuer): (Extent, Issuer),
     ) -> Result<(), FaultKind> {
-        let (target, shared) = self.place.block_of(shared)?;
-        let (of_mbarrier, mbarrier) = self.place.block_of(mbarrier)?;
+        let (target, of_mbarrier) = (self.place.block_of(shared)?, self.place.block_of(mbarrier)?);
         if target != of_mbarrier {
             return undefined(ProxyMisuse::ClusterMbarrier { target, mbarrier: of_mbarrier });
         }
@@ -131,6 +134,7 @@ impl AsyncProxy {
             if rank == self.place.rank {
                 self.load(memories, (shared, extent.clone()), (mbarrier, issuer))?;
             } else {
+                let [shared, mbarrier] = [shared, mbarrier].map(|place| in_block(rank, place));
                 let effect = Effect::Load { shared, extent: extent.clone(), mbarrier };
                 self.messages.push(Message { rank, issuer, effect });
             }

@@ -14,10 +14,11 @@ use crate::tensor_map::{MOST_DIMENSIONS, TENSOR_MAP_BYTES, TensorMap};
 impl Memories<'_> {
     /// The host address of bytes of shared memory.
     pub(super) fn shared_bytes(&self, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
+        let inside = address.checked_sub(self.shared.base);
         let end = address.checked_add(bytes).filter(|&end| end <= self.shared.end);
-        match end {
+        match inside.zip(end) {
             // SAFETY: the bytes are inside of shared memory.
-            Some(_) => Ok(unsafe { self.shared.host.add(address as usize) }),
+            Some((inside, _)) => Ok(unsafe { self.shared.host.add(inside as usize) }),
             None => {
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
                 Err(FaultKind::OutOfBounds { address, bytes, space: Space::Shared })

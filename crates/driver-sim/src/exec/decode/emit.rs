@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use retrograph_ptx::ast::Module;
+use retrograph_ptx::ast::{Module, Space};
 
 use super::Decoder;
 use super::micro::{Micro, RegisterInfo, VirtualRegister};
@@ -81,6 +81,18 @@ impl Decoder<'_> {
     /// The register of a constant.
     pub(super) fn constant(&mut self, bits: u64, width: Width) -> VirtualRegister {
         self.preset(Preset::Constant(bits, width), width)
+    }
+
+    /// The register of an address.
+    pub(super) fn address_constant(
+        &mut self,
+        (space, address): (Space, u64),
+        width: Width,
+    ) -> VirtualRegister {
+        match space {
+            Space::Shared => self.preset(Preset::Shared(address, width), width),
+            _ => self.constant(address, width),
+        }
     }
 
     pub(super) fn finish(mut self) -> Program {

@@ -236,7 +236,8 @@ impl Decoder<'_> {
                 if space != Some(home) {
                     return Err(format!("a variable in .{home} as another space"));
                 }
-                (self.constant(at.wrapping_add(*offset as u64), Width::Double), 0)
+                let at = at.wrapping_add(*offset as u64);
+                (self.address_constant((home, at), Width::Double), 0)
             }
             AddressBase::Absolute => (self.constant(*offset as u64, Width::Double), 0),
         };

@@ -63,8 +63,10 @@ impl Decoder<'_> {
             Operand::Special(special) => Ok(self.special(*special, ty)),
             Operand::Symbol(symbol, offset) => {
                 let place = self.place(*symbol);
-                let (_, address) = place.ok_or_else(|| "a symbol without an address".to_owned())?;
-                Ok(self.constant(address.wrapping_add(*offset as u64), width))
+                let (space, address) =
+                    place.ok_or_else(|| "a symbol without an address".to_owned())?;
+                let address = address.wrapping_add(*offset as u64);
+                Ok(self.address_constant((space, address), width))
             }
             other => Err(format!("the operand {other:?} as a value")),
         }

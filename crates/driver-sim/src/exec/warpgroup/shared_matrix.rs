@@ -43,10 +43,11 @@ pub(super) struct SharedMatrix {
 }
 
 impl SharedMatrix {
-    /// The matrix of a descriptor, or why the descriptor is undefined.
+    /// The matrix of a descriptor in the shared memory that starts at `base`, or why the descriptor
+    /// is undefined.
     pub(super) fn of(
         (descriptor, transposed): (u64, bool),
-        dtype: Type,
+        (dtype, base): (Type, u64),
     ) -> Result<Self, Undefined> {
         let field = |bit: u32| (descriptor >> bit & 0x3fff) << 4;
         if descriptor >> 62 != 1 {
@@ -57,6 +58,7 @@ impl SharedMatrix {
         {
             return Err(Undefined::DescriptorAlignment);
         }
+        let start = base + start;
         Ok(Self { start, leading, stride, transposed, dtype })
     }
 
