@@ -229,8 +229,8 @@ impl<'k> GemmParams<'k> {
         Self { b: GlobalOperand { address, ..self.b }, ..*self }
     }
 
-    /// Calls `body` for each added product as a product of its own, in a loop. The operands have the
-    /// layouts `majors`.
+    /// Calls `body` for each added product as a product of its own, in a loop. The operands have
+    /// the layouts `majors`.
     pub(super) fn for_each_added(&self, majors: [Major; 2], body: impl FnOnce(Self)) {
         let Some(added) = self.added else { return };
         let k = &self.k.kernel();

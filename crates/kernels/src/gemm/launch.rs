@@ -63,8 +63,8 @@ impl<B: Copy> Gemm<B> {
         self.launch_with(&[], Vec::new())
     }
 
-    /// The same with added products, for one product of operands in bf16, and with further arguments,
-    /// for the epilogue.
+    /// The same with added products, for one product of operands in bf16, and with further
+    /// arguments, for the epilogue.
     pub(super) fn launch_with(
         self,
         added: &[AddedProduct<B>],

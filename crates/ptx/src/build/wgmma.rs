@@ -83,8 +83,9 @@ impl<'k> Shared<'k, u32> {
     /// Source: "Matrix Descriptor Format" of `wgmma` in the PTX ISA manual. Offsets are in units
     /// of 16 bytes; the stride is the offset from one swizzle atom to the next.
     ///
-    /// In a kernel with [`Kernel::cluster_blocks`], addresses have the rank of the block from bit 24
-    /// on, which would be added to the leading dimension: only the 18 bits of the format are kept.
+    /// In a kernel with [`Kernel::cluster_blocks`], addresses have the rank of the block from bit
+    /// 24 on, which would be added to the leading dimension: only the 18 bits of the format are
+    /// kept.
     #[track_caller]
     fn descriptor(self, leading_bytes: u64, transposed: bool) -> MatrixDescriptor<'k> {
         let rest = SWIZZLE_128B | (SWIZZLE_ATOM_BYTES >> 4) << 32 | (leading_bytes >> 4) << 16;

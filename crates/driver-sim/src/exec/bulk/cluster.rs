@@ -1,7 +1,7 @@
 //! Shared memory of other blocks of the cluster.
 //!
-//! As on hardware, an address in shared memory has the rank of its block from bit 24 on, also one of
-//! the block itself.
+//! As on hardware, an address in shared memory has the rank of its block from bit 24 on, also one
+//! of the block itself.
 
 use super::copies::Issuer;
 use super::extent::Extent;
