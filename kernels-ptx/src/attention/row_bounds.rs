@@ -69,9 +69,9 @@ impl<'k> RowBounds<'k> {
         self.loosest.min(self.start) & !(columns - 1)
     }
 
-    /// The end of the queries that a block of keys needs, at least one.
+    /// The end of the queries that a block of keys needs: at least one, unless the sequence is empty.
     pub(super) fn query_end(&self) -> Value<'k, u32> {
-        self.loosest.min(self.sequence[1] + 1).max(self.start + 1)
+        self.loosest.max(self.start + 1).min(self.sequence[1] + 1)
     }
 
     /// Sets the elements of `acc` outside the bounds of their row to `value`, in the tile of

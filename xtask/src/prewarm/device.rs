@@ -151,7 +151,8 @@ impl Launcher {
         Ok(Self { context: context.clone(), stream, scratch })
     }
 
-    /// Launches one block with an empty problem: sizes of 0, and pointers to zeros.
+    /// Launches two blocks, a whole cluster where there are clusters, with an empty problem: sizes
+    /// of 0, and pointers to zeros.
     fn launch(
         &self,
         kernel: &Kernel,
@@ -167,7 +168,7 @@ impl Launcher {
                 ParameterKind::TensorMap => arguments.tensor_map(TensorMap::UNUSED),
             }
         });
-        let geometry = LaunchGeometry { shared_bytes, ..LaunchGeometry::linear(1, threads) };
+        let geometry = LaunchGeometry { shared_bytes, ..LaunchGeometry::linear(2, threads) };
         let launch = KernelLaunch { function, geometry, arguments: &arguments };
         // Earlier kernels may have written to it, and some kernels read addresses from it.
         // SAFETY: the range is the scratch buffer, which outlives the fill.
