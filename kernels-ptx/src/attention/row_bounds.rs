@@ -69,7 +69,7 @@ impl<'k> RowBounds<'k> {
         self.loosest.min(self.start) & !(columns - 1)
     }
 
-    /// The end of the queries that a block of keys needs: at least one, unless the sequence is empty.
+    /// The end of the queries that a block of keys needs: at least one, except in empty sequences.
     pub(super) fn query_end(&self) -> Value<'k, u32> {
         self.loosest.max(self.start + 1).min(self.sequence[1] + 1)
     }
