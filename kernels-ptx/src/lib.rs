@@ -102,6 +102,5 @@ pub fn images(target: SmTarget) -> Vec<(&'static str, Module)> {
 pub fn dynamic_shared(target: SmTarget) -> Vec<(&'static str, u32)> {
     let mut entries = gemm::dynamic_shared(target);
     entries.extend(attention::dynamic_shared(target));
-    entries.extend(loss::dynamic_shared(target));
     entries
 }

@@ -52,9 +52,6 @@ pub const CROSS_ENTROPY_BF16: RowKernel = RowKernel {
     ..CROSS_ENTROPY
 };
 
-/// Vectors of 16 bytes that a thread of the block entries loads at a time.
-pub const CROSS_ENTROPY_UNROLL: u32 = 4;
-
 parameters! {
     /// The parameters of [`MEAN`].
     pub struct MeanParameters {

@@ -1,45 +1,27 @@
 //! Cross-entropy loss and its gradient in one kernel.
 
+use retrograph_kernel_abi::loss as abi;
 pub use retrograph_kernel_abi::loss::IGNORED_TARGET;
-use retrograph_kernel_abi::{RowKernel, loss as abi};
 
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_X, per_row};
-use crate::images::dynamic_shared;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::RowsProblem;
-use crate::{
-    DType, Dispatch, Kernel, KernelError, Launch, Output, Problem, SmTarget, TensorView, View,
-};
+use crate::{DType, Kernel, KernelError, Launch, Output, Problem, TensorView, View};
 
 /// Kernel of [`CrossEntropy`].
 pub static CROSS_ENTROPY: Kernel =
-    Kernel::new("cross_entropy", &abi::CROSS_ENTROPY.signature, |problem, target| {
-        dispatch((&abi::CROSS_ENTROPY, DType::F32), problem, target)
+    Kernel::new("cross_entropy", &abi::CROSS_ENTROPY.signature, |problem, _| {
+        let RowsProblem { rows, width: vocab, .. } = problem.rows()?;
+        Some(per_row(&abi::CROSS_ENTROPY, rows, vocab))
     });
 
 /// Kernel of [`CrossEntropy`] with logits in bf16.
 pub static CROSS_ENTROPY_BF16: Kernel =
-    Kernel::new("cross_entropy_bf16", &abi::CROSS_ENTROPY_BF16.signature, |problem, target| {
-        dispatch((&abi::CROSS_ENTROPY_BF16, DType::Bf16), problem, target)
+    Kernel::new("cross_entropy_bf16", &abi::CROSS_ENTROPY_BF16.signature, |problem, _| {
+        let RowsProblem { rows, width: vocab, .. } = problem.rows()?;
+        Some(per_row(&abi::CROSS_ENTROPY_BF16, rows, vocab))
     });
-
-/// A block keeps whole chunks of its row in shared memory: as many as there are, or as fit.
-fn dispatch(
-    (kernel, dtype): (&'static RowKernel, DType),
-    problem: &Problem,
-    target: SmTarget,
-) -> Option<Dispatch> {
-    let RowsProblem { rows, width: vocab, .. } = problem.rows()?;
-    let mut dispatch = per_row(kernel, rows, vocab);
-    if dispatch.entry == kernel.block_per_row() {
-        let chunk = kernel.block_threads * abi::CROSS_ENTROPY_UNROLL * 16;
-        let chunks = (u64::from(vocab) * u64::from(dtype.bytes())).div_ceil(u64::from(chunk));
-        let most = dynamic_shared(dispatch.entry, target) / chunk;
-        dispatch.shared_bytes = chunks.min(u64::from(most)) as u32 * chunk;
-    }
-    Some(dispatch)
-}
 
 /// For each row: `loss = ln Σ exp(logits) − logits[target]`, and the gradient of the mean loss,
 /// `(softmax(logits) − onehot(target)) ÷ max(counted, 1)`.

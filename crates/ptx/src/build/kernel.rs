@@ -125,11 +125,6 @@ impl<'k> Kernel<'k> {
         self.state.borrow().entry.limits.cluster.is_some_and(|blocks| blocks != [1; 3])
     }
 
-    /// Bytes of dynamic shared memory of the launch (`%dynamic_smem_size`).
-    pub fn dynamic_smem_size(&self) -> Value<'k, u32> {
-        self.special(Special::DynamicSharedSize)
-    }
-
     /// The value of a special register, which the prologue reads once.
     pub(super) fn special(&self, special: Special) -> Value<'k, u32> {
         let known = self.state.borrow().specials.get(&special).copied();
