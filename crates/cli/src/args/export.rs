@@ -44,7 +44,7 @@ pub(crate) struct PlaceArguments {
     /// Format of the output.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: FormatArgument,
-    /// Type of the stored weights: f32, bf16, f16, and for GGUF also q8_0 [default: that of the
+    /// Type of the stored weights: f32, bf16, f16, or q8_0 (GGUF only) [default: the type in the
     /// base model, else f32].
     #[arg(long, value_name = "TYPE")]
     pub(crate) dtype: Option<WeightType>,

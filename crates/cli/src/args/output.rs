@@ -27,8 +27,8 @@ pub(crate) struct OutputArguments {
     /// merged; the directory must be empty or not exist.
     #[arg(long, value_name = "DIR")]
     pub(crate) model_out: Option<PathBuf>,
-    /// Type of the weights of --model-out: f32, bf16 or f16 [default: that of the base model, else
-    /// f32].
+    /// Type of the weights of --model-out: f32, bf16 or f16 [default: the type in the base model,
+    /// else f32].
     #[arg(long, value_name = "TYPE", requires = "model_out")]
     pub(crate) model_dtype: Option<WeightType>,
     /// Maximum size of a weight file of --model-out, such as 500MB [default: 5GB].

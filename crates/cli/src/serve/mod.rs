@@ -146,7 +146,7 @@ fn serve(listener: TcpListener, router: Router, stop: &Stop) -> std::io::Result<
     served
 }
 
-/// Returns the names of the models: that of the base model, then those of the adapters.
+/// Returns the name of the base model, followed by the names of the adapters.
 fn names(arguments: &ServeArguments) -> Result<Vec<String>, CliError> {
     let directory = arguments.engine.model.canonicalize();
     let directory = directory.as_deref().unwrap_or(&arguments.engine.model);

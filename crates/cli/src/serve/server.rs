@@ -19,7 +19,7 @@ use super::worker::{Event, Job};
 
 /// What all requests share.
 pub(super) struct Server {
-    /// The name of the model, then those of the adapters.
+    /// The name of the base model, followed by the names of the adapters.
     pub(super) names: Vec<String>,
     pub(super) tokenizer: Tokenizer,
     pub(super) template: Option<ChatTemplate>,
@@ -118,7 +118,7 @@ impl Server {
         })
     }
 
-    /// Returns the index of a model; without a name, that of the base model.
+    /// Returns the index of a model in `names`, 0 (the base model) without a name.
     fn model(&self, name: Option<&str>) -> Result<usize, ApiError> {
         let Some(name) = name else { return Ok(0) };
         let found = self.names.iter().position(|known| known == name);

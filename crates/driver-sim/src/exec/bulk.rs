@@ -69,7 +69,7 @@ fn misuse_fault(misuse: ProxyMisuse) -> FaultKind {
 }
 
 impl AsyncProxy {
-    /// That of the block with index `rank` in a cluster of `blocks`.
+    /// The state of the block with index `rank` in a cluster of `blocks` blocks.
     pub(super) fn of_block(rank: u32, blocks: u32) -> Self {
         Self { place: ClusterPlace { rank, blocks }, ..Self::default() }
     }

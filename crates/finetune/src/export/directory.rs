@@ -19,7 +19,7 @@ pub const MAX_SHARD_BYTES: u64 = 5_000_000_000;
 
 /// The default sampling parameters and end tokens.
 const GENERATION: &str = "generation_config.json";
-/// Extensions of weights. Those of the base model are not copied.
+/// File extensions of weights. Weight files of the base model are not copied.
 const WEIGHTS: [&str; 9] =
     ["bin", "ckpt", "gguf", "h5", "msgpack", "onnx", "pt", "pth", "safetensors"];
 /// Files that are written anew, or that belong to other weights.
@@ -33,7 +33,8 @@ pub struct ModelOutput<'a> {
     /// The base model: configuration, tokenizer and all other files except weights are copied. A
     /// model without one gets a tokenizer whose tokens are bytes.
     pub base: Option<&'a ModelDirectory>,
-    /// The stored type; `None` for that of each tensor in the base model, or f32 without one.
+    /// The stored type. With `None`, each tensor keeps its type in the base model; without a base
+    /// model it is f32.
     pub dtype: Option<WeightType>,
     /// Maximum bytes of a weight file. A larger tensor has a file of its own.
     pub max_shard_bytes: u64,

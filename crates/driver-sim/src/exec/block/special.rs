@@ -27,7 +27,7 @@ impl BlockRunner<'_> {
     /// Fills all lanes of a slot.
     fn fill(&mut self, warp: usize, (offset, width): (Offset, Width), bits: u64) {
         let file = self.file(warp);
-        // SAFETY: the offset is that of a slot of this width.
+        // SAFETY: the slot at this offset has this width.
         unsafe {
             match width {
                 Width::Predicate => file.set_predicate(offset, u32::MAX, bits as u32),
