@@ -39,7 +39,7 @@ pub const CROSS_ENTROPY: RowKernel = RowKernel {
         entries: &["cross_entropy_warp_per_row", "cross_entropy_block_per_row"],
     },
     warps: 4,
-    block_threads: 1024,
+    block_threads: 512,
 };
 
 /// The same of logits in bf16.

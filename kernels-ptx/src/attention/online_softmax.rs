@@ -34,11 +34,11 @@ impl<'k> OnlineSoftmax<'k> {
             self.max[half].set(max);
             // If all scores so far are −∞, the exponentials are 0.
             let base = max.eq(f32::NEG_INFINITY).select(0.0, max) * self.scale_log2;
-            let rescale = before.fma(self.scale_log2, -base).exp2();
+            let rescale = before.fma(self.scale_log2, -base).exp2_ftz();
             self.sum[half].mul_assign(rescale);
             row(out, half).for_each(|out| out.mul_assign(rescale));
             for score in row(scores, half) {
-                score.update(|score| score.fma(self.scale_log2, -base).exp2());
+                score.update(|score| score.fma(self.scale_log2, -base).exp2_ftz());
                 self.sum[half].add_assign(score.get());
             }
         }

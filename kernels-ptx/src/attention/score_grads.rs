@@ -63,7 +63,7 @@ impl<'a, 'k> ScoreGrads<'a, 'k> {
                     Side::Queries => pairs[index / 2],
                     Side::Keys => pairs[index % 2],
                 };
-                score.update(|score| score.fma(self.scale_log2, -lse).exp2());
+                score.update(|score| score.fma(self.scale_log2, -lse).exp2_ftz());
                 grad.update(|grad| (grad - delta) * score.get());
             }
         }

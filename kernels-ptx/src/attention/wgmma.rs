@@ -9,7 +9,7 @@
 //! first. There is no producer warp: with one, a quarter of an SM would hold three warps, and each
 //! thread would have 168 registers instead of 255.
 //!
-//! **Heads** have exactly 64 or 128 elements. Rows past the end of a sequence are zeros.
+//! **Heads** have exactly 64, 96 or 128 elements. Rows past the end of a sequence are zeros.
 //!
 //! **Determinism.** As in the other kernels: tiles and heads in ascending order, without atomics.
 
@@ -19,7 +19,7 @@ pub(super) mod grad_q;
 mod smem;
 
 use retrograph_kernel_abi::attention::{
-    FLASH_ATTENTION_BF16, FlashAttention, MAX_HEAD_DIMS, WGMMA_THREADS,
+    FLASH_ATTENTION_BF16, FlashAttention, MAX_HEAD_DIMS, WGMMA_HEAD_DIMS, WGMMA_THREADS,
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{HalfType, Kernel, MatrixA, ScaleD, Value, Var};
@@ -49,7 +49,7 @@ impl Config {
     pub(super) fn all(target: SmTarget) -> Vec<Self> {
         let features = target.features();
         let supported = features.wgmma && features.tma;
-        let head_dims = MAX_HEAD_DIMS.into_iter().filter(|_| supported);
+        let head_dims = WGMMA_HEAD_DIMS.into_iter().filter(|_| supported);
         let first = MAX_HEAD_DIMS.len();
         (first..).zip(head_dims).map(|(entry, head_dim)| Self { target, head_dim, entry }).collect()
     }

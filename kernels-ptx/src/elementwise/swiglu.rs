@@ -7,18 +7,20 @@ use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::elementwise::{SWIGLU_ENTRIES, SwiGluParameters};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
-use retrograph_ptx::build::{ModuleBuilder, Ptr, Value};
+use retrograph_ptx::build::{ModuleBuilder, Ptr};
 
 use crate::primitives::parameters::Declarations;
-use crate::primitives::sigmoid::swiglu;
+use crate::primitives::sigmoid::{swiglu, swiglu_bf16};
 use crate::primitives::vec4::{Elementwise, Output, elementwise};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let [in_f32, in_bf16] = SWIGLU_ENTRIES;
     ModuleBuilder::new(target)
-        .entry(elementwise((target, in_f32, DType::F32), operands, formula))
-        .entry(elementwise((target, in_bf16, DType::Bf16), operands, formula))
+        .entry(elementwise((target, in_f32, DType::F32), operands, |[gate, up]| [swiglu(gate, up)]))
+        .entry(elementwise((target, in_bf16, DType::Bf16), operands, |[gate, up]| {
+            [swiglu_bf16(gate, up)]
+        }))
         .build()
 }
 
@@ -26,8 +28,4 @@ fn operands<'k>(k: &mut Declarations<'k>) -> Elementwise<'k, 2, 1> {
     let SwiGluParameters { gate, up, out, out_bf16, n } = SwiGluParameters::declare(k);
     let inputs = [gate, up].map(Ptr::reinterpret);
     Elementwise { inputs, outputs: [Output::new(out, out_bf16)], n }
-}
-
-fn formula<'k>([gate, up]: [Value<'k, f32>; 2]) -> [Value<'k, f32>; 1] {
-    [swiglu(gate, up)]
 }

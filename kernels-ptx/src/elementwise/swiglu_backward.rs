@@ -8,18 +8,22 @@ use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::elementwise::{SWIGLU_BACKWARD_ENTRIES, SwiGluBackwardParameters};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
-use retrograph_ptx::build::{ModuleBuilder, Ptr, Value};
+use retrograph_ptx::build::{ModuleBuilder, Ptr};
 
 use crate::primitives::parameters::Declarations;
-use crate::primitives::sigmoid::swiglu_gradients;
+use crate::primitives::sigmoid::{swiglu_gradients, swiglu_gradients_bf16};
 use crate::primitives::vec4::{Elementwise, Output, elementwise};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let [in_f32, in_bf16] = SWIGLU_BACKWARD_ENTRIES;
     ModuleBuilder::new(target)
-        .entry(elementwise((target, in_f32, DType::F32), operands, formula))
-        .entry(elementwise((target, in_bf16, DType::Bf16), operands, formula))
+        .entry(elementwise((target, in_f32, DType::F32), operands, |[gate, up, grad_out]| {
+            swiglu_gradients([gate, up], grad_out)
+        }))
+        .entry(elementwise((target, in_bf16, DType::Bf16), operands, |[gate, up, grad_out]| {
+            swiglu_gradients_bf16([gate, up], grad_out)
+        }))
         .build()
 }
 
@@ -40,8 +44,4 @@ fn operands<'k>(k: &mut Declarations<'k>) -> Elementwise<'k, 3, 2> {
         outputs: [Output::new(grad_gate, grad_gate_bf16), Output::new(grad_up, grad_up_bf16)],
         n,
     }
-}
-
-fn formula<'k>([gate, up, grad_out]: [Value<'k, f32>; 3]) -> [Value<'k, f32>; 2] {
-    swiglu_gradients([gate, up], grad_out)
 }

@@ -17,7 +17,7 @@ use super::bulk_store::{BOX_FRAGMENTS, BulkStore, load_pair};
 use super::params::GemmParams;
 use crate::primitives::bf16::{pack, unpack};
 use crate::primitives::parameters::Declarations;
-use crate::primitives::sigmoid::{swiglu, swiglu_gradients};
+use crate::primitives::sigmoid::{swiglu_bf16, swiglu_gradients_bf16};
 
 /// Further operands of the forward pass.
 #[derive(Clone, Copy)]
@@ -44,7 +44,7 @@ pub(super) struct SwiGluBackwardParams<'k> {
 /// `silu(gate) · up` of two elements in words of bf16.
 fn forward<'k>(target: SmTarget, words: [Value<'k, u32>; 2]) -> Value<'k, u32> {
     let [gate, up] = words.map(unpack);
-    pack(target, [0, 1].map(|i| swiglu(gate[i], up[i])))
+    pack(target, [0, 1].map(|i| swiglu_bf16(gate[i], up[i])))
 }
 
 /// The gradients of gate and up of two elements in words of bf16.
@@ -54,7 +54,7 @@ fn backward<'k>(
     grad_out: Value<'k, u32>,
 ) -> [Value<'k, u32>; 2] {
     let ([gate, up], grad_out) = (inputs.map(unpack), unpack(grad_out));
-    let [first, second] = [0, 1].map(|i| swiglu_gradients([gate[i], up[i]], grad_out[i]));
+    let [first, second] = [0, 1].map(|i| swiglu_gradients_bf16([gate[i], up[i]], grad_out[i]));
     [0, 1].map(|i| pack(target, [first[i], second[i]]))
 }
 

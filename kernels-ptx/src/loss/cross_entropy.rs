@@ -14,14 +14,17 @@
 //! null, only losses are computed.
 //!
 //! **Grid.** `cross_entropy_warp_per_row`: 4 rows per block of 128 threads, for small vocabularies.
-//! `cross_entropy_block_per_row`: one block of 1024 threads per row, for large ones. Thread i of a
-//! group handles the vec4s i, i + size, … (of bf16, groups of eight) in two passes. The first keeps
-//! a running maximum and the sum of exponentials relative to it, and rescales the sum when the
-//! maximum grows (Milakov and Gimelshein, arXiv 1805.02867). The second computes the gradient. The
-//! thread that owns the target's column writes the loss before it may overwrite the logit.
+//! `cross_entropy_block_per_row`: one block of 512 threads per row, for large ones. Thread i of a
+//! group handles the vectors i, i + size, … of 16 bytes in two passes, [`UNROLL`] at a time. The
+//! first keeps a running maximum and the sum of exponentials relative to it, and rescales the sum
+//! when the maximum grows (Milakov and Gimelshein, arXiv 1805.02867). The second computes the
+//! gradient, from the end of the row to its start. The thread that owns the target's column writes
+//! the loss before it may overwrite the logit.
 //!
-//! **Determinism.** A thread adds its vec4s in ascending order; a butterfly of fixed shape adds the
+//! **Determinism.** A thread adds its vectors in ascending order; a butterfly of fixed shape adds the
 //! threads.
+
+use std::f32::consts::LOG2_E;
 
 use retrograph_kernel_abi::loss::{
     CROSS_ENTROPY, CROSS_ENTROPY_BF16, CrossEntropyParameters, IGNORED_TARGET,
@@ -31,9 +34,13 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value};
 
+use crate::primitives::bf16::unpack;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::thread_group::ThreadGroup;
 use crate::primitives::vec4::{Output, Vec4, aligned, load_eight_or, write_eight};
+
+/// Vectors that a thread loads at a time.
+const UNROLL: u32 = 4;
 
 /// Builds the image for logits in f32.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -62,29 +69,30 @@ fn entry((target, dtype): (SmTarget, DType), name: &str, group: ThreadGroup) -> 
         let gradient = Output::new(grad_logits, grad_logits_bf16);
         let in_place = in_place.ne(0);
 
-        let row = group.row(k);
-        k.return_if(row.ge(rows));
-        let start = row.mul_wide(vocab);
+        let index = group.row(k);
+        k.return_if(index.ge(rows));
+        let start = index.mul_wide(vocab);
         let x = Ptr::<f32>::from_address(logits.address() + (start << dtype.bytes().ilog2()));
-        let token = targets.load(row);
+        let token = targets.load(index);
         let in_vocab = token.lt(vocab);
         let fallback = token.eq(IGNORED_TARGET).select(0.0, f32::NAN);
         let (thread_rank, size) = (group.thread_rank(k), group.size());
         let width = 16 / dtype.bytes();
 
+        let row = Row { dtype, x, vocab, first: thread_rank * width, stride: size * width };
         let (max, sum) = (k.var(f32::NEG_INFINITY), k.var(0.0f32));
         let vectorized = aligned(&[x]);
-        k.range(thread_rank * width, vocab, size * width, |first| {
-            let values = load((dtype, x), (first, vocab, vectorized));
+        row.for_each_vector(vectorized, Direction::Up, |_, values| {
             let before = max.get();
-            max.set(before.max(tree(&values, &|a, b| a.max(b))));
-            let values: Vec<_> = values.iter().map(|value| relative(*value, max.get())).collect();
-            let added = tree(&values, &|a, b| a + b);
-            sum.update(|sum| sum * relative(before, max.get()) + added);
+            max.set(before.max(tree(values, &|a, b| a.max(b))));
+            let exponentials: Vec<_> =
+                values.iter().map(|value| relative(dtype, *value, max.get())).collect();
+            let added = tree(&exponentials, &|a, b| a + b);
+            sum.update(|sum| sum * relative(dtype, before, max.get()) + added);
         });
         let thread_max = max.get();
         let max = group.max(k, thread_max);
-        let sum = group.sum(k, sum.get() * relative(thread_max, max));
+        let sum = group.sum(k, sum.get() * relative(dtype, thread_max, max));
 
         // Group sizes are powers of two.
         k.when(thread_rank.eq((token >> width.ilog2()) & (size - 1)), || {
@@ -96,35 +104,116 @@ fn entry((target, dtype): (SmTarget, DType), name: &str, group: ThreadGroup) -> 
                 };
                 loss.set(sum.ln() + (max - logit));
             });
-            losses.store(row, loss);
+            losses.store(index, loss);
         });
 
         let weight = counted.load(0).max(1).cast::<f32>().rcp();
         let weight = in_vocab.select(weight, fallback);
-        let scale = sum.rcp();
+        let factor = sum.rcp() * weight;
         let gradient = gradient.or(Output::of(dtype, logits), in_place);
         k.return_if(gradient.is_null());
         let gradient = gradient.at(start);
         let [f32, bf16] = gradient.arrays();
         let vectorized = aligned(&[x, f32, bf16]);
-        k.range(thread_rank * width, vocab, size * width, |first| {
-            let place = (first, vocab, vectorized);
-            let values = load((dtype, x), place);
-            let entries: Vec<_> = (0u32..)
-                .zip(values)
-                .map(|(lane, value)| {
-                    let onehot = (first + lane).eq(token).select(1.0, 0.0);
-                    ((value - max).exp() * scale - onehot) * weight
-                })
-                .collect();
+        // Downwards, since the end of the row is still in the L2 cache.
+        row.for_each_vector(vectorized, Direction::Down, |first, values| {
+            let entries: Vec<_> =
+                values.iter().map(|value| k.var(relative(dtype, *value, max) * factor)).collect();
+            let column = token - first;
+            k.when(column.lt(width), || {
+                for (lane, entry) in (0u32..).zip(&entries) {
+                    let onehot = column.eq(lane).select(weight, 0.0);
+                    entry.update(|entry| entry - onehot);
+                }
+            });
+            let entries: Vec<_> = entries.iter().map(|entry| entry.get()).collect();
             match entries[..] {
                 [a, b, c, d] => {
                     Vec4::new(first, vocab, vectorized).write(target, gradient, [a, b, c, d]);
                 }
-                _ => write_eight(target, gradient, place, entries.try_into().expect("eight")),
+                _ => {
+                    let place = (first, vocab, vectorized);
+                    write_eight(target, gradient, place, entries.try_into().expect("eight"));
+                }
             }
         });
     })
+}
+
+/// The vectors of 16 bytes of a row that belong to a thread.
+struct Row<'k> {
+    dtype: DType,
+    x: Ptr<'k, f32>,
+    vocab: Value<'k, u32>,
+    /// The first element of the thread's first vector.
+    first: Value<'k, u32>,
+    /// Elements from one vector of the thread to the next.
+    stride: u32,
+}
+
+/// The order of the vectors of a thread.
+#[derive(Clone, Copy)]
+enum Direction {
+    Up,
+    Down,
+}
+
+impl<'k> Row<'k> {
+    /// Calls `body` with the index of the first element and the elements of each vector, padded
+    /// with −∞. [`UNROLL`] vectors are loaded at a time, if `vectorized`.
+    fn for_each_vector(
+        &self,
+        vectorized: Pred<'k>,
+        direction: Direction,
+        body: impl Fn(Value<'k, u32>, &[Value<'k, f32>]),
+    ) {
+        let (k, chunk) = (self.vocab.kernel(), self.stride * UNROLL);
+        let chunks = vectorized.select(self.vocab / chunk, 0);
+        let load_chunks = || {
+            k.range(0, chunks, 1, |index| {
+                let index = match direction {
+                    Direction::Up => index,
+                    Direction::Down => chunks - 1 - index,
+                };
+                let first = index * chunk + self.first;
+                let words = [0, 1, 2, 3].map(|vector| {
+                    let first = first + vector * self.stride;
+                    self.x.reinterpret().load_vec4(first >> (4 / self.dtype.bytes()).ilog2())
+                });
+                for vector in 0..UNROLL {
+                    let vector = match direction {
+                        Direction::Up => vector,
+                        Direction::Down => UNROLL - 1 - vector,
+                    };
+                    let values = unpacked(self.dtype, words[vector as usize]);
+                    body(first + vector * self.stride, &values);
+                }
+            });
+        };
+        let load_rest = || {
+            k.range(chunks * chunk + self.first, self.vocab, self.stride, |first| {
+                body(first, &load((self.dtype, self.x), (first, self.vocab, vectorized)));
+            });
+        };
+        match direction {
+            Direction::Up => {
+                load_chunks();
+                load_rest();
+            }
+            Direction::Down => {
+                load_rest();
+                load_chunks();
+            }
+        }
+    }
+}
+
+/// The elements in words of a vector.
+fn unpacked(dtype: DType, words: [Value<'_, u32>; 4]) -> Vec<Value<'_, f32>> {
+    match dtype {
+        DType::F32 => words.map(Value::<f32>::from_bits).to_vec(),
+        _ => words.into_iter().flat_map(unpack).collect(),
+    }
 }
 
 /// The logits of 16 bytes from index `first` on, padded with −∞.
@@ -152,8 +241,12 @@ fn tree<'k>(
     }
 }
 
-/// `exp(value − max)`, and 0 while every value is −∞.
-fn relative<'k>(value: Value<'k, f32>, max: Value<'k, f32>) -> Value<'k, f32> {
+/// `exp(value − max)`, and 0 while every value is −∞. For logits in bf16, the exponent is rounded to
+/// f32, and results below 2⁻¹²⁶ are 0.
+fn relative<'k>(dtype: DType, value: Value<'k, f32>, max: Value<'k, f32>) -> Value<'k, f32> {
     let max = max.eq(f32::NEG_INFINITY).select(0.0, max);
-    (value - max).exp()
+    match dtype {
+        DType::F32 => (value - max).exp(),
+        _ => value.fma(LOG2_E, max * -LOG2_E).exp2_ftz(),
+    }
 }

@@ -1,4 +1,9 @@
 //! The logistic function, SiLU and SwiGLU.
+//!
+//! Functions of operands in bf16 have about a third of the instructions. Their relative error is
+//! below 2⁻¹⁸, and they are 0 where σ(x) is below 2⁻¹²⁶.
+
+use std::f32::consts::LOG2_E;
 
 use retrograph_ptx::build::Value;
 
@@ -39,4 +44,27 @@ pub(crate) fn swiglu_gradients<'k>(
     let [sigmoid, rest] = sigmoids(gate);
     let derivative = sigmoid * gate.fma(rest, 1.0);
     [grad_out * (up * derivative), grad_out * (gate * sigmoid)]
+}
+
+/// `σ(x)` for x in bf16.
+fn sigmoid_bf16<'k>(x: Value<'k, f32>) -> Value<'k, f32> {
+    ((x * -LOG2_E).exp2_ftz() + 1.0).rcp_approx_ftz()
+}
+
+/// [`swiglu`] for operands in bf16.
+pub(crate) fn swiglu_bf16<'k>(gate: Value<'k, f32>, up: Value<'k, f32>) -> Value<'k, f32> {
+    gate * sigmoid_bf16(gate) * up
+}
+
+/// [`swiglu_gradients`] for operands in bf16.
+///
+/// `silu'(x) = σ(x) + σ(x) · (x − silu(x))`, since `x · σ(−x) = x − silu(x)`.
+pub(crate) fn swiglu_gradients_bf16<'k>(
+    [gate, up]: [Value<'k, f32>; 2],
+    grad_out: Value<'k, f32>,
+) -> [Value<'k, f32>; 2] {
+    let sigmoid = sigmoid_bf16(gate);
+    let silu = gate * sigmoid;
+    let derivative = sigmoid.fma(gate - silu, sigmoid);
+    [grad_out * (up * derivative), grad_out * silu]
 }

@@ -119,9 +119,10 @@ pub const WGMMA_ROWS: u32 = 128;
 /// Threads of a block of the `wgmma` entries: two warpgroups.
 pub const WGMMA_THREADS: u32 = 256;
 
-/// The widest heads of the entries of fused attention, in the order of the entries. In bf16 the
-/// `wgmma` entries of sm_90a follow, for heads of just these widths.
+/// The widest heads of the entries of fused attention, in the order of the entries.
 pub const MAX_HEAD_DIMS: [u32; 2] = [64, 128];
+/// The heads of the `wgmma` entries of sm_90a, which follow in bf16.
+pub const WGMMA_HEAD_DIMS: [u32; 3] = [64, 96, 128];
 
 /// Warps of a block of [`FlashAttention::preprocess`].
 pub const PREPROCESS_WARPS: u32 = 4;
@@ -133,13 +134,13 @@ pub const PREPROCESS_ROWS: u32 = 4;
 pub struct FlashAttention {
     /// The type of the factors: f32 or bf16.
     pub dtype: DType,
-    /// The forward pass; entries as in [`MAX_HEAD_DIMS`].
+    /// The forward pass; entries as in [`MAX_HEAD_DIMS`] and [`WGMMA_HEAD_DIMS`].
     pub forward: Signature,
     /// Log-sum-exp and delta for the backward pass.
     pub preprocess: Signature,
-    /// The gradient of q; entries as in [`MAX_HEAD_DIMS`].
+    /// The gradient of q; entries as in [`MAX_HEAD_DIMS`] and [`WGMMA_HEAD_DIMS`].
     pub grad_q: Signature,
-    /// The gradients of k and v; entries as in [`MAX_HEAD_DIMS`].
+    /// The gradients of k and v; entries as in [`MAX_HEAD_DIMS`] and [`WGMMA_HEAD_DIMS`].
     pub grad_kv: Signature,
 }
 
@@ -187,5 +188,5 @@ flash_attention! {
 flash_attention! {
     /// Factors in bf16.
     FLASH_ATTENTION_BF16 = "flash_attention_bf16", Bf16,
-        ["_hd64", "_hd128", "_wgmma_hd64", "_wgmma_hd128"]
+        ["_hd64", "_hd128", "_wgmma_hd64", "_wgmma_hd96", "_wgmma_hd128"]
 }

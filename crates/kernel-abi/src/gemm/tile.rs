@@ -215,12 +215,14 @@ pub const MMA_SYNC: [TileConfig; 7] = [
 ];
 
 /// Tiles of products of two operands in bf16.
-pub const MULTISTAGE_BF16: [TileConfig; 8] = [
+pub const MULTISTAGE_BF16: [TileConfig; 10] = [
     TileConfig::in_pairs([128, 256], 4),
     TileConfig::warp_specialized([192, 192], 3),
     TileConfig::warp_specialized([192, 128], 4),
     TileConfig::warp_specialized([128, 192], 4),
     TileConfig::warp_specialized([128, 128], 6),
+    TileConfig::warp_specialized([64, 128], 8),
+    TileConfig::warp_specialized([64, 64], 12),
     TileConfig::bf16(([256, 128], [4, 2]), [[64, 3], [32, 3], [32, 2]], [4, 1]),
     TileConfig::bf16(([128, 128], [2, 4]), [[64, 3], [32, 2], [32, 2]], [6, 2]),
     TileConfig::bf16(([64, 64], [2, 2]), [[64, 3], [32, 2], [32, 2]], [6, 4]),
@@ -230,8 +232,8 @@ pub const MULTISTAGE_BF16: [TileConfig; 8] = [
 pub const MULTISTAGE_NF4: [TileConfig; 4] = [
     TileConfig::bf16(([192, 128], [12, 1]), [[0, 0]; 3], [5, 1]),
     TileConfig::bf16(([256, 128], [4, 2]), [[64, 2], [32, 3], [32, 2]], [4, 1]),
-    MULTISTAGE_BF16[6],
-    MULTISTAGE_BF16[7],
+    MULTISTAGE_BF16[8],
+    MULTISTAGE_BF16[9],
 ];
 
 /// Tiles of gate and up, which a block computes both.

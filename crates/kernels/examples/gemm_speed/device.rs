@@ -1,4 +1,7 @@
 //! The device that is timed, by the functions of its driver.
+//!
+//! If the folder in `RETROGRAPH_PTX_DIR` has `<image>.ptx`, that text replaces the image of this
+//! build, to time changes of a kernel's source without building this program again.
 
 #[path = "../../tests/it/argument_bytes.rs"]
 mod argument_bytes;
@@ -6,6 +9,7 @@ mod argument_bytes;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
+use std::path::Path;
 
 use retrograph_driver_sim::{Config, Simulator};
 use retrograph_driver_sys::{CUcontext, CUdevice_attribute, CUevent, CUfunction};
@@ -184,11 +188,21 @@ impl Device {
         );
     }
 
+    /// The text of an image.
+    fn ptx(&self, image: &str) -> String {
+        let replaced = std::env::var_os("RETROGRAPH_PTX_DIR")
+            .map(|dir| Path::new(&dir).join(format!("{image}.ptx")))
+            .filter(|path| path.exists());
+        match replaced {
+            Some(path) => std::fs::read_to_string(path).expect("a readable text"),
+            None => images::ptx(image, self.target).expect("an image for every kernel").to_string(),
+        }
+    }
+
     fn function(&self, image: &'static str, entry: &str) -> CUfunction {
         let mut modules = self.modules.borrow_mut();
         let module = *modules.entry(image).or_insert_with(|| {
-            let ptx = images::ptx(image, self.target).expect("an image for every kernel");
-            let text = CString::new(ptx).expect("PTX has no zero byte");
+            let text = CString::new(self.ptx(image)).expect("PTX has no zero byte");
             let mut module = CUmodule::NULL;
             call!(self.table, cuModuleLoadData(&mut module, text.as_ptr().cast()));
             module

@@ -29,10 +29,10 @@ pub(super) fn dispatch(
     let AttentionProblem { planes, seq, head_dim, tensor_maps } = problem.attention()?;
     let features = target.features();
     let by_width = usize::from(head_dim > abi::MAX_HEAD_DIMS[0]);
-    let has_width = abi::MAX_HEAD_DIMS.contains(&head_dim);
-    let wgmma_entry = kernel.entries.get(abi::MAX_HEAD_DIMS.len() + by_width);
-    let wgmma_entry =
-        wgmma_entry.filter(|_| tensor_maps && has_width && features.wgmma && features.tma);
+    let wgmma_width = abi::WGMMA_HEAD_DIMS.iter().position(|width| *width == head_dim);
+    let wgmma_entry = wgmma_width
+        .filter(|_| tensor_maps && features.wgmma && features.tma)
+        .and_then(|index| kernel.entries.get(abi::MAX_HEAD_DIMS.len() + index));
     let (entry, rows, threads) = match wgmma_entry {
         Some(entry) => (*entry, WGMMA_ROWS, WGMMA_THREADS),
         None => {
@@ -116,7 +116,7 @@ impl AttentionShape {
         heads: u32,
     ) -> Option<TensorMapArgument<B>> {
         let TensorView::Bf16(view) = tensor else { return None };
-        let has_width = abi::MAX_HEAD_DIMS.iter().any(|width| self.head_dim == *width as usize);
+        let has_width = abi::WGMMA_HEAD_DIMS.iter().any(|width| self.head_dim == *width as usize);
         let row = self.head_dim as u64 * u64::from(heads);
         let sizes = [row, self.seq as u64, self.batch as u64];
         (has_width && !sizes.contains(&0)).then(|| TensorMapArgument {

@@ -60,12 +60,14 @@ const MMA_SYNC_COSTS: [TileCost; 7] = [
 
 /// Costs of [`MULTISTAGE_BF16`], measured with `wgmma`
 /// (docs/hardware/2026-11-22-decoding-between-products).
-const MULTISTAGE_BF16_COSTS: [TileCost; 8] = [
+const MULTISTAGE_BF16_COSTS: [TileCost; 10] = [
     cost(1, [16, 16], 180),
     cost(1, [18, 18], 225),
     cost(1, [12, 12], 220),
     cost(1, [12, 12], 200),
     cost(1, [8, 8], 280),
+    cost(1, [5, 5], 400),
+    cost(1, [3, 3], 600),
     cost(1, [18, 18], 760),
     cost(1, [11, 11], 770),
     cost(2, [6, 8], 430),

@@ -10,7 +10,7 @@ use crate::support::{Data, same_bits};
 
 /// batch, seq, heads, kv_heads, head_dim: one, primes, around tiles of 32, 64 and 128, groups, and
 /// heads with `wgmma` entries.
-const SHAPES: [[usize; 5]; 9] = [
+const SHAPES: [[usize; 5]; 10] = [
     [1, 1, 1, 1, 16],
     [2, 37, 4, 2, 16],
     [1, 64, 1, 1, 40],
@@ -19,6 +19,7 @@ const SHAPES: [[usize; 5]; 9] = [
     [1, 1, 2, 1, 64],
     [2, 129, 3, 1, 64],
     [1, 257, 2, 2, 128],
+    [1, 200, 4, 2, 96],
     [1, 400, 2, 1, 64],
 ];
 

@@ -1,6 +1,7 @@
 //! Cross-entropy and its gradient against their references.
 
 use half::bf16;
+use retrograph_kernel_abi::loss::CROSS_ENTROPY;
 use retrograph_kernels::loss::reference::{cross_entropy, cross_entropy_gradient};
 use retrograph_kernels::ops::{CrossEntropy, GradLogits, IGNORED_TARGET};
 use retrograph_kernels::{Dispatch, View};
@@ -9,9 +10,24 @@ use crate::elementwise::rounds;
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
-/// Rows and vocabularies: one, primes, a warp and one past it, both entries, several per thread.
-const SIZES: [(usize, usize); 9] =
-    [(0, 5), (1, 1), (3, 7), (5, 32), (6, 33), (9, 256), (2, 1024), (3, 1025), (2, 5003)];
+/// Threads per block of the entry with one block per row.
+const BLOCK_THREADS: u32 = CROSS_ENTROPY.block_threads;
+
+/// Rows and vocabularies: one, primes, a warp and one past it, both entries, several per thread,
+/// and several vectors at a time with and without a rest.
+const SIZES: [(usize, usize); 11] = [
+    (0, 5),
+    (1, 1),
+    (3, 7),
+    (5, 32),
+    (6, 33),
+    (9, 256),
+    (2, 1024),
+    (3, 1025),
+    (2, 5003),
+    (2, 16_384),
+    (2, 33_000),
+];
 
 /// Losses and gradient, by warps (0) or by blocks (1).
 fn run(
@@ -28,7 +44,7 @@ fn run(
         let (logits, grad_logits) = (gradient, GradLogits::InPlace);
         let launch = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
         let launch = launch.launch().unwrap();
-        let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, 1024)][entry];
+        let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, BLOCK_THREADS)][entry];
         let grid = [blocks as u32, 1, 1];
         let entry = launch.kernel.entries[entry];
         let forced = Dispatch { entry, grid, block: [threads, 1, 1], shared_bytes: 0 };
@@ -215,7 +231,7 @@ fn logits_in_bf16_match_the_reference() {
         let run = |logits: View<u64, bf16>, grad_logits| {
             let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
             let launch = loss.launch().unwrap();
-            let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, 1024)][entry];
+            let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, BLOCK_THREADS)][entry];
             let entry = launch.kernel.entries[entry];
             let (grid, block) = ([blocks as u32, 1, 1], [threads, 1, 1]);
             device.run_as(&launch, Dispatch { entry, grid, block, shared_bytes: 0 });

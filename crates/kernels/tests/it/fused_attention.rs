@@ -13,7 +13,7 @@ use crate::harness::Device;
 use crate::support::{Data, differences, same_bits};
 
 /// batch, seq, heads, kv_heads, head_dim: one, primes, around tiles, groups of 1 to 6, padding.
-const SHAPES: [[usize; 5]; 19] = [
+const SHAPES: [[usize; 5]; 21] = [
     [0, 4, 2, 1, 8],
     [1, 0, 2, 1, 8],
     [1, 1, 1, 1, 4],
@@ -32,6 +32,8 @@ const SHAPES: [[usize; 5]; 19] = [
     [1, 128, 2, 1, 128],
     [2, 129, 3, 1, 64],
     [1, 257, 2, 2, 128],
+    [2, 130, 3, 1, 96],
+    [1, 257, 2, 2, 96],
     [1, 400, 2, 1, 64],
 ];
 
@@ -63,10 +65,11 @@ fn results_in_bf16_match_their_references_and_repeat_their_bits() {
 }
 
 #[test]
-fn heads_of_64_and_128_take_wgmma_on_hopper() {
-    let (bf16, f32) = (View::<u64, bf16>::new(4096, 1024), View::<u64, f32>::new(1 << 20, 1024));
-    for (head_dim, expected) in [(32, false), (64, true), (128, true)] {
-        let tokens = 1024 / 2 / head_dim;
+fn heads_of_64_96_and_128_take_wgmma_on_hopper() {
+    for (head_dim, expected) in [(32, false), (64, true), (96, true), (104, false), (128, true)] {
+        let tokens = 4;
+        let len = tokens * 2 * head_dim;
+        let (bf16, f32) = (View::<u64, bf16>::new(4096, len), View::<u64, f32>::new(1 << 20, len));
         let (shape, lse) = (shape([1, tokens, 2, 2, head_dim]), View::new(8192, 2 * tokens));
         let [q, k, v] = [bf16.into(); 3];
         let launch = FusedAttention { q, k, v, out: f32, lse, bounds: None, shape, scale: 1.0 }

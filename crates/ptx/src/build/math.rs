@@ -139,6 +139,13 @@ impl Value<'_, f32> {
         self.unary(Opcode::Rcp, &[Modifier::Approx])
     }
 
+    /// The reciprocal as one machine instruction (`rcp.approx.ftz`): subnormal operands count as 0,
+    /// and subnormal results are 0.
+    #[track_caller]
+    pub fn rcp_approx_ftz(self) -> Self {
+        self.unary(Opcode::Rcp, &[Modifier::Approx, Modifier::Ftz])
+    }
+
     /// The logarithm to base 2 (`lg2.approx`): -∞ of 0, ∞ of ∞, NaN below 0.
     #[track_caller]
     pub fn log2(self) -> Self {
@@ -149,6 +156,13 @@ impl Value<'_, f32> {
     #[track_caller]
     pub fn exp2(self) -> Self {
         self.unary(Opcode::Ex2, &[Modifier::Approx])
+    }
+
+    /// Two to the power of the value as one machine instruction (`ex2.approx.ftz`): results below
+    /// 2^-126 are 0. [`Value::exp2`] takes four.
+    #[track_caller]
+    pub fn exp2_ftz(self) -> Self {
+        self.unary(Opcode::Ex2, &[Modifier::Approx, Modifier::Ftz])
     }
 
     /// e to the power of the value.

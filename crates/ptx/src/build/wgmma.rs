@@ -157,7 +157,7 @@ impl<'k> Kernel<'k> {
         self.wgmma_mma_async(HalfType::Bf16, (MatrixA::Shared(a), b), acc, ScaleD::One);
     }
 
-    /// Starts a product of 16-bit elements: `wgmma.mma_async` m64nNk16 with N 64, 128, 192 or 256
+    /// Starts a product of 16-bit elements: `wgmma.mma_async` m64nNk16 with N 64, 96, 128, 192 or 256
     /// and `a` in shared memory or in registers. `scale_d` says whether it adds to the
     /// accumulators, which are distributed as in [`Kernel::wgmma_mma_async_bf16`].
     /// [`Kernel::wgmma_fence`] must follow the last write to registers of `a`.
@@ -174,11 +174,14 @@ impl<'k> Kernel<'k> {
     ) {
         let shape = match acc.len() {
             32 => Modifier::M64n64k16,
+            48 => Modifier::M64n96k16,
             64 => Modifier::M64n128k16,
             96 => Modifier::M64n192k16,
             128 => Modifier::M64n256k16,
             other => {
-                panic!("wgmma of 16-bit elements has 32, 64, 96 or 128 accumulators, not {other}")
+                panic!(
+                    "wgmma of 16-bit elements has 32, 48, 64, 96 or 128 accumulators, not {other}"
+                )
             }
         };
         let constant = |value: i64| Operand::Immediate(Immediate::Integer(value));

@@ -166,7 +166,7 @@ impl<'k> Params<'k> {
                 let stats = lse_delta.at((query + lane_column(k)) << 1);
                 k.wgmma_wait_group(1);
                 for_each_element((stats, &scores), |score, [lse, _], _| {
-                    score.update(|score| score.fma(scale_log2, -lse).exp2());
+                    score.update(|score| score.fma(scale_log2, -lse).exp2_ftz());
                 });
                 k.wgmma_wait_group(0);
                 for_each_element((stats, &grads), |grad, [_, delta], [j, i]| {

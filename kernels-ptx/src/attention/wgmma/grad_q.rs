@@ -144,7 +144,7 @@ impl<'k> Params<'k> {
             for fragment in &scores {
                 for (index, score) in fragment.iter().enumerate() {
                     let [lse, _] = stats[index / 2];
-                    score.update(|score| score.fma(scale_log2, -lse).exp2());
+                    score.update(|score| score.fma(scale_log2, -lse).exp2_ftz());
                 }
             }
             k.wgmma_wait_group(0);

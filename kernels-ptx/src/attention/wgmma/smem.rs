@@ -14,7 +14,8 @@ const LINE_BYTES: u32 = LINE_WORDS * 4;
 /// A tile of rows of a head.
 ///
 /// It consists of blocks of 64 columns. A line of a block has the 64 elements of a row in 128
-/// bytes, swizzled.
+/// bytes, swizzled. Columns past the head have elements of the next one, or zeros; no product reads
+/// them.
 #[derive(Clone, Copy)]
 pub(super) struct Tile {
     pub(super) rows: u32,
@@ -22,8 +23,13 @@ pub(super) struct Tile {
 }
 
 impl Tile {
+    /// Blocks of columns.
+    fn blocks(self) -> u32 {
+        self.head_dim.div_ceil(BOX)
+    }
+
     fn words(self) -> u32 {
-        self.rows * self.head_dim / 2
+        self.rows * self.blocks() * LINE_WORDS
     }
 
     fn bytes(self) -> u32 {
@@ -38,7 +44,7 @@ impl Tile {
         full: Shared<'k, u64>,
     ) {
         let boxes_down = self.rows / BOX;
-        let boxes = (to, boxes_down * (self.head_dim / BOX));
+        let boxes = (to, boxes_down * self.blocks());
         copy_boxes(boxes, (source.map, source.sequence, None), full, |index| {
             let (across, down) = (index / boxes_down, index % boxes_down);
             [source.column + across * BOX, row + down * BOX]

@@ -1,6 +1,7 @@
 //! Floating-point arithmetic.
 //!
-//! Rounding to nearest without flushing and saturation is fast. Other modes are exact but slow.
+//! Rounding to nearest without flushing and saturation is fast, and so are exponentials and
+//! approximate reciprocals that flush. Other modes are exact but slow.
 
 use retrograph_ptx::ast::{Instruction, Modifier as M, Modifiers, Opcode as O, Type};
 
@@ -101,6 +102,18 @@ impl Decoder<'_> {
         {
             self.emit(operation);
             return Ok(());
+        }
+        let flushes = FloatMode { flush: true, ..FloatMode::default() };
+        match i.opcode {
+            O::Ex2 if mode == flushes => {
+                self.emit(Float::Exp2Ftz { d: to, a: from[0] });
+                return Ok(());
+            }
+            O::Rcp if mode == flushes && approximate.is_some() => {
+                self.emit(Float::RcpFtz { d: to, a: from[0] });
+                return Ok(());
+            }
+            _ => {}
         }
         if i.opcode == O::Copysign {
             self.emit_lanes(LaneFunction::Plain(copysign32), to, from);

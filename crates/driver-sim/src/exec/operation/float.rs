@@ -1,4 +1,5 @@
-//! Floating-point arithmetic rounded to nearest, without `.ftz` and `.sat`.
+//! Floating-point arithmetic rounded to nearest, without `.sat` and, except for exponentials and
+//! approximate reciprocals, without `.ftz`.
 //!
 //! `f32` results that are NaN are the canonical NaN; `f64` results pass on an operand. Approximate
 //! instructions are computed more accurately than hardware does; see [`crate::exec::float`]. Other
@@ -37,6 +38,10 @@ lane_operations! {
         Rsqrt32 = |a: u32| float::rsqrt(a);
         /// `ex2.approx.f32`.
         Exp2 = |a: u32| float::exp2(a);
+        /// `ex2.approx.ftz.f32`.
+        Exp2Ftz = |a: u32| float::flush(float::exp2(float::flush(a)));
+        /// `rcp.approx.ftz.f32`.
+        RcpFtz = |a: u32| float::flush(canonical(1.0 / f(float::flush(a))));
         /// `lg2.approx.f32`.
         Log2 = |a: u32| float::log2(a);
 

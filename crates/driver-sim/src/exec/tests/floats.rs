@@ -120,6 +120,21 @@ fn approximations_are_near() {
     near("cos.approx.f32 %f9, %f7;", f64::cos);
     near("tanh.approx.f32 %f9, %f7;", f64::tanh);
     near("rcp.approx.f32 %f9, %f7;", f64::recip);
+    near("ex2.approx.ftz.f32 %f9, %f7;", f64::exp2);
+    near("rcp.approx.ftz.f32 %f9, %f7;", f64::recip);
+}
+
+#[test]
+fn flushing_approximations_have_no_subnormal_operands_and_results() {
+    let subnormal = f32::from_bits(1);
+    let pairs = [(-127.0, 0.0), (-126.0, 0.0), (subnormal, 0.0), (f32::NAN, 0.0)];
+    let exponentials = [0, f32::MIN_POSITIVE.to_bits(), 1.0f32.to_bits(), 0x7fff_ffff];
+    assert_eq!(binary_f32("ex2.approx.ftz.f32 %f9, %f7;", &pairs), exponentials);
+    let large = 2.0f32.powi(127);
+    let pairs = [(large, 0.0), (-large, 0.0), (large / 2.0, 0.0), (-subnormal, 0.0)];
+    let infinity = f32::NEG_INFINITY.to_bits();
+    let reciprocals = [0, 0x8000_0000, f32::MIN_POSITIVE.to_bits(), infinity];
+    assert_eq!(binary_f32("rcp.approx.ftz.f32 %f9, %f7;", &pairs), reciprocals);
 }
 
 #[test]

@@ -102,7 +102,7 @@ const FENCE: &str = "wgmma.fence.sync.aligned;";
 
 #[test]
 fn matrices_are_read_in_either_order() {
-    for columns in [64, 128, 192] {
+    for columns in [64, 96, 128, 192] {
         for transposed in [[false, false], [false, true], [true, false], [true, true]] {
             let case = Case { transposed, columns };
             let one = multiply(case);

@@ -17,6 +17,7 @@ const MULTIPLY: ModifierChoice = one(&[M::MmaAsync]);
 const M64N32K8: ModifierChoice = one(&[M::M64n32k8]);
 const M64N64K8: ModifierChoice = one(&[M::M64n64k8]);
 const M64N64K16: ModifierChoice = one(&[M::M64n64k16]);
+const M64N96K16: ModifierChoice = one(&[M::M64n96k16]);
 const M64N128K16: ModifierChoice = one(&[M::M64n128k16]);
 const M64N192K16: ModifierChoice = one(&[M::M64n192k16]);
 const M64N256K16: ModifierChoice = one(&[M::M64n256k16]);
@@ -65,6 +66,14 @@ forms! {
             &product(32)).since(ISA_8_0, 90).exactly(),
         Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N64K16], &[F32, F16, F16],
             &of_packed_registers(32)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N96K16], &[F32, BF16, BF16],
+            &product(48)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N96K16], &[F32, BF16, BF16],
+            &of_packed_registers(48)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N96K16], &[F32, F16, F16],
+            &product(48)).since(ISA_8_0, 90).exactly(),
+        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N96K16], &[F32, F16, F16],
+            &of_packed_registers(48)).since(ISA_8_0, 90).exactly(),
         Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N128K16], &[F32, BF16, BF16],
             &product(64)).since(ISA_8_0, 90).exactly(),
         Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N128K16], &[F32, BF16, BF16],

@@ -44,12 +44,14 @@ pub(in crate::model::layers) fn backward(
     for update in updates {
         builder.enter(update.scope);
         match (update.saved, update.lora.bf16_products(), update.lora.method) {
-            (Saved::Bf16(saved), Some(products), _) => in_bf16(builder, products, (update, saved))?,
+            (Saved::Bf16(saved), Some(products), _) => {
+                in_bf16(builder, products, (update, (saved, updates.len())))?;
+            }
             (Saved::F32(saved), _, Method::LowRank) => {
                 let grad_t = through_b(builder, update, saved)?;
                 if update.lora.dropout.is_some() { &mut alone } else { &mut shared }.push(grad_t);
             }
-            (Saved::F32(saved), ..) => in_f32(builder, update, saved)?,
+            (Saved::F32(saved), ..) => in_f32(builder, update, (saved, updates.len()))?,
             (Saved::Bf16(_), None, _) => unreachable!("t is bf16 if products are"),
         }
     }
@@ -59,11 +61,11 @@ pub(in crate::model::layers) fn backward(
     alone.iter().try_for_each(|one| through_a(builder, std::slice::from_ref(one)))
 }
 
-/// The same for products in bf16.
+/// The same for products in bf16, of one of several updates.
 fn in_bf16(
     builder: &mut Builder,
     products: Products<'_, bf16>,
-    (update, saved): (&LoraBackward<'_>, SavedIn<bf16>),
+    (update, saved): (&LoraBackward<'_>, (SavedIn<bf16>, usize)),
 ) -> Result<()> {
     let grad_out = update.grad_out.bf16()?;
     let grad_t = match update.grad_t {
@@ -78,7 +80,11 @@ fn in_bf16(
 }
 
 /// The same for products in f32, which may have dropout.
-fn in_f32(builder: &mut Builder, update: &LoraBackward<'_>, saved: SavedIn<f32>) -> Result<()> {
+fn in_f32(
+    builder: &mut Builder,
+    update: &LoraBackward<'_>,
+    saved: (SavedIn<f32>, usize),
+) -> Result<()> {
     let (products, grad_out) = (update.lora.f32_products(), update.grad_out.f32()?);
     let grad_input = update.grad_input()?;
     let grad_t = products.grad_t(builder, grad_out)?;

@@ -77,18 +77,21 @@ where
         Ok(grad_input)
     }
 
-    /// Appends `dB = dyᵀ·t`, with the factor of `t·Bᵀ`, and `dA = dtᵀ·x`.
+    /// Appends `dB = dyᵀ·t`, with the factor of `t·Bᵀ`, and `dA = dtᵀ·x`, for one of `updates`
+    /// updates whose products run concurrently.
     pub(super) fn grad_matrices(
         &self,
         builder: &mut Builder,
-        SavedIn { x, t }: SavedIn<T>,
+        (SavedIn { x, t }, updates): (SavedIn<T>, usize),
         [grad_out, grad_t]: [Slice<T>; 2],
     ) -> Result<()> {
+        let concurrent = 2 * updates as u32 - 1;
         if let Some(grad) = self.lora.b.grad {
-            self.wgrad(builder, ([grad_out, t], grad), (self.up_shape(), self.factors[1]))?;
+            let product = (self.up_shape(), self.factors[1], concurrent);
+            self.wgrad(builder, ([grad_out, t], grad), product)?;
         }
         if let Some(grad) = self.lora.a.grad {
-            self.wgrad(builder, ([grad_t, x], grad), (self.down_shape(), 1.0))?;
+            self.wgrad(builder, ([grad_t, x], grad), (self.down_shape(), 1.0, concurrent))?;
         }
         Ok(())
     }
@@ -111,17 +114,18 @@ where
         &self,
         builder: &mut Builder,
         ([grad_out, x], grad_weight): ([Slice<T>; 2], Slice<f32>),
-        (shape, alpha): (GemmShape, f32),
+        (shape, alpha, concurrent): (GemmShape, f32, u32),
     ) -> Result<()> {
         let (compute, accumulate) = (self.lora.compute, builder.accumulates());
         let operand: TensorView<BufferId> = x.into();
         let (activations, weights) = (operand.dtype(), operand.dtype());
-        let config = GemmConfig { compute, activations, weights, concurrent: 0 };
+        let config = GemmConfig { compute, activations, weights, concurrent };
         // Only a whole product has a factor.
         let splits = if alpha == 1.0 { shape.wgrad_splits(config) } else { 1 };
         if splits == 1 {
             let product = Wgrad { grad_out, x, grad_weight, shape, alpha, accumulate };
-            return builder.launch(product.launch_in(compute));
+            let launch = product.launch_in(compute).map(|launch| launch.concurrent(concurrent));
+            return builder.launch(launch);
         }
         let (rows, columns) = (splits, grad_weight.len());
         let partials = builder.transient("grad_parts", rows * columns);
