@@ -64,7 +64,8 @@ pub(super) fn entry(config: Config) -> Entry {
                 apply_causal_mask(k, ([start, key], true), &scores, f32::NEG_INFINITY);
             });
             bounds.apply(k, (key, TILE_ROWS), (&[&scores], f32::NEG_INFINITY));
-            softmax.update(&scores, &out);
+            let factors = softmax.update(&scores);
+            OnlineSoftmax::rescale(&out, factors);
             let probs = to_fragments(config, &scores);
             loader.complete(next);
             k.barrier();

@@ -247,6 +247,6 @@ fn relative<'k>(dtype: DType, value: Value<'k, f32>, max: Value<'k, f32>) -> Val
     let max = max.eq(f32::NEG_INFINITY).select(0.0, max);
     match dtype {
         DType::F32 => (value - max).exp(),
-        _ => value.fma(LOG2_E, max * -LOG2_E).exp2_ftz(),
+        _ => ((value - max) * LOG2_E).exp2_ftz(),
     }
 }
