@@ -4,11 +4,10 @@ use std::path::Path;
 
 use retrograph_finetune::{
     Adapter, ChatTemplate, Device, Error, GenerationDefaults, GenerationPlan, Generator,
-    GeneratorOptions, HubError, InferenceConfig, ModelDirectory, Source, Stage, Tokenizer,
+    HubError, InferenceConfig, ModelDirectory, Source, Stage, Tokenizer,
 };
-use retrograph_runtime::BuildOptions;
 
-use crate::args::EngineArguments;
+use crate::args::{EngineArguments, InferenceArguments};
 use crate::error::CliError;
 use crate::screen::{self, Startup, fact};
 
@@ -50,12 +49,13 @@ impl Engine {
             adapters.iter().for_each(screen::adapter);
         }
         let plan = plan(arguments, model)?;
-        let device = Device::open(arguments.device)?;
+        let InferenceArguments { device: choice, cache, .. } = &arguments.inference;
+        let device = Device::open(*choice)?;
         if !quiet {
             screen::device(&device);
             fact("context", format!("{} tokens of prompt and answer together", plan.max_length()));
         }
-        let modules = arguments.cache.modules(&device, arguments.device)?;
+        let modules = cache.modules(&device, *choice)?;
         let mut startup = Startup::new();
         let show = &mut |stage: Stage<'_>| {
             if !quiet {
@@ -94,9 +94,8 @@ impl Engine {
 fn plan(arguments: &EngineArguments, model: ModelDirectory) -> Result<GenerationPlan, CliError> {
     let positions = model.positions().unwrap_or(MAX_LENGTH);
     let max_length = arguments.max_length.unwrap_or(positions.min(MAX_LENGTH));
-    let build = BuildOptions { policy: arguments.strategy.policy(), ..BuildOptions::default() };
-    let options =
-        GeneratorOptions { max_length, cache: arguments.cache_dtype, build, verify: false };
-    let config = InferenceConfig::frozen(*model.config(), arguments.precision.precision());
+    let options = arguments.inference.options(max_length, false);
+    let precision = arguments.inference.precision.precision();
+    let config = InferenceConfig::frozen(*model.config(), precision);
     Ok(GenerationPlan::new(&config, options)?.with_base(model)?)
 }

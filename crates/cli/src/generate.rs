@@ -7,14 +7,13 @@ use std::sync::atomic::Ordering;
 
 use retrograph_finetune::report::median;
 use retrograph_finetune::{
-    Device, Generated, GenerationDefaults, GenerationPlan, Generator, GeneratorOptions,
+    Device, Generated, GenerationDefaults, GenerationPlan, Generator,
     InferenceConfig, Mode, ModelDirectory, OptimizerConfig, Preset, Sampling, Stage, StopReason,
     TextRequest, Tokenizer, TrainingConfig,
 };
-use retrograph_runtime::BuildOptions;
 use serde_json::json;
 
-use crate::args::GenerateArguments;
+use crate::args::{GenerateArguments, InferenceArguments};
 use crate::error::CliError;
 use crate::file::write;
 use crate::outputs::{self, Output};
@@ -62,13 +61,14 @@ pub(crate) fn run(arguments: &GenerateArguments) -> Result<Outcome, CliError> {
     let GenerateConfig { plan, mut trained, tokenizer, prompt, sampling, ends } = config;
     let (max_tokens, stops) = (arguments.max_tokens, &arguments.stop);
     let request = TextRequest { prompt, max_tokens, sampling, ends: &ends, stops };
-    let device = Device::open(arguments.device)?;
+    let InferenceArguments { device: choice, cache, .. } = &arguments.inference;
+    let device = Device::open(*choice)?;
     if !arguments.quiet {
         trained.show();
         screen::device(&device);
         fact("sampling", described(sampling));
     }
-    let modules = arguments.cache.modules(&device, arguments.device)?;
+    let modules = cache.modules(&device, *choice)?;
     let mut startup = Startup::new();
     let mut generator = plan.start(&modules, trained.source(), &mut |stage: Stage<'_>| {
         if !arguments.quiet {
@@ -132,7 +132,7 @@ fn config(arguments: &GenerateArguments, model: &Option<ModelDirectory>) -> Trai
     TrainingConfig {
         model: model.as_ref().map_or_else(|| Preset::Tiny.model(), |model| *model.config()),
         mode: Mode::Frozen,
-        precision: arguments.precision.precision(),
+        precision: arguments.inference.precision.precision(),
         batch: 1,
         seq: 1,
         optimizer: OptimizerConfig::new(0.0, 1),
@@ -150,9 +150,7 @@ fn plan(
     let wanted = prompt.saturating_add(arguments.max_tokens).max(prompt + 1).max(2);
     let positions = model.as_ref().and_then(ModelDirectory::positions).unwrap_or(usize::MAX);
     let max_length = arguments.max_length.unwrap_or(wanted.min(positions));
-    let build = BuildOptions { policy: arguments.strategy.policy(), ..BuildOptions::default() };
-    let (cache, verify) = (arguments.cache_dtype, arguments.verify);
-    let options = GeneratorOptions { max_length, cache, build, verify };
+    let options = arguments.inference.options(max_length, arguments.verify);
     let plan = GenerationPlan::new(&InferenceConfig::from(&config), options)?;
     Ok(match model {
         Some(model) => plan.with_base(model)?,

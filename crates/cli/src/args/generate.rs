@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use retrograph_finetune::{DType, DeviceChoice, TrainingConfig, parse_dtype};
+use retrograph_finetune::TrainingConfig;
 
-use super::{CacheArguments, PrecisionArguments, SamplingArguments, StrategyArgument, up_to};
+use super::{InferenceArguments, SamplingArguments, up_to};
 
 /// Default of `--max-tokens`.
 const DEFAULT_TOKENS: usize = 256;
@@ -38,10 +38,7 @@ pub(crate) struct GenerateArguments {
     #[arg(long, value_name = "TOKENS")]
     pub(crate) max_length: Option<usize>,
     #[command(flatten)]
-    pub(crate) precision: PrecisionArguments,
-    /// Data type of the KV cache: f32, or bf16 for half the memory [default: --dtype].
-    #[arg(long, value_name = "TYPE", value_parser = parse_dtype)]
-    pub(crate) cache_dtype: Option<DType>,
+    pub(crate) inference: InferenceArguments,
     #[command(flatten)]
     pub(crate) sampling: SamplingArguments,
     /// End the text before this string. Can be given several times.
@@ -50,17 +47,9 @@ pub(crate) struct GenerateArguments {
     /// Do not stop at end-of-text tokens.
     #[arg(long)]
     pub(crate) ignore_eos: bool,
-    /// Execution strategy.
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) strategy: StrategyArgument,
     /// Run every step eagerly, too, on a KV cache of its own, and require equal bits.
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Device: auto (the first GPU, or the simulated driver if there is none), cuda:N, or sim.
-    #[arg(long, default_value_t)]
-    pub(crate) device: DeviceChoice,
-    #[command(flatten)]
-    pub(crate) cache: CacheArguments,
     /// Print only the generated text.
     #[arg(long)]
     pub(crate) quiet: bool,

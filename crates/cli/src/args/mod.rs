@@ -8,6 +8,7 @@ mod engine;
 mod eval;
 mod export;
 mod generate;
+mod inference;
 mod inspect;
 mod lora;
 mod micro_batches;
@@ -39,6 +40,7 @@ pub(crate) use export::{
     ExportArguments, FormatArgument, MergeArguments, PlaceArguments, parse_size,
 };
 pub(crate) use generate::GenerateArguments;
+pub(crate) use inference::InferenceArguments;
 pub(crate) use inspect::InspectArguments;
 pub(crate) use lora::LoraArguments;
 pub(crate) use micro_batches::MicroBatchArguments;

@@ -1,0 +1,32 @@
+//! The arguments of a model that generates text: how it runs and where.
+
+use clap::Args;
+use retrograph_finetune::{DType, DeviceChoice, GeneratorOptions, parse_dtype};
+use retrograph_runtime::BuildOptions;
+
+use super::{CacheArguments, PrecisionArguments, StrategyArgument};
+
+#[derive(Debug, Args)]
+pub(crate) struct InferenceArguments {
+    #[command(flatten)]
+    pub(crate) precision: PrecisionArguments,
+    /// Data type of the KV cache: f32, or bf16 for half the memory [default: --dtype].
+    #[arg(long, value_name = "TYPE", value_parser = parse_dtype)]
+    cache_dtype: Option<DType>,
+    /// Execution strategy.
+    #[arg(long, value_enum, default_value_t)]
+    strategy: StrategyArgument,
+    /// Device: auto (the first GPU, or the simulated driver if there is none), cuda:N, or sim.
+    #[arg(long, default_value_t)]
+    pub(crate) device: DeviceChoice,
+    #[command(flatten)]
+    pub(crate) cache: CacheArguments,
+}
+
+impl InferenceArguments {
+    /// The options of a generator for prompts and texts of at most `max_length` tokens together.
+    pub(crate) fn options(&self, max_length: usize, verify: bool) -> GeneratorOptions {
+        let build = BuildOptions { policy: self.strategy.policy(), ..BuildOptions::default() };
+        GeneratorOptions { max_length, cache: self.cache_dtype, build, verify }
+    }
+}
