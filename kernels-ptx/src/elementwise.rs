@@ -3,6 +3,7 @@
 pub(crate) mod add;
 pub(crate) mod cast;
 pub(crate) mod dropout;
+mod kernel;
 pub(crate) mod silu;
 pub(crate) mod silu_backward;
 pub(crate) mod swiglu;

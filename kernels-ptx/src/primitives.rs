@@ -1,12 +1,15 @@
 //! Building blocks that kernels of several families share.
 
 pub(crate) mod bf16;
+pub(crate) mod eight;
 pub(crate) mod mma;
 pub(crate) mod nf4;
+pub(crate) mod output;
 pub(crate) mod parameters;
 pub(crate) mod pdl;
 pub(crate) mod philox;
 pub(crate) mod reduce;
+pub(crate) mod registers;
 pub(crate) mod row_registers;
 pub(crate) mod sigmoid;
 pub(crate) mod swizzle;

@@ -20,8 +20,9 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value};
 
+use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
-use crate::primitives::vec4::{Output, Vec4, aligned};
+use crate::primitives::vec4::{Vec4, aligned};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use retrograph_finetune::{
-    Adapter, ChatTemplate, Device, Error, GenerationDefaults, GenerationPlan, Generator,
-    HubError, InferenceConfig, ModelDirectory, Source, Stage, Tokenizer,
+    Adapter, ChatTemplate, Device, Error, GenerationDefaults, GenerationPlan, Generator, HubError,
+    InferenceConfig, ModelDirectory, Source, Stage, Tokenizer,
 };
 
 use crate::args::{EngineArguments, InferenceArguments};

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 
 use retrograph_finetune::report::median;
 use retrograph_finetune::{
-    Device, Generated, GenerationDefaults, GenerationPlan, Generator,
-    InferenceConfig, Mode, ModelDirectory, OptimizerConfig, Preset, Sampling, Stage, StopReason,
-    TextRequest, Tokenizer, TrainingConfig,
+    Device, Generated, GenerationDefaults, GenerationPlan, Generator, InferenceConfig, Mode,
+    ModelDirectory, OptimizerConfig, Preset, Sampling, Stage, StopReason, TextRequest, Tokenizer,
+    TrainingConfig,
 };
 use serde_json::json;
 

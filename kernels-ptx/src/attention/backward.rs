@@ -21,8 +21,8 @@ use super::mma::{WarpMma, to_fragments};
 use super::row_bounds::{Masked, RowBounds};
 use super::score_grads::ScoreGrads;
 use crate::primitives::mma::acc_row;
+use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
-use crate::primitives::vec4::Output;
 
 /// The rows of `lse_delta` per head, for sequences of `seq` tokens.
 pub(super) fn padded_rows(seq: Value<'_, u32>) -> Value<'_, u32> {

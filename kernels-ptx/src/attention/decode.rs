@@ -39,6 +39,7 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Shared, Value};
 
 use crate::primitives::parameters::Declarations;
 use crate::primitives::pdl;
+use crate::primitives::registers::{Registers, registers};
 use crate::primitives::vec4::Vec4;
 use new_token::NewToken;
 
@@ -146,7 +147,7 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
         k.range(0u32, head_dim, HEAD_CHUNK, |head_chunk| {
             let i = head_chunk + lane * 4;
             let vec4 = Vec4::new(i, head_dim, rows_aligned);
-            let sums = [(); 4].map(|()| k.var(0.0f32));
+            let sums: Registers<'_> = registers(k, 0.0);
             k.range(warp, old, WARPS * KEYS_IN_FLIGHT, |j| {
                 let indices = KEY_STEPS.map(|step| j + step * WARPS);
                 let rows = indices.map(|j| {

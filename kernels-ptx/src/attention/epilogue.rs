@@ -2,13 +2,13 @@
 
 use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
-use retrograph_ptx::build::{Kernel, Shared, Value};
+use retrograph_ptx::build::{Kernel, Ptr, Shared, Value};
 
 use super::config::Config;
 use super::mask::{lane_column, lane_row};
-use crate::primitives::bf16::pack;
+use crate::primitives::bf16::{pack, pack_vec4};
 use crate::primitives::mma::AccFragment;
-use crate::primitives::vec4::Output;
+use crate::primitives::output::Output;
 
 /// The rows of a head in a result.
 #[derive(Clone, Copy)]
@@ -40,12 +40,12 @@ impl<'k> ResultRows<'k> {
                     factor.map_or(pair, |factor| pair.map(|value| value * factor))
                 });
                 let pairs: Vec<_> = pairs.collect();
-                k.when(!to.f32.is_null(), || {
-                    (0u32..).zip(&pairs).for_each(|(j, pair)| to.f32.store_vec2(j * 8, *pair));
-                });
-                k.when(!to.bf16.is_null(), || {
+                let write_f32 = |to: Ptr<'k, f32>| {
+                    (0u32..).zip(&pairs).for_each(|(j, pair)| to.store_vec2(j * 8, *pair));
+                };
+                to.write(write_f32, |to| {
                     let words = pairs.iter().map(|pair| pack(target, *pair));
-                    (0u32..).zip(words).for_each(|(j, word)| to.bf16.store(j * 4, word));
+                    (0u32..).zip(words).for_each(|(j, word)| to.store(j * 4, word));
                 });
             });
         }
@@ -53,12 +53,9 @@ impl<'k> ResultRows<'k> {
 
     /// Writes a vec4 at element `index` from the first one on.
     fn write_vec4(self, target: SmTarget, index: Value<'k, u64>, vec4: [Value<'k, f32>; 4]) {
-        let (k, to) = (index.kernel(), self.first.at(index));
-        k.when(!to.f32.is_null(), || to.f32.store_vec4(0, vec4));
-        k.when(!to.bf16.is_null(), || {
-            let words = [0, 2].map(|i| pack(target, [vec4[i], vec4[i + 1]]));
-            to.bf16.store_vec2(0, words);
-        });
+        self.first
+            .at(index)
+            .write(|to| to.store_vec4(0, vec4), |to| to.store_vec2(0, pack_vec4(target, vec4)));
     }
 }
 

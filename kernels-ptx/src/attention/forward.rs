@@ -15,8 +15,8 @@ use super::mma::{WarpMma, to_fragments};
 use super::online_softmax::OnlineSoftmax;
 use super::row_bounds::{Masked, RowBounds};
 use crate::primitives::mma::acc_row;
+use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
-use crate::primitives::vec4::Output;
 
 /// The name of the entry.
 pub(super) fn name(config: Config) -> &'static str {

@@ -10,6 +10,7 @@ use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value};
 
 use super::TILE_ROWS;
 use super::config::Config;
+use crate::primitives::registers::{Registers, registers, set, values};
 
 /// A tile in shared memory.
 #[derive(Clone, Copy)]
@@ -151,14 +152,13 @@ impl<'k> TileLoader<'k> {
 
     fn load_in_loop(&self, TileLoad { source, start, first }: TileLoad<'k>) {
         self.kernel.range(self.row, TILE_ROWS, self.row_step(), |row| {
-            let chunk = [(); 4].map(|()| self.kernel.var(0u32));
+            let chunk: Registers<'k, 4, u32> = registers(&self.kernel, 0);
             self.kernel.when(self.inside, || {
                 let row = (start + row).min(source.rows - 1);
                 let column = source.offset + self.column;
-                let loaded = source.base.load_vec4(row.mad_lo(source.stride, column));
-                chunk.iter().zip(loaded).for_each(|(var, value)| var.set(value));
+                set(&chunk, source.base.load_vec4(row.mad_lo(source.stride, column)));
             });
-            self.address(row).at(first).store_vec4(0, chunk.map(|var| var.get()));
+            self.address(row).at(first).store_vec4(0, values(&chunk));
         });
     }
 }

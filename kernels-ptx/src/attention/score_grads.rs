@@ -2,11 +2,12 @@
 
 use std::f32::consts::LOG2_E;
 
-use retrograph_ptx::build::{Kernel, Value, Var};
+use retrograph_ptx::build::{Kernel, Value};
 
 use super::backward::{Params, Side};
 use super::mask::{lane_column, lane_row};
 use crate::primitives::mma::AccFragment;
+use crate::primitives::registers::{Registers, registers, set};
 
 /// Computes p and ds from the logsumexp and delta of the queries of a tile.
 pub(super) struct ScoreGrads<'a, 'k> {
@@ -22,7 +23,7 @@ enum QueryStats<'k> {
     /// Queries are rows: the statistics of the lane's two rows.
     Rows([[Value<'k, f32>; 2]; 2]),
     /// Queries are columns: lane i has the statistics of column i of the tile.
-    Columns([Var<'k, f32>; 2]),
+    Columns(Registers<'k, 2>),
 }
 
 impl<'a, 'k> ScoreGrads<'a, 'k> {
@@ -33,7 +34,7 @@ impl<'a, 'k> ScoreGrads<'a, 'k> {
                 let rows = [0, 8].map(|row| params.start + lane_row(k) + row);
                 QueryStats::Rows(rows.map(|row| query_stats(params, k.constant(0), row)))
             }
-            Side::Keys => QueryStats::Columns([(); 2].map(|()| k.var(0.0f32))),
+            Side::Keys => QueryStats::Columns(registers(k, 0.0)),
         };
         Self { kernel: *k, params, scale_log2, stats }
     }
@@ -42,8 +43,7 @@ impl<'a, 'k> ScoreGrads<'a, 'k> {
     /// `start`.
     pub(super) fn fetch(&self, (start, head): (Value<'k, u32>, Value<'k, u32>)) {
         if let QueryStats::Columns(stats) = &self.stats {
-            let loaded = query_stats(self.params, head, start + self.kernel.lane());
-            stats.iter().zip(loaded).for_each(|(var, value)| var.set(value));
+            set(stats, query_stats(self.params, head, start + self.kernel.lane()));
         }
     }
 

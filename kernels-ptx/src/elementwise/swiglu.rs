@@ -9,9 +9,10 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{ModuleBuilder, Ptr};
 
+use super::kernel::{Elementwise, elementwise};
+use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::sigmoid::{swiglu, swiglu_bf16};
-use crate::primitives::vec4::{Elementwise, Output, elementwise};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {

@@ -14,6 +14,7 @@ use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Value};
 
 use crate::primitives::parameters::Declarations;
+use crate::primitives::registers::{Registers, registers};
 use crate::primitives::vec4::{Vec4, aligned};
 
 /// Builds the image.
@@ -45,7 +46,7 @@ fn backward(k: &Kernel<'_>) {
     k.return_if(earlier.get().ne(0));
 
     let first = (k.ctaid_y() * k.ntid_x() + k.tid_x()) * 4;
-    let sums = [(); 4].map(|()| k.var(0.0));
+    let sums: Registers<'_> = registers(k, 0.0);
     // Starts at a multiple of 32; none of the positions before this one has the token.
     k.range(position & !31, positions, 32, |base| {
         let found = search.matches(k, base, positions);

@@ -11,6 +11,7 @@ use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr};
 
 use crate::primitives::parameters::Declarations;
+use crate::primitives::registers::{registers, set, values};
 use crate::primitives::vec4::{Vec4, aligned};
 
 /// Builds the image.
@@ -32,9 +33,7 @@ fn lookup(k: &Kernel<'_>, dtype: DType) {
     let row = table.address() + (token.mul_wide(hidden) << dtype.bytes().ilog2());
     let first = (k.ctaid_y() * k.ntid_x() + k.tid_x()) * 4;
     let vec4 = Vec4::new(first, hidden, aligned(&[Ptr::from_address(row), out]));
-    let values = [(); 4].map(|()| k.var(f32::NAN));
-    k.when(token.lt(vocab), || {
-        values.iter().zip(vec4.load_as(dtype, row)).for_each(|(slot, value)| slot.set(value));
-    });
-    vec4.store(out, values.map(|slot| slot.get()));
+    let registers = registers(k, f32::NAN);
+    k.when(token.lt(vocab), || set(&registers, vec4.load_as(dtype, row)));
+    vec4.store(out, values(&registers));
 }

@@ -7,6 +7,7 @@ use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 use super::matrices::{Matrices, Row, RowTile};
 use super::{Config, ROWS};
 use crate::primitives::bf16::widen;
+use crate::primitives::registers::set;
 
 /// Vectors of a row in flight.
 const VECTORS_IN_FLIGHT: u32 = 2;
@@ -107,10 +108,7 @@ impl<'k> LaneDots<'k> {
                         words[0].set(Ptr::<u32>::from_address(row.address).load(element >> 3));
                         row.scales.expect("codes have scales").fetch(element, scales);
                     }
-                    _ => {
-                        let loaded = load_vector(dtype, row, at);
-                        words.iter().zip(loaded).for_each(|(word, value)| word.set(value));
-                    }
+                    _ => set(words, load_vector(dtype, row, at)),
                 }
             }
         });

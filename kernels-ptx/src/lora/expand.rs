@@ -15,6 +15,7 @@ use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
 
 use super::{RANK_TILE, Rank, rows_aligned};
 use crate::primitives::parameters::Declarations;
+use crate::primitives::registers::{Registers, registers, set, values};
 use crate::primitives::vec4::Vec4;
 
 /// Vec4s of a row of the tile; one thread each.
@@ -52,13 +53,12 @@ fn define<'k>(k: &Kernel<'k>, factor: LoraMatrix) {
     };
     let row_lane = k.tid_x() / COLUMN_VEC4S;
     let vec4 = block.vec4(y);
-    let acc = [(); (ROWS / ROWS_PER_PASS) as usize].map(|()| [(); 4].map(|()| k.var(0.0)));
+    let acc = [(); (ROWS / ROWS_PER_PASS) as usize].map(|()| registers(k, 0.0));
     let row = |step: u32| k.ctaid_x() * ROWS + row_lane + step * ROWS_PER_PASS;
     k.when(accumulate, || {
         for (step, acc) in (0..).zip(&acc) {
             k.when(row(step).lt(rows), || {
-                let before = vec4.load(y.at(row(step).mul_wide(width)));
-                acc.iter().zip(before).for_each(|(sum, before)| sum.set(before));
+                set(acc, vec4.load(y.at(row(step).mul_wide(width))));
             });
         }
     });
@@ -74,7 +74,7 @@ fn define<'k>(k: &Kernel<'k>, factor: LoraMatrix) {
     });
     for (step, acc) in (0..).zip(&acc) {
         k.when(row(step).lt(rows), || {
-            vec4.store(y.at(row(step).mul_wide(width)), acc.map(|sum| sum.get()));
+            vec4.store(y.at(row(step).mul_wide(width)), values(acc));
         });
     }
 }
@@ -106,16 +106,15 @@ impl<'k> Block<'k> {
             let vec4 = self.vec4(w);
             let loaded = (0..RANK_TILE / ROWS_PER_PASS).map(|step| {
                 let rank = thread / COLUMN_VEC4S + step * ROWS_PER_PASS;
-                let values = [(); 4].map(|()| k.var(0.0));
+                let row: Registers<'k> = registers(&k, 0.0);
                 k.when((first + rank).lt(self.rank), || {
-                    let row = vec4.load(w.at((first + rank).mul_wide(self.width)));
-                    values.iter().zip(row).for_each(|(value, loaded)| value.set(loaded));
+                    set(&row, vec4.load(w.at((first + rank).mul_wide(self.width))));
                 });
-                (rank, values)
+                (rank, row)
             });
-            for (rank, values) in loaded.collect::<Vec<_>>() {
+            for (rank, row) in loaded.collect::<Vec<_>>() {
                 let offset = rank * RANK_STRIDE + thread % COLUMN_VEC4S * 4;
-                self.w_tile.store_vec4(offset, values.map(|value| value.get()));
+                self.w_tile.store_vec4(offset, values(&row));
             }
             return;
         }
@@ -172,7 +171,7 @@ impl<'k> Block<'k> {
     }
 
     /// Adds the products of the tiles in shared memory.
-    fn add(&self, acc: &[[Var<'k, f32>; 4]], first: Value<'k, u32>) {
+    fn add(&self, acc: &[Registers<'k>], first: Value<'k, u32>) {
         let (k, thread) = (self.k, self.k.tid_x());
         let t_tile = self.t_tile.at(thread / COLUMN_VEC4S * RANK_TILE);
         let w_tile = self.w_tile.at(thread % COLUMN_VEC4S * 4);

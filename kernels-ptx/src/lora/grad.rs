@@ -11,10 +11,11 @@
 use retrograph_kernel_abi::lora::grad::{self, COLUMNS, THREADS};
 use retrograph_kernel_abi::lora::{GradParameters, LoraMatrix};
 use retrograph_ptx::ast::Entry;
-use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
+use retrograph_ptx::build::{Kernel, Ptr, Shared, Value};
 
 use super::{RANK_TILE, Rank, rows_aligned};
 use crate::primitives::parameters::Declarations;
+use crate::primitives::registers::{Registers, registers, set, values};
 use crate::primitives::vec4::Vec4;
 
 /// Rows of t in shared memory.
@@ -49,8 +50,8 @@ pub(super) fn entry(factor: LoraMatrix) -> Entry {
             sizes: [end, width, rank],
             first: rank_index.number,
             t_tile: k.shared("t_tile", (TILE_ROWS * RANK_TILE) as usize),
-            rows_in_flight: [(); ROWS_IN_FLIGHT as usize].map(|()| [(); 4].map(|()| k.var(0.0))),
-            acc: (0..RANK_TILE).map(|_| [(); 4].map(|()| k.var(0.0))).collect(),
+            rows_in_flight: [(); ROWS_IN_FLIGHT as usize].map(|()| registers(k, 0.0)),
+            acc: (0..RANK_TILE).map(|_| registers(k, 0.0)).collect(),
         };
         k.range(first, end, TILE_ROWS, |at| {
             (0..ROWS_IN_FLIGHT).for_each(|step| block.fetch(step, at));
@@ -84,23 +85,19 @@ struct Block<'k> {
     /// First rank of the block.
     first: Value<'k, u32>,
     t_tile: Shared<'k, f32>,
-    rows_in_flight: [[Var<'k, f32>; 4]; ROWS_IN_FLIGHT as usize],
-    acc: Vec<[Var<'k, f32>; 4]>,
+    rows_in_flight: [Registers<'k>; ROWS_IN_FLIGHT as usize],
+    acc: Vec<Registers<'k>>,
 }
 
 impl<'k> Block<'k> {
     /// Starts loading row number `step` of this warp from row `at` on; zeros past the end of the
     /// run.
     fn fetch(&self, step: u32, at: Value<'k, u32>) {
-        let (row, rows_in_flight) =
+        let (row, registers) =
             (at + self.k.warp() + step * WARPS, &self.rows_in_flight[step as usize]);
-        rows_in_flight.iter().for_each(|rows_in_flight| rows_in_flight.set(0.0));
+        registers.iter().for_each(|register| register.set(0.0));
         self.k.when(row.lt(self.sizes[0]), || {
-            let loaded = self.vec4.load(self.x.at(row.mul_wide(self.sizes[1])));
-            rows_in_flight
-                .iter()
-                .zip(loaded)
-                .for_each(|(rows_in_flight, value)| rows_in_flight.set(value));
+            set(registers, self.vec4.load(self.x.at(row.mul_wide(self.sizes[1]))));
         });
     }
 
@@ -123,7 +120,7 @@ impl<'k> Block<'k> {
     /// Adds the products of loaded row `step` and the row of t at offset `from`.
     fn add(&self, step: u32, from: u32) {
         let t_tile = self.t_tile.at(self.k.warp() * RANK_TILE);
-        let x = self.rows_in_flight[step as usize].map(|rows_in_flight| rows_in_flight.get());
+        let x = values(&self.rows_in_flight[step as usize]);
         for rank in (0..RANK_TILE).step_by(4) {
             let t = t_tile.load_vec4((from + step * WARPS) * RANK_TILE + rank);
             for (t, acc) in t.iter().zip(&self.acc[rank as usize..]) {
@@ -145,7 +142,7 @@ impl<'k> Block<'k> {
         let shared = k.shared::<f32>("sums", (WARPS * RANK_TILE * RANK_STRIDE) as usize);
         let own = shared.at(k.warp() * (RANK_TILE * RANK_STRIDE) + k.lane() * 4);
         for (rank, acc) in (0..).zip(&self.acc) {
-            own.store_vec4(rank * RANK_STRIDE, acc.map(|sum| sum.get()));
+            own.store_vec4(rank * RANK_STRIDE, values(acc));
         }
         k.barrier();
         // Consecutive threads write consecutive elements.

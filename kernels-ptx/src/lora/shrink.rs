@@ -16,6 +16,7 @@ use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
 use super::{Rank, rows_aligned};
 use crate::primitives::parameters::Declarations;
+use crate::primitives::registers::set;
 use crate::primitives::vec4::Vec4;
 
 /// Floats from one row to the next in shared memory. The padding keeps vec4s aligned and puts
@@ -180,8 +181,7 @@ impl<'k> TileLoader<'k> {
             match source.kind {
                 LoadKind::Vec4 { aligned, inside } => {
                     let vec4 = Vec4::new(here, inside.select(end, 0), aligned);
-                    let loaded = vec4.load(source.array);
-                    registers.iter().zip(loaded).for_each(|(register, value)| register.set(value));
+                    set(registers, vec4.load(source.array));
                 }
                 LoadKind::Scalar { inside } => {
                     registers[0].set(0.0);

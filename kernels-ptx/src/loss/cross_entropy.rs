@@ -35,9 +35,11 @@ use retrograph_ptx::ast::{Entry, Module};
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value};
 
 use crate::primitives::bf16::unpack;
+use crate::primitives::eight::{load_eight_or, write_eight};
+use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::thread_group::ThreadGroup;
-use crate::primitives::vec4::{Output, Vec4, aligned, load_eight_or, write_eight};
+use crate::primitives::vec4::{Vec4, aligned};
 
 /// Vectors that a thread loads at a time.
 const UNROLL: u32 = 4;

@@ -24,9 +24,11 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value, Var};
 
+use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
-use crate::primitives::row_registers::{registers, row_vec4s, values};
-use crate::primitives::vec4::{F32x4, Output, Vec4, aligned, for_each_vec4};
+use crate::primitives::registers::{registers, values};
+use crate::primitives::row_registers::row_vec4s;
+use crate::primitives::vec4::{F32x4, Vec4, aligned, for_each_vec4};
 
 /// 2^64, the scale for rows whose squares would leave the range of f32.
 const SCALE: f32 = 18_446_744_073_709_551_616.0;
@@ -106,7 +108,7 @@ fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, row: Row<'k>) {
 /// A row in registers: aligned, and `vec4s` whole vec4s per thread.
 fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (row, vec4s): (Row<'k>, u32)) {
     let row_vec4s = row_vec4s(k, row.width, vec4s);
-    let in_registers: Vec<_> = row_vec4s.iter().map(|_| registers(k)).collect();
+    let in_registers: Vec<_> = row_vec4s.iter().map(|_| registers(k, 0.0)).collect();
     for (row_vec4, registers) in row_vec4s.iter().zip(&in_registers) {
         k.when(row_vec4.inside, || row_vec4.fetch(row.x, registers));
     }

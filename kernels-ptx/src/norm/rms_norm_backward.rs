@@ -28,9 +28,10 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value, Var};
 
+use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
-use crate::primitives::row_registers::{registers, values};
-use crate::primitives::vec4::{F32x4, Output, Vec4, aligned, for_each_vec4};
+use crate::primitives::registers::{registers, values};
+use crate::primitives::vec4::{F32x4, Vec4, aligned, for_each_vec4};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
@@ -198,7 +199,7 @@ fn load_if<'k>(
     condition: Pred<'k>,
     (vec4, array): (Vec4<'k>, Ptr<'k, f32>),
 ) -> F32x4<'k> {
-    let registers = registers(k);
+    let registers = registers(k, 0.0);
     k.when(condition, || {
         registers.iter().zip(vec4.load(array)).for_each(|(slot, value)| slot.set(value));
     });

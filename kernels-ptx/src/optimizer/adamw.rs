@@ -25,9 +25,9 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Value};
 
+use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::tensor_list::Chunk;
-use crate::primitives::vec4::Output;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {

@@ -16,6 +16,11 @@ pub(crate) fn pack<'k>(target: SmTarget, [low, high]: [Value<'k, f32>; 2]) -> Va
     round(low) | (round(high) << 16)
 }
 
+/// Packs four floats into two words, as [`pack`] does.
+pub(crate) fn pack_vec4<'k>(target: SmTarget, vec4: [Value<'k, f32>; 4]) -> [Value<'k, u32>; 2] {
+    [0, 2].map(|i| pack(target, [vec4[i], vec4[i + 1]]))
+}
+
 /// Unpacks the two bf16 elements of one word, the lower half first.
 pub(crate) fn unpack(word: Value<'_, u32>) -> [Value<'_, f32>; 2] {
     widen(word).map(Value::<f32>::from_bits)

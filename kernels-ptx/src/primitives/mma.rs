@@ -1,14 +1,16 @@
 //! Accumulator fragments of `mma` instructions.
 
-use retrograph_ptx::build::{Kernel, Value, Var};
+use retrograph_ptx::build::{Kernel, Value};
+
+use super::registers::{Registers, registers};
 
 /// The elements that a lane holds of a 16 × 8 accumulator of `mma.m16n8`: two neighbours in a row,
 /// and the two elements 8 rows further down.
-pub(crate) type AccFragment<'k> = [Var<'k, f32>; 4];
+pub(crate) type AccFragment<'k> = Registers<'k>;
 
 /// Fragments of 16 rows and `columns` columns, set to 0.
 pub(crate) fn acc_row<'k>(k: &Kernel<'k>, columns: u32) -> Vec<AccFragment<'k>> {
-    (0..columns / 8).map(|_| [(); 4].map(|()| k.var(0.0f32))).collect()
+    (0..columns / 8).map(|_| registers(k, 0.0)).collect()
 }
 
 /// Adds to a fragment, by fused multiply-adds, the products of consecutive steps of K: `rows` are

@@ -5,13 +5,12 @@
 //! 16-byte aligned: the launch guarantees both when it selects such an entry.
 
 use retrograph_ptx::SmTarget;
-use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
+use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
-use super::bf16::pack;
-use super::vec4::{F32x4, Output};
-
-/// Four mutable registers.
-pub(crate) type Registers<'k> = [Var<'k, f32>; 4];
+use super::bf16::pack_vec4;
+use super::output::Output;
+use super::registers::{Registers, registers, set, values};
+use super::vec4::F32x4;
 
 /// The position of one vec4 in every row.
 #[derive(Clone, Copy)]
@@ -32,26 +31,15 @@ pub(crate) fn row_vec4s<'k>(k: &Kernel<'k>, width: Value<'k, u32>, count: u32) -
     (0..count).map(row_vec4).collect()
 }
 
-/// Four registers, initialised to 0.
-pub(crate) fn registers<'k>(k: &Kernel<'k>) -> Registers<'k> {
-    [(); 4].map(|()| k.var(0.0))
-}
-
-/// The current values of four registers.
-pub(crate) fn values<'k>(registers: &Registers<'k>) -> F32x4<'k> {
-    registers.map(Var::get)
-}
-
 impl<'k> RowVec4<'k> {
     /// Loads the vec4 of the row at `array`. The position must be inside the row.
     pub(crate) fn fetch(&self, array: Ptr<'k, f32>, registers: &Registers<'k>) {
-        let loaded = array.load_vec4(self.first);
-        registers.iter().zip(loaded).for_each(|(register, value)| register.set(value));
+        set(registers, array.load_vec4(self.first));
     }
 
     /// The vec4 of the row at `array`, 0 outside the row.
     pub(crate) fn load(&self, array: Ptr<'k, f32>) -> F32x4<'k> {
-        let registers = registers(&self.k);
+        let registers = registers(&self.k, 0.0);
         self.k.when(self.inside, || self.fetch(array, &registers));
         values(&registers)
     }
@@ -65,7 +53,7 @@ impl<'k> RowVec4<'k> {
     pub(crate) fn write(&self, target: SmTarget, to: Output<'k>, values: F32x4<'k>) {
         self.k.when(self.inside & !to.f32.is_null(), || to.f32.store_vec4(self.first, values));
         self.k.when(self.inside & !to.bf16.is_null(), || {
-            let words = [0, 2].map(|i| pack(target, [values[i], values[i + 1]]));
+            let words = pack_vec4(target, values);
             to.bf16.store_vec2(self.first >> 1, words);
         });
     }

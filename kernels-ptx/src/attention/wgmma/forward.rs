@@ -17,9 +17,9 @@ use crate::attention::mma::pack_fragments;
 use crate::attention::online_softmax::OnlineSoftmax;
 use crate::attention::row_bounds::{Masked, RowBounds};
 use crate::primitives::mma::acc_row;
+use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::tma_pipeline::PipelineState;
-use crate::primitives::vec4::Output;
 
 /// Keys of a tile: as many as queries of a block, so that only the last tile has keys past the
 /// diagonal.

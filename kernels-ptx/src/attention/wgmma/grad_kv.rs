@@ -19,9 +19,9 @@ use crate::attention::mask::{apply_causal_mask, lane_column};
 use crate::attention::mma::{Fragments, pack_fragments};
 use crate::attention::row_bounds::{Masked, RowBounds};
 use crate::primitives::mma::{AccFragment, acc_row};
+use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::tma_pipeline::PipelineState;
-use crate::primitives::vec4::Output;
 
 /// Queries of a tile.
 const QUERIES: u32 = 64;

@@ -17,9 +17,9 @@ use crate::attention::mask::{apply_causal_mask, lane_row};
 use crate::attention::mma::pack_fragments;
 use crate::attention::row_bounds::{Masked, RowBounds};
 use crate::primitives::mma::acc_row;
+use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::tma_pipeline::PipelineState;
-use crate::primitives::vec4::Output;
 
 /// Keys of a tile.
 const KEYS: u32 = 64;

@@ -14,6 +14,7 @@ use crate::gemm::arith::div_const;
 use crate::gemm::layout::Major;
 use crate::gemm::mainloop::wgmma_tf32x3::TILE_K;
 use crate::gemm::smem_tile::{BlockOperand, LINE_WORDS, SmemTile};
+use crate::primitives::registers::{Registers, registers, set};
 use crate::primitives::tf32::split;
 
 /// Elements of a chunk, and chunks of a line.
@@ -32,7 +33,7 @@ pub(in crate::gemm) struct Tf32SplitLoader<'k> {
     line_stride: u32,
     block_stride: u32,
     /// Blocks in flight.
-    blocks: Vec<[[Var<'k, u32>; 4]; 4]>,
+    blocks: Vec<[Registers<'k, 4, u32>; 4]>,
 }
 
 impl<'k> Tf32SplitLoader<'k> {
@@ -77,7 +78,7 @@ impl<'k> Tf32SplitLoader<'k> {
             }
         };
         let base = k.var(source.operand.start(k).0);
-        let block = |_| [[(); 4]; 4].map(|chunk| chunk.map(|()| k.var(0u32)));
+        let block = |_| [(); 4].map(|()| registers(k, 0));
         let blocks = (0..count).map(block).collect();
         Self { source, base, chunk, column, line_stride, block_stride, blocks }
     }
@@ -94,13 +95,13 @@ impl<'k> Tf32SplitLoader<'k> {
                 };
                 let (index, _) = self.source.index(k_start, run_and_element, CHUNK_LEN);
                 let from = Ptr::<u32>::from_address(self.base.get() + index.mul_wide(4u32));
-                vector.iter().zip(from.load_vec4(0)).for_each(|(to, word)| to.set(word));
+                set(vector, from.load_vec4(0));
             }
         }
     }
 
     /// The blocks of this thread with their first columns.
-    fn blocks(&self) -> impl Iterator<Item = (Value<'k, u32>, &[[Var<'k, u32>; 4]; 4])> {
+    fn blocks(&self) -> impl Iterator<Item = (Value<'k, u32>, &[Registers<'k, 4, u32>; 4])> {
         (0u32..)
             .zip(&self.blocks)
             .map(|(index, block)| (self.column + index * self.block_stride, block))

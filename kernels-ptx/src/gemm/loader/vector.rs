@@ -8,6 +8,7 @@ use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
 use crate::primitives::bf16::pack;
 use crate::primitives::nf4::Nf4;
+use crate::primitives::registers::set;
 
 /// The element format of an operand in global memory.
 #[derive(Clone, Copy)]
@@ -74,19 +75,13 @@ impl<'k> LoadedVector<'k> {
         match self {
             Self::F32(vars) => {
                 for (vec4, vars) in (0..).zip(vars.chunks_exact(4)) {
-                    let loaded = Ptr::<f32>::from_address(address).load_vec4(index(vec4 * 4));
-                    vars.iter().zip(loaded).for_each(|(var, value)| var.set(value));
+                    set(vars, Ptr::<f32>::from_address(address).load_vec4(index(vec4 * 4)));
                 }
             }
             Self::Bf16(vars) => {
                 let words = index(0) >> 1;
-                match vars[..] {
-                    [a, b, c, d] => {
-                        let loaded = Ptr::<u32>::from_address(address).load_vec4(words);
-                        [a, b, c, d].into_iter().zip(loaded).for_each(|(var, v)| var.set(v));
-                    }
-                    _ => unreachable!("a vector of bf16 has eight elements"),
-                }
+                assert_eq!(vars.len(), 4, "a vector of bf16 has eight elements");
+                set(vars, Ptr::<u32>::from_address(address).load_vec4(words));
             }
             Self::Nf4 { codes, scale, nf4, len } => {
                 let (index, words) = (index(0), Ptr::<u32>::from_address(address));

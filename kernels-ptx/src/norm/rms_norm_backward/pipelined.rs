@@ -4,7 +4,8 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Value};
 
 use super::{Rows, Terms};
-use crate::primitives::row_registers::{Registers, RowVec4, registers, row_vec4s, values};
+use crate::primitives::registers::{Registers, registers, values};
+use crate::primitives::row_registers::{RowVec4, row_vec4s};
 
 /// A vec4 of a row whose loads are in flight.
 struct RowInFlight<'k> {
@@ -16,8 +17,8 @@ struct RowInFlight<'k> {
 
 impl<'k> RowInFlight<'k> {
     fn new(k: &Kernel<'k>) -> Self {
-        let grad_out = [(); 3].map(|()| registers(k));
-        Self { x: registers(k), grad_out, before: registers(k) }
+        let grad_out = [(); 3].map(|()| registers(k, 0.0));
+        Self { x: registers(k, 0.0), grad_out, before: registers(k, 0.0) }
     }
 
     /// Starts loading the vec4 of `row` at `row_vec4`.
@@ -39,7 +40,7 @@ pub(super) fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (rows, vec4s): 
     let ([first, end], width) = (rows.rows_of_block, rows.width);
     let row_vec4s = row_vec4s(k, width, vec4s);
     let gammas: Vec<_> = row_vec4s.iter().map(|row_vec4| row_vec4.load(rows.gamma)).collect();
-    let partials: Vec<_> = row_vec4s.iter().map(|_| registers(k)).collect();
+    let partials: Vec<_> = row_vec4s.iter().map(|_| registers(k, 0.0)).collect();
     let in_flight: Vec<_> = row_vec4s.iter().map(|_| RowInFlight::new(k)).collect();
     let rstd = k.var(0.0);
     let fetch = |index: Value<'k, u32>| {
