@@ -33,16 +33,14 @@
 //! **Limits.** Elements within a plane are indexed with 32 bits; planes are addressed with 64 bits.
 
 mod accumulator;
-mod arith;
 mod bulk_store;
 mod config;
 mod epilogue;
 mod kernel;
-mod layout;
 mod loader;
 mod mainloop;
+mod operand_tile;
 mod params;
-mod smem_tile;
 pub(crate) mod split_k_sum;
 mod swiglu;
 
@@ -56,7 +54,7 @@ use config::simt::SimtConfig;
 use kernel::multistage::MultistageKernel;
 use kernel::warp_specialized::WarpSpecializedKernel;
 use kernel::{mma_sync, simt};
-use layout::majors;
+use operand_tile::majors;
 
 /// Builds `image`.
 pub(crate) fn module(target: SmTarget, image: &GemmImage) -> Module {

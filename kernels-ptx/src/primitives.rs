@@ -1,5 +1,6 @@
 //! Building blocks that kernels of several families share.
 
+pub(crate) mod arith;
 pub(crate) mod bf16;
 pub(crate) mod eight;
 pub(crate) mod mma;
@@ -12,9 +13,11 @@ pub(crate) mod reduce;
 pub(crate) mod registers;
 pub(crate) mod row_registers;
 pub(crate) mod sigmoid;
+pub(crate) mod smem_tile;
 pub(crate) mod swizzle;
 pub(crate) mod tensor_list;
 pub(crate) mod tf32;
 pub(crate) mod thread_group;
 pub(crate) mod tma_pipeline;
 pub(crate) mod vec4;
+pub(crate) mod wgmma;

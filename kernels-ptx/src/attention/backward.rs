@@ -15,7 +15,7 @@ use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
 use super::TILE_ROWS;
 use super::config::Config;
 use super::epilogue::{Epilogue, ResultRows};
-use super::loader::{HeadRows, SmemTile, TileLoad, TileLoader};
+use super::loader::{HeadRows, PlacedTile, TileLoad, TileLoader};
 use super::mask::apply_causal_mask;
 use super::mma::{WarpMma, to_fragments};
 use super::row_bounds::{Masked, RowBounds};
@@ -49,9 +49,9 @@ pub(super) fn name(config: Config, side: Side) -> &'static str {
 
 /// The resident tiles (q and grad_out, or k and v), the tiles that the loop loads (k and v, or q
 /// and grad_out), and their total words.
-pub(super) fn smem_tiles(config: Config) -> ([SmemTile; 4], u32) {
+pub(super) fn smem_tiles(config: Config) -> ([PlacedTile; 4], u32) {
     let rows = config.block_rows();
-    SmemTile::layout([rows, rows, TILE_ROWS, TILE_ROWS], config)
+    PlacedTile::layout([rows, rows, TILE_ROWS, TILE_ROWS], config)
 }
 
 /// The entry whose rows are `side`.
@@ -70,7 +70,7 @@ pub(super) fn entry(config: Config, side: Side) -> Entry {
             });
         }
         let position = LoopPosition::new(k, &params);
-        let tile_load = |tile: SmemTile, source| {
+        let tile_load = |tile: PlacedTile, source| {
             let (start, first) = (position.start.get(), k.constant(tile.first));
             TileLoad { source, start, first }
         };

@@ -7,6 +7,8 @@ use retrograph_kernel_abi::attention::{
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
+use crate::primitives::smem_tile::{SmemLayout, SmemTile};
+
 /// The configuration of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Config {
@@ -15,7 +17,7 @@ pub(super) struct Config {
     pub(super) dtype: DType,
     /// Maximum head dimension; narrower heads are padded with zeros.
     pub(super) max_head_dim: u32,
-    /// Index of the entry for that head dimension among those of its kernel.
+    /// Index of the entry for that head dimension in its kernel.
     pub(super) entry: usize,
 }
 
@@ -54,9 +56,15 @@ impl Config {
         self.block_rows() / 16 * 32
     }
 
+    /// A tile of `rows` rows in shared memory.
+    pub(super) fn tile(self, rows: u32) -> SmemTile {
+        let layout = SmemLayout::XorSwizzled;
+        SmemTile { runs: rows, length: self.max_head_dim, dtype: self.dtype, layout }
+    }
+
     /// Words of a row in shared memory.
     pub(super) fn row_words(self) -> u32 {
-        self.max_head_dim * self.dtype.bytes() / 4
+        self.tile(1).pitch()
     }
 
     /// The words of `elements` elements.

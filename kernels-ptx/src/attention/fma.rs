@@ -7,7 +7,7 @@ use std::array::from_fn;
 use retrograph_kernel_abi::DType;
 use retrograph_ptx::build::{Shared, Value};
 
-use super::loader::SmemTile;
+use super::loader::PlacedTile;
 use super::mask::{lane_column, lane_row};
 use super::mma::{Fragments, PERIOD, WarpMma};
 use crate::primitives::bf16::unpack;
@@ -15,7 +15,7 @@ use crate::primitives::mma::{AccFragment, fma_fragment};
 
 impl<'k> WarpMma<'k> {
     /// [`WarpMma::multiply_transposed`], two steps of K at a time.
-    pub(super) fn multiply_transposed_fma(&self, [a, b]: [SmemTile; 2], acc: &[AccFragment<'k>]) {
+    pub(super) fn multiply_transposed_fma(&self, [a, b]: [PlacedTile; 2], acc: &[AccFragment<'k>]) {
         let (k, words) = (&self.kernel, self.config.row_words());
         k.range(0, self.config.max_head_dim, 2, |step| {
             let word = match self.config.dtype {
@@ -24,7 +24,7 @@ impl<'k> WarpMma<'k> {
             };
             let (chunk, within) = (word >> 2, word & 3);
             let at = |row: Value<'k, u32>| {
-                self.smem.at(row * words + ((chunk ^ (row & 7)) << 2) + within)
+                self.smem.at(row * words + (a.tile.stored_chunk(row, chunk) << 2) + within)
             };
             let own = at(lane_row(k)).offset(a.first.into());
             let rows = [0, 8].map(|row| self.load_pair(own.offset((row * words).into())));
@@ -39,13 +39,13 @@ impl<'k> WarpMma<'k> {
 
     /// [`WarpMma::multiply`], two rows of `b` at a time. Each pair of elements of p is held by one
     /// of the four lanes that share a row.
-    pub(super) fn multiply_fma(&self, p: &Fragments<'k>, b: SmemTile, acc: &[AccFragment<'k>]) {
+    pub(super) fn multiply_fma(&self, p: &Fragments<'k>, b: PlacedTile, acc: &[AccFragment<'k>]) {
         let k = &self.kernel;
-        k.range(0, b.rows / 2, 1, |pair| {
+        k.range(0, b.tile.runs / 2, 1, |pair| {
             let (lane, fragment) = ((k.lane() & 28) + (pair & 3), pair >> 2);
             let shuffled = |word_of: &dyn Fn(usize) -> Value<'k, u32>| {
                 let mut word = word_of(0);
-                for j in 1..b.rows / 8 {
+                for j in 1..b.tile.runs / 8 {
                     word = fragment.eq(j).select(word_of(j as usize), word);
                 }
                 k.shfl_idx(word, lane)
@@ -65,10 +65,11 @@ impl<'k> WarpMma<'k> {
     }
 
     /// The lane's two columns of each fragment in row `row` of `b`.
-    fn load_row(&self, b: SmemTile, row: Value<'k, u32>) -> Vec<[Value<'k, f32>; 2]> {
+    fn load_row(&self, b: PlacedTile, row: Value<'k, u32>) -> Vec<[Value<'k, f32>; 2]> {
         let (member, start) = (self.kernel.lane() & 3, row * self.config.row_words());
         let chunk = |chunk: Value<'k, u32>| {
-            self.smem.at(start + ((chunk ^ (row & 7)) << 2)).offset(b.first.into())
+            let within = b.tile.stored_chunk(row, chunk) << 2;
+            self.smem.at(start + within).offset(b.first.into())
         };
         match self.config.dtype {
             DType::F32 => {

@@ -9,7 +9,7 @@ use retrograph_ptx::build::{Kernel, Ptr, Value};
 use super::TILE_ROWS;
 use super::config::Config;
 use super::epilogue::{Epilogue, ResultRows};
-use super::loader::{HeadRows, SmemTile, TileLoad, TileLoader};
+use super::loader::{HeadRows, PlacedTile, TileLoad, TileLoader};
 use super::mask::{apply_causal_mask, lane_row};
 use super::mma::{WarpMma, to_fragments};
 use super::online_softmax::OnlineSoftmax;
@@ -24,8 +24,8 @@ pub(super) fn name(config: Config) -> &'static str {
 }
 
 /// The tiles of queries, keys and values, and their total words.
-pub(super) fn smem_tiles(config: Config) -> ([SmemTile; 3], u32) {
-    SmemTile::layout([config.block_rows(), TILE_ROWS, TILE_ROWS], config)
+pub(super) fn smem_tiles(config: Config) -> ([PlacedTile; 3], u32) {
+    PlacedTile::layout([config.block_rows(), TILE_ROWS, TILE_ROWS], config)
 }
 
 /// The entry.
@@ -38,7 +38,7 @@ pub(super) fn entry(config: Config) -> Entry {
         let ([q_tile, k_tile, v_tile], words) = smem_tiles(config);
         let smem = config.smem(k, words);
         let loader = TileLoader::new((k, config), smem, head_dim);
-        let tile_load = |source, start, tile: SmemTile| {
+        let tile_load = |source, start, tile: PlacedTile| {
             let first = k.constant(tile.first);
             TileLoad { source, start, first }
         };

@@ -1,8 +1,8 @@
 //! Loader of tiles of q, k, v and grad_out, by `cp.async`.
 //!
-//! A tile holds rows of `max_head_dim` elements without padding. A chunk is 16 bytes, the part of a
-//! row that `ldmatrix` reads. Chunk c of row r is stored at chunk c XOR (r mod 8), so that the
-//! eight rows of a matrix are in different banks.
+//! A tile holds rows of `max_head_dim` elements, with the layout [`SmemLayout::XorSwizzled`].
+//!
+//! [`SmemLayout::XorSwizzled`]: crate::primitives::smem_tile::SmemLayout
 //!
 //! Global memory is addressed in words, too: one f32 or two bf16.
 
@@ -11,23 +11,24 @@ use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value};
 use super::TILE_ROWS;
 use super::config::Config;
 use crate::primitives::registers::{Registers, registers, set, values};
+use crate::primitives::smem_tile::SmemTile;
 
-/// A tile in shared memory.
+/// A tile of rows in the shared memory of the block.
 #[derive(Clone, Copy)]
-pub(super) struct SmemTile {
+pub(super) struct PlacedTile {
     /// Its first word.
     pub(super) first: u32,
-    pub(super) rows: u32,
+    pub(super) tile: SmemTile,
 }
 
-impl SmemTile {
+impl PlacedTile {
     /// Consecutive tiles with `rows` rows each, and their total words.
     pub(super) fn layout<const N: usize>(rows: [u32; N], config: Config) -> ([Self; N], u32) {
         let mut words = 0;
         let tiles = rows.map(|rows| {
-            let first = words;
-            words += rows * config.row_words();
-            Self { first, rows }
+            let (first, tile) = (words, config.tile(rows));
+            words += tile.words();
+            Self { first, tile }
         });
         (tiles, words)
     }
@@ -146,8 +147,9 @@ impl<'k> TileLoader<'k> {
 
     /// The address of this thread's chunk in row `row` of the first tile.
     fn address(&self, row: Value<'k, u32>) -> Shared<'k, u32> {
-        let within = ((self.column >> 2) ^ (row & 7)) << 2;
-        self.smem.at(row.mad_lo(self.config.row_words(), within))
+        let tile = self.config.tile(TILE_ROWS);
+        let within = tile.stored_chunk(row, self.column >> 2) << 2;
+        self.smem.at(row.mad_lo(tile.pitch(), within))
     }
 
     fn load_in_loop(&self, TileLoad { source, start, first }: TileLoad<'k>) {

@@ -14,7 +14,7 @@ pub(super) fn lane_column<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
     (k.lane() & 3) * 2
 }
 
-/// Sets `acc` to `value` where a key is later than its query. `first` is the position of the first
+/// Sets elements of `acc` whose key is later than the query to `value`. `first` is the position of the first
 /// row and of the first column; queries are rows if `rows_are_queries`, otherwise columns.
 pub(super) fn apply_causal_mask<'k>(
     k: &Kernel<'k>,

@@ -12,7 +12,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
 use super::config::Config;
-use super::loader::SmemTile;
+use super::loader::PlacedTile;
 use crate::primitives::bf16::pack;
 use crate::primitives::mma::{AccFragment, acc_row, add_fragments};
 use crate::primitives::tf32::split;
@@ -107,7 +107,7 @@ impl<'k> WarpMma<'k> {
     }
 
     /// `acc += a·bᵀ`, for the warp's 16 rows of `a` and all rows of `b`.
-    pub(super) fn multiply_transposed(&self, [a, b]: [SmemTile; 2], acc: &[AccFragment<'k>]) {
+    pub(super) fn multiply_transposed(&self, [a, b]: [PlacedTile; 2], acc: &[AccFragment<'k>]) {
         if !self.config.has_tensor_cores() {
             return self.multiply_transposed_fma([a, b], acc);
         }
@@ -124,7 +124,7 @@ impl<'k> WarpMma<'k> {
             let stage_acc = self.stage_acc(acc);
             for step in 0..4 {
                 let a_operand = self.operand(Self::ldmatrix(&a_chunks, (a.first, step), false));
-                let b_operands: Vec<_> = (0..b.rows / 16)
+                let b_operands: Vec<_> = (0..b.tile.runs / 16)
                     .map(|i| Self::ldmatrix(&b_chunks, (b.first + i * 16 * words, step), false))
                     .flat_map(|[a, b, c, d]| [[a, b], [c, d]].map(|two| self.operand(two)))
                     .collect();
@@ -135,8 +135,12 @@ impl<'k> WarpMma<'k> {
     }
 
     /// `acc += p·b`, for all rows of `b`.
-    pub(super) fn multiply(&self, p: &Fragments<'k>, b: SmemTile, acc: &[AccFragment<'k>]) {
-        assert_eq!(p.len() as u32 * self.config.mma_k(), b.rows, "a fragment for each step of K");
+    pub(super) fn multiply(&self, p: &Fragments<'k>, b: PlacedTile, acc: &[AccFragment<'k>]) {
+        assert_eq!(
+            p.len() as u32 * self.config.mma_k(),
+            b.tile.runs,
+            "a fragment for each step of K"
+        );
         if !self.config.has_tensor_cores() {
             return self.multiply_fma(p, b, acc);
         }

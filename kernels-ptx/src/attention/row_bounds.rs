@@ -1,8 +1,8 @@
 //! Bounds of attention as data, which a launch may give for each row of its blocks.
 //!
 //! Rows are queries, with the first key that each attends to, or keys, with the end of the queries
-//! that attend to each. Bounds ascend within a sequence, so those of the first and the last row of
-//! a block say which tiles it needs, and which of them have elements to mask.
+//! that attend to each. Bounds ascend within a sequence, so the bounds of the first and the last
+//! row of a block say which tiles it needs, and which of them have elements to mask.
 //!
 //! Bounds that are out of range may cost results, but neither memory accesses nor loops depend on
 //! more than their value clamped to the sequence.

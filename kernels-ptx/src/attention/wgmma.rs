@@ -22,25 +22,23 @@ use retrograph_kernel_abi::attention::{
     FLASH_ATTENTION_BF16, FlashAttention, MAX_HEAD_DIMS, WGMMA_HEAD_DIMS, WGMMA_THREADS,
 };
 use retrograph_ptx::SmTarget;
-use retrograph_ptx::build::{HalfType, Kernel, MatrixA, ScaleD, Value, Var};
+use retrograph_ptx::build::{HalfType, Kernel, MatrixA, ScaleD, Value};
 
 use super::mma::Fragments;
-use crate::primitives::mma::AccFragment;
-use smem::{PlacedTile, Tile};
+use crate::primitives::mma::{AccFragment, acc_registers};
+use crate::primitives::smem_tile::SmemTile;
+use crate::primitives::wgmma::STEPS;
+use smem::PlacedTile;
 
-/// Rows of a warpgroup.
-const WARPGROUP_ROWS: u32 = 64;
 /// Warps of a block.
 const WARPS: u32 = WGMMA_THREADS / 32;
-/// Steps of K of a `wgmma`.
-const STEPS: u32 = 16;
 
 /// The configuration of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Config {
     target: SmTarget,
     head_dim: u32,
-    /// Index of the entry among those of its kernel.
+    /// Index of the entry in its kernel.
     entry: usize,
 }
 
@@ -59,16 +57,16 @@ impl Config {
     }
 
     /// A tile of `rows` rows.
-    fn tile(self, rows: u32) -> Tile {
-        Tile { rows, head_dim: self.head_dim }
+    fn tile(self, rows: u32) -> SmemTile {
+        SmemTile::swizzled_bf16([rows, self.head_dim])
     }
 }
 
 /// Starts `acc = a·bᵀ`, for 64 rows of a and all rows of b.
 fn multiply_transposed<'k>(k: &Kernel<'k>, [a, b]: [PlacedTile<'k>; 2], acc: &[AccFragment<'k>]) {
-    let acc = flat(acc);
+    let acc = acc_registers(acc);
     k.wgmma_fence();
-    for step in 0..a.tile.head_dim / STEPS {
+    for step in 0..a.tile.length / STEPS {
         let scale_d = if step == 0 { ScaleD::Zero } else { ScaleD::One };
         let operands = (MatrixA::Shared(a.k_major(step)), b.k_major(step));
         k.wgmma_mma_async(HalfType::Bf16, operands, &acc, scale_d);
@@ -78,18 +76,14 @@ fn multiply_transposed<'k>(k: &Kernel<'k>, [a, b]: [PlacedTile<'k>; 2], acc: &[A
 
 /// Starts `acc += p·b`, for all rows of b. The fragments must not change before the wait.
 fn multiply<'k>(k: &Kernel<'k>, (p, b): (&Fragments<'k>, PlacedTile<'k>), acc: &[AccFragment<'k>]) {
-    assert_eq!(p.len() as u32 * STEPS, b.tile.rows, "a fragment for each step of K");
-    let acc = flat(acc);
+    assert_eq!(p.len() as u32 * STEPS, b.tile.runs, "a fragment for each step of K");
+    let acc = acc_registers(acc);
     k.wgmma_fence();
     for (step, fragment) in (0..).zip(p) {
         let operands = (MatrixA::Registers(*fragment), b.mn_major(step));
         k.wgmma_mma_async(HalfType::Bf16, operands, &acc, ScaleD::One);
     }
     k.wgmma_commit_group();
-}
-
-fn flat<'k>(acc: &[AccFragment<'k>]) -> Vec<Var<'k, f32>> {
-    acc.iter().flatten().copied().collect()
 }
 
 /// Bounds the block, which has an SM to itself.

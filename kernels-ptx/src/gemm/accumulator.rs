@@ -2,7 +2,7 @@
 
 use retrograph_ptx::build::{Kernel, Shared, Value, Var};
 
-use super::arith::div_const;
+use crate::primitives::arith::div_const;
 pub(super) use crate::primitives::mma::{AccFragment, acc_row, fma_fragment};
 
 /// Accumulators of `rows` × `columns` elements, set to 0: one fragment per 16 × 8 elements.

@@ -9,10 +9,10 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, NamedBarrier, Pred, Shared, TensorMapParam, Value, Var};
 
 use super::accumulator::AccFragment;
-use super::mainloop::wgmma;
 use super::params::GemmParams;
-use super::smem_tile::LINE_WORDS;
 use crate::primitives::bf16::pack;
+use crate::primitives::swizzle::LINE_WORDS;
+use crate::primitives::wgmma::WARPGROUP_THREADS;
 
 /// Words of a buffer: 64 lines of 128 bytes.
 const BUFFER_WORDS: u32 = 64 * LINE_WORDS;
@@ -39,8 +39,8 @@ impl<'k> BulkStore<'k> {
         target: SmTarget,
         (warpgroup, buffers): (Value<'k, u32>, Shared<'k, u32>),
     ) -> Self {
-        let barrier = NamedBarrier { id: warpgroup + 1, threads: wgmma::THREADS };
-        let leader = (k.tid_x() & (wgmma::THREADS - 1)).eq(0);
+        let barrier = NamedBarrier { id: warpgroup + 1, threads: WARPGROUP_THREADS };
+        let leader = (k.tid_x() & (WARPGROUP_THREADS - 1)).eq(0);
         Self { kernel: *k, target, buffers, barrier, leader }
     }
 

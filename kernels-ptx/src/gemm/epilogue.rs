@@ -3,8 +3,8 @@
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
 
-use super::arith::{div_const, rem_const};
 use super::params::GemmParams;
+use crate::primitives::arith::{div_const, rem_const};
 use crate::primitives::bf16::pack;
 
 /// The epilogue of a block.

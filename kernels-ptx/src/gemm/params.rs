@@ -7,12 +7,13 @@ use retrograph_kernel_abi::gemm::{
 };
 use retrograph_ptx::build::{Kernel, Pred, Ptr, TensorMapParam, Value, Var};
 
-use super::arith::div_const;
-use super::layout::Major;
 use super::loader::vector::OperandFormat;
+use super::operand_tile::{BlockOperand, OperandTile};
 use super::swiglu::{SwiGluBackwardParams, SwiGluParams};
+use crate::primitives::arith::div_const;
 use crate::primitives::nf4::Nf4;
 use crate::primitives::parameters::Declarations;
+use crate::primitives::smem_tile::Major;
 
 /// An input operand in global memory.
 #[derive(Clone, Copy)]
@@ -260,6 +261,19 @@ impl<'k> GemmParams<'k> {
             added: None,
             ..*self
         }
+    }
+
+    /// The parts of a and b for the block whose tile of c starts at `origin`.
+    pub(super) fn block_operands(
+        &self,
+        [a, b]: [OperandTile; 2],
+        [row, column]: [Value<'k, u32>; 2],
+    ) -> [BlockOperand<'k>; 2] {
+        let Self { m, n, k, .. } = *self;
+        [
+            BlockOperand { tile: a, operand: self.a, origin: row, bounds: [m, k] },
+            BlockOperand { tile: b, operand: self.b, origin: column, bounds: [n, k] },
+        ]
     }
 
     /// First row and column of c that this block computes, in tiles of `tile_m` × `tile_n`.

@@ -16,14 +16,17 @@ use retrograph_ptx::build::{Kernel, Ptr, Shared, Value, Var};
 use super::{RANK_TILE, Rank, rows_aligned};
 use crate::primitives::parameters::Declarations;
 use crate::primitives::registers::{Registers, registers, set, values};
+use crate::primitives::smem_tile::SmemTile;
 use crate::primitives::vec4::Vec4;
 
 /// Vec4s of a row of the tile; one thread each.
 const COLUMN_VEC4S: u32 = COLUMNS / 4;
 /// Rows that the block covers at a time.
 const ROWS_PER_PASS: u32 = THREADS / COLUMN_VEC4S;
-/// Floats from one rank of the factor to the next in shared memory.
-const RANK_STRIDE: u32 = COLUMNS + 4;
+/// The tile of t, rows × ranks.
+const T_TILE: SmemTile = SmemTile::f32([ROWS, RANK_TILE], 0);
+/// The tile of the factor, ranks × columns.
+const W_TILE: SmemTile = SmemTile::f32([RANK_TILE, COLUMNS], 4);
 /// Splits of t in flight.
 const LOADS_IN_FLIGHT: u32 = 4;
 
@@ -48,8 +51,8 @@ fn define<'k>(k: &Kernel<'k>, factor: LoraMatrix) {
         width,
         rank,
         alpha,
-        t_tile: k.shared("t_tile", (ROWS * RANK_TILE) as usize),
-        w_tile: k.shared("w_tile", (RANK_TILE * RANK_STRIDE) as usize),
+        t_tile: k.shared("t_tile", T_TILE.words() as usize),
+        w_tile: k.shared("w_tile", W_TILE.words() as usize),
     };
     let row_lane = k.tid_x() / COLUMN_VEC4S;
     let vec4 = block.vec4(y);
@@ -86,9 +89,7 @@ struct Block<'k> {
     width: Value<'k, u32>,
     rank: Value<'k, u32>,
     alpha: Value<'k, f32>,
-    /// Tile of t, rows × ranks.
     t_tile: Shared<'k, f32>,
-    /// Tile of the factor, ranks × columns.
     w_tile: Shared<'k, f32>,
 }
 
@@ -113,7 +114,7 @@ impl<'k> Block<'k> {
                 (rank, row)
             });
             for (rank, row) in loaded.collect::<Vec<_>>() {
-                let offset = rank * RANK_STRIDE + thread % COLUMN_VEC4S * 4;
+                let offset = rank * W_TILE.pitch() + thread % COLUMN_VEC4S * 4;
                 self.w_tile.store_vec4(offset, values(&row));
             }
             return;
@@ -129,7 +130,7 @@ impl<'k> Block<'k> {
             (offset, value)
         });
         for (offset, value) in loaded.collect::<Vec<_>>() {
-            self.w_tile.store(rank * RANK_STRIDE + offset, value.get());
+            self.w_tile.store(rank * W_TILE.pitch() + offset, value.get());
         }
     }
 
@@ -165,7 +166,7 @@ impl<'k> Block<'k> {
             loaded.iter().for_each(|(sum, value)| sum.add_assign(value.get()));
         });
         for (row, inside, at, sum) in elements {
-            self.t_tile.store(row * RANK_TILE + rank, sum.get() * self.alpha);
+            self.t_tile.store(row * T_TILE.pitch() + rank, sum.get() * self.alpha);
             k.when(inside & k.ctaid_y().eq(0) & !t_sum.is_null(), || t_sum.store(at, sum.get()));
         }
     }
@@ -173,14 +174,14 @@ impl<'k> Block<'k> {
     /// Adds the products of the tiles in shared memory.
     fn add(&self, acc: &[Registers<'k>], first: Value<'k, u32>) {
         let (k, thread) = (self.k, self.k.tid_x());
-        let t_tile = self.t_tile.at(thread / COLUMN_VEC4S * RANK_TILE);
+        let t_tile = self.t_tile.at(thread / COLUMN_VEC4S * T_TILE.pitch());
         let w_tile = self.w_tile.at(thread % COLUMN_VEC4S * 4);
         for rank in (0..RANK_TILE).step_by(4) {
             k.when((first + rank).lt(self.rank), || {
                 let w: [_; 4] =
-                    std::array::from_fn(|i| w_tile.load_vec4((rank + i as u32) * RANK_STRIDE));
+                    std::array::from_fn(|i| w_tile.load_vec4((rank + i as u32) * W_TILE.pitch()));
                 for (step, acc) in (0..).zip(acc) {
-                    let t = t_tile.load_vec4(step * ROWS_PER_PASS * RANK_TILE + rank);
+                    let t = t_tile.load_vec4(step * ROWS_PER_PASS * T_TILE.pitch() + rank);
                     for (column, sum) in acc.iter().enumerate() {
                         let products = t.iter().zip(&w);
                         sum.update(|sum| products.fold(sum, |sum, (t, w)| t.fma(w[column], sum)));

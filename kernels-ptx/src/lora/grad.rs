@@ -16,17 +16,19 @@ use retrograph_ptx::build::{Kernel, Ptr, Shared, Value};
 use super::{RANK_TILE, Rank, rows_aligned};
 use crate::primitives::parameters::Declarations;
 use crate::primitives::registers::{Registers, registers, set, values};
+use crate::primitives::smem_tile::SmemTile;
 use crate::primitives::vec4::Vec4;
 
-/// Rows of t in shared memory.
+/// Rows of t in shared memory, and their tile.
 const TILE_ROWS: u32 = 64;
+const T_TILE: SmemTile = SmemTile::f32([TILE_ROWS, RANK_TILE], 0);
+/// The accumulators of a warp in shared memory.
+const SUMS: SmemTile = SmemTile::f32([RANK_TILE, COLUMNS], 4);
 const WARPS: u32 = THREADS / 32;
 /// Rows of a warp in flight.
 const ROWS_IN_FLIGHT: u32 = 8;
 /// Rows of a block in flight.
 const BLOCK_ROWS_IN_FLIGHT: u32 = ROWS_IN_FLIGHT * WARPS;
-/// Floats from one rank of the accumulators to the next in shared memory.
-const RANK_STRIDE: u32 = COLUMNS + 4;
 
 pub(super) fn entry(factor: LoraMatrix) -> Entry {
     Kernel::build(grad::entry(factor), |k| {
@@ -49,7 +51,7 @@ pub(super) fn entry(factor: LoraMatrix) -> Entry {
             vec4: Vec4::new(vec4, width, rows_aligned(x, width)),
             sizes: [end, width, rank],
             first: rank_index.number,
-            t_tile: k.shared("t_tile", (TILE_ROWS * RANK_TILE) as usize),
+            t_tile: k.shared("t_tile", T_TILE.words() as usize),
             rows_in_flight: [(); ROWS_IN_FLIGHT as usize].map(|()| registers(k, 0.0)),
             acc: (0..RANK_TILE).map(|_| registers(k, 0.0)).collect(),
         };
@@ -113,16 +115,16 @@ impl<'k> Block<'k> {
             (row, value)
         });
         for (row, value) in loaded.collect::<Vec<_>>() {
-            self.t_tile.store(row * RANK_TILE + rank, value.get());
+            self.t_tile.store(row * T_TILE.pitch() + rank, value.get());
         }
     }
 
     /// Adds the products of loaded row `step` and the row of t at offset `from`.
     fn add(&self, step: u32, from: u32) {
-        let t_tile = self.t_tile.at(self.k.warp() * RANK_TILE);
+        let t_tile = self.t_tile.at(self.k.warp() * T_TILE.pitch());
         let x = values(&self.rows_in_flight[step as usize]);
         for rank in (0..RANK_TILE).step_by(4) {
-            let t = t_tile.load_vec4((from + step * WARPS) * RANK_TILE + rank);
+            let t = t_tile.load_vec4((from + step * WARPS) * T_TILE.pitch() + rank);
             for (t, acc) in t.iter().zip(&self.acc[rank as usize..]) {
                 for (sum, x) in acc.iter().zip(x) {
                     sum.update(|sum| t.fma(x, sum));
@@ -139,10 +141,10 @@ impl<'k> Block<'k> {
         result: impl Fn(&dyn Fn() -> Value<'k, f32>, Value<'k, f32>) -> Value<'k, f32>,
     ) {
         let (k, [_, width, rank_count]) = (self.k, self.sizes);
-        let shared = k.shared::<f32>("sums", (WARPS * RANK_TILE * RANK_STRIDE) as usize);
-        let own = shared.at(k.warp() * (RANK_TILE * RANK_STRIDE) + k.lane() * 4);
+        let shared = k.shared::<f32>("sums", (WARPS * SUMS.words()) as usize);
+        let own = shared.at(k.warp() * SUMS.words() + k.lane() * 4);
         for (rank, acc) in (0..).zip(&self.acc) {
-            own.store_vec4(rank * RANK_STRIDE, values(acc));
+            own.store_vec4(rank * SUMS.pitch(), values(acc));
         }
         k.barrier();
         // Consecutive threads write consecutive elements.
@@ -153,8 +155,8 @@ impl<'k> Block<'k> {
                     (k.tid_x() % RANK_TILE, k.tid_x() / RANK_TILE + step * (THREADS / RANK_TILE))
                 }
             };
-            let source = shared.at(rank * RANK_STRIDE + column);
-            let warps = (0..WARPS).map(|warp| source.load(warp * RANK_TILE * RANK_STRIDE));
+            let source = shared.at(rank * SUMS.pitch() + column);
+            let warps = (0..WARPS).map(|warp| source.load(warp * SUMS.words()));
             let sum = warps.reduce(|sum, next| sum + next).expect("there is a warp");
             let (rank, column) = (self.first + rank, k.ctaid_y() * COLUMNS + column);
             k.when(rank.lt(rank_count) & column.lt(width), || {

@@ -17,11 +17,13 @@ use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 use super::{Rank, rows_aligned};
 use crate::primitives::parameters::Declarations;
 use crate::primitives::registers::set;
+use crate::primitives::smem_tile::SmemTile;
 use crate::primitives::vec4::Vec4;
 
-/// Floats from one row to the next in shared memory. The padding keeps vec4s aligned and puts
-/// consecutive rows into different banks.
-const ROW_STRIDE: u32 = TILE_K + 4;
+/// The tile of x. The padding keeps vec4s aligned and puts consecutive rows into different banks.
+const X_TILE: SmemTile = tile(ROWS);
+/// Floats from one row of x or w to the next in shared memory.
+const PITCH: u32 = X_TILE.pitch();
 /// Groups of warps that share a tile along K.
 const K_GROUPS: u32 = 4;
 /// Rows of a thread.
@@ -40,8 +42,9 @@ fn define<'k>(k: &Kernel<'k>, (factor, columns): (LoraMatrix, u32)) {
     let (w, out) = ([w0, w1, w2], [out0, out1, out2]);
     k.max_threads(THREADS);
     k.min_blocks(2);
-    let smem_rows = (ROWS + columns) * ROW_STRIDE;
-    let smem_base = k.shared("tile", smem_rows.max(K_GROUPS * ROWS * (columns + 4)) as usize);
+    let tile_words = X_TILE.words() + tile(columns).words();
+    let sums_words = K_GROUPS * sums(columns).words();
+    let smem_base = k.shared("tile", tile_words.max(sums_words) as usize);
     let start = k.ctaid_y() * split_len;
     let end = (start + split_len).min(width);
     let first = k.ctaid_z() * columns;
@@ -63,6 +66,16 @@ fn define<'k>(k: &Kernel<'k>, (factor, columns): (LoraMatrix, u32)) {
         k.barrier();
     });
     acc.write(&block, (out, alpha));
+}
+
+/// The tile of `rows` rows of x, or of w.
+const fn tile(rows: u32) -> SmemTile {
+    SmemTile::f32([rows, TILE_K], 4)
+}
+
+/// The sums of a group of warps, for `columns` ranks.
+const fn sums(columns: u32) -> SmemTile {
+    SmemTile::f32([ROWS, columns], 4)
 }
 
 #[derive(Clone, Copy)]
@@ -124,15 +137,15 @@ impl<'k> Block<'k> {
             let row = (k.ctaid_x() * ROWS + smem_row + step * (THREADS / vec4s)).min(rows - 1);
             Source { array: x.at(row.mul_wide(width)), at, kind }
         });
-        let smem = self.smem_base.at(smem_row * ROW_STRIDE + at);
-        TileLoader::new(k, sources.collect(), (smem, THREADS / vec4s * ROW_STRIDE))
+        let smem = self.smem_base.at(smem_row * PITCH + at);
+        TileLoader::new(k, sources.collect(), (smem, THREADS / vec4s * PITCH))
     }
 
     /// The loader of w. Ranks past the end are zero.
     fn w_loader(&self, w: [Ptr<'k, f32>; super::MAX_ADAPTERS]) -> TileLoader<'k> {
         let (k, Sizes { width, rank, total_rank, first, .. }) = (self.k, self.sizes);
         let (thread, row_threads) = (k.tid_x(), THREADS / self.columns);
-        let smem_base = self.smem_base.offset(i64::from(ROWS * ROW_STRIDE));
+        let smem_base = self.smem_base.offset(i64::from(X_TILE.words()));
         if self.factor == LoraMatrix::A {
             let (smem_row, at) = (thread / row_threads, thread % row_threads * 4);
             let rank_index = Rank::of(first + smem_row, rank);
@@ -144,7 +157,7 @@ impl<'k> Block<'k> {
             return TileLoader::new(
                 k,
                 sources,
-                (smem_base.at(smem_row * ROW_STRIDE + at), row_threads * 4),
+                (smem_base.at(smem_row * PITCH + at), row_threads * 4),
             );
         }
         let (smem_row, at) = (thread % self.columns, thread / self.columns);
@@ -153,7 +166,7 @@ impl<'k> Block<'k> {
         let array = rank_index.select_ptr(w).at(rank_index.number);
         let source_at = |step: u32| Source { array, at: at + step * row_threads, kind };
         let sources = (0..TILE_K / row_threads).map(source_at).collect();
-        TileLoader::new(k, sources, (smem_base.at(smem_row * ROW_STRIDE + at), row_threads))
+        TileLoader::new(k, sources, (smem_base.at(smem_row * PITCH + at), row_threads))
     }
 }
 
@@ -224,10 +237,10 @@ impl<'k> Accumulators<'k> {
         let (group, row_half) = (k.warp() / 2, k.warp() % 2);
         let (row, column) = (row_half * (8 * THREAD_ROWS) + k.lane() % 8, k.lane() / 8);
         let k_offset = group * (TILE_K / K_GROUPS);
-        let ranks = smem_base.offset(i64::from(ROWS * ROW_STRIDE));
+        let ranks = smem_base.offset(i64::from(X_TILE.words()));
         let smem_rows =
-            [smem_base.at(row * ROW_STRIDE + k_offset), ranks.at(column * ROW_STRIDE + k_offset)];
-        let smem = smem_base.at((group * ROWS + row) * (block.columns + 4) + column);
+            [(smem_base, row), (ranks, column)].map(|(tile, row)| tile.at(row * PITCH + k_offset));
+        let smem = smem_base.at((group * ROWS + row) * sums(block.columns).pitch() + column);
         let acc = [(); THREAD_ROWS as usize]
             .map(|()| (0..block.columns / 4).map(|_| k.var(0.0)).collect());
         Self { smem_rows, smem, acc }
@@ -238,9 +251,9 @@ impl<'k> Accumulators<'k> {
         k.range(0, TILE_K / K_GROUPS, 4, |at| {
             let [rows, ranks] = self.smem_rows.map(|smem_row| smem_row.at(at));
             let rows: [_; THREAD_ROWS as usize] =
-                std::array::from_fn(|row| rows.load_vec4(row as u32 * 8 * ROW_STRIDE));
+                std::array::from_fn(|row| rows.load_vec4(row as u32 * 8 * PITCH));
             for column in 0..self.acc[0].len() {
-                let w = ranks.load_vec4(column as u32 * 4 * ROW_STRIDE);
+                let w = ranks.load_vec4(column as u32 * 4 * PITCH);
                 for (x, acc) in rows.iter().zip(&self.acc) {
                     let products = x.iter().zip(w);
                     acc[column].update(|sum| products.fold(sum, |sum, (x, w)| x.fma(w, sum)));
@@ -259,9 +272,10 @@ impl<'k> Accumulators<'k> {
         let Block {
             k, columns, sizes: Sizes { rows, rank, total_rank, first, .. }, smem_base, ..
         } = *block;
+        let pitch = sums(columns).pitch();
         for (row, acc) in (0..).zip(&self.acc) {
             for (column, sum) in (0..).zip(acc) {
-                self.smem.store(row * 8 * (columns + 4) + column * 4, sum.get());
+                self.smem.store(row * 8 * pitch + column * 4, sum.get());
             }
         }
         k.barrier();
@@ -271,8 +285,8 @@ impl<'k> Accumulators<'k> {
         let out = rank_index.select_ptr(out).at(row_offset * rank.cast::<u64>());
         for step in 0..ROWS / row_threads {
             let row = k.tid_x() / columns + step * row_threads;
-            let groups = (0..K_GROUPS)
-                .map(|group| smem_base.load((row + group * ROWS) * (columns + 4) + column));
+            let groups =
+                (0..K_GROUPS).map(|group| smem_base.load((row + group * ROWS) * pitch + column));
             let sum = groups.reduce(|sum, next| sum + next).expect("there is a group");
             let inside = (k.ctaid_x() * ROWS + row).lt(rows) & (first + column).lt(total_rank);
             k.when(inside, || out.store(row * rank + rank_index.number, sum * alpha));

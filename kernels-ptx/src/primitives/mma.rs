@@ -1,6 +1,6 @@
 //! Accumulator fragments of `mma` instructions.
 
-use retrograph_ptx::build::{Kernel, Value};
+use retrograph_ptx::build::{Kernel, Value, Var};
 
 use super::registers::{Registers, registers};
 
@@ -11,6 +11,11 @@ pub(crate) type AccFragment<'k> = Registers<'k>;
 /// Fragments of 16 rows and `columns` columns, set to 0.
 pub(crate) fn acc_row<'k>(k: &Kernel<'k>, columns: u32) -> Vec<AccFragment<'k>> {
     (0..columns / 8).map(|_| registers(k, 0.0)).collect()
+}
+
+/// The registers of fragments, in the order of `wgmma`.
+pub(crate) fn acc_registers<'k>(acc: &[AccFragment<'k>]) -> Vec<Var<'k, f32>> {
+    acc.iter().flatten().copied().collect()
 }
 
 /// Adds to a fragment, by fused multiply-adds, the products of consecutive steps of K: `rows` are

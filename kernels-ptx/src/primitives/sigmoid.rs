@@ -36,7 +36,7 @@ pub(crate) fn swiglu<'k>(gate: Value<'k, f32>, up: Value<'k, f32>) -> Value<'k, 
     silu(gate) * up
 }
 
-/// The gradients of `gate` and `up`, given that of `silu(gate) · up`.
+/// The gradients of `gate` and `up`, given the gradient of `silu(gate) · up`.
 pub(crate) fn swiglu_gradients<'k>(
     [gate, up]: [Value<'k, f32>; 2],
     grad_out: Value<'k, f32>,

@@ -8,6 +8,7 @@
 use retrograph_kernel_abi::gemm::TENSOR_MAP_BOX;
 use retrograph_ptx::build::{Kernel, Shared, TensorMapParam, Value, Var};
 
+use super::smem_tile::SmemTile;
 use super::swizzle::LINE_WORDS;
 
 /// Rows of a box of bf16. A row is a line, so a box is as wide as high.
@@ -133,17 +134,20 @@ impl<'k> TmaPipeline<'k> {
     }
 }
 
-/// Copies `count` boxes of bf16 to consecutive addresses from `to` on. `origin` gives the first
-/// column and row of a box by its index.
-pub(crate) fn copy_boxes<'k>(
-    (to, count): (Shared<'k, u32>, u32),
+/// Starts to copy a swizzled tile in bf16 from a plane of `map` to `to`, in boxes of [`BOX`] ×
+/// [`BOX`] elements; with `blocks`, to these blocks of the cluster. `position` gives column and row
+/// in the plane for a column and row of the tile. The last box of a row may be partly unused;
+/// columns past its end are copied, too. `full` completes when the bytes have arrived. One
+/// thread does it.
+pub(crate) fn copy_tile<'k>(
+    (tile, to): (SmemTile, Shared<'k, u32>),
     (map, plane, blocks): (TensorMapParam<'k>, Value<'k, u32>, Option<u16>),
     full: Shared<'k, u64>,
-    origin: impl Fn(u32) -> [Value<'k, u32>; 2],
+    position: impl Fn([u32; 2]) -> [Value<'k, u32>; 2],
 ) {
-    let k = plane.kernel();
-    for index in 0..count {
-        let [x, y] = origin(index);
+    let (k, boxes_down) = (plane.kernel(), tile.runs / BOX);
+    for index in 0..boxes_down * tile.length.div_ceil(BOX) {
+        let [x, y] = position([index / boxes_down * BOX, index % boxes_down * BOX]);
         let to = to.offset(i64::from(index * BOX_WORDS));
         match blocks {
             None => k.cp_async_bulk_tensor_3d_load(to, map, (x, y, plane), full),

@@ -9,7 +9,7 @@ use std::f32::consts::LOG2_E;
 
 use retrograph_kernel_abi::attention::{FlashBackwardParameters, WGMMA_ROWS};
 use retrograph_ptx::ast::Entry;
-use retrograph_ptx::build::{Kernel, Ptr, TensorMapParam, Value, Var};
+use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
 use super::smem::{HeadMap, Smem, SmemLayout};
 use super::{Config, bound_block, multiply, multiply_transposed, warpgroup};
@@ -92,11 +92,7 @@ impl<'k> Params<'k> {
         let group = heads / kv_heads;
         let heads_per_split = group / splits;
         let head = kv_head * group + split * heads_per_split;
-        let head_map = |map: TensorMapParam<'k>, head: Value<'k, u32>| HeadMap {
-            map,
-            sequence,
-            column: head * head_dim,
-        };
+        let head_map = |map, head| HeadMap::new(map, sequence, (head, head_dim));
         let padded = padded_rows(seq);
         let stride = kv_heads * head_dim;
         // The gradients of k and v are [split, 2, batch, seq, kv_heads, head_dim].

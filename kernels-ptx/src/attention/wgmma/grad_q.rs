@@ -7,7 +7,7 @@ use std::f32::consts::LOG2_E;
 
 use retrograph_kernel_abi::attention::{FlashBackwardParameters, WGMMA_ROWS};
 use retrograph_ptx::ast::Entry;
-use retrograph_ptx::build::{Kernel, Ptr, TensorMapParam, Value};
+use retrograph_ptx::build::{Kernel, Ptr, Value};
 
 use super::smem::{HeadMap, Smem, SmemLayout};
 use super::{Config, bound_block, multiply, multiply_transposed, warpgroup};
@@ -78,11 +78,7 @@ impl<'k> Params<'k> {
         let FlashBackwardParameters { v_map, grad_out_map, row_bounds, .. } = parameters;
         let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
         let kv_head = head / (heads / kv_heads);
-        let head_map = |map: TensorMapParam<'k>, head: Value<'k, u32>| HeadMap {
-            map,
-            sequence,
-            column: head * head_dim,
-        };
+        let head_map = |map, head| HeadMap::new(map, sequence, (head, head_dim));
         let stride = heads * head_dim;
         let first = (sequence * seq).mul_wide(stride) + (head * head_dim).cast::<u64>();
         let padded = padded_rows(seq);

@@ -2,75 +2,34 @@
 
 use retrograph_ptx::build::{Kernel, MatrixDescriptor, Pred, Shared, TensorMapParam, Value};
 
-use super::{STEPS, WARPGROUP_ROWS, WARPS};
+use super::WARPS;
+use crate::primitives::smem_tile::{Major, SmemTile};
 use crate::primitives::swizzle::{LINE_WORDS, SWIZZLE_ALIGNMENT, align_for_swizzle};
 use crate::primitives::tma_pipeline::{
-    BOX, PipelineState, Stage, TmaPipeline, barrier_words, copy_boxes,
+    PipelineState, Stage, TmaPipeline, barrier_words, copy_tile,
 };
-
-/// Bytes of a line of a tile.
-const LINE_BYTES: u32 = LINE_WORDS * 4;
-
-/// A tile of rows of a head.
-///
-/// It consists of blocks of 64 columns. A line of a block has the 64 elements of a row in 128
-/// bytes, swizzled. Columns past the head have elements of the next one, or zeros; no product reads
-/// them.
-#[derive(Clone, Copy)]
-pub(super) struct Tile {
-    pub(super) rows: u32,
-    pub(super) head_dim: u32,
-}
-
-impl Tile {
-    /// Blocks of columns.
-    fn blocks(self) -> u32 {
-        self.head_dim.div_ceil(BOX)
-    }
-
-    fn words(self) -> u32 {
-        self.rows * self.blocks() * LINE_WORDS
-    }
-
-    fn bytes(self) -> u32 {
-        self.words() * 4
-    }
-
-    /// Copies the tile from row `row` of a head on. `full` completes when its bytes have arrived.
-    fn copy<'k>(
-        self,
-        to: Shared<'k, u32>,
-        (source, row): (HeadMap<'k>, Value<'k, u32>),
-        full: Shared<'k, u64>,
-    ) {
-        let boxes_down = self.rows / BOX;
-        let boxes = (to, boxes_down * self.blocks());
-        copy_boxes(boxes, (source.map, source.sequence, None), full, |index| {
-            let (across, down) = (index / boxes_down, index % boxes_down);
-            [source.column + across * BOX, row + down * BOX]
-        });
-    }
-}
+use crate::primitives::wgmma::ROWS;
 
 /// A tile, or its last rows, at an address in shared memory.
 #[derive(Clone, Copy)]
 pub(super) struct PlacedTile<'k> {
-    pub(super) tile: Tile,
+    pub(super) tile: SmemTile,
     smem: Shared<'k, u32>,
 }
 
 impl<'k> PlacedTile<'k> {
     /// The descriptor with the head along K, at a step of K.
     pub(super) fn k_major(self, step: u32) -> MatrixDescriptor<'k> {
-        let steps_per_block = BOX / STEPS;
-        let block = step / steps_per_block * self.tile.rows * LINE_BYTES;
-        self.smem.k_major_descriptor().offset(block + step % steps_per_block * STEPS * 2)
+        self.at_step(Major::K, step)
     }
 
     /// The descriptor with the rows along K, at a step of K.
     pub(super) fn mn_major(self, step: u32) -> MatrixDescriptor<'k> {
-        let block_bytes = self.tile.rows * LINE_BYTES;
-        self.smem.mn_major_descriptor(block_bytes).offset(step * STEPS * LINE_BYTES)
+        self.at_step(Major::Mn, step)
+    }
+
+    fn at_step(self, major: Major, step: u32) -> MatrixDescriptor<'k> {
+        self.tile.descriptor(self.smem, major).offset(self.tile.step_bytes(major, step))
     }
 }
 
@@ -83,14 +42,30 @@ pub(super) struct HeadMap<'k> {
     pub(super) column: Value<'k, u32>,
 }
 
+impl<'k> HeadMap<'k> {
+    /// Head `head` of a sequence, where each head has `head_dim` elements.
+    pub(super) fn new(
+        map: TensorMapParam<'k>,
+        sequence: Value<'k, u32>,
+        (head, head_dim): (Value<'k, u32>, Value<'k, u32>),
+    ) -> Self {
+        Self { map, sequence, column: head * head_dim }
+    }
+
+    /// Copies `tile` from row `row` of the head on. `full` completes when its bytes have arrived.
+    fn copy(self, tile: (SmemTile, Shared<'k, u32>), row: Value<'k, u32>, full: Shared<'k, u64>) {
+        copy_tile(tile, (self.map, self.sequence, None), full, |[x, y]| [self.column + x, row + y]);
+    }
+}
+
 /// The sizes of the shared memory of a block.
 #[derive(Clone, Copy)]
 pub(super) struct SmemLayout {
     /// The tiles that stay for the whole block.
-    pub(super) resident: Tile,
+    pub(super) resident: SmemTile,
     pub(super) resident_count: u32,
     /// The tile of a stage.
-    pub(super) streamed: Tile,
+    pub(super) streamed: SmemTile,
     /// Number of stages: two for each pair of tiles.
     pub(super) stages: u32,
 }
@@ -158,15 +133,15 @@ impl<'k> Smem<'k> {
         let bytes = self.layout.resident_count * tile.bytes();
         self.kernel.mbarrier_arrive_expect_tx(self.resident_full, bytes);
         for (index, source) in (0..).zip(sources) {
-            tile.copy(self.resident_tile(index), (*source, row), self.resident_full);
+            source.copy((tile, self.resident_tile(index)), row, self.resident_full);
         }
     }
 
     /// Copies the next tile, from row `row` of a head on, into its stage.
-    pub(super) fn copy(&self, source: (HeadMap<'k>, Value<'k, u32>)) {
+    pub(super) fn copy(&self, (source, row): (HeadMap<'k>, Value<'k, u32>)) {
         let tile = self.layout.streamed;
         self.pipeline.fill(self.filled, tile.bytes(), |stage, full| {
-            tile.copy(stage.smem, source, full);
+            source.copy((tile, stage.smem), row, full);
         });
     }
 
@@ -176,7 +151,7 @@ impl<'k> Smem<'k> {
         warpgroup: Value<'k, u32>,
     ) -> [PlacedTile<'k>; N] {
         self.kernel.mbarrier_wait_parity(self.resident_full, 0);
-        let rows = warpgroup * (WARPGROUP_ROWS * LINE_WORDS);
+        let rows = warpgroup * (ROWS * LINE_WORDS);
         std::array::from_fn(|index| PlacedTile {
             tile: self.layout.resident,
             smem: self.resident_tile(index as u32).at(rows),

@@ -3,8 +3,8 @@
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemm::{Mainloop, TileConfig};
 
-use crate::gemm::layout::Major;
-use crate::gemm::smem_tile::{SmemLayout, SmemTile};
+use crate::gemm::operand_tile::OperandTile;
+use crate::primitives::smem_tile::Major;
 
 /// The tile of a block, and how its warps share it.
 pub(in crate::gemm) struct MmaConfig {
@@ -38,16 +38,10 @@ impl MmaConfig {
         32 * self.warps[0] * self.warps[1] * self.slices
     }
 
-    /// The tile of an operand in a stage.
-    pub(in crate::gemm) fn smem_tile(&self, extent: u32, major: Major) -> SmemTile {
-        SmemTile {
-            extent,
-            tile_k: self.tile_k * self.slices,
-            threads: self.threads(),
-            major,
-            dtype: DType::Bf16,
-            layout: SmemLayout::Padded,
-        }
+    /// An operand of a stage.
+    pub(in crate::gemm) fn operand_tile(&self, extent: u32, major: Major) -> OperandTile {
+        let shape = [extent, self.tile_k * self.slices];
+        OperandTile::padded(shape, self.threads(), (major, DType::Bf16))
     }
 
     /// Rows and columns of a warp.

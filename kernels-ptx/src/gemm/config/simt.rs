@@ -4,8 +4,9 @@ use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemm::{Mainloop, TileConfig};
 use retrograph_ptx::build::{Kernel, Value, Var};
 
-use crate::gemm::arith::div_const;
-use crate::gemm::loader::register_f32::KOuterTile;
+use crate::gemm::operand_tile::OperandTile;
+use crate::primitives::arith::div_const;
+use crate::primitives::smem_tile::Major;
 
 /// The tile of a block, and how its threads share it.
 pub(in crate::gemm) struct SimtConfig {
@@ -86,9 +87,9 @@ impl SimtConfig {
         if b_dtype == DType::Nf4 && large { 1 } else { self.min_blocks_per_sm }
     }
 
-    /// The tile of an operand in a stage.
-    pub(in crate::gemm) fn smem_tile(&self, extent: u32) -> KOuterTile {
-        KOuterTile { extent, tile_k: self.tile_k * self.slices, threads: self.threads() }
+    /// An operand of a stage.
+    pub(in crate::gemm) fn operand_tile(&self, extent: u32, major: Major) -> OperandTile {
+        OperandTile::k_outer([extent, self.tile_k * self.slices], self.threads(), major)
     }
 }
 

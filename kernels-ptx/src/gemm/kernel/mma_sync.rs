@@ -11,13 +11,12 @@ use retrograph_ptx::build::{Kernel, Shared};
 use crate::gemm::accumulator::{AccFragment, WarpTile, accumulators};
 use crate::gemm::config::mma_sync::{MmaConfig, STAGES};
 use crate::gemm::epilogue::{Epilogue, SliceSums};
-use crate::gemm::layout::Major;
 use crate::gemm::loader::register_bf16::RegisterLoader;
 use crate::gemm::loader::vector::OperandFormat;
 use crate::gemm::mainloop::mma_sync::{FragmentLoader, multiply};
 use crate::gemm::mainloop::register_staged::RegisterStaged;
 use crate::gemm::params::GemmParams;
-use crate::gemm::smem_tile::{BlockOperand, SmemTile};
+use crate::primitives::smem_tile::Major;
 
 /// The entry for one configuration, layout and type of b.
 pub(in crate::gemm) fn entry(
@@ -30,33 +29,21 @@ pub(in crate::gemm) fn entry(
         k.min_blocks(config.min_blocks_per_sm);
         let params = GemmParams::declare(k, [DType::F32, b_dtype]);
         let origin = params.tile_origin(k, [config.rows, config.columns]);
-        let tiles =
-            [config.smem_tile(config.rows, majors[0]), config.smem_tile(config.columns, majors[1])];
-        let tile_lens = tiles.map(SmemTile::words);
+        let tiles = [
+            config.operand_tile(config.rows, majors[0]),
+            config.operand_tile(config.columns, majors[1]),
+        ];
+        let tile_lens = tiles.map(|tile| tile.smem.words());
         let smem_len = ((tile_lens[0] + tile_lens[1]) * STAGES).max(config.slice_sums_len());
         let smem = k.shared::<u32>("smem", smem_len as usize);
-        let block_operands = [
-            BlockOperand {
-                tile: tiles[0],
-                operand: params.a,
-                origin: origin[0],
-                bounds: [params.m, params.k],
-            },
-            BlockOperand {
-                tile: tiles[1],
-                operand: params.b,
-                origin: origin[1],
-                bounds: [params.n, params.k],
-            },
-        ];
-        let loaders = block_operands.map(|operand| RegisterLoader::new((k, target), operand));
+        let loaders = params
+            .block_operands(tiles, origin)
+            .map(|operand| RegisterLoader::new((k, target), operand));
         let warp_tile = WarpTile::of_warp(k, config.warps, config.warp());
         let acc = accumulators(k, config.warp());
         let first_k = warp_tile.slice * config.tile_k;
-        let fragment_loaders = [0, 1].map(|i| {
-            let layout = (tiles[i].major, tiles[i].pitch());
-            FragmentLoader::new(k, layout, (warp_tile.origin[i], first_k), i == 0)
-        });
+        let fragment_loaders = [0, 1]
+            .map(|i| FragmentLoader::new(k, tiles[i], (warp_tile.origin[i], first_k), i == 0));
 
         if let OperandFormat::Nf4(nf4) = params.b.format {
             nf4.fill_tables();

@@ -19,20 +19,21 @@ use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemm::{GemmImage, TileConfig};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
-use retrograph_ptx::build::{Kernel, Shared, Value};
+use retrograph_ptx::build::{Kernel, Shared};
 
 use crate::gemm::accumulator::{AccFragment, WarpTile, accumulators};
 use crate::gemm::config::multistage::MultistageConfig;
 use crate::gemm::epilogue::{Epilogue, SliceSums};
-use crate::gemm::layout::{Major, majors};
 use crate::gemm::loader::cp_async::CpAsyncLoader;
 use crate::gemm::loader::nf4::{self, Nf4Loader};
 use crate::gemm::loader::vector::OperandFormat;
 use crate::gemm::mainloop::multistage::Multistage;
 use crate::gemm::mainloop::{mma_sync, tf32x3, wgmma, wgmma_tf32x3};
+use crate::gemm::operand_tile::{BlockOperand, OperandTile, majors};
 use crate::gemm::params::{EpilogueParams, GemmParams};
-use crate::gemm::smem_tile::{BlockOperand, SmemLayout, SmemTile};
+use crate::primitives::smem_tile::Major;
 use crate::primitives::swizzle::{SWIZZLE_ALIGNMENT, align_for_swizzle};
+use crate::primitives::wgmma::WARPGROUP_THREADS;
 
 /// The configuration of one entry.
 #[derive(Clone, Copy)]
@@ -89,18 +90,16 @@ impl MultistageKernel {
     }
 
     /// The tiles of a and b in a stage.
-    pub(in crate::gemm) fn tiles(self) -> [SmemTile; 2] {
+    pub(in crate::gemm) fn tiles(self) -> [OperandTile; 2] {
         let tf32x3 = self.is_wgmma_tf32x3();
-        [0, 1].map(|operand| SmemTile {
-            extent: self.config.tile[operand],
-            tile_k: self.stages()[0],
-            threads: if tf32x3 { wgmma_tf32x3::PRODUCER_THREADS } else { self.threads() },
-            major: self.majors[operand],
-            dtype: self.smem_dtype,
-            layout: match self.has_wgmma() && !tf32x3 {
-                true => SmemLayout::Swizzled,
-                false => SmemLayout::Padded,
-            },
+        let threads = if tf32x3 { wgmma_tf32x3::PRODUCER_THREADS } else { self.threads() };
+        [0, 1].map(|operand| {
+            let (shape, major) =
+                ([self.config.tile[operand], self.stages()[0]], self.majors[operand]);
+            match self.has_wgmma() && !tf32x3 {
+                true => OperandTile::swizzled(shape, threads, major),
+                false => OperandTile::padded(shape, threads, (major, self.smem_dtype)),
+            }
         })
     }
 
@@ -108,26 +107,12 @@ impl MultistageKernel {
     fn accumulators<'k>(self, k: &Kernel<'k>) -> (WarpTile<'k>, Vec<Vec<AccFragment<'k>>>) {
         let MultistageConfig { tile: [rows, columns], warps, .. } = self.config;
         if self.has_wgmma() {
-            let rows = rows / (self.threads() / wgmma::THREADS);
+            let rows = rows / (self.threads() / WARPGROUP_THREADS);
             (WarpTile::of_warpgroup(k, rows), accumulators(k, [rows / 4, columns]))
         } else {
             let warp = [rows / warps[0], columns / warps[1]];
             (WarpTile::of_warp(k, warps, warp), accumulators(k, warp))
         }
-    }
-
-    /// The parts of the operands for the block whose tile of c starts at `origin`.
-    pub(in crate::gemm) fn block_operands<'k>(
-        self,
-        params: &GemmParams<'k>,
-        [row, column]: [Value<'k, u32>; 2],
-    ) -> [BlockOperand<'k>; 2] {
-        let [a, b] = self.tiles();
-        let GemmParams { m, n, k, .. } = *params;
-        [
-            BlockOperand { tile: a, operand: params.a, origin: row, bounds: [m, k] },
-            BlockOperand { tile: b, operand: params.b, origin: column, bounds: [n, k] },
-        ]
     }
 
     /// The loaders: `cp.async`, and for b in NF4 one that dequantizes.
@@ -150,7 +135,7 @@ impl MultistageKernel {
         let [a, b] = self.tiles();
         let has_codes = self.b_dtype == DType::Nf4;
         let codes = if has_codes { nf4::code_words(self.target, b) } else { 0 };
-        [a.words(), b.words(), codes]
+        [a.smem.words(), b.smem.words(), codes]
     }
 
     /// Dynamic shared memory in bytes.
@@ -178,11 +163,11 @@ impl MultistageKernel {
             let async_mma = self.has_wgmma();
             let smem = k.dynamic_shared();
             let smem = if async_mma { align_for_swizzle(k, smem) } else { smem };
-            let mainloop = self.mainloop((k, smem), self.block_operands(&params, origin));
+            let mainloop = self.mainloop((k, smem), params.block_operands(self.tiles(), origin));
             self.run(&mainloop, &params, (&warp_tile, &acc));
             params.for_each_added(self.majors, |added| {
                 self.wait_for_copies(k);
-                let mainloop = self.mainloop((k, smem), self.block_operands(&added, origin));
+                let mainloop = self.mainloop((k, smem), added.block_operands(self.tiles(), origin));
                 self.run(&mainloop, &added, (&warp_tile, &acc));
             });
             let place = (&warp_tile, origin);
@@ -192,7 +177,8 @@ impl MultistageKernel {
                     self.wait_for_copies(k);
                     let (_, up_acc) = self.accumulators(k);
                     let up = params.with_b(swiglu.up_b);
-                    let mainloop = self.mainloop((k, smem), self.block_operands(&up, origin));
+                    let mainloop =
+                        self.mainloop((k, smem), up.block_operands(self.tiles(), origin));
                     self.run(&mainloop, &up, (&warp_tile, &up_acc));
                     swiglu.write((target, &params), place, [&acc, &up_acc]);
                     return;
@@ -266,9 +252,8 @@ impl MultistageKernel {
             DType::Bf16 => {
                 let first_k = k.constant(0);
                 let loaders = [0, 1].map(|i| {
-                    let layout = (tiles[i].major, tiles[i].pitch());
                     let start = (warp_tile.origin[i], first_k);
-                    mma_sync::FragmentLoader::new(k, layout, start, i == 0)
+                    mma_sync::FragmentLoader::new(k, tiles[i], start, i == 0)
                 });
                 mainloop.run(params, |stage, _| {
                     mma_sync::multiply((k, target), tile_k, (&loaders, stage), acc);

@@ -6,12 +6,12 @@ use retrograph_ptx::build::{Kernel, Shared, Value, Var};
 
 use crate::gemm::config::simt::{SimtConfig, ThreadAccumulators, ThreadTile};
 use crate::gemm::epilogue::{Epilogue, SliceSums};
-use crate::gemm::layout::Major;
-use crate::gemm::loader::register_f32::{KOuterTile, RegisterLoader};
+use crate::gemm::loader::register_f32::RegisterLoader;
 use crate::gemm::loader::vector::OperandFormat;
 use crate::gemm::mainloop::register_staged::RegisterStaged;
 use crate::gemm::mainloop::simt::multiply;
 use crate::gemm::params::GemmParams;
+use crate::primitives::smem_tile::Major;
 
 /// The entry for one configuration, layout and type of b.
 pub(in crate::gemm) fn entry(
@@ -24,14 +24,14 @@ pub(in crate::gemm) fn entry(
         k.min_blocks(config.min_blocks_per_sm(b_dtype));
         let params = GemmParams::declare(k, [DType::F32, b_dtype]);
         let origin = params.tile_origin(k, [config.rows, config.columns]);
-        let tiles = [config.smem_tile(config.rows), config.smem_tile(config.columns)];
-        let a_bounds = (origin[0], [params.m, params.k]);
-        let b_bounds = (origin[1], [params.n, params.k]);
-        let loaders = [
-            RegisterLoader::new(k, (tiles[0], majors[0]), params.a, a_bounds),
-            RegisterLoader::new(k, (tiles[1], majors[1]), params.b, b_bounds),
+        let tiles = [
+            config.operand_tile(config.rows, majors[0]),
+            config.operand_tile(config.columns, majors[1]),
         ];
-        let smem_len = (tiles[0].len() + tiles[1].len()) * config.stages;
+        let loaders =
+            params.block_operands(tiles, origin).map(|operand| RegisterLoader::new(k, operand));
+        let tile_lens = tiles.map(|tile| tile.smem.words());
+        let smem_len = (tile_lens[0] + tile_lens[1]) * config.stages;
         let smem = k.shared::<f32>("smem", smem_len.max(config.slice_sums_len()) as usize);
         let thread_tile = ThreadTile::new(k, config);
         let row = || (0..config.thread_columns).map(|_| k.var(0.0f32)).collect();
@@ -40,7 +40,6 @@ pub(in crate::gemm) fn entry(
         if let OperandFormat::Nf4(nf4) = params.b.format {
             nf4.fill_tables();
         }
-        let tile_lens = tiles.map(KOuterTile::len);
         let (tile_k, stages) = (tiles[0].tile_k, config.stages);
         let mainloop = RegisterStaged { kernel: *k, stages, tile_k, tile_lens, loaders, smem };
         mainloop.run(&params, |stage| multiply(config, tiles, (stage, &thread_tile), &acc));

@@ -18,7 +18,7 @@
 //!
 //! **Added products.** Their stages follow the stages of the first product.
 //!
-//! **SwiGLU.** The tile of b has the rows of gate and then those of up, so that a thread has the
+//! **SwiGLU.** The tile of b has the rows of gate and then of up, so that a thread has the
 //! elements of both. In the backward pass, stages with 64 columns of gate and up each follow those
 //! of the products: they arrive while the products are multiplied.
 //!
@@ -41,12 +41,12 @@ use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, NamedBarrier, Shared, Value};
 
 use crate::gemm::bulk_store::STORE_WORDS;
-use crate::gemm::layout::{Major, majors};
 use crate::gemm::mainloop::wgmma;
+use crate::gemm::operand_tile::{OperandTile, majors};
 use crate::gemm::params::GemmParams;
-use crate::gemm::smem_tile::{SmemLayout, SmemTile};
+use crate::primitives::smem_tile::{Major, SmemTile};
 use crate::primitives::swizzle::{SWIZZLE_ALIGNMENT, align_for_swizzle};
-use crate::primitives::tma_pipeline::{BOX, BOX_WORDS, Stage, TmaPipeline, barrier_words};
+use crate::primitives::tma_pipeline::{BOX, Stage, TmaPipeline, barrier_words};
 
 /// Rows of tiles in a band.
 const BAND: u32 = 8;
@@ -91,7 +91,7 @@ impl WarpSpecializedKernel {
         self.tile.threads()
     }
 
-    /// Columns that a consumer accumulates: those of the tile, or of gate and up.
+    /// Columns that a consumer accumulates: of the tile, or of gate and up.
     fn columns(self) -> u32 {
         match self.image.epilogue {
             Epilogue::SwiGlu => 2 * self.tile.shape[1],
@@ -99,31 +99,31 @@ impl WarpSpecializedKernel {
         }
     }
 
-    /// The tiles of a and b in a stage. That of gate and up has first the rows of gate.
-    fn smem_tiles(self) -> [SmemTile; 2] {
+    /// The tiles of a and b in a stage. The tile of gate and up has first the rows of gate.
+    fn tiles(self) -> [OperandTile; 2] {
         let extents = [self.tile.shape[0], self.columns()];
-        [0, 1].map(|operand| SmemTile {
-            extent: extents[operand],
-            tile_k: wgmma::TILE_K,
-            threads: 1,
-            major: self.majors[operand],
-            dtype: DType::Bf16,
-            layout: SmemLayout::Swizzled,
+        [0, 1].map(|operand| {
+            OperandTile::swizzled([extents[operand], wgmma::TILE_K], 1, self.majors[operand])
         })
     }
 
     fn stage_words(self) -> u32 {
-        self.smem_tiles().iter().map(|tile| tile.words()).sum()
+        self.tiles().iter().map(|tile| tile.smem.words()).sum()
+    }
+
+    /// The tile of gate or up in a stage that has them.
+    fn input_tile(self) -> SmemTile {
+        SmemTile::swizzled_bf16([self.tile.shape[0], BOX])
     }
 
     /// The addresses of a and b in a stage.
     fn operands(self, stage: Stage<'_>) -> [Shared<'_, u32>; 2] {
-        [stage.smem, stage.smem.offset(i64::from(self.smem_tiles()[0].words()))]
+        [stage.smem, stage.smem.offset(i64::from(self.tiles()[0].smem.words()))]
     }
 
-    /// The places of gate and up in a stage that has them.
+    /// The addresses of gate and up in a stage that has them.
     fn inputs(self, stage: Stage<'_>) -> [Shared<'_, u32>; 2] {
-        [0, self.tile.shape[0] / BOX * BOX_WORDS].map(|words| stage.smem.offset(i64::from(words)))
+        [0, self.input_tile().words()].map(|words| stage.smem.offset(i64::from(words)))
     }
 
     /// Dynamic shared memory in bytes: stages, buffers of results, and barriers.

@@ -8,9 +8,9 @@ use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
-use crate::gemm::arith::div_const;
-use crate::gemm::layout::Major;
-use crate::gemm::smem_tile::{BlockOperand, CHUNK_BYTES, SmemLayout};
+use crate::gemm::operand_tile::BlockOperand;
+use crate::primitives::arith::div_const;
+use crate::primitives::smem_tile::{CHUNK_BYTES, Major, SmemLayout};
 
 /// One thread's share of copying an operand: the same chunk of several lines.
 pub(in crate::gemm) struct CpAsyncLoader<'k> {
@@ -41,7 +41,7 @@ struct FirstCopy<'k> {
 impl<'k> FirstCopy<'k> {
     fn new(source: &BlockOperand<'k>, line: Value<'k, u32>, chunk: Value<'k, u32>) -> Self {
         let BlockOperand { tile, operand, origin, bounds: [extent, k_len] } = *source;
-        let size = tile.dtype.bytes();
+        let size = tile.smem.dtype.bytes();
         let (unit, along) = (CHUNK_BYTES / size, chunk * (CHUNK_BYTES / size));
         let (position, k_offset, last_k) = match tile.major {
             Major::K => (origin + line, along, k_len - unit),
@@ -64,17 +64,19 @@ impl<'k> CpAsyncLoader<'k> {
         source: BlockOperand<'k>,
     ) -> Self {
         let tile = source.tile;
-        let chunks = tile.chunks_per_line();
+        let chunks = tile.smem.chunks_per_line();
         let line_stride = tile.threads / chunks;
         assert!(tile.threads.is_multiple_of(chunks), "a thread keeps its chunk of a line");
-        let keeps_swizzle = tile.layout == SmemLayout::Padded || line_stride.is_multiple_of(8);
+        let keeps_swizzle =
+            matches!(tile.smem.layout, SmemLayout::Padded(_)) || line_stride.is_multiple_of(8);
         assert!(keeps_swizzle, "a thread keeps its position among eight lines");
         let (base, _) = source.operand.start(k);
         let (line, chunk) = (div_const(thread, chunks), thread & (chunks - 1));
         // The lines of a thread must be the same in each part of a cut run.
         let constant_offsets =
-            tile.runs()[0].is_multiple_of(line_stride) || tile.run_of_line(line).is_none();
-        let direct = constant_offsets && tile.dtype == DType::Bf16 && target.features().cp_async;
+            tile.smem.runs.is_multiple_of(line_stride) || tile.smem.run_of_line(line).is_none();
+        let direct =
+            constant_offsets && tile.smem.dtype == DType::Bf16 && target.features().cp_async;
         let first_copy = direct.then(|| FirstCopy::new(&source, line, chunk));
         Self { target, source, base: k.var(base), line, chunk, line_stride, first_copy }
     }
@@ -93,19 +95,19 @@ impl<'k> CpAsyncLoader<'k> {
         enabled: Option<Pred<'k>>,
     ) {
         let tile = self.source.tile;
-        let smem = stage.at(tile.chunk_word(self.line, self.chunk));
+        let smem = stage.at(tile.smem.chunk_word(self.line, self.chunk));
         let direct = self.first_copy.as_ref().map(|copy| (copy, self.locate(copy, k_start)));
-        for first in (0..tile.lines()).step_by(self.line_stride as usize) {
-            let to = smem.offset(i64::from(first * tile.pitch()));
+        for first in (0..tile.smem.lines()).step_by(self.line_stride as usize) {
+            let to = smem.offset(i64::from(first * tile.smem.pitch()));
             let copy = || match direct {
                 Some((copy, at)) => self.copy_at_offset(copy, (at, first, enabled), to),
                 None => self.copy_chunk((k_start, self.line + first, enabled), to),
             };
-            if first + self.line_stride <= tile.lines() {
+            if first + self.line_stride <= tile.smem.lines() {
                 copy();
             } else {
                 let k = k_start.kernel();
-                k.when((self.line + first).lt(tile.lines()), copy);
+                k.when((self.line + first).lt(tile.smem.lines()), copy);
             }
         }
     }
@@ -118,7 +120,7 @@ impl<'k> CpAsyncLoader<'k> {
         k_start: Value<'k, u32>,
     ) -> (Value<'k, u64>, Value<'k, u32>) {
         let BlockOperand { tile, operand, .. } = self.source;
-        let size = tile.dtype.bytes();
+        let size = tile.smem.dtype.bytes();
         let k_bytes = match tile.major {
             Major::K => k_start.mul_wide(size),
             Major::Mn => k_start.mul_wide(operand.leading_dim) << size.ilog2(),
@@ -138,12 +140,12 @@ impl<'k> CpAsyncLoader<'k> {
         to: Shared<'k, u32>,
     ) {
         let BlockOperand { tile, operand, .. } = self.source;
-        let (size, runs) = (tile.dtype.bytes(), tile.runs()[0]);
+        let (size, runs) = (tile.smem.dtype.bytes(), tile.smem.runs);
         // Offsets in rows or columns, and along K.
         let (across, along_k, from) = match tile.major {
             Major::K => (lines, 0, from + operand.leading_dim.mul_wide(lines * size)),
             Major::Mn => {
-                let (across, along_k) = (lines / runs * tile.line_len(), lines % runs);
+                let (across, along_k) = (lines / runs * tile.smem.line_len(), lines % runs);
                 let from = from + operand.leading_dim.mul_wide(along_k * size);
                 (across, along_k, from + u64::from(across * size))
             }
@@ -160,10 +162,10 @@ impl<'k> CpAsyncLoader<'k> {
         to: Shared<'k, u32>,
     ) {
         let tile = self.source.tile;
-        let size = tile.dtype.bytes();
+        let size = tile.smem.dtype.bytes();
         let unit = CHUNK_BYTES / size;
         let along = self.chunk * unit;
-        let (run, along) = match tile.run_of_line(line) {
+        let (run, along) = match tile.smem.run_of_line(line) {
             Some([run, first]) => (run, first + along),
             None => (line, along),
         };

@@ -8,9 +8,10 @@
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
 
-use crate::gemm::arith::div_const;
-use crate::gemm::smem_tile::{BlockOperand, CHUNK_BYTES, SmemTile, TileCoord};
+use crate::gemm::operand_tile::{BlockOperand, OperandTile, TileCoord};
+use crate::primitives::arith::div_const;
 use crate::primitives::nf4::{Bf16Table, Nf4};
+use crate::primitives::smem_tile::{CHUNK_BYTES, SmemTile};
 
 /// Codes in a word, whose values fill one chunk, and codes in a chunk.
 const CODES_PER_WORD: u32 = 8;
@@ -23,7 +24,7 @@ const LINE_LEN: u32 = 64;
 pub(in crate::gemm) struct Nf4Loader<'k> {
     kernel: Kernel<'k>,
     target: SmTarget,
-    tile: SmemTile,
+    tile: OperandTile,
     nf4: Nf4<'k>,
     /// Address of the operand, and the first element of this block's plane.
     address: Value<'k, u64>,
@@ -44,7 +45,7 @@ pub(in crate::gemm) struct Nf4Loader<'k> {
 }
 
 /// Words of shared memory for the codes of a stage.
-pub(in crate::gemm) fn code_words(target: SmTarget, tile: SmemTile) -> u32 {
+pub(in crate::gemm) fn code_words(target: SmTarget, tile: OperandTile) -> u32 {
     if target.features().cp_async { tile.extent * tile.tile_k / CODES_PER_WORD } else { 0 }
 }
 
@@ -52,10 +53,10 @@ pub(in crate::gemm) fn code_words(target: SmTarget, tile: SmemTile) -> u32 {
 /// line, then from run to run. Consecutive threads then load from the same sectors and store to
 /// different banks.
 fn run_and_element<'k>(
-    tile: SmemTile,
+    tile: OperandTile,
     element: Value<'k, u32>,
 ) -> (Value<'k, u32>, Value<'k, u32>) {
-    let [runs, length] = tile.runs();
+    let SmemTile { runs, length, .. } = tile.smem;
     let line_len = length.min(LINE_LEN);
     let line = div_const(element, line_len);
     (line & (runs - 1), div_const(line, runs) * line_len + (element & (line_len - 1)))
@@ -81,7 +82,7 @@ impl<'k> Nf4Loader<'k> {
             false => k.tid_x() * unit,
         };
         let (run, along) = run_and_element(tile, element);
-        let word = |word| tile.word(run, along + word * CODES_PER_WORD);
+        let word = |word| tile.smem.word(run, along + word * CODES_PER_WORD);
         Self {
             kernel: *k,
             target,

@@ -5,10 +5,10 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared, Value, Var};
 
 use super::vector::{LoadedVector, OperandFormat};
-use crate::gemm::arith::div_const;
-use crate::gemm::layout::Major;
 use crate::gemm::mainloop::register_staged::LoadStage;
-use crate::gemm::smem_tile::{BlockOperand, SmemTile};
+use crate::gemm::operand_tile::{BlockOperand, OperandTile};
+use crate::primitives::arith::div_const;
+use crate::primitives::smem_tile::{Major, SmemTile};
 
 /// Elements of a vector: 16 bytes in shared memory.
 const VECTOR_LEN: u32 = 8;
@@ -36,8 +36,7 @@ impl<'k> RegisterLoader<'k> {
         (k, target): (&Kernel<'k>, SmTarget),
         source: BlockOperand<'k>,
     ) -> Self {
-        let SmemTile { threads, .. } = source.tile;
-        let [runs, length] = source.tile.runs();
+        let OperandTile { threads, smem: SmemTile { runs, length, .. }, .. } = source.tile;
         let across = length / VECTOR_LEN;
         let run_stride = threads / across;
         assert!(threads.is_multiple_of(across), "a thread keeps its elements of a run");
@@ -129,7 +128,7 @@ impl<'k> LoadStage<'k, u32> for RegisterLoader<'k> {
     fn store(&self, k_start: Value<'k, u32>, stage: Shared<'k, u32>) {
         let (k, tile) = (self.kernel, self.source.tile);
         let crosses = (k_start + tile.tile_k).gt(self.source.bounds[1]);
-        let pitch = tile.pitch();
+        let pitch = tile.smem.pitch();
         let to = stage.at(self.run * pitch + (self.along >> 1));
         for (index, vector) in (0..).zip(&self.vectors) {
             let words: Vec<_> =

@@ -4,54 +4,17 @@
 use retrograph_ptx::build::{Kernel, Shared, Value, Var};
 
 use super::vector::{LoadedVector, OperandFormat};
-use crate::gemm::arith::div_const;
-use crate::gemm::layout::Major;
 use crate::gemm::mainloop::register_staged::LoadStage;
-use crate::gemm::params::GlobalOperand;
-
-/// One operand of a stage in shared memory, K outermost.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::gemm) struct KOuterTile {
-    /// Rows of a, or columns of b.
-    pub(in crate::gemm) extent: u32,
-    /// Elements along K.
-    pub(in crate::gemm) tile_k: u32,
-    /// Threads of the block.
-    pub(in crate::gemm) threads: u32,
-}
-
-impl KOuterTile {
-    /// Elements from one index of K to the next. The padding of 4 keeps vec4s aligned and puts the
-    /// two vec4s that a pair of threads stores into different banks.
-    pub(in crate::gemm) fn pitch(self) -> u32 {
-        self.extent + 4
-    }
-
-    /// Elements in shared memory.
-    pub(in crate::gemm) fn len(self) -> u32 {
-        self.pitch() * self.tile_k
-    }
-
-    /// Vec4s that each thread loads.
-    fn vec4s_per_thread(self) -> u32 {
-        let vec4s = self.extent * self.tile_k / 4;
-        assert!(vec4s.is_multiple_of(self.threads), "every thread loads the same number of vec4s");
-        vec4s / self.threads
-    }
-}
+use crate::gemm::operand_tile::BlockOperand;
+use crate::primitives::arith::div_const;
+use crate::primitives::smem_tile::Major;
 
 /// One thread's share of loading an operand.
 pub(in crate::gemm) struct RegisterLoader<'k> {
     kernel: Kernel<'k>,
-    tile: KOuterTile,
-    major: Major,
-    operand: GlobalOperand<'k>,
+    source: BlockOperand<'k>,
     /// Address of the current plane.
     base: Var<'k, u64>,
-    /// Rows or columns of the operand.
-    extent: Value<'k, u32>,
-    /// Length of K.
-    k_len: Value<'k, u32>,
     /// Row or column of this thread's elements (K-major), or of the first element of each vec4
     /// (MN-major). May be out of bounds.
     position: Value<'k, u32>,
@@ -68,17 +31,13 @@ pub(in crate::gemm) struct RegisterLoader<'k> {
 }
 
 impl<'k> RegisterLoader<'k> {
-    /// The share of this thread in the tile that starts at row or column `origin`.
-    pub(in crate::gemm) fn new(
-        k: &Kernel<'k>,
-        (tile, major): (KOuterTile, Major),
-        operand: GlobalOperand<'k>,
-        (origin, bounds): (Value<'k, u32>, [Value<'k, u32>; 2]),
-    ) -> Self {
+    /// The share of this thread in `source`, whose tiles have K outermost.
+    pub(in crate::gemm) fn new(k: &Kernel<'k>, source: BlockOperand<'k>) -> Self {
+        let BlockOperand { tile, operand, origin, bounds: [extent, _] } = source;
         let tid = k.tid_x();
         // A pair of threads reads 32 consecutive bytes of a row (K-major), or threads read
         // consecutive vec4s (MN-major).
-        let (local, k_offset, k_stride) = match major {
+        let (local, k_offset, k_stride) = match tile.major {
             Major::K => {
                 assert!(tile.threads.is_multiple_of(2 * tile.extent), "a thread keeps its row");
                 let pair = tid >> 1;
@@ -92,29 +51,26 @@ impl<'k> RegisterLoader<'k> {
                 ((tid & (across - 1)) * 4, div_const(tid, across), tile.threads / across)
             }
         };
-        let [extent, k_len] = bounds;
         let position = origin + local;
-        let line = match major {
+        let line = match tile.major {
             Major::K => position.min(extent - 1) * operand.leading_dim,
             Major::Mn => position.min(extent - 4),
         };
         let (base, first) = operand.start(k);
         let line = line + first;
-        let vec4s = tile.vec4s_per_thread();
+        let vec4s = tile.extent * tile.tile_k / 4;
+        assert!(vec4s.is_multiple_of(tile.threads), "every thread loads the same number of vec4s");
+        let vec4 = |_| LoadedVector::new(k, operand.format, 4);
         Self {
             kernel: *k,
-            tile,
-            major,
-            operand,
+            source,
             base: k.var(base),
-            extent,
-            k_len,
             position,
             line,
             k_offset,
-            smem_offset: k_offset * tile.pitch() + local,
+            smem_offset: k_offset * tile.smem.pitch() + local,
             k_stride,
-            vec4s: (0..vec4s).map(|_| LoadedVector::new(k, operand.format, 4)).collect(),
+            vec4s: (0..vec4s / tile.threads).map(vec4).collect(),
         }
     }
 
@@ -128,19 +84,21 @@ impl<'k> RegisterLoader<'k> {
     /// Loads a vec4 by one vector. The contiguous dimension is a multiple of 4, so a vec4 is
     /// entirely inside or outside.
     fn load_vector(&self, k_index: Value<'k, u32>, vec4: &LoadedVector<'k>) {
-        vec4.load_vectors(self.base.get(), |_| match self.major {
-            Major::K => self.line + k_index.min(self.k_len - 4),
-            Major::Mn => k_index.min(self.k_len - 1).mad_lo(self.operand.leading_dim, self.line),
+        let BlockOperand { tile, operand, bounds: [_, k_len], .. } = self.source;
+        vec4.load_vectors(self.base.get(), |_| match tile.major {
+            Major::K => self.line + k_index.min(k_len - 4),
+            Major::Mn => k_index.min(k_len - 1).mad_lo(operand.leading_dim, self.line),
         });
     }
 
     /// Loads a vec4 element by element.
     fn load_scalars(&self, k_index: Value<'k, u32>, vec4: &LoadedVector<'k>) {
-        let (last, end) = (self.k_len - 1, self.extent - 1);
-        vec4.load_scalars(self.base.get(), |j| match self.major {
+        let BlockOperand { tile, operand, bounds: [extent, k_len], .. } = self.source;
+        let (last, end) = (k_len - 1, extent - 1);
+        vec4.load_scalars(self.base.get(), |j| match tile.major {
             Major::K => self.line + (k_index + j).min(last),
             Major::Mn => {
-                k_index.min(last).mad_lo(self.operand.leading_dim, (self.position + j).min(end))
+                k_index.min(last).mad_lo(operand.leading_dim, (self.position + j).min(end))
             }
         });
     }
@@ -148,42 +106,43 @@ impl<'k> RegisterLoader<'k> {
 
 impl<'k> LoadStage<'k, f32> for RegisterLoader<'k> {
     fn advance_reduction(&self) {
-        self.operand.advance_reduction(self.base);
+        self.source.operand.advance_reduction(self.base);
     }
 
     fn load(&self, k_start: Value<'k, u32>) {
         let first = k_start + self.k_offset;
         let vectors = || self.for_each(first, |k_index, vec4| self.load_vector(k_index, vec4));
-        if let OperandFormat::Nf4(_) = self.operand.format {
+        if let OperandFormat::Nf4(_) = self.source.operand.format {
             return vectors();
         }
         let scalars = || self.for_each(first, |k_index, vec4| self.load_scalars(k_index, vec4));
-        self.kernel.when_else(self.operand.vectorized, vectors, scalars);
+        self.kernel.when_else(self.source.operand.vectorized, vectors, scalars);
     }
 
     /// Stores zeros past the end of K. Rows and columns past the end keep a copy of another one,
     /// because they only contribute to elements of c that are not written.
     fn store(&self, k_start: Value<'k, u32>, stage: Shared<'k, f32>) {
         let first = k_start + self.k_offset;
-        let crosses = (k_start + self.tile.tile_k).gt(self.k_len);
+        let BlockOperand { tile, bounds: [_, k_len], .. } = self.source;
+        let crosses = (k_start + tile.tile_k).gt(k_len);
         let values: Vec<Vec<Var<'k, f32>>> = (self.vec4s.iter())
             .map(|vec4| vec4.to_f32().into_iter().map(|value| self.kernel.var(value)).collect())
             .collect();
         self.kernel.when(crosses, || {
             for (index, vec4) in (0..).zip(&values) {
                 for (j, var) in (0..).zip(vec4) {
-                    let step = if self.major == Major::K { j } else { 0 };
-                    let inside = (first + (index * self.k_stride + step)).lt(self.k_len);
+                    let step = if tile.major == Major::K { j } else { 0 };
+                    let inside = (first + (index * self.k_stride + step)).lt(k_len);
                     var.update(|value| inside.select(value, 0.0));
                 }
             }
         });
         let to = stage.at(self.smem_offset);
-        let pitch = i64::from(self.tile.pitch());
+        let pitch = i64::from(tile.smem.pitch());
         for (index, vec4) in (0u32..).zip(&values) {
             let to = to.offset(i64::from(index * self.k_stride) * pitch);
             let values = [vec4[0], vec4[1], vec4[2], vec4[3]].map(Var::get);
-            match self.major {
+            match tile.major {
                 Major::Mn => to.store_vec4(0, values),
                 Major::K => {
                     for (j, value) in (0..).zip(values) {

@@ -10,11 +10,12 @@ use std::array::from_fn;
 
 use retrograph_ptx::build::{Kernel, MatrixDescriptor, Pred, Ptr, Shared, Value, Var};
 
-use crate::gemm::arith::div_const;
-use crate::gemm::layout::Major;
 use crate::gemm::mainloop::wgmma_tf32x3::TILE_K;
-use crate::gemm::smem_tile::{BlockOperand, LINE_WORDS, SmemTile};
+use crate::gemm::operand_tile::{BlockOperand, OperandTile};
+use crate::primitives::arith::div_const;
 use crate::primitives::registers::{Registers, registers, set};
+use crate::primitives::smem_tile::Major;
+use crate::primitives::swizzle::LINE_WORDS;
 use crate::primitives::tf32::split;
 
 /// Elements of a chunk, and chunks of a line.
@@ -59,7 +60,7 @@ impl<'k> Tf32SplitLoader<'k> {
         thread: Value<'k, u32>,
         source: BlockOperand<'k>,
     ) -> Self {
-        let SmemTile { extent, threads, major, .. } = source.tile;
+        let OperandTile { extent, threads, major, .. } = source.tile;
         let chunks = extent * CHUNKS_PER_LINE;
         assert!(chunks.is_multiple_of(threads * 4), "a thread has whole blocks");
         let (count, lane) = (chunks / (threads * 4), k.lane());

@@ -5,10 +5,11 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
 use crate::gemm::accumulator::{AccFragment, fma_fragment};
-use crate::gemm::layout::Major;
+use crate::gemm::operand_tile::OperandTile;
 use crate::primitives::bf16::unpack;
+use crate::primitives::smem_tile::Major;
 
-/// Loads the fragments of one operand from shared memory.
+/// Loads the fragments of one operand from a padded tile.
 pub(in crate::gemm) struct FragmentLoader<'k> {
     major: Major,
     /// Words from one contiguous run to the next.
@@ -26,11 +27,11 @@ impl<'k> FragmentLoader<'k> {
     /// slice of the stage starts at `first_k`.
     pub(in crate::gemm) fn new(
         k: &Kernel<'k>,
-        (major, pitch): (Major, u32),
+        tile: OperandTile,
         (origin, first_k): (Value<'k, u32>, Value<'k, u32>),
         is_a: bool,
     ) -> Self {
-        let lane = k.lane();
+        let (lane, major, pitch) = (k.lane(), tile.major, tile.smem.pitch());
         let (line, step) = ldmatrix_origin(k, is_a);
         let within = lane & 7;
         let at = |run: Value<'k, u32>, along: Value<'k, u32>| run * pitch + (along >> 1);

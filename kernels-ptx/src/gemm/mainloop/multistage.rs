@@ -12,10 +12,10 @@
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Shared, Value, Var};
 
-use crate::gemm::arith::div_const;
 use crate::gemm::loader::cp_async::CpAsyncLoader;
 use crate::gemm::loader::nf4::{Dequantize, Nf4Loader};
 use crate::gemm::params::GemmParams;
+use crate::primitives::arith::div_const;
 
 /// Slots between `wgmma` instructions in which threads do other work.
 pub(in crate::gemm) const OVERLAP_SLOTS: u32 = 4;

@@ -5,8 +5,8 @@
 
 use retrograph_ptx::build::{Kernel, Scalar, Shared, Value, Var};
 
-use crate::gemm::arith::div_const;
 use crate::gemm::params::GemmParams;
+use crate::primitives::arith::div_const;
 
 /// Loads an operand into shared memory, stage by stage.
 pub(in crate::gemm) trait LoadStage<'k, T> {

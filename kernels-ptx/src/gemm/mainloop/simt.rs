@@ -3,19 +3,20 @@
 use retrograph_ptx::build::{Shared, Value};
 
 use crate::gemm::config::simt::{SimtConfig, ThreadAccumulators, ThreadTile};
-use crate::gemm::loader::register_f32::KOuterTile;
+use crate::gemm::operand_tile::OperandTile;
 
 /// Adds the products of this thread's slice of a stage to `acc`.
 pub(in crate::gemm) fn multiply<'k>(
     config: &SimtConfig,
-    tiles: [KOuterTile; 2],
+    tiles: [OperandTile; 2],
     (stage, thread): (Shared<'k, f32>, &ThreadTile<'k>),
     acc: &ThreadAccumulators<'k>,
 ) {
-    let [a_pitch, b_pitch] = tiles.map(KOuterTile::pitch);
+    let [a_pitch, b_pitch] = tiles.map(|tile| tile.smem.pitch());
     let first_k = thread.slice * config.tile_k;
     let a_tile = stage.at(first_k * a_pitch + thread.row * 4);
-    let b_tile = stage.offset(i64::from(tiles[0].len())).at(first_k * b_pitch + thread.column * 4);
+    let b_tile = stage.offset(i64::from(tiles[0].smem.words()));
+    let b_tile = b_tile.at(first_k * b_pitch + thread.column * 4);
     for step in 0..config.tile_k {
         let a_step = a_tile.offset(i64::from(step * a_pitch));
         let x = load_strided(a_step, (config.rows, config.thread_rows));

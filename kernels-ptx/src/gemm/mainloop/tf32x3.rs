@@ -17,9 +17,9 @@ use retrograph_ptx::build::{Kernel, Shared, Value};
 
 use super::mma_sync::ldmatrix_origin;
 use crate::gemm::accumulator::{AccFragment, accumulators, fma_fragment};
-use crate::gemm::layout::Major;
-use crate::gemm::smem_tile::SmemTile;
+use crate::gemm::operand_tile::OperandTile;
 use crate::primitives::mma::add_fragments;
+use crate::primitives::smem_tile::Major;
 use crate::primitives::tf32::split;
 
 /// Steps of K of an instruction.
@@ -28,7 +28,7 @@ pub(in crate::gemm) const STEPS: u32 = 8;
 /// Loads the fragments of one operand from shared memory.
 pub(in crate::gemm) struct FragmentLoader<'k> {
     kernel: Kernel<'k>,
-    tile: SmemTile,
+    tile: OperandTile,
     /// Word that this lane addresses in an `ldmatrix` (K-major), or of its first element
     /// (MN-major).
     first: Value<'k, u32>,
@@ -57,11 +57,11 @@ impl<'k> FragmentLoader<'k> {
     /// The loader of a warp whose part of c starts at row or column `origin` of the tile.
     pub(in crate::gemm) fn new(
         k: &Kernel<'k>,
-        tile: SmemTile,
+        tile: OperandTile,
         origin: Value<'k, u32>,
         is_a: bool,
     ) -> Self {
-        let (lane, pitch) = (k.lane(), tile.pitch());
+        let (lane, pitch) = (k.lane(), tile.smem.pitch());
         let (line, step) = ldmatrix_origin(k, is_a);
         let element = origin + if is_a { lane >> 2 } else { (lane & 3) * 2 };
         let (first, own) = match tile.major {
@@ -78,7 +78,7 @@ impl<'k> FragmentLoader<'k> {
         stage: Shared<'k, u32>,
         [extent, step]: [u32; 2],
     ) -> Fragment<'k> {
-        let (first, pitch) = (stage.at(self.first), self.tile.pitch());
+        let (first, pitch) = (stage.at(self.first), self.tile.smem.pitch());
         match self.tile.major {
             Major::K => first.offset((extent * pitch + step).into()).ldmatrix_x4(false),
             Major::Mn => {
@@ -95,7 +95,7 @@ impl<'k> FragmentLoader<'k> {
         stage: Shared<'k, u32>,
         (extent, step): (u32, Value<'k, u32>),
     ) -> [Value<'k, f32>; 1] {
-        let (own, pitch) = (stage.at(self.own), self.tile.pitch());
+        let (own, pitch) = (stage.at(self.own), self.tile.smem.pitch());
         let word = match self.tile.major {
             Major::K => own.offset((extent * pitch).into()).load(step),
             Major::Mn => own.offset(extent.into()).load(step * pitch),

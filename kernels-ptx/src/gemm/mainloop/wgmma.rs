@@ -4,20 +4,15 @@
 //! stages, a slot at a time; after them they wait for the group of the previous stage.
 
 use retrograph_kernel_abi::gemm::WGMMA_BLOCK_K;
-use retrograph_ptx::build::{
-    HalfType, Kernel, MatrixA, MatrixDescriptor, ScaleD, Shared, Value, Var,
-};
+use retrograph_ptx::build::{HalfType, Kernel, MatrixA, MatrixDescriptor, ScaleD, Shared, Value};
 
 use super::multistage::OVERLAP_SLOTS;
 use crate::gemm::accumulator::AccFragment;
-use crate::gemm::layout::Major;
-use crate::gemm::smem_tile::{LINE_WORDS, SmemTile};
+use crate::gemm::operand_tile::OperandTile;
+use crate::primitives::mma::acc_registers;
+use crate::primitives::swizzle::LINE_WORDS;
+use crate::primitives::wgmma::{ROWS, STEPS, WARPGROUP_THREADS};
 
-/// Threads of a warpgroup.
-pub(in crate::gemm) const THREADS: u32 = 128;
-/// Rows of an instruction, and its steps of K.
-const ROWS: u32 = 64;
-const STEPS: u32 = 16;
 /// Elements of a stage along K.
 pub(in crate::gemm) const TILE_K: u32 = WGMMA_BLOCK_K;
 const _: () = assert!(TILE_K / STEPS == OVERLAP_SLOTS, "one slot after each step");
@@ -29,7 +24,7 @@ pub(in crate::gemm) fn warpgroup_offset<'k>(
     acc: &[Vec<AccFragment<'k>>],
 ) -> Value<'k, u32> {
     let rows = acc.len() as u32 * ROWS;
-    k.shfl_idx(k.tid_x() >> THREADS.ilog2(), 0) * warpgroup_words(rows)
+    k.shfl_idx(k.tid_x() >> WARPGROUP_THREADS.ilog2(), 0) * warpgroup_words(rows)
 }
 
 /// Words of `rows` rows in a tile of a: 64 × 64 elements are 64 lines in both orientations.
@@ -41,7 +36,7 @@ pub(in crate::gemm) const fn warpgroup_words(rows: u32) -> u32 {
 /// `warpgroup_offset`. `overlap(slot)` runs between the instructions.
 pub(in crate::gemm) fn multiply<'k>(
     k: &Kernel<'k>,
-    tiles: [SmemTile; 2],
+    tiles: [OperandTile; 2],
     stage_and_overlap: ([Shared<'k, u32>; 2], &mut dyn FnMut(u32)),
     offset_and_acc: (Value<'k, u32>, &[Vec<AccFragment<'k>>]),
 ) {
@@ -52,7 +47,7 @@ pub(in crate::gemm) fn multiply<'k>(
 /// The same without a wait. `scale_d` says whether the first step adds to previous values of `acc`.
 pub(in crate::gemm) fn start<'k>(
     k: &Kernel<'k>,
-    tiles: [SmemTile; 2],
+    tiles: [OperandTile; 2],
     (stage, overlap): ([Shared<'k, u32>; 2], &mut dyn FnMut(u32)),
     (warpgroup_offset, acc): (Value<'k, u32>, &[Vec<AccFragment<'k>>]),
     scale_d: ScaleD<'k>,
@@ -61,30 +56,27 @@ pub(in crate::gemm) fn start<'k>(
     let b = descriptor(tiles[1], stage[1]);
     k.wgmma_fence();
     for step in 0..TILE_K / STEPS {
-        let b = b.offset(step * step_bytes(tiles[1]));
+        let b = b.offset(step_bytes(tiles[1], step));
         for (i, row) in (0..).zip(acc) {
-            let a = a.offset(i * ROWS * LINE_WORDS * 4 + step * step_bytes(tiles[0]));
-            let acc: Vec<Var<'k, f32>> = row.iter().flatten().copied().collect();
+            let a = a.offset(i * ROWS * LINE_WORDS * 4 + step_bytes(tiles[0], step));
             let scale_d = if step == 0 { scale_d } else { ScaleD::One };
-            k.wgmma_mma_async(HalfType::Bf16, (MatrixA::Shared(a), b), &acc, scale_d);
+            k.wgmma_mma_async(
+                HalfType::Bf16,
+                (MatrixA::Shared(a), b),
+                &acc_registers(row),
+                scale_d,
+            );
         }
         overlap(step);
     }
     k.wgmma_commit_group();
 }
 
-fn descriptor<'k>(tile: SmemTile, smem: Shared<'k, u32>) -> MatrixDescriptor<'k> {
+fn descriptor<'k>(tile: OperandTile, smem: Shared<'k, u32>) -> MatrixDescriptor<'k> {
     assert_eq!(tile.tile_k, TILE_K, "a line of a K-major tile spans the stage");
-    match tile.major {
-        Major::K => smem.k_major_descriptor(),
-        Major::Mn => smem.mn_major_descriptor(TILE_K * LINE_WORDS * 4),
-    }
+    tile.smem.descriptor(smem, tile.major)
 }
 
-/// Bytes from one step of K to the next: within a line (K-major), or whole lines (MN-major).
-fn step_bytes(tile: SmemTile) -> u32 {
-    match tile.major {
-        Major::K => STEPS * tile.dtype.bytes(),
-        Major::Mn => STEPS * LINE_WORDS * 4,
-    }
+fn step_bytes(tile: OperandTile, step: u32) -> u32 {
+    tile.smem.step_bytes(tile.major, step)
 }

@@ -27,16 +27,15 @@ use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, NamedBarrier, Pred, Shared, Value, Var};
 
 use super::tf32x3::{FragmentLoader, STEPS, SplitFragment, split_fragment};
-use super::wgmma::THREADS as WARPGROUP;
 use crate::gemm::accumulator::{AccFragment, WarpTile, acc_row};
-use crate::gemm::arith::div_const;
 use crate::gemm::epilogue::Epilogue;
 use crate::gemm::kernel::multistage::MultistageKernel;
 use crate::gemm::loader::cp_async::CpAsyncLoader;
 use crate::gemm::loader::tf32_split::Tf32SplitLoader;
 use crate::gemm::params::GemmParams;
-use crate::gemm::smem_tile::LINE_WORDS;
-use crate::primitives::swizzle::align_for_swizzle;
+use crate::primitives::arith::div_const;
+use crate::primitives::swizzle::{LINE_WORDS, align_for_swizzle};
+use crate::primitives::wgmma::{ROWS, WARPGROUP_THREADS as WARPGROUP};
 use producer::Producer;
 
 /// Elements of a stage along K: a line of shared memory.
@@ -49,12 +48,10 @@ const PRODUCER_GROUPS: u32 = 2;
 /// Fragments of a that are loaded before the previous products are complete. Registers for all of
 /// them are free only afterwards.
 const PREFETCHED_FRAGMENTS: u32 = 3;
-/// Rows of a consumer warpgroup.
-const ROWS: u32 = 64;
 
 /// Words of shared memory.
 pub(in crate::gemm) fn words(kernel: MultistageKernel) -> u32 {
-    (kernel.tiles()[0].words() + Tf32SplitLoader::words(kernel.config.tile[1])) * STAGES
+    (kernel.tiles()[0].smem.words() + Tf32SplitLoader::words(kernel.config.tile[1])) * STAGES
 }
 
 /// Threads of a block.
@@ -88,7 +85,7 @@ struct Stages<'k> {
 
 impl<'k> Stages<'k> {
     fn new(k: &Kernel<'k>, kernel: MultistageKernel, params: &GemmParams<'k>) -> Self {
-        let words = [Tf32SplitLoader::words(kernel.config.tile[1]), kernel.tiles()[0].words()];
+        let words = [Tf32SplitLoader::words(kernel.config.tile[1]), kernel.tiles()[0].smem.words()];
         let b = align_for_swizzle(k, k.dynamic_shared());
         let a = b.offset(i64::from(words[0] * STAGES));
         let filled = div_const(params.k + (TILE_K - 1), TILE_K) * params.reduce;
@@ -144,7 +141,7 @@ pub(in crate::gemm) fn entry(kernel: MultistageKernel, name: &str) -> Entry {
             k.tid_x().ge(kernel.threads()),
             || {
                 let thread = k.tid_x() & (PRODUCER_THREADS - 1);
-                let [a, b] = kernel.block_operands(&params, origin);
+                let [a, b] = params.block_operands(kernel.tiles(), origin);
                 let a = CpAsyncLoader::new((k, kernel.target), thread, a);
                 let b = Tf32SplitLoader::new(k, thread, b);
                 Producer::new(stages, (a, b), params.k).run();

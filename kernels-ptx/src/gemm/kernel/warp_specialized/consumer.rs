@@ -16,7 +16,7 @@ use crate::primitives::tma_pipeline::{BOX_WORDS, PipelineState, TmaPipeline};
 const LEAD: u32 = 2;
 
 impl WarpSpecializedKernel {
-    /// Length of the contraction, and of those of the added products, each but the last padded to
+    /// Length of K of all added products together, each but the last padded to
     /// whole stages.
     fn contraction<'k>(self, params: &GemmParams<'k>) -> Value<'k, u32> {
         params.added.into_iter().flatten().fold(params.k, |sum, product| {
@@ -107,7 +107,7 @@ impl WarpSpecializedKernel {
         let first = staggered.get().eq(0);
         k.bar_sync(self.stagger(k), Some(first & warpgroup.ne(0)));
         let first = first & warpgroup.eq(0);
-        let tiles = self.smem_tiles();
+        let tiles = self.tiles();
         // Starting the first stage from zero ends the life of the previous tile's accumulators.
         let stage = pipeline.wait_full(state);
         wgmma::start(k, tiles, (self.operands(stage), &mut |_| ()), (offset, acc), ScaleD::Zero);

@@ -3,12 +3,11 @@
 use retrograph_ptx::build::{Shared, TensorMapParam, Value};
 
 use super::WarpSpecializedKernel;
-use crate::gemm::layout::Major;
 use crate::gemm::mainloop::wgmma;
+use crate::gemm::operand_tile::OperandTile;
 use crate::gemm::params::{EpilogueParams, GemmParams};
-use crate::primitives::tma_pipeline::{
-    BOX, BOX_WORDS, PipelineState, Stage, TmaPipeline, copy_boxes,
-};
+use crate::primitives::smem_tile::Major;
+use crate::primitives::tma_pipeline::{BOX, PipelineState, Stage, TmaPipeline, copy_tile};
 
 impl WarpSpecializedKernel {
     /// Fills the stages of all tiles of the block.
@@ -47,27 +46,31 @@ impl WarpSpecializedKernel {
     ) {
         let ([a, b], k) = (self.operands(stage), k_start.kernel());
         let [rows, columns] = self.tile.shape;
-        let copy = |major, (to, extent), blocks, map, start: Value<'k, u32>| {
-            let map = (map, k.ctaid_z(), blocks);
-            copy_boxes((to, extent / BOX), map, full, |index| match major {
-                Major::K => [k_start, start + index * BOX],
-                Major::Mn => [start + index * BOX, k_start],
+        let copy = |tile: OperandTile, to, (map, blocks), start: Value<'k, u32>| {
+            copy_tile((tile.smem, to), (map, k.ctaid_z(), blocks), full, |[x, y]| {
+                match tile.major {
+                    Major::K => [k_start + x, start + y],
+                    Major::Mn => [start + x, k_start + y],
+                }
             });
         };
-        copy(self.majors[0], (a, rows), None, a_map, row);
+        let tile = |extent, operand: usize| {
+            OperandTile::swizzled([extent, wgmma::TILE_K], 1, self.majors[operand])
+        };
+        copy(tile(rows, 0), a, (a_map, None), row);
         // Each block copies a share of b to all blocks.
-        let (share, blocks) = (columns / self.cluster, 1u16 << self.cluster);
+        let (share, blocks) = (tile(columns / self.cluster, 1), 1u16 << self.cluster);
         let (column, words, blocks) = match self.cluster {
             1 => (column, k.constant(0), None),
             _ => {
                 let rank = k.cluster_ctarank();
-                (column + rank * share, rank * (share / BOX * BOX_WORDS), Some(blocks - 1))
+                (column + rank * share.extent, rank * share.smem.words(), Some(blocks - 1))
             }
         };
-        copy(self.majors[1], (b.at(words), share), blocks, b_map, column);
+        copy(share, b.at(words), (b_map, blocks), column);
         if let Some(up_map) = up_map {
-            let up = b.offset(i64::from(columns / BOX * BOX_WORDS));
-            copy(self.majors[1], (up.at(words), share), blocks, up_map, column);
+            let up = b.offset(i64::from(tile(columns, 1).smem.words()));
+            copy(share, up.at(words), (up_map, blocks), column);
         }
     }
 
@@ -79,12 +82,12 @@ impl WarpSpecializedKernel {
         (maps, [row, column]): ([TensorMapParam<'k>; 2], [Value<'k, u32>; 2]),
     ) {
         let plane = row.kernel().constant(0);
-        let boxes = self.tile.shape[0] / BOX;
+        let tile = self.input_tile();
         for first in (0..self.tile.shape[1]).step_by(BOX as usize) {
-            pipeline.fill(state, 2 * boxes * BOX_WORDS * 4, |stage, full| {
+            pipeline.fill(state, 2 * tile.bytes(), |stage, full| {
                 for (map, to) in maps.into_iter().zip(self.inputs(stage)) {
-                    copy_boxes((to, boxes), (map, plane, None), full, |index| {
-                        [column + first, row + index * BOX]
+                    copy_tile((tile, to), (map, plane, None), full, |[x, y]| {
+                        [column + first + x, row + y]
                     });
                 }
             });

@@ -10,7 +10,7 @@ use retrograph_ptx::build::{Pred, Value, Var};
 use super::{
     CpAsyncLoader, PRODUCER_GROUPS, PRODUCER_THREADS, STAGES, Stages, TILE_K, Tf32SplitLoader,
 };
-use crate::gemm::arith::div_const;
+use crate::primitives::arith::div_const;
 
 /// The position of one operand along K. It stops at the last stage.
 struct LoadState<'k> {

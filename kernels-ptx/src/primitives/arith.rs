@@ -5,7 +5,7 @@ use retrograph_ptx::build::Value;
 /// `value ÷ size` for a `size` of 2ⁿ or 3 · 2ⁿ and a `value` below 2^16.
 ///
 /// `ptxas` would emit a full division by a constant that is not a power of two.
-pub(super) fn div_const<'k>(value: Value<'k, u32>, size: u32) -> Value<'k, u32> {
+pub(crate) fn div_const<'k>(value: Value<'k, u32>, size: u32) -> Value<'k, u32> {
     if size.is_power_of_two() {
         return value >> size.ilog2();
     }
@@ -16,7 +16,7 @@ pub(super) fn div_const<'k>(value: Value<'k, u32>, size: u32) -> Value<'k, u32> 
 }
 
 /// `value mod size`, with the limits of [`div_const`].
-pub(super) fn rem_const<'k>(value: Value<'k, u32>, size: u32) -> Value<'k, u32> {
+pub(crate) fn rem_const<'k>(value: Value<'k, u32>, size: u32) -> Value<'k, u32> {
     match size.is_power_of_two() {
         true => value & (size - 1),
         false => value - div_const(value, size) * size,
