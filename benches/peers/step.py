@@ -120,7 +120,7 @@ def measure(torch, variant, arguments, nvml):
 def main():
     arguments = parse()
     torch = require_torch(arguments)
-    # f32 products keep f32 accuracy, as ours do.
+    # f32 products keep f32 accuracy, like ours.
     torch.backends.cuda.matmul.allow_tf32 = False
     if arguments.compile_only:
         for variant in arguments.variants:

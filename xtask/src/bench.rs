@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: our times next to those of PyTorch, on one machine with a GPU.
+//! `cargo xtask bench`: our times next to PyTorch's, on one machine with a GPU.
 //!
 //! A case runs our program and then the peer's script, and fills rows of the table. Results are
 //! appended after each case, and the table and the plot are written again.

@@ -28,7 +28,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Compare our times with those of PyTorch, on a machine with a GPU.
+    /// Compare our times with PyTorch's, on a machine with a GPU.
     Bench(bench::Arguments),
     /// Run one job of the CI, or all of them in order.
     Ci(ci::Arguments),

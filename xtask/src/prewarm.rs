@@ -33,7 +33,7 @@ use device::DeviceName;
 #[derive(clap::Args, Default)]
 pub(crate) struct Arguments {
     /// Only these SM targets, for example sm_80,sm_90a. A number without a letter, such as sm_90,
-    /// stands for the target generated for that device.
+    /// means the target generated for that device.
     #[arg(long, alias = "target", value_delimiter = ',', value_parser = generated)]
     targets: Vec<SmTarget>,
     /// Only images whose name contains this.

@@ -193,7 +193,7 @@ fn run_child(program: &[OsString], arguments: &[&OsStr], limit: Duration) -> Sai
             Err(RecvTimeoutError::Disconnected) => break "crash",
         }
     };
-    // The process may never end by itself.
+    // The process may never end on its own.
     let _ = process.kill();
     let _ = process.wait();
     Said { lines: said, ending }

@@ -11,7 +11,7 @@ use retrograph_driver_sys::*;
 /// The result of a call of the simulated driver: success, or the code to return.
 pub(crate) type Call = Result<(), Refusal>;
 
-/// A pointer to where a result goes, null or valid for writing during the call.
+/// A pointer to a result, null or valid for writing during the call.
 pub(crate) struct Out<T>(*mut T);
 
 /// A pointer to an input, null or valid for reading during the call.
@@ -225,14 +225,14 @@ impl In<c_void> {
         Ok(bytes)
     }
 
-    /// The text that ends in a zero byte, lossily where it is not UTF-8.
+    /// The text that ends in a zero byte, converted lossily if it is not UTF-8.
     pub(crate) fn text(self) -> Result<String, Refusal> {
         In::<c_char>(self.0.cast()).text()
     }
 }
 
 impl In<c_char> {
-    /// The text that ends in a zero byte, lossily where it is not UTF-8.
+    /// The text that ends in a zero byte, converted lossily if it is not UTF-8.
     pub(crate) fn text(self) -> Result<String, Refusal> {
         if self.0.is_null() {
             return Err(invalid(Rule::Null));

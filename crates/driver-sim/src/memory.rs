@@ -117,7 +117,7 @@ impl Memory {
         Self::of_device(0, total)
     }
 
-    /// Memory whose addresses are apart from those of devices with other numbers.
+    /// Memory whose addresses do not overlap the addresses of other devices.
     pub(crate) fn of_device(ordinal: usize, total: u64) -> Self {
         let next = BASE + ordinal as u64 * ADDRESSES;
         let state = State { table: Arc::default(), next, used: 0 };

@@ -1,8 +1,8 @@
 //! Which symbol a function's name means for a caller of which CUDA version.
 //!
 //! Functions of the driver changed their form over time, and each form is a symbol of its own:
-//! `cuMemAlloc` means `cuMemAlloc_v2` since CUDA 3.2. The list is that of the typedefs that CUDA
-//! 13.0 ships for `cuGetProcAddress`.
+//! `cuMemAlloc` means `cuMemAlloc_v2` since CUDA 3.2. The list comes from the typedefs that
+//! CUDA 13.0 ships for `cuGetProcAddress`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

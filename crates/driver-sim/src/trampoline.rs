@@ -188,7 +188,7 @@ pub(crate) fn function_name(number: usize) -> &'static str {
 
 impl Function {
     /// Whether the function writes its results before it looks at anything else, and then finds out
-    /// by itself that the driver is not initialized.
+    /// on its own that the driver is not initialized.
     const fn clears_its_results(self) -> bool {
         matches!(
             self,

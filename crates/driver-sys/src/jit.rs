@@ -77,7 +77,7 @@ enumerations! {
         CU_JIT_SPLIT_COMPILE = 34 since 13000;
     }
 
-    /// SM targets. The number is that of the target; `A` adds 0x10000 and `F` adds 0x20000.
+    /// SM targets by their number; `A` adds 0x10000 and `F` adds 0x20000.
     CUjit_target: u32 {
         /// sm_30.
         CU_TARGET_COMPUTE_30 = 30;

@@ -1,7 +1,7 @@
 //! Sizes, alignments and offsets of every struct and union, fixed at compile time.
 //!
-//! The numbers were printed by a C program over the cuda.h of CUDA 13.0 on x86_64, and those of
-//! 12.9 are the same; a change of a field that would move another one does not compile. A type
+//! A C program printed the numbers from the cuda.h of CUDA 13.0 on x86_64; 12.9 has the same. A
+//! change of a field that would move another one does not compile. A type
 //! without a name in cuda.h is measured through the struct that holds it.
 
 use std::mem::{align_of, offset_of, size_of};

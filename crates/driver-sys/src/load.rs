@@ -61,7 +61,7 @@ pub enum LoadError {
     },
 }
 
-/// The names that were tried; where it was one that somebody chose, also why it failed.
+/// The names that were tried; for a name that the caller chose, also why it failed.
 fn said(tried: &[(String, String)]) -> String {
     match tried {
         [(name, reason)] if reason.contains(name.as_str()) => reason.clone(),

@@ -35,7 +35,7 @@ enumerations! {
     CUmemAllocationType: u32 {
         /// None.
         CU_MEM_ALLOCATION_TYPE_INVALID = 0;
-        /// Memory that stays where it is.
+        /// Memory that is not moved.
         CU_MEM_ALLOCATION_TYPE_PINNED = 1;
         /// Memory that moves to who uses it.
         CU_MEM_ALLOCATION_TYPE_MANAGED = 2 since 13000;

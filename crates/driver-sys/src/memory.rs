@@ -38,7 +38,7 @@ enumerations! {
         CU_MEMORYTYPE_DEVICE = 2;
         /// A CUDA array.
         CU_MEMORYTYPE_ARRAY = 3;
-        /// An address whose kind the driver finds out by itself.
+        /// An address whose kind the driver determines.
         CU_MEMORYTYPE_UNIFIED = 4;
     }
 

@@ -108,7 +108,7 @@ macro_rules! define_table {
         /// The optional functions, or the messages for those that the driver lacks.
         impl DriverTable {
             $(
-                #[doc = concat!("`", stringify!($o_name), "`, or an error where it is missing.")]
+                #[doc = concat!("`", stringify!($o_name), "`, or an error if it is missing.")]
                 pub fn $o_name(
                     &self,
                 ) -> Result<unsafe extern "C" fn($($o_type),*) -> CUresult, MissingFunction> {

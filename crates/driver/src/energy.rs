@@ -26,7 +26,7 @@ impl Functions {
     /// Loads the functions. The library is never unloaded.
     fn load() -> Option<Self> {
         NAMES.iter().find_map(|name| {
-            // SAFETY: the name is that of a library of the driver, whose initializers do nothing
+            // SAFETY: the name denotes a library of the driver, whose initializers do nothing
             // until `nvmlInit_v2`.
             let library = unsafe { Library::new(name) }.ok()?;
             // SAFETY: these are the signatures of nvml.h since CUDA 10.

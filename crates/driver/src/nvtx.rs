@@ -32,7 +32,7 @@ impl Functions {
     /// Loads the functions of the first library that has both. It is never unloaded.
     fn load() -> Option<Self> {
         let found = NAMES.iter().find_map(|name| {
-            // SAFETY: the name is that of an NVIDIA library whose initializers only look for a
+            // SAFETY: the name denotes an NVIDIA library whose initializers only look for a
             // profiler.
             let library = unsafe { Library::new(name) }.ok()?;
             // SAFETY: these are the signatures of both functions in every version of nvToolsExt.h.

@@ -51,7 +51,7 @@ type Step = unsafe extern "C" fn(
 const PLAIN_BYTES: usize = 64;
 /// The bookkeeping of `raw_step.c`: none.
 const NO_PARTS: c_int = 0;
-/// Orders in which `raw_step.c` adds the nodes; 0 is that of the program.
+/// Orders in which `raw_step.c` adds the nodes; 0 is the order of the program.
 const ORDERS: [c_int; 3] = [0, 1, 2];
 /// Steps of each before those that count.
 const WARM_UP: usize = 10;
@@ -252,7 +252,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// The program's steps and those of `raw` by turns: for each the host and the device.
+    /// Steps of the program and of `raw` in turn: host and device time of each.
     fn against(&mut self, raw: &mut Raw<'_>) -> Outcome<[[Spread; 2]; 2]> {
         let mut times = [Times::default(), Times::default()];
         for step in 0..self.steps + WARM_UP {

@@ -27,8 +27,8 @@ parameters! {
     }
 }
 
-/// The target of a row without a loss, for example padding or a prompt: `ignore_index` of PyTorch,
-/// where it is −100.
+/// The target of a row without a loss, for example padding or a prompt: `ignore_index` of PyTorch
+/// (−100 there).
 pub const IGNORED_TARGET: u32 = u32::MAX;
 
 /// Cross-entropy of logits in f32, and its gradient.

@@ -13,8 +13,8 @@
 //!
 //! `--simulate` runs small shapes on the simulated driver, which shows that the program works and
 //! nothing about speed. A time is the median over samples, each of several launches in a row
-//! between two events, with the same operands. FLOP are those of the pairs that attend to each
-//! other: two products forward, five backward.
+//! between two events, with the same operands. FLOP count the pairs of query and key that
+//! are not masked: two products forward, five backward.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 

@@ -138,7 +138,7 @@ pub fn dynamic_shared(entry: &str, target: SmTarget) -> u32 {
 }
 
 /// Whether kernels for `target` support programmatic dependent launch (PDL): every thread executes
-/// `griddepcontrol.wait` before all accesses, except those of [`Access::ReadBeforeWait`].
+/// `griddepcontrol.wait` before all accesses except [`Access::ReadBeforeWait`].
 ///
 /// [`Access::ReadBeforeWait`]: crate::Access::ReadBeforeWait
 pub fn supports_pdl(target: SmTarget) -> bool {

@@ -6,7 +6,7 @@
 //! quantization the scales, less their mean, are quantized in blocks of 256 to the 8-bit dynamic
 //! type of Dettmers et al., arXiv 2110.02861.
 //!
-//! Codes equal those of the CUDA kernels of bitsandbytes with one exception: bitsandbytes
+//! Codes equal the codes of bitsandbytes' CUDA kernels with one exception: bitsandbytes
 //! approximates the reciprocal of a scale to one unit in the last place, and this module rounds it
 //! correctly. A code can differ if a quotient is that close to the boundary of two codes.
 //!

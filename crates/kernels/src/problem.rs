@@ -80,7 +80,7 @@ pub enum Problem {
     },
 }
 
-/// Rows of a matrix, each reduced or normalised by itself.
+/// Rows of a matrix, each reduced or normalized on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowsProblem {
     /// Rows, or runs of rows if a block has several.

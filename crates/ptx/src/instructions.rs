@@ -36,8 +36,8 @@ pub(crate) use needs::needs;
 use crate::ast::Modifier;
 
 impl Opcode {
-    /// Whether the first operand is a destination. It is the same for all of its forms, except for
-    /// those of `wmma` and `mbarrier`; see [`crate::ast::Instruction::has_destination`]. `wgmma`
+    /// Whether the first operand is a destination. All forms agree, except for `wmma` and
+    /// `mbarrier`; see [`crate::ast::Instruction::has_destination`]. `wgmma`
     /// also reads its destination; see [`crate::ast::Instruction::visit_registers`].
     pub const fn has_destination(self) -> bool {
         match self.forms()[0].operands {

@@ -162,8 +162,8 @@ impl<'a> Cursor<'a> {
         ParseError::new(self.position(), self.peek().describe(), expected)
     }
 
-    /// The labels of the block that starts here, not those of blocks
-    /// inside of it.
+    /// The labels of the block that starts here, without labels of nested
+    /// blocks.
     fn labels(&self) -> Vec<&'a str> {
         let mut depth = 0;
         let mut labels = Vec::new();

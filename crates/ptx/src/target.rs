@@ -30,7 +30,7 @@ impl fmt::Display for IsaVersion {
 pub enum Reach {
     /// `sm_90`: later devices too.
     Forward,
-    /// `sm_100f`: later devices of the same family, which is those of the same major number.
+    /// `sm_100f`: later devices of the same family, which have the same major number.
     Family,
     /// `sm_90a`: exactly that device.
     Exact,
@@ -96,7 +96,7 @@ impl SmTarget {
         Self::portable(major * 10 + minor)
     }
 
-    /// The target that PTX names on its `.target` line, or `None` where there is no such line.
+    /// The target that PTX names on its `.target` line, or `None` without such a line.
     pub fn named_in(ptx: &str) -> Option<Self> {
         let mut lines = ptx.lines().map(str::trim_start);
         let line = lines.find_map(|line| line.strip_prefix(".target"))?;
@@ -104,8 +104,8 @@ impl SmTarget {
     }
 
     /// Whether PTX for this target can be loaded on a device of compute capability `major.minor`:
-    /// exact targets on that device alone, those of a family on it and every later one of its
-    /// major number, others on it and every later one.
+    /// exact targets on that device alone, family targets on it and every later one of its major
+    /// number, others on it and every later one.
     pub fn runs_on(self, major: u32, minor: u32) -> bool {
         self.require(ImageForm::Ptx, Self::of_device(major, minor)).is_ok()
     }

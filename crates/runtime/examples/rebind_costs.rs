@@ -1,5 +1,5 @@
 //! The cost of each update strategy: programs of 10, 100 and 1000 nodes are rebound repeatedly with
-//! every update strategy, and results are compared with those of freshly built programs.
+//! every update strategy, and results are compared with freshly built programs.
 //!
 //! ```text
 //! rebind_costs                 # on the GPU: JSON lines with medians in microseconds

@@ -15,7 +15,7 @@ pub(crate) struct Settings {
 /// The behaviour at a call that is not simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnUnsupported {
-    /// Abort the process, so that later results are not mistaken for those of CUDA.
+    /// Abort the process, so that later results are not mistaken for CUDA's.
     Abort,
     /// Return 801.
     Return,

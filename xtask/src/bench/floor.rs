@@ -1,8 +1,8 @@
 //! The rows of a case, and the least time that their work can take.
 //!
-//! The floor is the larger of FLOP / peak and bytes / bandwidth. FLOP are those of matrix products
-//! and of the causal half of attention; forward is one product, each gradient another. Bytes of a
-//! step are those of its weights: each is read in forward and in backward, and AdamW reads and
+//! The floor is the larger of FLOP / peak and bytes / bandwidth. FLOP count matrix products and
+//! the causal half of attention; forward is one product, each gradient another. Bytes of a step
+//! count its weights: each is read in forward and in backward, and AdamW reads and
 //! writes each trained one with its gradient and moments. Activations are not counted.
 
 use serde::{Deserialize, Serialize};

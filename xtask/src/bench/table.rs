@@ -16,7 +16,7 @@ const HEADER: &str = "\
 const NOTES: &str = "\
 Times are medians of device time with a wait after each run. PyTorch is its fastest variant.
 Bold rows are slower than PyTorch. Rates are TFLOP/s, or GB/s if memory is the floor. The floor
-is the larger of FLOP / peak and bytes / bandwidth. Joules are those of the whole GPU per run,
+is the larger of FLOP / peak and bytes / bandwidth. Joules are of the whole GPU per run,
 without waits between runs.
 ";
 

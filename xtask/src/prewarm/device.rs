@@ -151,7 +151,7 @@ impl Launcher {
         Ok(Self { context: context.clone(), stream, scratch })
     }
 
-    /// Launches two blocks, a whole cluster where there are clusters, with an empty problem: sizes
+    /// Launches two blocks, a whole cluster if there are clusters, with an empty problem: sizes
     /// of 0, and pointers to zeros.
     fn launch(
         &self,

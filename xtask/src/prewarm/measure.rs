@@ -1,5 +1,5 @@
 //! Measures the time to warm kernels from each source, per process and without the driver's cache:
-//! first those of a training step, then those of generation.
+//! first for a training step, then for generation.
 
 use std::path::Path;
 use std::process::Command;

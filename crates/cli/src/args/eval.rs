@@ -45,7 +45,7 @@ pub(crate) struct EvalArguments {
 }
 
 impl EvalArguments {
-    /// The configuration of a model that no checkpoint describes, from `base` where there is one.
+    /// The configuration of a model that no checkpoint describes, from `base` if given.
     pub(crate) fn config(&self, base: Option<&ModelDirectory>) -> TrainingConfig {
         self.sized(TrainingConfig {
             model: base.map_or_else(|| self.model.model(), |base| *base.config()),

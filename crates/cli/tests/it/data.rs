@@ -125,7 +125,7 @@ fn data_that_cannot_be_used_is_refused_before_the_run() {
     }
 }
 
-/// A model that knows the tokens of a tokenizer with those of ChatML.
+/// A model for a tokenizer with the ChatML tokens.
 fn with_tokenizer() -> Place {
     let place = Place::new();
     write_model(&place, PLAIN as usize + 3);

@@ -188,7 +188,7 @@ fn measuring_works_on_the_simulated_driver() {
 fn an_interrupt_ends_the_text_and_keeps_what_was_written() {
     let place = Place::new();
     write_model(&place, 256);
-    // Positions enough for a text that does not end by itself while we look.
+    // Positions enough for a text that does not end while we look.
     let path = place.path("model/config.json");
     let config = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, config.replace("32", "100000")).unwrap();

@@ -54,7 +54,7 @@ fn kill(mut child: Child, directory: &CheckpointDirectory, more: Duration) {
     let before = directory.latest().unwrap();
     let start = Instant::now();
     while directory.latest().unwrap() == before {
-        assert_eq!(child.try_wait().unwrap(), None, "the run ended by itself");
+        assert_eq!(child.try_wait().unwrap(), None, "the run ended on its own");
         assert!(start.elapsed() < Duration::from_secs(120), "the run does not get on");
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -78,7 +78,7 @@ fn the_last_checkpoint_of_a_killed_run_loads_and_resumes() {
             // Whatever it is at, even before its first step.
             std::thread::sleep(Duration::from_millis(random.below(1500)));
             let mut child = child;
-            assert_eq!(child.try_wait().unwrap(), None, "the run ended by itself");
+            assert_eq!(child.try_wait().unwrap(), None, "the run ended on its own");
             child.kill().unwrap();
             child.wait().unwrap();
         } else {

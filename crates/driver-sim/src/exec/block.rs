@@ -153,7 +153,7 @@ impl<'a> BlockRunner<'a> {
     }
 
     fn set(&mut self, (warp, offset): (usize, Offset), lanes: Lanes<u32>) {
-        // SAFETY: the offset is that of a 32-bit slot of the program.
+        // SAFETY: the offset belongs to a 32-bit slot of the program.
         unsafe { self.file(warp).write(offset, lanes) }
     }
 
@@ -247,7 +247,7 @@ impl<'a> BlockRunner<'a> {
         self.machine.memories.local = self.local.as_mut_ptr().cast::<u8>().wrapping_add(local);
         self.machine.memories.warp = index;
         let warp = &mut self.warps[index];
-        // SAFETY: the file is that of this warp, and the interpreter suits the host.
+        // SAFETY: the file belongs to this warp, and the interpreter suits the host.
         let pause = unsafe { (self.interpreter)(&mut self.machine, warp, file, TURN) };
         let limit = self.launch.step_limit;
         if self.machine.executed > limit {

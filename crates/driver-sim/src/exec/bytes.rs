@@ -19,7 +19,7 @@ pub(super) fn sub_borrow<T: Int>([a, b, carry]: [u64; 3]) -> u64 {
     T::low(T::of(a).wide() - T::of(b).wide() - i128::from(carry & 1 ^ 1))
 }
 
-/// The carry of [`sub_borrow`]: set where there is no borrow.
+/// The carry of [`sub_borrow`]: set if there is no borrow.
 pub(super) fn borrow_of<T: Int>([a, b, carry]: [u64; 3]) -> u64 {
     let low = |bits: u64| i128::from(T::low(T::of(bits).wide()));
     u64::from(low(a) - low(b) - i128::from(carry & 1 ^ 1) >= 0)

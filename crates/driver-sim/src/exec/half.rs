@@ -79,7 +79,7 @@ impl HalfInstruction {
         if self.bf16 { Format::BF16 } else { Format::F16 }
     }
 
-    /// Flushes a subnormal to a zero of its sign where that is asked for.
+    /// Flushes a subnormal to a zero of its sign if the instruction asks for it.
     fn flushed(self, bits: u32) -> u32 {
         let exponent = if self.bf16 { 0x7f80 } else { 0x7c00 };
         if self.flush && bits & exponent == 0 { bits & SIGN } else { bits }
@@ -160,7 +160,7 @@ impl HalfInstruction {
     }
 }
 
-/// `a + b` as the nearest `f64` towards zero, with the last bit set where that is not exact.
+/// `a + b` as the nearest `f64` towards zero, with the last bit set if that is not exact.
 pub(super) fn add_to_odd(a: f64, b: f64) -> f64 {
     let sum = a + b;
     if !sum.is_finite() {

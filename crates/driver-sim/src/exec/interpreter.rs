@@ -80,7 +80,7 @@ impl Contributions {
 ///
 /// # Safety
 ///
-/// The register file must be that of a warp of the program, and the host must have the vector
+/// The register file must belong to a warp of the program, and the host must have the vector
 /// instructions that the interpreter was compiled for.
 pub(super) type Interpreter = unsafe fn(&mut Machine<'_>, &mut Warp, RegisterFile, u64) -> Pause;
 

@@ -130,7 +130,7 @@ pub(super) struct Matrix {
 ///
 /// # Safety
 ///
-/// The instruction must come from decoding, and the file be that of a warp of its program.
+/// The instruction must come from decoding, and the file must belong to a warp of its program.
 #[inline(never)]
 pub(super) unsafe fn move_matrix(
     memories: &mut Memories<'_>,

@@ -122,7 +122,7 @@ impl Narrowing {
 pub(super) fn one([value, ..]: [u64; 3], narrowing: Narrowing) -> u64 {
     let bits = value as u32;
     if narrowing.to == Narrow::Tf32 && narrowing.away && f32::from_bits(bits).is_nan() {
-        // NaNs are truncated; `satfinite` decrements their kept bits, as it does those of infinity.
+        // NaNs are truncated; `satfinite` decrements their kept bits, like the bits of infinity.
         let kept = bits & !0x1fff;
         return u64::from(if narrowing.finite { kept - 0x2000 } else { kept });
     }

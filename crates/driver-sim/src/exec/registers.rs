@@ -24,7 +24,7 @@ impl RegisterFile {
     ///
     /// # Safety
     ///
-    /// The offset must be that of a register of `Lanes<T>` in this file, as decoding makes it.
+    /// The offset must come from decoding and belong to a register of `Lanes<T>` in this file.
     #[inline(always)]
     pub(super) unsafe fn pointer<T>(self, register: Offset) -> *mut Lanes<T> {
         // SAFETY: the offset is inside of the file by the contract.
@@ -57,7 +57,7 @@ impl RegisterFile {
     ///
     /// # Safety
     ///
-    /// The offset must be that of a predicate.
+    /// The offset must be the offset of a predicate.
     #[inline(always)]
     pub(super) unsafe fn predicate(self, register: Offset) -> u32 {
         // SAFETY: a predicate is four bytes in the file.
@@ -68,7 +68,7 @@ impl RegisterFile {
     ///
     /// # Safety
     ///
-    /// The offset must be that of a predicate.
+    /// The offset must be the offset of a predicate.
     #[inline(always)]
     pub(super) unsafe fn set_predicate(self, register: Offset, mask: u32, bits: u32) {
         // SAFETY: a predicate is four bytes in the file.
@@ -217,7 +217,7 @@ impl ActiveLanes {
     ///
     /// # Safety
     ///
-    /// The offset must be that of a predicate.
+    /// The offset must be the offset of a predicate.
     #[inline(always)]
     pub(super) unsafe fn write_predicate(self, d: Offset, bits: u32) {
         // SAFETY: by the contract.

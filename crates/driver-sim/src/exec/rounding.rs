@@ -87,7 +87,7 @@ pub(super) mod directed_f32 {
         if nearest.is_nan() || left.is_infinite() || right.is_infinite() || right == 0.0 {
             return nearest;
         }
-        // The quotient of two f32 is an f32 only where it is exact in f64, too, and two different
+        // The quotient of two f32 is an f32 only if it is exact in f64, too, and two different
         // quotients near an f32 are further apart than f64 is wide.
         let wide = f64::from(left) / f64::from(right);
         exact(wide, nearest, rounding)

@@ -103,7 +103,7 @@ impl Products {
     ///
     /// # Safety
     ///
-    /// The instruction must come from decoding, and the file be that of a warp of its program.
+    /// The instruction must come from decoding, and the file must belong to a warp of its program.
     #[inline(never)]
     pub(super) unsafe fn execute(
         &mut self,

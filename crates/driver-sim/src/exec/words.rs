@@ -98,7 +98,7 @@ impl<A: Address> Checked<A> {
     ///
     /// # Safety
     ///
-    /// The registers `d` must be those of a load of words.
+    /// `d` must be the destination registers of a load of words.
     #[inline(always)]
     unsafe fn load<const N: usize>(&self, lanes: ActiveLanes, d: [Offset; N]) {
         // SAFETY: every address was proved; registers by the contract.
@@ -140,7 +140,7 @@ impl<A: Address> Checked<A> {
     ///
     /// # Safety
     ///
-    /// The registers `from` must be those of a store of words.
+    /// `from` must be the source registers of a store of words.
     #[inline(always)]
     unsafe fn store<const N: usize>(&self, lanes: ActiveLanes, from: [Offset; N]) {
         // SAFETY: every address was proved; registers by the contract.

@@ -149,7 +149,7 @@ impl State {
         });
         self.allocations.retain(|address, allocation| {
             let keep = allocation.device != device;
-            // The address is that of a live allocation, which this frees.
+            // The address belongs to a live allocation, which this frees.
             keep || memory.free(*address).is_err()
         });
         // Allocation nodes keep their reservations.

@@ -1,4 +1,4 @@
-//! Functions by name: `cuGetProcAddress` gives those of the same machine.
+//! Functions by name: `cuGetProcAddress` returns functions of the same machine.
 
 use std::ffi::{CStr, c_void};
 
@@ -78,7 +78,7 @@ fn a_function_that_is_not_simulated_stops_the_machine_when_it_is_called() {
     let answer = ask(&simulator, c"cuArrayDestroy", 13000, 0);
     assert_eq!(answer.code, CUresult::CUDA_SUCCESS);
     type Destroy = unsafe extern "C" fn(*mut c_void) -> CUresult;
-    // SAFETY: the address is that of `cuArrayDestroy`, which has this type.
+    // SAFETY: this is the address of `cuArrayDestroy`, which has this type.
     let destroy = unsafe { std::mem::transmute::<*mut c_void, Destroy>(answer.address) };
     // SAFETY: a null array is an error at worst.
     let code = unsafe { destroy(std::ptr::null_mut()) };

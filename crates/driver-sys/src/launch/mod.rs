@@ -58,7 +58,7 @@ enumerations! {
         CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP = 9;
         /// `memSyncDomain`: in which logical domain fences work.
         CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN = 10;
-        /// `preferredClusterDim`: a larger size of clusters, used where it fits.
+        /// `preferredClusterDim`: a larger cluster size, used if it fits.
         CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION = 11 since 12080;
         /// `launchCompletionEvent`: an event recorded once all blocks have begun.
         CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT = 12 since 12030;
@@ -102,7 +102,7 @@ structures! {
         pub sharedMemBytes: u32,
         /// The stream.
         pub hStream: CUstream,
-        /// The attributes; null where there are none.
+        /// The attributes; null if there are none.
         pub attrs: *mut CUlaunchAttribute,
         /// How many.
         pub numAttrs: u32,

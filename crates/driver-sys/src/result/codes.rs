@@ -153,7 +153,7 @@ result_codes! {
     CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
         "the call would depend on the legacy stream while a capture is open";
     CUDA_ERROR_CAPTURED_EVENT = 907,
-        "the event stands for captured work and has no completion of its own";
+        "the event represents captured work and has no completion of its own";
     CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
         "another thread began this capture and must end it";
     CUDA_ERROR_TIMEOUT = 909, "a wait ran out of time";

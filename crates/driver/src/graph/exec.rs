@@ -53,7 +53,7 @@ impl Graph {
         let raw = self.instantiate_raw().or_else(|error| match error.call() {
             Some(call) if call.is_out_of_memory() => {
                 tracing::debug!(%error, "freeing cached graph memory before a second try");
-                // SAFETY: the device is that of the context.
+                // SAFETY: the device belongs to the context.
                 unsafe { call!(self.context, cuDeviceGraphMemTrim(self.context.device())) }?;
                 self.instantiate_raw()
             }

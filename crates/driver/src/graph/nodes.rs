@@ -247,7 +247,7 @@ impl Graph {
     }
 }
 
-/// The driver's parameters of a launch. They point to `arguments`, those of the launch.
+/// The driver's parameters of a launch. They point to `arguments`.
 pub(super) fn kernel_params(
     launch: &KernelLaunch<'_>,
     arguments: &mut [*mut std::ffi::c_void],

@@ -26,7 +26,7 @@ struct Pages {
     raw: *mut std::ffi::c_void,
 }
 
-// SAFETY: the memory is owned like that of a `Vec`, and any thread may use and free it.
+// SAFETY: the memory is owned, as in a `Vec`, and any thread may use and free it.
 unsafe impl<T: Pod + Send> Send for PinnedBuffer<T> {}
 // SAFETY: shared references only read.
 unsafe impl<T: Pod + Sync> Sync for PinnedBuffer<T> {}

@@ -19,7 +19,7 @@ where
     let stream = Stream::new(&device.context).unwrap();
     let buffer = DeviceBuffer::<u32>::zeroed(&device.context, 8).unwrap();
     let fill = |capturing: &Capturing<'_>| {
-        // SAFETY: the range is that of the buffer, and the graph is never launched.
+        // SAFETY: the range is the whole buffer, and the graph is never launched.
         unsafe { capturing.stream().fill_u32(buffer.address(), 1, 8) }
     };
     let error = stream
@@ -83,7 +83,7 @@ fn an_allocation_is_900_and_901_is_only_its_consequence() {
         });
         assert!(allocated.is_err());
         // The body goes on all the same.
-        // SAFETY: the range is that of the buffer.
+        // SAFETY: the range is the whole buffer.
         assert_lost(unsafe { capturing.stream().fill_u32(buffer.address(), 1, 8) }, Some(900));
         assert_lost(call(capturing, |_, _| unreachable!("the capture is lost")), Some(900));
         Ok(())
@@ -142,7 +142,7 @@ fn a_fork_without_join_is_904_at_the_end() {
     let error = breaks(&device, 904, |capturing, buffer| {
         event.record(capturing.stream())?;
         side.wait(&event)?;
-        // SAFETY: the range is that of the buffer, and the graph is never launched.
+        // SAFETY: the range is the whole buffer, and the graph is never launched.
         unsafe { side.fill_u32(buffer.address(), 1, 8) }
     });
     assert!(error.first.unwrap().place.starts_with("the end of the capture, after "));

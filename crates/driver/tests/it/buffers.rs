@@ -85,7 +85,7 @@ fn pinned_memory_is_a_slice_that_copies_go_through() {
     let buffer = DeviceBuffer::<u32>::zeroed(&device.context, 3).unwrap();
     let source = PinnedBuffer::from_slice(&device.context, &[1_u32, 2, 3]).unwrap();
     let mut target = PinnedBuffer::<u32>::zeroed(&device.context, 3).unwrap();
-    // SAFETY: the ranges are those of the buffers, which are not touched before the wait.
+    // SAFETY: the ranges are whole buffers, which are not touched before the wait.
     unsafe {
         device.stream.copy_to_device(buffer.address(), source.as_ptr().cast(), 12).unwrap();
         let place = target.as_mut_ptr().cast();

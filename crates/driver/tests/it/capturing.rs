@@ -21,7 +21,7 @@ fn a_capture_runs_nothing_and_its_graph_runs_everything_again_and_again() {
     let graph = stream
         .capture(CaptureMode::default(), |capturing| {
             capturing.keep(buffer.owner());
-            // SAFETY: the arguments are those of the function; the graph keeps the buffer.
+            // SAFETY: the arguments match the function; the graph keeps the buffer.
             unsafe {
                 capturing.launch(&launch)?;
                 capturing.launch(&launch)
@@ -97,7 +97,7 @@ fn calls_that_would_break_the_capture_are_refused() {
             let nested = other.capture(CaptureMode::ThreadLocal, |_| Ok::<_, Error>(()));
             assert!(nested.unwrap_err().first.is_none(), "no driver call was made");
             capturing.keep(buffer.owner());
-            // SAFETY: the range is that of the buffer, which the graph keeps.
+            // SAFETY: the range is the whole buffer, which the graph keeps.
             unsafe { capturing.stream().fill_u32(buffer.address(), 9, 8) }
         })
         .unwrap();
@@ -120,7 +120,7 @@ fn objects_dropped_in_a_capture_are_released_after_it() {
             drop((buffer, pinned, function, exec, side));
             assert!(context.deferred_releases() >= before + 5);
             capturing.keep(kept.owner());
-            // SAFETY: the range is that of the buffer, which the graph keeps.
+            // SAFETY: the range is the whole buffer, which the graph keeps.
             unsafe { capturing.stream().fill_u32(kept.address(), 5, 8) }
         })
         .unwrap();
@@ -183,7 +183,7 @@ fn other_threads_go_on_while_one_captures() {
                 assert_eq!(other.join().unwrap(), [1, 2]);
             });
             capturing.keep(buffer.owner());
-            // SAFETY: the range is that of the buffer, which the graph keeps.
+            // SAFETY: the range is the whole buffer, which the graph keeps.
             unsafe { capturing.stream().fill_u32(buffer.address(), 6, 8) }
         })
         .unwrap();
@@ -198,7 +198,7 @@ fn a_global_capture_yields_the_same_graph() {
         let graph = stream
             .capture(CaptureMode::Global, |capturing| {
                 capturing.keep(buffer.owner());
-                // SAFETY: the range is that of the buffer, which the graph keeps.
+                // SAFETY: the range is the whole buffer, which the graph keeps.
                 unsafe { capturing.stream().fill_u32(buffer.address(), 2, 4) }
             })
             .unwrap();

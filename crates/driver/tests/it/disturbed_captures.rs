@@ -83,7 +83,7 @@ fn capture_while(context: &Context, outcome: &mut Outcome, more: impl Fn() -> bo
     while outcome.captures == 0 || more() {
         outcome.captures += 1;
         let captured = stream.capture(CaptureMode::ThreadLocal, |capturing| {
-            // SAFETY: the arguments are those of the function, and the graph is never launched.
+            // SAFETY: the arguments match the function, and the graph is never launched.
             (0..ENQUEUED).try_for_each(|_| unsafe { capturing.launch(&launch) })
         });
         match captured {
@@ -142,7 +142,7 @@ fn captures_are_known_to_every_loaded_driver() {
         assert!(waiting > 0, "pinned memory was freed, which waits for the context");
         let refused = there.stream.synchronize().unwrap_err();
         assert!(matches!(refused, Error::RefusedDuringCapture { .. }), "{refused}");
-        // SAFETY: the range is that of the buffer, and the graph is never launched.
+        // SAFETY: the range is the whole buffer, and the graph is never launched.
         unsafe { capturing.stream().fill_u32(buffer.address(), 2, 8) }
     });
     assert_eq!(captured.unwrap().nodes().unwrap().len(), 1);

@@ -95,7 +95,7 @@ fn modules(d: &Disturber) {
     let arguments = KernelArguments::new().address(d.buffer.address()).u32(8).f32(1.0);
     let geometry = LaunchGeometry::linear(1, 32);
     let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
-    // SAFETY: the arguments are those of the function, and the buffer outlives the wait.
+    // SAFETY: the arguments match the function, and the buffer outlives the wait.
     unsafe { d.device.stream.launch(&launch) }.unwrap();
     d.device.stream.synchronize().unwrap();
     drop(function);
@@ -104,7 +104,7 @@ fn modules(d: &Disturber) {
 fn graphs(d: &Disturber) {
     let mut graph = Graph::new(&d.device.context).unwrap();
     let fill = DeviceFill { target: d.buffer.address(), pattern: 7, words: 4 };
-    // SAFETY: the range is that of the buffer, which outlives the wait.
+    // SAFETY: the range is the whole buffer, which outlives the wait.
     let node = unsafe { graph.add_fill(&fill, &[]) }.unwrap();
     // SAFETY: as above.
     unsafe { graph.add_fill(&fill, &[node]) }.unwrap();
@@ -117,7 +117,7 @@ fn graphs(d: &Disturber) {
 
 fn captures(d: &Disturber) {
     let graph = d.device.stream.capture(CaptureMode::ThreadLocal, |capturing| {
-        // SAFETY: the range is that of the buffer, which outlives the wait.
+        // SAFETY: the range is the whole buffer, which outlives the wait.
         unsafe { capturing.stream().fill_u32(d.buffer.address(), 1, 8) }
     });
     let mut exec = graph.unwrap().instantiate().unwrap();

@@ -17,7 +17,7 @@ fn fill(buffer: &DeviceBuffer<u32>, pattern: u32) -> DeviceFill {
 /// Adds a fill of `buffer`, which the graph keeps.
 fn add_fill(graph: &mut Graph, buffer: &DeviceBuffer<u32>, pattern: u32) {
     graph.keep(buffer.owner());
-    // SAFETY: the range is that of the buffer, which the graph keeps.
+    // SAFETY: the range is the whole buffer, which the graph keeps.
     unsafe { graph.add_fill(&fill(buffer, pattern), &[]) }.unwrap();
 }
 
@@ -35,7 +35,7 @@ fn nodes_run_in_the_order_of_the_edges() {
     let mut graph = Graph::new(&context).unwrap();
     graph.keep(source.owner());
     graph.keep(target.owner());
-    // SAFETY: the ranges are those of the buffers, which the graph keeps.
+    // SAFETY: the ranges are whole buffers, which the graph keeps.
     let (copied, scaled) = unsafe {
         let copied = graph.add_copy(&copy, &[]).unwrap();
         (copied, graph.add_kernel(&launch, &[]).unwrap())
@@ -131,7 +131,7 @@ fn parameters_can_be_read_back_and_set() {
 
     let mut graph = Graph::new(&context).unwrap();
     graph.keep(buffer.owner());
-    // SAFETY: the arguments are those of the function; the graph keeps the buffer.
+    // SAFETY: the arguments match the function; the graph keeps the buffer.
     let node = unsafe { graph.add_kernel(&double, &[]) }.unwrap();
     let held = graph.kernel_params(node).unwrap();
     assert_eq!((held.function, held.geometry), (function.raw(), geometry));

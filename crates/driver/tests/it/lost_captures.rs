@@ -25,7 +25,7 @@ fn a_lost_capture_takes_no_work_of_its_thread_on_any_stream() {
         end_elsewhere(capturing).unwrap_err();
         for stream in [capturing.stream(), &side] {
             let raw = host.as_mut_ptr().cast::<u8>();
-            // SAFETY: all ranges are those of the buffer and the array, which outlive the test.
+            // SAFETY: all ranges are inside the buffer and the array, which outlive the test.
             let outcomes = unsafe {
                 [
                     stream.launch(&launch),
@@ -89,7 +89,7 @@ fn a_capture_that_ends_without_a_failed_call_is_noticed_and_nothing_runs() {
             } else {
                 sabotage(context.table(), capturing.stream().raw());
             }
-            // SAFETY: the range is that of the buffer, and the graph is never launched.
+            // SAFETY: the range is the whole buffer, and the graph is never launched.
             assert_lost(unsafe { capturing.stream().fill_u32(buffer.address(), 1, 8) }, None);
             Ok::<_, Error>(())
         });

@@ -76,7 +76,7 @@ fn a_graph_keeps_the_memory_of_a_dropped_scalar() {
     let graph = stream
         .capture(CaptureMode::ThreadLocal, |capturing| {
             capturing.keep(scalar.owner());
-            // SAFETY: the arguments are those of the function; the graph keeps the scalar.
+            // SAFETY: the arguments match the function; the graph keeps the scalar.
             unsafe { capturing.launch(&launch) }
         })
         .unwrap();

@@ -15,7 +15,7 @@ fn double(stream: &Stream, buffer: &DeviceBuffer<f32>, times: usize) {
     let geometry = LaunchGeometry::linear(buffer.len().div_ceil(128) as u32, 128);
     let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
     for _ in 0..times {
-        // SAFETY: the arguments are those of the function, for a buffer that outlives the caller's
+        // SAFETY: the arguments match the function, for a buffer that outlives the caller's
         // wait; the module is unloaded after a wait.
         unsafe { stream.launch(&launch) }.unwrap();
     }

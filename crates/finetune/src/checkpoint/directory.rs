@@ -109,7 +109,7 @@ impl CheckpointDirectory {
     /// that a new run does not mix with another.
     ///
     /// # Errors
-    /// [`CheckpointError::Exists`], and those of [`CheckpointDirectory::latest`].
+    /// [`CheckpointError::Exists`], and the errors of [`CheckpointDirectory::latest`].
     pub fn require_empty(&self) -> Result<()> {
         self.require_directory()?;
         let first = self.latest()?.or_else(|| self.files().into_iter().next().map(|one| one.1));
@@ -122,7 +122,7 @@ impl CheckpointDirectory {
     /// Checks that the directory holds a checkpoint or a file with the name of one.
     ///
     /// # Errors
-    /// [`CheckpointError::Missing`], and those of [`CheckpointDirectory::latest`].
+    /// [`CheckpointError::Missing`], and the errors of [`CheckpointDirectory::latest`].
     pub fn require_some(&self) -> Result<()> {
         self.require_directory()?;
         if self.latest()?.is_some() || !self.files().is_empty() {

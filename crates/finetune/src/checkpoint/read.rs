@@ -140,7 +140,7 @@ fn damaged(path: &Path, why: &str) -> Error {
 
 fn parse_head(head: &[u8]) -> Result<(Header, Metadata), String> {
     let metadata: Metadata = serde_json::from_slice(&head[8..])
-        .map_err(|error| format!("its header is not that of a safetensors file: {error}"))?;
+        .map_err(|error| format!("its header is not a safetensors header: {error}"))?;
     contiguous(&metadata).ok_or("its tensors are not contiguous")?;
     let header =
         metadata.metadata().as_ref().and_then(|entries| entries.get(METADATA_KEY)).ok_or(

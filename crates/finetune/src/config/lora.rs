@@ -81,7 +81,7 @@ impl TryFrom<Vec<String>> for LoraTargets {
     }
 }
 
-/// The LoRA configuration of a run. The defaults of missing fields are those of runs from before
+/// The LoRA configuration of a run. Missing fields default to the values of runs from before
 /// the field existed: updates of queries and values, scaled by `alpha / rank`, and trained norms.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoraConfig {

@@ -106,7 +106,7 @@ impl Example {
     }
 
     /// Appends the tokens of consecutive pieces of a text. No token spans two pieces, so that the
-    /// tokens before a piece are those of a prompt.
+    /// tokens before a piece belong to a prompt.
     fn pieces(&mut self, pieces: &[Piece], tokenizer: &Tokenizer) -> Result<()> {
         let mut before = "";
         for Piece { text, learned } in pieces {

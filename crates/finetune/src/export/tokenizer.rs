@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// Returns the characters that byte-level tokenizers write bytes as, by byte. The table is that of
+/// Returns the characters that byte-level tokenizers write bytes as, by byte. The table comes from
 /// GPT-2.
 pub(crate) fn byte_characters() -> [char; 256] {
     let printed = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);

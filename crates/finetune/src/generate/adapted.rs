@@ -9,7 +9,7 @@ use crate::state::Source;
 
 impl Generator {
     /// Returns a generator of the same model with `adapter`. Both share the weights on the device,
-    /// and each has its own KV cache and programs. The options are those of this generator.
+    /// and each has its own KV cache and programs. It takes the options of this generator.
     ///
     /// # Errors
     /// [`Error::InvalidConfig`] if this generator has an adapter itself; an adapter that does not

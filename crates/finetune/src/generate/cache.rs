@@ -48,7 +48,7 @@ impl CacheBuffers {
         }
     }
 
-    /// Binds the buffers to those of a pass, which has the same dtype.
+    /// Binds the buffers to buffers of a pass with the same dtype.
     pub(super) fn bind(&self, bindings: &mut Bindings, declared: &LayerCache) {
         match (self, declared) {
             (Self::F32([keys, values]), KvCache::F32([key_slice, value_slice])) => {

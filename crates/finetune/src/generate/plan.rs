@@ -86,7 +86,7 @@ impl GenerationPlan {
         Ok(Self { config: *config, options, prompt, next, launched, base: None })
     }
 
-    /// Takes the weights from `base`, except those of an adapter.
+    /// Takes the weights from `base`, except an adapter's.
     ///
     /// # Errors
     /// When `base` is a model of other dimensions, or its context is shorter than the maximum

@@ -81,7 +81,7 @@ impl Sequences {
         }
     }
 
-    /// Sets the controls. `positions` are those of a [`Batch`](crate::Batch).
+    /// Sets the controls. `positions` come from a [`Batch`](crate::Batch).
     ///
     /// # Errors
     /// [`DataError::Packed`] if the batch is packed and the pass is not described for that, or if

@@ -47,7 +47,7 @@ impl DeviceValue {
         }
     }
 
-    /// Binds the buffers to those of a pass, which have the same dtype.
+    /// Binds the buffers to buffers of a pass with the same dtype.
     pub(super) fn bind(&self, bindings: &mut Bindings, value: &Value) {
         match (self, value.stored()) {
             (Self::F32(buffer) | Self::F32WithBf16(buffer, _), TensorView::F32(slice)) => {

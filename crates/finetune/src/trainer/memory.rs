@@ -99,7 +99,7 @@ impl MemoryNeed {
         self.least() - self.least_step + step
     }
 
-    /// Checks that the least memory of a run, with that of the driver, fits into the free memory of
+    /// Checks that the least memory of a run, including the driver's, fits into the free memory of
     /// the device. The kernels must already be loaded.
     ///
     /// # Errors

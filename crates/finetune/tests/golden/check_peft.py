@@ -7,9 +7,8 @@
 A tiny base model of random weights is saved by transformers, in f32, bf16 and f16. Then
 1. an adapter that `retrograph finetune` trained is loaded by PEFT, and
 2. an adapter that PEFT saved is read by `retrograph`,
-and each time the logits of base and adapter by PEFT are compared with those of what
-`retrograph merge` made of the two, and the weights with those of PEFT's own merge. Ends with 0 when
-all agree.
+and each time the model that `retrograph merge` writes is compared with PEFT: its logits with base and adapter, its weights with
+PEFT's own merge. Ends with 0 when all agree.
 """
 
 import subprocess

@@ -29,7 +29,7 @@ fn output(folder: &Path) -> AdapterOutput<'_> {
     AdapterOutput { folder, base: Some("some/base") }
 }
 
-/// A trainer whose parameters are those of `values`.
+/// A trainer with the parameters of `values`.
 fn start(
     device: &Device,
     config: &TrainingConfig,

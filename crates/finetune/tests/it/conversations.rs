@@ -46,7 +46,7 @@ fn the_assistant_turns_of_a_llama_3_template_are_learned() {
     assert_eq!(Place::new(&LLAMA3, &llama3()).marked(conversation()), expected.concat());
 }
 
-/// Leaves out the reasoning of earlier turns, as some templates do.
+/// Leaves out the reasoning of earlier turns, like some templates.
 #[test]
 fn a_template_may_render_earlier_answers_differently() {
     let template = "{% for m in messages %}<|im_start|>{{ m.role }}\n\

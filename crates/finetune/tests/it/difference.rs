@@ -15,7 +15,7 @@ const STEP: f32 = 0.02;
 /// A direction for each trained parameter.
 type Direction<'a> = &'a dyn Fn(&Parameter) -> Vec<f32>;
 
-/// A trainer after one step whose weights are those of the golden test, moved by `by` along a
+/// A trainer after one step with the weights of the golden test, moved by `by` along a
 /// direction.
 fn moved(modules: &ModuleCache, mode: Mode, direction: Direction<'_>, by: f32) -> Trainer {
     let mut config = config(mode);

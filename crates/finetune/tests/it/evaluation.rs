@@ -1,4 +1,4 @@
-//! The loss over a whole text: the same however it is cut into batches, and that of the step.
+//! The loss over a whole text equals the loss of a step, however the text is cut into batches.
 
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{

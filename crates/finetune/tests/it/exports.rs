@@ -68,7 +68,7 @@ fn greedy(device: &Device, folder: &Path, prompt: &[u32]) -> Vec<u32> {
     tokens.collect::<Result<_, _>>().unwrap()
 }
 
-/// The likeliest tokens are those of `transformers` and PEFT with the adapter.
+/// `transformers` and PEFT find the same likeliest tokens with the adapter.
 #[test]
 fn a_merged_model_computes_what_base_and_adapter_compute() {
     let device = device();

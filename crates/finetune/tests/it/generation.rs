@@ -193,7 +193,7 @@ fn weights_in_fewer_bits_give_what_the_same_weights_give_in_f32() {
         let expected: Vec<f64> = expected.into_iter().map(f64::from).collect();
         let found = logits_of(&TrainingConfig { precision, ..config }, &weights);
         let error = distance(&found, &expected);
-        // Prompts are computed in bf16 where that is asked for, tokens in f32.
+        // Prompts are computed in bf16 if asked for, tokens in f32.
         let allowed = if bf16 { 0.02 } else { 1e-4 };
         assert!(error <= allowed, "{precision:?}: the logits are off by {error:.2e}");
     }

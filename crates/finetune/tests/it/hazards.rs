@@ -119,7 +119,7 @@ fn sequence_lengths_do_not_mix() {
     }
 }
 
-/// The norm that limits the gradients is that of all of them, and the optimizer sees gradients
+/// Gradients are clipped by the norm of all of them, and the optimizer sees gradients
 /// whose norm is the limit.
 #[test]
 fn clipping_is_global() {

@@ -113,8 +113,8 @@ fn error(folder: &TempDir) -> HubError {
     }
 }
 
-/// Opens, trains one step of `mode`, and compares the loss with that of the reference, whose
-/// weights are those that `dtype` can hold.
+/// Opens, trains one step of `mode`, and compares the loss with the reference, whose
+/// weights are rounded to `dtype`.
 fn trains(json: &Value, folder: &TempDir, (mode, dtype): (Mode, Dtype)) {
     let directory = ModelDirectory::open(folder.path()).unwrap();
     let config = TrainingConfig { model: *directory.config(), ..config(mode) };
@@ -171,7 +171,7 @@ fn llama_3_in_f32_is_trained_with_its_scaled_frequencies() {
         ..config(LORA).model
     };
     let mut stored = tensors(&model, Dtype::F32);
-    // Stored though it follows from the token table, as some programs do.
+    // Some programs store it, although it follows from the token table.
     let table = stored["model.embed_tokens.weight"].clone();
     stored.insert("lm_head.weight".to_owned(), table);
     let folder = directory(&llama3(), &stored);

@@ -1,4 +1,4 @@
-//! Targets that do not count: loss and gradients are those of the rest.
+//! Ignored targets do not change loss and gradients.
 
 use retrograph_finetune::model::GradientHome;
 use retrograph_finetune::parameters::Parameter;

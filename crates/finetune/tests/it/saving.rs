@@ -1,5 +1,5 @@
 //! Steps that take less memory: layers that are computed again, and batches that are computed in
-//! parts. The first gives the same bits, the second the same gradients but for rounding.
+//! parts. The first gives the same bits, the second the same gradients up to rounding.
 
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::Parameter;

@@ -1,12 +1,12 @@
 //! Tokenizers for tests, as the JSON of `tokenizer.json`: bytes, some words merged from them, and
-//! special tokens behind.
+//! special tokens after them.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-/// Merges in the order in which they are made; `Ġ` stands for a space.
+/// Merges in the order in which they are made; `Ġ` is a space.
 const MERGES: [[&str; 2]; 7] =
     [["a", "t"], ["t", "h"], ["th", "e"], ["Ġ", "the"], ["e", "r"], ["Ġ", "c"], ["Ġc", "at"]];
 

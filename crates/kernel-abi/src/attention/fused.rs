@@ -81,9 +81,9 @@ parameters! {
         lse_delta: pointer<f32>,
         /// The gradient of q, or the gradients of k and v of each split, written.
         grads: pointer<f32>,
-        /// `[batch, seq]`, read: for the gradient of q the first key that each query attends to,
-        /// for those of k and v the end of the queries that attend to each key. Ascending within
-        /// a sequence; null for 0, or for the end of the sequence.
+        /// `[batch, seq]`, read: for the gradient of q the first key that each query attends to;
+        /// for the gradients of k and v the end of the queries that attend to each key. Ascending
+        /// within a sequence; null for 0, or for the end of the sequence.
         row_bounds: pointer<u32>,
         /// Sequences.
         batch: u32,

@@ -43,7 +43,7 @@ pub(crate) struct Work<'a> {
     /// Launches between two events.
     pub(crate) batch: usize,
     pub(crate) samples: usize,
-    /// Times after half of so many seconds of the same launches, with the clocks that the power
+    /// Times after half of that many seconds of the same launches, with the clocks that the power
     /// limit allows then.
     pub(crate) sustained: Option<f64>,
 }
@@ -111,8 +111,8 @@ impl Device {
         Ok(device)
     }
 
-    /// Fills the pool with numbers between −1 and 1, as f32 or as bf16: zeros, and other bits than
-    /// those of such numbers, would cost another power.
+    /// Fills the pool with numbers between −1 and 1, as f32 or as bf16. Power depends on the bits:
+    /// zeros or arbitrary bits would take another one.
     pub(crate) fn fill(&self, bf16: bool) {
         let mut state = 1u32;
         let mut next = || {

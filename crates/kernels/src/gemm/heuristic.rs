@@ -78,7 +78,7 @@ const MULTISTAGE_BF16_COSTS: [TileCost; 10] = [
 const MULTISTAGE_NF4_COSTS: [TileCost; 4] =
     [cost(1, [23, 23], 400), cost(1, [22, 22], 700), cost(1, [17, 17], 590), cost(2, [9, 15], 300)];
 
-/// Costs of [`SWIGLU`] and [`SWIGLU_BACKWARD`], estimated from those of [`MULTISTAGE_BF16`].
+/// Costs of [`SWIGLU`] and [`SWIGLU_BACKWARD`], estimated from [`MULTISTAGE_BF16`].
 const SWIGLU_COSTS: [TileCost; 3] =
     [cost(1, [16, 16], 400), cost(1, [8, 8], 400), cost(1, [22, 22], 770)];
 const SWIGLU_BACKWARD_COSTS: [TileCost; 3] =

@@ -246,7 +246,7 @@ fn addition_is_exact_and_may_be_in_place() {
     }
 }
 
-/// A launch that writes one result where it is told to.
+/// A launch that writes one result to the given outputs.
 type Write<'a> = &'a dyn Fn(Output<u64>) -> Result<Launch<u64>, KernelError>;
 
 /// Checks that a result in bf16, alone or beside f32, at an aligned address or not, is the one in

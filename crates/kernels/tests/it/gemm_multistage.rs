@@ -32,7 +32,7 @@ const SHAPES: [[usize; 3]; 10] = [
     [1160, 72, 136],
 ];
 
-/// The products of f32, and those of bf16.
+/// The products in f32 and in bf16.
 fn kinds<'a>(device: &Device, case: Case<'a>) -> [(Case<'a>, &'static [Tile], f64); 2] {
     let in_bf16 = Case { compute: DType::Bf16, left: Format::Bf16, format: Format::Bf16, ..case };
     [(case, TF32X3_TILES, SPLIT), (in_bf16, multistage_tiles(device.target()), 4.0)]

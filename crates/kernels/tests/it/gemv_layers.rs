@@ -102,7 +102,7 @@ impl Case {
             let (y, sizes) = (fprop(&x, &w, shape), fprop(&abs(&x), &abs(&w), shape));
             let bias = bias.map_or(zeros, |bias| doubles(bias));
             let y: Vec<_> = y.iter().zip(&bias).map(|(y, bias)| y + bias).collect();
-            // The sum of the squares has as many roundings as that of the products.
+            // The sum of squares has as many roundings as the sum of products.
             let bound = |(size, bias): (&f64, &f64)| chain(2 * inputs + 8, size + bias.abs());
             (y, sizes.iter().zip(&bias).map(bound).collect())
         };

@@ -1,6 +1,6 @@
 //! Runs launches on a device: the simulated one, or a GPU.
 //!
-//! `RETROGRAPH_DEVICE` is `sim` (the default), `auto` (a GPU where there is one) or `cuda:N`.
+//! `RETROGRAPH_DEVICE` is `sim` (the default), `auto` (a GPU if there is one) or `cuda:N`.
 //! `RETROGRAPH_REQUIRE_GPU=1` makes a missing GPU a failure. A buffer is a device address here.
 
 use std::ffi::c_void;

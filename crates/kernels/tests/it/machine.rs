@@ -91,7 +91,7 @@ impl Machine {
         Ok(Self::open(table, index, None))
     }
 
-    #[expect(clippy::print_stdout, reason = "a test says where it runs")]
+    #[expect(clippy::print_stdout, reason = "a test names its device")]
     fn open(table: DriverTable, index: i32, simulator: Option<Simulator>) -> Self {
         let (mut device, mut context, mut name) = (0, CUcontext::NULL, [0; 128]);
         let (mut major, mut minor) = (0, 0);

@@ -44,7 +44,7 @@ impl Update {
         Self { op, shape, rank, factors, update, bias }
     }
 
-    /// The factors and the update side by side: a plain product that is the same sum.
+    /// The factors and the update joined along K: a plain product that is the same sum.
     fn joined(&self) -> (GemmShape, [Vec<f32>; 2]) {
         let GemmShape { rows, inputs, outputs } = self.shape;
         let ([x, w], [t, b]) = (&self.factors, &self.update);
@@ -125,7 +125,7 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
     }
 }
 
-/// With whole stages of K, the chain of sums is that of the joined factors.
+/// With whole stages of K, the chain of sums equals the chain over the joined factors.
 #[test]
 fn the_update_continues_the_chain_of_sums() {
     let (mut data, device) = (Data::new("chains of sums"), Device::new());

@@ -53,7 +53,7 @@ impl Rows<'_> {
         (device.download(y), device.download(rstd))
     }
 
-    /// The gradient of the input, added to `before` where it is given, and that of gamma.
+    /// The gradients of the input, added to `before` if it is given, and of gamma.
     fn backward(&self, grad_out: &[f32], before: Option<&[f32]>) -> [Vec<f32>; 2] {
         let (rows, width) = (self.count(), self.gamma.len());
         let rstd = self.forward().1;

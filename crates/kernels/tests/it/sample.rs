@@ -58,7 +58,7 @@ fn check(logits: &[f32], seen: &[u32], sampling: SamplingParameters) -> usize {
     if active && sampling.top_p >= 1.0 && (1..logits.len()).contains(&(sampling.top_k as usize)) {
         assert_eq!(f64::from(outcome.least), least, "{what}");
     } else if active && sampling.top_p < 1.0 {
-        // A probability that is reached but for rounding takes a token more or less.
+        // A probability that is reached up to rounding takes a token more or less.
         let (ours, theirs) = (kept(outcome.least.into()), kept(least));
         assert!(ours.abs_diff(theirs) <= 1 + theirs / 1000, "{what}: {ours} kept, not {theirs}");
     }
@@ -142,7 +142,7 @@ fn extreme_logits_and_settings_choose_a_token_that_can_be() {
             check(&logits, &seen, way);
         }
     }
-    // One token is left where nothing but one is possible.
+    // If only one token is possible, it stays.
     let mut logits = vec![f32::NEG_INFINITY; 600];
     logits[431] = -3.0e38;
     for way in [

@@ -57,7 +57,7 @@ impl<'a> Ring<'a> {
 }
 
 fn words(data: &mut Data, quads: usize) -> Vec<u32> {
-    // Bits of every kind: those of numbers of all scales, and of no number at all.
+    // Bits of every kind: of numbers of all scales, and of NaN.
     let mut words: Vec<u32> = data.spread(quads * 4).into_iter().map(f32::to_bits).collect();
     words[0] = f32::NAN.to_bits() | 0x1234;
     words[quads * 4 - 1] = f32::NEG_INFINITY.to_bits();

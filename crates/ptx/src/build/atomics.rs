@@ -50,7 +50,7 @@ macro_rules! atomics {
                 self.at(index).location().atomic(Modifier::Exch, &[value])
             }
 
-            /// Sets element `index` to `new` if its bits equal those of `expected`, and returns
+            /// Sets element `index` to `new` if its bits equal the bits of `expected`, and returns
             /// the previous value (`atom.cas`).
             #[track_caller]
             pub fn atom_cas(

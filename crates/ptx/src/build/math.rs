@@ -11,7 +11,7 @@
 //! | `ln` | IEEE arithmetic only | 2 ulp; the same bits everywhere |
 //! | `tanh` | `exp` | 6 ulp above 0.3, 1.2e-7 absolute below |
 //!
-//! The bounds of the approximate instructions are those of the PTX ISA manual.
+//! The bounds of the approximate instructions come from the PTX ISA manual.
 
 use std::f32::consts;
 
@@ -94,7 +94,7 @@ impl<'k> Value<'k, u32> {
         self.binary(Opcode::Mul, &[Modifier::Hi], right.into_value(self.kernel()))
     }
 
-    /// Selects four of eight bytes: 0 to 3 are this value's, 4 to 7 those of `other` (`prmt`).
+    /// Selects four of eight bytes: 0 to 3 are this value's, 4 to 7 are `other`'s (`prmt`).
     ///
     /// Hexadecimal digit i of `selector` is the number of the source byte of result byte i. If its
     /// top bit is set, the result byte replicates the sign of source byte `digit - 8`.

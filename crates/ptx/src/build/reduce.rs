@@ -12,7 +12,7 @@ impl<'k> Kernel<'k> {
     /// The sum over the 32 lanes of the warp, the same bits in every lane. Every lane must execute
     /// it.
     ///
-    /// The order is that of a butterfly: lanes 16 apart first, then 8, 4, 2 and 1.
+    /// The order is a butterfly: lanes 16 apart first, then 8, 4, 2 and 1.
     #[track_caller]
     pub fn warp_sum<T: Word + PartialEq>(&self, value: Value<'k, T>) -> Value<'k, T> {
         self.warp_reduce(value, |a, b| a + b)

@@ -40,8 +40,8 @@ impl Needs {
     }
 }
 
-/// The needs of an instruction of this form: those of the form, and of modifiers and registers that
-/// are newer than the form.
+/// The needs of an instruction of this form: of the form itself, and of modifiers and registers
+/// that are newer than the form.
 pub(crate) fn needs(form: &Form, instruction: &Instruction) -> Needs {
     let mut all = form.needs();
     for modifier in instruction.modifiers.iter() {

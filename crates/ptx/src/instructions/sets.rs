@@ -40,7 +40,7 @@ pub(super) const SPACES: &[M] = &[
     M::ParamEntry,
     M::ParamFunc,
 ];
-/// Where a store goes. Parameters are those of calls, and results of functions.
+/// The spaces of stores: parameters are arguments of calls and results of functions.
 pub(super) const STORE_SPACES: &[M] =
     &[M::Global, M::Shared, M::SharedCta, M::SharedCluster, M::Local, M::Param, M::ParamFunc];
 pub(super) const ATOMIC_SPACES: &[M] = &[M::Global, M::Shared, M::SharedCta, M::SharedCluster];

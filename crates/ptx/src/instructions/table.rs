@@ -70,7 +70,7 @@ instructions! {
     Ldu = "ldu" => memory::LDU,
     /// Stores to memory.
     St = "st" => memory::ST,
-    /// Converts between generic addresses and those of a space.
+    /// Converts between generic addresses and addresses of a space.
     Cvta = "cvta" => memory::CVTA,
     /// Tests which space a generic address is in.
     Isspacep = "isspacep" => memory::ISSPACEP,

@@ -1,6 +1,6 @@
 //! The float functions against f64, by a small evaluator of the generated instructions.
 //!
-//! `ex2.approx` is evaluated as the correctly rounded result, so that the errors here are those of
+//! `ex2.approx` is evaluated as the correctly rounded result, so that the errors here come from
 //! the functions around it; the hardware adds up to 2 ulp of its own.
 
 use std::collections::HashMap;

@@ -60,7 +60,7 @@ struct Line {
 }
 
 impl Line {
-    /// Takes a line with one instruction apart; `None` where there are several.
+    /// Splits a line with one instruction; `None` for several.
     fn new(text: &str) -> Option<Self> {
         let text = text.trim().strip_suffix(';')?;
         if text.contains([';', ':', '(']) && !text.contains("::") {
@@ -232,7 +232,7 @@ fn reason(text: &str) -> Option<&'static str> {
             || apart("inc", "sync")
             || apart("dec", "sync") =>
         {
-            "two words that mean something side by side only may stand apart for ptxas"
+            "two adjacent words that have a meaning together may be apart for ptxas"
         }
         () if too_many_types(&line) => "a type too many is ignored by ptxas",
         () if line.operands.len() > 3 && line.words[0] == "atom" => {

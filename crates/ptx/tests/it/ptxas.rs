@@ -1,4 +1,4 @@
-//! The assembler as a second opinion, where there is one.
+//! `ptxas` as a second opinion, if there is one.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

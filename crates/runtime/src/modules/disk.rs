@@ -164,7 +164,7 @@ impl CacheDir {
     }
 
     fn require_private(&self) -> Result<(), DiskError> {
-        // A link could be turned to elsewhere by whoever made it.
+        // The owner of a link could redirect it.
         let metadata = fs::symlink_metadata(&self.path);
         let metadata = metadata.map_err(|source| io_error(&self.path, source))?;
         if !metadata.is_dir() {

@@ -137,7 +137,7 @@ fn read_answer(output: &mut impl Read) -> Answer {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have ended by itself, and there is nobody to tell.
+        // It may have ended on its own; there is nobody to tell.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

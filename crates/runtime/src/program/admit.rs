@@ -31,7 +31,7 @@ pub enum AdmitError {
     #[error(transparent)]
     Controls(#[from] ControlError),
 
-    /// The parameters of a node differ from those of its operation: a varying value was baked in.
+    /// The parameters of a node differ from its operation: a varying value was baked in.
     #[error("the node of `{operation}` does not hold the parameters of its operation")]
     NodeDiffers {
         /// The operation.
@@ -83,7 +83,7 @@ impl Program {
     /// Checks that no varying value is part of a node, and that replay equals eager, bit for bit.
     ///
     /// The graph is built twice, the second time with every bit of the control block flipped. The
-    /// parameters of each node are read back and compared with those of its operation; nodes of
+    /// parameters of each node are read back and compared with its operation; nodes of
     /// library calls are compared between the two builds. Then one step runs by the program's own
     /// strategy and one eagerly, from the same state and with all transients NaN, and everything
     /// that the step writes is compared bit for bit. The state is restored afterwards.
@@ -126,7 +126,7 @@ impl Program {
         Ok(self.template(strategy, stream)?)
     }
 
-    /// Checks the parameters of each node, except those of library calls.
+    /// Checks the parameters of each node except library calls.
     fn check_nodes(&self, template: &Template) -> Result<(), AdmitError> {
         for (step, group) in self.sequence.steps.iter().zip(&template.groups) {
             if let (Some(expected), [node]) = (expected_of(step), group.as_slice())

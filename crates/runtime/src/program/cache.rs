@@ -260,7 +260,7 @@ pub struct Cached<'a, const N: usize, T> {
 }
 
 impl<const N: usize, T> Cached<'_, N, T> {
-    /// The requested shape and that of the program.
+    /// The requested shape and the program's shape.
     pub fn bucket(&self) -> Bucket<N> {
         self.bucket
     }

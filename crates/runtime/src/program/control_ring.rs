@@ -39,7 +39,7 @@ pub(crate) struct ControlRing {
     pinned: Arc<PinnedBuffer<u32>>,
 }
 
-// SAFETY: the words are those of the buffer, which any thread may use and free. The host writes
+// SAFETY: the words belong to the buffer, which any thread may use and free. The host writes
 // through exclusive references only, and reads the word that the device writes as an atomic.
 unsafe impl Send for ControlRing {}
 // SAFETY: as above; shared references read only the atomic.

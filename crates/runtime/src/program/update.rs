@@ -125,13 +125,13 @@ impl Program {
     }
 }
 
-/// Sets the parameters of a node to those of its command.
+/// Sets the parameters of a node from its command.
 fn set_params(exec: &mut GraphExec, node: Node, step: &Step) -> Result<()> {
     match &step.command {
         Command::Launch { function, geometry, arguments } => {
             let launch = KernelLaunch { function, geometry: *geometry, arguments };
             // SAFETY: the program keeps the template and the buffers alive, the launch differs from
-            // that of the node only in addresses of buffers of the same size, and edges order
+            // the node's only in addresses of buffers of the same size, and edges order
             // conflicting operations: no two buffers share written memory.
             unsafe { exec.set_kernel_params(node, &launch) }
         }

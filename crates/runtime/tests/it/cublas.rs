@@ -113,7 +113,7 @@ pub(crate) fn cublas(device: &Device) -> Option<Cublas> {
         return None;
     }
     let load = || match std::env::var_os("RETROGRAPH_CUBLAS") {
-        // SAFETY: whoever sets the variable says that the file is cuBLAS.
+        // SAFETY: the user who sets the variable says that the file is cuBLAS.
         Some(path) => unsafe { Cublas::load_from(Path::new(&path), &device.context) },
         None => Cublas::load(&device.context),
     };
@@ -274,7 +274,7 @@ pub(crate) fn stand_in_for(bench: &Bench, product: f32) -> (Cublas, &'static Mut
     let held = StandIn { table, stream, workspace: None, calls, status: 0, product };
     let held: &'static Mutex<StandIn> = Box::leak(Box::new(Mutex::new(held)));
     *PLACE.lock().unwrap() = Some(held);
-    // SAFETY: the functions behave as those of cuBLAS, as far as the tests use them.
+    // SAFETY: the functions behave like cuBLAS, as far as the tests use them.
     let cublas = unsafe { Cublas::from_table(STAND_IN, &bench.device.context) }.unwrap();
     (cublas, held)
 }

@@ -34,7 +34,7 @@ fn everything_is_handed_back() {
         let graph = device.stream.capture(CaptureMode::ThreadLocal, |capturing| {
             capturing.keep(buffer.owner());
             drop(modules);
-            // SAFETY: the arguments are those of the function; the graph keeps the buffer.
+            // SAFETY: the arguments match the function; the graph keeps the buffer.
             unsafe { capturing.launch(&launch) }
         });
         let mut exec = graph.unwrap().instantiate().unwrap();

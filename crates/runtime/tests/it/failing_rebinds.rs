@@ -193,7 +193,7 @@ fn tables_that_cannot_be_written_leave_the_old_step() {
 fn a_program_that_can_neither_update_nor_go_back_is_given_up() {
     let shared = Shared::new(1);
     let mut case = Rebinding::new(&shared, Policy::Manual);
-    // The second and third call of each are those of the way back.
+    // The second and third call of each belong to the way back.
     let calls = [(SET, 3), (SET, 4), (INSTANTIATE, 1), (INSTANTIATE, 2)];
     case.fail(&calls, UNKNOWN);
     let error = case.rebind(UpdateStrategy::KeepGraph).unwrap_err();

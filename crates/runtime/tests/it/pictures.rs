@@ -151,7 +151,7 @@ fn a_captured_graph_is_drawn_and_reported_like_a_pass() {
     let graph = stream
         .capture(CaptureMode::ThreadLocal, |capturing| {
             capturing.keep(buffer.owner());
-            // SAFETY: the range is that of the buffer, which the graph keeps.
+            // SAFETY: the range is the whole buffer, which the graph keeps.
             unsafe {
                 capturing.stream().fill_u32(buffer.address(), 1, 8)?;
                 capturing.stream().fill_u32(buffer.address(), 2, 4)

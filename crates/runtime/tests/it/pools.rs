@@ -51,7 +51,7 @@ fn dropped_memory_is_reused_after_the_work_that_used_it() {
                 (DeviceBuffer::<u32>::zeroed(&context, 128).unwrap(), [3_u32; 128]);
             let first = pool.zeroed::<u32>(128).unwrap();
             let address = first.address();
-            // SAFETY: both ranges are those of buffers; the pool reuses the first only after this
+            // SAFETY: both ranges are whole buffers; the pool reuses the first only after this
             // has run, which the test checks.
             unsafe {
                 stream.fill_u32(address, 3, 128).unwrap();
@@ -109,7 +109,7 @@ fn a_seal_forbids_allocation_on_every_thread_and_names_who_sealed() {
                     });
                     assert_eq!(sealed_by(there), "the captured step");
                     capturing.keep(scratch.owner());
-                    // SAFETY: the range is that of the buffer, which the graph keeps.
+                    // SAFETY: the range is the whole buffer, which the graph keeps.
                     unsafe { capturing.stream().fill_u32(scratch.address(), 5, 16) }
                 })
                 .expect("nothing that was refused broke the capture");

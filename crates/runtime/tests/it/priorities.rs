@@ -95,7 +95,7 @@ thread_local! {
 unsafe extern "C" fn noting_flags(exec: *mut CUgraphExec, graph: CUgraph, flags: u64) -> CUresult {
     let (table, _) = SEEN.get().unwrap();
     SEEN.set(Some((table, flags)));
-    // SAFETY: the arguments are those of the caller.
+    // SAFETY: the caller gives the arguments.
     unsafe { (table.cuGraphInstantiateWithFlags)(exec, graph, flags) }
 }
 

@@ -174,7 +174,7 @@ fn a_program_keeps_what_it_accesses() {
             let mut program = build(&device, &mlp.pass, &bindings, policy).unwrap();
             mlp.train(&mut program, &device.stream, &buffers, 0..4)
         };
-        // All handles but those of the loss are gone before the first step.
+        // All handles except the loss's are gone before the first step.
         let buffers = mlp.buffers(&device.stream);
         let loss = buffers.loss();
         let mut program = build(&device, &mlp.pass, &mlp.bindings(&buffers), policy).unwrap();

@@ -1,4 +1,4 @@
-//! Programs that are bound to other memory: by every update the steps are those of a program that
+//! Programs that are bound to other memory: by every update the steps equal steps of a program that
 //! was built for that memory, and the old memory lives exactly as long as steps use it.
 
 use std::sync::Arc;
@@ -120,7 +120,7 @@ fn check(stream: &Stream, buffers: &[DeviceBuffer<u32>; 3], first: u32) {
     assert_eq!(held, [vec![first + 1, first + 2, first + 3, 0], vec![0, 0, 7, 0]]);
 }
 
-/// A product in bf16 whose operands are copied by TMA where there is one, 64 elements into their
+/// A product in bf16 whose operands are copied by TMA if the target has it, 64 elements into their
 /// buffers.
 fn product_by_tensor_maps() -> (Pass, [Slice<bf16>; 3]) {
     let shape = GemmShape { rows: 264, inputs: 128, outputs: 264 };

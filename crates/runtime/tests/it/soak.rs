@@ -1,8 +1,8 @@
-//! Long runs: nothing leaks, nothing drifts, and every bit is that of eager steps.
+//! Long runs: nothing leaks, nothing drifts, and every bit equals eager steps.
 //!
 //! They are short by themselves. `RETROGRAPH_REPLAYS=10000` and `RETROGRAPH_SOAK_SECONDS=60` make
-//! them long, for a GPU that nothing else uses meanwhile; only then is its free memory watched, and
-//! that of this process.
+//! them long, for a GPU that nothing else uses meanwhile; only then do the tests watch its free
+//! memory and the memory of this process.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

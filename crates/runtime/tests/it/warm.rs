@@ -127,7 +127,7 @@ fn a_function_keeps_its_module_loaded() {
     let arguments = KernelArguments::new().address(buffer.address()).u32(4).f32(2.0);
     let geometry = LaunchGeometry::linear(1, 32);
     let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
-    // SAFETY: the arguments are those of the function, for a live buffer.
+    // SAFETY: the arguments match the function, for a live buffer.
     unsafe { device.stream.launch(&launch) }.unwrap();
     assert_eq!(buffer.download(&device.stream).unwrap(), [3.0; 4]);
 }

@@ -18,7 +18,7 @@ struct World {
     flights: Arc<Shared>,
     /// How often making was begun, and how often that is to fail.
     begun: AtomicUsize,
-    /// Makers of the same thing at the same time; there is one thing where this is looked at.
+    /// Makers of the same thing at the same time; the tests look at a single thing.
     at_it: AtomicUsize,
 }
 

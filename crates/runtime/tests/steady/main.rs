@@ -103,7 +103,7 @@ impl Bench {
     fn new(policy: Policy) -> Self {
         let simulator = Arc::new(Simulator::new(Default::default()).unwrap());
         let keep = Some(Arc::clone(&simulator) as _);
-        // SAFETY: the functions are those of the simulator, which is kept.
+        // SAFETY: the functions belong to the simulator, which is kept.
         let driver = unsafe { Driver::from_table(table(&simulator), Origin::Simulated, keep) };
         let context = Context::new(&driver.unwrap(), DeviceIndex(0)).unwrap();
         let stream = Stream::new(&context).unwrap();
@@ -181,7 +181,7 @@ fn a_host_that_is_sixteen_steps_ahead_waits_for_the_device() {
     let mut bench = Bench::new(Policy::Manual);
     bench.steps(1, |_| 0);
     bench.stream.synchronize().unwrap();
-    // The simulator runs as late as it may, so that the count never moves by itself.
+    // The simulator runs as late as it may, so the count never moves on its own.
     let (calls, allocations) = bench.steps(64, |step| step % 2);
     let expected = [("cuCtxSetCurrent", 64 + 3), ("cuGraphLaunch", 64), ("cuStreamSynchronize", 3)];
     assert_eq!((calls, allocations), (BTreeMap::from(expected), 0));

@@ -60,7 +60,7 @@ impl Saxpy {
         let n = N as u32;
         let mut launch = self.stream.launch_builder(&self.function);
         launch.arg(y).arg(&self.x).arg(&a).arg(&n);
-        // SAFETY: the arguments are those of the kernel, which checks its index against `n`.
+        // SAFETY: the arguments match the kernel, which checks its index against `n`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(n)) }.map(drop)
     }
 

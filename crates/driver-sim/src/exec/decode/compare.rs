@@ -73,7 +73,7 @@ impl Decoder<'_> {
             return self.compare(relation, (to, a, b));
         }
         // Both results are made before either is written, which may overwrite an operand. Of packed
-        // halves the second result is that of the upper ones, of others the opposite.
+        // halves the second result belongs to the upper ones; otherwise it is the opposite.
         let outcome = self.temporary(Width::Predicate);
         self.compare(relation, (outcome, a, b))?;
         let inverse = self.temporary(Width::Predicate);

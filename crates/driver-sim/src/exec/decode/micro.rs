@@ -32,7 +32,7 @@ pub(in crate::exec) struct Micro {
 }
 
 impl Micro {
-    /// An instruction whose registers are those of its operation.
+    /// An instruction and the registers of its operation.
     pub(in crate::exec) fn new(
         operation: Operation<VirtualRegister>,
         guard: Option<(VirtualRegister, bool)>,

@@ -81,7 +81,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Both destinations of `d|p`, the second one where it is written.
+    /// Both destinations of `d|p`, the second one if it is written.
     pub(super) fn write_pair(
         &mut self,
         operand: &Operand,

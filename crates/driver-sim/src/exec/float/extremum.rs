@@ -2,7 +2,7 @@
 
 use super::{FloatMode, NAN_F32, canonical, d, f, quiet64};
 
-/// `min`: the number where one operand is a NaN, and −0 below +0.
+/// `min`: the other operand if one is a NaN; −0 is below +0.
 #[inline(always)]
 pub(in crate::exec) fn min(a: u32, b: u32) -> u32 {
     let (x, y) = (f(a), f(b));
@@ -14,7 +14,7 @@ pub(in crate::exec) fn min(a: u32, b: u32) -> u32 {
     if x.is_nan() & y.is_nan() { NAN_F32 } else { right }
 }
 
-/// `max`: the number where one operand is a NaN, and +0 above −0.
+/// `max`: the other operand if one is a NaN; +0 is above −0.
 #[inline(always)]
 pub(in crate::exec) fn max(a: u32, b: u32) -> u32 {
     let (x, y) = (f(a), f(b));
@@ -44,7 +44,7 @@ pub(in crate::exec) fn extremum64(a: u64, b: u64, greatest: bool) -> u64 {
     }
 }
 
-/// A function of two numbers, or a NaN where one of them is a NaN.
+/// A function of two numbers, or a NaN if one of them is a NaN.
 pub(super) fn unless_nan(a: f32, b: f32, function: fn(u32, u32) -> u32) -> f32 {
     if a.is_nan() || b.is_nan() { f32::NAN } else { f(function(a.to_bits(), b.to_bits())) }
 }

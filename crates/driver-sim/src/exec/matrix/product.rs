@@ -57,7 +57,7 @@ const MOST: usize = 512;
 ///
 /// # Safety
 ///
-/// The instruction must come from decoding, and the file be that of a warp of its program.
+/// The instruction must come from decoding, and the file must belong to a warp of its program.
 #[inline(always)]
 pub(in crate::exec) unsafe fn multiply(file: RegisterFile, matrix: &Matrix, product: &Product) {
     // SAFETY: by the contract.

@@ -88,7 +88,7 @@ impl AccessHistory {
     }
 }
 
-/// The clocks that a thread acquires by reading a strong write: those of the writer.
+/// The writer's clocks, which a thread acquires by reading a strong write.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Release {
     /// The block whose clocks these are.

@@ -545,7 +545,7 @@ fn registers_are_given_from_warp_to_warp() {
             );
         })
     };
-    // 256 threads begin with 255 registers each, as 8 fewer than 65536 ÷ 256 do.
+    // 256 threads start with 255 registers each: 65536 ÷ 256, at most 255.
     assert_eq!(run(&program(256), 256)[5], 133);
     let more = entry(|k, _| {
         k.max_registers(168);

@@ -6,8 +6,8 @@ use super::{Bench, Fault, Launch, LaunchStats, bytes_of, decode, kernel, kernel_
 use crate::exec::{FaultKind, RacingAccess};
 
 const TILE: &str = ".shared .align 16 .b8 tile[1024];";
-/// The address of the word of the thread in shared memory is in `%r5`, that of its neighbour, 32
-/// threads further, in `%r6`.
+/// `%r5` is the address of the thread's word in shared memory, `%r6` the address of the word 32
+/// threads further.
 const PLACES: &str = "mov.u32 %r4, tile; mad.lo.u32 %r5, %r3, 4, %r4;
     xor.b32 %r7, %r3, 32; mad.lo.u32 %r6, %r7, 4, %r4;";
 

@@ -16,7 +16,7 @@ pub(in crate::exec) trait Address:
     fn plus(self, offset: u64) -> Self;
     /// The address in 64 bits.
     fn wide(self) -> u64;
-    /// The address in a register of the width: those of 32 bits wrap around.
+    /// The address in a register of the width; 32-bit addresses wrap around.
     fn wrapped(self, width: Width) -> Self;
     /// Reads a register of addresses.
     ///

@@ -89,7 +89,7 @@ fn functions_of_the_library() {
     }
 }
 
-/// The error function by its series, whose terms are too large beyond 4, where it is nearly 1.
+/// The error function by its series. Beyond 4 its terms are too large, and the result nearly 1.
 fn erf(x: f64) -> f64 {
     if x.abs() > 4.0 {
         return x.signum();

@@ -6,7 +6,7 @@ use super::{Bench, Launch, SEEDS, integers, value};
 fn small(count: usize, salt: u32) -> (Vec<u16>, Vec<f32>) {
     let numbers: Vec<f32> =
         integers(count).iter().map(|&x| ((x ^ salt) >> 11 & 7) as f32 - 3.0).collect();
-    // The bits of 0 to 4; the sign is that of the number.
+    // The bits of 0 to 4, with the sign of the number.
     let bits = |x: &f32| {
         let magnitude = [0u16, 0x3c00, 0x4000, 0x4200, 0x4400][x.abs() as usize];
         magnitude | if *x < 0.0 { 0x8000 } else { 0 }

@@ -16,7 +16,7 @@ pub struct GgufOutput<'a> {
     pub path: &'a Path,
     /// The base model, whose tokenizer is stored. A model without one has bytes as tokens.
     pub base: Option<&'a ModelDirectory>,
-    /// The type of matrices; `None` for that of the token table in the base model, or f32 without
+    /// The type of matrices; `None` takes the type of the token table in the base model, or f32 without
     /// a base model. Rows that blocks of Q8_0 do not fill become f16.
     pub dtype: Option<WeightType>,
 }
@@ -39,7 +39,7 @@ impl GgufOutput<'_> {
         self.dtype.or_else(stored).unwrap_or(WeightType::F32)
     }
 
-    /// Returns the name of the model: that of the file.
+    /// Returns the name of the model, which is the name of the file.
     pub(super) fn name(&self) -> String {
         self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
     }

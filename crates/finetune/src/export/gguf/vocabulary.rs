@@ -56,9 +56,9 @@ pub(super) fn add(
 }
 
 fn refuse(what: impl Into<String>) -> ExportError {
-    let remedy = "GGUF needs a byte-level BPE tokenizer that splits texts as those of Qwen, \
-                  Llama 3, SmolLM or GPT-2 do, or a BPE tokenizer of SentencePiece as that of \
-                  Llama 2; use a Hugging Face directory";
+    let remedy = "GGUF needs a byte-level BPE tokenizer that splits texts like Qwen, Llama 3, \
+                  SmolLM or GPT-2, or a BPE tokenizer of SentencePiece such as Llama 2's; use a \
+                  Hugging Face directory";
     ExportError::NotExpressible { format: FORMAT, what: what.into(), remedy }
 }
 

@@ -55,7 +55,7 @@ impl Objective {
 }
 
 impl Head {
-    /// Resolves the head behind the layer `last`.
+    /// Resolves the head after the layer `last`.
     pub(super) fn new(
         (builder, config): (&Builder, &PassConfig),
         spec: &ModelSpec,

@@ -46,7 +46,7 @@ impl Saved {
 }
 
 impl Layer {
-    /// Resolves the layer behind `before`.
+    /// Resolves the layer after `before`.
     pub(super) fn new(
         (builder, config, tables): (&Builder, &PassConfig, RopeTables),
         spec: &LayerSpec,

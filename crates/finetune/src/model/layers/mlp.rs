@@ -25,7 +25,7 @@ pub(super) struct Mlp {
     inner: DType,
     /// The weights of gate and up, if one launch computes both and SwiGLU.
     fused: Option<[Slice<bf16>; 2]>,
-    /// The weight of down, if one launch computes its backward pass and that of SwiGLU.
+    /// The weight of down, if one launch computes the backward passes of down and SwiGLU.
     fused_backward: Option<Slice<bf16>>,
 }
 

@@ -221,8 +221,8 @@ mod tests {
     #[test]
     fn decoding_computes_the_projections_of_training_as_vectors() {
         let next = GenerationPass::decode(&config(Mode::Full), cache(256)).unwrap();
-        // Projections of queries, keys and values, that of the output, gate and up, down, in each
-        // of two layers, and the logits.
+        // In each of two layers: q, k and v together, the output projection, gate and up
+        // together, down. Then the logits.
         assert_eq!(count(&next.pass, &[&ops::GEMV]), 2 * 4 + 1);
         // Products compute the norms and add the residuals. RoPE, append and attention are one
         // launch.

@@ -1,6 +1,6 @@
 //! The model in f64 on the host, written for reading: the loss of a batch, from weights by name.
 //!
-//! It follows the model cards and not the pass: every head by itself, every sequence by itself.
+//! It follows the model cards and not the pass: head by head, sequence by sequence.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ impl Reference<'_> {
         x.iter().zip(&self.weights[gain]).map(|(x, gain)| x / root * gain).collect()
     }
 
-    /// A projection with its bias and low-rank update, where it has them.
+    /// A projection with its bias and low-rank update, if it has them.
     fn project(&self, name: &str, x: &[f64]) -> Row {
         let mut y = product(&self.weights[&format!("{name}.weight")], x);
         if let Some(bias) = self.weights.get(&format!("{name}.bias")) {

@@ -2,8 +2,8 @@
 
 use crate::ast::{Immediate, Special, Type, TypeKind};
 
-/// The type of a register that holds elements of a type: those of 32 bits that are packed, or that
-/// have no registers of their own, have none.
+/// The type of a register that holds elements of a type. Packed 32-bit types, and types without
+/// registers of their own, are untyped.
 pub(super) fn untyped(ty: Type) -> Type {
     match ty {
         Type::F16x2 | Type::Bf16x2 | Type::Tf32 => Type::B32,
@@ -22,7 +22,7 @@ pub(super) fn reads(special: Special, ty: Type) -> bool {
 }
 
 /// Whether a register may hold an operand of type `ty`: the sizes are the same, or the register is
-/// wider where that is allowed, and float and integer do not meet. Two packed floats have registers
+/// wider if that is allowed, and float and integer do not meet. Two packed floats have registers
 /// of their own type or of none.
 pub(super) fn holds(register: Type, ty: Type, wide: bool) -> bool {
     let (a, b) = (register.kind(), ty.kind());

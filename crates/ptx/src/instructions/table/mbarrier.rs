@@ -5,7 +5,7 @@
 use super::prelude::*;
 use crate::ast::Modifier as M;
 
-/// Where the object is: in generic addresses where nothing is said.
+/// The space of the object; a generic address if none is given.
 const OWN: ModifierChoice = maybe(&[M::Shared, M::SharedCta]);
 const CLUSTER_WIDE: ModifierChoice = one(&[M::SharedCluster]);
 const SCOPE: ModifierChoice = one(&[M::Cta, M::Cluster]);

@@ -1,6 +1,6 @@
 //! Products of matrices in shared memory, made by the four warps of a warpgroup together.
 //!
-//! The first matrix of bf16 and f16 is in shared memory or in registers, that of tf32 in registers.
+//! The first matrix is in shared memory or registers for bf16 and f16, in registers for tf32.
 //! The second matrix is always in shared memory.
 //!
 //! Other operand locations, sparse operands, and accumulators other than f32 are not supported.

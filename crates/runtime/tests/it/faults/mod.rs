@@ -98,7 +98,7 @@ fn live(simulator: &Arc<Simulator>, fault: &Fault, expected: &[u32]) -> Result<E
         client.map_or(Ok(()), |client| assert_lost(&client, fault))?;
         return Ok(ending);
     }
-    // On the same stream, where there is one, unless the fault is one of dropping all that.
+    // On the same stream if there is one, unless the fault was in dropping it.
     let happened = simulator.call_count(fault.call) >= fault.nth;
     let fresh = || Client::new(simulator, fault.life);
     let client = client.ok().filter(|_| happened).map_or_else(fresh, Ok);
@@ -209,7 +209,7 @@ fn every_call_of_an_eager_program_fails_once_in_every_plausible_way() {
 }
 
 /// Fails every call of a life in which the program is bound to other memory twice, and compares the
-/// state with that of a life without rebinding.
+/// state with a life without rebinding.
 fn assert_survives_rebinding(life: Life, least: UpdateStrategy) -> Vec<(Fault, Ending)> {
     let staying = Client::new(&world(), life).unwrap().run().unwrap();
     let moving = Client::new(&world(), life.rebinding(least)).unwrap().run().unwrap();

@@ -106,7 +106,7 @@ impl<'a> Backward<'a> {
         Some(LoraBackward { lora, scope, saved, grad_out, grad_t, grad_input })
     }
 
-    /// The products whose sum is the gradient of the input, with that of the LoRA update, if one
+    /// The products whose sum is the gradient of the input, including the LoRA update, if one
     /// launch can compute it through this layer and through others.
     fn factors(&self, grad_t: Option<Slice<bf16>>) -> Result<Option<Vec<DgradFactors<BufferId>>>> {
         let Linear { products, lora, .. } = self.layer;

@@ -80,7 +80,7 @@ impl Products {
     }
 
     /// The weight, if one launch can compute the gradient of the input through this layer and
-    /// through others: a bf16 product that fills a device by itself.
+    /// through others: a bf16 product that fills a device alone.
     pub(super) fn joinable(&self) -> Option<Slice<bf16>> {
         self.bf16_weight().filter(|_| self.joins() && self.backward_splits == 1)
     }
@@ -92,7 +92,7 @@ impl Products {
     }
 
     /// The weight, if [`SwiGluFprop`] can read it: the product is bf16, has no bias and fills a
-    /// device by itself.
+    /// device alone.
     pub(super) fn swiglu_weight(&self) -> Option<Slice<bf16>> {
         let fills = self.fills_device([self.shape.rows, self.shape.outputs]);
         let plain = self.forward_splits == 1 && self.bias.is_none();
@@ -107,7 +107,7 @@ impl Products {
         }
     }
 
-    /// Whether a result fills a device by itself. Smaller products of several layers run
+    /// Whether a result fills a device alone. Smaller products of several layers run
     /// concurrently instead.
     fn fills_device(&self, [rows, columns]: [usize; 2]) -> bool {
         rows * columns >= self.min_fused_elements

@@ -51,7 +51,7 @@ const BF16_MIN_ROWS: usize = 256;
 
 impl Method {
     /// Chooses for an update of `rank`. `matrices` are A and B as products read them; `weight` is
-    /// that of a layer which reads bf16.
+    /// the same of a layer which reads bf16.
     pub(in crate::model::layers) fn new(
         [rank, rows]: [usize; 2],
         matrices: [TensorView<BufferId>; 2],
