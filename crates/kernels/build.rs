@@ -81,8 +81,8 @@ fn texts(target: SmTarget) -> Vec<(&'static str, Text)> {
     images.into_iter().map(|(name, module)| (name, text(&module))).collect()
 }
 
-/// The text of `module`, and the positions of its entries: each of them, after the declarations before the
-/// first one, is the text of a module that has this entry alone.
+/// The text of `module`, and the positions of its entries. The declarations before the first entry,
+/// followed by one entry, are the text of a module that has this entry alone.
 fn text(module: &Module) -> Text {
     let (whole, mut entries) = (module.to_string(), String::new());
     let Module { isa, target, variables, functions, .. } = module;

@@ -14,8 +14,9 @@ pub(super) fn lane_column<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
     (k.lane() & 3) * 2
 }
 
-/// Sets elements of `acc` whose key is later than the query to `value`. `first` is the position of the first
-/// row and of the first column; queries are rows if `rows_are_queries`, otherwise columns.
+/// Sets elements of `acc` whose key is later than the query to `value`. `first` is the position of
+/// the first row and of the first column. Queries are rows if `rows_are_queries`, otherwise
+/// columns.
 pub(super) fn apply_causal_mask<'k>(
     k: &Kernel<'k>,
     (first, rows_are_queries): ([Value<'k, u32>; 2], bool),

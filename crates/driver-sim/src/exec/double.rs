@@ -148,7 +148,8 @@ fn div_in(a: f64, b: f64, rounding: Rounding) -> u64 {
     if quotient.is_infinite() {
         return overflowed(quotient, rounding);
     }
-    // The rest a − q b has the sign of the error times the sign of b. Scaling a and q alike keeps it.
+    // The rest a − q b has the sign of the error times the sign of b. Scaling a and q alike keeps
+    // it.
     let tiny = a.abs() < TINY || quotient.abs() < TINY || (quotient * b).abs() < TINY;
     let (x, q) = if tiny { (a * SCALE, quotient * SCALE) } else { (a, quotient) };
     let (q, y) = if b.abs() > 1.0 / TINY { (q, b / SCALE) } else { (q, b) };

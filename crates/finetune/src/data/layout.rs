@@ -13,8 +13,8 @@ pub struct Layout {
     /// Tokens of a sequence, and the lengths to which the sequences of a step are padded.
     pub lengths: Lengths,
     /// Whether several examples share a sequence, each as a document of its own: attention and
-    /// positions stay inside it, and losses equal the losses of padded examples. Otherwise each example
-    /// is one padded sequence.
+    /// positions stay inside it, and losses equal the losses of padded examples. Otherwise each
+    /// example is one padded sequence.
     pub packing: bool,
     /// The padding token.
     pub pad: u32,

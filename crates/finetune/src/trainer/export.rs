@@ -20,8 +20,8 @@ impl Trainer {
     }
 
     /// Writes the model, after all enqueued steps. LoRA updates are merged into the weights as the
-    /// base model stores them, not as the run quantizes them. `output` and the run have the same base
-    /// model.
+    /// base model stores them, not as the run quantizes them. `output` and the run have the same
+    /// base model.
     ///
     /// # Errors
     /// As [`write_model`], or if the device fails.

@@ -16,8 +16,8 @@ pub struct GgufOutput<'a> {
     pub path: &'a Path,
     /// The base model, whose tokenizer is stored. A model without one has bytes as tokens.
     pub base: Option<&'a ModelDirectory>,
-    /// The type of matrices; `None` takes the type of the token table in the base model, or f32 without
-    /// a base model. Rows that blocks of Q8_0 do not fill become f16.
+    /// The type of matrices; `None` takes the type of the token table in the base model, or f32
+    /// without a base model. Rows that blocks of Q8_0 do not fill become f16.
     pub dtype: Option<WeightType>,
 }
 
