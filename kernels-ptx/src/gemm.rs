@@ -42,6 +42,7 @@ mod mainloop;
 mod operand_tile;
 mod params;
 pub(crate) mod split_k_sum;
+mod staged_store;
 mod swiglu;
 
 use retrograph_kernel_abi::gemm::{GemmImage, IMAGES, Mainloop, TileConfig};

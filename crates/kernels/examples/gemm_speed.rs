@@ -1,14 +1,16 @@
 //! Times every tile of a matrix product on a GPU, and the one that the sizes choose.
 //!
 //! ```text
-//! gemm_speed [--bf16 [--streamed [--bf16-results]]] [--weights f32|bf16|nf4] [--rows N,…] \
-//!     [--layers INPUTSxOUTPUTS,…] [--tile NAME | --chosen] [--samples N] \
+//! gemm_speed [--bf16 [--streamed [--bf16-results]] | --swiglu] [--weights f32|bf16|nf4] \
+//!     [--rows N,…] [--layers INPUTSxOUTPUTS,…] [--tile NAME | --chosen] [--samples N] \
 //!     [--sustained SECONDS] [--simulate] OUT.jsonl
 //! ```
 //!
 //! `--bf16` computes in bf16; `--weights` says how the second operand is stored, and `--streamed`
 //! that the first one is stored as bf16, which a second one in bf16 or NF4 takes, and
-//! `--bf16-results` that results are, except for gradients of weights.
+//! `--bf16-results` that results are, except for gradients of weights. `--swiglu` times the
+//! products of gate and up with SwiGLU, and the gradients of both through a layer from OUTPUTS to
+//! INPUTS, all in bf16.
 //! `--tile` times that tile alone beside the chosen one, `--chosen` only the chosen one.
 //! `--sustained` times each tile after half of SECONDS of the same launches, with the clocks that
 //! the power limit allows then. `--simulate` runs small shapes on the simulated driver, which shows
@@ -27,7 +29,8 @@ use std::io::Write;
 use device::{Device, Work};
 use retrograph_kernels::gemm::dispatch_entry;
 use retrograph_kernels::ops::{
-    DType, Dgrad, Fprop, GemmShape, NF4_BLOCK, Nf4, Nf4Scales, TensorView, Wgrad,
+    DType, Dgrad, Fprop, GemmShape, NF4_BLOCK, Nf4, Nf4Scales, SwiGluDgrad, SwiGluFprop,
+    TensorView, Wgrad,
 };
 use retrograph_kernels::{Launch, View, images};
 
@@ -92,6 +95,7 @@ struct Options {
     weights: Weights,
     streamed: bool,
     bf16_results: bool,
+    swiglu: bool,
     rows: Vec<usize>,
     layers: Vec<[usize; 2]>,
     tile: Option<String>,
@@ -108,6 +112,7 @@ impl Options {
         let (mut compute, mut weights, mut streamed) = (DType::F32, Weights::F32, false);
         let (mut rows, mut layers) = (vec![32, 128, 512], LAYERS.to_vec());
         let (mut bf16_results, mut chosen, mut sustained) = (false, false, None);
+        let mut swiglu = false;
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
@@ -123,6 +128,10 @@ impl Options {
                 "--bf16" => compute = DType::Bf16,
                 "--streamed" => streamed = true,
                 "--bf16-results" => bf16_results = true,
+                "--swiglu" => {
+                    (swiglu, streamed, bf16_results) = (true, true, true);
+                    (compute, weights) = (DType::Bf16, Weights::Bf16);
+                }
                 "--layers" => {
                     let layer = |text: &str| {
                         let (inputs, outputs) = text.split_once('x')?;
@@ -149,6 +158,7 @@ impl Options {
             weights,
             streamed,
             bf16_results,
+            swiglu,
             rows,
             layers,
             tile,
@@ -200,11 +210,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let device = Device::open(options.simulate)?;
     println!("{} images for {}", device.name, device.target);
     println!(
-        "{:6} {:>4} {:>6} {:>7}  {:28} {:>7} {:>9} {:>8} {:>8}",
+        "{:15} {:>4} {:>6} {:>7}  {:28} {:>7} {:>9} {:>8} {:>8}",
         "op", "rows", "inputs", "outputs", "entry", "blocks", "us", "TFLOP/s", "GB/s"
     );
     for shape in options.shapes() {
-        for op in ["fprop", "dgrad", "wgrad"] {
+        let ops: &[&str] = match options.swiglu {
+            true => &["swiglu", "swiglu_backward"],
+            false => &["fprop", "dgrad", "wgrad"],
+        };
+        for &op in ops {
             if op == "wgrad" && !options.has_wgrad() {
                 continue;
             }
@@ -223,10 +237,14 @@ fn compare(
     (op, shape): (&str, GemmShape),
 ) -> Result<(), Box<dyn std::error::Error>> {
     let GemmShape { rows, inputs, outputs } = shape;
-    let launches = ring(device, options, (op, shape))?;
+    let launches = match options.swiglu {
+        true => swiglu_ring(device, (op, shape))?,
+        false => ring(device, options, (op, shape))?,
+    };
     let first = &launches[0];
     let chosen = first.dispatch(device.target);
-    let flops = 2.0 * rows as f64 * inputs as f64 * outputs as f64;
+    let products = if op == "swiglu" { 2.0 } else { 1.0 };
+    let flops = 2.0 * products * rows as f64 * inputs as f64 * outputs as f64;
     let [elements, scales] = options.weights.bytes(inputs * outputs);
     let bytes = (4 * rows * (inputs + outputs) + elements + scales) as f64;
     for entry in first.kernel.entries {
@@ -245,7 +263,7 @@ fn compare(
         let (tera, giga) = (flops / seconds / 1e12, bytes / seconds / 1e9);
         let (star, blocks) = (*entry == chosen.entry, dispatch.grid[0]);
         println!(
-            "{op:6} {rows:4} {inputs:6} {outputs:7}  {entry:28}{}{blocks:7} {:9.2} \
+            "{op:15} {rows:4} {inputs:6} {outputs:7}  {entry:28}{}{blocks:7} {:9.2} \
              {tera:8.2} {giga:8.0}",
             if star { '*' } else { ' ' },
             seconds * 1e6
@@ -305,6 +323,38 @@ fn ring(
                 Dgrad { grad_out, w, grad_input, shape, alpha, accumulate }.launch_in(compute)
             }
         }
+    };
+    Ok((0..copies).map(launch).collect::<Result<_, _>>()?)
+}
+
+/// The same for gate and up with SwiGLU.
+fn swiglu_ring(
+    device: &Device,
+    (op, shape): (&str, GemmShape),
+) -> Result<Vec<Launch<u64>>, Box<dyn std::error::Error>> {
+    let GemmShape { rows, inputs, outputs } = shape;
+    let [x_len, w_len, len] = [rows * inputs, inputs * outputs, rows * outputs];
+    let lens = [x_len, w_len, w_len, len, len, len, len];
+    let slots = lens.map(|len| (2 * len).next_multiple_of(256));
+    let bytes: usize = slots.iter().sum();
+    let copies = (RING.min(device.pool_bytes) / bytes).clamp(1, 64);
+    let launch = |copy: usize| {
+        let mut address = device.pool + (copy * bytes) as u64;
+        let mut next = 0;
+        let mut take = || {
+            let view = View::new(address, lens[next]);
+            address += slots[next] as u64;
+            next += 1;
+            view
+        };
+        let [x, w_gate, w_up, gate, up, first, second] = [(); 7].map(|()| take());
+        if op == "swiglu" {
+            return SwiGluFprop { x, w: [w_gate, w_up], gate, up, out: first, shape }.launch();
+        }
+        let shape = GemmShape { rows, inputs: outputs, outputs: inputs };
+        let (grad_out, w, added) = (x, w_gate, None);
+        let [grad_gate, grad_up] = [first, second];
+        SwiGluDgrad { grad_out, w, second: added, gate, up, grad_gate, grad_up, shape }.launch()
     };
     Ok((0..copies).map(launch).collect::<Result<_, _>>()?)
 }

@@ -10,14 +10,13 @@ use retrograph_ptx::build::{Kernel, NamedBarrier, Pred, Shared, TensorMapParam, 
 
 use super::accumulator::AccFragment;
 use super::params::GemmParams;
+use super::staged_store::matrices;
 use crate::primitives::bf16::pack;
 use crate::primitives::swizzle::LINE_WORDS;
 use crate::primitives::wgmma::WARPGROUP_THREADS;
 
 /// Words of a buffer: 64 lines of 128 bytes.
 const BUFFER_WORDS: u32 = 64 * LINE_WORDS;
-/// Fragments of a box of bf16.
-pub(super) const BOX_FRAGMENTS: usize = TENSOR_MAP_BOX[0] as usize / 8;
 /// Words of both buffers of a warpgroup.
 pub(super) const STORE_WORDS: u32 = 2 * BUFFER_WORDS;
 
@@ -101,60 +100,21 @@ impl<'k> BulkStore<'k> {
         // The store before the previous one has read this buffer. The first box of a tile may take
         // the buffer of the last box of the previous tile.
         let pending = if index == 0 { 0 } else { 1 };
-        let buffer = self.buffer(index % 2);
-        self.store_boxes(pending, [(map, buffer)], origin, || fill(buffer));
-    }
-
-    /// Stores the boxes at `origin` of several results in bf16, of which only the columns below
-    /// `end` are written. `words` gives the words of the two fragments of a pair for each result.
-    pub(super) fn store_results<const N: usize>(
-        &self,
-        maps: [TensorMapParam<'k>; N],
-        ([column, row, plane], end): ([Value<'k, u32>; 3], Value<'k, u32>),
-        words: impl Fn(usize) -> [[[Value<'k, u32>; 2]; 2]; N],
-    ) {
-        assert!(N <= 2, "there are two buffers");
-        let k = self.kernel;
-        let buffers = [0, 1].map(|index| self.buffer(index));
-        let boxes: [_; N] = std::array::from_fn(|result| (maps[result], buffers[result]));
-        self.store_boxes(0, boxes, [column, row, plane], || {
-            for pair in 0..BOX_FRAGMENTS / 2 {
-                // A branch, so that the compiler computes one pair after the other: it would need
-                // more registers than there are to interleave them.
-                k.when((column + pair as u32 * 16).lt(end), || {
-                    for ([[a, b], [x, y]], (_, buffer)) in words(pair).into_iter().zip(&boxes) {
-                        k.stmatrix_x4(matrices(&k, *buffer, pair as u32), [a, b, x, y]);
-                    }
-                });
-            }
+        let (k, buffer) = (self.kernel, self.buffer(index % 2));
+        k.when(self.leader, || k.cp_async_bulk_wait_group_read(pending));
+        k.bar_sync(self.barrier, None);
+        fill(buffer);
+        k.fence_proxy_async();
+        k.bar_sync(self.barrier, None);
+        k.when(self.leader, || {
+            let [column, row, plane] = origin;
+            k.cp_async_bulk_tensor_3d_store(map, (column, row, plane), buffer);
+            k.cp_async_bulk_commit_group();
         });
     }
 
     fn buffer(&self, index: u32) -> Shared<'k, u32> {
         self.buffers.offset(i64::from(index * BUFFER_WORDS))
-    }
-
-    /// Stores boxes from buffers after `fill`, which runs when all stores but the last `pending`
-    /// ones have read their buffers.
-    fn store_boxes<const N: usize>(
-        &self,
-        pending: u32,
-        boxes: [(TensorMapParam<'k>, Shared<'k, u32>); N],
-        [column, row, plane]: [Value<'k, u32>; 3],
-        fill: impl FnOnce(),
-    ) {
-        let k = self.kernel;
-        k.when(self.leader, || k.cp_async_bulk_wait_group_read(pending));
-        k.bar_sync(self.barrier, None);
-        fill();
-        k.fence_proxy_async();
-        k.bar_sync(self.barrier, None);
-        k.when(self.leader, || {
-            for (map, buffer) in boxes {
-                k.cp_async_bulk_tensor_3d_store(map, (column, row, plane), buffer);
-                k.cp_async_bulk_commit_group();
-            }
-        });
     }
 
     /// Waits until all stores have read their buffers.
@@ -193,7 +153,7 @@ impl<'k> BulkStore<'k> {
     /// Stores the fragments of a warp, as words of bf16, to a buffer.
     fn store_matrices(&self, buffer: Shared<'k, u32>, words: &[[Value<'k, u32>; 2]]) {
         let k = self.kernel;
-        for (pair, words) in (0u32..).zip(words.chunks_exact(2)) {
+        for (pair, words) in words.chunks_exact(2).enumerate() {
             let [[a, b], [x, y]] = [words[0], words[1]];
             k.stmatrix_x4(matrices(&k, buffer, pair), [a, b, x, y]);
         }
@@ -213,23 +173,4 @@ impl<'k> BulkStore<'k> {
             place.store_vec2(8 * LINE_WORDS, [x.get(), y.get()]);
         }
     }
-}
-
-/// Loads a pair of fragments of a warp, as words of bf16, from a box of the warpgroup's rows.
-pub(super) fn load_pair<'k>(
-    k: &Kernel<'k>,
-    rows: Shared<'k, u32>,
-    pair: usize,
-) -> [[Value<'k, u32>; 2]; 2] {
-    let [a, b, x, y] = matrices(k, rows, pair as u32).ldmatrix_x4(false);
-    [[a, b], [x, y]]
-}
-
-/// Where this lane addresses the four 8 × 8 matrices of fragments 2·`pair` and 2·`pair` + 1 of its
-/// warp, in a box with the 128-byte swizzle. Lanes 0 to 15 address the rows of the left matrices.
-fn matrices<'k>(k: &Kernel<'k>, rows: Shared<'k, u32>, pair: u32) -> Shared<'k, u32> {
-    let lane = k.lane();
-    let row = (k.warp() & 3) * 16 + (lane & 15);
-    let chunk = ((lane >> 4) + pair * 2) ^ (lane & 7);
-    rows.at(row * LINE_WORDS + chunk * 4)
 }

@@ -13,11 +13,12 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Ptr, Shared, TensorMapParam, Value, Var};
 
 use super::accumulator::{AccFragment, WarpTile};
-use super::bulk_store::{BOX_FRAGMENTS, BulkStore, load_pair};
 use super::params::GemmParams;
+use super::staged_store::{BOX_FRAGMENTS, ResultBox, StagedStore, load_pair};
 use crate::primitives::bf16::{pack, unpack};
 use crate::primitives::parameters::Declarations;
 use crate::primitives::sigmoid::{swiglu_bf16, swiglu_gradients_bf16};
+use crate::primitives::tma_pipeline::Stage;
 
 /// Further operands of the forward pass.
 #[derive(Clone, Copy)]
@@ -73,29 +74,45 @@ impl<'k> SwiGluParams<'k> {
     }
 
     /// Writes the tile of a warpgroup at `origin`. The first half of `acc` is gate, the second up.
+    /// `boxes` gives the warpgroup's boxes in a stage: three, or two.
     pub(super) fn store(
         &self,
-        store: &BulkStore<'k>,
+        (store, boxes): (&StagedStore<'k>, impl Fn(Stage<'k>) -> Vec<Shared<'k, u32>>),
         (target, params): (SmTarget, &GemmParams<'k>),
         ([row, column], acc): ([Value<'k, u32>; 2], &[AccFragment<'k>]),
     ) {
         let k = row.kernel();
         let gate_map = params.maps.expect("both operands are bf16").c;
         let (gate, up) = acc.split_at(acc.len() / 2);
-        let boxes = gate.chunks(BOX_FRAGMENTS).zip(up.chunks(BOX_FRAGMENTS));
-        for (index, (gate, up)) in (0u32..).zip(boxes) {
+        let chunks = gate.chunks(BOX_FRAGMENTS).zip(up.chunks(BOX_FRAGMENTS));
+        for (index, (gate, up)) in (0u32..).zip(chunks) {
             // Before the activation, so that the registers of the products are free.
             let [gate, up] = [gate, up].map(|fragments| words(target, fragments));
             let origin = [column + index * TENSOR_MAP_BOX[0], row, k.constant(0)];
             let place = (origin, params.n);
-            let maps = [gate_map, self.up_map];
             let pair =
                 |words: &[[Value<'k, u32>; 2]], pair: usize| [words[pair * 2], words[pair * 2 + 1]];
-            store.store_results(maps, place, |at| [pair(&gate, at), pair(&up, at)]);
-            store.store_results([self.out_map], place, |at| {
-                let (gate, up) = (pair(&gate, at), pair(&up, at));
-                [each_word([gate, up], |words| forward(target, words))]
-            });
+            let out = |at: usize| {
+                each_word([pair(&gate, at), pair(&up, at)], |words| forward(target, words))
+            };
+            let stage = store.next();
+            match boxes(stage)[..] {
+                [first, second, third, ..] => {
+                    let results: [ResultBox<'k>; 3] =
+                        [(gate_map, first), (self.up_map, second), (self.out_map, third)];
+                    store.store((stage, results), place, |at| {
+                        [pair(&gate, at), pair(&up, at), out(at)]
+                    });
+                }
+                [first, second] => {
+                    let results = [(gate_map, first), (self.up_map, second)];
+                    store.store((stage, results), place, |at| [pair(&gate, at), pair(&up, at)]);
+                    let stage = store.next();
+                    let results = [(self.out_map, boxes(stage)[0])];
+                    store.store((stage, results), place, |at| [out(at)]);
+                }
+                _ => unreachable!("a stage has two boxes for each warpgroup"),
+            }
         }
     }
 
@@ -127,34 +144,32 @@ impl<'k> SwiGluBackwardParams<'k> {
         Self { gate, up, grad_up, input_maps: [gate_map, up_map], grad_up_map }
     }
 
-    /// Writes the tile of a warpgroup at `origin`. `inputs` gives the boxes of gate and up of the
-    /// rows of the warpgroup; it is called for each 64 columns, and its second result after they
-    /// have been read.
-    pub(super) fn store<R: FnOnce()>(
+    /// Writes the tile of a warpgroup at `origin`, from stages with gate and up of 64 columns each.
+    /// `boxes` gives the warpgroup's boxes of both in a stage. The gradients replace them.
+    pub(super) fn store(
         &self,
-        store: &BulkStore<'k>,
+        (store, boxes): (&StagedStore<'k>, impl Fn(Stage<'k>) -> Vec<Shared<'k, u32>>),
         (target, params): (SmTarget, &GemmParams<'k>),
         ([row, column], acc): ([Value<'k, u32>; 2], &[AccFragment<'k>]),
-        mut inputs: impl FnMut() -> ([Shared<'k, u32>; 2], R),
     ) {
         let k = &row.kernel();
         let grad_gate_map = params.maps.expect("both operands are bf16").c;
         for (index, acc) in (0u32..).zip(acc.chunks(BOX_FRAGMENTS)) {
             // Before gate and up are loaded, so that the registers of the product are free.
             let grad_out = words(target, acc);
-            let (boxes, release) = inputs();
+            let stage = store.next();
+            let boxes = boxes(stage);
+            let inputs = [boxes[0], boxes[1]];
+            let results = [(grad_gate_map, inputs[0]), (self.grad_up_map, inputs[1])];
             let origin = [column + index * TENSOR_MAP_BOX[0], row, k.constant(0)];
-            let maps = [grad_gate_map, self.grad_up_map];
-            store.store_results(maps, (origin, params.n), |pair| {
-                let [gate, up] = boxes.map(|rows| load_pair(k, rows, pair));
+            store.store((stage, results), (origin, params.n), |pair| {
+                let [gate, up] = inputs.map(|rows| load_pair(k, rows, pair));
                 let grad_out = [grad_out[pair * 2], grad_out[pair * 2 + 1]];
                 let grads = each_word([gate, up, grad_out], |[gate, up, grad_out]| {
                     backward(target, [gate, up], grad_out)
                 });
                 [0, 1].map(|result| grads.map(|words| words.map(|grads| grads[result])))
             });
-            // The barriers say that all warps have read.
-            release();
         }
     }
 

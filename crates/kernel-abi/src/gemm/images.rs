@@ -146,7 +146,7 @@ image! {
 }
 image! {
     SWIGLU_BACKWARD_NN = "gemm_bf16_nn_swiglu_backward", Nn, Bf16(Bf16, Bf16), &SWIGLU_BACKWARD,
-    ["tma_128x256_cluster2", "tma_128x128", "128x128"], SwiGluBackward
+    ["tma_128x256_cluster2", "tma_128x192", "tma_128x128", "128x128"], SwiGluBackward
 }
 
 /// Every GEMM image.

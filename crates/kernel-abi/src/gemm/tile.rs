@@ -244,8 +244,9 @@ pub const SWIGLU: [TileConfig; 3] = [
 ];
 
 /// Tiles of the gradients of gate and up.
-pub const SWIGLU_BACKWARD: [TileConfig; 3] = [
+pub const SWIGLU_BACKWARD: [TileConfig; 4] = [
     TileConfig::in_pairs([128, 256], 4),
+    TileConfig::warp_specialized([128, 192], 5),
     TileConfig::warp_specialized([128, 128], 6),
     TileConfig::bf16(([128, 128], [2, 4]), [[64, 3], [32, 2], [32, 2]], [0, 1]),
 ];

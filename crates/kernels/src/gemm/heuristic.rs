@@ -81,8 +81,8 @@ const MULTISTAGE_NF4_COSTS: [TileCost; 4] =
 /// Costs of [`SWIGLU`] and [`SWIGLU_BACKWARD`], estimated from [`MULTISTAGE_BF16`].
 const SWIGLU_COSTS: [TileCost; 3] =
     [cost(1, [16, 16], 400), cost(1, [8, 8], 400), cost(1, [22, 22], 770)];
-const SWIGLU_BACKWARD_COSTS: [TileCost; 3] =
-    [cost(1, [16, 16], 500), cost(1, [8, 8], 500), cost(1, [11, 11], 770)];
+const SWIGLU_BACKWARD_COSTS: [TileCost; 4] =
+    [cost(1, [16, 16], 400), cost(1, [12, 12], 400), cost(1, [8, 8], 400), cost(1, [11, 11], 770)];
 
 // Each tile has a cost.
 const _: () = {

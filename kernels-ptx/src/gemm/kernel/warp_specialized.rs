@@ -19,8 +19,9 @@
 //! **Added products.** Their stages follow the stages of the first product.
 //!
 //! **SwiGLU.** The tile of b has the rows of gate and then of up, so that a thread has the
-//! elements of both. In the backward pass, stages with 64 columns of gate and up each follow those
-//! of the products: they arrive while the products are multiplied.
+//! elements of both. Stages for results follow the stages of the products: empty ones in the
+//! forward pass; in the backward pass, stages with 64 columns of gate and up each, which arrive
+//! while the products are multiplied.
 //!
 //! **Determinism.** An element of c is a single chain along K, as in the multistage kernel.
 //!
@@ -46,7 +47,7 @@ use crate::gemm::operand_tile::{OperandTile, majors};
 use crate::gemm::params::GemmParams;
 use crate::primitives::smem_tile::{Major, SmemTile};
 use crate::primitives::swizzle::{SWIZZLE_ALIGNMENT, align_for_swizzle};
-use crate::primitives::tma_pipeline::{BOX, Stage, TmaPipeline, barrier_words};
+use crate::primitives::tma_pipeline::{BOX, BOX_WORDS, Stage, TmaPipeline, barrier_words};
 
 /// Rows of tiles in a band.
 const BAND: u32 = 8;
@@ -130,7 +131,34 @@ impl WarpSpecializedKernel {
     pub(in crate::gemm) fn smem_bytes(self) -> u32 {
         let stages = self.stages * self.stage_words();
         let barriers = barrier_words(self.stages);
-        (stages + self.warpgroups() * STORE_WORDS + barriers) * 4 + SWIZZLE_ALIGNMENT
+        (stages + self.store_words() + barriers) * 4 + SWIZZLE_ALIGNMENT
+    }
+
+    /// Words of the buffers of results. SwiGLU writes its results from stages.
+    fn store_words(self) -> u32 {
+        match self.image.epilogue {
+            Epilogue::Linear => self.warpgroups() * STORE_WORDS,
+            Epilogue::SwiGlu | Epilogue::SwiGluBackward => 0,
+        }
+    }
+
+    /// The boxes of 64 columns in a stage that have the rows of a warpgroup: of gate and up in the
+    /// backward pass, of results after it.
+    fn boxes<'k>(self, stage: Stage<'k>, warpgroup: Value<'k, u32>) -> Vec<Shared<'k, u32>> {
+        let rows = stage.smem.at(warpgroup * BOX_WORDS);
+        let box_of_tile = |index| rows.offset(i64::from(index * self.input_tile().words()));
+        (0..self.boxes_per_stage()).map(box_of_tile).collect()
+    }
+
+    /// Boxes of a stage that have the rows of a warpgroup.
+    fn boxes_per_stage(self) -> u32 {
+        self.stage_words() / self.input_tile().words()
+    }
+
+    /// Stages for the results of a tile in the forward pass of SwiGLU: gate, up and out in one or
+    /// two stages for each 64 columns.
+    fn result_stages(self) -> u32 {
+        self.tile.shape[1] / BOX * 3u32.div_ceil(self.boxes_per_stage().min(3))
     }
 
     /// The entry `name`.
@@ -145,7 +173,7 @@ impl WarpSpecializedKernel {
             let params = GemmParams::declare_all(k, dtypes, &self.image);
             let smem = align_for_swizzle(k, k.dynamic_shared());
             let stores = smem.offset(i64::from(self.stages * self.stage_words()));
-            let barriers = stores.offset(i64::from(self.warpgroups() * STORE_WORDS)).reinterpret();
+            let barriers = stores.offset(i64::from(self.store_words())).reinterpret();
             let stages = (self.stages, self.stage_words());
             let pipeline = TmaPipeline::new(k, stages, (smem, barriers)).of_cluster(self.cluster);
             k.when(k.tid_x().eq(0), || {

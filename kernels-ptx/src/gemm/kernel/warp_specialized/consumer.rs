@@ -3,13 +3,14 @@
 use retrograph_kernel_abi::gemm::CONSUMER_ROWS;
 use retrograph_ptx::build::{ScaleD, Shared, Value, Var};
 
-use super::WarpSpecializedKernel;
+use super::{Tile, WarpSpecializedKernel};
 use crate::gemm::accumulator::{AccFragment, WarpTile, acc_row};
 use crate::gemm::bulk_store::{BulkStore, STORE_WORDS};
 use crate::gemm::epilogue::Epilogue;
 use crate::gemm::mainloop::wgmma;
 use crate::gemm::params::{EpilogueParams, GemmParams};
-use crate::primitives::tma_pipeline::{BOX_WORDS, PipelineState, TmaPipeline};
+use crate::gemm::staged_store::StagedStore;
+use crate::primitives::tma_pipeline::{PipelineState, TmaPipeline};
 
 /// Stages by which the first consumer warpgroup is ahead of the others. While one writes a tile,
 /// the others have the tensor cores.
@@ -35,27 +36,35 @@ impl WarpSpecializedKernel {
         let state = PipelineState::new(k);
         let warpgroup = warp >> 2;
         let acc = acc_row(k, self.columns());
-        let store = BulkStore::new(k, self.target, (warpgroup, stores.at(warpgroup * STORE_WORDS)));
         let (staggered, k_len) = (k.var(0u32), self.contraction(params));
-        self.for_each_tile(k, params, |tile| {
-            self.multiply(pipeline, (state, warpgroup, staggered), (k_len, &acc));
+        let multiply = |after_first: &dyn Fn()| {
+            let products = (state, warpgroup, staggered);
+            self.multiply(pipeline, products, (k_len, &acc), after_first);
+        };
+        let rows = |tile: &Tile<'k>| {
             let [row, column] = tile.origin;
-            let rows = [row + warpgroup * CONSUMER_ROWS, column];
+            [row + warpgroup * CONSUMER_ROWS, column]
+        };
+        if let EpilogueParams::Linear = params.epilogue {
+            let buffers = stores.at(warpgroup * STORE_WORDS);
+            let store = BulkStore::new(k, self.target, (warpgroup, buffers));
+            self.for_each_tile(k, params, |tile| {
+                multiply(&|| ());
+                self.write(params, &store, (tile.origin, rows(&tile)), &acc);
+            });
+            return store.wait();
+        }
+        let store = StagedStore::new(k, (pipeline, state), warpgroup);
+        let boxes = |stage| self.boxes(stage, warpgroup);
+        self.for_each_tile(k, params, |tile| {
+            multiply(&|| store.release_last());
+            let (kernel, tile) = ((self.target, params), (rows(&tile), &acc[..]));
             match params.epilogue {
-                EpilogueParams::Linear => self.write(params, &store, (tile.origin, rows), &acc),
-                EpilogueParams::SwiGlu(swiglu) => {
-                    swiglu.store(&store, (self.target, params), (rows, &acc));
-                }
+                EpilogueParams::SwiGlu(swiglu) => swiglu.store((&store, boxes), kernel, tile),
                 EpilogueParams::SwiGluBackward(swiglu) => {
-                    swiglu.store(&store, (self.target, params), (rows, &acc), || {
-                        let stage = pipeline.wait_full(state);
-                        let boxes = self.inputs(stage);
-                        let release = move || {
-                            k.when(k.lane().eq(0), || pipeline.release(stage.index));
-                        };
-                        (boxes.map(|boxes| boxes.at(warpgroup * BOX_WORDS)), release)
-                    });
+                    swiglu.store((&store, boxes), kernel, tile);
                 }
+                EpilogueParams::Linear => unreachable!("handled above"),
             }
         });
         store.wait();
@@ -93,12 +102,14 @@ impl WarpSpecializedKernel {
         );
     }
 
-    /// Adds the products of all stages of a tile to `acc`.
+    /// Adds the products of all stages of a tile to `acc`. Calls `after_first` when the products of
+    /// the first stage have started.
     fn multiply<'k>(
         self,
         pipeline: &TmaPipeline<'k>,
         (state, warpgroup, staggered): (PipelineState<'k>, Value<'k, u32>, Var<'k, u32>),
         (k_len, acc): (Value<'k, u32>, &Vec<AccFragment<'k>>),
+        after_first: &dyn Fn(),
     ) {
         let k = &k_len.kernel();
         let offset = warpgroup * wgmma::warpgroup_words(CONSUMER_ROWS);
@@ -111,6 +122,7 @@ impl WarpSpecializedKernel {
         // Starting the first stage from zero ends the life of the previous tile's accumulators.
         let stage = pipeline.wait_full(state);
         wgmma::start(k, tiles, (self.operands(stage), &mut |_| ()), (offset, acc), ScaleD::Zero);
+        after_first();
         let previous = k.var(stage.index);
         k.range(wgmma::TILE_K, k_len, wgmma::TILE_K, |k_start| {
             let stage = pipeline.wait_full(state);

@@ -30,8 +30,16 @@ impl WarpSpecializedKernel {
                     });
                 });
             }
-            if let EpilogueParams::SwiGluBackward(swiglu) = params.epilogue {
-                self.fill_inputs(pipeline, state, (swiglu.input_maps, tile.origin));
+            match params.epilogue {
+                EpilogueParams::Linear => {}
+                EpilogueParams::SwiGlu(_) => {
+                    for _ in 0..self.result_stages() {
+                        pipeline.fill(state, 0, |_, _| ());
+                    }
+                }
+                EpilogueParams::SwiGluBackward(swiglu) => {
+                    self.fill_inputs(pipeline, state, (swiglu.input_maps, tile.origin));
+                }
             }
         });
     }
