@@ -64,8 +64,7 @@ pub(super) fn entry(config: Config) -> Entry {
                 apply_causal_mask(k, ([start, key], true), &scores, f32::NEG_INFINITY);
             });
             bounds.apply(k, (key, TILE_ROWS), (&[&scores], f32::NEG_INFINITY));
-            let factors = softmax.update(&scores);
-            OnlineSoftmax::rescale(&out, factors);
+            softmax.update(&scores, &out);
             let probs = to_fragments(config, &scores);
             loader.complete(next);
             k.barrier();

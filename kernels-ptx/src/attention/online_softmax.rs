@@ -24,10 +24,10 @@ impl<'k> OnlineSoftmax<'k> {
         Self { kernel: *k, scale_log2, max, sum: [(); 2].map(|()| k.var(0.0f32)) }
     }
 
-    /// Replaces a tile of scores by exp(score − max), and rescales the running sum to the new
-    /// maximum. Returns the factors with which [`Self::rescale`] rescales the output.
-    pub(super) fn update(&self, scores: &[AccFragment<'k>]) -> [Value<'k, f32>; 2] {
-        [0, 1].map(|half| {
+    /// Replaces a tile of scores by exp(score − max), and rescales the running sum and `out` to the
+    /// new maximum.
+    pub(super) fn update(&self, scores: &[AccFragment<'k>], out: &[AccFragment<'k>]) {
+        for half in 0..2 {
             let before = self.max[half].get();
             let max = row(scores, half).fold(before, |max, score| max.max(score));
             let max = self.reduce_row(max, |a, b| a.max(b));
@@ -36,18 +36,11 @@ impl<'k> OnlineSoftmax<'k> {
             let base = max.eq(f32::NEG_INFINITY).select(0.0, max) * self.scale_log2;
             let rescale = before.fma(self.scale_log2, -base).exp2_ftz();
             self.sum[half].mul_assign(rescale);
+            row(out, half).for_each(|out| out.mul_assign(rescale));
             for score in row(scores, half) {
                 score.update(|score| score.fma(self.scale_log2, -base).exp2_ftz());
                 self.sum[half].add_assign(score.get());
             }
-            rescale
-        })
-    }
-
-    /// Rescales `out` to the new maximum.
-    pub(super) fn rescale(out: &[AccFragment<'k>], factors: [Value<'k, f32>; 2]) {
-        for (half, factor) in factors.into_iter().enumerate() {
-            row(out, half).for_each(|out| out.mul_assign(factor));
         }
     }
 

@@ -128,8 +128,7 @@ impl<'k> TmaPipeline<'k> {
         }
     }
 
-    /// Stage number `index`.
-    pub(crate) fn stage(&self, index: Value<'k, u32>) -> Stage<'k> {
+    fn stage(&self, index: Value<'k, u32>) -> Stage<'k> {
         Stage { index, smem: self.smem.at(index * self.stage_words) }
     }
 }

@@ -66,8 +66,8 @@ const MULTISTAGE_BF16_COSTS: [TileCost; 10] = [
     cost(1, [12, 12], 220),
     cost(1, [12, 12], 200),
     cost(1, [8, 8], 280),
-    cost(1, [5, 5], 400),
-    cost(1, [3, 3], 600),
+    cost(1, [5, 5], 520),
+    cost(1, [4, 4], 100),
     cost(1, [18, 18], 760),
     cost(1, [11, 11], 770),
     cost(2, [6, 8], 430),
@@ -78,11 +78,15 @@ const MULTISTAGE_BF16_COSTS: [TileCost; 10] = [
 const MULTISTAGE_NF4_COSTS: [TileCost; 4] =
     [cost(1, [23, 23], 400), cost(1, [22, 22], 700), cost(1, [17, 17], 590), cost(2, [9, 15], 300)];
 
-/// Costs of [`SWIGLU`] and [`SWIGLU_BACKWARD`], estimated from [`MULTISTAGE_BF16`].
+/// Costs of [`SWIGLU`] and [`SWIGLU_BACKWARD`]. All but the last of each were measured.
 const SWIGLU_COSTS: [TileCost; 3] =
-    [cost(1, [16, 16], 400), cost(1, [8, 8], 400), cost(1, [22, 22], 770)];
-const SWIGLU_BACKWARD_COSTS: [TileCost; 4] =
-    [cost(1, [16, 16], 400), cost(1, [12, 12], 400), cost(1, [8, 8], 400), cost(1, [11, 11], 770)];
+    [cost(1, [16, 16], 500), cost(1, [8, 8], 560), cost(1, [22, 22], 770)];
+const SWIGLU_BACKWARD_COSTS: [TileCost; 4] = [
+    cost(1, [16, 16], 900),
+    cost(1, [12, 12], 950),
+    cost(1, [8, 8], 1100),
+    cost(1, [11, 11], 1400),
+];
 
 // Each tile has a cost.
 const _: () = {

@@ -2,8 +2,7 @@
 //! first key of its first query up to the diagonal.
 //!
 //! Ping-pong scheduling, as in FlashAttention-3: while one warpgroup multiplies, the other computes
-//! its softmax. A turn starts the scores of the next tile and the values of this one. The softmax of
-//! the next tile starts as soon as its scores are complete, and overlaps the values.
+//! its softmax. A turn starts the values of one tile and the scores of the next.
 
 use retrograph_kernel_abi::attention::{FlashForwardParameters, WGMMA_ROWS};
 use retrograph_ptx::ast::Entry;
@@ -121,39 +120,29 @@ impl<'k> Params<'k> {
         multiply_transposed(k, [queries, keys], &scores);
         k.wgmma_wait_group(0);
         smem.release(stage.index);
-        let previous_values = k.var(0u32);
-        // Completes the values of the tile before, and rescales the output to the new maximum.
-        let complete_values = |tile: Value<'k, u32>, factors| {
-            k.wgmma_wait_group(0);
-            k.when(tile.ne(self.first), || {
-                smem.release(previous_values.get());
-                let next = tile + (smem.pairs() - 1);
-                k.when(smem.copies & next.le(self.last), || self.copy(smem, next));
-            });
-            OnlineSoftmax::rescale(&out, factors);
-        };
         let mask = |tile: Value<'k, u32>| {
             self.bounds.apply(k, (tile * KEYS, KEYS), (&[&scores], f32::NEG_INFINITY));
         };
         k.range(self.first, self.last, 1, |tile| {
             mask(tile);
-            let factors = softmax.update(&scores);
-            complete_values(tile, factors);
+            softmax.update(&scores, &out);
             let probs = pack_fragments(config.target, &scores);
             let (values_stage, values) = smem.wait(state);
             let (keys_stage, keys) = smem.wait(state);
             ping_pong.wait(tile.ne(self.first));
-            multiply_transposed(k, [queries, keys], &scores);
             multiply(k, (&probs, values), &out);
+            multiply_transposed(k, [queries, keys], &scores);
             ping_pong.pass((tile + 1).ne(self.last));
             k.wgmma_wait_group(1);
+            smem.release(values_stage.index);
+            k.wgmma_wait_group(0);
             smem.release(keys_stage.index);
-            previous_values.set(values_stage.index);
+            let next = tile + smem.pairs();
+            k.when(smem.copies & next.le(self.last), || self.copy(smem, next));
         });
         apply_causal_mask(k, ([self.start; 2], true), &scores, f32::NEG_INFINITY);
         mask(self.last);
-        let factors = softmax.update(&scores);
-        complete_values(self.last, factors);
+        softmax.update(&scores, &out);
         let probs = pack_fragments(config.target, &scores);
         let (_, values) = smem.wait(state);
         multiply(k, (&probs, values), &out);

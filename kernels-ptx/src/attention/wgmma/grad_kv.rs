@@ -3,7 +3,7 @@
 //! of the group.
 //!
 //! Scores are computed with keys as rows, so that probabilities and score gradients are in the
-//! right registers for the next product. The products with them overlap the scores of the next tile.
+//! right registers for the next product.
 
 use std::f32::consts::LOG2_E;
 
@@ -16,7 +16,7 @@ use super::{Config, bound_block, multiply, multiply_transposed, warpgroup};
 use crate::attention::backward::padded_rows;
 use crate::attention::epilogue::ResultRows;
 use crate::attention::mask::{apply_causal_mask, lane_column};
-use crate::attention::mma::{Fragments, pack_fragments};
+use crate::attention::mma::pack_fragments;
 use crate::attention::row_bounds::{Masked, RowBounds};
 use crate::primitives::mma::{AccFragment, acc_row};
 use crate::primitives::output::Output;
@@ -133,94 +133,65 @@ impl<'k> Params<'k> {
         };
         smem.copy((in_head(self.q), query));
         smem.copy((in_head(self.grad_out), query));
-        self.advance(position);
-    }
-
-    /// Advances to the next tile of queries, in this head or in the next one.
-    fn advance(&self, position: &Position<'k>) {
-        let next = position.query.get() + QUERIES;
+        let next = query + QUERIES;
         let wraps = next.ge(self.end);
         position.query.set(wraps.select(self.start, next));
         position.head.update(|head| wraps.select(head + 1, head));
     }
 
     fn compute(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
-        let [copied, current] =
-            [(); 2].map(|()| Position { head: k.var(0u32), query: k.var(self.start) });
+        let position = Position { head: k.var(0u32), query: k.var(self.start) };
         k.when(smem.copies, || {
             smem.copy_resident(&[self.keys, self.values], self.start);
             k.range(0, smem.pairs(), 1, |_| {
-                k.when(copied.head.get().lt(self.heads), || self.copy(smem, &copied));
+                k.when(position.head.get().lt(self.heads), || self.copy(smem, &position));
             });
         });
         let state = PipelineState::new(k);
         let [grad_k, grad_v] = [(); 2].map(|()| acc_row(k, config.head_dim));
         let [scores, grads] = [(); 2].map(|()| acc_row(k, QUERIES));
+        let scale_log2 = self.scale * LOG2_E;
         let [keys, values] = smem.wait_resident(warpgroup(k));
-        // Starts the scores of the next tile, and the gradients of its probabilities.
-        let start_scores = || {
-            let (q_stage, q) = smem.wait(state);
-            multiply_transposed(k, [keys, q], &scores);
-            let (grad_out_stage, grad_out) = smem.wait(state);
-            multiply_transposed(k, [values, grad_out], &grads);
-            [q_stage, grad_out_stage]
-        };
-        let stages = start_scores().map(|stage| k.var(stage.index));
-        k.wgmma_wait_group(1);
-        let tiles = (self.end - self.start + (QUERIES - 1)) / QUERIES * self.heads;
-        k.range(1, tiles, 1, |_| {
-            let fragments = self.score_grads(k, config, ([&scores, &grads], &current));
-            let of_tile = stages.map(|stage| stage.get());
-            let [q, grad_out] = of_tile.map(|stage| smem.tile(stage));
-            multiply(k, (&fragments[0], grad_out), &grad_v);
-            multiply(k, (&fragments[1], q), &grad_k);
-            let next = start_scores();
-            stages.iter().zip(next).for_each(|(stage, next)| stage.set(next.index));
-            self.advance(&current);
-            k.wgmma_wait_group(1);
-            of_tile.into_iter().for_each(|stage| smem.release(stage));
-            k.when(smem.copies & copied.head.get().lt(self.heads), || self.copy(smem, &copied));
+        k.range(0, self.heads, 1, |head| {
+            let lse_delta = self.lse_delta.at(head.mul_wide(self.padded) << 1);
+            k.range(self.start, self.end, QUERIES, |query| {
+                let (q_stage, q) = smem.wait(state);
+                multiply_transposed(k, [keys, q], &scores);
+                let (grad_out_stage, grad_out) = smem.wait(state);
+                multiply_transposed(k, [values, grad_out], &grads);
+                let stats = lse_delta.at((query + lane_column(k)) << 1);
+                k.wgmma_wait_group(1);
+                for_each_element((stats, &scores), |score, [lse, _], _| {
+                    score.update(|score| score.fma(scale_log2, -lse).exp2_ftz());
+                });
+                k.wgmma_wait_group(0);
+                for_each_element((stats, &grads), |grad, [_, delta], [j, i]| {
+                    grad.update(|grad| (grad - delta) * scores[j][i].get());
+                });
+                // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
+                k.when(query.lt(self.start + (WGMMA_ROWS - 1)), || {
+                    for acc in [&scores, &grads] {
+                        apply_causal_mask(k, ([self.start, query], false), acc, 0.0);
+                    }
+                });
+                self.bounds.apply(k, (query, QUERIES), (&[&scores, &grads], 0.0));
+                let [probs, grads] =
+                    [&scores, &grads].map(|acc| pack_fragments(config.target, acc));
+                multiply(k, (&probs, grad_out), &grad_v);
+                multiply(k, (&grads, q), &grad_k);
+                k.wgmma_wait_group(0);
+                smem.release(q_stage.index);
+                smem.release(grad_out_stage.index);
+                let more = position.head.get().lt(self.heads);
+                k.when(smem.copies & more, || self.copy(smem, &position));
+            });
         });
-        let fragments = self.score_grads(k, config, ([&scores, &grads], &current));
-        let [q, grad_out] = stages.map(|stage| smem.tile(stage.get()));
-        multiply(k, (&fragments[0], grad_out), &grad_v);
-        multiply(k, (&fragments[1], q), &grad_k);
-        k.wgmma_wait_group(0);
         self.grad_k.write_pairs(config.target, (self.start, Some(self.scale)), &grad_k);
         self.grad_v.write_pairs(config.target, (self.start, None), &grad_v);
     }
-
-    /// Returns the probabilities of a tile and the gradients of its scores. The scores are complete;
-    /// this waits for the gradients of the probabilities.
-    fn score_grads(
-        &self,
-        k: &Kernel<'k>,
-        config: Config,
-        ([scores, grads], position): ([&[AccFragment<'k>]; 2], &Position<'k>),
-    ) -> [Fragments<'k>; 2] {
-        let (head, query) = (position.head.get(), position.query.get());
-        let lse_delta = self.lse_delta.at(head.mul_wide(self.padded) << 1);
-        let stats = lse_delta.at((query + lane_column(k)) << 1);
-        let scale_log2 = self.scale * LOG2_E;
-        for_each_element((stats, scores), |score, [lse, _], _| {
-            score.update(|score| score.fma(scale_log2, -lse).exp2_ftz());
-        });
-        k.wgmma_wait_group(0);
-        for_each_element((stats, grads), |grad, [_, delta], [j, i]| {
-            grad.update(|grad| (grad - delta) * scores[j][i].get());
-        });
-        // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
-        k.when(query.lt(self.start + (WGMMA_ROWS - 1)), || {
-            for acc in [scores, grads] {
-                apply_causal_mask(k, ([self.start, query], false), acc, 0.0);
-            }
-        });
-        self.bounds.apply(k, (query, QUERIES), (&[scores, grads], 0.0));
-        [scores, grads].map(|acc| pack_fragments(config.target, acc))
-    }
 }
 
-/// The position of a tile of queries.
+/// The tile that is copied next.
 struct Position<'k> {
     /// Its head, counted from the first one.
     head: Var<'k, u32>,

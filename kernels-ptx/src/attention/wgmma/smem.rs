@@ -164,11 +164,6 @@ impl<'k> Smem<'k> {
         (stage, PlacedTile { tile: self.layout.streamed, smem: stage.smem })
     }
 
-    /// The tile in stage number `stage`, which has been waited for.
-    pub(super) fn tile(&self, stage: Value<'k, u32>) -> PlacedTile<'k> {
-        PlacedTile { tile: self.layout.streamed, smem: self.pipeline.stage(stage).smem }
-    }
-
     /// Signals that this warp has read a stage.
     pub(super) fn release(&self, stage: Value<'k, u32>) {
         let k = self.kernel;
