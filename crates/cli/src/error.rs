@@ -26,6 +26,14 @@ pub(crate) enum CliError {
     /// An option of LoRA was given for a run that trains all weights.
     #[error("{0} is a LoRA option, but all weights are trained; add --mode lora or leave it out")]
     NeedsLora(&'static str),
+    /// An option was given that has no effect without another one.
+    #[error("{option} has no effect without {needed}; add that or leave out {option}")]
+    Ignored {
+        /// The option.
+        option: &'static str,
+        /// What it needs.
+        needed: &'static str,
+    },
     /// A result could not be written.
     #[error("{what} cannot be written to `{}`: {why}", path.display())]
     Write {

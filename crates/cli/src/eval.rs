@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::file::write;
 use crate::outputs::{self, Output};
 use crate::screen::{self, fact};
-use crate::trained::{Trained, Weights};
+use crate::trained::{Chosen, Trained, Weights};
 use crate::{Outcome, data};
 
 /// Checks that the result can be written, before anything is read.
@@ -44,7 +44,8 @@ impl EvalConfig {
         TrainingConfig { mode: Mode::Frozen, ..config }.validate_sizes()?;
         let options = arguments.data.options(arguments.seq);
         let split = data::read(&arguments.data, &tokenizer, options)?;
-        let given = (arguments.checkpoint.as_deref(), arguments.model.lora.adapter.as_deref());
+        let checkpoint = Chosen::of(arguments.checkpoint.as_ref(), arguments.best);
+        let given = (checkpoint, arguments.model.lora.adapter.as_deref());
         let (config, trained) = Trained::open(config, base.as_ref(), given)?;
         let config = arguments.sized(config);
         trained.show();

@@ -16,15 +16,15 @@ use retrograph_finetune::{
 use crate::args::{ExportArguments, FormatArgument, OutputArguments, PlaceArguments};
 use crate::error::CliError;
 use crate::screen::{self, Writing, fact};
-use crate::trained::{Trained, Weights};
+use crate::trained::{Chosen, Trained, Weights};
 use crate::{Outcome, interrupt};
 
 /// Writes a model, with its adapter or checkpoint merged, or the adapter.
 pub(crate) fn run(arguments: &ExportArguments) -> Result<Outcome, CliError> {
-    let ExportArguments { checkpoint, model, adapter, adapter_only, place } = arguments;
+    let ExportArguments { checkpoint, best, model, adapter, adapter_only, place } = arguments;
     require_free(place)?;
     let base = model.as_deref().map(ModelDirectory::open).transpose()?;
-    let given = (checkpoint.as_deref(), adapter.as_deref());
+    let given = (Chosen::of(checkpoint.as_ref(), *best), adapter.as_deref());
     let (config, trained) = Trained::open(config(base.as_ref()), base.as_ref(), given)?;
     trained.show();
     screen::model(&config);
@@ -80,14 +80,38 @@ fn adapter_directory(
     (config, base): (&TrainingConfig, Option<&ModelDirectory>),
     weights: &mut Weights,
 ) -> Result<Outcome, CliError> {
+    let base = base.and_then(|base| base.path().to_str());
+    let tensors = adapter(AdapterOutput { folder, base }, config, weights)?;
+    fact("written", format!("{}: {tensors} tensors", folder.display()));
+    Ok(Outcome::Done)
+}
+
+/// Writes the LoRA matrices. Returns their number.
+pub(crate) fn adapter(
+    output: AdapterOutput<'_>,
+    config: &TrainingConfig,
+    weights: &mut Weights,
+) -> Result<usize, CliError> {
     let lora = config.mode.lora().ok_or(CliError::NoAdapter)?;
     let parameters = inventory(&config.model, config.mode);
     let trained: Vec<&Parameter> = parameters.iter().filter(|one| one.trainable).collect();
-    let base = base.and_then(|base| base.path().to_str());
     let values = &mut |parameter: &Parameter| weights.of(parameter);
-    write_adapter(AdapterOutput { folder, base }, lora, &trained, values)?;
-    fact("written", format!("{}: {} tensors", folder.display(), trained.len()));
-    Ok(Outcome::Done)
+    write_adapter(output, lora, &trained, values)?;
+    Ok(trained.len())
+}
+
+/// Writes the model of a checkpoint of a run that has ended.
+pub(crate) fn weights(
+    output: ModelOutput<'_>,
+    config: &TrainingConfig,
+    weights: &mut Weights,
+) -> Result<(), Error> {
+    let values = &mut |parameter: &Parameter| weights.of(parameter);
+    let mut model = ModelWeights::new(&config.model, config.mode, values);
+    let never = AtomicBool::new(false);
+    let written = write(&never, |on| write_model(&mut model, output, on))?;
+    show(&written, output.folder);
+    Ok(())
 }
 
 /// Returns the configuration of the model, unless a checkpoint has it.

@@ -2,7 +2,7 @@
 
 use retrograph_finetune::{Device, Evaluator, HeldOut, Plan, Run, Stage};
 
-use crate::args::FinetuneArguments;
+use crate::args::{FinetuneArguments, UseArguments};
 use crate::error::CliError;
 use crate::failures::Failures;
 use crate::file::write;
@@ -37,7 +37,10 @@ pub(crate) fn run(arguments: FinetuneArguments) -> Result<Outcome, CliError> {
     let held_out = match &config.data.held_out {
         None => None,
         Some(data) => {
-            Some(HeldOut { data, evaluator: Evaluator::of(&trainer)?, every: config.eval_every })
+            let UseArguments { eval_every, save_best: keep_best, early_stop: patience, .. } =
+                config.held_out;
+            let new = HeldOut::new(data, Evaluator::of(&trainer)?, eval_every);
+            Some(HeldOut { patience, keep_best, ..new })
         }
     };
     let run = Run {

@@ -18,7 +18,7 @@ use crate::error::CliError;
 use crate::file::write;
 use crate::outputs::{self, Output};
 use crate::screen::{self, Startup, fact};
-use crate::trained::Trained;
+use crate::trained::{Chosen, Trained};
 use crate::{Outcome, interrupt};
 
 /// Maximum bytes of a prompt: more than any model has positions for.
@@ -48,7 +48,8 @@ impl GenerateConfig {
         sampling.validate()?;
         let ends = if arguments.ignore_eos { Vec::new() } else { defaults.eos };
         let prompt = TextRequest::new(&tokenizer, prompt(arguments)?, sampling)?.prompt;
-        let given = (arguments.checkpoint.as_deref(), arguments.adapter.as_deref());
+        let checkpoint = Chosen::of(arguments.checkpoint.as_ref(), arguments.best);
+        let given = (checkpoint, arguments.adapter.as_deref());
         let (config, trained) = Trained::open(config(arguments, &model), model.as_ref(), given)?;
         let plan = plan(arguments, (config, model), prompt.len())?;
         Ok(Self { plan, trained, tokenizer, prompt, sampling, ends })

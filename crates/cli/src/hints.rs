@@ -3,7 +3,7 @@
 use retrograph_finetune::{AdapterError, CheckpointError, DataError, Error, HubError, Reduce};
 
 /// Fields of a configuration, and the options that set them.
-const OPTIONS: [(&str, &str); 24] = [
+const OPTIONS: [(&str, &str); 25] = [
     ("vocab", "--vocab"),
     ("hidden", "--hidden"),
     ("layers", "--layers"),
@@ -15,8 +15,7 @@ const OPTIONS: [(&str, &str); 24] = [
     ("norms", "--train-norms"),
     ("dropout", "--lora-dropout"),
     ("dtype", "--dtype"),
-    ("batch", "--batch"),
-    ("micro-batch", "--micro-batch"),
+    ("batch", "--batch times --grad-accumulation"),
     ("interleave", "--interleave"),
     ("seq", "--seq"),
     ("seed", "--seed"),
@@ -24,6 +23,8 @@ const OPTIONS: [(&str, &str); 24] = [
     ("min_lr", "--min-lr"),
     ("warmup_steps", "--warmup"),
     ("total_steps", "--schedule-steps"),
+    ("schedule", "--schedule"),
+    ("decay_steps", "--decay-steps"),
     ("beta1", "--beta1"),
     ("beta2", "--beta2"),
     ("weight_decay", "--weight-decay"),
@@ -85,6 +86,12 @@ fn mismatch(what: &str, saved: &str) -> String {
         return "\nhint: give the --model of the run of the --checkpoint, or none if it had none"
             .to_owned();
     }
+    if what == "micro-batch" {
+        return match saved {
+            "none" => "\nhint: the run had no --grad-accumulation".to_owned(),
+            size => format!("\nhint: the run had --batch {size} with --grad-accumulation"),
+        };
+    }
     let fields = saved.trim_start_matches('{').trim_end_matches('}');
     let given = fields.split(", ").filter_map(|one| match one.split_once(": ") {
         Some((field, value)) => option(field).map(|(_, option)| format!("{option} {value}")),
@@ -110,5 +117,7 @@ mod tests {
         );
         assert_eq!(mismatch("seq", "8"), "\nhint: the run had --seq 8");
         assert_eq!(mismatch("data (SHA-256)", "0f3a"), "");
+        let accumulated = "\nhint: the run had --batch 2 with --grad-accumulation";
+        assert_eq!(mismatch("micro-batch", "2"), accumulated);
     }
 }

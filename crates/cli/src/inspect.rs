@@ -31,8 +31,8 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<Outcome, CliError> {
         screen::adapter(&adapter);
         config.mode = Mode::Lora(adapter.lora());
     }
-    let options =
-        TrainerOptions { step: arguments.micro_batching.step(), ..TrainerOptions::default() };
+    let step = arguments.micro_batching.step(arguments.batch);
+    let options = TrainerOptions { step, ..TrainerOptions::default() };
     let plan = Plan::new(&config, options)?;
     let plan = plan.with_base(model).map_err(CliError::of_sequences)?;
     screen::run(&config);

@@ -4,8 +4,10 @@
 
 use std::sync::atomic::AtomicBool;
 
+use retrograph_finetune::checkpoint::Checkpoint;
 use retrograph_finetune::{
-    CheckpointError, Device, Ending, Error, Event, ModelOutput, Run, RunReport, Trainer,
+    AdapterOutput, CheckpointError, Device, Ending, Error, Event, HeldOutLoss, ModelOutput, Run,
+    RunReport, Trainer,
 };
 
 use crate::error::CliError;
@@ -15,6 +17,7 @@ use crate::metrics::MetricsFile;
 use crate::plot::{self, Curves};
 use crate::run_config::RunConfig;
 use crate::screen::{self, Steps, fact};
+use crate::trained::{Trained, Weights};
 use crate::{Outcome, data, export, interrupt};
 
 /// The outputs of a run.
@@ -72,7 +75,8 @@ impl Results<'_> {
         };
         self.weights(&run, ending);
         self.figures(&run, &times);
-        if let (Some(Ending::Done), Some(sample)) = (ending, &self.config.sample) {
+        let complete = matches!(ending, Some(Ending::Done | Ending::EarlyStopped));
+        if let (true, Some(sample)) = (complete, &self.config.sample) {
             interrupt::at_once();
             let shown = sample.show(&run.trainer.into_model(), &self.config.tokenizer);
             self.failures.note(shown);
@@ -113,16 +117,15 @@ impl Results<'_> {
 
     /// Writes adapter and model, and prints where the weights are.
     fn weights(&mut self, run: &Run<'_>, ending: Option<Ending>) {
-        let adapter = self.config.adapter_output();
-        if let Some(output) = adapter {
-            let written = run.trainer.export_adapter(output);
-            self.failures.note(written.inspect(|()| fact("adapter", output.folder.display())));
+        if ending == Some(Ending::EarlyStopped) {
+            let steps = run.trainer.losses().len();
+            fact("stopped", format!("after step {steps}: the held-out loss has no new minimum"));
         }
-        let facts = [self.config.fact(run.trainer.losses().len())];
-        let model = export::output(&self.config.output);
-        if let Some(output) = model {
-            let written = export::trained(&run.trainer, ModelOutput { facts: &facts, ..output });
-            self.failures.note(written);
+        let (adapter, model) = (self.config.adapter_output(), export::output(&self.config.output));
+        match self.best(run) {
+            Err(error) => self.failures.note::<()>(Err(error)).unwrap_or_default(),
+            Ok(None) => self.last(run, adapter, model),
+            Ok(Some((best, weights))) => self.exported((best, weights), adapter, model),
         }
         if let Some(directory) = &run.checkpoints {
             if let Some(Some(path)) = self.failures.note(directory.latest()) {
@@ -130,6 +133,58 @@ impl Results<'_> {
             }
         } else if ending == Some(Ending::Stopped) && adapter.is_none() && model.is_none() {
             fact("stopped", "nothing was saved; --checkpoint sets a directory for checkpoints");
+        }
+    }
+
+    /// Writes adapter and model of the last step.
+    fn last(
+        &mut self,
+        run: &Run<'_>,
+        adapter: Option<AdapterOutput<'_>>,
+        model: Option<ModelOutput<'_>>,
+    ) {
+        if let Some(output) = adapter {
+            let written = run.trainer.export_adapter(output);
+            self.failures.note(written.inspect(|()| fact("adapter", output.folder.display())));
+        }
+        let facts = [self.config.fact(run.trainer.losses().len())];
+        if let Some(output) = model {
+            let written = export::trained(&run.trainer, ModelOutput { facts: &facts, ..output });
+            self.failures.note(written);
+        }
+    }
+
+    /// Opens the best checkpoint, if the run keeps it.
+    fn best(&self, run: &Run<'_>) -> Result<Option<(Checkpoint, HeldOutLoss)>, CliError> {
+        let (Some(directory), true) = (&run.checkpoints, self.config.held_out.save_best) else {
+            return Ok(None);
+        };
+        // A run that was stopped early has measured nothing.
+        let Some(best) = HeldOutLoss::best(run.trainer.held_out()) else { return Ok(None) };
+        let checkpoint = directory.open_best()?;
+        fact("best", format!("loss {:.4} on held-out data after {} steps", best.loss, best.steps));
+        Ok(Some((checkpoint, best)))
+    }
+
+    /// Writes adapter and model of the best checkpoint.
+    fn exported(
+        &mut self,
+        (checkpoint, best): (Checkpoint, HeldOutLoss),
+        adapter: Option<AdapterOutput<'_>>,
+        model: Option<ModelOutput<'_>>,
+    ) {
+        let config = &self.config.training;
+        let trained = Trained::Checkpoint(Box::new(checkpoint));
+        let base = self.config.base.as_ref();
+        let mut weights = Weights { trained, base: base.cloned(), seed: config.seed };
+        if let Some(output) = adapter {
+            let written = export::adapter(output, config, &mut weights);
+            self.failures.note(written.inspect(|_| fact("adapter", output.folder.display())));
+        }
+        let facts = [self.config.fact(best.steps as usize)];
+        if let Some(output) = model {
+            let output = ModelOutput { base, facts: &facts, ..output };
+            self.failures.note(export::weights(output, config, &mut weights));
         }
     }
 

@@ -62,7 +62,7 @@ pub(crate) fn config(
     let header = checkpoint.header();
     header.require(asked, fingerprint)?;
     header.require_base(base)?;
-    header.require_micro_batches(&arguments.micro_batching.step(), asked)?;
+    header.require_micro_batches(&arguments.step(), asked)?;
     header.require_optimizer(&arguments.training.given(&header.config.optimizer))?;
     Ok(header.config)
 }

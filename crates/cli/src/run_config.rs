@@ -12,7 +12,7 @@ use retrograph_finetune::{
     Tokenizer, TrainerOptions, TrainingConfig,
 };
 
-use crate::args::{CacheArguments, FinetuneArguments, OutputArguments};
+use crate::args::{CacheArguments, FinetuneArguments, OutputArguments, UseArguments};
 use crate::error::CliError;
 use crate::outputs::is_within;
 use crate::resume::{self, Checkpoints};
@@ -31,8 +31,8 @@ pub(crate) struct RunConfig {
     pub(crate) trained: Trained,
     pub(crate) tokenizer: Tokenizer,
     pub(crate) data: Split,
-    /// Steps between losses on held-out data.
-    pub(crate) eval_every: u32,
+    /// When the loss on held-out data is measured, and what follows from it.
+    pub(crate) held_out: UseArguments,
     /// The directory for checkpoints.
     pub(crate) checkpoint: Option<PathBuf>,
     /// Steps between checkpoints.
@@ -58,7 +58,10 @@ impl RunConfig {
         let options = arguments.data.options(asked.seq);
         let options = arguments.data_use.options(options, asked.seed);
         let data = data::read(&arguments.data, &tokenizer, options)?;
-        let asked = with_adapter(asked, adapter.as_ref())?;
+        let steps = data.training.sequences(asked.seq);
+        let steps = arguments.training.steps(steps, asked.batch);
+        let optimizer = arguments.optimizer(base.as_ref(), steps);
+        let asked = with_adapter(TrainingConfig { optimizer, ..asked }, adapter.as_ref())?;
         let path = arguments.checkpoint.as_deref().filter(|_| arguments.resume);
         let (resumed, checkpoint) = path.map(Checkpoints::resume).transpose()?.unzip();
         let training = match &checkpoint {
@@ -78,7 +81,7 @@ impl RunConfig {
         let sample = (&arguments.output, seed, training.model.vocab);
         let sample = Sample::new(sample, (&data.training, &tokenizer))?;
         let packed = data.training.is_packed();
-        let step = StepOptions { packed, ..arguments.micro_batching.step() };
+        let step = StepOptions { packed, ..arguments.step() };
         Ok(Self {
             training,
             options: TrainerOptions {
@@ -87,12 +90,12 @@ impl RunConfig {
                 step,
                 lengths: arguments.data_use.buckets as usize,
             },
-            until: arguments.training.steps.unwrap_or(training.optimizer.total_steps),
+            until: steps.unwrap_or(training.optimizer.total_steps),
             base,
             trained: trained(checkpoint, adapter),
             tokenizer,
             data,
-            eval_every: arguments.data_use.eval_every,
+            held_out: arguments.data_use,
             checkpoint: arguments.checkpoint,
             checkpoint_every: arguments.checkpoint_every,
             resumed,
@@ -130,6 +133,8 @@ fn adapter_output<'a>(
 /// Checks that all outputs can be written, before anything is read.
 fn require_places(arguments: &FinetuneArguments) -> Result<(), CliError> {
     arguments.model.require_mode()?;
+    arguments.training.require_schedule()?;
+    arguments.data_use.require_measurements()?;
     let mut inputs: Vec<PathBuf> =
         [&arguments.data.text, &arguments.data.data].into_iter().flatten().cloned().collect();
     for folder in [&arguments.base, &arguments.model.lora.adapter].into_iter().flatten() {

@@ -1,6 +1,6 @@
 //! The trained weights of a model, in a checkpoint or an adapter.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use retrograph_finetune::checkpoint::{
     Checkpoint, CheckpointDirectory, CheckpointError, StatePart,
@@ -21,23 +21,42 @@ pub(crate) enum Trained {
     Adapter(Box<Adapter>),
 }
 
+/// A checkpoint of a directory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chosen<'a> {
+    pub(crate) directory: &'a Path,
+    /// Whether it is the one with the lowest held-out loss, instead of the newest.
+    pub(crate) best: bool,
+}
+
+impl<'a> Chosen<'a> {
+    /// Returns the checkpoint of the arguments, if they name a directory.
+    pub(crate) fn of(directory: Option<&'a PathBuf>, best: bool) -> Option<Self> {
+        directory.map(|directory| Self { directory, best })
+    }
+
+    /// Opens and verifies it.
+    pub(crate) fn open(self) -> Result<Checkpoint, CliError> {
+        let directory = CheckpointDirectory::at(self.directory);
+        let opened = if self.best { directory.open_best() } else { directory.open_latest() };
+        opened.map_err(|error| match error {
+            Error::Checkpoint(CheckpointError::Missing { path }) => CliError::NoCheckpoint(path),
+            error => error.into(),
+        })
+    }
+}
+
 impl Trained {
-    /// Opens the newest checkpoint of a directory, or an adapter. Returns the configuration of its
+    /// Opens a checkpoint of a directory, or an adapter. Returns the configuration of its
     /// model. A checkpoint has its own, and must be of a run with the same `base`; an adapter must
     /// fit the model of `config`.
     pub(crate) fn open(
         config: TrainingConfig,
         base: Option<&ModelDirectory>,
-        (checkpoint, adapter): (Option<&Path>, Option<&Path>),
+        (checkpoint, adapter): (Option<Chosen<'_>>, Option<&Path>),
     ) -> Result<(TrainingConfig, Self), CliError> {
-        if let Some(path) = checkpoint {
-            let checkpoint = CheckpointDirectory::at(path).open_latest();
-            let checkpoint = checkpoint.map_err(|error| match error {
-                Error::Checkpoint(CheckpointError::Missing { path }) => {
-                    CliError::NoCheckpoint(path)
-                }
-                error => error.into(),
-            })?;
+        if let Some(chosen) = checkpoint {
+            let checkpoint = chosen.open()?;
             checkpoint.header().require_base(base)?;
             let config = checkpoint.header().config;
             let parameters = inventory(&config.model, config.mode);

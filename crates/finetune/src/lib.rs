@@ -68,8 +68,9 @@ mod weight_file;
 pub use adapter::{Adapter, AdapterError, AdapterOutput};
 pub use checkpoint::{CheckpointError, HeldOutLoss, Kept};
 pub use config::{
-    InferenceConfig, LoraConfig, LoraTargets, Mode, ModelConfig, OptimizerConfig, Precision,
-    Preset, Quantization, RopeScaling, SlidingWindow, TrainingConfig, UnknownChoice, parse_dtype,
+    InferenceConfig, LoraConfig, LoraTargets, LrSchedule, Mode, ModelConfig, OptimizerConfig,
+    Precision, Preset, Quantization, RopeScaling, SlidingWindow, TrainingConfig, UnknownChoice,
+    parse_dtype,
 };
 pub use data::{Batch, Data, DataError, IGNORED_TARGET, Split, SplitOptions, TextData};
 pub use device::{Device, DeviceChoice};

@@ -16,6 +16,8 @@ pub enum Ending {
     Done,
     /// The caller asked it to stop.
     Stopped,
+    /// The held-out loss had no new minimum in as many measurements as [`HeldOut::patience`] says.
+    EarlyStopped,
 }
 
 /// An event of a run.
@@ -39,6 +41,25 @@ pub struct HeldOut<'a> {
     pub evaluator: Evaluator,
     /// Steps between measurements; 0 measures only after the last step.
     pub every: u32,
+    /// Measurements without a new minimum after which the run ends; `None` for no limit.
+    pub patience: Option<u32>,
+    /// Whether the checkpoint of the lowest loss is kept:
+    /// [`CheckpointDirectory::best`](crate::checkpoint::CheckpointDirectory::best) names it.
+    pub keep_best: bool,
+}
+
+impl<'a> HeldOut<'a> {
+    /// Measures the loss on `data` every `every` steps.
+    pub fn new(data: &'a Data, evaluator: Evaluator, every: u32) -> Self {
+        Self { data, evaluator, every, patience: None, keep_best: false }
+    }
+
+    /// Whether a run with these losses ends early.
+    fn is_over(&self, losses: &[HeldOutLoss]) -> bool {
+        let Some(patience) = self.patience else { return false };
+        let Some(best) = HeldOutLoss::best(losses) else { return false };
+        losses.iter().filter(|found| found.steps > best.steps).count() as u32 >= patience
+    }
 }
 
 /// A trainer with its data and its checkpoint directory.
@@ -97,15 +118,12 @@ impl<'a> Run<'a> {
             }
             self.enqueue_next(on)?;
             let done = self.trainer.next_step();
-            self.measure(done, until, on)?;
+            if self.measure(done, until, on)? && done < until {
+                return Ok(Ending::EarlyStopped);
+            }
             if done < until && done.is_multiple_of(self.checkpoint_every) {
                 self.drain(on)?;
-                match self.save() {
-                    Err(error @ Error::Checkpoint(CheckpointError::Write { .. })) => {
-                        on(Event::NotSaved(&error))
-                    }
-                    saved => saved?,
-                }
+                self.save_between(on, |run| run.save().map(|_| ()))?;
             }
         }
         self.drain(on)?;
@@ -122,12 +140,13 @@ impl<'a> Run<'a> {
         self.trainer.enqueue(&batch)
     }
 
-    /// Measures the held-out loss if it is due after `done` steps.
-    fn measure(&mut self, done: u32, until: u32, on: &mut dyn FnMut(Event<'_>)) -> Result<()> {
+    /// Measures the held-out loss if it is due after `done` steps. Returns whether the run ends
+    /// early.
+    fn measure(&mut self, done: u32, until: u32, on: &mut dyn FnMut(Event<'_>)) -> Result<bool> {
         let due =
             |held_out: &&mut HeldOut<'_>| done == until || done.is_multiple_of(held_out.every);
         if self.held_out.as_mut().filter(due).is_none() {
-            return Ok(());
+            return Ok(false);
         }
         self.drain(on)?;
         if let Some(HeldOut { data, evaluator, .. }) = &mut self.held_out {
@@ -140,7 +159,36 @@ impl<'a> Run<'a> {
             }
             self.trainer.keep_held_out(found);
         }
-        Ok(())
+        let Some(held_out) = &self.held_out else { return Ok(false) };
+        let (over, losses) = (held_out.is_over(self.trainer.held_out()), self.trainer.held_out());
+        let best = HeldOutLoss::best(losses).is_some_and(|best| best.steps == done);
+        if held_out.keep_best && best {
+            self.save_between(on, Self::save_best)?;
+        }
+        Ok(over)
+    }
+
+    /// Saves between two steps; a file that cannot be written does not end the run.
+    fn save_between(
+        &self,
+        on: &mut dyn FnMut(Event<'_>),
+        save: impl FnOnce(&Self) -> Result<()>,
+    ) -> Result<()> {
+        match save(self) {
+            Err(error @ Error::Checkpoint(CheckpointError::Write { .. })) => {
+                on(Event::NotSaved(&error));
+                Ok(())
+            }
+            saved => saved,
+        }
+    }
+
+    /// Writes a checkpoint and names it the best one.
+    fn save_best(&self) -> Result<()> {
+        match (&self.checkpoints, self.save()?) {
+            (Some(directory), Some(path)) => directory.name_best(&path),
+            _ => Ok(()),
+        }
     }
 
     /// Reports all steps in flight.
@@ -151,11 +199,9 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn save(&self) -> Result<()> {
-        if let Some(directory) = &self.checkpoints {
-            self.trainer.save(directory, self.data.fingerprint())?;
-        }
-        Ok(())
+    fn save(&self) -> Result<Option<PathBuf>> {
+        let save = |directory| self.trainer.save(directory, self.data.fingerprint());
+        self.checkpoints.as_ref().map(save).transpose()
     }
 
     fn newest(&self) -> Option<PathBuf> {

@@ -150,8 +150,12 @@ parameters! {
         scalars: pointer<f32>,
         /// Steps of warm-up.
         warmup_steps: u32,
+        /// The step at which the decay starts, not before the end of the warm-up.
+        decay_start: u32,
         /// The step at which the rate reaches `min_lr`.
         total_steps: u32,
+        /// 0 for a decay by a cosine, 1 for a linear one.
+        linear: u32,
         /// The rate at the end of the warm-up.
         peak_lr: f64,
         /// The rate at the end.

@@ -51,7 +51,7 @@ pub use crate::norm::{
     RmsNorm, RmsNormBackward, RmsNormGammaReduce,
 };
 pub use crate::optimizer::{
-    ADAMW, AdamW, AdamWTensor, CLIP, CLIP_SCALE, Clip, ClipScale, FETCH_STEP_PARAMETERS,
+    ADAMW, AdamW, AdamWTensor, CLIP, CLIP_SCALE, Clip, ClipScale, Decay, FETCH_STEP_PARAMETERS,
     FetchStepParameters, Guard, SCHEDULE, SQUARED_SUMS, Schedule, SquaredSums,
     squared_sums_partials,
 };

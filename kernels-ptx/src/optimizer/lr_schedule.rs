@@ -1,11 +1,13 @@
-//! Learning-rate schedule and AdamW bias corrections: linear warm-up, then cosine decay. With s the
-//! step, counted from 0, and t = s + 1:
+//! Learning-rate schedule and AdamW bias corrections: linear warm-up, then the peak, then a decay by
+//! a cosine or by a line. With s the step, counted from 0, and t = s + 1:
 //!
 //! ```text
 //! lr = peak_lr · (s + 1) / warmup_steps                            for s < warmup_steps
+//! lr = peak_lr                                                     for s < decay_start
 //! lr = min_lr                                                      for s ≥ total_steps
-//! lr = min_lr + (peak_lr − min_lr) · (1 + cos(π·p)) / 2            between, with
-//!      p = (s − warmup_steps) / (total_steps − warmup_steps)
+//! lr = min_lr + (peak_lr − min_lr) · f                             between, with
+//!      p = (s − decay_start) / (total_steps − decay_start)
+//!      f = (1 + cos(π·p)) / 2, or 1 − p if the decay is linear
 //! scalars = [lr, lr / (1 − β1^t), 1 / sqrt(1 − β2^t)]
 //! ```
 //! The cosine is computed as `(1 + cos(π·p)) / 2 = sin²(π/2 · (1 − p))`, which has no cancellation
@@ -28,21 +30,30 @@ pub(crate) fn module(target: SmTarget) -> Module {
 
 fn lr_schedule(k: &Kernel<'_>) {
     let parameters = LrScheduleParameters::declare(&mut Declarations(*k));
-    let LrScheduleParameters { step, scalars, warmup_steps, total_steps, .. } = parameters;
-    let LrScheduleParameters { peak_lr, min_lr, beta1, beta2, .. } = parameters;
+    let LrScheduleParameters { step, scalars, warmup_steps, decay_start, .. } = parameters;
+    let LrScheduleParameters { total_steps, linear, peak_lr, min_lr, .. } = parameters;
+    let LrScheduleParameters { beta1, beta2, .. } = parameters;
     k.return_if(k.tid_x().ne(0));
 
     let step = step.load(0);
     let t = step.cast::<u64>() + 1;
     let lr = k.var(min_lr);
     let warm_up = || lr.set(peak_lr * t.cast::<f64>() / warmup_steps.cast::<f64>());
-    let cosine_decay = || {
+    let decay = || {
         let remaining =
-            (total_steps - step).cast::<f64>() / (total_steps - warmup_steps).cast::<f64>();
-        let sine = sin_half_pi(remaining);
-        lr.set((peak_lr - min_lr).fma(sine * sine, min_lr));
+            (total_steps - step).cast::<f64>() / (total_steps - decay_start).cast::<f64>();
+        let factor = k.var(remaining);
+        k.when(linear.eq(0), || {
+            let sine = sin_half_pi(remaining);
+            factor.set(sine * sine);
+        });
+        lr.set((peak_lr - min_lr).fma(factor.get(), min_lr));
     };
-    k.when_else(step.lt(warmup_steps), warm_up, || k.when(step.lt(total_steps), cosine_decay));
+    let after = || {
+        let peak = || lr.set(peak_lr);
+        k.when_else(step.lt(decay_start), peak, || k.when(step.lt(total_steps), decay));
+    };
+    k.when_else(step.lt(warmup_steps), warm_up, after);
 
     let lr = lr.get();
     let first = 1.0 - power(beta1, t);

@@ -6,6 +6,8 @@ use clap::Args;
 use retrograph_finetune::SplitOptions;
 use retrograph_finetune::data::Lengths;
 
+use crate::error::CliError;
+
 #[derive(Debug, Args)]
 pub(crate) struct DataArguments {
     /// Examples as JSON Lines: each line is an object with `text`, with `prompt` and `completion`,
@@ -42,6 +44,17 @@ pub(crate) struct UseArguments {
     /// Steps between measurements of the held-out loss; 0 measures it only after the last step.
     #[arg(long, value_name = "STEPS", default_value_t = 0, requires = "holdout")]
     pub(crate) eval_every: u32,
+    /// Keep the checkpoint with the lowest held-out loss, and write --adapter-out and --model-out
+    /// from it instead of from the last step.
+    #[arg(long, requires = "checkpoint", requires = "holdout")]
+    pub(crate) save_best: bool,
+    /// End training after this many measurements without a new lowest held-out loss, at least 1.
+    /// Needs --eval-every.
+    #[arg(
+        long, value_name = "MEASUREMENTS", requires = "holdout",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub(crate) early_stop: Option<u32>,
     /// Number of sequence lengths, 1 to 16. Each step is padded to the shortest that fits instead
     /// of to --seq; each length needs a program of its own.
     #[arg(
@@ -52,6 +65,17 @@ pub(crate) struct UseArguments {
 }
 
 impl UseArguments {
+    /// Fails if training shall end early, but the held-out loss is not measured before its end.
+    pub(crate) fn require_measurements(&self) -> Result<(), CliError> {
+        match (self.early_stop, self.eval_every) {
+            (Some(_), 0) => {
+                let (option, needed) = ("--early-stop", "--eval-every above 0");
+                Err(CliError::Ignored { option, needed })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Adds the held-out fraction, chosen by `seed`, and the sequence lengths to `options`.
     pub(crate) fn options(&self, options: SplitOptions, seed: u64) -> SplitOptions {
         let lengths = Lengths::new(options.lengths.seq(), self.buckets as usize);

@@ -23,6 +23,9 @@ pub(crate) struct EvalArguments {
     /// Evaluate the newest checkpoint in this directory.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["adapter", "mode"])]
     pub(crate) checkpoint: Option<PathBuf>,
+    /// Take the checkpoint with the lowest held-out loss, of a run with --save-best.
+    #[arg(long, requires = "checkpoint")]
+    pub(crate) best: bool,
     #[command(flatten)]
     pub(crate) model: ModelArguments,
     /// Sequences per batch, at least 1.

@@ -10,6 +10,9 @@ pub(crate) struct ExportArguments {
     /// Newest checkpoint of this directory. If its run had a --model, give the same one.
     #[arg(long, value_name = "DIR", required_unless_present = "model")]
     pub(crate) checkpoint: Option<PathBuf>,
+    /// Take the checkpoint with the lowest held-out loss, of a run with --save-best.
+    #[arg(long, requires = "checkpoint")]
+    pub(crate) best: bool,
     /// Base model, a directory in Hugging Face format.
     #[arg(long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
@@ -66,7 +69,7 @@ impl From<MergeArguments> for ExportArguments {
     fn from(arguments: MergeArguments) -> Self {
         let MergeArguments { model, adapter, place } = arguments;
         let (model, adapter) = (Some(model), Some(adapter));
-        Self { checkpoint: None, model, adapter, adapter_only: false, place }
+        Self { checkpoint: None, best: false, model, adapter, adapter_only: false, place }
     }
 }
 

@@ -21,6 +21,9 @@ pub(crate) struct GenerateArguments {
     /// Use the newest checkpoint in this directory. If its run had a --model, give the same one.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["adapter", "dtype", "quantize"])]
     pub(crate) checkpoint: Option<PathBuf>,
+    /// Take the checkpoint with the lowest held-out loss, of a run with --save-best.
+    #[arg(long, requires = "checkpoint")]
+    pub(crate) best: bool,
     /// Text to continue.
     #[arg(long, value_name = "TEXT", required_unless_present = "prompt_file")]
     pub(crate) prompt: Option<String>,

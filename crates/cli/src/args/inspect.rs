@@ -19,9 +19,9 @@ pub(crate) struct InspectArguments {
     mode: ModeArgument,
     #[command(flatten)]
     lora: LoraArguments,
-    /// Sequences per step, at least 1.
+    /// Sequences that are computed at a time, at least 1.
     #[arg(long, default_value_t = 4)]
-    batch: usize,
+    pub(crate) batch: usize,
     /// Tokens per sequence, at least 1.
     #[arg(long, default_value_t = 64)]
     seq: usize,
@@ -50,7 +50,7 @@ impl InspectArguments {
         };
         let optimizer = OptimizerConfig::new(1e-4, 1);
         let precision = self.precision.precision();
-        let (batch, seq) = (self.batch, self.seq);
+        let (batch, seq) = (self.micro_batching.sequences(self.batch), self.seq);
         TrainingConfig { model, mode, precision, batch, seq, optimizer, seed: 0 }
     }
 }

@@ -1,17 +1,20 @@
-//! The arguments for micro-batches and recomputation.
+//! The arguments for gradient accumulation, micro-batches and recomputation.
 
 use clap::Args;
 use retrograph_finetune::model::StepOptions;
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct MicroBatchArguments {
-    /// Sequences per micro-batch, a divisor of --batch. Micro-batches run one after another and
-    /// accumulate gradients, which saves memory [default: --batch].
-    #[arg(long, value_name = "SEQUENCES")]
-    micro_batch: Option<usize>,
-    /// Number of micro-batches that run concurrently in one graph, a divisor of --batch [default: 2
-    /// if benchmarks show a speedup, else 1].
-    #[arg(long, value_name = "N", conflicts_with = "micro_batch")]
+    /// Batches whose gradients are added before one update, 1 to 1024. A step then has --batch
+    /// times N sequences, and the memory of --batch.
+    #[arg(
+        long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
+    grad_accumulation: u16,
+    /// Number of parts of --batch that run concurrently in one graph, a divisor of it. Not with
+    /// --grad-accumulation [default: 2 if benchmarks show a speedup, else 1].
+    #[arg(long, value_name = "N")]
     interleave: Option<usize>,
     /// Recompute each layer in the backward pass instead of storing its activations. Saves memory;
     /// the results have the same bits.
@@ -20,9 +23,15 @@ pub(crate) struct MicroBatchArguments {
 }
 
 impl MicroBatchArguments {
-    /// Returns the options of the step.
-    pub(crate) fn step(self) -> StepOptions {
-        let Self { micro_batch, interleave, recompute } = self;
+    /// Returns the options of a step that accumulates gradients of `batch` sequences at a time.
+    pub(crate) fn step(self, batch: usize) -> StepOptions {
+        let Self { grad_accumulation, interleave, recompute } = self;
+        let micro_batch = (grad_accumulation > 1).then_some(batch);
         StepOptions { micro_batch, interleave, recompute, ..StepOptions::default() }
+    }
+
+    /// Returns the sequences of a step. A number that is too large stays too large.
+    pub(crate) fn sequences(self, batch: usize) -> usize {
+        batch.saturating_mul(usize::from(self.grad_accumulation))
     }
 }

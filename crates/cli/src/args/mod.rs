@@ -22,6 +22,7 @@ use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use retrograph_finetune::model::StepOptions;
 use retrograph_finetune::{
     DeviceChoice, Mode, ModelConfig, ModelDirectory, OptimizerConfig, Precision, Preset,
     TrainingConfig,
@@ -209,24 +210,39 @@ impl ModelArguments {
 }
 
 impl FinetuneArguments {
-    /// Returns the configuration of a new run, of the model `base` if there is one.
-    pub(crate) fn config(&self, base: Option<&ModelDirectory>) -> TrainingConfig {
+    /// Returns the optimizer of a new run of `steps` steps, by default [`DEFAULT_STEPS`].
+    pub(crate) fn optimizer(
+        &self,
+        base: Option<&ModelDirectory>,
+        steps: Option<u32>,
+    ) -> OptimizerConfig {
         let training = &self.training;
-        let steps = training.steps.unwrap_or(DEFAULT_STEPS);
-        let total = training.schedule_steps.unwrap_or(steps);
+        let total = training.schedule_steps.or(steps).unwrap_or(DEFAULT_STEPS);
         let tiny = base.is_none() && self.model.preset == Preset::Tiny;
         let lr = training.lr.unwrap_or(if tiny { 1e-2 } else { 1e-4 });
-        let optimizer = training.given(&OptimizerConfig::new(lr, total));
+        training.given(&OptimizerConfig::new(lr, total))
+    }
+
+    /// Returns the configuration of a new run, of the model `base` if there is one. The number of
+    /// steps may depend on the data; see [`FinetuneArguments::optimizer`].
+    pub(crate) fn config(&self, base: Option<&ModelDirectory>) -> TrainingConfig {
+        let training = &self.training;
+        let optimizer = self.optimizer(base, training.steps);
         let rank = base.map_or(self.model.preset.default_rank(), |_| HUB_RANK);
         TrainingConfig {
             model: base.map_or_else(|| self.model.model(), |base| *base.config()),
             mode: self.model.mode(rank, false),
             precision: self.model.precision(),
-            batch: training.batch,
+            batch: self.micro_batching.sequences(training.batch),
             seq: training.seq,
             optimizer,
             seed: training.seed,
         }
+    }
+
+    /// Returns the options of the step.
+    pub(crate) fn step(&self) -> StepOptions {
+        self.micro_batching.step(self.training.batch)
     }
 
     /// Whether `--mode full` is on the command line.

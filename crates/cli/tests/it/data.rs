@@ -66,6 +66,73 @@ fn examples_are_learned_and_what_is_held_out_is_measured() {
 }
 
 #[test]
+fn epochs_are_steps_over_the_sequences() {
+    let place = Place::new();
+    write_lines(&place, sums());
+    // 15 sequences of packed sums, three in a step.
+    let steps = |epochs: &str, further: &[&str]| {
+        let given = ["--epochs", epochs, "--report", "r", "--sample", "0"];
+        finetune(&place, &[&given[..], further].concat()).good();
+        json(&place.path("r"))["steps"].as_u64().unwrap()
+    };
+    assert_eq!(steps("1", &[]), 5);
+    assert_eq!(steps("0.5", &[]), 3);
+    assert_eq!(steps("2", &["--batch", "1", "--grad-accumulation", "5"]), 6);
+    // The schedule ends with the last step.
+    finetune(&place, &["--epochs", "2", "--metrics", "m", "--schedule", "linear"]).good();
+    let text = fs::read_to_string(place.path("m")).unwrap();
+    let rates =
+        text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["lr"].as_f64());
+    let rates: Vec<f64> = rates.map(Option::unwrap).collect();
+    let falls: Vec<f64> = rates[1..].windows(2).map(|pair| pair[0] - pair[1]).collect();
+    assert!(rates.len() == 10 && falls.iter().all(|fall| (fall - falls[0]).abs() < 1e-12));
+    // One more step would reach a tenth of the peak.
+    assert!((rates[9] - falls[0] - 1e-3).abs() < 1e-12, "{rates:?}");
+}
+
+#[test]
+fn the_best_weights_are_kept_and_exported_and_a_run_ends_early() {
+    let place = Place::new();
+    write_lines(&place, sums());
+    let diverging = ["--schedule", "constant", "--lr", "0.3", "--warmup", "30", "--steps", "40"];
+    let measured = ["--holdout", "0.2", "--eval-every", "2", "--report", "r"];
+    let best = ["--save-best", "--checkpoint", "c", "--checkpoint-every", "3", "--mode", "lora"];
+    let out = ["--early-stop", "2", "--adapter-out", "a", "--model-out", "m"];
+    let done = finetune(&place, &[&diverging[..], &measured, &best, &out].concat()).good();
+    assert!(done.out.contains("the held-out loss has no new minimum"), "{}", done.out);
+    let report = json(&place.path("r"));
+    let losses = report["held_out"].as_array().unwrap();
+    let loss = |found: &Value| found["loss"].as_f64().unwrap();
+    let lowest = losses.iter().min_by(|one, other| loss(one).total_cmp(&loss(other))).unwrap();
+    let steps = report["steps"].as_u64().unwrap();
+    assert_eq!(lowest["steps"].as_u64().unwrap() + 4, steps);
+    assert!(steps < 40);
+    let card = fs::read_to_string(place.path("m").join("README.md")).unwrap();
+    assert!(card.contains(&format!("{} steps", lowest["steps"])), "{card}");
+
+    // Exports of the best checkpoint equal what the run wrote; the newest has other weights.
+    let export = |flags: &[&str], out: &str| {
+        let command = ["export", "--checkpoint", "c", "--adapter-only", "--out", out];
+        run(&place, &[&command[..], flags].concat()).good();
+        fs::read(place.path(out).join("adapter_model.safetensors")).unwrap()
+    };
+    let written = fs::read(place.path("a").join("adapter_model.safetensors")).unwrap();
+    assert!(export(&["--best"], "b") == written);
+    assert!(export(&[], "n") != written);
+}
+
+#[test]
+fn flags_that_need_others_are_refused() {
+    let place = Place::new();
+    write_lines(&place, sums());
+    finetune(&place, &["--decay-steps", "3"]).bad(&["--decay-steps", "--schedule wsd"]);
+    let early = ["--holdout", "0.2", "--early-stop", "2"];
+    finetune(&place, &early).bad(&["--early-stop", "--eval-every above 0"]);
+    let done = finetune(&place, &["--holdout", "0.2", "--save-best"]);
+    assert!(done.code == Some(2) && done.err.contains("--checkpoint"), "{}", done.err);
+}
+
+#[test]
 fn a_run_on_examples_is_resumed_bit_for_bit() {
     let place = Place::new();
     write_lines(&place, sums());

@@ -94,12 +94,12 @@ fn a_model_is_described_without_a_device() {
 fn memory_saving_steps_are_planned_trained_and_resumed() {
     let place = Place::new();
     write_model(&place, 256);
-    let saving = ["--micro-batch", "1", "--recompute"];
+    let saving = ["--batch", "1", "--grad-accumulation", "2", "--recompute"];
     let steps = ["--steps", "2", "--schedule-steps", "4", "--verify", "--checkpoint", "run"];
     let done = train(&place, &[&steps[..], &saving[..]].concat()).good();
     assert!(done.out.contains("2 steps equal the eager step"), "{}", done.out);
     let resumed = ["--steps", "3", "--schedule-steps", "4", "--checkpoint", "run", "--resume"];
-    train(&place, &resumed).bad(&["micro-batch is 1", "--micro-batch 1"]);
+    train(&place, &resumed).bad(&["micro-batch is 1", "the run had --batch 1 with"]);
     train(&place, &[&resumed[..], &saving[..]].concat()).good();
     let inspect = ["inspect", "--model", "model", "--batch", "64", "--seq", "8"];
     let planned = |more: &[&str]| {
@@ -107,9 +107,11 @@ fn memory_saving_steps_are_planned_trained_and_resumed() {
         let line = out.lines().find(|line| line.contains("planned (")).unwrap();
         line.to_owned()
     };
-    assert_ne!(planned(&[]), planned(&saving));
-    let three = [&inspect[..], &["--micro-batch", "3"][..]].concat();
-    run(&place, &three).bad(&["micro-batch is 3", "divisor of the batch, 64"]);
+    assert_ne!(planned(&[]), planned(&["--recompute"]));
+    // A step of as many sequences takes less memory if they are computed one by one.
+    let one_by_one = planned(&["--batch", "1", "--grad-accumulation", "64"]);
+    assert_ne!(planned(&[]), one_by_one);
+    assert!(train(&place, &["--grad-accumulation", "0"]).err.contains("1..=1024"));
 }
 
 #[test]
@@ -126,9 +128,8 @@ fn interleaved_steps_are_reported_trained_and_resumed() {
     train(&place, &[&resumed[..], &halves[..]].concat()).good();
     let three = ["inspect", "--model", "model", "--batch", "64", "--interleave", "3"];
     run(&place, &three).bad(&["interleave is 3", "divisor of the batch, 64"]);
-    let both = [&three[..6], &["2", "--micro-batch", "32"][..]].concat();
-    let done = run(&place, &both);
-    assert_eq!(done.code, Some(2), "{}", done.err);
+    let both = [&three[..6], &["2", "--grad-accumulation", "2"][..]].concat();
+    run(&place, &both).bad(&["interleave is 2", "they follow each other"]);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! A directory of checkpoints, and the file `latest` that names the newest.
+//! A directory of checkpoints, the file `latest` that names the newest, and the file `best` that
+//! names the one with the lowest held-out loss.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -15,10 +16,12 @@ use crate::parameters::Parameter;
 
 /// The file that names the newest checkpoint.
 const LATEST: &str = "latest";
-/// The most bytes of `latest` that are read. A file name is shorter.
-const LATEST_BYTES: u64 = 4096;
-/// Prefix of temporary files that become `latest`.
-const UNFINISHED_LATEST: &str = ".latest-";
+/// The file that names the checkpoint with the lowest held-out loss.
+const BEST: &str = "best";
+/// The most bytes that are read of a file that names a checkpoint. A file name is shorter.
+const NAME_BYTES: u64 = 4096;
+/// Prefix of temporary files that become `latest` or `best`.
+const UNFINISHED_NAME: &str = ".latest-";
 /// The file that a run keeps locked. The lock ends with the process.
 const LOCK: &str = ".lock";
 /// Checkpoints that are kept: the newest, and an older one to return to.
@@ -89,9 +92,21 @@ impl CheckpointDirectory {
     /// [`CheckpointError::Read`] if `latest` exists but cannot be read, and
     /// [`CheckpointError::Damaged`] if it does not name a checkpoint.
     pub fn latest(&self) -> Result<Option<PathBuf>> {
-        let pointer = self.path.join(LATEST);
-        let text = open_regular(&pointer)
-            .and_then(|file| std::io::read_to_string(file.take(LATEST_BYTES)));
+        self.named_by(LATEST)
+    }
+
+    /// Returns the file of the checkpoint with the lowest held-out loss, if a run kept it.
+    ///
+    /// # Errors
+    /// As [`CheckpointDirectory::latest`], for the file `best`.
+    pub fn best(&self) -> Result<Option<PathBuf>> {
+        self.named_by(BEST)
+    }
+
+    fn named_by(&self, file: &str) -> Result<Option<PathBuf>> {
+        let pointer = self.path.join(file);
+        let text =
+            open_regular(&pointer).and_then(|file| std::io::read_to_string(file.take(NAME_BYTES)));
         let name = match text {
             Ok(name) => name,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -151,6 +166,18 @@ impl CheckpointDirectory {
         Err(newest.unwrap_or_else(|| CheckpointError::Missing { path: self.path.clone() }.into()))
     }
 
+    /// Opens and verifies the checkpoint that `best` names.
+    ///
+    /// # Errors
+    /// [`CheckpointError::NoBest`] if there is none, and the errors of [`Checkpoint::open`].
+    pub fn open_best(&self) -> Result<Checkpoint> {
+        self.require_directory()?;
+        match self.best()? {
+            Some(path) => Checkpoint::open(&path),
+            None => Err(CheckpointError::NoBest { path: self.path.clone() }.into()),
+        }
+    }
+
     /// Writes a checkpoint and makes it the newest. Removes all but the last two of its run, and
     /// temporary files of killed runs. Files of other runs stay.
     ///
@@ -195,6 +222,16 @@ impl CheckpointDirectory {
         Ok(Some(path))
     }
 
+    /// Makes `path`, a checkpoint of this directory, the best one, which later checkpoints do not
+    /// remove.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Write`] if `best` cannot be written. It then names the previous one.
+    pub(crate) fn name_best(&self, path: &Path) -> Result<()> {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        self.point(BEST, name).map_err(self.unwritable(&self.path.join(BEST)))
+    }
+
     fn newest(&self) -> Option<PathBuf> {
         self.latest().ok().flatten()
     }
@@ -216,11 +253,15 @@ impl CheckpointDirectory {
     }
 
     fn point_to(&self, name: &str) -> std::io::Result<()> {
+        self.point(LATEST, name)
+    }
+
+    fn point(&self, file: &str, name: &str) -> std::io::Result<()> {
         let mut temporary =
-            tempfile::Builder::new().prefix(UNFINISHED_LATEST).tempfile_in(&self.path)?;
+            tempfile::Builder::new().prefix(UNFINISHED_NAME).tempfile_in(&self.path)?;
         temporary.write_all(name.as_bytes())?;
         temporary.write_all(b"\n")?;
-        persist(temporary, &self.path.join(LATEST))
+        persist(temporary, &self.path.join(file))
     }
 
     /// Renames the file at `path`, unless the run of `header` wrote it.
@@ -235,7 +276,7 @@ impl CheckpointDirectory {
         std::fs::rename(path, free)
     }
 
-    /// Removes old checkpoints of the run of `newest`, and temporary files. The run holds the lock
+    /// Removes old checkpoints of the run of `newest` except the best, and temporary files. The run holds the lock
     /// and writes nothing now, so killed runs left all temporary files. A file that cannot be
     /// removed stays: it does no harm.
     fn prune(&self, newest: &Header) {
@@ -244,12 +285,14 @@ impl CheckpointDirectory {
             let name = entry.file_name();
             let begins =
                 |prefix: &&str| name.to_str().is_some_and(|name| name.starts_with(*prefix));
-            [UNFINISHED, UNFINISHED_LATEST].iter().any(begins)
+            [UNFINISHED, UNFINISHED_NAME].iter().any(begins)
         });
         let unfinished = unfinished.map(|entry| entry.path());
         let older = self.files().into_iter().filter(|(step, _)| *step < newest.next_step);
         let ours = older.map(|(_, path)| path).filter(|path| is_of_run(path, newest));
-        for path in unfinished.chain(ours.skip(KEPT - 1)) {
+        let best = self.best().ok().flatten();
+        let ours = ours.skip(KEPT - 1).filter(|path| Some(path) != best.as_ref());
+        for path in unfinished.chain(ours) {
             if let Err(error) = std::fs::remove_file(&path) {
                 tracing::warn!(path = %path.display(), %error, "cannot remove an old checkpoint");
             }

@@ -13,6 +13,12 @@ pub enum CheckpointError {
         /// The directory.
         path: PathBuf,
     },
+    /// The directory has no checkpoint of the lowest held-out loss.
+    #[error("no run has kept its best checkpoint in `{}`; take the newest one", path.display())]
+    NoBest {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The directory of a new run already has checkpoints.
     #[error(
         "`{}` already has the checkpoint `{}`; continue that run, or give another directory",

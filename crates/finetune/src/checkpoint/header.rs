@@ -160,6 +160,14 @@ pub struct HeldOutLoss {
     pub tokens: usize,
 }
 
+impl HeldOutLoss {
+    /// Returns the first of the lowest losses; `None` if there is none, or none is a number.
+    pub fn best(losses: &[Self]) -> Option<Self> {
+        let numbers = losses.iter().copied().filter(|found| !found.loss.is_nan());
+        numbers.min_by(|left, right| left.loss.total_cmp(&right.loss))
+    }
+}
+
 fn nan_of_null<'de, D: serde::Deserializer<'de>>(value: D) -> Result<f32, D::Error> {
     Ok(Option::deserialize(value)?.unwrap_or(f32::NAN))
 }

@@ -19,7 +19,7 @@ pub use inference::InferenceConfig;
 pub use lora::{LoraConfig, LoraTargets};
 pub use mode::Mode;
 pub use model::{BYTE_VOCABULARY, ModelConfig, Preset, SlidingWindow};
-pub use optimizer::OptimizerConfig;
+pub use optimizer::{LrSchedule, OptimizerConfig};
 pub use precision::{Precision, Quantization, parse_dtype};
 pub(crate) use precision::{dtype_name, is_bf16};
 pub use projection::Projection;

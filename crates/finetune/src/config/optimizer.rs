@@ -1,22 +1,46 @@
 //! Configuration of optimizer and schedule.
 
+use retrograph_kernels::ops::Decay;
+use retrograph_kernels::optimizer::reference::adamw::LearningRate;
 use serde::{Deserialize, Serialize};
 
 use super::check::require;
 use crate::error::Result;
 
-/// AdamW with decoupled weight decay, global-norm clipping, linear warm-up and cosine decay to
-/// `min_lr`.
+/// The learning rate after the linear warm-up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LrSchedule {
+    /// Decays by half a period of a cosine, from the warm-up on.
+    #[default]
+    Cosine,
+    /// Decays by a line, from the warm-up on.
+    Linear,
+    /// Stays at the peak.
+    Constant,
+    /// Warm-up, stable, decay (Hu et al., arXiv 2404.06395): stays at the peak and decays in the
+    /// last steps by half a period of a cosine, as in `transformers`.
+    Wsd {
+        /// Steps of the decay.
+        decay_steps: u32,
+    },
+}
+
+/// AdamW with decoupled weight decay and global-norm clipping; linear warm-up, then a schedule that
+/// ends at `min_lr`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OptimizerConfig {
     /// Learning rate after the warm-up.
     pub peak_lr: f64,
-    /// Learning rate at the end of the cosine decay and after it.
+    /// Learning rate at the end of the decay and after it. A constant schedule ignores it.
     pub min_lr: f64,
     /// Steps of linear warm-up.
     pub warmup_steps: u32,
-    /// Step at which the cosine decay ends.
+    /// Step at which the decay ends.
     pub total_steps: u32,
+    /// The learning rate after the warm-up; cosine in checkpoints without this field.
+    #[serde(default)]
+    pub schedule: LrSchedule,
     /// Decay of the first moment.
     pub beta1: f64,
     /// Decay of the second moment.
@@ -38,6 +62,7 @@ impl OptimizerConfig {
             min_lr: peak_lr / 10.0,
             warmup_steps: total_steps / 10,
             total_steps,
+            schedule: LrSchedule::Cosine,
             beta1: 0.9,
             beta2: 0.999,
             eps: 1e-8,
@@ -49,14 +74,32 @@ impl OptimizerConfig {
     /// Returns the learning rate of `step`, counted from 0, for display. The device computes its
     /// own.
     pub fn learning_rate(&self, step: u32) -> f64 {
-        let (step, warmup) = (f64::from(step), f64::from(self.warmup_steps));
-        if step < warmup {
-            return self.peak_lr * (step + 1.0) / warmup;
-        }
-        let span = (f64::from(self.total_steps) - warmup).max(1.0);
-        let progress = ((step - warmup) / span).min(1.0);
-        let cosine = (1.0 + (std::f64::consts::PI * progress).cos()) / 2.0;
-        self.min_lr + (self.peak_lr - self.min_lr) * cosine
+        self.rate().at(step)
+    }
+
+    /// Returns the constants of the schedule on the device.
+    pub(crate) fn rate(&self) -> LearningRate {
+        let Self { peak_lr, min_lr, warmup_steps, total_steps, schedule, .. } = *self;
+        let (decay_start, decay) = match schedule {
+            LrSchedule::Cosine => (warmup_steps, Decay::Cosine),
+            LrSchedule::Linear => (warmup_steps, Decay::Linear),
+            LrSchedule::Wsd { decay_steps } => {
+                (total_steps.saturating_sub(decay_steps), Decay::Cosine)
+            }
+            LrSchedule::Constant => {
+                // No step is after the largest number.
+                let never = u32::MAX;
+                return LearningRate {
+                    peak_lr,
+                    min_lr: peak_lr,
+                    warmup_steps,
+                    decay_start: never,
+                    total_steps: never,
+                    decay: Decay::Linear,
+                };
+            }
+        };
+        LearningRate { peak_lr, min_lr, warmup_steps, decay_start, total_steps, decay }
     }
 
     pub(super) fn validate(&self) -> Result<()> {
@@ -67,6 +110,11 @@ impl OptimizerConfig {
         require("steps", self.total_steps, self.total_steps >= 1, "at least 1")?;
         let warm = self.warmup_steps <= self.total_steps;
         require("warmup", self.warmup_steps, warm, "at most the number of steps")?;
+        if let LrSchedule::Wsd { decay_steps } = self.schedule {
+            let most = self.total_steps - self.warmup_steps;
+            let rule = "at most the steps after the warm-up";
+            require("decay_steps", decay_steps, decay_steps <= most, rule)?;
+        }
         let beta = |value: f64| (0.0..1.0).contains(&value);
         require("beta1", self.beta1, beta(self.beta1), "at least 0 and below 1")?;
         require("beta2", self.beta2, beta(self.beta2), "at least 0 and below 1")?;
@@ -86,5 +134,34 @@ mod tests {
     fn adamw_has_the_defaults_of_transformers() {
         let OptimizerConfig { beta1, beta2, eps, .. } = OptimizerConfig::new(1e-3, 10);
         assert_eq!((beta1, beta2, eps), (0.9, 0.999, 1e-8));
+    }
+
+    #[test]
+    fn every_schedule_warms_up_and_has_its_shape() {
+        let rates = |schedule| {
+            let (min_lr, warmup_steps) = (0.2, 2);
+            let config = OptimizerConfig::new(1.0, 10);
+            let config = OptimizerConfig { min_lr, warmup_steps, schedule, ..config };
+            config.validate().unwrap();
+            [0, 1, 2, 6, 8, 9, 10, 99].map(|step| (config.learning_rate(step) * 1e6).round() / 1e6)
+        };
+        let near = |p: f64| {
+            let rate = 0.2 + 0.8 * 0.5 * (1.0 + (std::f64::consts::PI * p).cos());
+            (rate * 1e6).round() / 1e6
+        };
+        let cosine = [0.5, 1.0, 1.0, 0.6, near(0.75), near(0.875), 0.2, 0.2];
+        assert_eq!(rates(LrSchedule::Cosine), cosine);
+        assert_eq!(rates(LrSchedule::Linear), [0.5, 1.0, 1.0, 0.6, 0.4, 0.3, 0.2, 0.2]);
+        assert_eq!(rates(LrSchedule::Constant), [0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
+        let wsd = LrSchedule::Wsd { decay_steps: 2 };
+        assert_eq!(rates(wsd), [0.5, 1.0, 1.0, 1.0, 1.0, 0.6, 0.2, 0.2]);
+    }
+
+    #[test]
+    fn a_decay_fits_after_the_warm_up() {
+        let schedule = LrSchedule::Wsd { decay_steps: 9 };
+        let config = OptimizerConfig { warmup_steps: 2, schedule, ..OptimizerConfig::new(1.0, 10) };
+        let error = config.validate().unwrap_err().to_string();
+        assert!(error.starts_with("decay_steps is 9"), "{error}");
     }
 }

@@ -1,10 +1,8 @@
 //! Examples as sequences, shuffled in each epoch.
 
-use std::sync::{Mutex, PoisonError};
-
 use super::batch::{Batch, require_known};
 use super::layout::Sequence;
-use super::order::{generator, shuffled};
+use super::order::EpochOrder;
 use super::{DataError, Example, IGNORED_TARGET, Layout, Tally};
 use crate::digest::digest_of_words;
 use crate::error::Result;
@@ -22,15 +20,7 @@ pub struct Examples {
     layout: Layout,
     tally: Tally,
     fingerprint: String,
-    /// The order of the last epoch.
-    order: Mutex<Order>,
-}
-
-#[derive(Debug, Default)]
-struct Order {
-    /// Seed and epoch.
-    of: Option<(u64, u64)>,
-    places: Vec<usize>,
+    order: EpochOrder,
 }
 
 impl Examples {
@@ -49,7 +39,7 @@ impl Examples {
             [std::slice::from_ref(count), &one.tokens, &one.targets, documents]
         });
         let fingerprint = digest_of_words(std::iter::once(lengths.as_slice()).chain(numbers));
-        Ok(Self { sequences, layout, tally, fingerprint, order: Mutex::default() })
+        Ok(Self { sequences, layout, tally, fingerprint, order: EpochOrder::new(ORDER) })
     }
 
     /// Counts of examples, sequences and tokens.
@@ -106,8 +96,11 @@ impl Examples {
     pub fn batch(&self, [batch, seq]: [usize; 2], seed: u64, step: u32) -> Result<Batch> {
         self.require(seq)?;
         let first = u64::from(step) * batch as u64;
-        let all = self.sequences.len() as u64;
-        let place = |number: u64| self.place(seed, number / all, (number % all) as usize);
+        let all = self.sequences.len();
+        let place = |number: u64| {
+            let (epoch, at) = (number / all as u64, (number % all as u64) as usize);
+            self.order.place((seed, epoch), at, all)
+        };
         let places: Vec<_> = (first..first + batch as u64).map(place).collect();
         let longest = places.iter().map(|&place| self.sequences[place].tokens.len()).max();
         let length = self.layout.lengths.fit(longest.unwrap_or(seq));
@@ -124,17 +117,6 @@ impl Examples {
         let (first, all) = (index * batch, self.sequences.len());
         let place = |place: usize| (place < all).then_some(place);
         Ok((first < all).then(|| self.padded(seq, (first..first + batch).map(place))))
-    }
-
-    /// Returns the index of sequence number `at` of an epoch.
-    fn place(&self, seed: u64, epoch: u64, at: usize) -> usize {
-        // An order is replaced as a whole, so that a panic leaves a valid one.
-        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        if order.of != Some((seed, epoch)) {
-            let places = shuffled(generator(seed, ORDER, epoch), self.sequences.len());
-            *order = Order { of: Some((seed, epoch)), places };
-        }
-        order.places[at]
     }
 
     /// Returns a batch of the sequences at `places`, each padded to `length` tokens. `None` is a

@@ -1,7 +1,7 @@
 //! Training data, and the batch of each step.
 //!
-//! [`TextData`] is one text; a step takes windows at random positions. [`Examples`] are texts,
-//! prompts with completions, or conversations from JSON Lines; each is seen once per epoch. The
+//! [`TextData`] is one text; a step takes windows of it. [`Examples`] are texts, prompts with
+//! completions, or conversations from JSON Lines. Each window or example is seen once per epoch. The
 //! batch of a step depends only on the seed and the step, so that a resumed run continues with the
 //! same batches.
 
@@ -77,6 +77,14 @@ impl Data {
         match self {
             Self::Text(text) => text.require_vocab(vocab),
             Self::Examples(examples) => examples.require_vocab(vocab),
+        }
+    }
+
+    /// Returns the number of sequences of `seq` tokens in an epoch.
+    pub fn sequences(&self, seq: usize) -> usize {
+        match self {
+            Self::Text(text) => text.sequences(seq),
+            Self::Examples(examples) => examples.tally().sequences,
         }
     }
 

@@ -1,5 +1,7 @@
 //! Seeded random choices, equal on every machine and in every version.
 
+use std::sync::{Mutex, PoisonError};
+
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -23,6 +25,44 @@ pub(super) fn shuffled(mut generator: ChaCha8Rng, len: usize) -> Vec<usize> {
         order.swap(last, below(&mut generator, last + 1));
     }
     order
+}
+
+/// The order of an epoch, kept until another one is asked for.
+#[derive(Debug)]
+pub(super) struct EpochOrder {
+    purpose: u64,
+    last: Mutex<Order>,
+}
+
+#[derive(Debug, Default)]
+struct Order {
+    /// Seed, epoch and length.
+    of: Option<(u64, u64, usize)>,
+    places: Vec<usize>,
+}
+
+impl EpochOrder {
+    /// Returns orders by the random numbers of `purpose`.
+    pub(super) fn new(purpose: u64) -> Self {
+        Self { purpose, last: Mutex::default() }
+    }
+
+    /// Returns number `at` of an epoch in which each number below `len` occurs once.
+    pub(super) fn place(&self, (seed, epoch): (u64, u64), at: usize, len: usize) -> usize {
+        // An order is replaced as a whole, so that a panic leaves a valid one.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = Some((seed, epoch, len));
+        if last.of != of {
+            *last = Order { of, places: shuffled(generator(seed, self.purpose, epoch), len) };
+        }
+        last.places[at]
+    }
+}
+
+impl Clone for EpochOrder {
+    fn clone(&self) -> Self {
+        Self::new(self.purpose)
+    }
 }
 
 #[cfg(test)]

@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 
 use super::IGNORED_TARGET;
 use super::batch::{Batch, require_known};
-use super::order::{below, generator};
+use super::order::{EpochOrder, below, generator};
 use crate::digest::digest_of_words;
 use crate::error::{Error, Result};
 use crate::tokenizer::Tokenizer;
 
-/// Purpose of the random numbers that choose windows.
+/// Purpose of the random numbers that place the windows of an epoch.
 const WINDOWS: u64 = 0x6261_7463_6865_7300;
+/// Purpose of the random numbers that order them.
+const ORDER: u64 = 0x7769_6e64_6f77_7300;
 
 /// Maximum tokens of a text. They take 4 GiB of memory.
 pub const MAX_TEXT_TOKENS: usize = 1 << 30;
@@ -25,6 +27,7 @@ const PART: usize = 64 << 10;
 pub struct TextData {
     tokens: Vec<u32>,
     fingerprint: String,
+    order: EpochOrder,
 }
 
 impl TextData {
@@ -73,7 +76,7 @@ impl TextData {
     /// Returns a text of the given tokens.
     pub fn from_tokens(tokens: Vec<u32>) -> Self {
         let fingerprint = digest_of_words([tokens.as_slice()]);
-        Self { tokens, fingerprint }
+        Self { tokens, fingerprint, order: EpochOrder::new(ORDER) }
     }
 
     /// Number of tokens.
@@ -122,18 +125,29 @@ impl TextData {
         require_known(&self.tokens, vocab, || "the text".to_owned())
     }
 
-    /// Returns the batch of `step`, counted from 0: windows at random positions that depend only on
-    /// `seed` and `step`.
+    /// Returns the number of whole windows of `seq` tokens: the sequences of an epoch.
+    pub fn sequences(&self, seq: usize) -> usize {
+        self.len().saturating_sub(1) / seq.max(1)
+    }
+
+    /// Returns the batch of `step`, counted from 0. An epoch has each whole window of the text
+    /// once, in an order that depends on `seed` and the epoch. Windows of an epoch follow each
+    /// other; the first one starts where `seed` and the epoch say, so that all tokens are learned.
     ///
     /// # Errors
     /// [`Error::TextTooShort`] if the text is shorter than a sequence.
     pub fn batch(&self, [batch, seq]: [usize; 2], seed: u64, step: u32) -> Result<Batch> {
         self.require(seq)?;
-        let mut generator = generator(seed, WINDOWS, u64::from(step));
+        let windows = self.sequences(seq);
+        let slack = self.len() - 1 - windows * seq;
         let mut tokens = Vec::with_capacity(batch * seq);
         let mut targets = Vec::with_capacity(batch * seq);
-        for _ in 0..batch {
-            let start = below(&mut generator, self.len() - seq);
+        let first = u64::from(step) * batch as u64;
+        for number in first..first + batch as u64 {
+            let (epoch, at) = (number / windows as u64, (number % windows as u64) as usize);
+            let offset = below(&mut generator(seed, WINDOWS, epoch), slack + 1);
+            let place = self.order.place((seed, epoch), at, windows);
+            let start = offset + place * seq;
             let window = &self.tokens[start..][..seq + 1];
             tokens.extend_from_slice(&window[..seq]);
             targets.extend_from_slice(&window[1..]);
@@ -195,6 +209,35 @@ mod tests {
             assert_eq!(tokens[1..], targets[..15]);
         }
         assert_eq!(batch.counted(), 48);
+    }
+
+    #[test]
+    fn an_epoch_has_each_window_once_in_an_order_of_its_own() {
+        // Five windows of 16 and four tokens more.
+        let text = data(85);
+        assert_eq!(text.sequences(16), 5);
+        let epoch = |epoch: u32| {
+            let steps = (5 * epoch..5 * epoch + 5).map(|step| text.batch([1, 16], 7, step));
+            steps.map(|batch| batch.unwrap().tokens).collect::<Vec<_>>()
+        };
+        let mut orders = std::collections::BTreeSet::new();
+        let mut offsets = std::collections::BTreeSet::new();
+        for number in 0..20 {
+            let windows = epoch(number);
+            let starts: Vec<u32> = windows.iter().map(|window| window[0]).collect();
+            let mut sorted = starts.clone();
+            sorted.sort_unstable();
+            let first = sorted[0];
+            assert!(sorted.iter().enumerate().all(|(at, start)| *start == first + 16 * at as u32));
+            offsets.insert(first);
+            orders.insert(starts.iter().map(|start| start - first).collect::<Vec<_>>());
+        }
+        assert!(offsets.into_iter().eq(0..5), "all tokens are learned");
+        assert!(orders.len() > 10, "{orders:?}");
+        // A batch of two epochs has the end of one and the start of the next.
+        let batch = text.batch([3, 16], 7, 1).unwrap();
+        let ends = [epoch(0)[3..].concat(), epoch(1)[0].clone()].concat();
+        assert_eq!(batch.tokens, ends);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::path::Path;
 use retrograph_finetune::model::GradientHome;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
-    Batch, Mode, ModelConfig, OptimizerConfig, Plan, Precision, Preset, Source, TrainerOptions,
-    TrainingConfig,
+    Batch, LrSchedule, Mode, ModelConfig, OptimizerConfig, Plan, Precision, Preset, Source,
+    TrainerOptions, TrainingConfig,
 };
 use safetensors::SafeTensors;
 
@@ -35,6 +35,7 @@ pub(crate) fn config(mode: Mode) -> TrainingConfig {
         min_lr: 0.002,
         warmup_steps: 3,
         total_steps: 8,
+        schedule: LrSchedule::Cosine,
         beta1: 0.9,
         beta2: 0.95,
         eps: 1e-8,

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::AtomicBool;
 
-use retrograph_finetune::checkpoint::CheckpointDirectory;
+use retrograph_finetune::checkpoint::{CheckpointDirectory, StatePart};
 use retrograph_finetune::data::{Example, Examples, Layout, Lengths};
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
-    Data, Ending, Evaluator, Event, HeldOut, HeldOutLoss, Mode, Plan, Run, Source, Tokenizer,
-    Trainer, TrainerOptions, TrainingConfig,
+    Data, Ending, Evaluator, Event, HeldOut, HeldOutLoss, LrSchedule, Mode, Plan, Run, Source,
+    Tokenizer, Trainer, TrainerOptions, TrainingConfig,
 };
 
 use crate::device::{device, simulated};
@@ -48,7 +48,7 @@ fn run(run: &mut Run<'_>, until: u32) -> Vec<HeldOutLoss> {
 }
 
 fn with_held_out<'a>(trainer: Trainer, data: [&'a Data; 2], every: u32) -> Run<'a> {
-    let held_out = HeldOut { data: data[1], evaluator: Evaluator::of(&trainer).unwrap(), every };
+    let held_out = HeldOut::new(data[1], Evaluator::of(&trainer).unwrap(), every);
     Run { held_out: Some(held_out), ..Run::new(trainer, data[0]) }
 }
 
@@ -107,6 +107,52 @@ fn a_resumed_run_sees_and_measures_what_an_uninterrupted_one_does() {
     assert_eq!(second.trainer.losses(), whole.trainer.losses());
     assert_eq!(second.trainer.held_out(), whole.trainer.held_out());
     assert!(bits(&second.trainer) == bits(&whole.trainer));
+}
+
+/// A run that learns and then diverges, as its learning rate jumps after the warm-up.
+fn diverging() -> TrainingConfig {
+    let mut config = config(Mode::Full, 40);
+    config.optimizer.schedule = LrSchedule::Constant;
+    (config.optimizer.peak_lr, config.optimizer.warmup_steps) = (0.3, 30);
+    config
+}
+
+#[test]
+fn a_run_ends_after_measurements_without_a_new_minimum() {
+    let config = diverging();
+    let [training, held_out] = [examples(0), examples(1)];
+    let folder = tempfile::tempdir().unwrap();
+    let mut early = with_held_out(start(&config), [&training, &held_out], 2);
+    early.held_out.as_mut().unwrap().patience = Some(3);
+    early.held_out.as_mut().unwrap().keep_best = true;
+    early.checkpoints = Some(CheckpointDirectory::create(folder.path()).unwrap());
+    let ending = early.train(40, &AtomicBool::new(false), &mut |_| ()).unwrap();
+    assert_eq!(ending, Ending::EarlyStopped);
+    let losses = early.trainer.held_out().to_vec();
+    let best = HeldOutLoss::best(&losses).unwrap();
+    assert!(losses.iter().all(|found| found.loss >= best.loss));
+    assert_eq!(best.steps + 3 * 2, early.trainer.next_step(), "{losses:?}");
+    assert!(early.trainer.next_step() < 40);
+
+    // The best checkpoint outlives the last two, and has the weights of its step.
+    let directory = CheckpointDirectory::at(folder.path());
+    let (found, latest) = (directory.open_best().unwrap(), directory.open_latest().unwrap());
+    assert_eq!(found.header().next_step, best.steps);
+    assert_eq!(latest.header().next_step, early.trainer.next_step());
+    let mut alone = Run::new(start(&config), &training);
+    let stop = AtomicBool::new(false);
+    alone.train(best.steps, &stop, &mut |_| ()).unwrap();
+    let mut found = found;
+    for parameter in alone.trainer.state().trained_parameters() {
+        let name = StatePart::Parameter.tensor_name(&parameter.name);
+        let saved = found.tensor(&name).unwrap();
+        let values = alone.trainer.state().values(alone.trainer.stream(), &parameter.name);
+        assert!(saved == values.unwrap().unwrap(), "{name}");
+    }
+    // Without it there is nothing to open.
+    std::fs::remove_file(folder.path().join("best")).unwrap();
+    let error = directory.open_best().unwrap_err().to_string();
+    assert!(error.contains("no run has kept its best"), "{error}");
 }
 
 #[test]

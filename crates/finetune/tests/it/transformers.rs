@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use retrograph_finetune::model::{ForwardPass, GradientHome};
 use retrograph_finetune::{
-    Adapter, Batch, Device, GenerationPlan, GeneratorOptions, Mode, ModelDirectory,
+    Adapter, Batch, Device, GenerationPlan, GeneratorOptions, LrSchedule, Mode, ModelDirectory,
     OptimizerConfig, Plan, Precision, Request, Sampling, Source, Trainer, TrainerOptions,
     TrainingConfig,
 };
@@ -38,6 +38,7 @@ fn config(base: &ModelDirectory, mode: Mode) -> TrainingConfig {
         min_lr: 0.0004,
         warmup_steps: 3,
         total_steps: STEPS,
+        schedule: LrSchedule::Cosine,
         beta1: 0.9,
         beta2: 0.95,
         eps: 1e-8,

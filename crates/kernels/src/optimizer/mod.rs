@@ -22,7 +22,7 @@ mod step_parameters;
 pub use adamw::{ADAMW, AdamW, AdamWTensor};
 pub use clip::{CLIP, CLIP_SCALE, Clip, ClipScale, Guard, SQUARED_SUMS};
 pub use clip::{SquaredSums, squared_sums_partials};
-pub use schedule::{SCHEDULE, Schedule};
+pub use schedule::{Decay, SCHEDULE, Schedule};
 pub use step_parameters::{FETCH_STEP_PARAMETERS, FetchStepParameters};
 
 use crate::Kernel;

@@ -13,15 +13,26 @@ pub static SCHEDULE: Kernel = Kernel::new("lr_schedule", &abi::LR_SCHEDULE, |pro
     problem.items().map(|_| linear(abi::LR_SCHEDULE.entry(), 1, 32))
 });
 
-/// Learning rate (linear warm-up, then cosine) and bias corrections of a step, for
+/// The shape of the decay of a learning rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Decay {
+    /// Half a period of a cosine: `f(p) = (1 + cos(π·p)) / 2`.
+    #[default]
+    Cosine,
+    /// A line: `f(p) = 1 − p`.
+    Linear,
+}
+
+/// Learning rate (linear warm-up, the peak, then a decay) and bias corrections of a step, for
 /// [`AdamW`](crate::optimizer::AdamW).
 ///
 /// With s the step, counted from 0, and t = s + 1:
 ///
 /// ```text
 /// lr = peak_lr · (s + 1) / warmup_steps                            for s < warmup_steps
-/// lr = min_lr + (peak_lr − min_lr) · (1 + cos(π·p)) / 2,
-///      p = (s − warmup_steps) / (total_steps − warmup_steps)       up to total_steps
+/// lr = peak_lr                                                     for s < decay_start
+/// lr = min_lr + (peak_lr − min_lr) · f(p),
+///      p = (s − decay_start) / (total_steps − decay_start)         up to total_steps
 /// lr = min_lr                                                      afterwards
 /// scalars = [lr, lr / (1 − β1^t), 1 / sqrt(1 − β2^t)]
 /// ```
@@ -39,8 +50,12 @@ pub struct Schedule<B> {
     pub min_lr: f64,
     /// Steps of warm-up; 0 for none.
     pub warmup_steps: u32,
+    /// The step at which the decay starts.
+    pub decay_start: u32,
     /// The step at which the rate reaches `min_lr`.
     pub total_steps: u32,
+    /// The shape `f` of the decay.
+    pub decay: Decay,
     /// Decay of the first moment, at least 0 and below 1.
     pub beta1: f64,
     /// Decay of the second moment, at least 0 and below 1.
@@ -69,6 +84,8 @@ impl<B: Copy> Schedule<B> {
             step: Pointer::read(self.step),
             scalars: Pointer::write(self.scalars),
             warmup_steps: self.warmup_steps,
+            decay_start: self.decay_start,
+            linear: u32::from(self.decay == Decay::Linear),
             total_steps: self.total_steps,
             peak_lr: self.peak_lr,
             min_lr: self.min_lr,

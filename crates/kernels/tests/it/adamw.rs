@@ -2,21 +2,38 @@
 
 use half::bf16;
 use retrograph_kernels::View;
-use retrograph_kernels::ops::{AdamW, AdamWTensor, Clip, Schedule};
+use retrograph_kernels::ops::{AdamW, AdamWTensor, Clip, Decay, Schedule};
 use retrograph_kernels::optimizer::reference::adamw::{AdamWConstants, AdamWState, LearningRate};
 
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, doubles, same_bits};
 
-const RATE: LearningRate =
-    LearningRate { peak_lr: 3e-3, min_lr: 1e-4, warmup_steps: 5, total_steps: 20 };
+const RATE: LearningRate = LearningRate {
+    peak_lr: 3e-3,
+    min_lr: 1e-4,
+    warmup_steps: 5,
+    decay_start: 5,
+    total_steps: 20,
+    decay: Decay::Cosine,
+};
 const BETAS: (f64, f64) = (0.9, 0.999);
 const EPS: f32 = 1e-8;
 
 fn schedule(step: View<u64, u32>, scalars: View<u64, f32>, rate: LearningRate) -> Schedule<u64> {
-    let LearningRate { peak_lr, min_lr, warmup_steps, total_steps } = rate;
+    let LearningRate { peak_lr, min_lr, warmup_steps, decay_start, total_steps, decay } = rate;
     let (beta1, beta2) = BETAS;
-    Schedule { step, scalars, peak_lr, min_lr, warmup_steps, total_steps, beta1, beta2 }
+    Schedule {
+        step,
+        scalars,
+        peak_lr,
+        min_lr,
+        warmup_steps,
+        decay_start,
+        total_steps,
+        decay,
+        beta1,
+        beta2,
+    }
 }
 
 /// The scalars that the schedule writes for `step`.
@@ -31,10 +48,14 @@ fn scalars_at(step: u32, rate: LearningRate) -> Vec<f32> {
 fn the_schedule_matches_its_reference() {
     let rates = [
         RATE,
-        LearningRate { warmup_steps: 0, ..RATE },
-        LearningRate { warmup_steps: 9, total_steps: 4, ..RATE },
+        LearningRate { warmup_steps: 0, decay_start: 0, ..RATE },
+        LearningRate { warmup_steps: 9, decay_start: 9, total_steps: 4, ..RATE },
         LearningRate { min_lr: 0.0, warmup_steps: 1, total_steps: 100_000, ..RATE },
-        LearningRate { total_steps: u32::MAX, warmup_steps: u32::MAX - 1, ..RATE },
+        LearningRate { total_steps: u32::MAX, decay_start: u32::MAX - 1, ..RATE },
+        LearningRate { total_steps: u32::MAX, decay_start: u32::MAX, ..RATE },
+        LearningRate { decay: Decay::Linear, ..RATE },
+        LearningRate { decay: Decay::Linear, decay_start: 12, ..RATE },
+        LearningRate { decay_start: 12, ..RATE },
     ];
     let steps = [0, 1, 3, 4, 5, 6, 12, 19, 20, 21, 999, 50_000, 99_999, 100_000, u32::MAX];
     for rate in rates {

@@ -2,7 +2,7 @@
 
 use half::bf16;
 use retrograph_kernels::ops::{
-    AdamW, AdamWTensor, Add, Clip, ClipScale, ColumnSum, Embedding, EmbeddingBackward, Mean,
+    AdamW, AdamWTensor, Add, Clip, ClipScale, ColumnSum, Decay, Embedding, EmbeddingBackward, Mean,
     Output, ResidualAdd, RmsNorm, RmsNormBackward, RmsNormGammaReduce, Schedule, Silu, SquaredSums,
     SwiGluBackward, squared_sums_partials,
 };
@@ -258,7 +258,9 @@ fn adamw_checks_its_tensors_and_constants() {
         peak_lr: f64::NAN,
         min_lr: 0.0,
         warmup_steps: 1,
+        decay_start: 1,
         total_steps: 2,
+        decay: Decay::Linear,
         beta1: 0.9,
         beta2: 0.999,
     };

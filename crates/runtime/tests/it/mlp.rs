@@ -1,7 +1,7 @@
 //! A small training pass for tests: two layers with SiLU, cross-entropy, clipping and AdamW.
 
 use retrograph_kernels::ops::{
-    AdamW, AdamWTensor, Clip, ClipScale, ColumnSum, CrossEntropy, Dgrad, Fprop, GemmShape,
+    AdamW, AdamWTensor, Clip, ClipScale, ColumnSum, CrossEntropy, Decay, Dgrad, Fprop, GemmShape,
     GradLogits, Guard, Mean, Schedule, Silu, SiluBackward, SquaredSums, Wgrad,
     squared_sums_partials,
 };
@@ -124,7 +124,9 @@ impl Mlp {
             peak_lr: 0.05,
             min_lr: 0.001,
             warmup_steps: 3,
+            decay_start: 3,
             total_steps: 30,
+            decay: Decay::Cosine,
             beta1: 0.9,
             beta2: 0.99,
         };

@@ -32,14 +32,17 @@ pub(super) fn update(
     let scale = clip_scale(builder, &grads, (optimizer.max_norm, scalars))?;
     builder.scope("optimizer");
     let values = builder.transient("scalars", Schedule::<()>::SCALARS);
+    let rate = optimizer.rate();
     builder.launch(
         Schedule {
             step: scalars.step,
             scalars: values,
-            peak_lr: optimizer.peak_lr,
-            min_lr: optimizer.min_lr,
-            warmup_steps: optimizer.warmup_steps,
-            total_steps: optimizer.total_steps,
+            peak_lr: rate.peak_lr,
+            min_lr: rate.min_lr,
+            warmup_steps: rate.warmup_steps,
+            decay_start: rate.decay_start,
+            total_steps: rate.total_steps,
+            decay: rate.decay,
             beta1: optimizer.beta1,
             beta2: optimizer.beta2,
         }

@@ -2,6 +2,8 @@
 
 use std::f64::consts::PI;
 
+use crate::optimizer::Decay;
+
 /// Hyperparameters that do not change from step to step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamWConstants {
@@ -45,7 +47,7 @@ impl AdamWState {
     }
 }
 
-/// A linear warm-up to `peak_lr`, then a cosine to `min_lr`.
+/// A linear warm-up to `peak_lr`, which stays until the decay to `min_lr`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LearningRate {
     /// The rate at the end of the warm-up.
@@ -54,22 +56,33 @@ pub struct LearningRate {
     pub min_lr: f64,
     /// Steps of warm-up; 0 for none.
     pub warmup_steps: u32,
-    /// The step at which the cosine ends.
+    /// The step at which the decay starts.
+    pub decay_start: u32,
+    /// The step at which the decay ends.
     pub total_steps: u32,
+    /// The shape of the decay.
+    pub decay: Decay,
 }
 
 impl LearningRate {
     /// The rate of `step`, which counts from 0.
     pub fn at(&self, step: u32) -> f64 {
-        let Self { peak_lr, min_lr, warmup_steps, total_steps } = *self;
+        let Self { peak_lr, min_lr, warmup_steps, decay_start, total_steps, decay } = *self;
         if step < warmup_steps {
             return peak_lr * (f64::from(step) + 1.0) / f64::from(warmup_steps);
+        }
+        if step < decay_start {
+            return peak_lr;
         }
         if step >= total_steps {
             return min_lr;
         }
-        let progress = f64::from(step - warmup_steps) / f64::from(total_steps - warmup_steps);
-        min_lr + (peak_lr - min_lr) * 0.5 * (1.0 + (PI * progress).cos())
+        let progress = f64::from(step - decay_start) / f64::from(total_steps - decay_start);
+        let factor = match decay {
+            Decay::Cosine => 0.5 * (1.0 + (PI * progress).cos()),
+            Decay::Linear => 1.0 - progress,
+        };
+        min_lr + (peak_lr - min_lr) * factor
     }
 }
 
@@ -79,9 +92,17 @@ mod tests {
 
     #[test]
     fn the_rate_rises_to_the_peak_and_falls_to_the_minimum() {
-        let rate = LearningRate { peak_lr: 1.0, min_lr: 0.1, warmup_steps: 4, total_steps: 14 };
-        assert_eq!((rate.at(0), rate.at(3), rate.at(4)), (0.25, 1.0, 1.0));
-        assert!((rate.at(9) - 0.55).abs() < 1e-12);
-        assert_eq!((rate.at(14), rate.at(1000)), (0.1, 0.1));
+        for (decay, quarter) in
+            [(Decay::Cosine, 0.1 + 0.9 * 0.853_553_390_593), (Decay::Linear, 0.775)]
+        {
+            let (peak_lr, min_lr) = (1.0, 0.1);
+            let (warmup_steps, decay_start, total_steps) = (4, 6, 18);
+            let rate =
+                LearningRate { peak_lr, min_lr, warmup_steps, decay_start, total_steps, decay };
+            assert_eq!([0, 3, 4, 5, 6].map(|step| rate.at(step)), [0.25, 1.0, 1.0, 1.0, 1.0]);
+            assert!((rate.at(9) - quarter).abs() < 1e-9, "{}", rate.at(9));
+            assert!((rate.at(12) - 0.55).abs() < 1e-12);
+            assert_eq!((rate.at(18), rate.at(1000)), (0.1, 0.1));
+        }
     }
 }
