@@ -112,7 +112,9 @@ fn main_job() -> anyhow::Result<()> {
         let plot = dir.join(format!("main-job-{mode}.svg"));
         let readme = root().join("README.md");
         let mut command = command("cargo", &["run", "--release", "--locked", "--", "finetune"]);
-        command.args(["--device", "sim", "--verify", "--mode", mode, "--text"]).arg(readme);
+        command
+            .args(["--device", "sim", "--verify", "--discard", "--mode", mode, "--text"])
+            .arg(readme);
         command.arg("--report").arg(&report).arg("--plot").arg(&plot);
         check(command)?;
         inspect(&std::fs::read_to_string(&report)?)

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use retrograph_finetune::{
-    Adapter, ChatTemplate, Device, Error, GenerationDefaults, GenerationPlan, Generator, HubError,
-    InferenceConfig, ModelDirectory, Source, Stage, Tokenizer,
+    Adapter, ChatTemplate, DType, Device, Error, GenerationDefaults, GenerationPlan, Generator,
+    HubError, InferenceConfig, ModelDirectory, Source, Stage, Tokenizer,
 };
 
 use crate::args::{EngineArguments, InferenceArguments};
@@ -95,7 +95,7 @@ fn plan(arguments: &EngineArguments, model: ModelDirectory) -> Result<Generation
     let positions = model.positions().unwrap_or(MAX_LENGTH);
     let max_length = arguments.max_length.unwrap_or(positions.min(MAX_LENGTH));
     let options = arguments.inference.options(max_length, false);
-    let precision = arguments.inference.precision.precision();
+    let precision = arguments.inference.precision.precision(DType::F32);
     let config = InferenceConfig::frozen(*model.config(), precision);
     Ok(GenerationPlan::new(&config, options)?.with_base(model)?)
 }

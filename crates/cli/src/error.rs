@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use retrograph_finetune::{Error, HubError};
 
+use crate::config_file::ConfigError;
 use crate::hints;
 
 /// An error that ends the program.
@@ -34,6 +35,9 @@ pub(crate) enum CliError {
         /// What it needs.
         needed: &'static str,
     },
+    /// The configuration file cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// A result could not be written.
     #[error("{what} cannot be written to `{}`: {why}", path.display())]
     Write {

@@ -3,6 +3,7 @@
 use retrograph_finetune::{Device, Evaluator, HeldOut, Plan, Run, Stage};
 
 use crate::args::{FinetuneArguments, UseArguments};
+use crate::config_file::RUN_FILE;
 use crate::error::CliError;
 use crate::failures::Failures;
 use crate::file::write;
@@ -22,8 +23,15 @@ pub(crate) fn run(arguments: FinetuneArguments) -> Result<Outcome, CliError> {
         (None, Some(path)) => Some(Checkpoints::create(path)?),
         (resumed, _) => resumed,
     };
+    if let Some(checkpoints) = &checkpoints {
+        let path = checkpoints.directory.path().join(RUN_FILE);
+        write("the configuration", &path, &config.file())?;
+    }
     let metrics = config.output.metrics.as_deref().map(MetricsFile::open).transpose()?;
-    let device = Device::open(config.device)?;
+    let device = match config.opened.take() {
+        Some(device) => device,
+        None => Device::open(config.device)?,
+    };
     screen::device(&device);
     screen::run(&config.training);
     screen::batch(&config.training, plan.step_pass().micro_batching);

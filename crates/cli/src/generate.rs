@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use retrograph_finetune::report::median;
 use retrograph_finetune::{
-    Device, Generated, GenerationDefaults, GenerationPlan, Generator, InferenceConfig, Mode,
+    DType, Device, Generated, GenerationDefaults, GenerationPlan, Generator, InferenceConfig, Mode,
     ModelDirectory, OptimizerConfig, Preset, Sampling, Stage, StopReason, TextRequest, Tokenizer,
     TrainingConfig,
 };
@@ -133,7 +133,7 @@ fn config(arguments: &GenerateArguments, model: &Option<ModelDirectory>) -> Trai
     TrainingConfig {
         model: model.as_ref().map_or_else(|| Preset::Tiny.model(), |model| *model.config()),
         mode: Mode::Frozen,
-        precision: arguments.inference.precision.precision(),
+        precision: arguments.inference.precision.precision(DType::F32),
         batch: 1,
         seq: 1,
         optimizer: OptimizerConfig::new(0.0, 1),

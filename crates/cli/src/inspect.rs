@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<Outcome, CliError> {
     }
     weights(&model);
     tokenizer(&model);
-    let mut config = arguments.config(*model.config());
+    let mut config = arguments.config(&model);
     if let Some(path) = arguments.adapter() {
         let adapter = Adapter::open(path).map_err(Error::from)?;
         screen::adapter(&adapter);

@@ -18,6 +18,7 @@
 mod args;
 mod bench;
 mod chat;
+mod config_file;
 mod data;
 mod decode_bench;
 mod engine;
@@ -37,17 +38,21 @@ mod plot;
 mod results;
 mod resume;
 mod run_config;
+mod run_file;
 mod sample;
 mod screen;
+mod sequence_length;
 mod serve;
 mod trained;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::args::{Arguments, Command};
+use crate::config_file::Given;
 use crate::error::CliError;
 use crate::screen::Readers;
 
@@ -55,7 +60,10 @@ use crate::screen::Readers;
 const READER_GONE: u8 = 141;
 
 fn main() -> ExitCode {
-    let command = Arguments::parse().command;
+    let command = match config_file::arguments() {
+        Ok(line) => parse(line),
+        Err(error) => return failed(&error),
+    };
     // Training continues without a reader of its output, to write checkpoints.
     let goes_on = matches!(command, Command::Finetune(_));
     let outcome = interrupt::install().and_then(|()| run(command));
@@ -63,12 +71,26 @@ fn main() -> ExitCode {
         Ok((_, Readers::Gone)) if !goes_on => ExitCode::from(READER_GONE),
         Ok((Outcome::Done, _)) => ExitCode::SUCCESS,
         Ok((Outcome::Interrupted, _)) => interrupt::status(),
-        Err(error) => {
-            let error = screen::printable(&error.to_string());
-            let _ = writeln!(std::io::stderr(), "error: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Parses a command line, or exits with what is wrong with it.
+fn parse(line: Vec<OsString>) -> Command {
+    let matches = Arguments::command().get_matches_from(line);
+    let parsed = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let mut command = parsed.command;
+    if let Command::Finetune(arguments) = &mut command {
+        arguments.given = Given::of(&matches);
+    }
+    command
+}
+
+/// Prints an error that ends the program.
+fn failed(error: &CliError) -> ExitCode {
+    let error = screen::printable(&error.to_string());
+    let _ = writeln!(std::io::stderr(), "error: {error}");
+    ExitCode::FAILURE
 }
 
 fn run(command: Command) -> Result<Outcome, CliError> {

@@ -4,21 +4,27 @@
 use std::path::{Path, PathBuf};
 
 use retrograph_finetune::checkpoint::Checkpoint;
-use retrograph_finetune::model::StepOptions;
 use retrograph_finetune::parameters::inventory;
 use retrograph_finetune::temporary::require_writable;
 use retrograph_finetune::{
-    Adapter, AdapterError, AdapterOutput, DeviceChoice, Error, Mode, ModelDirectory, Split,
+    Adapter, AdapterError, AdapterOutput, Device, DeviceChoice, Error, Mode, ModelDirectory, Split,
     Tokenizer, TrainerOptions, TrainingConfig,
 };
 
-use crate::args::{CacheArguments, FinetuneArguments, OutputArguments, UseArguments};
+use crate::args::{
+    CacheArguments, DEFAULT_EPOCHS, FinetuneArguments, OutputArguments, UseArguments,
+};
+use crate::config_file::Given;
 use crate::error::CliError;
 use crate::outputs::is_within;
 use crate::resume::{self, Checkpoints};
 use crate::sample::Sample;
+use crate::screen::fact;
 use crate::trained::Trained;
-use crate::{data, export, outputs, screen};
+use crate::{data, export, outputs, screen, sequence_length};
+
+/// The directory for the trained weights of a run that names none.
+const DEFAULT_OUTPUT: &str = "retrograph-out";
 
 /// Everything that a run needs, without a device.
 pub(crate) struct RunConfig {
@@ -42,28 +48,45 @@ pub(crate) struct RunConfig {
     pub(crate) sample: Option<Sample>,
     pub(crate) output: OutputArguments,
     pub(crate) device: DeviceChoice,
+    /// The device, if its memory has determined the length of sequences.
+    pub(crate) opened: Option<Device>,
+    /// The flags of the run.
+    pub(crate) given: Given,
     pub(crate) cache: CacheArguments,
 }
 
 impl RunConfig {
     /// Reads model, adapter, data and checkpoint, and checks everything that needs no device.
-    pub(crate) fn resolve(arguments: FinetuneArguments) -> Result<Self, CliError> {
+    pub(crate) fn resolve(mut arguments: FinetuneArguments) -> Result<Self, CliError> {
+        default_output(&mut arguments);
         require_places(&arguments)?;
         let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
         let adapter = adapter(&arguments)?;
+        let path = arguments.checkpoint.as_deref().filter(|_| arguments.resume);
+        let (resumed, checkpoint) = path.map(Checkpoints::resume).transpose()?.unzip();
         let asked = arguments.config(base.as_ref());
+        TrainingConfig { mode: Mode::Frozen, ..asked }.validate_sizes()?;
+        let mut asked = with_adapter(asked, adapter.as_ref())?;
+        let mut device = None;
+        match (arguments.training.seq, &checkpoint, &base) {
+            (Some(_), ..) | (None, None, None) => {}
+            (None, Some(checkpoint), _) => asked.seq = checkpoint.header().config.seq,
+            (None, None, Some(base)) => {
+                let (seq, opened) = sequence_length::fitting(&arguments, base, &asked)?;
+                (asked.seq, device) = (seq, Some(opened));
+            }
+        }
         // Reading the data makes sequences of this size.
         TrainingConfig { mode: Mode::Frozen, ..asked }.validate_sizes()?;
         let tokenizer = data::tokenizer(base.as_ref())?;
         let options = arguments.data.options(asked.seq);
         let options = arguments.data_use.options(options, asked.seed);
         let data = data::read(&arguments.data, &tokenizer, options)?;
-        let steps = data.training.sequences(asked.seq);
-        let steps = arguments.training.steps(steps, asked.batch);
-        let optimizer = arguments.optimizer(base.as_ref(), steps);
-        let asked = with_adapter(TrainingConfig { optimizer, ..asked }, adapter.as_ref())?;
-        let path = arguments.checkpoint.as_deref().filter(|_| arguments.resume);
-        let (resumed, checkpoint) = path.map(Checkpoints::resume).transpose()?.unzip();
+        let epochs = base.as_ref().filter(|_| checkpoint.is_none()).map(|_| DEFAULT_EPOCHS);
+        let epoch = (data.training.sequences(asked.seq), asked.batch);
+        let steps = arguments.training.steps(epoch, epochs);
+        let asked =
+            TrainingConfig { optimizer: arguments.optimizer(base.as_ref(), steps), ..asked };
         let training = match &checkpoint {
             None => asked,
             Some(checkpoint) => {
@@ -80,16 +103,9 @@ impl RunConfig {
         let seed = arguments.training.seed;
         let sample = (&arguments.output, seed, training.model.vocab);
         let sample = Sample::new(sample, (&data.training, &tokenizer))?;
-        let packed = data.training.is_packed();
-        let step = StepOptions { packed, ..arguments.step() };
         Ok(Self {
             training,
-            options: TrainerOptions {
-                build: arguments.strategy.policy().into(),
-                verify: arguments.verify,
-                step,
-                lengths: arguments.data_use.buckets as usize,
-            },
+            options: arguments.options(),
             until: steps.unwrap_or(training.optimizer.total_steps),
             base,
             trained: trained(checkpoint, adapter),
@@ -102,7 +118,9 @@ impl RunConfig {
             sample,
             output: arguments.output,
             device: arguments.device,
+            opened: device,
             cache: arguments.cache,
+            given: arguments.given,
         })
     }
 
@@ -120,6 +138,30 @@ impl RunConfig {
         };
         format!("trained: {mode}, {steps} steps")
     }
+}
+
+/// Sets a directory for the trained weights if the arguments name none, and prints it.
+fn default_output(arguments: &mut FinetuneArguments) {
+    let FinetuneArguments { output, checkpoint, .. } = arguments;
+    if output.discard
+        || checkpoint.is_some()
+        || output.adapter_out.is_some()
+        || output.model_out.is_some()
+    {
+        return;
+    }
+    let lora = arguments.trains_lora();
+    let name = |number: u32| match number {
+        1 => PathBuf::from(DEFAULT_OUTPUT),
+        number => PathBuf::from(format!("{DEFAULT_OUTPUT}-{number}")),
+    };
+    let free = (1..).map(name).find(|folder| !folder.exists());
+    let folder = free.expect("some number is free");
+    let what = if lora { "adapter" } else { "model" };
+    fact("output", format!("{}: the {what}, as no output is named", folder.display()));
+    let place =
+        if lora { &mut arguments.output.adapter_out } else { &mut arguments.output.model_out };
+    *place = Some(folder);
 }
 
 fn adapter_output<'a>(

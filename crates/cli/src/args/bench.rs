@@ -57,7 +57,7 @@ impl BenchArguments {
         TrainingConfig {
             model: self.model.model(),
             mode: self.model.mode(self.model.preset.default_rank(), true),
-            precision: self.model.precision(),
+            precision: self.model.precision(DType::F32),
             batch: 1,
             seq: 1,
             optimizer: OptimizerConfig::new(1e-7, 1000),

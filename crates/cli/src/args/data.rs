@@ -27,6 +27,11 @@ pub(crate) struct DataArguments {
 }
 
 impl DataArguments {
+    /// Whether examples are packed, if the options or `buckets` say so.
+    pub(crate) fn packs(&self, buckets: u32) -> bool {
+        self.text.is_none() && self.packing.unwrap_or(buckets <= 1)
+    }
+
     /// Returns options for sequences of `seq` tokens, without held-out data.
     pub(crate) fn options(&self, seq: usize) -> SplitOptions {
         let lengths = Lengths::new(seq, 1);
@@ -65,6 +70,11 @@ pub(crate) struct UseArguments {
 }
 
 impl UseArguments {
+    /// Whether data is held out.
+    pub(crate) fn holds_out(&self) -> bool {
+        self.holdout.is_some_and(|fraction| fraction > 0.0)
+    }
+
     /// Fails if training shall end early, but the held-out loss is not measured before its end.
     pub(crate) fn require_measurements(&self) -> Result<(), CliError> {
         match (self.early_stop, self.eval_every) {

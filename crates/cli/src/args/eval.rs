@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use retrograph_finetune::{DeviceChoice, ModelDirectory, OptimizerConfig, TrainingConfig};
 
-use super::{CacheArguments, DataArguments, ModelArguments};
+use super::{CacheArguments, DataArguments, ModelArguments, real_dtype};
 
 #[derive(Debug, Args)]
 pub(crate) struct EvalArguments {
@@ -53,7 +53,7 @@ impl EvalArguments {
         self.sized(TrainingConfig {
             model: base.map_or_else(|| self.model.model(), |base| *base.config()),
             mode: self.model.mode(self.model.preset.default_rank(), false),
-            precision: self.model.precision(),
+            precision: self.model.precision(real_dtype(base.is_some())),
             batch: self.batch,
             seq: self.seq,
             optimizer: OptimizerConfig::new(0.0, 1),

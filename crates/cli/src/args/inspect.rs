@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use retrograph_finetune::{Mode, ModelConfig, OptimizerConfig, TrainingConfig};
+use retrograph_finetune::{Mode, ModelDirectory, OptimizerConfig, TrainingConfig};
 
 use crate::error::CliError;
 
-use super::{HUB_RANK, LoraArguments, MicroBatchArguments, ModeArgument, PrecisionArguments};
+use super::{
+    HUB_RANK, LoraArguments, MOST_DEFAULT_SEQ, MicroBatchArguments, ModeArgument,
+    PrecisionArguments, real_dtype,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
@@ -22,9 +25,9 @@ pub(crate) struct InspectArguments {
     /// Sequences that are computed at a time, at least 1.
     #[arg(long, default_value_t = 4)]
     pub(crate) batch: usize,
-    /// Tokens per sequence, at least 1.
-    #[arg(long, default_value_t = 64)]
-    seq: usize,
+    /// Tokens per sequence, at least 1 [default: the model's context, at most 4096].
+    #[arg(long)]
+    seq: Option<usize>,
     #[command(flatten)]
     precision: PrecisionArguments,
     #[command(flatten)]
@@ -43,14 +46,18 @@ impl InspectArguments {
     }
 
     /// Returns the planned run. The schedule does not change its memory.
-    pub(crate) fn config(&self, model: ModelConfig) -> TrainingConfig {
+    pub(crate) fn config(&self, base: &ModelDirectory) -> TrainingConfig {
+        let model = *base.config();
         let mode = match self.mode {
             ModeArgument::Full => Mode::Full,
             ModeArgument::Lora => Mode::Lora(self.lora.config(HUB_RANK, false)),
         };
+        let longest =
+            || base.positions().map_or(MOST_DEFAULT_SEQ, |most| most.min(MOST_DEFAULT_SEQ));
         let optimizer = OptimizerConfig::new(1e-4, 1);
-        let precision = self.precision.precision();
-        let (batch, seq) = (self.micro_batching.sequences(self.batch), self.seq);
+        let precision = self.precision.precision(real_dtype(true));
+        let (batch, seq) =
+            (self.micro_batching.sequences(self.batch), self.seq.unwrap_or_else(longest));
         TrainingConfig { model, mode, precision, batch, seq, optimizer, seed: 0 }
     }
 }

@@ -24,11 +24,12 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use retrograph_finetune::model::StepOptions;
 use retrograph_finetune::{
-    DeviceChoice, Mode, ModelConfig, ModelDirectory, OptimizerConfig, Precision, Preset,
-    TrainingConfig,
+    DType, DeviceChoice, Mode, ModelConfig, ModelDirectory, OptimizerConfig, Precision, Preset,
+    TrainerOptions, TrainingConfig,
 };
 use retrograph_runtime::Policy;
 
+use crate::config_file::Given;
 use crate::error::CliError;
 
 pub(crate) use bench::BenchArguments;
@@ -49,7 +50,7 @@ pub(crate) use output::OutputArguments;
 pub(crate) use precision::PrecisionArguments;
 pub(crate) use sampling::SamplingArguments;
 pub(crate) use serve::ServeArguments;
-pub(crate) use training::TrainingArguments;
+pub(crate) use training::{DEFAULT_EPOCHS, TrainingArguments};
 
 /// Fine-tunes and runs transformers; each training step is one CUDA graph. Works without a GPU.
 #[derive(Debug, Parser)]
@@ -93,11 +94,29 @@ fn up_to<T: TryFrom<u64> + Clone + Send + Sync + 'static>(most: u64) -> RangedU6
 /// Default LoRA rank for a model directory.
 pub(crate) const HUB_RANK: usize = 16;
 
-/// Default of `--steps`: enough for words to appear in the sample of the tiny model.
+/// Default of `--steps` without a model directory: enough for words to appear in the sample of the
+/// tiny model.
 const DEFAULT_STEPS: u32 = 250;
+/// Default of `--seq` without a model directory.
+pub(crate) const DEFAULT_SEQ: usize = 64;
+/// Maximum default of `--seq` with a model directory.
+pub(crate) const MOST_DEFAULT_SEQ: usize = 4096;
+
+/// Default of `--dtype` in training and evaluation: bf16 for a `real` model.
+pub(crate) fn real_dtype(real: bool) -> DType {
+    if real { DType::Bf16 } else { DType::F32 }
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct FinetuneArguments {
+    /// Read flags from this TOML file: each key is a flag without dashes, such as
+    /// `lora-targets = ["q", "v"]`. Flags on the command line take precedence. The checkpoint
+    /// directory of a run has the file of that run, run.toml.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// All flags, of the command line and of the file.
+    #[arg(skip)]
+    pub(crate) given: Given,
     #[command(flatten)]
     pub(crate) data: DataArguments,
     #[command(flatten)]
@@ -189,9 +208,9 @@ impl ModelArguments {
         }
     }
 
-    /// Returns the data types of the run.
-    pub(crate) fn precision(&self) -> Precision {
-        self.precision.precision()
+    /// Returns the data types of the run; `dtype` is the default.
+    pub(crate) fn precision(&self, dtype: DType) -> Precision {
+        self.precision.precision(dtype)
     }
 
     /// Fails if a LoRA option is given without `--mode lora`.
@@ -232,9 +251,9 @@ impl FinetuneArguments {
         TrainingConfig {
             model: base.map_or_else(|| self.model.model(), |base| *base.config()),
             mode: self.model.mode(rank, false),
-            precision: self.model.precision(),
+            precision: self.model.precision(real_dtype(base.is_some())),
             batch: self.micro_batching.sequences(training.batch),
-            seq: training.seq,
+            seq: training.seq.unwrap_or(DEFAULT_SEQ),
             optimizer,
             seed: training.seed,
         }
@@ -242,7 +261,23 @@ impl FinetuneArguments {
 
     /// Returns the options of the step.
     pub(crate) fn step(&self) -> StepOptions {
-        self.micro_batching.step(self.training.batch)
+        let packed = self.data.packs(self.data_use.buckets);
+        StepOptions { packed, ..self.micro_batching.step(self.training.batch) }
+    }
+
+    /// Returns the options of the trainer.
+    pub(crate) fn options(&self) -> TrainerOptions {
+        TrainerOptions {
+            build: self.strategy.policy().into(),
+            verify: self.verify,
+            step: self.step(),
+            lengths: self.data_use.buckets as usize,
+        }
+    }
+
+    /// Whether LoRA matrices are trained, and not all weights.
+    pub(crate) fn trains_lora(&self) -> bool {
+        self.model.lora.adapter.is_some() || self.model.mode == Some(ModeArgument::Lora)
     }
 
     /// Whether `--mode full` is on the command line.

@@ -27,6 +27,11 @@ pub(crate) struct OutputArguments {
     /// merged; the directory must be empty or not exist.
     #[arg(long, value_name = "DIR")]
     pub(crate) model_out: Option<PathBuf>,
+    /// Write no weights: the trained model is lost at the end. Without this, --checkpoint,
+    /// --adapter-out and --model-out, the run writes its adapter or model to the new directory
+    /// retrograph-out.
+    #[arg(long, conflicts_with_all = ["checkpoint", "adapter_out", "model_out"])]
+    pub(crate) discard: bool,
     /// Type of the weights of --model-out: f32, bf16 or f16 [default: the type in the base model,
     /// else f32].
     #[arg(long, value_name = "TYPE", requires = "model_out")]

@@ -6,9 +6,10 @@ use retrograph_finetune::{DType, Precision, Quantization, parse_dtype};
 #[derive(Debug, Args)]
 pub(crate) struct PrecisionArguments {
     /// Data type of matrix-product inputs and of frozen weight matrices: f32 or bf16. Accumulators,
-    /// activations, norms, trained weights and the optimizer are always f32.
-    #[arg(long, value_name = "TYPE", value_parser = parse_dtype, default_value = "f32")]
-    dtype: DType,
+    /// activations, norms, trained weights and the optimizer are always f32 [default: bf16 in
+    /// finetune, eval and inspect with --model, else f32].
+    #[arg(long, value_name = "TYPE", value_parser = parse_dtype)]
+    dtype: Option<DType>,
     /// Quantize the frozen weights of the linear layers. Not with --mode full.
     #[arg(long, value_name = "TYPE", value_enum)]
     quantize: Option<QuantizeArgument>,
@@ -24,11 +25,12 @@ enum QuantizeArgument {
 }
 
 impl PrecisionArguments {
-    pub(crate) fn precision(&self) -> Precision {
+    /// Returns the data types; `dtype` is the default.
+    pub(crate) fn precision(&self, dtype: DType) -> Precision {
         let quantize = |argument| match argument {
             QuantizeArgument::Nf4 => Quantization::Nf4 { double: self.double_quant },
         };
-        Precision { dtype: self.dtype, quantize: self.quantize.map(quantize) }
+        Precision { dtype: self.dtype.unwrap_or(dtype), quantize: self.quantize.map(quantize) }
     }
 }
 
@@ -46,7 +48,7 @@ mod tests {
 
     fn parsed(line: &[&str]) -> Result<Precision, clap::Error> {
         let line = std::iter::once("program").chain(line.iter().copied());
-        Ok(Line::try_parse_from(line)?.precision.precision())
+        Ok(Line::try_parse_from(line)?.precision.precision(DType::F32))
     }
 
     #[test]

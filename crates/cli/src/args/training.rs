@@ -7,8 +7,8 @@ use crate::error::CliError;
 
 #[derive(Debug, Args)]
 pub(crate) struct TrainingArguments {
-    /// Number of training steps, including those before a --resume [default: 250, or the end of
-    /// the resumed schedule].
+    /// Number of training steps, including those before a --resume [default: 3 epochs with --model,
+    /// else 250; or the end of the resumed schedule].
     #[arg(long)]
     pub(crate) steps: Option<u32>,
     /// Train for this many passes over the data instead of --steps, above 0; parts of a pass count,
@@ -31,9 +31,10 @@ pub(crate) struct TrainingArguments {
     /// many.
     #[arg(long, default_value_t = 4)]
     pub(crate) batch: usize,
-    /// Tokens per sequence, at least 1.
-    #[arg(long, default_value_t = 64)]
-    pub(crate) seq: usize,
+    /// Tokens per sequence, at least 1 [default: with --model, the model's context, at most 4096,
+    /// halved until the run fits in memory; else 64].
+    #[arg(long)]
+    pub(crate) seq: Option<usize>,
     /// Peak learning rate, at least 0 [default: 1e-2 for --preset tiny, else 1e-4].
     #[arg(long)]
     pub(crate) lr: Option<f64>,
@@ -128,16 +129,24 @@ impl TrainingArguments {
     }
 
     /// Returns the steps that are asked for, of `batch` sequences each, if an epoch has
-    /// `sequences`. `None` if neither steps nor epochs are given.
-    pub(crate) fn steps(&self, sequences: usize, batch: usize) -> Option<u32> {
+    /// `sequences`. `None` if neither steps nor epochs are given and there is no `default` number
+    /// of epochs.
+    pub(crate) fn steps(
+        &self,
+        (sequences, batch): (usize, usize),
+        default: Option<f64>,
+    ) -> Option<u32> {
         let epochs = |epochs: f64| {
             // A product just above a whole number is that number, not one more.
             let steps = epochs * sequences as f64 / batch as f64;
             (steps * (1.0 - f64::EPSILON)).ceil().clamp(1.0, f64::from(u32::MAX)) as u32
         };
-        self.steps.or(self.epochs.map(epochs))
+        self.steps.or(self.epochs.or(default).map(epochs))
     }
 }
+
+/// Default of `--epochs` with a model directory, as in `transformers`.
+pub(crate) const DEFAULT_EPOCHS: f64 = 3.0;
 
 fn parse_epochs(text: &str) -> Result<f64, String> {
     let number: Option<f64> = text.parse().ok();
@@ -165,7 +174,7 @@ mod tests {
     #[test]
     fn epochs_are_rounded_up_to_steps() {
         let steps = |epochs: &str, sequences, batch| {
-            parsed(&["--epochs", epochs]).steps(sequences, batch).unwrap()
+            parsed(&["--epochs", epochs]).steps((sequences, batch), None).unwrap()
         };
         assert_eq!([steps("1", 10, 5), steps("1", 11, 5), steps("0.5", 11, 5)], [2, 3, 2]);
         assert_eq!(
@@ -173,8 +182,9 @@ mod tests {
             [3, 1, u32::MAX]
         );
         assert_eq!([steps("0.1", 1000, 10), steps("0.7", 100, 10)], [10, 7]);
-        assert_eq!(parsed(&["--steps", "4"]).steps(10, 5), Some(4));
-        assert_eq!(parsed(&[]).steps(10, 5), None);
+        assert_eq!(parsed(&["--steps", "4"]).steps((10, 5), Some(3.0)), Some(4));
+        assert_eq!(parsed(&[]).steps((10, 5), None), None);
+        assert_eq!(parsed(&[]).steps((10, 5), Some(3.0)), Some(6));
         for wrong in ["0", "-1", "nan", "inf", "many"] {
             assert!(Line::try_parse_from(["program", "--epochs", wrong]).is_err(), "{wrong}");
         }

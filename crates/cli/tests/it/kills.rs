@@ -114,5 +114,5 @@ fn whole(place: &Place, steps: u32) {
     let names = std::fs::read_dir(place.path("dir")).unwrap();
     let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
     let names: Vec<_> = names.into_iter().filter(|name| name != ".lock").collect();
-    assert_eq!(names.len(), 3, "{names:?}");
+    assert_eq!(names.len(), 4, "{names:?}");
 }

@@ -4,6 +4,7 @@ mod adapters;
 mod caches;
 mod chat;
 mod checkpoints;
+mod configs;
 mod data;
 mod errors;
 mod exports;

@@ -149,7 +149,7 @@ fn a_reader_that_leaves_ends_no_run() {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut first = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
-    assert!(first.starts_with("device"), "{first}");
+    assert!(first.starts_with("output"), "{first}");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(json(&place.path("r"))["steps"], 3);
 }

@@ -1,0 +1,332 @@
+//! `--config FILE`: flags from a TOML file, and the file of a run with all its values.
+//!
+//! A key is a flag without its dashes. Flags of the file are put in front of those of the command
+//! line, so that both are parsed and checked alike. A flag of the command line replaces its key and
+//! all keys that it excludes.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
+use toml::{Table, Value};
+
+use crate::args::Arguments;
+use crate::error::CliError;
+
+/// The command that reads files.
+const COMMAND: &str = "finetune";
+/// The flag that names a file.
+const FLAG: &str = "config";
+/// The name of the file of a run, in its checkpoint directory.
+pub(crate) const RUN_FILE: &str = "run.toml";
+/// Flags that say how a run is started, and not what it is.
+const NOT_OF_A_RUN: [&str; 4] = [FLAG, "resume", "help", "version"];
+/// How alike a key and the flag that is suggested for it are, at least.
+const ALIKE: f64 = 0.75;
+
+/// Why a configuration file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// It is not TOML.
+    #[error("the configuration `{}` is not TOML: {why}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Why, with the line.
+        why: String,
+    },
+    /// No flag has this name.
+    #[error(
+        "the configuration `{}` has the unknown key `{key}`{}",
+        path.display(), suggestion.as_ref().map_or(
+            "; keys are the flags of the command without dashes".to_owned(),
+            |name| format!("; did you mean `{name}`?")
+        )
+    )]
+    UnknownKey {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// A flag with a similar name.
+        suggestion: Option<String>,
+    },
+    /// The flag cannot have a value of this type.
+    #[error("in the configuration `{}`, `{key}` must be {expected}", path.display())]
+    WrongType {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: String,
+        /// The types that it can have.
+        expected: &'static str,
+    },
+}
+
+/// Returns the arguments of this process with those of its configuration file.
+pub(crate) fn arguments() -> Result<Vec<OsString>, CliError> {
+    expand(std::env::args_os().collect())
+}
+
+fn expand(line: Vec<OsString>) -> Result<Vec<OsString>, CliError> {
+    let is_command = line.get(1).is_some_and(|name| name == COMMAND);
+    let Some(path) = is_command.then(|| file_of(&line[2..])).flatten() else { return Ok(line) };
+    let text = std::fs::read_to_string(&path).map_err(|why| CliError::Read {
+        what: "the configuration",
+        path: path.clone(),
+        why,
+    })?;
+    let flags = Flags::new();
+    let added = flags.read((&path, &text), &flags.given(&line[2..]))?;
+    let (head, tail) = line.split_at(2);
+    Ok([head, &added, tail].concat())
+}
+
+/// Returns the file that the last `--config` names.
+fn file_of(line: &[OsString]) -> Option<PathBuf> {
+    let named = |at: usize| {
+        let flag = line[at].to_str()?.strip_prefix("--config")?;
+        match flag.strip_prefix('=') {
+            Some(path) => Some(PathBuf::from(path)),
+            None if flag.is_empty() => line.get(at + 1).map(PathBuf::from),
+            None => None,
+        }
+    };
+    (0..line.len()).rev().find_map(named)
+}
+
+/// The flags of the command.
+struct Flags(Command);
+
+impl Flags {
+    fn new() -> Self {
+        let mut all = Arguments::command();
+        all.build();
+        let command = all.find_subcommand(COMMAND).expect("the program has this command");
+        Self(command.clone())
+    }
+
+    fn named(&self, name: &str) -> Option<&Arg> {
+        self.0.get_arguments().find(|flag| flag.get_long() == Some(name))
+    }
+
+    /// Returns the flags on a command line.
+    fn given(&self, line: &[OsString]) -> BTreeSet<String> {
+        let name = |argument: &OsString| {
+            let name = argument.to_str()?.strip_prefix("--")?;
+            let name = name.split_once('=').map_or(name, |(name, _)| name);
+            self.named(name).map(|_| name.to_owned())
+        };
+        line.iter().filter_map(name).collect()
+    }
+
+    /// Returns whether one of two flags excludes the other.
+    fn conflict(&self, one: &str, other: &str) -> bool {
+        let excludes = |from: &str, name: &str| {
+            let Some(from) = self.named(from) else { return false };
+            let excluded = self.0.get_arg_conflicts_with(from);
+            excluded.into_iter().any(|flag| flag.get_long() == Some(name))
+        };
+        one != other && (excludes(one, other) || excludes(other, one))
+    }
+
+    /// Returns the arguments of a file, without those that `given` flags replace.
+    fn read(
+        &self,
+        (path, text): (&Path, &str),
+        given: &BTreeSet<String>,
+    ) -> Result<Vec<OsString>, ConfigError> {
+        let table: Table = text.parse().map_err(|why: toml::de::Error| ConfigError::Syntax {
+            path: path.to_owned(),
+            why: why.to_string(),
+        })?;
+        let mut arguments = Vec::new();
+        for (key, value) in &table {
+            let known = self.named(key).filter(|_| !NOT_OF_A_RUN.contains(&key.as_str()));
+            let Some(flag) = known else {
+                let (path, key) = (path.to_owned(), key.clone());
+                let suggestion = self.like(&key);
+                return Err(ConfigError::UnknownKey { path, key, suggestion });
+            };
+            let written = written(flag, value).map_err(|expected| ConfigError::WrongType {
+                path: path.to_owned(),
+                key: key.clone(),
+                expected,
+            })?;
+            let replaced = given.iter().any(|name| name == key || self.conflict(name, key));
+            arguments.extend(written.filter(|_| !replaced).map(OsString::from));
+        }
+        Ok(arguments)
+    }
+
+    /// Returns the flag whose name is most like `key`, if it is similar.
+    fn like(&self, key: &str) -> Option<String> {
+        let key = key.replace('_', "-").to_lowercase();
+        let names = self.0.get_arguments().filter_map(Arg::get_long);
+        let names = names.filter(|name| !NOT_OF_A_RUN.contains(name));
+        let alike = names.map(|name| (strsim::jaro_winkler(&key, name), name));
+        let best = alike.max_by(|left, right| left.0.total_cmp(&right.0));
+        best.filter(|(alike, _)| *alike >= ALIKE).map(|(_, name)| name.to_owned())
+    }
+}
+
+/// Returns the argument of a key and its value; `None` for a switch that is off.
+fn written(flag: &Arg, value: &Value) -> Result<Option<String>, &'static str> {
+    let name = flag.get_long().unwrap_or_default();
+    if matches!(flag.get_action(), ArgAction::SetTrue) {
+        return match value {
+            Value::Boolean(on) => Ok(on.then(|| format!("--{name}"))),
+            _ => Err("true or false"),
+        };
+    }
+    let one = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Integer(number) => Some(number.to_string()),
+        Value::Float(number) => Some(number.to_string()),
+        Value::Boolean(on) => Some(on.to_string()),
+        _ => None,
+    };
+    let text = match value {
+        Value::Array(values) => {
+            values.iter().map(one).collect::<Option<Vec<_>>>().map(|all| all.join(","))
+        }
+        value => one(value),
+    };
+    let expected = "a text, a number, true, false, or a list of them";
+    text.map(|text| Some(format!("--{name}={text}"))).ok_or(expected)
+}
+
+/// The flags that a run was started with, of the command line and of its file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given(Table);
+
+impl Given {
+    /// Returns the flags of the parsed arguments.
+    pub(crate) fn of(matches: &ArgMatches) -> Self {
+        let Some((COMMAND, matches)) = matches.subcommand() else { return Self::default() };
+        let flags = Flags::new();
+        let mut table = Table::new();
+        for flag in flags.0.get_arguments() {
+            let Some(name) = flag.get_long().filter(|name| !NOT_OF_A_RUN.contains(name)) else {
+                continue;
+            };
+            let id = flag.get_id().as_str();
+            if matches.value_source(id) != Some(clap::parser::ValueSource::CommandLine) {
+                continue;
+            }
+            let value = match flag.get_action() {
+                ArgAction::SetTrue => Some(Value::Boolean(true)),
+                _ => matches.get_raw(id).into_iter().flatten().last().and_then(value_of),
+            };
+            table.extend(value.map(|value| (name.to_owned(), value)));
+        }
+        Self(table)
+    }
+
+    /// Returns the file of a run: its flags, and the values that it has `resolved`. A resolved
+    /// value replaces a flag that excludes it; other flags replace resolved values that they
+    /// exclude.
+    pub(crate) fn file(&self, resolved: &[(&str, Value)]) -> String {
+        /// Flags that stand for a value that is resolved.
+        const REPLACED: [&str; 1] = ["epochs"];
+        let flags = Flags::new();
+        let mut table = self.0.clone();
+        REPLACED.iter().for_each(|name| drop(table.remove(*name)));
+        for (name, value) in resolved {
+            let excluded = table.keys().any(|given| flags.conflict(given, name));
+            if !excluded {
+                table.insert((*name).to_owned(), value.clone());
+            }
+        }
+        format!(
+            "# The values of this run. Use it again with `retrograph finetune --config`.\n{table}"
+        )
+    }
+}
+
+/// Returns a value of the command line in its type. `None` for a path that is not Unicode, which
+/// TOML cannot hold.
+fn value_of(raw: &OsStr) -> Option<Value> {
+    let text = raw.to_str()?;
+    if let Ok(on) = text.parse() {
+        return Some(Value::Boolean(on));
+    }
+    if let Ok(number) = text.parse() {
+        return Some(Value::Integer(number));
+    }
+    // A text such as `inf` or `nan` can be a name.
+    let is_number = text.starts_with(|first: char| first.is_ascii_digit() || "-.".contains(first));
+    match text.parse() {
+        Ok(number) if is_number => Some(Value::Float(number)),
+        _ => Some(Value::String(text.to_owned())),
+    }
+}
+
+/// Returns a number of single precision with the digits that it is written with.
+pub(crate) fn single(number: f32) -> Value {
+    Value::Float(number.to_string().parse().unwrap_or(f64::from(number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn added(text: &str, line: &[&str]) -> Result<Vec<String>, ConfigError> {
+        let line: Vec<OsString> = line.iter().map(OsString::from).collect();
+        let flags = Flags::new();
+        let added = flags.read(("run.toml".as_ref(), text), &flags.given(&line))?;
+        Ok(added.into_iter().map(|one| one.into_string().unwrap()).collect())
+    }
+
+    #[test]
+    fn every_type_of_value_becomes_a_flag() {
+        let text = "data = 'a b'\nlr = 1e-4\nsteps = 5\nlora-targets = ['q', 'v']\nverify = true\n\
+                    recompute = false\npacking = false\n";
+        let mut flags = added(text, &[]).unwrap();
+        flags.sort_unstable();
+        let expected = [
+            "--data=a b",
+            "--lora-targets=q,v",
+            "--lr=0.0001",
+            "--packing=false",
+            "--steps=5",
+            "--verify",
+        ];
+        assert_eq!(flags, expected);
+    }
+
+    #[test]
+    fn a_flag_replaces_its_key_and_the_keys_that_it_excludes() {
+        let text = "steps = 5\ndata = 'd'\nseq = 8\n";
+        assert_eq!(added(text, &["--epochs=2"]).unwrap(), ["--data=d", "--seq=8"]);
+        assert_eq!(added(text, &["--text", "t", "--seq", "4"]).unwrap(), ["--steps=5"]);
+    }
+
+    #[test]
+    fn unknown_keys_have_a_suggestion() {
+        let error = |text: &str| added(text, &[]).unwrap_err().to_string();
+        assert!(error("lora_targets = 'q'").contains("did you mean `lora-targets`?"));
+        assert!(error("warmup-steps = 3").contains("did you mean `warmup`?"));
+        assert!(error("zzz = 1").contains("keys are the flags"));
+        assert!(error("resume = true").contains("unknown key `resume`"));
+        assert!(error("[model]\nlr = 1").contains("`model` must be a text"));
+        assert!(error("verify = 3").contains("`verify` must be true or false"));
+        assert!(error("lr = ").contains("is not TOML"));
+    }
+
+    #[test]
+    fn the_file_of_a_run_gives_the_same_run() {
+        let line = ["retrograph", "finetune", "--data", "d", "--epochs", "2", "--lr=1e-5"];
+        let given = Given::of(&Arguments::command().get_matches_from(line));
+        let resolved = [("steps", Value::Integer(7)), ("eps", single(1e-8)), ("lr", single(1e-5))];
+        let text = given.file(&resolved);
+        let mut flags = added(&text, &[]).unwrap();
+        flags.sort_unstable();
+        assert_eq!(flags, ["--data=d", "--eps=0.00000001", "--lr=0.00001", "--steps=7"]);
+        // With an adapter, its own options count.
+        let line = ["retrograph", "finetune", "--text", "t", "--adapter", "a"];
+        let given = Given::of(&Arguments::command().get_matches_from(line));
+        assert!(!given.file(&[("rank", Value::Integer(4))]).contains("rank"));
+    }
+}

@@ -1,0 +1,83 @@
+//! The configuration file of a run, with the values that it has resolved.
+
+use retrograph_finetune::{LoraConfig, LrSchedule, Mode, OptimizerConfig, Quantization};
+use toml::Value;
+
+use crate::config_file::single;
+use crate::run_config::RunConfig;
+
+/// Resolved flags.
+type Values = Vec<(&'static str, Value)>;
+
+impl RunConfig {
+    /// Returns the file with which the same run starts again.
+    pub(crate) fn file(&self) -> String {
+        let config = &self.training;
+        let step = &self.options.step;
+        let batch = step.micro_batch.unwrap_or(config.batch);
+        let mut values = vec![
+            ("steps", Value::Integer(i64::from(self.until))),
+            ("batch", integer(batch)),
+            ("grad-accumulation", integer(config.batch / batch.max(1))),
+            ("seq", integer(config.seq)),
+            // TOML has no larger numbers.
+            ("seed", Value::Integer(config.seed.min(i64::MAX as u64) as i64)),
+            ("dtype", text(config.precision.dtype.to_string())),
+            ("packing", Value::Boolean(self.data.training.is_packed())),
+        ];
+        if let Some(Quantization::Nf4 { double }) = config.precision.quantize {
+            values.push(("quantize", text("nf4")));
+            values.push(("double-quant", Value::Boolean(double)));
+        }
+        values.extend(optimizer(&config.optimizer));
+        match config.mode {
+            Mode::Full | Mode::Frozen => values.push(("mode", text("full"))),
+            Mode::Lora(config) => values.extend(lora(&config)),
+        }
+        self.given.file(&values)
+    }
+}
+
+fn optimizer(config: &OptimizerConfig) -> Values {
+    let steps = |steps: u32| Value::Integer(i64::from(steps));
+    let mut values = vec![
+        ("schedule-steps", steps(config.total_steps)),
+        ("warmup", steps(config.warmup_steps)),
+        ("lr", Value::Float(config.peak_lr)),
+        ("weight-decay", single(config.weight_decay)),
+        ("beta1", Value::Float(config.beta1)),
+        ("beta2", Value::Float(config.beta2)),
+        ("eps", single(config.eps)),
+        ("clip", single(config.max_norm)),
+    ];
+    let min_lr = ("min-lr", Value::Float(config.min_lr));
+    match config.schedule {
+        LrSchedule::Cosine => values.extend([("schedule", text("cosine")), min_lr]),
+        LrSchedule::Linear => values.extend([("schedule", text("linear")), min_lr]),
+        LrSchedule::Constant => values.push(("schedule", text("constant"))),
+        LrSchedule::Wsd { decay_steps } => {
+            values.extend([("schedule", text("wsd")), min_lr, ("decay-steps", steps(decay_steps))]);
+        }
+    }
+    values
+}
+
+fn lora(config: &LoraConfig) -> Values {
+    vec![
+        ("mode", text("lora")),
+        ("rank", integer(config.rank)),
+        ("alpha", single(config.alpha)),
+        ("lora-targets", text(config.targets.to_string())),
+        ("rslora", Value::Boolean(config.rslora)),
+        ("lora-dropout", single(config.dropout)),
+        ("train-norms", Value::Boolean(config.norms)),
+    ]
+}
+
+fn integer(number: usize) -> Value {
+    Value::Integer(number as i64)
+}
+
+fn text(text: impl Into<String>) -> Value {
+    Value::String(text.into())
+}

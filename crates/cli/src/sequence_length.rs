@@ -1,0 +1,43 @@
+//! The default of `--seq` for a model directory: its context, as far as memory allows.
+
+use retrograph_finetune::{Device, Error, ModelDirectory, Plan, TrainingConfig};
+
+use crate::args::{FinetuneArguments, MOST_DEFAULT_SEQ};
+use crate::error::CliError;
+use crate::screen::fact;
+
+/// The shortest default.
+const LEAST: usize = 64;
+
+/// Returns the context of `base`, at most [`MOST_DEFAULT_SEQ`], halved until the run of `config`
+/// fits into the free memory of the device, and the device.
+///
+/// The shortest length is returned even if it does not fit: the start of the run then says what to
+/// reduce.
+pub(crate) fn fitting(
+    arguments: &FinetuneArguments,
+    base: &ModelDirectory,
+    config: &TrainingConfig,
+) -> Result<(usize, Device), CliError> {
+    let device = Device::open(arguments.device)?;
+    let (free, _) = device.context.memory().map_err(Error::from)?;
+    let context = base.positions().unwrap_or(MOST_DEFAULT_SEQ);
+    let mut seq = context.min(MOST_DEFAULT_SEQ);
+    while seq / 2 >= LEAST && need(arguments, &TrainingConfig { seq, ..*config })? > free {
+        seq /= 2;
+    }
+    let why = if seq == context { "the context of the model" } else { "the default" };
+    fact("sequences", format!("{seq} tokens, {why}"));
+    Ok((seq, device))
+}
+
+/// Returns the bytes of a run, with those of the driver.
+fn need(arguments: &FinetuneArguments, config: &TrainingConfig) -> Result<usize, CliError> {
+    let plan = match Plan::new(config, arguments.options()) {
+        // Its activations have too many elements.
+        Err(Error::InvalidConfig { .. }) => return Ok(usize::MAX),
+        plan => plan?,
+    };
+    let plan = if arguments.data_use.holds_out() { plan.with_held_out()? } else { plan };
+    Ok(plan.memory().least() + plan.memory().driver.total())
+}

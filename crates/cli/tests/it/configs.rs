@@ -1,0 +1,74 @@
+//! Configuration files, and the defaults of a run.
+
+use std::fs;
+
+use crate::models::{run, write_model};
+use crate::program::{Place, json};
+
+#[test]
+fn a_run_is_configured_by_a_file_and_repeated_by_its_own() {
+    let place = Place::new();
+    fs::write(
+        place.path("run.toml"),
+        "text = 'text'\ndevice = 'sim'\nlayers = 1\nhidden = 16\nintermediate = 24\nheads = 4\n\
+         batch = 2\nseq = 8\nsample = 0\nsteps = 40\nlr = 0.02\nmode = 'lora'\nrank = 2\n\
+         lora-targets = ['q', 'down']\nschedule = 'wsd'\ncheckpoint = 'c'\nreport = 'r'\n",
+    )
+    .unwrap();
+    // The line replaces `steps`, which excludes `--epochs`, and `checkpoint`.
+    let line = ["finetune", "--config", "run.toml", "--epochs", "0.25", "--checkpoint", "d"];
+    run(&place, &line).good();
+    let first = json(&place.path("r"));
+    assert_eq!(first["steps"], 7);
+    assert!(!place.path("c").exists());
+    let own = fs::read_to_string(place.path("d").join("run.toml")).unwrap();
+    for line in ["steps = 7", "lora-targets = \"q,down\"", "decay-steps = 1", "eps = 0.00000001"] {
+        assert!(own.lines().any(|one| one == line), "`{line}` is not in: {own}");
+    }
+    assert!(!own.contains("epochs"), "{own}");
+    // The file of a run gives the same run, and continues it.
+    let again = ["finetune", "--config", "d/run.toml"];
+    run(&place, &[&again[..], &["--checkpoint", "e", "--report", "s"]].concat()).good();
+    assert_eq!(json(&place.path("s"))["losses"], first["losses"]);
+    let more = [&again[..], &["--resume", "--steps", "9"]].concat();
+    run(&place, &more).good();
+    assert_eq!(json(&place.path("r"))["steps"], 9);
+
+    fs::write(place.path("run.toml"), "text = 'text'\nlearning_rate = 1\nlora_rank = 4\n").unwrap();
+    let line = ["finetune", "--config", "run.toml"];
+    run(&place, &line).bad(&["run.toml", "unknown key `learning_rate`"]);
+    run(&place, &["finetune", "--config", "absent"]).bad(&["the configuration cannot be read"]);
+}
+
+#[test]
+fn a_run_that_names_no_output_writes_to_a_directory_that_it_prints() {
+    let place = Place::new();
+    let steps = ["--steps", "2", "--sample", "0"];
+    let done = place.finetune(&steps).good();
+    assert!(done.out.contains("output      retrograph-out: the model"), "{}", done.out);
+    assert!(place.path("retrograph-out/model.safetensors").exists());
+    let done = place.finetune(&[&steps[..], &["--mode", "lora"]].concat()).good();
+    assert!(done.out.contains("retrograph-out-2: the adapter"), "{}", done.out);
+    assert!(place.path("retrograph-out-2/adapter_config.json").exists());
+    place.finetune(&[&steps[..], &["--discard"]].concat()).good();
+    place.finetune(&[&steps[..], &["--checkpoint", "c"]].concat()).good();
+    assert!(!place.path("retrograph-out-3").exists());
+    let both = place.finetune(&[&steps[..], &["--discard", "--model-out", "m"]].concat());
+    assert_eq!(both.code, Some(2), "{}", both.err);
+}
+
+#[test]
+fn a_real_model_has_defaults_of_its_own() {
+    let place = Place::new();
+    write_model(&place, 256);
+    let line = ["finetune", "--model", "model", "--text", "text", "--device", "sim"];
+    let sizes = ["--mode", "lora", "--sample", "0", "--batch", "1", "--report", "r"];
+    let done = run(&place, &[&line[..], &sizes].concat()).good();
+    for words in ["sequences   32 tokens, the context of the model", "precision   bf16"] {
+        assert!(done.out.contains(words), "`{words}` is not in: {}", done.out);
+    }
+    // 440 bytes of text are 13 windows, three times.
+    assert_eq!(json(&place.path("r"))["steps"], 39);
+    let done = run(&place, &["inspect", "--model", "model"]).good();
+    assert!(done.out.contains("4 sequences of 32 tokens"), "{}", done.out);
+}
