@@ -1,5 +1,5 @@
-//! Learning-rate schedule and AdamW bias corrections: linear warm-up, then the peak, then a decay by
-//! a cosine or by a line. With s the step, counted from 0, and t = s + 1:
+//! Learning-rate schedule and AdamW bias corrections: linear warm-up, then the peak, then a decay
+//! by a cosine or by a line. With s the step, counted from 0, and t = s + 1:
 //!
 //! ```text
 //! lr = peak_lr · (s + 1) / warmup_steps                            for s < warmup_steps

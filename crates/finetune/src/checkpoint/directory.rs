@@ -276,9 +276,9 @@ impl CheckpointDirectory {
         std::fs::rename(path, free)
     }
 
-    /// Removes old checkpoints of the run of `newest` except the best, and temporary files. The run holds the lock
-    /// and writes nothing now, so killed runs left all temporary files. A file that cannot be
-    /// removed stays: it does no harm.
+    /// Removes old checkpoints of the run of `newest` except the best, and temporary files. The run
+    /// holds the lock and writes nothing now, so killed runs left all temporary files. A file that
+    /// cannot be removed stays: it does no harm.
     fn prune(&self, newest: &Header) {
         let Ok(entries) = std::fs::read_dir(&self.path) else { return };
         let unfinished = entries.flatten().filter(|entry| {

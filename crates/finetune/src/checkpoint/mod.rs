@@ -7,13 +7,14 @@
 //! digest of the model.
 //!
 //! A directory holds `step-<n>.safetensors` files and `latest`, a file that names the newest. The
-//! file `best`, if there is one, names that of the lowest held-out loss. All are written to a temporary file in the same directory, synchronized and renamed, in that order.
-//! `latest` therefore always names a complete file.
+//! file `best`, if there is one, names that of the lowest held-out loss. All are written to a
+//! temporary file in the same directory, synchronized and renamed, in that order. `latest`
+//! therefore always names a complete file.
 //!
 //! One run writes to a directory at a time and keeps `.lock` locked. The last two of its
-//! checkpoints and the best one are kept; files of other runs are never removed. A file of another run with the name
-//! of a new checkpoint is renamed to `….safetensors.old-1`. If a loss is not finite, `latest`
-//! returns to the newest checkpoint that was followed by a finite loss.
+//! checkpoints and the best one are kept; files of other runs are never removed. A file of another
+//! run with the name of a new checkpoint is renamed to `….safetensors.old-1`. If a loss is not
+//! finite, `latest` returns to the newest checkpoint that was followed by a finite loss.
 //!
 //! [safetensors]: https://github.com/huggingface/safetensors
 

@@ -1,9 +1,9 @@
 //! Training data, and the batch of each step.
 //!
 //! [`TextData`] is one text; a step takes windows of it. [`Examples`] are texts, prompts with
-//! completions, or conversations from JSON Lines. Each window or example is seen once per epoch. The
-//! batch of a step depends only on the seed and the step, so that a resumed run continues with the
-//! same batches.
+//! completions, or conversations from JSON Lines. Each window or example is seen once per epoch.
+//! The batch of a step depends only on the seed and the step, so that a resumed run continues with
+//! the same batches.
 
 mod batch;
 mod error;
