@@ -12,6 +12,7 @@ use crate::results::Results;
 use crate::resume::Checkpoints;
 use crate::run_config::RunConfig;
 use crate::screen::{self, Startup, fact};
+use crate::tensorboard::EventFile;
 use crate::{Outcome, data, interrupt};
 
 /// Trains as the arguments say.
@@ -28,6 +29,7 @@ pub(crate) fn run(arguments: FinetuneArguments) -> Result<Outcome, CliError> {
         write("the configuration", &path, &config.file())?;
     }
     let metrics = config.output.metrics.as_deref().map(MetricsFile::open).transpose()?;
+    let events = config.output.tensorboard.as_deref().map(EventFile::create).transpose()?;
     let device = match config.opened.take() {
         Some(device) => device,
         None => Device::open(config.device)?,
@@ -40,7 +42,7 @@ pub(crate) fn run(arguments: FinetuneArguments) -> Result<Outcome, CliError> {
     let mut startup = Startup::new();
     let show = &mut |stage: Stage<'_>| startup.show(&stage);
     let mut trainer = plan.start(&modules, config.trained.source(), show)?;
-    let mut results = Results { config: &config, device: &device, metrics, failures };
+    let mut results = Results { config: &config, device: &device, metrics, events, failures };
     results.picture(&mut trainer)?;
     let held_out = match &config.data.held_out {
         None => None,

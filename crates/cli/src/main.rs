@@ -43,6 +43,7 @@ mod sample;
 mod screen;
 mod sequence_length;
 mod serve;
+mod tensorboard;
 mod trained;
 
 use std::ffi::OsString;

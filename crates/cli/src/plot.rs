@@ -49,20 +49,40 @@ fn draw(picture: &mut String, curves: &Curves<'_>) -> Result<(), DrawError> {
         .y_desc(format!("loss (nats per {unit})"))
         .draw()?;
     let points = losses.iter().copied().enumerate();
-    chart.draw_series(LineSeries::new(points, BLUE.mix(0.35)))?;
-    let smooth = smoothed(losses);
-    let points = smooth.into_iter().enumerate();
-    chart.draw_series(LineSeries::new(points, BLUE.stroke_width(2)))?;
+    let [each, mean, held] = [BLUE.mix(0.35).into(), BLUE.stroke_width(2), RED.stroke_width(2)];
+    let train = chart.draw_series(LineSeries::new(points, each))?;
+    train.label("train").legend(move |at| sample(at, each));
+    let points = smoothed(losses).into_iter().enumerate();
+    let smooth = chart.draw_series(LineSeries::new(points, mean))?;
+    smooth
+        .label(format!("train, mean of {} steps", span(losses)))
+        .legend(move |at| sample(at, mean));
     let points = held_out.iter().map(|found| (found.steps as usize, found.loss));
-    chart.draw_series(LineSeries::new(points.clone(), RED.stroke_width(2)))?;
+    if !held_out.is_empty() {
+        let line = chart.draw_series(LineSeries::new(points.clone(), held))?;
+        line.label("held out").legend(move |at| sample(at, held));
+    }
     chart.draw_series(points.map(|point| Circle::new(point, 3, RED.filled())))?;
+    let place = SeriesLabelPosition::UpperRight;
+    let mut legend = chart.configure_series_labels();
+    legend.position(place).background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).draw()?;
     root.present()?;
     Ok(())
 }
 
+/// The line of a legend.
+fn sample((x, y): (i32, i32), style: ShapeStyle) -> PathElement<(i32, i32)> {
+    PathElement::new([(x, y), (x + 20, y)], style)
+}
+
+/// The number of steps of which [`smoothed`] is a mean.
+fn span(losses: &[f32]) -> usize {
+    (losses.len() / 20).max(1)
+}
+
 /// Returns the mean of the last steps at each step, to show the trend in noisy losses.
 fn smoothed(losses: &[f32]) -> Vec<f32> {
-    let span = (losses.len() / 20).max(1);
+    let span = span(losses);
     let mean = |end: usize| {
         let window = &losses[(end + 1).saturating_sub(span)..=end];
         window.iter().sum::<f32>() / window.len() as f32
@@ -84,10 +104,12 @@ mod tests {
         draw(&mut picture, &curves(&[5.5, 4.0, 3.0], &[])).unwrap();
         assert!(picture.starts_with("<svg") && picture.contains("polyline"), "{picture}");
         assert!(picture.contains("nats per byte") && !picture.contains("<circle"));
+        assert!(picture.contains("train, mean of 1 steps") && !picture.contains("held out"));
         let held_out = [1, 3].map(|steps| HeldOutLoss { steps, loss: 6.0, tokens: 9 });
         let mut picture = String::new();
         draw(&mut picture, &curves(&[5.5, 4.0, 3.0], &held_out)).unwrap();
         assert_eq!(picture.matches("<circle").count(), 2);
+        assert!(picture.contains("held out"));
     }
 
     #[test]

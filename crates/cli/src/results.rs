@@ -17,6 +17,7 @@ use crate::metrics::MetricsFile;
 use crate::plot::{self, Curves};
 use crate::run_config::RunConfig;
 use crate::screen::{self, Steps, fact};
+use crate::tensorboard::EventFile;
 use crate::trained::{Trained, Weights};
 use crate::{Outcome, data, export, interrupt};
 
@@ -25,6 +26,7 @@ pub(crate) struct Results<'a> {
     pub(crate) config: &'a RunConfig,
     pub(crate) device: &'a Device,
     pub(crate) metrics: Option<MetricsFile>,
+    pub(crate) events: Option<EventFile>,
     pub(crate) failures: Failures,
 }
 
@@ -33,15 +35,21 @@ impl Results<'_> {
     pub(crate) fn picture(&mut self, trainer: &mut Trainer) -> Result<(), CliError> {
         let output = &self.config.output;
         let mut profile = None;
-        if let Some(path) = &output.profile {
+        if output.profile.is_some() || output.trace.is_some() {
             let config = *trainer.config();
             let shape = [config.batch, config.seq];
             let batch = self.config.data.training.batch(shape, config.seed, trainer.next_step())?;
             let measured = trainer.profile(&batch, output.profile_replays)?;
             screen::line(&measured);
-            let written = write_json("the profile", path, &measured);
-            self.failures.warn(written.inspect(|()| fact("profile", path.display())));
             profile = Some(measured);
+        }
+        if let (Some(path), Some(measured)) = (&output.profile, &profile) {
+            let written = write_json("the profile", path, measured);
+            self.failures.warn(written.inspect(|()| fact("profile", path.display())));
+        }
+        if let (Some(path), Some(measured)) = (&output.trace, &profile) {
+            let written = write("the trace", path, &trainer.step_pass().pass.to_trace(measured));
+            self.failures.warn(written.inspect(|()| fact("trace", path.display())));
         }
         if let Some(path) = &output.graph {
             let picture = trainer.step_pass().pass.to_svg(profile.as_ref());
@@ -87,8 +95,13 @@ impl Results<'_> {
 
     /// Trains. Returns how it ended, and the device time of each step.
     fn train(&mut self, run: &mut Run<'_>, stop: &AtomicBool) -> (Result<Ending, Error>, Vec<f32>) {
-        let Self { config: RunConfig { training: config, until, .. }, device, metrics, failures } =
-            self;
+        let Self {
+            config: RunConfig { training: config, until, .. },
+            device,
+            metrics,
+            events,
+            failures,
+        } = self;
         let (from, until) = (run.trainer.next_step(), *until);
         let mut times = Vec::new();
         let mut steps = Steps::new(config, from, until, device.simulated);
@@ -100,12 +113,15 @@ impl Results<'_> {
                 Event::Step(found) => {
                     times.push(found.device_ms);
                     let done = metrics.as_mut().map_or(Ok(()), |file| file.write(&found));
+                    let run = (&*config, device.simulated);
+                    let shown = events.as_mut().map_or(Ok(()), |file| file.step(&found, run));
                     steps.show(&found);
-                    done
+                    done.and(shown)
                 }
                 Event::HeldOut(found) => {
                     steps.held_out(&found);
-                    metrics.as_mut().map_or(Ok(()), |file| file.held_out(&found))
+                    let done = metrics.as_mut().map_or(Ok(()), |file| file.held_out(&found));
+                    done.and(events.as_mut().map_or(Ok(()), |file| file.held_out(&found)))
                 }
                 Event::NotSaved(error) => return steps.suspend(|| warn(error)),
             };

@@ -20,6 +20,9 @@ pub(crate) struct OutputArguments {
     /// run appends.
     #[arg(long, value_name = "FILE")]
     pub(crate) metrics: Option<PathBuf>,
+    /// Write the metrics as an event file for TensorBoard to this directory. Each run adds a file.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tensorboard: Option<PathBuf>,
     /// Write the trained LoRA adapter to this directory at the end, in PEFT format.
     #[arg(long, value_name = "DIR")]
     pub(crate) adapter_out: Option<PathBuf>,
@@ -53,9 +56,13 @@ pub(crate) struct OutputArguments {
     /// file.
     #[arg(long, value_name = "FILE")]
     pub(crate) profile: Option<PathBuf>,
-    /// Replays per --profile measurement, up to 100000; times are medians.
+    /// Profile the operations of the step before training, and write their schedule on the streams
+    /// of the graph to this JSON file, for Perfetto (ui.perfetto.dev).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Replays per measurement of --profile and --trace, up to 100000; times are medians.
     #[arg(
-        long, value_name = "REPLAYS", default_value_t = 20, requires = "profile",
+        long, value_name = "REPLAYS", default_value_t = 20,
         value_parser = up_to::<usize>(100_000)
     )]
     pub(crate) profile_replays: usize,
@@ -76,13 +83,14 @@ pub(crate) struct OutputArguments {
 impl OutputArguments {
     /// Returns the files that a run writes, with the text that each begins with.
     pub(crate) fn files(&self) -> Vec<Output<'_>> {
-        let kinds = [
+        let kinds: [(&'static str, &Option<PathBuf>, &'static str); 7] = [
             ("the report", &self.report, r#"{"device":"#),
             ("the plot", &self.plot, "<svg"),
             ("the metrics", &self.metrics, r#"{"step":"#),
             ("the drawing", &self.dot, "digraph"),
             ("the graph", &self.graph, "<svg"),
             ("the profile", &self.profile, r#"{"subject":"#),
+            ("the trace", &self.trace, r#"{"displayTimeUnit":"#),
         ];
         let mut files = Vec::new();
         for (what, path, begins) in kinds {

@@ -72,3 +72,20 @@ fn a_real_model_has_defaults_of_its_own() {
     let done = run(&place, &["inspect", "--model", "model"]).good();
     assert!(done.out.contains("4 sequences of 32 tokens"), "{}", done.out);
 }
+
+#[test]
+fn a_run_writes_a_trace_and_events() {
+    let place = Place::new();
+    let flags = ["--trace", "trace.json", "--tensorboard", "board", "--profile-replays", "1"];
+    let run = [&flags[..], &["--steps", "3", "--holdout", "0.2", "--discard"]].concat();
+    let done = place.finetune(&run).good();
+    assert!(done.out.contains("trace       trace.json"), "{}", done.out);
+    let trace = json(&place.path("trace.json"));
+    let events = trace["traceEvents"].as_array().unwrap();
+    assert!(events.iter().any(|event| event["name"] == "adamw" && event["ph"] == "X"));
+    let files: Vec<_> = fs::read_dir(place.path("board")).unwrap().collect();
+    assert_eq!(files.len(), 1);
+    let bytes = fs::read(files[0].as_ref().unwrap().path()).unwrap();
+    let count = |tag: &[u8]| bytes.windows(tag.len()).filter(|one| *one == tag).count();
+    assert_eq!([count(b"train/loss"), count(b"eval/loss"), count(b"learning_rate")], [3, 1, 3]);
+}

@@ -10,6 +10,7 @@
 
 mod draw;
 mod layout;
+mod trace;
 mod xml;
 
 use retrograph_driver::profile::scope_of;

@@ -172,6 +172,34 @@ fn a_captured_graph_is_drawn_and_reported_like_a_pass() {
 }
 
 #[test]
+fn a_trace_has_each_operation_once_on_a_track_without_overlap() {
+    let mut pass = Pass::new("fork");
+    let [input, one, two] = ["input", "one", "two"].map(|name| pass.external::<f32>(name, 8));
+    let sum = pass.transient::<f32>("sum", 8);
+    pass.set_scope("there");
+    pass.copy(input, sum).unwrap();
+    pass.set_scope("back");
+    pass.copy(sum, one).unwrap();
+    pass.copy(sum, two).unwrap();
+    let measured = profile(&pass, &[1.0, 2.0, 4.0]);
+    let trace: serde_json::Value = serde_json::from_str(&pass.to_trace(&measured)).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let spans: Vec<_> = events.iter().filter(|event| event["ph"] == "X").collect();
+    let number = |event: &serde_json::Value, field: &str| event[field].as_f64().unwrap();
+    let found: Vec<_> = spans
+        .iter()
+        .map(|event| (number(event, "tid"), number(event, "ts"), number(event, "dur")))
+        .collect();
+    // The longer copy is on the critical path; the other one runs beside it.
+    assert_eq!(found, [(0.0, 0.0, 1e3), (1.0, 1e3, 2e3), (0.0, 1e3, 4e3)]);
+    assert_eq!((&spans[0]["cat"], &spans[2]["cat"]), (&"there".into(), &"back".into()));
+    assert_eq!(spans[0]["args"]["bytes read"], 32);
+    let names: Vec<_> = events.iter().filter(|event| event["ph"] == "M").collect();
+    assert_eq!(names.len(), 3, "a process and two tracks");
+    assert_eq!(trace["otherData"]["schedule_ms"], 5.0);
+}
+
+#[test]
 fn a_pass_without_operations_is_a_picture_too() {
     for svg in
         [Pass::new("").to_svg(None), Pass::new("x").to_svg(Some(&profile(&Pass::new("x"), &[])))]
