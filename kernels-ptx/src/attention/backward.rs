@@ -20,7 +20,7 @@ use super::mask::apply_causal_mask;
 use super::mma::{WarpMma, to_fragments};
 use super::row_bounds::{Masked, RowBounds};
 use super::score_grads::ScoreGrads;
-use crate::primitives::mma::acc_row;
+use crate::primitives::mma::{AccFragment, acc_row};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 
@@ -63,12 +63,7 @@ pub(super) fn entry(config: Config, side: Side) -> Entry {
         let ([resident, resident_other, streamed, streamed_other], words) = smem_tiles(config);
         let smem = config.smem(k, words);
         let loader = TileLoader::new((k, config), smem, params.head_dim);
-        for (tile, source) in [resident, resident_other].into_iter().zip(params.resident) {
-            k.range(0, config.block_rows(), TILE_ROWS, |row| {
-                let first = row * config.row_words() + tile.first;
-                loader.load(TileLoad { source, start: params.start + row, first });
-            });
-        }
+        params.load_resident(&loader, [resident, resident_other]);
         let position = LoopPosition::new(k, &params);
         let tile_load = |tile: PlacedTile, source| {
             let (start, first) = (position.start.get(), k.constant(tile.first));
@@ -101,21 +96,7 @@ pub(super) fn entry(config: Config, side: Side) -> Entry {
             warp.multiply_transposed([resident, streamed], &scores);
             score_grads.compute(&scores, &grads);
             // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
-            k.when(params.crosses_diagonal(start), || {
-                let mask = |acc: &_| {
-                    let first = [params.start, start];
-                    apply_causal_mask(k, (first, side == Side::Queries), acc, 0.0);
-                };
-                mask(&grads);
-                if side == Side::Keys {
-                    mask(&scores);
-                }
-            });
-            let accs: &[&[_]] = match side {
-                Side::Queries => &[&grads],
-                Side::Keys => &[&scores, &grads],
-            };
-            params.bounds.apply(k, (start, TILE_ROWS), (accs, 0.0));
+            params.mask(k, start, [&scores, &grads]);
             let [probs, grads] = [scores, grads].map(|acc| to_fragments(config, &acc));
             if side == Side::Keys {
                 warp.multiply(&probs, streamed_other, &grad_v);
@@ -232,6 +213,30 @@ impl<'k> Params<'k> {
             bounds,
             heads,
         }
+    }
+
+    /// Loads the rows of the block.
+    fn load_resident(&self, loader: &TileLoader<'k>, tiles: [PlacedTile; 2]) {
+        let (k, config) = (self.start.kernel(), self.config);
+        for (tile, source) in tiles.into_iter().zip(self.resident) {
+            k.range(0, config.block_rows(), TILE_ROWS, |row| {
+                let first = row * config.row_words() + tile.first;
+                loader.load(TileLoad { source, start: self.start + row, first });
+            });
+        }
+    }
+
+    /// Zeroes the masked elements of p and ds, for the tile that starts at `start`.
+    fn mask(&self, k: &Kernel<'k>, start: Value<'k, u32>, [probs, grads]: [&[AccFragment<'k>]; 2]) {
+        let rows_are_queries = self.side == Side::Queries;
+        // The gradient of q doesn't use p.
+        let accs: &[&[_]] = if rows_are_queries { &[grads] } else { &[probs, grads] };
+        k.when(self.crosses_diagonal(start), || {
+            for acc in accs.iter().rev() {
+                apply_causal_mask(k, ([self.start, start], rows_are_queries), acc, 0.0);
+            }
+        });
+        self.bounds.apply(k, (start, TILE_ROWS), (accs, 0.0));
     }
 
     /// Start and end of the loop over the rows of one head.

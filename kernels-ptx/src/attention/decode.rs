@@ -35,12 +35,12 @@ use retrograph_kernel_abi::attention::{
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Entry, Module};
-use retrograph_ptx::build::{Kernel, ModuleBuilder, Ptr, Shared, Value};
+use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Shared, Value};
 
 use crate::primitives::parameters::Declarations;
 use crate::primitives::pdl;
-use crate::primitives::registers::{Registers, registers};
-use crate::primitives::vec4::Vec4;
+use crate::primitives::registers::{Registers, registers, values};
+use crate::primitives::vec4::{F32x4, Vec4};
 use new_token::NewToken;
 
 /// Warps of a block.
@@ -99,27 +99,92 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
         let is_new = position.lt(capacity) & (first + count).eq(length);
         let old = is_new.select(count - 1, count);
         let rows = [keys, values].map(|row| row + (old.mul_wide(width) << shift));
-        // Prefetches the old positions while the new token is computed.
-        let bytes_of_head = head_dim << shift;
-        k.range(warp * 8 + (lane >> 2), old, 8 * WARPS, |j| {
+        let split_of_head = Split {
+            k: *k,
+            dtype,
+            lane,
+            warp,
+            new_token: &new_token,
+            head_dim,
+            width,
+            keys,
+            values,
+            rows_aligned,
+            is_new,
+            old,
+        };
+        split_of_head.prefetch();
+        new_token.compute((head, group), position, (is_new, rows));
+
+        let scores = k.shared::<f32>("scores", DECODE_MAX_SPLIT_LEN as usize);
+        split_of_head.store_scores(scores, scale);
+        k.barrier();
+        let max = exponentials(k, scores, count);
+        let sum = k.var(0.0f32);
+        k.range(lane, count, 32, |j| sum.add_assign(scores.load(j)));
+        let sum = k.warp_sum(sum.get());
+        let partial_index = head * k.nctaid_y() + split;
+        k.when(k.tid_x().eq(0), || stats.store_vec2(partial_index * 2, [max, sum]));
+        split_of_head.add_values(scores, partials.at(partial_index.mul_wide(head_dim)));
+    })
+}
+
+/// The positions of a split in the cache of one head.
+struct Split<'a, 'k> {
+    k: Kernel<'k>,
+    /// Element type of the cache.
+    dtype: DType,
+    lane: Value<'k, u32>,
+    warp: Value<'k, u32>,
+    new_token: &'a NewToken<'k>,
+    head_dim: Value<'k, u32>,
+    /// Elements from one position to the next.
+    width: Value<'k, u32>,
+    /// Addresses of the first position.
+    keys: Value<'k, u64>,
+    values: Value<'k, u64>,
+    rows_aligned: Pred<'k>,
+    /// Whether the split also has the new token, and the number of its other positions.
+    is_new: Pred<'k>,
+    old: Value<'k, u32>,
+}
+
+impl<'k> Split<'_, 'k> {
+    /// Whether this warp has the new token.
+    fn has_new(&self) -> Pred<'k> {
+        self.is_new & self.warp.eq(WARPS - 1)
+    }
+
+    /// Byte offset of position `j`.
+    fn offset(&self, j: Value<'k, u32>) -> Value<'k, u64> {
+        j.mul_wide(self.width) << self.dtype.bytes().ilog2()
+    }
+
+    /// Prefetches the old positions into L2.
+    fn prefetch(&self) {
+        let Self { k, lane, warp, .. } = *self;
+        let bytes_of_head = self.head_dim << self.dtype.bytes().ilog2();
+        k.range(warp * 8 + (lane >> 2), self.old, 8 * WARPS, |j| {
             k.range((lane & 3) * CACHE_LINE, bytes_of_head, 4 * CACHE_LINE, |byte| {
-                let byte = (j.mul_wide(width) << shift) + byte.cast::<u64>();
-                for row in [keys, values] {
+                let byte = self.offset(j) + byte.cast::<u64>();
+                for row in [self.keys, self.values] {
                     Ptr::<u32>::from_address(row + byte).prefetch_l2();
                 }
             });
         });
-        new_token.compute((head, group), position, (is_new, rows));
+    }
 
-        let scores = k.shared::<f32>("scores", DECODE_MAX_SPLIT_LEN as usize);
-        k.range(warp, old, WARPS * KEYS_IN_FLIGHT, |j| {
+    /// Stores the scaled dot products of the query and the keys of this warp.
+    fn store_scores(&self, scores: Shared<'k, f32>, scale: Value<'k, f32>) {
+        let Self { k, lane, old, new_token, .. } = *self;
+        k.range(self.warp, old, WARPS * KEYS_IN_FLIGHT, |j| {
             let indices = KEY_STEPS.map(|step| j + step * WARPS);
-            let rows = indices.map(|j| keys + (j.min(old - 1).mul_wide(width) << shift));
+            let rows = indices.map(|j| self.keys + self.offset(j.min(old - 1)));
             let dots = indices.map(|_| k.var(0.0f32));
-            k.range(lane * 4, head_dim, 128, |i| {
-                let vec4 = Vec4::new(i, head_dim, rows_aligned);
+            k.range(lane * 4, self.head_dim, 128, |i| {
+                let vec4 = Vec4::new(i, self.head_dim, self.rows_aligned);
                 let (q, keys) =
-                    (new_token.q.load_vec4(i), rows.map(|row| vec4.load_as(dtype, row)));
+                    (new_token.q.load_vec4(i), rows.map(|row| vec4.load_as(self.dtype, row)));
                 for (dot, key) in dots.iter().zip(keys) {
                     dot.update(|dot| (0..4).fold(dot, |dot, i| q[i].fma(key[i], dot)));
                 }
@@ -129,47 +194,33 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
                 k.when(lane.eq(0) & j.lt(old), || scores.store(j, dot * scale));
             }
         });
-        k.when(is_new & warp.eq(WARPS - 1), || {
+        k.when(self.has_new(), || {
             let dot = k.warp_sum(new_token.score());
             k.when(lane.eq(0), || scores.store(old, dot * scale));
         });
-        k.barrier();
-        let max = exponentials(k, scores, count);
-        let sum = k.var(0.0f32);
-        k.range(lane, count, 32, |j| sum.add_assign(scores.load(j)));
-        let sum = k.warp_sum(sum.get());
-        let partial_index = head * k.nctaid_y() + split;
-        k.when(k.tid_x().eq(0), || stats.store_vec2(partial_index * 2, [max, sum]));
+    }
 
-        let partial = partials.at(partial_index.mul_wide(head_dim));
+    /// Writes the sum of the values, weighted by `weights`, to `partial`.
+    fn add_values(&self, weights: Shared<'k, f32>, partial: Ptr<'k, f32>) {
+        let Self { k, lane, warp, old, new_token, head_dim, .. } = *self;
         let warp_sums = k.shared::<f32>("warp_sums", (WARPS * HEAD_CHUNK) as usize);
         // Heads wider than a chunk take several iterations.
         k.range(0u32, head_dim, HEAD_CHUNK, |head_chunk| {
             let i = head_chunk + lane * 4;
-            let vec4 = Vec4::new(i, head_dim, rows_aligned);
-            let sums: Registers<'_> = registers(k, 0.0);
+            let vec4 = Vec4::new(i, head_dim, self.rows_aligned);
+            let sums: Registers<'_> = registers(&k, 0.0);
             k.range(warp, old, WARPS * KEYS_IN_FLIGHT, |j| {
                 let indices = KEY_STEPS.map(|step| j + step * WARPS);
-                let rows = indices.map(|j| {
-                    let row = values + (j.min(old - 1).mul_wide(width) << shift);
-                    vec4.load_as(dtype, row)
-                });
+                let rows = indices
+                    .map(|j| vec4.load_as(self.dtype, self.values + self.offset(j.min(old - 1))));
                 for (j, value) in indices.into_iter().zip(rows) {
-                    k.when(j.lt(old), || {
-                        let weight = scores.load(j);
-                        for (sum, value) in sums.iter().zip(value) {
-                            sum.update(|sum| weight.fma(value, sum));
-                        }
-                    });
+                    k.when(j.lt(old), || add_weighted(&sums, weights.load(j), value));
                 }
             });
-            k.when(is_new & warp.eq(WARPS - 1) & i.lt(head_dim), || {
-                let (weight, value) = (scores.load(old), new_token.v.load_vec4(i));
-                for (sum, value) in sums.iter().zip(value) {
-                    sum.update(|sum| weight.fma(value, sum));
-                }
+            k.when(self.has_new() & i.lt(head_dim), || {
+                add_weighted(&sums, weights.load(old), new_token.v.load_vec4(i));
             });
-            warp_sums.store_vec4(warp * HEAD_CHUNK + lane * 4, sums.map(|sum| sum.get()));
+            warp_sums.store_vec4(warp * HEAD_CHUNK + lane * 4, values(&sums));
             k.barrier();
             let (thread, i) = (k.tid_x(), head_chunk + k.tid_x());
             k.when(thread.lt(HEAD_CHUNK) & i.lt(head_dim), || {
@@ -179,7 +230,14 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
             });
             k.barrier();
         });
-    })
+    }
+}
+
+/// `sums += weight · value`.
+fn add_weighted<'k>(sums: &Registers<'k>, weight: Value<'k, f32>, value: F32x4<'k>) {
+    for (sum, value) in sums.iter().zip(value) {
+        sum.update(|sum| weight.fma(value, sum));
+    }
 }
 
 /// Replaces the scores by `exp(score − max)` and returns the maximum to every thread. If all scores
