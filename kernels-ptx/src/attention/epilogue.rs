@@ -5,9 +5,9 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Ptr, Shared, Value};
 
 use super::config::Config;
-use super::mask::{lane_column, lane_row};
+use super::mask::lane_row;
 use crate::primitives::bf16::{pack, pack_vec4};
-use crate::primitives::mma::AccFragment;
+use crate::primitives::mma::{AccFragment, fragment_column};
 use crate::primitives::output::Output;
 
 /// The rows of a head in a result.
@@ -34,7 +34,8 @@ impl<'k> ResultRows<'k> {
         for half in [0, 2] {
             let row = start + lane_row(k) + half as u32 * 4;
             k.when(row.lt(self.rows), || {
-                let to = self.first.at(row.mul_wide(self.stride) + lane_column(k).cast::<u64>());
+                let to =
+                    self.first.at(row.mul_wide(self.stride) + fragment_column(k).cast::<u64>());
                 let pairs = acc.iter().map(|fragment| {
                     let pair = [fragment[half].get(), fragment[half + 1].get()];
                     factor.map_or(pair, |factor| pair.map(|value| value * factor))
@@ -102,7 +103,7 @@ impl<'k> Epilogue<'k> {
         };
         let row = lane_row(k);
         // Fragments are 8 columns apart, so the swizzle repeats after four of them.
-        let addresses = [0, 8, 16, 24].map(|offset| address(row, lane_column(k) + offset));
+        let addresses = [0, 8, 16, 24].map(|offset| address(row, fragment_column(k) + offset));
         for (j, fragment) in acc.iter().enumerate() {
             for half in 0..2 {
                 let pair = [0, 1].map(|next| fragment[half * 2 + next].get());

@@ -8,10 +8,10 @@ use retrograph_kernel_abi::DType;
 use retrograph_ptx::build::{Shared, Value};
 
 use super::loader::PlacedTile;
-use super::mask::{lane_column, lane_row};
+use super::mask::lane_row;
 use super::mma::{Fragments, PERIOD, WarpMma};
 use crate::primitives::bf16::unpack;
-use crate::primitives::mma::{AccFragment, fma_fragment};
+use crate::primitives::mma::{AccFragment, fma_fragment, fragment_column};
 
 impl<'k> WarpMma<'k> {
     /// [`WarpMma::multiply_transposed`], two steps of K at a time.
@@ -28,7 +28,7 @@ impl<'k> WarpMma<'k> {
             };
             let own = at(lane_row(k)).offset(a.first.into());
             let rows = [0, 8].map(|row| self.load_pair(own.offset((row * words).into())));
-            let columns = [0, 1].map(|next| at(lane_column(k) + next).offset(b.first.into()));
+            let columns = [0, 1].map(|next| at(fragment_column(k) + next).offset(b.first.into()));
             for (j, fragment) in (0..).zip(acc) {
                 let columns =
                     columns.map(|column| self.load_pair(column.offset((j * 8 * words).into())));

@@ -2,16 +2,11 @@
 
 use retrograph_ptx::build::{Kernel, Value};
 
-use crate::primitives::mma::AccFragment;
+use crate::primitives::mma::{AccFragment, fragment_column, fragment_row};
 
 /// The first row of the lane in the block; the second one is 8 further down.
 pub(super) fn lane_row<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
-    k.warp() * 16 + (k.lane() >> 2)
-}
-
-/// The first of the lane's two columns of each fragment.
-pub(super) fn lane_column<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
-    (k.lane() & 3) * 2
+    k.warp() * 16 + fragment_row(k)
 }
 
 /// Sets elements of `acc` whose key is later than the query to `value`. `first` is the position of
@@ -23,7 +18,7 @@ pub(super) fn apply_causal_mask<'k>(
     acc: &[AccFragment<'k>],
     value: f32,
 ) {
-    let diagonal = first[0] + lane_row(k) - first[1] - lane_column(k);
+    let diagonal = first[0] + lane_row(k) - first[1] - fragment_column(k);
     let diagonal = [0, 8].map(|row| (diagonal + row).cast::<i32>());
     for (j, fragment) in (0..).zip(acc) {
         for (index, element) in fragment.iter().enumerate() {

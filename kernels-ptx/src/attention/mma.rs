@@ -15,7 +15,7 @@ use super::config::Config;
 use super::loader::PlacedTile;
 use crate::primitives::bf16::pack;
 use crate::primitives::mma::{AccFragment, acc_row, add_fragments};
-use crate::primitives::tf32::split;
+use crate::primitives::tf32::{mma_tf32x3, split};
 
 /// Words after which the swizzle pattern of a row repeats: eight chunks.
 pub(super) const PERIOD: u32 = 32;
@@ -204,27 +204,20 @@ impl<'k> WarpMma<'k> {
 
     fn operand<const N: usize>(&self, words: [Value<'k, u32>; N]) -> Operand<'k, N> {
         match self.config.dtype {
-            DType::F32 => {
-                let parts = words.map(split);
-                vec![parts.map(|[hi, _]| hi), parts.map(|[_, lo]| lo)]
-            }
+            DType::F32 => split(words).to_vec(),
             _ => vec![words],
         }
     }
 
     /// `acc += a·b`, with one operand of b per fragment of `acc`.
     fn mma(&self, a: &Operand<'k, 4>, b: &[Operand<'k, 2>], acc: &[AccFragment<'k>]) {
-        assert_eq!(b.len(), acc.len(), "an operand of b for each fragment");
         let k = &self.kernel;
-        if self.config.dtype != DType::F32 {
-            return b.iter().zip(acc).for_each(|(b, acc)| k.mma_m16n8k16_bf16(a[0], b[0], *acc));
+        if self.config.dtype == DType::F32 {
+            let b: Vec<_> = b.iter().map(|b| [b[0], b[1]]).collect();
+            return mma_tf32x3(k, [a[0], a[1]], &b, acc);
         }
-        // The smallest products first: lo·hi', hi·lo', hi·hi'.
-        for (a_part, b_part) in [(1, 0), (0, 1), (0, 0)] {
-            for (b, acc) in b.iter().zip(acc) {
-                k.mma_m16n8k8_tf32(a[a_part], b[b_part], *acc);
-            }
-        }
+        assert_eq!(b.len(), acc.len(), "an operand of b for each fragment");
+        b.iter().zip(acc).for_each(|(b, acc)| k.mma_m16n8k16_bf16(a[0], b[0], *acc));
     }
 
     /// The accumulator of a stage: in f32 it starts from zero, see [`WarpMma::add_stage`].

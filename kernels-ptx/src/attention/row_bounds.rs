@@ -9,8 +9,8 @@
 
 use retrograph_ptx::build::{Kernel, Ptr, Value};
 
-use super::mask::{lane_column, lane_row};
-use crate::primitives::mma::AccFragment;
+use super::mask::lane_row;
+use crate::primitives::mma::{AccFragment, fragment_column};
 
 /// The side of a row on which its bound masks columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl<'k> RowBounds<'k> {
             let bounds = [0, 8].map(|half| {
                 let row = (self.start + lane_row(k) + half).min(self.sequence[1]);
                 let bound = self.bounds.load(self.sequence[0] + row);
-                (bound - column - lane_column(k)).cast::<i32>()
+                (bound - column - fragment_column(k)).cast::<i32>()
             });
             for acc in accs {
                 for (j, fragment) in (0..).zip(*acc) {

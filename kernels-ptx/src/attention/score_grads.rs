@@ -5,8 +5,8 @@ use std::f32::consts::LOG2_E;
 use retrograph_ptx::build::{Kernel, Value};
 
 use super::backward::{Params, Side};
-use super::mask::{lane_column, lane_row};
-use crate::primitives::mma::AccFragment;
+use super::mask::lane_row;
+use crate::primitives::mma::{AccFragment, fragment_column};
 use crate::primitives::registers::{Registers, registers, set};
 
 /// Computes p and ds from the logsumexp and delta of the queries of a tile.
@@ -49,7 +49,7 @@ impl<'a, 'k> ScoreGrads<'a, 'k> {
 
     /// Replaces scores by p, and probability gradients by ds = p · (gradient − delta).
     pub(super) fn compute(&self, scores: &[AccFragment<'k>], grads: &[AccFragment<'k>]) {
-        let first = lane_column(&self.kernel);
+        let first = fragment_column(&self.kernel);
         for (j, (scores, grads)) in (0..).zip(scores.iter().zip(grads)) {
             let pairs = match &self.stats {
                 QueryStats::Rows(pairs) => *pairs,

@@ -3,7 +3,8 @@
 use retrograph_ptx::build::{Kernel, Shared, Value, Var};
 
 use crate::primitives::arith::div_const;
-pub(super) use crate::primitives::mma::{AccFragment, acc_row, fma_fragment};
+pub(super) use crate::primitives::mma::{AccFragment, acc_row};
+use crate::primitives::mma::{fma_fragment, fragment_column, fragment_row};
 
 /// Accumulators of `rows` × `columns` elements, set to 0: one fragment per 16 × 8 elements.
 pub(super) fn accumulators<'k>(
@@ -11,6 +12,27 @@ pub(super) fn accumulators<'k>(
     [rows, columns]: [u32; 2],
 ) -> Vec<Vec<AccFragment<'k>>> {
     (0..rows / 16).map(|_| acc_row(k, columns)).collect()
+}
+
+/// Adds the products of `tile_k` steps of K to `acc` by fused multiply-adds, `STEPS` steps at a
+/// time. `load_a` and `load_b` load these steps of the lane's row or column with the given number.
+pub(super) fn multiply_fma<'k, const STEPS: usize>(
+    (k, tile_k): (&Kernel<'k>, u32),
+    load_a: impl Fn(u32, Value<'k, u32>) -> [Value<'k, f32>; STEPS],
+    load_b: impl Fn(u32, Value<'k, u32>) -> [Value<'k, f32>; STEPS],
+    acc: &[Vec<AccFragment<'k>>],
+) {
+    k.range(0, tile_k, STEPS as u32, |step| {
+        let n_fragments = acc[0].len() as u32;
+        let columns: Vec<_> =
+            (0..n_fragments * 2).map(|j| load_b(j / 2 * 8 + j % 2, step)).collect();
+        for (i, fragments) in (0..).zip(acc) {
+            let rows = [0, 8].map(|row| load_a(i * 16 + row, step));
+            for (fragment, columns) in fragments.iter().zip(columns.chunks_exact(2)) {
+                fma_fragment(fragment, &rows, columns);
+            }
+        }
+    });
 }
 
 /// The position of a warp in the tile of c.
@@ -44,7 +66,7 @@ impl<'k> WarpTile<'k> {
 
     /// Row and column of the first pair of a lane.
     fn first_pair(&self, k: &Kernel<'k>) -> [Value<'k, u32>; 2] {
-        [self.origin[0] + (k.lane() >> 2), self.origin[1] + (k.lane() & 3) * 2]
+        [self.origin[0] + fragment_row(k), self.origin[1] + fragment_column(k)]
     }
 
     /// The pairs of neighbours in a row that a lane holds, with their row and column offsets from

@@ -12,6 +12,7 @@ use super::accumulator::AccFragment;
 use super::params::GemmParams;
 use super::staged_store::matrices;
 use crate::primitives::bf16::pack;
+use crate::primitives::mma::fragment_column;
 use crate::primitives::swizzle::LINE_WORDS;
 use crate::primitives::wgmma::WARPGROUP_THREADS;
 
@@ -138,7 +139,7 @@ impl<'k> BulkStore<'k> {
         k.when(!c.bias.is_null(), || {
             // Columns past the end are not written, so any bias will do for them.
             let last = params.n - 1;
-            let first = first_column + (k.lane() & 3) * 2;
+            let first = first_column + fragment_column(&k);
             for (j, [a, b, x, y]) in (0u32..).zip(&values) {
                 let [low, high] =
                     [0, 1].map(|next| c.bias.load((first + (j * 8 + next)).min(last)));

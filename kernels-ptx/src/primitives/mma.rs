@@ -8,6 +8,16 @@ use super::registers::{Registers, registers};
 /// and the two elements 8 rows further down.
 pub(crate) type AccFragment<'k> = Registers<'k>;
 
+/// The first of this lane's two rows of a fragment; the other one is 8 further down.
+pub(crate) fn fragment_row<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
+    k.lane() >> 2
+}
+
+/// The first of this lane's two neighbouring columns of a fragment.
+pub(crate) fn fragment_column<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
+    (k.lane() & 3) * 2
+}
+
 /// Fragments of 16 rows and `columns` columns, set to 0.
 pub(crate) fn acc_row<'k>(k: &Kernel<'k>, columns: u32) -> Vec<AccFragment<'k>> {
     (0..columns / 8).map(|_| registers(k, 0.0)).collect()

@@ -15,10 +15,10 @@ use super::smem::{HeadMap, Smem, SmemLayout};
 use super::{Config, bound_block, multiply, multiply_transposed, warpgroup};
 use crate::attention::backward::padded_rows;
 use crate::attention::epilogue::ResultRows;
-use crate::attention::mask::{apply_causal_mask, lane_column};
+use crate::attention::mask::apply_causal_mask;
 use crate::attention::mma::pack_fragments;
 use crate::attention::row_bounds::{Masked, RowBounds};
-use crate::primitives::mma::{AccFragment, acc_row};
+use crate::primitives::mma::{AccFragment, acc_row, fragment_column};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::tma_pipeline::PipelineState;
@@ -159,7 +159,7 @@ impl<'k> Params<'k> {
                 multiply_transposed(k, [keys, q], &scores);
                 let (grad_out_stage, grad_out) = smem.wait(state);
                 multiply_transposed(k, [values, grad_out], &grads);
-                let stats = lse_delta.at((query + lane_column(k)) << 1);
+                let stats = lse_delta.at((query + fragment_column(k)) << 1);
                 k.wgmma_wait_group(1);
                 for_each_element((stats, &scores), |score, [lse, _], _| {
                     score.update(|score| score.fma(scale_log2, -lse).exp2_ftz());

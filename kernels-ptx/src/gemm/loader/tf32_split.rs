@@ -13,7 +13,7 @@ use retrograph_ptx::build::{Kernel, MatrixDescriptor, Pred, Ptr, Shared, Value, 
 use crate::gemm::mainloop::wgmma_tf32x3::TILE_K;
 use crate::gemm::operand_tile::{BlockOperand, OperandTile};
 use crate::primitives::arith::div_const;
-use crate::primitives::registers::{Registers, registers, set};
+use crate::primitives::registers::{Registers, registers, set, values};
 use crate::primitives::smem_tile::Major;
 use crate::primitives::swizzle::LINE_WORDS;
 use crate::primitives::tf32::split;
@@ -122,12 +122,11 @@ impl<'k> Tf32SplitLoader<'k> {
                 Major::Mn => from_fn(|i| from_fn(|j| block[j][i])),
             };
             for (i, chunk) in (0u32..).zip(chunks) {
-                let (parts, offset) = (chunk.map(|word| split(word.get())), i * self.line_stride);
+                let ([hi, lo], offset) = (split(values(&chunk)), i * self.line_stride);
                 let swizzled = (self.chunk ^ ((column + offset) & 7)) * CHUNK_LEN;
                 let to = line.at(swizzled).offset(i64::from(offset * LINE_WORDS));
-                to.store_vec4(0, parts.map(|[hi, _]| hi));
-                to.offset(i64::from(self.source.tile.extent * LINE_WORDS))
-                    .store_vec4(0, parts.map(|[_, lo]| lo));
+                to.store_vec4(0, hi);
+                to.offset(i64::from(self.source.tile.extent * LINE_WORDS)).store_vec4(0, lo);
             }
         }
     }

@@ -4,7 +4,7 @@
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
-use crate::gemm::accumulator::{AccFragment, fma_fragment};
+use crate::gemm::accumulator::{AccFragment, multiply_fma};
 use crate::gemm::operand_tile::OperandTile;
 use crate::primitives::bf16::unpack;
 use crate::primitives::smem_tile::Major;
@@ -94,7 +94,12 @@ pub(in crate::gemm) fn multiply<'k>(
     acc: &[Vec<AccFragment<'k>>],
 ) {
     if !target.features().bf16_mma {
-        return multiply_fma((k, tile_k), loaders, tiles, acc);
+        return multiply_fma(
+            (k, tile_k),
+            |row, step| loaders[0].load_pair(tiles[0], (row, step)),
+            |column, step| loaders[1].load_pair(tiles[1], (column, step)),
+            acc,
+        );
     }
     let [a, b] = loaders;
     let n_fragments = acc[0].len() as u32;
@@ -110,25 +115,4 @@ pub(in crate::gemm) fn multiply<'k>(
             }
         }
     }
-}
-
-/// The same without tensor cores, two steps of K at a time.
-fn multiply_fma<'k>(
-    (k, tile_k): (&Kernel<'k>, u32),
-    [a, b]: &[FragmentLoader<'k>; 2],
-    tiles: [Shared<'k, u32>; 2],
-    acc: &[Vec<AccFragment<'k>>],
-) {
-    k.range(0, tile_k, 2, |step| {
-        let n_fragments = acc[0].len() as u32;
-        let columns: Vec<_> = (0..n_fragments * 2)
-            .map(|j| b.load_pair(tiles[1], (j / 2 * 8 + j % 2, step)))
-            .collect();
-        for (i, fragments) in (0..).zip(acc) {
-            let rows = [0, 8].map(|row| a.load_pair(tiles[0], (i * 16 + row, step)));
-            for (fragment, columns) in fragments.iter().zip(columns.chunks_exact(2)) {
-                fma_fragment(fragment, &rows, columns);
-            }
-        }
-    });
 }

@@ -16,18 +16,17 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared, Value};
 
 use super::mma_sync::ldmatrix_origin;
-use crate::gemm::accumulator::{AccFragment, accumulators, fma_fragment};
+use crate::gemm::accumulator::{AccFragment, accumulators, multiply_fma};
 use crate::gemm::operand_tile::OperandTile;
 use crate::primitives::mma::add_fragments;
 use crate::primitives::smem_tile::Major;
-use crate::primitives::tf32::split;
+use crate::primitives::tf32::{mma_tf32x3, split};
 
 /// Steps of K of an instruction.
 pub(in crate::gemm) const STEPS: u32 = 8;
 
 /// Loads the fragments of one operand from shared memory.
 pub(in crate::gemm) struct FragmentLoader<'k> {
-    kernel: Kernel<'k>,
     tile: OperandTile,
     /// Word that this lane addresses in an `ldmatrix` (K-major), or of its first element
     /// (MN-major).
@@ -39,14 +38,6 @@ pub(in crate::gemm) struct FragmentLoader<'k> {
 
 /// A lane's fragment of 16 rows of a, or 16 columns of b, in 8 steps of K.
 pub(in crate::gemm) type Fragment<'k> = [Value<'k, u32>; 4];
-/// A fragment split into `[hi, lo]`.
-pub(in crate::gemm) type SplitFragment<'k> = [Fragment<'k>; 2];
-
-/// Splits a fragment.
-pub(in crate::gemm) fn split_fragment(fragment: Fragment<'_>) -> SplitFragment<'_> {
-    let parts = fragment.map(split);
-    [parts.map(|[hi, _]| hi), parts.map(|[_, lo]| lo)]
-}
 
 /// Columns and steps of K of the elements of a fragment of b.
 const B_ELEMENTS: [(u32, u32); 4] = [(0, 0), (0, 4), (8, 0), (8, 4)];
@@ -69,7 +60,7 @@ impl<'k> FragmentLoader<'k> {
             Major::K => ((origin + line + (lane & 7)) * pitch + (step >> 1), element * pitch),
             Major::Mn => ((lane & 3) * pitch + origin + (lane >> 2), element),
         };
-        Self { kernel: *k, tile, first, own, is_a }
+        Self { tile, first, own, is_a }
     }
 
     /// The fragment of 16 rows or columns from `extent` on, 8 steps of K from `step` on.
@@ -112,47 +103,24 @@ pub(in crate::gemm) fn multiply<'k>(
     acc: &[Vec<AccFragment<'k>>],
 ) {
     if !target.features().bf16_mma {
-        return multiply_fma(tile_k, loaders, tiles, acc);
+        return multiply_fma(
+            (k, tile_k),
+            |row, step| loaders[0].load_element(tiles[0], (row, step)),
+            |column, step| loaders[1].load_element(tiles[1], (column, step)),
+            acc,
+        );
     }
     let [a, b] = loaders;
     let [m_fragments, n_fragments] = [acc.len() as u32, acc[0].len() as u32];
     let stage_acc = accumulators(k, [m_fragments * 16, n_fragments * 8]);
     for step in (0..tile_k).step_by(STEPS as usize) {
         let columns: Vec<_> = (0..n_fragments / 2)
-            .map(|j| split_fragment(b.load(tiles[1], [j * 16, step])))
+            .map(|j| split(b.load(tiles[1], [j * 16, step])))
+            .flat_map(|parts| [0, 2].map(|i| parts.map(|part| [part[i], part[i + 1]])))
             .collect();
         for (i, row) in (0..).zip(&stage_acc) {
-            let [hi, lo] = split_fragment(a.load(tiles[0], [i * 16, step]));
-            // The smallest products first.
-            for (a_part, b_part) in [(lo, 0), (hi, 1), (hi, 0)] {
-                for (j, fragment) in row.iter().enumerate() {
-                    let column = columns[j / 2][b_part];
-                    let first = j % 2 * 2;
-                    k.mma_m16n8k8_tf32(a_part, [column[first], column[first + 1]], *fragment);
-                }
-            }
+            mma_tf32x3(k, split(a.load(tiles[0], [i * 16, step])), &columns, row);
         }
     }
     acc.iter().zip(&stage_acc).for_each(|(acc, stage_acc)| add_fragments(acc, stage_acc));
-}
-
-/// The same by fused multiply-adds, one step of K at a time.
-fn multiply_fma<'k>(
-    tile_k: u32,
-    [a, b]: &[FragmentLoader<'k>; 2],
-    tiles: [Shared<'k, u32>; 2],
-    acc: &[Vec<AccFragment<'k>>],
-) {
-    a.kernel.range(0, tile_k, 1, |step| {
-        let n_fragments = acc[0].len() as u32;
-        let columns: Vec<_> = (0..n_fragments * 2)
-            .map(|j| b.load_element(tiles[1], (j / 2 * 8 + j % 2, step)))
-            .collect();
-        for (i, fragments) in (0..).zip(acc) {
-            let rows = [0, 8].map(|row| a.load_element(tiles[0], (i * 16 + row, step)));
-            for (fragment, columns) in fragments.iter().zip(columns.chunks_exact(2)) {
-                fma_fragment(fragment, &rows, columns);
-            }
-        }
-    });
 }

@@ -26,7 +26,7 @@ mod producer;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, NamedBarrier, Pred, Shared, Value, Var};
 
-use super::tf32x3::{FragmentLoader, STEPS, SplitFragment, split_fragment};
+use super::tf32x3::{FragmentLoader, STEPS};
 use crate::gemm::accumulator::{AccFragment, WarpTile, acc_row};
 use crate::gemm::epilogue::Epilogue;
 use crate::gemm::kernel::multistage::MultistageKernel;
@@ -35,6 +35,7 @@ use crate::gemm::loader::tf32_split::Tf32SplitLoader;
 use crate::gemm::params::GemmParams;
 use crate::primitives::arith::div_const;
 use crate::primitives::swizzle::{LINE_WORDS, align_for_swizzle};
+use crate::primitives::tf32::{Split, split};
 use crate::primitives::wgmma::{ROWS, WARPGROUP_THREADS as WARPGROUP};
 use producer::Producer;
 
@@ -209,7 +210,7 @@ impl<'k> Consumer<'k> {
         let awaited = if stage == 0 { not_first } else { not_last };
         k.bar_arrive(self.stages.empty(previous), Some(awaited));
         self.add_half(1);
-        let a_fragments: Vec<_> = a_fragments.into_iter().map(split_fragment).collect();
+        let a_fragments: Vec<_> = a_fragments.into_iter().map(split).collect();
         let staggered = stage == 0 && self.stages.warpgroups > 1;
         if staggered {
             k.bar_sync(self.stages.stagger(), Some(self.warpgroup.ne(0) & !not_first));
@@ -224,7 +225,7 @@ impl<'k> Consumer<'k> {
     }
 
     /// Starts the products of one half of the columns of stage `stage`.
-    fn start_half(&self, (stage, half): (u32, u32), a_fragments: &[SplitFragment<'k>]) {
+    fn start_half(&self, (stage, half): (u32, u32), a_fragments: &[Split<'k, 4>]) {
         let k = self.stages.kernel;
         let stage_acc: Vec<Var<'k, f32>> = self.stage_acc.iter().flatten().copied().collect();
         let b = Tf32SplitLoader::descriptors(self.stages.b(stage), self.columns, half);
