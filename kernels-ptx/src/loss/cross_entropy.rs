@@ -21,8 +21,8 @@
 //! gradient, from the end of the row to its start. The thread that owns the target's column writes
 //! the loss before it may overwrite the logit.
 //!
-//! **Determinism.** A thread adds its vectors in ascending order; a butterfly of fixed shape adds the
-//! threads.
+//! **Determinism.** A thread adds its vectors in ascending order; a butterfly of fixed shape adds
+//! the threads.
 
 use std::f32::consts::LOG2_E;
 
@@ -243,8 +243,8 @@ fn tree<'k>(
     }
 }
 
-/// `exp(value − max)`, and 0 while every value is −∞. For logits in bf16, the exponent is rounded to
-/// f32, and results below 2⁻¹²⁶ are 0.
+/// `exp(value − max)`, and 0 while every value is −∞. For logits in bf16, the exponent is rounded
+/// to f32, and results below 2⁻¹²⁶ are 0.
 fn relative<'k>(dtype: DType, value: Value<'k, f32>, max: Value<'k, f32>) -> Value<'k, f32> {
     let max = max.eq(f32::NEG_INFINITY).select(0.0, max);
     match dtype {

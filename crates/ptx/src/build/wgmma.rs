@@ -157,8 +157,8 @@ impl<'k> Kernel<'k> {
         self.wgmma_mma_async(HalfType::Bf16, (MatrixA::Shared(a), b), acc, ScaleD::One);
     }
 
-    /// Starts a product of 16-bit elements: `wgmma.mma_async` m64nNk16 with N 64, 96, 128, 192 or 256
-    /// and `a` in shared memory or in registers. `scale_d` says whether it adds to the
+    /// Starts a product of 16-bit elements: `wgmma.mma_async` m64nNk16 with N 64, 96, 128, 192 or
+    /// 256 and `a` in shared memory or in registers. `scale_d` says whether it adds to the
     /// accumulators, which are distributed as in [`Kernel::wgmma_mma_async_bf16`].
     /// [`Kernel::wgmma_fence`] must follow the last write to registers of `a`.
     ///
