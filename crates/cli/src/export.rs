@@ -13,7 +13,7 @@ use retrograph_finetune::{
     OptimizerConfig, Precision, Preset, Trainer, TrainingConfig,
 };
 
-use crate::args::{ExportArguments, FormatArgument, OutputArguments, PlaceArguments};
+use crate::args::{DestinationArguments, ExportArguments, FormatArgument, OutputArguments};
 use crate::error::CliError;
 use crate::screen::{self, Writing, fact};
 use crate::trained::{Chosen, Trained, Weights};
@@ -21,8 +21,8 @@ use crate::{Outcome, interrupt};
 
 /// Writes a model, with its adapter or checkpoint merged, or the adapter.
 pub(crate) fn run(arguments: &ExportArguments) -> Result<Outcome, CliError> {
-    let ExportArguments { checkpoint, best, model, adapter, adapter_only, place } = arguments;
-    require_free(place)?;
+    let ExportArguments { checkpoint, best, model, adapter, adapter_only, destination } = arguments;
+    require_free(destination)?;
     let base = model.as_deref().map(ModelDirectory::open).transpose()?;
     let given = (Chosen::of(checkpoint.as_ref(), *best), adapter.as_deref());
     let (config, trained) = Trained::open(config(base.as_ref()), base.as_ref(), given)?;
@@ -33,45 +33,47 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Outcome, CliError> {
     }
     let facts: Vec<String> = trained.fact().into_iter().collect();
     let mut weights = Weights { trained, base: base.clone(), seed: config.seed };
-    if *adapter_only && place.format == FormatArgument::Hf {
-        return adapter_directory(&place.out, (&config, base.as_ref()), &mut weights);
+    if *adapter_only && destination.format == FormatArgument::Hf {
+        return adapter_directory(&destination.out, (&config, base.as_ref()), &mut weights);
     }
     let values = &mut |parameter: &Parameter| weights.of(parameter);
     let mut weights = ModelWeights::new(&config.model, config.mode, values);
-    let written = write(interrupt::defer(), |on| match place.format {
+    let written = write(interrupt::defer(), |on| match destination.format {
         FormatArgument::Hf => {
-            let output = ModelOutput { base: base.as_ref(), facts: &facts, ..directory(place) };
+            let output =
+                ModelOutput { base: base.as_ref(), facts: &facts, ..directory(destination) };
             write_model(&mut weights, output, on)
         }
         FormatArgument::Gguf => {
-            let output = GgufOutput { base: base.as_ref(), ..file(place) };
+            let output = GgufOutput { base: base.as_ref(), ..file(destination) };
             let write = if *adapter_only { write_gguf_adapter } else { write_gguf };
             write(&mut weights, output, on)
         }
     });
     match written {
         Err(Error::Export(ExportError::Stopped)) => return Ok(Outcome::Interrupted),
-        written => show(&written?, &place.out),
+        written => show(&written?, &destination.out),
     }
     Ok(Outcome::Done)
 }
 
-/// Checks that nothing is at the place of the output, before anything is read.
-fn require_free(place: &PlaceArguments) -> Result<(), Error> {
-    match place.format {
-        FormatArgument::Hf => Ok(directory(place).require_free()?),
-        FormatArgument::Gguf => Ok(file(place).require_free()?),
+/// Checks that nothing is at the destination, before anything is read.
+fn require_free(destination: &DestinationArguments) -> Result<(), Error> {
+    match destination.format {
+        FormatArgument::Hf => Ok(directory(destination).require_free()?),
+        FormatArgument::Gguf => Ok(file(destination).require_free()?),
     }
 }
 
-fn directory(place: &PlaceArguments) -> ModelOutput<'_> {
-    let PlaceArguments { out: folder, dtype, max_shard_size: max_shard_bytes, .. } = place;
+fn directory(destination: &DestinationArguments) -> ModelOutput<'_> {
+    let DestinationArguments { out: folder, dtype, max_shard_size: max_shard_bytes, .. } =
+        destination;
     let (dtype, max_shard_bytes) = (*dtype, *max_shard_bytes);
     ModelOutput { folder, base: None, dtype, max_shard_bytes, facts: &[] }
 }
 
-fn file(place: &PlaceArguments) -> GgufOutput<'_> {
-    GgufOutput { path: &place.out, base: None, dtype: place.dtype }
+fn file(destination: &DestinationArguments) -> GgufOutput<'_> {
+    GgufOutput { path: &destination.out, base: None, dtype: destination.dtype }
 }
 
 /// Writes the LoRA matrices in PEFT format.
@@ -157,8 +159,8 @@ fn write(
     written
 }
 
-fn show(written: &Written, place: &Path) {
+fn show(written: &Written, destination: &Path) {
     let Written { tensors, files, bytes } = written;
-    let (place, size) = (place.display(), screen::bytes(*bytes));
-    fact("written", format!("{place}: {tensors} tensors, {size}, weight files: {files}"));
+    let (destination, size) = (destination.display(), screen::bytes(*bytes));
+    fact("written", format!("{destination}: {tensors} tensors, {size}, weight files: {files}"));
 }

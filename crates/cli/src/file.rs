@@ -11,9 +11,9 @@ use crate::error::CliError;
 /// leaves the old one. Devices and pipes such as `/dev/stdout` are written directly.
 pub(crate) fn write(what: &'static str, path: &Path, text: &str) -> Result<(), CliError> {
     let written = match path.canonicalize() {
-        Ok(place) if !place.is_file() => std::fs::write(place, text),
+        Ok(target) if !target.is_file() => std::fs::write(target, text),
         // A link is followed and not replaced.
-        Ok(place) => replace_file(&place, text.as_bytes()),
+        Ok(target) => replace_file(&target, text.as_bytes()),
         Err(_) => replace_file(path, text.as_bytes()),
     };
     written.map_err(|error| CliError::write(what, path, error))

@@ -59,8 +59,8 @@ pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
 /// Checks that files can be created in the folder of `path`.
 fn require_folder(what: &'static str, path: &Path) -> Result<(), CliError> {
     // A link may lead to another folder.
-    let place = path.canonicalize();
-    let folder = folder_of(place.as_deref().unwrap_or(path));
+    let target = path.canonicalize();
+    let folder = folder_of(target.as_deref().unwrap_or(path));
     if !folder.is_dir() {
         return Err(CliError::write(what, path, "there is no such folder; create it first"));
     }
@@ -86,18 +86,18 @@ fn require_own(output: &Output<'_>) -> Result<(), CliError> {
 
 /// Returns whether `path` is or will be `folder` or inside of it.
 pub(crate) fn is_within(path: &Path, folder: &Path) -> bool {
-    place(path).starts_with(place(folder))
+    resolved(path).starts_with(resolved(folder))
 }
 
 /// Returns whether both paths are or will be one file.
 fn is_same(one: &Path, other: &Path) -> bool {
-    place(one) == place(other) || is_linked(one, other)
+    resolved(one) == resolved(other) || is_linked(one, other)
 }
 
 /// Resolves the links of the existing part of `path`.
-fn place(path: &Path) -> PathBuf {
+fn resolved(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| match path.file_name() {
-        Some(name) => place(folder_of(path)).join(name),
+        Some(name) => resolved(folder_of(path)).join(name),
         None => path.to_owned(),
     })
 }

@@ -106,7 +106,7 @@ impl Context {
     pub fn memory(&self) -> Result<(usize, usize)> {
         self.bind()?;
         let (mut free, mut total) = (0, 0);
-        // SAFETY: the context is current, and both places are valid.
+        // SAFETY: the context is current, and both out pointers are valid.
         unsafe { call!(self, cuMemGetInfo_v2(&mut free, &mut total)) }?;
         Ok((free, total))
     }
@@ -168,7 +168,7 @@ impl Context {
             Some(OpenCapture::Active { origin }) => origin,
         };
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        // SAFETY: the capture keeps its stream alive, and the place is valid.
+        // SAFETY: the capture keeps its stream alive, and the out pointer is valid.
         unsafe { call!(self, cuStreamIsCapturing(origin, &mut status)) }?;
         if status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE {
             return Ok(());

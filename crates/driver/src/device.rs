@@ -33,7 +33,7 @@ impl Driver {
     /// If the driver fails.
     pub fn device_count(&self) -> Result<u32> {
         let mut count: c_int = 0;
-        // SAFETY: the driver is initialized, and the place is valid.
+        // SAFETY: the driver is initialized, and the out pointer is valid.
         unsafe { call!(self, cuDeviceGetCount(&mut count)) }?;
         Ok(u32::try_from(count).unwrap_or(0))
     }
@@ -44,7 +44,7 @@ impl Driver {
             return Err(Error::NoSuchDevice { index: index.0, count });
         }
         let mut device = CUdevice::default();
-        // SAFETY: the index is below the count, and the place is valid.
+        // SAFETY: the index is below the count, and the out pointer is valid.
         unsafe { call!(self, cuDeviceGet(&mut device, index.0 as c_int)) }?;
         Ok(device)
     }
@@ -58,7 +58,7 @@ impl Driver {
             call!(self, cuDeviceGetName(name.as_mut_ptr(), 255, device))?;
             CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned()
         };
-        // SAFETY: the place is valid.
+        // SAFETY: the out pointer is valid.
         unsafe { call!(self, cuDeviceTotalMem_v2(&mut total_bytes, device)) }?;
         let attribute = |attribute| self.attribute(device, attribute);
         let major = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
@@ -71,7 +71,7 @@ impl Driver {
 
     pub(crate) fn attribute(&self, device: CUdevice, attribute: CUdevice_attribute) -> Result<u32> {
         let mut value: c_int = 0;
-        // SAFETY: the place is valid, and the driver refuses unknown attributes.
+        // SAFETY: the out pointer is valid, and the driver refuses unknown attributes.
         unsafe { call!(self, cuDeviceGetAttribute(&mut value, attribute, device)) }?;
         Ok(u32::try_from(value).unwrap_or(0))
     }

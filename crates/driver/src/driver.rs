@@ -187,7 +187,7 @@ fn explain(error: LoadError) -> Error {
 /// Asks for the version first: that needs no initialization and may explain why it fails.
 fn initialize(table: &DriverTable) -> Result<DriverVersion> {
     let mut number = 0;
-    // SAFETY: the place is valid, and the call needs no initialization.
+    // SAFETY: the out pointer is valid, and the call needs no initialization.
     check(table, "cuDriverGetVersion", unsafe { (table.cuDriverGetVersion)(&mut number) })?;
     let found = DriverVersion::from_number(number);
     if found < DriverVersion::LEAST {
@@ -202,13 +202,13 @@ fn check(table: &DriverTable, call: &'static str, code: CUresult) -> Result<(), 
     if code.is_success() {
         return Ok(());
     }
-    let name = text(|place| {
-        // SAFETY: `text` passes a valid place; the driver stores a static string or null.
-        unsafe { (table.cuGetErrorName)(code, place) }
+    let name = text(|text| {
+        // SAFETY: `text` passes a valid out pointer; the driver stores a static string or null.
+        unsafe { (table.cuGetErrorName)(code, text) }
     });
-    let description = text(|place| {
+    let description = text(|text| {
         // SAFETY: as above.
-        unsafe { (table.cuGetErrorString)(code, place) }
+        unsafe { (table.cuGetErrorString)(code, text) }
     });
     Err(CallError { call, code, name, description })
 }

@@ -48,7 +48,7 @@ impl Functions {
         let mut device = std::ptr::null_mut();
         // SAFETY: the call takes nothing, and may be repeated.
         let ready = unsafe { (self.init)() } == 0;
-        // SAFETY: the text is zero-terminated, the place is valid, and NVML is initialized.
+        // SAFETY: the text is zero-terminated, the out pointer is valid, and NVML is initialized.
         let found = ready && unsafe { (self.by_pci_bus_id)(address.as_ptr(), &mut device) } == 0;
         let counter = EnergyCounter { device, total_energy: self.total_energy };
         (found && counter.joules().is_some()).then_some(counter)
@@ -90,7 +90,7 @@ impl EnergyCounter {
     /// longer tells it.
     pub fn joules(&self) -> Option<f64> {
         let mut millijoules = 0;
-        // SAFETY: NVML returned the device, and the place is valid.
+        // SAFETY: NVML returned the device, and the out pointer is valid.
         let code = unsafe { (self.total_energy)(self.device, &mut millijoules) };
         (code == 0).then(|| millijoules as f64 / 1e3)
     }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     unsafe extern "C" fn by_pci_bus_id(address: *const c_char, device: *mut *mut c_void) -> c_int {
-        // SAFETY: the test passes a zero-terminated text and a valid place.
+        // SAFETY: the test passes a zero-terminated text and a valid out pointer.
         let known = unsafe { CStr::from_ptr(address) } == c"0000:65:00.0";
         if known {
             // SAFETY: as above.
@@ -120,7 +120,7 @@ mod tests {
 
     unsafe extern "C" fn total_energy(device: *mut c_void, millijoules: *mut u64) -> c_int {
         assert_eq!(device, DEVICE);
-        // SAFETY: the test passes a valid place.
+        // SAFETY: the test passes a valid out pointer.
         unsafe { *millijoules = 2500 };
         0
     }

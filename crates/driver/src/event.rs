@@ -39,7 +39,7 @@ impl Event {
     fn with_flags(context: &Context, flags: u32) -> Result<Self> {
         context.bind_outside_capture("making an event")?;
         let mut raw = CUevent::NULL;
-        // SAFETY: the context is current, and the place is valid.
+        // SAFETY: the context is current, and the out pointer is valid.
         unsafe { call!(context, cuEventCreate(&mut raw, flags)) }?;
         Ok(Self { inner: Arc::new(Inner { context: context.clone(), raw }) })
     }
@@ -109,7 +109,7 @@ impl Event {
         self.context().same(earlier.context(), "the event")?;
         self.context().bind_outside_capture("measuring between events")?;
         let mut milliseconds = 0.0;
-        // SAFETY: both events live, and the place is valid.
+        // SAFETY: both events live, and the out pointer is valid.
         unsafe {
             call!(self.context(), cuEventElapsedTime(&mut milliseconds, earlier.raw(), self.raw()))
         }?;

@@ -38,7 +38,7 @@ impl Stream {
     pub fn new(context: &Context) -> Result<Self> {
         context.bind_outside_capture("making a stream")?;
         let mut raw = CUstream::NULL;
-        // SAFETY: the context is current, and the place is valid.
+        // SAFETY: the context is current, and the out pointer is valid.
         unsafe { call!(context, cuStreamCreate(&mut raw, CU_STREAM_NON_BLOCKING)) }?;
         let inner = Inner { context: context.clone(), raw, retired: AtomicBool::new(false) };
         Ok(Self { inner: Arc::new(inner) })
@@ -184,7 +184,7 @@ impl Stream {
     pub fn is_capturing(&self) -> Result<bool> {
         self.context().bind()?;
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        // SAFETY: the stream lives, and the place is valid.
+        // SAFETY: the stream lives, and the out pointer is valid.
         unsafe { call!(self.context(), cuStreamIsCapturing(self.raw(), &mut status)) }?;
         Ok(status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE)
     }
@@ -193,7 +193,7 @@ impl Stream {
     /// that was begun by other means than this crate is not disturbed.
     pub(crate) fn wait_to_release(&self, driver: &Driver) -> Result<(), CallError> {
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        // SAFETY: the stream lives, and the place is valid.
+        // SAFETY: the stream lives, and the out pointer is valid.
         unsafe { call!(driver, cuStreamIsCapturing(self.raw(), &mut status)) }?;
         if status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE {
             let code = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

@@ -71,7 +71,7 @@ impl<'a> Raw<'a> {
         let context = stream.context();
         let (mut copy, mut exec) = (CUgraph::NULL, CUgraphExec::NULL);
         // SAFETY: the library is the one that is made from `raw_step.c`, whose signatures these
-        // are; the graph lives, and the places are valid.
+        // are; the graph lives, and the out pointers are valid.
         let (step, code) = unsafe {
             let build: Symbol<'_, Build> = library.get(b"raw_build")?;
             let code = build(graph, order, context.raw(), &mut copy, &mut exec);

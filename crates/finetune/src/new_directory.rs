@@ -16,21 +16,21 @@ use crate::temporary::{directory_in, folder_of};
 #[derive(Debug)]
 pub(crate) struct NewDirectory {
     temporary: TempDir,
-    place: PathBuf,
+    path: PathBuf,
     /// Keeps other processes from removing the temporary directory.
     lock: Option<File>,
 }
 
 impl NewDirectory {
-    /// Starts a directory that will be renamed to `place`, which may hold only files named
+    /// Starts a directory that will be renamed to `path`, which may hold only files named
     /// `replaceable`.
-    pub(crate) fn create(place: &Path, replaceable: &[&str]) -> Result<Self, AdapterError> {
-        require_free(place, replaceable)?;
-        let failed = |source| AdapterError::Write { path: place.to_owned(), source };
-        let parent = folder_of(place);
+    pub(crate) fn create(path: &Path, replaceable: &[&str]) -> Result<Self, AdapterError> {
+        require_free(path, replaceable)?;
+        let failed = |source| AdapterError::Write { path: path.to_owned(), source };
+        let parent = folder_of(path);
         std::fs::create_dir_all(parent).map_err(failed)?;
         let (temporary, lock) = directory_in(parent).map_err(failed)?;
-        Ok(Self { temporary, place: place.to_owned(), lock })
+        Ok(Self { temporary, path: path.to_owned(), lock })
     }
 
     /// The directory to fill. The caller synchronizes each file.
@@ -38,29 +38,29 @@ impl NewDirectory {
         self.temporary.path()
     }
 
-    /// Renames the directory to its place.
+    /// Renames the directory to its path.
     pub(crate) fn publish(self) -> Result<(), AdapterError> {
-        let Self { temporary, place, lock } = self;
+        let Self { temporary, path, lock } = self;
         let put = || {
             File::open(temporary.path())?.sync_all()?;
-            if is_filled(&place) {
+            if is_filled(&path) {
                 // The old directory gets the temporary name, and is removed with it.
-                exchange(temporary.path(), &place)?;
+                exchange(temporary.path(), &path)?;
             } else {
-                std::fs::rename(temporary.path(), &place)?;
+                std::fs::rename(temporary.path(), &path)?;
             }
-            File::open(folder_of(&place))?.sync_all()
+            File::open(folder_of(&path))?.sync_all()
         };
-        let done = put().map_err(|source| AdapterError::Write { path: place.clone(), source });
+        let done = put().map_err(|source| AdapterError::Write { path: path.clone(), source });
         drop(lock);
         done
     }
 }
 
-/// Checks that `place` holds only files named `replaceable`.
-pub(crate) fn require_free(place: &Path, replaceable: &[&str]) -> Result<(), AdapterError> {
-    let failed = |source| AdapterError::Read { path: place.to_owned(), source };
-    let entries = match std::fs::read_dir(place) {
+/// Checks that `path` holds only files named `replaceable`.
+pub(crate) fn require_free(path: &Path, replaceable: &[&str]) -> Result<(), AdapterError> {
+    let failed = |source| AdapterError::Read { path: path.to_owned(), source };
+    let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(source) => return Err(failed(source)),
@@ -68,14 +68,14 @@ pub(crate) fn require_free(place: &Path, replaceable: &[&str]) -> Result<(), Ada
     for entry in entries {
         let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
         if !replaceable.contains(&name.as_str()) {
-            return Err(AdapterError::Occupied { path: place.to_owned(), entry: name });
+            return Err(AdapterError::Occupied { path: path.to_owned(), entry: name });
         }
     }
     Ok(())
 }
 
-fn is_filled(place: &Path) -> bool {
-    std::fs::read_dir(place).is_ok_and(|mut entries| entries.next().is_some())
+fn is_filled(path: &Path) -> bool {
+    std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// Exchanges the names of two directories.
@@ -117,8 +117,8 @@ mod tests {
         names
     }
 
-    fn put(place: &Path, text: &str) -> Result<(), AdapterError> {
-        let new = NewDirectory::create(place, &["a"])?;
+    fn put(path: &Path, text: &str) -> Result<(), AdapterError> {
+        let new = NewDirectory::create(path, &["a"])?;
         std::fs::write(new.path().join("a"), text).unwrap();
         new.publish()
     }
@@ -126,10 +126,10 @@ mod tests {
     #[test]
     fn a_directory_is_replaced_atomically_without_leftovers() {
         let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("deep/result");
+        let path = folder.path().join("deep/result");
         for text in ["first", "second"] {
-            put(&place, text).unwrap();
-            assert_eq!(std::fs::read_to_string(place.join("a")).unwrap(), text);
+            put(&path, text).unwrap();
+            assert_eq!(std::fs::read_to_string(path.join("a")).unwrap(), text);
             assert_eq!(files(&folder.path().join("deep")), ["result"]);
         }
         let (new, old) = (folder.path().join("new"), folder.path().join("old"));
@@ -142,17 +142,17 @@ mod tests {
     #[test]
     fn an_unfinished_directory_never_replaces_a_finished_one() {
         let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("result");
-        put(&place, "whole").unwrap();
-        let half = NewDirectory::create(&place, &["a"]).unwrap();
+        let path = folder.path().join("result");
+        put(&path, "whole").unwrap();
+        let half = NewDirectory::create(&path, &["a"]).unwrap();
         std::fs::write(half.path().join("a"), "ha").unwrap();
         // A process that is killed leaves its temporary directory, without the lock.
         let NewDirectory { temporary, lock, .. } = half;
         drop(lock);
         let left = temporary.keep();
-        assert_eq!(std::fs::read_to_string(place.join("a")).unwrap(), "whole");
-        put(&place, "newer").unwrap();
-        assert_eq!(std::fs::read_to_string(place.join("a")).unwrap(), "newer");
+        assert_eq!(std::fs::read_to_string(path.join("a")).unwrap(), "whole");
+        put(&path, "newer").unwrap();
+        assert_eq!(std::fs::read_to_string(path.join("a")).unwrap(), "newer");
         assert!(!left.exists());
     }
 

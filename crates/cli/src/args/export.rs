@@ -23,7 +23,7 @@ pub(crate) struct ExportArguments {
     #[arg(long)]
     pub(crate) adapter_only: bool,
     #[command(flatten)]
-    pub(crate) place: PlaceArguments,
+    pub(crate) destination: DestinationArguments,
 }
 
 #[derive(Debug, Args)]
@@ -35,12 +35,12 @@ pub(crate) struct MergeArguments {
     #[arg(long, value_name = "DIR")]
     adapter: PathBuf,
     #[command(flatten)]
-    place: PlaceArguments,
+    destination: DestinationArguments,
 }
 
 /// The destination of a model, and the form of its weights.
 #[derive(Debug, Args)]
-pub(crate) struct PlaceArguments {
+pub(crate) struct DestinationArguments {
     /// Directory for the model, which must be empty or not exist; a new file for GGUF.
     #[arg(long, value_name = "PATH")]
     pub(crate) out: PathBuf,
@@ -67,9 +67,9 @@ pub(crate) enum FormatArgument {
 
 impl From<MergeArguments> for ExportArguments {
     fn from(arguments: MergeArguments) -> Self {
-        let MergeArguments { model, adapter, place } = arguments;
+        let MergeArguments { model, adapter, destination } = arguments;
         let (model, adapter) = (Some(model), Some(adapter));
-        Self { checkpoint: None, best: false, model, adapter, adapter_only: false, place }
+        Self { checkpoint: None, best: false, model, adapter, adapter_only: false, destination }
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) use data::{DataArguments, UseArguments};
 pub(crate) use engine::EngineArguments;
 pub(crate) use eval::EvalArguments;
 pub(crate) use export::{
-    ExportArguments, FormatArgument, MergeArguments, PlaceArguments, parse_size,
+    DestinationArguments, ExportArguments, FormatArgument, MergeArguments, parse_size,
 };
 pub(crate) use generate::GenerateArguments;
 pub(crate) use inference::InferenceArguments;

@@ -25,7 +25,7 @@ const CHUNK: u64 = 32 << 20;
 const NO_DEVICE: i32 = -2;
 
 impl State {
-    fn place_of(&self, address: CUdeviceptr) -> Result<AddressInfo, Refusal> {
+    fn info_of(&self, address: CUdeviceptr) -> Result<AddressInfo, Refusal> {
         let mut devices = self.devices.iter().take(self.config.devices).enumerate();
         let found = devices.find_map(|(device, view)| {
             view.memory.allocation_of(address).map(|(base, bytes)| (device, base, bytes))
@@ -45,8 +45,8 @@ impl State {
         attribute: CUpointer_attribute,
         address: CUdeviceptr,
     ) -> Call {
-        let place = self.place_of(address)?;
-        self.put_attribute(data, attribute, address, &place)
+        let info = self.info_of(address)?;
+        self.put_attribute(data, attribute, address, &info)
     }
 
     fn put_attribute(
@@ -54,53 +54,53 @@ impl State {
         data: Out<c_void>,
         attribute: CUpointer_attribute,
         address: CUdeviceptr,
-        place: &AddressInfo,
+        info: &AddressInfo,
     ) -> Call {
         use CUpointer_attribute as A;
         match attribute {
             A::CU_POINTER_ATTRIBUTE_CONTEXT => {
-                let context = match place.pool {
+                let context = match info.pool {
                     Some(_) => None,
-                    None => self.devices[place.device].context,
+                    None => self.devices[info.device].context,
                 };
                 data.cast().put(context.unwrap_or(CUcontext::NULL))
             }
-            A::CU_POINTER_ATTRIBUTE_MEMORY_TYPE => data.cast().put(match place.is_host {
+            A::CU_POINTER_ATTRIBUTE_MEMORY_TYPE => data.cast().put(match info.is_host {
                 true => CUmemorytype::CU_MEMORYTYPE_HOST,
                 false => CUmemorytype::CU_MEMORYTYPE_DEVICE,
             }),
             A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER => data.cast().put(address),
-            A::CU_POINTER_ATTRIBUTE_HOST_POINTER if place.is_host => data.cast().put(address),
+            A::CU_POINTER_ATTRIBUTE_HOST_POINTER if info.is_host => data.cast().put(address),
             A::CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(invalid(Rule::PointerDevice)),
             A::CU_POINTER_ATTRIBUTE_IS_MANAGED => data.cast().put(0u32),
             A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => {
-                data.cast().put(u32::from(self.sync_memops.contains(&place.base)))
+                data.cast().put(u32::from(self.sync_memops.contains(&info.base)))
             }
-            A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => data.cast().put(self.ordinal(place.device)),
-            A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => data.cast().put(place.base),
-            A::CU_POINTER_ATTRIBUTE_RANGE_SIZE => data.cast().put(place.bytes as usize),
+            A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => data.cast().put(self.ordinal(info.device)),
+            A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => data.cast().put(info.base),
+            A::CU_POINTER_ATTRIBUTE_RANGE_SIZE => data.cast().put(info.bytes as usize),
             A::CU_POINTER_ATTRIBUTE_MAPPED => data.cast().put(1u32),
             // Addresses are never reused, so the base address identifies an allocation.
             A::CU_POINTER_ATTRIBUTE_BUFFER_ID | A::CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => {
-                data.cast().put(place.base)
+                data.cast().put(info.base)
             }
             A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE => {
-                data.cast().put(u32::from(!place.is_host && place.pool.is_none()))
+                data.cast().put(u32::from(!info.is_host && info.pool.is_none()))
             }
             A::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE => {
-                data.cast().put(u32::from(!place.is_host && place.pool.is_none()))
+                data.cast().put(u32::from(!info.is_host && info.pool.is_none()))
             }
             A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => data.cast().put(0u64),
             A::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => {
                 data.cast().put(CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
             }
             A::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => {
-                data.cast().put(place.pool.unwrap_or(CUmemoryPool::NULL))
+                data.cast().put(info.pool.unwrap_or(CUmemoryPool::NULL))
             }
-            A::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => data.cast().put(place.base),
-            A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE if !place.is_host => {
-                let unit = if place.pool.is_some() { CHUNK } else { PAGE };
-                data.cast().put(place.bytes.next_multiple_of(unit))
+            A::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => data.cast().put(info.base),
+            A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE if !info.is_host => {
+                let unit = if info.pool.is_some() { CHUNK } else { PAGE };
+                data.cast().put(info.bytes.next_multiple_of(unit))
             }
             A::CU_POINTER_ATTRIBUTE_P2P_TOKENS | A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE => {
                 Err(self.unsupported(format!("{attribute:?} is not simulated")))
@@ -117,13 +117,13 @@ impl State {
         address: CUdeviceptr,
     ) -> Call {
         let attributes = attributes.input().list(count as usize)?;
-        let places = data.values().list(count as usize)?;
-        let place = self.place_of(address).ok();
-        for (attribute, to) in attributes.into_iter().zip(places) {
+        let outputs = data.values().list(count as usize)?;
+        let info = self.info_of(address).ok();
+        for (attribute, to) in attributes.into_iter().zip(outputs) {
             // SAFETY: like the list, each pointer is valid for its attribute.
             let to: Out<c_void> = unsafe { crate::argument::Admit::admit(to) };
-            match &place {
-                Some(place) => self.put_attribute(to, attribute, address, place)?,
+            match &info {
+                Some(info) => self.put_attribute(to, attribute, address, info)?,
                 None => self.put_unknown(to, attribute)?,
             }
         }
@@ -148,7 +148,7 @@ impl State {
         if attribute != CUpointer_attribute::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS {
             return Err(invalid(Rule::PointerAttribute));
         }
-        let base = self.place_of(address)?.base;
+        let base = self.info_of(address)?.base;
         let on = value.bytes(4)?.iter().any(|byte| *byte != 0);
         match on {
             true => self.sync_memops.insert(base),

@@ -190,8 +190,8 @@ pub(super) unsafe fn load_any(
         for lane in lanes.iter() {
             let from = memories.resolve(access, lane, all[lane]);
             let from = from.map_err(|kind| (kind, lane as u32))?;
-            let place = (lane, all[lane], access.bytes * access.count);
-            let seen = memories.watch(access, place, AccessKind::Read);
+            let range = (lane, all[lane], access.bytes * access.count);
+            let seen = memories.watch(access, range, AccessKind::Read);
             seen.map_err(|kind| (kind, lane as u32))?;
             for (part, register) in d.iter().enumerate() {
                 let bytes = access.bytes as usize;

@@ -35,7 +35,7 @@ struct Pending {
     /// Bytes that come from the source; zeros follow.
     copied: u32,
     /// The accesses and addresses, for the race detector.
-    places: (Access, u64, Access, u64),
+    ranges: (Access, u64, Access, u64),
 }
 
 /// The copies of a warp in flight.
@@ -88,15 +88,15 @@ impl AsyncCopies {
                 } else {
                     source_bytes(memories, copy, (lane, origin, copied)).map_err(fault)?
                 };
-                let place = (lane, to_address, bytes);
+                let range = (lane, to_address, bytes);
                 memories
-                    .watch(&copy.to, place, AccessKind::Write { same: false })
+                    .watch(&copy.to, range, AccessKind::Write { same: false })
                     .map_err(fault)?;
                 fill_host(to, &POISON.to_le_bytes(), bytes as usize);
                 self.pending.push(Pending {
                     lane,
                     group: self.committed[lane],
-                    places: (copy.to, to_address, copy.from, origin),
+                    ranges: (copy.to, to_address, copy.from, origin),
                     to,
                     from,
                     bytes,
@@ -136,12 +136,12 @@ impl AsyncCopies {
 
 impl Pending {
     fn complete(&self, memories: &mut Memories<'_>) -> Result<(), FaultKind> {
-        let (to, target, from, origin) = &self.places;
+        let (to, target, from, origin) = &self.ranges;
         memories.watch(from, (self.lane, *origin, self.copied), AccessKind::Read)?;
         memories.watch(to, (self.lane, *target, self.bytes), AccessKind::Write { same: false })?;
         memories.mark_unfenced(to.space, (*target, u64::from(self.bytes)));
         let (copied, zeros) = (self.copied as usize, (self.bytes - self.copied) as usize);
-        // SAFETY: both places were proved when the copy was issued. Shared memory lives as long as
+        // SAFETY: both ranges were proved when the copy was issued. Shared memory lives as long as
         // the block, and global memory as long as the launch.
         unsafe {
             if copied > 0 {

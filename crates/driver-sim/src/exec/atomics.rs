@@ -81,8 +81,8 @@ pub(super) unsafe fn execute(
         for lane in lanes.iter() {
             let at = memories.resolve(access, lane, all[lane]);
             let at = at.map_err(|kind| (kind, lane as u32))?;
-            let place = (lane, all[lane], access.bytes);
-            let seen = memories.watch(access, place, AccessKind::Atomic);
+            let range = (lane, all[lane], access.bytes);
+            let seen = memories.watch(access, range, AccessKind::Atomic);
             seen.map_err(|kind| (kind, lane as u32))?;
             let old = read_element(at, bytes, false);
             // A register may be wider than the operand type.

@@ -86,7 +86,7 @@ pub(super) struct BlockRunner<'a> {
     /// The index of the block in its cluster.
     rank: u32,
     /// The block, `%ctaid`.
-    place: [u32; 3],
+    ctaid: [u32; 3],
 }
 
 impl<'a> BlockRunner<'a> {
@@ -138,7 +138,7 @@ impl<'a> BlockRunner<'a> {
             given_up: 0,
             round: 0,
             rank,
-            place: [0; 3],
+            ctaid: [0; 3],
         };
         for warp in 0..count {
             runner.fill_presets(warp);
@@ -162,7 +162,7 @@ impl<'a> BlockRunner<'a> {
         self.machine.executed = 0;
         self.machine.contributions = Contributions::default();
         self.machine.memories.unfenced.iter_mut().for_each(Unfenced::clear);
-        (self.round, self.place) = (order, block);
+        (self.round, self.ctaid) = (order, block);
         if let Some(races) = &mut self.machine.memories.races {
             races.start(block, self.warps.len());
         }
@@ -229,7 +229,7 @@ impl<'a> BlockRunner<'a> {
             None => Ok(Progress::Ended { executed: self.machine.executed }),
             Some((thread, pc)) => {
                 let kind = FaultKind::AsyncProxy(Box::new(ProxyMisuse::BlockEnded));
-                Err(BlockFault { kind, block: self.place, thread, pc })
+                Err(BlockFault { kind, block: self.ctaid, thread, pc })
             }
         }
     }
@@ -282,7 +282,7 @@ impl<'a> BlockRunner<'a> {
 
     fn fault(&self, kind: FaultKind, warp: usize, lane: u32) -> BlockFault {
         let (thread, pc) = ((warp * LANES) as u32 + lane, self.warps[warp].pc);
-        BlockFault { kind, block: self.place, thread, pc }
+        BlockFault { kind, block: self.ctaid, thread, pc }
     }
 
     /// A fault at the instruction that the warp has just left.

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use self::addition::can_add;
-use self::cluster::{ClusterPlace, Effect};
+use self::cluster::{ClusterPosition, Effect};
 pub(super) use self::cluster::{Message, shared_base};
 use self::copies::{Copies, Issuer};
 use self::extent::Extent;
@@ -55,7 +55,7 @@ pub(super) struct AsyncProxy {
     /// Registers of the threads of the block at its start.
     pool: u32,
     seed: u64,
-    place: ClusterPlace,
+    position: ClusterPosition,
     /// Effects on other blocks of the cluster that have not been delivered.
     messages: Vec<Message>,
 }
@@ -71,7 +71,7 @@ fn misuse_fault(misuse: ProxyMisuse) -> FaultKind {
 impl AsyncProxy {
     /// The state of the block with index `rank` in a cluster of `blocks` blocks.
     pub(super) fn of_block(rank: u32, blocks: u32) -> Self {
-        Self { place: ClusterPlace { rank, blocks }, ..Self::default() }
+        Self { position: ClusterPosition { rank, blocks }, ..Self::default() }
     }
 
     /// Begins a block of `warps` warps whose threads have `registers` registers, or as many as fit.
@@ -79,8 +79,8 @@ impl AsyncProxy {
         let threads = (warps * LANES) as u32;
         let fitting = (REGISTERS / threads / 8 * 8).min(MOST_REGISTERS);
         let registers = registers.unwrap_or(fitting);
-        let place = self.place;
-        *self = Self { seed, pool: registers * threads, place, ..Self::default() };
+        let position = self.position;
+        *self = Self { seed, pool: registers * threads, position, ..Self::default() };
         self.registers.resize(warps, registers);
         self.copies.clear(warps * LANES);
     }
@@ -93,7 +93,7 @@ impl AsyncProxy {
     /// The thread and the instruction of a load in flight, if there is one.
     pub(super) fn load_in_flight(&self) -> Option<(u32, u32)> {
         let issuer = self.copies.first_load()?;
-        Some(issuer.place())
+        Some(issuer.position())
     }
 
     /// Describes the wait of a warp at an instruction.
@@ -135,8 +135,8 @@ impl AsyncProxy {
     pub(super) fn exit(&mut self, memories: &Memories<'_>, mask: u32) -> Result<(), LaneFault> {
         for lane in (0..LANES as u32).filter(|lane| mask >> lane & 1 != 0) {
             let thread = memories.warp * LANES + lane as usize;
-            let place = (thread, memories.warp, lane);
-            self.copies.wait(memories, place, (None, false)).map_err(|kind| (kind, lane))?;
+            let waiter = (thread, memories.warp, lane);
+            self.copies.wait(memories, waiter, (None, false)).map_err(|kind| (kind, lane))?;
         }
         Ok(())
     }
@@ -197,10 +197,10 @@ impl AsyncProxy {
             Kind::Invalidate => self.barriers.invalidate(memories, shared(0)?)?,
             Kind::Arrive { completes, .. } => {
                 let address = shared(0)?;
-                let rank = self.place.block_of(address)?;
+                let rank = self.position.block_of(address)?;
                 let (count, bytes) = (input(1) as u32, input(2) as u32);
                 let arrival = Arrival { count, bytes, completes };
-                if rank != self.place.rank {
+                if rank != self.position.rank {
                     let effect = Effect::Arrive { address, arrival };
                     self.messages.push(Message { rank, issuer, effect });
                     return Ok(());
@@ -216,8 +216,8 @@ impl AsyncProxy {
                 let bytes = i64::from(input(1) as u32);
                 let bytes = if expected { bytes } else { -bytes };
                 let address = shared(0)?;
-                let rank = self.place.block_of(address)?;
-                if rank != self.place.rank {
+                let rank = self.position.block_of(address)?;
+                if rank != self.position.rank {
                     let effect = Effect::CountBytes { address, bytes };
                     self.messages.push(Message { rank, issuer, effect });
                     return Ok(());
@@ -255,11 +255,11 @@ impl AsyncProxy {
             }
             Kind::Commit => self.copies.commit(thread),
             Kind::WaitGroup { open, read } => {
-                let place = (thread, warp, lane as u32);
-                self.copies.wait(memories, place, (Some(open), read))?;
+                let waiter = (thread, warp, lane as u32);
+                self.copies.wait(memories, waiter, (Some(open), read))?;
             }
             Kind::MapAddress => {
-                let mapped = self.place.map(input(0), input(1) as u32)?;
+                let mapped = self.position.map(input(0), input(1) as u32)?;
                 // SAFETY: by the contract.
                 unsafe { instruction.put(file, lane, mapped) };
             }

@@ -45,10 +45,12 @@ impl<'a> ClusterRunner<'a> {
         let sizes = self.launch.cluster;
         let origin = coordinates(cluster, self.launch.clusters());
         for (rank, block) in (0..).zip(&mut self.blocks) {
-            let place = coordinates(rank, sizes);
+            let position = coordinates(rank, sizes);
             let order = if order == 0 { 0 } else { order ^ rank };
-            block
-                .start(std::array::from_fn(|axis| origin[axis] * sizes[axis] + place[axis]), order);
+            block.start(
+                std::array::from_fn(|axis| origin[axis] * sizes[axis] + position[axis]),
+                order,
+            );
         }
         self.ended.fill(false);
         (self.executed, self.seed) = (0, order);
@@ -126,8 +128,8 @@ impl<'a> ClusterRunner<'a> {
     }
 
     fn fault_at(&self, from: usize, kind: FaultKind, message: &Message) -> BlockFault {
-        let (thread, pc) = message.issuer.place();
-        BlockFault { kind, block: self.blocks[from].place(), thread, pc }
+        let (thread, pc) = message.issuer.position();
+        BlockFault { kind, block: self.blocks[from].ctaid(), thread, pc }
     }
 
     /// Opens the barrier of the cluster if all warps have arrived.

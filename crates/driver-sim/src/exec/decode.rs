@@ -186,7 +186,7 @@ impl<'a> Decoder<'a> {
             };
             let Some(target) = self.labels.get(label as usize).copied().flatten() else {
                 let statement = self.code[index].site.statement as usize;
-                return Err(self.refuse(statement, "a branch to a label without a place".into()));
+                return Err(self.refuse(statement, "a branch to an undefined label".into()));
             };
             self.code[index].operation = Control::Branch { target }.into();
         }

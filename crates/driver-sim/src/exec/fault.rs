@@ -105,7 +105,7 @@ fn space_name(space: Space) -> &'static str {
     space.modifier().text()
 }
 
-/// The place of a fault.
+/// The position of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultSite {
     /// The kernel.

@@ -159,9 +159,9 @@ impl Order {
         Self { clusters, start: scramble(!seed) % clusters, stride }
     }
 
-    /// The linear index of the cluster at a place in the order.
-    fn cluster(self, place: u64) -> u64 {
-        let far = u128::from(place) * u128::from(self.stride) + u128::from(self.start);
+    /// The linear index of the cluster at a position in the order.
+    fn cluster(self, position: u64) -> u64 {
+        let far = u128::from(position) * u128::from(self.stride) + u128::from(self.start);
         (far % u128::from(self.clusters)) as u64
     }
 }
@@ -179,7 +179,7 @@ struct Grid<'a> {
     /// The position of the next cluster that no thread has claimed.
     next: AtomicU64,
     executed: AtomicU64,
-    /// The least place in the order at which a block faulted.
+    /// The least position in the order at which a block faulted.
     first_fault: AtomicU64,
     fault: Mutex<Option<(u64, BlockFault)>>,
 }
@@ -220,12 +220,12 @@ impl Grid<'_> {
         let mut free: Vec<ClusterRunner<'_>> = Vec::new();
         loop {
             let has_capacity = resting.len() < RESIDENT;
-            let fresh = if has_capacity { self.next_place() } else { None };
-            let (place, mut runner) = match fresh {
-                Some(place) => {
+            let fresh = if has_capacity { self.next_position() } else { None };
+            let (position, mut runner) = match fresh {
+                Some(position) => {
                     let mut runner = free.pop().unwrap_or_else(|| self.runner());
-                    self.start(&mut runner, place);
-                    (place, runner)
+                    self.start(&mut runner, position);
+                    (position, runner)
                 }
                 None => match resting.pop_front() {
                     Some(rested) => rested,
@@ -233,9 +233,9 @@ impl Grid<'_> {
                 },
             };
             match runner.run(QUANTUM) {
-                Ok(Progress::Rests) => resting.push_back((place, runner)),
+                Ok(Progress::Rests) => resting.push_back((position, runner)),
                 result => {
-                    if self.finish(place, result).is_break() {
+                    if self.finish(position, result).is_break() {
                         return;
                     }
                     free.push(runner);
@@ -249,15 +249,15 @@ impl Grid<'_> {
     }
 
     /// The position of the next block that no thread has claimed.
-    fn next_place(&self) -> Option<u64> {
-        let place = self.next.fetch_add(1, Ordering::Relaxed);
+    fn next_position(&self) -> Option<u64> {
+        let position = self.next.fetch_add(1, Ordering::Relaxed);
         let wanted =
-            place < self.order.clusters && place <= self.first_fault.load(Ordering::Relaxed);
-        wanted.then_some(place)
+            position < self.order.clusters && position <= self.first_fault.load(Ordering::Relaxed);
+        wanted.then_some(position)
     }
 
-    fn start(&self, runner: &mut ClusterRunner<'_>, place: u64) {
-        let cluster = self.order.cluster(place);
+    fn start(&self, runner: &mut ClusterRunner<'_>, position: u64) {
+        let cluster = self.order.cluster(position);
         let order = if self.launch.seed == 0 { 0 } else { scramble(self.launch.seed ^ cluster) };
         runner.start(cluster, order);
     }
@@ -265,12 +265,12 @@ impl Grid<'_> {
     /// Runs the next block. Blocks are claimed in order, so that every block before one that
     /// faults is run to its end, and the fault that is reported is the same on every run.
     fn claim(&self, runner: &mut ClusterRunner<'_>) -> ControlFlow<()> {
-        let Some(place) = self.next_place() else { return ControlFlow::Break(()) };
-        self.start(runner, place);
-        self.finish(place, runner.run(u64::MAX))
+        let Some(position) = self.next_position() else { return ControlFlow::Break(()) };
+        self.start(runner, position);
+        self.finish(position, runner.run(u64::MAX))
     }
 
-    fn finish(&self, place: u64, result: Result<Progress, BlockFault>) -> ControlFlow<()> {
+    fn finish(&self, position: u64, result: Result<Progress, BlockFault>) -> ControlFlow<()> {
         match result {
             Ok(Progress::Ended { executed }) => {
                 self.executed.fetch_add(executed, Ordering::Relaxed);
@@ -278,10 +278,10 @@ impl Grid<'_> {
             }
             Ok(Progress::Rests | Progress::Waits) => ControlFlow::Continue(()),
             Err(fault) => {
-                self.first_fault.fetch_min(place, Ordering::Relaxed);
+                self.first_fault.fetch_min(position, Ordering::Relaxed);
                 let mut first = self.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                if first.as_ref().is_none_or(|(other, _)| place < *other) {
-                    *first = Some((place, fault));
+                if first.as_ref().is_none_or(|(other, _)| position < *other) {
+                    *first = Some((position, fault));
                 }
                 ControlFlow::Break(())
             }
@@ -289,7 +289,7 @@ impl Grid<'_> {
     }
 }
 
-/// The place of a linear index.
+/// The position of a linear index.
 pub(super) fn coordinates(linear: u64, [x, y, _]: [u32; 3]) -> [u32; 3] {
     let (x, y) = (u64::from(x), u64::from(y));
     [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32]

@@ -33,9 +33,9 @@ pub(super) fn lay_out(code: &[Micro], registers: &[RegisterInfo]) -> Layout {
     let mut offsets = vec![Offset::default(); registers.len()];
     let mut end = 0;
     for width in [Width::Double, Width::Word, Width::Predicate] {
-        let (places, count) = assign(&intervals, registers, width);
-        for (register, place) in places {
-            offsets[register] = Offset(end + place * width.bytes());
+        let (slots, count) = assign(&intervals, registers, width);
+        for (register, slot) in slots {
+            offsets[register] = Offset(end + slot * width.bytes());
         }
         end += (count * width.bytes()).next_multiple_of(128);
     }
@@ -207,27 +207,27 @@ fn assign(
     order.sort_unstable();
     let mut busy: BinaryHeap<Reverse<(usize, u32)>> = BinaryHeap::new();
     let mut free: BinaryHeap<Reverse<u32>> = BinaryHeap::new();
-    let (mut places, mut count) = (Vec::new(), 0);
+    let (mut slots, mut count) = (Vec::new(), 0);
     for (first, last, register) in order {
-        // A place is free from the instruction after the last use, so that no instruction writes
+        // A slot is free from the instruction after the last use, so that no instruction writes
         // one operand over another.
-        while let Some(&Reverse((end, place))) = busy.peek()
+        while let Some(&Reverse((end, slot))) = busy.peek()
             && end < first
         {
             busy.pop();
-            free.push(Reverse(place));
+            free.push(Reverse(slot));
         }
-        let place = free.pop().map_or_else(
+        let slot = free.pop().map_or_else(
             || {
                 count += 1;
                 count - 1
             },
-            |Reverse(place)| place,
+            |Reverse(slot)| slot,
         );
-        busy.push(Reverse((last, place)));
-        places.push((register, place));
+        busy.push(Reverse((last, slot)));
+        slots.push((register, slot));
     }
-    (places, count)
+    (slots, count)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Matrices that the lanes of a warp hold together: `ldmatrix`, `stmatrix`, `movmatrix`, `mma` and
 //! `wmma`.
 //!
-//! The place of an element in the count follows from the PTX manual for all but `wmma`, whose
-//! fragments are opaque there. Those use the places of `mma`, as devices since sm_80 do; a fragment
+//! The position of an element in the count follows from the PTX manual for all but `wmma`, whose
+//! fragments are opaque there. Those use the positions of `mma`, as devices since sm_80 do; a fragment
 //! with more count than that holds elements twice.
 
 use retrograph_ptx::ast::Type;
@@ -53,7 +53,7 @@ impl Size {
     /// Row and column of an element: `part` of the register `index` of a lane, when a register
     /// holds `parts` of them.
     #[inline(always)]
-    pub(super) fn place(
+    pub(super) fn position(
         self,
         role: Role,
         (index, parts, part): (usize, usize, usize),
@@ -122,8 +122,8 @@ pub(super) struct Matrix {
     pub(super) count: usize,
     /// The count: those that are written, then those that are read.
     pub(super) registers: Vec<Offset>,
-    /// The result of [`Product::places`], for a product.
-    pub(super) places: [Vec<u16>; 4],
+    /// The result of [`Product::positions`], for a product.
+    pub(super) positions: [Vec<u16>; 4],
 }
 
 /// Executes a matrix instruction other than a product, in all lanes.
@@ -194,7 +194,7 @@ mod tests {
         for lane in 0..LANES {
             for index in 0..registers {
                 for part in 0..parts {
-                    *count.entry(size.place(role, (index, parts, part), lane)).or_insert(0) += 1;
+                    *count.entry(size.position(role, (index, parts, part), lane)).or_insert(0) += 1;
                 }
             }
         }

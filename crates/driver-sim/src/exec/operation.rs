@@ -55,11 +55,11 @@ macro_rules! operations {
             }
 
             /// The same operation on other registers.
-            pub(in crate::exec) fn map<T>(self, place: impl Fn(R) -> T) -> $group<T> {
-                let _ = &place;
+            pub(in crate::exec) fn map<T>(self, f: impl Fn(R) -> T) -> $group<T> {
+                let _ = &f;
                 match self {
                     $(Self::$name { $($d,)* $($a,)* $($($field,)+)? } => $group::$name {
-                        $($d: place($d),)* $($a: place($a),)* $($($field,)+)?
+                        $($d: f($d),)* $($a: f($a),)* $($($field,)+)?
                     },)*
                 }
             }
@@ -167,16 +167,16 @@ impl<R: Copy> Operation<R> {
     }
 
     /// The same operation on other registers.
-    pub(super) fn map<T>(self, place: impl Fn(R) -> T) -> Operation<T> {
+    pub(super) fn map<T>(self, f: impl Fn(R) -> T) -> Operation<T> {
         match self {
-            Self::Integer(operation) => operation.map(place).into(),
-            Self::Float(operation) => operation.map(place).into(),
-            Self::Convert(operation) => operation.map(place).into(),
-            Self::Predicate(operation) => operation.map(place).into(),
-            Self::Memory(operation) => operation.map(place).into(),
-            Self::Control(operation) => operation.map(place).into(),
-            Self::WarpWide(operation) => operation.map(place).into(),
-            Self::Function(operation) => operation.map(place).into(),
+            Self::Integer(operation) => operation.map(f).into(),
+            Self::Float(operation) => operation.map(f).into(),
+            Self::Convert(operation) => operation.map(f).into(),
+            Self::Predicate(operation) => operation.map(f).into(),
+            Self::Memory(operation) => operation.map(f).into(),
+            Self::Control(operation) => operation.map(f).into(),
+            Self::WarpWide(operation) => operation.map(f).into(),
+            Self::Function(operation) => operation.map(f).into(),
             Self::Tensor(operation) => operation.into(),
             Self::Bulk(operation) => Operation::Bulk(operation),
         }

@@ -6,14 +6,14 @@ use super::fault::FaultSite;
 use super::grid::{Launch, coordinates};
 use super::program::Program;
 
-/// The place of an instruction, by the linear indices of block and thread.
+/// The position of an instruction, by the linear indices of block and thread.
 pub(super) fn site_of(
     program: &Program,
     launch: &Launch<'_>,
     (block, thread, pc): ([u32; 3], u32, u32),
 ) -> FaultSite {
-    let place = program.sites.get(pc as usize).copied().unwrap_or_default();
-    let (entry, statement) = (program.code_of(place), place.statement as usize);
+    let site = program.sites.get(pc as usize).copied().unwrap_or_default();
+    let (entry, statement) = (program.code_of(site), site.statement as usize);
     let instruction = match entry.body.get(statement) {
         Some(Statement::Instruction(instruction)) => Some(instruction),
         _ => None,

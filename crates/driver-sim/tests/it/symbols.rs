@@ -15,7 +15,7 @@ const UNTOUCHED: Status = Status(77);
 
 fn ask(simulator: &Simulator, name: &CStr, version: i32, flags: u64) -> Answer {
     let (mut address, mut status) = (std::ptr::dangling_mut(), UNTOUCHED);
-    // SAFETY: the name is C text, and both places are valid during the call.
+    // SAFETY: the name is C text, and both out pointers are valid during the call.
     let code = unsafe {
         (simulator.table().cuGetProcAddress_v2)(
             name.as_ptr(),

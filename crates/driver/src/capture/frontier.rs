@@ -90,7 +90,7 @@ fn ask(context: &Context, stream: retrograph_driver_sys::CUstream) -> Result<Opt
     let (mut id, mut graph, mut count) = (0, CUgraph::NULL, 0);
     let (mut nodes, mut edges) = (std::ptr::null(), std::ptr::null());
     match context.table().cuStreamGetCaptureInfo_v3 {
-        // SAFETY: the stream lives, and all places are valid.
+        // SAFETY: the stream lives, and all out pointers are valid.
         Some(info) => context.check("cuStreamGetCaptureInfo_v3", unsafe {
             info(stream, &mut status, &mut id, &mut graph, &mut nodes, &mut edges, &mut count)
         })?,

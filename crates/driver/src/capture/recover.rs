@@ -39,7 +39,7 @@ impl Stream {
         let context = self.context();
         context.bind()?;
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        // SAFETY: the stream lives, and the place is valid.
+        // SAFETY: the stream lives, and the out pointer is valid.
         unsafe { call!(context, cuStreamIsCapturing(self.raw(), &mut status)) }?;
         Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }

@@ -36,7 +36,7 @@ impl Inner {
         let limit = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
         let max_shared_bytes = driver.attribute(device, limit)?;
         let mut raw = CUcontext::NULL;
-        // SAFETY: `device` comes from this driver, and `raw` is a valid place.
+        // SAFETY: `device` comes from this driver, and `raw` is valid for writing.
         unsafe { call!(driver, cuDevicePrimaryCtxRetain(&mut raw, device)) }?;
         let service = service_stream(driver, raw).inspect_err(|_| {
             // SAFETY: the context was retained above and is unused. The first error is reported, so
@@ -50,7 +50,7 @@ impl Inner {
 
 fn service_stream(driver: &Driver, raw: CUcontext) -> Result<CUstream, CallError> {
     let mut stream = CUstream::NULL;
-    // SAFETY: the caller retained `raw`, and `stream` is a valid place.
+    // SAFETY: the caller retained `raw`, and `stream` is valid for writing.
     unsafe {
         call!(driver, cuCtxSetCurrent(raw))?;
         call!(driver, cuStreamCreate(&mut stream, CU_STREAM_NON_BLOCKING))?;

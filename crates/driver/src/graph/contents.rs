@@ -71,7 +71,7 @@ impl Graph {
 
     fn copy_contents(&self, node: Node) -> Result<Contents> {
         let mut held = CUDA_MEMCPY3D::device_to_device(0, 0, 0);
-        // SAFETY: the node belongs to this live graph, and the place is valid.
+        // SAFETY: the node belongs to this live graph, and the out pointer is valid.
         unsafe { call!(self.context, cuGraphMemcpyNodeGetParams(node.raw(), &mut held)) }?;
         let on_device = |kind| {
             kind == CUmemorytype::CU_MEMORYTYPE_DEVICE

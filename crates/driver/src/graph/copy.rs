@@ -15,7 +15,7 @@ impl Graph {
         self.check_nodes(nodes)?;
         self.context.bind()?;
         let mut raw = CUgraph::NULL;
-        // SAFETY: the graph lives, and the place is valid.
+        // SAFETY: the graph lives, and the out pointer is valid.
         unsafe { call!(self.context, cuGraphClone(&mut raw, self.raw)) }?;
         // SAFETY: the copy was just made and nobody else has it; it accesses the same memory.
         let mut copy = unsafe { Self::from_raw(&self.context, raw) };

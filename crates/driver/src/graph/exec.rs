@@ -67,7 +67,7 @@ impl Graph {
         let mut exec = CUgraphExec::NULL;
         let by_node = CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
         let flags = if self.prioritized { by_node } else { 0 };
-        // SAFETY: the graph lives, and the place is valid.
+        // SAFETY: the graph lives, and the out pointer is valid.
         unsafe { call!(self.context, cuGraphInstantiateWithFlags(&mut exec, self.raw, flags)) }?;
         Ok(exec)
     }
@@ -224,7 +224,7 @@ impl GraphExec {
         self.context.same(graph.context(), "the graph")?;
         self.context.bind()?;
         let mut info = CUgraphExecUpdateResultInfo::default();
-        // SAFETY: exec and graph live, and the place is valid.
+        // SAFETY: exec and graph live, and the out pointer is valid.
         let code =
             unsafe { (self.context.table().cuGraphExecUpdate_v2)(self.raw, graph.raw, &mut info) };
         if code == CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE {

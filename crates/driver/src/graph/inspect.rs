@@ -129,7 +129,7 @@ impl Graph {
         Ok(pairs.map(|(from, to)| (self.node(from), self.node(to))).collect())
     }
 
-    /// Writes up to `count` edges and returns their number; null places ask for the number only.
+    /// Writes up to `count` edges and returns their number; null pointers ask for the number only.
     /// The older driver call refuses graphs with edges that are not full dependencies.
     fn edge_handles(
         &self,
@@ -138,11 +138,11 @@ impl Graph {
         mut count: usize,
     ) -> Result<usize> {
         let mut kinds = vec![CUgraphEdgeData::default(); count];
-        let places = if count == 0 { std::ptr::null_mut() } else { kinds.as_mut_ptr() };
+        let kinds = if count == 0 { std::ptr::null_mut() } else { kinds.as_mut_ptr() };
         match self.context.table().cuGraphGetEdges_v2 {
-            // SAFETY: each place holds `count` edges, and null asks for their number only.
+            // SAFETY: each pointer holds `count` edges, and null asks for their number only.
             Some(edges) => self.context.check("cuGraphGetEdges_v2", unsafe {
-                edges(self.raw, from, to, places, &mut count)
+                edges(self.raw, from, to, kinds, &mut count)
             })?,
             None => {
                 // SAFETY: as above.
@@ -160,7 +160,7 @@ impl Graph {
         self.check_nodes(&[node])?;
         self.context.bind()?;
         let mut kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
-        // SAFETY: the node belongs to this graph, and the place is valid.
+        // SAFETY: the node belongs to this graph, and the out pointer is valid.
         unsafe { call!(self.context, cuGraphNodeGetType(node.raw, &mut kind)) }?;
         Ok(kind.into())
     }
@@ -186,7 +186,7 @@ impl Graph {
         self.context.bind()?;
         let attribute = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY;
         let mut value = CUlaunchAttributeValue { priority: 0 };
-        // SAFETY: the node belongs to this graph, and the place is valid.
+        // SAFETY: the node belongs to this graph, and the out pointer is valid.
         unsafe {
             call!(self.context, cuGraphKernelNodeGetAttribute(node.raw, attribute, &mut value))
         }?;
@@ -202,7 +202,7 @@ impl Graph {
         self.check_nodes(&[node])?;
         self.context.bind()?;
         let mut params = CUDA_KERNEL_NODE_PARAMS::default();
-        // SAFETY: the node belongs to this graph, and the place is valid.
+        // SAFETY: the node belongs to this graph, and the out pointer is valid.
         unsafe { call!(self.context, cuGraphKernelNodeGetParams_v2(node.raw, &mut params)) }?;
         let geometry = LaunchGeometry {
             grid: [params.gridDimX, params.gridDimY, params.gridDimZ],
@@ -240,7 +240,7 @@ impl Graph {
         let function = self.kernel_params(node)?.function;
         let mut name = std::ptr::null();
         // Library kernels may have no function in this context and thus no name.
-        // SAFETY: the driver refuses unknown functions, and the place is valid.
+        // SAFETY: the driver refuses unknown functions, and the out pointer is valid.
         if function.is_null() || !unsafe { ask(&mut name, function) }.is_success() {
             return Ok(kind.to_string());
         }

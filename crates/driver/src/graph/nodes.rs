@@ -187,7 +187,7 @@ impl Graph {
         self.check_nodes(&[earlier, later])?;
         self.context.bind()?;
         let (from, to) = (earlier.raw, later.raw);
-        // SAFETY: both nodes belong to this graph, and the places are valid.
+        // SAFETY: both nodes belong to this graph, and the out pointers are valid.
         unsafe { call!(self.context, cuGraphAddDependencies(self.raw, &from, &to, 1)) }
     }
 
@@ -226,7 +226,7 @@ impl Graph {
             ..CUgraphEdgeData::default()
         };
         let (from, to) = (earlier.raw, later.raw);
-        // SAFETY: both nodes belong to this graph, and the places are valid; the caller promises
+        // SAFETY: both nodes belong to this graph, and the out pointers are valid; the caller promises
         // that the later kernel waits.
         self.context.check(call, unsafe { add(self.raw, &from, &to, &data, 1) })
     }

@@ -44,7 +44,7 @@ impl Graph {
     pub fn new(context: &Context) -> Result<Self> {
         context.bind()?;
         let mut raw = CUgraph::NULL;
-        // SAFETY: the context is current, and the place is valid.
+        // SAFETY: the context is current, and the out pointer is valid.
         unsafe { call!(context, cuGraphCreate(&mut raw, 0)) }?;
         // SAFETY: the graph was just made and nobody else has it.
         Ok(unsafe { Self::from_raw(context, raw) })

@@ -77,7 +77,7 @@ impl<T: Pod> DeviceBuffer<T> {
         let requested = len.saturating_mul(size_of::<T>());
         let mut address = 0;
         let bytes = allocated_bytes(requested);
-        // SAFETY: the context is current, and the place is valid.
+        // SAFETY: the context is current, and the out pointer is valid.
         let outcome = unsafe { call!(context, cuMemAlloc_v2(&mut address, bytes)) };
         outcome.map_err(|error| explain(context, error, requested))?;
         let allocation = Arc::new(Allocation { context: context.clone(), address, pooled: None });

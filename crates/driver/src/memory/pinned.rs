@@ -40,7 +40,7 @@ impl<T: Pod> PinnedBuffer<T> {
         context.bind_outside_capture("allocating pinned memory")?;
         let bytes = len.saturating_mul(size_of::<T>()).max(1);
         let mut raw = std::ptr::null_mut();
-        // SAFETY: the context is current, and the place is valid.
+        // SAFETY: the context is current, and the out pointer is valid.
         unsafe { call!(context, cuMemHostAlloc(&mut raw, bytes, 0)) }?;
         // SAFETY: the driver has just allocated this many bytes.
         unsafe { std::ptr::write_bytes(raw.cast::<u8>(), 0, bytes) };

@@ -52,7 +52,7 @@ impl Module {
         context.bind_outside_capture("looking up a function")?;
         let symbol = CString::new(name).unwrap_or_default();
         let mut raw = CUfunction::NULL;
-        // SAFETY: module and name live, and the place is valid.
+        // SAFETY: module and name live, and the out pointer is valid.
         unsafe { call!(context, cuModuleGetFunction(&mut raw, *module, symbol.as_ptr())) }?;
         let parameters = match sizes {
             Some(sizes) => Some(sizes.to_vec()),
@@ -180,7 +180,7 @@ fn attribute_of(
     attribute: CUfunction_attribute,
 ) -> Result<u32> {
     let mut value: c_int = 0;
-    // SAFETY: the function belongs to this context, and the place is valid.
+    // SAFETY: the function belongs to this context, and the out pointer is valid.
     unsafe { call!(context, cuFuncGetAttribute(&mut value, attribute, raw)) }?;
     Ok(u32::try_from(value).unwrap_or(0))
 }
@@ -191,7 +191,7 @@ pub(crate) fn parameter_sizes(context: &Context, raw: CUfunction) -> Result<Opti
     let mut sizes = Vec::new();
     loop {
         let (mut offset, mut size) = (0, 0);
-        // SAFETY: the function belongs to this context, and both places are valid.
+        // SAFETY: the function belongs to this context, and both out pointers are valid.
         match unsafe { ask(raw, sizes.len(), &mut offset, &mut size) } {
             // There is no parameter of this index.
             CUresult::CUDA_ERROR_INVALID_VALUE => return Ok(Some(sizes)),

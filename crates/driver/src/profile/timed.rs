@@ -114,8 +114,8 @@ fn cut(graph: &mut Graph, groups: &[Vec<Node>]) -> Result<Inner> {
 
 /// The median of each position over several launches of equal length.
 fn medians(launches: &[Vec<f32>]) -> Vec<f32> {
-    let places = launches.first().map_or(0, Vec::len);
-    (0..places).map(|at| median(launches.iter().map(|laps| laps[at]).collect())).collect()
+    let count = launches.first().map_or(0, Vec::len);
+    (0..count).map(|at| median(launches.iter().map(|laps| laps[at]).collect())).collect()
 }
 
 /// The median; 0 for no values.
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_are_taken_place_by_place() {
+    fn medians_are_taken_launch_by_launch() {
         let launches = [vec![1.0, 9.0], vec![5.0, 7.0], vec![3.0, 8.0]];
         assert_eq!(medians(&launches), [3.0, 8.0]);
         assert_eq!(medians(&launches[..2]), [3.0, 8.0]);

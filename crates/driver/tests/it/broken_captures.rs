@@ -78,7 +78,7 @@ fn an_allocation_is_900_and_901_is_only_its_consequence() {
     let error = breaks(&device(), 900, |capturing, buffer| {
         let allocated = call(capturing, |table, _| {
             let mut address = 0;
-            // SAFETY: the place is valid; the call fails, so nothing is leaked.
+            // SAFETY: the out pointer is valid; the call fails, so nothing is leaked.
             unsafe { (table.cuMemAlloc_v2)(&mut address, 256) }
         });
         assert!(allocated.is_err());
@@ -165,7 +165,7 @@ fn work_on_the_legacy_stream_is_906() {
     let mut blocking = CUstream::NULL;
     let table = *device.context.table();
     device.context.bind().unwrap();
-    // SAFETY: the place is valid. The runtime makes no blocking streams, but libraries do.
+    // SAFETY: the out pointer is valid. The runtime makes no blocking streams, but libraries do.
     unsafe { (table.cuStreamCreate)(&mut blocking, CU_STREAM_DEFAULT) }.ok().unwrap();
     breaks(&device, 906, |capturing, buffer| {
         event.record(capturing.stream())?;
@@ -205,7 +205,7 @@ pub(crate) fn end_elsewhere(capturing: &mut Capturing<'_>) -> Result<(), Error> 
             let ended = scope.spawn(|| {
                 context.bind().unwrap();
                 let mut graph = CUgraph::NULL;
-                // SAFETY: the stream lives, and the place is valid.
+                // SAFETY: the stream lives, and the out pointer is valid.
                 unsafe { (table.cuStreamEndCapture)(stream, &mut graph) }
             });
             ended.join().unwrap()

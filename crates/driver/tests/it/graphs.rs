@@ -237,7 +237,7 @@ fn graphs_of_two_contexts_do_not_mix() {
 fn memory_nodes_are_refused_unless_asked_for() {
     let Device { stream, .. } = device();
     let captured = stream.capture(Default::default(), |capturing| {
-        // SAFETY: the place is valid, and the same graph frees the allocation.
+        // SAFETY: the out pointer is valid, and the same graph frees the allocation.
         unsafe {
             capturing.library_call("library", |table, stream| {
                 let mut address = 0;

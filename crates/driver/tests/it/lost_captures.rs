@@ -56,7 +56,7 @@ type Sabotage = fn(&DriverTable, CUstream);
 
 fn end_and_drop_the_graph(table: &DriverTable, stream: CUstream) {
     let mut graph = CUgraph::NULL;
-    // SAFETY: the stream lives, the place is valid, and the graph is ours.
+    // SAFETY: the stream lives, the out pointer is valid, and the graph is ours.
     unsafe {
         (table.cuStreamEndCapture)(stream, &mut graph).ok().unwrap();
         (table.cuGraphDestroy)(graph).ok().unwrap();

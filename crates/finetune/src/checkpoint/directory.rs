@@ -270,7 +270,7 @@ impl CheckpointDirectory {
             return Ok(());
         }
         let name = |number: u32| path.with_extension(format!("safetensors.old-{number}"));
-        let free = (1..).map(name).find(|place| !place.exists());
+        let free = (1..).map(name).find(|path| !path.exists());
         let free = free.expect("some number is free");
         tracing::warn!(path = %free.display(), "renamed a checkpoint of another run");
         std::fs::rename(path, free)

@@ -160,32 +160,32 @@ fn parse_head(head: &[u8]) -> Result<(Header, Metadata), String> {
 
 /// Returns `Some` if each tensor has the bytes of its shape and starts at the end of the last one.
 fn contiguous(metadata: &Metadata) -> Option<()> {
-    let mut place = 0;
+    let mut offset = 0;
     for name in metadata.offset_keys() {
         let info = metadata.info(&name)?;
         let (start, end) = info.data_offsets;
         let product = |product: usize, &size: &usize| product.checked_mul(size);
         let bytes = info.shape.iter().try_fold(size_of::<f32>(), product)?;
-        if start != place || start.checked_add(bytes) != Some(end) {
+        if start != offset || start.checked_add(bytes) != Some(end) {
             return None;
         }
-        place = end;
+        offset = end;
     }
     Some(())
 }
 
-/// Computes the digest of the file with the placeholder in place of the stored digest. Returns
+/// Computes the digest of the file with the placeholder in offset of the stored digest. Returns
 /// `None` if the stored digest is not in its place.
 fn digest_of(
     head: &[u8],
     stored: &str,
     data: &mut BufReader<File>,
 ) -> std::io::Result<Option<String>> {
-    let place =
+    let offset =
         (stored.len() == DIGEST_PLACEHOLDER.len()).then(|| find_digest(head, stored)).flatten();
-    let Some(place) = place else { return Ok(None) };
+    let Some(offset) = offset else { return Ok(None) };
     let mut head = head.to_vec();
-    head[place..place + stored.len()].copy_from_slice(DIGEST_PLACEHOLDER.as_bytes());
+    head[offset..offset + stored.len()].copy_from_slice(DIGEST_PLACEHOLDER.as_bytes());
     let mut hash = Sha256::new();
     hash.update(&head);
     std::io::copy(data, &mut hash)?;

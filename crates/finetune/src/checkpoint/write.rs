@@ -59,9 +59,9 @@ fn write_body(
         output.put(bytemuck::cast_slice(&values)).map_err(&failed)?;
     }
     output.file.flush().map_err(&failed)?;
-    let place = find_digest(&head, DIGEST_PLACEHOLDER)
+    let offset = find_digest(&head, DIGEST_PLACEHOLDER)
         .ok_or_else(|| failed(std::io::Error::other("the header has no digest")))?;
-    Ok((place, hex(&output.hash.finalize())))
+    Ok((offset, hex(&output.hash.finalize())))
 }
 
 fn unwritable(path: &Path) -> impl Fn(std::io::Error) -> Error {
@@ -73,10 +73,10 @@ fn unwritable(path: &Path) -> impl Fn(std::io::Error) -> Error {
 /// Writes the digest, synchronizes the file and renames it to `path`.
 fn finish(
     mut temporary: tempfile::NamedTempFile,
-    (place, digest): (usize, String),
+    (offset, digest): (usize, String),
     path: &Path,
 ) -> std::io::Result<()> {
-    temporary.as_file_mut().seek(SeekFrom::Start(place as u64))?;
+    temporary.as_file_mut().seek(SeekFrom::Start(offset as u64))?;
     temporary.as_file_mut().write_all(digest.as_bytes())?;
     persist(temporary, path)
 }

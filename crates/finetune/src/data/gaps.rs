@@ -22,11 +22,11 @@ impl Search<'_> {
     pub(super) fn find_in_gaps(
         &self,
         answers: &[usize],
-        places: &mut [Option<Range<usize>>],
+        ranges: &mut [Option<Range<usize>>],
     ) -> Result<(), HubError> {
         // Templates may render the first and the last answer differently.
         let inner = 1..answers.len().saturating_sub(1);
-        let missing: Vec<usize> = inner.filter(|at| places[*at].is_none()).collect();
+        let missing: Vec<usize> = inner.filter(|at| ranges[*at].is_none()).collect();
         if missing.len() < FEW {
             return Ok(());
         }
@@ -40,7 +40,7 @@ impl Search<'_> {
                 groups.entry(roles).or_default().push((at, left.end..right.start));
             }
         }
-        groups.values().try_for_each(|gaps| self.find_alike(answers, gaps, places))
+        groups.values().try_for_each(|gaps| self.find_alike(answers, gaps, ranges))
     }
 
     /// Returns the ranges of the texts of other roles. `None` if sentinels change the rest of the
@@ -63,19 +63,19 @@ impl Search<'_> {
         &self,
         answers: &[usize],
         gaps: &[Gap],
-        places: &mut [Option<Range<usize>>],
+        ranges: &mut [Option<Range<usize>>],
     ) -> Result<(), HubError> {
         if gaps.len() < FEW {
             return Ok(());
         }
         let mut around: Option<[&str; 2]> = None;
         for (at, gap) in [0, gaps.len() / 2, gaps.len() - 1].map(|example| &gaps[example]) {
-            let place = self.place(answers[*at])?;
-            places[*at] = Some(place.clone());
-            if place.start < gap.start || place.end > gap.end {
+            let range = self.range(answers[*at])?;
+            ranges[*at] = Some(range.clone());
+            if range.start < gap.start || range.end > gap.end {
                 return Ok(());
             }
-            let found = [&self.whole[gap.start..place.start], &self.whole[place.end..gap.end]];
+            let found = [&self.whole[gap.start..range.start], &self.whole[range.end..gap.end]];
             if *around.get_or_insert(found) != found {
                 return Ok(());
             }
@@ -84,9 +84,9 @@ impl Search<'_> {
         for (at, gap) in gaps {
             let text = &self.whole[gap.clone()];
             let answer = text.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
-            if let (None, Some(answer)) = (&places[*at], answer) {
+            if let (None, Some(answer)) = (&ranges[*at], answer) {
                 let start = gap.start + before.len();
-                places[*at] = Some(start..start + answer.len());
+                ranges[*at] = Some(start..start + answer.len());
             }
         }
         Ok(())

@@ -264,8 +264,8 @@ fn wrong_fields(line: &Line) -> String {
 /// Returns the parser's message with only the column: its line is always 1.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    match text.strip_suffix(&place) {
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    match text.strip_suffix(&position) {
         Some(what) => format!("{what} at column {}", error.column()),
         None => text,
     }

@@ -33,18 +33,18 @@ struct Around<'a> {
 impl Search<'_> {
     /// Returns the ranges of the `answers` that sentinels locate.
     pub(super) fn marked(&self, answers: &[usize]) -> Result<Vec<Option<Range<usize>>>, HubError> {
-        let mut places = vec![None; answers.len()];
+        let mut ranges = vec![None; answers.len()];
         if answers.len() < FEW {
-            return Ok(places);
+            return Ok(ranges);
         }
         let contents = self.contents(answers);
-        let Some(marked) = self.marks(answers, &contents)? else { return Ok(places) };
+        let Some(marked) = self.marks(answers, &contents)? else { return Ok(ranges) };
         // Templates may render the first and the last answer differently.
         for example in [1, answers.len() / 2, answers.len() - 2] {
-            places[example] = Some(self.place(answers[example])?);
+            ranges[example] = Some(self.range(answers[example])?);
         }
         let header = self.header(answers[1])?;
-        let example = |at: usize| self.around(&header, marked[at].as_ref()?, places[at].clone()?);
+        let example = |at: usize| self.around(&header, marked[at].as_ref()?, ranges[at].clone()?);
         let Some(around) = example(1) else { return Ok(vec![None; answers.len()]) };
         for other in [answers.len() / 2, answers.len() - 2] {
             if example(other).as_ref() != Some(&around) {
@@ -52,11 +52,11 @@ impl Search<'_> {
             }
         }
         for at in 1..answers.len() - 1 {
-            if places[at].is_none() {
-                places[at] = marked[at].as_ref().and_then(|marked| self.like(&around, marked));
+            if ranges[at].is_none() {
+                ranges[at] = marked[at].as_ref().and_then(|marked| self.like(&around, marked));
             }
         }
-        Ok(places)
+        Ok(ranges)
     }
 
     /// Returns the contents of `messages`. `None` for a content that is blank or not text.
@@ -88,18 +88,18 @@ impl Search<'_> {
         let Ok(text) = self.template.render(&conversation, conversation.len(), false) else {
             return Ok(None);
         };
-        let mut places = Vec::with_capacity(2 * changed.len());
+        let mut ranges = Vec::with_capacity(2 * changed.len());
         let mut plain = String::with_capacity(self.whole.len());
         for (number, piece) in text.split(SENTINEL).enumerate() {
             if number > 0 {
-                places.push(plain.len());
+                ranges.push(plain.len());
             }
             plain.push_str(piece);
         }
-        if plain != self.whole || places.len() != 2 * changed.len() {
+        if plain != self.whole || ranges.len() != 2 * changed.len() {
             return Ok(None);
         }
-        let mut pairs = places.chunks_exact(2);
+        let mut pairs = ranges.chunks_exact(2);
         let marked = contents.iter().map(|content| {
             let (before, text, after) = split(content.as_deref()?);
             let pair = pairs.next()?;
@@ -126,18 +126,18 @@ impl Search<'_> {
         &'a self,
         header: &'a str,
         marked: &Marked<'_>,
-        place: Range<usize>,
+        range: Range<usize>,
     ) -> Option<Around<'a>> {
         let Marked { text, before, after } = marked;
-        if place.start > text.start || place.end < text.end || header.is_empty() {
+        if range.start > text.start || range.end < text.end || header.is_empty() {
             return None;
         }
-        let kept = &self.whole[place.start..text.start];
-        let starts = self.whole[..place.start].ends_with(header);
+        let kept = &self.whole[range.start..text.start];
+        let starts = self.whole[..range.start].ends_with(header);
         if !starts || !(kept.is_empty() || kept == *before) {
             return None;
         }
-        let end = &self.whole[text.end..place.end];
+        let end = &self.whole[text.end..range.end];
         Some(Around { header, end: end.strip_prefix(after).unwrap_or(end) })
     }
 
@@ -157,8 +157,8 @@ impl Search<'_> {
 }
 
 /// Returns the result with the whitespace or without it. `None` if both exist and differ.
-fn one(whitespace: &str, place: impl Fn(&str) -> Option<usize>) -> Option<usize> {
-    match (place(whitespace), place("")) {
+fn one(whitespace: &str, range: impl Fn(&str) -> Option<usize>) -> Option<usize> {
+    match (range(whitespace), range("")) {
         (Some(with), Some(without)) => (with == without).then_some(with),
         (with, without) => with.or(without),
     }

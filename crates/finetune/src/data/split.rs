@@ -80,7 +80,7 @@ impl SplitOptions {
     fn choose(&self, examples: Vec<Example>, held: usize) -> (Vec<Example>, Vec<Example>) {
         let order = shuffled(generator(self.seed, HOLDOUT, 0), examples.len());
         let mut chosen = vec![false; examples.len()];
-        order[..held].iter().for_each(|&place| chosen[place] = true);
+        order[..held].iter().for_each(|&index| chosen[index] = true);
         let (held_out, training): (Vec<_>, Vec<_>) =
             examples.into_iter().zip(chosen).partition(|(_, held)| *held);
         let examples =

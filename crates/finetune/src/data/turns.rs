@@ -42,7 +42,7 @@ pub(super) fn turns(
     let search = Search { conversation, template, tokenizer, whole: &whole };
     let mut marked = search.marked(&answers)?;
     search.find_in_gaps(&answers, &mut marked)?;
-    let rendered = marked.iter().filter(|place| place.is_none()).count() * whole.len();
+    let rendered = marked.iter().filter(|range| range.is_none()).count() * whole.len();
     if rendered > RENDERED {
         let messages = conversation.len();
         let why = format!(
@@ -53,16 +53,16 @@ pub(super) fn turns(
     let mut pieces = Vec::new();
     let mut done = 0;
     for (index, marked) in answers.into_iter().zip(marked) {
-        let place = match marked {
-            Some(place) => place,
-            None => search.place(index)?,
+        let range = match marked {
+            Some(range) => range,
+            None => search.range(index)?,
         };
-        if place.start < done {
+        if range.start < done {
             return Err(not_found("start", index));
         }
-        pieces.push(Piece { text: whole[done..place.start].to_owned(), learned: false });
-        pieces.push(Piece { text: whole[place.clone()].to_owned(), learned: true });
-        done = place.end;
+        pieces.push(Piece { text: whole[done..range.start].to_owned(), learned: false });
+        pieces.push(Piece { text: whole[range.clone()].to_owned(), learned: true });
+        done = range.end;
     }
     pieces.push(Piece { text: whole[done..].to_owned(), learned: false });
     Ok(pieces)
@@ -86,7 +86,7 @@ pub(super) struct Search<'a> {
 
 impl Search<'_> {
     /// Returns the range of the answer in message `index`.
-    pub(super) fn place(&self, index: usize) -> Result<Range<usize>, HubError> {
+    pub(super) fn range(&self, index: usize) -> Result<Range<usize>, HubError> {
         let &Self { conversation, template, whole, .. } = self;
         let answer = Answer { conversation, index, template, whole };
         let start = answer.start()?.ok_or_else(|| not_found("start", index))?;
@@ -145,8 +145,8 @@ impl Answer<'_> {
         let Some(said) = whole.strip_suffix(after.as_str()) else { return Ok(None) };
         // The common text after the answer, up to the first special token, ends the answer.
         let shared = &after[..common(&after, &last)];
-        let mut places = shared.char_indices().map(|(place, one)| place + one.len_utf8());
-        let token = places.find(|place| tokenizer.ends_special(&shared[..*place]));
+        let mut ranges = shared.char_indices().map(|(range, one)| range + one.len_utf8());
+        let token = ranges.find(|range| tokenizer.ends_special(&shared[..*range]));
         Ok(Some(said.len() + token.unwrap_or(0)))
     }
 }

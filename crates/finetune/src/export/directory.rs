@@ -86,23 +86,23 @@ pub fn write_model(
         return Err(ExportError::Type { format, dtype: dtype.name(), supported }.into());
     }
     let new = NewDirectory::create(output.folder, &[])?;
-    let place = new.path();
+    let folder = new.path();
     let config = match output.base {
         Some(base) => config::of_base(base, output.dtype)?,
         None => config::of_model(weights.config(), output.dtype.unwrap_or(WeightType::F32))?,
     };
-    write_json(&place.join("config.json"), &config)?;
+    write_json(&folder.join("config.json"), &config)?;
     match output.base {
-        Some(base) => copy_others(base, place)?,
+        Some(base) => copy_others(base, folder)?,
         None => {
-            write_json(&place.join(TOKENIZER_FILE), &tokenizer::json())?;
-            write_json(&place.join("tokenizer_config.json"), &tokenizer::settings())?;
-            write_json(&place.join(GENERATION), &json!({ "do_sample": false }))?;
+            write_json(&folder.join(TOKENIZER_FILE), &tokenizer::json())?;
+            write_json(&folder.join("tokenizer_config.json"), &tokenizer::settings())?;
+            write_json(&folder.join(GENERATION), &json!({ "do_sample": false }))?;
         }
     }
-    let written = write_shards(weights, (place, output), on)?;
+    let written = write_shards(weights, (folder, output), on)?;
     let title = output.folder.file_name().unwrap_or_default().to_string_lossy();
-    write_text(&place.join(card::CARD), &card::text(&title, output.base, output.facts))?;
+    write_text(&folder.join(card::CARD), &card::text(&title, output.base, output.facts))?;
     new.publish()?;
     Ok(written)
 }
@@ -110,7 +110,7 @@ pub fn write_model(
 /// Writes the weight files, and their index if there are several.
 fn write_shards(
     weights: &mut ModelWeights<'_>,
-    (place, output): (&Path, ModelOutput<'_>),
+    (folder, output): (&Path, ModelOutput<'_>),
     on: OnProgress<'_>,
 ) -> Result<Written> {
     let tensors = weights.tensors().to_vec();
@@ -137,13 +137,13 @@ fn write_shards(
             done += bytes(tensor);
             Ok(weights.read(tensor)?.encode(output.stored(&tensor.name), &|row| row)?)
         };
-        tensor_file::write(&place.join(&name), json!({ "format": "pt" }), &entries, data)?;
+        tensor_file::write(&folder.join(&name), json!({ "format": "pt" }), &entries, data)?;
         map.extend(shard.iter().map(|tensor| (tensor.name.clone(), json!(name))));
     }
     on(Progress { done, total, name: "" });
     if shards.len() > 1 {
         let index = json!({ "metadata": { "total_size": total }, "weight_map": map });
-        write_json(&place.join(INDEX), &index)?;
+        write_json(&folder.join(INDEX), &index)?;
     }
     Ok(Written { tensors: tensors.len(), files: shards.len(), bytes: total })
 }

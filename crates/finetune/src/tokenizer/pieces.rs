@@ -147,8 +147,8 @@ impl<'a> Encoder<'a> {
         while overlap < self.size {
             if let Some(start) = self.start(&current, current.end.saturating_sub(overlap)) {
                 let next = self.encode(start..current.end + self.size, last)?;
-                if let Some(place) = self.place(&current, &next) {
-                    self.join(&current, next, (start, place));
+                if let Some(position) = self.position(&current, &next) {
+                    self.join(&current, next, (start, position));
                     self.size = self.piece;
                     return Ok(());
                 }
@@ -166,10 +166,10 @@ impl<'a> Encoder<'a> {
 
     /// Appends the tokens of `left` up to the boundary. `right`, which begins at `start`, becomes
     /// the current piece.
-    fn join(&mut self, left: &Piece, mut right: Piece, (start, place): (usize, [usize; 2])) {
+    fn join(&mut self, left: &Piece, mut right: Piece, (start, position): (usize, [usize; 2])) {
         let from = left.first_from(self.joined);
-        self.tokens.extend(left.tokens[from..place[0]].iter().map(|token| token.id));
-        self.joined = right.tokens[place[1]].start - start;
+        self.tokens.extend(left.tokens[from..position[0]].iter().map(|token| token.id));
+        self.joined = right.tokens[position[1]].start - start;
         self.text.drain(..start);
         self.before += start;
         right.end -= start;
@@ -189,14 +189,14 @@ impl<'a> Encoder<'a> {
             return Ok(Piece { tokens: Vec::new(), end });
         };
         let encoding = guarded(|| inner.encode(text, false)).map_err(HubError::encode)?;
-        let places = encoding.get_offsets().iter().zip(encoding.get_word_ids());
-        let token = |(&id, (place, word)): (&u32, (&(usize, usize), &Option<u32>))| Token {
+        let positions = encoding.get_offsets().iter().zip(encoding.get_word_ids());
+        let token = |(&id, (position, word)): (&u32, (&(usize, usize), &Option<u32>))| Token {
             id,
-            start: start + place.0,
-            end: start + place.1,
+            start: start + position.0,
+            end: start + position.1,
             word: word.unwrap_or(u32::MAX),
         };
-        let tokens = encoding.get_ids().iter().zip(places).map(token).collect();
+        let tokens = encoding.get_ids().iter().zip(positions).map(token).collect();
         Ok(Piece { tokens, end: start + text.len() })
     }
 
@@ -211,17 +211,17 @@ impl<'a> Encoder<'a> {
         match std::str::from_utf8(valid) {
             Ok(text) if !last && error.error_len().is_none() => Ok(text),
             _ => {
-                let place = self.before + range.start + error.valid_up_to();
-                Err(HubError::encode(format!("byte {place}, counted from 0, is not UTF-8")))
+                let position = self.before + range.start + error.valid_up_to();
+                Err(HubError::encode(format!("byte {position}, counted from 0, is not UTF-8")))
             }
         }
     }
 }
 
 impl Piece {
-    /// Returns the index of the first token that starts at or after `place`.
-    fn first_from(&self, place: usize) -> usize {
-        self.tokens.partition_point(|token| token.start < place)
+    /// Returns the index of the first token that starts at or after `position`.
+    fn first_from(&self, position: usize) -> usize {
+        self.tokens.partition_point(|token| token.start < position)
     }
 }
 

@@ -120,9 +120,9 @@ fn a_file_with_any_bit_changed_is_refused() {
     let path = save(folder.path(), 2, &mut Counted).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let stride = bytes.len() / 97;
-    for place in (0..bytes.len()).step_by(stride).chain([bytes.len() - 1]) {
+    for position in (0..bytes.len()).step_by(stride).chain([bytes.len() - 1]) {
         let mut damaged = bytes.clone();
-        damaged[place] ^= 0x04;
+        damaged[position] ^= 0x04;
         std::fs::write(&path, damaged).unwrap();
         refused(&path);
     }

@@ -91,12 +91,12 @@ impl Cublas {
         context.bind_outside_capture("creating a cuBLAS handle")?;
         let (mut handle, mut version) = (std::ptr::null_mut(), 0);
         let operation = "creating a cuBLAS handle while another thread captures";
-        // SAFETY: the place is valid, and the context is current.
+        // SAFETY: the out pointer is valid, and the context is current.
         let create = || unsafe { (table.create)(&mut handle) };
         check("cublasCreate_v2", context.without_captures(operation, create)?)?;
         let context = context.clone();
         let mut inner = Inner { context, table, handle: Mutex::new(SendHandle(handle)), version };
-        // SAFETY: the handle was just made, and the place is valid.
+        // SAFETY: the handle was just made, and the out pointer is valid.
         let asked = unsafe { (table.get_version)(handle, &mut version) };
         check("cublasGetVersion_v2", asked)?;
         inner.version = version;

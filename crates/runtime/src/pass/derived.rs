@@ -34,7 +34,7 @@ impl Pass {
     /// The dependencies between operations with this memory plan: transients that share bytes order
     /// operations like any other use of the same bytes.
     pub fn edges_with(&self, plan: &MemoryPlan) -> Edges {
-        infer(self.operations.iter().map(Operation::accesses), |range| plan.place(range)).0
+        infer(self.operations.iter().map(Operation::accesses), |range| plan.location(range)).0
     }
 
     /// The number of operations on the longest path of [`Pass::edges`].

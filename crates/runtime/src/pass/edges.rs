@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use super::access::BufferAccess;
 use super::ancestors::Ancestors;
+use super::location::{Location, Space};
 use super::operation::OpId;
-use super::place::{Place, Space};
 
 /// Why one operation waits for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -135,11 +135,11 @@ impl Edges {
     }
 }
 
-/// Infers the edges between operations with these accesses, located by `place`, and the ancestor
+/// Infers the edges between operations with these accesses, located by `location`, and the ancestor
 /// relation.
 pub(crate) fn infer<'a, O>(
     operations: O,
-    place: impl Fn(&BufferAccess) -> Place,
+    location: impl Fn(&BufferAccess) -> Location,
 ) -> (Edges, Ancestors)
 where
     O: ExactSizeIterator<Item = &'a [BufferAccess]>,
@@ -151,16 +151,16 @@ where
     for (at, accesses) in operations.enumerate() {
         let id = OpId(at as u32);
         for range in accesses {
-            let place = place(range);
-            let segments = spaces.entry(place.space).or_default();
-            segments.waits(place.bytes, range.access.writes(), &mut |from, hazard| {
+            let location = location(range);
+            let segments = spaces.entry(location.space).or_default();
+            segments.waits(location.bytes, range.access.writes(), &mut |from, hazard| {
                 found.push(Edge { from, to: id, hazard });
             });
         }
         for range in accesses {
-            let place = place(range);
-            let segments = spaces.entry(place.space).or_default();
-            segments.note_access(place.bytes, range.access.writes(), id);
+            let location = location(range);
+            let segments = spaces.entry(location.space).or_default();
+            segments.note_access(location.bytes, range.access.writes(), id);
         }
         edges.push(reduced(&mut found, &mut ancestors));
     }

@@ -19,8 +19,8 @@ use super::access::BufferAccess;
 use super::ancestors::Ancestors;
 use super::buffer::BufferId;
 use super::lifetime::{Lifetime, largest_live_sum, lifetimes};
+use super::location::{Location, Space};
 use super::operation::Operation;
-use super::place::{Place, Space};
 
 /// Which transients may share bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -104,12 +104,13 @@ impl MemoryPlan {
         self.offsets.get(buffer.index()).copied().flatten()
     }
 
-    pub(crate) fn place(&self, range: &BufferAccess) -> Place {
+    pub(crate) fn location(&self, range: &BufferAccess) -> Location {
         match self.offset(range.buffer) {
-            None => Place::unshared(range),
-            Some(at) => {
-                Place { space: Space::Arena, bytes: at + range.bytes.start..at + range.bytes.end }
-            }
+            None => Location::unshared(range),
+            Some(at) => Location {
+                space: Space::Arena,
+                bytes: at + range.bytes.start..at + range.bytes.end,
+            },
         }
     }
 }
@@ -133,7 +134,7 @@ struct Ends {
 impl Order {
     fn new(operations: &[Operation], lifetimes: &[Lifetime]) -> Self {
         let accesses = operations.iter().map(Operation::accesses);
-        let (_, ancestors) = super::infer(accesses, Place::unshared);
+        let (_, ancestors) = super::infer(accesses, Location::unshared);
         let lifetimes = lifetimes.iter().map(|lifetime| Ends::new(lifetime, &ancestors)).collect();
         Self { ancestors, lifetimes }
     }

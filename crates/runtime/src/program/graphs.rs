@@ -122,13 +122,13 @@ impl Program {
         let mut made = Assembly::new(Graph::new(&self.context)?, Vec::new());
         let order = self.sequence.edges.by_level();
         let high_priority = self.high_priority();
-        let mut places = vec![0; order.len()];
-        for (place, &operation) in order.iter().enumerate() {
-            places[operation.index()] = place;
+        let mut positions = vec![0; order.len()];
+        for (position, &operation) in order.iter().enumerate() {
+            positions[operation.index()] = position;
             let step = &self.sequence.steps[operation.index()];
             let edges = self.sequence.edges.into_operation(operation);
             let mut after: Vec<Node> = Vec::new();
-            for node in edges.iter().flat_map(|edge| &made.ends[places[edge.from.index()]]) {
+            for node in edges.iter().flat_map(|edge| &made.ends[positions[edge.from.index()]]) {
                 if !after.contains(node) {
                     after.push(*node);
                 }
@@ -145,7 +145,8 @@ impl Program {
                 }
             };
         }
-        made.groups = places.iter().map(|&place| std::mem::take(&mut made.groups[place])).collect();
+        made.groups =
+            positions.iter().map(|&position| std::mem::take(&mut made.groups[position])).collect();
         Ok(made)
     }
 

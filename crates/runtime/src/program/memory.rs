@@ -132,8 +132,8 @@ impl Memory {
         let relocations = self.tables.relocations.of(to.id);
         for relocation in relocations {
             let value = to.address + relocation.offset;
-            self.tables.words[relocation.place] = value as u32;
-            self.tables.words[relocation.place + 1] = (value >> 32) as u32;
+            self.tables.words[relocation.location] = value as u32;
+            self.tables.words[relocation.location + 1] = (value >> 32) as u32;
         }
         let at = self.externals.binary_search_by_key(&to.id, |held| held.id);
         let held = &mut self.externals[at.expect("bindings give the buffers that are accessed")];

@@ -1,7 +1,7 @@
-//! Relocations: the places that hold addresses of external buffers.
+//! Relocations: the locations that hold addresses of external buffers.
 //!
-//! Nodes and tables hold addresses, not buffers. With one relocation per place, rebinding a buffer
-//! patches only these places and needs neither the pass nor its analysis.
+//! Nodes and tables hold addresses, not buffers. With one relocation per location, rebinding a buffer
+//! patches only these locations and needs neither the pass nor its analysis.
 
 use retrograph_kernels::Argument;
 
@@ -22,10 +22,10 @@ pub(super) enum Slot {
     Range(usize),
 }
 
-/// A place that holds the address of a buffer, with the offset into the buffer.
+/// A location that holds the address of a buffer, with the offset into the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Relocation<P> {
-    pub(super) place: P,
+    pub(super) location: P,
     pub(super) offset: u64,
 }
 
@@ -46,16 +46,16 @@ impl<P: Copy> Relocations<P> {
         Self { by_buffer: vec![Vec::new(); external.len()], external }
     }
 
-    /// Adds `place`, which holds the start address of `range`.
-    pub(super) fn add(&mut self, range: &BufferAccess, place: P) {
-        self.add_address((range.buffer, range.bytes.start), place);
+    /// Adds `location`, which holds the start address of `range`.
+    pub(super) fn add(&mut self, range: &BufferAccess, location: P) {
+        self.add_address((range.buffer, range.bytes.start), location);
     }
 
-    /// Adds `place`, which holds the address of the byte `offset` of `buffer`.
-    fn add_address(&mut self, (buffer, offset): (BufferId, usize), place: P) {
+    /// Adds `location`, which holds the address of the byte `offset` of `buffer`.
+    fn add_address(&mut self, (buffer, offset): (BufferId, usize), location: P) {
         let buffer = buffer.index();
         if self.external[buffer] {
-            self.by_buffer[buffer].push(Relocation { place, offset: offset as u64 });
+            self.by_buffer[buffer].push(Relocation { location, offset: offset as u64 });
         }
     }
 

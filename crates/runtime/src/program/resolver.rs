@@ -79,9 +79,9 @@ impl Resolver<'_> {
             OperationKind::FetchStepParameters => {
                 let ring = self.ring.expect("there are controls, and so a ring");
                 let launch = self.memory.fetch_launch(ring)?;
-                let place = |range: &BufferArgument<u64>| range.buffer + range.bytes.start as u64;
+                let address = |range: &BufferArgument<u64>| range.buffer + range.bytes.start as u64;
                 let unused = |_: &TensorMapArgument<u64>| Ok(TensorMap::UNUSED);
-                let arguments = arguments_at(&launch.arguments, place, || 0, unused)?;
+                let arguments = arguments_at(&launch.arguments, address, || 0, unused)?;
                 let entry = Entry::of_launch(&launch, self.target());
                 return self.launch(operation, &entry, arguments);
             }

@@ -37,7 +37,7 @@ pub(super) struct Sequence {
     pub(super) skipped: usize,
     /// The position of the command that fetches the controls.
     pub(super) fetches_parameters: Option<usize>,
-    /// The places that hold addresses of external buffers.
+    /// The locations that hold addresses of external buffers.
     relocations: Relocations<InCommand>,
 }
 
@@ -73,7 +73,7 @@ impl Sequence {
             active.push(operation);
         }
         let accesses = active.iter().map(|operation| operation.accesses());
-        let edges = infer(accesses, |range| memory.plan().place(range)).0;
+        let edges = infer(accesses, |range| memory.plan().location(range)).0;
         let skipped = pass.operations().len() - steps.len();
         Ok(Self { steps, edges, skipped, fetches_parameters, relocations })
     }
@@ -87,7 +87,7 @@ impl Sequence {
     ) -> (Vec<usize>, Result<()>) {
         let (relocations, mut outcome) = (self.relocations.of(to.id), Ok(()));
         for relocation in relocations {
-            let ((position, slot), address) = (relocation.place, to.address + relocation.offset);
+            let ((position, slot), address) = (relocation.location, to.address + relocation.offset);
             match (&mut self.steps[position].command, slot) {
                 (Command::Launch { arguments, .. }, Slot::Argument(at)) => {
                     arguments.set_address(at, address);
@@ -107,7 +107,7 @@ impl Sequence {
                 _ => unreachable!("links are made from the operations that commands do"),
             }
         }
-        (relocations.iter().map(|relocation| relocation.place.0).collect(), outcome)
+        (relocations.iter().map(|relocation| relocation.location.0).collect(), outcome)
     }
 
     /// Replaces the cuBLAS handle of all products. Returns the previous one and the positions of

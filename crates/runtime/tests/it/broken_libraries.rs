@@ -250,7 +250,7 @@ fn allocations_that_a_library_captures_are_refused() {
     let device = device();
     let allocating = LibraryCall::new("allocating", |scope| {
         let (table, stream, mut address) = (scope.context().table(), scope.stream().raw(), 0);
-        // SAFETY: the place is valid, and the memory is freed after its allocation.
+        // SAFETY: the out pointer is valid, and the memory is freed after its allocation.
         unsafe {
             scope.check("cuMemAllocAsync", (table.cuMemAllocAsync)(&mut address, 256, stream))?;
             scope.check("cuMemFreeAsync", (table.cuMemFreeAsync)(address, stream))?;

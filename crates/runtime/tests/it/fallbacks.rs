@@ -136,7 +136,7 @@ extern "C" fn sabotaged_launch(
 
 fn end_elsewhere(table: &DriverTable, stream: CUstream) {
     let (mut context, mut graph) = (CUcontext::NULL, CUgraph::NULL);
-    // SAFETY: the places are valid, and the stream is live.
+    // SAFETY: the out pointers are valid, and the stream is live.
     unsafe { (table.cuCtxGetCurrent)(&mut context) }.ok().unwrap();
     std::thread::scope(|scope| {
         let ended = scope.spawn(|| {

@@ -146,7 +146,7 @@ impl Shape {
 /// A library allocates inside of a capture, as one that was not made for graphs does.
 fn break_a_capture(device: &Device) {
     let error = device.stream.capture(CaptureMode::ThreadLocal, |capturing| {
-        // SAFETY: the place is valid; the call fails, so that nothing is leaked.
+        // SAFETY: the out pointer is valid; the call fails, so that nothing is leaked.
         unsafe {
             capturing.library_call("library", |table, _| {
                 let mut address = 0;

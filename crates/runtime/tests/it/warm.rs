@@ -41,7 +41,7 @@ fn every_kernel_of_the_workspace_becomes_warm() {
             for (index, said) in said.iter().enumerate() {
                 let Some(ask) = device.context.table().cuFuncGetParamInfo else { break };
                 let (mut offset, mut size) = (0, 0);
-                // SAFETY: the function is warm, and both places are valid.
+                // SAFETY: the function is warm, and both out pointers are valid.
                 let code = unsafe { ask(function.raw(), index, &mut offset, &mut size) };
                 assert_eq!((code.0, size), (0, *said), "parameter {index} of {entry}");
             }

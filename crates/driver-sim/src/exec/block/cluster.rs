@@ -13,8 +13,8 @@ fn races_id(phase: u64) -> u32 {
 
 impl BlockRunner<'_> {
     /// The block, `%ctaid`.
-    pub(in crate::exec) fn place(&self) -> [u32; 3] {
-        self.place
+    pub(in crate::exec) fn ctaid(&self) -> [u32; 3] {
+        self.ctaid
     }
 
     /// Warp instructions that the block has executed.

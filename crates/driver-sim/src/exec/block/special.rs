@@ -46,7 +46,7 @@ impl BlockRunner<'_> {
     /// all blocks.
     pub(super) fn special_of_block(&self, special: Special) -> Option<u32> {
         use Special as S;
-        let ([x, y, z], [cx, cy, cz]) = (self.place, self.launch.cluster);
+        let ([x, y, z], [cx, cy, cz]) = (self.ctaid, self.launch.cluster);
         Some(match special {
             S::CtaidX => x,
             S::CtaidY => y,

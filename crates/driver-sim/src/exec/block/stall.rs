@@ -55,7 +55,7 @@ impl BlockRunner<'_> {
         let pc = proxy.load_in_flight().map_or(0, |(_, pc)| pc);
         let landed = proxy.land(memories);
         memories.proxy = Some(proxy);
-        landed.map_err(|(kind, thread)| BlockFault { kind, block: self.place, thread, pc })
+        landed.map_err(|(kind, thread)| BlockFault { kind, block: self.ctaid, thread, pc })
     }
 
     /// Describes the wait of each warp. Returns the first waiting warp and its instruction.
@@ -90,7 +90,7 @@ impl BlockRunner<'_> {
             let lane = self.warps[warp].live.trailing_zeros() & 31;
             let kind = FaultKind::Deadlock { waiting };
             let thread = (warp * LANES) as u32 + lane;
-            return BlockFault { kind, block: self.place, thread, pc };
+            return BlockFault { kind, block: self.ctaid, thread, pc };
         }
         let warp = self.barriers.first_waiting().unwrap_or(0);
         self.fault_before(FaultKind::BarrierDivergence, warp)

@@ -19,25 +19,25 @@ pub(in crate::exec) fn shared_base(rank: u32) -> u64 {
     u64::from(rank) << ADDRESS_BITS
 }
 
-/// The address in the block `rank` at the place of `address` in its own.
+/// The address in the block `rank` at the offset of `address` in its own.
 fn in_block(rank: u32, address: u64) -> u64 {
     shared_base(rank) + (address & ((1 << ADDRESS_BITS) - 1))
 }
 
-/// The place of a block in its cluster.
+/// The position of a block in its cluster.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ClusterPlace {
+pub(super) struct ClusterPosition {
     pub(super) rank: u32,
     pub(super) blocks: u32,
 }
 
-impl Default for ClusterPlace {
+impl Default for ClusterPosition {
     fn default() -> Self {
         Self { rank: 0, blocks: 1 }
     }
 }
 
-impl ClusterPlace {
+impl ClusterPosition {
     fn check(self, rank: u32) -> Result<(), FaultKind> {
         if rank < self.blocks {
             return Ok(());
@@ -122,19 +122,20 @@ impl AsyncProxy {
         ([shared, mbarrier], mask): ([u64; 2], Option<u64>),
         (extent, issuer): (Extent, Issuer),
     ) -> Result<(), FaultKind> {
-        let (target, of_mbarrier) = (self.place.block_of(shared)?, self.place.block_of(mbarrier)?);
+        let (target, of_mbarrier) =
+            (self.position.block_of(shared)?, self.position.block_of(mbarrier)?);
         if target != of_mbarrier {
             return undefined(ProxyMisuse::ClusterMbarrier { target, mbarrier: of_mbarrier });
         }
         let ranks: Vec<u32> = match mask {
-            Some(mask) => self.place.blocks_of(mask)?.collect(),
+            Some(mask) => self.position.blocks_of(mask)?.collect(),
             None => vec![target],
         };
         for rank in ranks {
-            if rank == self.place.rank {
+            if rank == self.position.rank {
                 self.load(memories, (shared, extent.clone()), (mbarrier, issuer))?;
             } else {
-                let [shared, mbarrier] = [shared, mbarrier].map(|place| in_block(rank, place));
+                let [shared, mbarrier] = [shared, mbarrier].map(|address| in_block(rank, address));
                 let effect = Effect::Load { shared, extent: extent.clone(), mbarrier };
                 self.messages.push(Message { rank, issuer, effect });
             }

@@ -28,7 +28,7 @@ pub(in crate::exec) struct Issuer {
 
 impl Issuer {
     /// The linear index of the thread in its block, and the instruction.
-    pub(in crate::exec) fn place(self) -> (u32, u32) {
+    pub(in crate::exec) fn position(self) -> (u32, u32) {
         ((self.warp * LANES) as u32 + self.lane, self.pc)
     }
 }
@@ -146,7 +146,7 @@ impl Copies {
         for piece in extent.pieces(shared) {
             let mut bytes = [0; PIECE as usize];
             let to = memories.shared_bytes(piece.shared, PIECE)?;
-            // SAFETY: both places were proved.
+            // SAFETY: both ranges were proved.
             unsafe {
                 if piece.bytes > 0 {
                     let from = memories.global_bytes(piece.global, piece.bytes)?;

@@ -9,7 +9,7 @@ use crate::exec::registers::Offset;
 
 use super::Micro;
 
-/// An operand before its register has a place.
+/// An operand before its register has an offset.
 type Placed = (VirtualRegister, Input);
 
 const DOES: &[M] = &[
@@ -212,7 +212,7 @@ impl Decoder<'_> {
 
     fn placed(&self, register: VirtualRegister, offset: i64, space: Option<Space>) -> Placed {
         let width = self.width(register);
-        // The place is known when the file is laid out.
+        // The offset is known when the file is laid out.
         (register, Input { register: Offset::default(), width, offset, space })
     }
 
@@ -244,17 +244,17 @@ impl Decoder<'_> {
         self.code.push(Micro { operation, guard: self.guard, writes, reads, site: self.site });
     }
 
-    /// Gives the operands of a bulk instruction the places of their registers.
-    pub(super) fn place_bulk(&mut self, place: &dyn Fn(VirtualRegister) -> Offset) {
+    /// Gives the operands of a bulk instruction the offsets of their registers.
+    pub(super) fn assign_bulk(&mut self, offset_of: &dyn Fn(VirtualRegister) -> Offset) {
         for micro in &self.code {
             let Operation::Bulk(Bulk { instruction }) = micro.operation else { continue };
             let instruction = &mut self.bulk[instruction as usize];
             for (input, register) in instruction.inputs.iter_mut().zip(&micro.reads) {
-                input.register = place(*register);
+                input.register = offset_of(*register);
             }
             if let (Some(output), Some(register)) = (&mut instruction.output, micro.writes.first())
             {
-                output.0 = place(*register);
+                output.0 = offset_of(*register);
             }
         }
     }

@@ -92,13 +92,13 @@ impl<'a> Decoder<'a> {
     /// VariableLayout a label here.
     pub(super) fn place_label(&mut self, label: u32) {
         let here = self.code.len() as u32;
-        if let Some(place) = self.labels.get_mut(label as usize) {
-            *place = Some(here);
+        if let Some(position) = self.labels.get_mut(label as usize) {
+            *position = Some(here);
         }
     }
 
     /// The space and address of a symbol. Parameters of functions and of calls are local.
-    pub(super) fn place(&self, symbol: Symbol) -> Option<(Space, u64)> {
+    pub(super) fn address_of(&self, symbol: Symbol) -> Option<(Space, u64)> {
         let frame = &self.frame;
         let (space, address) = match symbol {
             Symbol::Parameter(index) if frame.code == 0 => {
@@ -238,7 +238,7 @@ impl<'a> Decoder<'a> {
     /// The address of the `.param` variable that the operand is, if it is one.
     fn variable_of_call(&self, operand: &Operand) -> Result<Option<u64>, Reason> {
         match operand {
-            Operand::Symbol(symbol, offset) => match self.place(*symbol) {
+            Operand::Symbol(symbol, offset) => match self.address_of(*symbol) {
                 Some((Space::Local, address)) => Ok(Some(address.wrapping_add(*offset as u64))),
                 _ => Err("a symbol that no call may name".to_owned()),
             },

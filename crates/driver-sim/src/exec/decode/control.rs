@@ -46,7 +46,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// `brx.idx`: a branch for each label, by a comparison with its place in the table.
+    /// `brx.idx`: a branch for each label, by a comparison with its index in the table.
     fn branch_by_table(&mut self, instruction: &Instruction) -> Result<(), Reason> {
         only(instruction, &[M::Idx, M::Uni])?;
         let [index, Operand::Targets(table)] = operands::<2>(instruction)? else {
@@ -56,11 +56,11 @@ impl Decoder<'_> {
         let table = self.frame.entry.tables.get(*table as usize);
         let table = table.ok_or_else(|| "an unknown table of labels".to_owned())?;
         let guard = self.guard;
-        for (place, label) in table.labels.iter().enumerate() {
-            let place = self.constant(place as u64, Width::Word);
+        for (position, label) in table.labels.iter().enumerate() {
+            let position = self.constant(position as u64, Width::Word);
             let here = self.temporary(Width::Predicate);
             let test = Comparison::Equal32;
-            let (d, a, b) = (here, index, place);
+            let (d, a, b) = (here, index, position);
             self.unguarded(Predicate::Compare { d, a, b, test, inverted: false });
             if let Some((guard, negated)) = guard {
                 let executes = self.temporary(Width::Predicate);

@@ -101,28 +101,28 @@ impl Decoder<'_> {
         self.keep_accumulators();
         self.watch_stores();
         let layout = lay_out(&self.code, &self.registers);
-        let place = |register: VirtualRegister| layout.offsets[register.0 as usize];
+        let offset_of = |register: VirtualRegister| layout.offsets[register.0 as usize];
         let encode = |micro: &Micro| {
             let (guard, negated) = micro.guard.unwrap_or((always, false));
             Instruction {
-                guard: place(guard),
+                guard: offset_of(guard),
                 guard_inversion: invert(negated),
-                operation: micro.operation.map(place),
+                operation: micro.operation.map(offset_of),
             }
         };
         let code = self.code.iter().map(encode).collect();
-        let fenced_inputs: Vec<Offset> = self.fenced_inputs().into_iter().map(place).collect();
+        let fenced_inputs: Vec<Offset> = self.fenced_inputs().into_iter().map(offset_of).collect();
         for micro in &self.code {
             match micro.operation {
                 Operation::Tensor(Tensor::Matrix { matrix }) => {
                     let registers = micro.writes.iter().chain(&micro.reads);
                     self.matrices[matrix as usize].registers =
-                        registers.map(|r| place(*r)).collect();
+                        registers.map(|r| offset_of(*r)).collect();
                 }
                 Operation::Tensor(Tensor::Warpgroup { instruction }) => {
                     match &mut self.warpgroups[instruction as usize] {
                         Warpgroup::Start(product) => {
-                            product.registers = micro.reads.iter().map(|r| place(*r)).collect();
+                            product.registers = micro.reads.iter().map(|r| offset_of(*r)).collect();
                         }
                         Warpgroup::Fence(registers) => registers.clone_from(&fenced_inputs),
                         _ => {}
@@ -131,10 +131,10 @@ impl Decoder<'_> {
                 _ => {}
             }
         }
-        self.place_bulk(&place);
-        let presets = self.presets.iter().map(|(&preset, &register)| (preset, place(register)));
+        self.assign_bulk(&offset_of);
+        let presets = self.presets.iter().map(|(&preset, &register)| (preset, offset_of(register)));
         let exposed = |register: &VirtualRegister| {
-            (place(*register), self.registers[register.0 as usize].width.bytes())
+            (offset_of(*register), self.registers[register.0 as usize].width.bytes())
         };
         Program {
             code,

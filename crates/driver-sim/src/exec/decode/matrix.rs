@@ -112,13 +112,13 @@ impl Decoder<'_> {
         writes: &[VirtualRegister],
         reads: &[VirtualRegister],
     ) {
-        let places = match &operation {
-            Operation::Product(product) => product.places(),
+        let positions = match &operation {
+            Operation::Product(product) => product.positions(),
             _ => Default::default(),
         };
         // The registers are known when the file is laid out.
         let registers = Vec::new();
-        self.matrices.push(Matrix { operation, access, count, registers, places });
+        self.matrices.push(Matrix { operation, access, count, registers, positions });
         let matrix = self.matrices.len() as u32 - 1;
         self.emit_tensor(Tensor::Matrix { matrix }, writes, reads);
     }

@@ -188,8 +188,8 @@ impl Decoder<'_> {
             (64, Width::Double) => true,
             _ => return Ok(false),
         };
-        let place = self.place(symbol);
-        let (_, start) = place.ok_or_else(|| "a parameter that is not declared".to_owned())?;
+        let variable = self.address_of(symbol);
+        let (_, start) = variable.ok_or_else(|| "a parameter that is not declared".to_owned())?;
         let offset = start.wrapping_add(address.offset as u64);
         let inside = offset.checked_add(u64::from(ty.size()));
         if self.frame.code != 0 {
@@ -228,8 +228,8 @@ impl Decoder<'_> {
                 (self.register(register)?, *offset)
             }
             AddressBase::Symbol(symbol) => {
-                let place = self.place(symbol);
-                let (home, at) = place.ok_or_else(|| "a symbol without an address".to_owned())?;
+                let address = self.address_of(symbol);
+                let (home, at) = address.ok_or_else(|| "a symbol without an address".to_owned())?;
                 if space == Some(Space::Param) && home == Space::Local {
                     space = Some(home);
                 }

@@ -3,7 +3,7 @@
 use crate::exec::operation::Operation;
 use crate::exec::program::{Preset, Site, Width};
 
-/// A register of the PTX, a temporary, or a preset, before it has a place in the register file.
+/// A register of the PTX, a temporary, or a preset, before it has an offset in the register file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::exec) struct VirtualRegister(pub(in crate::exec) u32);
 

@@ -62,9 +62,9 @@ impl Decoder<'_> {
             }
             Operand::Special(special) => Ok(self.special(*special, ty)),
             Operand::Symbol(symbol, offset) => {
-                let place = self.place(*symbol);
+                let address = self.address_of(*symbol);
                 let (space, address) =
-                    place.ok_or_else(|| "a symbol without an address".to_owned())?;
+                    address.ok_or_else(|| "a symbol without an address".to_owned())?;
                 let address = address.wrapping_add(*offset as u64);
                 Ok(self.address_constant((space, address), width))
             }

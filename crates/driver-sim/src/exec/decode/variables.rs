@@ -93,15 +93,15 @@ impl VariableLayout {
         let dynamic = variables.filter(|variable| is_dynamic(variable));
         let alignment = dynamic.map(Variable::alignment).max().unwrap_or(1);
         let shared = layout.shared.next_multiple_of(u64::from(alignment));
-        let fill = |places: &mut Vec<VariableAddress>, variables: &[Variable]| {
-            for (place, variable) in places.iter_mut().zip(variables) {
+        let fill = |addresses: &mut Vec<VariableAddress>, variables: &[Variable]| {
+            for (address, variable) in addresses.iter_mut().zip(variables) {
                 if is_dynamic(variable) {
-                    *place = (Space::Shared, Some(shared));
+                    *address = (Space::Shared, Some(shared));
                 }
             }
         };
-        for (places, code) in own.iter_mut().zip(&codes) {
-            fill(places, &code.variables);
+        for (addresses, code) in own.iter_mut().zip(&codes) {
+            fill(addresses, &code.variables);
         }
         fill(&mut outer, &module.variables);
         let local_bytes = layout.local;

@@ -7,7 +7,7 @@ fn every_order_meets_every_block_once() {
     for blocks in [1, 2, 12, 97, 1000] {
         for seed in 0..20 {
             let order = Order::new(blocks, seed);
-            let mut seen: Vec<u64> = (0..blocks).map(|place| order.cluster(place)).collect();
+            let mut seen: Vec<u64> = (0..blocks).map(|position| order.cluster(position)).collect();
             seen.sort_unstable();
             assert!(seen.into_iter().eq(0..blocks), "{blocks} {seed}");
         }

@@ -66,8 +66,9 @@ pub(super) unsafe fn load(
             let mut words = [0u32; LANES];
             for (lane, word) in words.iter_mut().enumerate() {
                 for part in 0..parts {
-                    let place = fragment.size.place(fragment.role, (index, parts, part), lane);
-                    let at = fragment.distance(place, stride).wrapping_mul(bytes as u64);
+                    let position =
+                        fragment.size.position(fragment.role, (index, parts, part), lane);
+                    let at = fragment.distance(position, stride).wrapping_mul(bytes as u64);
                     let at = (lane, base.wrapping_add(at));
                     let from = access_bytes(memories, access, at, AccessKind::Read)?;
                     *word |= (read_element(from, bytes, false) as u32) << (8 * bytes * part);
@@ -99,8 +100,9 @@ pub(super) unsafe fn store(
             let words = file.read::<u32>(matrix.registers[2 + index]);
             for (lane, word) in words.iter().enumerate() {
                 for part in 0..parts {
-                    let place = fragment.size.place(fragment.role, (index, parts, part), lane);
-                    let at = fragment.distance(place, stride).wrapping_mul(bytes as u64);
+                    let position =
+                        fragment.size.position(fragment.role, (index, parts, part), lane);
+                    let at = fragment.distance(position, stride).wrapping_mul(bytes as u64);
                     let at = (lane, base.wrapping_add(at));
                     let to = access_bytes(memories, access, at, AccessKind::Write { same: false })?;
                     let value = (word >> ((8 * bytes * part) % 32)).to_le_bytes();

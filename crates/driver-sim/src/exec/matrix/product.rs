@@ -73,7 +73,7 @@ pub(in crate::exec) unsafe fn multiply(file: RegisterFile, matrix: &Matrix, prod
 impl Product {
     /// For each operand, in the order d, a, b, c, the index in the matrix of each element: by
     /// register, by part of a register, by lane. Duplicates in a fragment are left out.
-    pub(in crate::exec) fn places(&self) -> [Vec<u16>; 4] {
+    pub(in crate::exec) fn positions(&self) -> [Vec<u16>; 4] {
         let [a, b, c, d] = self.elements;
         let operands = [(Role::C, d), (Role::A, a), (Role::B, b), (Role::C, c)];
         let mut counts = self.counts.iter();
@@ -86,7 +86,7 @@ impl Product {
             for index in 0..count {
                 for part in 0..parts {
                     list.extend((0..LANES).map(|lane| {
-                        let (row, column) = self.size.place(role, (index, parts, part), lane);
+                        let (row, column) = self.size.position(role, (index, parts, part), lane);
                         (row * columns + column) as u16
                     }));
                 }
@@ -128,17 +128,17 @@ unsafe fn gather<R: Copy, T: Copy + Default>(
 ) -> [T; MOST] {
     let mut out = [T::default(); MOST];
     let parts = element.parts();
-    let places = matrix.places[operand].chunks_exact(LANES * parts);
-    for (register, places) in product.registers(matrix, operand).iter().zip(places) {
+    let positions = matrix.positions[operand].chunks_exact(LANES * parts);
+    for (register, positions) in product.registers(matrix, operand).iter().zip(positions) {
         // SAFETY: by the contract.
         let lanes = unsafe { file.read::<R>(*register) };
-        for (part, places) in places.chunks_exact(LANES).enumerate() {
+        for (part, positions) in positions.chunks_exact(LANES).enumerate() {
             let mut values = [T::default(); LANES];
             for lane in 0..LANES {
                 values[lane] = value(lanes[lane], part);
             }
-            for (&place, value) in places.iter().zip(values) {
-                out[usize::from(place) % MOST] = value;
+            for (&position, value) in positions.iter().zip(values) {
+                out[usize::from(position) % MOST] = value;
             }
         }
     }
@@ -158,12 +158,12 @@ unsafe fn scatter<R: Copy + Default, T: Copy>(
     add: impl Fn(R, T, usize) -> R,
 ) {
     let parts = product.elements[3].parts();
-    let places = matrix.places[0].chunks_exact(LANES * parts);
-    for (register, places) in product.registers(matrix, 0).iter().zip(places) {
+    let positions = matrix.positions[0].chunks_exact(LANES * parts);
+    for (register, positions) in product.registers(matrix, 0).iter().zip(positions) {
         let mut lanes = [R::default(); LANES];
-        for (part, places) in places.chunks_exact(LANES).enumerate() {
-            for (lane, &place) in lanes.iter_mut().zip(places) {
-                *lane = add(*lane, sums[usize::from(place) % MOST], part);
+        for (part, positions) in positions.chunks_exact(LANES).enumerate() {
+            for (lane, &position) in lanes.iter_mut().zip(positions) {
+                *lane = add(*lane, sums[usize::from(position) % MOST], part);
             }
         }
         // SAFETY: by the contract.

@@ -1,4 +1,4 @@
-//! The file: metadata, the list of tensors, aligned data; written beside its place and renamed.
+//! The file: metadata, the list of tensors, aligned data; written beside its path and renamed.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -89,31 +89,31 @@ pub(super) fn write(
 /// A file that gets its name when it is complete.
 struct NewFile {
     writer: BufWriter<NamedTempFile>,
-    place: PathBuf,
+    path: PathBuf,
 }
 
 impl NewFile {
-    /// Starts the file of `place`, which must not exist.
-    fn create(place: &Path, metadata: &Metadata, tensors: &[Head]) -> Result<Self, ExportError> {
-        let failed = |source| ExportError::Write { path: place.to_owned(), source };
-        let folder = folder_of(place);
+    /// Starts the file of `path`, which must not exist.
+    fn create(path: &Path, metadata: &Metadata, tensors: &[Head]) -> Result<Self, ExportError> {
+        let failed = |source| ExportError::Write { path: path.to_owned(), source };
+        let folder = folder_of(path);
         std::fs::create_dir_all(folder).map_err(failed)?;
         let writer = BufWriter::with_capacity(1 << 20, file_in(folder).map_err(failed)?);
-        let mut file = Self { writer, place: place.to_owned() };
+        let mut file = Self { writer, path: path.to_owned() };
         file.padded(&head(metadata, tensors))?;
         Ok(file)
     }
 
     /// Synchronizes the file and gives it its name.
     fn publish(self) -> Result<(), ExportError> {
-        let Self { writer, place } = self;
-        let failed = |source| ExportError::Write { path: place.clone(), source };
+        let Self { writer, path } = self;
+        let failed = |source| ExportError::Write { path: path.clone(), source };
         let file = writer.into_inner().map_err(|error| failed(error.into_error()))?;
         file.as_file().sync_all().map_err(failed)?;
-        match file.persist_noclobber(&place) {
+        match file.persist_noclobber(&path) {
             Ok(_) => Ok(()),
             Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
-                Err(ExportError::Exists { path: place })
+                Err(ExportError::Exists { path })
             }
             Err(error) => Err(failed(error.error)),
         }
@@ -126,7 +126,7 @@ impl NewFile {
         self.writer
             .write_all(bytes)
             .and_then(|()| self.writer.write_all(&zeros[..rest as usize]))
-            .map_err(|source| ExportError::Write { path: self.place.clone(), source })
+            .map_err(|source| ExportError::Write { path: self.path.clone(), source })
     }
 }
 

@@ -13,13 +13,13 @@ pub(crate) enum Space {
 
 /// A byte range of a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) space: Space,
     pub(crate) bytes: Range<usize>,
 }
 
-impl Place {
-    /// The place of an access to a buffer with its own memory.
+impl Location {
+    /// The location of an access to a buffer with its own memory.
     pub(crate) fn unshared(range: &super::access::BufferAccess) -> Self {
         Self { space: Space::Buffer(range.buffer.index), bytes: range.bytes.clone() }
     }
