@@ -2,8 +2,8 @@
 //! `wmma`.
 //!
 //! The position of an element in the count follows from the PTX manual for all but `wmma`, whose
-//! fragments are opaque there. Those use the positions of `mma`, as devices since sm_80 do; a fragment
-//! with more count than that holds elements twice.
+//! fragments are opaque there. Those use the positions of `mma`, as devices since sm_80 do; a
+//! fragment with more count than that holds elements twice.
 
 use retrograph_ptx::ast::Type;
 

@@ -226,8 +226,8 @@ impl Graph {
             ..CUgraphEdgeData::default()
         };
         let (from, to) = (earlier.raw, later.raw);
-        // SAFETY: both nodes belong to this graph, and the out pointers are valid; the caller promises
-        // that the later kernel waits.
+        // SAFETY: both nodes belong to this graph, and the out pointers are valid; the caller
+        // promises that the later kernel waits.
         self.context.check(call, unsafe { add(self.raw, &from, &to, &data, 1) })
     }
 

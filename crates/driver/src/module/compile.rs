@@ -40,8 +40,8 @@ impl Linker<'_> {
         let (count, options, values) = self.jit.arguments();
         let (mut code, mut size) = (std::ptr::null_mut::<c_void>(), 0);
         // SAFETY: options, values and their buffers live as long as the linker, the text has this
-        // length and is only read, and the out pointers are valid. The linked code belongs to the linker,
-        // which lives while it is copied.
+        // length and is only read, and the out pointers are valid. The linked code belongs to the
+        // linker, which lives while it is copied.
         unsafe {
             call!(self.context, cuLinkCreate_v2(count, options, values, &mut self.state))?;
             let (name, none_of) = (c"image".as_ptr(), std::ptr::null_mut());

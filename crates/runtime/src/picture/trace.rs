@@ -26,8 +26,8 @@ impl Pass {
     ///
     /// ```
     /// # #[cfg(feature = "sim")] {
-    /// # use retrograph_runtime::{Bindings, Context, DeviceBuffer, DeviceIndex, Driver, ModuleCache};
-    /// # use retrograph_runtime::{Pass, Policy, Program, Stream};
+    /// # use retrograph_runtime::{Bindings, Context, DeviceBuffer, DeviceIndex, Driver};
+    /// # use retrograph_runtime::{ModuleCache, Pass, Policy, Program, Stream};
     /// let mut pass = Pass::new("shift");
     /// let (input, output) = (pass.external::<f32>("input", 8), pass.external::<f32>("output", 8));
     /// pass.copy(input, output)?;
@@ -51,7 +51,11 @@ impl Pass {
         let edges: Edges = self.edges();
         let pairs: Vec<_> = edges.iter().map(|edge| (edge.from.index(), edge.to.index())).collect();
         let layout = Layout::new(&lengths, &pairs);
-        let named = |id: u32, what: &str, name: String| json!({ "ph": "M", "pid": DEVICE, "tid": id, "name": what, "args": { "name": name } });
+        let named = |id: u32, what: &str, name: String| {
+            json!({
+                "ph": "M", "pid": DEVICE, "tid": id, "name": what, "args": { "name": name }
+            })
+        };
         let device =
             format!("{}{}", if profile.simulated { "SIMULATED " } else { "" }, profile.device);
         let mut events = vec![named(0, "process_name", device)];

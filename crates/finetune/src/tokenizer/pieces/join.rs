@@ -3,8 +3,8 @@
 use super::{AGREE, Encoder, Piece, Token};
 
 impl Encoder<'_> {
-    /// Returns a token boundary at or before `position` at which a piece can start; between two words
-    /// if possible.
+    /// Returns a token boundary at or before `position` at which a piece can start; between two
+    /// words if possible.
     pub(super) fn start(&self, piece: &Piece, position: usize) -> Option<usize> {
         let tokens = &piece.tokens;
         let from = tokens.partition_point(|token| token.start <= position);
