@@ -22,15 +22,15 @@ pub(crate) fn tokenizer(base: Option<&ModelDirectory>) -> Result<Tokenizer, CliE
     Ok(tokenizer)
 }
 
-/// Reads the data that `arguments` name.
+/// Reads the data that `arguments` name; with `dpo`, preferences.
 pub(crate) fn read(
     arguments: &DataArguments,
     tokenizer: &Tokenizer,
-    options: SplitOptions,
+    (options, dpo): (SplitOptions, bool),
 ) -> Result<Split, CliError> {
     Ok(match &arguments.text {
         Some(path) => options.text(path, tokenizer)?,
-        None => lines(arguments, tokenizer, options)?,
+        None => lines(arguments, tokenizer, (options, dpo))?,
     })
 }
 
@@ -44,17 +44,21 @@ pub(crate) fn require_vocab(split: &Split, config: &TrainingConfig) -> Result<()
 fn lines(
     arguments: &DataArguments,
     tokenizer: &Tokenizer,
-    options: SplitOptions,
+    (options, dpo): (SplitOptions, bool),
 ) -> Result<Split, Error> {
     // The parser requires `--text` or `--data`.
     let path = arguments.data.as_deref().unwrap_or_else(|| "".as_ref());
     let bar = ProgressBar::new(0);
     bar.set_style(style("{prefix:<11} {bar:30} {bytes} of {total_bytes}"));
     bar.set_prefix("data");
-    let split = options.jsonl(path, tokenizer, &mut |done, all| {
+    let on = &mut |done, all| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
-    });
+    };
+    let split = match dpo {
+        true => options.preferences(path, tokenizer, on),
+        false => options.jsonl(path, tokenizer, on),
+    };
     bar.finish_and_clear();
     split
 }
@@ -96,10 +100,11 @@ fn describe(name: &str, data: &Data, unit: &str) {
         Data::Examples(examples) => (examples.tally(), examples.layout()),
     };
     let Tally { examples, truncated, split, dropped, sequences, tokens, learned, packed } = *tally;
+    let what = if data.has_pairs() { "pairs" } else { "examples" };
     let how = if packed { "packed" } else { "padded" };
     let fill = 100.0 * tokens as f64 / (sequences * layout.lengths.seq()) as f64;
     let (examples, sequences) = (count(examples), count(sequences));
-    fact(name, format!("{examples} examples in {sequences} sequences, {how}, {fill:.1} % full"));
+    fact(name, format!("{examples} {what} in {sequences} sequences, {how}, {fill:.1} % full"));
     fact("", format!("{} of {} {unit}s are learned", count(learned), count(tokens)));
     if truncated > 0 {
         let truncated = count(truncated);
@@ -110,6 +115,6 @@ fn describe(name: &str, data: &Data, unit: &str) {
         fact("", format!("{split} texts longer than a sequence were split"));
     }
     if dropped > 0 {
-        fact("", format!("{} examples without a learned token were dropped", count(dropped)));
+        fact("", format!("{} {what} without a learned token were dropped", count(dropped)));
     }
 }

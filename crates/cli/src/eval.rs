@@ -43,7 +43,7 @@ impl EvalConfig {
         let config = arguments.config(base.as_ref());
         TrainingConfig { mode: Mode::Frozen, ..config }.validate_sizes()?;
         let options = arguments.data.options(arguments.seq);
-        let split = data::read(&arguments.data, &tokenizer, options)?;
+        let split = data::read(&arguments.data, &tokenizer, (options, false))?;
         let checkpoint = Chosen::of(arguments.checkpoint.as_ref(), arguments.best);
         let given = (checkpoint, arguments.model.lora.adapter.as_deref());
         let (config, trained) = Trained::open(config, base.as_ref(), given)?;

@@ -3,7 +3,7 @@
 use retrograph_finetune::{AdapterError, CheckpointError, DataError, Error, HubError, Reduce};
 
 /// Fields of a configuration, and the options that set them.
-const OPTIONS: [(&str, &str); 25] = [
+const OPTIONS: [(&str, &str); 28] = [
     ("vocab", "--vocab"),
     ("hidden", "--hidden"),
     ("layers", "--layers"),
@@ -18,6 +18,9 @@ const OPTIONS: [(&str, &str); 25] = [
     ("batch", "--batch times --grad-accumulation"),
     ("interleave", "--interleave"),
     ("seq", "--seq"),
+    ("preference", "--dpo"),
+    ("beta", "--dpo-beta"),
+    ("label_smoothing", "--dpo-label-smoothing"),
     ("seed", "--seed"),
     ("peak_lr", "--lr"),
     ("min_lr", "--min-lr"),

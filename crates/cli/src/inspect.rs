@@ -54,6 +54,8 @@ fn dimensions(model: &ModelConfig) {
     let scaling = match model.rope_scaling {
         None => String::new(),
         Some(RopeScaling::Llama3 { factor, .. }) => format!(", scaled by {factor} as in Llama 3"),
+        Some(RopeScaling::Linear { factor }) => format!(", scaled by {factor}"),
+        Some(RopeScaling::Yarn(yarn)) => format!(", scaled by {} as in YaRN", yarn.factor),
     };
     fact("", format!("rotary base {}{scaling}", model.rope_theta));
     if let Some(SlidingWindow { size, first_layer }) = model.sliding_window {

@@ -109,6 +109,17 @@ struct Line {
     device_ms: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tokens_per_s: Option<f64>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    preference: Option<Rewards>,
+}
+
+/// The rewards of a step with preferences.
+#[derive(Serialize)]
+struct Rewards {
+    reward_chosen: f32,
+    reward_rejected: f32,
+    reward_margin: f32,
+    reward_accuracy: f32,
 }
 
 /// A held-out loss.
@@ -120,7 +131,7 @@ struct HeldOutLine {
 }
 
 fn line(metrics: &StepMetrics, config: &TrainingConfig, simulated: bool) -> Line {
-    let StepMetrics { step, loss, norm, tokens, device_ms } = *metrics;
+    let StepMetrics { step, loss, norm, tokens, device_ms, preference } = *metrics;
     let device_ms = (!simulated && device_ms > 0.0).then_some(device_ms);
     Line {
         step,
@@ -130,6 +141,12 @@ fn line(metrics: &StepMetrics, config: &TrainingConfig, simulated: bool) -> Line
         clock: simulated.then_some("SIMULATED"),
         device_ms,
         tokens_per_s: device_ms.map(|ms| tokens as f64 * 1e3 / f64::from(ms)),
+        preference: preference.map(|found| Rewards {
+            reward_chosen: found.chosen,
+            reward_rejected: found.rejected,
+            reward_margin: found.margin(),
+            reward_accuracy: found.accuracy,
+        }),
     }
 }
 
@@ -146,7 +163,8 @@ mod tests {
     }
 
     fn metrics(step: u32) -> StepMetrics {
-        StepMetrics { step, loss: 1.5, norm: 0.25, tokens: 16, device_ms: 4.0 }
+        let (loss, norm, tokens, device_ms) = (1.5, 0.25, 16, 4.0);
+        StepMetrics { step, loss, norm, tokens, device_ms, preference: None }
     }
 
     #[test]

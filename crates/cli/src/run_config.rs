@@ -81,7 +81,7 @@ impl RunConfig {
         let tokenizer = data::tokenizer(base.as_ref())?;
         let options = arguments.data.options(asked.seq);
         let options = arguments.data_use.options(options, asked.seed);
-        let data = data::read(&arguments.data, &tokenizer, options)?;
+        let data = data::read(&arguments.data, &tokenizer, (options, arguments.preference.dpo))?;
         let epochs = base.as_ref().filter(|_| checkpoint.is_none()).map(|_| DEFAULT_EPOCHS);
         let epoch = (data.training.sequences(asked.seq), asked.batch);
         let steps = arguments.training.steps(epoch, epochs);
@@ -176,6 +176,7 @@ fn adapter_output<'a>(
 fn require_places(arguments: &FinetuneArguments) -> Result<(), CliError> {
     arguments.model.require_mode()?;
     arguments.training.require_schedule()?;
+    arguments.preference.require_adapter(!arguments.trains_lora())?;
     arguments.data_use.require_measurements()?;
     let mut inputs: Vec<PathBuf> =
         [&arguments.data.text, &arguments.data.data].into_iter().flatten().cloned().collect();

@@ -1,6 +1,8 @@
 //! The configuration file of a run, with the values that it has resolved.
 
-use retrograph_finetune::{LoraConfig, LrSchedule, Mode, OptimizerConfig, Quantization};
+use retrograph_finetune::{
+    LoraConfig, LrSchedule, Mode, OptimizerConfig, PreferenceConfig, Quantization,
+};
 use toml::Value;
 
 use crate::config_file::single;
@@ -14,17 +16,25 @@ impl RunConfig {
     pub(crate) fn file(&self) -> String {
         let config = &self.training;
         let step = &self.options.step;
-        let batch = step.micro_batch.unwrap_or(config.batch);
+        let sequences = step.micro_batch.unwrap_or(config.batch);
+        // A preference has two sequences.
+        let batch = if step.preference.is_some() { sequences / 2 } else { sequences };
         let mut values = vec![
             ("steps", Value::Integer(i64::from(self.until))),
             ("batch", integer(batch)),
-            ("grad-accumulation", integer(config.batch / batch.max(1))),
+            ("grad-accumulation", integer(config.batch / sequences.max(1))),
             ("seq", integer(config.seq)),
             // TOML has no larger numbers.
             ("seed", Value::Integer(config.seed.min(i64::MAX as u64) as i64)),
             ("dtype", text(config.precision.dtype.to_string())),
-            ("packing", Value::Boolean(self.data.training.is_packed())),
         ];
+        match step.preference {
+            None => values.push(("packing", Value::Boolean(self.data.training.is_packed()))),
+            Some(PreferenceConfig { beta, label_smoothing }) => values.extend([
+                ("dpo-beta", single(beta)),
+                ("dpo-label-smoothing", single(label_smoothing)),
+            ]),
+        }
         if let Some(Quantization::Nf4 { double }) = config.precision.quantize {
             values.push(("quantize", text("nf4")));
             values.push(("double-quant", Value::Boolean(double)));

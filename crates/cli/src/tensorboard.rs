@@ -58,11 +58,17 @@ impl EventFile {
         metrics: &StepMetrics,
         (config, simulated): (&TrainingConfig, bool),
     ) -> Result<(), CliError> {
-        let StepMetrics { step, loss, norm, tokens, device_ms } = *metrics;
+        let StepMetrics { step, loss, norm, tokens, device_ms, preference } = *metrics;
         let lr = config.optimizer.learning_rate(step) as f32;
         self.scalar("train/loss", step, loss)?;
         self.scalar("train/grad_norm", step, norm)?;
         self.scalar("train/learning_rate", step, lr)?;
+        if let Some(found) = preference {
+            self.scalar("rewards/chosen", step, found.chosen)?;
+            self.scalar("rewards/rejected", step, found.rejected)?;
+            self.scalar("rewards/margins", step, found.margin())?;
+            self.scalar("rewards/accuracies", step, found.accuracy)?;
+        }
         if !simulated && device_ms > 0.0 {
             self.scalar("train/tokens_per_second", step, tokens as f32 * 1e3 / device_ms)?;
         }

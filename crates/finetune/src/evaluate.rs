@@ -20,9 +20,10 @@ use crate::trainer::Trainer;
 /// The loss of a model on data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluation {
-    /// The mean cross-entropy of the predicted tokens, in nats.
+    /// The mean cross-entropy of the predicted tokens, in nats; with preferences, the mean loss of
+    /// the pairs.
     pub loss: f64,
-    /// Predicted tokens.
+    /// Predicted tokens; with preferences, pairs.
     pub tokens: usize,
 }
 
@@ -54,7 +55,7 @@ impl Evaluator {
         config: &TrainingConfig,
         values: &mut dyn FnMut(&Parameter) -> Result<Vec<f32>>,
     ) -> Result<Self> {
-        let pass = LossPass::new(config)?;
+        let pass = LossPass::new(config, None)?;
         let modules = cache.prewarm(&pass.pass.requirements(), |_| ())?;
         let stream = Stream::new(cache.context())?;
         let mut bindings = Bindings::new();
@@ -74,7 +75,7 @@ impl Evaluator {
     /// If the kernels are not warm, or the device has too little memory or fails.
     pub fn of(trainer: &Trainer) -> Result<Self> {
         let config = trainer.config();
-        let pass = LossPass::new(config)?;
+        let pass = LossPass::new(config, trainer.step_pass().options.preference)?;
         let mut bindings = Bindings::new();
         trainer.state().bind(&mut bindings, &pass.parameters);
         Self::build((trainer.stream().clone(), trainer.modules()), config, pass, bindings)
@@ -86,7 +87,7 @@ impl Evaluator {
         pass: LossPass,
         mut bindings: Bindings,
     ) -> Result<Self> {
-        let losses = DeviceBuffer::zeroed(stream.context(), config.rows())?;
+        let losses = DeviceBuffer::zeroed(stream.context(), pass.losses.len())?;
         let rotary = RotaryTables::new(&stream, &config.model, config.seq)?;
         bindings.bind(pass.cos, &rotary.cos).bind(pass.sin, &rotary.sin);
         bindings.bind(pass.losses, &losses);
@@ -102,6 +103,7 @@ impl Evaluator {
         let shape = [self.config.batch, self.config.seq];
         let mut controls = self.pass.pass.controls();
         let (mut sum, mut tokens) = (0.0, 0);
+        let pairs = self.pass.losses.len() < self.config.rows();
         for index in 0.. {
             let Some(batch) = data.in_order(shape, index)? else { break };
             controls.set_array(self.pass.tokens, &batch.tokens)?;
@@ -111,8 +113,10 @@ impl Evaluator {
             self.program.step(&self.stream, &controls)?;
             // A target that does not count has loss 0.
             let losses = self.losses.download(&self.stream)?;
-            sum += losses.into_iter().map(f64::from).sum::<f64>();
-            tokens += batch.counted() as usize;
+            // The last batch may have fewer pairs.
+            let counted = if pairs { batch.sequences(shape[1]) / 2 } else { losses.len() };
+            sum += losses[..counted].iter().copied().map(f64::from).sum::<f64>();
+            tokens += if pairs { counted } else { batch.counted() as usize };
         }
         Ok(Evaluation { loss: sum / tokens as f64, tokens })
     }

@@ -69,8 +69,8 @@ pub use adapter::{Adapter, AdapterError, AdapterOutput};
 pub use checkpoint::{CheckpointError, HeldOutLoss, Kept};
 pub use config::{
     InferenceConfig, LoraConfig, LoraTargets, LrSchedule, Mode, ModelConfig, OptimizerConfig,
-    Precision, Preset, Quantization, RopeScaling, SlidingWindow, TrainingConfig, UnknownChoice,
-    parse_dtype,
+    Precision, PreferenceConfig, Preset, Quantization, RopeScaling, SlidingWindow, TrainingConfig,
+    UnknownChoice, Yarn, parse_dtype,
 };
 pub use data::{Batch, Data, DataError, IGNORED_TARGET, Split, SplitOptions, TextData};
 pub use device::{Device, DeviceChoice};
@@ -92,7 +92,7 @@ pub use state::Source;
 pub use tokenizer::{
     ChatTemplate, Conversation, Encoder, GenerationDefaults, TokenStream, Tokenizer,
 };
-pub use trainer::{Plan, StepMetrics, TrainedModel, Trainer, TrainerOptions};
+pub use trainer::{Plan, PreferenceMetrics, StepMetrics, TrainedModel, Trainer, TrainerOptions};
 
 /// The README's example is a test.
 #[cfg(doctest)]

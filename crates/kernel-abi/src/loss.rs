@@ -72,3 +72,87 @@ pub const MEAN_THREADS: u32 = 256;
 /// The mean of the values that are not ignored.
 pub const MEAN: Signature =
     Signature { image: "mean", parameters: MeanParameters::<()>::LIST, entries: &["mean"] };
+
+parameters! {
+    /// The parameters of [`LOG_RATIOS`].
+    pub struct LogRatiosParameters {
+        /// `sequences × seq` losses of the trained model, read.
+        policy: pointer<f32>,
+        /// `sequences × seq` losses of the reference, read.
+        reference: pointer<f32>,
+        /// `sequences` sums, written.
+        ratios: pointer<f64>,
+        /// Losses of a sequence.
+        seq: u32,
+    }
+}
+
+/// Threads of a block of [`LOG_RATIOS`], which has one sequence.
+pub const LOG_RATIOS_THREADS: u32 = 256;
+
+/// The log-ratio of each sequence: its log-probability minus that of the reference.
+pub const LOG_RATIOS: Signature = Signature {
+    image: "log_ratios",
+    parameters: LogRatiosParameters::<()>::LIST,
+    entries: &["log_ratios"],
+};
+
+parameters! {
+    /// The parameters of [`PREFERENCE`].
+    pub struct PreferenceParameters {
+        /// `2 × pairs` log-ratios: chosen and rejected in turns, read.
+        ratios: pointer<f64>,
+        /// `pairs` losses, written.
+        losses: pointer<f32>,
+        /// `pairs` rewards of chosen sequences, written.
+        chosen: pointer<f32>,
+        /// `pairs` rewards of rejected sequences, written.
+        rejected: pointer<f32>,
+        /// `pairs`: 1 if the chosen reward is larger, else 0, written.
+        correct: pointer<f32>,
+        /// `2 × pairs` derivatives of the loss by the negative log-probabilities, written.
+        weights: pointer<f32>,
+        /// Number of pairs.
+        pairs: u32,
+        /// β.
+        beta: f32,
+        /// The probability that a label is wrong.
+        label_smoothing: f32,
+    }
+}
+
+/// Threads of a block of [`PREFERENCE`], one for each pair.
+pub const PREFERENCE_THREADS: u32 = 128;
+
+/// The DPO loss of pairs and its derivatives.
+pub const PREFERENCE: Signature = Signature {
+    image: "preference",
+    parameters: PreferenceParameters::<()>::LIST,
+    entries: &["preference"],
+};
+
+parameters! {
+    /// The parameters of [`SCALE_ROWS`].
+    pub struct ScaleRowsParameters {
+        /// `rows × width`, read.
+        x: pointer<f32>,
+        /// A factor for every `rows_of_factor` rows, read.
+        factors: pointer<f32>,
+        /// `rows × width`, written.
+        out: pointer<f32>,
+        /// Elements of a row.
+        width: u32,
+        /// Rows that share a factor.
+        rows_of_factor: u32,
+    }
+}
+
+/// Threads of a block of [`SCALE_ROWS`], which has one row.
+pub const SCALE_ROWS_THREADS: u32 = 256;
+
+/// Rows times factors.
+pub const SCALE_ROWS: Signature = Signature {
+    image: "scale_rows",
+    parameters: ScaleRowsParameters::<()>::LIST,
+    entries: &["scale_rows"],
+};

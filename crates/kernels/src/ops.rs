@@ -44,7 +44,8 @@ pub use crate::lora::{
     LoraShrinkAdapter,
 };
 pub use crate::loss::{
-    CROSS_ENTROPY, CROSS_ENTROPY_BF16, CrossEntropy, GradLogits, IGNORED_TARGET, MEAN, Mean,
+    CROSS_ENTROPY, CROSS_ENTROPY_BF16, CrossEntropy, GradLogits, IGNORED_TARGET, LOG_RATIOS,
+    LogRatios, MEAN, Mean, PREFERENCE, Preference, SCALE_ROWS, ScaleRows,
 };
 pub use crate::norm::{
     COLUMN_SUM, ColumnSum, RMS_NORM, RMS_NORM_BACKWARD, RMS_NORM_GAMMA_REDUCE, ResidualAdd,
@@ -57,6 +58,7 @@ pub use crate::optimizer::{
 };
 pub use crate::rope::{
     ROPE, Rope, RopeTensor, TokenPositions, rope_frequencies, rope_tables, rope_tables_from,
+    rope_tables_scaled,
 };
 pub use crate::sampling::{
     MARK_TOKENS, MarkTokens, SAMPLE_ADJUST, SAMPLE_DRAW, SAMPLE_PICK, SAMPLE_THRESHOLD, Sample,

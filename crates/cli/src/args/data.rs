@@ -11,7 +11,7 @@ use crate::error::CliError;
 #[derive(Debug, Args)]
 pub(crate) struct DataArguments {
     /// Examples as JSON Lines: each line is an object with `text`, with `prompt` and `completion`,
-    /// or with `messages`.
+    /// with `messages`, or in the form of ShareGPT or Alpaca.
     #[arg(long, value_name = "FILE", required_unless_present = "text", conflicts_with = "text")]
     pub(crate) data: Option<PathBuf>,
     /// One plain text. Without a tokenizer each byte is a token.

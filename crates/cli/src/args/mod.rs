@@ -14,6 +14,7 @@ mod lora;
 mod micro_batches;
 mod output;
 mod precision;
+mod preference;
 mod sampling;
 mod serve;
 mod training;
@@ -48,6 +49,7 @@ pub(crate) use lora::LoraArguments;
 pub(crate) use micro_batches::MicroBatchArguments;
 pub(crate) use output::OutputArguments;
 pub(crate) use precision::PrecisionArguments;
+pub(crate) use preference::PreferenceArguments;
 pub(crate) use sampling::SamplingArguments;
 pub(crate) use serve::ServeArguments;
 pub(crate) use training::{DEFAULT_EPOCHS, TrainingArguments};
@@ -121,6 +123,8 @@ pub(crate) struct FinetuneArguments {
     pub(crate) data: DataArguments,
     #[command(flatten)]
     pub(crate) data_use: UseArguments,
+    #[command(flatten)]
+    pub(crate) preference: PreferenceArguments,
     /// Start from this model directory in Hugging Face format: config.json, safetensors files,
     /// tokenizer.json.
     #[arg(
@@ -252,7 +256,7 @@ impl FinetuneArguments {
             model: base.map_or_else(|| self.model.model(), |base| *base.config()),
             mode: self.model.mode(rank, false),
             precision: self.model.precision(real_dtype(base.is_some())),
-            batch: self.micro_batching.sequences(training.batch),
+            batch: self.micro_batching.sequences(self.micro_batch()),
             seq: training.seq.unwrap_or(DEFAULT_SEQ),
             optimizer,
             seed: training.seed,
@@ -261,8 +265,14 @@ impl FinetuneArguments {
 
     /// Returns the options of the step.
     pub(crate) fn step(&self) -> StepOptions {
-        let packed = self.data.packs(self.data_use.buckets);
-        StepOptions { packed, ..self.micro_batching.step(self.training.batch) }
+        let preference = self.preference.config();
+        let packed = preference.is_none() && self.data.packs(self.data_use.buckets);
+        StepOptions { packed, preference, ..self.micro_batching.step(self.micro_batch()) }
+    }
+
+    /// Returns the sequences that are computed at a time.
+    fn micro_batch(&self) -> usize {
+        self.preference.sequences(self.training.batch)
     }
 
     /// Returns the options of the trainer.

@@ -40,7 +40,12 @@ impl Steps {
         };
         let lr = self.config.optimizer.learning_rate(metrics.step);
         let done = metrics.step + 1;
-        let text = format!("loss {:.4}  lr {lr:.2e}  {time}", metrics.loss);
+        let rewards = metrics.preference.map(|found| {
+            let percent = 100.0 * found.accuracy;
+            format!("  margin {:.4}, {percent:.0} % correct", found.margin())
+        });
+        let rewards = rewards.unwrap_or_default();
+        let text = format!("loss {:.4}{rewards}  lr {lr:.2e}  {time}", metrics.loss);
         self.bar.set_position(u64::from(done));
         let every = self.until.div_ceil(LINES).max(1);
         if self.bar.is_hidden() && (done.is_multiple_of(every) || done == 1 || done == self.until) {

@@ -122,6 +122,44 @@ fn the_best_weights_are_kept_and_exported_and_a_run_ends_early() {
 }
 
 #[test]
+fn preferences_are_trained_by_dpo() {
+    let place = Place::new();
+    let pair = |number: u32| {
+        let prompt = format!("{number}?");
+        json!({ "prompt": prompt, "chosen": "yes.", "rejected": "no." })
+    };
+    write_lines(&place, (0..12).map(pair));
+    let lora = ["--mode", "lora", "--dpo", "--dpo-beta", "0.5", "--lr", "0.01", "--verify"];
+    let run = ["--epochs", "2", "--holdout", "0.25", "--metrics", "m", "--checkpoint", "c"];
+    let done = finetune(&place, &[&lora[..], &run].concat()).good();
+    for words in ["9 pairs in 18 sequences, padded", "margin ", "% correct", "6 sequences of 12"] {
+        assert!(done.out.contains(words), "`{words}` is not in: {}", done.out);
+    }
+    let text = fs::read_to_string(place.path("m")).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // Three pairs in a step.
+    assert_eq!(lines.len(), 6 + 1);
+    let number = |line: &Value, name: &str| line[name].as_f64().unwrap();
+    assert!((number(&lines[0], "loss") - std::f64::consts::LN_2).abs() < 1e-4, "{text}");
+    let margin = number(&lines[5], "reward_chosen") - number(&lines[5], "reward_rejected");
+    assert!((number(&lines[5], "reward_margin") - margin).abs() < 1e-6);
+    assert!(margin > number(&lines[0], "reward_margin"), "{text}");
+    assert_eq!(number(&lines[5], "reward_accuracy"), 1.0);
+    assert!(number(&lines[6], "held_out_loss") < number(&lines[0], "loss"), "{text}");
+    let own = fs::read_to_string(place.path("c/run.toml")).unwrap();
+    for line in ["dpo = true", "dpo-beta = 0.5", "batch = 3"] {
+        assert!(own.lines().any(|one| one == line), "`{line}` is not in: {own}");
+    }
+    // A resumed run has the same objective.
+    let resume = ["--checkpoint", "c", "--resume", "--steps", "8", "--holdout", "0.25"];
+    finetune(&place, &[&lora[..4], &["0.2"], &resume].concat()).bad(&["--dpo-beta 0.5"]);
+    finetune(&place, &[&lora[..4], &["0.5"], &resume].concat()).good();
+
+    finetune(&place, &["--dpo"]).bad(&["--dpo", "--mode lora or --adapter"]);
+    finetune(&place, &["--mode", "lora"]).bad(&["only preference training reads"]);
+}
+
+#[test]
 fn flags_that_need_others_are_refused() {
     let place = Place::new();
     write_lines(&place, sums());

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::difference;
 use super::error::CheckpointError;
-use crate::config::{OptimizerConfig, TrainingConfig};
+use crate::config::{OptimizerConfig, PreferenceConfig, TrainingConfig};
 use crate::error::Result;
 use crate::hub::ModelDirectory;
 use crate::model::StepOptions;
@@ -38,6 +38,9 @@ pub struct Header {
     /// Micro-batches that ran concurrently, by request or by default; 1 for none.
     #[serde(default = "one")]
     pub interleave: usize,
+    /// The objective, if the data is pairs.
+    #[serde(default)]
+    pub preference: Option<PreferenceConfig>,
     /// The fingerprint of the data.
     pub text: String,
     /// The loss of each step done.
@@ -59,6 +62,7 @@ impl Header {
             base: None,
             micro_batch: None,
             interleave: one(),
+            preference: None,
             next_step: losses.len() as u32,
             text: text.to_owned(),
             losses,
@@ -110,8 +114,8 @@ impl Header {
         compare("base model (SHA-256)", &self.base, &digest)
     }
 
-    /// Checks that a step of `config` with the options `asked` has the micro-batches of the run.
-    /// Other micro-batches give other bits.
+    /// Checks that a step of `config` with the options `asked` has the objective and the
+    /// micro-batches of the run. Other micro-batches give other bits.
     ///
     /// # Errors
     /// [`CheckpointError::Mismatch`] if they differ,
@@ -121,6 +125,7 @@ impl Header {
         asked: &StepOptions,
         config: &TrainingConfig,
     ) -> Result<()> {
+        compare("preference", &self.preference, &asked.preference)?;
         compare("micro-batch", &self.micro_batch, &asked.micro_batch)?;
         compare("interleave", &self.interleave, &asked.micro_batching(config)?.interleaved())
     }

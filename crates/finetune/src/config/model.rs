@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use retrograph_kernels::ops::rope_frequencies;
+use retrograph_kernels::ops::{rope_frequencies, rope_tables_scaled};
 use serde::{Deserialize, Serialize};
 
 use super::check::{require, within};
@@ -90,11 +90,17 @@ impl ModelConfig {
     /// Returns the RoPE frequencies of the pairs of a head, in radians per position.
     pub fn rope_frequencies(&self) -> Vec<f64> {
         let base = rope_frequencies(self.head_dim(), self.rope_theta);
-        let scale = |frequency| match self.rope_scaling {
-            Some(scaling) => scaling.scaled(frequency),
-            None => frequency,
-        };
-        base.into_iter().map(scale).collect()
+        match self.rope_scaling {
+            Some(scaling) => scaling.scaled(base, self.rope_theta),
+            None => base,
+        }
+    }
+
+    /// Returns the cosines and sines of the first `positions` positions, each
+    /// `[positions, head_dim ÷ 2]`, with the factor of the scaling.
+    pub fn rope_tables(&self, positions: usize) -> (Vec<f32>, Vec<f32>) {
+        let amplitude = self.rope_scaling.map_or(1.0, RopeScaling::amplitude);
+        rope_tables_scaled(positions, &self.rope_frequencies(), amplitude)
     }
 
     /// Checks that the dimensions fit each other and the kernels. Call it before computing anything

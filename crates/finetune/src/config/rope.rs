@@ -11,6 +11,14 @@ use crate::error::Result;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RopeScaling {
+    /// `rope_type` "linear": all frequencies are divided by `factor`.
+    Linear {
+        /// Divisor of the frequencies.
+        factor: f64,
+    },
+    /// `rope_type` "yarn": low frequencies are divided, high ones stay, those in between are
+    /// interpolated, and queries and keys are scaled.
+    Yarn(Yarn),
     /// The scaling of Llama 3.1, `rope_type` "llama3". Frequencies with wavelengths above
     /// `original / low` positions are divided by `factor`, those below `original / high` stay, and
     /// those in between are interpolated.
@@ -26,25 +34,101 @@ pub enum RopeScaling {
     },
 }
 
-impl RopeScaling {
-    pub(super) fn validate(self) -> Result<()> {
-        let Self::Llama3 { factor, low, high, original } = self;
-        let positive = |value: f64| value.is_finite() && value > 0.0;
-        require("rope factor", factor, positive(factor), "finite and above 0")?;
-        require("low_freq_factor", low, positive(low), "finite and above 0")?;
-        let above = high.is_finite() && high > low;
-        require("high_freq_factor", high, above, "finite and above low_freq_factor")?;
-        let rule = "finite and above 0";
-        require("original_max_position_embeddings", original, positive(original), rule)
+/// Arguments of [`RopeScaling::Yarn`], with the names of the paper (Peng et al., arXiv 2309.00071).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Yarn {
+    /// Divisor of low frequencies.
+    pub factor: f64,
+    /// `original_max_position_embeddings`: context length in pretraining.
+    pub original: f64,
+    /// `beta_fast`: rotations in the original context from which a frequency stays.
+    pub fast: f64,
+    /// `beta_slow`: rotations in the original context up to which a frequency is divided.
+    pub slow: f64,
+    /// `attention_factor`: the factor of all cosines and sines.
+    pub attention: f64,
+    /// `truncate`: whether the range of interpolated pairs ends at whole pairs.
+    pub truncate: bool,
+}
+
+impl Yarn {
+    /// Default of `beta_fast`.
+    pub const FAST: f64 = 32.0;
+    /// Default of `beta_slow`.
+    pub const SLOW: f64 = 1.0;
+
+    /// Returns the default of the attention factor, with `mscale` 1: `0.1 · ln(factor) + 1`.
+    pub fn attention(factor: f64, mscale: f64) -> f64 {
+        if factor <= 1.0 { 1.0 } else { 0.1 * mscale * factor.ln() + 1.0 }
     }
 
-    /// Scales `frequency`, in radians per position, as `_compute_llama3_parameters` of
-    /// `transformers`.
-    pub(super) fn scaled(self, frequency: f64) -> f64 {
-        let Self::Llama3 { factor, low, high, original } = self;
-        let waves = original * frequency / TAU;
-        let kept = ((waves - low) / (high - low)).clamp(0.0, 1.0);
-        (1.0 - kept) * frequency / factor + kept * frequency
+    /// Returns the pairs between which frequencies are interpolated, of heads of `width`.
+    fn range(self, width: usize, theta: f64) -> [f64; 2] {
+        let pair = |rotations: f64| {
+            width as f64 * (self.original / (rotations * TAU)).ln() / (2.0 * theta.ln())
+        };
+        let [low, high] = [pair(self.fast), pair(self.slow)];
+        let [low, high] = if self.truncate { [low.floor(), high.ceil()] } else { [low, high] };
+        let [low, high] = [low.max(0.0), high.min(width as f64 - 1.0)];
+        // Equal ends would divide by zero.
+        [low, if low == high { high + 0.001 } else { high }]
+    }
+
+    fn validate(self) -> Result<()> {
+        let Self { factor, original, fast, slow, attention, .. } = self;
+        let positive = |value: f64| value.is_finite() && value > 0.0;
+        let rule = "finite and above 0";
+        require("rope factor", factor, positive(factor), rule)?;
+        require("original_max_position_embeddings", original, positive(original), rule)?;
+        require("beta_slow", slow, positive(slow), rule)?;
+        require("beta_fast", fast, positive(fast), rule)?;
+        require("attention_factor", attention, positive(attention), rule)
+    }
+}
+
+impl RopeScaling {
+    pub(super) fn validate(self) -> Result<()> {
+        let positive = |value: f64| value.is_finite() && value > 0.0;
+        let rule = "finite and above 0";
+        match self {
+            Self::Linear { factor } => require("rope factor", factor, positive(factor), rule),
+            Self::Yarn(yarn) => yarn.validate(),
+            Self::Llama3 { factor, low, high, original } => {
+                require("rope factor", factor, positive(factor), rule)?;
+                require("low_freq_factor", low, positive(low), rule)?;
+                let above = high.is_finite() && high > low;
+                require("high_freq_factor", high, above, "finite and above low_freq_factor")?;
+                require("original_max_position_embeddings", original, positive(original), rule)
+            }
+        }
+    }
+
+    /// Scales the frequencies of the pairs of a head, in radians per position, as `transformers`
+    /// does; `theta` is their base.
+    pub(super) fn scaled(self, frequencies: Vec<f64>, theta: f64) -> Vec<f64> {
+        let width = 2 * frequencies.len();
+        let scale = |(pair, frequency): (usize, f64)| match self {
+            Self::Linear { factor } => frequency / factor,
+            Self::Llama3 { factor, low, high, original } => {
+                let waves = original * frequency / TAU;
+                let kept = ((waves - low) / (high - low)).clamp(0.0, 1.0);
+                (1.0 - kept) * frequency / factor + kept * frequency
+            }
+            Self::Yarn(yarn) => {
+                let [low, high] = yarn.range(width, theta);
+                let kept = 1.0 - ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
+                (1.0 - kept) * frequency / yarn.factor + kept * frequency
+            }
+        };
+        frequencies.into_iter().enumerate().map(scale).collect()
+    }
+
+    /// The factor of all cosines and sines.
+    pub(super) fn amplitude(self) -> f64 {
+        match self {
+            Self::Yarn(Yarn { attention, .. }) => attention,
+            Self::Linear { .. } | Self::Llama3 { .. } => 1.0,
+        }
     }
 }
 
@@ -87,6 +171,37 @@ mod tests {
         }
         // Of the 64 frequencies of Llama 3.1's heads.
         assert_eq!((kept, slowed), (29, 29));
+    }
+
+    #[test]
+    fn yarn_keeps_fast_pairs_and_divides_slow_ones() {
+        // Qwen 2.5 with four times its context of 32768, as in its model card.
+        let attention = Yarn::attention(4.0, 1.0);
+        let (factor, original) = (4.0, 32768.0);
+        let (fast, slow, truncate) = (Yarn::FAST, Yarn::SLOW, true);
+        let yarn = Yarn { factor, original, fast, slow, attention, truncate };
+        assert!((attention - 1.138_629_436_111_989).abs() < 1e-15);
+        let plain = ModelConfig { head_dim: Some(128), rope_theta: 1e6, ..Preset::Tiny.model() };
+        let scaled = ModelConfig { rope_scaling: Some(RopeScaling::Yarn(yarn)), ..plain };
+        let [before, after] = [plain, scaled].map(|model| model.rope_frequencies());
+        // 64 · ln(32768 / (32 · 2π)) / ln(10^6) is 23.6, and 64 · ln(32768 / 2π) / ln(10^6) is 39.7.
+        assert_eq!(yarn.range(128, 1e6), [23.0, 40.0]);
+        assert_eq!(before[..24], after[..24]);
+        assert!(before[40..].iter().zip(&after[40..]).all(|(one, other)| *one == other * 4.0));
+        let half = before[31] * (0.25 * (8.0 / 17.0) + 9.0 / 17.0);
+        assert!((after[31] / half - 1.0).abs() < 1e-14);
+        let (cos, sin) = scaled.rope_tables(2);
+        assert_eq!((cos[0], sin[0]), (attention as f32, 0.0));
+        assert_eq!(sin[64], (attention * after[0].sin()) as f32);
+        assert_eq!((cos.len(), sin.len()), (128, 128));
+    }
+
+    #[test]
+    fn linear_scaling_divides_all_frequencies() {
+        let plain = Preset::Tiny.model();
+        let rope_scaling = Some(RopeScaling::Linear { factor: 2.0 });
+        let scaled = ModelConfig { rope_scaling, ..plain }.rope_frequencies();
+        assert!(scaled.iter().zip(plain.rope_frequencies()).all(|(one, other)| one * 2.0 == other));
     }
 
     #[test]

@@ -16,6 +16,12 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// Returns the number of sequences of `seq` tokens up to the last one with a target.
+    pub(crate) fn sequences(&self, seq: usize) -> usize {
+        let last = self.targets.iter().rposition(|target| *target != IGNORED_TARGET);
+        last.map_or(0, |last| last / seq + 1)
+    }
+
     /// Returns the number of targets that are not ignored.
     pub fn counted(&self) -> u32 {
         self.targets.iter().filter(|target| **target != IGNORED_TARGET).count() as u32

@@ -27,7 +27,8 @@ pub enum DataError {
     /// Some lines are not examples.
     #[error(
         "`{}` has {count} of {lines} lines that cannot be used:{}\nEach line is a JSON object \
-         with `text`, with `prompt` and `completion`, or with `messages`",
+         with `text`, with `prompt` and `completion`, with `messages`, with `conversations` \
+         (ShareGPT), or with `instruction` and `output` (Alpaca)",
         path.display(), listed(malformed, *count)
     )]
     Malformed {

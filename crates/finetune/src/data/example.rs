@@ -74,6 +74,11 @@ impl Example {
         longer
     }
 
+    /// Does not learn the first `count` tokens.
+    pub(super) fn forget(&mut self, count: usize) {
+        self.learned.iter_mut().take(count).for_each(|learned| *learned = false);
+    }
+
     /// Returns whether any token is learned.
     pub(super) fn has_learned(&self) -> bool {
         self.learned.contains(&true)

@@ -21,6 +21,8 @@ pub struct Examples {
     tally: Tally,
     fingerprint: String,
     order: EpochOrder,
+    /// Consecutive sequences that stay together: 2 for pairs, else 1.
+    group: usize,
 }
 
 impl Examples {
@@ -29,7 +31,19 @@ impl Examples {
     /// # Errors
     /// [`DataError::NothingToLearn`] if no learned token fits into a sequence.
     pub fn new(examples: Vec<Example>, layout: Layout) -> Result<Self, DataError> {
-        let (sequences, tally) = layout.lay_out(examples)?;
+        Ok(Self::of(layout.lay_out(examples)?, layout, 1))
+    }
+
+    /// Arranges pairs of examples, the chosen one first, as padded sequences.
+    ///
+    /// # Errors
+    /// [`DataError::NothingToLearn`] if no pair has learned tokens in both sequences.
+    pub fn pairs(pairs: Vec<[Example; 2]>, layout: Layout) -> Result<Self, DataError> {
+        let layout = Layout { packing: false, ..layout };
+        Ok(Self::of(layout.lay_out_pairs(pairs)?, layout, 2))
+    }
+
+    fn of((sequences, tally): (Vec<Sequence>, Tally), layout: Layout, group: usize) -> Self {
         // The lengths of batches change the order of sums, and thereby bits.
         let lengths: Vec<u32> = layout.lengths.all().map(|length| length as u32).collect();
         // With its length before each sequence, different lists have different words.
@@ -38,8 +52,16 @@ impl Examples {
             let documents = if layout.packing { one.documents.as_slice() } else { &[] };
             [std::slice::from_ref(count), &one.tokens, &one.targets, documents]
         });
-        let fingerprint = digest_of_words(std::iter::once(lengths.as_slice()).chain(numbers));
-        Ok(Self { sequences, layout, tally, fingerprint, order: EpochOrder::new(ORDER) })
+        let groups = [group as u32];
+        let groups = if group > 1 { groups.as_slice() } else { &[] };
+        let first = [groups, &lengths].into_iter();
+        let fingerprint = digest_of_words(first.chain(numbers));
+        Self { sequences, layout, tally, fingerprint, order: EpochOrder::new(ORDER), group }
+    }
+
+    /// Whether the sequences are pairs: chosen and rejected in turns.
+    pub fn has_pairs(&self) -> bool {
+        self.group > 1
     }
 
     /// Counts of examples, sequences and tokens.
@@ -96,10 +118,11 @@ impl Examples {
     pub fn batch(&self, [batch, seq]: [usize; 2], seed: u64, step: u32) -> Result<Batch> {
         self.require(seq)?;
         let first = u64::from(step) * batch as u64;
-        let all = self.sequences.len();
+        let (all, group) = (self.sequences.len() / self.group, self.group as u64);
         let place = |number: u64| {
+            let (number, member) = (number / group, (number % group) as usize);
             let (epoch, at) = (number / all as u64, (number % all as u64) as usize);
-            self.order.place((seed, epoch), at, all)
+            self.order.place((seed, epoch), at, all) * self.group + member
         };
         let places: Vec<_> = (first..first + batch as u64).map(place).collect();
         let longest = places.iter().map(|&place| self.sequences[place].tokens.len()).max();

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::error::LISTED;
-use super::{DataError, Example};
+use super::forms::{self, Alpaca, ShareGptMessage};
+use super::{DataError, Example, preferences};
 use crate::error::Result;
 use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
 
@@ -41,7 +42,7 @@ pub struct Forms {
     pub texts: usize,
     /// Lines with `prompt` and `completion`.
     pub completions: usize,
-    /// Lines with `messages`.
+    /// Lines with `messages`, and those of ShareGPT and Alpaca.
     pub conversations: usize,
 }
 
@@ -52,6 +53,53 @@ struct Line {
     prompt: Option<String>,
     completion: Option<String>,
     messages: Option<IgnoredAny>,
+    /// Of ShareGPT.
+    conversations: Option<IgnoredAny>,
+    /// Of Alpaca, with `output`.
+    instruction: Option<String>,
+    output: Option<String>,
+    /// Of preferences.
+    chosen: Option<IgnoredAny>,
+    rejected: Option<IgnoredAny>,
+}
+
+/// The fields of a line of ShareGPT.
+#[derive(Debug, Deserialize)]
+struct ShareGpt {
+    conversations: Vec<ShareGptMessage>,
+    system: Option<String>,
+    tools: Option<serde_json::Value>,
+}
+
+/// Further fields of a line of Alpaca.
+#[derive(Debug, Deserialize)]
+struct AlpacaLine {
+    input: Option<String>,
+    system: Option<String>,
+    history: Option<Vec<[String; 2]>>,
+}
+
+impl Line {
+    /// The names of the forms that the line has.
+    fn forms(&self) -> Vec<&'static str> {
+        let fields = [
+            ("text", self.text.is_some()),
+            ("prompt", self.prompt.is_some()),
+            ("completion", self.completion.is_some()),
+            ("messages", self.messages.is_some()),
+            ("conversations", self.conversations.is_some()),
+            ("instruction", self.instruction.is_some()),
+            ("output", self.output.is_some()),
+        ];
+        let there = fields.iter().filter(|(_, there)| *there).map(|(name, _)| *name);
+        let there: Vec<_> = there.collect();
+        // Data in other forms often keeps the fields from which it was made.
+        let of_alpaca = |name: &&str| ["instruction", "output"].contains(name);
+        match there.iter().all(of_alpaca) {
+            true => there,
+            false => there.into_iter().filter(|name| !of_alpaca(name)).collect(),
+        }
+    }
 }
 
 /// Reads the examples of `path`. Empty lines are skipped.
@@ -77,6 +125,47 @@ fn read_within(
     tokenizer: &Tokenizer,
     on: Progress<'_>,
 ) -> Result<(Vec<Example>, Forms)> {
+    let parse = |reader: &mut Reader<'_>, line: &[u8]| reader.example(line);
+    let length = |example: &Example| example.tokens().len();
+    let (examples, reader) = read_lines(limits, (path, tokenizer), (&parse, &length), on)?;
+    if reader.forms.conversations == examples.len() && !reader.answers {
+        return Err(DataError::NoAssistant { examples: examples.len() }.into());
+    }
+    Ok((examples, reader.forms))
+}
+
+/// Reads preferences: lines with `prompt`, `chosen` and `rejected`, as texts or as messages. Returns
+/// the chosen and the rejected example of each.
+///
+/// # Errors
+/// As [`read_jsonl`].
+pub fn read_preferences(
+    path: &Path,
+    tokenizer: &Tokenizer,
+    on: Progress<'_>,
+) -> Result<Vec<[Example; 2]>> {
+    let parse = |reader: &mut Reader<'_>, line: &[u8]| {
+        let Reader { tokenizer, template, .. } = reader;
+        preferences::pair(line, (tokenizer, template))
+    };
+    let length = |pair: &[Example; 2]| pair.iter().map(|one| one.tokens().len()).sum();
+    let (limits, of) = (JsonlLimits::MAXIMUM, (path, tokenizer));
+    read_lines(limits, of, (&parse, &length), on).map(|(pairs, _)| pairs)
+}
+
+/// Parses a line. The inner error is the reason why this line cannot be used; the outer error
+/// concerns all lines.
+type Parse<'a, T> = &'a dyn Fn(&mut Reader<'_>, &[u8]) -> Result<Result<T, String>>;
+/// Counts tokens.
+type Length<'a, T> = &'a dyn Fn(&T) -> usize;
+
+/// Reads what `parse` makes of each line, of which `length` counts the tokens.
+fn read_lines<'a, T>(
+    limits: JsonlLimits,
+    (path, tokenizer): (&Path, &'a Tokenizer),
+    (parse, length): (Parse<'_, T>, Length<'_, T>),
+    on: Progress<'_>,
+) -> Result<(Vec<T>, Reader<'a>)> {
     let file = File::open(path).map_err(DataError::read(path))?;
     let bytes = file.metadata().map_or(0, |file| file.len()) as usize;
     let mut lines = Lines { reader: BufReader::new(file), path, limits, number: 0, done: 0 };
@@ -88,9 +177,9 @@ fn read_within(
         if text.is_empty() {
             continue;
         }
-        match reader.example(text)? {
+        match parse(&mut reader, text)? {
             Ok(example) => {
-                tokens += example.tokens().len();
+                tokens += length(&example);
                 lines.require("tokens", tokens, limits.tokens)?;
                 examples.push(example);
             }
@@ -113,10 +202,7 @@ fn read_within(
     if examples.is_empty() {
         return Err(DataError::Empty { path }.into());
     }
-    if reader.forms.conversations == examples.len() && !reader.answers {
-        return Err(DataError::NoAssistant { examples: examples.len() }.into());
-    }
-    Ok((examples, reader.forms))
+    Ok((examples, reader))
 }
 
 /// Reads a file line by line.
@@ -192,8 +278,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Parses a line. The inner error is the reason why this line cannot be used; the outer error
-    /// concerns all lines.
+    /// Parses a line of any form except preferences; see [`Parse`].
     fn example(&mut self, line: &[u8]) -> Result<Result<Example, String>> {
         if !line.starts_with(b"{") {
             return Ok(Err("it is not an object".to_owned()));
@@ -202,33 +287,73 @@ impl Reader<'_> {
             Ok(parsed) => parsed,
             Err(error) => return Ok(Err(reason(&error))),
         };
-        let tokenizer = self.tokenizer;
-        let example = match parsed {
-            Line { text: Some(text), prompt: None, completion: None, messages: None } => {
+        let conversation = match parsed.forms().as_slice() {
+            ["messages"] => conversation(line),
+            ["conversations"] => share_gpt_line(line),
+            ["instruction", "output"] => return self.alpaca(line, parsed),
+            _ => return self.plain(parsed),
+        };
+        match conversation {
+            Ok(conversation) => self.conversation(&conversation),
+            Err(why) => Ok(Err(why)),
+        }
+    }
+
+    /// Encodes a line of text, or of a prompt and its completion.
+    fn plain(&mut self, line: Line) -> Result<Result<Example, String>> {
+        let example = match (line.forms().as_slice(), &line) {
+            (["text"], Line { text: Some(text), .. }) => {
                 self.forms.texts += 1;
-                Example::text(&text, tokenizer)
+                Example::text(text, self.tokenizer)
             }
-            Line { text: None, prompt: Some(prompt), completion: Some(wanted), messages: None } => {
+            (
+                ["prompt", "completion"],
+                Line { prompt: Some(prompt), completion: Some(wanted), .. },
+            ) => {
                 self.forms.completions += 1;
-                Example::completion(&prompt, &wanted, tokenizer)
+                Example::completion(prompt, wanted, self.tokenizer)
             }
-            Line { text: None, prompt: None, completion: None, messages: Some(_) } => {
-                self.forms.conversations += 1;
-                let conversation = match conversation(line) {
-                    Ok(conversation) => conversation,
-                    Err(why) => return Ok(Err(why)),
-                };
-                self.answers |= conversation.has_answer();
-                if self.template.is_none() {
-                    self.template = Some(tokenizer.chat_template()?);
-                }
-                let template = self.template.as_ref().expect("it is set above");
-                Example::conversation(&conversation, template, tokenizer)
-            }
-            other => return Ok(Err(wrong_fields(&other))),
+            _ => return Ok(Err(wrong_fields(&line))),
         };
         Ok(example.map_err(|error| error.to_string()))
     }
+
+    /// Encodes a line of Alpaca: as a conversation, or without a chat template as a prompt with its
+    /// completion.
+    fn alpaca(&mut self, text: &[u8], line: Line) -> Result<Result<Example, String>> {
+        let further: AlpacaLine = match serde_json::from_slice(text) {
+            Ok(further) => further,
+            Err(error) => return Ok(Err(reason(&error))),
+        };
+        let AlpacaLine { input, system, history } = further;
+        let [instruction, output] = [line.instruction, line.output].map(Option::unwrap_or_default);
+        let history = history.unwrap_or_default();
+        let alpaca = Alpaca { instruction, input, output, system, history };
+        if self.tokenizer.has_chat_template() {
+            return self.conversation(&alpaca.conversation());
+        }
+        self.forms.completions += 1;
+        let [prompt, completion] = alpaca.completion();
+        let example = Example::completion(&prompt, &completion, self.tokenizer);
+        Ok(example.map_err(|error| error.to_string()))
+    }
+
+    fn conversation(&mut self, conversation: &Conversation) -> Result<Result<Example, String>> {
+        self.forms.conversations += 1;
+        self.answers |= conversation.has_answer();
+        if self.template.is_none() {
+            self.template = Some(self.tokenizer.chat_template()?);
+        }
+        let template = self.template.as_ref().expect("it is set above");
+        let example = Example::conversation(conversation, template, self.tokenizer);
+        Ok(example.map_err(|error| error.to_string()))
+    }
+}
+
+fn share_gpt_line(line: &[u8]) -> Result<Conversation, String> {
+    let ShareGpt { conversations, system, tools } =
+        serde_json::from_slice(line).map_err(|error| reason(&error))?;
+    forms::share_gpt(conversations, system.as_deref(), tools)
 }
 
 fn conversation(line: &[u8]) -> Result<Conversation, String> {
@@ -243,26 +368,28 @@ fn conversation(line: &[u8]) -> Result<Conversation, String> {
     }
 }
 
-/// Returns why the fields of a line match none of the three forms.
+/// Returns why the fields of a line match none of the forms.
 fn wrong_fields(line: &Line) -> String {
-    let fields = [
-        ("text", line.text.is_some()),
-        ("prompt", line.prompt.is_some()),
-        ("completion", line.completion.is_some()),
-        ("messages", line.messages.is_some()),
-    ];
-    let there: Vec<String> =
-        fields.iter().filter(|(_, there)| *there).map(|(name, _)| format!("`{name}`")).collect();
-    match (there.as_slice(), line.prompt.is_some(), line.completion.is_some()) {
-        ([], ..) => "it has neither `text` nor `prompt` and `completion` nor `messages`".to_owned(),
-        ([_], true, _) => "it has a `prompt` without a `completion`".to_owned(),
-        ([_], _, true) => "it has a `completion` without a `prompt`".to_owned(),
-        (all, ..) => format!("it has {}, which cannot be combined", all.join(" and ")),
+    if line.chosen.is_some() && line.rejected.is_some() {
+        return "it has `chosen` and `rejected`, which only preference training reads".to_owned();
+    }
+    match line.forms().as_slice() {
+        [] => "it has none of `text`, `prompt` and `completion`, `messages`, `conversations`, \
+               `instruction` and `output`"
+            .to_owned(),
+        ["prompt"] => "it has a `prompt` without a `completion`".to_owned(),
+        ["completion"] => "it has a `completion` without a `prompt`".to_owned(),
+        ["instruction"] => "it has an `instruction` without an `output`".to_owned(),
+        ["output"] => "it has an `output` without an `instruction`".to_owned(),
+        all => {
+            let all: Vec<String> = all.iter().map(|name| format!("`{name}`")).collect();
+            format!("it has {}, which cannot be combined", all.join(" and "))
+        }
     }
 }
 
 /// Returns the parser's message with only the column: its line is always 1.
-fn reason(error: &serde_json::Error) -> String {
+pub(super) fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let position = format!(" at line {} column {}", error.line(), error.column());
     match text.strip_suffix(&position) {

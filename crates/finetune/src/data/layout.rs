@@ -42,6 +42,14 @@ pub struct Tally {
     pub packed: bool,
 }
 
+impl Tally {
+    fn count(&mut self, sequences: &[Sequence]) {
+        self.sequences = sequences.len();
+        self.tokens = sequences.iter().map(|sequence| sequence.tokens.len()).sum();
+        self.learned = sequences.iter().map(Sequence::learned).sum();
+    }
+}
+
 /// A sequence before padding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sequence {
@@ -98,9 +106,33 @@ impl Layout {
         };
         let sequences: Vec<Sequence> =
             sequences.into_iter().filter(|sequence| sequence.learned() > 0).collect();
-        tally.sequences = sequences.len();
-        tally.tokens = sequences.iter().map(|sequence| sequence.tokens.len()).sum();
-        tally.learned = sequences.iter().map(Sequence::learned).sum();
+        tally.count(&sequences);
+        if sequences.is_empty() {
+            let (examples, seq) = (tally.examples, self.lengths.seq());
+            return Err(DataError::NothingToLearn { examples, seq });
+        }
+        Ok((sequences, tally))
+    }
+
+    /// Arranges pairs of `examples` as sequences in turns. A pair is dropped if nothing of one of
+    /// its examples is learned after truncation.
+    ///
+    /// # Errors
+    /// [`DataError::NothingToLearn`] if no pair is left.
+    pub(super) fn lay_out_pairs(
+        self,
+        pairs: Vec<[Example; 2]>,
+    ) -> Result<(Vec<Sequence>, Tally), DataError> {
+        let mut tally = Tally { examples: pairs.len(), ..Tally::default() };
+        let (mut sequences, mut dropped) = (Vec::with_capacity(2 * pairs.len()), 0);
+        for pair in pairs {
+            match pair.map(|example| self.truncated(example, &mut tally)) {
+                [Some(chosen), Some(rejected)] => sequences.extend([chosen, rejected]),
+                _ => dropped += 1,
+            }
+        }
+        tally.dropped = dropped;
+        tally.count(&sequences);
         if sequences.is_empty() {
             let (examples, seq) = (tally.examples, self.lengths.seq());
             return Err(DataError::NothingToLearn { examples, seq });

@@ -9,12 +9,14 @@ mod batch;
 mod error;
 mod example;
 mod examples;
+mod forms;
 mod gaps;
 mod jsonl;
 mod layout;
 mod lengths;
 mod marks;
 mod order;
+mod preferences;
 mod split;
 mod text;
 mod turns;
@@ -23,7 +25,7 @@ pub use batch::Batch;
 pub use error::DataError;
 pub use example::Example;
 pub use examples::Examples;
-pub use jsonl::{Forms, JsonlLimits, Progress, read_jsonl};
+pub use jsonl::{Forms, JsonlLimits, Progress, read_jsonl, read_preferences};
 pub use layout::{Layout, Tally};
 pub use lengths::Lengths;
 pub use retrograph_kernels::ops::IGNORED_TARGET;
@@ -47,6 +49,14 @@ impl Data {
         match self {
             Self::Text(_) => false,
             Self::Examples(examples) => examples.layout().packing,
+        }
+    }
+
+    /// Whether the sequences are pairs: chosen and rejected in turns.
+    pub fn has_pairs(&self) -> bool {
+        match self {
+            Self::Text(_) => false,
+            Self::Examples(examples) => examples.has_pairs(),
         }
     }
 

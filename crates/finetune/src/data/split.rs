@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use super::order::{generator, shuffled};
-use super::{Data, DataError, Example, Examples, Layout, Lengths, Progress, TextData, read_jsonl};
+use super::{
+    Data, DataError, Examples, Layout, Lengths, Progress, TextData, read_jsonl, read_preferences,
+};
 use crate::error::Result;
 use crate::tokenizer::Tokenizer;
 
@@ -63,6 +65,27 @@ impl SplitOptions {
         Ok(Split { training: lay_out(training)?, held_out: Some(lay_out(held_out)?) })
     }
 
+    /// Reads preferences from JSON Lines as pairs of padded sequences. The seed chooses the held-out
+    /// pairs.
+    ///
+    /// # Errors
+    /// The errors of [`read_preferences`] and [`Examples::pairs`]; [`DataError::Holdout`].
+    pub fn preferences(
+        &self,
+        path: &Path,
+        tokenizer: &Tokenizer,
+        on: Progress<'_>,
+    ) -> Result<Split> {
+        let pairs = read_preferences(path, tokenizer, on)?;
+        let layout = Layout { lengths: self.lengths, packing: false, pad: tokenizer.pad() };
+        let lay_out = |pairs| Examples::pairs(pairs, layout).map(Data::from);
+        let Some(held) = self.held(pairs.len(), ("pairs", 1))? else {
+            return Ok(Split { training: lay_out(pairs)?, held_out: None });
+        };
+        let (training, held_out) = self.choose(pairs, held);
+        Ok(Split { training: lay_out(training)?, held_out: Some(lay_out(held_out)?) })
+    }
+
     /// Returns how many of `all` are held out; `None` for a fraction of 0.
     fn held(&self, all: usize, (what, least): (&'static str, usize)) -> Result<Option<usize>> {
         let fraction = self.holdout;
@@ -77,14 +100,13 @@ impl SplitOptions {
     }
 
     /// Splits the examples into training and held-out ones, both in their order.
-    fn choose(&self, examples: Vec<Example>, held: usize) -> (Vec<Example>, Vec<Example>) {
+    fn choose<T>(&self, examples: Vec<T>, held: usize) -> (Vec<T>, Vec<T>) {
         let order = shuffled(generator(self.seed, HOLDOUT, 0), examples.len());
         let mut chosen = vec![false; examples.len()];
         order[..held].iter().for_each(|&index| chosen[index] = true);
         let (held_out, training): (Vec<_>, Vec<_>) =
             examples.into_iter().zip(chosen).partition(|(_, held)| *held);
-        let examples =
-            |pairs: Vec<(Example, bool)>| pairs.into_iter().map(|(one, _)| one).collect();
+        let examples = |pairs: Vec<(T, bool)>| pairs.into_iter().map(|(one, _)| one).collect();
         (examples(training), examples(held_out))
     }
 }

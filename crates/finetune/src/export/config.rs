@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{ExportError, WeightType};
-use crate::config::{ModelConfig, RopeScaling, SlidingWindow};
+use crate::config::{ModelConfig, RopeScaling, SlidingWindow, Yarn};
 use crate::error::Result;
 use crate::hub::{HubError, ModelDirectory};
 use crate::json_file::read_json;
@@ -111,11 +111,8 @@ pub(super) fn of_model(model: &ModelConfig, dtype: WeightType) -> Result<Value, 
         "use_cache": true,
         "vocab_size": model.vocab,
     });
-    if let Some(RopeScaling::Llama3 { factor, low, high, original }) = model.rope_scaling {
-        config["rope_scaling"] = json!({
-            "rope_type": "llama3", "factor": factor, "low_freq_factor": low,
-            "high_freq_factor": high, "original_max_position_embeddings": original,
-        });
+    if let Some(scaling) = model.rope_scaling {
+        config["rope_scaling"] = rope_scaling(scaling);
     }
     if let Some(SlidingWindow { size, first_layer }) = model.sliding_window {
         config["sliding_window"] = json!(size);
@@ -123,6 +120,21 @@ pub(super) fn of_model(model: &ModelConfig, dtype: WeightType) -> Result<Value, 
         config["max_window_layers"] = json!(first_layer);
     }
     Ok(config)
+}
+
+fn rope_scaling(scaling: RopeScaling) -> Value {
+    match scaling {
+        RopeScaling::Linear { factor } => json!({ "rope_type": "linear", "factor": factor }),
+        RopeScaling::Llama3 { factor, low, high, original } => json!({
+            "rope_type": "llama3", "factor": factor, "low_freq_factor": low,
+            "high_freq_factor": high, "original_max_position_embeddings": original,
+        }),
+        RopeScaling::Yarn(Yarn { factor, original, fast, slow, attention, truncate }) => json!({
+            "rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original,
+            "beta_fast": fast, "beta_slow": slow, "attention_factor": attention,
+            "truncate": truncate,
+        }),
+    }
 }
 
 /// The name of a dtype in PyTorch.

@@ -9,11 +9,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::HubError;
-use crate::config::{ModelConfig, RopeScaling, SlidingWindow};
+use crate::config::{ModelConfig, RopeScaling, SlidingWindow, Yarn};
 use crate::error::Result;
 
 /// Default of `rope_theta`.
 const DEFAULT_THETA: f64 = 10_000.0;
+/// The context in pretraining, in the scaling of RoPE.
+const ORIGINAL: &str = "original_max_position_embeddings";
 /// Default of `max_window_layers`.
 const DEFAULT_WINDOW_LAYERS: usize = 28;
 
@@ -77,6 +79,13 @@ struct Rope {
     low_freq_factor: Option<f64>,
     high_freq_factor: Option<f64>,
     original_max_position_embeddings: Option<f64>,
+    beta_fast: Option<f64>,
+    beta_slow: Option<f64>,
+    attention_factor: Option<f64>,
+    mscale: Option<f64>,
+    mscale_all_dim: Option<f64>,
+    truncate: Option<bool>,
+    partial_rotary_factor: Option<f64>,
 }
 
 /// Parses `text`, the file `path`. Returns the model and its number of positions.
@@ -107,7 +116,7 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(ModelConfig, Option<usi
         qk_norm: qwen3,
         tied: raw.tie_word_embeddings,
         rope_theta: theta.unwrap_or(DEFAULT_THETA),
-        rope_scaling: scaling(path, rope.or(raw.rope_scaling.as_ref()))?,
+        rope_scaling: scaling(path, &raw)?,
         rms_norm_eps: raw.rms_norm_eps,
         sliding_window: sliding_window(&raw).map_err(unsupported)?,
     };
@@ -168,7 +177,8 @@ fn supported(raw: &Raw) -> Result<(), Refusal> {
     if raw.mlp_bias {
         return refuse("mlp_bias", &true, "false");
     }
-    if let Some(part) = raw.partial_rotary_factor.filter(|part| *part != 1.0) {
+    let in_rope = raw.rope_parameters.as_ref().and_then(|rope| rope.partial_rotary_factor);
+    if let Some(part) = raw.partial_rotary_factor.or(in_rope).filter(|part| *part != 1.0) {
         return refuse("partial_rotary_factor", &part, "1");
     }
     if let Some(quantization) = &raw.quantization_config {
@@ -177,28 +187,52 @@ fn supported(raw: &Raw) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn scaling(path: &Path, rope: Option<&Rope>) -> Result<Option<RopeScaling>, HubError> {
+fn scaling(path: &Path, raw: &Raw) -> Result<Option<RopeScaling>, HubError> {
+    let rope = raw.rope_parameters.as_ref().or(raw.rope_scaling.as_ref());
     let Some(rope) = rope else { return Ok(None) };
     let kind = rope.rope_type.as_ref().or(rope.kind.as_ref());
     let kind = kind.map_or("default", String::as_str);
-    if kind == "default" {
-        return Ok(None);
-    }
-    if kind != "llama3" {
-        return Err(HubError::Unsupported {
+    let need = |value: Option<f64>, name: &str| {
+        value.ok_or_else(|| HubError::json(path, format!("{kind} rope scaling needs {name}")))
+    };
+    match kind {
+        // Dynamic frequencies change only beyond `max_position_embeddings`, where no run goes.
+        "default" | "dynamic" => Ok(None),
+        "linear" => Ok(Some(RopeScaling::Linear { factor: need(rope.factor, "factor")? })),
+        "llama3" => Ok(Some(RopeScaling::Llama3 {
+            factor: need(rope.factor, "factor")?,
+            low: need(rope.low_freq_factor, "low_freq_factor")?,
+            high: need(rope.high_freq_factor, "high_freq_factor")?,
+            original: need(rope.original_max_position_embeddings, ORIGINAL)?,
+        })),
+        "yarn" => {
+            let context = raw.max_position_embeddings.map(|positions| positions as f64);
+            let original = need(rope.original_max_position_embeddings.or(context), ORIGINAL)?;
+            let factor = rope.factor.or(context.map(|context| context / original));
+            let factor = need(factor, "factor")?;
+            Ok(Some(RopeScaling::Yarn(Yarn {
+                factor,
+                original,
+                fast: rope.beta_fast.unwrap_or(Yarn::FAST),
+                slow: rope.beta_slow.unwrap_or(Yarn::SLOW),
+                attention: rope.attention_factor.unwrap_or_else(|| attention(rope, factor)),
+                truncate: rope.truncate.unwrap_or(true),
+            })))
+        }
+        _ => Err(HubError::Unsupported {
             path: path.to_owned(),
             field: "rope_type",
             value: kind.to_owned(),
-            supported: "default or llama3",
-        });
+            supported: "default, linear, dynamic, yarn or llama3",
+        }),
     }
-    let need = |value: Option<f64>, name: &str| {
-        value.ok_or_else(|| HubError::json(path, format!("llama3 rope scaling needs {name}")))
-    };
-    Ok(Some(RopeScaling::Llama3 {
-        factor: need(rope.factor, "factor")?,
-        low: need(rope.low_freq_factor, "low_freq_factor")?,
-        high: need(rope.high_freq_factor, "high_freq_factor")?,
-        original: need(rope.original_max_position_embeddings, "original_max_position_embeddings")?,
-    }))
+}
+
+/// The attention factor of YaRN by `mscale`, as DeepSeek sets it, or by its default.
+fn attention(rope: &Rope, factor: f64) -> f64 {
+    let set = |value: Option<f64>| value.filter(|value| *value != 0.0);
+    match (set(rope.mscale), set(rope.mscale_all_dim)) {
+        (Some(one), Some(all)) => Yarn::attention(factor, one) / Yarn::attention(factor, all),
+        _ => Yarn::attention(factor, 1.0),
+    }
 }

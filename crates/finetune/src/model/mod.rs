@@ -18,8 +18,8 @@ mod value;
 pub use builder::{ParameterBuffers, TrainableBuffers};
 pub use layers::{CacheConfig, LayerCache};
 pub use passes::{
-    ForwardPass, GenerationPass, GradientHome, LossPass, METRICS, MicroBatching, SAMPLED,
-    StepControls, StepOptions, StepPass, TokenSource,
+    ForwardPass, GenerationPass, GradientHome, LossPass, METRICS, MicroBatching,
+    PREFERENCE_METRICS, SAMPLED, StepControls, StepOptions, StepPass, TokenSource,
 };
 pub use sequences::Sequences;
 pub use value::Value;

@@ -1,6 +1,5 @@
 //! The rotary tables on the device.
 
-use retrograph_kernels::ops::rope_tables_from;
 use retrograph_runtime::{DeviceBuffer, Stream};
 
 use crate::config::ModelConfig;
@@ -16,7 +15,7 @@ pub(crate) struct RotaryTables {
 impl RotaryTables {
     /// Uploads the tables of `model` for the first `positions` positions.
     pub(crate) fn new(stream: &Stream, model: &ModelConfig, positions: usize) -> Result<Self> {
-        let (cos, sin) = rope_tables_from(positions, &model.rope_frequencies());
+        let (cos, sin) = model.rope_tables(positions);
         let cos = DeviceBuffer::from_slice(stream, &cos)?;
         let sin = DeviceBuffer::from_slice(stream, &sin)?;
         Ok(Self { cos, sin })

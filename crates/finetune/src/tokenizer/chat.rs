@@ -32,6 +32,16 @@ impl Conversation {
         Self { messages: messages.into_iter().map(message).collect(), tools: none() }
     }
 
+    /// Returns a conversation of messages as they are in JSON.
+    pub(crate) fn of(messages: &[serde_json::Value]) -> Self {
+        Self { messages: messages.iter().map(Value::from_serialize).collect(), tools: none() }
+    }
+
+    /// Returns the conversation with `tools`, which the template renders.
+    pub(crate) fn with_tools(self, tools: Option<serde_json::Value>) -> Self {
+        Self { tools: tools.map_or_else(none, |tools| Value::from_serialize(&tools)), ..self }
+    }
+
     /// Number of messages.
     pub fn len(&self) -> usize {
         self.messages.len()

@@ -205,6 +205,11 @@ impl Tokenizer {
         ChatTemplate::of(&self.settings)
     }
 
+    /// Whether the tokenizer has a chat template.
+    pub(crate) fn has_chat_template(&self) -> bool {
+        self.settings.template.is_some()
+    }
+
     /// Returns whether `text` ends with a special token.
     pub(crate) fn ends_special(&self, text: &str) -> bool {
         self.special.iter().any(|token| text.ends_with(token.as_str()))

@@ -27,6 +27,26 @@ pub struct StepMetrics {
     pub tokens: usize,
     /// Device time of the step between two events, in milliseconds.
     pub device_ms: f32,
+    /// Rewards, if the step has preferences; its loss is then the mean of the pairs.
+    pub preference: Option<PreferenceMetrics>,
+}
+
+/// The rewards of a step: β times the log-ratios to the reference, as in TRL.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PreferenceMetrics {
+    /// The mean reward of chosen sequences.
+    pub chosen: f32,
+    /// The mean reward of rejected sequences.
+    pub rejected: f32,
+    /// The fraction of pairs whose chosen reward is larger.
+    pub accuracy: f32,
+}
+
+impl PreferenceMetrics {
+    /// The mean difference of the rewards of a pair.
+    pub fn margin(&self) -> f32 {
+        self.chosen - self.rejected
+    }
 }
 
 #[derive(Debug)]
@@ -53,7 +73,7 @@ impl MetricsQueue {
     pub(super) fn new(context: &Context, metrics: DeviceBuffer<f32>) -> Result<Self> {
         let slot = |_| -> Result<Slot> {
             Ok(Slot {
-                values: PinnedBuffer::zeroed(context, METRICS)?,
+                values: PinnedBuffer::zeroed(context, metrics.len())?,
                 start: Event::new(context)?,
                 end: Event::new(context)?,
                 copied: Event::untimed(context)?,
@@ -86,9 +106,10 @@ impl MetricsQueue {
             return Err(error);
         }
         let target = slot.values.as_mut_ptr().cast();
+        let bytes = self.metrics.len() * size_of::<f32>();
         // SAFETY: both ranges have this many bytes. The host reads the slot only after the event of
         // the copy, and pinned memory waits for the context before it is freed.
-        unsafe { stream.copy_to_host(target, self.metrics.address(), METRICS * size_of::<f32>()) }?;
+        unsafe { stream.copy_to_host(target, self.metrics.address(), bytes) }?;
         let copied = slot.copied.record(stream);
         self.in_flight.push_back(slot);
         Ok(copied?)
@@ -106,7 +127,11 @@ impl MetricsQueue {
         let device_ms = slot.end.elapsed_ms(&slot.start)?;
         let (step, tokens, [loss, norm]) =
             (slot.step, slot.tokens, [slot.values[0], slot.values[1]]);
-        let metrics = StepMetrics { step, loss, norm, tokens, device_ms };
+        let preference = match slot.values[METRICS..] {
+            [chosen, rejected, accuracy] => Some(PreferenceMetrics { chosen, rejected, accuracy }),
+            _ => None,
+        };
+        let metrics = StepMetrics { step, loss, norm, tokens, device_ms, preference };
         self.free.push(slot);
         Ok(Some(metrics))
     }

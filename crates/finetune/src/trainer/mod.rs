@@ -19,7 +19,7 @@ use retrograph_runtime::{
 
 pub use memory::MemoryNeed;
 pub use memory_use::MemoryUse;
-pub use metrics::StepMetrics;
+pub use metrics::{PreferenceMetrics, StepMetrics};
 pub use options::TrainerOptions;
 pub use start::Plan;
 pub use trained_model::TrainedModel;
@@ -238,6 +238,7 @@ impl Trainer {
         let mut header = Header::new(self.config, text, self.losses.clone());
         header.held_out.clone_from(&self.held_out);
         header.micro_batch = self.step.options.micro_batch;
+        header.preference = self.step.options.preference;
         header.interleave = self.step.micro_batching.interleaved();
         let digest = self.base.as_ref().map(ModelDirectory::digest).transpose()?;
         header.base = digest.map(str::to_owned);

@@ -85,7 +85,7 @@ impl Plan {
     /// # Errors
     /// If the forward pass cannot be described.
     pub fn with_held_out(self) -> Result<Self> {
-        let pass = LossPass::new(&self.config)?;
+        let pass = LossPass::new(&self.config, self.options.step.preference)?;
         let need = self.need.with_held_out(&pass);
         Ok(Self { need, held_out: Some(pass), ..self }.with_code())
     }

@@ -7,7 +7,7 @@ use crate::checkpoint::{StateReader, state_order};
 use crate::config::TrainingConfig;
 use crate::data::{Batch, Lengths};
 use crate::error::{Error, Result};
-use crate::model::{METRICS, StepControls, StepOptions, StepPass};
+use crate::model::{METRICS, PREFERENCE_METRICS, StepControls, StepOptions, StepPass};
 use crate::programs::{NamedTensor, Workload};
 use crate::state::{ModelState, RotaryTables};
 
@@ -41,7 +41,8 @@ impl TrainingWorkload {
         state: ModelState,
         gradients: Gradients,
     ) -> Result<Self> {
-        let metrics = DeviceBuffer::zeroed(context, METRICS)?;
+        let further = options.preference.map_or(0, |_| PREFERENCE_METRICS);
+        let metrics = DeviceBuffer::zeroed(context, METRICS + further)?;
         let halt = DeviceBuffer::zeroed(context, 1)?;
         Ok(Self { config: *config, options, lengths, state, gradients, metrics, halt })
     }
@@ -101,15 +102,14 @@ impl Workload<1> for TrainingWorkload {
         step.number
     }
 
-    /// Loss and gradient norm, then every trained parameter with its moments, then the bf16 copies.
+    /// Metrics, then every trained parameter with its moments, then the bf16 copies.
     fn results<'a, 's>(
         &'a self,
         stream: &'a Stream,
         _: Self::Step<'s>,
     ) -> impl Iterator<Item = Result<NamedTensor>> {
-        let metrics = std::iter::once_with(|| {
-            Ok(("loss and gradient norm".to_owned(), self.metrics.download(stream)?))
-        });
+        let metrics =
+            std::iter::once_with(|| Ok(("metrics".to_owned(), self.metrics.download(stream)?)));
         let trained = self.state.trained_parameters();
         let mut reader = self.state.reader(stream);
         let state = state_order(trained.len()).map(move |(index, part)| {

@@ -4,7 +4,8 @@
     python3 crates/finetune/tests/golden/make_models.py [NAME...]
 
 writes one folder for each model, or for the named ones, into models/ next to this file. It needs
-torch, transformers and peft; the committed files are of versions 2.11.0, 5.17.0 and 0.21.0. A folder
+torch, transformers and peft; the committed files are of versions 2.11.0, 5.17.0 and 0.21.0, those of
+linear and yarn of 2.15.0, 5.24.0 and 0.21.2. A folder
 is a model directory (bfloat16, one of them in shards) with an adapter of PEFT in adapter/ and
 golden.safetensors, computed in float64 by the libraries' own classes from the files just written:
 
@@ -44,12 +45,19 @@ LLAMA3 = dict(
     rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
     original_max_position_embeddings=32, rope_theta=100.0,
 )
+LINEAR = dict(rope_type="linear", factor=4.0, rope_theta=100.0)
+YARN = dict(
+    rope_type="yarn", factor=8.0, original_max_position_embeddings=16, rope_theta=100.0,
+    beta_fast=2.0, beta_slow=0.25,
+)
 # Seeds are positions: add new models at the end.
 MODELS = {
     "qwen2": Qwen2Config(**SIZES, tie_word_embeddings=True),
     "qwen3": Qwen3Config(**SIZES, tie_word_embeddings=False, head_dim=12),
     "llama2": LlamaConfig(**{**SIZES, "num_key_value_heads": 4}, tie_word_embeddings=False),
     "llama3": LlamaConfig(**SIZES, tie_word_embeddings=True, rope_parameters=LLAMA3),
+    "linear": LlamaConfig(**SIZES, tie_word_embeddings=True, rope_parameters=LINEAR),
+    "yarn": Qwen3Config(**SIZES, tie_word_embeddings=False, head_dim=16, rope_parameters=YARN),
 }
 PARTS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 

@@ -48,7 +48,11 @@ impl Place {
 
     /// The text of an example, with brackets around the tokens that have a loss.
     pub(crate) fn marked(&self, line: Value) -> String {
-        let example = self.read(&[line]).unwrap().remove(0);
+        self.shown(&self.read(&[line]).unwrap().remove(0))
+    }
+
+    /// The text of an example, with brackets around the tokens that have a loss.
+    pub(crate) fn shown(&self, example: &Example) -> String {
         let (mut text, mut inside) = (String::new(), false);
         for (&token, &learned) in example.tokens().iter().zip(example.learned()) {
             if learned != inside {
@@ -89,6 +93,66 @@ fn only_the_completion_and_the_end_token_are_learned() {
     let tokens = place.read(&[line]).unwrap().remove(0).tokens().to_vec();
     let expected = ["x", "th", "e", "<|im_end|>"].map(|token| place.tokenizer().token(token));
     assert_eq!(tokens.into_iter().map(Some).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn lines_of_share_gpt_and_alpaca_are_conversations() {
+    let place = Place::chatml();
+    let messages = json!({ "messages": [
+        { "role": "system", "content": "the" },
+        { "role": "user", "content": "a" }, { "role": "assistant", "content": "cat" },
+        { "role": "user", "content": "b" }, { "role": "assistant", "content": "x" },
+    ] });
+    let expected = place.marked(messages);
+    assert!(expected.contains("[cat<|im_end|>]"), "{expected}");
+    let share_gpt = json!({ "id": 3, "conversations": [
+        { "from": "system", "value": "the" },
+        { "from": "human", "value": "a" }, { "from": "gpt", "value": "cat" },
+        { "from": "human", "value": "b" }, { "from": "gpt", "value": "x" },
+    ] });
+    assert_eq!(place.marked(share_gpt), expected);
+    let apart = json!({ "system": "the", "conversations": [
+        { "from": "user", "value": "a" }, { "from": "assistant", "value": "cat" },
+        { "from": "user", "value": "b" }, { "from": "assistant", "value": "x" },
+    ] });
+    assert_eq!(place.marked(apart), expected);
+    let alpaca = json!({
+        "system": "the", "history": [["a", "cat"]], "instruction": "b", "input": "", "output": "x",
+    });
+    assert_eq!(place.marked(alpaca), expected);
+    let input = json!({ "instruction": "a", "input": "b", "output": "x" });
+    let same = json!({ "messages": [
+        { "role": "user", "content": "a\nb" }, { "role": "assistant", "content": "x" },
+    ] });
+    assert_eq!(place.marked(input), place.marked(same));
+
+    let kept = json!({ "instruction": "a", "output": "b", "text": "c" });
+    assert_eq!(place.marked(kept), place.marked(json!({ "text": "c" })));
+    for (line, why) in [
+        (json!({ "conversations": [] }), "`conversations` is empty"),
+        (json!({ "conversations": [{ "from": "human" }] }), "message 1 has no `value`"),
+        (
+            json!({ "conversations": [{ "from": "bird", "value": "" }] }),
+            "message 1 is from `bird`, which is none of human,",
+        ),
+        (json!({ "instruction": "a" }), "an `instruction` without an `output`"),
+    ] {
+        let error = place.read(&[line]).unwrap_err().to_string();
+        assert!(error.contains(why), "`{why}` is not in: {error}");
+    }
+}
+
+#[test]
+fn alpaca_without_a_chat_template_is_a_prompt_and_its_completion() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data.jsonl");
+    fs::write(&path, r#"{ "instruction": "add", "input": "1 2", "output": "3" }"#).unwrap();
+    let (examples, forms) = read_jsonl(&path, &Tokenizer::bytes(), &mut |_, _| ()).unwrap();
+    let text: Vec<u8> = examples[0].tokens().iter().map(|token| *token as u8).collect();
+    let prompt = "### Instruction:\nadd\n1 2\n\n### Response:\n";
+    assert_eq!(String::from_utf8(text).unwrap(), format!("{prompt}3"));
+    assert_eq!(examples[0].learned().iter().filter(|learned| **learned).count(), 1);
+    assert_eq!(forms.completions, 1);
 }
 
 #[test]
@@ -139,7 +203,7 @@ fn every_malformed_line_is_named_with_its_reason() {
         "line 4: invalid type: integer `5`, expected a string",
         "line 5: it has a `prompt` without a `completion`",
         "line 6: it has a `completion` without a `prompt`",
-        "line 7: it has neither",
+        "line 7: it has none of",
         "line 8: it has `text` and `messages`",
         "line 9: `messages` is empty",
         "line 10: message 1 has no `role`",

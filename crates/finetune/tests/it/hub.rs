@@ -262,7 +262,7 @@ fn unsupported_options_are_refused_by_field() {
         ("layer_types", json!(["full_attention", "sliding_attention"])),
         ("partial_rotary_factor", json!(0.5)),
         ("quantization_config", json!({ "bits": 4 })),
-        ("rope_scaling", json!({ "rope_type": "yarn", "factor": 4.0 })),
+        ("rope_scaling", json!({ "rope_type": "longrope", "factor": 4.0 })),
     ] {
         let found = error(&directory(&with(qwen2(), json!({ field: value })), &stored));
         let HubError::Unsupported { field: named, .. } = found else { panic!("{found}") };

@@ -29,6 +29,7 @@ mod nf4;
 mod packing;
 mod padded;
 mod precision;
+mod preference;
 mod reference;
 mod resume;
 mod saving;

@@ -144,7 +144,7 @@ fn changing_a_neighbour_changes_no_bit() {
 
 /// The loss of each token of `batch`.
 fn losses(config: &TrainingConfig, batch: &Batch) -> Vec<f32> {
-    let (device, pass) = (device(), LossPass::new(config).unwrap());
+    let (device, pass) = (device(), LossPass::new(config, None).unwrap());
     let trainer = start_on(&device, config, packed());
     let stream = trainer.stream();
     let modules = device.modules().prewarm(&pass.pass.requirements(), |_| ()).unwrap();

@@ -10,7 +10,6 @@ use retrograph_finetune::{
     OptimizerConfig, Plan, Precision, Request, Sampling, Source, Trainer, TrainerOptions,
     TrainingConfig,
 };
-use retrograph_kernels::ops::rope_tables_from;
 use retrograph_runtime::{Bindings, DeviceBuffer, Policy, Program};
 
 use crate::device::device;
@@ -65,6 +64,18 @@ fn start(device: &Device, name: &str, adapted: bool, keep_gradients: bool) -> Tr
     plan.start(&device.modules(), source, &mut |_| ()).unwrap()
 }
 
+/// Starts training the adapter of a model with batches of `batch` sequences, as the script does.
+pub(crate) fn adapted(name: &str, batch: usize, options: TrainerOptions) -> Trainer {
+    let base = ModelDirectory::open(&folder(name)).unwrap();
+    let mut adapter = Adapter::open(&folder(name).join("adapter")).unwrap();
+    let mut config = TrainingConfig { batch, ..config(&base, Mode::Lora(adapter.lora())) };
+    if options.step.gradients == GradientHome::External {
+        config.optimizer.max_norm = f32::MAX;
+    }
+    let plan = Plan::new(&config, options).unwrap().with_base(base).unwrap();
+    plan.start(&device().modules(), Source::Adapter(&mut adapter), &mut |_| ()).unwrap()
+}
+
 fn integers(values: &[f64]) -> Vec<u32> {
     values.iter().map(|&value| value as u32).collect()
 }
@@ -80,7 +91,7 @@ fn logits(device: &Device, trainer: &Trainer, tokens: &[u32], seq: usize) -> Vec
     let config = TrainingConfig { seq, ..*trainer.config() };
     let (forward, stream) = (ForwardPass::new(&config).unwrap(), trainer.stream());
     let modules = device.modules().prewarm(&forward.pass.requirements(), |_| ()).unwrap();
-    let (cos, sin) = rope_tables_from(seq, &config.model.rope_frequencies());
+    let (cos, sin) = config.model.rope_tables(seq);
     let [cos, sin] = [cos, sin].map(|table| DeviceBuffer::from_slice(stream, &table).unwrap());
     let out = DeviceBuffer::zeroed(stream.context(), seq * config.model.vocab).unwrap();
     let mut bindings = Bindings::new();
@@ -191,4 +202,4 @@ macro_rules! models {
     )*};
 }
 
-models! { qwen2 qwen3 llama2 llama3 }
+models! { qwen2 qwen3 llama2 llama3 linear yarn }

@@ -1,4 +1,5 @@
-//! Cross-entropy loss with its gradient, and the mean over the tokens of a batch.
+//! Cross-entropy loss with its gradient, the mean over the tokens of a batch, and the DPO loss of
+//! pairs of sequences.
 //!
 //! Logits are `[rows, vocab]` in f32, targets `[rows]` in u32, losses `[rows]` in f32. The gradient
 //! is written as f32, bf16 or both, in place of the logits, or not at all.
@@ -14,14 +15,17 @@
 
 mod cross_entropy;
 mod mean;
+mod preference;
 pub mod reference;
 
 pub use cross_entropy::{
     CROSS_ENTROPY, CROSS_ENTROPY_BF16, CrossEntropy, GradLogits, IGNORED_TARGET,
 };
 pub use mean::{MEAN, Mean};
+pub use preference::{LOG_RATIOS, LogRatios, PREFERENCE, Preference, SCALE_ROWS, ScaleRows};
 
 use crate::Kernel;
 
 /// The kernels of this family.
-pub(crate) static KERNELS: &[&Kernel] = &[&CROSS_ENTROPY, &CROSS_ENTROPY_BF16, &MEAN];
+pub(crate) static KERNELS: &[&Kernel] =
+    &[&CROSS_ENTROPY, &CROSS_ENTROPY_BF16, &MEAN, &LOG_RATIOS, &PREFERENCE, &SCALE_ROWS];

@@ -36,3 +36,30 @@ pub fn cross_entropy_gradient(logits: &[f64], targets: &[u32], vocab: usize) -> 
 pub fn mean(x: &[f64], counted: u32) -> f64 {
     x.iter().sum::<f64>() / f64::from(counted.max(1))
 }
+
+/// The results of a pair of [`Preference`](super::Preference).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Preferred {
+    /// The loss.
+    pub loss: f64,
+    /// β times each log-ratio.
+    pub rewards: [f64; 2],
+    /// The derivative of the loss by the negative log-probability of the chosen sequence; that of
+    /// the rejected one is its negative.
+    pub weight: f64,
+}
+
+/// Returns the results of a pair with these log-ratios of the chosen and the rejected sequence.
+pub fn preference(ratios: [f64; 2], beta: f64, label_smoothing: f64) -> Preferred {
+    let rewards = ratios.map(|ratio| beta * ratio);
+    let x = rewards[0] - rewards[1];
+    // −ln σ(x).
+    let softplus = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    let (right, wrong) = (1.0 - label_smoothing, label_smoothing);
+    Preferred {
+        loss: right * softplus(-x) + wrong * softplus(x),
+        rewards,
+        weight: beta * (right * sigmoid(-x) - wrong * sigmoid(x)),
+    }
+}

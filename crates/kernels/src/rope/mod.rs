@@ -164,10 +164,16 @@ pub fn rope_frequencies(head_dim: usize, theta: f64) -> Vec<f64> {
 
 /// [`rope_tables`] for given frequencies, one for each pair.
 pub fn rope_tables_from(seq: usize, frequencies: &[f64]) -> (Vec<f32>, Vec<f32>) {
+    rope_tables_scaled(seq, frequencies, 1.0)
+}
+
+/// [`rope_tables_from`] with a factor of all values, which scales queries and keys.
+pub fn rope_tables_scaled(seq: usize, frequencies: &[f64], amplitude: f64) -> (Vec<f32>, Vec<f32>) {
     let half = frequencies.len();
     let angle = |index: usize| (index / half) as f64 * frequencies[index % half];
     let angles = (0..seq * half).map(angle);
-    angles.map(|angle| (angle.cos() as f32, angle.sin() as f32)).unzip()
+    let value = |angle: f64| ((amplitude * angle.cos()) as f32, (amplitude * angle.sin()) as f32);
+    angles.map(value).unzip()
 }
 
 /// The kernels of this family.

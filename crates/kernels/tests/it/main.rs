@@ -29,6 +29,7 @@ mod lora;
 mod machine;
 mod nf4;
 mod pdl;
+mod preference;
 mod product_sums;
 mod reductions;
 mod rms_norm;

@@ -2,7 +2,7 @@
 
 use super::file::{Metadata, Value};
 use super::output::GgufOutput;
-use crate::config::ModelConfig;
+use crate::config::{ModelConfig, RopeScaling};
 use crate::export::WeightType;
 use crate::export::config::{Architecture, POSITIONS};
 use crate::hub::ModelDirectory;
@@ -58,5 +58,9 @@ pub(super) fn of_model(
     let eps = Value::F32(model.rms_norm_eps);
     metadata.add(key("attention.layer_norm_rms_epsilon"), eps);
     metadata.add(key("rope.freq_base"), Value::F32(model.rope_theta as f32));
+    if let Some(RopeScaling::Linear { factor }) = model.rope_scaling {
+        metadata.add(key("rope.scaling.type"), Value::Text("linear".to_owned()));
+        metadata.add(key("rope.scaling.factor"), Value::F32(factor as f32));
+    }
     metadata
 }

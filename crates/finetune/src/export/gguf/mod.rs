@@ -84,7 +84,17 @@ fn rope_factors(
     architecture: Architecture,
     model: &ModelConfig,
 ) -> Result<Option<Vec<f32>>, ExportError> {
-    let Some(RopeScaling::Llama3 { .. }) = model.rope_scaling else { return Ok(None) };
+    match model.rope_scaling {
+        None | Some(RopeScaling::Linear { .. }) => return Ok(None),
+        Some(RopeScaling::Yarn(_)) => {
+            return Err(ExportError::NotExpressible {
+                format: FORMAT,
+                what: "YaRN RoPE scaling".to_owned(),
+                remedy: "use a Hugging Face directory",
+            });
+        }
+        Some(RopeScaling::Llama3 { .. }) => {}
+    }
     if architecture != Architecture::Llama {
         return Err(ExportError::NotExpressible {
             format: FORMAT,

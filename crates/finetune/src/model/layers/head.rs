@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::{CrossEntropy, GemmShape, GradLogits, Mean};
+use retrograph_kernels::ops::{CrossEntropy, GemmShape, GradLogits, Mean, ScaleRows};
 use retrograph_runtime::Slice;
 
 use super::activation::{Activation, Dtypes};
@@ -154,19 +154,27 @@ impl Head {
     }
 
     /// Appends the gradient of the residual stream before the final norm, in f32, and in bf16 if
-    /// the last layer reads it so.
+    /// the last layer reads it so. With `factors`, the gradients of each sequence are multiplied by
+    /// its factor; the weights of the head must be frozen then.
     pub(in crate::model) fn backward(
         &self,
         builder: &mut Builder,
         saved: Saved,
-        grad_out: Activation,
+        (grad_out, factors): (Activation, Option<Slice<f32>>),
     ) -> Result<Activation> {
         builder.scope("logits backward");
         let (layer, scope, dtype) = (&self.projection, None, DType::F32);
         let call = Backward { layer, scope, saved: saved.projection, grad_out, dtype };
         let grad_normed = linear::backward(builder, &[call])?[0];
         builder.scope("final norm backward");
-        let grad_normed = grad_normed.f32()?;
+        let mut grad_normed = grad_normed.f32()?;
+        if let Some(factors) = factors {
+            // The rows of a product and of its input have the same factors.
+            let (x, rows) = (grad_normed, self.rows);
+            let out = builder.transient("grad_scaled", x.len());
+            builder.launch(ScaleRows { x, factors, out, rows }.launch())?;
+            grad_normed = out;
+        }
         let name = ("grad_residual", grad_normed.len());
         let to = Activation::transient(builder, name, self.grad_input);
         let grad_input = GradInput { to, accumulate: false };

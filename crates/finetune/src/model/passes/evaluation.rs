@@ -2,7 +2,8 @@
 
 use retrograph_runtime::{Pass, Slice};
 
-use crate::config::TrainingConfig;
+use super::preference::Preferences;
+use crate::config::{PreferenceConfig, TrainingConfig};
 use crate::error::Result;
 use crate::model::builder::{Builder, ParameterBuffers};
 use crate::model::layers::{Model, Objective, PassConfig, RopeTables};
@@ -30,23 +31,28 @@ pub struct LossPass {
     /// External: sines of the rotary positions.
     pub sin: Slice<f32>,
     /// External, written: the cross-entropy of each of `batch × seq` targets, in nats; 0 where
-    /// it is ignored.
+    /// it is ignored. With preferences, the loss of each pair of sequences.
     pub losses: Slice<f32>,
 }
 
 impl LossPass {
-    /// Describes the pass for the model, batch and sequence of `config`.
+    /// Describes the pass for the model, batch and sequence of `config`; with a `preference`, for
+    /// pairs of sequences.
     ///
     /// # Errors
     /// If `config` is not valid, or a kernel does not support its sizes.
-    pub fn new(config: &TrainingConfig) -> Result<Self> {
+    pub fn new(config: &TrainingConfig, preference: Option<PreferenceConfig>) -> Result<Self> {
         config.validate()?;
+        if let Some(preference) = preference {
+            preference.validate(config, config.batch)?;
+        }
         let mut builder = Builder::new("loss", config.parameters(), None);
         let rows = config.rows();
         let tokens = builder.pass.control_array::<u32>("tokens", rows);
         let targets = builder.pass.control_array::<u32>("targets", rows);
         let counted = builder.pass.control::<u32>("counted");
-        let losses = builder.pass.external::<f32>("losses", rows);
+        let results = if preference.is_some() { config.batch / 2 } else { rows };
+        let losses = builder.pass.external::<f32>("losses", results);
         let tables = RopeTables::declare(&mut builder, config.seq, config.model.head_dim());
         let (spec, pass_config) =
             (ModelSpec::from(&config.model), PassConfig::without_micro_batches(config));
@@ -54,8 +60,22 @@ impl LossPass {
         let sequences = Sequences::declare(&mut builder.pass, &spec, shape);
         builder.sequences = sequences.clone();
         let model = Model::new(&builder, &spec, &pass_config, tables);
+        let preferences = preference.map(|preference| {
+            let described = (&spec, &pass_config, tables);
+            Preferences::new(&mut builder, described, preference, losses)
+        });
+        let per_token = match preferences {
+            None => losses,
+            Some(_) => builder.transient("per_token", rows),
+        };
+        let objective = Objective { targets, counted, losses: per_token };
+        let reference =
+            preferences.as_ref().map(|one| one.reference(&mut builder, tokens, objective));
         let logits = model.logits(&mut builder, tokens, model.head.logits_dtype())?;
-        model.head.loss_alone(&mut builder, logits, Objective { targets, counted, losses })?;
+        model.head.loss_alone(&mut builder, logits, objective)?;
+        if let (Some(preferences), Some(reference)) = (&preferences, reference.transpose()?) {
+            preferences.pairs(&mut builder, [per_token, reference], 0..rows)?;
+        }
         let Builder { pass, parameters, .. } = builder;
         let RopeTables { cos, sin } = tables;
         Ok(Self { pass, parameters, tokens, targets, counted, sequences, cos, sin, losses })

@@ -5,12 +5,14 @@ mod forward;
 mod generation;
 mod optimizer;
 mod options;
+mod preference;
 mod training;
 
 pub use evaluation::LossPass;
 pub use forward::ForwardPass;
 pub use generation::{GenerationPass, SAMPLED, TokenSource};
 pub use options::{GradientHome, MicroBatching, StepOptions};
+pub use preference::PREFERENCE_METRICS;
 pub use training::{METRICS, StepControls, StepPass};
 
 /// Number of launches of `kernels` in `pass`.

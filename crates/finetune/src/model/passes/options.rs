@@ -4,7 +4,7 @@ use std::fmt;
 
 use retrograph_kernels::DType;
 
-use crate::config::{Mode, TrainingConfig};
+use crate::config::{Mode, PreferenceConfig, TrainingConfig};
 use crate::error::{Error, Result};
 
 /// The owner of the gradients.
@@ -17,8 +17,8 @@ pub enum GradientHome {
     External,
 }
 
-/// Options of a training step. None of them changes the loss or the gradients beyond rounding.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Options of a training step. Only `preference` changes the loss or the gradients beyond rounding.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepOptions {
     /// Who keeps the gradients.
     pub gradients: GradientHome,
@@ -38,6 +38,8 @@ pub struct StepOptions {
     pub fuse_from: Option<usize>,
     /// Whether batches may be packed: the step then reads positions and bounds of attention.
     pub packed: bool,
+    /// The objective of pairs of sequences instead of the cross-entropy of tokens.
+    pub preference: Option<PreferenceConfig>,
 }
 
 impl From<GradientHome> for StepOptions {
@@ -85,7 +87,8 @@ impl StepOptions {
                 Ok(MicroBatching { batch, micro_batches: batch / size, concurrent: false })
             }
             (None, asked) => {
-                let pays = !self.saves_memory() && MicroBatching::pays(config);
+                let halves = self.preference.is_none() || batch.is_multiple_of(4);
+                let pays = !self.saves_memory() && halves && MicroBatching::pays(config);
                 let micro_batches = asked.unwrap_or(if pays { 2 } else { 1 });
                 Ok(MicroBatching { batch, micro_batches, concurrent: micro_batches > 1 })
             }

@@ -1,0 +1,109 @@
+//! Lines of preferences: a prompt, a chosen answer and a rejected one.
+//!
+//! All three are texts, or lists of messages. Without `prompt`, or with one that `chosen` repeats,
+//! the prompt is the messages with which `chosen` and `rejected` both begin.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Example;
+use super::jsonl::reason;
+use crate::error::Result;
+use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
+
+#[derive(Debug, Deserialize)]
+struct Line {
+    prompt: Option<Value>,
+    chosen: Option<Value>,
+    rejected: Option<Value>,
+    tools: Option<Value>,
+}
+
+/// Encodes the chosen and the rejected example of a line; the template is compiled for the first
+/// messages. The inner error is the reason why the line cannot be used; the outer error concerns
+/// all lines.
+pub(super) fn pair(
+    line: &[u8],
+    (tokenizer, template): (&Tokenizer, &mut Option<ChatTemplate>),
+) -> Result<Result<[Example; 2], String>> {
+    let Line { prompt, chosen, rejected, tools } = match serde_json::from_slice(line) {
+        Ok(line) => line,
+        Err(error) => return Ok(Err(reason(&error))),
+    };
+    let (Some(chosen), Some(rejected)) = (chosen, rejected) else {
+        return Ok(Err("it has no `chosen` or no `rejected`".to_owned()));
+    };
+    let pair = match (prompt, chosen, rejected) {
+        (Some(Value::String(prompt)), Value::String(chosen), Value::String(rejected)) => {
+            let one = |answer: &str| Example::completion(&prompt, answer, tokenizer);
+            one(&chosen).and_then(|chosen| Ok([chosen, one(&rejected)?]))
+        }
+        (prompt, Value::Array(chosen), Value::Array(rejected)) => {
+            if template.is_none() {
+                *template = Some(tokenizer.chat_template()?);
+            }
+            let Some(template) = template else { unreachable!("it is set above") };
+            let (prompt, answers) = match messages(prompt, [chosen, rejected]) {
+                Ok(found) => found,
+                Err(why) => return Ok(Err(why)),
+            };
+            conversations(prompt, answers, tools, (tokenizer, template))
+        }
+        _ => {
+            let why = "`prompt`, `chosen` and `rejected` must all be texts, or lists of messages";
+            return Ok(Err(why.to_owned()));
+        }
+    };
+    Ok(pair.map_err(|error| error.to_string()).and_then(learned))
+}
+
+type Messages = Vec<Value>;
+
+/// Returns the messages of the prompt, and of each answer without them.
+fn messages(
+    prompt: Option<Value>,
+    answers: [Messages; 2],
+) -> Result<(Messages, [Messages; 2]), String> {
+    let (prompt, answers) = match prompt {
+        Some(Value::Array(prompt)) => (prompt, answers),
+        // Some data has the text of the first message as a prompt, too.
+        None | Some(Value::String(_)) => {
+            let [chosen, rejected] = &answers;
+            let same = chosen.iter().zip(rejected).take_while(|(one, other)| one == other).count();
+            let prompt = chosen[..same].to_vec();
+            (prompt, answers.map(|all| all[same..].to_vec()))
+        }
+        Some(_) => return Err("`prompt` must be a text or a list of messages".to_owned()),
+    };
+    match (prompt.is_empty(), answers.iter().any(Vec::is_empty)) {
+        (true, _) => Err("`chosen` and `rejected` have no message of a prompt".to_owned()),
+        (_, true) => Err("`chosen` or `rejected` has no message after the prompt".to_owned()),
+        _ => Ok((prompt, answers)),
+    }
+}
+
+fn conversations(
+    prompt: Messages,
+    answers: [Messages; 2],
+    tools: Option<Value>,
+    (tokenizer, template): (&Tokenizer, &ChatTemplate),
+) -> Result<[Example; 2]> {
+    let of = |messages: &[Value]| Conversation::of(messages).with_tools(tools.clone());
+    let before = Example::conversation(&of(&prompt), template, tokenizer)?;
+    let one = |answer: &[Value]| -> Result<Example> {
+        let whole = of(&[prompt.as_slice(), answer].concat());
+        let mut example = Example::conversation(&whole, template, tokenizer)?;
+        let same = before.tokens().iter().zip(example.tokens());
+        let prompt = same.take_while(|(one, other)| one == other).count();
+        example.forget(prompt);
+        Ok(example)
+    };
+    Ok([one(&answers[0])?, one(&answers[1])?])
+}
+
+fn learned(pair: [Example; 2]) -> Result<[Example; 2], String> {
+    match pair.iter().all(Example::has_learned) {
+        true => Ok(pair),
+        false => Err("`chosen` or `rejected` has no message of the assistant".to_owned()),
+    }
+}

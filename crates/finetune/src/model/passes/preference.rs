@@ -1,0 +1,110 @@
+//! The DPO objective: the reference model, which is the model without its adapter, and the loss of
+//! pairs of sequences.
+
+use std::ops::Range;
+
+use retrograph_kernels::ops::{LogRatios, Mean, Preference};
+use retrograph_runtime::Slice;
+
+use crate::config::PreferenceConfig;
+use crate::error::Result;
+use crate::model::builder::Builder;
+use crate::model::layers::{Model, Objective, PassConfig, RopeTables};
+use crate::spec::ModelSpec;
+
+/// Elements that a step with preferences appends to its metrics: the mean rewards of chosen and of
+/// rejected sequences, and the fraction of pairs whose chosen reward is larger.
+pub const PREFERENCE_METRICS: usize = 3;
+
+/// The objective of the pairs of a batch.
+#[derive(Debug)]
+pub(super) struct Preferences {
+    reference: Model,
+    config: PreferenceConfig,
+    seq: usize,
+    /// Of each pair.
+    pub(super) losses: Slice<f32>,
+    rewards: [Slice<f32>; 2],
+    correct: Slice<f32>,
+}
+
+impl Preferences {
+    /// Declares the results of all pairs of `rows` tokens, and resolves the reference for
+    /// micro-batches of `config`.
+    pub(super) fn new(
+        builder: &mut Builder,
+        (spec, config, tables): (&ModelSpec, &PassConfig, RopeTables),
+        preference: PreferenceConfig,
+        losses: Slice<f32>,
+    ) -> Self {
+        let without_adapter = PassConfig { lora: None, ..*config };
+        let reference = Model::new(builder, spec, &without_adapter, tables);
+        builder.scope("preference");
+        let pairs = losses.len();
+        let rewards = ["chosen", "rejected"].map(|name| builder.transient(name, pairs));
+        let correct = builder.transient("correct", pairs);
+        Self { reference, config: preference, seq: config.seq, losses, rewards, correct }
+    }
+
+    /// Appends the losses of the tokens of a micro-batch by the reference.
+    pub(super) fn reference(
+        &self,
+        builder: &mut Builder,
+        tokens: Slice<u32>,
+        objective: Objective,
+    ) -> Result<Slice<f32>> {
+        let before = builder.prefix(String::new());
+        builder.prefix(format!("{before}reference "));
+        let logits = self.reference.logits(builder, tokens, self.reference.head.logits_dtype())?;
+        let losses = builder.transient("per_token", objective.losses.len());
+        let objective = Objective { losses, ..objective };
+        self.reference.head.loss_alone(builder, logits, objective)?;
+        builder.prefix(before);
+        Ok(losses)
+    }
+
+    /// Appends loss and rewards of the pairs in the rows `rows` of the step, from the losses of
+    /// their tokens by the trained model and by the reference. Returns for each sequence the factor
+    /// of the gradients of its losses.
+    pub(super) fn pairs(
+        &self,
+        builder: &mut Builder,
+        [policy, reference]: [Slice<f32>; 2],
+        rows: Range<usize>,
+    ) -> Result<Slice<f32>> {
+        let (seq, two) = (self.seq, 2 * self.seq);
+        let pairs = rows.start / two..rows.end / two;
+        builder.scope("preference");
+        let ratios = builder.transient_of::<f64>("ratios", 2 * pairs.len());
+        let weights = builder.transient("weights", 2 * pairs.len());
+        builder.launch(LogRatios { policy, reference, ratios, seq }.launch())?;
+        let part = |all: Slice<f32>| all.slice(pairs.clone());
+        let PreferenceConfig { beta, label_smoothing } = self.config;
+        let preference = Preference {
+            ratios,
+            losses: part(self.losses),
+            rewards: self.rewards.map(part),
+            correct: part(self.correct),
+            weights,
+            beta,
+            label_smoothing,
+        };
+        builder.launch(preference.launch())?;
+        Ok(weights)
+    }
+
+    /// Appends the means of rewards and of correct pairs to `out`.
+    pub(super) fn means(
+        &self,
+        builder: &mut Builder,
+        counted: Slice<u32>,
+        out: Slice<f32>,
+    ) -> Result<()> {
+        builder.scope("preference");
+        let [chosen, rejected] = self.rewards;
+        for (at, x) in [chosen, rejected, self.correct].into_iter().enumerate() {
+            builder.launch(Mean { x, counted, out: out.slice(at..at + 1) }.launch())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! Direct preference optimization against PEFT and the formula of TRL in float64, made by
+//! `golden/make_preference.py`; the reading of pairs, and what a run of them refuses.
+
+use std::fs;
+use std::sync::atomic::AtomicBool;
+
+use retrograph_finetune::data::{IGNORED_TARGET, read_preferences};
+use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
+use retrograph_finetune::{
+    Batch, Evaluator, Event, HeldOut, LoraConfig, Mode, Plan, PreferenceConfig, Run, Source,
+    SplitOptions, Tokenizer, Trainer, TrainerOptions, TrainingConfig,
+};
+use serde_json::json;
+
+use crate::data::Place;
+use crate::device::device;
+use crate::golden::{TOLERANCE, close, distance, tensors};
+use crate::models::{LORA, config};
+use crate::transformers;
+
+const SEQUENCES: usize = 4;
+const SEQ: usize = 11;
+const STEPS: usize = 10;
+
+const PREFERENCE: PreferenceConfig = PreferenceConfig { beta: 0.3, label_smoothing: 0.1 };
+
+fn golden() -> std::collections::BTreeMap<String, Vec<f64>> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    tensors(&folder.join("preference.safetensors"))
+}
+
+fn batch(golden: &std::collections::BTreeMap<String, Vec<f64>>, step: usize) -> Batch {
+    let rows = SEQUENCES * SEQ;
+    let part = |name: &str| {
+        let values = golden[name][step * rows..][..rows].iter();
+        values.map(|&value| if value < 0.0 { IGNORED_TARGET } else { value as u32 }).collect()
+    };
+    Batch { tokens: part("tokens"), targets: part("targets"), positions: None }
+}
+
+fn start(step: StepOptions, verify: bool) -> Trainer {
+    let preference = Some(PREFERENCE);
+    let options = TrainerOptions {
+        step: StepOptions { preference, ..step },
+        verify,
+        ..TrainerOptions::default()
+    };
+    transformers::adapted("llama3", SEQUENCES, options)
+}
+
+#[test]
+fn loss_rewards_and_gradients_are_those_of_trl() {
+    let golden = golden();
+    for step in [
+        StepOptions::default(),
+        StepOptions { micro_batch: Some(2), ..StepOptions::default() },
+        StepOptions { interleave: Some(2), recompute: true, ..StepOptions::default() },
+    ] {
+        let mut trainer = start(StepOptions { gradients: GradientHome::External, ..step }, false);
+        let metrics = trainer.step(&batch(&golden, 0)).unwrap();
+        close("loss", f64::from(metrics.loss), golden["loss"][0]);
+        let rewards = &golden["rewards"];
+        let mean = |first: usize| rewards.iter().skip(first).step_by(2).sum::<f64>() / 2.0;
+        let found = metrics.preference.unwrap();
+        close("chosen", f64::from(found.chosen), mean(0));
+        close("rejected", f64::from(found.rejected), mean(1));
+        let gradients = trainer.gradients().unwrap();
+        let expected = golden.keys().filter(|name| name.starts_with("grad.")).count();
+        assert_eq!(gradients.len(), expected);
+        for (name, gradient) in gradients {
+            let error = distance(&gradient, &golden[&format!("grad.{name}")]);
+            assert!(error <= TOLERANCE, "the gradient of {name} is off by {error:.2e}");
+        }
+    }
+}
+
+#[test]
+fn training_follows_trl_and_replays_have_the_bits_of_eager_steps() {
+    let golden = golden();
+    let mut trainer = start(StepOptions::default(), true);
+    for step in 0..STEPS {
+        let metrics = trainer.step(&batch(&golden, step)).unwrap();
+        close("loss", f64::from(metrics.loss), golden["losses"][step]);
+        let found = metrics.preference.unwrap();
+        for (name, found) in [("chosen", found.chosen), ("rejected", found.rejected)] {
+            let error = (f64::from(found) - golden[name][step]).abs();
+            assert!(error < 1e-4, "step {step}: {name} {found}, expected {}", golden[name][step]);
+        }
+        assert_eq!(f64::from(found.accuracy), golden["accuracy"][step], "step {step}");
+        assert!((found.margin() - (found.chosen - found.rejected)).abs() < 1e-6);
+    }
+    assert_eq!(trainer.verified_steps(), STEPS as u64);
+}
+
+fn step_pass(config: &TrainingConfig, preference: PreferenceConfig) -> Result<(), String> {
+    let options = StepOptions { preference: Some(preference), ..StepOptions::default() };
+    StepPass::new(config, options).map(|_| ()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn only_an_adapter_is_trained_by_pairs() {
+    let error = |mode, preference| step_pass(&config(mode, 2), preference).unwrap_err();
+    let dpo = PreferenceConfig::new(0.1);
+    assert!(error(Mode::Full, dpo).contains("mode is full"));
+    let norms = Mode::Lora(LoraConfig { norms: true, ..LoraConfig::new(2, 4.0) });
+    assert!(error(norms, dpo).contains("lora without norms"));
+    let lora = Mode::Lora(LoraConfig { norms: false, ..LORA.lora().unwrap() });
+    assert!(error(lora, PreferenceConfig::new(0.0)).contains("beta is 0"));
+    let wrong = PreferenceConfig { label_smoothing: 0.5, ..dpo };
+    assert!(error(lora, wrong).contains("label_smoothing is 0.5"));
+    let odd = TrainingConfig { batch: 3, ..config(lora, 2) };
+    assert!(step_pass(&odd, dpo).unwrap_err().contains("even"));
+    step_pass(&TrainingConfig { batch: 2, ..odd }, dpo).unwrap();
+}
+
+/// The text of both examples of a line, with brackets around learned tokens.
+fn marked(place: &Place, line: &serde_json::Value) -> Result<[String; 2], String> {
+    let path = place.0.path().join("pairs.jsonl");
+    fs::write(&path, line.to_string()).unwrap();
+    let pairs = read_preferences(&path, &place.tokenizer(), &mut |_, _| ());
+    let pair = pairs.map_err(|error| error.to_string())?.remove(0);
+    Ok(pair.map(|example| place.shown(&example)))
+}
+
+#[test]
+fn a_prompt_is_shared_and_answers_are_learned() {
+    let place = Place::chatml();
+    let texts = json!({ "prompt": "a: ", "chosen": "the cat", "rejected": "x" });
+    let pair = marked(&place, &texts).unwrap();
+    assert_eq!(pair, ["a: [the cat<|im_end|>]", "a: [x<|im_end|>]"]);
+    let message = |role: &str, content: &str| json!({ "role": role, "content": content });
+    let (user, again) = (message("user", "a"), message("user", "b"));
+    let [said, good, bad] = ["cat", "the", "x"].map(|text| message("assistant", text));
+    let prompt = json!([user, said, again]);
+    let explicit = json!({ "prompt": prompt, "chosen": [good], "rejected": [bad] });
+    let pair = marked(&place, &explicit).unwrap();
+    assert!(pair[0].ends_with("[the<|im_end|>]\n") || pair[0].ends_with("[the<|im_end|>]"));
+    assert_eq!(pair[0].matches('[').count(), 1, "earlier answers are not learned: {}", pair[0]);
+    assert!(pair[1].contains("[x<|im_end|>]"), "{}", pair[1]);
+    let whole = json!({
+        "prompt": "a", "chosen": [user, said, again, good], "rejected": [user, said, again, bad],
+    });
+    assert_eq!(marked(&place, &whole).unwrap(), pair);
+
+    for (line, why) in [
+        (json!({ "prompt": "a", "chosen": "b" }), "no `chosen` or no `rejected`"),
+        (json!({ "prompt": "a", "chosen": "b", "rejected": [] }), "must all be texts"),
+        (json!({ "chosen": [good], "rejected": [bad] }), "no message of a prompt"),
+        (json!({ "chosen": [user], "rejected": [user, bad] }), "no message after the prompt"),
+        (
+            json!({ "prompt": [user], "chosen": [again], "rejected": [bad] }),
+            "no message of the assistant",
+        ),
+    ] {
+        let error = marked(&place, &line).unwrap_err();
+        assert!(error.contains(why), "`{why}` is not in: {error}");
+    }
+    let error = place.read(&[texts]).unwrap_err().to_string();
+    assert!(error.contains("only preference training reads"), "{error}");
+}
+
+/// Pairs stay together in every order, and their held-out loss falls.
+#[test]
+fn pairs_are_trained_and_held_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pairs.jsonl");
+    let line = |number: usize| {
+        let prompt = format!("{number}");
+        json!({ "prompt": prompt, "chosen": "yes", "rejected": "no!" }).to_string()
+    };
+    let lines: Vec<String> = (0..7).map(line).collect();
+    fs::write(&path, lines.join("\n")).unwrap();
+    let lengths = retrograph_finetune::data::Lengths::new(8, 1);
+    let options = SplitOptions { lengths, packing: None, holdout: 0.4, seed: 1 };
+    let split = options.preferences(&path, &Tokenizer::bytes(), &mut |_, _| ()).unwrap();
+    let (training, held_out) = (&split.training, split.held_out.as_ref().unwrap());
+    assert!(training.has_pairs() && held_out.has_pairs());
+    assert_eq!((training.sequences(8), held_out.sequences(8)), (8, 6));
+    for step in 0..9 {
+        let batch = training.batch([4, 8], 3, step).unwrap();
+        for pair in batch.tokens.chunks(16) {
+            assert_eq!(pair[0], pair[8], "a pair has one prompt");
+            assert_eq!((pair[1], pair[9]), (u32::from(b'y'), u32::from(b'n')));
+        }
+    }
+    let lora = Mode::Lora(LoraConfig { norms: false, ..LoraConfig::new(4, 8.0) });
+    let mut config = TrainingConfig { batch: 4, seq: 8, ..config(lora, 12) };
+    config.optimizer.peak_lr = 0.01;
+    let preference = Some(PreferenceConfig::new(0.5));
+    let step = StepOptions { preference, ..StepOptions::default() };
+    let options = TrainerOptions { step, ..TrainerOptions::default() };
+    let plan = Plan::new(&config, options).unwrap().with_held_out().unwrap();
+    let trainer = plan.start(&device().modules(), Source::Seed, &mut |_| ()).unwrap();
+    let evaluator = Evaluator::of(&trainer).unwrap();
+    let held = HeldOut::new(held_out, evaluator, 6);
+    let mut run = Run { held_out: Some(held), ..Run::new(trainer, training) };
+    let (mut first, mut found) = (None, Vec::new());
+    run.train(12, &AtomicBool::new(false), &mut |event| match event {
+        Event::Step(metrics) => {
+            let _ = first.get_or_insert(metrics);
+        }
+        Event::HeldOut(one) => found.push((one.loss, one.tokens)),
+        Event::NotSaved(error) => panic!("{error}"),
+    })
+    .unwrap();
+    // Before training, the model is its reference.
+    let first = first.unwrap();
+    assert!((first.loss - std::f32::consts::LN_2).abs() < 1e-5, "{first:?}");
+    assert_eq!(found.iter().map(|one| one.1).collect::<Vec<_>>(), [3, 3]);
+    assert!(found[1].0 < found[0].0 && found[0].0 < first.loss, "{found:?}");
+}
