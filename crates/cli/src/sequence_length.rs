@@ -2,14 +2,14 @@
 
 use retrograph_finetune::{Device, Error, ModelDirectory, Plan, TrainingConfig};
 
-use crate::args::{FinetuneArguments, MOST_DEFAULT_SEQ};
+use crate::args::{FinetuneArguments, longest_default};
 use crate::error::CliError;
 use crate::screen::fact;
 
 /// The shortest default.
 const LEAST: usize = 64;
 
-/// Returns the context of `base`, at most [`MOST_DEFAULT_SEQ`], halved until the run of `config`
+/// Returns the [`longest_default`] of `base`, halved until the run of `config`
 /// fits into the free memory of the device, and the device.
 ///
 /// The shortest length is returned even if it does not fit: the start of the run then says what to
@@ -21,12 +21,12 @@ pub(crate) fn fitting(
 ) -> Result<(usize, Device), CliError> {
     let device = Device::open(arguments.device)?;
     let (free, _) = device.context.memory().map_err(Error::from)?;
-    let context = base.positions().unwrap_or(MOST_DEFAULT_SEQ);
-    let mut seq = context.min(MOST_DEFAULT_SEQ);
+    let mut seq = longest_default(base);
     while seq / 2 >= LEAST && need(arguments, &TrainingConfig { seq, ..*config })? > free {
         seq /= 2;
     }
-    let why = if seq == context { "the context of the model" } else { "the default" };
+    let why =
+        if base.positions() == Some(seq) { "the context of the model" } else { "the default" };
     fact("sequences", format!("{seq} tokens, {why}"));
     Ok((seq, device))
 }

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use retrograph_finetune::{DeviceChoice, ModelDirectory, OptimizerConfig, TrainingConfig};
 
-use super::{CacheArguments, DataArguments, ModelArguments, real_dtype};
+use super::{
+    CacheArguments, DEFAULT_SEQ, DataArguments, ModelArguments, longest_default, real_dtype,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct EvalArguments {
@@ -31,9 +33,10 @@ pub(crate) struct EvalArguments {
     /// Sequences per batch, at least 1.
     #[arg(long, default_value_t = 4)]
     batch: usize,
-    /// Tokens per sequence, at least 1. Attention does not cross sequences.
-    #[arg(long, default_value_t = 64)]
-    pub(crate) seq: usize,
+    /// Tokens per sequence, at least 1. Attention does not cross sequences [default: with --model,
+    /// the model's context, at most 4096; else 64].
+    #[arg(long)]
+    seq: Option<usize>,
     /// Seed of the weights that neither --model nor a checkpoint has.
     #[arg(long, default_value_t = 42)]
     seed: u64,
@@ -50,19 +53,29 @@ pub(crate) struct EvalArguments {
 impl EvalArguments {
     /// The configuration of a model that no checkpoint describes, from `base` if given.
     pub(crate) fn config(&self, base: Option<&ModelDirectory>) -> TrainingConfig {
-        self.sized(TrainingConfig {
+        let config = TrainingConfig {
             model: base.map_or_else(|| self.model.model(), |base| *base.config()),
             mode: self.model.mode(self.model.preset.default_rank(), false),
             precision: self.model.precision(real_dtype(base.is_some())),
             batch: self.batch,
-            seq: self.seq,
+            seq: self.seq(base),
             optimizer: OptimizerConfig::new(0.0, 1),
             seed: self.seed,
-        })
+        };
+        self.sized(config, base)
     }
 
-    /// `config` with the batch and sequence that are asked for.
-    pub(crate) fn sized(&self, config: TrainingConfig) -> TrainingConfig {
-        TrainingConfig { batch: self.batch, seq: self.seq, ..config }
+    /// `config` with the batch and sequence that are asked for, of the model `base` if there is one.
+    pub(crate) fn sized(
+        &self,
+        config: TrainingConfig,
+        base: Option<&ModelDirectory>,
+    ) -> TrainingConfig {
+        TrainingConfig { batch: self.batch, seq: self.seq(base), ..config }
+    }
+
+    /// Returns the tokens of a sequence.
+    pub(crate) fn seq(&self, base: Option<&ModelDirectory>) -> usize {
+        self.seq.unwrap_or_else(|| base.map_or(DEFAULT_SEQ, longest_default))
     }
 }

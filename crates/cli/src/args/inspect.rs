@@ -8,8 +8,8 @@ use retrograph_finetune::{Mode, ModelDirectory, OptimizerConfig, TrainingConfig}
 use crate::error::CliError;
 
 use super::{
-    HUB_RANK, LoraArguments, MOST_DEFAULT_SEQ, MicroBatchArguments, ModeArgument,
-    PrecisionArguments, real_dtype,
+    HUB_RANK, LoraArguments, MicroBatchArguments, ModeArgument, PrecisionArguments,
+    longest_default, real_dtype,
 };
 
 #[derive(Debug, Args)]
@@ -52,12 +52,12 @@ impl InspectArguments {
             ModeArgument::Full => Mode::Full,
             ModeArgument::Lora => Mode::Lora(self.lora.config(HUB_RANK, false)),
         };
-        let longest =
-            || base.positions().map_or(MOST_DEFAULT_SEQ, |most| most.min(MOST_DEFAULT_SEQ));
         let optimizer = OptimizerConfig::new(1e-4, 1);
         let precision = self.precision.precision(real_dtype(true));
-        let (batch, seq) =
-            (self.micro_batching.sequences(self.batch), self.seq.unwrap_or_else(longest));
+        let (batch, seq) = (
+            self.micro_batching.sequences(self.batch),
+            self.seq.unwrap_or_else(|| longest_default(base)),
+        );
         TrainingConfig { model, mode, precision, batch, seq, optimizer, seed: 0 }
     }
 }

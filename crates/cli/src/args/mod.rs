@@ -102,7 +102,12 @@ const DEFAULT_STEPS: u32 = 250;
 /// Default of `--seq` without a model directory.
 pub(crate) const DEFAULT_SEQ: usize = 64;
 /// Maximum default of `--seq` with a model directory.
-pub(crate) const MOST_DEFAULT_SEQ: usize = 4096;
+const MOST_DEFAULT_SEQ: usize = 4096;
+
+/// Returns the default of `--seq` for the model `base`, as far as memory allows.
+pub(crate) fn longest_default(base: &ModelDirectory) -> usize {
+    base.positions().map_or(MOST_DEFAULT_SEQ, |most| most.min(MOST_DEFAULT_SEQ))
+}
 
 /// Default of `--dtype` in training and evaluation: bf16 for a `real` model.
 pub(crate) fn real_dtype(real: bool) -> DType {

@@ -37,6 +37,9 @@ const READ: [&str; 10] = [
     "use_rslora",
 ];
 
+/// The module of the embeddings.
+const EMBEDDING: &str = "embed_tokens";
+
 /// The configuration of an adapter.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AdapterConfig {
@@ -174,6 +177,12 @@ impl Options<'_> {
             let name = name.as_str()?;
             Projection::ALL.into_iter().find(|one| one.module() == name || one.path() == name)
         };
+        let embeds = |name: &Value| name.as_str().is_some_and(|name| name.ends_with(EMBEDDING));
+        if value.as_array().is_some_and(|names| names.iter().any(embeds)) {
+            let rule = "LoRA of embeddings is not supported; merge it into the model with PEFT, or \
+                        train one without `embed_tokens`";
+            return Err(self.refuse(key, rule));
+        }
         let targets = value.as_array().filter(|names| !names.is_empty());
         let targets = targets.and_then(|names| names.iter().map(target).collect());
         targets.ok_or_else(|| self.refuse(key, rule))
@@ -253,6 +262,7 @@ mod tests {
             ("modules_to_save", json!(["lm_head"])),
             ("modules_to_save", json!(["input_layernorm"])),
             ("target_modules", json!(["q_proj", "lm_head"])),
+            ("target_modules", json!(["q_proj", "model.embed_tokens"])),
             ("target_modules", json!([])),
             ("target_modules", json!(".*q_proj")),
             ("use_rslora", json!("yes")),
@@ -264,6 +274,7 @@ mod tests {
             let shown = value.to_string();
             let error = parse(|map| drop(map.insert(key.into(), value))).unwrap_err();
             assert!(error.contains(&format!("\"{key}\": {shown}")), "{key}: {error}");
+            assert_eq!(error.contains("LoRA of embeddings"), shown.contains("embed_tokens"));
         }
     }
 }
