@@ -9,7 +9,7 @@ use crate::support::{Data, Tolerance, doubles, same_bits};
 #[test]
 fn log_ratios_are_sums_in_f64() {
     for (sequences, seq) in [(1, 1), (3, 7), (2, 256), (4, 1001)] {
-        let mut data = Data::new(5);
+        let mut data = Data::new("log-ratios");
         let [policy, reference] = [(); 2].map(|()| data.uniform(sequences * seq, 9.0));
         let run = || {
             let device = Device::new();
@@ -44,7 +44,7 @@ fn run(ratios: &[f64], beta: f32, label_smoothing: f32) -> [Vec<f32>; 5] {
 #[test]
 fn pairs_match_the_reference() {
     let mut ratios = vec![0.0, 0.0, 3.0, -2.0, -2.0, 3.0, 800.0, -800.0, -800.0, 800.0, 1e-7, 0.0];
-    ratios.extend(doubles(&Data::new(7).uniform(2 * 300, 40.0)));
+    ratios.extend(doubles(&Data::new("pairs").uniform(2 * 300, 40.0)));
     for (beta, wrong) in [(0.1, 0.0), (0.5, 0.0), (0.1, 0.25), (2.0, 0.49)] {
         let found = run(&ratios, beta, wrong);
         for (first, second) in found.iter().zip(run(&ratios, beta, wrong)) {
@@ -94,7 +94,7 @@ fn a_ratio_that_is_not_finite_is_seen() {
 fn rows_are_scaled_by_their_factor() {
     for (rows, width, count) in [(1, 1, 1), (6, 5, 3), (4, 1000, 2), (4, 300, 4)] {
         let device = Device::new();
-        let x = Data::new(3).uniform(rows * width, 1.0);
+        let x = Data::new("rows").uniform(rows * width, 1.0);
         let values: Vec<f32> = (0..count).map(|factor| factor as f32 - 0.5).collect();
         let (input, factors) = (device.upload(&x), device.upload(&values));
         let out = device.unwritten(rows * width);
