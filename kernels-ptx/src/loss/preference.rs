@@ -13,6 +13,8 @@
 //! `−ln σ(x) = max(−x, 0) + ln(1 + e)` with `e = exp(−|x|)`. The logarithm is that of the rounded
 //! `1 + e`, corrected by its rounding error (Kahan).
 //!
+//! x is rounded to f32 once, so that a loss has a relative error of up to |x| · 2^-24.
+//!
 //! Grid: one thread per pair. Deterministic: one thread computes each pair.
 
 use retrograph_kernel_abi::loss::{
