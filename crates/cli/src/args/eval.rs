@@ -65,7 +65,8 @@ impl EvalArguments {
         self.sized(config, base)
     }
 
-    /// `config` with the batch and sequence that are asked for, of the model `base` if there is one.
+    /// `config` with the batch and sequence that are asked for, of the model `base` if there is
+    /// one.
     pub(crate) fn sized(
         &self,
         config: TrainingConfig,

@@ -184,7 +184,8 @@ mod tests {
         let plain = ModelConfig { head_dim: Some(128), rope_theta: 1e6, ..Preset::Tiny.model() };
         let scaled = ModelConfig { rope_scaling: Some(RopeScaling::Yarn(yarn)), ..plain };
         let [before, after] = [plain, scaled].map(|model| model.rope_frequencies());
-        // 64 · ln(32768 / (32 · 2π)) / ln(10^6) is 23.6, and 64 · ln(32768 / 2π) / ln(10^6) is 39.7.
+        // 64 · ln(32768 / (32 · 2π)) / ln(10^6) is 23.6, and 64 · ln(32768 / 2π) / ln(10^6) is
+        // 39.7.
         assert_eq!(yarn.range(128, 1e6), [23.0, 40.0]);
         assert_eq!(before[..24], after[..24]);
         assert!(before[40..].iter().zip(&after[40..]).all(|(one, other)| *one == other * 4.0));

@@ -162,3 +162,13 @@ fn listed(malformed: &[(usize, String)], count: usize) -> String {
     }
     text
 }
+
+/// Returns the parser's message with only the column: its line is always 1.
+pub(super) fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    match text.strip_suffix(&position) {
+        Some(what) => format!("{what} at column {}", error.column()),
+        None => text,
+    }
+}

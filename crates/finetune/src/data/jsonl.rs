@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::error::LISTED;
+use super::error::{LISTED, reason};
 use super::forms::{self, Alpaca, ShareGptMessage};
 use super::{DataError, Example, preferences};
 use crate::error::Result;
@@ -134,8 +134,8 @@ fn read_within(
     Ok((examples, reader.forms))
 }
 
-/// Reads preferences: lines with `prompt`, `chosen` and `rejected`, as texts or as messages. Returns
-/// the chosen and the rejected example of each.
+/// Reads preferences: lines with `prompt`, `chosen` and `rejected`, as texts or as messages.
+/// Returns the chosen and the rejected example of each.
 ///
 /// # Errors
 /// As [`read_jsonl`].
@@ -385,16 +385,6 @@ fn wrong_fields(line: &Line) -> String {
             let all: Vec<String> = all.iter().map(|name| format!("`{name}`")).collect();
             format!("it has {}, which cannot be combined", all.join(" and "))
         }
-    }
-}
-
-/// Returns the parser's message with only the column: its line is always 1.
-pub(super) fn reason(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let position = format!(" at line {} column {}", error.line(), error.column());
-    match text.strip_suffix(&position) {
-        Some(what) => format!("{what} at column {}", error.column()),
-        None => text,
     }
 }
 

@@ -65,8 +65,8 @@ impl SplitOptions {
         Ok(Split { training: lay_out(training)?, held_out: Some(lay_out(held_out)?) })
     }
 
-    /// Reads preferences from JSON Lines as pairs of padded sequences. The seed chooses the held-out
-    /// pairs.
+    /// Reads preferences from JSON Lines as pairs of padded sequences. The seed chooses the
+    /// held-out pairs.
     ///
     /// # Errors
     /// The errors of [`read_preferences`] and [`Examples::pairs`]; [`DataError::Holdout`].
