@@ -21,9 +21,9 @@ fn scale_rows(k: &Kernel<'_>) {
     k.max_threads(THREADS);
 
     let row = k.ctaid_x();
-    let factor = factors.load(row / rows_of_factor);
+    let factor = row / rows_of_factor;
     let first = row * width;
     k.range(k.tid_x(), width, THREADS, |column| {
-        out.store(first + column, x.load(first + column) * factor);
+        out.store(first + column, x.load(first + column) * factors.load(factor));
     });
 }
