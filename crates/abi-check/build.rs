@@ -1,4 +1,5 @@
-//! Generates a function that returns sizes, offsets and values of driver-sys from the compiler.
+//! Generates functions that return sizes, offsets and values of driver-sys and nccl-sys from the
+//! compiler.
 
 // The library uses all of it.
 #[allow(dead_code, unreachable_pub)]
@@ -8,22 +9,26 @@ mod source;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use source::{Form, Source, TypeSource};
+use source::{CUDA, Form, NCCL, Source, TypeSource};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join("../driver-sys/src");
-    println!("cargo:rerun-if-changed={}", folder.display());
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=src/source");
     println!("cargo:rustc-env=ABI_CHECK_TARGET={}", std::env::var("TARGET")?);
-    let source = Source::read(&folder)?;
+    let mut text = String::new();
+    for (name, naming) in [("driver", CUDA), ("nccl", NCCL)] {
+        let folder = format!("../{name}-sys/src");
+        let folder = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join(folder);
+        println!("cargo:rerun-if-changed={}", folder.display());
+        text += &generate(name, &Source::read(&folder, naming)?)?;
+    }
     let out = Path::new(&std::env::var("OUT_DIR")?).join("measured.rs");
-    std::fs::write(out, generate(&source)?)?;
+    std::fs::write(out, text)?;
     Ok(())
 }
 
-fn generate(source: &Source) -> Result<String, std::fmt::Error> {
-    let mut text = String::from("fn measure(m: &mut Measured) {\n");
+fn generate(name: &str, source: &Source) -> Result<String, std::fmt::Error> {
+    let mut text = format!("fn measure_{name}(m: &mut Measured) {{\n");
     for item in &source.types {
         let name = &item.name;
         writeln!(text, "m.types.insert({name:?}, (size_of::<{name}>(), align_of::<{name}>()));")?;

@@ -92,6 +92,8 @@ fn with_headers(package: &str) -> anyhow::Result<()> {
     let mut command = command("cargo", &["test", "-p", package, "--locked"]);
     command.env("RETROGRAPH_CUDA_13", headers.include_13);
     command.env("RETROGRAPH_CUDA_12", headers.include_12);
+    command.env("RETROGRAPH_NCCL_NEWEST", headers.nccl_newest);
+    command.env("RETROGRAPH_NCCL_LEAST", headers.nccl_least);
     command.env("LIBCLANG_PATH", headers.libclang).env("RETROGRAPH_REQUIRE_ABI_TOOLS", "1");
     check(command)
 }

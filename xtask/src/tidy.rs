@@ -16,7 +16,12 @@ use crate::workspace::{self, command, output};
 /// The allowed dependencies of each package, as in the diagram of ARCHITECTURE.md.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("retrograph-driver-sys", &[]),
-    ("retrograph-abi-check", &["retrograph-driver-sys"]),
+    ("retrograph-nccl-sys", &["retrograph-driver-sys"]),
+    (
+        "retrograph-nccl-sim",
+        &["retrograph-driver-sim", "retrograph-driver-sys", "retrograph-nccl-sys"],
+    ),
+    ("retrograph-abi-check", &["retrograph-driver-sys", "retrograph-nccl-sys"]),
     ("retrograph-ptx", &[]),
     ("retrograph-driver-sim", &["retrograph-driver-sys", "retrograph-ptx"]),
     ("retrograph-sim-libcuda", &["retrograph-driver-sim", "retrograph-driver-sys"]),

@@ -1,4 +1,4 @@
-//! Pinned tools from Python wheels: `ptxas`, two versions of `cuda.h`, and libclang.
+//! Pinned tools from Python wheels: `ptxas`, two versions of `cuda.h` and of `nccl.h`, and libclang.
 //!
 //! Each wheel is fetched into its own folder of the build directory. Drivers from branch 580 accept
 //! the machine code of this `ptxas`. Wheels are installed without dependencies, which are not
@@ -32,6 +32,16 @@ const HEADER_12: Wheel = Wheel {
     requirement: "nvidia-cuda-runtime-cu12==12.9.79",
     file: "nvidia/cuda_runtime/include/cuda.h",
 };
+const NCCL_NEWEST: Wheel = Wheel {
+    folder: "nccl-2.32",
+    requirement: "nvidia-nccl-cu13==2.32.3",
+    file: "nvidia/nccl/include/nccl.h",
+};
+const NCCL_LEAST: Wheel = Wheel {
+    folder: "nccl-2.18",
+    requirement: "nvidia-nccl-cu12==2.18.3",
+    file: "nvidia/nccl/include/nccl.h",
+};
 const LIBCLANG: Wheel = Wheel {
     folder: "libclang-18.1",
     requirement: "libclang==18.1.1",
@@ -53,6 +63,10 @@ pub(crate) struct Headers {
     pub(crate) include_13: PathBuf,
     /// The folder of `cuda.h` 12.9.
     pub(crate) include_12: PathBuf,
+    /// The folder of `nccl.h` 2.32.
+    pub(crate) nccl_newest: PathBuf,
+    /// The folder of `nccl.h` 2.18.
+    pub(crate) nccl_least: PathBuf,
     /// The folder of `libclang.so`.
     pub(crate) libclang: PathBuf,
 }
@@ -60,7 +74,8 @@ pub(crate) struct Headers {
 pub(crate) fn run() -> anyhow::Result<()> {
     println!("{}", ensure()?.display());
     let headers = headers()?;
-    for folder in [headers.include_13, headers.include_12, headers.libclang] {
+    let Headers { include_13, include_12, nccl_newest, nccl_least, libclang } = headers;
+    for folder in [include_13, include_12, nccl_newest, nccl_least, libclang] {
         println!("{}", folder.display());
     }
     Ok(())
@@ -78,6 +93,8 @@ pub(crate) fn headers() -> anyhow::Result<Headers> {
     Ok(Headers {
         include_13: HEADER_13.ensure_folder()?,
         include_12: HEADER_12.ensure_folder()?,
+        nccl_newest: NCCL_NEWEST.ensure_folder()?,
+        nccl_least: NCCL_LEAST.ensure_folder()?,
         libclang: LIBCLANG.ensure_folder()?,
     })
 }

@@ -1,13 +1,12 @@
 //! The whole comparison.
 
-use std::path::Path;
-
 use crate::compare::{self, Difference, Extent};
 use crate::facts::{self, Facts};
 use crate::flat::Pair;
 use crate::model::Description;
 use crate::oracle::bindgen::BindgenError;
 use crate::oracle::c::CompilerError;
+use crate::oracle::include::Include;
 use crate::oracle::old_crate::OldCrateError;
 use crate::oracle::{bindgen, c, old_crate};
 use crate::since;
@@ -29,27 +28,37 @@ pub enum CheckError {
 
 /// One header, as bindgen read it.
 #[derive(Clone, Debug)]
-pub struct Header<'a> {
+pub struct Header {
     /// Its name in messages.
     pub name: &'static str,
-    /// Its CUDA version.
+    /// Its version, as `since` counts it.
     pub version: i32,
-    /// Its folder.
-    pub include: &'a Path,
+    /// Where it is.
+    pub include: Include,
     /// Its declarations.
     pub description: Description,
 }
 
-impl<'a> Header<'a> {
-    /// Reads both headers, the newer one first.
-    pub fn read_all(tools: &'a Tools) -> Result<[Self; 2], CheckError> {
-        let read = |name, version, include: &'a Path| {
-            let description = bindgen::describe(include)?;
-            Ok::<_, CheckError>(Self { name, version, include, description })
-        };
+impl Header {
+    fn read(name: &'static str, version: i32, include: Include) -> Result<Self, CheckError> {
+        let description = bindgen::describe(&include)?;
+        Ok(Self { name, version, include, description })
+    }
+
+    /// Reads both versions of cuda.h, the newer one first.
+    pub fn read_cuda(tools: &Tools) -> Result<[Self; 2], CheckError> {
         Ok([
-            read("cuda.h 13.0", 13000, &tools.include_13)?,
-            read("cuda.h 12.9", 12090, &tools.include_12)?,
+            Self::read("cuda.h 13.0", 13000, Include::cuda(&tools.include_13))?,
+            Self::read("cuda.h 12.9", 12090, Include::cuda(&tools.include_12))?,
+        ])
+    }
+
+    /// Reads both versions of nccl.h, the newer one first.
+    pub fn read_nccl(tools: &Tools) -> Result<[Self; 2], CheckError> {
+        let include = |folder| Include::nccl(folder, &tools.include_13);
+        Ok([
+            Self::read("nccl.h 2.32.3", 23203, include(&tools.nccl_newest))?,
+            Self::read("nccl.h 2.18.3", 21803, include(&tools.nccl_least))?,
         ])
     }
 
@@ -57,7 +66,7 @@ impl<'a> Header<'a> {
     pub fn compare(&self, ours: &Description) -> Result<Vec<Difference>, CheckError> {
         let pair = Pair { ours, header: &self.description };
         let said = self.without_newer(ours, facts::of_ours(&pair));
-        let by_c = self.without_newer(ours, c::facts(self.include, &pair)?);
+        let by_c = self.without_newer(ours, c::facts(&self.include, &pair)?);
         let mut by_bindgen = facts::of_header(&pair);
         // bindgen does not evaluate macros with casts; the compiler alone confirms those.
         for (item, value) in by_c.iter().filter(|(item, _)| item.starts_with("value of ")) {
@@ -99,20 +108,20 @@ pub fn compare_old_crate(ours: &Description, theirs: &Description) -> Vec<Differ
     compare::compare("cuda-driver-sys 0.3", Extent::Subset, &said, &known)
 }
 
-/// All sources that describe the interface.
+/// All sources that describe the interface of the driver.
 #[derive(Clone, Debug)]
-pub struct Oracles<'a> {
-    headers: [Header<'a>; 2],
+pub struct Oracles {
+    headers: [Header; 2],
     versions: Description,
     old_crate: Description,
 }
 
-impl<'a> Oracles<'a> {
+impl Oracles {
     /// Reads all sources.
-    pub fn read(tools: &'a Tools) -> Result<Self, CheckError> {
+    pub fn read(tools: &Tools) -> Result<Self, CheckError> {
         Ok(Self {
-            headers: Header::read_all(tools)?,
-            versions: bindgen::describe_versions(&tools.include_13)?,
+            headers: Header::read_cuda(tools)?,
+            versions: bindgen::describe(&Include::typedefs(&tools.include_13))?,
             old_crate: old_crate::describe()?,
         })
     }
@@ -124,12 +133,21 @@ impl<'a> Oracles<'a> {
 
     /// Compares a description with all of them.
     pub fn compare(&self, ours: &Description) -> Result<Vec<Difference>, CheckError> {
-        let mut differences = Vec::new();
-        for header in &self.headers {
-            differences.extend(header.compare(ours)?);
-        }
+        let mut differences = compare_headers(&self.headers, ours)?;
         differences.extend(since::compare(&Pair { ours, header: &self.versions }));
         differences.extend(compare_old_crate(ours, &self.old_crate));
         Ok(differences)
     }
+}
+
+/// Compares a description with headers, by bindgen and by C.
+pub fn compare_headers(
+    headers: &[Header],
+    ours: &Description,
+) -> Result<Vec<Difference>, CheckError> {
+    let mut differences = Vec::new();
+    for header in headers {
+        differences.extend(header.compare(ours)?);
+    }
+    Ok(differences)
 }

@@ -7,14 +7,14 @@ use crate::facts::Facts;
 /// The facts that a C program can confirm.
 const C_SAYS: [&str; 5] = ["size of ", "alignment of ", "offset of ", "value of ", "signature of "];
 
-/// An item on which driver-sys and a source disagree.
+/// An item on which one of our crates and a source disagree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The source, such as `cuda.h 13.0 by bindgen`.
     pub source: String,
     /// The item, such as `offset of CUDA_MEMCPY3D.srcHost`.
     pub item: String,
-    /// The value in driver-sys.
+    /// The value in our crate.
     pub ours: Option<String>,
     /// The value in the source.
     pub theirs: Option<String>,
@@ -24,11 +24,11 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
         let Self { source, item, ours, theirs } = self;
-        write!(f, "{item}: driver-sys says {}, {source} says {}", text(ours), text(theirs))
+        write!(f, "{item}: our crate says {}, {source} says {}", text(ours), text(theirs))
     }
 }
 
-/// The facts of driver-sys that a source must have.
+/// The facts of our crate that a source must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// All.
@@ -39,7 +39,7 @@ pub enum Extent {
     Subset,
 }
 
-/// Compares facts. Facts that only the source has are differences, too: fields that driver-sys
+/// Compares facts. Facts that only the source has are differences, too: fields that our crate
 /// lacks.
 pub fn compare(source: &str, extent: Extent, ours: &Facts, theirs: &Facts) -> Vec<Difference> {
     let mut differences = Vec::new();

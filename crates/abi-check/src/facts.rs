@@ -8,7 +8,7 @@ use crate::model::{Definition, Description, Kind, Type};
 /// Values by item.
 pub type Facts = BTreeMap<String, String>;
 
-/// The facts of driver-sys, in terms of the header.
+/// The facts of our crate, in terms of the header.
 pub fn of_ours(pair: &Pair<'_>) -> Facts {
     let mut facts = Facts::new();
     let mut used = Vec::new();
@@ -43,7 +43,7 @@ pub fn of_ours(pair: &Pair<'_>) -> Facts {
     facts
 }
 
-/// The fields of a type of driver-sys, with the names of the header.
+/// The fields of a type of ours, with the names of the header.
 pub fn places(
     pair: &Pair<'_>,
     name: &str,
@@ -57,7 +57,7 @@ pub fn places(
     flat::of_ours(pair, definition, &in_header, used)
 }
 
-/// The facts of a header about the items of driver-sys, including fields that driver-sys lacks.
+/// The facts of a header about our items, including fields that ours lack.
 pub fn of_header(pair: &Pair<'_>) -> Facts {
     let Pair { ours, header } = pair;
     let mut facts = Facts::new();

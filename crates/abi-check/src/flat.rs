@@ -1,7 +1,7 @@
 //! Structs and unions as flat lists of fields.
 //!
 //! Rust has no anonymous members, so an anonymous member of the header is a named type in
-//! driver-sys. Flattened, both have the same paths and offsets.
+//! our crates. Flattened, both have the same paths and offsets.
 
 use crate::model::{Definition, Description, Kind, Type};
 
@@ -90,7 +90,7 @@ impl<'a> HeaderFlattener<'a> {
     }
 }
 
-/// The fields of a definition of driver-sys. Types that the header does not name are flattened and
+/// The fields of a definition of ours. Types that the header does not name are flattened and
 /// added to `used`.
 pub fn of_ours(
     pair: &Pair<'_>,
@@ -103,10 +103,10 @@ pub fn of_ours(
     flattener.places
 }
 
-/// Driver-sys and one header.
+/// One of our crates and one header.
 #[derive(Clone, Copy)]
 pub struct Pair<'a> {
-    /// The description of driver-sys.
+    /// Our description.
     pub ours: &'a Description,
     /// The description of the header.
     pub header: &'a Description,
@@ -118,12 +118,12 @@ impl Pair<'_> {
         self.header.aliases.contains_key(name) || self.header.types.contains_key(name)
     }
 
-    /// A type of driver-sys in terms of the header, as far as the header names it.
+    /// A type of ours in terms of the header, as far as the header names it.
     pub fn resolve(&self, of: &Type) -> Type {
         self.header.resolve(&self.plain(of))
     }
 
-    /// A type of driver-sys with flags as integers and without aliases that the header lacks.
+    /// A type of ours with flags as integers and without aliases that the header lacks.
     pub fn plain(&self, of: &Type) -> Type {
         of.map_names(&mut |name| match (self.ours.flags.get(name), self.ours.aliases.get(name)) {
             (Some(integer), _) => integer.clone(),

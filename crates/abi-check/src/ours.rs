@@ -1,5 +1,5 @@
-//! The description of driver-sys: declarations from its sources, functions from its list, and
-//! sizes, offsets and values from the compiler.
+//! The descriptions of driver-sys and nccl-sys: declarations from their sources, functions from
+//! their lists, and sizes, offsets and values from the compiler.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -7,9 +7,11 @@ use std::path::Path;
 
 #[allow(unused_imports, clippy::wildcard_imports)] // The generated code names every type.
 use retrograph_driver_sys::*;
+#[allow(unused_imports, clippy::wildcard_imports)]
+use retrograph_nccl_sys::*;
 
 use crate::model::{Constant, Definition, Description, Field, Function, Kind, Type};
-use crate::source::{Form, Source, TypeSource};
+use crate::source::{self, Form, Naming, Source, TypeSource};
 use crate::types;
 
 /// Numbers from the compiler.
@@ -45,7 +47,15 @@ impl Number for *mut c_void {
 
 include!(concat!(env!("OUT_DIR"), "/measured.rs"));
 
-macro_rules! functions {
+/// A function of a list: its name, the types of arguments and result, and `since`.
+struct Listed {
+    name: &'static str,
+    arguments: &'static [&'static str],
+    result: &'static str,
+    since: Option<i32>,
+}
+
+macro_rules! driver_list {
     (
         required { $($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?);)* }
         optional {
@@ -53,36 +63,87 @@ macro_rules! functions {
                 since $since:literal;)*
         }
     ) => {
-        /// Name, types of the arguments and `since` of every function.
-        const FUNCTIONS: &[(&str, &[&str], Option<i32>)] = &[
-            $((stringify!($name), &[$(stringify!($type)),*], None),)*
-            $((stringify!($o_name), &[$(stringify!($o_type)),*], Some($since)),)*
+        const DRIVER: &[Listed] = &[
+            $(Listed {
+                name: stringify!($name),
+                arguments: &[$(stringify!($type)),*],
+                result: "CUresult",
+                since: None,
+            },)*
+            $(Listed {
+                name: stringify!($o_name),
+                arguments: &[$(stringify!($o_type)),*],
+                result: "CUresult",
+                since: Some($since),
+            },)*
         ];
     };
 }
 
-retrograph_driver_sys::driver_functions!(functions);
+retrograph_driver_sys::driver_functions!(driver_list);
 
-/// A failed description of driver-sys.
+macro_rules! nccl_list {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty;)*) => {
+        const NCCL: &[Listed] = &[
+            $(Listed {
+                name: stringify!($name),
+                arguments: &[$(stringify!($type)),*],
+                result: stringify!($result),
+                since: None,
+            },)*
+        ];
+    };
+}
+
+retrograph_nccl_sys::nccl_functions!(nccl_list);
+
+/// A crate that declares an interface.
+struct Crate {
+    name: &'static str,
+    naming: Naming,
+    measure: fn(&mut Measured),
+    functions: &'static [Listed],
+}
+
+/// A failed description of a crate.
 #[derive(Debug, thiserror::Error)]
-#[error("driver-sys cannot be described:\n{}", problems.join("\n"))]
+#[error("{name}-sys cannot be described:\n{}", problems.join("\n"))]
 pub struct Undescribed {
+    /// The crate without `-sys`.
+    pub name: &'static str,
     /// The unreadable declarations.
     pub problems: Vec<String>,
 }
 
 /// Describes driver-sys.
 pub fn describe() -> Result<Description, Undescribed> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../driver-sys/src");
-    let mut reader = match Source::read(&folder) {
-        Ok(source) => Reader { description: Description::default(), problems: Vec::new(), source },
-        Err(error) => return Err(Undescribed { problems: vec![error.to_string()] }),
-    };
-    reader.problems.append(&mut reader.source.problems);
-    reader.run();
-    match reader.problems.is_empty() {
-        true => Ok(reader.description),
-        false => Err(Undescribed { problems: reader.problems }),
+    let (naming, functions) = (source::CUDA, DRIVER);
+    Crate { name: "driver", naming, measure: measure_driver, functions }.describe()
+}
+
+/// Describes nccl-sys.
+pub fn describe_nccl() -> Result<Description, Undescribed> {
+    let (naming, functions) = (source::NCCL, NCCL);
+    Crate { name: "nccl", naming, measure: measure_nccl, functions }.describe()
+}
+
+impl Crate {
+    fn describe(&self) -> Result<Description, Undescribed> {
+        let name = self.name;
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../{name}-sys/src"));
+        let source = Source::read(&folder, self.naming)
+            .map_err(|error| Undescribed { name, problems: vec![error.to_string()] })?;
+        let mut reader =
+            Reader { description: Description::default(), problems: Vec::new(), source };
+        reader.problems.append(&mut reader.source.problems);
+        let mut measured = Measured::default();
+        (self.measure)(&mut measured);
+        reader.run(&measured);
+        reader.functions(self.functions);
+        match reader.problems.is_empty() {
+            true => Ok(reader.description),
+            false => Err(Undescribed { name, problems: reader.problems }),
+        }
     }
 }
 
@@ -93,11 +154,9 @@ struct Reader {
 }
 
 impl Reader {
-    fn run(&mut self) {
-        let mut measured = Measured::default();
-        measure(&mut measured);
+    fn run(&mut self, measured: &Measured) {
         for item in std::mem::take(&mut self.source.types) {
-            if let Some(definition) = self.definition(&item, &measured) {
+            if let Some(definition) = self.definition(&item, measured) {
                 self.description.types.insert(item.name, definition);
             }
         }
@@ -121,7 +180,6 @@ impl Reader {
                 self.problems.push(format!("{} is declared twice", constant.name));
             }
         }
-        self.functions();
     }
 
     fn definition(&mut self, item: &TypeSource, measured: &Measured) -> Option<Definition> {
@@ -154,14 +212,15 @@ impl Reader {
         Some(Definition { kind, size: Some(size as u64), align: Some(align as u64), fields })
     }
 
-    fn functions(&mut self) {
-        for (name, arguments, since) in FUNCTIONS {
+    fn functions(&mut self, list: &[Listed]) {
+        for &Listed { name, arguments, result, since } in list {
             let arguments: Option<Vec<Type>> =
                 arguments.iter().map(|argument| self.type_of(name, argument)).collect();
-            let Some(arguments) = arguments else { continue };
-            let result = Type::Named("CUresult".to_owned());
-            let function = Function { arguments, result, since: *since };
-            if self.description.functions.insert((*name).to_owned(), function).is_some() {
+            let Some((arguments, result)) = arguments.zip(self.type_of(name, result)) else {
+                continue;
+            };
+            let function = Function { arguments, result, since };
+            if self.description.functions.insert(name.to_owned(), function).is_some() {
                 self.problems.push(format!("{name} is declared twice"));
             }
         }

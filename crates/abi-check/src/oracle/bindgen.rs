@@ -1,8 +1,9 @@
-//! cuda.h by bindgen and libclang.
+//! cuda.h and nccl.h by bindgen and libclang.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::generated::{self, Unreadable};
+use super::include::Include;
 use crate::model::Description;
 
 /// A failure of bindgen.
@@ -26,22 +27,13 @@ pub enum BindgenError {
     },
 }
 
-/// Describes the cuda.h of a folder.
+/// Describes a header.
 ///
-/// The header declares earlier versions of functions only with the macro of the library itself, so
-/// it is read with and without. Without takes precedence.
-pub fn describe(include: &Path) -> Result<Description, BindgenError> {
-    read_both(include, "cuda.h")
-}
-
-/// Describes the types of function pointers, one for each version of each function.
-pub fn describe_versions(include: &Path) -> Result<Description, BindgenError> {
-    read_both(include, "cudaTypedefs.h")
-}
-
-fn read_both(include: &Path, name: &str) -> Result<Description, BindgenError> {
-    let mut all = read(include, name, false)?;
-    let internal = read(include, name, true)?;
+/// cuda.h declares earlier versions of functions only with the macro of the library itself, so it
+/// is read with and without. Without takes precedence.
+pub fn describe(include: &Include) -> Result<Description, BindgenError> {
+    let mut all = read(include, false)?;
+    let internal = read(include, true)?;
     for (name, function) in internal.functions {
         all.functions.entry(name).or_insert(function);
     }
@@ -54,17 +46,18 @@ fn read_both(include: &Path, name: &str) -> Result<Description, BindgenError> {
     Ok(all)
 }
 
-fn read(include: &Path, name: &str, internal: bool) -> Result<Description, BindgenError> {
-    let header = include.join(name);
+fn read(include: &Include, internal: bool) -> Result<Description, BindgenError> {
+    let header = include.folder.join(include.header);
     let mut builder = bindgen::Builder::default()
         .header(header.display().to_string())
-        .clang_arg(format!("-I{}", include.display()))
+        .clang_args(include.arguments())
         .default_enum_style(bindgen::EnumVariation::NewType {
             is_bitfield: false,
             is_global: false,
         })
         // All declarations of these headers, and the C library's types that they need.
-        .allowlist_file(format!("{}/cuda.*", include.display()))
+        .allowlist_file(format!("{}/{}.*", include.folder.display(), include.family))
+        .allowlist_type("CUstream")
         .generate_comments(false)
         .layout_tests(true)
         .formatter(bindgen::Formatter::None);

@@ -1,4 +1,4 @@
-//! cuda.h by a C compiler: a program that prints sizes, offsets and values, and whether functions
+//! cuda.h and nccl.h by a C compiler: a program that prints sizes, offsets and values, and whether functions
 //! have the types that driver-sys declares.
 //!
 //! Each statement is on its own line. A statement that does not compile means that the header lacks
@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use super::include::Include;
 use crate::facts::{self, Facts};
 use crate::flat::Pair;
 use crate::model::{Function, Kind, Type};
@@ -38,7 +39,7 @@ struct Question {
 }
 
 /// Asks the compiler about everything that driver-sys declares.
-pub fn facts(include: &Path, pair: &Pair<'_>) -> Result<Facts, CompilerError> {
+pub fn facts(include: &Include, pair: &Pair<'_>) -> Result<Facts, CompilerError> {
     let compiler = Compiler { include, undefine: pair.ours.functions.keys().cloned().collect() };
     let (mut answers, unanswered) = compiler.ask(questions(pair), false)?;
     // The header declares earlier versions with the macro of the library itself.
@@ -144,7 +145,7 @@ fn spell(of: &Type) -> Vec<String> {
 }
 
 struct Compiler<'a> {
-    include: &'a Path,
+    include: &'a Include,
     /// Macros to undefine, which redirect a name to another symbol.
     undefine: Vec<String>,
 }
@@ -185,7 +186,8 @@ impl Compiler<'_> {
         questions: &[Question],
         internal: bool,
     ) -> Result<BTreeMap<usize, String>, CompilerError> {
-        let mut head = vec!["#include <cuda.h>", "#include <stdio.h>", "#include <stddef.h>"];
+        let include = format!("#include <{}>", self.include.header);
+        let mut head = vec![include.as_str(), "#include <stdio.h>", "#include <stddef.h>"];
         let undefine: Vec<String> = self.undefine.iter().map(|n| format!("#undef {n}")).collect();
         head.extend(undefine.iter().map(String::as_str));
         head.push("#define P(item, value) printf(\"%s\\t%lld\\n\", item, (long long)(value))");
@@ -195,7 +197,7 @@ impl Compiler<'_> {
         let (source, program) = (folder.join("check.c"), folder.join("check"));
         std::fs::write(&source, lines.join("\n")).map_err(io("write a C program"))?;
         let mut command = Command::new("cc");
-        command.args(["-std=gnu11", "-w", "-I"]).arg(self.include).env("LC_ALL", "C");
+        command.args(["-std=gnu11", "-w"]).args(self.include.arguments()).env("LC_ALL", "C");
         if internal {
             command.arg("-D__CUDA_API_VERSION_INTERNAL");
         }

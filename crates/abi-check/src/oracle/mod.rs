@@ -3,4 +3,5 @@
 pub mod bindgen;
 pub mod c;
 pub mod generated;
+pub mod include;
 pub mod old_crate;

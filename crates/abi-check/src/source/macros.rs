@@ -1,4 +1,4 @@
-//! Declarations of driver-sys through its own macros.
+//! Declarations through macros of the crates.
 
 use syn::parse::{Parse, ParseStream};
 use syn::{Attribute, Ident, Token, braced};
@@ -6,7 +6,8 @@ use syn::{Attribute, Ident, Token, braced};
 use super::{ConstantSource, Form, Source, TypeSource, fields, text};
 
 /// Macros that declare no type or constant of the header. Functions come from `driver_functions!`.
-const DECLARE_NOTHING: [&str; 4] = ["macro_rules", "layout", "driver_functions", "zeroed"];
+const DECLARE_NOTHING: [&str; 5] =
+    ["macro_rules", "layout", "driver_functions", "nccl_functions", "zeroed"];
 
 impl Source {
     pub(super) fn invocation(&mut self, item: &syn::ItemMacro) {
@@ -71,7 +72,7 @@ impl Source {
 
     fn result_codes(&mut self, list: List<Valued>) {
         for Valued { name, since } in list.0 {
-            self.enumerator("CUresult", name.to_string(), since);
+            self.enumerator(self.naming.result, name.to_string(), since);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Parser of the declarations in the sources of driver-sys, also used by the build script.
+//! Parser of the declarations in the sources of driver-sys and nccl-sys, also used by the build
+//! script.
 //!
 //! A declaration that it cannot parse is a problem that fails the comparison.
 
@@ -6,8 +7,28 @@ mod macros;
 
 use std::path::Path;
 
-/// Public constants of driver-sys that the headers lack.
-const NOT_OF_CUDA: [&str; 2] = ["LIBRARY_NAMES", "LEAST_VERSION"];
+/// Public constants of both crates that the headers lack.
+const NOT_OF_HEADERS: [&str; 2] = ["LIBRARY_NAMES", "LEAST_VERSION"];
+
+/// How a header names its declarations.
+#[derive(Clone, Copy, Debug)]
+pub struct Naming {
+    /// The beginnings of all names.
+    prefixes: &'static [&'static str],
+    /// The enumeration of results.
+    result: &'static str,
+}
+
+/// The names of cuda.h.
+pub const CUDA: Naming = Naming { prefixes: &["CU"], result: "CUresult" };
+/// The names of nccl.h.
+pub const NCCL: Naming = Naming { prefixes: &["nccl", "NCCL"], result: "ncclResult_t" };
+
+impl Naming {
+    fn names(&self, name: &str) -> bool {
+        self.prefixes.iter().any(|prefix| name.starts_with(prefix))
+    }
+}
 
 /// Associated constants of handles with their names in cuda.h.
 const OF_HANDLES: [(&str, &str, &str); 2] = [
@@ -16,8 +37,9 @@ const OF_HANDLES: [(&str, &str, &str); 2] = [
 ];
 
 /// The declarations.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Source {
+    naming: Naming,
     /// Types with a layout.
     pub types: Vec<TypeSource>,
     /// Type aliases with their targets in Rust.
@@ -57,20 +79,26 @@ pub enum Form {
 /// A declared constant.
 #[derive(Debug)]
 pub struct ConstantSource {
-    /// Its name in cuda.h.
+    /// Its name in the header.
     pub name: String,
     /// The enumeration that it belongs to.
     pub of: Option<String>,
-    /// The first CUDA version that has it, if earlier ones lack it.
+    /// The first version that has it, if earlier ones lack it.
     pub since: Option<i32>,
     /// A Rust expression for it.
     pub expression: String,
 }
 
 impl Source {
+    /// No declarations yet.
+    pub fn new(naming: Naming) -> Self {
+        let (types, aliases, flags) = (Vec::new(), Vec::new(), Vec::new());
+        Self { naming, types, aliases, flags, constants: Vec::new(), problems: Vec::new() }
+    }
+
     /// Reads the crate whose `lib.rs` is in a folder: every unconditional module.
-    pub fn read(folder: &Path) -> std::io::Result<Self> {
-        let mut source = Self::default();
+    pub fn read(folder: &Path, naming: Naming) -> std::io::Result<Self> {
+        let mut source = Self::new(naming);
         source.read_module(&folder.join("lib.rs"), folder)?;
         Ok(source)
     }
@@ -150,16 +178,16 @@ impl Source {
                 };
                 self.types.push(TypeSource { name, form, fields: Vec::new() });
             }
-            (None, _) if !name.starts_with("CU") => {}
+            (None, _) if !self.naming.names(&name) => {}
             (repr, _) => self.problem(&format!("{name}: a struct with repr {repr:?}")),
         }
     }
 
     fn constant(&mut self, item: &syn::ItemConst) {
         let name = item.ident.to_string();
-        if !name.starts_with("CU") {
-            if !NOT_OF_CUDA.contains(&name.as_str()) {
-                self.problem(&format!("{name}: a constant whose name in cuda.h is unknown"));
+        if !self.naming.names(&name) {
+            if !NOT_OF_HEADERS.contains(&name.as_str()) {
+                self.problem(&format!("{name}: a constant whose name in C is unknown"));
             }
             return;
         }
@@ -181,7 +209,7 @@ impl Source {
                     since: None,
                     expression,
                 });
-            } else if name.starts_with("CU") {
+            } else if self.naming.names(&name) {
                 self.enumerator(&of, name, None);
             }
         }

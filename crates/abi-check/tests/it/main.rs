@@ -1,6 +1,8 @@
-//! driver-sys against all sources of the interface, and planted errors as negative control.
+//! driver-sys and nccl-sys against all sources of their interfaces, and planted errors as negative
+//! control.
 
 mod confirmed;
+mod nccl;
 mod old_crate;
 mod planted;
 mod symbols;
@@ -11,14 +13,18 @@ use std::sync::LazyLock;
 use retrograph_abi_check::check::Oracles;
 use retrograph_abi_check::tools::{self, Tools};
 
-/// All sources. Without the tools, reports the skip once and returns `None`.
-fn oracles() -> Option<&'static Oracles<'static>> {
-    static TOOLS: LazyLock<Option<Tools>> = LazyLock::new(find);
-    static ORACLES: LazyLock<Option<Oracles<'static>>> = LazyLock::new(|| {
-        let tools = (*TOOLS).as_ref()?;
+/// All sources of the driver. Without the tools, reports the skip once and returns `None`.
+fn oracles() -> Option<&'static Oracles> {
+    static ORACLES: LazyLock<Option<Oracles>> = LazyLock::new(|| {
+        let tools = tools()?;
         Some(Oracles::read(tools).unwrap_or_else(|error| panic!("{error}")))
     });
     ORACLES.as_ref()
+}
+
+fn tools() -> Option<&'static Tools> {
+    static TOOLS: LazyLock<Option<Tools>> = LazyLock::new(find);
+    TOOLS.as_ref()
 }
 
 fn find() -> Option<Tools> {

@@ -3,7 +3,7 @@
 
 use retrograph_abi_check::compare::Difference;
 use retrograph_abi_check::model::{Constant, Definition, Description, Field, Function, Type};
-use retrograph_abi_check::source::Source;
+use retrograph_abi_check::source::{self, Source};
 use retrograph_abi_check::{exceptions, ours};
 
 const HEADERS_BOTH_WAYS: [&str; 4] =
@@ -175,7 +175,7 @@ fn a_wrong_or_unknown_type_is_noticed() {
 #[test]
 fn a_declaration_that_cannot_be_read_is_a_problem() {
     let problems = |text: &str| {
-        let mut source = Source::default();
+        let mut source = Source::new(source::CUDA);
         source.items(&syn::parse_file(text).expect("it is Rust").items);
         source.problems.len()
     };

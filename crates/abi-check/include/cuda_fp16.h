@@ -1,0 +1,1 @@
+/* nccl.h includes this header and uses none of its declarations. */

@@ -1,0 +1,48 @@
+//! Hand-written FFI to NCCL, NVIDIA's library of collectives between GPUs: one table of functions,
+//! loaded at run time.
+//!
+//! Nothing is linked. A program that uses this crate builds and starts on a machine without NCCL,
+//! and looks for it when it needs it:
+//!
+//! ```
+//! use retrograph_nccl_sys::NcclTable;
+//!
+//! match NcclTable::load() {
+//!     Ok(nccl) => println!("NCCL {}", nccl.version),
+//!     Err(error) => println!("{error}"), // lists what was tried, and how to get NCCL
+//! }
+//! ```
+//!
+//! - [`NcclTable`] has one field per function under its exact exported symbol.
+//! - [`nccl_functions!`] hands the same list to any macro: the simulated NCCL makes its functions
+//!   from it.
+//! - [`ncclResult_t`] and the enumerations are integers with constants, so that values of a newer
+//!   NCCL stay values.
+//! - Streams are [`CUstream`]: `cudaStream_t` is the same type.
+//!
+//! Not included: safety (see the crate `retrograph-runtime`), point-to-point calls, configurations
+//! of communicators, registered buffers, the device API.
+
+// Types, fields and functions carry the names of nccl.h, so that its documentation applies.
+#![allow(non_camel_case_types, non_snake_case, non_upper_case_globals)]
+
+mod functions;
+mod load;
+mod result;
+mod table;
+mod types;
+
+#[doc(no_inline)]
+pub use std::ffi::{c_char, c_void};
+
+pub use load::{LEAST_VERSION, LIBRARY_NAMES, LoadError};
+pub use result::ncclResult_t;
+#[doc(no_inline)]
+pub use retrograph_driver_sys::CUstream;
+pub use table::NcclTable;
+pub use types::*;
+
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

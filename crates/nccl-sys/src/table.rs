@@ -1,0 +1,64 @@
+//! [`NcclTable`]: one pointer for each function of NCCL.
+
+use std::ffi::{CStr, c_void};
+
+macro_rules! define_table {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty;)*) => {
+        /// The functions of NCCL, each under its exact symbol.
+        ///
+        /// [`NcclTable::load`] fills it from the library; a simulated NCCL writes its own
+        /// functions.
+        ///
+        /// Calling a function is unsafe. Beyond valid pointers, NVIDIA's documentation lists the
+        /// requirements of each call: the current device, the same order of operations on all
+        /// ranks, no use of memory that queued work still accesses.
+        #[derive(Clone, Copy, Debug)]
+        pub struct NcclTable {
+            /// The version, as 10000 × major + 100 × minor + patch.
+            pub version: i32,
+            $($(#[$doc])* pub $name: unsafe extern "C" fn($($arg: $type),*) -> $result,)*
+        }
+
+        impl NcclTable {
+            /// The symbols that the library must export.
+            pub const SYMBOLS: &'static [&'static str] = &[$(stringify!($name)),*];
+
+            /// Fills the table from `resolve`, which returns the address of a symbol or null.
+            ///
+            /// Returns the name of the first symbol that is missing.
+            ///
+            /// # Safety
+            /// Every address that `resolve` returns is a function of that name and signature, and
+            /// stays one for as long as the table or a copy of it is used.
+            pub(crate) unsafe fn resolve(
+                version: i32,
+                mut resolve: impl FnMut(&CStr) -> *const c_void,
+            ) -> Result<Self, &'static str> {
+                Ok(Self {
+                    version,
+                    $($name: {
+                        let address = resolve(symbol(concat!(stringify!($name), "\0")));
+                        if address.is_null() {
+                            return Err(stringify!($name));
+                        }
+                        // SAFETY: the address is not null, and the caller guarantees that it is a
+                        // function of this signature.
+                        unsafe {
+                            std::mem::transmute::<
+                                *const c_void,
+                                unsafe extern "C" fn($($type),*) -> $result,
+                            >(address)
+                        }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+crate::nccl_functions!(define_table);
+
+/// A symbol name as C text; `text` ends in its only zero byte.
+fn symbol(text: &'static str) -> &'static CStr {
+    CStr::from_bytes_with_nul(text.as_bytes()).expect("symbol names hold no zero byte")
+}
