@@ -57,6 +57,7 @@ mod api;
 mod argument;
 mod attested;
 mod config;
+mod current;
 mod diagnostic;
 pub mod exec;
 mod globals;
@@ -76,6 +77,7 @@ mod world;
 
 pub use attested::counts as attested_counts;
 pub use config::{Config, SimError};
+pub use current::{CurrentDevice, current_device};
 pub use diagnostic::{Diagnostic, DiagnosticKind};
 pub use live::Live;
 pub use memory::POISON;

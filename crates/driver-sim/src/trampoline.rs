@@ -275,6 +275,7 @@ fn enter(slot: usize, function: Function, body: impl FnOnce(&mut State) -> Call)
         world.hosting.note(function as usize);
         return CUresult::CUDA_ERROR_NOT_PERMITTED;
     }
+    crate::current::note_call(slot);
     let injected = world.count(function);
     let mut state = world.state.lock();
     if let Some(stop) = state.stopped {

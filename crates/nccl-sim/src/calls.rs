@@ -1,0 +1,236 @@
+//! The functions of the table.
+
+// They carry the names of nccl.h.
+#![allow(non_snake_case)]
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_void};
+use std::sync::atomic::Ordering;
+
+use retrograph_nccl_sys::{
+    CUstream, NcclTable, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t, ncclUniqueId,
+};
+
+use crate::comm::Comm;
+use crate::exchange::Exchange;
+use crate::request::{Kind, Request};
+use crate::{group, hub};
+
+/// The version that the simulated NCCL reports: 2.27.0.
+pub const VERSION: i32 = 22700;
+
+thread_local! {
+    /// The text about the last error without a communicator.
+    static TEXT: RefCell<CString> = RefCell::default();
+}
+
+macro_rules! table {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty;)*) => {
+        /// The functions of the simulated NCCL. One table serves all simulators of the process.
+        pub fn table() -> NcclTable {
+            NcclTable { version: VERSION, $($name,)* }
+        }
+    };
+}
+
+retrograph_nccl_sys::nccl_functions!(table);
+
+/// Writes a result of a call.
+unsafe fn put<T>(place: *mut T, value: T) -> ncclResult_t {
+    if place.is_null() {
+        return ncclResult_t::ncclInvalidArgument;
+    }
+    // SAFETY: the caller of the NCCL function guarantees a valid place.
+    unsafe { place.write(value) };
+    ncclResult_t::ncclSuccess
+}
+
+fn say(code: ncclResult_t, text: &str) -> ncclResult_t {
+    TEXT.set(CString::new(text).unwrap_or_default());
+    code
+}
+
+unsafe extern "C" fn ncclGetVersion(version: *mut i32) -> ncclResult_t {
+    // SAFETY: passed on from the caller.
+    unsafe { put(version, VERSION) }
+}
+
+unsafe extern "C" fn ncclGetUniqueId(id: *mut ncclUniqueId) -> ncclResult_t {
+    match hub::start() {
+        // SAFETY: passed on from the caller.
+        Ok(address) => unsafe { put(id, address.id()) },
+        Err(error) => say(ncclResult_t::ncclSystemError, &error.to_string()),
+    }
+}
+
+unsafe extern "C" fn ncclCommInitRank(
+    comm: *mut ncclComm_t,
+    ranks: i32,
+    id: ncclUniqueId,
+    rank: i32,
+) -> ncclResult_t {
+    let invalid = ncclResult_t::ncclInvalidUsage;
+    if group::is_open() {
+        return say(invalid, "communicators that are made in a group are not simulated");
+    }
+    let Some(device) = retrograph_driver_sim::current_device() else {
+        return say(invalid, "no simulated device is current on this thread");
+    };
+    match Comm::join(device, (ranks, rank), &id) {
+        // SAFETY: passed on from the caller.
+        Ok(joined) => unsafe { put(comm, joined.register()) },
+        Err(code) => say(code, "the rank cannot join the communicator"),
+    }
+}
+
+/// Calls `body` with the communicator of a handle.
+fn with(comm: ncclComm_t, body: impl FnOnce(&Comm) -> ncclResult_t) -> ncclResult_t {
+    match Comm::of(comm) {
+        Ok(comm) => body(&comm),
+        Err(code) => code,
+    }
+}
+
+unsafe extern "C" fn ncclCommFinalize(comm: ncclComm_t) -> ncclResult_t {
+    with(comm, |_| ncclResult_t::ncclSuccess)
+}
+
+unsafe extern "C" fn ncclCommDestroy(comm: ncclComm_t) -> ncclResult_t {
+    with(comm, |found| match found.in_graphs.load(Ordering::Acquire) {
+        0 => {
+            Comm::forget(comm);
+            ncclResult_t::ncclSuccess
+        }
+        held => {
+            let text = format!("graphs still hold {held} operations of the communicator");
+            found.say(&text);
+            ncclResult_t::ncclInvalidUsage
+        }
+    })
+}
+
+unsafe extern "C" fn ncclCommAbort(comm: ncclComm_t) -> ncclResult_t {
+    with(comm, |found| {
+        found.aborted.store(true, Ordering::Release);
+        Comm::forget(comm);
+        ncclResult_t::ncclSuccess
+    })
+}
+
+unsafe extern "C" fn ncclCommGetAsyncError(
+    comm: ncclComm_t,
+    error: *mut ncclResult_t,
+) -> ncclResult_t {
+    // SAFETY: passed on from the caller.
+    with(comm, |comm| unsafe { put(error, comm.error()) })
+}
+
+unsafe extern "C" fn ncclGetLastError(comm: ncclComm_t) -> *const c_char {
+    match Comm::of(comm) {
+        Ok(comm) => comm.text(),
+        Err(_) => TEXT.with_borrow(|text| text.as_ptr()),
+    }
+}
+
+unsafe extern "C" fn ncclCommCount(comm: ncclComm_t, count: *mut i32) -> ncclResult_t {
+    // SAFETY: passed on from the caller.
+    with(comm, |comm| unsafe { put(count, comm.ranks) })
+}
+
+unsafe extern "C" fn ncclCommCuDevice(comm: ncclComm_t, device: *mut i32) -> ncclResult_t {
+    // SAFETY: passed on from the caller.
+    with(comm, |comm| unsafe { put(device, comm.device.ordinal as i32) })
+}
+
+unsafe extern "C" fn ncclCommUserRank(comm: ncclComm_t, rank: *mut i32) -> ncclResult_t {
+    // SAFETY: passed on from the caller.
+    with(comm, |comm| unsafe { put(rank, comm.rank) })
+}
+
+/// Checks and enqueues a collective.
+fn enqueue(
+    comm: ncclComm_t,
+    request: Request,
+    [send, receive]: [u64; 2],
+    stream: CUstream,
+) -> ncclResult_t {
+    let comm = match Comm::of(comm) {
+        Ok(comm) => comm,
+        Err(code) => return code,
+    };
+    if let Some(code) = comm.refusal() {
+        comm.say("an injected error");
+        return code;
+    }
+    if request.bytes(comm.ranks as usize).is_none() || request.root >= comm.ranks {
+        return ncclResult_t::ncclInvalidArgument;
+    }
+    if request.kind.reduces() && request.operation != ncclRedOp_t::ncclSum {
+        comm.say("reductions other than sums are not simulated");
+        return ncclResult_t::ncclInvalidUsage;
+    }
+    group::add(stream, Exchange { comm, request, send, receive })
+}
+
+unsafe extern "C" fn ncclAllReduce(
+    send: *const c_void,
+    receive: *mut c_void,
+    count: usize,
+    data_type: ncclDataType_t,
+    operation: ncclRedOp_t,
+    comm: ncclComm_t,
+    stream: CUstream,
+) -> ncclResult_t {
+    let (kind, count) = (Kind::AllReduce, count as u64);
+    let request = Request { kind, data_type, operation, count, root: 0 };
+    enqueue(comm, request, [send as u64, receive as u64], stream)
+}
+
+unsafe extern "C" fn ncclReduceScatter(
+    send: *const c_void,
+    receive: *mut c_void,
+    receive_count: usize,
+    data_type: ncclDataType_t,
+    operation: ncclRedOp_t,
+    comm: ncclComm_t,
+    stream: CUstream,
+) -> ncclResult_t {
+    let (kind, count) = (Kind::ReduceScatter, receive_count as u64);
+    let request = Request { kind, data_type, operation, count, root: 0 };
+    enqueue(comm, request, [send as u64, receive as u64], stream)
+}
+
+unsafe extern "C" fn ncclAllGather(
+    send: *const c_void,
+    receive: *mut c_void,
+    send_count: usize,
+    data_type: ncclDataType_t,
+    comm: ncclComm_t,
+    stream: CUstream,
+) -> ncclResult_t {
+    let (kind, operation, count) = (Kind::AllGather, ncclRedOp_t::ncclSum, send_count as u64);
+    let request = Request { kind, data_type, operation, count, root: 0 };
+    enqueue(comm, request, [send as u64, receive as u64], stream)
+}
+
+unsafe extern "C" fn ncclBroadcast(
+    send: *const c_void,
+    receive: *mut c_void,
+    count: usize,
+    data_type: ncclDataType_t,
+    root: i32,
+    comm: ncclComm_t,
+    stream: CUstream,
+) -> ncclResult_t {
+    let (kind, operation, count) = (Kind::Broadcast, ncclRedOp_t::ncclSum, count as u64);
+    let request = Request { kind, data_type, operation, count, root };
+    enqueue(comm, request, [send as u64, receive as u64], stream)
+}
+
+unsafe extern "C" fn ncclGroupStart() -> ncclResult_t {
+    group::start()
+}
+
+unsafe extern "C" fn ncclGroupEnd() -> ncclResult_t {
+    group::end()
+}

@@ -1,0 +1,142 @@
+//! Communicators: the connection of a rank, its abort flag and its first error.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, c_char};
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use parking_lot::Mutex;
+use retrograph_driver_sim::CurrentDevice;
+use retrograph_nccl_sys::{ncclComm_t, ncclResult_t, ncclUniqueId};
+
+use crate::fault::{self, Fault, FaultKind};
+use crate::wire::{self, Address, Hello, POLL, Watched};
+
+/// A rank of a communicator.
+pub(crate) struct Comm {
+    pub(crate) rank: i32,
+    pub(crate) ranks: i32,
+    pub(crate) device: CurrentDevice,
+    pub(crate) stream: Mutex<TcpStream>,
+    pub(crate) aborted: AtomicBool,
+    /// Captured operations that graphs still hold.
+    pub(crate) in_graphs: AtomicUsize,
+    faults: Vec<Fault>,
+    calls: AtomicU64,
+    runs: AtomicU64,
+    error: Mutex<Option<ncclResult_t>>,
+    text: Mutex<CString>,
+}
+
+static COMMS: LazyLock<Mutex<BTreeMap<usize, Arc<Comm>>>> = LazyLock::new(Mutex::default);
+
+impl Comm {
+    /// Joins a communicator. Waits for all ranks.
+    pub(crate) fn join(
+        device: CurrentDevice,
+        (ranks, rank): (i32, i32),
+        id: &ncclUniqueId,
+    ) -> Result<Self, ncclResult_t> {
+        if ranks < 1 || !(0..ranks).contains(&rank) {
+            return Err(ncclResult_t::ncclInvalidArgument);
+        }
+        let address = Address::of(id).ok_or(ncclResult_t::ncclInvalidArgument)?;
+        let failed = |_| ncclResult_t::ncclSystemError;
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, address.port)).map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        Hello { nonce: address.nonce, ranks, rank }.write(&mut stream).map_err(failed)?;
+        match wire::read_answer(&mut stream) {
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) => return Err(ncclResult_t::ncclInvalidUsage),
+            Err(_) => return Err(ncclResult_t::ncclRemoteError),
+        }
+        stream.set_read_timeout(Some(POLL)).map_err(failed)?;
+        Ok(Self {
+            rank,
+            ranks,
+            device,
+            stream: Mutex::new(stream),
+            aborted: AtomicBool::new(false),
+            in_graphs: AtomicUsize::new(0),
+            faults: fault::of(address, rank),
+            calls: AtomicU64::new(0),
+            runs: AtomicU64::new(0),
+            error: Mutex::new(None),
+            text: Mutex::default(),
+        })
+    }
+
+    /// Makes a handle of the communicator.
+    pub(crate) fn register(self) -> ncclComm_t {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        // Never reused, and nothing that could be taken for an address of something else.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) * 0x100 + 0x6e63_0000;
+        COMMS.lock().insert(number, Arc::new(self));
+        ncclComm_t(number as *mut _)
+    }
+
+    /// The communicator of a handle.
+    pub(crate) fn of(handle: ncclComm_t) -> Result<Arc<Self>, ncclResult_t> {
+        let found = COMMS.lock().get(&(handle.0 as usize)).cloned();
+        found.ok_or(ncclResult_t::ncclInvalidArgument)
+    }
+
+    /// Ends a handle.
+    pub(crate) fn forget(handle: ncclComm_t) {
+        COMMS.lock().remove(&(handle.0 as usize));
+    }
+
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::Acquire)
+    }
+
+    /// Counts a call; returns the code with which it fails.
+    pub(crate) fn refusal(&self) -> Option<ncclResult_t> {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        self.faults.iter().find_map(|fault| match fault.kind {
+            FaultKind::Refuse(code) if fault.at == number => Some(code),
+            _ => None,
+        })
+    }
+
+    /// Counts an operation that runs; returns what it meets.
+    pub(crate) fn fault(&self) -> Option<FaultKind> {
+        let number = self.runs.fetch_add(1, Ordering::Relaxed);
+        let kinds = self.faults.iter().filter(|fault| fault.at == number).map(|fault| fault.kind);
+        kinds.into_iter().find(|kind| !matches!(kind, FaultKind::Refuse(_)))
+    }
+
+    /// Keeps the first asynchronous error.
+    pub(crate) fn fail(&self, code: ncclResult_t, text: &str) {
+        let mut error = self.error.lock();
+        if error.is_none() {
+            *error = Some(code);
+            self.say(text);
+        }
+    }
+
+    pub(crate) fn error(&self) -> ncclResult_t {
+        self.error.lock().unwrap_or(ncclResult_t::ncclSuccess)
+    }
+
+    /// Sets the text about the last error.
+    pub(crate) fn say(&self, text: &str) {
+        *self.text.lock() = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    }
+
+    /// The text about the last error, valid until the next one.
+    pub(crate) fn text(&self) -> *const c_char {
+        self.text.lock().as_ptr()
+    }
+
+    /// Reads an answer of the hub. `give_up` ends the wait, as does an abort.
+    pub(crate) fn answer(
+        &self,
+        stream: &TcpStream,
+        give_up: impl Fn() -> bool,
+    ) -> std::io::Result<wire::Answer> {
+        let stop = || self.is_aborted() || give_up();
+        wire::read_answer(&mut Watched { stream, stop })
+    }
+}
