@@ -36,7 +36,16 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         &["retrograph-driver-sys", "retrograph-ptx", "retrograph-driver-sim (optional)"],
     ),
     ("retrograph-test-support", &["retrograph-driver", "retrograph-driver-sim"]),
-    ("retrograph-runtime", &["retrograph-driver", "retrograph-driver-sys", "retrograph-kernels"]),
+    (
+        "retrograph-runtime",
+        &[
+            "retrograph-driver",
+            "retrograph-driver-sys",
+            "retrograph-kernels",
+            "retrograph-nccl-sys",
+            "retrograph-nccl-sim (optional)",
+        ],
+    ),
     ("retrograph-finetune", &["retrograph-runtime", "retrograph-kernels"]),
     ("retrograph", &["retrograph-finetune", "retrograph-runtime"]),
     (

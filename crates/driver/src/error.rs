@@ -179,6 +179,12 @@ pub enum Error {
         /// The tried names and the reasons.
         tried: String,
     },
+    /// A library that an operation needs was not found, or cannot be used.
+    #[error("{reason}")]
+    UnusableLibrary {
+        /// Why, and what to do.
+        reason: String,
+    },
     /// A function of a library failed.
     #[error("{call} returned {status} ({name})")]
     Library {
@@ -186,8 +192,8 @@ pub enum Error {
         call: &'static str,
         /// The code.
         status: i32,
-        /// The meaning of the code.
-        name: &'static str,
+        /// The meaning of the code, and what the library says.
+        name: std::borrow::Cow<'static, str>,
     },
     /// A file could not be written.
     #[error("{path} could not be written: {reason}")]

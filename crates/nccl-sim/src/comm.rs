@@ -15,6 +15,7 @@ use crate::wire::{self, Address, Hello, POLL, Watched};
 
 /// A rank of a communicator.
 pub(crate) struct Comm {
+    address: Address,
     pub(crate) rank: i32,
     pub(crate) ranks: i32,
     pub(crate) device: CurrentDevice,
@@ -30,6 +31,13 @@ pub(crate) struct Comm {
 }
 
 static COMMS: LazyLock<Mutex<BTreeMap<usize, Arc<Comm>>>> = LazyLock::new(Mutex::default);
+
+/// The number of ranks of this process in the communicator that was made from `id`: those that were
+/// neither destroyed nor aborted.
+pub fn live(id: &ncclUniqueId) -> usize {
+    let Some(address) = Address::of(id) else { return 0 };
+    COMMS.lock().values().filter(|comm| comm.address == address).count()
+}
 
 impl Comm {
     /// Joins a communicator. Waits for all ranks.
@@ -53,6 +61,7 @@ impl Comm {
         }
         stream.set_read_timeout(Some(POLL)).map_err(failed)?;
         Ok(Self {
+            address,
             rank,
             ranks,
             device,

@@ -34,7 +34,10 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
-static FAULTS: LazyLock<Mutex<HashMap<(u64, i32), Vec<Fault>>>> = LazyLock::new(Mutex::default);
+/// Faults by the nonce of the communicator and the rank.
+type Faults = HashMap<(u64, i32), Vec<Fault>>;
+
+static FAULTS: LazyLock<Mutex<Faults>> = LazyLock::new(Mutex::default);
 
 /// Makes `rank` of the communicator that is made from `id` meet `fault`. Call it before the rank
 /// joins.

@@ -69,4 +69,5 @@ mod request;
 mod wire;
 
 pub use calls::{VERSION, table};
+pub use comm::live;
 pub use fault::{Fault, FaultKind, inject};

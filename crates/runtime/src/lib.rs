@@ -59,18 +59,21 @@ pub use retrograph_driver::{
 };
 
 pub use explain::Explanation;
-pub use library::{CUBLAS_WORKSPACE_BYTES, Cublas, DeviceRange, LibraryScope, MatrixShape};
+pub use library::{
+    CUBLAS_WORKSPACE_BYTES, Communicator, Cublas, DeviceRange, LibraryScope, MatrixShape, Nccl,
+    Ranks, UniqueId,
+};
 pub use memory::DriverShare;
 pub use modules::{JitAfterWarm, ModuleCache, PrewarmError, Progress, WarmModules};
 pub use pass::{
-    Buffer, BufferId, BufferKind, ControlError, Controls, CustomImage, CustomLaunch, Edge, Edges,
-    Hazard, LibraryCall, LibraryGemm, MemoryPlan, OpId, Operation, OperationKind, Pass, PassError,
-    Requirements, Reuse, Slice,
+    Buffer, BufferId, BufferKind, CollectiveGroup, CollectiveKind, ControlError, Controls,
+    CustomImage, CustomLaunch, Edge, Edges, Hazard, LibraryCall, LibraryGemm, MemoryPlan, OpId,
+    Operation, OperationKind, Pass, PassError, Requirements, Reuse, Slice,
 };
 pub use picture::graph_to_svg;
 pub use program::{
-    Admission, AdmitError, Bindings, BuildError, BuildOptions, GraphFailure, PdlMode, Policy,
-    ProfileError, Program, Reason, Rebound, Report, StepError, StepOutcome, Strategy,
+    Admission, AdmitError, Bindings, BuildError, BuildOptions, Collectives, GraphFailure, PdlMode,
+    Policy, ProfileError, Program, Reason, Rebound, Report, StepError, StepOutcome, Strategy,
     UpdateStrategy,
 };
 pub use regular_file::open_regular;

@@ -228,7 +228,7 @@ impl GemmProblem {
             let too_large = |_| Error::Library {
                 call: "cublasGemmEx",
                 status: 7,
-                name: "a size of the product is more than 2^31 - 1",
+                name: "a size of the product is more than 2^31 - 1".into(),
             };
             c_int::try_from(value).map_err(too_large)
         };

@@ -42,10 +42,14 @@
 //! [`Cublas`] is built in: [`LibraryGemm`](crate::LibraryGemm) describes a matrix product without a
 //! device, and [`Bindings::cublas`](crate::Bindings::cublas) provides the handle.
 //!
+//! So are collectives by [NCCL](nccl): [`CollectiveGroup`](crate::CollectiveGroup) describes them,
+//! and [`Bindings::communicator`](crate::Bindings::communicator) provides the [`Communicator`].
+//!
 //! A library's workspace is a buffer of the pass, so the plan counts it and the graph keeps it
 //! alive.
 
 mod cublas;
+pub mod nccl;
 mod table;
 
 use retrograph_driver::{Context, Result, Stream};
@@ -53,6 +57,7 @@ use retrograph_driver_sys::CUresult;
 
 pub(crate) use cublas::GemmProblem;
 pub use cublas::{CUBLAS_WORKSPACE_BYTES, Cublas, MatrixShape};
+pub use nccl::{Communicator, Nccl, Ranks, UniqueId};
 pub use table::CublasTable;
 
 /// A range of device memory.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::{Edge, Edges, Hazard, OpId, Pass};
 
-/// Draws `pass` with one longest path in red.
+/// Draws `pass` with one longest path in red and filled collectives.
 pub(super) fn draw(pass: &Pass, edges: &Edges) -> String {
     let path = edges.longest_path();
     let on_path: HashSet<OpId> = path.iter().copied().collect();
@@ -14,7 +14,11 @@ pub(super) fn draw(pass: &Pass, edges: &Edges) -> String {
     for (at, operation) in pass.operations().iter().enumerate() {
         let color = if on_path.contains(&OpId(at as u32)) { ", color=red" } else { "" };
         let label = escaped(operation.name());
-        let _ = writeln!(dot, "  n{at} [label=\"#{at} {label}\"{color}];");
+        let fill = match operation.collective_bytes() {
+            Some(_) => ", style=filled, fillcolor=\"#d9c7f5\"",
+            None => "",
+        };
+        let _ = writeln!(dot, "  n{at} [label=\"#{at} {label}\"{color}{fill}];");
     }
     for edge in edges.iter() {
         let red = steps.contains(&(edge.from, edge.to));

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use retrograph_kernels::KernelError;
+use retrograph_kernels::{DType, KernelError};
 
-use crate::library::MatrixShape;
+use crate::library::{MatrixShape, Ranks};
 
 /// An operation that was refused. The pass is unchanged.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -144,5 +144,43 @@ pub enum PassError {
         operation: String,
         /// The name that both have.
         image: String,
+    },
+
+    /// A collective of blocks has a length that the number of ranks does not divide.
+    #[error("{len} elements have no equal blocks for {count} ranks; pad them")]
+    NotDivisible {
+        /// Elements of the slice.
+        len: usize,
+        /// The number of ranks.
+        count: usize,
+    },
+
+    /// NCCL does not know the elements of a collective.
+    #[error("there are no collectives of {dtype}; exchange another dtype")]
+    NotCollective {
+        /// The dtype.
+        dtype: DType,
+    },
+
+    /// A collective names a rank that does not exist.
+    #[error("there is no rank {rank} among {count}")]
+    NoSuchRank {
+        /// The rank.
+        rank: usize,
+        /// The number of ranks.
+        count: usize,
+    },
+
+    /// Collectives of one pass have different ranks.
+    #[error(
+        "the collective is of rank {} of {}, and earlier ones are of rank {} of {}; describe all \
+         collectives of a pass for the same ranks",
+        ranks.rank, ranks.count, held.rank, held.count
+    )]
+    OtherRanks {
+        /// The ranks of the collective.
+        ranks: Ranks,
+        /// The ranks of earlier ones.
+        held: Ranks,
     },
 }

@@ -8,7 +8,8 @@ use retrograph_kernels::{Access, Element};
 
 use super::access::BufferAccess;
 use super::buffer::Slice;
-use crate::library::{GemmProblem, LibraryScope};
+use super::collective::Collective;
+use crate::library::{GemmProblem, LibraryScope, Ranks};
 
 type Enqueue = dyn Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync;
 
@@ -28,6 +29,17 @@ pub(crate) enum LibraryWork {
     Closure(Arc<Enqueue>),
     /// The cuBLAS handle that is bound when a program is built.
     Gemm(GemmProblem),
+    /// The communicator that is bound when a program is built.
+    Collectives(CollectiveWork),
+}
+
+/// Collectives that are enqueued together.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CollectiveWork {
+    pub(crate) ranks: Ranks,
+    pub(crate) collectives: Arc<[Collective]>,
+    /// Bytes of all elements.
+    pub(crate) bytes: usize,
 }
 
 impl LibraryCall {
@@ -44,6 +56,34 @@ impl LibraryCall {
     pub(crate) fn gemm(problem: GemmProblem) -> Self {
         let work = LibraryWork::Gemm(problem);
         Self { name: "cublas_gemm".to_owned(), accesses: Vec::new(), work }
+    }
+
+    /// A group of collectives, which are still to come.
+    pub(super) fn collectives(ranks: Ranks) -> Self {
+        let work = CollectiveWork { ranks, collectives: Arc::default(), bytes: 0 };
+        let work = LibraryWork::Collectives(work);
+        Self { name: "no_collective".to_owned(), accesses: Vec::new(), work }
+    }
+
+    /// The call for these collectives, named after them.
+    pub(super) fn with_collectives(mut self, collectives: Vec<Collective>, bytes: usize) -> Self {
+        if let LibraryWork::Collectives(work) = &mut self.work {
+            let mut names: Vec<_> = collectives.iter().map(|one| one.kind.name()).collect();
+            names.dedup();
+            self.name = names.join("_");
+            work.collectives = collectives.into();
+            work.bytes = bytes;
+        }
+        self
+    }
+
+    /// The bytes that collectives exchange: of the elements, not of what crosses links. `None` for
+    /// another call.
+    pub fn collective_bytes(&self) -> Option<usize> {
+        match &self.work {
+            LibraryWork::Collectives(work) => Some(work.bytes),
+            _ => None,
+        }
     }
 
     /// Declares elements that are read.
@@ -87,6 +127,7 @@ impl PartialEq for LibraryWork {
         match (self, other) {
             (Self::Closure(one), Self::Closure(other)) => Arc::ptr_eq(one, other),
             (Self::Gemm(one), Self::Gemm(other)) => one == other,
+            (Self::Collectives(one), Self::Collectives(other)) => one == other,
             _ => false,
         }
     }
@@ -97,6 +138,7 @@ impl fmt::Debug for LibraryWork {
         match self {
             Self::Closure(_) => f.write_str("code of the caller"),
             Self::Gemm(problem) => problem.fmt(f),
+            Self::Collectives(work) => work.fmt(f),
         }
     }
 }

@@ -27,6 +27,7 @@ mod access;
 mod ancestors;
 mod buffer;
 mod check;
+mod collective;
 mod controls;
 mod declare;
 mod derived;
@@ -49,6 +50,7 @@ use retrograph_kernels::{Access, BufferArgument, Element, Launch};
 
 pub use access::BufferAccess;
 pub use buffer::{Buffer, BufferId, BufferKind, Slice};
+pub use collective::{CollectiveGroup, CollectiveKind};
 pub use controls::{ControlError, Controls};
 pub use edges::{Edge, Edges, Hazard};
 pub use error::PassError;
@@ -58,13 +60,17 @@ pub use operation::{CustomImage, CustomLaunch, OpId, Operation, OperationKind};
 pub use plan::{MemoryPlan, Reuse};
 pub use requirements::{CustomRequirement, Requirements};
 
+pub(crate) use ancestors::Ancestors;
 pub(crate) use buffer::PassId;
+pub(crate) use collective::Collective;
 pub(crate) use controls::ControlLayout;
 pub(crate) use edges::infer;
 pub(crate) use library::LibraryWork;
 
 use names::Names;
 use ranges::RangeSet;
+
+use crate::library::Ranks;
 
 /// A list of operations over named buffers.
 #[derive(Debug)]
@@ -80,6 +86,8 @@ pub struct Pass {
     controls: Arc<ControlLayout>,
     /// The operation that fetches the controls.
     fetches_parameters: Option<OpId>,
+    /// The ranks of all collectives, and the buffer that orders them.
+    collective_order: Option<(Ranks, Slice<u32>)>,
 }
 
 impl Pass {
@@ -96,6 +104,7 @@ impl Pass {
             initialized: Vec::new(),
             controls: Arc::new(ControlLayout::new(id)),
             fetches_parameters: None,
+            collective_order: None,
         }
     }
 

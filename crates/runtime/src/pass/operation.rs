@@ -119,6 +119,14 @@ impl Operation {
         }
     }
 
+    /// The bytes that it exchanges with other devices; `None` if it is no collective.
+    pub fn collective_bytes(&self) -> Option<usize> {
+        match &self.kind {
+            OperationKind::Library(call) => call.collective_bytes(),
+            _ => None,
+        }
+    }
+
     /// The arguments of a launch; empty for other kinds.
     pub(crate) fn arguments(&self) -> &[Argument<BufferId>] {
         match &self.kind {

@@ -26,6 +26,11 @@ const LEVEL: [f32; 2] = [20.0, 150.0];
 /// The width that an operation of the usual time should have in a measured picture.
 const USUAL: f32 = 16.0;
 
+/// The family of collectives, whatever their scopes.
+const COLLECTIVES: &str = "collectives between devices";
+/// Its colour: darker than those of scopes.
+const COLLECTIVES_COLOUR: &str = "#7a3fd1";
+
 const STYLE: &str = "text{font:11px sans-serif;fill:#222}.title{font-size:15px;font-weight:bold}\
 .edge{fill:none;stroke:#8a8a8a;stroke-opacity:.45}.reuse{stroke-dasharray:3 3}\
 .hot{stroke:#d40000;stroke-opacity:1;stroke-width:1.6}.op rect{stroke:#555;stroke-width:.5}\
@@ -77,7 +82,10 @@ impl Picture {
 
 impl Shown {
     fn family(&self) -> String {
-        family_of(&self.scope)
+        match self.is_collective {
+            true => COLLECTIVES.to_owned(),
+            false => family_of(&self.scope),
+        }
     }
 }
 
@@ -181,7 +189,10 @@ impl Drawing<'_> {
     fn operations(&self, xml: &mut Xml) {
         let of: Vec<String> = self.picture.nodes.iter().map(Shown::family).collect();
         for (at, family) in self.families.iter().enumerate() {
-            xml.open("g", &[("class", &"scope"), ("data-scope", family), ("fill", &colour(at))]);
+            xml.open(
+                "g",
+                &[("class", &"scope"), ("data-scope", family), ("fill", &of_family(at, family))],
+            );
             let members = (0..of.len()).filter(|&node| of[node] == *family);
             members.for_each(|node| self.operation(xml, node));
             xml.close();
@@ -212,8 +223,13 @@ impl Drawing<'_> {
             let x = MARGIN + (at % LEGEND_COLUMNS) as f32 * LEGEND_COLUMN;
             let y = top + (at / LEGEND_COLUMNS) as f32 * LINE;
             let name = if family.is_empty() { "(no scope)" } else { family };
-            let swatch: super::xml::Attributes<'_> =
-                &[("x", &x), ("y", &y), ("width", &12), ("height", &12), ("fill", &colour(at))];
+            let swatch: super::xml::Attributes<'_> = &[
+                ("x", &x),
+                ("y", &y),
+                ("width", &12),
+                ("height", &12),
+                ("fill", &of_family(at, family)),
+            ];
             xml.leaf("rect", swatch, "");
             let letters = (LEGEND_COLUMN / LETTER) as usize - 4;
             let name: String = name.chars().take(letters).collect();
@@ -249,6 +265,11 @@ impl Shown {
         }
         text
     }
+}
+
+/// The colour of the family at a position.
+fn of_family(at: usize, family: &str) -> String {
+    if family == COLLECTIVES { COLLECTIVES_COLOUR.to_owned() } else { colour(at) }
 }
 
 /// Light colours a golden angle apart, so that consecutive ones differ most.

@@ -3,7 +3,7 @@
 //! Operations are drawn from left to right by their earliest start, in lanes without overlap. With
 //! a [`Profile`], the width of an operation is its time, and the picture is the fastest schedule
 //! that the edges allow, without contention; otherwise all operations are equally wide. The longest
-//! path is framed in red. Colours are scopes. A tooltip shows the name, kernel, bytes and time of
+//! path is framed in red. Colours are scopes; collectives have a colour of their own. A tooltip shows the name, kernel, bytes and time of
 //! an operation.
 //!
 //! The SVG has no scripts and embeds no fonts. It has a view box and a size in pixels.
@@ -35,6 +35,8 @@ struct Shown {
     scope: String,
     kernel: String,
     bytes: Option<[usize; 2]>,
+    /// Whether it exchanges data with other devices.
+    is_collective: bool,
     ms: Option<f32>,
 }
 
@@ -89,7 +91,7 @@ pub fn graph_to_svg(graph: &Graph, profile: Option<&Profile>) -> Result<String> 
     for node in &ordered.nodes {
         let kernel = graph.label(*node)?;
         let (name, scope) = (kernel.clone(), String::new());
-        nodes.push(Shown { name, scope, kernel, bytes: None, ms: None });
+        nodes.push(Shown { name, scope, kernel, bytes: None, is_collective: false, ms: None });
     }
     let arrow = |(from, to)| Arrow { from, to, data: true };
     let edges = ordered.edges.into_iter().map(arrow).collect();
@@ -121,7 +123,9 @@ fn shown(operation: &Operation) -> Shown {
     };
     let (name, kernel) = (operation.name().to_owned(), operation.verb().to_owned());
     let scope = scope_of(&name).to_owned();
-    Shown { name, scope, kernel, bytes: Some([sum(false), sum(true)]), ms: None }
+    let (bytes, is_collective) =
+        (Some([sum(false), sum(true)]), operation.collective_bytes().is_some());
+    Shown { name, scope, kernel, bytes, is_collective, ms: None }
 }
 
 fn arrows(edges: &Edges) -> Vec<Arrow> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use retrograph_driver::{Context, DeviceBuffer, Owner};
 use retrograph_kernels::Element;
 
-use crate::library::Cublas;
+use crate::library::{Communicator, Cublas};
 use crate::pass::{Buffer, BufferId, BufferKind, Pass, Slice};
 
 use super::error::BuildError;
@@ -15,6 +15,7 @@ use super::error::BuildError;
 pub struct Bindings {
     bound: BTreeMap<BufferId, Bound>,
     cublas: Option<Cublas>,
+    communicator: Option<Communicator>,
 }
 
 #[derive(Clone)]
@@ -50,6 +51,18 @@ impl Bindings {
     pub fn cublas(&mut self, cublas: &Cublas) -> &mut Self {
         self.cublas = Some(cublas.clone());
         self
+    }
+
+    /// Runs the collectives of [`Pass::collectives`] by `communicator`, which has the same ranks.
+    /// Rebinding does not change it.
+    pub fn communicator(&mut self, communicator: &Communicator) -> &mut Self {
+        self.communicator = Some(communicator.clone());
+        self
+    }
+
+    /// The communicator for collectives.
+    pub(super) fn held_communicator(&self) -> Option<&Communicator> {
+        self.communicator.as_ref()
     }
 
     /// The handle for library products.

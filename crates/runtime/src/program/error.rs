@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use retrograph_driver::{CallError, CaptureError, Error};
 
+use crate::library::Ranks;
 use crate::modules::JitAfterWarm;
 use crate::pass::ControlError;
 
@@ -107,6 +108,30 @@ pub enum BuildError {
     NoCublas {
         /// The operation.
         operation: String,
+    },
+
+    /// A collective has no communicator.
+    #[error(
+        "`{operation}` needs NCCL; give the bindings a communicator (`Bindings::communicator`)"
+    )]
+    NoCommunicator {
+        /// The operation.
+        operation: String,
+    },
+
+    /// The communicator has other ranks than the pass was described for.
+    #[error(
+        "`{operation}` is described for rank {} of {}, and the communicator is rank {} of {}; \
+         describe the pass for the ranks of the communicator",
+        ranks.rank, ranks.count, held.rank, held.count
+    )]
+    OtherRanks {
+        /// The operation.
+        operation: String,
+        /// The ranks of the pass.
+        ranks: Ranks,
+        /// The ranks of the communicator.
+        held: Ranks,
     },
 
     /// A library call cannot be added to a graph by hand.

@@ -7,8 +7,8 @@ use retrograph_driver::{Owner, Result, Stream};
 use super::bindings::Bindings;
 use super::error::BuildError;
 use super::memory::Memory;
-use crate::library::{Cublas, DeviceRange, GemmProblem, LibraryScope};
-use crate::pass::{LibraryCall, LibraryWork, Operation};
+use crate::library::{Communicator, Cublas, DeviceRange, GemmProblem, LibraryScope};
+use crate::pass::{Collective, LibraryCall, LibraryWork, Operation};
 
 type Enqueue = dyn Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync;
 
@@ -21,6 +21,7 @@ pub(super) struct BoundLibraryCall {
 enum Work {
     Closure(Arc<Enqueue>),
     Gemm(Cublas, GemmProblem),
+    Collectives(Communicator, Arc<[Collective]>),
 }
 
 impl BoundLibraryCall {
@@ -30,12 +31,23 @@ impl BoundLibraryCall {
         bindings: &Bindings,
         memory: &Memory,
     ) -> Result<Self, BuildError> {
-        let work = match (call.work(), bindings.cublas_handle()) {
-            (LibraryWork::Closure(enqueue), _) => Work::Closure(Arc::clone(enqueue)),
-            (LibraryWork::Gemm(problem), Some(cublas)) => Work::Gemm(cublas.clone(), *problem),
-            (LibraryWork::Gemm(_), None) => {
-                return Err(BuildError::NoCublas { operation: operation.name().to_owned() });
-            }
+        let name = || operation.name().to_owned();
+        let work = match call.work() {
+            LibraryWork::Closure(enqueue) => Work::Closure(Arc::clone(enqueue)),
+            LibraryWork::Gemm(problem) => match bindings.cublas_handle() {
+                Some(cublas) => Work::Gemm(cublas.clone(), *problem),
+                None => return Err(BuildError::NoCublas { operation: name() }),
+            },
+            LibraryWork::Collectives(work) => match bindings.held_communicator() {
+                Some(held) if held.ranks() == work.ranks => {
+                    Work::Collectives(held.clone(), Arc::clone(&work.collectives))
+                }
+                Some(held) => {
+                    let (ranks, held) = (work.ranks, held.ranks());
+                    return Err(BuildError::OtherRanks { operation: name(), ranks, held });
+                }
+                None => return Err(BuildError::NoCommunicator { operation: name() }),
+            },
         };
         let range =
             |range| DeviceRange { address: memory.address(range), bytes: range.bytes.len() };
@@ -52,6 +64,9 @@ impl BoundLibraryCall {
         match &self.work {
             Work::Closure(enqueue) => enqueue(&scope)?,
             Work::Gemm(cublas, problem) => cublas.gemm(problem, &scope)?,
+            Work::Collectives(communicator, collectives) => {
+                communicator.enqueue(collectives, &scope)?;
+            }
         }
         // The library may have made another context current, and may hide a failure.
         stream.bind_to_enqueue()
@@ -68,7 +83,7 @@ impl BoundLibraryCall {
             Work::Gemm(held, _) if !held.is(cublas) => {
                 Some(std::mem::replace(held, cublas.clone()))
             }
-            Work::Gemm(..) | Work::Closure(_) => None,
+            Work::Gemm(..) | Work::Closure(_) | Work::Collectives(..) => None,
         }
     }
 
@@ -78,13 +93,14 @@ impl BoundLibraryCall {
             // The program's sequence keeps the closure, and nodes do not call it.
             Work::Closure(_) => None,
             Work::Gemm(cublas, _) => Some(cublas.owner()),
+            Work::Collectives(communicator, _) => Some(communicator.owner()),
         }
     }
 
     /// The product, if cuBLAS runs it: cuBLAS loads kernels at the first product of each kind.
     pub(super) fn product(&self) -> Option<&GemmProblem> {
         match &self.work {
-            Work::Closure(_) => None,
+            Work::Closure(_) | Work::Collectives(..) => None,
             Work::Gemm(_, problem) => Some(problem),
         }
     }

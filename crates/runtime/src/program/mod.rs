@@ -114,6 +114,7 @@ use retired::Retired;
 pub use retries::RETRY_AFTER;
 use retries::Retries;
 pub use run::StepOutcome;
+pub use sequence::Collectives;
 use sequence::Sequence;
 pub use update::UpdateStrategy;
 
@@ -176,6 +177,9 @@ impl Program {
         context.same(modules.context(), "the warm modules")?;
         if let Some(cublas) = bindings.cublas_handle() {
             context.same(cublas.context(), "the handle of cuBLAS")?;
+        }
+        if let Some(communicator) = bindings.held_communicator() {
+            context.same(communicator.context(), "the communicator")?;
         }
         let wanted = Wanted::by(pass);
         let externals = bindings.resolve(&wanted, &[], &context)?;

@@ -7,7 +7,7 @@ use super::memory::Memory;
 use super::policy::Strategy;
 use super::reason::{GraphFailure, Reason};
 use super::replay::{Made, Replay, Template};
-use super::sequence::Sequence;
+use super::sequence::{Collectives, Sequence};
 use crate::pass::{Pass, Reuse};
 
 /// Facts about a built program.
@@ -35,6 +35,8 @@ pub struct Report {
     pub programmatic_edges: usize,
     /// Nodes with a higher priority.
     pub high_priority_nodes: usize,
+    /// The collectives.
+    pub collectives: Collectives,
     /// Edges of the graph; for an eager program, the inferred edges.
     pub edges: usize,
     /// Nodes on the longest path; for an eager program, all operations.
@@ -68,6 +70,7 @@ impl Report {
             library_nodes: 0,
             programmatic_edges: 0,
             high_priority_nodes: 0,
+            collectives: sequence.collectives,
             edges: sequence.edges.len(),
             depth: sequence.steps.len(),
             peak_bytes: memory.plan().peak_bytes(),
@@ -115,6 +118,11 @@ impl fmt::Display for Report {
         writeln!(f, ", {nodes} nodes, {edges} edges, depth {depth}")?;
         if self.library_nodes > 0 {
             writeln!(f, "libraries   {} of the nodes", self.library_nodes)?;
+        }
+        if self.collectives != Collectives::default() {
+            let Collectives { operations, bytes, overlapping } = self.collectives;
+            write!(f, "collectives {operations} of {bytes} bytes, during which {overlapping} ")?;
+            writeln!(f, "other operations can run")?;
         }
         if self.programmatic_edges > 0 {
             writeln!(f, "pdl         {} of the edges are programmatic", self.programmatic_edges)?;

@@ -11,7 +11,7 @@ use super::library_call::BoundLibraryCall;
 use super::relocations::{InCommand, Relocations, Slot};
 use super::resolver::{Resolver, count_tables};
 use crate::library::Cublas;
-use crate::pass::{Edges, OpId, OperationKind, Pass, infer};
+use crate::pass::{Ancestors, Edges, OpId, Operation, OperationKind, Pass, infer};
 
 /// A command with the name of its operation.
 pub(super) struct Step {
@@ -29,6 +29,33 @@ impl Step {
     }
 }
 
+/// Facts about the collectives of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Collectives {
+    /// Operations that are groups of collectives.
+    pub operations: usize,
+    /// Bytes of the elements that they exchange.
+    pub bytes: usize,
+    /// Other operations that no edge orders before or after some collective, so that they can run
+    /// during it.
+    pub overlapping: usize,
+}
+
+impl Collectives {
+    fn of(operations: &[&Operation], ancestors: &Ancestors) -> Self {
+        let bytes_of = |at: usize| operations[at].collective_bytes();
+        let (is, others): (Vec<usize>, Vec<usize>) =
+            (0..operations.len()).partition(|&at| bytes_of(at).is_some());
+        let apart = |one: usize, other: usize| !ancestors.contains(one.max(other), one.min(other));
+        let overlapping = others.iter().filter(|&&at| is.iter().any(|&one| apart(one, at)));
+        Self {
+            operations: is.len(),
+            bytes: is.iter().filter_map(|&at| bytes_of(at)).sum(),
+            overlapping: overlapping.count(),
+        }
+    }
+}
+
 /// All commands in the order of the pass, without empty operations.
 pub(super) struct Sequence {
     pub(super) steps: Vec<Step>,
@@ -37,6 +64,8 @@ pub(super) struct Sequence {
     pub(super) skipped: usize,
     /// The position of the command that fetches the controls.
     pub(super) fetches_parameters: Option<usize>,
+    /// The collectives.
+    pub(super) collectives: Collectives,
     /// The locations that hold addresses of external buffers.
     relocations: Relocations<InCommand>,
 }
@@ -73,9 +102,10 @@ impl Sequence {
             active.push(operation);
         }
         let accesses = active.iter().map(|operation| operation.accesses());
-        let edges = infer(accesses, |range| memory.plan().location(range)).0;
+        let (edges, ancestors) = infer(accesses, |range| memory.plan().location(range));
+        let collectives = Collectives::of(&active, &ancestors);
         let skipped = pass.operations().len() - steps.len();
-        Ok(Self { steps, edges, skipped, fetches_parameters, relocations })
+        Ok(Self { steps, edges, skipped, fetches_parameters, collectives, relocations })
     }
 
     /// Patches the address of an external buffer in all commands that use it. Returns their

@@ -8,18 +8,19 @@ assert_threads! {
     // Any thread may use them, several at a time.
     shared {
         Admission, AdmitError, Bindings, Buffer, BufferId, BufferKind, BuildError, BuildOptions,
-        CallError, CaptureError, CaptureMode, CapturedNodes, Context, ControlError, Controls,
+        CallError, CaptureError, CaptureMode, CapturedNodes, CollectiveGroup, CollectiveKind,
+        Collectives, Communicator, Context, ControlError, Controls,
         Cublas, CustomImage, CustomLaunch, DeviceBuffer<f32>, DeviceCopy, DeviceFill, DeviceIndex,
         DeviceInfo, DeviceRange, DeviceScalar<f32>, Driver, DriverShare, DriverVersion, PdlMode,
         Edge, Edges, Error, Event, Explanation<'static>, FirstFailure, Function,
         GraphExec, GraphReport, Hazard, JitAfterWarm, KernelArguments, KernelLaunch<'static>,
         KernelTime, LaunchGeometry, LibraryCall, LibraryGemm, LibraryScope<'static>, LoadError,
-        Loss, MatrixShape, MemoryPlan, MemoryPool, Module, ModuleCache, Node, NodeKind, OpId,
+        Loss, MatrixShape, MemoryPlan, MemoryPool, Module, ModuleCache, Nccl, Node, NodeKind, OpId,
         Operation, OperationKind, OperationTime, Origin, Owner, Pass, PassError, PhaseTime,
-        PinnedBuffer<f32>, Policy, PoolSeal, PoolUse, PrewarmError, Profile,
+        PinnedBuffer<f32>, Policy, PoolSeal, PoolUse, PrewarmError, Profile, Ranks,
         GraphFailure, Reason, ProfileError, Progress<'static>, Rebound, Report, Requirements, Reuse,
         UpdateStrategy, Slice<f32>, StepError, StepOutcome, Strategy, Stream, TensorMap,
-        TensorMapLayout<'static>, TensorMapSwizzle, TensorMapType, UpdateOutcome, WarmModules,
+        TensorMapLayout<'static>, TensorMapSwizzle, TensorMapType, UniqueId, UpdateOutcome, WarmModules,
     }
     // The driver does not guard a template against use from two threads at once, and a program
     // keeps the one that its exec was made from.
@@ -55,7 +56,7 @@ mod more {
                 Admission, AdmitError, Bindings, Bucket<1>, Buckets, BuildError, BuildOptions,
                 CacheError<u8>, CacheOptions, CacheStatistics, Choice, Described, PdlMode,
                 Facts, GraphFailure, Policy, ProfileError, Quirk, Reason, Rebound,
-                Report, UpdateStrategy, ShapeError, StepError, StepOutcome, Strategy,
+                Collectives, Report, UpdateStrategy, ShapeError, StepError, StepOutcome, Strategy,
             }
             // They hold programs.
             sent { Cached1, ProgramCache1 }

@@ -1,0 +1,210 @@
+//! A rank of a communicator.
+
+use std::ffi::{CStr, c_void};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use retrograph_driver::{Context, Error, Owner, Result};
+use retrograph_nccl_sys::{NcclTable, ncclComm_t, ncclRedOp_t, ncclResult_t};
+
+use super::{Nccl, Ranks, UniqueId, check, failure};
+use crate::library::LibraryScope;
+use crate::pass::{Collective, CollectiveKind};
+
+/// One device of a communicator. Clones share it.
+///
+/// Graphs with its collectives keep it alive, and are destroyed before it.
+#[derive(Clone)]
+pub struct Communicator {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    context: Context,
+    table: NcclTable,
+    comm: ncclComm_t,
+    ranks: Ranks,
+    aborted: AtomicBool,
+}
+
+impl Communicator {
+    /// Joins the communicator `id` on the device of `context`. Waits until all ranks have joined.
+    ///
+    /// # Errors
+    /// [`Error::Library`] if NCCL fails or ranks disagree on their number,
+    /// [`Error::RefusedDuringCapture`] during a capture.
+    pub fn join(nccl: &Nccl, context: &Context, id: UniqueId, ranks: Ranks) -> Result<Self> {
+        context.bind_outside_capture("joining a communicator")?;
+        let table = *nccl.table();
+        let mut comm = ncclComm_t::NULL;
+        let [rank, count] = [ranks.rank, ranks.count].map(|number| number as i32);
+        // Not under the lock of captures: other ranks of this process join at the same time, and
+        // NCCL switches its threads to the relaxed mode.
+        // SAFETY: the place is valid, and the context is current.
+        let code = unsafe { (table.ncclCommInitRank)(&mut comm, count, id.raw(), rank) };
+        code.ok().map_err(|code| {
+            failure("ncclCommInitRank", code, &last_error(&table, ncclComm_t::NULL))
+        })?;
+        let (context, aborted) = (context.clone(), AtomicBool::new(false));
+        Ok(Self { inner: Arc::new(Inner { context, table, comm, ranks, aborted }) })
+    }
+
+    /// The position of this device.
+    pub fn ranks(&self) -> Ranks {
+        self.inner.ranks
+    }
+
+    /// The context of the device.
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// Returns the first error that collectives met while they ran.
+    ///
+    /// # Errors
+    /// [`Error::Library`] with what NCCL says, also after an abort.
+    pub fn require_healthy(&self) -> Result<()> {
+        let Inner { table, comm, .. } = &*self.inner;
+        self.require_not_aborted()?;
+        let mut code = ncclResult_t::ncclSuccess;
+        // SAFETY: the communicator lives, and the place is valid.
+        check("ncclCommGetAsyncError", unsafe { (table.ncclCommGetAsyncError)(*comm, &mut code) })?;
+        match code {
+            ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress => Ok(()),
+            code => Err(failure("a collective", code, &last_error(table, *comm))),
+        }
+    }
+
+    /// Whether [`Communicator::abort`] was called.
+    pub fn is_aborted(&self) -> bool {
+        self.inner.aborted.load(Ordering::Acquire)
+    }
+
+    /// Ends running collectives, whose results are then undefined, and makes later ones fail. Any
+    /// thread may call it; it can wait until graphs with collectives are dropped.
+    pub fn abort(&self) {
+        let Inner { table, comm, aborted, .. } = &*self.inner;
+        if aborted.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // SAFETY: the communicator lives, and this is the only call that ends it: the flag is set.
+        let code = unsafe { (table.ncclCommAbort)(*comm) };
+        if let Err(error) = check("ncclCommAbort", code) {
+            tracing::warn!(%error, "a communicator was not aborted");
+        }
+    }
+
+    fn require_not_aborted(&self) -> Result<()> {
+        match self.is_aborted() {
+            true => Err(Error::Library {
+                call: "ncclCommAbort",
+                status: 0,
+                name: "the communicator was aborted".into(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Keeps the communicator alive.
+    pub(crate) fn owner(&self) -> Owner {
+        self.inner.clone()
+    }
+
+    /// Enqueues collectives over the ranges of `scope`.
+    pub(crate) fn enqueue(
+        &self,
+        collectives: &[Collective],
+        scope: &LibraryScope<'_>,
+    ) -> Result<()> {
+        self.require_not_aborted()?;
+        let table = &self.inner.table;
+        // SAFETY: groups belong to threads, and this one is ended below.
+        self.check("ncclGroupStart", unsafe { (table.ncclGroupStart)() })?;
+        let mut outcome = Ok(());
+        for collective in collectives {
+            outcome = outcome.and_then(|()| self.add(collective, scope));
+        }
+        // SAFETY: the group was started above.
+        let ended = self.check("ncclGroupEnd", unsafe { (table.ncclGroupEnd)() });
+        outcome.and(ended)
+    }
+
+    fn add(&self, collective: &Collective, scope: &LibraryScope<'_>) -> Result<()> {
+        let Inner { table, comm, .. } = &*self.inner;
+        let (comm, stream, sum) = (*comm, scope.stream().raw(), ncclRedOp_t::ncclSum);
+        let &Collective { kind, data_type, count, first_range } = collective;
+        let at = |range: usize| scope.range(first_range + range).address as *mut c_void;
+        // SAFETY: the ranges are buffers of the pass, which the program keeps, with as many
+        // elements as the description checked; the communicator and the stream live.
+        unsafe {
+            match kind {
+                CollectiveKind::AllReduce => {
+                    let (place, all_reduce) = (at(0), table.ncclAllReduce);
+                    let code = all_reduce(place, place, count, data_type, sum, comm, stream);
+                    self.check("ncclAllReduce", code)
+                }
+                CollectiveKind::ReduceScatter => {
+                    let scatter = table.ncclReduceScatter;
+                    let code = scatter(at(0), at(1), count, data_type, sum, comm, stream);
+                    self.check("ncclReduceScatter", code)
+                }
+                CollectiveKind::AllGather => {
+                    let code = (table.ncclAllGather)(at(1), at(0), count, data_type, comm, stream);
+                    self.check("ncclAllGather", code)
+                }
+                CollectiveKind::Broadcast { root } => {
+                    let (place, broadcast) = (at(0), table.ncclBroadcast);
+                    let code = broadcast(place, place, count, data_type, root as i32, comm, stream);
+                    self.check("ncclBroadcast", code)
+                }
+            }
+        }
+    }
+
+    /// As [`check`], with what NCCL says. In a capture, the first failure is the cause.
+    fn check(&self, call: &'static str, code: ncclResult_t) -> Result<()> {
+        let Err(code) = code.ok() else { return Ok(()) };
+        let Inner { table, comm, .. } = &*self.inner;
+        let text = if self.is_aborted() { String::new() } else { last_error(table, *comm) };
+        Err(failure(call, code, &text))
+    }
+}
+
+/// The text of NCCL about its last error.
+fn last_error(table: &NcclTable, comm: ncclComm_t) -> String {
+    // SAFETY: the communicator lives or is null.
+    let text = unsafe { (table.ncclGetLastError)(comm) };
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: NCCL returns a C text that is valid until its next error.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ranks { rank, count } = self.ranks();
+        write!(f, "Communicator(rank {rank} of {count} in {:?})", self.inner.context)
+    }
+}
+
+impl Drop for Inner {
+    /// Destroying waits for the device, so it must not happen during a capture.
+    fn drop(&mut self) {
+        if *self.aborted.get_mut() {
+            return;
+        }
+        let (table, comm, lost) = (self.table, self.comm, self.context.lost().is_some());
+        self.context.release(move |_| {
+            // An abort also ends work that hangs, and waits for no other rank.
+            let end = if lost { table.ncclCommAbort } else { table.ncclCommDestroy };
+            // SAFETY: this is the last use of the communicator.
+            let code = unsafe { end(comm) };
+            if let Err(error) = code.ok() {
+                tracing::warn!(%error, text = last_error(&table, comm), "not destroyed");
+            }
+            Ok(())
+        });
+    }
+}

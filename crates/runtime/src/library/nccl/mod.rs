@@ -1,0 +1,153 @@
+//! Collectives by NCCL, which is loaded at run time.
+//!
+//! A pass describes collectives without a device ([`CollectiveGroup`](crate::CollectiveGroup)). A
+//! program needs a [`Communicator`], which
+//! [`Bindings::communicator`](crate::Bindings::communicator) provides.
+//!
+//! All ranks must run the same collectives in the same order. Within a pass, each waits for the one
+//! before it, so that a graph has one order; between programs, the order of their steps decides.
+
+mod communicator;
+
+use std::fmt;
+use std::path::Path;
+
+use retrograph_driver::{Error, Result};
+use retrograph_nccl_sys::{NcclTable, ncclResult_t, ncclUniqueId};
+
+pub use communicator::Communicator;
+
+/// The position of a device among those of a communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ranks {
+    /// The number of this device, counted from 0.
+    pub rank: usize,
+    /// The number of devices, at least 1.
+    pub count: usize,
+}
+
+impl Ranks {
+    /// One device.
+    pub const ONE: Self = Self { rank: 0, count: 1 };
+
+    /// Returns the block of this rank among `len` elements, which the number of ranks divides.
+    pub fn block(self, len: usize) -> std::ops::Range<usize> {
+        let block = len / self.count;
+        self.rank * block..(self.rank + 1) * block
+    }
+}
+
+/// The functions of NCCL. Clones are copies.
+#[derive(Clone, Copy, Debug)]
+pub struct Nccl {
+    table: NcclTable,
+}
+
+impl Nccl {
+    /// Loads NCCL by its usual names.
+    ///
+    /// # Errors
+    /// [`Error::UnusableLibrary`], which says how to get it.
+    pub fn load() -> Result<Self> {
+        NcclTable::load().map(|table| Self { table }).map_err(unusable)
+    }
+
+    /// Loads NCCL from `path`.
+    ///
+    /// # Safety
+    /// The library must be NCCL: its initializers run, and its functions are called with NCCL's
+    /// signatures.
+    ///
+    /// # Errors
+    /// [`Error::UnusableLibrary`].
+    pub unsafe fn load_from(path: &Path) -> Result<Self> {
+        // SAFETY: passed on from the caller.
+        unsafe { NcclTable::load_from(path) }.map(|table| Self { table }).map_err(unusable)
+    }
+
+    /// Takes functions of another origin.
+    ///
+    /// # Safety
+    /// Each function behaves as the function of its name, and stays callable.
+    pub unsafe fn from_table(table: NcclTable) -> Self {
+        Self { table }
+    }
+
+    /// The simulated NCCL, for simulated devices.
+    #[cfg(feature = "sim")]
+    pub fn simulated() -> Self {
+        Self { table: retrograph_nccl_sim::table() }
+    }
+
+    /// The version, as 10000 × major + 100 × minor + patch.
+    pub fn version(&self) -> i32 {
+        self.table.version
+    }
+
+    /// Returns the name of a new communicator, which one rank makes and hands to all. The process
+    /// must live until all ranks have joined.
+    ///
+    /// # Errors
+    /// [`Error::Library`].
+    pub fn unique_id(&self) -> Result<UniqueId> {
+        let mut id = ncclUniqueId::default();
+        // SAFETY: the place is valid.
+        check("ncclGetUniqueId", unsafe { (self.table.ncclGetUniqueId)(&mut id) })?;
+        Ok(UniqueId { bytes: id.internal.map(|byte| byte as u8) })
+    }
+
+    pub(super) fn table(&self) -> &NcclTable {
+        &self.table
+    }
+}
+
+fn unusable(error: retrograph_nccl_sys::LoadError) -> Error {
+    Error::UnusableLibrary { reason: error.to_string() }
+}
+
+/// Converts the code of the function `call` into a result.
+fn check(call: &'static str, code: ncclResult_t) -> Result<()> {
+    code.ok().map_err(|code| failure(call, code, ""))
+}
+
+/// The error of a failed call, with what NCCL says about it.
+fn failure(call: &'static str, code: ncclResult_t, text: &str) -> Error {
+    let name = code.name().unwrap_or("a result of another version");
+    let meaning = code.meaning().unwrap_or_default().trim();
+    let name = match text.trim() {
+        "" => format!("{name}: {meaning}"),
+        text => format!("{name}: {meaning} NCCL says: {text}"),
+    };
+    Error::Library { call, status: code.0 as i32, name: name.into() }
+}
+
+/// The name of a communicator that is to be made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct UniqueId {
+    bytes: [u8; Self::BYTES],
+}
+
+impl UniqueId {
+    /// Size in bytes.
+    pub const BYTES: usize = retrograph_nccl_sys::NCCL_UNIQUE_ID_BYTES;
+
+    /// The opaque bytes, to send them to other ranks.
+    pub fn bytes(&self) -> &[u8; Self::BYTES] {
+        &self.bytes
+    }
+
+    /// Takes bytes that another rank has sent.
+    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        Self { bytes }
+    }
+
+    fn raw(&self) -> ncclUniqueId {
+        ncclUniqueId { internal: self.bytes.map(|byte| byte as _) }
+    }
+}
+
+impl fmt::Debug for UniqueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UniqueId(…)")
+    }
+}

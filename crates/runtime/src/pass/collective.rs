@@ -1,0 +1,206 @@
+//! Collectives between devices as operations: described without a device, in place.
+
+use retrograph_kernels::{DType, Element};
+use retrograph_nccl_sys::ncclDataType_t;
+
+use super::Pass;
+use super::buffer::Slice;
+use super::error::PassError;
+use super::library::LibraryCall;
+use super::operation::{OpId, OperationKind};
+use crate::library::Ranks;
+
+/// The kind of a collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CollectiveKind {
+    /// All ranks get the sum.
+    AllReduce,
+    /// Each rank gets its block of the sum.
+    ReduceScatter,
+    /// All ranks get the blocks of all ranks.
+    AllGather,
+    /// All ranks get the elements of one.
+    Broadcast {
+        /// That rank.
+        root: usize,
+    },
+}
+
+impl CollectiveKind {
+    /// The name of the operation.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all_reduce",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::AllGather => "all_gather",
+            Self::Broadcast { .. } => "broadcast",
+        }
+    }
+}
+
+/// A collective whose ranges are declared from position `first_range` on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Collective {
+    pub(crate) kind: CollectiveKind,
+    pub(crate) data_type: ncclDataType_t,
+    /// Elements as NCCL counts them: of a block where ranks have blocks.
+    pub(crate) count: usize,
+    pub(crate) first_range: usize,
+}
+
+impl Collective {
+    /// Bytes of the elements that it exchanges, of all blocks.
+    pub(super) fn bytes(&self, ranks: Ranks, element_bytes: usize) -> usize {
+        let blocks = match self.kind {
+            CollectiveKind::AllReduce | CollectiveKind::Broadcast { .. } => 1,
+            CollectiveKind::ReduceScatter | CollectiveKind::AllGather => ranks.count,
+        };
+        self.count * blocks * element_bytes
+    }
+}
+
+/// Collectives that NCCL runs together, in one launch if possible. All are in place.
+///
+/// Sums are in the dtype of the elements. Deterministic for the same devices, sizes and NCCL; ranks
+/// get the same bits.
+///
+/// ```
+/// use retrograph_runtime::{CollectiveGroup, Pass, Ranks};
+///
+/// let mut pass = Pass::new("mean of two devices");
+/// let grad = pass.external::<f32>("grad", 8);
+/// let group = CollectiveGroup::new(Ranks { rank: 0, count: 2 }).all_reduce(grad)?;
+/// pass.collectives(group)?;
+/// // The program then needs a communicator: `bindings.communicator(&communicator)`.
+/// assert_eq!(pass.operations()[0].name(), "all_reduce");
+/// # Ok::<(), retrograph_runtime::PassError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct CollectiveGroup {
+    ranks: Ranks,
+    collectives: Vec<Collective>,
+    /// Bytes of all elements.
+    bytes: usize,
+    call: LibraryCall,
+}
+
+impl CollectiveGroup {
+    /// No collectives yet.
+    pub fn new(ranks: Ranks) -> Self {
+        let call = LibraryCall::collectives(ranks);
+        Self { ranks, collectives: Vec::new(), bytes: 0, call }
+    }
+
+    /// Whether there are no collectives.
+    pub fn is_empty(&self) -> bool {
+        self.collectives.is_empty()
+    }
+
+    /// Adds the sum of `slice` over all ranks, which all get.
+    ///
+    /// # Errors
+    /// [`PassError::NotCollective`] for elements that NCCL does not know.
+    pub fn all_reduce<T: Element>(self, slice: Slice<T>) -> Result<Self, PassError> {
+        self.add::<T>(CollectiveKind::AllReduce, slice.len(), |call, _| call.updates(slice))
+    }
+
+    /// Adds the sum of `slice` over all ranks. Each rank gets its block ([`Ranks::block`]); the
+    /// other blocks keep its own values.
+    ///
+    /// # Errors
+    /// [`PassError::NotDivisible`], [`PassError::NotCollective`].
+    pub fn reduce_scatter<T: Element>(self, slice: Slice<T>) -> Result<Self, PassError> {
+        let block = self.block(slice)?;
+        self.add::<T>(CollectiveKind::ReduceScatter, block.len(), |call, _| {
+            call.reads(slice).updates(slice.slice(block.clone()))
+        })
+    }
+
+    /// Adds the exchange of blocks: each rank gives its block of `slice` and gets all others.
+    ///
+    /// # Errors
+    /// [`PassError::NotDivisible`], [`PassError::NotCollective`].
+    pub fn all_gather<T: Element>(self, slice: Slice<T>) -> Result<Self, PassError> {
+        let block = self.block(slice)?;
+        self.add::<T>(CollectiveKind::AllGather, block.len(), |call, _| {
+            let others = [slice.slice(0..block.start), slice.slice(block.end..slice.len())];
+            call.writes(others[0]).reads(slice.slice(block.clone())).writes(others[1])
+        })
+    }
+
+    /// Adds a copy of `slice` from the rank `root` to all others.
+    ///
+    /// # Errors
+    /// [`PassError::NoSuchRank`], [`PassError::NotCollective`].
+    pub fn broadcast<T: Element>(self, slice: Slice<T>, root: usize) -> Result<Self, PassError> {
+        let count = self.ranks.count;
+        if root >= count {
+            return Err(PassError::NoSuchRank { rank: root, count });
+        }
+        self.add::<T>(CollectiveKind::Broadcast { root }, slice.len(), |call, ranks| {
+            if ranks.rank == root { call.reads(slice) } else { call.writes(slice) }
+        })
+    }
+
+    fn block<T: Element>(&self, slice: Slice<T>) -> Result<std::ops::Range<usize>, PassError> {
+        let (len, count) = (slice.len(), self.ranks.count);
+        if len.is_multiple_of(count) {
+            return Ok(self.ranks.block(len));
+        }
+        Err(PassError::NotDivisible { len, count })
+    }
+
+    fn add<T: Element>(
+        mut self,
+        kind: CollectiveKind,
+        count: usize,
+        declare: impl FnOnce(LibraryCall, Ranks) -> LibraryCall,
+    ) -> Result<Self, PassError> {
+        let dtype = T::DTYPE;
+        let data_type = data_type(dtype).ok_or(PassError::NotCollective { dtype })?;
+        let first_range = self.call.declared().len();
+        let collective = Collective { kind, data_type, count, first_range };
+        self.bytes += collective.bytes(self.ranks, size_of::<T>());
+        self.collectives.push(collective);
+        self.call = declare(self.call, self.ranks);
+        Ok(self)
+    }
+}
+
+fn data_type(dtype: DType) -> Option<ncclDataType_t> {
+    Some(match dtype {
+        DType::F32 => ncclDataType_t::ncclFloat32,
+        DType::F64 => ncclDataType_t::ncclFloat64,
+        DType::Bf16 => ncclDataType_t::ncclBfloat16,
+        DType::U8 => ncclDataType_t::ncclUint8,
+        DType::U32 => ncclDataType_t::ncclUint32,
+        DType::U64 => ncclDataType_t::ncclUint64,
+        DType::Nf4 => return None,
+    })
+}
+
+impl Pass {
+    /// Appends collectives; the program needs
+    /// [`Bindings::communicator`](crate::Bindings::communicator). They wait for the collectives
+    /// before them: all ranks must run them in one order.
+    ///
+    /// # Errors
+    /// [`PassError::OtherRanks`] if earlier collectives have other ranks, or a slice is refused.
+    pub fn collectives(&mut self, group: CollectiveGroup) -> Result<OpId, PassError> {
+        let CollectiveGroup { ranks, collectives, bytes, call } = group;
+        let order = match self.collective_order {
+            Some((held, _)) if held != ranks => {
+                return Err(PassError::OtherRanks { ranks, held });
+            }
+            Some((_, order)) => order,
+            None => {
+                // Nothing is stored there: a write orders each collective after the one before.
+                let order = self.transient::<u32>("collectives/order", 1);
+                self.collective_order = Some((ranks, order));
+                order
+            }
+        };
+        let call = call.with_collectives(collectives, bytes).writes(order);
+        self.append(OperationKind::Library(call))
+    }
+}
