@@ -67,6 +67,12 @@ pub(crate) enum CliError {
          leave out --adapter-only"
     )]
     NoAdapter,
+    /// The processes of a run on several GPUs cannot be placed or started, or one has failed.
+    #[error("{0}")]
+    Ranks(String),
+    /// An error of a process that is not the first.
+    #[error("rank {0}: {1}")]
+    OfRank(usize, Box<CliError>),
     /// Two served models have one name.
     #[error("two models have the name `{0}`; --name names the base model")]
     ModelTwice(String),

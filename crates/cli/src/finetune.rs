@@ -1,6 +1,8 @@
 //! `retrograph finetune`.
 
-use retrograph_finetune::{Device, Evaluator, HeldOut, Plan, Run, Stage};
+use std::sync::atomic::Ordering;
+
+use retrograph_finetune::{Device, Evaluator, HeldOut, Plan, ProcessGroup, Run, Stage};
 
 use crate::args::{FinetuneArguments, UseArguments};
 use crate::config_file::RUN_FILE;
@@ -8,6 +10,7 @@ use crate::error::CliError;
 use crate::failures::Failures;
 use crate::file::write;
 use crate::metrics::MetricsFile;
+use crate::ranks::{self, Rank, Role};
 use crate::results::Results;
 use crate::resume::Checkpoints;
 use crate::run_config::RunConfig;
@@ -15,21 +18,52 @@ use crate::screen::{self, Startup, fact};
 use crate::tensorboard::EventFile;
 use crate::{Outcome, data, interrupt};
 
-/// Trains as the arguments say.
-pub(crate) fn run(arguments: FinetuneArguments) -> Result<Outcome, CliError> {
-    let mut config = RunConfig::resolve(arguments)?;
+/// Trains as the arguments say: in this process, or in one for each GPU.
+pub(crate) fn run(mut arguments: FinetuneArguments) -> Result<Outcome, CliError> {
+    let placement = match Role::of(&arguments.ranks)? {
+        Role::Alone => return train(RunConfig::resolve(arguments, None)?, None),
+        Role::Launcher(count) => {
+            let stop = interrupt::defer();
+            let status = ranks::launch(count, stop)?;
+            return Ok(match stop.load(Ordering::Relaxed) {
+                true => Outcome::Interrupted,
+                false => Outcome::OfRanks(status),
+            });
+        }
+        Role::Rank(placement) => placement,
+    };
+    arguments.ranks.ranks = placement.ranks;
+    if placement.ranks.rank > 0 {
+        screen::be_quiet();
+        arguments.output = arguments.output.of_other_ranks();
+    }
+    let nccl = arguments.ranks.nccl.clone();
+    let device = Rank::device(&placement, arguments.device)?;
+    let config = RunConfig::resolve(arguments, Some(device.clone()))?;
+    let rank = Rank::join(placement, &config.described(device.simulated), nccl)?;
+    let outcome = rank.connect(&device).and_then(|()| train(config, Some(rank.group().clone())));
+    rank.end(outcome)
+}
+
+/// Trains, as one of a group if there is one.
+fn train(mut config: RunConfig, group: Option<ProcessGroup>) -> Result<Outcome, CliError> {
     let mut failures = Failures::default();
-    let plan = plan(&config, &mut failures)?;
+    let mut plan = plan(&config, &mut failures)?;
+    let writes = config.writes();
     let checkpoints = match (config.resumed.take(), &config.checkpoint) {
-        (None, Some(path)) => Some(Checkpoints::create(path)?),
+        (None, Some(path)) if writes => Some(Checkpoints::create(path)?),
+        (None, Some(path)) => Some(Checkpoints::of_first_rank(path)),
         (resumed, _) => resumed,
     };
-    if let Some(checkpoints) = &checkpoints {
+    if let (Some(checkpoints), true) = (&checkpoints, writes) {
         let path = checkpoints.directory.path().join(RUN_FILE);
         write("the configuration", &path, &config.file())?;
     }
     let metrics = config.output.metrics.as_deref().map(MetricsFile::open).transpose()?;
     let events = config.output.tensorboard.as_deref().map(EventFile::create).transpose()?;
+    if let Some(group) = group {
+        plan = plan.with_group(group);
+    }
     let device = match config.opened.take() {
         Some(device) => device,
         None => Device::open(config.device)?,

@@ -92,7 +92,7 @@ fn mismatch(what: &str, saved: &str) -> String {
     if what == "micro-batch" {
         return match saved {
             "none" => "\nhint: the run had no --grad-accumulation".to_owned(),
-            size => format!("\nhint: the run had --batch {size} with --grad-accumulation"),
+            size => format!("\nhint: the run had --batch {size} per GPU with --grad-accumulation"),
         };
     }
     let fields = saved.trim_start_matches('{').trim_end_matches('}');
@@ -120,7 +120,7 @@ mod tests {
         );
         assert_eq!(mismatch("seq", "8"), "\nhint: the run had --seq 8");
         assert_eq!(mismatch("data (SHA-256)", "0f3a"), "");
-        let accumulated = "\nhint: the run had --batch 2 with --grad-accumulation";
+        let accumulated = "\nhint: the run had --batch 2 per GPU with --grad-accumulation";
         assert_eq!(mismatch("micro-batch", "2"), accumulated);
     }
 }

@@ -85,7 +85,12 @@ pub(crate) fn forgive() -> bool {
     false
 }
 
-/// Returns the exit status for the first signal.
+/// Returns the exit status for the first signal. A process of a run of several stops without a
+/// signal of its own, as if it had been terminated.
 pub(crate) fn status() -> ExitCode {
-    ExitCode::from((BY_SIGNAL + SIGNAL.load(Ordering::SeqCst)) as u8)
+    let signal = match SIGNAL.load(Ordering::SeqCst) {
+        0 => SIGTERM,
+        signal => signal,
+    };
+    ExitCode::from((BY_SIGNAL + signal) as u8)
 }

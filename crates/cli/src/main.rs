@@ -35,6 +35,7 @@ mod interrupt;
 mod metrics;
 mod outputs;
 mod plot;
+mod ranks;
 mod results;
 mod resume;
 mod run_config;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         Ok((_, Readers::Gone)) if !goes_on => ExitCode::from(READER_GONE),
         Ok((Outcome::Done, _)) => ExitCode::SUCCESS,
         Ok((Outcome::Interrupted, _)) => interrupt::status(),
+        Ok((Outcome::OfRanks(status), _)) => ExitCode::from(status.0),
         Err(error) => failed(&error),
     }
 }
@@ -116,4 +118,6 @@ enum Outcome {
     Done,
     /// It was interrupted.
     Interrupted,
+    /// Other processes did it, and ended so.
+    OfRanks(ranks::Status),
 }

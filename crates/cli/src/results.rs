@@ -35,13 +35,16 @@ impl Results<'_> {
     pub(crate) fn picture(&mut self, trainer: &mut Trainer) -> Result<(), CliError> {
         let output = &self.config.output;
         let mut profile = None;
-        if output.profile.is_some() || output.trace.is_some() {
+        if output.profiles() {
             let config = *trainer.config();
             let shape = [config.batch, config.seq];
             let batch = self.config.data.training.batch(shape, config.seed, trainer.next_step())?;
             let measured = trainer.profile(&batch, output.profile_replays)?;
             screen::line(&measured);
             profile = Some(measured);
+        }
+        if !self.config.writes() {
+            return Ok(());
         }
         if let (Some(path), Some(measured)) = (&output.profile, &profile) {
             let written = write_json("the profile", path, measured);
@@ -172,7 +175,8 @@ impl Results<'_> {
 
     /// Opens the best checkpoint, if the run keeps it.
     fn best(&self, run: &Run<'_>) -> Result<Option<(Checkpoint, HeldOutLoss)>, CliError> {
-        let (Some(directory), true) = (&run.checkpoints, self.config.held_out.save_best) else {
+        let keeps = self.config.held_out.save_best && self.config.writes();
+        let (Some(directory), true) = (&run.checkpoints, keeps) else {
             return Ok(None);
         };
         // A run that was stopped early has measured nothing.

@@ -14,7 +14,8 @@ use crate::screen::fact;
 /// The checkpoint directory of a run, locked.
 pub(crate) struct Checkpoints {
     pub(crate) directory: CheckpointDirectory,
-    _lock: DirectoryLock,
+    /// That of the process that writes.
+    _lock: Option<DirectoryLock>,
 }
 
 /// Checks that a directory can be used, before anything is read. Writes nothing.
@@ -33,15 +34,20 @@ impl Checkpoints {
     /// Takes an empty directory, and creates it if it does not exist.
     pub(crate) fn create(path: &Path) -> Result<Self, CliError> {
         let directory = CheckpointDirectory::create(path)?;
-        let _lock = directory.lock()?;
+        let _lock = Some(directory.lock()?);
         directory.require_empty()?;
         Ok(Self { directory, _lock })
     }
 
+    /// The directory of a run to which only the first of several processes writes.
+    pub(crate) fn of_first_rank(path: &Path) -> Self {
+        Self { directory: CheckpointDirectory::at(path), _lock: None }
+    }
+
     /// Takes a directory and opens its newest checkpoint.
-    pub(crate) fn resume(path: &Path) -> Result<(Self, Checkpoint), CliError> {
+    pub(crate) fn resume(path: &Path, writes: bool) -> Result<(Self, Checkpoint), CliError> {
         let directory = CheckpointDirectory::at(path);
-        let _lock = directory.lock()?;
+        let _lock = writes.then(|| directory.lock()).transpose()?;
         let checkpoint = directory.open_latest()?;
         let (file, next) = (checkpoint.path().display(), checkpoint.header().next_step);
         fact("resume", format!("{file} after step {next}"));

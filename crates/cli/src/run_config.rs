@@ -7,9 +7,10 @@ use retrograph_finetune::checkpoint::Checkpoint;
 use retrograph_finetune::parameters::inventory;
 use retrograph_finetune::temporary::require_writable;
 use retrograph_finetune::{
-    Adapter, AdapterError, AdapterOutput, Device, DeviceChoice, Error, Mode, ModelDirectory, Split,
-    Tokenizer, TrainerOptions, TrainingConfig,
+    Adapter, AdapterError, AdapterOutput, Data, Device, DeviceChoice, Error, Mode, ModelDirectory,
+    Split, Tokenizer, TrainerOptions, TrainingConfig,
 };
+use retrograph_runtime::Ranks;
 
 use crate::args::{
     CacheArguments, DEFAULT_EPOCHS, FinetuneArguments, OutputArguments, UseArguments,
@@ -57,23 +58,29 @@ pub(crate) struct RunConfig {
 
 impl RunConfig {
     /// Reads model, adapter, data and checkpoint, and checks everything that needs no device.
-    pub(crate) fn resolve(mut arguments: FinetuneArguments) -> Result<Self, CliError> {
+    /// `device` is that of the run if it is open.
+    pub(crate) fn resolve(
+        mut arguments: FinetuneArguments,
+        mut device: Option<Device>,
+    ) -> Result<Self, CliError> {
         default_output(&mut arguments);
         require_places(&arguments)?;
         let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
         let adapter = adapter(&arguments)?;
         let path = arguments.checkpoint.as_deref().filter(|_| arguments.resume);
-        let (resumed, checkpoint) = path.map(Checkpoints::resume).transpose()?.unzip();
+        let writes = arguments.ranks.ranks.rank == 0;
+        let resumed = path.map(|path| Checkpoints::resume(path, writes)).transpose()?;
+        let (resumed, checkpoint) = resumed.unzip();
         let asked = arguments.config(base.as_ref());
         TrainingConfig { mode: Mode::Frozen, ..asked }.validate_sizes()?;
         let mut asked = with_adapter(asked, adapter.as_ref())?;
-        let mut device = None;
         match (arguments.training.seq, &checkpoint, &base) {
             (Some(_), ..) | (None, None, None) => {}
             (None, Some(checkpoint), _) => asked.seq = checkpoint.header().config.seq,
             (None, None, Some(base)) => {
-                let (seq, opened) = sequence_length::fitting(&arguments, base, &asked)?;
-                (asked.seq, device) = (seq, Some(opened));
+                let opened = device.take().map_or_else(|| Device::open(arguments.device), Ok)?;
+                asked.seq = sequence_length::fitting(&arguments, &opened, (base, &asked))?;
+                device = Some(opened);
             }
         }
         // Reading the data makes sequences of this size.
@@ -122,6 +129,31 @@ impl RunConfig {
             cache: arguments.cache,
             given: arguments.given,
         })
+    }
+
+    /// Whether this process writes the outputs of the run.
+    pub(crate) fn writes(&self) -> bool {
+        self.options.step.ranks.rank == 0
+    }
+
+    /// Describes what must be the same in all processes of a run, in lines.
+    pub(crate) fn described(&self, simulated: bool) -> String {
+        let mut options = self.options;
+        options.step.ranks = Ranks::ONE;
+        let json = serde_json::to_string_pretty(&self.training);
+        let training = json.unwrap_or_else(|_| format!("{:#?}", self.training));
+        let Self { until, checkpoint_every, .. } = self;
+        let UseArguments { eval_every, save_best, early_stop, .. } = &self.held_out;
+        let (data, held_out) = (&self.data.training, &self.data.held_out);
+        let held_out = held_out.as_ref().map(Data::fingerprint);
+        let (version, profiles) = (env!("CARGO_PKG_VERSION"), self.output.profiles());
+        format!(
+            "version {version}\nsimulated {simulated}\n{training}\ndata {}\nheld out \
+             {held_out:?}\nuntil {until}\ncheckpoint {} every {checkpoint_every}\nevaluation \
+             every {eval_every}, best {save_best}, stop {early_stop:?}\nprofile {profiles}\n{options:#?}",
+            data.fingerprint(),
+            self.checkpoint.is_some(),
+        )
     }
 
     /// The destination of the adapter, if one is written.

@@ -16,7 +16,7 @@ impl RunConfig {
     pub(crate) fn file(&self) -> String {
         let config = &self.training;
         let step = &self.options.step;
-        let sequences = step.micro_batch.unwrap_or(config.batch);
+        let sequences = step.micro_batch.map_or(config.batch, |size| size * step.ranks.count);
         // A preference has two sequences.
         let batch = if step.preference.is_some() { sequences / 2 } else { sequences };
         let mut values = vec![

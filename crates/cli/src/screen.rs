@@ -8,9 +8,10 @@ mod writing;
 use std::fmt::Display;
 use std::io::{Error, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use indicatif::{HumanBytes, HumanCount, ProgressStyle};
+use indicatif::{HumanBytes, HumanCount, ProgressDrawTarget, ProgressStyle};
 use retrograph_finetune::model::MicroBatching;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::trainer::{MemoryNeed, MemoryUse};
@@ -20,6 +21,9 @@ pub(crate) use self::startup::Startup;
 pub(crate) use self::steps::Steps;
 pub(crate) use self::writing::Writing;
 use crate::error::CliError;
+
+/// Whether nothing is printed: another process prints for the run.
+static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// The first error of printing.
 static FAILED: OnceLock<Error> = OnceLock::new();
@@ -67,7 +71,23 @@ pub(crate) fn finish() -> Result<Readers, CliError> {
     }
 }
 
+/// Prints nothing from now on, except errors.
+pub(crate) fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Where progress bars are drawn.
+fn bars() -> ProgressDrawTarget {
+    match QUIET.load(Ordering::Relaxed) {
+        true => ProgressDrawTarget::hidden(),
+        false => ProgressDrawTarget::stderr(),
+    }
+}
+
 fn put(text: &str) {
+    if QUIET.load(Ordering::Relaxed) {
+        return;
+    }
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // The first failure is the cause of the others.

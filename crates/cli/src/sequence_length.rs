@@ -9,17 +9,16 @@ use crate::screen::fact;
 /// The shortest default.
 const LEAST: usize = 64;
 
-/// Returns the [`longest_default`] of `base`, halved until the run of `config`
-/// fits into the free memory of the device, and the device.
+/// Returns the [`longest_default`] of `base`, halved until the run of `config` fits into the free
+/// memory of `device`.
 ///
 /// The shortest length is returned even if it does not fit: the start of the run then says what to
 /// reduce.
 pub(crate) fn fitting(
     arguments: &FinetuneArguments,
-    base: &ModelDirectory,
-    config: &TrainingConfig,
-) -> Result<(usize, Device), CliError> {
-    let device = Device::open(arguments.device)?;
+    device: &Device,
+    (base, config): (&ModelDirectory, &TrainingConfig),
+) -> Result<usize, CliError> {
     let (free, _) = device.context.memory().map_err(Error::from)?;
     let mut seq = longest_default(base);
     while seq / 2 >= LEAST && need(arguments, &TrainingConfig { seq, ..*config })? > free {
@@ -28,7 +27,7 @@ pub(crate) fn fitting(
     let why =
         if base.positions() == Some(seq) { "the context of the model" } else { "the default" };
     fact("sequences", format!("{seq} tokens, {why}"));
-    Ok((seq, device))
+    Ok(seq)
 }
 
 /// Returns the bytes of a run, with those of the driver.

@@ -129,8 +129,9 @@ pub enum Error {
     /// The loss or the gradient norm is NaN or infinite. The device skips all updates from that
     /// step on.
     #[error(
-        "step {step}: the loss is {loss} and the gradient norm {norm}; {kept}. Try a smaller \
-         learning rate or a longer warm-up"
+        "step {step}: the loss is {loss} and the gradient norm {norm}{}; {kept}. Try a smaller \
+         learning rate or a longer warm-up",
+        on_rank(*rank)
     )]
     NotFinite {
         /// The step, counted from 0.
@@ -139,6 +140,8 @@ pub enum Error {
         loss: f32,
         /// The gradient norm before clipping.
         norm: f32,
+        /// The first of several ranks whose loss or gradients are not finite, if it is known.
+        rank: Option<usize>,
         /// The checkpoint that remains.
         kept: Kept,
     },
@@ -220,6 +223,9 @@ pub enum Error {
     /// A model cannot be written.
     #[error(transparent)]
     Export(#[from] crate::export::ExportError),
+    /// Another process of the run failed, or cannot be reached.
+    #[error(transparent)]
+    Group(crate::group::GroupError),
     /// The device, its driver or a driver call failed.
     #[error(transparent)]
     Device(#[from] retrograph_runtime::Error),
@@ -244,6 +250,10 @@ pub enum Error {
     /// A control could not be set.
     #[error(transparent)]
     Control(#[from] retrograph_runtime::ControlError),
+}
+
+fn on_rank(rank: Option<usize>) -> String {
+    rank.map_or_else(String::new, |rank| format!(", because of the values of rank {rank}"))
 }
 
 impl From<retrograph_kernels::KernelError> for Error {

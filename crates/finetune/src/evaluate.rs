@@ -6,14 +6,14 @@
 //! bits.
 
 use retrograph_runtime::{
-    Bindings, DeviceBuffer, ModuleCache, Policy, Program, Stream, WarmModules,
+    Bindings, DeviceBuffer, ModuleCache, Policy, Program, Ranks, Stream, WarmModules,
 };
 
 use crate::config::TrainingConfig;
 use crate::data::Data;
 use crate::error::Result;
 use crate::model::LossPass;
-use crate::parameters::Parameter;
+use crate::parameters::{Parameter, Sharding};
 use crate::state::{RotaryTables, Source, load_state};
 use crate::trainer::Trainer;
 
@@ -62,20 +62,26 @@ impl Evaluator {
         let parameters: Vec<Parameter> =
             pass.parameters.iter().map(|held| held.parameter.clone()).collect();
         let source = Source::Values(values);
-        let (_, state) =
-            load_state((&stream, &parameters), (None, config.seed), source, &mut |_, _, _| ())?;
+        let (_, state) = load_state(
+            (&stream, &parameters, Sharding::NONE),
+            (None, config.seed),
+            source,
+            &mut |_, _, _| (),
+        )?;
         state.without_moments().bind(&mut bindings, &pass.parameters);
         Self::build((stream, &modules), config, pass, bindings)
     }
 
     /// Returns an evaluator that shares the weights of a trainer, and always sees the current ones.
-    /// The trainer must have been planned [with held-out data](crate::Plan::with_held_out).
+    /// The trainer must have been planned [with held-out data](crate::Plan::with_held_out). With
+    /// several ranks, each computes every so many batches: see [`Evaluator::evaluate_part`].
     ///
     /// # Errors
     /// If the kernels are not warm, or the device has too little memory or fails.
     pub fn of(trainer: &Trainer) -> Result<Self> {
-        let config = trainer.config();
-        let pass = LossPass::new(config, trainer.step_pass().options.preference)?;
+        let options = &trainer.step_pass().options;
+        let config = &options.of_rank(trainer.config())?;
+        let pass = LossPass::new(config, options.preference)?;
         let mut bindings = Bindings::new();
         trainer.state().bind(&mut bindings, &pass.parameters);
         Self::build((trainer.stream().clone(), trainer.modules()), config, pass, bindings)
@@ -100,11 +106,21 @@ impl Evaluator {
     /// # Errors
     /// The errors of [`Data::in_order`], or if the device fails.
     pub fn evaluate(&mut self, data: &Data) -> Result<Evaluation> {
+        let (sum, tokens) = self.evaluate_part(data, Ranks::ONE)?;
+        Ok(Evaluation { loss: sum / tokens as f64, tokens })
+    }
+
+    /// Computes the sum of the losses, and the number of predicted tokens, of the batches of one
+    /// rank: every `ranks.count`-th one.
+    ///
+    /// # Errors
+    /// As [`Evaluator::evaluate`].
+    pub fn evaluate_part(&mut self, data: &Data, ranks: Ranks) -> Result<(f64, usize)> {
         let shape = [self.config.batch, self.config.seq];
         let mut controls = self.pass.pass.controls();
         let (mut sum, mut tokens) = (0.0, 0);
         let pairs = self.pass.losses.len() < self.config.rows();
-        for index in 0.. {
+        for index in (ranks.rank..).step_by(ranks.count) {
             let Some(batch) = data.in_order(shape, index)? else { break };
             controls.set_array(self.pass.tokens, &batch.tokens)?;
             controls.set_array(self.pass.targets, &batch.targets)?;
@@ -118,6 +134,6 @@ impl Evaluator {
             sum += losses[..counted].iter().copied().map(f64::from).sum::<f64>();
             tokens += if pairs { counted } else { batch.counted() as usize };
         }
-        Ok(Evaluation { loss: sum / tokens as f64, tokens })
+        Ok((sum, tokens))
     }
 }

@@ -45,6 +45,7 @@ pub mod error;
 pub mod evaluate;
 pub mod export;
 pub mod generate;
+pub mod group;
 pub mod hub;
 pub mod init;
 mod json_file;
@@ -81,6 +82,7 @@ pub use generate::{
     Generated, GenerationNeed, GenerationPlan, Generator, GeneratorOptions, Request, Sampling,
     StopReason, StopStrings, TextRequest, Tokens,
 };
+pub use group::{Coordinator, GroupError, GroupOptions, ProcessGroup};
 pub use hub::{HubError, ModelDirectory};
 pub use parameters::Chunk;
 pub use report::RunReport;

@@ -6,9 +6,12 @@
 
 mod chunk;
 mod dtypes;
+mod sharding;
 mod storage;
 
 pub use chunk::Chunk;
+pub(crate) use sharding::ALIGNED_ELEMENTS;
+pub use sharding::Sharding;
 pub use storage::Storage;
 
 use crate::config::{LoraConfig, Mode, ModelConfig, Projection};

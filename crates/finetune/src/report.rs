@@ -1,5 +1,6 @@
 //! The report of a run, as JSON.
 
+use retrograph_runtime::Collectives;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::HeldOutLoss;
@@ -14,6 +15,12 @@ pub struct RunReport {
     pub device: String,
     /// Whether the device is simulated.
     pub simulated: bool,
+    /// Number of devices that trained together.
+    #[serde(default = "one")]
+    pub ranks: usize,
+    /// The exchange between them in a step; absent for one device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collectives: Option<Collectives>,
     /// The execution strategy.
     pub strategy: String,
     /// The reason for the strategy.
@@ -57,6 +64,8 @@ impl RunReport {
         Self {
             device: device.info.name.clone(),
             simulated: device.simulated,
+            ranks: trainer.ranks().count,
+            collectives: Some(built.collectives).filter(|found| found.operations > 0),
             strategy: built.strategy.to_string(),
             reason: built.reason.to_string(),
             operations: built.operations,
@@ -74,6 +83,10 @@ impl RunReport {
             step_ms_median: if device.simulated { None } else { median(step_ms) },
         }
     }
+}
+
+fn one() -> usize {
+    1
 }
 
 /// Returns the median; `None` if there are no values.

@@ -7,6 +7,7 @@ use crate::checkpoint::{CheckpointDirectory, CheckpointError, HeldOutLoss, Kept}
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::evaluate::Evaluator;
+use crate::group::ProcessGroup;
 use crate::trainer::{StepMetrics, Trainer};
 
 /// How a run ended.
@@ -98,10 +99,15 @@ impl<'a> Run<'a> {
         on: &mut dyn FnMut(Event<'_>),
     ) -> Result<Ending> {
         let before = self.trainer.next_step();
-        let ending = self.steps(until, stop, on).map_err(|error| self.with_checkpoint(error))?;
-        if self.trainer.next_step() > before || self.newest().is_none() {
+        let ending = match self.steps(until, stop, on) {
+            Ok(ending) => ending,
+            Err(error) => return Err(self.with_checkpoint(error)),
+        };
+        let due = self.trainer.next_step() > before || self.newest().is_none();
+        if self.decided_by_first(due)? {
             self.save()?;
         }
+        self.trainer.gather_parameters()?;
         Ok(ending)
     }
 
@@ -112,7 +118,7 @@ impl<'a> Run<'a> {
         on: &mut dyn FnMut(Event<'_>),
     ) -> Result<Ending> {
         while self.trainer.next_step() < until {
-            if stop.load(Ordering::Relaxed) {
+            if self.stops(stop) {
                 self.drain(on)?;
                 return Ok(Ending::Stopped);
             }
@@ -128,6 +134,29 @@ impl<'a> Run<'a> {
         }
         self.drain(on)?;
         Ok(Ending::Done)
+    }
+
+    /// Whether the run stops before the next step. With several ranks, the wish of one reaches all
+    /// by a step, and they stop together.
+    fn stops(&mut self, stop: &AtomicBool) -> bool {
+        let asked = self.trainer.group().is_some_and(ProcessGroup::is_asked_to_stop);
+        let asked = asked || stop.load(Ordering::Relaxed);
+        if self.trainer.group().is_none() {
+            return asked;
+        }
+        if asked {
+            self.trainer.request_stop();
+        }
+        let next = self.trainer.next_step();
+        self.trainer.stops_before().is_some_and(|step| next >= step)
+    }
+
+    /// What the first rank has decided.
+    fn decided_by_first(&self, decision: bool) -> Result<bool> {
+        match self.trainer.group() {
+            Some(group) => Ok(group.share(|| Ok(decision.to_string()))? == "true"),
+            None => Ok(decision),
+        }
     }
 
     fn enqueue_next(&mut self, on: &mut dyn FnMut(Event<'_>)) -> Result<()> {
@@ -150,8 +179,10 @@ impl<'a> Run<'a> {
         }
         self.drain(on)?;
         if let Some(HeldOut { data, evaluator, .. }) = &mut self.held_out {
-            let evaluation = evaluator.evaluate(data)?;
-            let (loss, tokens) = (evaluation.loss as f32, evaluation.tokens);
+            let (sum, tokens) = evaluator.evaluate_part(data, self.trainer.ranks())?;
+            let parts = self.trainer.gathered(&[sum, tokens as f64])?;
+            let total = |at: usize| parts.iter().skip(at).step_by(2).sum::<f64>();
+            let (loss, tokens) = ((total(0) / total(1)) as f32, total(1) as usize);
             let found = HeldOutLoss { steps: done, loss, tokens };
             on(Event::HeldOut(found));
             if !loss.is_finite() {
@@ -199,17 +230,25 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Writes a checkpoint, and returns its path in the rank that has written it.
     fn save(&self) -> Result<Option<PathBuf>> {
-        let save = |directory| self.trainer.save(directory, self.data.fingerprint());
-        self.checkpoints.as_ref().map(save).transpose()
+        match &self.checkpoints {
+            Some(_) if self.trainer.ranks().rank > 0 => self.trainer.send_blocks().map(|()| None),
+            Some(directory) => self.trainer.save(directory, self.data.fingerprint()).map(Some),
+            None => Ok(None),
+        }
     }
 
     fn newest(&self) -> Option<PathBuf> {
         self.checkpoints.as_ref().and_then(|directory| directory.latest().ok().flatten())
     }
 
-    /// Names the checkpoint that is left in the error, and makes it the newest.
-    fn with_checkpoint(&self, mut error: Error) -> Error {
+    /// Names the checkpoint that is left in the error, and makes it the newest; and the rank whose
+    /// gradients are not finite.
+    fn with_checkpoint(&mut self, mut error: Error) -> Error {
+        if let Error::NotFinite { step, rank, .. } = &mut error {
+            *rank = self.culprit(*step, *rank);
+        }
         match &mut error {
             Error::NotFinite { step, kept, .. }
             | Error::HeldOutNotFinite { steps: step, kept, .. } => *kept = self.kept_before(*step),
@@ -218,9 +257,20 @@ impl<'a> Run<'a> {
         error
     }
 
+    /// The rank whose loss or gradients of a step are not finite, if that can be found out.
+    fn culprit(&mut self, step: u32, known: Option<usize>) -> Option<usize> {
+        let (config, data) = (*self.trainer.config(), self.data);
+        let batch = |step| data.batch([config.batch, config.seq], config.seed, step);
+        self.trainer.catch_up(step, batch).ok()?;
+        known.or_else(|| self.trainer.culprit(step, &batch(step).ok()?).ok().flatten())
+    }
+
     /// Returns the part of the run that remains if the weights before `step` are bad.
     fn kept_before(&self, step: u32) -> Kept {
         let Some(directory) = &self.checkpoints else { return Kept::Nothing };
+        if self.trainer.ranks().rank > 0 {
+            return self.newest().map_or(Kept::Nothing, Kept::Checkpoint);
+        }
         let header = self.trainer.header(self.data.fingerprint());
         match header.and_then(|header| directory.return_before(step, &header)) {
             Ok(Some(path)) => Kept::Checkpoint(path),

@@ -15,6 +15,7 @@ mod micro_batches;
 mod output;
 mod precision;
 mod preference;
+mod ranks;
 mod sampling;
 mod serve;
 mod training;
@@ -50,6 +51,7 @@ pub(crate) use micro_batches::MicroBatchArguments;
 pub(crate) use output::OutputArguments;
 pub(crate) use precision::PrecisionArguments;
 pub(crate) use preference::PreferenceArguments;
+pub(crate) use ranks::RankArguments;
 pub(crate) use sampling::SamplingArguments;
 pub(crate) use serve::ServeArguments;
 pub(crate) use training::{DEFAULT_EPOCHS, TrainingArguments};
@@ -146,6 +148,8 @@ pub(crate) struct FinetuneArguments {
     pub(crate) training: TrainingArguments,
     #[command(flatten)]
     pub(crate) micro_batching: MicroBatchArguments,
+    #[command(flatten)]
+    pub(crate) ranks: RankArguments,
     /// Execution strategy.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) strategy: StrategyArgument,
@@ -272,10 +276,12 @@ impl FinetuneArguments {
     pub(crate) fn step(&self) -> StepOptions {
         let preference = self.preference.config();
         let packed = preference.is_none() && self.data.packs(self.data_use.buckets);
-        StepOptions { packed, preference, ..self.micro_batching.step(self.micro_batch()) }
+        let ranks = self.ranks.ranks;
+        let batch = self.micro_batch().div_ceil(ranks.count);
+        StepOptions { packed, preference, ranks, ..self.micro_batching.step(batch) }
     }
 
-    /// Returns the sequences that are computed at a time.
+    /// Returns the sequences that are computed at a time, on all ranks.
     fn micro_batch(&self) -> usize {
         self.preference.sequences(self.training.batch)
     }

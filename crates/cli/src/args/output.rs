@@ -81,6 +81,37 @@ pub(crate) struct OutputArguments {
 }
 
 impl OutputArguments {
+    /// Returns the arguments of a process that is not the first of a run: it writes nothing. A
+    /// profile needs all processes.
+    pub(crate) fn of_other_ranks(self) -> Self {
+        let Self { profile, trace, profile_replays, prompt, temperature, .. } = self;
+        Self {
+            report: None,
+            plot: None,
+            metrics: None,
+            tensorboard: None,
+            adapter_out: None,
+            model_out: None,
+            discard: true,
+            model_dtype: None,
+            max_shard_size: None,
+            explain: false,
+            dot: None,
+            graph: None,
+            profile,
+            trace,
+            profile_replays,
+            sample: 0,
+            prompt,
+            temperature,
+        }
+    }
+
+    /// Whether the step is profiled.
+    pub(crate) fn profiles(&self) -> bool {
+        self.profile.is_some() || self.trace.is_some()
+    }
+
     /// Returns the files that a run writes, with the text that each begins with.
     pub(crate) fn files(&self) -> Vec<Output<'_>> {
         let kinds: [(&'static str, &Option<PathBuf>, &'static str); 7] = [

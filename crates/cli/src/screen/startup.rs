@@ -7,7 +7,7 @@ use retrograph_finetune::Stage;
 use retrograph_finetune::trainer::MemoryNeed;
 use retrograph_runtime::{Report, WarmModules};
 
-use super::{fact, milliseconds, planned, style};
+use super::{bars, fact, milliseconds, planned, style};
 
 /// Shows the stages of the start.
 pub(crate) struct Startup {
@@ -17,7 +17,7 @@ pub(crate) struct Startup {
 
 impl Startup {
     pub(crate) fn new() -> Self {
-        let bar = ProgressBar::new(0);
+        let bar = ProgressBar::with_draw_target(Some(0), bars());
         bar.set_style(style("{prefix:<11} {bar:30} {msg}"));
         Self { bar, started: Instant::now() }
     }
@@ -70,7 +70,7 @@ fn memory(need: &MemoryNeed, free: usize) {
 
 fn built(report: &Report) {
     fact("strategy", format!("{}: {}", report.strategy, report.reason));
-    let Report { operations, nodes, edges, depth, .. } = report;
+    let Report { operations, nodes, edges, depth, collectives, .. } = report;
     let peak = HumanBytes(report.peak_bytes as u64);
     fact(
         "step",
@@ -78,4 +78,10 @@ fn built(report: &Report) {
             "{operations} operations, {nodes} nodes, {edges} edges, depth {depth}, peak {peak}"
         ),
     );
+    if collectives.operations > 0 {
+        let bytes = HumanBytes(collectives.bytes as u64);
+        let (count, others) = (collectives.operations, collectives.overlapping);
+        let text = format!("{count} of {bytes}, during which {others} other operations can run");
+        fact("collectives", text);
+    }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::ProgressBar;
 use retrograph_finetune::{HeldOutLoss, StepMetrics, TrainingConfig};
 
-use super::{fact, milliseconds, style};
+use super::{bars, fact, milliseconds, style};
 
 /// Steps between two lines without a progress bar.
 const LINES: u32 = 10;
@@ -21,8 +21,7 @@ pub(crate) struct Steps {
 
 impl Steps {
     pub(crate) fn new(config: &TrainingConfig, from: u32, until: u32, simulated: bool) -> Self {
-        let target = ProgressDrawTarget::stderr();
-        let bar = ProgressBar::with_draw_target(Some(u64::from(until)), target);
+        let bar = ProgressBar::with_draw_target(Some(u64::from(until)), bars());
         bar.set_style(style("{prefix:<11} {bar:30} {pos}/{len} {msg} {eta}"));
         bar.set_prefix("train");
         bar.set_position(u64::from(from));

@@ -17,6 +17,8 @@ mod limits;
 mod models;
 mod outputs;
 mod program;
+#[cfg(target_os = "linux")]
+mod ranks;
 mod runs;
 mod serve;
 #[cfg(unix)]

@@ -32,6 +32,9 @@ pub struct Header {
     /// its weights come from the seed.
     #[serde(default)]
     pub base: Option<String>,
+    /// Devices that trained; a resumed run may have another number.
+    #[serde(default = "one")]
+    pub ranks: usize,
     /// Sequences of a micro-batch; `None` for the whole batch.
     #[serde(default)]
     pub micro_batch: Option<usize>,
@@ -60,6 +63,7 @@ impl Header {
             init: crate::init::INIT_VERSION,
             config,
             base: None,
+            ranks: one(),
             micro_batch: None,
             interleave: one(),
             preference: None,
@@ -74,7 +78,12 @@ impl Header {
     /// Returns whether both headers belong to one run: same configuration and data, and equal
     /// losses in all steps that both have.
     pub(super) fn is_of_run_of(&self, other: &Self) -> bool {
+        // A run may continue on another number of devices, which divide the batch differently.
+        let same_ranks = self.ranks == other.ranks;
         let fixed = |header: &Self| Self {
+            ranks: one(),
+            micro_batch: header.micro_batch.filter(|_| same_ranks),
+            interleave: if same_ranks { header.interleave } else { one() },
             next_step: 0,
             losses: Vec::new(),
             held_out: Vec::new(),
@@ -115,7 +124,8 @@ impl Header {
     }
 
     /// Checks that a step of `config` with the options `asked` has the objective and the
-    /// micro-batches of the run. Other micro-batches give other bits.
+    /// micro-batches of the run. Other micro-batches give other bits, as another number of devices
+    /// does: the micro-batches are then not compared.
     ///
     /// # Errors
     /// [`CheckpointError::Mismatch`] if they differ,
@@ -126,6 +136,9 @@ impl Header {
         config: &TrainingConfig,
     ) -> Result<()> {
         compare("preference", &self.preference, &asked.preference)?;
+        if self.ranks != asked.ranks.count {
+            return Ok(());
+        }
         compare("micro-batch", &self.micro_batch, &asked.micro_batch)?;
         compare("interleave", &self.interleave, &asked.micro_batching(config)?.interleaved())
     }

@@ -8,6 +8,7 @@ use crate::config::InferenceConfig;
 use crate::error::{Error, Reduce, Result};
 use crate::hub::ModelDirectory;
 use crate::model::GenerationPass;
+use crate::parameters::Sharding;
 use crate::stage::Stage;
 use crate::state::{ModelState, Source, load_state, pooled_bytes, trained};
 
@@ -180,7 +181,8 @@ impl GenerationPlan {
         }
         let origin = (self.base.as_ref(), self.config.seed);
         let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
-        let (_, state) = load_state((stream, &parameters), origin, source, progress)?;
+        let site = (stream, parameters.as_slice(), Sharding::NONE);
+        let (_, state) = load_state(site, origin, source, progress)?;
         Ok(state.without_moments())
     }
 }

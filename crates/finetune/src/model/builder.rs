@@ -1,25 +1,29 @@
 //! A pass under construction, and the buffers of its parameters.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use retrograph_kernels::ops::{Add, Dropout, TensorView};
 use retrograph_kernels::{Element, KernelError, Launch};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
-use super::passes::GradientHome;
+use super::exchange::{Exchange, GradientOptions};
 use super::sequences::Sequences;
 use super::value::Value;
 use crate::error::Result;
 use crate::parameters::Parameter;
 
 /// The buffers of a parameter that is trained.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct TrainableBuffers {
     /// The gradient of this step.
     pub grad: Slice<f32>,
-    /// The first moment.
+    /// The elements that this rank updates, see [`Sharding`](crate::parameters::Sharding): all, if
+    /// there is one rank.
+    pub block: Range<usize>,
+    /// The first moment of these elements.
     pub first: Slice<f32>,
-    /// The second moment.
+    /// The second moment of these elements.
     pub second: Slice<f32>,
 }
 
@@ -77,25 +81,39 @@ pub(super) struct Builder {
     prefix: String,
     /// Number of the micro-batch. Each except the first adds to the gradients.
     micro_batch: usize,
+    /// Micro-batches of lower ranks.
+    earlier_micro_batches: usize,
+    /// The exchange of gradients.
+    pub(super) exchange: Option<Exchange>,
     training: Option<Training>,
     /// The sequences of the micro-batch.
     pub(super) sequences: Sequences,
 }
 
 impl Builder {
-    /// Starts a pass and declares `parameters`. A pass that trains says who keeps `gradients`.
+    /// Starts a pass and declares `parameters`. A pass that trains says how it keeps `gradients`.
     pub(super) fn new(
         name: &str,
         parameters: Vec<Parameter>,
-        gradients: Option<GradientHome>,
+        gradients: Option<GradientOptions>,
     ) -> Self {
         let mut pass = Pass::new(name);
         let mut declared = Vec::new();
         let mut map = None;
-        for parameter in parameters {
+        let exchange = gradients.map(|options| {
+            let (exchange, grads) = Exchange::declare(&mut pass, &parameters, options);
+            (exchange, grads, options)
+        });
+        for (number, parameter) in parameters.into_iter().enumerate() {
             let value = Value::declare(&mut pass, &parameter, &mut map);
-            let trained = gradients.filter(|_| parameter.trainable);
-            let trained = trained.map(|home| declare_trained(&mut pass, &parameter, home));
+            let trained = exchange.as_ref().and_then(|(_, grads, options)| {
+                let grad = grads[number]?;
+                let block = options.sharding.block(&parameter);
+                let [first, second] = ["first", "second"].map(|moment| {
+                    pass.external(format!("{moment}.{}", parameter.name), block.len())
+                });
+                Some(TrainableBuffers { grad, block, first, second })
+            });
             declared.push(ParameterBuffers { parameter, value, trained });
         }
         let names = declared.iter().map(|held| held.parameter.name.clone());
@@ -107,14 +125,31 @@ impl Builder {
             scope: String::new(),
             prefix: String::new(),
             micro_batch: 0,
+            earlier_micro_batches: 0,
+            exchange: exchange.map(|(exchange, ..)| exchange),
             training: None,
             sequences: Sequences::default(),
         }
     }
 
-    /// Sets the counter and seed of dropout. Without them, dropout is off.
-    pub(super) fn train(&mut self, step: Slice<u32>, seed: u64) {
+    /// Sets the counter and seed of dropout. Without them, dropout is off. The micro-batches of
+    /// `earlier` ranks have random streams of their own.
+    pub(super) fn train(&mut self, step: Slice<u32>, seed: u64, earlier: usize) {
         self.training = Some(Training { step, seed });
+        self.earlier_micro_batches = earlier;
+    }
+
+    /// Appends the exchange of complete gradients between ranks: of the parameters from the one
+    /// with the name `from` on. The last exchange also gathers the blocks of `gathered`.
+    ///
+    /// # Panics
+    /// If the inventory of parameters has no such name.
+    pub(super) fn exchange_from(&mut self, from: &str, gathered: &[Slice<f32>]) -> Result<()> {
+        let from = self.by_name[from];
+        match &mut self.exchange {
+            Some(exchange) => exchange.append(&mut self.pass, from, gathered),
+            None => Ok(()),
+        }
     }
 
     /// Returns the matrix `name` as products read it.
@@ -135,7 +170,7 @@ impl Builder {
 
     fn matrix(&self, name: &str, view: fn(&Value) -> TensorView<BufferId>) -> Weight {
         let held = self.parameter(name);
-        Weight { value: view(&held.value), grad: held.trained.map(|buffers| buffers.grad) }
+        Weight { value: view(&held.value), grad: held.trained.as_ref().map(|buffers| buffers.grad) }
     }
 
     /// Returns the weight `name`, which is f32 in every precision.
@@ -144,7 +179,7 @@ impl Builder {
     /// If the inventory of parameters has no such name, or stores it in another dtype.
     pub(super) fn f32_weight(&self, name: &str) -> F32Weight {
         let held = self.parameter(name);
-        let grad = held.trained.map(|buffers| buffers.grad);
+        let grad = held.trained.as_ref().map(|buffers| buffers.grad);
         F32Weight { value: held.value.floats(), grad }
     }
 
@@ -170,7 +205,8 @@ impl Builder {
         accumulate: bool,
     ) -> Result<()> {
         let DropoutSite { probability, training: Training { step, seed }, weight } = site;
-        let sequence = (weight + self.micro_batch * self.parameters.len()) as u32;
+        let micro_batch = self.earlier_micro_batches + self.micro_batch;
+        let sequence = (weight + micro_batch * self.parameters.len()) as u32;
         self.launch(Dropout { x, out, step, probability, seed, sequence, accumulate }.launch())
     }
 
@@ -242,15 +278,4 @@ impl Builder {
         self.launch(Add { a, b, out }.launch())?;
         Ok(out)
     }
-}
-
-fn declare_trained(pass: &mut Pass, parameter: &Parameter, home: GradientHome) -> TrainableBuffers {
-    let (name, len) = (&parameter.name, parameter.len());
-    let grad = match home {
-        GradientHome::Transient => pass.transient(format!("grad.{name}"), len),
-        GradientHome::External => pass.external(format!("grad.{name}"), len),
-    };
-    let first = pass.external(format!("first.{name}"), len);
-    let second = pass.external(format!("second.{name}"), len);
-    TrainableBuffers { grad, first, second }
 }

@@ -10,6 +10,7 @@
 //! last use. A frozen weight has no gradient buffer, and no operation computes its gradient.
 
 mod builder;
+mod exchange;
 mod layers;
 mod passes;
 mod sequences;
@@ -18,8 +19,8 @@ mod value;
 pub use builder::{ParameterBuffers, TrainableBuffers};
 pub use layers::{CacheConfig, LayerCache};
 pub use passes::{
-    ForwardPass, GenerationPass, GradientHome, LossPass, METRICS, MicroBatching,
-    PREFERENCE_METRICS, SAMPLED, StepControls, StepOptions, StepPass, TokenSource,
+    ForwardPass, GenerationPass, GradientHome, LossPass, METRICS, MetricsLayout, MicroBatching,
+    SAMPLED, StepControls, StepInput, StepOptions, StepPass, TokenSource,
 };
 pub use sequences::Sequences;
 pub use value::Value;

@@ -8,7 +8,7 @@ use crate::checkpoint::{Checkpoint, StatePart};
 use crate::error::{Error, Result};
 use crate::hub::ModelDirectory;
 use crate::init;
-use crate::parameters::{Chunk, Parameter};
+use crate::parameters::{Chunk, Parameter, Sharding};
 
 /// The source of the weights.
 pub enum Source<'a> {
@@ -28,7 +28,7 @@ pub enum Source<'a> {
 /// `source` lacks come from the model `base`, or else from the seed. A checkpoint must have been
 /// checked with [`Checkpoint::require`].
 pub(crate) fn load_state(
-    (stream, parameters): (&Stream, &[Parameter]),
+    (stream, parameters, sharding): (&Stream, &[Parameter], Sharding),
     (base, seed): (Option<&ModelDirectory>, u64),
     source: Source<'_>,
     progress: UploadProgress<'_>,
@@ -42,7 +42,7 @@ pub(crate) fn load_state(
     };
     match source {
         Source::Seed => {
-            let state = ModelState::from_values(stream, parameters, initial, progress)?;
+            let state = ModelState::sharded(stream, (parameters, sharding), initial, progress)?;
             Ok((Vec::new(), state))
         }
         Source::Checkpoint(checkpoint) => {
@@ -58,7 +58,7 @@ pub(crate) fn load_state(
                 chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
                 Ok(())
             };
-            let state = ModelState::from_values(stream, parameters, fill, progress)?;
+            let state = ModelState::sharded(stream, (parameters, sharding), fill, progress)?;
             state.load_moments(stream, checkpoint)?;
             Ok((checkpoint.header().losses.clone(), state))
         }
@@ -75,7 +75,7 @@ pub(crate) fn load_state(
                 chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
                 Ok(())
             };
-            let state = ModelState::from_values(stream, parameters, fill, progress)?;
+            let state = ModelState::sharded(stream, (parameters, sharding), fill, progress)?;
             Ok((Vec::new(), state))
         }
         Source::Values(values) => {
@@ -88,7 +88,7 @@ pub(crate) fn load_state(
                 chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
                 Ok(())
             };
-            let state = ModelState::from_values(stream, parameters, fill, progress)?;
+            let state = ModelState::sharded(stream, (parameters, sharding), fill, progress)?;
             Ok((Vec::new(), state))
         }
         Source::State(state) => Ok((Vec::new(), state)),

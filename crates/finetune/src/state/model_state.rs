@@ -1,5 +1,7 @@
 //! Parameters and moments on the device.
 
+use std::ops::Range;
+
 use half::bf16;
 use retrograph_kernels::Element;
 use retrograph_runtime::{Bindings, DeviceBuffer, MemoryPool, Stream};
@@ -9,14 +11,16 @@ use super::value::DeviceValue;
 use crate::checkpoint::{Checkpoint, StatePart, StateReader};
 use crate::error::Result;
 use crate::model::ParameterBuffers;
-use crate::parameters::{Chunk, Parameter};
+use crate::parameters::{Chunk, Parameter, Sharding};
 
 /// A parameter on the device.
 #[derive(Clone, Debug)]
 struct Tensor {
     parameter: Parameter,
     value: DeviceValue,
-    /// The first and the second moment of a trained parameter.
+    /// The elements that this rank updates.
+    block: Range<usize>,
+    /// The first and the second moment of these elements, if the parameter is trained.
     moments: Option<[DeviceBuffer<f32>; 2]>,
 }
 
@@ -38,24 +42,38 @@ impl ModelState {
     pub fn from_values(
         stream: &Stream,
         parameters: &[Parameter],
+        fill: impl FnMut(&Parameter, usize, Chunk<'_>) -> Result<()>,
+        progress: UploadProgress<'_>,
+    ) -> Result<Self> {
+        Self::sharded(stream, (parameters, Sharding::NONE), fill, progress)
+    }
+
+    /// As [`ModelState::from_values`], with the moments of the blocks that this rank updates.
+    ///
+    /// # Errors
+    /// As [`ModelState::from_values`].
+    pub fn sharded(
+        stream: &Stream,
+        (parameters, sharding): (&[Parameter], Sharding),
         mut fill: impl FnMut(&Parameter, usize, Chunk<'_>) -> Result<()>,
         progress: UploadProgress<'_>,
     ) -> Result<Self> {
         let total = parameters.iter().map(Parameter::bytes).sum();
         let mut uploader = Uploader::new(stream, parameters)?;
-        let moments = moments(stream, parameters)?;
+        let moments = moments(stream, (parameters, sharding))?;
         let mut done = 0;
         let mut tensors = Vec::with_capacity(parameters.len());
         for parameter in parameters {
             let fill = &mut |first, chunk: Chunk<'_>| fill(parameter, first, chunk);
             let value = uploader.upload(parameter, fill)?;
+            let block = sharding.block(parameter);
             let moments = match moments.as_ref().filter(|_| parameter.trainable) {
-                Some(pool) => Some([pool.zeroed(parameter.len())?, pool.zeroed(parameter.len())?]),
+                Some(pool) => Some([pool.zeroed(block.len())?, pool.zeroed(block.len())?]),
                 None => None,
             };
             done += parameter.bytes();
             progress(done, total, &parameter.name);
-            tensors.push(Tensor { parameter: parameter.clone(), value, moments });
+            tensors.push(Tensor { parameter: parameter.clone(), value, block, moments });
         }
         stream.synchronize()?;
         Ok(Self { tensors })
@@ -105,7 +123,7 @@ impl ModelState {
         for tensor in self.trained() {
             for part in [StatePart::First, StatePart::Second] {
                 let values = checkpoint.tensor(&part.tensor_name(&tensor.parameter.name))?;
-                tensor.part(part).upload(stream, &values)?;
+                tensor.part(part).upload(stream, &values[tensor.block.clone()])?;
             }
         }
         Ok(())
@@ -191,9 +209,14 @@ impl ModelState {
 
 /// Allocates memory for the moments of the trained `parameters`, separate from the parameters, so
 /// that it can be freed after training.
-fn moments(stream: &Stream, parameters: &[Parameter]) -> Result<Option<MemoryPool>> {
+fn moments(
+    stream: &Stream,
+    (parameters, sharding): (&[Parameter], Sharding),
+) -> Result<Option<MemoryPool>> {
     let trained = parameters.iter().filter(|parameter| parameter.trainable);
-    let bytes = |parameter: &Parameter| MemoryPool::bytes_taken(parameter.len() * size_of::<f32>());
+    let bytes = |parameter: &Parameter| {
+        MemoryPool::bytes_taken(sharding.block(parameter).len() * size_of::<f32>())
+    };
     match trained.map(|parameter| 2 * bytes(parameter)).sum() {
         0 => Ok(None),
         bytes => Ok(Some(MemoryPool::new(stream.context(), bytes)?)),
@@ -225,6 +248,19 @@ impl Tensor {
 pub struct DeviceReader<'a> {
     tensors: Vec<&'a Tensor>,
     stream: &'a Stream,
+}
+
+impl DeviceReader<'_> {
+    /// The elements that this rank updates of a parameter that is sharded, and its length.
+    pub(crate) fn block(&self, index: usize) -> Option<(Range<usize>, usize)> {
+        let Tensor { parameter, block, .. } = self.tensors[index];
+        (block.len() < parameter.len()).then(|| (block.clone(), parameter.len()))
+    }
+
+    /// The buffer of a part: of a moment, this rank's elements.
+    pub(crate) fn buffer(&self, index: usize, part: StatePart) -> &DeviceBuffer<f32> {
+        self.tensors[index].part(part)
+    }
 }
 
 impl StateReader for DeviceReader<'_> {

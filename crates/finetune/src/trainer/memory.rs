@@ -40,7 +40,7 @@ impl MemoryNeed {
         let bytes = |held: &ParameterBuffers| held.parameter.bytes();
         let parameters: usize = step.parameters.iter().map(bytes).sum();
         let trained: usize = step.trained().map(bytes).sum();
-        let len = |held: &ParameterBuffers| held.parameter.len();
+        let len = |held: &ParameterBuffers| held.trained.as_ref().map_or(0, |it| it.block.len());
         let moments = 2 * size_of::<f32>() * step.trained().map(len).sum::<usize>();
         let fixed = fixed_bytes(&step.pass);
         let (ordered, full) = (Reuse::WhenOrdered, Reuse::Full);

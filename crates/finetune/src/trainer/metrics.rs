@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 use retrograph_runtime::{Context, DeviceBuffer, Event, PinnedBuffer, Stream};
 
 use crate::error::Result;
-use crate::model::METRICS;
+use crate::model::MetricsLayout;
 
 /// Maximum number of steps in flight. Two keep a device busy: one runs, and one is queued.
-const IN_FLIGHT: usize = 3;
+pub(super) const IN_FLIGHT: usize = 3;
 
 /// The results of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,20 +60,34 @@ struct Slot {
     tokens: usize,
 }
 
+/// What the ranks of a step told each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FromRanks {
+    /// The first rank whose part of the loss is not finite.
+    pub(super) not_finite: Option<usize>,
+    /// Whether a rank wants to stop.
+    pub(super) stop: bool,
+}
+
 /// The steps in flight, oldest first.
 #[derive(Debug)]
 pub(super) struct MetricsQueue {
+    layout: MetricsLayout,
     metrics: DeviceBuffer<f32>,
     free: Vec<Slot>,
     in_flight: VecDeque<Slot>,
 }
 
 impl MetricsQueue {
-    /// Returns a queue that reads `metrics`, the buffer that each step writes.
-    pub(super) fn new(context: &Context, metrics: DeviceBuffer<f32>) -> Result<Self> {
+    /// Returns a queue that reads `metrics`, the buffer that each step writes in this `layout`.
+    pub(super) fn new(
+        context: &Context,
+        metrics: DeviceBuffer<f32>,
+        layout: MetricsLayout,
+    ) -> Result<Self> {
         let slot = |_| -> Result<Slot> {
             Ok(Slot {
-                values: PinnedBuffer::zeroed(context, metrics.len())?,
+                values: PinnedBuffer::zeroed(context, layout.len())?,
                 start: Event::new(context)?,
                 end: Event::new(context)?,
                 copied: Event::untimed(context)?,
@@ -82,7 +96,7 @@ impl MetricsQueue {
             })
         };
         let free = (0..IN_FLIGHT).map(slot).collect::<Result<_>>()?;
-        Ok(Self { metrics, free, in_flight: VecDeque::new() })
+        Ok(Self { layout, metrics, free, in_flight: VecDeque::new() })
     }
 
     /// Whether [`MetricsQueue::take`] must return a step before another can start.
@@ -106,7 +120,7 @@ impl MetricsQueue {
             return Err(error);
         }
         let target = slot.values.as_mut_ptr().cast();
-        let bytes = self.metrics.len() * size_of::<f32>();
+        let bytes = self.layout.len() * size_of::<f32>();
         // SAFETY: both ranges have this many bytes. The host reads the slot only after the event of
         // the copy, and pinned memory waits for the context before it is freed.
         unsafe { stream.copy_to_host(target, self.metrics.address(), bytes) }?;
@@ -116,7 +130,7 @@ impl MetricsQueue {
     }
 
     /// Returns the metrics of the oldest step if it is complete; with `wait`, waits for it.
-    pub(super) fn take(&mut self, wait: bool) -> Result<Option<StepMetrics>> {
+    pub(super) fn take(&mut self, wait: bool) -> Result<Option<(StepMetrics, FromRanks)>> {
         let Some(slot) = self.in_flight.front() else { return Ok(None) };
         if wait {
             slot.copied.synchronize()?;
@@ -127,12 +141,18 @@ impl MetricsQueue {
         let device_ms = slot.end.elapsed_ms(&slot.start)?;
         let (step, tokens, [loss, norm]) =
             (slot.step, slot.tokens, [slot.values[0], slot.values[1]]);
-        let preference = match slot.values[METRICS..] {
+        let preference = match slot.values[self.layout.preference()] {
             [chosen, rejected, accuracy] => Some(PreferenceMetrics { chosen, rejected, accuracy }),
             _ => None,
         };
         let metrics = StepMetrics { step, loss, norm, tokens, device_ms, preference };
+        let losses = &slot.values[self.layout.losses()];
+        let stops = &slot.values[self.layout.stops()];
+        let from_ranks = FromRanks {
+            not_finite: losses.iter().position(|loss| !loss.is_finite()),
+            stop: stops.iter().any(|wish| *wish != 0.0),
+        };
         self.free.push(slot);
-        Ok(Some(metrics))
+        Ok(Some((metrics, from_ranks)))
     }
 }

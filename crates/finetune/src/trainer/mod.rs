@@ -9,6 +9,8 @@ mod memory;
 mod memory_use;
 mod metrics;
 mod options;
+mod ranks;
+mod save;
 mod start;
 mod trained_model;
 mod workload;
@@ -24,16 +26,17 @@ pub use options::TrainerOptions;
 pub use start::Plan;
 pub use trained_model::TrainedModel;
 
-use crate::checkpoint::{CheckpointDirectory, Header, HeldOutLoss, Kept};
+use crate::checkpoint::{Header, HeldOutLoss, Kept};
 use crate::config::TrainingConfig;
 use crate::data::Batch;
 use crate::error::{Error, Result};
+use crate::group::ProcessGroup;
 use crate::hub::ModelDirectory;
-use crate::model::StepPass;
+use crate::model::{StepInput, StepPass};
 use crate::state::ModelState;
 use crate::verify::Verified;
-use metrics::MetricsQueue;
-use workload::{Step, TrainingWorkload};
+use metrics::{IN_FLIGHT, MetricsQueue};
+use workload::TrainingWorkload;
 
 const PREBUILT: &str = "the program of whole sequences is prebuilt";
 
@@ -49,6 +52,12 @@ pub struct Trainer {
     modules: WarmModules,
     cache: ModuleCache,
     base: Option<ModelDirectory>,
+    /// The processes of the run, if there are several.
+    group: Option<ProcessGroup>,
+    /// Whether this rank wants to stop.
+    stop: bool,
+    /// The step before which all ranks stop.
+    stop_before: Option<u32>,
     next_step: u32,
     losses: Vec<f32>,
     held_out: Vec<HeldOutLoss>,
@@ -133,7 +142,11 @@ impl Trainer {
 
     /// The parameters and moments.
     pub fn state(&self) -> &ModelState {
-        &self.programs.tested().workload().state
+        &self.workload().state
+    }
+
+    fn workload(&self) -> &TrainingWorkload {
+        self.programs.tested().workload()
     }
 
     /// Returns the program of whole sequences and its stream, for callers that run it themselves.
@@ -148,7 +161,7 @@ impl Trainer {
     /// If the batch does not have the size of the configuration.
     pub fn controls(&mut self, step: u32, batch: &Batch) -> Result<&Controls> {
         let programs = self.programs.tested_mut();
-        Ok(programs.set_prebuilt(Step { number: step, batch })?.expect(PREBUILT).1)
+        Ok(programs.set_prebuilt(input(step, batch))?.expect(PREBUILT).1)
     }
 
     /// Whether [`Trainer::finished`] must return a step before another can start.
@@ -162,7 +175,8 @@ impl Trainer {
     /// # Errors
     /// If the device fails; with verification, [`Error::NotBitEqual`].
     pub fn enqueue(&mut self, batch: &Batch) -> Result<()> {
-        let step = Step { number: self.next_step, batch };
+        self.check_group()?;
+        let step = StepInput { number: self.next_step, batch, stop: self.stop };
         let (programs, stream) = (self.programs.tested_mut(), &self.stream);
         programs.prepare(step)?;
         let numbered = (step.number, batch.tokens.len());
@@ -178,10 +192,25 @@ impl Trainer {
     /// [`Error::NotFinite`] for a step whose loss or norm is not finite; that step and all later
     /// ones have not changed the model. Or if the device fails.
     pub fn finished(&mut self, wait: bool) -> Result<Option<StepMetrics>> {
-        let Some(metrics) = self.queue.take(wait)? else { return Ok(None) };
+        let queue = &mut self.queue;
+        let taken = match &self.group {
+            Some(group) => {
+                let taken = group.waiting("a step", || queue.take(wait));
+                // The metrics of an aborted step mean nothing.
+                group.require_healthy()?;
+                taken
+            }
+            None => queue.take(wait),
+        };
+        let Some((metrics, from_ranks)) = taken? else { return Ok(None) };
         let StepMetrics { step, loss, norm, .. } = metrics;
         if !(loss.is_finite() && norm.is_finite()) {
-            return Err(Error::NotFinite { step, loss, norm, kept: Kept::Nothing });
+            let (rank, kept) = (from_ranks.not_finite, Kept::Nothing);
+            return Err(Error::NotFinite { step, loss, norm, rank, kept });
+        }
+        if from_ranks.stop {
+            // No rank can be further than this.
+            self.stop_before.get_or_insert(step + IN_FLIGHT as u32);
         }
         self.losses.push(loss);
         Ok(Some(metrics))
@@ -207,7 +236,7 @@ impl Trainer {
     /// If a graph with events cannot be built, or the device fails.
     pub fn profile(&mut self, batch: &Batch, replays: usize) -> Result<Profile> {
         let (programs, number) = (self.programs.tested_mut(), self.next_step);
-        let (program, controls) = programs.set_prebuilt(Step { number, batch })?.expect(PREBUILT);
+        let (program, controls) = programs.set_prebuilt(input(number, batch))?.expect(PREBUILT);
         Ok(program.profile(&self.stream, controls, replays)?)
     }
 
@@ -217,26 +246,24 @@ impl Trainer {
     /// # Errors
     /// If the device fails.
     pub fn gradients(&self) -> Result<Vec<(String, Vec<f32>)>> {
-        let read = |(name, buffer): &(String, retrograph_runtime::DeviceBuffer<f32>)| {
-            Ok((name.clone(), buffer.download(&self.stream)?))
-        };
-        self.programs.tested().workload().gradients.iter().map(read).collect()
-    }
-
-    /// Writes a checkpoint. No step may be in flight.
-    ///
-    /// # Errors
-    /// If the checkpoint cannot be written or the device fails.
-    pub fn save(&self, directory: &CheckpointDirectory, text: &str) -> Result<std::path::PathBuf> {
-        let state = self.state();
-        let mut reader = state.reader(&self.stream);
-        directory.save(&self.header(text)?, &state.trained_parameters(), &mut reader)
+        let (kept, buffers) = (&self.step.gradients, &self.workload().gradients);
+        let mut all = Vec::new();
+        for held in self.step.trained().filter(|_| !kept.is_empty()) {
+            let grad = held.trained.as_ref().expect("only trained parameters are listed").grad;
+            let at = kept.iter().position(|whole| whole.buffer() == grad.buffer());
+            let values = buffers[at.expect("every gradient is kept")].download(&self.stream)?;
+            let bytes = grad.byte_range();
+            let values = values[bytes.start / 4..bytes.end / 4].to_vec();
+            all.push((held.parameter.name.clone(), values));
+        }
+        Ok(all)
     }
 
     /// Returns the header of a checkpoint after the finished steps.
     pub(crate) fn header(&self, text: &str) -> Result<Header> {
         let mut header = Header::new(self.config, text, self.losses.clone());
         header.held_out.clone_from(&self.held_out);
+        header.ranks = self.step.options.ranks.count;
         header.micro_batch = self.step.options.micro_batch;
         header.preference = self.step.options.preference;
         header.interleave = self.step.micro_batching.interleaved();
@@ -251,4 +278,9 @@ impl Trainer {
         let state = programs.into_workload().state.without_moments();
         TrainedModel { config, state, stream, modules, cache }
     }
+}
+
+/// The input of a step that does not want to stop.
+fn input(number: u32, batch: &Batch) -> StepInput<'_> {
+    StepInput { number, batch, stop: false }
 }

@@ -6,14 +6,15 @@ use retrograph_runtime::{
 };
 
 use super::metrics::MetricsQueue;
-use super::workload::{Gradients, TrainingWorkload};
+use super::workload::TrainingWorkload;
 use super::{MemoryNeed, Trainer, TrainerOptions};
 use crate::config::TrainingConfig;
 use crate::data::Lengths;
 use crate::error::Result;
+use crate::group::{GroupError, ProcessGroup};
 use crate::hub::ModelDirectory;
-use crate::model::{GradientHome, LossPass, StepPass};
-use crate::parameters::Parameter;
+use crate::model::{LossPass, MetricsLayout, StepPass};
+use crate::parameters::{Parameter, Sharding};
 use crate::programs::Programs;
 use crate::stage::Stage;
 use crate::state::{ModelState, RotaryTables, Source, load_state, trained};
@@ -28,6 +29,7 @@ pub struct Plan {
     need: MemoryNeed,
     base: Option<ModelDirectory>,
     held_out: Option<LossPass>,
+    group: Option<ProcessGroup>,
     lengths: Lengths,
     /// The kernels of the programs of shorter sequences.
     launched_shorter: Requirements,
@@ -50,7 +52,7 @@ impl Plan {
             largest = Some(step);
         }
         let need = MemoryNeed::of((&step, largest.as_ref()), &options);
-        let (config, base, held_out) = (*config, None, None);
+        let (config, base, held_out, group) = (*config, None, None, None);
         let plan = Self {
             config,
             options,
@@ -58,6 +60,7 @@ impl Plan {
             need,
             base,
             held_out,
+            group,
             lengths,
             launched_shorter,
             after_training: Requirements::default(),
@@ -80,12 +83,19 @@ impl Plan {
         Ok(Self { base: Some(base), ..self })
     }
 
+    /// Trains with the other processes of `group`, whose ranks are those of the options. The group
+    /// must be [connected](ProcessGroup::connect) before the start.
+    pub fn with_group(self, group: ProcessGroup) -> Self {
+        Self { group: Some(group), ..self }
+    }
+
     /// Adds the kernels and the memory for losses on held-out data.
     ///
     /// # Errors
     /// If the forward pass cannot be described.
     pub fn with_held_out(self) -> Result<Self> {
-        let pass = LossPass::new(&self.config, self.options.step.preference)?;
+        let options = &self.options.step;
+        let pass = LossPass::new(&options.of_rank(&self.config)?, options.preference)?;
         let need = self.need.with_held_out(&pass);
         Ok(Self { need, held_out: Some(pass), ..self }.with_code())
     }
@@ -135,6 +145,7 @@ impl Plan {
         on: &mut dyn FnMut(Stage<'_>),
     ) -> Result<Trainer> {
         let context = cache.context();
+        self.require_group()?;
         let (free_before, _) = context.memory()?;
         let modules = self.warm(cache, on)?;
         let already_there = matches!(source, Source::State(_));
@@ -154,14 +165,20 @@ impl Plan {
         };
         let origin = (self.base.as_ref(), self.config.seed);
         let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
-        let (losses, state) = load_state((&stream, &parameters), origin, source, progress)?;
+        let sharding = Sharding::new(self.config.mode, self.options.step.ranks);
+        let site = (&stream, parameters.as_slice(), sharding);
+        let (losses, state) = load_state(site, origin, source, progress)?;
         let rotary = RotaryTables::new(&stream, &self.config.model, self.config.seq)?;
         let site = (&stream, &modules, &rotary);
         let eager = self.eager(site, &state)?;
         let tested = self.programs(site, state, self.build_options())?;
         let metrics = tested.workload().metrics.clone();
+        let layout = MetricsLayout::new(&self.options.step);
         let trainer = Trainer {
-            queue: MetricsQueue::new(context, metrics)?,
+            queue: MetricsQueue::new(context, metrics, layout)?,
+            group: self.group,
+            stop: false,
+            stop_before: None,
             programs: Verified::new(tested, eager),
             next_step: losses.len() as u32,
             losses,
@@ -186,14 +203,19 @@ impl Plan {
         Ok(modules)
     }
 
-    fn gradients(&self, context: &Context) -> Result<Gradients> {
-        if self.options.step.gradients == GradientHome::Transient {
-            return Ok(Vec::new());
+    /// Checks that there is a group exactly if there are several ranks, and that it has them.
+    fn require_group(&self) -> Result<()> {
+        let ranks = self.options.step.ranks;
+        match &self.group {
+            Some(group) if group.ranks() == ranks => Ok(()),
+            None if ranks.count == 1 => Ok(()),
+            _ => Err(GroupError::NotConnected { count: ranks.count }.into()),
         }
-        let buffer = |parameter: &Parameter| {
-            Ok((parameter.name.clone(), DeviceBuffer::uninit(context, parameter.len())?))
-        };
-        self.step.trained().map(|held| buffer(&held.parameter)).collect()
+    }
+
+    fn gradients(&self, context: &Context) -> Result<Vec<DeviceBuffer<f32>>> {
+        let kept = self.step.gradients.iter();
+        kept.map(|gradient| Ok(DeviceBuffer::uninit(context, gradient.len())?)).collect()
     }
 
     /// With verification, transients start as NaN, so that a read before a write changes the
@@ -217,8 +239,9 @@ impl Plan {
     ) -> Result<Programs<1, TrainingWorkload>> {
         let context = stream.context();
         let described = (&self.config, self.options.step, self.lengths);
-        let workload = TrainingWorkload::new(context, described, state, self.gradients(context)?)?;
-        let (bindings, handles) = (workload.bindings(&self.step, rotary), self.step.controls());
+        let kept = (self.gradients(context)?, self.group.clone());
+        let workload = TrainingWorkload::new(context, described, state, kept)?;
+        let (bindings, handles) = (workload.bindings(&self.step, rotary)?, self.step.controls());
         let sizes = [TrainingWorkload::sizes(self.lengths)?];
         let programs = Programs::new(workload, modules, sizes, build);
         let whole = (&self.step.pass, &bindings, handles);

@@ -5,22 +5,12 @@ use retrograph_runtime::{Bindings, Context, Controls, DeviceBuffer, Stream};
 
 use crate::checkpoint::{StateReader, state_order};
 use crate::config::TrainingConfig;
-use crate::data::{Batch, Lengths};
+use crate::data::Lengths;
 use crate::error::{Error, Result};
-use crate::model::{METRICS, PREFERENCE_METRICS, StepControls, StepOptions, StepPass};
+use crate::group::ProcessGroup;
+use crate::model::{MetricsLayout, StepControls, StepInput, StepOptions, StepPass};
 use crate::programs::{NamedTensor, Workload};
 use crate::state::{ModelState, RotaryTables};
-
-/// The input of a training step.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Step<'a> {
-    /// Counted from 0.
-    pub(super) number: u32,
-    pub(super) batch: &'a Batch,
-}
-
-/// Gradients that the caller keeps, by the names of their parameters.
-pub(super) type Gradients = Vec<(String, DeviceBuffer<f32>)>;
 
 /// A model in training on a device. Passes differ by the length of their sequences.
 #[derive(Debug)]
@@ -29,9 +19,11 @@ pub(super) struct TrainingWorkload {
     options: StepOptions,
     lengths: Lengths,
     pub(super) state: ModelState,
-    pub(super) gradients: Gradients,
+    /// The buffers of the gradients, if the caller keeps them.
+    pub(super) gradients: Vec<DeviceBuffer<f32>>,
     pub(super) metrics: DeviceBuffer<f32>,
     halt: DeviceBuffer<u32>,
+    group: Option<ProcessGroup>,
 }
 
 impl TrainingWorkload {
@@ -39,25 +31,29 @@ impl TrainingWorkload {
         context: &Context,
         (config, options, lengths): (&TrainingConfig, StepOptions, Lengths),
         state: ModelState,
-        gradients: Gradients,
+        (gradients, group): (Vec<DeviceBuffer<f32>>, Option<ProcessGroup>),
     ) -> Result<Self> {
-        let further = options.preference.map_or(0, |_| PREFERENCE_METRICS);
-        let metrics = DeviceBuffer::zeroed(context, METRICS + further)?;
+        let metrics = DeviceBuffer::zeroed(context, MetricsLayout::new(&options).len())?;
         let halt = DeviceBuffer::zeroed(context, 1)?;
-        Ok(Self { config: *config, options, lengths, state, gradients, metrics, halt })
+        Ok(Self { config: *config, options, lengths, state, gradients, metrics, halt, group })
     }
 
     /// Binds the external buffers of a pass.
-    pub(super) fn bindings(&self, pass: &StepPass, rotary: &RotaryTables) -> Bindings {
+    ///
+    /// # Errors
+    /// If several ranks have no communicator.
+    pub(super) fn bindings(&self, pass: &StepPass, rotary: &RotaryTables) -> Result<Bindings> {
         let mut bindings = Bindings::new();
+        if let Some(group) = &self.group {
+            bindings.communicator(group.communicator()?);
+        }
         self.state.bind(&mut bindings, &pass.parameters);
         bindings.bind(pass.metrics, &self.metrics).bind(pass.halt, &self.halt);
         bindings.bind(pass.cos, &rotary.cos).bind(pass.sin, &rotary.sin);
-        for ((_, buffer), held) in self.gradients.iter().zip(pass.trained()) {
-            let trained = held.trained.expect("only trained parameters are listed");
-            bindings.bind(trained.grad, buffer);
+        for (buffer, slice) in self.gradients.iter().zip(&pass.gradients) {
+            bindings.bind(*slice, buffer);
         }
-        bindings
+        Ok(bindings)
     }
 
     /// Returns the lengths of sequences.
@@ -75,11 +71,11 @@ impl TrainingWorkload {
 
 impl Workload<1> for TrainingWorkload {
     type Handles = StepControls;
-    type Step<'a> = Step<'a>;
+    type Step<'a> = StepInput<'a>;
 
     /// A batch that fills none of the shorter lengths belongs to the pass of whole sequences, which
     /// requires its size.
-    fn size(&self, Step { batch, .. }: Step<'_>) -> [usize; 1] {
+    fn size(&self, StepInput { batch, .. }: StepInput<'_>) -> [usize; 1] {
         let TrainingConfig { batch: sequences, seq, .. } = self.config;
         let length = batch.tokens.len() / sequences;
         let fills = length * sequences == batch.tokens.len() && self.lengths.fit(length) == length;
@@ -90,15 +86,15 @@ impl Workload<1> for TrainingWorkload {
         let config = TrainingConfig { seq, ..self.config };
         let pass = StepPass::new(&config, self.options)?;
         let rotary = RotaryTables::new(stream, &config.model, seq)?;
-        let (bindings, handles) = (self.bindings(&pass, &rotary), pass.controls());
+        let (bindings, handles) = (self.bindings(&pass, &rotary)?, pass.controls());
         Ok(Described { pass: pass.pass, bindings, handles })
     }
 
-    fn set(handles: &StepControls, controls: &mut Controls, step: Step<'_>) -> Result<()> {
-        handles.set(controls, step.number, step.batch)
+    fn set(handles: &StepControls, controls: &mut Controls, step: StepInput<'_>) -> Result<()> {
+        handles.set(controls, step)
     }
 
-    fn number(step: Step<'_>) -> u32 {
+    fn number(step: StepInput<'_>) -> u32 {
         step.number
     }
 

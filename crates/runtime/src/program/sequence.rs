@@ -3,6 +3,7 @@
 
 use retrograph_driver::{Driver, Owner, Result};
 use retrograph_kernels::images;
+use serde::{Deserialize, Serialize};
 
 use super::bindings::External;
 use super::command::{Command, Pdl};
@@ -30,7 +31,7 @@ impl Step {
 }
 
 /// Facts about the collectives of a program.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Collectives {
     /// Operations that are groups of collectives.
     pub operations: usize,

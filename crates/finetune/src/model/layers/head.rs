@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::{CrossEntropy, GemmShape, GradLogits, Mean, ScaleRows};
+use retrograph_kernels::ops::{CrossEntropy, GemmShape, GradLogits, ScaleRows};
 use retrograph_runtime::Slice;
 
 use super::activation::{Activation, Dtypes};
@@ -181,15 +181,4 @@ impl Head {
         self.norm.backward(builder, saved.norm, (&[grad_normed], grad_input))?;
         Ok(to)
     }
-}
-
-/// Appends the mean of the losses over the targets that count.
-pub(in crate::model) fn mean(
-    builder: &mut Builder,
-    objective: Objective,
-    out: Slice<f32>,
-) -> Result<()> {
-    builder.scope("loss");
-    let Objective { counted, losses, .. } = objective;
-    builder.launch(Mean { x: losses, counted, out }.launch())
 }

@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::spec::ModelSpec;
 
 pub(super) use embedding::Embedding;
-pub(super) use head::{Head, Objective, mean};
+pub(super) use head::{Head, Objective};
 pub(super) use kv_cache::KvCache;
 pub use kv_cache::{CacheConfig, LayerCache};
 pub(super) use layer::{Layer, Saved as LayerSaved};

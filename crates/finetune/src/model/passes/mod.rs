@@ -3,6 +3,7 @@
 mod evaluation;
 mod forward;
 mod generation;
+mod metrics;
 mod optimizer;
 mod options;
 mod preference;
@@ -11,9 +12,9 @@ mod training;
 pub use evaluation::LossPass;
 pub use forward::ForwardPass;
 pub use generation::{GenerationPass, SAMPLED, TokenSource};
+pub use metrics::{METRICS, MetricsLayout};
 pub use options::{GradientHome, MicroBatching, StepOptions};
-pub use preference::PREFERENCE_METRICS;
-pub use training::{METRICS, StepControls, StepPass};
+pub use training::{StepControls, StepInput, StepPass};
 
 /// Number of launches of `kernels` in `pass`.
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use retrograph_kernels::DType;
+use retrograph_runtime::Ranks;
 
 use crate::config::{Mode, PreferenceConfig, TrainingConfig};
 use crate::error::{Error, Result};
@@ -40,6 +41,12 @@ pub struct StepOptions {
     pub packed: bool,
     /// The objective of pairs of sequences instead of the cross-entropy of tokens.
     pub preference: Option<PreferenceConfig>,
+    /// The position among the devices that share each step. Each computes an equal part of the
+    /// batch.
+    pub ranks: Ranks,
+    /// Bytes of gradients that ranks exchange together; `None` for
+    /// [`StepOptions::GROUP_BYTES`].
+    pub group_bytes: Option<usize>,
 }
 
 impl From<GradientHome> for StepOptions {
@@ -49,6 +56,11 @@ impl From<GradientHome> for StepOptions {
 }
 
 impl StepOptions {
+    /// Bytes of gradients that ranks exchange together, unless the options say otherwise: large
+    /// enough for the full bandwidth of NVLink, and small enough that little is left to exchange
+    /// when the backward pass ends.
+    pub const GROUP_BYTES: usize = 32 << 20;
+
     /// The most micro-batches of a step. Each is described with operations of its own.
     pub const MAX_MICRO_BATCHES: usize = 1024;
 
@@ -57,11 +69,27 @@ impl StepOptions {
         self.micro_batch.is_some() || self.recompute
     }
 
-    /// Returns the micro-batches of a step of `config`.
+    /// Returns `config` with the part of the batch that one rank computes.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`] if they do not divide the batch, or both options divide it.
+    /// [`Error::InvalidConfig`] if the batch has no equal parts.
+    pub fn of_rank(&self, config: &TrainingConfig) -> Result<TrainingConfig> {
+        let count = self.ranks.count;
+        if config.batch.is_multiple_of(count) {
+            return Ok(TrainingConfig { batch: config.batch / count, ..*config });
+        }
+        let (field, value) = ("batch", config.batch.to_string());
+        let rule = format!("a multiple of the number of devices, {count}");
+        Err(Error::InvalidConfig { field, value, rule })
+    }
+
+    /// Returns the micro-batches of one rank in a step of `config`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] if they do not divide the rank's part of the batch, or both options
+    /// divide it.
     pub fn micro_batching(&self, config: &TrainingConfig) -> Result<MicroBatching> {
+        let config = &self.of_rank(config)?;
         let batch = config.batch;
         let invalid = |field, value: usize, rule| {
             Err(Error::InvalidConfig { field, value: value.to_string(), rule })

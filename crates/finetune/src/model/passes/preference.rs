@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use retrograph_kernels::ops::{LogRatios, Mean, Preference};
+use retrograph_kernels::ops::{LogRatios, Preference};
 use retrograph_runtime::Slice;
 
 use crate::config::PreferenceConfig;
@@ -14,7 +14,7 @@ use crate::spec::ModelSpec;
 
 /// Elements that a step with preferences appends to its metrics: the mean rewards of chosen and of
 /// rejected sequences, and the fraction of pairs whose chosen reward is larger.
-pub const PREFERENCE_METRICS: usize = 3;
+pub(super) const PREFERENCE_METRICS: usize = 3;
 
 /// The objective of the pairs of a batch.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Preferences {
     config: PreferenceConfig,
     seq: usize,
     /// Of each pair.
-    pub(super) losses: Slice<f32>,
+    losses: Slice<f32>,
     rewards: [Slice<f32>; 2],
     correct: Slice<f32>,
 }
@@ -93,18 +93,9 @@ impl Preferences {
         Ok(weights)
     }
 
-    /// Appends the means of rewards and of correct pairs to `out`.
-    pub(super) fn means(
-        &self,
-        builder: &mut Builder,
-        counted: Slice<u32>,
-        out: Slice<f32>,
-    ) -> Result<()> {
-        builder.scope("preference");
+    /// The losses of all pairs, then what [`PREFERENCE_METRICS`] are the means of.
+    pub(super) fn results(&self) -> [Slice<f32>; 1 + PREFERENCE_METRICS] {
         let [chosen, rejected] = self.rewards;
-        for (at, x) in [chosen, rejected, self.correct].into_iter().enumerate() {
-            builder.launch(Mean { x, counted, out: out.slice(at..at + 1) }.launch())?;
-        }
-        Ok(())
+        [self.losses, chosen, rejected, self.correct]
     }
 }

@@ -2,23 +2,21 @@
 
 use std::ops::Range;
 
-use retrograph_runtime::{Controls, Pass, Slice};
+use retrograph_runtime::{Controls, Pass, Ranks, Slice};
 
+use super::metrics::{MetricsLayout, Results};
 use super::optimizer::{self, Scalars};
-use super::options::{MicroBatching, StepOptions};
-use super::preference::{PREFERENCE_METRICS, Preferences};
+use super::options::{GradientHome, MicroBatching, StepOptions};
+use super::preference::Preferences;
 use crate::config::{Mode, TrainingConfig};
 use crate::data::Batch;
 use crate::error::{Error, Result};
 use crate::model::builder::{Builder, ParameterBuffers};
-use crate::model::layers::{
-    Layer, LayerSaved, Model, Objective, PassConfig, Residual, RopeTables, mean,
-};
+use crate::model::exchange::GradientOptions;
+use crate::model::layers::{Layer, LayerSaved, Model, Objective, PassConfig, Residual, RopeTables};
 use crate::model::sequences::Sequences;
+use crate::parameters::{ATTENTION_NORM, FINAL_NORM, Sharding, layer_name};
 use crate::spec::ModelSpec;
-
-/// Elements of the metrics buffer: the loss and the norm of the gradients before clipping.
-pub const METRICS: usize = 2;
 
 /// The training step, and the buffers that a caller binds and sets.
 #[derive(Debug)]
@@ -34,16 +32,21 @@ pub struct StepPass {
     /// Control: the tokens that follow, or
     /// [`IGNORED_TARGET`](retrograph_kernels::ops::IGNORED_TARGET).
     pub targets: Slice<u32>,
-    /// Control: how many targets are not ignored. Loss and gradients are means over them.
+    /// Control: how many targets of all ranks are not ignored. Loss and gradients are means over
+    /// them.
     pub counted: Slice<u32>,
+    /// Control, with several ranks: 1 if this rank wants to stop, otherwise 0.
+    pub stop: Option<Slice<f32>>,
     /// Controls: positions and bounds of attention.
     pub sequences: Sequences,
     /// External: cosines of the rotary positions.
     pub cos: Slice<f32>,
     /// External: sines of the rotary positions.
     pub sin: Slice<f32>,
-    /// External, written: loss and gradient norm; with preferences, also [`PREFERENCE_METRICS`].
+    /// External, written: loss, gradient norm and more: see [`MetricsLayout`].
     pub metrics: Slice<f32>,
+    /// External, written: the gradients, if the caller keeps them.
+    pub gradients: Vec<Slice<f32>>,
     /// External: 0, or one more than the step at which loss or norm was not finite.
     pub halt: Slice<u32>,
     /// The options it was described with.
@@ -59,41 +62,74 @@ pub struct StepControls {
     tokens: Slice<u32>,
     targets: Slice<u32>,
     counted: Slice<u32>,
+    stop: Option<Slice<f32>>,
     sequences: Sequences,
-    /// The number of pairs, of which the loss is a mean, if the step has any.
+    /// The number of pairs of all ranks, of which the loss is a mean, if the step has any.
     pairs: Option<u32>,
+    ranks: Ranks,
+}
+
+/// The values of the controls of a step.
+#[derive(Clone, Copy, Debug)]
+pub struct StepInput<'a> {
+    /// The step, counted from 0.
+    pub number: u32,
+    /// The batch of all ranks.
+    pub batch: &'a Batch,
+    /// Whether this rank wants to stop. Ignored if it is the only one.
+    pub stop: bool,
 }
 
 impl StepControls {
-    /// Sets step number and batch in the controls of the pass.
+    /// Sets the input of a step in the controls of the pass, which takes the rows of its rank.
     ///
     /// # Errors
     /// If the batch has another size than the pass, or is packed and the pass is not described for
     /// that.
-    pub fn set(&self, controls: &mut Controls, step: u32, batch: &Batch) -> Result<()> {
-        controls.set(self.step, step)?;
-        controls.set_array(self.tokens, &batch.tokens)?;
-        controls.set_array(self.targets, &batch.targets)?;
+    pub fn set(&self, controls: &mut Controls, input: StepInput<'_>) -> Result<()> {
+        let StepInput { number, batch, stop } = input;
+        controls.set(self.step, number)?;
+        // Each list by its own length: one of another length is an error, whatever the others have.
+        let rows = |all: &'_ [u32]| self.ranks.block(all.len());
+        controls.set_array(self.tokens, &batch.tokens[rows(&batch.tokens)])?;
+        controls.set_array(self.targets, &batch.targets[rows(&batch.targets)])?;
         controls.set(self.counted, self.pairs.unwrap_or_else(|| batch.counted()))?;
-        self.sequences.set(controls, batch.positions.as_deref())
+        if let Some(place) = self.stop {
+            controls.set(place, f32::from(u8::from(stop)))?;
+        }
+        self.sequences.set(controls, batch.positions.as_deref().map(|all| &all[rows(all)]))
     }
 }
 
 impl StepPass {
     /// Returns the controls of the step.
     pub fn controls(&self) -> StepControls {
-        let Self { step, tokens, targets, counted, .. } = *self;
-        let sequences = self.micro_batching.batch as u32;
-        let pairs = self.options.preference.map(|_| sequences / 2);
-        StepControls { step, tokens, targets, counted, sequences: self.sequences.clone(), pairs }
+        let Self { step, tokens, targets, counted, stop, .. } = *self;
+        let (sequences, ranks) = (self.sequences.clone(), self.options.ranks);
+        let all = (self.micro_batching.batch * ranks.count) as u32;
+        let pairs = self.options.preference.map(|_| all / 2);
+        StepControls { step, tokens, targets, counted, stop, sequences, pairs, ranks }
     }
 
-    /// Describes the step of `config`.
+    /// Describes the step of `config`: with several ranks, the part of one.
     ///
     /// # Errors
     /// If `config` is not valid, the batch cannot be divided as `options` say, or a kernel does not
     /// support the sizes.
     pub fn new(config: &TrainingConfig, options: StepOptions) -> Result<Self> {
+        Self::describe(config, options, End::Update)
+    }
+
+    /// Describes a step that only computes the loss and the gradient norm of this rank, without
+    /// other ranks: it finds the rank whose gradients are not finite.
+    ///
+    /// # Errors
+    /// As [`StepPass::new`].
+    pub(crate) fn of_one_rank(config: &TrainingConfig, options: StepOptions) -> Result<Self> {
+        Self::describe(config, options, End::Norm)
+    }
+
+    fn describe(config: &TrainingConfig, options: StepOptions, end: End) -> Result<Self> {
         config.validate()?;
         if config.mode == Mode::Frozen {
             let (field, value) = ("mode", "frozen".to_owned());
@@ -101,20 +137,28 @@ impl StepPass {
             return Err(Error::InvalidConfig { field, value, rule });
         }
         let micro_batching = options.micro_batching(config)?;
+        let config = &options.of_rank(config)?;
         if let Some(preference) = options.preference {
             preference.validate(config, micro_batching.size())?;
         }
-        let parameters = config.parameters();
-        let mut builder = Builder::new("training step", parameters, Some(options.gradients));
+        let ranks = if end == End::Update { options.ranks } else { Ranks::ONE };
+        let gradients = GradientOptions {
+            home: options.gradients,
+            sharding: Sharding::new(config.mode, ranks),
+            group_bytes: options.group_bytes.unwrap_or(StepOptions::GROUP_BYTES),
+        };
+        let mut builder = Builder::new("training step", config.parameters(), Some(gradients));
         let pass = &mut builder.pass;
         let step = pass.control::<u32>("step");
         let tokens = pass.control_array::<u32>("tokens", config.rows());
         let targets = pass.control_array::<u32>("targets", config.rows());
         let counted = pass.control::<u32>("counted");
-        let further = options.preference.map_or(0, |_| PREFERENCE_METRICS);
-        let metrics = pass.external::<f32>("metrics", METRICS + further);
+        let stop = (ranks.count > 1).then(|| pass.control::<f32>("stop"));
+        let layout = MetricsLayout::new(&StepOptions { ranks, ..options });
+        let metrics = pass.external::<f32>("metrics", layout.len());
         let halt = pass.external::<u32>("halt", 1);
-        builder.train(step, config.seed);
+        let earlier = options.ranks.rank * micro_batching.micro_batches;
+        builder.train(step, config.seed, earlier);
         let tables = RopeTables::declare(&mut builder, config.seq, config.model.head_dim());
         let micro_batch = PassConfig::training(config, (options, micro_batching));
         let spec = ModelSpec::from(&config.model);
@@ -136,24 +180,34 @@ impl StepPass {
             let rows = start..start + micro_batch.rows();
             builder.sequences = sequences.rows(rows.clone());
             let inputs = (tokens.slice(rows.clone()), objective.rows(rows.clone()), rows);
-            step_of.forward_and_backward(&mut builder, inputs)?;
+            let last = number + 1 == micro_batching.micro_batches;
+            step_of.forward_and_backward(&mut builder, inputs, last)?;
             builder.next_micro_batch();
         }
         builder.prefix(String::new());
         let (loss, norm) = (metrics.slice(0..1), metrics.slice(1..2));
-        match &preferences {
-            None => mean(&mut builder, objective, loss)?,
-            Some(preferences) => {
-                let losses = preferences.losses;
-                mean(&mut builder, Objective { losses, ..objective }, loss)?;
-                let rest = metrics.slice(METRICS..METRICS + PREFERENCE_METRICS);
-                preferences.means(&mut builder, counted, rest)?;
-            }
+        let values = match &preferences {
+            None => vec![losses],
+            Some(preferences) => preferences.results().to_vec(),
+        };
+        let results = Results { values: &values, counted, layout, metrics };
+        match stop {
+            None => results.of_one_rank(&mut builder)?,
+            Some(stop) => results.of_all_ranks(&mut builder, stop)?,
         }
         let scalars = Scalars { step, loss, norm, halt };
-        optimizer::update(&mut builder, &config.optimizer, scalars)?;
+        match end {
+            End::Update => {
+                optimizer::update(&mut builder, &config.optimizer, (scalars, gradients.sharding))?;
+            }
+            End::Norm => optimizer::norm(&mut builder, scalars)?,
+        }
         let Builder { pass, parameters, .. } = builder;
         let RopeTables { cos, sin } = tables;
+        let gradients = match options.gradients {
+            GradientHome::Transient => Vec::new(),
+            GradientHome::External => whole_gradients(&pass, &parameters),
+        };
         Ok(Self {
             pass,
             parameters,
@@ -161,10 +215,12 @@ impl StepPass {
             tokens,
             targets,
             counted,
+            stop,
             sequences,
             cos,
             sin,
             metrics,
+            gradients,
             halt,
             options,
             micro_batching,
@@ -177,6 +233,28 @@ impl StepPass {
     }
 }
 
+/// The end of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Ranks exchange gradients, and the optimizer updates the parameters.
+    Update,
+    /// The gradient norm of this rank alone.
+    Norm,
+}
+
+/// The buffers of all gradients, each once.
+fn whole_gradients(pass: &Pass, parameters: &[ParameterBuffers]) -> Vec<Slice<f32>> {
+    let mut whole: Vec<Slice<f32>> = Vec::new();
+    for trained in parameters.iter().filter_map(|held| held.trained.as_ref()) {
+        let id = trained.grad.buffer();
+        if whole.iter().all(|known| known.buffer() != id) {
+            let len = pass.buffer(id).map_or(0, |buffer| buffer.len());
+            whole.push(Slice::new(id, len));
+        }
+    }
+    whole
+}
+
 /// What a step computes of each micro-batch.
 struct StepOf<'a> {
     model: &'a Model,
@@ -185,11 +263,13 @@ struct StepOf<'a> {
 }
 
 impl StepOf<'_> {
-    /// Appends the passes over a micro-batch, which is the rows `rows` of the step.
+    /// Appends the passes over a micro-batch, which is the rows `rows` of the step. The `last` one
+    /// completes the gradients, which ranks then exchange.
     fn forward_and_backward(
         &self,
         builder: &mut Builder,
         (tokens, objective, rows): (Slice<u32>, Objective, Range<usize>),
+        last: bool,
     ) -> Result<()> {
         let Self { model, preferences, options } = self;
         // Before the trained model, whose activations stay until its backward pass.
@@ -212,12 +292,18 @@ impl StepOf<'_> {
             preferences.pairs(builder, [objective.losses, reference], rows)
         });
         let mut grad = model.head.backward(builder, head, (grad_logits, weights.transpose()?))?;
-        for (layer, saved) in model.layers.iter().zip(saved).rev() {
+        if last {
+            builder.exchange_from(FINAL_NORM, &[])?;
+        }
+        for (number, (layer, saved)) in model.layers.iter().zip(saved).enumerate().rev() {
             let saved = match saved {
                 Saved::All(saved) => *saved,
                 Saved::Input(x) => recomputed(builder, layer, x)?,
             };
             grad = layer.backward(builder, saved, grad)?;
+            if last {
+                builder.exchange_from(&layer_name(number, ATTENTION_NORM), &[])?;
+            }
         }
         model.embedding.backward(builder, tokens, grad.f32()?)
     }

@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use retrograph_driver::{Context, Error, Owner, Result};
-use retrograph_nccl_sys::{NcclTable, ncclComm_t, ncclRedOp_t, ncclResult_t};
+use retrograph_driver::{Context, DeviceBuffer, Error, Owner, Result, Stream};
+use retrograph_kernels::Element;
+use retrograph_nccl_sys::{NcclTable, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
 
 use super::{Nccl, Ranks, UniqueId, check, failure};
 use crate::library::LibraryScope;
@@ -93,6 +94,44 @@ impl Communicator {
         if let Err(error) = check("ncclCommAbort", code) {
             tracing::warn!(%error, "a communicator was not aborted");
         }
+    }
+
+    /// Exchanges the blocks of `buffer` and waits until that is done: each rank gives its block
+    /// ([`Ranks::block`]) and gets all others. All ranks must call it with equal buffers, in one
+    /// order with all other collectives.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`] if the buffer has no equal blocks, [`Error::Library`], or if the
+    /// device fails.
+    pub fn all_gather<T: Element>(&self, stream: &Stream, buffer: &DeviceBuffer<T>) -> Result<()> {
+        stream.bind_outside_capture("a collective")?;
+        self.inner.context.same(stream.context(), "the stream")?;
+        self.inner.context.same(buffer.context(), "the buffer")?;
+        self.require_not_aborted()?;
+        let Inner { table, comm, ranks, .. } = &*self.inner;
+        let (len, found) = (buffer.len(), ranks.count * (buffer.len() / ranks.count));
+        if len != found {
+            let what = "a collective of equal blocks";
+            return Err(Error::LengthMismatch { what, expected: len, found });
+        }
+        let bytes = ncclDataType_t::ncclUint8;
+        let (block, size) = (ranks.block(len), size_of::<T>());
+        let all = buffer.address();
+        let own = all + (block.start * size) as u64;
+        let stream_handle = stream.raw();
+        // SAFETY: the buffer has this many bytes, and lives until the stream is done below.
+        let code = unsafe {
+            (table.ncclAllGather)(
+                own as *const c_void,
+                all as *mut c_void,
+                block.len() * size,
+                bytes,
+                *comm,
+                stream_handle,
+            )
+        };
+        self.check("ncclAllGather", code)?;
+        stream.synchronize()
     }
 
     fn require_not_aborted(&self) -> Result<()> {

@@ -26,6 +26,13 @@ pub struct Ranks {
     pub count: usize,
 }
 
+impl Default for Ranks {
+    /// One device.
+    fn default() -> Self {
+        Self::ONE
+    }
+}
+
 impl Ranks {
     /// One device.
     pub const ONE: Self = Self { rank: 0, count: 1 };

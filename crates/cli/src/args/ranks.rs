@@ -1,0 +1,22 @@
+//! The arguments for several GPUs.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::RangedU64ValueParser;
+use retrograph_runtime::Ranks;
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RankArguments {
+    /// GPUs of this host to train on, up to 1024: starts a process for each. --batch is that of all
+    /// together. Under torchrun, Slurm or MPI, start one process per GPU instead.
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    pub(crate) gpus: Option<usize>,
+    /// NCCL library [default: RETROGRAPH_NCCL, or libnccl.so.2 where the system and the active
+    /// Python environment have it].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) nccl: Option<PathBuf>,
+    /// The position of this process, from the environment.
+    #[arg(skip)]
+    pub(crate) ranks: Ranks,
+}

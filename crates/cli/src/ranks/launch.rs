@@ -1,0 +1,139 @@
+//! `--gpus N`: starts a process for each GPU of this host, and watches them.
+
+use std::io::Read;
+use std::net::Ipv4Addr;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use retrograph_finetune::{Coordinator, Error, GroupOptions};
+
+use super::Status;
+use crate::error::CliError;
+
+/// How often the processes are looked at.
+const POLL: Duration = Duration::from_millis(20);
+/// How long the others may take to end after the first failure, before they are killed.
+const GRACE: Duration = Duration::from_secs(10);
+/// The most bytes of the error output of a process that are kept.
+const MOST_ERRORS: usize = 64 << 10;
+
+/// A process of the run.
+struct Process {
+    rank: usize,
+    child: Child,
+    /// Reads the error output, except of rank 0, which prints it.
+    errors: Option<JoinHandle<String>>,
+    status: Option<ExitStatus>,
+}
+
+/// Starts `count` processes with the arguments of this one, and returns the status of the run. Rank
+/// 0 prints; `stop` asks all to stop.
+pub(crate) fn launch(count: usize, stop: &AtomicBool) -> Result<Status, CliError> {
+    let coordinator = Coordinator::listen((Ipv4Addr::LOCALHOST, 0), count, GroupOptions::default())
+        .map_err(Error::from)?;
+    let mut processes = Vec::new();
+    for rank in 0..count {
+        match start(rank, count, &coordinator) {
+            Ok(process) => processes.push(process),
+            Err(error) => {
+                processes.iter_mut().for_each(Process::kill);
+                return Err(CliError::Ranks(format!("rank {rank} cannot be started: {error}")));
+            }
+        }
+    }
+    watch(&mut processes, &coordinator, stop);
+    outcome(&processes, &coordinator)
+}
+
+fn start(rank: usize, count: usize, coordinator: &Coordinator) -> std::io::Result<Process> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(std::env::args_os().skip(1)).stdin(Stdio::null());
+    command.env("RETROGRAPH_COORDINATOR", coordinator.address().to_string());
+    command.env("RETROGRAPH_RANK", rank.to_string()).env("RETROGRAPH_RANKS", count.to_string());
+    if rank > 0 {
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+    }
+    let mut child = command.spawn()?;
+    let errors = child.stderr.take().map(|mut errors| {
+        std::thread::spawn(move || {
+            let (mut kept, mut part) = (Vec::new(), [0; 4096]);
+            while let Ok(len @ 1..) = errors.read(&mut part) {
+                let room = MOST_ERRORS.saturating_sub(kept.len()).min(len);
+                kept.extend_from_slice(&part[..room]);
+            }
+            String::from_utf8_lossy(&kept).into_owned()
+        })
+    });
+    Ok(Process { rank, child, errors, status: None })
+}
+
+/// Waits until all processes have ended. Kills those that remain some time after one has failed.
+fn watch(processes: &mut [Process], coordinator: &Coordinator, stop: &AtomicBool) {
+    let (mut asked, mut failed) = (false, None::<Instant>);
+    while processes.iter().any(|process| process.status.is_none()) {
+        for process in processes.iter_mut().filter(|process| process.status.is_none()) {
+            process.status = process.child.try_wait().ok().flatten();
+            if let Some(status) = process.status.filter(|status| !is_end(*status)) {
+                let text = process.errors.take().and_then(|errors| errors.join().ok());
+                coordinator.fail(process.rank, &ended(status, &text.unwrap_or_default()));
+                failed.get_or_insert_with(Instant::now);
+            }
+        }
+        if stop.load(Ordering::Relaxed) && !asked {
+            coordinator.stop();
+            asked = true;
+        }
+        if failed.is_some_and(|since| since.elapsed() > GRACE) {
+            processes.iter_mut().for_each(Process::kill);
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+impl Process {
+    fn kill(&mut self) {
+        if self.status.is_none() {
+            // It may have ended by itself.
+            let _ = self.child.kill();
+            self.status = self.child.wait().ok();
+        }
+    }
+}
+
+/// Whether a process has ended in order: done, or stopped by a signal that it has handled.
+fn is_end(status: ExitStatus) -> bool {
+    matches!(status.code(), Some(0 | 129 | 130 | 143))
+}
+
+/// How a process has ended, with the last line of its errors.
+fn ended(status: ExitStatus, errors: &str) -> String {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return format!("its process was killed by signal {signal}");
+    }
+    let last = errors.lines().rev().find(|line| !line.trim().is_empty());
+    let last = last.map(|line| line.trim_start_matches("error: "));
+    match (last, status.code()) {
+        (Some(line), _) => line.to_owned(),
+        (None, Some(code)) => format!("its process ended with status {code}"),
+        (None, None) => "its process ended".to_owned(),
+    }
+}
+
+/// The status of the run: that of rank 0, which has printed its error, unless only others failed.
+fn outcome(processes: &[Process], coordinator: &Coordinator) -> Result<Status, CliError> {
+    let codes: Vec<Option<i32>> =
+        processes.iter().map(|process| process.status.and_then(|status| status.code())).collect();
+    match codes[0] {
+        Some(code) if code != 0 => return Ok(Status(code as u8)),
+        Some(_) if codes.iter().all(|code| matches!(code, Some(0))) => return Ok(Status(0)),
+        _ => {}
+    }
+    let (rank, reason) =
+        coordinator.failure().unwrap_or((0, "its process ended without an error".to_owned()));
+    Err(CliError::Ranks(format!(
+        "rank {rank} failed: {reason}; the other ranks stopped; continue from the last checkpoint"
+    )))
+}

@@ -1,0 +1,136 @@
+//! This process as one of several.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use retrograph_finetune::{
+    Coordinator, Device, DeviceChoice, Error, GroupError, GroupOptions, ProcessGroup,
+};
+use retrograph_runtime::Ranks;
+
+use super::{Placement, library};
+use crate::error::CliError;
+use crate::screen::{self, fact};
+
+/// How long the process may take to end after another rank has failed.
+const GRACE: Duration = Duration::from_secs(8);
+/// How often the group is asked for failures.
+const POLL: Duration = Duration::from_millis(200);
+/// How long rank 0 waits for the others at the end.
+const LEAVING: Duration = Duration::from_secs(10);
+
+/// This process in its group.
+pub(crate) struct Rank {
+    placement: Placement,
+    nccl: Option<PathBuf>,
+    group: ProcessGroup,
+    coordinator: Option<Coordinator>,
+}
+
+impl Rank {
+    /// Joins the others, which must have the same `run`.
+    pub(crate) fn join(
+        placement: Placement,
+        run: &str,
+        nccl: Option<PathBuf>,
+    ) -> Result<Self, CliError> {
+        let (ranks, options) = (placement.ranks, GroupOptions::default());
+        let failed = |error: GroupError| CliError::from(Error::from(error));
+        let coordinator = match placement.hosts {
+            true => {
+                let listen = placement.listen.as_str();
+                Some(Coordinator::listen(listen, ranks.count, options).map_err(failed)?)
+            }
+            false => None,
+        };
+        let address = placement.address.as_str();
+        let group = ProcessGroup::join(address, ranks, run, options).map_err(failed)?;
+        end_with(group.clone());
+        let Ranks { count, .. } = ranks;
+        fact("ranks", format!("{count} processes, started by {}", placement.starter));
+        Ok(Self { placement, nccl, group, coordinator })
+    }
+
+    /// The group.
+    pub(crate) fn group(&self) -> &ProcessGroup {
+        &self.group
+    }
+
+    /// Opens the device of this rank.
+    pub(crate) fn device(placement: &Placement, choice: DeviceChoice) -> Result<Device, CliError> {
+        let choice = match choice {
+            DeviceChoice::Simulated => choice,
+            // A launcher may show each process its own GPU alone.
+            DeviceChoice::Auto => match Device::open(choice)? {
+                device if device.simulated => return Ok(device),
+                device => {
+                    let there = device.context.driver().device_count().map_err(Error::from)?;
+                    let index = if there == 1 { 0 } else { placement.local_rank as u32 };
+                    DeviceChoice::Cuda(index)
+                }
+            },
+            DeviceChoice::Cuda(index) => {
+                return Err(CliError::Ranks(format!(
+                    "--device cuda:{index} names one GPU, and each process takes its own; leave it \
+                     out, or set CUDA_VISIBLE_DEVICES"
+                )));
+            }
+        };
+        Ok(Device::open(choice)?)
+    }
+
+    /// Connects the group on the device of this rank.
+    pub(crate) fn connect(&self, device: &Device) -> Result<(), CliError> {
+        let nccl = library::nccl(device, self.nccl.as_deref())?;
+        self.group.connect(&nccl, &device.context)?;
+        let version = nccl.version();
+        let (major, minor) = (version / 10_000, version / 100 % 100);
+        let simulated = if device.simulated { "SIMULATED " } else { "" };
+        fact("nccl", format!("{simulated}{major}.{minor}.{}", version % 100));
+        Ok(())
+    }
+
+    /// Tells the others how the run of this process has ended.
+    pub(crate) fn end<T>(self, outcome: Result<T, CliError>) -> Result<T, CliError> {
+        match &outcome {
+            // Other ranks stop for the same reason, and say so themselves.
+            Ok(_)
+            | Err(CliError::Finetune(
+                Error::NotFinite { .. } | Error::HeldOutNotFinite { .. } | Error::Group(_),
+            )) => self.group.leave(),
+            Err(error) => self.group.fail(&error.to_string()),
+        }
+        if let Some(coordinator) = self.coordinator {
+            coordinator.finish(LEAVING);
+        }
+        outcome.map_err(|error| named(error, self.placement.ranks))
+    }
+}
+
+/// Adds the rank to an error of a process whose output others do not tell apart.
+fn named(error: CliError, ranks: Ranks) -> CliError {
+    match ranks.rank {
+        0 => error,
+        rank => CliError::OfRank(rank, Box::new(error)),
+    }
+}
+
+/// Ends the process some time after another rank has failed, if it does not end by itself: a call
+/// of NCCL or of the driver may wait for the rank for ever.
+fn end_with(group: ProcessGroup) {
+    let weak = group.downgrade();
+    std::thread::spawn(move || {
+        let failure = loop {
+            match weak.upgrade().map(|group| group.check()) {
+                None => return,
+                Some(Err(error)) => break error,
+                Some(Ok(())) => std::thread::sleep(POLL),
+            }
+        };
+        std::thread::sleep(GRACE);
+        let text = screen::printable(&failure.to_string());
+        let _ = writeln!(std::io::stderr(), "error: {text}");
+        std::process::exit(1);
+    });
+}

@@ -1,0 +1,271 @@
+//! A process of a group.
+
+use std::io::BufReader;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use retrograph_runtime::{Communicator, Context, Nccl, Ranks, UniqueId};
+
+use super::message::{Join, Message, VERSION, receive, send};
+use super::watch::Watch;
+use super::{GroupError, GroupOptions};
+use crate::digest::hex;
+use crate::error::{Error, Result};
+
+/// How long a rank waits before it tries again to reach the coordinator.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// A process of a group. Clones share it; when the last one is dropped without [leaving], the
+/// others take the rank for failed.
+///
+/// [leaving]: ProcessGroup::leave
+#[derive(Clone, Debug)]
+pub struct ProcessGroup {
+    inner: Arc<Inner>,
+}
+
+/// A reference that does not keep the process in its group.
+#[derive(Clone, Debug)]
+pub struct WeakGroup(Weak<Inner>);
+
+impl WeakGroup {
+    /// The group, if it is still used.
+    pub fn upgrade(&self) -> Option<ProcessGroup> {
+        self.0.upgrade().map(|inner| ProcessGroup { inner })
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    ranks: Ranks,
+    watch: Arc<Watch>,
+}
+
+impl ProcessGroup {
+    /// Joins the group whose coordinator is at `address`, as rank `ranks.rank`. Waits until all
+    /// ranks have joined. `run` describes the run in lines, which must be the same on all ranks.
+    ///
+    /// # Errors
+    /// [`GroupError::Unreachable`], [`GroupError::Refused`], or [`GroupError::RankFailed`] if
+    /// another rank fails meanwhile.
+    pub fn join(
+        address: impl ToSocketAddrs + std::fmt::Debug,
+        ranks: Ranks,
+        run: &str,
+        options: GroupOptions,
+    ) -> Result<Self, GroupError> {
+        let stream = connect(&address, ranks, options)?;
+        let Ranks { rank, count } = ranks;
+        let gone =
+            |error: std::io::Error| GroupError::CoordinatorGone { reason: error.to_string() };
+        stream.set_nodelay(true).map_err(gone)?;
+        let reader = stream.try_clone().map_err(gone)?;
+        let (version, process, run) = (VERSION, std::process::id(), run.to_owned());
+        let join = Join { version, rank, count, process, run };
+        send(&stream, &Message::Join(join)).map_err(gone)?;
+        let mut reader = BufReader::new(reader);
+        loop {
+            match receive(&mut reader).map_err(gone)? {
+                Some(Message::Start) => break,
+                Some(Message::Refused { reason }) => {
+                    return Err(GroupError::Refused { rank, reason });
+                }
+                Some(Message::RankFailed { rank, reason }) => {
+                    return Err(GroupError::RankFailed { rank, reason });
+                }
+                Some(_) => {}
+                None => {
+                    let reason = "the connection was closed".to_owned();
+                    return Err(GroupError::CoordinatorGone { reason });
+                }
+            }
+        }
+        let watch = Watch::start((stream, reader), options).map_err(gone)?;
+        Ok(Self { inner: Arc::new(Inner { ranks, watch }) })
+    }
+
+    /// A reference that does not keep the process in the group.
+    pub fn downgrade(&self) -> WeakGroup {
+        WeakGroup(Arc::downgrade(&self.inner))
+    }
+
+    /// The position of this process.
+    pub fn ranks(&self) -> Ranks {
+        self.inner.ranks
+    }
+
+    /// Joins the communicator of the group on the device of `context`. All ranks must call it.
+    ///
+    /// # Errors
+    /// If NCCL fails, or another rank does.
+    pub fn connect(&self, nccl: &Nccl, context: &Context) -> Result<()> {
+        let (held, context) = (*nccl, context.clone());
+        let join = move |ranks, id| Communicator::join(&held, &context, id, ranks);
+        self.connect_by(nccl, join)
+    }
+
+    /// As [`ProcessGroup::connect`], by the caller's way to join.
+    ///
+    /// # Errors
+    /// As [`ProcessGroup::connect`].
+    pub fn connect_by(
+        &self,
+        nccl: &Nccl,
+        join: impl FnOnce(Ranks, UniqueId) -> retrograph_runtime::error::Result<Communicator>
+        + Send
+        + 'static,
+    ) -> Result<()> {
+        let text = self.share(|| Ok(hex(nccl.unique_id()?.bytes())))?;
+        let id = unique_id(&text).ok_or_else(|| {
+            let reason = "rank 0 sent an id that is none".to_owned();
+            GroupError::Refused { rank: self.ranks().rank, reason }
+        })?;
+        let (sender, receiver) = mpsc::channel();
+        let ranks = self.ranks();
+        // Not on this thread: it would wait for ever for a rank that has died.
+        std::thread::spawn(move || sender.send(join(ranks, id)));
+        loop {
+            match receiver.recv_timeout(RETRY) {
+                Ok(joined) => {
+                    self.inner.watch.set_communicator(joined?);
+                    return Ok(());
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => self.check()?,
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    let reason = "the thread that joins has ended".to_owned();
+                    return Err(GroupError::CoordinatorGone { reason }.into());
+                }
+            }
+        }
+    }
+
+    /// The communicator.
+    ///
+    /// # Errors
+    /// [`GroupError::NotConnected`].
+    pub fn communicator(&self) -> Result<&Communicator, GroupError> {
+        let count = self.ranks().count;
+        self.inner.watch.communicator().ok_or(GroupError::NotConnected { count })
+    }
+
+    /// Returns the text of rank 0, which makes it, on all ranks. All ranks must call it, as often as
+    /// the others.
+    ///
+    /// # Errors
+    /// The error of `make`, or of a rank that failed meanwhile.
+    pub fn share(&self, make: impl FnOnce() -> Result<String>) -> Result<String> {
+        if self.ranks().rank == 0 {
+            let text = make()?;
+            self.inner.watch.share(&text);
+        }
+        Ok(self.inner.watch.shared()?)
+    }
+
+    /// Fails if a rank has failed.
+    ///
+    /// # Errors
+    /// [`GroupError::RankFailed`] or [`GroupError::CoordinatorGone`].
+    pub fn check(&self) -> Result<(), GroupError> {
+        self.inner.watch.check()
+    }
+
+    /// As [`ProcessGroup::check`], and fails if a collective has met an error.
+    ///
+    /// # Errors
+    /// [`GroupError::RankFailed`] or [`GroupError::CoordinatorGone`].
+    pub fn require_healthy(&self) -> Result<(), GroupError> {
+        self.inner.watch.require_healthy()
+    }
+
+    /// Tells all ranks that this one has failed, unless another has.
+    pub fn fail(&self, reason: &str) {
+        self.inner.watch.fail(reason);
+    }
+
+    /// Tells the others that this rank ends in order.
+    pub fn leave(&self) {
+        self.inner.watch.leave();
+    }
+
+    /// Ends the connection without a word, as a process that is killed.
+    pub fn hang_up(&self) {
+        self.inner.watch.hang_up();
+    }
+
+    /// Whether the coordinator has asked to stop.
+    pub fn is_asked_to_stop(&self) -> bool {
+        self.inner.watch.is_asked_to_stop()
+    }
+
+    /// Calls `body`, which waits for collectives of `what`. If that takes longer than the limit,
+    /// this rank fails.
+    pub(crate) fn waiting<T>(&self, what: &'static str, body: impl FnOnce() -> T) -> T {
+        self.inner.watch.waiting(what, body)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.watch.end();
+    }
+}
+
+/// Connects to the coordinator, which may not listen yet.
+fn connect(
+    address: &(impl ToSocketAddrs + std::fmt::Debug),
+    ranks: Ranks,
+    options: GroupOptions,
+) -> Result<TcpStream, GroupError> {
+    let since = Instant::now();
+    loop {
+        let reason = match try_connect(address) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => error.to_string(),
+        };
+        let waited = since.elapsed();
+        if waited > options.join {
+            let (rank, address) = (ranks.rank, format!("{address:?}"));
+            return Err(GroupError::Unreachable { rank, address, reason, waited });
+        }
+        std::thread::sleep(RETRY);
+    }
+}
+
+fn try_connect(address: &impl ToSocketAddrs) -> std::io::Result<TcpStream> {
+    let mut last = std::io::Error::other("the name has no address");
+    for address in address.to_socket_addrs()?.collect::<Vec<SocketAddr>>() {
+        match TcpStream::connect_timeout(&address, Duration::from_secs(5)) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// The unique id of a text in hexadecimal.
+fn unique_id(text: &str) -> Option<UniqueId> {
+    let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+    let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
+    Some(UniqueId::from_bytes(bytes?.try_into().ok()?))
+}
+
+impl From<GroupError> for Error {
+    fn from(error: GroupError) -> Self {
+        Self::Group(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unique_id_survives_its_text() {
+        let bytes = std::array::from_fn(|at| at as u8);
+        let text = hex(&bytes);
+        assert_eq!(unique_id(&text).map(|id| *id.bytes()), Some(bytes));
+        assert!(unique_id("0g").is_none() && unique_id("00").is_none());
+    }
+}

@@ -1,0 +1,68 @@
+//! The processes of a run, one per device.
+//!
+//! A [`Coordinator`] runs in one of them, or in the process that starts them. Each process [joins
+//! its group](ProcessGroup::join) over TCP with its rank, and keeps the connection: it tells that
+//! the process lives, and carries the failure of one rank to all others. The gradients travel by
+//! NCCL, over the [communicator](ProcessGroup::connect) of the group.
+//!
+//! ```
+//! # #[cfg(feature = "sim")] {
+//! use retrograph_finetune::group::{Coordinator, GroupOptions, ProcessGroup};
+//! use retrograph_runtime::Ranks;
+//!
+//! let coordinator = Coordinator::listen("127.0.0.1:0", 2, GroupOptions::default())?;
+//! let address = coordinator.address();
+//! let rank = |rank| {
+//!     let ranks = Ranks { rank, count: 2 };
+//!     ProcessGroup::join(address, ranks, "the same run", GroupOptions::default())
+//! };
+//! let (first, second) = std::thread::scope(|scope| {
+//!     let other = scope.spawn(|| rank(1));
+//!     (rank(0), other.join().unwrap())
+//! });
+//! let (first, second) = (first?, second?);
+//! second.fail("out of paper");
+//! while first.check().is_ok() {}
+//! let error = first.check().unwrap_err();
+//! assert!(error.to_string().contains("rank 1 failed: out of paper"));
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Failures
+//!
+//! If a rank fails, ends without [leaving](ProcessGroup::leave), or says nothing for
+//! [`GroupOptions::silence`], every other rank aborts its collectives and returns
+//! [`GroupError::RankFailed`] from its next call. A collective that waits longer than
+//! [`GroupOptions::patience`] fails the rank that waits.
+
+mod coordinator;
+mod error;
+mod member;
+mod message;
+mod watch;
+
+use std::time::Duration;
+
+pub use coordinator::Coordinator;
+pub use error::GroupError;
+pub use member::{ProcessGroup, WeakGroup};
+
+/// Limits of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupOptions {
+    /// How long ranks wait for each other at the start.
+    pub join: Duration,
+    /// How long a rank may say nothing. Ranks say every second that they live.
+    pub silence: Duration,
+    /// How long a step may wait for other ranks.
+    pub patience: Duration,
+}
+
+impl Default for GroupOptions {
+    /// 5 minutes for the start, 8 seconds of silence, 10 minutes for a step.
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { join: seconds(300), silence: seconds(8), patience: seconds(600) }
+    }
+}

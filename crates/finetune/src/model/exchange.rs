@@ -1,0 +1,175 @@
+//! The exchange of gradients between ranks: which gradients are exchanged together, and when.
+//!
+//! The backward pass completes gradients from the last parameter to the first. Groups follow that
+//! order, so that a group is exchanged while the gradients of earlier layers are computed. Within a
+//! group, the gradients of replicated parameters have one buffer, so that their sum is one
+//! collective; sharded parameters have a collective each. NCCL runs a group in one launch.
+
+use retrograph_runtime::{CollectiveGroup, Pass, Ranks, Slice};
+
+use crate::error::Result;
+use crate::model::passes::GradientHome;
+use crate::parameters::{ALIGNED_ELEMENTS, Parameter, Sharding};
+
+/// How the gradients of a pass are kept and exchanged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GradientOptions {
+    pub(super) home: GradientHome,
+    pub(super) sharding: Sharding,
+    /// Bytes of gradients from which a group is complete.
+    pub(super) group_bytes: usize,
+}
+
+/// Gradients that are exchanged together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    /// The parameters, in descending order.
+    pub(super) members: Vec<usize>,
+    /// The gradients of replicated parameters, in as few ranges as possible.
+    replicated: Vec<Slice<f32>>,
+    /// The gradients of sharded parameters.
+    sharded: Vec<Slice<f32>>,
+}
+
+/// The groups of a pass, in the order of their exchange. There are none if there is one rank.
+#[derive(Clone, Debug)]
+pub(super) struct Exchange {
+    ranks: Ranks,
+    pub(super) groups: Vec<Group>,
+    /// The next group.
+    next: usize,
+}
+
+impl Exchange {
+    /// Groups the trained `parameters`, and declares their gradients, which are returned by
+    /// parameter: `None` for those that are not trained.
+    pub(super) fn declare(
+        pass: &mut Pass,
+        parameters: &[Parameter],
+        options: GradientOptions,
+    ) -> (Self, Vec<Option<Slice<f32>>>) {
+        let ranks = options.sharding.ranks();
+        let mut gradients = vec![None; parameters.len()];
+        let mut groups = Vec::new();
+        for members in grouped(parameters, options) {
+            let mut declared = Declared { pass, parameters, options, gradients: &mut gradients };
+            groups.push(declared.group(members, groups.len()));
+        }
+        if ranks.count == 1 {
+            groups.clear();
+        }
+        (Self { ranks, groups, next: 0 }, gradients)
+    }
+
+    /// Appends the exchange of every group all of whose members have numbers of at least `from`:
+    /// their gradients are complete. The last group waits for the call that has blocks to gather,
+    /// which it exchanges, too.
+    pub(super) fn append(
+        &mut self,
+        pass: &mut Pass,
+        from: usize,
+        gathered: &[Slice<f32>],
+    ) -> Result<()> {
+        while let Some(group) = self.groups.get(self.next) {
+            let is_last = self.next + 1 == self.groups.len();
+            let incomplete = group.members.iter().any(|&member| member < from);
+            if incomplete || (is_last && gathered.is_empty()) {
+                break;
+            }
+            self.next += 1;
+            let mut collectives = CollectiveGroup::new(self.ranks);
+            for &slice in &group.replicated {
+                collectives = collectives.all_reduce(slice)?;
+            }
+            for &slice in &group.sharded {
+                collectives = collectives.reduce_scatter(slice)?;
+            }
+            if is_last {
+                for &slice in gathered {
+                    collectives = collectives.all_gather(slice)?;
+                }
+            }
+            pass.set_scope(format!("gradients {}", self.next - 1));
+            pass.collectives(collectives)?;
+        }
+        Ok(())
+    }
+}
+
+/// The members of each group. With one rank, every parameter is a group of its own.
+fn grouped(parameters: &[Parameter], options: GradientOptions) -> Vec<Vec<usize>> {
+    let alone = options.sharding.ranks().count == 1;
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut bytes = usize::MAX;
+    for number in (0..parameters.len()).rev().filter(|&at| parameters[at].trainable) {
+        if alone || bytes >= options.group_bytes {
+            groups.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += parameters[number].len() * size_of::<f32>();
+        groups.last_mut().expect("the first parameter starts a group").push(number);
+    }
+    groups
+}
+
+/// Declares the gradients of groups.
+struct Declared<'a> {
+    pass: &'a mut Pass,
+    parameters: &'a [Parameter],
+    options: GradientOptions,
+    gradients: &'a mut [Option<Slice<f32>>],
+}
+
+impl Declared<'_> {
+    fn group(&mut self, members: Vec<usize>, number: usize) -> Group {
+        let GradientOptions { sharding, .. } = self.options;
+        let is_replicated = |&member: &usize| !sharding.is_sharded(&self.parameters[member]);
+        let (replicated, sharded): (Vec<usize>, Vec<usize>) =
+            members.iter().partition(|member| is_replicated(member));
+        let replicated = self.together(&replicated, number);
+        let mut whole = Vec::new();
+        for member in sharded {
+            let parameter = &self.parameters[member];
+            let (name, len) = (format!("grad.{}", parameter.name), parameter.len());
+            let slice = self.buffer(name, len);
+            self.gradients[member] = Some(slice);
+            whole.push(slice);
+        }
+        Group { members, replicated, sharded: whole }
+    }
+
+    /// Declares one buffer for the gradients of `members`, and returns its ranges without gaps.
+    fn together(&mut self, members: &[usize], number: usize) -> Vec<Slice<f32>> {
+        let lens: Vec<usize> =
+            members.iter().map(|&member| self.parameters[member].len()).collect();
+        let padded = |len: usize| len.next_multiple_of(ALIGNED_ELEMENTS);
+        let all = lens.iter().map(|&len| padded(len)).sum::<usize>();
+        if members.is_empty() {
+            return Vec::new();
+        }
+        let name = match members {
+            [one] => format!("grad.{}", self.parameters[*one].name),
+            _ => format!("gradients {number}"),
+        };
+        // A single gradient needs no padding.
+        let buffer = self.buffer(name, if members.len() == 1 { lens[0] } else { all });
+        let (mut start, mut ranges) = (0, Vec::<std::ops::Range<usize>>::new());
+        for (&member, len) in members.iter().zip(lens) {
+            let range = start..start + len;
+            self.gradients[member] = Some(buffer.slice(range.clone()));
+            start += padded(len);
+            match ranges.last_mut().filter(|last| last.end == range.start) {
+                Some(last) => last.end = range.end,
+                None => ranges.push(range),
+            }
+        }
+        ranges.into_iter().map(|range| buffer.slice(range)).collect()
+    }
+
+    fn buffer(&mut self, name: String, len: usize) -> Slice<f32> {
+        match self.options.home {
+            GradientHome::Transient => self.pass.transient(name, len),
+            GradientHome::External => self.pass.external(name, len),
+        }
+    }
+}

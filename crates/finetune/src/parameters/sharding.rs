@@ -1,0 +1,90 @@
+//! The part of the optimizer's state that a rank keeps.
+
+use std::ops::Range;
+
+use retrograph_runtime::Ranks;
+
+use super::{EMBEDDING, Parameter, Storage};
+use crate::config::Mode;
+
+/// Elements that start at a multiple of this many have the alignment of whole buffers.
+pub(crate) const ALIGNED_ELEMENTS: usize = 64;
+
+/// How the trained parameters of a run are divided among its ranks.
+///
+/// If all weights are trained, each rank updates a block of every large parameter and has the
+/// moments of that block alone. Other parameters are replicated: every rank updates all of them, to
+/// the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sharding {
+    ranks: Ranks,
+    full: bool,
+}
+
+impl Sharding {
+    /// One rank with everything.
+    pub const NONE: Self = Self { ranks: Ranks::ONE, full: false };
+
+    /// The division of a run in `mode`.
+    pub fn new(mode: Mode, ranks: Ranks) -> Self {
+        Self { ranks, full: mode.is_full() }
+    }
+
+    /// The ranks.
+    pub fn ranks(self) -> Ranks {
+        self.ranks
+    }
+
+    /// Whether each rank updates a block of `parameter`: its blocks are equal and aligned.
+    pub fn is_sharded(self, parameter: &Parameter) -> bool {
+        let blocks = self.ranks.count * ALIGNED_ELEMENTS;
+        let divided = self.full && self.ranks.count > 1 && parameter.trainable;
+        divided && parameter.len().is_multiple_of(blocks)
+    }
+
+    /// The elements of `parameter` that this rank updates.
+    pub fn block(self, parameter: &Parameter) -> Range<usize> {
+        match self.is_sharded(parameter) {
+            true => self.ranks.block(parameter.len()),
+            false => 0..parameter.len(),
+        }
+    }
+
+    /// Whether steps read the f32 values of the sharded `parameter` outside of its block: products
+    /// read a bf16 copy if there is one, and the embedding its f32 table.
+    pub fn gathers_f32(self, parameter: &Parameter) -> bool {
+        parameter.storage != Storage::F32WithBf16 || parameter.name == EMBEDDING
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{LoraConfig, Preset};
+    use crate::parameters::{FINAL_NORM, inventory, layer_name};
+
+    fn find(mode: Mode, name: &str) -> Parameter {
+        let list = inventory(&Preset::Tiny.model(), mode);
+        list.into_iter().find(|parameter| parameter.name == name).unwrap()
+    }
+
+    #[test]
+    fn large_weights_are_divided_and_the_rest_is_replicated() {
+        let weight = layer_name(0, "mlp.up_proj.weight");
+        let [weight, norm] = [&weight, FINAL_NORM].map(|name| find(Mode::Full, name));
+        let second = Sharding::new(Mode::Full, Ranks { rank: 1, count: 2 });
+        assert_eq!(second.block(&weight), weight.len() / 2..weight.len());
+        assert_eq!(second.block(&norm), 0..norm.len(), "64 elements are one aligned block");
+        let third = Sharding::new(Mode::Full, Ranks { rank: 2, count: 3 });
+        assert_eq!(third.block(&weight), 0..weight.len(), "176 × 64 elements have no three blocks");
+        assert!(!Sharding::NONE.is_sharded(&weight));
+    }
+
+    #[test]
+    fn lora_matrices_are_replicated() {
+        let mode = Mode::Lora(LoraConfig::new(64, 1.0));
+        let a = find(mode, &layer_name(0, "self_attn.q_proj.lora_A.weight"));
+        let sharding = Sharding::new(mode, Ranks { rank: 0, count: 2 });
+        assert!(a.len().is_multiple_of(128) && !sharding.is_sharded(&a));
+    }
+}

@@ -1,0 +1,444 @@
+//! Runs on several devices: they learn what one device learns, bit for bit the same each time.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory};
+use retrograph_finetune::data::{Example, Examples, Layout, Lengths};
+use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
+use retrograph_finetune::{
+    Batch, Data, Ending, Error, Evaluator, Event, HeldOut, LoraConfig, LoraTargets, Mode, Plan,
+    Precision, Run, Source, Tokenizer, Trainer, TrainerOptions, TrainingConfig,
+};
+use retrograph_runtime::{Ranks, Strategy};
+
+use crate::device::device;
+use crate::models::{LORA, bits, config, text, train, trainer};
+use crate::ranks::{Rank, on_ranks};
+
+const STEPS: u32 = 6;
+
+/// Prompts with completions of several lengths, some of which fill a third of a sequence.
+fn examples(lengths: usize, packing: bool) -> Data {
+    let tokenizer = Tokenizer::bytes();
+    let one = |number: usize| {
+        let length = [1, 1, 6, 1, 12, 3][number % 6];
+        Example::completion("a:", &"bcdefg".repeat(3)[..length], &tokenizer).unwrap()
+    };
+    let layout = Layout { lengths: Lengths::new(9, lengths), packing, pad: 0 };
+    Examples::new((0..20).map(one).collect(), layout).unwrap().into()
+}
+
+fn batch_of(mode: Mode, precision: Precision, batch: usize) -> TrainingConfig {
+    TrainingConfig { precision, batch, ..config(mode, STEPS) }
+}
+
+/// Trains on `data`, and returns the losses and norms.
+fn train_on(trainer: &mut Trainer, data: &Data) -> Vec<[f32; 2]> {
+    let config = *trainer.config();
+    let mut all = Vec::new();
+    while trainer.next_step() < STEPS {
+        let shape = [config.batch, config.seq];
+        let batch = data.batch(shape, config.seed, trainer.next_step()).unwrap();
+        let metrics = trainer.step(&batch).unwrap();
+        all.push([metrics.loss, metrics.norm]);
+    }
+    all
+}
+
+#[track_caller]
+fn assert_close(found: &[[f32; 2]], expected: &[[f32; 2]], most: f32) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
+        let error = (found - expected).abs() / expected.abs();
+        assert!(error < most, "{found} instead of {expected}: {error}");
+    }
+}
+
+/// Losses and norms of a run on one device, and on `count` devices, which must have equal bits on
+/// all ranks and in both of two runs.
+fn on_one_and_many(
+    config: &TrainingConfig,
+    (data, count): (&Data, usize),
+    options: TrainerOptions,
+) -> [Vec<[f32; 2]>; 2] {
+    let mut alone = trainer(&device(), config, options);
+    let expected = train_on(&mut alone, data);
+    let run = || {
+        on_ranks(count, |rank| {
+            let mut trainer = rank.trainer(config, options);
+            let metrics = train_on(&mut trainer, data);
+            assert_eq!(trainer.report().strategy, Strategy::Hybrid);
+            assert_eq!(trainer.jit_after_warm(), 0);
+            trainer.gather_parameters().unwrap();
+            (metrics, values(&trainer))
+        })
+    };
+    let found = run();
+    for other in &found {
+        assert!(other.0 == found[0].0, "{:?} and {:?}", other.0, found[0].0);
+        assert!(other.1 == found[0].1, "ranks have other weights");
+    }
+    assert!(run() == found, "a second run has other bits");
+    [found.into_iter().next().unwrap().0, expected]
+}
+
+/// The bits of all parameters, without moments, which are sharded.
+fn values(trainer: &Trainer) -> Vec<(String, Vec<u32>)> {
+    let all = bits(trainer);
+    all.into_iter().filter(|(name, _)| !name.starts_with("adamw.")).collect()
+}
+
+#[test]
+fn two_devices_learn_what_one_learns_from_the_same_batch() {
+    for (mode, precision, most) in [
+        (LORA, Precision::F32, 1e-5),
+        (Mode::Full, Precision::F32, 1e-5),
+        (LORA, Precision::BF16, 2e-3),
+        (Mode::Full, Precision::BF16, 2e-3),
+    ] {
+        let config = batch_of(mode, precision, 4);
+        let data = Data::from(text());
+        let options = TrainerOptions::default();
+        let [found, expected] = on_one_and_many(&config, (&data, 2), options);
+        assert_close(&found, &expected, most);
+    }
+}
+
+/// Four devices: parameters that have no four blocks are replicated, in buckets of several.
+#[test]
+fn four_devices_learn_what_one_learns() {
+    for mode in [LORA, Mode::Full] {
+        let config = batch_of(mode, Precision::F32, 4);
+        let step = StepOptions { group_bytes: Some(2048), ..StepOptions::default() };
+        let options = TrainerOptions { step, ..TrainerOptions::default() };
+        let data = Data::from(text());
+        let [found, expected] = on_one_and_many(&config, (&data, 4), options);
+        assert_close(&found, &expected, 1e-5);
+    }
+}
+
+/// Targets that do not count are spread unevenly: the mean is over the targets of all devices.
+#[test]
+fn the_mean_is_over_the_targets_of_all_devices() {
+    for (lengths, packing) in [(1, false), (3, false), (1, true)] {
+        let config = batch_of(LORA, Precision::F32, 4);
+        let data = examples(lengths, packing);
+        let step = StepOptions { packed: packing, ..StepOptions::default() };
+        let options = TrainerOptions { lengths, step, ..TrainerOptions::default() };
+        let [found, expected] = on_one_and_many(&config, (&data, 2), options);
+        assert_close(&found, &expected, 1e-5);
+    }
+}
+
+#[test]
+fn micro_batches_are_added_before_the_exchange() {
+    for mode in [LORA, Mode::Full] {
+        for step in [
+            StepOptions { micro_batch: Some(1), recompute: true, ..StepOptions::default() },
+            StepOptions { interleave: Some(2), ..StepOptions::default() },
+        ] {
+            let config = batch_of(mode, Precision::F32, 8);
+            let options = TrainerOptions { step, ..TrainerOptions::default() };
+            let data = Data::from(text());
+            let expected = train_on(&mut trainer(&device(), &config, options), &data);
+            let found = on_ranks(2, |rank| train_on(&mut rank.trainer(&config, options), &data));
+            assert_close(&found[0], &expected, 1e-5);
+        }
+    }
+}
+
+/// A device drops what one device drops in a micro-batch of the same rows.
+#[test]
+fn dropout_is_that_of_as_many_micro_batches() {
+    let lora = LoraConfig { targets: LoraTargets::ALL, dropout: 0.3, ..LoraConfig::new(3, 6.0) };
+    let config = batch_of(Mode::Lora(lora), Precision::F32, 4);
+    let interleave = |count| TrainerOptions {
+        step: StepOptions { interleave: Some(count), ..StepOptions::default() },
+        ..TrainerOptions::default()
+    };
+    let data = Data::from(text());
+    let mut alone = trainer(&device(), &config, interleave(2));
+    let expected = train_on(&mut alone, &data);
+    let found = on_ranks(2, |rank| {
+        let mut trainer = rank.trainer(&config, interleave(1));
+        train_on(&mut trainer, &data)
+    });
+    assert_close(&found[0], &expected, 1e-5);
+}
+
+/// Every replay equals an eager step on a copy of the model, with its own collectives.
+#[test]
+fn replays_of_every_rank_equal_eager_steps() {
+    for mode in [LORA, Mode::Full] {
+        let config = batch_of(mode, Precision::BF16, 4);
+        on_ranks(2, |rank| {
+            let options = TrainerOptions { verify: true, ..TrainerOptions::default() };
+            let mut trainer = rank.trainer(&config, options);
+            train(&mut trainer, 3);
+            assert_eq!(trainer.verified_steps(), 3);
+            assert!(trainer.report().collectives.operations > 0);
+        });
+    }
+}
+
+#[test]
+fn gradients_that_the_caller_keeps_are_sums_over_all_devices() {
+    let config = batch_of(LORA, Precision::F32, 4);
+    let options = TrainerOptions { step: GradientHome::External.into(), ..Default::default() };
+    let batch = text().batch([config.batch, config.seq], config.seed, 0).unwrap();
+    let mut alone = trainer(&device(), &config, options);
+    alone.step(&batch).unwrap();
+    let expected = alone.gradients().unwrap();
+    let found = on_ranks(2, |rank| {
+        let mut trainer = rank.trainer(&config, options);
+        trainer.step(&batch).unwrap();
+        trainer.gradients().unwrap()
+    });
+    assert!(found[0] == found[1]);
+    for ((name, found), (expected_name, expected)) in found[0].iter().zip(&expected) {
+        assert_eq!(name, expected_name);
+        let largest = expected.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() <= 1e-5 * largest, "{name}: {found}, {expected}");
+        }
+    }
+}
+
+/// Each rank has the moments of its blocks alone.
+#[test]
+fn the_optimizer_state_is_divided() {
+    let config = batch_of(Mode::Full, Precision::BF16, 4);
+    let need = |count| {
+        let ranks = Ranks { rank: 0, count };
+        let step = StepOptions { ranks, ..StepOptions::default() };
+        let options = TrainerOptions { step, ..TrainerOptions::default() };
+        Plan::new(&config, options).unwrap().memory().optimizer
+    };
+    let (one, two) = (need(1), need(2));
+    // Norms of 16 elements, and biases of 16 and 8, are replicated.
+    let replicated = 2 * 4 * (5 * 16 + 2 * (16 + 8 + 8));
+    assert_eq!(two - replicated, (one - replicated) / 2);
+}
+
+/// Collectives are exchanged while the gradients of earlier layers are computed.
+#[test]
+fn groups_of_gradients_overlap_with_the_backward_pass() {
+    let config = batch_of(Mode::Full, Precision::F32, 4);
+    let ranks = Ranks { rank: 1, count: 2 };
+    let step = StepOptions { ranks, group_bytes: Some(2048), ..StepOptions::default() };
+    let pass = StepPass::new(&config, step).unwrap().pass;
+    let is_collective = |at: usize| pass.operations()[at].collective_bytes().is_some();
+    let numbers: Vec<usize> =
+        (0..pass.operations().len()).filter(|&at| is_collective(at)).collect();
+    assert!(numbers.len() > 4, "{numbers:?}");
+    let names: Vec<&str> = numbers.iter().map(|&at| pass.operations()[at].name()).collect();
+    let count = |start: &str| names.iter().filter(|name| name.starts_with(start)).count();
+    assert_eq!(count("gradients "), count("weights/"), "{names:?}");
+    assert_eq!((count("gradients ") > 2, count("clip/all_gather")), (true, 1), "{names:?}");
+    let [first, second] = [numbers[0], numbers[1]];
+    let edges = pass.edges();
+    let between = (first + 1..second).filter(|&at| {
+        let incoming = edges.into_operation(edges.operation(at));
+        incoming.iter().all(|edge| edge.from.index() != first)
+    });
+    assert!(between.count() > 5, "gradients are computed during the first exchange");
+}
+
+#[test]
+fn a_batch_without_equal_parts_is_refused() {
+    let config = batch_of(LORA, Precision::F32, 4);
+    let step = StepOptions { ranks: Ranks { rank: 0, count: 3 }, ..StepOptions::default() };
+    let options = TrainerOptions { step, ..TrainerOptions::default() };
+    let text = Plan::new(&config, options).unwrap_err().to_string();
+    assert!(text.contains("batch is 4, but it must be a multiple of the number of devices, 3"));
+}
+
+#[test]
+fn several_ranks_need_a_group() {
+    let config = batch_of(LORA, Precision::F32, 4);
+    let step = StepOptions { ranks: Ranks { rank: 0, count: 2 }, ..StepOptions::default() };
+    let plan = Plan::new(&config, TrainerOptions { step, ..TrainerOptions::default() }).unwrap();
+    let error = plan.start(&device().modules(), Source::Seed, &mut |_| ()).unwrap_err();
+    assert!(error.to_string().contains("the group of 2 processes has no communicator"));
+}
+
+/// The rows of a step on all ranks are those of the batch, each once.
+#[test]
+fn an_epoch_has_every_sequence_once_on_some_rank() {
+    let data = examples(1, false);
+    let Data::Examples(all) = &data else { panic!("examples are no text") };
+    let sequences = all.tally().sequences;
+    let rows = |batch: &Batch, ranks: Ranks| batch.tokens[ranks.block(batch.tokens.len())].to_vec();
+    let mut seen: Vec<Vec<u32>> = Vec::new();
+    for step in 0..sequences / 4 {
+        let batch = data.batch([4, 9], 3, step as u32).unwrap();
+        for rank in 0..2 {
+            let rows = rows(&batch, Ranks { rank, count: 2 });
+            seen.extend(rows.chunks(9).map(<[u32]>::to_vec));
+        }
+    }
+    let whole = data.in_order([sequences, 9], 0).unwrap().unwrap();
+    let mut expected: Vec<Vec<u32>> = whole.tokens.chunks(9).map(<[u32]>::to_vec).collect();
+    expected.sort();
+    seen.sort();
+    assert_eq!(seen, expected);
+}
+
+fn run_with<'a>(trainer: Trainer, data: &'a Data, directory: &CheckpointDirectory) -> Run<'a> {
+    let checkpoints = Some(directory.clone());
+    Run { checkpoints, checkpoint_every: 3, ..Run::new(trainer, data) }
+}
+
+fn finish(run: &mut Run<'_>, until: u32) {
+    let ending = run.train(until, &AtomicBool::new(false), &mut |_| ());
+    assert_eq!(ending.unwrap(), Ending::Done);
+}
+
+fn resumed(rank: &Rank, directory: &CheckpointDirectory) -> Trainer {
+    let mut checkpoint = directory.open_latest().unwrap();
+    let plan = rank.plan(&checkpoint.header().config.clone(), TrainerOptions::default());
+    rank.start(plan, Source::Checkpoint(&mut checkpoint))
+}
+
+/// A checkpoint of two devices continues on two, bit for bit, and on one and four.
+#[test]
+fn a_checkpoint_continues_on_any_number_of_devices() {
+    for (mode, precision) in [(LORA, Precision::F32), (Mode::Full, Precision::BF16)] {
+        let (config, data) = (batch_of(mode, precision, 4), Data::from(text()));
+        let folder = tempfile::tempdir().unwrap();
+        let directory = CheckpointDirectory::create(folder.path()).unwrap();
+        let whole = on_ranks(2, |rank| {
+            let trainer = rank.trainer(&config, TrainerOptions::default());
+            let mut run = Run::new(trainer, &data);
+            finish(&mut run, STEPS);
+            (run.trainer.losses().to_vec(), bits(&run.trainer))
+        });
+        on_ranks(2, |rank| {
+            let trainer = rank.trainer(&config, TrainerOptions::default());
+            finish(&mut run_with(trainer, &data, &directory), 4);
+        });
+        let files = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(files, 3, "two checkpoints and `latest`, each written once");
+        let kept = directory.open_latest().unwrap().path().to_owned();
+        assert_eq!(Checkpoint::open(&kept).unwrap().header().ranks, 2);
+        let again = on_ranks(2, |rank| {
+            let mut run = Run::new(resumed(rank, &directory), &data);
+            assert_eq!(run.trainer.next_step(), 4);
+            finish(&mut run, STEPS);
+            (run.trainer.losses().to_vec(), bits(&run.trainer))
+        });
+        assert!(again == whole, "a resumed run has other bits");
+        let mut checkpoint = directory.open_latest().unwrap();
+        let plan = Plan::new(&config, TrainerOptions::default()).unwrap();
+        let source = Source::Checkpoint(&mut checkpoint);
+        let alone = plan.start(&device().modules(), source, &mut |_| ()).unwrap();
+        let mut alone = Run::new(alone, &data);
+        finish(&mut alone, STEPS);
+        let four = on_ranks(4, |rank| {
+            let mut run = Run::new(resumed(rank, &directory), &data);
+            finish(&mut run, STEPS);
+            run.trainer.losses().to_vec()
+        });
+        for losses in [alone.trainer.losses(), &four[0]] {
+            for (found, expected) in losses.iter().zip(&whole[0].0) {
+                assert!((found - expected).abs() < 2e-3 * expected, "{losses:?}, {:?}", whole[0].0);
+            }
+        }
+    }
+}
+
+/// A checkpoint has what a run on one device would have written.
+#[test]
+fn a_checkpoint_has_the_blocks_of_all_devices() {
+    let (config, data) = (batch_of(Mode::Full, Precision::F32, 4), Data::from(text()));
+    let write = |run: &mut Run<'_>| finish(run, STEPS);
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [one, two] =
+        folders.each_ref().map(|folder| CheckpointDirectory::create(folder.path()).unwrap());
+    write(&mut run_with(trainer(&device(), &config, TrainerOptions::default()), &data, &one));
+    on_ranks(2, |rank| {
+        let trainer = rank.trainer(&config, TrainerOptions::default());
+        write(&mut run_with(trainer, &data, &two));
+    });
+    let [mut one, mut two] = [one, two].map(|directory| directory.open_latest().unwrap());
+    for name in ["model.embed_tokens.weight", "model.layers.1.mlp.down_proj.weight"] {
+        for name in [name.to_owned(), format!("adamw.first.{name}"), format!("adamw.second.{name}")]
+        {
+            let (found, expected) = (two.tensor(&name).unwrap(), one.tensor(&name).unwrap());
+            let largest = expected.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
+            assert!(largest > 0.0);
+            let differs =
+                |(found, expected): (&f32, &f32)| (found - expected).abs() > 1e-2 * largest;
+            let count = found.iter().zip(&expected).filter(|pair| differs(*pair)).count();
+            assert!(count < found.len() / 50, "{name}: {count} of {}", found.len());
+        }
+    }
+}
+
+/// The wish of one rank stops all after the same step.
+#[test]
+fn all_ranks_stop_after_the_same_step() {
+    let (config, data) = (TrainingConfig { batch: 4, ..config(LORA, 40) }, Data::from(text()));
+    let folder = tempfile::tempdir().unwrap();
+    let directory = CheckpointDirectory::create(folder.path()).unwrap();
+    let steps = on_ranks(2, |rank| {
+        let trainer = rank.trainer(&config, TrainerOptions::default());
+        let mut run = run_with(trainer, &data, &directory);
+        let stop = AtomicBool::new(false);
+        let ending = run.train(40, &stop, &mut |event| {
+            if let Event::Step(metrics) = event {
+                stop.store(!rank.is_first() && metrics.step >= 4, Ordering::Relaxed);
+            }
+        });
+        assert_eq!(ending.unwrap(), Ending::Stopped);
+        run.trainer.next_step()
+    });
+    assert_eq!(steps[0], steps[1]);
+    assert!((5..14).contains(&steps[0]), "{steps:?}");
+    assert_eq!(directory.open_latest().unwrap().header().next_step, steps[0]);
+}
+
+#[test]
+fn held_out_losses_are_those_of_one_device() {
+    let (config, data) = (batch_of(LORA, Precision::F32, 4), examples(1, false));
+    let held_out = examples(1, true);
+    let planned = |plan: Plan| plan.with_held_out().unwrap();
+    let measure = |trainer: Trainer| {
+        let evaluator = Evaluator::of(&trainer).unwrap();
+        let held_out = Some(HeldOut { data: &held_out, evaluator, every: 2 });
+        let mut run = Run { held_out, ..Run::new(trainer, &data) };
+        finish(&mut run, STEPS);
+        run.trainer.held_out().to_vec()
+    };
+    let plan = planned(Plan::new(&config, TrainerOptions::default()).unwrap());
+    let alone = plan.start(&device().modules(), Source::Seed, &mut |_| ()).unwrap();
+    let expected = measure(alone);
+    let found = on_ranks(2, |rank| {
+        let plan = planned(rank.plan(&config, TrainerOptions::default()));
+        measure(rank.start(plan, Source::Seed))
+    });
+    assert_eq!(found[0], found[1]);
+    assert_eq!(expected.len(), 3);
+    for (found, expected) in found[0].iter().zip(&expected) {
+        assert_eq!((found.steps, found.tokens), (expected.steps, expected.tokens));
+        assert!((found.loss - expected.loss).abs() < 1e-5 * expected.loss);
+    }
+}
+
+/// A target outside of the vocabulary, in the rows of one rank, stops all and names that rank.
+#[test]
+fn a_loss_that_is_not_finite_names_step_and_rank() {
+    let config = batch_of(LORA, Precision::F32, 4);
+    for culprit in [0, 1] {
+        on_ranks(2, |rank| {
+            let mut trainer = rank.trainer(&config, TrainerOptions::default());
+            train(&mut trainer, 3);
+            let mut batch = text().batch([4, 9], 1, 3).unwrap();
+            batch.targets[18 * culprit + 4] = 9999;
+            let Err(Error::NotFinite { step: 3, rank, .. }) = trainer.step(&batch) else {
+                panic!("the step has a finite loss");
+            };
+            assert_eq!(rank, Some(culprit));
+        });
+    }
+}

@@ -1,0 +1,145 @@
+//! Ranks of a run: threads with a device each, a coordinator, and a communicator.
+//!
+//! Two ranks use two GPUs if `RETROGRAPH_DEVICE` names one and there are two; `RETROGRAPH_NCCL`
+//! names the library. Otherwise each rank has a simulated device of its own.
+
+use std::env;
+use std::path::Path;
+
+use retrograph_driver_sim::Config;
+use retrograph_finetune::group::{Coordinator, GroupOptions, ProcessGroup};
+use retrograph_finetune::model::StepOptions;
+use retrograph_finetune::{
+    Device, DeviceChoice, Plan, Source, Trainer, TrainerOptions, TrainingConfig,
+};
+use retrograph_nccl_sim::Fault;
+use retrograph_nccl_sys::ncclUniqueId;
+use retrograph_runtime::{Communicator, Nccl, Ranks, UniqueId};
+
+use crate::device::simulated;
+
+/// A rank under test.
+pub(crate) struct Rank {
+    pub(crate) device: Device,
+    pub(crate) group: ProcessGroup,
+}
+
+impl Rank {
+    pub(crate) fn ranks(&self) -> Ranks {
+        self.group.ranks()
+    }
+
+    pub(crate) fn is_first(&self) -> bool {
+        self.ranks().rank == 0
+    }
+
+    pub(crate) fn options(&self, options: TrainerOptions) -> TrainerOptions {
+        let step = StepOptions { ranks: self.ranks(), ..options.step };
+        TrainerOptions { step, ..options }
+    }
+
+    pub(crate) fn plan(&self, config: &TrainingConfig, options: TrainerOptions) -> Plan {
+        let plan = Plan::new(config, self.options(options)).unwrap();
+        plan.with_group(self.group.clone())
+    }
+
+    pub(crate) fn trainer(&self, config: &TrainingConfig, options: TrainerOptions) -> Trainer {
+        self.start(self.plan(config, options), Source::Seed)
+    }
+
+    pub(crate) fn start(&self, plan: Plan, source: Source<'_>) -> Trainer {
+        plan.start(&self.device.modules(), source, &mut |_| ()).unwrap()
+    }
+}
+
+/// How ranks are made.
+pub(crate) struct Setup {
+    pub(crate) count: usize,
+    pub(crate) options: GroupOptions,
+    /// What a rank of the simulated NCCL meets.
+    pub(crate) fault: Option<(i32, Fault)>,
+}
+
+impl Setup {
+    pub(crate) fn of(count: usize) -> Self {
+        Self { count, options: GroupOptions::default(), fault: None }
+    }
+
+    /// Runs `body` on every rank, and returns the results in order.
+    pub(crate) fn run<T: Send>(&self, body: impl Fn(&Rank) -> T + Sync) -> Vec<T> {
+        let gpus = if self.fault.is_none() { gpus(self.count) } else { None };
+        let coordinator = Coordinator::listen("127.0.0.1:0", self.count, self.options).unwrap();
+        let address = coordinator.address();
+        std::thread::scope(|scope| {
+            let start = |rank| {
+                let (body, gpus) = (&body, gpus.as_ref());
+                scope.spawn(move || {
+                    let ranks = Ranks { rank, count: self.count };
+                    let group = ProcessGroup::join(address, ranks, "a test", self.options).unwrap();
+                    let (device, nccl) = match gpus {
+                        Some(nccl) => {
+                            (Device::open(DeviceChoice::Cuda(rank as u32)).unwrap(), *nccl)
+                        }
+                        None => {
+                            let config = Config { seed: 5 + rank as u64, ..Config::default() };
+                            (simulated(config), simulated_nccl())
+                        }
+                    };
+                    self.connect(&group, &nccl, &device);
+                    let result = body(&Rank { device, group: group.clone() });
+                    group.leave();
+                    result
+                })
+            };
+            let threads: Vec<_> = (0..self.count).map(start).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    fn connect(&self, group: &ProcessGroup, nccl: &Nccl, device: &Device) {
+        let Some((rank, fault)) = self.fault else {
+            return group.connect(nccl, &device.context).unwrap();
+        };
+        let (held, context) = (*nccl, device.context.clone());
+        let join = move |ranks: Ranks, id: UniqueId| {
+            if ranks.rank as i32 == rank {
+                let raw = ncclUniqueId { internal: id.bytes().map(|byte| byte as _) };
+                retrograph_nccl_sim::inject(&raw, rank, fault);
+            }
+            Communicator::join(&held, &context, id, ranks)
+        };
+        group.connect_by(nccl, join).unwrap();
+    }
+}
+
+/// Runs `body` on `count` ranks without faults.
+pub(crate) fn on_ranks<T: Send>(count: usize, body: impl Fn(&Rank) -> T + Sync) -> Vec<T> {
+    Setup::of(count).run(body)
+}
+
+/// The simulated NCCL.
+pub(crate) fn simulated_nccl() -> Nccl {
+    // SAFETY: the simulated functions behave as NCCL's, for simulated devices.
+    unsafe { Nccl::from_table(retrograph_nccl_sim::table()) }
+}
+
+/// The NCCL of the machine, if tests run on its GPUs and there are enough.
+fn gpus(count: usize) -> Option<Nccl> {
+    let required = env::var("RETROGRAPH_REQUIRE_GPUS").is_ok();
+    let named = env::var("RETROGRAPH_DEVICE").is_ok_and(|named| named.starts_with("cuda:"));
+    if !(named || required) || count != 2 {
+        return None;
+    }
+    let second = Device::open(DeviceChoice::Cuda(1));
+    let nccl = match env::var_os("RETROGRAPH_NCCL") {
+        // SAFETY: whoever sets the variable names NCCL.
+        Some(path) => unsafe { Nccl::load_from(Path::new(&path)) },
+        None => Nccl::load(),
+    };
+    match (second, nccl) {
+        (Ok(_), Ok(nccl)) => Some(nccl),
+        (Err(error), _) if required => panic!("two GPUs are required: {error}"),
+        (_, Err(error)) if required => panic!("NCCL is required: {error}"),
+        _ => None,
+    }
+}
