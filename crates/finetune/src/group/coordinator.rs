@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 use super::message::{Join, Message, VERSION, receive, send};
 use super::{GroupError, GroupOptions};
 
-/// How often a coordinator says that it lives.
-const BEAT: Duration = Duration::from_secs(1);
 /// How long a rank that is gone may be reported by the process that started it, which knows more.
 const BETTER_REASON: Duration = Duration::from_millis(400);
 /// How often it looks for new connections.
@@ -157,7 +155,7 @@ impl Shared {
             if !started && since.elapsed() > self.options.join {
                 self.give_up();
             }
-            if beat.elapsed() > BEAT {
+            if beat.elapsed() > self.options.beat() {
                 self.state().tell(&Message::Alive);
                 beat = Instant::now();
             }

@@ -53,7 +53,7 @@ pub use member::{ProcessGroup, WeakGroup};
 pub struct GroupOptions {
     /// How long ranks wait for each other at the start.
     pub join: Duration,
-    /// How long a rank may say nothing. Ranks say every second that they live.
+    /// How long a rank may say nothing. Ranks say eight times as often that they live.
     pub silence: Duration,
     /// How long a step may wait for other ranks.
     pub patience: Duration,
@@ -64,5 +64,12 @@ impl Default for GroupOptions {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self { join: seconds(300), silence: seconds(8), patience: seconds(600) }
+    }
+}
+
+impl GroupOptions {
+    /// How often a process says that it lives.
+    fn beat(&self) -> Duration {
+        self.silence / 8
     }
 }

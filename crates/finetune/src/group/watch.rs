@@ -14,8 +14,6 @@ use super::{GroupError, GroupOptions};
 
 /// How often the communicator is asked for errors.
 const POLL: Duration = Duration::from_millis(100);
-/// How often a rank says that it lives.
-const BEAT: Duration = Duration::from_secs(1);
 
 /// What a rank knows about the others.
 #[derive(Debug)]
@@ -228,7 +226,7 @@ impl Watch {
                 self.fail(&reason);
                 // The coordinator tells all ranks, also this one; without it nobody does.
             }
-            if said.elapsed() > BEAT {
+            if said.elapsed() > self.options.beat() {
                 self.say(&Message::Alive);
                 said = Instant::now();
             }
