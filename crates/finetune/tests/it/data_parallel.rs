@@ -6,8 +6,8 @@ use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory};
 use retrograph_finetune::data::{Example, Examples, Layout, Lengths};
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::{
-    Batch, Data, Ending, Error, Evaluator, Event, HeldOut, LoraConfig, LoraTargets, Mode, Plan,
-    Precision, Run, Source, Tokenizer, Trainer, TrainerOptions, TrainingConfig,
+    Batch, Data, Ending, Error, Evaluator, Event, HeldOut, HeldOutLoss, LoraConfig, LoraTargets,
+    Mode, Plan, Precision, Run, Source, Tokenizer, Trainer, TrainerOptions, TrainingConfig,
 };
 use retrograph_runtime::{Ranks, Strategy};
 
@@ -407,7 +407,7 @@ fn held_out_losses_are_those_of_one_device() {
     let planned = |plan: Plan| plan.with_held_out().unwrap();
     let measure = |trainer: Trainer| {
         let evaluator = Evaluator::of(&trainer).unwrap();
-        let held_out = Some(HeldOut { data: &held_out, evaluator, every: 2 });
+        let held_out = Some(HeldOut::new(&held_out, evaluator, 2));
         let mut run = Run { held_out, ..Run::new(trainer, &data) };
         finish(&mut run, STEPS);
         run.trainer.held_out().to_vec()
@@ -425,6 +425,32 @@ fn held_out_losses_are_those_of_one_device() {
         assert_eq!((found.steps, found.tokens), (expected.steps, expected.tokens));
         assert!((found.loss - expected.loss).abs() < 1e-5 * expected.loss);
     }
+}
+
+/// All ranks end early after the same step, and the first one keeps the best checkpoint.
+#[test]
+fn ranks_end_early_together_and_keep_the_best_checkpoint() {
+    let mut config = TrainingConfig { batch: 4, ..config(LORA, 40) };
+    config.optimizer.peak_lr = 0.5;
+    let (data, held_out) = (examples(1, false), examples(1, true));
+    let folder = tempfile::tempdir().unwrap();
+    let directory = CheckpointDirectory::create(folder.path()).unwrap();
+    let found = on_ranks(2, |rank| {
+        let plan = rank.plan(&config, TrainerOptions::default()).with_held_out().unwrap();
+        let trainer = rank.start(plan, Source::Seed);
+        let evaluator = Evaluator::of(&trainer).unwrap();
+        let new = HeldOut::new(&held_out, evaluator, 1);
+        let mut run = run_with(trainer, &data, &directory);
+        run.held_out = Some(HeldOut { patience: Some(2), keep_best: true, ..new });
+        let ending = run.train(40, &AtomicBool::new(false), &mut |_| ()).unwrap();
+        assert_eq!(ending, Ending::EarlyStopped);
+        run.trainer.held_out().to_vec()
+    });
+    assert_eq!(found[0], found[1]);
+    let best = HeldOutLoss::best(&found[0]).unwrap();
+    assert_eq!(directory.open_best().unwrap().header().next_step, best.steps);
+    let last = directory.open_latest().unwrap().header().next_step;
+    assert_eq!(last, best.steps + 2);
 }
 
 /// A target outside of the vocabulary, in the rows of one rank, stops all and names that rank.
