@@ -1,4 +1,5 @@
-//! Pinned tools from Python wheels: `ptxas`, two versions of `cuda.h` and of `nccl.h`, and libclang.
+//! Pinned tools from Python wheels: `ptxas`, two versions of `cuda.h` and of `nccl.h`, and
+//! libclang.
 //!
 //! Each wheel is fetched into its own folder of the build directory. Drivers from branch 580 accept
 //! the machine code of this `ptxas`. Wheels are installed without dependencies, which are not

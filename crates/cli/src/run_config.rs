@@ -150,7 +150,8 @@ impl RunConfig {
         format!(
             "version {version}\nsimulated {simulated}\n{training}\ndata {}\nheld out \
              {held_out:?}\nuntil {until}\ncheckpoint {} every {checkpoint_every}\nevaluation \
-             every {eval_every}, best {save_best}, stop {early_stop:?}\nprofile {profiles}\n{options:#?}",
+             every {eval_every}, best {save_best}, stop {early_stop:?}\nprofile {profiles}\n\
+             {options:#?}",
             data.fingerprint(),
             self.checkpoint.is_some(),
         )

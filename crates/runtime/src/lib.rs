@@ -60,15 +60,15 @@ pub use retrograph_driver::{
 
 pub use explain::Explanation;
 pub use library::{
-    CUBLAS_WORKSPACE_BYTES, Communicator, Cublas, DeviceRange, LibraryScope, MatrixShape, Nccl,
-    Ranks, UniqueId,
+    CUBLAS_WORKSPACE_BYTES, CollectiveKind, Communicator, Cublas, DeviceRange, LibraryScope,
+    MatrixShape, Nccl, Ranks, UniqueId,
 };
 pub use memory::DriverShare;
 pub use modules::{JitAfterWarm, ModuleCache, PrewarmError, Progress, WarmModules};
 pub use pass::{
-    Buffer, BufferId, BufferKind, CollectiveGroup, CollectiveKind, ControlError, Controls,
-    CustomImage, CustomLaunch, Edge, Edges, Hazard, LibraryCall, LibraryGemm, MemoryPlan, OpId,
-    Operation, OperationKind, Pass, PassError, Requirements, Reuse, Slice,
+    Buffer, BufferId, BufferKind, CollectiveGroup, ControlError, Controls, CustomImage,
+    CustomLaunch, Edge, Edges, Hazard, LibraryCall, LibraryGemm, MemoryPlan, OpId, Operation,
+    OperationKind, Pass, PassError, Requirements, Reuse, Slice,
 };
 pub use picture::graph_to_svg;
 pub use program::{

@@ -1,5 +1,5 @@
-//! cuda.h and nccl.h by a C compiler: a program that prints sizes, offsets and values, and whether functions
-//! have the types that driver-sys declares.
+//! cuda.h and nccl.h by a C compiler: a program that prints sizes, offsets and values, and whether
+//! functions have the types that the crates declare.
 //!
 //! Each statement is on its own line. A statement that does not compile means that the header lacks
 //! the item; the rest is compiled again without it.

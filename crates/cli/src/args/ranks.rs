@@ -10,7 +10,10 @@ use retrograph_runtime::Ranks;
 pub(crate) struct RankArguments {
     /// GPUs of this host to train on, up to 1024: starts a process for each. --batch is that of all
     /// together. Under torchrun, Slurm or MPI, start one process per GPU instead.
-    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024))]
+    #[arg(
+        long, value_name = "N",
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024)
+    )]
     pub(crate) gpus: Option<usize>,
     /// NCCL library [default: RETROGRAPH_NCCL, or libnccl.so.2 where the system and the active
     /// Python environment have it].

@@ -60,8 +60,8 @@ fn start(rank: usize, count: usize, coordinator: &Coordinator) -> std::io::Resul
         std::thread::spawn(move || {
             let (mut kept, mut part) = (Vec::new(), [0; 4096]);
             while let Ok(len @ 1..) = errors.read(&mut part) {
-                let room = MOST_ERRORS.saturating_sub(kept.len()).min(len);
-                kept.extend_from_slice(&part[..room]);
+                let fits = MOST_ERRORS.saturating_sub(kept.len()).min(len);
+                kept.extend_from_slice(&part[..fits]);
             }
             String::from_utf8_lossy(&kept).into_owned()
         })

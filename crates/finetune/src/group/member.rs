@@ -150,8 +150,8 @@ impl ProcessGroup {
         self.inner.watch.communicator().ok_or(GroupError::NotConnected { count })
     }
 
-    /// Returns the text of rank 0, which makes it, on all ranks. All ranks must call it, as often as
-    /// the others.
+    /// Returns the text of rank 0, which makes it, on all ranks. All ranks must call it, as often
+    /// as the others.
     ///
     /// # Errors
     /// The error of `make`, or of a rank that failed meanwhile.

@@ -38,8 +38,8 @@ impl Sharding {
     /// Whether each rank updates a block of `parameter`: its blocks are equal and aligned.
     pub fn is_sharded(self, parameter: &Parameter) -> bool {
         let blocks = self.ranks.count * ALIGNED_ELEMENTS;
-        let divided = self.full && self.ranks.count > 1 && parameter.trainable;
-        divided && parameter.len().is_multiple_of(blocks)
+        let may = self.full && self.ranks.count > 1 && parameter.trainable;
+        may && parameter.len().is_multiple_of(blocks)
     }
 
     /// The elements of `parameter` that this rank updates.
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn large_weights_are_divided_and_the_rest_is_replicated() {
+    fn large_weights_are_sharded_and_the_rest_is_replicated() {
         let weight = layer_name(0, "mlp.up_proj.weight");
         let [weight, norm] = [&weight, FINAL_NORM].map(|name| find(Mode::Full, name));
         let second = Sharding::new(Mode::Full, Ranks { rank: 1, count: 2 });

@@ -206,7 +206,7 @@ fn gradients_that_the_caller_keeps_are_sums_over_all_devices() {
 
 /// Each rank has the moments of its blocks alone.
 #[test]
-fn the_optimizer_state_is_divided() {
+fn the_optimizer_state_is_sharded() {
     let config = batch_of(Mode::Full, Precision::BF16, 4);
     let need = |count| {
         let ranks = Ranks { rank: 0, count };

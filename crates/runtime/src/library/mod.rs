@@ -57,7 +57,8 @@ use retrograph_driver_sys::CUresult;
 
 pub(crate) use cublas::GemmProblem;
 pub use cublas::{CUBLAS_WORKSPACE_BYTES, Cublas, MatrixShape};
-pub use nccl::{Communicator, Nccl, Ranks, UniqueId};
+pub(crate) use nccl::Collective;
+pub use nccl::{CollectiveKind, Communicator, Nccl, Ranks, UniqueId};
 pub use table::CublasTable;
 
 /// A range of device memory.

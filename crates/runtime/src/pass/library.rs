@@ -8,8 +8,7 @@ use retrograph_kernels::{Access, Element};
 
 use super::access::BufferAccess;
 use super::buffer::Slice;
-use super::collective::Collective;
-use crate::library::{GemmProblem, LibraryScope, Ranks};
+use crate::library::{Collective, GemmProblem, LibraryScope, Ranks};
 
 type Enqueue = dyn Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync;
 

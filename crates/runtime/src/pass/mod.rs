@@ -50,7 +50,7 @@ use retrograph_kernels::{Access, BufferArgument, Element, Launch};
 
 pub use access::BufferAccess;
 pub use buffer::{Buffer, BufferId, BufferKind, Slice};
-pub use collective::{CollectiveGroup, CollectiveKind};
+pub use collective::CollectiveGroup;
 pub use controls::{ControlError, Controls};
 pub use edges::{Edge, Edges, Hazard};
 pub use error::PassError;
@@ -62,7 +62,6 @@ pub use requirements::{CustomRequirement, Requirements};
 
 pub(crate) use ancestors::Ancestors;
 pub(crate) use buffer::PassId;
-pub(crate) use collective::Collective;
 pub(crate) use controls::ControlLayout;
 pub(crate) use edges::infer;
 pub(crate) use library::LibraryWork;

@@ -7,8 +7,8 @@ use retrograph_driver::{Owner, Result, Stream};
 use super::bindings::Bindings;
 use super::error::BuildError;
 use super::memory::Memory;
-use crate::library::{Communicator, Cublas, DeviceRange, GemmProblem, LibraryScope};
-use crate::pass::{Collective, LibraryCall, LibraryWork, Operation};
+use crate::library::{Collective, Communicator, Cublas, DeviceRange, GemmProblem, LibraryScope};
+use crate::pass::{LibraryCall, LibraryWork, Operation};
 
 type Enqueue = dyn Fn(&LibraryScope<'_>) -> Result<()> + Send + Sync;
 

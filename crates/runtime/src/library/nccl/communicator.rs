@@ -9,9 +9,9 @@ use retrograph_driver::{Context, DeviceBuffer, Error, Owner, Result, Stream};
 use retrograph_kernels::Element;
 use retrograph_nccl_sys::{NcclTable, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
 
+use super::{Collective, CollectiveKind};
 use super::{Nccl, Ranks, UniqueId, check, failure};
 use crate::library::LibraryScope;
-use crate::pass::{Collective, CollectiveKind};
 
 /// One device of a communicator. Clones share it.
 ///

@@ -7,6 +7,7 @@
 //! All ranks must run the same collectives in the same order. Within a pass, each waits for the one
 //! before it, so that a graph has one order; between programs, the order of their steps decides.
 
+mod collective;
 mod communicator;
 
 use std::fmt;
@@ -15,6 +16,8 @@ use std::path::Path;
 use retrograph_driver::{Error, Result};
 use retrograph_nccl_sys::{NcclTable, ncclResult_t, ncclUniqueId};
 
+pub(crate) use collective::Collective;
+pub use collective::CollectiveKind;
 pub use communicator::Communicator;
 
 /// The position of a device among those of a communicator.
