@@ -14,8 +14,8 @@ from common import Nvml, back_to_back, captured, emit, list_of, machine, parser,
 VARIANTS = ("eager", "captured", "compiled", "captured-merged", "compiled-merged")
 
 
-def parse():
-    made = parser(__doc__)
+def with_step(made):
+    """Adds the arguments of a step to those of a parser."""
     for name in ("layers", "hidden", "intermediate", "heads", "kv-heads", "vocab"):
         made.add_argument(f"--{name}", type=int, required=True)
     made.add_argument("--mode", choices=("lora", "full"), required=True)
@@ -23,6 +23,11 @@ def parse():
     made.add_argument("--lora-targets", default="q,v", help="names separated by commas, or all")
     made.add_argument("--rank", type=int, default=16)
     made.add_argument("--size", type=sizes(2), required=True, help="batch x sequence")
+    return made
+
+
+def parse():
+    made = with_step(parser(__doc__))
     made.add_argument("--variants", type=list_of(str), default=list(VARIANTS))
     made.add_argument("--compile-only", action="store_true", help="fill the compiler's cache, and measure nothing")
     arguments = made.parse_args()
@@ -63,7 +68,9 @@ def cross_entropy(torch):
 class Step:
     """A training step on one batch."""
 
-    def __init__(self, torch, model, arguments, compiled):
+    def __init__(self, torch, model, arguments, compiled=False, keeps=False):
+        # Whether gradients keep their memory.
+        self.keeps = keeps
         batch, seq = arguments.size
         self.torch = torch
         self.tokens = torch.randint(0, arguments.vocab, (batch, seq), device="cuda")
@@ -78,8 +85,8 @@ class Step:
             self.loss = torch.compile(self.loss, dynamic=False)
 
     def run(self):
-        """Runs the step. Gradients are new tensors, so that no kernel clears them."""
-        self.optimizer.zero_grad(set_to_none=True)
+        """Runs the step. Gradients are new tensors, so that no kernel clears them, if none keeps its memory."""
+        self.optimizer.zero_grad(set_to_none=not self.keeps)
         autocast = self.torch.autocast("cuda", self.torch.bfloat16)
         with autocast if self.autocast else contextlib.nullcontext():
             logits = self.forward(self.tokens)

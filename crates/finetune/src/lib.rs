@@ -32,7 +32,7 @@
 //! # Ok::<(), retrograph_finetune::Error>(())
 //! ```
 //!
-//! A run uses one device.
+//! A run may use several devices, with a process or a thread for each: see [`group`].
 
 pub mod adapter;
 pub mod bench;

@@ -276,9 +276,11 @@ impl FinetuneArguments {
     pub(crate) fn step(&self) -> StepOptions {
         let preference = self.preference.config();
         let packed = preference.is_none() && self.data.packs(self.data_use.buckets);
-        let ranks = self.ranks.ranks;
+        let RankArguments { ranks, bucket_size, .. } = self.ranks;
         let batch = self.micro_batch().div_ceil(ranks.count);
-        StepOptions { packed, preference, ranks, ..self.micro_batching.step(batch) }
+        let group_bytes = bucket_size.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let step = self.micro_batching.step(batch);
+        StepOptions { packed, preference, ranks, group_bytes, ..step }
     }
 
     /// Returns the sequences that are computed at a time, on all ranks.

@@ -6,6 +6,8 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use retrograph_runtime::Ranks;
 
+use super::parse_size;
+
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RankArguments {
     /// GPUs of this host to train on, up to 1024: starts a process for each. --batch is that of all
@@ -19,6 +21,9 @@ pub(crate) struct RankArguments {
     /// Python environment have it].
     #[arg(long, value_name = "FILE")]
     pub(crate) nccl: Option<PathBuf>,
+    /// Size of the buckets in which GPUs exchange gradients, such as 64MiB [default: 32MiB].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) bucket_size: Option<u64>,
     /// The position of this process, from the environment.
     #[arg(skip)]
     pub(crate) ranks: Ranks,

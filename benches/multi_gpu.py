@@ -1,0 +1,379 @@
+"""Measures training on several GPUs of one host, and checks that it repeats and survives kills.
+
+Parts, one after another:
+  steps   our step on each number of GPUs, with a batch of 4 sequences of 512 tokens per GPU, and PyTorch's beside it
+  repeat  two runs of many steps, which must have the same losses and the same weights, bit for bit
+  kills   a run whose processes are killed at random moments; it must end in time, and go on from its checkpoint
+
+Prints a table. `--dry-run` runs small models on simulated GPUs, whose times mean nothing, and only checks the arguments
+of the peer.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PEER = Path(__file__).resolve().parent / "peers" / "ddp.py"
+PER_GPU, SEQ = 4, 512
+QWEN_HALF = dict(layers=24, hidden=896, intermediate=4864, heads=14, kv_heads=2, vocab=151936)
+QWEN_ONE_AND_HALF = dict(layers=28, hidden=1536, intermediate=8960, heads=12, kv_heads=2, vocab=151936)
+# Name, our preset, mode, the dimensions for the peer.
+CASES = [
+    ("LoRA 1.5B", "qwen2.5-1.5b", "lora", QWEN_ONE_AND_HALF),
+    ("full 0.5B", "qwen2.5-0.5b", "full", QWEN_HALF),
+    ("full 1.5B", "qwen2.5-1.5b", "full", QWEN_ONE_AND_HALF),
+]
+# The longest time from a kill to the end of all other processes.
+MOST_SECONDS = 10
+WORDS = "the model reads a word and guesses the next one from those before it while each GPU has its own".split()
+
+
+class Failed(Exception):
+    """A run that did not end as it must."""
+
+
+def parse():
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    numbers = lambda text: [int(part) for part in text.split(",")]
+    names = lambda text: text.split(",")
+    made.add_argument("--program", default="retrograph", help="our program")
+    made.add_argument("--parts", type=names, default=["steps", "repeat", "kills"])
+    made.add_argument("--gpus", type=numbers, default=[1, 2], help="numbers of GPUs, such as 1,2,4")
+    made.add_argument("--cases", type=numbers, default=list(range(len(CASES))), help="numbers of cases, from 0")
+    made.add_argument("--steps", type=int, default=40, help="steps of a timed run")
+    made.add_argument("--bucket-sizes", type=names, default=[""], help="such as 16MiB,64MiB; empty for the default")
+    made.add_argument("--variants", default="captured", help="variants of the peer; none leaves it out")
+    made.add_argument("--repeat-steps", type=int, default=1000)
+    made.add_argument("--kills", type=int, default=20)
+    made.add_argument("--seed", type=int, default=1, help="of the moments of kills")
+    made.add_argument("--seconds", type=float, default=float("inf"), help="no new run starts after this time")
+    made.add_argument("--out", type=Path, help="a file for all results, as JSON Lines")
+    made.add_argument("--dry-run", action="store_true")
+    return made.parse_args()
+
+
+class Bench:
+    """The runs, their results, and a directory for their files."""
+
+    def __init__(self, arguments, folder):
+        self.arguments, self.folder = arguments, folder
+        self.started = time.monotonic()
+        self.results = []
+        self.bad = 0
+        self.text, self.metrics = folder / "text.txt", folder / "metrics.jsonl"
+        self.text.write_text(" ".join(random.Random(0).choices(WORDS, k=200_000)))
+
+    def late(self):
+        return time.monotonic() - self.started > self.arguments.seconds
+
+    def keep(self, **result):
+        self.results.append(result)
+        if self.arguments.out:
+            with self.arguments.out.open("a") as file:
+                file.write(json.dumps(result) + "\n")
+
+    def fail(self, what, why):
+        self.bad += 1
+        self.keep(kind="failure", what=what, why=why)
+        print(f"FAILED {what}: {why}", flush=True)
+
+    def command(self, gpus, *more):
+        """Returns a command line of our program for a number of GPUs."""
+        line = [self.arguments.program, "finetune", "--text", self.text, "--sample", "0", *more]
+        if self.arguments.dry_run:
+            line += ["--device", "sim"]
+        if gpus > 1:
+            line += ["--gpus", gpus]
+        return [str(part) for part in line]
+
+    def model(self, preset, mode, layers=None):
+        """Returns the flags of a model; a dry run has a small one."""
+        flags = ["--mode", mode, "--dtype", "bf16"]
+        if mode == "lora":
+            flags += ["--rank", "16", "--lora-targets", "q,v", "--train-norms"]
+        if not self.arguments.dry_run:
+            flags += ["--preset", preset]
+        if layers and not self.arguments.dry_run:
+            flags += ["--layers", layers]
+        return flags
+
+    def run(self, line, timeout=240):
+        """Runs to the end. Returns standard output."""
+        done = subprocess.run(line, capture_output=True, text=True, timeout=timeout)
+        if done.returncode != 0:
+            raise Failed(f"status {done.returncode}: {done.stderr.strip()[-600:]}")
+        return done.stdout
+
+    def measured(self, gpus, flags, steps, seq):
+        """Runs steps, and returns the report."""
+        report = self.folder / "report.json"
+        batch = PER_GPU * gpus
+        self.run(self.command(gpus, *flags, "--steps", steps, "--batch", batch, "--seq", seq, "--discard",
+                              "--report", report))
+        return json.loads(report.read_text())
+
+    def steps(self):
+        """Times our step and the peer's."""
+        steps, seq = (3, 16) if self.arguments.dry_run else (self.arguments.steps, SEQ)
+        for name, preset, mode, dimensions in (CASES[number] for number in self.arguments.cases):
+            for bucket in self.arguments.bucket_sizes:
+                flags = self.model(preset, mode) + (["--bucket-size", bucket] if bucket else [])
+                for gpus in self.arguments.gpus:
+                    if self.late():
+                        return
+                    try:
+                        found = self.measured(gpus, flags, steps, seq)
+                    except (Failed, subprocess.TimeoutExpired) as error:
+                        self.fail(f"{name} on {gpus}", str(error))
+                        continue
+                    keys = ("step_ms_median", "operations", "nodes", "edges", "collectives", "device", "memory")
+                    kept = {key: found.get(key) for key in keys}
+                    self.keep(kind="step", case=name, gpus=gpus, bucket=bucket, loss=found["losses"][-1], **kept)
+                    print(f"{name} on {gpus} {bucket}: {found['step_ms_median']} ms", flush=True)
+            if self.arguments.variants != "none" and not self.late():
+                self.peer(name, mode, dimensions)
+
+    def peer(self, name, mode, dimensions):
+        """Times the peer on the most GPUs, and on each alone."""
+        gpus = max(self.arguments.gpus)
+        flags = [part for key, value in dimensions.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+        flags += ["--mode", mode, "--dtype", "bf16", "--size", f"{PER_GPU}x{SEQ}", "--samples", "10"]
+        line = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}"]
+        line = [sys.executable] if self.arguments.dry_run else line
+        line += [str(PEER), *flags, "--variants", self.arguments.variants]
+        line += ["--dry-run"] if self.arguments.dry_run else []
+        try:
+            for text in self.run(line, timeout=300).splitlines():
+                if text.startswith("{"):
+                    found = json.loads(text)
+                    self.keep(case=name, gpus=1 if found.pop("kind") == "alone" else gpus, **found, kind="peer")
+                    print(f"peer: {text[:160]}", flush=True)
+        except (Failed, subprocess.TimeoutExpired) as error:
+            self.fail(f"peer of {name}", str(error))
+
+    def repeat(self):
+        """Runs the same steps twice on the most GPUs."""
+        gpus = max(self.arguments.gpus)
+        steps, seq = (5, 16) if self.arguments.dry_run else (self.arguments.repeat_steps, 128)
+        for name, mode, output in (("LoRA 0.5B", "lora", "--adapter-out"), ("full, 4 layers", "full", "--model-out")):
+            found = []
+            for number in range(2):
+                if self.late():
+                    return
+                weights, report = self.folder / f"weights-{mode}-{number}", self.folder / "report.json"
+                flags = self.model("qwen2.5-0.5b", mode, None if mode == "lora" else 4)
+                line = self.command(gpus, *flags, "--steps", steps, "--batch", 2 * gpus, "--seq", seq,
+                                    output, weights, "--report", report, "--seed", 3)
+                try:
+                    self.run(line)
+                except (Failed, subprocess.TimeoutExpired) as error:
+                    self.fail(f"repeat {name}", str(error))
+                    break
+                losses = json.loads(report.read_text())["losses"]
+                digest = hashlib.sha256()
+                for file in sorted(weights.glob("*.safetensors")):
+                    digest.update(file.read_bytes())
+                found.append((losses, digest.hexdigest()))
+                shutil.rmtree(weights)
+            if len(found) == 2:
+                equal = found[0] == found[1] and len(found[0][0]) == steps
+                self.keep(kind="repeat", case=name, gpus=gpus, steps=steps, equal=equal, sha256=found[0][1])
+                print(f"repeat {name}: {'equal' if equal else 'DIFFERENT'}", flush=True)
+                self.bad += not equal
+
+    def kills(self):
+        """Kills processes of a run that goes on from its checkpoint each time."""
+        gpus = max(self.arguments.gpus)
+        chance = random.Random(self.arguments.seed)
+        folder = self.folder / "checkpoints"
+        base = self.command(gpus, *self.model("qwen2.5-0.5b", "full", 2), "--steps", 1_000_000, "--batch", 2 * gpus,
+                            "--seq", 16 if self.arguments.dry_run else 64, "--checkpoint", folder,
+                            "--checkpoint-every", 5 if self.arguments.dry_run else 50, "--metrics", self.metrics)
+        steps = 0
+        for number in range(self.arguments.kills):
+            if self.late():
+                return
+            try:
+                steps = self.kill(chance, base + (["--resume"] if steps else []), (number, folder, steps))
+            except Failed as error:
+                self.fail(f"kill {number}", str(error))
+                return
+        # The last checkpoint goes on as well.
+        process = Process(base + ["--resume"], self.folder / "last.txt", self.metrics)
+        try:
+            process.wait_for_step()
+            process.launcher.send_signal(signal.SIGINT)
+            process.ended(60)
+        except Failed as error:
+            self.fail("after the last kill", f"{error}: {process.tail()}")
+        finally:
+            process.clear()
+
+    def kill(self, chance, line, state):
+        """Starts a run, kills one of its processes, and returns the steps of the checkpoint it leaves."""
+        number, folder, before = state
+        process = Process(line, self.folder / f"kill-{number}.txt", self.metrics)
+        try:
+            process.wait_for_step()
+            # The first run leaves a checkpoint before it is killed.
+            while not before and not (folder / "latest").exists():
+                process.alive()
+                time.sleep(0.05)
+            time.sleep(chance.uniform(0, 2.5))
+            process.alive()
+            victims = {"launcher": process.launcher.pid}
+            victims |= {f"rank {rank}": pid for rank, pid in enumerate(process.ranks())}
+            victim = chance.choice(sorted(victims))
+            os.kill(victims[victim], signal.SIGKILL)
+            killed = time.monotonic()
+            process.ended(MOST_SECONDS)
+            seconds = time.monotonic() - killed
+            text = process.tail()
+            if victim != "launcher" and victim not in text:
+                raise Failed(f"{victim} was killed, and no message names it: {text}")
+            latest = (folder / "latest").read_text().strip()
+            steps = int("".join(filter(str.isdigit, latest)))
+            if steps < before:
+                raise Failed(f"the checkpoint is older than before: {latest}")
+            self.keep(kind="kill", number=number, victim=victim, seconds=seconds, steps=steps, gpus=len(victims) - 1)
+            print(f"kill {number}: {victim}, all ended after {seconds:.2f} s, checkpoint of step {steps}", flush=True)
+            return steps
+        except Failed as error:
+            raise Failed(f"{error}: {process.tail()}") from error
+        finally:
+            process.clear()
+
+
+class Process:
+    """A run of several processes, in a session of its own."""
+
+    def __init__(self, line, log, grows):
+        self.log, self.known = log, []
+        self.grows, self.before = grows, size(grows)
+        with log.open("w") as file:
+            self.launcher = subprocess.Popen(line, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def tail(self):
+        return self.log.read_text()[-500:].strip().replace("\n", " | ")
+
+    def alive(self):
+        if self.launcher.poll() is not None:
+            raise Failed(f"the run has ended with status {self.launcher.returncode}")
+
+    def wait_for_step(self, seconds=120):
+        """Waits until the file of metrics becomes longer than at the start of the run."""
+        until = time.monotonic() + seconds
+        while size(self.grows) <= self.before:
+            self.alive()
+            if time.monotonic() > until:
+                raise Failed("the run does not start to train")
+            time.sleep(0.05)
+        self.ranks()
+
+    def ranks(self):
+        """Returns the processes of the ranks, in order."""
+        tasks = Path(f"/proc/{self.launcher.pid}/task").glob("*/children")
+        children = {int(pid) for task in tasks for pid in task.read_text().split()}
+
+        def rank(pid):
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            return next((int(it.split(b"=")[1]) for it in variables if it.startswith(b"RETROGRAPH_RANK=")), -1)
+
+        found = sorted((rank(pid), pid) for pid in children)
+        self.known = [pid for number, pid in found if number >= 0]
+        return self.known
+
+    def ended(self, seconds):
+        """Waits until no process is left."""
+        until = time.monotonic() + seconds
+        while self.launcher.poll() is None or any(running(pid) for pid in self.known):
+            if time.monotonic() > until:
+                left = [pid for pid in self.known if running(pid)]
+                raise Failed(f"after {seconds} s, processes are left: {left}, launcher {self.launcher.poll()}")
+            time.sleep(0.02)
+
+    def clear(self):
+        for pid in [*self.known, self.launcher.pid]:
+            try:
+                if running(pid):
+                    os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.launcher.wait()
+
+
+def size(file):
+    return file.stat().st_size if file.exists() else 0
+
+
+def running(pid):
+    """Whether a process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def number(value, digits=2):
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def table(bench):
+    """Prints the results."""
+    steps = [it for it in bench.results if it["kind"] == "step"]
+    peers = [it for it in bench.results if it["kind"] == "peer" and "ms_median" in it and "mib" not in it]
+
+    def ours(case, bucket, gpus):
+        found = [it for it in steps if (it["case"], it["bucket"], it["gpus"]) == (case, bucket, gpus)]
+        return found[0]["step_ms_median"] if found else None
+
+    def peer(case, gpus):
+        found = [it["ms_median"] for it in peers if (it["case"], it["gpus"]) == (case, gpus)]
+        return min(found, default=None)
+
+    def speedup(alone, together, gpus):
+        return gpus * alone / together if alone and together else None
+
+    names = "step GPUs bucket ours,_ms ours,_× peer,_ms peer,_× peer_÷_ours collectives beside_them".split()
+    print("\n| " + " | ".join(names).replace("_", " ") + " |\n" + "|---" * len(names) + "|")
+    for it in steps:
+        case, bucket, gpus = it["case"], it["bucket"], it["gpus"]
+        mine, theirs = it["step_ms_median"], peer(case, gpus)
+        of_mine, of_theirs = speedup(ours(case, bucket, 1), mine, gpus), speedup(peer(case, 1), theirs, gpus)
+        exchanged = it["collectives"] or {"operations": 0, "bytes": 0, "overlapping": 0}
+        print(
+            f"| {case} | {gpus} | {bucket or 'default'} | {number(mine)} | {number(of_mine, 3)} | {number(theirs)} "
+            f"| {number(of_theirs, 3)} | {number(theirs / mine if mine and theirs else None, 3)} "
+            f"| {exchanged['operations']} of {exchanged['bytes'] / 2**20:.1f} MiB | {exchanged['overlapping']} of "
+            f"{it['operations']} operations |"
+        )
+    for it in (it for it in bench.results if it["kind"] == "repeat"):
+        print(f"{it['case']}, {it['gpus']} GPUs, {it['steps']} steps twice: {'equal' if it['equal'] else 'DIFFERENT'}")
+    kills = [it for it in bench.results if it["kind"] == "kill"]
+    if kills:
+        most = max(it["seconds"] for it in kills)
+        print(f"{len(kills)} kills, the run went on after each; at most {most:.2f} s until all processes had ended")
+    print(f"{bench.bad} failures, {time.monotonic() - bench.started:.0f} s")
+
+
+def main():
+    arguments = parse()
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(arguments, Path(folder))
+        for part in arguments.parts:
+            getattr(bench, part)()
+        table(bench)
+    sys.exit(bench.bad > 0)
+
+
+if __name__ == "__main__":
+    main()
