@@ -343,6 +343,8 @@ def table(bench):
     def speedup(alone, together, gpus):
         return gpus * alone / together if alone and together else None
 
+    if bench.arguments.dry_run:
+        print("\nDRY RUN: small models on simulated GPUs")
     names = "step GPUs bucket ours,_ms ours,_× peer,_ms peer,_× peer_÷_ours collectives beside_them".split()
     print("\n| " + " | ".join(names).replace("_", " ") + " |\n" + "|---" * len(names) + "|")
     for it in steps:

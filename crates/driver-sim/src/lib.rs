@@ -50,7 +50,7 @@
 //!
 //! # Limits
 //!
-//! Cubins, fatbins, arrays, textures, access to peer devices and conditional graph nodes are not
+//! Cubins, fatbins, arrays, textures, captured peer copies and conditional graph nodes are not
 //! simulated. Elapsed times are CPU times.
 
 mod api;

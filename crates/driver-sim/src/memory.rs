@@ -18,8 +18,8 @@
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
 
@@ -106,6 +106,8 @@ pub struct Memory {
     total: u64,
     /// Where allocations are made to fail, whatever is free.
     limit: AtomicU64,
+    /// The memory of other devices that this one reaches.
+    peers: RwLock<Vec<Weak<Memory>>>,
 }
 
 impl Memory {
@@ -121,7 +123,8 @@ impl Memory {
     pub(crate) fn of_device(ordinal: usize, total: u64) -> Self {
         let next = BASE + ordinal as u64 * ADDRESSES;
         let state = State { table: Arc::default(), next, used: 0 };
-        Self { state: RwLock::new(state), total, limit: AtomicU64::new(u64::MAX) }
+        let (state, limit) = (RwLock::new(state), AtomicU64::new(u64::MAX));
+        Self { state, total, limit, peers: RwLock::default() }
     }
 
     /// Makes allocations fail that would exceed `bytes` in total.
@@ -218,7 +221,17 @@ impl Memory {
 
     /// Base and size of the allocation that contains `address`.
     pub fn allocation_of(&self, address: u64) -> Option<(u64, u64)> {
+        self.own().find(address).map(|span| (span.base, span.end - span.base))
+    }
+
+    /// Base and size of the allocation of this device or of one that it reaches.
+    pub(crate) fn reachable(&self, address: u64) -> Option<(u64, u64)> {
         self.snapshot().find(address).map(|span| (span.base, span.end - span.base))
+    }
+
+    /// The allocations of this device alone.
+    fn own(&self) -> Snapshot {
+        Snapshot { table: Arc::clone(&self.state.read().table), peers: Vec::new() }
     }
 
     /// Reads `into.len()` bytes.
@@ -272,7 +285,20 @@ impl Memory {
     /// The allocations that live now. A snapshot keeps their bytes, so that a kernel that holds
     /// one needs no lock.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { table: Arc::clone(&self.state.read().table) }
+        let peers = self.peers.read();
+        let peers = peers.iter().filter_map(Weak::upgrade).map(|peer| peer.own().table);
+        Snapshot { peers: peers.collect(), ..self.own() }
+    }
+
+    /// Lets this device use the memory of a peer, whose addresses are others.
+    pub(crate) fn reach(&self, peer: &Arc<Self>) {
+        self.reach_no_longer(peer);
+        self.peers.write().push(Arc::downgrade(peer));
+    }
+
+    /// Undoes [`Memory::reach`].
+    pub(crate) fn reach_no_longer(&self, peer: &Arc<Self>) {
+        self.peers.write().retain(|known| known.as_ptr() != Arc::as_ptr(peer));
     }
 }
 

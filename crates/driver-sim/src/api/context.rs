@@ -86,7 +86,7 @@ impl State {
     }
 
     /// The index of a context among the devices; for null, of the current context.
-    fn named_or_current(&mut self, context: CUcontext) -> Result<usize, Refusal> {
+    pub(super) fn named_or_current(&mut self, context: CUcontext) -> Result<usize, Refusal> {
         if context.is_null() {
             return self.current_even_lost();
         }

@@ -44,6 +44,7 @@ mod nodes;
 mod occupancy;
 mod ordered;
 mod parameters;
+mod peers;
 mod pointers;
 mod pools;
 mod primary;

@@ -24,16 +24,18 @@ impl Span {
 /// The allocations that were live at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    pub(super) table: Arc<Vec<Arc<Region>>>,
+    pub(super) table: Table,
+    /// The tables of other devices that this one reaches.
+    pub(super) peers: Vec<Table>,
 }
+
+/// Regions by ascending base.
+pub(super) type Table = Arc<Vec<Arc<Region>>>;
 
 impl Snapshot {
     /// The allocation that contains `address`.
     pub(crate) fn find(&self, address: u64) -> Option<Span> {
-        let after = self.table.partition_point(|region| region.base <= address);
-        let region = self.table.get(after.checked_sub(1)?)?;
-        let end = region.base + region.bytes;
-        (address < end).then_some(Span { base: region.base, end, host: region.host.as_ptr() })
+        find(&self.table, address).or_else(|| self.peers.iter().find_map(|it| find(it, address)))
     }
 
     /// The host bytes of `bytes` bytes at `address`, if they are in one allocation.
@@ -50,4 +52,11 @@ impl Snapshot {
             _ => Err(error),
         }
     }
+}
+
+fn find(table: &Table, address: u64) -> Option<Span> {
+    let after = table.partition_point(|region| region.base <= address);
+    let region = table.get(after.checked_sub(1)?)?;
+    let end = region.base + region.bytes;
+    (address < end).then_some(Span { base: region.base, end, host: region.host.as_ptr() })
 }

@@ -1,6 +1,6 @@
 //! Devices, their contexts and their memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use retrograph_driver_sys::{CU_STREAM_DEFAULT, CUcontext, CUmemoryPool, CUresult, CUstream};
@@ -37,6 +37,8 @@ pub(crate) struct Device {
     pub(crate) legacy_tail: Option<TaskId>,
     /// Limits that the program set.
     pub(crate) limits: BTreeMap<u32, usize>,
+    /// The contexts of other devices whose memory this context uses.
+    pub(crate) peers: BTreeSet<usize>,
 }
 
 impl Device {
@@ -57,6 +59,7 @@ impl Device {
             legacy: None,
             legacy_tail: None,
             limits: BTreeMap::new(),
+            peers: BTreeSet::new(),
         }
     }
 }
@@ -131,10 +134,32 @@ impl State {
         self.functions.retain(|function| function.device != device);
         self.execs.retain(|exec| exec.device != device);
         self.free_all(device);
+        self.end_all_peer_access(device);
         let Device { ordinal, primary, lost, memory, .. } = &self.devices[device];
         let (ordinal, primary, lost) = (*ordinal, *primary, *lost);
         let view = Device::view(ordinal, Arc::clone(memory));
         self.devices[device] = Device { primary, lost, ..view };
+    }
+
+    /// Ends the access of and to a context that is destroyed.
+    fn end_all_peer_access(&mut self, device: usize) {
+        for other in 0..self.devices.len() {
+            self.end_peer_access(device, other);
+            self.end_peer_access(other, device);
+        }
+    }
+
+    /// Ends the access of a context to the memory of another one, if it has access.
+    pub(crate) fn end_peer_access(&mut self, device: usize, other: usize) {
+        if !self.devices[device].peers.remove(&other) {
+            return;
+        }
+        let ordinals = [device, other].map(|index| self.devices[index].ordinal);
+        let remains = self.devices.iter().filter(|view| view.ordinal == ordinals[0]);
+        let mut remains = remains.flat_map(|view| &view.peers);
+        if !remains.any(|&peer| self.devices[peer].ordinal == ordinals[1]) {
+            self.devices[device].memory.reach_no_longer(&self.devices[other].memory);
+        }
     }
 
     /// Frees all memory of a context.
@@ -166,9 +191,9 @@ impl State {
         }
     }
 
-    /// Whether one device allocation contains `bytes` bytes at `address`.
+    /// Whether one allocation that the device reaches contains `bytes` bytes at `address`.
     pub(crate) fn on_device(&self, device: usize, address: u64, bytes: u64) -> bool {
-        let found = self.devices[device].memory.allocation_of(address);
+        let found = self.devices[device].memory.reachable(address);
         found.is_some_and(|(base, size)| bytes <= size - (address - base))
             || self.is_reserved(address, bytes)
     }

@@ -8,12 +8,14 @@ mod copy;
 mod exec;
 mod host;
 mod launch;
+mod peer_copy;
 mod run;
 
 pub(crate) use copy::{Copy, End, Fill};
 pub(crate) use exec::{Exec, Plan, PlanNode, PlanWork};
 pub(crate) use host::{HostCall, HostTarget, Hosting};
 pub(crate) use launch::{Launch, Parameters};
+pub(crate) use peer_copy::{PeerCopy, PeerEnd};
 pub(crate) use run::Failure;
 
 use std::sync::Arc;
@@ -40,6 +42,8 @@ pub(crate) enum Operation {
 pub(crate) enum Work {
     /// One operation.
     Operation(Operation),
+    /// A copy between devices.
+    PeerCopy(PeerCopy),
     /// A launch of an instantiated graph.
     Graph(Arc<Plan>),
     /// Frees an allocation.

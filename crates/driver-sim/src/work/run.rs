@@ -8,6 +8,7 @@ use retrograph_driver_sys::{CUevent, CUresult};
 use super::{Copy, End, Operation, Plan, PlanWork, Task, TaskId, Work};
 use crate::argument::Call;
 use crate::kernel;
+use crate::memory::MemoryError;
 use crate::refusal::{Rule, refuse};
 use crate::state::{Mark, State};
 
@@ -64,6 +65,7 @@ impl State {
         let device = task.device;
         let result = match task.work {
             Work::Operation(operation) => self.run_operation(device, &operation),
+            Work::PeerCopy(copy) => copy.run().map_err(|error| failed_copy(&error)),
             Work::Graph(plan) => self.run_plan(device, &plan, id),
             Work::Free(address) => self.run_free(device, address),
             Work::Stamp(event) => {
@@ -132,13 +134,14 @@ impl State {
             Operation::Fill(fill) => fill.run(memory),
             Operation::Host(call) => return self.run_host(call).map_err(Failure::Undefined),
         };
-        // Hardware tells a fill that fails by another code than a copy.
-        let code = match operation {
-            Operation::Fill(_) => CUresult::CUDA_ERROR_LAUNCH_FAILED,
-            _ => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
-        };
-        let message = |error| format!("a queued copy or fill failed: {error}");
-        result.map_err(|error| Failure::Fault(code, message(error)))
+        result.map_err(|error| match operation {
+            // Hardware tells a fill that fails by another code than a copy.
+            Operation::Fill(_) => {
+                let message = format!("a queued fill failed: {error}");
+                Failure::Fault(CUresult::CUDA_ERROR_LAUNCH_FAILED, message)
+            }
+            _ => failed_copy(&error),
+        })
     }
 
     fn pinned_ends_live(&self, copy: &Copy) -> bool {
@@ -160,6 +163,11 @@ impl State {
             .map(|_| ())
             .map_err(|error| Failure::Undefined(format!("a queued free failed: {error}")))
     }
+}
+
+fn failed_copy(error: &MemoryError) -> Failure {
+    let message = format!("a queued copy failed: {error}");
+    Failure::Fault(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, message)
 }
 
 fn unloaded(kernel: &str) -> Failure {

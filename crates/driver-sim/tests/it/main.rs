@@ -19,6 +19,7 @@ mod modules;
 mod nvcc;
 mod objects;
 mod ordering;
+mod peers;
 mod pools;
 mod ptx;
 mod refusals;

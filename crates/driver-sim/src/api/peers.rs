@@ -1,0 +1,156 @@
+//! Access to the memory of other devices, and copies between devices.
+//!
+//! Every simulated device reaches every other one. Which context uses which is kept per context; a
+//! device whose context uses a peer reaches that memory from all of its contexts.
+
+use retrograph_driver_sys::*;
+
+use crate::argument::{Call, Out};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
+use crate::state::{Route, State};
+use crate::work::{PeerCopy, PeerEnd, Work};
+
+/// `CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK` of the best link.
+const BEST_RANK: i32 = 0;
+
+impl State {
+    pub(crate) fn cuDeviceCanAccessPeer(
+        &mut self,
+        can_access: Out<i32>,
+        device: CUdevice,
+        peer: CUdevice,
+    ) -> Call {
+        can_access.demand()?;
+        let (device, peer) = (self.device_index(device)?, self.device_index(peer)?);
+        can_access.put(i32::from(device != peer))
+    }
+
+    pub(crate) fn cuDeviceGetP2PAttribute(
+        &mut self,
+        value: Out<i32>,
+        attribute: CUdevice_P2PAttribute,
+        device: CUdevice,
+        peer: CUdevice,
+    ) -> Call {
+        value.demand()?;
+        let (device, peer) = (self.device_index(device)?, self.device_index(peer)?);
+        if device == peer {
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_DEVICE, Rule::PeerSame));
+        }
+        value.put(match attribute {
+            CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK => BEST_RANK,
+            CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED
+            | CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED => 1,
+            // Arrays are not simulated.
+            CUdevice_P2PAttribute::CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED => 0,
+            _ => return Err(invalid(Rule::PeerAttribute)),
+        })
+    }
+
+    pub(crate) fn cuCtxEnablePeerAccess(&mut self, peer: CUcontext, flags: u32) -> Call {
+        let device = self.current()?;
+        let other = self.peer_of(device, peer)?;
+        if flags != 0 {
+            return Err(invalid(Rule::PeerFlags));
+        }
+        let enabled = CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+        if !self.devices[device].peers.insert(other) {
+            return Err(refuse(enabled, Rule::PeerEnabled));
+        }
+        self.devices[device].memory.reach(&self.devices[other].memory);
+        Ok(())
+    }
+
+    pub(crate) fn cuCtxDisablePeerAccess(&mut self, peer: CUcontext) -> Call {
+        let device = self.current()?;
+        let other = self.peer_of(device, peer)?;
+        let disabled = CUresult::CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+        if !self.devices[device].peers.contains(&other) {
+            return Err(refuse(disabled, Rule::PeerNotEnabled));
+        }
+        // Work that is queued may still use the access.
+        self.complete_device(device)?;
+        self.end_peer_access(device, other);
+        Ok(())
+    }
+
+    /// The index of a context on another device than `device`.
+    fn peer_of(&mut self, device: usize, peer: CUcontext) -> Result<usize, Refusal> {
+        let other = self.context_of_copy(peer)?;
+        if self.devices[other].ordinal == self.devices[device].ordinal {
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_DEVICE, Rule::PeerSame));
+        }
+        Ok(other)
+    }
+
+    fn context_of_copy(&mut self, context: CUcontext) -> Result<usize, Refusal> {
+        if context.is_null() {
+            return Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, Rule::PeerNoContext));
+        }
+        self.named_or_current(context)
+    }
+
+    pub(crate) fn cuMemcpyPeer(
+        &mut self,
+        target: CUdeviceptr,
+        target_context: CUcontext,
+        source: CUdeviceptr,
+        source_context: CUcontext,
+        bytes: usize,
+    ) -> Call {
+        self.current()?;
+        let ends = [(target, target_context), (source, source_context)];
+        let copy = self.peer_copy(ends, bytes)?;
+        // The copy is ordered with all work of both contexts.
+        for (_, context) in ends {
+            let device = self.context_of_copy(context)?;
+            self.complete_device(device)?;
+        }
+        let stream = super::copies::LEGACY;
+        match self.route(stream)? {
+            Route::Queue(stream) => {
+                let task = self.enqueue(stream, Work::PeerCopy(copy))?;
+                self.complete(vec![task])
+            }
+            Route::Capture(..) => Err(self.unsupported("captured copies between devices")),
+        }
+    }
+
+    pub(crate) fn cuMemcpyPeerAsync(
+        &mut self,
+        target: CUdeviceptr,
+        target_context: CUcontext,
+        source: CUdeviceptr,
+        source_context: CUcontext,
+        bytes: usize,
+        stream: CUstream,
+    ) -> Call {
+        let ends = [(target, target_context), (source, source_context)];
+        match self.route(stream)? {
+            Route::Queue(stream) => {
+                let copy = self.peer_copy(ends, bytes)?;
+                self.enqueue(stream, Work::PeerCopy(copy)).map(|_| ())
+            }
+            Route::Capture(..) => Err(self.unsupported("captured copies between devices")),
+        }
+    }
+
+    /// A copy between the ends, each of which must be in one allocation of its context's device.
+    fn peer_copy(
+        &mut self,
+        [target, source]: [(CUdeviceptr, CUcontext); 2],
+        bytes: usize,
+    ) -> Result<PeerCopy, Refusal> {
+        let mut end = |(address, context)| {
+            let device = self.context_of_copy(context)?;
+            let memory = self.devices[device].memory.clone();
+            let fits = memory.allocation_of(address);
+            let fits = fits.is_some_and(|(base, len)| bytes as u64 <= len - (address - base));
+            match bytes == 0 || fits {
+                true => Ok(PeerEnd { memory, address }),
+                false => Err(invalid(Rule::PeerCopyExtent)),
+            }
+        };
+        Ok(PeerCopy { target: end(target)?, source: end(source)?, bytes })
+    }
+}

@@ -1,0 +1,27 @@
+//! Copies between devices.
+
+use std::sync::Arc;
+
+use crate::memory::{Memory, MemoryError};
+
+/// One end of a copy between devices.
+pub(crate) struct PeerEnd {
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) address: u64,
+}
+
+/// A copy from the memory of one device to that of another. Neither needs access to the other.
+pub(crate) struct PeerCopy {
+    pub(crate) target: PeerEnd,
+    pub(crate) source: PeerEnd,
+    pub(crate) bytes: usize,
+}
+
+impl PeerCopy {
+    /// Moves the bytes.
+    pub(crate) fn run(&self) -> Result<(), MemoryError> {
+        let mut moved = vec![0; self.bytes];
+        self.source.memory.read(self.source.address, &mut moved)?;
+        self.target.memory.write(self.target.address, &moved)
+    }
+}
