@@ -7,7 +7,8 @@ use retrograph_finetune::data::{Example, Examples, Layout, Lengths};
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::{
     Batch, Data, Ending, Error, Evaluator, Event, HeldOut, HeldOutLoss, LoraConfig, LoraTargets,
-    Mode, Plan, Precision, Run, Source, Tokenizer, Trainer, TrainerOptions, TrainingConfig,
+    Mode, Plan, Precision, PreferenceConfig, Run, Source, Tokenizer, Trainer, TrainerOptions,
+    TrainingConfig,
 };
 use retrograph_runtime::{Ranks, Strategy};
 
@@ -102,6 +103,40 @@ fn two_devices_learn_what_one_learns_from_the_same_batch() {
         let [found, expected] = on_one_and_many(&config, (&data, 2), options);
         assert_close(&found, &expected, most);
     }
+}
+
+#[test]
+fn two_devices_learn_preferences_as_one_does() {
+    let mode = Mode::Lora(LoraConfig { norms: false, ..LORA.lora().unwrap() });
+    let config = batch_of(mode, Precision::F32, 4);
+    let preference = Some(PreferenceConfig::new(0.5));
+    let step = StepOptions { preference, ..StepOptions::default() };
+    let options = TrainerOptions { step, ..TrainerOptions::default() };
+    let data = Data::from(text());
+    let [found, expected] = on_one_and_many(&config, (&data, 2), options);
+    // Log-ratios are differences of sums, which magnifies the rounding.
+    assert_close(&found, &expected, 1e-4);
+
+    let batch = data.batch([config.batch, config.seq], config.seed, 0).unwrap();
+    let first = |mut trainer: Trainer| {
+        trainer.step(&batch).unwrap();
+        trainer.step(&batch).unwrap().preference.unwrap()
+    };
+    let alone = first(trainer(&device(), &config, options));
+    for found in on_ranks(2, |rank| first(rank.trainer(&config, options))) {
+        for (found, expected) in [
+            (found.chosen, alone.chosen),
+            (found.rejected, alone.rejected),
+            (found.accuracy, alone.accuracy),
+        ] {
+            assert!((found - expected).abs() < 1e-5, "{found} instead of {expected}");
+        }
+    }
+    // Each rank has whole pairs.
+    let odd = TrainingConfig { batch: 6, ..config };
+    let ranks = Ranks { rank: 0, count: 2 };
+    let error = StepPass::new(&odd, StepOptions { ranks, ..step }).unwrap_err().to_string();
+    assert!(error.contains("even"), "{error}");
 }
 
 /// Four devices: parameters that have no four blocks are replicated, in buckets of several.
