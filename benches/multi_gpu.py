@@ -135,7 +135,7 @@ class Bench:
                     except (Failed, subprocess.TimeoutExpired) as error:
                         self.fail(f"{name} on {gpus}", str(error))
                         continue
-                    keys = ("step_ms_median", "operations", "nodes", "edges", "collectives", "device", "memory")
+                    keys = ("step_ms_median", "strategy", "reason", "operations", "nodes", "edges", "collectives", "device", "memory")
                     kept = {key: found.get(key) for key in keys}
                     self.keep(kind="step", case=name, gpus=gpus, bucket=bucket, loss=found["losses"][-1], **kept)
                     print(f"{name} on {gpus} {bucket}: {found['step_ms_median']} ms", flush=True)

@@ -4,6 +4,7 @@ use std::io::BufReader;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc;
 use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use retrograph_runtime::{Communicator, Context, Nccl, Ranks, UniqueId};
@@ -41,6 +42,7 @@ impl WeakGroup {
 struct Inner {
     ranks: Ranks,
     watch: Arc<Watch>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl ProcessGroup {
@@ -82,8 +84,8 @@ impl ProcessGroup {
                 }
             }
         }
-        let watch = Watch::start((stream, reader), options).map_err(gone)?;
-        Ok(Self { inner: Arc::new(Inner { ranks, watch }) })
+        let (watch, threads) = Watch::start((stream, reader), options).map_err(gone)?;
+        Ok(Self { inner: Arc::new(Inner { ranks, watch, threads: threads.into() }) })
     }
 
     /// A reference that does not keep the process in the group.
@@ -207,8 +209,14 @@ impl ProcessGroup {
 }
 
 impl Drop for Inner {
+    /// Waits for the threads: they hold the communicator, and one that is destroyed by a thread
+    /// while the process exits crashes in the driver. After a failure they may wait for graphs that
+    /// the caller still holds.
     fn drop(&mut self) {
         self.watch.end();
+        if self.watch.check().is_ok() {
+            self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        }
     }
 }
 

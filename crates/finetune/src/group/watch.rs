@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::BufReader;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use retrograph_runtime::Communicator;
@@ -39,11 +40,11 @@ struct State {
 }
 
 impl Watch {
-    /// Starts the threads. They end with the connection.
+    /// Starts the threads. They end with the connection, or at [`Watch::end`].
     pub(super) fn start(
         (stream, reader): (TcpStream, BufReader<TcpStream>),
         options: GroupOptions,
-    ) -> std::io::Result<Arc<Self>> {
+    ) -> std::io::Result<(Arc<Self>, [JoinHandle<()>; 2])> {
         reader.get_ref().set_read_timeout(Some(options.silence))?;
         let watch = Arc::new(Self {
             options,
@@ -53,9 +54,9 @@ impl Watch {
             changed: Condvar::new(),
         });
         let (listens, beats) = (Arc::clone(&watch), Arc::clone(&watch));
-        std::thread::spawn(move || listens.listen(reader));
-        std::thread::spawn(move || beats.beat());
-        Ok(watch)
+        let listens = std::thread::spawn(move || listens.listen(reader));
+        let beats = std::thread::spawn(move || beats.beat());
+        Ok((watch, [listens, beats]))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

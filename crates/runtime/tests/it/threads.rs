@@ -20,7 +20,8 @@ assert_threads! {
         PinnedBuffer<f32>, Policy, PoolSeal, PoolUse, PrewarmError, Profile, Ranks,
         GraphFailure, Reason, ProfileError, Progress<'static>, Rebound, Report, Requirements, Reuse,
         UpdateStrategy, Slice<f32>, StepError, StepOutcome, Strategy, Stream, TensorMap,
-        TensorMapLayout<'static>, TensorMapSwizzle, TensorMapType, UniqueId, UpdateOutcome, WarmModules,
+        TensorMapLayout<'static>, TensorMapSwizzle, TensorMapType, UniqueId, UpdateOutcome,
+        WarmModules,
     }
     // The driver does not guard a template against use from two threads at once, and a program
     // keeps the one that its exec was made from.
