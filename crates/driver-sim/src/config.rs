@@ -1,5 +1,18 @@
 //! The configuration of a simulator, and errors of creating one.
 
+/// When work runs, and in which of the orders that CUDA leaves open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Work runs as late as CUDA allows, in an order that [`Config::seed`] chooses. This exposes
+    /// missing waits and edges.
+    #[default]
+    Adversarial,
+    /// Work runs before the call that queues it returns, and the nodes of a graph, blocks and warps
+    /// run in ascending order. The seed is not used. A program that is correct only in this order
+    /// has a race.
+    Prompt,
+}
+
 /// How a simulated machine is equipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -14,13 +27,15 @@ pub struct Config {
     pub driver_version: i32,
     /// Host threads that execute the blocks of a kernel.
     pub threads: usize,
-    /// Decides every order that CUDA leaves open.
+    /// When work runs, and in which order.
+    pub order: Order,
+    /// Decides every order that CUDA leaves open, if the order is adversarial.
     pub seed: u64,
     /// Whether kernels are watched for races between their threads. A race is undefined and stops
     /// the kernel. Kernels then run many times slower, on one host thread.
     pub detect_races: bool,
-    /// Whether an error that no recorded trace attests stops the simulator instead of being
-    /// returned.
+    /// Whether a call that fails with an error that no recorded trace attests returns
+    /// `CUDA_ERROR_NOT_SUPPORTED` instead.
     pub attested_only: bool,
 }
 
@@ -33,6 +48,7 @@ impl Default for Config {
             compute_capability: (9, 0),
             driver_version: 13000,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            order: Order::Adversarial,
             seed: 0,
             detect_races: false,
             attested_only: true,

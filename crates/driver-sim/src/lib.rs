@@ -40,8 +40,11 @@
 //! - A broken capture returns its reason once, then 901 until the capture ends.
 //! - [`Config::detect_races`] reports unordered accesses of threads to the same byte.
 //!
-//! [`Diagnostic`]s distinguish undefined behaviour from unimplemented features. An unsupported call
-//! returns `CUDA_ERROR_NOT_SUPPORTED`.
+//! [`Diagnostic`]s distinguish undefined behaviour from unimplemented features. After undefined
+//! behaviour every call fails. An unsupported call returns `CUDA_ERROR_NOT_SUPPORTED` and changes
+//! nothing.
+//!
+//! [`Order::Prompt`] turns lateness and orders by seed off.
 //!
 //! # Several simulators
 //!
@@ -76,7 +79,7 @@ mod work;
 mod world;
 
 pub use attested::counts as attested_counts;
-pub use config::{Config, SimError};
+pub use config::{Config, Order, SimError};
 pub use current::{CurrentDevice, current_device};
 pub use diagnostic::{Diagnostic, DiagnosticKind};
 pub use live::Live;

@@ -1,48 +1,66 @@
 //! Random numbers for every order that CUDA leaves open.
 
+use std::collections::BTreeSet;
+
+use crate::config::{Config, Order};
+
 /// The splitmix64 generator: small, seedable, and good enough to choose orders.
 ///
 /// Source: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", 2014.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random {
+    state: u64,
+    /// Whether orders and seeds are ascending and 0 instead of chosen by chance.
+    is_prompt: bool,
+}
 
 impl Random {
     /// A generator whose numbers follow from `seed`.
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self { state: seed, is_prompt: false }
     }
 
-    /// The next number.
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
+    /// The generator of a machine.
+    pub(crate) fn of(config: &Config) -> Self {
+        Self { state: config.seed, is_prompt: config.order == Order::Prompt }
+    }
+
+    /// The seed of a kernel; 0 lets blocks and warps run in ascending order.
+    pub(crate) fn seed(&mut self) -> u64 {
+        if self.is_prompt { 0 } else { self.next() }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
 
     /// A number below `bound`, which must not be 0.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
-    /// An order of `0..dependencies.len()` in which each index comes after those it depends on,
-    /// chosen among all of them by chance; `None` when there is a cycle.
+    /// An order of `0..dependencies.len()` in which each index comes after those it depends on:
+    /// chosen among all of them by chance, or the one that is first by index. `None` when there is a
+    /// cycle.
     pub(crate) fn order(&mut self, dependencies: &[Vec<usize>]) -> Option<Vec<usize>> {
         let mut waiting: Vec<usize> = dependencies.iter().map(Vec::len).collect();
         let mut dependents = vec![Vec::new(); dependencies.len()];
         for (index, list) in dependencies.iter().enumerate() {
             list.iter().for_each(|&dependency| dependents[dependency].push(index));
         }
-        let mut ready: Vec<_> = (0..waiting.len()).filter(|&index| waiting[index] == 0).collect();
+        let mut ready = Ready::new(self.is_prompt);
+        (0..waiting.len()).filter(|&index| waiting[index] == 0).for_each(|index| ready.add(index));
         let mut order = Vec::with_capacity(waiting.len());
-        while !ready.is_empty() {
-            let index = ready.swap_remove(self.below(ready.len()));
+        while let Some(index) = ready.take(self) {
             order.push(index);
             for &dependent in &dependents[index] {
                 waiting[dependent] -= 1;
                 if waiting[dependent] == 0 {
-                    ready.push(dependent);
+                    ready.add(dependent);
                 }
             }
         }
@@ -50,10 +68,36 @@ impl Random {
     }
 }
 
+/// The indices of which any may come next.
+enum Ready {
+    Ascending(BTreeSet<usize>),
+    Shuffled(Vec<usize>),
+}
+
+impl Ready {
+    fn new(is_prompt: bool) -> Self {
+        if is_prompt { Self::Ascending(BTreeSet::new()) } else { Self::Shuffled(Vec::new()) }
+    }
+
+    fn add(&mut self, index: usize) {
+        match self {
+            Self::Ascending(indices) => drop(indices.insert(index)),
+            Self::Shuffled(indices) => indices.push(index),
+        }
+    }
+
+    fn take(&mut self, random: &mut Random) -> Option<usize> {
+        match self {
+            Self::Ascending(indices) => indices.pop_first(),
+            Self::Shuffled(indices) if indices.is_empty() => None,
+            Self::Shuffled(indices) => Some(indices.swap_remove(random.below(indices.len()))),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     #[test]
     fn every_legal_order_of_a_diamond_occurs_and_no_other() {
@@ -63,6 +107,16 @@ mod tests {
             seen.insert(Random::new(seed).order(&diamond).unwrap());
         }
         assert_eq!(seen, BTreeSet::from([vec![0, 1, 2, 3], vec![0, 2, 1, 3]]));
+    }
+
+    #[test]
+    fn the_prompt_order_is_the_first_by_index() {
+        let config = |seed| Config { order: Order::Prompt, seed, ..Config::default() };
+        for seed in 0..8 {
+            let mut random = Random::of(&config(seed));
+            let order = random.order(&[vec![2], vec![], vec![1], vec![]]);
+            assert_eq!((order, random.seed()), (Some(vec![1, 2, 0, 3]), 0));
+        }
     }
 
     #[test]

@@ -20,13 +20,13 @@ pub(crate) use crate::rule::Rule;
 pub(crate) struct Refusal {
     pub(crate) code: CUresult,
     pub(crate) rule: Rule,
-    /// Why the simulator stops, if it would continue differently from hardware.
-    pub(crate) stops: Option<DiagnosticKind>,
+    /// The kind of the diagnostic, if the simulator cannot do what hardware does.
+    pub(crate) kind: Option<DiagnosticKind>,
 }
 
 /// Refuses a call as hardware does.
 pub(crate) const fn refuse(code: CUresult, rule: Rule) -> Refusal {
-    Refusal { code, rule, stops: None }
+    Refusal { code, rule, kind: None }
 }
 
 /// Refuses an argument as hardware does.
@@ -35,18 +35,18 @@ pub(crate) const fn invalid(rule: Rule) -> Refusal {
 }
 
 impl Refusal {
-    /// The simulator lacks the feature.
+    /// The simulator lacks the feature. The call changes nothing.
     pub(crate) const UNSUPPORTED: Self = Self {
         code: CUresult::CUDA_ERROR_NOT_SUPPORTED,
         rule: Rule::Unsupported,
-        stops: Some(DiagnosticKind::Unsupported),
+        kind: Some(DiagnosticKind::Unsupported),
     };
 
-    /// Hardware promises nothing.
+    /// Hardware promises nothing. The simulator stops.
     pub(crate) const UNDEFINED: Self = Self {
         code: CUresult::CUDA_ERROR_UNKNOWN,
         rule: Rule::Undefined,
-        stops: Some(DiagnosticKind::Undefined),
+        kind: Some(DiagnosticKind::Undefined),
     };
 }
 
@@ -75,30 +75,26 @@ impl fmt::Display for Refused {
 }
 
 impl State {
-    /// The code that a refused call returns. Stops the world where the simulator cannot go on.
+    /// The code that a refused call returns. Undefined behaviour stops the world.
     pub(crate) fn conclude(&mut self, refusal: Refusal) -> CUresult {
-        if let Some(kind) = refusal.stops {
-            let said = self.diagnostics.last().is_some_and(|said| said.kind == kind);
-            if !said {
-                self.diagnose(kind, "hardware does something else, or promises nothing");
-            }
-            return self.stop(refusal.code);
-        }
-        if refusal.rule == Rule::Injected {
-            return refusal.code;
+        match refusal.kind {
+            Some(DiagnosticKind::Undefined) => return self.stop(refusal.code),
+            Some(_) => return refusal.code,
+            None if refusal.rule == Rule::Injected => return refusal.code,
+            None => {}
         }
         let refused = Refused { rule: refusal.rule, call: self.call, code: refusal.code };
         self.refused.insert(refused);
         if self.config.attested_only && refused.trace().is_none() {
             let message = format!("no recorded trace attests {refused}");
             self.diagnose(DiagnosticKind::Unattested, message);
-            return self.stop(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+            return CUresult::CUDA_ERROR_NOT_SUPPORTED;
         }
         refusal.code
     }
 
-    /// From now on every call returns `code`.
-    fn stop(&mut self, code: CUresult) -> CUresult {
+    /// From now on every call that needs the machine returns `code`.
+    pub(crate) fn stop(&mut self, code: CUresult) -> CUresult {
         self.stopped = Some(code);
         code
     }

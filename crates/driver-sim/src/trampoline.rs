@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use retrograph_driver_sys::{CUresult, DriverTable};
 
 use crate::argument::{Admit, Call};
+use crate::config::Order;
 use crate::refusal::{Rule, invalid, refuse};
 use crate::state::State;
 use crate::world;
@@ -181,6 +182,19 @@ impl Function {
     }
 }
 
+impl Function {
+    /// Whether the function works after undefined behaviour: it needs nothing of the machine.
+    const fn works_stopped(self) -> bool {
+        matches!(
+            self,
+            Self::cuDriverGetVersion
+                | Self::cuGetErrorName
+                | Self::cuGetErrorString
+                | Self::cuGetProcAddress_v2
+        )
+    }
+}
+
 /// The name of the function with this number.
 pub(crate) fn function_name(number: usize) -> &'static str {
     Function::ALL.get(number).map_or("the driver", |function| function.name())
@@ -278,7 +292,7 @@ fn enter(slot: usize, function: Function, body: impl FnOnce(&mut State) -> Call)
     crate::current::note_call(slot);
     let injected = world.count(function);
     let mut state = world.state.lock();
-    if let Some(stop) = state.stopped {
+    if let Some(stop) = state.stopped.filter(|_| !function.works_stopped()) {
         return stop;
     }
     state.call = function.name();
@@ -294,12 +308,16 @@ fn enter(slot: usize, function: Function, body: impl FnOnce(&mut State) -> Call)
         return state.conclude(refuse(CUresult::CUDA_ERROR_NOT_INITIALIZED, Rule::Uninitialized));
     }
     // A panic must not cross into a caller that may not be Rust.
-    match catch_unwind(AssertUnwindSafe(|| body(&mut state))) {
+    let call = catch_unwind(AssertUnwindSafe(|| {
+        let result = body(&mut state);
+        if state.config.order == Order::Prompt && state.stopped.is_none() {
+            state.complete_promptly();
+        }
+        result
+    }));
+    match call {
         Ok(Ok(())) => CUresult::CUDA_SUCCESS,
         Ok(Err(refusal)) => state.conclude(refusal),
-        Err(panic) => {
-            state.internal_error(&*panic);
-            CUresult::CUDA_ERROR_UNKNOWN
-        }
+        Err(panic) => state.internal_error(&*panic),
     }
 }

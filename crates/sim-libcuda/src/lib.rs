@@ -13,13 +13,14 @@ mod report;
 mod resolve;
 mod settings;
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use retrograph_driver_sim::Simulator;
 
+static MACHINE: OnceLock<Machine> = OnceLock::new();
+
 /// The machine of this process, created by the first call.
 fn machine() -> &'static Machine {
-    static MACHINE: OnceLock<Machine> = OnceLock::new();
     MACHINE.get_or_init(|| {
         let settings = settings::Settings::from_environment().unwrap_or_else(|error| {
             report::fail(&error.to_string());
@@ -36,6 +37,5 @@ fn machine() -> &'static Machine {
 struct Machine {
     simulator: Simulator,
     settings: settings::Settings,
-    /// Number of diagnostics reported so far.
-    reported: std::sync::Mutex<usize>,
+    reported: Mutex<report::Reported>,
 }

@@ -1,6 +1,8 @@
 //! Reports on standard error, the only output that a library in an unmodified program has.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::sync::{MutexGuard, PoisonError};
 
 use retrograph_driver_sim::DiagnosticKind;
 use retrograph_driver_sys::CUresult;
@@ -28,19 +30,35 @@ pub(crate) fn fail(message: &str) -> ! {
     std::process::abort()
 }
 
+/// What was reported so far.
+#[derive(Default)]
+pub(crate) struct Reported {
+    /// Number of the simulator's diagnostics that were read.
+    diagnostics: usize,
+    /// How many calls of each function, or requests for each table of functions, returned 801
+    /// because they are not simulated.
+    refused: BTreeMap<String, u64>,
+}
+
 impl Machine {
     /// Reports the diagnostics since the last call, and returns `code`, the result of this call.
     pub(crate) fn report(&self, code: CUresult) -> CUresult {
-        // A poisoned count is still valid.
-        let mut reported = self.reported.lock().unwrap_or_else(|error| error.into_inner());
+        let mut reported = self.reported();
         let mut stopped = false;
-        for diagnostic in self.simulator.diagnostics_from(*reported) {
-            *reported += 1;
-            print_line(&diagnostic.to_string());
-            stopped |= matches!(
-                diagnostic.kind,
-                DiagnosticKind::Unsupported | DiagnosticKind::Unattested | DiagnosticKind::Internal
-            );
+        for diagnostic in self.simulator.diagnostics_from(reported.diagnostics) {
+            reported.diagnostics += 1;
+            let (call, text) = (diagnostic.call, diagnostic.to_string());
+            match diagnostic.kind {
+                DiagnosticKind::Unsupported | DiagnosticKind::Unattested => {
+                    stopped = true;
+                    reported.refuse(call, &text);
+                }
+                DiagnosticKind::Internal => {
+                    stopped = true;
+                    print_line(&text);
+                }
+                _ => print_line(&text),
+            }
         }
         drop(reported);
         if stopped {
@@ -51,20 +69,63 @@ impl Machine {
 
     /// Reports a call of a function that the simulator lacks.
     pub(crate) fn report_missing(&self, name: &str, why: &str) -> CUresult {
-        print_line(&format!("{name}: {why}"));
+        self.reported().refuse(name, &format!("{name}: {why}"));
         self.abort_if_configured();
         CUresult::CUDA_ERROR_NOT_SUPPORTED
+    }
+
+    fn reported(&self) -> MutexGuard<'_, Reported> {
+        // Counts that a panic left behind are still valid.
+        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn abort_if_configured(&self) {
         if self.settings.on_unsupported == OnUnsupported::Abort {
             print_line(
-                "stopped; RETROGRAPH_SIM_ON_UNSUPPORTED=return lets the call return 801 instead",
+                "stopped; without RETROGRAPH_SIM_ON_UNSUPPORTED=abort the call returns 801 and \
+                 changes nothing",
             );
             std::process::abort();
         }
     }
+
+    /// Reports which functions were refused how often. Called when the process exits.
+    fn summarize(&self) {
+        let reported = self.reported();
+        if reported.refused.is_empty() {
+            return;
+        }
+        let calls: u64 = reported.refused.values().sum();
+        print_line(&format!("{calls} call(s) were not simulated and returned 801:"));
+        for (name, count) in &reported.refused {
+            print_line(&format!("{count:>8} {name}"));
+        }
+    }
 }
+
+impl Reported {
+    /// Counts a refused call. The first one of each function is printed.
+    fn refuse(&mut self, name: &str, text: &str) {
+        let count = self.refused.entry(name.to_owned()).or_default();
+        *count += 1;
+        if *count == 1 {
+            print_line(text);
+        }
+    }
+}
+
+/// Runs when the process exits or unloads the library.
+extern "C" fn at_exit() {
+    if let Some(machine) = crate::MACHINE.get() {
+        machine.summarize();
+    }
+}
+
+// SAFETY: the section holds pointers to functions without arguments, which the loader calls once.
+#[cfg(target_os = "linux")]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = at_exit;
 
 /// Prints a line. Ignores errors, since the program may have closed standard error.
 fn print_line(line: &str) {

@@ -74,13 +74,30 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress(
     unsafe { cuGetProcAddress_v2(symbol, address, version, flags, std::ptr::null_mut()) }
 }
 
-/// Tables of undocumented functions, which the CUDA runtime needs. Programs linked with it cannot
-/// run on the simulator.
+/// Tables of undocumented functions, of which the simulator has none. Libraries that can do without
+/// a table, such as NVRTC, go on after the error; the CUDA runtime does not.
+///
+/// # Safety
+/// Each pointer is null or valid.
 #[unsafe(no_mangle)]
-extern "C" fn cuGetExportTable(_table: *mut *const c_void, _id: *const CUuuid) -> CUresult {
-    let why = "its tables are undocumented; programs that use libcudart or another \
-               library of CUDA need them, and only programs of the driver API run here";
-    machine().report_missing("cuGetExportTable", why)
+unsafe extern "C" fn cuGetExportTable(table: *mut *const c_void, id: *const CUuuid) -> CUresult {
+    // SAFETY: passed on from the caller.
+    let (table, id) = unsafe { (table.as_mut(), id.as_ref()) };
+    if let Some(table) = table {
+        *table = std::ptr::null();
+    }
+    let id = id.map_or_else(|| "null".to_owned(), text_of);
+    let why = "this table of undocumented functions is not simulated; the CUDA runtime needs such \
+               tables, and programs that use it do not run here";
+    machine().report_missing(&format!("cuGetExportTable {id}"), why)
+}
+
+/// A UUID as it is usually written.
+fn text_of(id: &CUuuid) -> String {
+    let hex: String = id.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let ends = [0, 8, 12, 16, 20, 32];
+    let parts: Vec<_> = ends.windows(2).map(|ends| &hex[ends[0]..ends[1]]).collect();
+    parts.join("-")
 }
 
 /// The symbol of a name for a caller of this CUDA version.

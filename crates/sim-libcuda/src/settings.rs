@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use retrograph_driver_sim::Config;
+use retrograph_driver_sim::{Config, Order};
 
 /// The machine and its behaviour at unsupported calls.
 #[derive(Clone, Debug)]
@@ -15,9 +15,9 @@ pub(crate) struct Settings {
 /// The behaviour at a call that is not simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnUnsupported {
-    /// Abort the process, so that later results are not mistaken for CUDA's.
+    /// Abort the process, so that a debugger or a core file shows the call.
     Abort,
-    /// Return 801.
+    /// Return 801 and change nothing.
     Return,
 }
 
@@ -62,6 +62,13 @@ impl Settings {
             threads: reader
                 .read("RETROGRAPH_SIM_THREADS", "a number", number)?
                 .unwrap_or(defaults.threads),
+            order: reader
+                .read("RETROGRAPH_SIM_ORDER", "prompt or adversarial", |text| match text {
+                    "prompt" => Some(Order::Prompt),
+                    "adversarial" => Some(Order::Adversarial),
+                    _ => None,
+                })?
+                .unwrap_or(defaults.order),
             seed: reader.read("RETROGRAPH_SIM_SEED", "a number", number)?.unwrap_or(defaults.seed),
             ..defaults
         };
@@ -71,7 +78,7 @@ impl Settings {
                 "return" => Some(OnUnsupported::Return),
                 _ => None,
             })?
-            .unwrap_or(OnUnsupported::Abort);
+            .unwrap_or(OnUnsupported::Return);
         Ok(Self { config, on_unsupported })
     }
 }
@@ -130,7 +137,7 @@ mod tests {
     fn an_empty_environment_gives_the_default_machine() {
         let settings = Settings::read(&|_| None).unwrap();
         assert_eq!(settings.config, Config::default());
-        assert_eq!(settings.on_unsupported, OnUnsupported::Abort);
+        assert_eq!(settings.on_unsupported, OnUnsupported::Return);
     }
 
     #[test]
@@ -143,8 +150,10 @@ mod tests {
         assert_eq!(config("RETROGRAPH_SIM_DRIVER", "12.9").driver_version, 12090);
         assert_eq!(config("RETROGRAPH_SIM_THREADS", "1").threads, 1);
         assert_eq!(config("RETROGRAPH_SIM_SEED", "42").seed, 42);
-        let settings = read("RETROGRAPH_SIM_ON_UNSUPPORTED", "return").unwrap();
-        assert_eq!(settings.on_unsupported, OnUnsupported::Return);
+        assert_eq!(config("RETROGRAPH_SIM_ORDER", "prompt").order, Order::Prompt);
+        assert_eq!(config("RETROGRAPH_SIM_ORDER", "adversarial").order, Order::Adversarial);
+        let settings = read("RETROGRAPH_SIM_ON_UNSUPPORTED", "abort").unwrap();
+        assert_eq!(settings.on_unsupported, OnUnsupported::Abort);
     }
 
     #[test]
@@ -155,6 +164,7 @@ mod tests {
             "RETROGRAPH_SIM_MEMORY is \"4T\"; set it to bytes, such as 512M or 4G"
         );
         assert!(said("RETROGRAPH_SIM_CAPABILITY", "9").contains("a version such as 9.0"));
+        assert!(said("RETROGRAPH_SIM_ORDER", "late").contains("prompt or adversarial"));
         assert!(said("RETROGRAPH_SIM_ON_UNSUPPORTED", "ignore").contains("abort or return"));
         assert!(said("RETROGRAPH_SIM_MEMORY", "99999999999G").contains("bytes"));
     }

@@ -46,7 +46,7 @@ impl LoadFailure {
 impl State {
     /// The refusal of a load that failed.
     pub(super) fn failed(&mut self, failure: LoadFailure) -> Refusal {
-        match failure.refusal.stops {
+        match failure.refusal.kind {
             Some(_) => self.unsupported(failure.message),
             None => failure.refusal,
         }

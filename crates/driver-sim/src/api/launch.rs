@@ -109,7 +109,7 @@ impl State {
         refusal: Refusal,
     ) -> Refusal {
         let is_parameters = refusal.rule.is_about_parameters();
-        let known = self.functions.contains(request.function) && refusal.stops.is_none();
+        let known = self.functions.contains(request.function) && refusal.kind.is_none();
         let known = known && !is_parameters;
         let route = if known { self.route(stream) } else { return refusal };
         match route {

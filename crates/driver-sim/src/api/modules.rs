@@ -86,8 +86,8 @@ impl State {
                 Ok((entry.name.clone(), Arc::new(program)))
             })
             .collect();
-        // The simulator stops here, so the variables need not be freed.
         let decoded = decoded.map_err(|error: crate::exec::DecodeError| {
+            globals::free(&memory, &globals);
             LoadFailure::new(Refusal::UNSUPPORTED, error.to_string())
         });
         Ok(Module {

@@ -41,7 +41,7 @@ impl State {
             CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ
             | CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
             | CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ => {
-                return Err(Refusal::UNSUPPORTED);
+                return Err(self.unsupported(format!("{data_type:?} of tensor maps")));
             }
             other => ELEMENT_TYPES.get(other.0 as usize).copied(),
         };
@@ -56,7 +56,8 @@ impl State {
             && oob_fill == CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
         let steps = element_strides.list(rank)?;
         if !plain || steps.iter().any(|&step| step != 1) {
-            return Err(Refusal::UNSUPPORTED);
+            let what = "tensor maps with interleaving, NaN fill or element strides";
+            return Err(self.unsupported(what));
         }
         let found = TensorMap {
             element,

@@ -133,7 +133,7 @@ impl State {
             context_ordinals: BTreeMap::new(),
             allocations: BTreeMap::new(),
             pinned: BTreeMap::new(),
-            random: Random::new(config.seed),
+            random: Random::of(&config),
             diagnostics: Vec::new(),
             stopped: None,
             refused: BTreeSet::new(),
@@ -166,7 +166,7 @@ impl State {
         self.diagnostics.push(Diagnostic { kind, call: self.call, message });
     }
 
-    /// Stops at a feature that the simulator does not implement.
+    /// Refuses a call that the simulator does not implement. The caller has changed nothing.
     pub(crate) fn unsupported(&mut self, message: impl Into<String>) -> Refusal {
         self.diagnose(DiagnosticKind::Unsupported, message);
         Refusal::UNSUPPORTED
@@ -185,11 +185,12 @@ impl State {
         }
     }
 
-    /// Reports a panic of the simulator itself.
-    pub(crate) fn internal_error(&mut self, panic: &(dyn Any + Send)) {
+    /// Reports a panic of the simulator itself and stops, since the state may be damaged.
+    pub(crate) fn internal_error(&mut self, panic: &(dyn Any + Send)) -> CUresult {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
         self.diagnose(DiagnosticKind::Internal, text.unwrap_or("a panic").to_owned());
+        self.stop(CUresult::CUDA_ERROR_UNKNOWN)
     }
 
     /// References to primary contexts plus created contexts.

@@ -41,6 +41,17 @@ impl State {
         Ok(())
     }
 
+    /// Completes all queued work, as a call with the prompt order does before it returns. The next
+    /// call returns the code of a fault, as on hardware.
+    pub(crate) fn complete_promptly(&mut self) {
+        let all = self.tasks.keys().copied().collect();
+        if let Err(refusal) = self.complete(all)
+            && refusal.rule != Rule::Fault
+        {
+            let _ = self.conclude(refusal);
+        }
+    }
+
     /// Completes all work of a device.
     pub(crate) fn complete_device(&mut self, device: usize) -> Call {
         let all = self.tasks.iter().filter(|(_, task)| task.device == device);
@@ -127,7 +138,7 @@ impl State {
                 if !self.functions.contains(launch.function) {
                     return Err(unloaded(launch.program.name()));
                 }
-                return kernel::run(launch, memory, &self.config, self.random.next());
+                return kernel::run(launch, memory, &self.config, self.random.seed());
             }
             Operation::Copy(copy) if !self.pinned_ends_live(copy) => return Err(pinned_freed()),
             Operation::Copy(copy) => copy.run(memory),

@@ -69,8 +69,7 @@ fn a_cubin_is_reported_as_unsupported() {
     let machine = Machine::new();
     assert_eq!(machine.load(c"\x7fELF\x02\x01"), Err(CUresult::CUDA_ERROR_NOT_SUPPORTED));
     assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 1);
-    let stopped = machine.load(&ptx::small("7.0", "sm_80"));
-    assert_eq!(stopped, Err(CUresult::CUDA_ERROR_NOT_SUPPORTED), "the simulator stopped");
+    assert!(machine.load(&ptx::small("7.0", "sm_80")).is_ok(), "a later image loads");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use retrograph_driver_sim::DiagnosticKind;
+use retrograph_driver_sim::{Config, DiagnosticKind, Order};
 use retrograph_driver_sys::*;
 
 use crate::machine::{Machine, cu};
@@ -147,4 +147,47 @@ fn an_event_is_not_ready_when_asked_first_and_is_when_asked_again() {
     assert_eq!(machine.peek(word), 0);
     assert_eq!(cu!(machine, cuEventQuery(event)), SUCCESS);
     assert_eq!(machine.peek(word), 1);
+}
+
+fn prompt(seed: u64) -> Machine {
+    let order = Order::Prompt;
+    Machine::with(Config { order, seed, memory_bytes: 1 << 24, threads: 1, ..Config::default() })
+}
+
+#[test]
+fn the_prompt_order_runs_work_before_its_call_returns() {
+    for seed in 0..8 {
+        let machine = prompt(seed);
+        let word = machine.zero();
+        let (first, second) = (machine.stream(), machine.stream());
+        assert_eq!(machine.append(word, 1, first), SUCCESS);
+        assert_eq!(machine.peek(word), 1, "nobody waited");
+        assert_eq!(cu!(machine, cuStreamQuery(first)), SUCCESS);
+        assert_eq!(machine.append(word, 2, second), SUCCESS);
+        assert_eq!(machine.append(word, 3, first), SUCCESS);
+        assert_eq!(machine.peek(word), 0x123, "streams run in the order of the calls");
+    }
+}
+
+#[test]
+fn the_prompt_order_runs_nodes_in_the_order_in_which_they_were_added() {
+    for seed in 0..8 {
+        let machine = prompt(seed);
+        let (word, graph) = (machine.zero(), machine.graph());
+        for digit in 1..=4 {
+            machine.add(graph, (c"append", word, digit), &[]);
+        }
+        let exec = machine.instantiate(graph).expect("the graph is valid");
+        assert_eq!(cu!(machine, cuGraphLaunch(exec, machine.stream())), SUCCESS);
+        assert_eq!(machine.peek(word), 0x1234);
+    }
+}
+
+#[test]
+fn a_fault_in_the_prompt_order_is_the_result_of_the_next_call() {
+    let machine = prompt(0);
+    let stream = machine.stream();
+    assert_eq!(machine.append(0x10, 1, stream), SUCCESS);
+    assert_eq!(machine.sync(stream), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_eq!(machine.diagnostics(DiagnosticKind::Fault).len(), 1);
 }

@@ -1,5 +1,6 @@
 //! A refused call leaves the state unchanged.
 
+use std::ffi::CStr;
 use std::ptr::null_mut;
 
 use retrograph_driver_sim::DiagnosticKind;
@@ -7,7 +8,151 @@ use retrograph_driver_sys::*;
 
 use crate::machine::{Machine, cu};
 
+const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+const NOT_SUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+
+/// A kernel that calls itself, which is not simulated, in a module with a variable.
+const RECURSIVE: &CStr = c"
+.version 8.0
+.target sm_90
+.address_size 64
+.global .align 4 .b8 table[65536];
+.func again()
+{
+    call.uni again;
+    ret;
+}
+.visible .entry k()
+{
+    call.uni again;
+    ret;
+}";
+
+/// A kernel that calls a function without a body.
+const UNDEFINED: &CStr = c"
+.version 8.0
+.target sm_90
+.address_size 64
+.extern .func elsewhere();
+.visible .entry k()
+{
+    call.uni elsewhere;
+    ret;
+}";
+
+/// The text of an error code.
+fn error_text(machine: &Machine, code: CUresult) -> String {
+    let mut text = std::ptr::null();
+    assert_eq!(cu!(machine, cuGetErrorString(code, &mut text)), SUCCESS);
+    // SAFETY: the driver returned a static C string.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+fn free_bytes(machine: &Machine) -> usize {
+    let (mut free, mut total) = (0, 0);
+    assert_eq!(cu!(machine, cuMemGetInfo_v2(&mut free, &mut total)), SUCCESS);
+    free
+}
+
+#[test]
+fn calls_after_one_that_is_not_simulated_go_on_working() {
+    let machine = Machine::new();
+    let (stream, word) = (machine.stream(), machine.zero());
+    assert_eq!(machine.append(word, 1, stream), SUCCESS);
+    let before = machine.simulator.live();
+    for _ in 0..2 {
+        let mut properties = CUmemPoolProps {
+            allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            ..CUmemPoolProps::default()
+        };
+        properties.location.r#type = CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST;
+        let mut pool = CUmemoryPool::NULL;
+        assert_eq!(cu!(machine, cuMemPoolCreate(&mut pool, &properties)), NOT_SUPPORTED);
+        assert_eq!(pool, CUmemoryPool::NULL);
+    }
+    assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 2);
+    assert_eq!(machine.simulator.live(), before);
+    assert!(error_text(&machine, NOT_SUPPORTED).contains("not supported"));
+    assert_eq!(machine.append(word, 2, stream), SUCCESS);
+    assert_eq!(machine.sync(stream), SUCCESS);
+    assert_eq!(machine.peek(word), 0x12, "work queued before and after runs");
+}
+
+#[test]
+fn a_module_that_is_not_simulated_takes_no_memory() {
+    let machine = Machine::new();
+    let before = free_bytes(&machine);
+    for _ in 0..3 {
+        assert_eq!(machine.load(RECURSIVE), Err(NOT_SUPPORTED));
+    }
+    assert_eq!(free_bytes(&machine), before);
+}
+
+#[test]
+fn an_unsimulated_launch_leaves_its_capture_usable() {
+    let machine = Machine::new();
+    let (stream, word) = (machine.stream(), machine.zero());
+    assert_eq!(machine.begin(stream), SUCCESS);
+    let attribute = CUlaunchAttribute {
+        id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY,
+        ..CUlaunchAttribute::default()
+    };
+    let mut attributes = [attribute];
+    let config = CUlaunchConfig {
+        gridDimX: 1,
+        gridDimY: 1,
+        gridDimZ: 1,
+        blockDimX: 1,
+        blockDimY: 1,
+        blockDimZ: 1,
+        hStream: stream,
+        attrs: attributes.as_mut_ptr(),
+        numAttrs: 1,
+        ..CUlaunchConfig::default()
+    };
+    let function = machine.function(c"append");
+    let (mut address, mut digit) = (word, 7u32);
+    let mut list = [(&raw mut address).cast(), (&raw mut digit).cast()];
+    let launched = cu!(machine, cuLaunchKernelEx(&config, function, list.as_mut_ptr(), null_mut()));
+    assert_eq!(launched, NOT_SUPPORTED);
+    assert_eq!(machine.append(word, 3, stream), SUCCESS);
+    let (code, graph) = machine.end(stream);
+    assert_eq!(code, SUCCESS);
+    let mut nodes = 0;
+    assert_eq!(cu!(machine, cuGraphGetNodes(graph, null_mut(), &mut nodes)), SUCCESS);
+    assert_eq!(nodes, 1, "the refused launch is no node");
+}
+
+#[test]
+fn an_error_that_no_trace_attests_is_reported_and_stops_nothing() {
+    let machine = Machine::new();
+    let (mut library, mut kernel) = (CUlibrary::NULL, CUkernel::NULL);
+    let (image, none) = (UNDEFINED.as_ptr().cast(), null_mut());
+    let loaded = cu!(
+        machine,
+        cuLibraryLoadData(&mut library, image, none, null_mut(), 0, null_mut(), null_mut(), 0)
+    );
+    assert_eq!(loaded, SUCCESS, "libraries are compiled on first use");
+    let found = cu!(machine, cuLibraryGetKernel(&mut kernel, library, c"k".as_ptr()));
+    assert_eq!(found, NOT_SUPPORTED);
+    let said = machine.diagnostics(DiagnosticKind::Unattested);
+    assert!(said.len() == 1 && said[0].contains("218"), "{said:?}");
+    assert_eq!(cu!(machine, cuLibraryUnload(library)), SUCCESS);
+}
+
+#[test]
+fn error_texts_outlive_undefined_behaviour() {
+    let machine = Machine::new();
+    let freed = machine.stream();
+    assert_eq!(cu!(machine, cuStreamDestroy_v2(freed)), SUCCESS);
+    let stopped = CUresult::CUDA_ERROR_UNKNOWN;
+    assert_eq!(machine.sync(freed), stopped);
+    assert_eq!(cu!(machine, cuCtxSynchronize()), stopped, "every later call fails");
+    assert!(!error_text(&machine, stopped).is_empty());
+    let mut version = 0;
+    assert_eq!(cu!(machine, cuDriverGetVersion(&mut version)), SUCCESS);
+}
 
 #[test]
 fn a_call_without_a_place_for_its_result_makes_nothing() {

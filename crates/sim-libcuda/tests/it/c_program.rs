@@ -66,18 +66,34 @@ fn too_little_memory_is_an_error_of_the_program() {
 }
 
 #[test]
-fn unsimulated_functions_stop_or_return_801() {
+fn an_unsimulated_call_returns_801_and_the_program_goes_on() {
     let library = library();
     let Some(path) = build("absent", library.path()) else { return };
+    let kinds = ["array", "table", "array", "array"];
+    let output = run(start(&path, library.path(), &[]).args(kinds));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "801 801 801 801 0 no table\n");
+    let said = text(&output);
+    assert_eq!(said.matches("SIMULATED CUDA driver: cuArrayDestroy: ").count(), 1, "{said}");
+    assert!(said.contains("4 call(s) were not simulated and returned 801:"), "{said}");
+    assert!(said.contains("       3 cuArrayDestroy\n"), "{said}");
+    let table = "       1 cuGetExportTable 01000000-0000-0000-0000-000000000000\n";
+    assert!(said.contains(table), "{said}");
+
+    let output = run(&mut start(&path, library.path(), &[]));
+    assert!(!text(&output).contains("not simulated"), "nothing was refused");
+}
+
+#[test]
+fn an_unsimulated_call_aborts_on_request() {
+    let library = library();
+    let Some(path) = build("absent", library.path()) else { return };
+    let variables = [("RETROGRAPH_SIM_ON_UNSUPPORTED", "abort")];
     for (kind, name) in [("table", "cuGetExportTable"), ("array", "cuArrayDestroy")] {
-        let output = start(&path, library.path(), &[]).arg(kind).output().expect("it starts");
+        let mut command = start(&path, library.path(), &variables);
+        let output = command.arg(kind).output().expect("it starts");
         let said = text(&output);
         assert!(!output.status.success(), "{said}");
-        assert!(said.contains(&format!("SIMULATED CUDA driver: {name}: ")), "{said}");
-
-        let variables = [("RETROGRAPH_SIM_ON_UNSUPPORTED", "return")];
-        let output = run(start(&path, library.path(), &variables).arg(kind));
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "801\n");
+        assert!(said.contains(&format!("SIMULATED CUDA driver: {name}")), "{said}");
     }
 }
 
@@ -85,8 +101,7 @@ fn unsimulated_functions_stop_or_return_801() {
 fn a_host_function_that_calls_the_driver_gets_an_error() {
     let library = library();
     let Some(path) = build("host", library.path()) else { return };
-    let variables = [("RETROGRAPH_SIM_ON_UNSUPPORTED", "return")];
-    let output = run(&mut start(&path, library.path(), &variables));
+    let output = run(&mut start(&path, library.path(), &[]));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "800\n");
     let said = text(&output);
     assert!(said.contains("cuCtxSynchronize"), "{said}");

@@ -1,17 +1,22 @@
-/* Calls a function that is not simulated: one of the kind that the argument says. */
+/* Calls functions that are not simulated, of the kinds that the arguments say, then a function that
+   is simulated. Prints the codes. */
 
 #include <cuda.h>
 #include <stdio.h>
 #include <string.h>
 
 int main(int argc, char **argv) {
-    const void *table = NULL;
-    CUuuid id = {{0}};
+    const void *table = &table;
+    CUuuid id = {{1}};
+    CUdevice device;
+    const char *text = NULL;
     CUresult code = cuInit(0);
-    if (argc == 2 && code == CUDA_SUCCESS) {
-        if (strcmp(argv[1], "table") == 0) code = cuGetExportTable(&table, &id);
-        if (strcmp(argv[1], "array") == 0) code = cuArrayDestroy(NULL);
+    for (int i = 1; i < argc && code != CUDA_ERROR_NOT_INITIALIZED; i++) {
+        if (strcmp(argv[i], "table") == 0) code = cuGetExportTable(&table, &id);
+        if (strcmp(argv[i], "array") == 0) code = cuArrayDestroy(NULL);
+        printf("%d ", (int)code);
     }
-    printf("%d\n", (int)code);
+    if (cuGetErrorString(code, &text) != CUDA_SUCCESS) return 1;
+    printf("%d %s\n", (int)cuDeviceGet(&device, 0), table == NULL ? "no table" : "untouched");
     return 0;
 }
