@@ -4,9 +4,16 @@ use std::ffi::{c_char, c_void};
 
 use retrograph_driver_sys::{CUjit_cacheMode, CUjit_option, CUjit_target, CUresult};
 
+use retrograph_ptx::{ImageForm, Reach, SmTarget};
+
 use crate::argument::{Admit, Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
+
+/// The upper half of a `CUjit_target` that names an exact target, such as 90A.
+const EXACT: usize = 1;
+/// The upper half of one that names a family, such as 100F.
+const FAMILY: usize = 2;
 
 /// Where the log of a load goes.
 #[derive(Default)]
@@ -69,10 +76,23 @@ impl State {
         }
     }
 
-    /// The one target that makes code for this device is its own.
+    /// The targets that make code for this device are its own, with or without the letter of exact
+    /// targets, and those of its family.
     fn check_target(&mut self, value: usize) -> Call {
         let (major, minor) = self.config.compute_capability;
-        if value == (major * 10 + minor) as usize {
+        let number = value & 0xffff;
+        let reach = match value >> 16 {
+            0 => Some(Reach::Forward),
+            EXACT => Some(Reach::Exact),
+            FAMILY => Some(Reach::Family),
+            _ => None,
+        };
+        let target = reach.map(|reach| SmTarget { number: number as u32, reach });
+        let device = SmTarget::of_device(major, minor);
+        let runs = |target: SmTarget| target.require(ImageForm::Cubin, device).is_ok();
+        let is_own =
+            |target: SmTarget| target.reach == Reach::Family || target.number == device.number;
+        if target.is_some_and(|target| target.is_known() && is_own(target) && runs(target)) {
             return Ok(());
         }
         use CUjit_target as T;

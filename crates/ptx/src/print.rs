@@ -40,6 +40,8 @@ impl Display for Linkage {
             Self::Internal => "",
             Self::Extern => ".extern ",
             Self::Visible => ".visible ",
+            Self::Weak => ".weak ",
+            Self::Common => ".common ",
         })
     }
 }

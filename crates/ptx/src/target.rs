@@ -36,7 +36,7 @@ pub enum Reach {
     Exact,
 }
 
-/// An SM target, the `.target` line of an image: `sm_75` to `sm_120`.
+/// An SM target, the `.target` line of an image, such as `sm_80`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SmTarget {
     /// Compute capability as `major * 10 + minor`, for example 90.
@@ -144,21 +144,93 @@ impl SmTarget {
         Self::GENERATED.into_iter().find(meant)
     }
 
-    /// The least PTX ISA version that knows this target.
+    /// Whether a version of the PTX ISA has this target.
+    pub fn is_known(self) -> bool {
+        row(self.number).is_some_and(|row| row.version(self.reach).is_some())
+    }
+
+    /// The least PTX ISA version that knows this target. Of a target that none knows, the least one
+    /// of the next greater number.
     ///
-    /// Source: the release notes table of the PTX ISA manual.
+    /// Source: `ptxas` 13.0, asked with every version and target.
     pub fn least_isa(self) -> IsaVersion {
-        match self.number {
-            90 if self.reach == Reach::Exact => IsaVersion::new(8, 0),
-            0..=75 => IsaVersion::new(6, 3),
-            76..=80 => IsaVersion::new(7, 0),
-            81..=86 => IsaVersion::new(7, 1),
-            87..=90 => IsaVersion::new(7, 8),
-            91..=100 => IsaVersion::new(8, 6),
-            _ => IsaVersion::new(8, 7),
+        let known = row(self.number).and_then(|row| row.version(self.reach));
+        let later = || TARGETS.iter().find(|row| row.number >= self.number);
+        known.unwrap_or_else(|| later().map_or(NEWEST_ISA, |row| row.forward))
+    }
+}
+
+/// The newest PTX ISA version of the table.
+const NEWEST_ISA: IsaVersion = IsaVersion::new(9, 0);
+
+/// The least PTX ISA versions of the targets with one number.
+struct Row {
+    number: u32,
+    forward: IsaVersion,
+    exact: Option<IsaVersion>,
+    family: Option<IsaVersion>,
+}
+
+impl Row {
+    fn version(&self, reach: Reach) -> Option<IsaVersion> {
+        match reach {
+            Reach::Forward => Some(self.forward),
+            Reach::Exact => self.exact,
+            Reach::Family => self.family,
         }
     }
 }
+
+fn row(number: u32) -> Option<&'static Row> {
+    TARGETS.iter().find(|row| row.number == number)
+}
+
+/// The targets that `ptxas` 13.0 accepts, in ascending order.
+const TARGETS: [Row; 31] = {
+    const fn version((major, minor): (u32, u32)) -> IsaVersion {
+        IsaVersion::new(major, minor)
+    }
+    const fn plain(number: u32, least: (u32, u32)) -> Row {
+        Row { number, forward: version(least), exact: None, family: None }
+    }
+    const fn all(number: u32, least: (u32, u32), family: (u32, u32)) -> Row {
+        let (forward, family) = (version(least), Some(version(family)));
+        Row { number, forward, exact: Some(forward), family }
+    }
+    [
+        plain(10, (1, 0)),
+        plain(11, (1, 0)),
+        plain(12, (1, 2)),
+        plain(13, (1, 2)),
+        plain(20, (2, 0)),
+        plain(21, (2, 0)),
+        plain(30, (3, 0)),
+        plain(32, (4, 0)),
+        plain(35, (3, 1)),
+        plain(37, (4, 1)),
+        plain(50, (4, 0)),
+        plain(52, (4, 1)),
+        plain(53, (4, 2)),
+        plain(60, (5, 0)),
+        plain(61, (5, 0)),
+        plain(62, (5, 0)),
+        plain(70, (6, 0)),
+        plain(72, (6, 1)),
+        plain(75, (6, 3)),
+        plain(80, (7, 0)),
+        plain(86, (7, 1)),
+        plain(87, (7, 4)),
+        plain(88, (7, 3)),
+        plain(89, (7, 8)),
+        Row { exact: Some(version((8, 0))), ..plain(90, (7, 8)) },
+        all(100, (8, 6), (8, 8)),
+        all(101, (8, 6), (8, 8)),
+        all(103, (8, 8), (8, 8)),
+        all(110, (9, 0), (9, 0)),
+        all(120, (8, 7), (8, 8)),
+        all(121, (8, 8), (8, 8)),
+    ]
+};
 
 impl fmt::Display for SmTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -224,6 +296,23 @@ impl FromStr for SmTarget {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn known_targets_are_those_of_ptxas() {
+        let least = |name: &str| {
+            let target: SmTarget = name.parse().unwrap();
+            target.is_known().then(|| target.least_isa().to_string())
+        };
+        let known = [("sm_10", "1.0"), ("sm_20", "2.0"), ("sm_87", "7.4"), ("sm_90a", "8.0")];
+        for (name, isa) in known.into_iter().chain([("sm_100f", "8.8"), ("sm_120a", "8.7")]) {
+            assert_eq!(least(name).as_deref(), Some(isa), "{name}");
+        }
+        for name in ["sm_42", "sm_75a", "sm_80f", "sm_90f", "sm_85"] {
+            assert_eq!(least(name), None, "{name}");
+        }
+        assert!(TARGETS.is_sorted_by_key(|row| row.number));
+        assert!(SmTarget::GENERATED.iter().all(|target| target.is_known()));
+    }
 
     #[test]
     fn portable_images_run_on_later_devices_and_exact_ones_do_not() {

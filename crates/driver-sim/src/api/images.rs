@@ -18,6 +18,9 @@ const FAT_BINARY: &[u8; 4] = &0xba55_ed50u32.to_le_bytes();
 /// The ELF class for 64-bit addresses, at the next byte.
 const ELF_CLASS_64: u8 = 2;
 
+/// Why a binary image is refused.
+const NOT_PTX: &str = "images other than PTX cannot be simulated";
+
 /// Device functions that the driver provides.
 const OF_THE_DRIVER: [&str; 4] = ["vprintf", "malloc", "free", "__assertfail"];
 
@@ -126,23 +129,37 @@ pub(super) fn image_text(image: In<c_void>) -> Result<String, LoadFailure> {
         return Err(LoadFailure::no_image());
     }
     if is_elf || is(FAT_BINARY) {
-        let message = "images other than PTX cannot be simulated";
-        return Err(LoadFailure::new(Refusal::UNSUPPORTED, message));
+        return Err(LoadFailure::new(Refusal::UNSUPPORTED, NOT_PTX));
     }
     image.text().map_err(null)
 }
 
-/// The text of an image in a file.
-pub(super) fn read_file(path: &str) -> Result<String, Refusal> {
+/// Whether bytes are a cubin or a fat binary.
+pub(super) fn is_binary(bytes: &[u8]) -> bool {
+    bytes.starts_with(ELF) || bytes.starts_with(FAT_BINARY)
+}
+
+/// The text of an image in a file, up to the first zero byte.
+pub(super) fn read_file(path: &str) -> Result<String, LoadFailure> {
+    let bytes =
+        read_bytes(path).map_err(|refusal| LoadFailure::new(refusal, "the file cannot be read"))?;
+    if is_binary(&bytes) {
+        return Err(LoadFailure::new(Refusal::UNSUPPORTED, NOT_PTX));
+    }
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+/// The content of a file.
+pub(super) fn read_bytes(path: &str) -> Result<Vec<u8>, Refusal> {
     if path.is_empty() {
         return Err(invalid(Rule::ModuleFileName));
     }
-    let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+    std::fs::read(path).map_err(|error| match error.kind() {
         // The driver takes the size of the directory for a file size and fails to allocate it.
         ErrorKind::IsADirectory => refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::ModuleFolder),
         _ => refuse(CUresult::CUDA_ERROR_FILE_NOT_FOUND, Rule::ModuleFile),
-    })?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    })
 }
 
 /// Whether `.version` is the first token of a text. The driver accepts no other text as PTX.

@@ -53,7 +53,9 @@ impl State {
     ) -> Call {
         let options =
             Options { jit: (jit_count, jit_options, jit_values), library_options, library_count };
-        self.load_library(library, options, |_| read_file(&path.text()?))
+        self.load_library(library, options, |state| {
+            read_file(&path.text()?).map_err(|failure| state.failed(failure))
+        })
     }
 
     /// Checks the options of a load and stores the PTX, which is compiled on first use.

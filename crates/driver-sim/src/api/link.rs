@@ -7,7 +7,8 @@ use std::ffi::{c_char, c_void};
 use retrograph_driver_sys::*;
 use retrograph_ptx::ast::{Linkage, Module};
 
-use super::images::{LoadFailure, read_file, undefined_function};
+use super::images::{LoadFailure, is_binary, read_bytes, undefined_function};
+use super::join::join;
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Link, State};
@@ -67,14 +68,14 @@ impl State {
         values: Out<*mut c_void>,
     ) -> Call {
         let input = Input { link, kind, options: (count, options, values) };
-        self.add_input(input, || read_file(&path.text()?).map(String::into_bytes))
+        self.add_input(input, || read_bytes(&path.text()?))
     }
 
     /// Refuses inputs that are not PTX. PTX is accepted as a fat binary, too.
     fn refuse_other_inputs(&mut self, kind: CUjitInputType, bytes: &[u8]) -> Call {
         use CUjitInputType as K;
-        let is_binary = bytes.first().is_some_and(|first| !first.is_ascii());
-        if is_binary || bytes.starts_with(b"\x7fELF") || bytes.starts_with(b"!<arch>") {
+        let is_text = bytes.first().is_none_or(u8::is_ascii);
+        if !is_text || is_binary(bytes) || bytes.starts_with(b"!<arch>") {
             return Err(self.unsupported("inputs of a linker other than PTX"));
         }
         match kind {
@@ -117,7 +118,7 @@ impl State {
         if found.is_broken {
             return Err(DEFINED_TWICE);
         }
-        found.inputs.push(text);
+        found.inputs.push(parsed);
         Ok(())
     }
 
@@ -145,15 +146,13 @@ impl State {
         image.put(made.as_mut_ptr().cast())
     }
 
-    /// The concatenation of all inputs.
+    /// All inputs as one text.
     fn joined(&mut self, link: CUlinkState) -> Result<String, Refusal> {
-        let inputs = &self.links.get(link)?.inputs;
-        if inputs.is_empty() {
+        let Some(text) = join(&self.links.get(link)?.inputs) else {
             let (major, minor) = self.config.compute_capability;
             let isa = self.config.newest_isa();
             return Ok(format!(".version {isa}\n.target sm_{major}{minor}\n.address_size 64\n"));
-        }
-        let text = joined(inputs);
+        };
         let module = self.parse_image(&text).map_err(|failure| {
             let LoadFailure { message, .. } = failure;
             self.unsupported(format!("texts that cannot be joined as they are: {message}"))
@@ -178,20 +177,4 @@ fn public_names(module: &Module) -> impl Iterator<Item = &str> {
     entries
         .chain(functions.map(|function| function.code.name.as_str()))
         .chain(variables.map(|variable| variable.name.as_str()))
-}
-
-/// Concatenates PTX texts, with the header of the first one only.
-fn joined(inputs: &[String]) -> String {
-    let is_head = |line: &str| {
-        let line = line.trim_start();
-        [".version", ".target", ".address_size"].iter().any(|word| line.starts_with(word))
-    };
-    let mut text = String::new();
-    for (index, input) in inputs.iter().enumerate() {
-        for line in input.lines().filter(|line| index == 0 || !is_head(line)) {
-            text.push_str(line);
-            text.push('\n');
-        }
-    }
-    text
 }

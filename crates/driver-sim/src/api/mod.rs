@@ -28,6 +28,7 @@ mod graphs;
 mod host;
 mod host_functions;
 mod images;
+mod join;
 mod kernels;
 mod launch;
 mod launch_attributes;

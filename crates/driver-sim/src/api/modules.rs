@@ -35,7 +35,7 @@ impl State {
     pub(crate) fn cuModuleLoad(&mut self, module: Out<CUmodule>, path: In<c_char>) -> Call {
         self.current()?;
         module.demand()?;
-        let text = read_file(&path.text()?)?;
+        let text = read_file(&path.text()?).map_err(|failure| self.failed(failure))?;
         self.load_logged(module, Ok(text), &JitLog::default())
     }
 

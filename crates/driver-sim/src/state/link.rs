@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use retrograph_ptx::ast::Module;
+
 use crate::jit::JitLog;
 
 /// A linker invocation.
 #[derive(Default)]
 pub(crate) struct Link {
-    /// The PTX texts added so far.
-    pub(crate) inputs: Vec<String>,
+    /// The modules added so far.
+    pub(crate) inputs: Vec<Module>,
     /// The public names that they define.
     pub(crate) names: BTreeSet<String>,
     /// Whether a name was defined twice. Every later call fails.

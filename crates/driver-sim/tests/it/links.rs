@@ -61,3 +61,132 @@ fn the_log_of_a_linker_names_the_error_of_an_input() {
     let said = said.to_str().expect("UTF-8");
     assert!(said.contains("found `no`"), "{said}");
 }
+
+/// A text with the functions and variables that two modules share.
+fn part(version: &str, code: &str) -> std::ffi::CString {
+    ptx::image(version, "sm_80", code)
+}
+
+/// The first module: declares `answer`, which the second one defines.
+const FIRST: &str = "
+.common .global .align 4 .u32 common;
+.weak .global .align 4 .u32 chosen = 1;
+.global .align 4 .u32 own = 2;
+.extern .func (.param .b32 value) answer (.param .b32 seed);
+.func (.param .b32 value) helper ()
+{
+    .reg .b32 %r<2>;
+    ld.global.u32 %r1, [own];
+    st.param.b32 [value], %r1;
+    ret;
+}
+.visible .entry join (.param .u64 out)
+{
+    .reg .b32 %r<8>;
+    .reg .b64 %rd<3>;
+    .param .b32 given;
+    .param .b32 result;
+    mov.u32 %r1, 4;
+    st.param.b32 [given], %r1;
+    call.uni (result), answer, (given);
+    ld.param.b32 %r2, [result];
+    call.uni (result), helper, ();
+    ld.param.b32 %r3, [result];
+    ld.global.u32 %r4, [chosen];
+    ld.global.u32 %r5, [common];
+    mad.lo.u32 %r6, %r3, 100, %r2;
+    mad.lo.u32 %r6, %r4, 1000, %r6;
+    mad.lo.u32 %r6, %r5, 10000, %r6;
+    ld.param.u64 %rd1, [out];
+    cvta.to.global.u64 %rd2, %rd1;
+    st.global.u32 [%rd2], %r6;
+    ret;
+}
+";
+
+/// The second module: its `own` and `helper` are others, its `chosen` is stronger.
+const SECOND: &str = "
+.common .global .align 4 .u32 common;
+.visible .global .align 4 .u32 chosen = 3;
+.global .align 4 .u32 own = 5;
+.func (.param .b32 value) helper ()
+{
+    .reg .b32 %r<2>;
+    ld.global.u32 %r1, [own];
+    st.param.b32 [value], %r1;
+    st.global.u32 [common], %r1;
+    ret;
+}
+.visible .func (.param .b32 value) answer (.param .b32 seed)
+{
+    .reg .b32 %r<4>;
+    .param .b32 result;
+    call.uni (result), helper, ();
+    ld.param.b32 %r1, [result];
+    ld.param.b32 %r2, [seed];
+    add.u32 %r3, %r1, %r2;
+    st.param.b32 [value], %r3;
+    ret;
+}
+";
+
+#[test]
+fn modules_share_public_names_and_keep_their_own_in_either_order() {
+    for swapped in [false, true] {
+        let machine = Machine::new();
+        let link = machine.link(&mut [], &mut []);
+        // The newer version is that of the result.
+        let mut parts = [part("7.0", FIRST), part("7.8", SECOND)];
+        if swapped {
+            parts.reverse();
+        }
+        for text in &parts {
+            assert_eq!(machine.add_text(link, text), SUCCESS);
+        }
+        let (mut image, mut bytes) = (std::ptr::null_mut::<c_void>(), 0);
+        assert_eq!(cu!(machine, cuLinkComplete(link, &mut image, &mut bytes)), SUCCESS);
+        // SAFETY: the image lives as long as the linker, and has as many bytes as were told.
+        let made = unsafe { std::slice::from_raw_parts(image.cast::<u8>(), bytes) };
+        let module = machine.load(CStr::from_bytes_with_nul(made).expect("one zero byte"));
+        let mut function = CUfunction::NULL;
+        let module = module.expect("what was linked loads");
+        let found = cu!(machine, cuModuleGetFunction(&mut function, module, c"join".as_ptr()));
+        assert_eq!(found, SUCCESS);
+        let word = machine.zero();
+        let mut out = word;
+        let mut list = [(&raw mut out).cast()];
+        let (list, none, stream) = (list.as_mut_ptr(), std::ptr::null_mut(), machine.stream());
+        let launched =
+            cu!(machine, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, list, none));
+        assert_eq!(launched, SUCCESS);
+        assert_eq!(machine.sync(stream), SUCCESS);
+        assert_eq!(machine.peek(word), 53_209, "common 5, chosen 3, own 2, answer 5 + 4");
+    }
+}
+
+#[test]
+fn two_strong_definitions_of_a_name_are_refused() {
+    let machine = Machine::new();
+    let link = machine.link(&mut [], &mut []);
+    let twice = part("7.0", ".visible .global .align 4 .u32 chosen = 3;\n");
+    assert_eq!(machine.add_text(link, &twice), SUCCESS);
+    assert_eq!(machine.add_text(link, &twice), CUresult::CUDA_ERROR_INVALID_SOURCE);
+}
+
+#[test]
+fn a_linker_takes_each_target_of_its_device() {
+    use CUjit_target as T;
+    let taken = |target: CUjit_target, compute_capability| {
+        let config = retrograph_driver_sim::Config { compute_capability, ..Default::default() };
+        let machine = Machine::with(config);
+        let mut options = [CUjit_option::CU_JIT_TARGET];
+        let mut values = [std::ptr::without_provenance_mut::<c_void>(target.0 as usize)];
+        let mut link = CUlinkState::NULL;
+        let (names, places) = (options.as_mut_ptr(), values.as_mut_ptr());
+        cu!(machine, cuLinkCreate_v2(1, names, places, &mut link)) == SUCCESS
+    };
+    assert!(taken(T::CU_TARGET_COMPUTE_90, (9, 0)) && taken(T::CU_TARGET_COMPUTE_90A, (9, 0)));
+    assert!(taken(T::CU_TARGET_COMPUTE_103A, (10, 3)) && taken(T::CU_TARGET_COMPUTE_100F, (10, 3)));
+    assert!(!taken(T::CU_TARGET_COMPUTE_80, (9, 0)) && !taken(T::CU_TARGET_COMPUTE_100A, (10, 3)));
+    assert!(!taken(T::CU_TARGET_COMPUTE_103F, (10, 0)) && !taken(T::CU_TARGET_COMPUTE_90A, (8, 9)));
+}

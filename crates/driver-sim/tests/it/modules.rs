@@ -169,3 +169,20 @@ fn a_load_without_a_place_for_the_module_leaves_nothing() {
     assert_eq!(code, INVALID_VALUE);
     assert_eq!(machine.simulator.live().modules, before);
 }
+
+#[test]
+fn a_file_of_ptx_may_end_in_zero_bytes() {
+    let machine = Machine::new();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("small.ptx");
+    let load = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).expect("the file can be written");
+        let name = std::ffi::CString::new(path.to_str().expect("UTF-8")).expect("no zero byte");
+        let mut module = CUmodule::NULL;
+        cu!(machine, cuModuleLoad(&mut module, name.as_ptr()))
+    };
+    let mut text = ptx::small("7.0", "sm_80").into_bytes();
+    text.extend([0, 0, b'!']);
+    assert_eq!(load(&text), SUCCESS);
+    assert_eq!(load(b"\x7fELF\x02\x01"), CUresult::CUDA_ERROR_NOT_SUPPORTED, "a cubin");
+}

@@ -191,6 +191,10 @@ pub enum Linkage {
     Extern,
     /// Other modules.
     Visible,
+    /// Other modules, unless one of them defines the name without `.weak`.
+    Weak,
+    /// Other modules, which may declare the same variable: the linker makes one of them.
+    Common,
 }
 
 /// A variable: an array or a scalar in a state space.

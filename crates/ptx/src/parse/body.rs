@@ -91,6 +91,10 @@ fn parse_statement(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<Opt
             scope.declare_table(at, BranchTable { name: name.to_owned(), labels })?;
             return Ok(None);
         }
+        if let Token::Dotted("callprototype" | "calltargets") = cursor.peek() {
+            let error = cursor.unexpected("no call through a pointer");
+            return Err(ParseError { is_missing: true, ..error });
+        }
         return Ok(Some(Statement::Label(scope.place(at, name)?)));
     }
     let guard = parse_guard(cursor, scope)?;

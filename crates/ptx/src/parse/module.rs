@@ -7,6 +7,7 @@ use super::variable::{parse_align, parse_length, parse_sized_type, parse_variabl
 use super::{Cursor, ParseError, Result};
 use crate::ast::{
     Entry, Function, Limits, Linkage, Modifier, Module, Parameter, PointerAttribute, Space,
+    Variable,
 };
 use crate::target::{IsaVersion, SmTarget};
 
@@ -15,6 +16,9 @@ const MOST_PARAMETER_BYTES: u32 = 32_764;
 
 /// The PTX ISA version and the target that know clusters.
 const CLUSTERS: (IsaVersion, u32) = (IsaVersion::new(7, 8), 90);
+
+/// The PTX ISA version that knows `.common`.
+const COMMON: IsaVersion = IsaVersion::new(5, 0);
 
 /// Declarations outside of entries.
 const TOP_LEVEL: &str = "`.entry`, a variable, or the end of the text";
@@ -29,6 +33,9 @@ pub(super) fn parse_module(cursor: &mut Cursor<'_>) -> Result<Module> {
         }
         let linkage = parse_linkage(cursor);
         let at = cursor.position();
+        if linkage == Linkage::Common {
+            check_common(cursor, isa)?;
+        }
         if cursor.accept_word("func") {
             parse_function(cursor, &mut module, linkage)?;
         } else if cursor.accept_word("entry") {
@@ -40,18 +47,48 @@ pub(super) fn parse_module(cursor: &mut Cursor<'_>) -> Result<Module> {
             module.entries.push(entry);
         } else {
             for variable in parse_variables(cursor, linkage, (TOP_LEVEL, false))? {
-                let mut functions = module.functions.iter().map(|known| &known.code.name);
-                if module.variables.iter().any(|known| known.name == variable.name)
-                    || functions.any(|name| *name == variable.name)
-                {
-                    let found = format!("`{}` again", variable.name);
-                    return Err(ParseError::new(at, found, "a name that is not taken"));
-                }
-                module.variables.push(variable);
+                declare_variable(&mut module, at, variable)?;
             }
         }
     }
     Ok(module)
+}
+
+/// Declares a variable of the module. An extern declaration and a definition of the same type may
+/// both be there, in either order.
+fn declare_variable(module: &mut Module, at: Position, variable: Variable) -> Result<()> {
+    let again = || {
+        let found = format!("`{}` again", variable.name);
+        Err(ParseError::new(at, found, "a name that is not taken"))
+    };
+    if module.functions.iter().any(|known| known.code.name == variable.name) {
+        return again();
+    }
+    let Some(known) = module.variables.iter_mut().find(|known| known.name == variable.name) else {
+        module.variables.push(variable);
+        return Ok(());
+    };
+    let is_same = (known.space, known.ty) == (variable.space, variable.ty);
+    match (known.linkage, variable.linkage) {
+        (Linkage::Internal, _) | (_, Linkage::Internal) => again(),
+        (_, Linkage::Extern) if is_same => Ok(()),
+        (Linkage::Extern, _) if is_same => {
+            *known = variable;
+            Ok(())
+        }
+        _ => again(),
+    }
+}
+
+/// Refuses `.common` before anything but a global variable.
+fn check_common(cursor: &Cursor<'_>, isa: IsaVersion) -> Result<()> {
+    if cursor.peek() != Token::Dotted("global") {
+        return Err(cursor.unexpected("`.global`").help("`.common` is for global variables"));
+    }
+    match isa < COMMON {
+        true => Err(cursor.unexpected(format!("PTX ISA {COMMON}, which knows `.common`"))),
+        false => Ok(()),
+    }
 }
 
 /// `.version`, `.target` and `.address_size`, which come first.
@@ -66,8 +103,11 @@ fn parse_header(cursor: &mut Cursor<'_>) -> Result<(IsaVersion, SmTarget)> {
     }
     let at = cursor.position();
     let name = cursor.name("an SM target such as sm_80")?;
-    let target: SmTarget =
-        name.parse().map_err(|_| ParseError::new(at, format!("`{name}`"), "an SM target"))?;
+    let target: SmTarget = name
+        .parse()
+        .ok()
+        .filter(|target: &SmTarget| target.is_known())
+        .ok_or_else(|| ParseError::new(at, format!("`{name}`"), "an SM target"))?;
     while cursor.accept(',') {
         // `debug` and `texmode_independent` change nothing here.
         cursor.name("a target option")?;
@@ -102,8 +142,12 @@ fn parse_version(cursor: &mut Cursor<'_>) -> Result<IsaVersion> {
 fn parse_linkage(cursor: &mut Cursor<'_>) -> Linkage {
     if cursor.accept_word("extern") {
         Linkage::Extern
-    } else if cursor.accept_word("visible") || cursor.accept_word("weak") {
+    } else if cursor.accept_word("visible") {
         Linkage::Visible
+    } else if cursor.accept_word("weak") {
+        Linkage::Weak
+    } else if cursor.accept_word("common") {
+        Linkage::Common
     } else {
         Linkage::Internal
     }

@@ -3,7 +3,7 @@
 use retrograph_ptx::ast::{
     AddressBase, Immediate, Linkage, Opcode, Operand, Space, Statement, Symbol, Type,
 };
-use retrograph_ptx::parse;
+use retrograph_ptx::{IsaVersion, SmTarget, parse};
 
 use crate::ptxas;
 
@@ -186,4 +186,86 @@ fn limits_of_clusters_are_read_and_printed() {
     assert_eq!((first.cluster, first.explicit_cluster), (Some([2, 3, 1]), false));
     assert_eq!((second.explicit_cluster, second.max_cluster_rank), (true, Some(4)));
     assert_eq!(parse(&module.to_string()).expect("it is PTX again"), module);
+}
+
+/// Every linking directive where `ptxas` takes it.
+const LINKAGE: &str = "\
+.version 8.0
+.target sm_90
+.address_size 64
+.common .global .align 8 .u64 common;
+.common .global .align 4 .b8 bytes[16];
+.weak .global .align 4 .u32 weak = 5;
+.weak .const .align 4 .u32 constant = 6;
+.weak .shared .align 4 .u32 shared;
+.extern .global .u32 first;
+.visible .global .u32 first = 7;
+.visible .global .u32 second = 8;
+.extern .global .u32 second;
+.extern .shared .align 16 .b8 dynamic[];
+.extern .shared .align 16 .b8 dynamic[];
+.weak .func again()
+{
+    ret;
+}
+.weak .entry k()
+{
+    call.uni again;
+    ret;
+}
+";
+
+#[test]
+fn linking_directives_are_kept() {
+    let module = parse(LINKAGE).unwrap_or_else(|error| panic!("{error}"));
+    let found = |name: &str| {
+        let mut named = module.variables.iter().filter(|variable| variable.name == name);
+        let linkage = named.next().expect(name).linkage;
+        assert!(named.next().is_none(), "{name} is one variable");
+        linkage
+    };
+    assert_eq!((found("common"), found("weak")), (Linkage::Common, Linkage::Weak));
+    assert_eq!((found("first"), found("second")), (Linkage::Visible, Linkage::Visible));
+    assert_eq!(found("dynamic"), Linkage::Extern);
+    assert_eq!(module.functions[0].linkage, Linkage::Weak);
+    let initial = |name: &str| {
+        let named = module.variables.iter().find(|variable| variable.name == name);
+        named.expect(name).initial.clone()
+    };
+    assert_eq!(initial("first"), [Immediate::Integer(7)], "a definition replaces a declaration");
+    assert_eq!(initial("second"), [Immediate::Integer(8)], "a declaration replaces nothing");
+    assert_eq!(parse(&module.to_string()).as_ref(), Ok(&module), "{module}");
+    ptxas::must_assemble(LINKAGE, "sm_90");
+    ptxas::must_assemble(&module.to_string(), "sm_90");
+}
+
+#[test]
+fn every_target_is_taken_from_its_least_version_on_as_ptxas_does() {
+    // Letters of targets that the assembler can also make code for.
+    for target in ["sm_75", "sm_88", "sm_90a", "sm_100", "sm_100f", "sm_103a", "sm_110", "sm_121f"]
+    {
+        let least = target.parse::<SmTarget>().expect(target).least_isa();
+        let before = match (least.major, least.minor) {
+            (major, 0) => IsaVersion::new(major - 1, 8),
+            (major, minor) => IsaVersion::new(major, minor - 1),
+        };
+        for isa in [least, before] {
+            let text = format!(
+                ".version {isa}\n.target {target}\n.address_size 64\n.entry k() {{ ret; }}"
+            );
+            let verdict = ptxas::assemble(&text, target).map(|verdict| verdict.is_ok());
+            assert_eq!(parse(&text).is_ok(), isa == least, "{text}");
+            assert!(verdict.is_none_or(|taken| taken == (isa == least)), "{text}");
+        }
+    }
+}
+
+#[test]
+fn calls_through_pointers_are_missing_and_not_invalid() {
+    let text = ".version 7.0\n.target sm_80\n.address_size 64\n.entry k() {
+        p: .callprototype (.param .b32 _) _ (.param .b64 _);
+        ret; }";
+    let error = parse(text).expect_err("a prototype");
+    assert!(error.is_missing && error.found.contains("callprototype"), "{error}");
+    ptxas::must_assemble(text, "sm_80");
 }

@@ -1,0 +1,122 @@
+//! Joins the modules of a link to one text.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use retrograph_ptx::ast::{Function, Linkage, Module, Variable};
+
+/// Lines of the head of a printed module: the version, the target and the size of addresses.
+const HEAD_LINES: usize = 3;
+
+/// One text that declares and defines what all modules do, for the newest version and target among
+/// them; `None` without modules. Names that only one module may see become unique; of weak and
+/// common definitions one remains.
+pub(super) fn join(modules: &[Module]) -> Option<String> {
+    let isa = modules.iter().map(|module| module.isa).max()?;
+    let target = modules.iter().map(|module| module.target).max()?;
+    let mut modules = modules.to_vec();
+    keep_one_definition(&mut modules);
+    rename_internal(&mut modules);
+    let mut text = format!(".version {isa}\n.target {target}\n.address_size 64\n");
+    for module in &modules {
+        let printed = module.to_string();
+        text.push_str(printed.splitn(HEAD_LINES + 1, '\n').nth(HEAD_LINES).unwrap_or_default());
+    }
+    Some(text)
+}
+
+/// A variable or function of a module.
+enum Symbol<'a> {
+    Variable(&'a mut Variable),
+    Function(&'a mut Function),
+}
+
+impl Symbol<'_> {
+    fn name(&mut self) -> &mut String {
+        match self {
+            Self::Variable(variable) => &mut variable.name,
+            Self::Function(function) => &mut function.code.name,
+        }
+    }
+
+    fn linkage(&self) -> Linkage {
+        match self {
+            Self::Variable(variable) => variable.linkage,
+            Self::Function(function) => function.linkage,
+        }
+    }
+
+    /// How strongly it defines its name: the greatest one of all modules remains.
+    fn strength(&self) -> Option<u32> {
+        match (self.linkage(), self) {
+            (Linkage::Internal | Linkage::Extern, _) => None,
+            (_, Self::Function(function)) if !function.is_defined => None,
+            (Linkage::Visible, _) => Some(2),
+            (Linkage::Weak, _) => Some(1),
+            (Linkage::Common, _) => Some(0),
+        }
+    }
+
+    /// Leaves only the declaration.
+    fn declare(self) {
+        match self {
+            Self::Variable(variable) => {
+                variable.linkage = Linkage::Extern;
+                variable.initial.clear();
+            }
+            Self::Function(function) => {
+                function.linkage = Linkage::Extern;
+                function.is_defined = false;
+                function.code.body.clear();
+            }
+        }
+    }
+}
+
+/// The variables and functions of a module.
+fn symbols(module: &mut Module) -> impl Iterator<Item = Symbol<'_>> {
+    let variables = module.variables.iter_mut().map(Symbol::Variable);
+    variables.chain(module.functions.iter_mut().map(Symbol::Function))
+}
+
+/// Of each name that several modules define, keeps the first one of the strongest definitions.
+fn keep_one_definition(modules: &mut [Module]) {
+    let mut kept: BTreeMap<String, (u32, usize)> = BTreeMap::new();
+    for (index, module) in modules.iter_mut().enumerate() {
+        for mut symbol in symbols(module) {
+            let Some(strength) = symbol.strength() else { continue };
+            let best = kept.entry(symbol.name().clone()).or_insert((strength, index));
+            if strength > best.0 {
+                *best = (strength, index);
+            }
+        }
+    }
+    for (index, module) in modules.iter_mut().enumerate() {
+        for mut symbol in symbols(module) {
+            let best = kept.get(symbol.name().as_str()).copied();
+            if symbol.strength().is_some() && best.is_some_and(|(_, keeper)| keeper != index) {
+                symbol.declare();
+            }
+        }
+    }
+}
+
+/// Renames what only its own module may see, where another module has the name too.
+fn rename_internal(modules: &mut [Module]) {
+    let mut taken = BTreeSet::new();
+    for module in modules.iter_mut() {
+        taken.extend(module.entries.iter().map(|entry| entry.name.clone()));
+        let public = symbols(module).filter(|symbol| symbol.linkage() != Linkage::Internal);
+        taken.extend(public.map(|mut symbol| symbol.name().clone()));
+    }
+    for (index, module) in modules.iter_mut().enumerate() {
+        for mut symbol in symbols(module) {
+            if symbol.linkage() != Linkage::Internal {
+                continue;
+            }
+            let name = symbol.name();
+            while !taken.insert(name.clone()) {
+                name.push_str(&format!("_{index}_"));
+            }
+        }
+    }
+}
