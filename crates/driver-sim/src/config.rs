@@ -34,6 +34,9 @@ pub struct Config {
     /// Whether kernels are watched for races between their threads. A race is undefined and stops
     /// the kernel. Kernels then run many times slower, on one host thread.
     pub detect_races: bool,
+    /// Whether device attributes are those of an H200 even where they advertise features that are
+    /// not simulated, such as virtual memory management.
+    pub recorded_attributes: bool,
     /// Whether a call that fails with an error that no recorded trace attests returns
     /// `CUDA_ERROR_NOT_SUPPORTED` instead.
     pub attested_only: bool,
@@ -51,6 +54,7 @@ impl Default for Config {
             order: Order::Adversarial,
             seed: 0,
             detect_races: false,
+            recorded_attributes: false,
             attested_only: true,
         }
     }

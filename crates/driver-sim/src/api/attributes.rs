@@ -31,9 +31,43 @@ const VALUES: [(u32, i32); 137] = [
     (147, 0),
 ];
 
+/// Attributes that advertise what is not simulated.
+const NOT_SIMULATED: [CUdevice_attribute; 23] = {
+    use CUdevice_attribute as A;
+    [
+        A::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
+        A::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+        A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH,
+        A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+        A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+        A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
+        A::CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
+        A::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+        A::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+        A::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS,
+        A::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING,
+        A::CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED,
+        A::CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
+        A::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+        A::CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR,
+        A::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+        A::CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
+        A::CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS,
+        A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+        A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED,
+        A::CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED,
+        A::CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+        A::CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED,
+    ]
+};
+
 impl State {
-    /// The recorded value, if the simulated device has the recorded compute capability.
+    /// The recorded value, if the simulated device has the recorded compute capability; 0 if it
+    /// would advertise what is not simulated.
     pub(super) fn recorded_attribute(&self, attribute: CUdevice_attribute) -> Option<i32> {
+        if !self.config.recorded_attributes && NOT_SIMULATED.contains(&attribute) {
+            return Some(0);
+        }
         if self.config.compute_capability != RECORDED {
             return None;
         }

@@ -34,7 +34,8 @@ impl State {
     ) -> Result<(), (Refusal, CUgraphNode)> {
         let no_node = |refusal| (refusal, CUgraphNode::NULL);
         let graph = self.known_graph(graph).map_err(no_node)?;
-        if flags & !KNOWN_FLAGS != 0 {
+        let both = AUTO_FREE | DEVICE_LAUNCH;
+        if flags & !KNOWN_FLAGS != 0 || flags & both == both {
             return Err(no_node(invalid(Rule::GraphInstantiateFlags)));
         }
         self.refuse_unsafe().map_err(no_node)?;
@@ -157,7 +158,8 @@ impl State {
             }
         }
         self.streams.get_mut(stream)?.waits.extend(waits);
-        let task = self.enqueue(stream, Work::Graph(Arc::clone(plan)))?;
+        let launched = plan.with_sources_read().map_or_else(|| Arc::clone(plan), Arc::new);
+        let task = self.enqueue(stream, Work::Graph(launched))?;
         self.execs.get_mut(exec)?.last = Some(task);
         for work in plan.works() {
             if let PlanWork::Record(event) = work {

@@ -91,17 +91,13 @@ impl State {
         }
     }
 
-    /// The copy of a node, which may run later and repeatedly. Its host memory must be pinned,
-    /// because the simulator cannot know the lifetime of other memory.
+    /// The copy of a node, which may run later and repeatedly.
     pub(super) fn lasting_copy(&mut self, given: &CUDA_MEMCPY3D) -> Result<Copy, Refusal> {
         let (source, target) = self.ends(given)?;
-        match (self.end(source)?, self.end(target)?) {
-            (Some(source), Some(target)) => Ok(Copy { given: Box::new(*given), source, target }),
-            _ => {
-                Err(self
-                    .unsupported("copy nodes of pageable host memory, which may be gone at replay"))
-            }
-        }
+        let pageable = |end: CopyEnd| End::Pageable(end.host.expose_provenance());
+        let source = self.end(source)?.unwrap_or_else(|| pageable(source));
+        let target = self.end(target)?.unwrap_or_else(|| pageable(target));
+        Ok(Copy { given: Box::new(*given), source, target })
     }
 
     /// A copy to queue, and whether its destination is pageable memory, which must be written

@@ -14,6 +14,9 @@ pub(crate) enum End {
     /// Host memory, read or written when the copy runs. It is pinned, and the state keeps it for as
     /// long as work that names it is queued; or the copy runs before the call returns.
     Host(usize),
+    /// Pageable host memory of a graph node, which the program keeps valid while the graph runs. A
+    /// launch of the graph reads it as a source; the copy writes it when it runs.
+    Pageable(usize),
     /// Host memory at the time of the call, as hardware reads pageable memory.
     Snapshot(Arc<[u8]>),
 }
@@ -80,49 +83,53 @@ impl Copy {
     }
 
     fn run_row(&self, memory: &Memory, (from, to, bytes): Row) -> Result<(), MemoryError> {
-        match (&self.source, &self.target) {
-            (End::Device(source), End::Device(target)) => {
-                memory.copy(target + to as u64, source + from as u64, bytes as u64)
-            }
-            (End::Device(source), End::Host(target)) => {
+        if let (End::Device(source), End::Device(target)) = (&self.source, &self.target) {
+            return memory.copy(target + to as u64, source + from as u64, bytes as u64);
+        }
+        let row = match &self.source {
+            End::Device(source) => {
                 let mut row = vec![0; bytes];
                 memory.read(source + from as u64, &mut row)?;
-                write_pinned(target + to, &row);
-                Ok(())
+                row
             }
-            (End::Host(source), End::Device(target)) => {
-                memory.write(target + to as u64, &read_pinned(source + from, bytes))
-            }
-            (End::Snapshot(source), End::Device(target)) => {
-                memory.write(target + to as u64, &source[from..from + bytes])
-            }
-            (End::Host(source), End::Host(target)) => {
-                write_pinned(target + to, &read_pinned(source + from, bytes));
-                Ok(())
-            }
-            (End::Snapshot(source), End::Host(target)) => {
-                write_pinned(target + to, &source[from..from + bytes]);
+            End::Host(source) | End::Pageable(source) => read_host(source + from, bytes),
+            End::Snapshot(source) => source[from..from + bytes].to_vec(),
+        };
+        match &self.target {
+            End::Device(target) => memory.write(target + to as u64, &row),
+            End::Host(target) | End::Pageable(target) => {
+                write_host(target + to, &row);
                 Ok(())
             }
             // Nothing makes a snapshot the target of a copy.
-            (_, End::Snapshot(_)) => Ok(()),
+            End::Snapshot(_) => Ok(()),
         }
+    }
+
+    /// The copy with the bytes that a pageable source has now, if it has one.
+    pub(crate) fn with_source_read(&self) -> Option<Self> {
+        let (End::Pageable(source), Some((bytes, _))) = (&self.source, Self::extent(&self.given))
+        else {
+            return None;
+        };
+        let source = End::Snapshot(read_host(*source, bytes).into());
+        Some(Self { source, ..self.clone() })
     }
 }
 
-fn read_pinned(address: usize, bytes: usize) -> Vec<u8> {
+fn read_host(address: usize, bytes: usize) -> Vec<u8> {
     let mut row = vec![0; bytes];
     let source = std::ptr::with_exposed_provenance::<u8>(address);
     // SAFETY: an end is `Host` for a range inside pinned memory, which the state does not free
     // before the work that names it has run, or for memory that is valid during a call, which
-    // runs it.
+    // runs it. Who launches a graph guarantees that pageable memory of its nodes is valid.
     unsafe { std::ptr::copy_nonoverlapping(source, row.as_mut_ptr(), bytes) };
     row
 }
 
-fn write_pinned(address: usize, row: &[u8]) {
+fn write_host(address: usize, row: &[u8]) {
     let target = std::ptr::with_exposed_provenance_mut::<u8>(address);
-    // SAFETY: as in `read_pinned`; `row` is memory of the simulator, apart from pinned memory.
+    // SAFETY: as in `read_host`; `row` is memory of the simulator, apart from memory of the program.
     unsafe { std::ptr::copy_nonoverlapping(row.as_ptr(), target, row.len()) };
 }
 

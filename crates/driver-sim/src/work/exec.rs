@@ -79,6 +79,27 @@ impl Plan {
         })
     }
 
+    /// The plan of a launch: sources in pageable memory are read now. `None` without any.
+    pub(crate) fn with_sources_read(&self) -> Option<Self> {
+        let read = |node: &PlanNode| match &node.work {
+            _ if !node.is_enabled => None,
+            PlanWork::Operation(Operation::Copy(copy)) => {
+                Some(PlanWork::Operation(Operation::Copy(copy.with_source_read()?)))
+            }
+            PlanWork::Child(child) => Some(PlanWork::Child(child.with_sources_read()?)),
+            _ => None,
+        };
+        let works: Vec<_> = self.nodes.iter().map(read).collect();
+        if works.iter().all(Option::is_none) {
+            return None;
+        }
+        let mut plan = self.clone();
+        for (node, work) in plan.nodes.iter_mut().zip(works) {
+            node.work = work.unwrap_or_else(|| node.work.clone());
+        }
+        Some(plan)
+    }
+
     /// Everything that is done, in an order that the edges allow, also inside child graphs.
     pub(crate) fn works(&self) -> Vec<&PlanWork> {
         let order = crate::random::Random::new(0).order(&self.dependencies()).unwrap_or_default();

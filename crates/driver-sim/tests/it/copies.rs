@@ -1,6 +1,6 @@
 //! Copies and fills: when they read, and calls that are refused.
 
-use retrograph_driver_sim::{DiagnosticKind, POISON};
+use retrograph_driver_sim::POISON;
 use retrograph_driver_sys::*;
 
 use crate::machine::{Machine, cu};
@@ -125,12 +125,38 @@ fn a_copy_between_pinned_memory_runs_in_stream_order() {
 }
 
 #[test]
-fn copy_nodes_of_pageable_memory_are_refused_as_unsupported() {
+fn a_captured_copy_reads_pageable_memory_at_each_launch() {
     let machine = Machine::new();
-    let (word, stream, host) = (machine.zero(), machine.stream(), 1u32);
+    let (word, stream) = (machine.zero(), machine.stream());
+    let mut host = Box::new(1u32);
     assert_eq!(machine.begin(stream), SUCCESS);
-    let code = cu!(machine, cuMemcpyHtoDAsync_v2(word, (&raw const host).cast(), 4, stream));
-    assert_eq!(code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
-    let said = machine.diagnostics(DiagnosticKind::Unsupported);
-    assert!(said.len() == 1 && said[0].contains("pageable"), "{said:?}");
+    let code = cu!(machine, cuMemcpyHtoDAsync_v2(word, (&raw const *host).cast(), 4, stream));
+    assert_eq!(code, SUCCESS);
+    let (code, graph) = machine.end(stream);
+    assert_eq!(code, SUCCESS);
+    let exec = machine.instantiate(graph).expect("the graph is valid");
+    for value in [2, 3] {
+        *host = value;
+        assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
+        *host = 9;
+        assert_eq!(machine.sync(stream), SUCCESS);
+        assert_eq!(machine.peek(word), value, "what the memory held at the launch");
+    }
+}
+
+#[test]
+fn a_captured_copy_writes_pageable_memory_when_it_runs() {
+    let machine = Machine::new();
+    let (word, stream) = (machine.words(&[7]), machine.stream());
+    let mut host = Box::new(1u32);
+    let place = &raw mut *host;
+    assert_eq!(machine.begin(stream), SUCCESS);
+    assert_eq!(cu!(machine, cuMemcpyDtoHAsync_v2(place.cast(), word, 4, stream)), SUCCESS);
+    let exec = machine.instantiate(machine.end(stream).1).expect("the graph is valid");
+    assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
+    // SAFETY: the word lives, and nothing writes it before it is waited for.
+    assert_eq!(unsafe { place.read() }, 1);
+    assert_eq!(machine.sync(stream), SUCCESS);
+    // SAFETY: as above.
+    assert_eq!(unsafe { place.read() }, 7);
 }

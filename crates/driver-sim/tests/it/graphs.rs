@@ -209,3 +209,14 @@ fn a_graph_is_drawn_with_its_kernels_its_edges_and_what_is_inside() {
     }
     assert_eq!(open, 0, "every part is closed: {drawn}");
 }
+
+#[test]
+fn a_graph_for_device_launches_cannot_free_its_memory_at_a_launch() {
+    let machine = Machine::new();
+    let graph = machine.graph();
+    let flags =
+        CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+    let mut exec = CUgraphExec::NULL;
+    assert_eq!(cu!(machine, cuGraphInstantiateWithFlags(&mut exec, graph, flags)), INVALID_VALUE);
+    assert_eq!(exec, CUgraphExec::NULL);
+}
