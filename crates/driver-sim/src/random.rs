@@ -44,8 +44,7 @@ impl Random {
     }
 
     /// An order of `0..dependencies.len()` in which each index comes after those it depends on:
-    /// chosen among all of them by chance, or the one that is first by index. `None` when there is a
-    /// cycle.
+    /// chosen among all of them by chance, or the first one by index. `None` when there is a cycle.
     pub(crate) fn order(&mut self, dependencies: &[Vec<usize>]) -> Option<Vec<usize>> {
         let mut waiting: Vec<usize> = dependencies.iter().map(Vec::len).collect();
         let mut dependents = vec![Vec::new(); dependencies.len()];

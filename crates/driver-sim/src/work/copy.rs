@@ -129,7 +129,7 @@ fn read_host(address: usize, bytes: usize) -> Vec<u8> {
 
 fn write_host(address: usize, row: &[u8]) {
     let target = std::ptr::with_exposed_provenance_mut::<u8>(address);
-    // SAFETY: as in `read_host`; `row` is memory of the simulator, apart from memory of the program.
+    // SAFETY: as in `read_host`; `row` is memory of the simulator.
     unsafe { std::ptr::copy_nonoverlapping(row.as_ptr(), target, row.len()) };
 }
 
