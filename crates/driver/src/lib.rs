@@ -120,6 +120,23 @@ pub use stream::Stream;
 pub use tensor_map::{TensorMap, TensorMapLayout, TensorMapSwizzle, TensorMapType};
 pub use version::DriverVersion;
 
+// What other threads may use, and what they may only be given.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    const fn is_send_and_sync<T: Send + Sync>() {}
+    is_send_and_sync::<Driver>();
+    is_send_and_sync::<Context>();
+    is_send_and_sync::<Module>();
+    is_send_and_sync::<Function>();
+    is_send_and_sync::<DeviceBuffer<f32>>();
+    is_send_and_sync::<PinnedBuffer<f32>>();
+    is_send_and_sync::<Error>();
+    is_send::<Graph>();
+    is_send::<GraphExec>();
+    is_send::<Stream>();
+    is_send::<Event>();
+};
+
 /// The README's example is a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

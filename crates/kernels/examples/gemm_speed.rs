@@ -247,10 +247,10 @@ fn compare(
     let flops = 2.0 * products * rows as f64 * inputs as f64 * outputs as f64;
     let [elements, scales] = options.weights.bytes(inputs * outputs);
     let bytes = (4 * rows * (inputs + outputs) + elements + scales) as f64;
-    for entry in first.kernel.entries {
-        let name = entry.strip_prefix(first.kernel.image).map(|name| &name[1..]);
+    for entry in first.kernel().entries {
+        let name = entry.strip_prefix(first.kernel().image).map(|name| &name[1..]);
         let wanted = !options.chosen && options.tile.as_ref().is_none_or(|tile| name == Some(tile));
-        let there = images::has_entry(first.kernel.image, entry, device.target);
+        let there = images::has_entry(first.kernel().image, entry, device.target);
         if !there || (!wanted && *entry != chosen.entry) {
             continue;
         }

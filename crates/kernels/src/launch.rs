@@ -73,17 +73,96 @@ impl PartialEq for Kernel {
 }
 
 /// One launch: a kernel, its problem and its arguments.
+///
+/// The operations in [`ops`](crate::ops) make launches and check them: the kernel accesses nothing
+/// outside of its operands, and its arguments name every access.
+///
+/// ```
+/// # use retrograph_kernels::ops::Silu;
+/// # use retrograph_kernels::View;
+/// let (x, y) = (View::<u32, f32>::new(0, 100), View::<u32, f32>::new(1, 100));
+/// let launch = Silu { x, y }.launch().unwrap();
+/// assert_eq!(launch.arguments().len(), launch.kernel().parameters.len());
+/// ```
+///
+/// A launch cannot be changed into one that was not checked:
+///
+/// ```compile_fail,E0616
+/// # use retrograph_kernels::ops::Silu;
+/// # use retrograph_kernels::{Problem, View};
+/// let (x, y) = (View::<u32, f32>::new(0, 100), View::<u32, f32>::new(1, 100));
+/// let mut launch = Silu { x, y }.launch().unwrap();
+/// launch.problem = Problem::Items(1 << 20);
+/// ```
+///
+/// ```compile_fail,E0616
+/// # use retrograph_kernels::ops::Silu;
+/// # use retrograph_kernels::View;
+/// let (x, y) = (View::<u32, f32>::new(0, 100), View::<u32, f32>::new(1, 100));
+/// let mut launch = Silu { x, y }.launch().unwrap();
+/// launch.arguments.pop();
+/// ```
+///
+/// ```compile_fail,E0451
+/// # use retrograph_kernels::{Kernel, Launch, Problem};
+/// fn any(kernel: &'static Kernel) -> Launch<u32> {
+///     Launch { kernel, problem: Problem::Items(1), arguments: Vec::new() }
+/// }
+/// ```
+///
+/// ```compile_fail,E0133
+/// # use retrograph_kernels::{Kernel, Launch, Problem};
+/// fn any(kernel: &'static Kernel) -> Launch<u32> {
+///     Launch::new_unchecked(kernel, Problem::Items(1), Vec::new())
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch<B> {
-    /// The kernel.
-    pub kernel: &'static Kernel,
-    /// The sizes of the problem.
-    pub problem: Problem,
-    /// The arguments, one for each of the kernel's parameters.
-    pub arguments: Vec<Argument<B>>,
+    pub(crate) kernel: &'static Kernel,
+    pub(crate) problem: Problem,
+    /// One for each of the kernel's parameters.
+    pub(crate) arguments: Vec<Argument<B>>,
 }
 
+// A pass is described on one thread and built on another one.
+const _: () = {
+    const fn is_send_and_sync<T: Send + Sync>() {}
+    is_send_and_sync::<Launch<u32>>();
+    is_send_and_sync::<Kernel>();
+    is_send_and_sync::<Dispatch>();
+};
+
 impl<B> Launch<B> {
+    /// A launch that no operation has checked.
+    ///
+    /// # Safety
+    /// On every SM target, the entry point and the geometry that the kernel chooses for `problem`
+    /// access memory only through the buffers that `arguments` name, inside their lengths, and as
+    /// their [`Access`] says. Everything that the kernel reads or writes is declared, because a
+    /// pass infers its edges and the lifetimes of buffers from the arguments.
+    pub unsafe fn new_unchecked(
+        kernel: &'static Kernel,
+        problem: Problem,
+        arguments: Vec<Argument<B>>,
+    ) -> Self {
+        Self { kernel, problem, arguments }
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &'static Kernel {
+        self.kernel
+    }
+
+    /// The sizes of the problem.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// The arguments, one for each of the kernel's parameters.
+    pub fn arguments(&self) -> &[Argument<B>] {
+        &self.arguments
+    }
+
     /// Entry point and geometry on `target`.
     ///
     /// # Panics

@@ -78,6 +78,16 @@ pub use program::{
 };
 pub use regular_file::open_regular;
 
+// What other threads may use, and what they may only be given.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    const fn is_send_and_sync<T: Send + Sync>() {}
+    is_send_and_sync::<Pass>();
+    is_send_and_sync::<WarmModules>();
+    is_send_and_sync::<BuildError>();
+    is_send::<Program>();
+};
+
 /// The README's example is a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -25,7 +25,29 @@ impl Node {
 }
 
 /// A template of nodes and edges. The driver does not guard it against concurrent use, so it is
-/// `Send` but not `Sync`.
+/// `Send` but not `Sync`:
+///
+/// ```compile_fail,E0277
+/// fn is_sync<T: Sync>() {}
+/// is_sync::<retrograph_driver::Graph>();
+/// ```
+///
+/// Who adds a node promises that its edges order it after what it depends on, so safe code can only
+/// add edges. Edges are not removed, and an edge that lets the later node start early is unsafe:
+///
+/// ```compile_fail,E0624
+/// # use retrograph_driver::{Graph, Node};
+/// fn unordered(graph: &mut Graph, earlier: Node, later: Node) {
+///     let _ = graph.remove_edges(&[(earlier, later)]);
+/// }
+/// ```
+///
+/// ```compile_fail,E0133
+/// # use retrograph_driver::{Graph, Node};
+/// fn early(graph: &mut Graph, earlier: Node, later: Node) {
+///     let _ = graph.add_programmatic_edge(earlier, later);
+/// }
+/// ```
 pub struct Graph {
     pub(super) context: Context,
     pub(super) raw: CUgraph,

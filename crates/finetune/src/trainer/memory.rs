@@ -149,7 +149,7 @@ fn fixed_bytes(pass: &Pass) -> usize {
         OperationKind::Launch(launch) => Some(launch),
         _ => None,
     });
-    let cells = launches.flat_map(|launch| &launch.arguments).map(|argument| match argument {
+    let cells = launches.flat_map(|launch| launch.arguments()).map(|argument| match argument {
         Argument::Table(cells) => (cells.len() * size_of::<u64>()).next_multiple_of(256),
         _ => 0,
     });

@@ -88,8 +88,8 @@ fn each_projection_and_micro_batch_draws_once_for_forward_and_backward() {
     let config = config(lora(0.4));
     let step = StepPass::new(&config, options).unwrap();
     let stream = |operation: &Operation| match operation.kind() {
-        OperationKind::Launch(launch) if launch.kernel == &DROPOUT => {
-            Some(launch.arguments[6].clone())
+        OperationKind::Launch(launch) if launch.kernel() == &DROPOUT => {
+            Some(launch.arguments()[6].clone())
         }
         _ => None,
     };

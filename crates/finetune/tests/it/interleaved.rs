@@ -59,7 +59,7 @@ fn products_declare_how_many_run_concurrently() {
         let pass = StepPass::new(&six(lora()), options).unwrap().pass;
         let product = |operation: &Operation| match operation.kind() {
             OperationKind::Launch(launch) if operation.name().contains(scope) => {
-                let Problem::Gemm(problem) = launch.problem else { return None };
+                let Problem::Gemm(problem) = *launch.problem() else { return None };
                 Some(problem.concurrent)
             }
             _ => None,

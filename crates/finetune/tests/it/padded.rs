@@ -35,7 +35,7 @@ fn split_contractions_match_pytorch() {
     let step = StepPass::new(&config, GradientHome::External.into()).unwrap();
     let split = |operation: &&Operation| {
         let OperationKind::Launch(launch) = operation.kind() else { return false };
-        launch.kernel == &SPLIT_K_SUM
+        launch.kernel() == &SPLIT_K_SUM
     };
     let splits = step.pass.operations().iter().filter(split).count();
     assert_eq!(splits, 3 * config.model.layers);

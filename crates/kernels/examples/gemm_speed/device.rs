@@ -144,7 +144,7 @@ impl Device {
             self.time(&Work { batch: work.samples * batch, samples: 1, sustained: None, ..*work });
             return self.time(&Work { batch, sustained: None, ..*work });
         }
-        let kernel = work.launches[0].kernel;
+        let kernel = work.launches[0].kernel();
         let function = self.function(kernel.image, work.dispatch.entry);
         let mut seconds: Vec<f64> =
             (0..work.samples + 2).map(|sample| self.sample(function, work, sample)).collect();
@@ -176,7 +176,7 @@ impl Device {
                 unreachable!("products take no tables")
             })
         };
-        let mut values: Vec<_> = launch.arguments.iter().map(value).collect();
+        let mut values: Vec<_> = launch.arguments().iter().map(value).collect();
         let mut pointers: Vec<*mut c_void> =
             values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
         let ([gx, gy, gz], [bx, by, bz]) = (dispatch.grid, dispatch.block);

@@ -46,7 +46,7 @@ fn run(
         let launch = launch.launch().unwrap();
         let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, BLOCK_THREADS)][entry];
         let grid = [blocks as u32, 1, 1];
-        let entry = launch.kernel.entries[entry];
+        let entry = launch.kernel().entries[entry];
         let forced = Dispatch { entry, grid, block: [threads, 1, 1], shared_bytes: 0 };
         device.run_as(&launch, forced);
         if launch.dispatch(device.target()).entry == entry {
@@ -232,7 +232,7 @@ fn logits_in_bf16_match_the_reference() {
             let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
             let launch = loss.launch().unwrap();
             let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, BLOCK_THREADS)][entry];
-            let entry = launch.kernel.entries[entry];
+            let entry = launch.kernel().entries[entry];
             let (grid, block) = ([blocks as u32, 1, 1], [threads, 1, 1]);
             device.run_as(&launch, Dispatch { entry, grid, block, shared_bytes: 0 });
         };

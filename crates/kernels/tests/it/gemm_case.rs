@@ -281,7 +281,7 @@ impl<'a> Case<'a> {
 
 /// The image of the kernel of a launch.
 fn image(launch: &Launch<u64>) -> &'static GemmImage {
-    let image = IMAGES.into_iter().find(|image| image.name == launch.kernel.image);
+    let image = IMAGES.into_iter().find(|image| image.name == launch.kernel().image);
     image.expect("the image is listed")
 }
 
@@ -294,8 +294,8 @@ pub(crate) fn tile_of(launch: &Launch<u64>, entry: &str) -> Tile {
 
 /// The geometry of a tile for a launch.
 pub(crate) fn geometry(launch: &Launch<u64>, target: SmTarget, tile: Tile) -> Dispatch {
-    let Problem::Gemm(GemmProblem { m, n, tensor_maps, .. }) = launch.problem else {
-        panic!("{:?} is no matrix product", launch.kernel)
+    let Problem::Gemm(GemmProblem { m, n, tensor_maps, .. }) = *launch.problem() else {
+        panic!("{:?} is no matrix product", launch.kernel())
     };
     if tile.needs_tensor_maps() && !tensor_maps {
         // The tile cannot be forced; the launch takes another one.

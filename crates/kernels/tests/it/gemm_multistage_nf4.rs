@@ -245,7 +245,9 @@ fn rows_that_are_not_whole_blocks_are_refused_and_not_asked_for() {
         let (a, b) = (vec![1.0; a], vec![1.0; b]);
         let case = with_bf16_activations(Case::new(Op::Fprop, shape, (&a, &b)), Format::Nf4);
         match case.describe(&device) {
-            Ok((launch, _)) => assert!(whole && launch.kernel.name == "gemm_fprop_multistage_nf4"),
+            Ok((launch, _)) => {
+                assert!(whole && launch.kernel().name == "gemm_fprop_multistage_nf4")
+            }
             Err(error) => assert!(!whole && matches!(error, KernelError::Shape { .. }), "{error}"),
         }
         let streams = shape.prefers_bf16_activations(&Format::Nf4.upload(&device, &b, 0));

@@ -63,7 +63,7 @@ impl Case<'_> {
         let dispatch = launch.dispatch(device.target());
         let dispatch = split.map_or(dispatch, |index| {
             let blocks = (outputs as u32).div_ceil(32 >> index);
-            Dispatch { entry: launch.kernel.entries[index], grid: [blocks, 1, 1], ..dispatch }
+            Dispatch { entry: launch.kernel().entries[index], grid: [blocks, 1, 1], ..dispatch }
         });
         device.run_as(&launch, dispatch);
         device.download(y)
@@ -127,7 +127,7 @@ fn the_number_of_blocks_changes_no_bit() {
             let (bias, alpha, accumulate) = (None, 1.0, false);
             let launch = Gemv { x, w, bias, y, alpha, accumulate }.launch().unwrap();
             let dispatch = launch.dispatch(device.target());
-            let (entry, grid) = (launch.kernel.entries[0], [blocks, 1, 1]);
+            let (entry, grid) = (launch.kernel().entries[0], [blocks, 1, 1]);
             device.run_as(&launch, Dispatch { entry, grid, ..dispatch });
             device.download(y)
         };

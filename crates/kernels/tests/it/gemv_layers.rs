@@ -79,7 +79,7 @@ impl Case {
             let tiles = |len: usize| len.div_ceil(if gated { 2 } else { 4 });
             let used = layers.iter().take(if gated { 1 } else { 3 }).map(|part| part.y.len());
             let all: usize = used.chain(lora_a.iter().map(|[_, y]| y.len())).map(tiles).sum();
-            dispatch.entry = launch.kernel.entries[format * 4 + index];
+            dispatch.entry = launch.kernel().entries[format * 4 + index];
             dispatch.grid[0] = all.div_ceil(8 >> index) as u32;
         }
         device.run_as(&launch, dispatch);
@@ -257,9 +257,9 @@ fn a_prefetched_tensor_changes_no_bit_and_is_not_accessed() {
         let prefetch = Some(prefetch.into());
         let launch =
             GroupedGemv { x, norm: None, layers: &layers, lora_a: &[], prefetch }.launch().unwrap();
-        let accessed: Vec<_> = launch.arguments.iter().flat_map(Argument::buffers).collect();
+        let accessed: Vec<_> = launch.arguments().iter().flat_map(Argument::buffers).collect();
         assert_eq!(accessed.iter().map(|it| it.bytes.len()).sum::<usize>(), 4 * (8 + 32 + 4));
-        launch.arguments.last().cloned()
+        launch.arguments().last().cloned()
     };
     assert_eq!(bytes(w.slice(4..40)), Some(Argument::U32(4 * 36)));
     assert_eq!(bytes(w.slice(1..40)), Some(Argument::U32(0)), "not aligned");
@@ -274,7 +274,7 @@ fn weights_are_declared_as_read_ahead_and_nothing_else_is() {
     let prefetch = Some(w.into());
     let launch =
         GroupedGemv { x, norm, layers: &layers, lora_a: &[[w, y]], prefetch }.launch().unwrap();
-    let named = launch.kernel.parameters.iter().zip(&launch.arguments);
+    let named = launch.kernel().parameters.iter().zip(launch.arguments());
     let ahead = named.filter(|(_, argument)| {
         matches!(argument, Argument::Buffer(buffer) if buffer.access == Access::ReadBeforeWait)
     });

@@ -86,13 +86,13 @@ impl Device {
     /// Runs a launch with another entry point or geometry than its own, and waits for it.
     #[track_caller]
     pub(crate) fn run_as(&self, launch: &Launch<u64>, dispatch: Dispatch) {
-        let kernel = launch.kernel;
+        let kernel = launch.kernel();
         assert!(kernel.entries.contains(&dispatch.entry), "{kernel:?} has no {}", dispatch.entry);
-        assert_eq!(kernel.parameters.len(), launch.arguments.len(), "{kernel:?}");
+        assert_eq!(kernel.parameters.len(), launch.arguments().len(), "{kernel:?}");
         if dispatch.is_empty() {
             return;
         }
-        let mut values: Vec<Bytes> = launch.arguments.iter().map(|a| self.value(a)).collect();
+        let mut values: Vec<Bytes> = launch.arguments().iter().map(|a| self.value(a)).collect();
         let mut pointers: Vec<*mut c_void> =
             values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
         let function = self.machine.function((kernel.image, self.target), dispatch.entry);

@@ -345,7 +345,7 @@ fn operands_must_fit_and_accesses_are_declared() {
         LoraShrink { x: view("x", x), adapters, matrix, shape, splits, alpha: 1.0 }.launch()
     };
     let accesses = |launch: retrograph_kernels::Launch<&'static str>| {
-        let buffers = launch.arguments.iter().flat_map(Argument::buffers);
+        let buffers = launch.arguments().iter().flat_map(Argument::buffers);
         buffers.map(|it| (it.buffer, it.access)).collect::<Vec<_>>()
     };
     let (read, write, update) = (Access::Read, Access::Write, Access::ReadWrite);

@@ -28,7 +28,7 @@ fn refused(launch: Result<Launch<&'static str>, KernelError>) -> String {
 
 /// Buffers by name with their access, tables included.
 fn accesses(launch: &Launch<&'static str>) -> Vec<(&'static str, Access)> {
-    let buffers = launch.arguments.iter().flat_map(Argument::buffers);
+    let buffers = launch.arguments().iter().flat_map(Argument::buffers);
     buffers.map(|buffer| (buffer.buffer, buffer.access)).collect()
 }
 
@@ -192,7 +192,7 @@ fn lists_become_tables_of_chunks() {
     assert_eq!(partials.len(), 3);
     let launch = SquaredSums { tensors: &tensors, partials }.launch().unwrap();
     assert_eq!(launch.dispatch(SmTarget::exact(90)).grid, [3, 1, 1]);
-    let Argument::Table(cells) = &launch.arguments[0] else { panic!("the first is a table") };
+    let Argument::Table(cells) = &launch.arguments()[0] else { panic!("the first is a table") };
     let lens = cells.iter().skip(1).step_by(2).map(|cell| match cell {
         Cell::Word(len) => *len,
         Cell::Address(_) => panic!("every second cell is a length"),

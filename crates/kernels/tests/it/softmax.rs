@@ -29,11 +29,11 @@ const TOLERANCE: f64 = 1.5e-5;
 
 /// The launch by warps (0) or by blocks (1).
 fn geometry(launch: &Launch<u64>, by_blocks: usize) -> Dispatch {
-    let Problem::Rows(RowsProblem { rows, .. }) = launch.problem else {
-        panic!("{:?} is no softmax", launch.kernel)
+    let Problem::Rows(RowsProblem { rows, .. }) = *launch.problem() else {
+        panic!("{:?} is no softmax", launch.kernel())
     };
     let (blocks, threads) = [(rows.div_ceil(4), 128), (rows, 256)][by_blocks];
-    let entry = launch.kernel.entries[by_blocks];
+    let entry = launch.kernel().entries[by_blocks];
     Dispatch { entry, grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
 }
 

@@ -42,12 +42,12 @@ impl Pass {
     /// Checks that arguments match the kernel's parameters in number and type.
     fn check_parameters(&self, operation: &Operation) -> Result<(), PassError> {
         let OperationKind::Launch(launch) = &operation.kind else { return Ok(()) };
-        let (given, expected) = (launch.arguments.len(), launch.kernel.parameters.len());
+        let (given, expected) = (launch.arguments().len(), launch.kernel().parameters.len());
         if given != expected {
             let operation = operation.name.clone();
             return Err(PassError::ArgumentCount { operation, given, expected });
         }
-        let pairs = launch.arguments.iter().zip(launch.kernel.parameters);
+        let pairs = launch.arguments().iter().zip(launch.kernel().parameters);
         match pairs
             .enumerate()
             .find(|(_, (argument, parameter))| kind_of(argument) != parameter.kind)

@@ -110,7 +110,7 @@ impl Operation {
     /// a library call.
     pub fn verb(&self) -> &str {
         match &self.kind {
-            OperationKind::Launch(launch) => launch.kernel.name,
+            OperationKind::Launch(launch) => launch.kernel().name,
             OperationKind::Custom(custom) => &custom.entry,
             OperationKind::Copy { .. } => "copy",
             OperationKind::Fill { .. } => "fill",
@@ -130,7 +130,7 @@ impl Operation {
     /// The arguments of a launch; empty for other kinds.
     pub(crate) fn arguments(&self) -> &[Argument<BufferId>] {
         match &self.kind {
-            OperationKind::Launch(launch) => &launch.arguments,
+            OperationKind::Launch(launch) => launch.arguments(),
             OperationKind::Custom(custom) => &custom.arguments,
             _ => &[],
         }
@@ -156,7 +156,7 @@ pub(crate) fn declared_accesses(kind: &OperationKind) -> Vec<BufferAccess> {
         arguments.iter().flat_map(Argument::buffers).cloned().collect::<Vec<_>>()
     };
     let mut accesses = match kind {
-        OperationKind::Launch(launch) => of_arguments(&launch.arguments),
+        OperationKind::Launch(launch) => of_arguments(launch.arguments()),
         OperationKind::Custom(custom) => of_arguments(&custom.arguments),
         OperationKind::Copy { source, target } => vec![source.clone(), target.clone()],
         OperationKind::Fill { target, .. } => vec![target.clone()],

@@ -38,7 +38,7 @@ impl Requirements {
         for operation in operations {
             match &operation.kind {
                 OperationKind::Launch(launch) => {
-                    requirements.add(Embedded::Launch(launch.kernel, launch.problem));
+                    requirements.add(Embedded::Launch(launch.kernel(), *launch.problem()));
                 }
                 OperationKind::Custom(launch) => {
                     requirements.add_custom(&launch.image, &launch.entry);

@@ -27,7 +27,7 @@ struct Entry<'a> {
 impl<'a> Entry<'a> {
     fn of_launch<B>(launch: &Launch<B>, target: SmTarget) -> Self {
         let dispatch = launch.dispatch(target);
-        let image = ImageKey::from(launch.kernel.image);
+        let image = ImageKey::from(launch.kernel().image);
         Self { image, name: dispatch.entry, geometry: geometry_of(&dispatch) }
     }
 
@@ -81,14 +81,14 @@ impl Resolver<'_> {
                 let launch = self.memory.fetch_launch(ring)?;
                 let address = |range: &BufferArgument<u64>| range.buffer + range.bytes.start as u64;
                 let unused = |_: &TensorMapArgument<u64>| Ok(TensorMap::UNUSED);
-                let arguments = arguments_at(&launch.arguments, address, || 0, unused)?;
+                let arguments = arguments_at(launch.arguments(), address, || 0, unused)?;
                 let entry = Entry::of_launch(&launch, self.target());
                 return self.launch(operation, &entry, arguments);
             }
             OperationKind::Launch(launch) => {
-                (Entry::of_launch(launch, self.target()), &launch.arguments)
+                (Entry::of_launch(launch, self.target()), launch.arguments())
             }
-            OperationKind::Custom(launch) => (Entry::of_custom(launch), &launch.arguments),
+            OperationKind::Custom(launch) => (Entry::of_custom(launch), &launch.arguments[..]),
         };
         let mut tables = first_table..;
         let table = || tables.next().map_or(0, |table| self.memory.table_address(table));

@@ -130,7 +130,7 @@ fn product_by_tensor_maps() -> (Pass, [Slice<bf16>; 3]) {
     let [x, w, y] = slices.map(|slice| slice.slice(64..slice.len()));
     let fprop = Fprop { x, w, bias: None, y, shape, alpha: 1.0, accumulate: false };
     let launch = fprop.launch_in(DType::Bf16).unwrap();
-    let maps = launch.arguments.iter().filter(|it| matches!(it, Argument::TensorMap(Some(_))));
+    let maps = launch.arguments().iter().filter(|it| matches!(it, Argument::TensorMap(Some(_))));
     assert_eq!(maps.count(), 3, "x, w and y");
     pass.launch(launch).unwrap();
     (pass, slices)

@@ -20,7 +20,7 @@ pub use training::{StepControls, StepInput, StepPass};
 #[cfg(test)]
 fn count(pass: &retrograph_runtime::Pass, kernels: &[&retrograph_kernels::Kernel]) -> usize {
     let launches = |operation: &&retrograph_runtime::Operation| match operation.kind() {
-        retrograph_runtime::OperationKind::Launch(launch) => kernels.contains(&launch.kernel),
+        retrograph_runtime::OperationKind::Launch(launch) => kernels.contains(&launch.kernel()),
         _ => false,
     };
     pass.operations().iter().filter(launches).count()

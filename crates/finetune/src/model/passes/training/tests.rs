@@ -56,7 +56,7 @@ fn a_large_full_step_in_bf16_computes_every_product_from_bf16_operands() {
     assert_eq!(count(&step.pass, &MULTISTAGE), 3 * (7 * layers + 1));
     let is_product = |operation: &&retrograph_runtime::Operation| {
         let OperationKind::Launch(launch) = operation.kind() else { return false };
-        matches!(launch.problem, Problem::Gemm(_))
+        matches!(*launch.problem(), Problem::Gemm(_))
     };
     let products = step.pass.operations().iter().filter(is_product).count();
     assert_eq!(products, count(&step.pass, &MULTISTAGE));
