@@ -60,7 +60,7 @@ fn a_kernel_uses_the_memory_of_a_peer_only_with_access() {
     assert_eq!(machine.append(word, 2, stream), SUCCESS);
     assert_eq!(cu!(machine, cuCtxDisablePeerAccess(other)), SUCCESS);
     assert_eq!(machine.sync(stream), SUCCESS);
-    assert_eq!(within(&machine, other, || machine.peek(word)), 42);
+    assert_eq!(within(&machine, other, || machine.peek(word)), 0x42);
 
     assert_eq!(machine.append(word, 1, stream), SUCCESS);
     assert_eq!(machine.sync(stream), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -115,7 +115,7 @@ fn copies_between_devices_need_no_access() {
     assert_eq!(cu!(machine, cuMemcpyPeerAsync(target, other, here, own, 4, stream)), SUCCESS);
     assert_eq!(within(&machine, other, || machine.peek(target)), 2, "the copy is queued");
     assert_eq!(machine.sync(stream), SUCCESS);
-    assert_eq!(within(&machine, other, || machine.peek(target)), 15);
+    assert_eq!(within(&machine, other, || machine.peek(target)), 0x15);
 }
 
 #[test]
