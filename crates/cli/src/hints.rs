@@ -3,7 +3,7 @@
 use retrograph_finetune::{AdapterError, CheckpointError, DataError, Error, HubError, Reduce};
 
 /// Fields of a configuration, and the options that set them.
-const OPTIONS: [(&str, &str); 28] = [
+const OPTIONS: [(&str, &str); 30] = [
     ("vocab", "--vocab"),
     ("hidden", "--hidden"),
     ("layers", "--layers"),
@@ -13,6 +13,8 @@ const OPTIONS: [(&str, &str); 28] = [
     ("rank", "--rank"),
     ("alpha", "--alpha"),
     ("norms", "--train-norms"),
+    ("embeddings", "--train-embeddings"),
+    ("head", "--train-head"),
     ("dropout", "--lora-dropout"),
     ("dtype", "--dtype"),
     ("batch", "--batch times --grad-accumulation"),

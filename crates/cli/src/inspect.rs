@@ -48,16 +48,40 @@ fn dimensions(model: &ModelConfig) {
     fact("", format!("{heads} query heads and {kv_heads} key and value heads of width {width}"));
     let head = if model.tied { "tied to the output projection" } else { "with a head of its own" };
     fact("", format!("{} tokens, {head}", HumanCount(vocab as u64)));
-    let bias = if model.qkv_bias { "biases on q, k and v" } else { "no biases" };
+    let bias = match (model.qkv_bias, model.o_bias, model.mlp_bias) {
+        (false, false, false) => "no biases",
+        (true, false, false) => "biases on q, k and v",
+        (_, _, false) => "biases on q, k, v and o",
+        (_, _, true) => "biases on the MLP and on attention as stored",
+    };
     let norm = if model.qk_norm { ", a norm of each query and key head" } else { "" };
     fact("", format!("{bias}{norm}"));
     let scaling = match model.rope_scaling {
         None => String::new(),
         Some(RopeScaling::Llama3 { factor, .. }) => format!(", scaled by {factor} as in Llama 3"),
         Some(RopeScaling::Linear { factor }) => format!(", scaled by {factor}"),
+        Some(RopeScaling::Dynamic { factor, original }) => {
+            format!(", scaled by up to {factor} beyond {original} positions")
+        }
+        Some(RopeScaling::LongRope(long)) => {
+            format!(
+                ", scaled as in LongRoPE, with other factors beyond {} positions",
+                long.original
+            )
+        }
         Some(RopeScaling::Yarn(yarn)) => format!(", scaled by {} as in YaRN", yarn.factor),
     };
-    fact("", format!("rotary base {}{scaling}", model.rope_theta));
+    let part = match model.rotary_dim {
+        Some(part) => format!(", {part} elements of each head"),
+        None => String::new(),
+    };
+    fact("", format!("rotary base {}{part}{scaling}", model.rope_theta));
+    if let Some(interval) = model.no_rope_interval {
+        fact(
+            "",
+            format!("no rotary positions in every layer whose number is a multiple of {interval}"),
+        );
+    }
     if let Some(SlidingWindow { size, first_layer }) = model.sliding_window {
         let from =
             if first_layer == 0 { String::new() } else { format!(" from layer {first_layer}") };

@@ -81,6 +81,8 @@ fn lora(config: &LoraConfig) -> Values {
         ("rslora", Value::Boolean(config.rslora)),
         ("lora-dropout", single(config.dropout)),
         ("train-norms", Value::Boolean(config.norms)),
+        ("train-embeddings", Value::Boolean(config.embeddings)),
+        ("train-head", Value::Boolean(config.head)),
     ]
 }
 

@@ -15,7 +15,7 @@ use indicatif::{HumanBytes, HumanCount, ProgressDrawTarget, ProgressStyle};
 use retrograph_finetune::model::MicroBatching;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::trainer::{MemoryNeed, MemoryUse};
-use retrograph_finetune::{Adapter, Device, LoraConfig, Mode, TrainingConfig};
+use retrograph_finetune::{Adapter, Device, LoraConfig, LoraPatterns, Mode, TrainingConfig};
 
 pub(crate) use self::startup::Startup;
 pub(crate) use self::steps::Steps;
@@ -182,8 +182,16 @@ fn by_type(parameters: &[Parameter]) -> String {
 }
 
 fn described(lora: &LoraConfig) -> String {
-    let norms = if lora.norms { ", and norms" } else { "" };
-    format!("lora of rank {} on {}, scale {}{norms}", lora.rank, lora.targets, lora.scale())
+    let whole =
+        [("norms", lora.norms), ("embeddings", lora.embeddings), ("output projection", lora.head)];
+    let whole: String =
+        whole.iter().filter(|part| part.1).map(|part| format!(", and {}", part.0)).collect();
+    let (rank, scale) = (lora.rank, lora.scale());
+    let own = match lora.patterns == LoraPatterns::default() {
+        true => "",
+        false => " (some projections have their own)",
+    };
+    format!("lora of rank {rank} on {}, scale {scale}{own}{whole}", lora.targets)
 }
 
 /// Prints an adapter.

@@ -96,7 +96,8 @@ mod tests {
     fn parameter(len: usize, init: Init) -> Parameter {
         let name = "model.test.weight".to_owned();
         let storage = crate::parameters::Storage::F32;
-        Parameter { name, shape: vec![len], trainable: true, decayed: true, init, storage }
+        let (shape, layout) = (vec![len], crate::parameters::Layout::default());
+        Parameter { name, shape, trainable: true, decayed: true, init, storage, layout }
     }
 
     #[test]

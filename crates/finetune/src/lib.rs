@@ -1,6 +1,7 @@
 //! Training a transformer with the whole step as one replayable CUDA graph.
 //!
-//! The model is a decoder-only transformer of the Qwen2, Qwen3 or Llama architecture. Its weights
+//! The model is a decoder-only transformer of the Qwen2, Qwen3, Llama, Mistral, Phi-3 or SmolLM3
+//! architecture. Its weights
 //! come from a seed or from a [`ModelDirectory`]. [`model::StepPass`] describes one training step
 //! (forward, backward, clipping, AdamW) as a pass. A [`Trainer`] runs it on a device. A [`Run`]
 //! feeds a trainer with data and writes [checkpoints](checkpoint). A [`Generator`] generates text.
@@ -69,9 +70,9 @@ mod weight_file;
 pub use adapter::{Adapter, AdapterError, AdapterOutput};
 pub use checkpoint::{CheckpointError, HeldOutLoss, Kept};
 pub use config::{
-    InferenceConfig, LoraConfig, LoraTargets, LrSchedule, Mode, ModelConfig, OptimizerConfig,
-    Precision, PreferenceConfig, Preset, Quantization, RopeScaling, SlidingWindow, TrainingConfig,
-    UnknownChoice, Yarn, parse_dtype,
+    InferenceConfig, LongRope, LoraConfig, LoraPatterns, LoraTargets, LrSchedule, Mode,
+    ModelConfig, OptimizerConfig, Precision, PreferenceConfig, Preset, Projection, Quantization,
+    RopeFactors, RopeScaling, SlidingWindow, TrainingConfig, UnknownChoice, Yarn, parse_dtype,
 };
 pub use data::{Batch, Data, DataError, IGNORED_TARGET, Split, SplitOptions, TextData};
 pub use device::{Device, DeviceChoice};

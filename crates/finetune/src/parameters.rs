@@ -6,10 +6,12 @@
 
 mod chunk;
 mod dtypes;
+mod layout;
 mod sharding;
 mod storage;
 
 pub use chunk::Chunk;
+pub use layout::{Fused, Layout, PartialHeads};
 pub(crate) use sharding::ALIGNED_ELEMENTS;
 pub use sharding::Sharding;
 pub use storage::Storage;
@@ -43,6 +45,8 @@ pub struct Parameter {
     pub init: Init,
     /// The dtype on the device.
     pub storage: Storage,
+    /// The place in files.
+    pub layout: Layout,
 }
 
 impl Parameter {
@@ -95,14 +99,16 @@ pub fn inventory(model: &ModelConfig, mode: Mode) -> Vec<Parameter> {
     let deviation = deviation(spec.hidden);
     let (full, lora) = (mode.is_full(), mode.lora());
     let mut list = List { full, lora, deviation, parameters: Vec::new() };
-    list.matrix(EMBEDDING.to_owned(), [spec.vocab, spec.hidden]);
+    let table = lora.map_or(full, |lora| lora.embeddings);
+    list.matrix(EMBEDDING.to_owned(), [spec.vocab, spec.hidden], table);
     for (number, layer) in spec.layers.iter().enumerate() {
         list.layer(layer, number);
     }
     let trainable = list.full;
     list.norm(FINAL_NORM.to_owned(), spec.hidden, trainable);
     if !spec.tied {
-        list.matrix(HEAD.to_owned(), [spec.vocab, spec.hidden]);
+        let head = lora.map_or(full, |lora| lora.head);
+        list.matrix(HEAD.to_owned(), [spec.vocab, spec.hidden], head);
     }
     list.parameters
 }
@@ -123,6 +129,7 @@ impl List {
             if projection == Projection::O && spec.attention.qk_norm.is_some() {
                 for head in [Q_NORM, K_NORM] {
                     self.norm(name(head), spec.attention.head_dim, self.full);
+                    self.place(Layout::of_heads(spec));
                 }
             }
             if projection == Projection::Gate {
@@ -137,19 +144,32 @@ impl List {
     fn projection(&mut self, prefix: &str, spec: &LayerSpec, projection: Projection) {
         let [inputs, outputs] = spec.projection(projection);
         let full = |kind: &str| format!("{prefix}.{kind}");
-        self.matrix(full("weight"), [outputs, inputs]);
+        let layout = Layout::of(spec, projection);
+        self.matrix(full("weight"), [outputs, inputs], self.full);
+        self.place(layout);
         if spec.has_bias(projection) {
             self.bias(full("bias"), outputs);
+            self.place(layout);
         }
         let lora = self.lora.filter(|lora| lora.targets.has(projection));
-        if let Some(LoraConfig { rank, .. }) = lora {
-            self.lora(full("lora_A.weight"), full("lora_B.weight"), [outputs, rank, inputs]);
+        if let Some(LoraConfig { rank, .. }) = lora.map(|lora| lora.of(projection)) {
+            self.lora_a(full("lora_A.weight"), [rank, inputs]);
+            self.place(layout.of_lora_a());
+            self.lora_b(full("lora_B.weight"), [outputs, rank]);
+            self.place(layout);
         }
     }
 
-    fn matrix(&mut self, name: String, shape: [usize; 2]) {
+    /// Sets the layout of the last parameter.
+    fn place(&mut self, layout: Layout) {
+        if let Some(last) = self.parameters.last_mut() {
+            last.layout = layout;
+        }
+    }
+
+    fn matrix(&mut self, name: String, shape: [usize; 2], trainable: bool) {
         let init = Init::Normal(self.deviation);
-        self.push(name, &shape, (self.full, true, init));
+        self.push(name, &shape, (trainable, true, init));
     }
 
     fn bias(&mut self, name: String, len: usize) {
@@ -160,12 +180,15 @@ impl List {
         self.push(name, &[len], (trainable, false, Init::Constant(1.0)));
     }
 
-    /// `A` starts with the usual initialization of a linear layer, and `B` at zero, so that
-    /// training starts from the base model.
-    fn lora(&mut self, a: String, b: String, [outputs, rank, inputs]: [usize; 3]) {
-        let bound = 1.0 / (inputs as f32).sqrt();
-        self.push(a, &[rank, inputs], (true, true, Init::Uniform(bound)));
-        self.push(b, &[outputs, rank], (true, true, Init::Constant(0.0)));
+    /// `A` starts with the usual initialization of a linear layer.
+    fn lora_a(&mut self, name: String, shape: [usize; 2]) {
+        let bound = 1.0 / (shape[1] as f32).sqrt();
+        self.push(name, &shape, (true, true, Init::Uniform(bound)));
+    }
+
+    /// `B` starts at zero, so that training starts from the base model.
+    fn lora_b(&mut self, name: String, shape: [usize; 2]) {
+        self.push(name, &shape, (true, true, Init::Constant(0.0)));
     }
 
     fn push(
@@ -175,7 +198,8 @@ impl List {
         (trainable, decayed, init): (bool, bool, Init),
     ) {
         let (shape, storage) = (shape.to_vec(), Storage::F32);
-        self.parameters.push(Parameter { name, shape, trainable, decayed, init, storage });
+        let layout = Layout::default();
+        self.parameters.push(Parameter { name, shape, trainable, decayed, init, storage, layout });
     }
 }
 

@@ -41,6 +41,8 @@ pub struct LayerSpec {
     pub mlp_norm: NormSpec,
     /// The MLP.
     pub mlp: MlpSpec,
+    /// Whether files store query, key and value projections as one matrix, and gate and up as one.
+    pub fused: bool,
 }
 
 /// Causal grouped-query attention with rotary positions, inside a document.
@@ -54,10 +56,12 @@ pub struct AttentionSpec {
     pub head_dim: usize,
     /// Whether the query, key and value projections have biases.
     pub qkv_bias: bool,
+    /// Whether the output projection has a bias.
+    pub o_bias: bool,
     /// The norm of each query and key head before RoPE, if there is one.
     pub qk_norm: Option<NormSpec>,
-    /// The rotary positions.
-    pub rope: RopeSpec,
+    /// The rotary positions; `None` for a layer without positions.
+    pub rope: Option<RopeSpec>,
     /// The sliding window: the most tokens that a token attends to, itself included. `None` for
     /// all.
     pub window: Option<u32>,
@@ -68,6 +72,8 @@ pub struct AttentionSpec {
 pub struct MlpSpec {
     /// Width between the projections: outputs of `gate` and `up`.
     pub intermediate: usize,
+    /// Whether the projections have biases.
+    pub bias: bool,
 }
 
 /// RMSNorm.
@@ -80,6 +86,8 @@ pub struct NormSpec {
 /// Frequencies of rotary positions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RopeSpec {
+    /// Elements of each head that are rotated.
+    pub rotary_dim: usize,
     /// Base of the frequencies.
     pub theta: f64,
     /// Change of the frequencies for a longer context; `None` for no change.
@@ -113,12 +121,16 @@ impl LayerSpec {
 
     /// Returns whether a projection has a bias.
     pub fn has_bias(&self, projection: Projection) -> bool {
-        self.attention.qkv_bias && projection.is_qkv()
+        match projection {
+            Projection::Q | Projection::K | Projection::V => self.attention.qkv_bias,
+            Projection::O => self.attention.o_bias,
+            Projection::Gate | Projection::Up | Projection::Down => self.mlp.bias,
+        }
     }
 }
 
 impl From<&ModelConfig> for ModelSpec {
-    /// Returns the spec of a model whose layers are alike, except for their windows.
+    /// Returns the spec of a model whose layers are alike, except for windows and RoPE.
     fn from(config: &ModelConfig) -> Self {
         Self {
             vocab: config.vocab,
@@ -135,6 +147,13 @@ impl ModelConfig {
     pub fn layer(&self, number: usize) -> LayerSpec {
         let norm = NormSpec { eps: self.rms_norm_eps };
         let window = self.sliding_window.filter(|window| number >= window.first_layer);
+        let rope = RopeSpec {
+            rotary_dim: self.rotary_dim(),
+            theta: self.rope_theta,
+            scaling: self.rope_scaling,
+        };
+        let rotates =
+            self.no_rope_interval.is_none_or(|interval| !(number + 1).is_multiple_of(interval));
         LayerSpec {
             hidden: self.hidden,
             attention_norm: norm,
@@ -143,12 +162,14 @@ impl ModelConfig {
                 kv_heads: self.kv_heads,
                 head_dim: self.head_dim(),
                 qkv_bias: self.qkv_bias,
+                o_bias: self.o_bias,
                 qk_norm: self.qk_norm.then_some(norm),
-                rope: RopeSpec { theta: self.rope_theta, scaling: self.rope_scaling },
+                rope: rotates.then_some(rope),
                 window: window.map(|window| window.size),
             },
             mlp_norm: norm,
-            mlp: MlpSpec { intermediate: self.intermediate },
+            mlp: MlpSpec { intermediate: self.intermediate, bias: self.mlp_bias },
+            fused: self.fused,
         }
     }
 }

@@ -78,6 +78,11 @@ impl TensorFile {
         self.0.metadata().offset_keys()
     }
 
+    /// Returns the metadata `key`, if the file has it.
+    pub(crate) fn metadata(&self, key: &str) -> Option<&str> {
+        self.0.metadata().metadata().as_ref()?.get(key).map(String::as_str)
+    }
+
     /// Returns dtype and shape of a tensor.
     pub(crate) fn info(&self, name: &str) -> Result<&TensorInfo, AdapterError> {
         let missing = || {

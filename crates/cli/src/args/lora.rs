@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use retrograph_finetune::{LoraConfig, LoraTargets};
+use retrograph_finetune::{LoraConfig, LoraPatterns, LoraTargets};
 
 use crate::error::CliError;
 
@@ -30,9 +30,16 @@ pub(crate) struct LoraArguments {
     /// Also train both norms of each layer [default: true in bench, else false].
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     train_norms: Option<bool>,
+    /// Also train the token embeddings, and with them the output projection of a tied model.
+    #[arg(long)]
+    train_embeddings: bool,
+    /// Also train the output projection of a model that is not tied.
+    #[arg(long)]
+    train_head: bool,
     /// Start from this LoRA adapter, a directory in PEFT format, which sets all other LoRA options.
     #[arg(long, value_name = "DIR", conflicts_with_all = [
         "rank", "alpha", "lora_targets", "rslora", "lora_dropout", "train_norms",
+        "train_embeddings", "train_head",
     ])]
     pub(crate) adapter: Option<PathBuf>,
 }
@@ -47,6 +54,8 @@ impl LoraArguments {
             ("--rslora", self.rslora),
             ("--lora-dropout", self.lora_dropout.is_some()),
             ("--train-norms", self.train_norms.is_some()),
+            ("--train-embeddings", self.train_embeddings),
+            ("--train-head", self.train_head),
         ];
         match given.into_iter().find(|(_, given)| full && *given) {
             None => Ok(()),
@@ -62,7 +71,10 @@ impl LoraArguments {
             targets: self.lora_targets.unwrap_or(LoraTargets::QV),
             rslora: self.rslora,
             norms: self.train_norms.unwrap_or(norms),
+            embeddings: self.train_embeddings,
+            head: self.train_head,
             dropout: self.lora_dropout.unwrap_or(0.0),
+            patterns: LoraPatterns::default(),
         }
     }
 }
@@ -100,6 +112,8 @@ mod tests {
         let dropout = 0.1;
         let expected = LoraConfig { targets, rslora: true, dropout, ..LoraConfig::new(4, 8.0) };
         assert_eq!(config(&line, false), expected);
+        let saved = config(&["--train-embeddings", "--train-head"], false);
+        assert_eq!((saved.embeddings, saved.head, saved.norms), (true, true, false));
         let wrong = Line::try_parse_from(["program", "--lora-targets", "head"]).unwrap_err();
         assert!(wrong.to_string().contains("q,k,v,o,gate,up,down"), "{wrong}");
     }

@@ -12,7 +12,9 @@ const DEFAULT_BETA: f32 = 0.1;
 pub(crate) struct PreferenceArguments {
     /// Train on preferences by DPO: the lines of --data have `prompt`, `chosen` and `rejected`. The
     /// reference is the model without its adapter, so --mode must be lora. --batch counts pairs.
-    #[arg(long, requires = "data", conflicts_with_all = ["packing", "buckets", "train_norms"])]
+    #[arg(long, requires = "data", conflicts_with_all = [
+        "packing", "buckets", "train_norms", "train_embeddings", "train_head",
+    ])]
     pub(crate) dpo: bool,
     /// DPO's β, above 0: a larger one keeps the model closer to the reference [default: 0.1].
     #[arg(long, value_name = "BETA", requires = "dpo")]

@@ -3,15 +3,18 @@
 //! An adapter is a directory with `adapter_config.json` and `adapter_model.safetensors`. A
 //! matrix has its name in the [inventory](crate::parameters) with the prefix `base_model.model.`:
 //! `base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight` has the shape
-//! `[rank, inputs]`, and `lora_B` has `[outputs, rank]`, both in f32. Trained norms are stored
-//! whole, with the same prefix; PEFT lists them in `modules_to_save`.
+//! `[rank, inputs]`, and `lora_B` has `[outputs, rank]`, both in f32. Trained norms, token table
+//! and output projection are stored whole, with the same prefix; PEFT lists them in
+//! `modules_to_save`.
 //!
 //! [`write_adapter`] replaces an adapter at once or not at all. [`Adapter::open`] reads one and
 //! fails with the name of an option that is not supported. [`export`](crate::export) merges an
 //! adapter into the weights of its base model.
 //!
-//! DoRA and ranks that differ between layers are not supported.
+//! Ranks and alphas may differ between projections (`rank_pattern` and `alpha_pattern` of PEFT), but
+//! not between layers. DoRA is not supported.
 
+mod blocks;
 mod config;
 mod error;
 mod read;
@@ -29,3 +32,7 @@ const WEIGHTS: &str = "adapter_model.safetensors";
 const PREFIX: &str = "base_model.model.";
 /// The norms of a layer, which can be trained with LoRA.
 const NORMS: [&str; 2] = ["input_layernorm", "post_attention_layernorm"];
+/// The module of the token table.
+const EMBEDDING: &str = "embed_tokens";
+/// The module of the output projection.
+const HEAD: &str = "lm_head";

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::blocks::{Block, TARGETS_KEY, stored_parts};
 use super::config::AdapterConfig;
-use super::{AdapterError, CONFIG, NORMS, PREFIX, WEIGHTS};
-use crate::config::{LoraConfig, Projection};
+use super::{AdapterError, CONFIG, EMBEDDING, HEAD, NORMS, PREFIX, WEIGHTS};
+use crate::config::{LoraConfig, LoraTargets, Projection};
 use crate::json_file::read_json;
-use crate::parameters::Parameter;
+use crate::parameters::{HEAD as HEAD_WEIGHT, Parameter};
 use crate::tensor_file::TensorFile;
 
 /// An adapter on disk. Matrices are read on request.
@@ -16,6 +17,8 @@ pub struct Adapter {
     path: PathBuf,
     config: AdapterConfig,
     file: TensorFile,
+    /// The targets of a file whose fused updates are blocks.
+    blocks: Option<LoraTargets>,
 }
 
 impl Adapter {
@@ -28,9 +31,15 @@ impl Adapter {
         let path = folder.join(CONFIG);
         let text =
             read_json(&path).map_err(|source| AdapterError::Read { path: path.clone(), source })?;
-        let config = AdapterConfig::parse(&path, &text)?;
+        let mut config = AdapterConfig::parse(&path, &text)?;
         let file = TensorFile::open(&folder.join(WEIGHTS))?;
-        let adapter = Self { path: folder.to_owned(), config, file };
+        let blocks = file.metadata(TARGETS_KEY).map(str::parse::<LoraTargets>).transpose();
+        let blocks =
+            blocks.map_err(|error| AdapterError::damaged(file.path(), error.to_string()))?;
+        if let Some(targets) = blocks {
+            config.divide(targets).map_err(|why| AdapterError::damaged(&path, why))?;
+        }
+        let adapter = Self { path: folder.to_owned(), config, file, blocks };
         adapter.check()?;
         Ok(adapter)
     }
@@ -71,10 +80,21 @@ impl Adapter {
         parameters: impl IntoIterator<Item = &'a Parameter>,
     ) -> Result<(), AdapterError> {
         let mut left: BTreeSet<String> = self.file.names().into_iter().collect();
-        for parameter in parameters.into_iter().filter(|parameter| parameter.trainable) {
-            let name = format!("{PREFIX}{}", parameter.name);
-            self.require_shape(&name, &parameter.shape)?;
+        let mut has_head = false;
+        for parameter in parameters {
+            has_head |= parameter.name == HEAD_WEIGHT;
+            if !parameter.trainable {
+                continue;
+            }
+            let name = format!("{PREFIX}{}", parameter.stored_name());
+            let shape = Block::of(parameter, self.blocks).stored_shape(parameter);
+            self.require_shape(&name, &shape)?;
             left.remove(&name);
+        }
+        if self.lora().embeddings && !has_head {
+            self.require_tied()?;
+            // PEFT stores the token table twice.
+            left.remove(&format!("{PREFIX}{HEAD_WEIGHT}"));
         }
         match left.pop_first() {
             None => Ok(()),
@@ -88,7 +108,21 @@ impl Adapter {
     /// [`AdapterError::MissingTensor`] for a parameter of the base model, or if the file cannot be
     /// read.
     pub fn values(&mut self, parameter: &Parameter) -> Result<Vec<f32>, AdapterError> {
-        self.file.values(&format!("{PREFIX}{}", parameter.name))
+        let stored = self.file.values(&format!("{PREFIX}{}", parameter.stored_name()))?;
+        Ok(Block::of(parameter, self.blocks).load(parameter, &stored))
+    }
+
+    /// Checks that the token table of a tied model is still its output projection.
+    fn require_tied(&self) -> Result<(), AdapterError> {
+        if self.config.tied {
+            return Ok(());
+        }
+        Err(AdapterError::Option {
+            path: self.path.join(CONFIG),
+            key: "ensure_weight_tying".to_owned(),
+            value: "false".to_owned(),
+            rule: "the model has one matrix as token table and output projection; train with true",
+        })
     }
 
     /// Checks that the configuration allows every tensor, and that matrices come in pairs of its
@@ -109,22 +143,26 @@ impl Adapter {
             };
             let last = module.rsplit('.').next().unwrap_or(module);
             let Some(partner) = partner else {
-                if !(lora.norms && NORMS.contains(&last)) {
+                let whole = match last {
+                    EMBEDDING => lora.embeddings,
+                    HEAD => lora.head || self.config.tied,
+                    _ => lora.norms && NORMS.contains(&last),
+                };
+                if !whole {
                     return Err(self.unexpected(name, "its module is not in `modules_to_save`"));
                 }
                 continue;
             };
-            let target = Projection::ALL.into_iter().find(|one| one.module() == last);
-            if !target.is_some_and(|target| lora.targets.has(target)) {
+            let Some(rank) = self.stored_rank(last) else {
                 return Err(self.unexpected(name, "its module is not in `target_modules`"));
-            }
+            };
             self.file.info(&format!("{PREFIX}{module}.{partner}.weight"))?;
             let shape = self.file.info(&name)?.shape.clone();
             let side = usize::from(partner == "lora_A");
-            if shape.len() != 2 || shape[side] != lora.rank {
+            if shape.len() != 2 || shape[side] != rank {
                 let mut expected = shape;
-                expected.resize(2, lora.rank);
-                expected[side] = lora.rank;
+                expected.resize(2, rank);
+                expected[side] = rank;
                 self.require_shape(&name, &expected)?;
             }
         }
@@ -132,6 +170,19 @@ impl Adapter {
             return Err(AdapterError::damaged(self.file.path(), "it has no LoRA matrix"));
         }
         Ok(())
+    }
+
+    /// Returns the rank of the matrices of `module` in the file, if it has an update.
+    fn stored_rank(&self, module: &str) -> Option<usize> {
+        let lora = self.lora();
+        let fused = |target: Projection| target.fused().is_some_and(|(name, _)| name == module);
+        let has = |target: &Projection| target.module() == module || fused(*target);
+        let target = lora.targets.iter().find(has)?;
+        let parts = match self.blocks {
+            Some(targets) => stored_parts(target, targets, fused(target)).len(),
+            None => 1,
+        };
+        Some(lora.of(target).rank * parts)
     }
 
     fn require_shape(&self, name: &str, expected: &[usize]) -> Result<(), AdapterError> {

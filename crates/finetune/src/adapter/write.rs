@@ -5,6 +5,7 @@ use std::path::Path;
 use safetensors::tensor::Dtype;
 use serde_json::json;
 
+use super::blocks::{Block, TARGETS_KEY};
 use super::config::AdapterConfig;
 use super::{AdapterError, CONFIG, PREFIX, WEIGHTS};
 use crate::config::LoraConfig;
@@ -48,24 +49,56 @@ pub fn write_adapter(
     values: &mut dyn FnMut(&Parameter) -> Result<Vec<f32>, Error>,
 ) -> Result<(), Error> {
     let new = NewDirectory::create(output.folder, &OURS)?;
-    let config = AdapterConfig { lora, base: output.base.map(str::to_owned) };
-    write_text(&new.path().join(CONFIG), &format!("{:#}\n", config.to_json()))?;
-    let entry = |parameter: &&Parameter| Entry {
-        name: format!("{PREFIX}{}", parameter.name),
+    // A model that is not tied has nothing to keep tied.
+    let tied = lora.embeddings && !lora.head;
+    let config = AdapterConfig { lora, base: output.base.map(str::to_owned), tied };
+    let fused = parameters.iter().any(|parameter| parameter.layout.fused.is_some());
+    write_text(&new.path().join(CONFIG), &format!("{:#}\n", config.to_json(fused)))?;
+    let blocks = fused.then_some(lora.targets);
+    let tensors = stored(parameters);
+    let entry = |(name, parts): &(String, Vec<&Parameter>)| Entry {
+        name: format!("{PREFIX}{name}"),
         dtype: Dtype::F32,
-        shape: parameter.shape.clone(),
+        shape: Block::of(parts[0], blocks).stored_shape(parts[0]),
     };
-    let entries: Vec<Entry> = parameters.iter().map(entry).collect();
+    let entries: Vec<Entry> = tensors.iter().map(entry).collect();
     let data = &mut |index: usize| -> Result<Vec<u8>, Error> {
-        let values = values(parameters[index])?;
-        if let Some(&value) = values.iter().find(|value| !value.is_finite()) {
-            let name = parameters[index].name.clone();
-            return Err(AdapterError::TrainedNotFinite { name, value }.into());
+        let mut whole = vec![0.0f32; entries[index].shape.iter().product()];
+        for part in &tensors[index].1 {
+            Block::of(part, blocks).store(part, &finite(part, values(part)?)?, &mut whole);
         }
-        Ok(bytemuck::cast_slice(&values).to_vec())
+        Ok(bytemuck::cast_slice(&whole).to_vec())
     };
-    tensor_file::write(&new.path().join(WEIGHTS), json!({ "format": "pt" }), &entries, data)?;
+    let mut metadata = json!({ "format": "pt" });
+    if let Some(targets) = blocks {
+        metadata[TARGETS_KEY] = json!(targets.to_string());
+    }
+    tensor_file::write(&new.path().join(WEIGHTS), metadata, &entries, data)?;
     Ok(new.publish()?)
+}
+
+/// Returns the names of the tensors of the file, with the parameters that are parts of each.
+fn stored<'a>(parameters: &[&'a Parameter]) -> Vec<(String, Vec<&'a Parameter>)> {
+    let mut stored: Vec<(String, Vec<&Parameter>)> = Vec::new();
+    for parameter in parameters {
+        let name = parameter.stored_name();
+        let fused = parameter.layout.fused.is_some();
+        match stored.iter_mut().find(|(known, _)| fused && *known == name) {
+            Some((_, parts)) => parts.push(parameter),
+            None => stored.push((name, vec![parameter])),
+        }
+    }
+    stored
+}
+
+fn finite(parameter: &Parameter, values: Vec<f32>) -> Result<Vec<f32>, AdapterError> {
+    match values.iter().find(|value| !value.is_finite()) {
+        None => Ok(values),
+        Some(&value) => {
+            let name = parameter.name.clone();
+            Err(AdapterError::TrainedNotFinite { name, value })
+        }
+    }
 }
 
 fn write_text(path: &Path, text: &str) -> Result<(), AdapterError> {

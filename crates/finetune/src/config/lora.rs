@@ -99,9 +99,37 @@ pub struct LoraConfig {
     /// Whether both norms of each layer are also trained.
     #[serde(default = "trained")]
     pub norms: bool,
+    /// Whether the token table is also trained, and with it the output projection of a tied model.
+    #[serde(default)]
+    pub embeddings: bool,
+    /// Whether the output projection of a model that is not tied is also trained.
+    #[serde(default)]
+    pub head: bool,
     /// Dropout probability of the inputs of updates in training, at least 0 and below 1.
     #[serde(default)]
     pub dropout: f32,
+    /// Projections with a rank or alpha of their own.
+    #[serde(default)]
+    pub patterns: LoraPatterns,
+}
+
+/// Ranks and alphas of some projections, in every layer; others have those of [`LoraConfig`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoraPatterns {
+    ranks: [Option<usize>; Projection::ALL.len()],
+    alphas: [Option<f32>; Projection::ALL.len()],
+}
+
+impl LoraPatterns {
+    /// Sets the rank of a projection; `None` for that of the configuration.
+    pub fn set_rank(&mut self, projection: Projection, rank: Option<usize>) {
+        self.ranks[projection as usize] = rank;
+    }
+
+    /// Sets alpha of a projection; `None` for that of the configuration.
+    pub fn set_alpha(&mut self, projection: Projection, alpha: Option<f32>) {
+        self.alphas[projection as usize] = alpha;
+    }
 }
 
 fn queries_and_values() -> LoraTargets {
@@ -118,10 +146,35 @@ impl LoraConfig {
 
     /// Returns updates of queries and values, scaled by `alpha / rank`, without trained norms.
     pub const fn new(rank: usize, alpha: f32) -> Self {
-        Self { rank, alpha, targets: LoraTargets::QV, rslora: false, norms: false, dropout: 0.0 }
+        let none = [None; Projection::ALL.len()];
+        let patterns = LoraPatterns { ranks: none, alphas: [None; Projection::ALL.len()] };
+        let (targets, rslora, dropout) = (LoraTargets::QV, false, 0.0);
+        let (norms, embeddings, head) = (false, false, false);
+        Self { rank, alpha, targets, rslora, norms, embeddings, head, dropout, patterns }
     }
 
-    /// Returns the factor of `B · A`.
+    /// Returns the options with which every projection has rank and alpha of `projection`.
+    pub fn of(&self, projection: Projection) -> Self {
+        let LoraPatterns { ranks, alphas } = self.patterns;
+        Self {
+            rank: ranks[projection as usize].unwrap_or(self.rank),
+            alpha: alphas[projection as usize].unwrap_or(self.alpha),
+            patterns: LoraPatterns::default(),
+            ..*self
+        }
+    }
+
+    /// Whether weights of the base model are also trained.
+    pub fn trains_base(&self) -> bool {
+        self.norms || self.embeddings || self.head
+    }
+
+    /// The largest rank of a target.
+    pub fn largest_rank(&self) -> usize {
+        self.targets.iter().map(|target| self.of(target).rank).max().unwrap_or(self.rank)
+    }
+
+    /// Returns the factor of `B · A` of projections without a pattern.
     pub fn scale(&self) -> f32 {
         self.exact_scale() as f32
     }
@@ -135,17 +188,46 @@ impl LoraConfig {
     /// Checks every value, and that the matrices have fewer than 2^32 elements in `model`.
     pub(super) fn validate(&self, model: &ModelConfig) -> Result<()> {
         within("rank", self.rank, Self::MOST_RANK)?;
-        let widths = self.targets.iter().flat_map(|target| model.projection(target));
-        let largest = self.rank.saturating_mul(widths.max().unwrap_or(1));
-        let rule = "such that every low-rank matrix has fewer than 2^32 elements";
-        require("rank", self.rank, u32::try_from(largest).is_ok(), rule)?;
         require("alpha", self.alpha, self.alpha.is_finite(), "finite")?;
+        for target in self.targets.iter() {
+            let Self { rank, alpha, .. } = self.of(target);
+            within("rank", rank, Self::MOST_RANK)?;
+            require("alpha", alpha, alpha.is_finite(), "finite")?;
+            let [inputs, outputs] = model.projection(target);
+            let largest = rank.saturating_mul(inputs.max(outputs));
+            let rule = "such that every low-rank matrix has fewer than 2^32 elements";
+            require("rank", rank, u32::try_from(largest).is_ok(), rule)?;
+        }
+        for together in [&[Projection::Q, Projection::K, Projection::V][..], &GATE_UP] {
+            self.validate_alike(together)?;
+        }
+        let rule = "false in a tied model, whose token table is also its output projection";
+        require("head", self.head, !(self.head && model.tied), rule)?;
         let holds = (0.0..1.0).contains(&self.dropout);
         require("lora_dropout", self.dropout, holds, "at least 0 and below 1")?;
         let some = self.targets.iter().next().is_some();
         require("lora_targets", self.targets, some, "at least one projection")
     }
+
+    /// Checks that the targets among projections that share an input, and so launches, have one
+    /// rank and one scale.
+    fn validate_alike(&self, together: &[Projection]) -> Result<()> {
+        let mut targets = together.iter().filter(|target| self.targets.has(**target));
+        let Some(first) = targets.next() else { return Ok(()) };
+        for target in targets {
+            let [one, other] = [*first, *target].map(|target| self.of(target));
+            let rule =
+                format!("as for {}: projections with one input need equal ones", first.module());
+            let of = |value: &dyn fmt::Display| format!("{value} for {}", target.module());
+            require("rank", of(&other.rank), one.rank == other.rank, &rule)?;
+            require("alpha", of(&other.alpha), one.alpha == other.alpha, &rule)?;
+        }
+        Ok(())
+    }
 }
+
+/// The projections of the input of the MLP.
+const GATE_UP: [Projection; 2] = [Projection::Gate, Projection::Up];
 
 #[cfg(test)]
 mod tests {
@@ -181,5 +263,23 @@ mod tests {
         assert_eq!(serde_json::from_str::<LoraConfig>(&text).unwrap(), new);
         let empty = r#"{"rank":8,"alpha":32.0,"targets":[]}"#;
         assert!(serde_json::from_str::<LoraConfig>(empty).is_err());
+    }
+
+    #[test]
+    fn a_pattern_changes_rank_and_scale_of_its_projection_only() {
+        let model = crate::Preset::Tiny.model();
+        let mut lora = LoraConfig { targets: LoraTargets::ALL, ..LoraConfig::new(4, 8.0) };
+        lora.patterns.set_rank(Projection::Down, Some(16));
+        lora.patterns.set_alpha(Projection::O, Some(4.0));
+        lora.validate(&model).unwrap();
+        let of = |projection| (lora.of(projection).rank, lora.of(projection).scale());
+        assert_eq!(of(Projection::Q), (4, 2.0));
+        assert_eq!((of(Projection::Down), of(Projection::O)), ((16, 0.5), (4, 1.0)));
+        assert_eq!(lora.largest_rank(), 16);
+        let text = serde_json::to_string(&lora).unwrap();
+        assert_eq!(serde_json::from_str::<LoraConfig>(&text).unwrap(), lora);
+        lora.patterns.set_rank(Projection::K, Some(8));
+        let error = lora.validate(&model).unwrap_err().to_string();
+        assert!(error.contains("rank is 8 for k_proj") && error.contains("q_proj"), "{error}");
     }
 }

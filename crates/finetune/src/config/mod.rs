@@ -5,6 +5,7 @@
 mod check;
 mod choice;
 mod inference;
+mod long_rope;
 mod lora;
 mod mode;
 mod model;
@@ -17,7 +18,8 @@ mod training;
 
 pub use choice::UnknownChoice;
 pub use inference::InferenceConfig;
-pub use lora::{LoraConfig, LoraTargets};
+pub use long_rope::{LongRope, RopeFactors};
+pub use lora::{LoraConfig, LoraPatterns, LoraTargets};
 pub use mode::Mode;
 pub use model::{BYTE_VOCABULARY, ModelConfig, Preset, SlidingWindow};
 pub use optimizer::{LrSchedule, OptimizerConfig};

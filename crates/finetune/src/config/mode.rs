@@ -11,7 +11,7 @@ pub enum Mode {
     /// All weights.
     Full,
     /// LoRA: low-rank updates `scale · B · A` of some projections, and optionally the norms of each
-    /// layer. All other weights are frozen.
+    /// layer, the token table and the output projection. All other weights are frozen.
     Lora(LoraConfig),
     /// No weights: the model is not trained.
     Frozen,

@@ -17,7 +17,8 @@ pub const BYTE_VOCABULARY: usize = 256;
 /// Dimensions and parts of a decoder-only transformer with RMSNorm, RoPE, grouped-query attention
 /// and SwiGLU.
 ///
-/// Qwen2 has biases on query, key and value. Qwen3 has q/k norm instead. Llama has neither.
+/// Qwen2 has biases on query, key and value. Qwen3 has q/k norm instead. Llama has neither. Phi-3
+/// may rotate a part of each head. SmolLM3 has layers without RoPE.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
     /// Vocabulary size.
@@ -36,6 +37,12 @@ pub struct ModelConfig {
     pub head_dim: Option<usize>,
     /// Whether the query, key and value projections have biases.
     pub qkv_bias: bool,
+    /// Whether the output projection of attention has a bias.
+    #[serde(default)]
+    pub o_bias: bool,
+    /// Whether the projections of the MLP have biases.
+    #[serde(default)]
+    pub mlp_bias: bool,
     /// Whether an RMSNorm normalizes each query and key head before RoPE.
     pub qk_norm: bool,
     /// Whether the output projection is the token embedding.
@@ -44,11 +51,21 @@ pub struct ModelConfig {
     pub rope_theta: f64,
     /// Scaling of the RoPE frequencies for a longer context, if any.
     pub rope_scaling: Option<RopeScaling>,
+    /// Elements of each head that RoPE rotates; `None` for all.
+    #[serde(default)]
+    pub rotary_dim: Option<usize>,
+    /// The distance of layers without RoPE: with 4, every fourth layer. `None` if all have it.
+    #[serde(default)]
+    pub no_rope_interval: Option<usize>,
     /// Added to the mean square in every RMSNorm, in forward and backward.
     pub rms_norm_eps: f32,
     /// The sliding window of attention, if there is one.
     #[serde(default)]
     pub sliding_window: Option<SlidingWindow>,
+    /// Whether files store query, key and value projections as one matrix, and gate and up as one.
+    /// The device has separate matrices in any case.
+    #[serde(default)]
+    pub fused: bool,
 }
 
 /// Attention to the last tokens only.
@@ -87,20 +104,40 @@ impl ModelConfig {
         self.layer(0).projection(projection)
     }
 
-    /// Returns the RoPE frequencies of the pairs of a head, in radians per position.
-    pub fn rope_frequencies(&self) -> Vec<f64> {
-        let base = rope_frequencies(self.head_dim(), self.rope_theta);
+    /// Elements of each head that RoPE rotates.
+    pub fn rotary_dim(&self) -> usize {
+        self.rotary_dim.unwrap_or(self.head_dim())
+    }
+
+    /// Returns the RoPE frequencies of the pairs of a head that are rotated, in radians per
+    /// position. `positions` is the length of a run, by which some scalings choose.
+    pub fn rope_frequencies(&self, positions: usize) -> Vec<f64> {
+        let base = rope_frequencies(self.rotary_dim(), self.rope_theta);
         match self.rope_scaling {
-            Some(scaling) => scaling.scaled(base, self.rope_theta),
+            Some(scaling) => scaling.scaled(base, self.rope_theta, positions),
             None => base,
         }
     }
 
     /// Returns the cosines and sines of the first `positions` positions, each
-    /// `[positions, head_dim ÷ 2]`, with the factor of the scaling.
+    /// `[positions, head_dim ÷ 2]`, with the factor of the scaling. Pairs that are not rotated have
+    /// the cosine 1 and the sine 0.
     pub fn rope_tables(&self, positions: usize) -> (Vec<f32>, Vec<f32>) {
         let amplitude = self.rope_scaling.map_or(1.0, RopeScaling::amplitude);
-        rope_tables_scaled(positions, &self.rope_frequencies(), amplitude)
+        let (cos, sin) =
+            rope_tables_scaled(positions, &self.rope_frequencies(positions), amplitude);
+        let (rotated, pairs) = (self.rotary_dim() / 2, self.head_dim() / 2);
+        if rotated == pairs {
+            return (cos, sin);
+        }
+        let widened = |table: Vec<f32>, value: f32| {
+            let row = |row: &[f32]| {
+                let rest = std::iter::repeat_n(value, pairs - rotated);
+                row.iter().copied().chain(rest).collect::<Vec<_>>()
+            };
+            table.chunks(rotated).flat_map(row).collect()
+        };
+        (widened(cos, 1.0), widened(sin, 0.0))
     }
 
     /// Checks that the dimensions fit each other and the kernels. Call it before computing anything
@@ -125,7 +162,22 @@ impl ModelConfig {
         }
         let eps = self.rms_norm_eps.is_finite() && self.rms_norm_eps > 0.0;
         require("rms_norm_eps", self.rms_norm_eps, eps, "finite and above 0")?;
-        self.rope_scaling.map_or(Ok(()), |scaling| scaling.validate())
+        self.validate_rope()
+    }
+
+    fn validate_rope(&self) -> Result<()> {
+        let rotary = self.rotary_dim();
+        let even = rotary >= 2 && rotary.is_multiple_of(2) && rotary <= self.head_dim();
+        require("rotary_dim", rotary, even, "even, at least 2 and at most the head dimension")?;
+        let interval = self.no_rope_interval;
+        let shown = interval.unwrap_or(1);
+        require("no_rope_interval", shown, interval != Some(0), "at least 1")?;
+        let Some(scaling) = self.rope_scaling else { return Ok(()) };
+        // A layer without RoPE reads the first row of the tables, whose cosine is the amplitude.
+        let plain = interval.is_none() || scaling.amplitude() == 1.0;
+        let rule = "without a RoPE scaling that also scales queries and keys";
+        require("no_rope_interval", shown, plain, rule)?;
+        scaling.validate(rotary)
     }
 
     fn validate_head(&self) -> Result<()> {
@@ -190,12 +242,17 @@ impl Preset {
             kv_heads: 2,
             head_dim: None,
             qkv_bias: true,
+            o_bias: false,
+            mlp_bias: false,
             qk_norm: false,
             tied: true,
             rope_theta: 1e6,
             rope_scaling: None,
+            rotary_dim: None,
+            no_rope_interval: None,
             rms_norm_eps: 1e-6,
             sliding_window: None,
+            fused: false,
         };
         match self {
             Self::Tiny => ModelConfig {

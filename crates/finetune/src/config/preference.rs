@@ -35,12 +35,14 @@ impl PreferenceConfig {
         let even = micro_batch.is_multiple_of(2);
         require("micro-batch", micro_batch, even, "even, as its sequences are pairs")?;
         match config.mode {
-            Mode::Lora(lora) if !lora.norms => Ok(()),
+            Mode::Lora(lora) if !lora.trains_base() => Ok(()),
             mode => Err(Error::InvalidConfig {
                 field: "mode",
-                value: mode.lora().map_or("full", |_| "lora with norms").to_owned(),
-                rule: "lora without norms: the reference is the model without its adapter"
+                value: mode
+                    .lora()
+                    .map_or("full", |_| "lora with trained weights of the model")
                     .to_owned(),
+                rule: "lora without norms, embeddings and output projection: the reference is the model without its adapter".to_owned(),
             }),
         }
     }

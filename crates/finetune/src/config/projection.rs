@@ -43,9 +43,19 @@ impl Projection {
         }
     }
 
-    /// Whether this is the projection of queries, keys or values, which have biases in some models.
-    pub fn is_qkv(self) -> bool {
-        matches!(self, Self::Q | Self::K | Self::V)
+    /// Returns the projection of the parameter `name`.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| name.split('.').any(|part| part == one.module()))
+    }
+
+    /// The module that has this projection and others as one matrix in models with fused
+    /// projections, and the projections of that module in the order of its rows.
+    pub fn fused(self) -> Option<(&'static str, &'static [Self])> {
+        match self {
+            Self::Q | Self::K | Self::V => Some(("qkv_proj", &[Self::Q, Self::K, Self::V])),
+            Self::Gate | Self::Up => Some(("gate_up_proj", &[Self::Gate, Self::Up])),
+            Self::O | Self::Down => None,
+        }
     }
 
     /// The module within its layer, for example `self_attn.q_proj`.

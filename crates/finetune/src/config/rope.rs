@@ -4,10 +4,12 @@ use std::f64::consts::TAU;
 
 use serde::{Deserialize, Serialize};
 
+use super::LongRope;
 use super::check::require;
 use crate::error::Result;
 
 /// A scaling of rotary frequencies.
+#[expect(clippy::large_enum_variant, reason = "a boxed list of factors could not be copied")]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RopeScaling {
@@ -32,6 +34,16 @@ pub enum RopeScaling {
         /// `original_max_position_embeddings`: context length in pretraining.
         original: f64,
     },
+    /// `rope_type` "dynamic", for runs that are longer than the context in pretraining: the base of
+    /// the frequencies grows with the length of the run.
+    Dynamic {
+        /// The factor of the context; the base grows with it, too.
+        factor: f64,
+        /// `original_max_position_embeddings`: context length in pretraining.
+        original: f64,
+    },
+    /// `rope_type` "longrope": a divisor for each frequency.
+    LongRope(LongRope),
 }
 
 /// Arguments of [`RopeScaling::Yarn`], with the names of the paper (Peng et al., arXiv 2309.00071).
@@ -87,12 +99,19 @@ impl Yarn {
 }
 
 impl RopeScaling {
-    pub(super) fn validate(self) -> Result<()> {
+    /// Checks the arguments for heads of which `rotary` elements are rotated.
+    pub(super) fn validate(self, rotary: usize) -> Result<()> {
         let positive = |value: f64| value.is_finite() && value > 0.0;
         let rule = "finite and above 0";
         match self {
             Self::Linear { factor } => require("rope factor", factor, positive(factor), rule),
             Self::Yarn(yarn) => yarn.validate(),
+            Self::LongRope(long) => long.validate(rotary),
+            Self::Dynamic { factor, original } => {
+                require("rope factor", factor, factor.is_finite() && factor >= 1.0, "at least 1")?;
+                require("head_dim", rotary, rotary > 2, "above 2 with dynamic RoPE scaling")?;
+                require("original_max_position_embeddings", original, positive(original), rule)
+            }
             Self::Llama3 { factor, low, high, original } => {
                 require("rope factor", factor, positive(factor), rule)?;
                 require("low_freq_factor", low, positive(low), rule)?;
@@ -104,9 +123,9 @@ impl RopeScaling {
     }
 
     /// Scales the frequencies of the pairs of a head, in radians per position, as `transformers`
-    /// does; `theta` is their base.
-    pub(super) fn scaled(self, frequencies: Vec<f64>, theta: f64) -> Vec<f64> {
-        let width = 2 * frequencies.len();
+    /// does for a sequence of `positions` tokens; `theta` is their base.
+    pub(super) fn scaled(self, frequencies: Vec<f64>, theta: f64, positions: usize) -> Vec<f64> {
+        let (width, length) = (2 * frequencies.len(), positions as f64);
         let scale = |(pair, frequency): (usize, f64)| match self {
             Self::Linear { factor } => frequency / factor,
             Self::Llama3 { factor, low, high, original } => {
@@ -119,6 +138,11 @@ impl RopeScaling {
                 let kept = 1.0 - ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
                 (1.0 - kept) * frequency / yarn.factor + kept * frequency
             }
+            Self::Dynamic { factor, original } => {
+                let growth = factor * length.max(original) / original - (factor - 1.0);
+                frequency / growth.powf(2.0 * pair as f64 / (width as f64 - 2.0))
+            }
+            Self::LongRope(long) => frequency / long.divisor(pair, length),
         };
         frequencies.into_iter().enumerate().map(scale).collect()
     }
@@ -127,7 +151,8 @@ impl RopeScaling {
     pub(super) fn amplitude(self) -> f64 {
         match self {
             Self::Yarn(Yarn { attention, .. }) => attention,
-            Self::Linear { .. } | Self::Llama3 { .. } => 1.0,
+            Self::LongRope(LongRope { attention, .. }) => attention,
+            Self::Linear { .. } | Self::Llama3 { .. } | Self::Dynamic { .. } => 1.0,
         }
     }
 }
@@ -164,7 +189,8 @@ mod tests {
         };
         let plain = ModelConfig { rope_scaling: None, ..model };
         let (mut kept, mut slowed) = (0, 0);
-        for (scaled, plain) in model.rope_frequencies().into_iter().zip(plain.rope_frequencies()) {
+        let [scaled, plain] = [model, plain].map(|model| model.rope_frequencies(1));
+        for (scaled, plain) in scaled.into_iter().zip(plain) {
             assert!((scaled / published(plain) - 1.0).abs() < 1e-14, "{plain}");
             kept += usize::from(scaled == plain);
             slowed += usize::from((scaled * 8.0 / plain - 1.0).abs() < 1e-14);
@@ -183,7 +209,7 @@ mod tests {
         assert!((attention - 1.138_629_436_111_989).abs() < 1e-15);
         let plain = ModelConfig { head_dim: Some(128), rope_theta: 1e6, ..Preset::Tiny.model() };
         let scaled = ModelConfig { rope_scaling: Some(RopeScaling::Yarn(yarn)), ..plain };
-        let [before, after] = [plain, scaled].map(|model| model.rope_frequencies());
+        let [before, after] = [plain, scaled].map(|model| model.rope_frequencies(1));
         // 64 · ln(32768 / (32 · 2π)) / ln(10^6) is 23.6, and 64 · ln(32768 / 2π) / ln(10^6) is
         // 39.7.
         assert_eq!(yarn.range(128, 1e6), [23.0, 40.0]);
@@ -201,13 +227,27 @@ mod tests {
     fn linear_scaling_divides_all_frequencies() {
         let plain = Preset::Tiny.model();
         let rope_scaling = Some(RopeScaling::Linear { factor: 2.0 });
-        let scaled = ModelConfig { rope_scaling, ..plain }.rope_frequencies();
-        assert!(scaled.iter().zip(plain.rope_frequencies()).all(|(one, other)| one * 2.0 == other));
+        let scaled = ModelConfig { rope_scaling, ..plain }.rope_frequencies(1);
+        assert!(
+            scaled.iter().zip(plain.rope_frequencies(1)).all(|(one, other)| one * 2.0 == other)
+        );
     }
 
     #[test]
     fn a_wrong_factor_is_named() {
         let wrong = RopeScaling::Llama3 { factor: 8.0, low: 4.0, high: 1.0, original: 8192.0 };
-        assert!(wrong.validate().unwrap_err().to_string().contains("high_freq_factor"));
+        assert!(wrong.validate(8).unwrap_err().to_string().contains("high_freq_factor"));
+    }
+
+    #[test]
+    fn dynamic_scaling_starts_beyond_the_context_and_keeps_the_first_pair() {
+        let plain = Preset::Tiny.model();
+        let rope_scaling = Some(RopeScaling::Dynamic { factor: 2.0, original: 64.0 });
+        let dynamic = ModelConfig { rope_scaling, ..plain };
+        assert_eq!(dynamic.rope_frequencies(64), plain.rope_frequencies(64));
+        let [long, before] = [dynamic, plain].map(|model| model.rope_frequencies(128));
+        assert_eq!(long[0], before[0]);
+        // The base grows by (2 · 128 / 64 - 1)^(16 / 14), and the last frequency has 14 / 16 of it.
+        assert!((before[7] / long[7] / 3.0 - 1.0).abs() < 1e-14);
     }
 }

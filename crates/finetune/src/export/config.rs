@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{ExportError, WeightType};
-use crate::config::{ModelConfig, RopeScaling, SlidingWindow, Yarn};
+use crate::config::{LongRope, ModelConfig, RopeScaling, SlidingWindow, Yarn};
 use crate::error::Result;
 use crate::hub::{HubError, ModelDirectory};
 use crate::json_file::read_json;
@@ -11,42 +11,78 @@ use crate::json_file::read_json;
 /// The context length that is claimed for a model without a base. RoPE itself has no limit.
 pub(super) const POSITIONS: usize = 2048;
 
+/// Why a model cannot be written.
+const NO_OTHER: &str = "no supported architecture has it";
+
 /// The architecture of a model, by the parts that distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Architecture {
     Llama,
     /// Llama with a sliding window in every layer.
     Mistral,
+    Phi3,
     Qwen2,
     Qwen3,
+    /// Llama with layers without RoPE.
+    SmolLm3,
 }
 
 impl Architecture {
     pub(crate) fn of(model: &ModelConfig) -> Result<Self, ExportError> {
+        let ModelConfig { qkv_bias, o_bias, mlp_bias, qk_norm, .. } = *model;
         let first_windowed = model.sliding_window.map(|window| window.first_layer);
-        let not_expressible = |what: &str, remedy| {
+        let biased = qkv_bias || o_bias || mlp_bias;
+        let refuse = |what: &str, remedy| {
             let format = "a model directory";
             Err(ExportError::NotExpressible { format, what: what.to_owned(), remedy })
         };
-        match (model.qkv_bias, model.qk_norm, first_windowed) {
-            (false, false, None) => Ok(Self::Llama),
-            (false, false, Some(0)) => Ok(Self::Mistral),
-            (false, false, Some(_)) => not_expressible(
-                "a sliding window in later layers without biases and q/k norm",
-                "no supported architecture has it",
-            ),
-            (true, false, _) => Ok(Self::Qwen2),
-            (false, true, _) => Ok(Self::Qwen3),
-            (true, true, _) => not_expressible(
-                "biases and q/k norm in one model",
-                "no supported architecture has both",
-            ),
+        if model.fused {
+            return match (biased || qk_norm || model.no_rope_interval.is_some(), first_windowed) {
+                (false, None | Some(0)) => Ok(Self::Phi3),
+                _ => refuse("a model with fused projections that differs from Phi-3", NO_OTHER),
+            };
+        }
+        if model.no_rope_interval.is_some() {
+            let plain = !qk_norm && model.rotary_dim.is_none() && first_windowed.is_none();
+            return match (plain, qkv_bias == o_bias) {
+                (true, true) => Ok(Self::SmolLm3),
+                _ => refuse("layers without RoPE in a model that differs from SmolLM3", NO_OTHER),
+            };
+        }
+        match (qkv_bias, qk_norm, first_windowed) {
+            _ if model.rotary_dim.is_some() => {
+                refuse("a partly rotated head without fused projections", NO_OTHER)
+            }
+            (true, true, _) if !o_bias => {
+                refuse("biases and q/k norm in one model", "no supported architecture has both")
+            }
+            (_, true, _) if qkv_bias == o_bias && !mlp_bias => Ok(Self::Qwen3),
+            (true, false, _) if !o_bias && !mlp_bias => Ok(Self::Qwen2),
+            (_, false, None) if qkv_bias == o_bias => Ok(Self::Llama),
+            (false, false, Some(0)) if !biased => Ok(Self::Mistral),
+            (_, false, Some(_)) if !biased => {
+                refuse("a sliding window in later layers without biases and q/k norm", NO_OTHER)
+            }
+            _ => refuse("these biases with these norms and windows", NO_OTHER),
         }
     }
 
     /// Returns the architecture of llama.cpp, which has no windows and calls Mistral llama.
+    ///
+    /// # Errors
+    /// [`ExportError::NotExpressible`] for Phi-3, SmolLM3, and biases of the MLP.
     pub(super) fn of_gguf(model: &ModelConfig) -> Result<Self, ExportError> {
-        Self::of(&ModelConfig { sliding_window: None, ..*model })
+        let architecture = Self::of(&ModelConfig { sliding_window: None, ..*model })?;
+        let supported = !matches!(architecture, Self::Phi3 | Self::SmolLm3) && !model.mlp_bias;
+        if supported {
+            return Ok(architecture);
+        }
+        let what = match model.mlp_bias {
+            true => "biases of the MLP".to_owned(),
+            false => format!("the architecture {}", architecture.name()),
+        };
+        let remedy = "use a Hugging Face directory";
+        Err(ExportError::NotExpressible { format: super::gguf::FORMAT, what, remedy })
     }
 
     /// The name in `config.json`, which GGUF uses, too.
@@ -54,8 +90,10 @@ impl Architecture {
         match self {
             Self::Llama => "llama",
             Self::Mistral => "mistral",
+            Self::Phi3 => "phi3",
             Self::Qwen2 => "qwen2",
             Self::Qwen3 => "qwen3",
+            Self::SmolLm3 => "smollm3",
         }
     }
 
@@ -64,8 +102,10 @@ impl Architecture {
         match self {
             Self::Llama => "LlamaForCausalLM",
             Self::Mistral => "MistralForCausalLM",
+            Self::Phi3 => "Phi3ForCausalLM",
             Self::Qwen2 => "Qwen2ForCausalLM",
             Self::Qwen3 => "Qwen3ForCausalLM",
+            Self::SmolLm3 => "SmolLM3ForCausalLM",
         }
     }
 }
@@ -89,7 +129,7 @@ pub(super) fn of_model(model: &ModelConfig, dtype: WeightType) -> Result<Value, 
     let architecture = Architecture::of(model)?;
     let mut config = json!({
         "architectures": [architecture.class()],
-        "attention_bias": false,
+        "attention_bias": model.o_bias,
         "attention_dropout": 0.0,
         "bos_token_id": null,
         "eos_token_id": null,
@@ -98,8 +138,8 @@ pub(super) fn of_model(model: &ModelConfig, dtype: WeightType) -> Result<Value, 
         "hidden_size": model.hidden,
         "initializer_range": 0.02,
         "intermediate_size": model.intermediate,
-        "max_position_embeddings": POSITIONS,
-        "mlp_bias": false,
+        "max_position_embeddings": positions(model),
+        "mlp_bias": model.mlp_bias,
         "model_type": architecture.name(),
         "num_attention_heads": model.heads,
         "num_hidden_layers": model.layers,
@@ -114,6 +154,20 @@ pub(super) fn of_model(model: &ModelConfig, dtype: WeightType) -> Result<Value, 
     if let Some(scaling) = model.rope_scaling {
         config["rope_scaling"] = rope_scaling(scaling);
     }
+    if let Some(RopeScaling::LongRope(long)) = model.rope_scaling {
+        config["original_max_position_embeddings"] = json!(long.original as u64);
+    }
+    if let Some(rotary) = model.rotary_dim {
+        config["partial_rotary_factor"] = json!(rotary as f64 / model.head_dim() as f64);
+    }
+    if let Some(interval) = model.no_rope_interval {
+        config["no_rope_layer_interval"] = json!(interval);
+    }
+    if architecture == Architecture::Phi3 {
+        // Its class computes the width of a head from others, and pads with a token by default.
+        config["sliding_window"] = Value::Null;
+        config["pad_token_id"] = Value::Null;
+    }
     if let Some(SlidingWindow { size, first_layer }) = model.sliding_window {
         config["sliding_window"] = json!(size);
         config["use_sliding_window"] = json!(true);
@@ -122,8 +176,22 @@ pub(super) fn of_model(model: &ModelConfig, dtype: WeightType) -> Result<Value, 
     Ok(config)
 }
 
+/// The context length that is claimed.
+fn positions(model: &ModelConfig) -> usize {
+    match model.rope_scaling {
+        Some(RopeScaling::Dynamic { original, .. }) => original as usize,
+        _ => POSITIONS,
+    }
+}
+
 fn rope_scaling(scaling: RopeScaling) -> Value {
     match scaling {
+        RopeScaling::Dynamic { factor, .. } => json!({ "rope_type": "dynamic", "factor": factor }),
+        RopeScaling::LongRope(LongRope { short, long, original, attention }) => json!({
+            "rope_type": "longrope", "short_factor": Vec::from(short),
+            "long_factor": Vec::from(long), "original_max_position_embeddings": original,
+            "attention_factor": attention,
+        }),
         RopeScaling::Linear { factor } => json!({ "rope_type": "linear", "factor": factor }),
         RopeScaling::Llama3 { factor, low, high, original } => json!({
             "rope_type": "llama3", "factor": factor, "low_freq_factor": low,

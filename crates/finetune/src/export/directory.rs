@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use safetensors::tensor::Dtype;
 use serde_json::{Map, Value, json};
 
+use super::weights::StoredTensor;
 use super::{ExportError, ModelWeights, OnProgress, Progress, WeightType, card, config, tokenizer};
 use crate::adapter::AdapterError;
 use crate::error::{Error, Result};
 use crate::hub::{INDEX, ModelDirectory, SINGLE};
 use crate::new_directory::{NewDirectory, require_free};
-use crate::parameters::Parameter;
 use crate::tensor_file::{self, Entry};
 use crate::tokenizer::{GenerationDefaults, TOKENIZER_FILE, Tokenizer};
 
@@ -113,8 +113,8 @@ fn write_shards(
     (folder, output): (&Path, ModelOutput<'_>),
     on: OnProgress<'_>,
 ) -> Result<Written> {
-    let tensors = weights.tensors().to_vec();
-    let bytes = |tensor: &Parameter| output.stored(&tensor.name).bytes(tensor.len()) as u64;
+    let tensors = weights.stored();
+    let bytes = |tensor: &StoredTensor| output.stored(&tensor.name).bytes(tensor.len()) as u64;
     let total: u64 = tensors.iter().map(bytes).sum();
     let shards = shards(&tensors, &bytes, output.max_shard_bytes);
     let (mut done, mut map) = (0, Map::new());
@@ -123,7 +123,7 @@ fn write_shards(
             1 => SINGLE.to_owned(),
             all => format!("model-{:05}-of-{all:05}.safetensors", number + 1),
         };
-        let entry = |tensor: &Parameter| Entry {
+        let entry = |tensor: &StoredTensor| Entry {
             name: tensor.name.clone(),
             dtype: output.stored(&tensor.name).safetensors().unwrap_or(Dtype::F32),
             shape: tensor.shape.clone(),
@@ -135,7 +135,7 @@ fn write_shards(
                 return Err(ExportError::Stopped.into());
             }
             done += bytes(tensor);
-            Ok(weights.read(tensor)?.encode(output.stored(&tensor.name), &|row| row)?)
+            tensor.encode(weights, output.stored(&tensor.name))
         };
         tensor_file::write(&folder.join(&name), json!({ "format": "pt" }), &entries, data)?;
         map.extend(shard.iter().map(|tensor| (tensor.name.clone(), json!(name))));
@@ -150,10 +150,10 @@ fn write_shards(
 
 /// Divides tensors, in order, into shards of at most `most` bytes or one tensor.
 fn shards<'a>(
-    tensors: &'a [Parameter],
-    bytes: &dyn Fn(&Parameter) -> u64,
+    tensors: &'a [StoredTensor],
+    bytes: &dyn Fn(&StoredTensor) -> u64,
     most: u64,
-) -> Vec<&'a [Parameter]> {
+) -> Vec<&'a [StoredTensor]> {
     let (mut shards, mut first, mut size) = (Vec::new(), 0, 0u64);
     for (index, tensor) in tensors.iter().enumerate() {
         let next = bytes(tensor);

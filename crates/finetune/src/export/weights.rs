@@ -1,7 +1,7 @@
 //! The tensors of a complete model.
 
 use super::{ExportError, WeightType};
-use crate::config::{LoraConfig, Mode, ModelConfig};
+use crate::config::{LoraConfig, Mode, ModelConfig, Projection};
 use crate::error::Result;
 use crate::parameters::{Parameter, inventory};
 
@@ -43,6 +43,22 @@ impl<'a> ModelWeights<'a> {
         &self.tensors
     }
 
+    /// The tensors as files store them, in the order of their first parts.
+    pub(super) fn stored(&self) -> Vec<StoredTensor> {
+        let mut stored: Vec<StoredTensor> = Vec::new();
+        for tensor in &self.tensors {
+            let name = tensor.stored_name();
+            match stored.iter_mut().find(|one| tensor.layout.fused.is_some() && one.name == name) {
+                Some(fused) => fused.parts.push(tensor.clone()),
+                None => {
+                    let (shape, parts) = (tensor.stored_shape(), vec![tensor.clone()]);
+                    stored.push(StoredTensor { name, shape, parts });
+                }
+            }
+        }
+        stored
+    }
+
     /// The LoRA matrices, in pairs.
     pub(crate) fn updates(&self) -> &[Parameter] {
         &self.updates
@@ -58,6 +74,7 @@ impl<'a> ModelWeights<'a> {
         let update = match (self.lora, self.pair(&tensor.name)) {
             (Some(lora), Some([a, b])) => {
                 let a = self.finite(&a)?.into_iter().map(f64::from).collect();
+                let lora = Projection::of(&tensor.name).map_or(lora, |one| lora.of(one));
                 let (b, rank, scale) = (self.finite(&b)?, lora.rank, lora.exact_scale());
                 Some(Update { a, b, rank, scale })
             }
@@ -83,6 +100,35 @@ impl<'a> ModelWeights<'a> {
         };
         let (name, value) = (parameter.name.clone(), values[index]);
         Err(ExportError::NotFinite { name, index, value }.into())
+    }
+}
+
+/// A tensor of a file, from one parameter or several.
+#[derive(Clone, Debug)]
+pub(super) struct StoredTensor {
+    pub(super) name: String,
+    pub(super) shape: Vec<usize>,
+    /// The parameters, in the order of their rows.
+    parts: Vec<Parameter>,
+}
+
+impl StoredTensor {
+    /// Number of elements.
+    pub(super) fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Reads and encodes all elements.
+    pub(super) fn encode(
+        &self,
+        weights: &mut ModelWeights<'_>,
+        dtype: WeightType,
+    ) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(dtype.bytes(self.len()));
+        for part in &self.parts {
+            bytes.extend(weights.read(part)?.encode(dtype, &|row| part.loaded_row(row))?);
+        }
+        Ok(bytes)
     }
 }
 

@@ -15,6 +15,7 @@
 
 mod config;
 mod error;
+mod rope;
 mod tensors;
 
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ use crate::config::{Mode, ModelConfig};
 use crate::digest::hex;
 use crate::error::{Error, Result};
 use crate::json_file::read_json;
-use crate::parameters::{Chunk, HEAD, inventory};
+use crate::parameters::{Chunk, HEAD, Parameter, inventory};
 use crate::tokenizer::{TOKENIZER_FILE, Tokenizer};
 use tensors::Tensors;
 
@@ -128,16 +129,19 @@ impl ModelDirectory {
         self.0.tensors.files()
     }
 
-    /// Reads the elements of the tensor `name` from index `first` into `values`, as f32, row-major.
-    /// Returns false if there is no such tensor, or it has fewer elements.
+    /// Reads the elements of `parameter` into `values`, as f32, row-major. Returns false if there
+    /// is no such tensor, or `values` or the tensor has another length than the parameter.
     ///
     /// # Errors
     /// [`HubError::ReadTensor`] if the file cannot be read, or has become shorter.
-    pub fn read(&self, name: &str, first: usize, values: &mut [f32]) -> Result<bool> {
-        let tensors = &self.0.tensors;
-        let Some(tensor) = tensors.by_name().get(name) else { return Ok(false) };
-        let Some(read) = tensors.read((name, tensor), first, values) else { return Ok(false) };
-        Ok(read.map(|()| true)?)
+    pub fn read(&self, parameter: &Parameter, values: &mut [f32]) -> Result<bool> {
+        let name = parameter.stored_name();
+        let Some(tensor) = self.0.tensors.by_name().get(&name) else { return Ok(false) };
+        if tensor.shape != parameter.stored_shape() || values.len() != parameter.len() {
+            return Ok(false);
+        }
+        self.fill(parameter, 0, Chunk::F32(values))?;
+        Ok(true)
     }
 
     /// Returns the dtype of the tensor `name`.
@@ -145,30 +149,35 @@ impl ModelDirectory {
         self.0.tensors.by_name().get(name).map(|tensor| tensor.dtype)
     }
 
-    /// Whether there is a tensor `name`.
-    pub fn has(&self, name: &str) -> bool {
-        self.0.tensors.by_name().contains_key(name)
+    /// Whether there is a tensor with the elements of `parameter`.
+    pub fn has(&self, parameter: &Parameter) -> bool {
+        self.0.tensors.by_name().contains_key(&parameter.stored_name())
     }
 
-    /// Fills `chunk` with the elements of the tensor `name` from index `first`. bf16 elements are
-    /// copied to a bf16 chunk; other conversions go through f32.
+    /// Fills `chunk` with the elements of `parameter` from index `first`. bf16 elements are copied
+    /// to a bf16 chunk; other conversions go through f32.
     ///
     /// # Errors
     /// [`HubError::ReadTensor`] if the file cannot be read, or has become shorter.
     ///
     /// # Panics
     /// If there is no such tensor, or it has fewer elements.
-    pub(crate) fn fill(&self, name: &str, first: usize, chunk: Chunk<'_>) -> Result<()> {
-        let tensors = &self.0.tensors;
-        let tensor = tensors.by_name().get(name).expect("opening has checked the tensors");
-        let whole = "opening has checked the shapes";
+    pub(crate) fn fill(&self, parameter: &Parameter, first: usize, chunk: Chunk<'_>) -> Result<()> {
+        let (tensors, name) = (&self.0.tensors, parameter.stored_name());
+        let tensor = tensors.by_name().get(&name).expect("opening has checked the tensors");
+        let (tensor, whole) = ((&*name, tensor), "opening has checked the shapes");
         match chunk {
-            Chunk::Bf16(values) if tensor.dtype == Dtype::BF16 => {
-                tensors.copy((name, tensor), first, bytemuck::cast_slice_mut(values))?;
+            Chunk::Bf16(values) if tensor.1.dtype == Dtype::BF16 => {
+                for (piece, stored) in parameter.stored_pieces(first..first + values.len()) {
+                    tensors.copy(tensor, stored, bytemuck::cast_slice_mut(&mut values[piece]))?;
+                }
                 Ok(())
             }
             chunk => chunk.try_fill(|values| {
-                Ok(tensors.read((name, tensor), first, values).expect(whole)?)
+                for (piece, stored) in parameter.stored_pieces(first..first + values.len()) {
+                    tensors.read(tensor, stored, &mut values[piece]).expect(whole)?;
+                }
+                Ok(())
             }),
         }
     }
@@ -199,8 +208,7 @@ impl Inner {
         let stored = self.tensors.by_name();
         let needed = inventory(&self.config, Mode::Full);
         for parameter in &needed {
-            let tensor = parameter.name.clone();
-            let expected = parameter.shape.clone();
+            let (tensor, expected) = (parameter.stored_name(), parameter.stored_shape());
             let Some(found) = stored.get(&tensor) else {
                 let (path, needs) = (self.path.clone(), format!("it in the shape {expected:?}"));
                 return Err(HubError::Missing { tensor, path, needs });
@@ -215,8 +223,8 @@ impl Inner {
                 return Err(HubError::ElementType { tensor, path, found });
             }
         }
-        let known: std::collections::HashSet<&str> =
-            needed.iter().map(|parameter| parameter.name.as_str()).collect();
+        let known: std::collections::HashSet<String> =
+            needed.iter().map(Parameter::stored_name).collect();
         let extra = stored
             .iter()
             .find(|(name, _)| !known.contains(name.as_str()) && !ignored(name, self.config.tied));

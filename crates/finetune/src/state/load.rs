@@ -34,8 +34,8 @@ pub(crate) fn load_state(
     progress: UploadProgress<'_>,
 ) -> Result<(Vec<f32>, ModelState)> {
     let initial = |parameter: &Parameter, first, chunk: Chunk<'_>| {
-        match base.filter(|base| base.has(&parameter.name)) {
-            Some(base) => return base.fill(&parameter.name, first, chunk),
+        match base.filter(|base| base.has(parameter)) {
+            Some(base) => return base.fill(parameter, first, chunk),
             None => chunk.fill(|values| init::fill(values, first, parameter, seed)),
         }
         Ok(())
@@ -122,7 +122,7 @@ pub fn frozen_values(
 ) -> Result<Vec<f32>> {
     let mut values = vec![0.0; parameter.len()];
     match base {
-        Some(base) if base.read(&parameter.name, 0, &mut values)? => Ok(values),
+        Some(base) if base.read(parameter, &mut values)? => Ok(values),
         _ => Ok(init::initial_values(parameter, seed)),
     }
 }

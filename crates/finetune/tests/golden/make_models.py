@@ -5,7 +5,7 @@
 
 writes one folder for each model, or for the named ones, into models/ next to this file. It needs
 torch, transformers and peft; the committed files are of versions 2.11.0, 5.17.0 and 0.21.0, those of
-linear and yarn of 2.15.0, 5.24.0 and 0.21.2. A folder
+linear and yarn, and of the models after them, of 2.15.0, 5.24.0 and 0.21.2. A folder
 is a model directory (bfloat16, one of them in shards) with an adapter of PEFT in adapter/ and
 golden.safetensors, computed in float64 by the libraries' own classes from the files just written:
 
@@ -13,8 +13,10 @@ golden.safetensors, computed in float64 by the libraries' own classes from the f
 - logits [batch, seq, vocab], loss: of the first batch, without the adapter;
 - grad.NAME: the gradient of that loss for each parameter;
 - adapter.logits, adapter.loss, adapter.grad.NAME: the same with the adapter, for its matrices;
-- losses, norms [steps]: training the adapter with AdamW, clipping and a cosine schedule;
-- greedy, adapter.greedy [prompt + 64]: a prompt and the likeliest tokens that follow.
+- losses, norms [steps]: training the adapter with AdamW, clipping and a cosine schedule. All weights
+  are trained instead in models with fused projections, since PEFT trains one A for all parts;
+- greedy, adapter.greedy [prompt + 64]: a prompt and the likeliest tokens that follow. Dynamic RoPE
+  has none: its frequencies differ from token to token.
 """
 
 import json
@@ -27,7 +29,14 @@ import torch
 import torch.nn.functional as F
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    Phi3Config,
+    Qwen2Config,
+    Qwen3Config,
+    SmolLM3Config,
+)
 
 STEPS, BATCH, SEQ, PROMPT, GREEDY = 30, 2, 11, 5, 64
 VOCAB = 96
@@ -50,6 +59,16 @@ YARN = dict(
     rope_type="yarn", factor=8.0, original_max_position_embeddings=16, rope_theta=100.0,
     beta_fast=2.0, beta_slow=0.25,
 )
+DYNAMIC = dict(rope_type="dynamic", factor=4.0, rope_theta=100.0)
+# The first is for runs within the original context, the second for longer ones.
+SHORT_ROPE = dict(
+    rope_type="longrope", rope_theta=100.0, original_max_position_embeddings=96,
+    short_factor=[1.0, 1.25, 1.5, 2.0], long_factor=[1.5, 2.0, 4.0, 8.0],
+)
+LONG_ROPE = dict(
+    rope_type="longrope", rope_theta=100.0, original_max_position_embeddings=4,
+    partial_rotary_factor=0.75, short_factor=[1.0, 1.5, 2.0], long_factor=[1.25, 3.0, 5.0],
+)
 # Seeds are positions: add new models at the end.
 MODELS = {
     "qwen2": Qwen2Config(**SIZES, tie_word_embeddings=True),
@@ -58,8 +77,40 @@ MODELS = {
     "llama3": LlamaConfig(**SIZES, tie_word_embeddings=True, rope_parameters=LLAMA3),
     "linear": LlamaConfig(**SIZES, tie_word_embeddings=True, rope_parameters=LINEAR),
     "yarn": Qwen3Config(**SIZES, tie_word_embeddings=False, head_dim=16, rope_parameters=YARN),
+    "phi3": Phi3Config(
+        **SIZES, tie_word_embeddings=False, rope_parameters=SHORT_ROPE, sliding_window=6,
+        original_max_position_embeddings=96,
+    ),
+    "phi4": Phi3Config(
+        **SIZES, tie_word_embeddings=True, rope_parameters=LONG_ROPE,
+        original_max_position_embeddings=4,
+    ),
+    "smollm3": SmolLM3Config(**SIZES, tie_word_embeddings=True, no_rope_layer_interval=2),
+    "biases": LlamaConfig(
+        **SIZES, tie_word_embeddings=False, attention_bias=True, mlp_bias=True
+    ),
+    "dynamic": LlamaConfig(
+        **{**SIZES, "max_position_embeddings": 8}, tie_word_embeddings=True,
+        rope_parameters=DYNAMIC,
+    ),
+    "saved": LlamaConfig(**SIZES, tie_word_embeddings=False),
+    "tied": Qwen2Config(**SIZES, tie_word_embeddings=True),
+}
+# Options of the adapters of single models.
+LORA = {
+    "saved": dict(
+        modules_to_save=["embed_tokens", "lm_head"],
+        rank_pattern={"o_proj": 5, "gate_proj": 2, "up_proj": 2},
+        alpha_pattern={"down_proj": 2, "gate_proj": 7, "up_proj": 7},
+    ),
+    "tied": dict(modules_to_save=["embed_tokens"], ensure_weight_tying=True),
 }
 PARTS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+FUSED_PARTS = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
+
+
+def fused(model):
+    return model.config.model_type == "phi3"
 
 
 def fill(model, seed):
@@ -85,14 +136,15 @@ def save_adapter(folder, seed, rslora):
     model.config._name_or_path = folder.name
     model.name_or_path = folder.name
     config = LoraConfig(
-        r=3, lora_alpha=5, target_modules=PARTS, use_rslora=rslora, task_type="CAUSAL_LM",
-        base_model_name_or_path=folder.name,
+        r=3, lora_alpha=5, target_modules=FUSED_PARTS if fused(model) else PARTS, use_rslora=rslora, task_type="CAUSAL_LM",
+        base_model_name_or_path=folder.name, **LORA.get(folder.name, {}),
     )
     model = get_peft_model(model, config)
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            parameter.data = 0.2 * torch.randn(parameter.shape, generator=generator)
+            noise = 0.2 * torch.randn(parameter.shape, generator=generator)
+            parameter.data = parameter.data + noise if "modules_to_save" in name else noise
     model.save_pretrained(folder / "adapter")
     (folder / "adapter" / "README.md").unlink(missing_ok=True)
 
@@ -112,7 +164,9 @@ def load(folder, adapter):
 
 def plain(name):
     """The name without what PEFT puts around it."""
-    return name.removeprefix("base_model.model.").replace(".default", "").replace(".base_layer", "")
+    for part in [".default", ".base_layer", ".modules_to_save"]:
+        name = name.replace(part, "")
+    return name.removeprefix("base_model.model.")
 
 
 def loss_of(model, tokens, targets):
@@ -140,9 +194,11 @@ def learning_rate(step):
 
 def train(model, tokens, targets):
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(
-        trained, lr=PEAK, betas=BETAS, eps=ADAM_EPS, weight_decay=DECAY
-    )
+    groups = [
+        dict(params=[one for one in trained if one.dim() == 2], weight_decay=DECAY),
+        dict(params=[one for one in trained if one.dim() != 2], weight_decay=0.0),
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=PEAK, betas=BETAS, eps=ADAM_EPS)
     losses, norms = [], []
     for step in range(STEPS):
         for group in optimizer.param_groups:
@@ -195,11 +251,14 @@ def make(name, seed):
     made = {"tokens": tokens, "targets": targets}
     base = load(folder, adapter=False)
     made |= first_step(base, batch, "")
-    made["greedy"] = greedy_of(base, generator)
+    changing = (base.config.rope_parameters or {}).get("rope_type") == "dynamic"
+    if not changing:
+        made["greedy"] = greedy_of(base, generator)
     adapted = load(folder, adapter=True)
     made |= first_step(adapted, batch, "adapter.")
-    made["adapter.greedy"] = greedy_of(adapted, generator)
-    made |= train(adapted, tokens, targets)
+    if not changing:
+        made["adapter.greedy"] = greedy_of(adapted, generator)
+    made |= train(base if fused(base) else adapted, tokens, targets)
     made = {key: value.detach().to(torch.float32).contiguous() for key, value in made.items()}
     save_file(made, folder / "golden.safetensors")
     shape = {key: list(value.shape) for key, value in made.items() if "grad" not in key}

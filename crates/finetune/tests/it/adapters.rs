@@ -176,3 +176,74 @@ fn values_that_are_not_finite_are_no_adapter_and_replace_none() {
     assert!(found, "{error}");
     assert_eq!(std::fs::read(place.join("adapter_model.safetensors")).unwrap(), before);
 }
+
+/// A run of a model with fused projections and partly rotated heads.
+fn fused(lora: LoraConfig) -> TrainingConfig {
+    let mut config = config(Mode::Lora(lora), 6);
+    let (head_dim, rotary_dim) = (Some(8), Some(6));
+    let (qkv_bias, fused) = (false, true);
+    config.model =
+        retrograph_finetune::ModelConfig { qkv_bias, fused, head_dim, rotary_dim, ..config.model };
+    config
+}
+
+#[test]
+fn updates_of_fused_projections_are_blocks_of_one_update_and_are_read_back() {
+    let (device, folder) = (device(), tempfile::tempdir().unwrap());
+    for (rslora, targets) in [(false, "all"), (true, "all"), (false, "q,v,o"), (true, "up,down")] {
+        let targets = targets.parse().unwrap();
+        let lora = LoraConfig { targets, rslora, ..LoraConfig::new(3, 4.0) };
+        let config = fused(lora);
+        let mut first = trainer(&device, &config, TrainerOptions::default());
+        train(&mut first, 3);
+        let place = folder.path().join(format!("{rslora} {targets}"));
+        first.export_adapter(output(&place)).unwrap();
+        let mut adapter = Adapter::open(&place).unwrap();
+        assert_eq!(adapter.lora(), lora);
+        let parameters = inventory(&config.model, config.mode);
+        adapter.require(&parameters).unwrap();
+        for parameter in parameters.iter().filter(|parameter| parameter.trainable) {
+            let values = first.state().values(first.stream(), &parameter.name).unwrap().unwrap();
+            assert_eq!(adapter.values(parameter).unwrap(), values, "{}", parameter.name);
+        }
+    }
+}
+
+/// The product of the stored matrices, with rank and alpha of the stored patterns, is the update.
+#[test]
+fn the_stored_pair_of_a_fused_projection_is_the_update_of_its_parts() {
+    let (device, folder) = (device(), tempfile::tempdir().unwrap());
+    let lora = LoraConfig { targets: LoraTargets::ALL, ..LoraConfig::new(2, 3.0) };
+    let config = fused(lora);
+    let mut trainer = trainer(&device, &config, TrainerOptions::default());
+    train(&mut trainer, 3);
+    trainer.export_adapter(output(folder.path())).unwrap();
+    let text = std::fs::read_to_string(folder.path().join("adapter_config.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let modules = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"];
+    assert_eq!(json["target_modules"], serde_json::json!(modules));
+    assert_eq!(json["rank_pattern"], serde_json::json!({ "qkv_proj": 6, "gate_up_proj": 4 }));
+    assert_eq!(json["alpha_pattern"], serde_json::json!({ "qkv_proj": 9, "gate_up_proj": 6 }));
+    let stored = crate::golden::tensors(&folder.path().join("adapter_model.safetensors"));
+    let name = |part: &str| format!("base_model.model.model.layers.1.self_attn.qkv_proj.{part}");
+    let [a, b] = ["lora_A.weight", "lora_B.weight"].map(|part| &stored[&name(part)]);
+    let (rank, inputs) = (6, config.model.hidden);
+    for parameter in inventory(&config.model, config.mode) {
+        let Some(module) = parameter.name.strip_suffix(".lora_B.weight") else { continue };
+        if !module.contains("layers.1.self_attn") || module.ends_with("o_proj") {
+            continue;
+        }
+        let values = |name: &str| trainer.state().values(trainer.stream(), name).unwrap().unwrap();
+        let own = [values(&format!("{module}.lora_A.weight")), values(&parameter.name)];
+        for row in 0..parameter.shape[0] {
+            let (stored_row, first) = (&b[parameter.stored_row(row) * rank..][..rank], row * 2);
+            for column in 0..inputs {
+                let found: f64 = (0..rank).map(|at| stored_row[at] * a[at * inputs + column]).sum();
+                let expected: f64 = (0..2)
+                    .map(|at| f64::from(own[1][first + at] * own[0][at * inputs + column]))
+                    .sum();
+                assert!((found * 9.0 / 6.0 - expected * 3.0 / 2.0).abs() < 1e-7, "{module}");
+            }
+        }
+    }
+}

@@ -4,8 +4,8 @@
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
-    Batch, Mode, ModelConfig, Plan, RopeScaling, SlidingWindow, Source, TrainerOptions,
-    TrainingConfig,
+    Batch, LoraConfig, LoraTargets, Mode, ModelConfig, Plan, Projection, RopeScaling,
+    SlidingWindow, Source, TrainerOptions, TrainingConfig,
 };
 
 use crate::device::device;
@@ -57,6 +57,44 @@ fn windowed_qwen2(mode: Mode, head_dim: usize) -> TrainingConfig {
     let sliding_window = Some(SlidingWindow { size: 3, first_layer: 1 });
     config.model = ModelConfig { head_dim: Some(head_dim), sliding_window, ..config.model };
     config
+}
+
+/// Fused projections in files, and heads of 8 elements of which 6 are rotated, the last pair not.
+fn phi(mode: Mode) -> TrainingConfig {
+    let mut config = config(mode);
+    let (head_dim, rotary_dim) = (Some(8), Some(6));
+    let (qkv_bias, fused) = (false, true);
+    config.model = ModelConfig { qkv_bias, fused, head_dim, rotary_dim, ..config.model };
+    config
+}
+
+/// Biases of every projection.
+fn biased(mode: Mode) -> TrainingConfig {
+    let mut config = config(mode);
+    config.model = ModelConfig { o_bias: true, mlp_bias: true, ..config.model };
+    config
+}
+
+/// A second layer without RoPE. A bias of its keys would have no gradient: it adds the same to all
+/// scores of a query.
+fn smollm3(mode: Mode) -> TrainingConfig {
+    let mut config = config(mode);
+    let (qkv_bias, no_rope_interval) = (false, Some(2));
+    config.model = ModelConfig { qkv_bias, no_rope_interval, ..config.model };
+    config
+}
+
+/// LoRA of every projection with ranks and scales that differ.
+fn patterned() -> Mode {
+    let mut lora = LoraConfig { targets: LoraTargets::ALL, ..LoraConfig::new(3, 12.0) };
+    lora.patterns.set_rank(Projection::O, Some(5));
+    lora.patterns.set_alpha(Projection::O, Some(2.0));
+    lora.patterns.set_rank(Projection::Down, Some(1));
+    for gated in [Projection::Gate, Projection::Up] {
+        lora.patterns.set_rank(gated, Some(7));
+        lora.patterns.set_alpha(gated, Some(-3.0));
+    }
+    Mode::Lora(lora)
 }
 
 /// Trains one step without clipping, and compares loss and gradients; then the same in documents.
@@ -168,10 +206,33 @@ fn a_window_as_wide_as_a_sequence_changes_no_operation() {
 
 #[test]
 fn llama3_matches_the_reference_and_its_differences() {
-    let frequencies = llama3(Mode::Full).model.rope_frequencies();
-    let plain = ModelConfig { rope_scaling: None, ..llama3(Mode::Full).model }.rope_frequencies();
+    let frequencies = llama3(Mode::Full).model.rope_frequencies(1);
+    let plain = ModelConfig { rope_scaling: None, ..llama3(Mode::Full).model }.rope_frequencies(1);
     assert_eq!(frequencies[0], plain[0]);
     assert!(frequencies[1] < plain[1] && frequencies[1] > plain[1] / 8.0);
     assert_eq!(frequencies[2], plain[2] / 8.0);
     matches_reference(llama3(Mode::Full));
+}
+
+#[test]
+fn partly_rotated_heads_match_the_reference_and_its_differences() {
+    matches_reference(phi(Mode::Full));
+    matches_reference(phi(LORA));
+}
+
+#[test]
+fn biases_of_every_projection_match_the_reference_and_its_differences() {
+    matches_reference(biased(Mode::Full));
+    matches_reference(biased(LORA));
+}
+
+#[test]
+fn layers_without_rope_match_the_reference_and_its_differences() {
+    matches_reference(smollm3(Mode::Full));
+    matches_reference(smollm3(LORA));
+}
+
+#[test]
+fn ranks_and_scales_of_projections_match_the_reference_and_its_differences() {
+    matches_reference(qwen3(patterned()));
 }

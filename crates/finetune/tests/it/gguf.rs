@@ -218,8 +218,8 @@ fn dimensions_and_rope_are_in_the_metadata() {
     }
     // llama.cpp divides each frequency by its factor.
     let (_, _, factors) = tensor(&mut reader, "rope_freqs.weight");
-    let plain = ModelConfig { rope_scaling: None, ..config }.rope_frequencies();
-    for ((factor, plain), scaled) in factors.iter().zip(plain).zip(config.rope_frequencies()) {
+    let plain = ModelConfig { rope_scaling: None, ..config }.rope_frequencies(1);
+    for ((factor, plain), scaled) in factors.iter().zip(plain).zip(config.rope_frequencies(1)) {
         assert!((plain / factor / scaled - 1.0).abs() < 1e-6, "{factor}");
     }
     assert_eq!((factors[0], factors[3]), (1.0, 8.0));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use half::{bf16, f16};
 use retrograph_finetune::checkpoint::CheckpointDirectory;
-use retrograph_finetune::parameters::{Parameter, inventory};
+use retrograph_finetune::parameters::inventory;
 use retrograph_finetune::{
     Error, HubError, Mode, ModelConfig, ModelDirectory, Plan, RopeScaling, SlidingWindow, Source,
     TrainerOptions, TrainingConfig,
@@ -66,11 +66,17 @@ fn bytes(values: &[f32], dtype: Dtype) -> Vec<u8> {
 
 /// The tensors of a model with the weights of the golden script.
 fn tensors(model: &ModelConfig, dtype: Dtype) -> Stored {
-    let one = |parameter: &Parameter| {
-        let data = bytes(&weights(parameter), dtype);
-        (parameter.name.clone(), (dtype, parameter.shape.clone(), data))
-    };
-    inventory(model, Mode::Full).iter().map(one).collect()
+    let mut stored = Stored::new();
+    for parameter in inventory(model, Mode::Full) {
+        let shape = parameter.stored_shape();
+        let row_bytes = bytes(&vec![0.0; shape[1..].iter().product()], dtype).len();
+        let empty = || (dtype, shape.clone(), vec![0; shape[0] * row_bytes]);
+        let (_, _, data) = stored.entry(parameter.stored_name()).or_insert_with(empty);
+        for (row, own) in bytes(&weights(&parameter), dtype).chunks(row_bytes).enumerate() {
+            data[parameter.stored_row(row) * row_bytes..][..row_bytes].copy_from_slice(own);
+        }
+    }
+    stored
 }
 
 fn write(path: &Path, tensors: &Stored) {
@@ -253,23 +259,113 @@ fn mistral_is_trained_with_its_window() {
 }
 
 #[test]
+fn phi3_is_trained_from_its_fused_projections() {
+    let (head_dim, rotary_dim, qkv_bias) = (Some(8), Some(4), false);
+    let model = ModelConfig { head_dim, rotary_dim, qkv_bias, fused: true, ..config(LORA).model };
+    let json = json!({
+        "model_type": "phi3", "head_dim": 8, "partial_rotary_factor": 0.5, "sliding_window": null,
+    });
+    let json = with(qwen2(), json);
+    for (mode, dtype) in [(LORA, Dtype::BF16), (Mode::Full, Dtype::F16)] {
+        let folder = directory(&json, &tensors(&model, dtype));
+        assert_eq!(*ModelDirectory::open(folder.path()).unwrap().config(), model);
+        trains(&json, &folder, (mode, dtype));
+    }
+}
+
+#[test]
 fn unsupported_options_are_refused_by_field() {
     let stored = tensors(&config(LORA).model, Dtype::BF16);
     for (field, value) in [
         ("model_type", json!("gemma3")),
         ("hidden_act", json!("gelu")),
+        ("model_type", json!("gemma2")),
+        ("model_type", json!("gemma")),
         ("mlp_bias", json!(true)),
         ("layer_types", json!(["full_attention", "sliding_attention"])),
         ("partial_rotary_factor", json!(0.5)),
         ("quantization_config", json!({ "bits": 4 })),
-        ("rope_scaling", json!({ "rope_type": "longrope", "factor": 4.0 })),
+        ("rope_scaling", json!({ "rope_type": "proportional", "factor": 4.0 })),
     ] {
         let found = error(&directory(&with(qwen2(), json!({ field: value })), &stored));
         let HubError::Unsupported { field: named, .. } = found else { panic!("{found}") };
         assert!(named == field || (field, named) == ("rope_scaling", "rope_type"), "{named}");
     }
-    let biased = with(qwen3(), json!({ "attention_bias": true }));
-    assert!(error(&directory(&biased, &stored)).to_string().contains("attention_bias is true"));
+    let gemma = with(qwen2(), json!({ "model_type": "gemma2" }));
+    let found = error(&directory(&gemma, &stored)).to_string();
+    assert!(found.contains("soft-capping") && found.contains("GeGLU"), "{found}");
+    let of = |kind: &str, changes: Value| {
+        let config = with(with(qwen2(), json!({ "model_type": kind })), changes);
+        error(&directory(&config, &stored)).to_string()
+    };
+    for (kind, changes, named) in [
+        ("mistral", json!({ "attention_bias": true }), "attention_bias is true"),
+        ("phi3", json!({ "attention_bias": true }), "attention_bias is true"),
+        ("qwen3", json!({ "mlp_bias": true }), "mlp_bias is true"),
+        ("phi3", json!({ "partial_rotary_factor": 1.5 }), "partial_rotary_factor is 1.5"),
+        ("smollm3", json!({ "no_rope_layers": [0, 1] }), "no_rope_layers is [0, 1]"),
+        ("smollm3", json!({ "use_sliding_window": true }), "use_sliding_window is true"),
+        ("phi3", json!({ "rope_scaling": { "type": "su" } }), "original_max_position_embeddings"),
+    ] {
+        let found = of(kind, changes);
+        assert!(found.contains(named), "{found}");
+    }
+}
+
+/// Phi-3 with LongRoPE as its first files have it, and the context of dynamic scaling.
+#[test]
+fn scalings_by_length_are_read_with_their_contexts() {
+    let lists = json!({
+        "type": "su", "short_factor": [1.0, 1.5], "long_factor": [2.0, 8],
+    });
+    let phi = json!({
+        "model_type": "phi3", "partial_rotary_factor": 0.5, "max_position_embeddings": 4096,
+        "original_max_position_embeddings": 64, "rope_scaling": lists, "head_dim": 8,
+    });
+    let model = ModelConfig {
+        qkv_bias: false,
+        fused: true,
+        head_dim: Some(8),
+        rotary_dim: Some(4),
+        ..config(LORA).model
+    };
+    let folder = directory(&with(qwen2(), phi), &tensors(&model, Dtype::F32));
+    let opened = ModelDirectory::open(folder.path()).unwrap();
+    let Some(RopeScaling::LongRope(long)) = opened.config().rope_scaling else { panic!() };
+    assert_eq!((long.short.as_slice(), long.long.as_slice()), (&[1.0, 1.5][..], &[2.0, 8.0][..]));
+    assert!((long.attention - 2f64.sqrt()).abs() < 1e-15);
+    assert_eq!(long.original, 64.0);
+    assert_eq!(ModelConfig { rope_scaling: None, ..*opened.config() }, model);
+
+    let dynamic = json!({
+        "model_type": "llama", "max_position_embeddings": 64,
+        "rope_scaling": { "rope_type": "dynamic", "factor": 3.0 },
+    });
+    let plain = ModelConfig { qkv_bias: false, ..config(LORA).model };
+    let folder = directory(&with(qwen2(), dynamic), &tensors(&plain, Dtype::F32));
+    let opened = ModelDirectory::open(folder.path()).unwrap();
+    assert_eq!(opened.positions(), Some(192));
+    opened.require_seq(192).unwrap();
+    assert!(opened.require_seq(193).is_err());
+}
+
+#[test]
+fn biases_are_those_that_the_class_has() {
+    for (kind, changes, expected) in [
+        ("qwen2", json!({}), [true, false, false]),
+        ("llama", json!({ "attention_bias": true }), [true, true, false]),
+        ("llama", json!({ "mlp_bias": true }), [false, false, true]),
+        ("qwen3", json!({ "attention_bias": true, "head_dim": 6 }), [true, true, false]),
+        ("smollm3", json!({ "attention_bias": true, "mlp_bias": true }), [true; 3]),
+    ] {
+        let [qkv_bias, o_bias, mlp_bias] = expected;
+        let qk_norm = kind == "qwen3";
+        let model = ModelConfig { qkv_bias, o_bias, mlp_bias, qk_norm, ..config(LORA).model };
+        let config = with(with(qwen2(), json!({ "model_type": kind })), changes);
+        let opened = ModelDirectory::open(directory(&config, &tensors(&model, Dtype::F32)).path());
+        let found = *opened.unwrap().config();
+        assert_eq!([found.qkv_bias, found.o_bias, found.mlp_bias], expected, "{kind}");
+    }
 }
 
 /// `transformers` has written the kind of scaling under two names, and at times under both.
@@ -446,8 +542,9 @@ fn weights_that_become_shorter_while_they_are_in_use_are_named() {
         let started = started.with_base(opened.clone()).unwrap();
         let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.set_len(fs::metadata(&path).unwrap().len() / 2).unwrap();
-        let last = opened.tensors().last().unwrap().0.to_owned();
-        let read = opened.read(&last, 0, &mut [0.0]).map(|_| ());
+        let all = inventory(&config(LORA).model, Mode::Full);
+        let last = all.into_iter().max_by(|one, other| one.name.cmp(&other.name)).unwrap();
+        let read = opened.read(&last, &mut vec![0.0; last.len()]).map(|_| ());
         let digest = opened.digest().map(|_| ());
         let upload = started.start(&device().modules(), Source::Seed, &mut |_| ()).map(|_| ());
         for error in [read, digest, upload] {

@@ -148,7 +148,7 @@ fn losses(config: &TrainingConfig, batch: &Batch) -> Vec<f32> {
     let trainer = start_on(&device, config, packed());
     let stream = trainer.stream();
     let modules = device.modules().prewarm(&pass.pass.requirements(), |_| ()).unwrap();
-    let (cos, sin) = rope_tables_from(config.seq, &config.model.rope_frequencies());
+    let (cos, sin) = rope_tables_from(config.seq, &config.model.rope_frequencies(1));
     let [cos, sin] = [cos, sin].map(|table| DeviceBuffer::from_slice(stream, &table).unwrap());
     let out = DeviceBuffer::zeroed(stream.context(), config.rows()).unwrap();
     let mut bindings = Bindings::new();

@@ -102,10 +102,31 @@ fn logits(device: &Device, trainer: &Trainer, tokens: &[u32], seq: usize) -> Vec
     let one = |tokens: &[u32]| {
         let mut controls = pass.controls();
         controls.set_array(forward.tokens, tokens).unwrap();
+        forward.sequences.set(&mut controls, None).unwrap();
         program.step(stream, &controls).unwrap();
         out.download(stream).unwrap()
     };
     tokens.chunks(seq).flat_map(one).collect()
+}
+
+/// The gradients of the tensors in files. A fused matrix has the rows of its parts. Its A is that of
+/// all parts, so that their gradients are added.
+fn stored_gradients(trainer: &mut Trainer) -> BTreeMap<String, Vec<f32>> {
+    let gradients: BTreeMap<_, _> = trainer.gradients().unwrap().into_iter().collect();
+    let mut stored: BTreeMap<String, Vec<f32>> = BTreeMap::new();
+    for parameter in trainer.state().trained_parameters() {
+        let (gradient, name) = (&gradients[&parameter.name], parameter.stored_name());
+        let shared = name.ends_with("lora_A.weight");
+        let rows = if shared { parameter.shape[0] } else { parameter.stored_shape()[0] };
+        let width = parameter.len() / parameter.shape[0];
+        let whole = stored.entry(name).or_insert_with(|| vec![0.0; rows * width]);
+        for (row, values) in gradient.chunks(width).enumerate() {
+            let row = if shared { row } else { parameter.stored_row(row) };
+            let sums = whole[row * width..][..width].iter_mut();
+            sums.zip(values).for_each(|(sum, value)| *sum += value);
+        }
+    }
+    stored
 }
 
 /// Loss, gradients of everything that is trained, and logits.
@@ -119,7 +140,7 @@ fn one_step_matches(name: &str, adapted: bool) {
     assert!(error <= TOLERANCE, "the logits are off by {error:.2e}");
     let metrics = trainer.step(&batch).unwrap();
     close("loss", f64::from(metrics.loss), golden[&format!("{prefix}loss")][0]);
-    let gradients = trainer.gradients().unwrap();
+    let gradients = stored_gradients(&mut trainer);
     let kind = format!("{prefix}grad.");
     assert_eq!(gradients.len(), golden.keys().filter(|name| name.starts_with(&kind)).count());
     for (name, gradient) in gradients {
@@ -159,9 +180,12 @@ fn greedy_matches(name: &str, adapted: bool) {
     assert_eq!(generated(&device, (name, adapted), &tokens[..PROMPT]), tokens[PROMPT..]);
 }
 
+/// Training the adapter, or all weights of a model with fused projections: PEFT then trains one A
+/// for all parts of a fused matrix.
 fn training_matches(name: &str) {
     let (device, golden) = (device(), golden(name));
-    let mut trainer = start(&device, name, true, false);
+    let fused = ModelDirectory::open(&folder(name)).unwrap().config().fused;
+    let mut trainer = start(&device, name, !fused, false);
     for step in 0..STEPS as usize {
         let metrics = trainer.step(&batch(&golden, step)).unwrap();
         close("loss", f64::from(metrics.loss), golden["losses"][step]);
@@ -190,16 +214,19 @@ macro_rules! models {
 
             #[test]
             fn likeliest_tokens_are_the_same() {
-                super::greedy_matches(stringify!($name), false);
-                super::greedy_matches(stringify!($name), true);
+                // The frequencies of dynamic RoPE differ from token to token in `transformers`.
+                if stringify!($name) != "dynamic" {
+                    super::greedy_matches(stringify!($name), false);
+                    super::greedy_matches(stringify!($name), true);
+                }
             }
 
             #[test]
-            fn training_the_adapter_matches() {
+            fn training_matches() {
                 super::training_matches(stringify!($name));
             }
         }
     )*};
 }
 
-models! { qwen2 qwen3 llama2 llama3 linear yarn }
+models! { qwen2 qwen3 llama2 llama3 linear yarn phi3 phi4 smollm3 biases dynamic saved tied }

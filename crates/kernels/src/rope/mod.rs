@@ -57,6 +57,8 @@ pub struct Rope<'a, B> {
 /// The positions of the tokens of [`Rope`].
 #[derive(Clone, Copy, Debug)]
 pub enum TokenPositions<B> {
+    /// All 0: the first row of the tables for every token.
+    Zero,
     /// Consecutive from 0 on in each sequence.
     FromZero,
     /// Consecutive in each sequence from the position on that is read from `[1]`.
@@ -93,6 +95,7 @@ impl<B: Copy> Rope<'_, B> {
         }
         let tokens = self.batch * seq;
         let (start, token_positions, needed) = match token_positions {
+            TokenPositions::Zero => (None, None, 1),
             TokenPositions::FromZero => (None, None, seq),
             TokenPositions::From(start) => (Some(start), None, 1),
             TokenPositions::Each(positions) => (None, Some(positions), 1),
@@ -108,6 +111,9 @@ impl<B: Copy> Rope<'_, B> {
         if let Some(token_positions) = token_positions {
             check.length("token_positions", token_positions, tokens)?;
         }
+        // Positions past the rows take the last one.
+        let zero = matches!(self.token_positions, TokenPositions::Zero);
+        let rows = if zero { 1 } else { positions };
         // A vector has at least one pair, so that the number of vectors fits, too.
         let heads: usize = tensors.iter().map(|tensor| tensor.heads).sum();
         check.size("the number of pairs", check.product("pairs", &[tokens, heads, half])?)?;
@@ -133,7 +139,7 @@ impl<B: Copy> Rope<'_, B> {
             vec4s: vec4s(heads),
             half: check.size("head_dim ÷ 2", half)?,
             seq: check.size("seq", seq)?,
-            positions: check.size("the number of positions", positions)?,
+            positions: check.size("the number of positions", rows)?,
             inverse: self.inverse,
         };
         let arguments = parameters.into_arguments();

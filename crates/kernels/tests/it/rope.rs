@@ -211,3 +211,28 @@ fn tokens_may_have_positions_of_their_own() {
     let named = matches!(error, KernelError::Length { operand: "token_positions", .. });
     assert!(named, "{error}");
 }
+
+#[test]
+fn tokens_at_position_zero_stay_as_they_are() {
+    let mut data = Data::new("rope at zero");
+    let [batch, seq, heads, head_dim] = [2, 5, 3, 10];
+    let x = data.uniform(batch * seq * heads * head_dim, 2.0);
+    let (cos, sin) = rope_tables(1, head_dim, 1e4);
+    for inverse in [false, true] {
+        let device = Device::new();
+        let (input, out) = (device.upload(&x), device.unwritten(x.len()));
+        let launch = Rope {
+            tensors: &[RopeTensor { x: input, out: out.into(), heads }],
+            cos: device.upload(&cos),
+            sin: device.upload(&sin),
+            token_positions: TokenPositions::Zero,
+            positions: 1,
+            batch,
+            seq,
+            head_dim,
+            inverse,
+        };
+        device.run(&launch.launch().unwrap());
+        same_bits(&device.download(out), &x, "unrotated heads");
+    }
+}

@@ -3,6 +3,7 @@
 use super::file::{Head, Value, write};
 use super::output::{FORMAT, GgufOutput};
 use super::{metadata, names};
+use crate::config::LoraPatterns;
 use crate::error::Result;
 use crate::export::config::Architecture;
 use crate::export::{ExportError, ModelWeights, OnProgress, WeightType, Written};
@@ -12,7 +13,7 @@ use crate::parameters::Parameter;
 /// llama.cpp applies it to a model of the same base weights.
 ///
 /// # Errors
-/// [`ExportError::NotExpressible`] without LoRA or with trained norms, [`ExportError::Type`] for
+/// [`ExportError::NotExpressible`] without LoRA or with other trained weights, [`ExportError::Type`] for
 /// Q8_0, the error of the weights, or if the file cannot be written. Nothing is left then.
 pub fn write_gguf_adapter(
     weights: &mut ModelWeights<'_>,
@@ -32,8 +33,13 @@ pub fn write_gguf_adapter(
     };
     let lora = weights.lora();
     let lora = lora.ok_or_else(|| refuse("an adapter of all weights", "export the model"))?;
-    if lora.norms {
-        return Err(refuse("an adapter with trained norms", "export the merged model").into());
+    if lora.trains_base() {
+        let what = "an adapter with trained norms, embeddings or output projection";
+        return Err(refuse(what, "export the merged model").into());
+    }
+    if lora.patterns != LoraPatterns::default() {
+        let what = "an adapter with several ranks or alphas";
+        return Err(refuse(what, "export the merged model").into());
     }
     let model = *weights.config();
     let architecture = Architecture::of_gguf(&model)?;

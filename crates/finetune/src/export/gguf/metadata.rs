@@ -36,6 +36,10 @@ pub(super) fn of_model(
 ) -> Metadata {
     let mut metadata = general("model", architecture, output);
     let positions = output.base.and_then(ModelDirectory::positions).unwrap_or(POSITIONS);
+    let positions = match model.rope_scaling {
+        Some(RopeScaling::Dynamic { original, .. }) => positions.min(original as usize),
+        _ => positions,
+    };
     // llama.cpp has no window in these architectures, but up to its size all attention is equal.
     let window = model.sliding_window.and_then(|window| usize::try_from(window.size).ok());
     let positions = window.map_or(positions, |window| positions.min(window));

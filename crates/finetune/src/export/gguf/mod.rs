@@ -20,7 +20,7 @@ use crate::config::{ModelConfig, RopeScaling};
 use crate::error::Result;
 use crate::parameters::Parameter;
 use file::{Head, write};
-use output::FORMAT;
+pub(super) use output::FORMAT;
 
 /// Frequency factors of RoPE.
 const ROPE_FACTORS: &str = "rope_freqs.weight";
@@ -85,7 +85,15 @@ fn rope_factors(
     model: &ModelConfig,
 ) -> Result<Option<Vec<f32>>, ExportError> {
     match model.rope_scaling {
-        None | Some(RopeScaling::Linear { .. }) => return Ok(None),
+        // Dynamic frequencies change only beyond the context that the metadata has.
+        None | Some(RopeScaling::Linear { .. } | RopeScaling::Dynamic { .. }) => return Ok(None),
+        Some(RopeScaling::LongRope(_)) => {
+            return Err(ExportError::NotExpressible {
+                format: FORMAT,
+                what: "LongRoPE scaling".to_owned(),
+                remedy: "use a Hugging Face directory",
+            });
+        }
         Some(RopeScaling::Yarn(_)) => {
             return Err(ExportError::NotExpressible {
                 format: FORMAT,
@@ -102,7 +110,7 @@ fn rope_factors(
             remedy: "use a Hugging Face directory",
         });
     }
-    let plain = ModelConfig { rope_scaling: None, ..*model }.rope_frequencies();
-    let factors = plain.into_iter().zip(model.rope_frequencies());
+    let plain = ModelConfig { rope_scaling: None, ..*model }.rope_frequencies(1);
+    let factors = plain.into_iter().zip(model.rope_frequencies(1));
     Ok(Some(factors.map(|(plain, scaled)| (plain / scaled) as f32).collect()))
 }

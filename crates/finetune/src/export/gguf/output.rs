@@ -7,7 +7,7 @@ use crate::hub::ModelDirectory;
 use crate::parameters::EMBEDDING;
 
 /// The name of the format in messages.
-pub(super) const FORMAT: &str = "GGUF";
+pub(in crate::export) const FORMAT: &str = "GGUF";
 
 /// The destination of a GGUF file.
 #[derive(Clone, Copy, Debug)]

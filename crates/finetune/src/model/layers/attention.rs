@@ -79,7 +79,7 @@ impl Attention {
             o: linear(Projection::O),
             norms: [norm(Q_NORM), norm(K_NORM)],
             eps: attention.qk_norm.unwrap_or(spec.attention_norm).eps,
-            rope: RotaryEmbedding::new(config, tables, attention.head_dim),
+            rope: RotaryEmbedding::new(config, tables, attention),
             core: SelfAttention::new(config, attention),
             rows: config.rows(),
             compute: config.compute,

@@ -6,6 +6,7 @@ use retrograph_runtime::Slice;
 use super::activation::{Activation, Dtypes};
 use super::{Builder, PassConfig};
 use crate::error::Result;
+use crate::spec::AttentionSpec;
 
 /// The rotary tables, `[positions, head_dim / 2]` each.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,12 @@ impl RopeTables {
         let sin = builder.pass.external("rope.sin", len);
         Self { cos, sin }
     }
+
+    /// The row of position 0, whose angles are 0, for heads of width `head_dim`.
+    fn first_row(self, head_dim: usize) -> Self {
+        let [cos, sin] = [self.cos, self.sin].map(|table| table.slice(0..head_dim / 2));
+        Self { cos, sin }
+    }
 }
 
 /// RoPE of the heads of a layer.
@@ -35,6 +42,8 @@ pub(super) struct RotaryEmbedding {
     batch: usize,
     seq: usize,
     head_dim: usize,
+    /// Whether every token has position 0: the layer has no RoPE, and heads stay as they are.
+    at_zero: bool,
 }
 
 /// The direction of a rotation. The inverse is the gradient.
@@ -47,8 +56,10 @@ pub(super) enum Rotation {
 }
 
 impl RotaryEmbedding {
-    pub(super) fn new(config: &PassConfig, tables: RopeTables, head_dim: usize) -> Self {
-        Self { tables, batch: config.batch, seq: config.seq, head_dim }
+    pub(super) fn new(config: &PassConfig, tables: RopeTables, spec: &AttentionSpec) -> Self {
+        let (head_dim, at_zero) = (spec.head_dim, spec.rope.is_none());
+        let tables = if at_zero { tables.first_row(head_dim) } else { tables };
+        Self { tables, batch: config.batch, seq: config.seq, head_dim, at_zero }
     }
 
     /// Positions in the tables.
@@ -63,7 +74,7 @@ impl RotaryEmbedding {
         [q, k]: [(Slice<f32>, Dtypes); 2],
         rotation: Rotation,
     ) -> Result<[Activation; 2]> {
-        let Self { tables: RopeTables { cos, sin }, batch, seq, head_dim } = *self;
+        let Self { tables: RopeTables { cos, sin }, batch, seq, head_dim, at_zero } = *self;
         let (names, start, inverse) = match rotation {
             Rotation::Forward { start } => (["q", "k"], start, false),
             Rotation::Inverse => (["grad_q", "grad_k"], None, true),
@@ -78,6 +89,7 @@ impl RotaryEmbedding {
         let tensors = &[turn(q, rotated[0]), turn(k, rotated[1])];
         let positions = self.positions();
         let token_positions = match (start, builder.sequences.positions()) {
+            _ if at_zero => TokenPositions::Zero,
             (Some(start), _) => TokenPositions::From(start),
             (None, Some(positions)) => TokenPositions::Each(positions),
             (None, None) => TokenPositions::FromZero,

@@ -94,7 +94,9 @@ impl Reference<'_> {
         let low = |kind: &str| self.weights.get(&format!("{name}.lora_{kind}.weight"));
         if let (Mode::Lora(lora), Some(a), Some(b)) = (self.config.mode, low("A"), low("B")) {
             let update = product(b, &product(a, x));
-            let scale = f64::from(lora.scale());
+            let last = name.rsplit('.').next().unwrap();
+            let target = lora.targets.iter().find(|target| target.module() == last).unwrap();
+            let scale = f64::from(lora.of(target).scale());
             y.iter_mut().zip(update).for_each(|(y, update)| *y += scale * update);
         }
         y
@@ -111,11 +113,13 @@ impl Reference<'_> {
         let (model, at) = (self.model(), format!("model.layers.{layer}."));
         let window = model.sliding_window.filter(|window| layer >= window.first_layer);
         let width = model.head_dim();
+        let rotates = model.no_rope_interval.is_none_or(|every| !(layer + 1).is_multiple_of(every));
         let heads = |part: &str| -> Vec<Vec<Row>> {
             let name = format!("{at}self_attn.{part}_proj");
             let gain = format!("{at}self_attn.{part}_norm.weight");
             let head = |(position, head): (usize, &[f64])| match part {
                 "v" => head.to_vec(),
+                _ if !rotates => head.to_vec(),
                 _ if model.qk_norm => self.rotate(position, &self.norm(head, &gain)),
                 _ => self.rotate(position, head),
             };
@@ -154,9 +158,11 @@ impl Reference<'_> {
     /// The rotation of pairs (i, i + half) by the angles of `position`.
     fn rotate(&self, position: usize, x: &[f64]) -> Row {
         let half = x.len() / 2;
-        let angles = self.model().rope_frequencies();
+        let angles = self.model().rope_frequencies(self.config.seq);
         let turned = |i: usize| {
-            let (sin, cos) = (position as f64 * angles[i % half]).sin_cos();
+            // Pairs without a frequency stay as they are.
+            let angle = angles.get(i % half).map_or(0.0, |angle| position as f64 * angle);
+            let (sin, cos) = angle.sin_cos();
             let other = if i < half { -x[i + half] } else { x[i - half] };
             x[i] * cos + other * sin
         };

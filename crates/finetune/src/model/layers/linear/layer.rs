@@ -42,6 +42,7 @@ impl Linear {
         let name = |kind| layer_name(number, &format!("{}.{kind}", projection.path()));
         let weight = builder.weight(&name("weight"));
         let lora = config.lora.filter(|lora| lora.targets.has(projection)).map(|lora| {
+            let lora = lora.of(projection);
             let names = [name("lora_A.weight"), name("lora_B.weight")];
             let [a, b] = names.each_ref().map(|name| builder.f32_weight(name));
             let dropout = builder.dropout(&names[0], lora.dropout);

@@ -1,0 +1,143 @@
+//! LongRoPE: a divisor for each frequency, by the length of the run.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::check::require;
+use crate::error::Result;
+
+/// Arguments of [`RopeScaling::LongRope`](super::RopeScaling::LongRope) (Ding et al.,
+/// arXiv 2402.13753), as `transformers` reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LongRope {
+    /// `short_factor`: divisors for runs of at most `original` positions.
+    pub short: RopeFactors,
+    /// `long_factor`: divisors for longer runs.
+    pub long: RopeFactors,
+    /// `original_max_position_embeddings`: context length in pretraining.
+    pub original: f64,
+    /// `attention_factor`: the factor of all cosines and sines.
+    pub attention: f64,
+}
+
+impl LongRope {
+    /// Returns the default of the attention factor for a context that is `factor` times `original`:
+    /// `√(1 + ln(factor) / ln(original))`.
+    pub fn attention(factor: f64, original: f64) -> f64 {
+        if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / original.ln()).sqrt() }
+    }
+
+    /// Returns the divisor of a frequency in a run of `length` positions.
+    pub(super) fn divisor(&self, pair: usize, length: f64) -> f64 {
+        let factors = if length > self.original { &self.long } else { &self.short };
+        f64::from(factors.as_slice()[pair])
+    }
+
+    pub(super) fn validate(self, rotary: usize) -> Result<()> {
+        let rule = "a list of numbers above 0, one for each pair of a head";
+        for (name, factors) in [("short_factor", self.short), ("long_factor", self.long)] {
+            let factors = factors.as_slice();
+            let positive = factors.iter().all(|factor| factor.is_finite() && *factor > 0.0);
+            let holds = positive && factors.len() == rotary / 2;
+            require(name, format!("{factors:?}"), holds, rule)?;
+        }
+        let original = self.original.is_finite() && self.original > 1.0;
+        require("original_max_position_embeddings", self.original, original, "above 1")?;
+        let attention = self.attention.is_finite() && self.attention > 0.0;
+        require("attention_factor", self.attention, attention, "finite and above 0")
+    }
+}
+
+/// Up to [`RopeFactors::MOST`] divisors of frequencies, in place: a model configuration is copied.
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Vec<f32>", try_from = "Vec<f32>")]
+pub struct RopeFactors {
+    len: usize,
+    values: [f32; Self::MOST],
+}
+
+impl RopeFactors {
+    /// The most divisors: those of a head of 256 elements.
+    pub const MOST: usize = 128;
+
+    /// The divisors.
+    pub fn as_slice(&self) -> &[f32] {
+        &self.values[..self.len]
+    }
+}
+
+impl fmt::Debug for RopeFactors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_slice().fmt(f)
+    }
+}
+
+impl From<RopeFactors> for Vec<f32> {
+    fn from(factors: RopeFactors) -> Self {
+        factors.as_slice().to_vec()
+    }
+}
+
+impl TryFrom<Vec<f32>> for RopeFactors {
+    type Error = String;
+
+    fn try_from(factors: Vec<f32>) -> Result<Self, String> {
+        let (len, mut values) = (factors.len(), [0.0; Self::MOST]);
+        let Some(kept) = values.get_mut(..len) else {
+            return Err(format!("{len} RoPE factors, but at most {} are supported", Self::MOST));
+        };
+        kept.copy_from_slice(&factors);
+        Ok(Self { len, values })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ModelConfig, Preset, RopeScaling};
+
+    fn model() -> ModelConfig {
+        let factors = |first: f32| RopeFactors::try_from(vec![first, 2.0, 4.0]).unwrap();
+        let long = LongRope {
+            short: factors(1.0),
+            long: factors(8.0),
+            original: 16.0,
+            attention: LongRope::attention(4.0, 16.0),
+        };
+        let rope_scaling = Some(RopeScaling::LongRope(long));
+        ModelConfig { rope_scaling, rotary_dim: Some(6), ..Preset::Tiny.model() }
+    }
+
+    #[test]
+    fn the_length_of_the_run_chooses_the_factors() {
+        let model = model();
+        model.validate().unwrap();
+        let plain = ModelConfig { rope_scaling: None, ..model }.rope_frequencies(16);
+        for (positions, first) in [(16, 1.0), (17, 8.0)] {
+            let expected: Vec<f64> =
+                plain.iter().zip([first, 2.0, 4.0]).map(|(plain, factor)| plain / factor).collect();
+            assert_eq!(model.rope_frequencies(positions), expected);
+        }
+    }
+
+    #[test]
+    fn pairs_that_are_not_rotated_are_not_scaled_either() {
+        let (cos, sin) = model().rope_tables(3);
+        let amplitude = 1.5f64.sqrt() as f32;
+        assert_eq!((cos.len(), sin.len()), (24, 24));
+        assert_eq!(cos[..8], [amplitude, amplitude, amplitude, 1.0, 1.0, 1.0, 1.0, 1.0]);
+        assert!(sin[8] > 0.0 && sin[11..16].iter().all(|sin| *sin == 0.0));
+        assert!(cos[19..].iter().all(|cos| *cos == 1.0));
+    }
+
+    #[test]
+    fn factors_round_trip_and_a_wrong_number_is_named() {
+        let model = model();
+        let text = serde_json::to_string(&model).unwrap();
+        assert_eq!(serde_json::from_str::<ModelConfig>(&text).unwrap(), model);
+        let wrong = ModelConfig { rotary_dim: Some(8), ..model };
+        assert!(wrong.validate().unwrap_err().to_string().contains("short_factor"));
+        assert!(RopeFactors::try_from(vec![1.0; 129]).unwrap_err().contains("129"));
+    }
+}

@@ -1,0 +1,125 @@
+//! The scaling of RoPE in `config.json`.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::error::HubError;
+use crate::config::{LongRope, RopeFactors, RopeScaling, Yarn};
+
+/// The context in pretraining, in the scaling of RoPE.
+const ORIGINAL: &str = "original_max_position_embeddings";
+
+/// `rope_scaling` or `rope_parameters`.
+#[derive(Debug, Deserialize)]
+pub(super) struct Rope {
+    rope_type: Option<String>,
+    /// The name of `rope_type` in older versions; some files have both.
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    pub(super) rope_theta: Option<f64>,
+    factor: Option<f64>,
+    low_freq_factor: Option<f64>,
+    high_freq_factor: Option<f64>,
+    original_max_position_embeddings: Option<f64>,
+    beta_fast: Option<f64>,
+    beta_slow: Option<f64>,
+    attention_factor: Option<f64>,
+    mscale: Option<f64>,
+    mscale_all_dim: Option<f64>,
+    truncate: Option<bool>,
+    pub(super) partial_rotary_factor: Option<f64>,
+    short_factor: Option<RopeFactors>,
+    long_factor: Option<RopeFactors>,
+}
+
+/// The context lengths of a model.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Context {
+    /// `max_position_embeddings`.
+    pub(super) positions: Option<usize>,
+    /// `original_max_position_embeddings` beside it.
+    pub(super) original: Option<f64>,
+}
+
+/// Returns the scaling of a model of type `model_type`.
+pub(super) fn scaling(
+    (path, model_type): (&Path, &str),
+    rope: &Rope,
+    context: Context,
+) -> Result<Option<RopeScaling>, HubError> {
+    let kind = rope.rope_type.as_ref().or(rope.kind.as_ref());
+    let kind = kind.map_or("default", String::as_str);
+    let need = |value: Option<f64>, name: &str| {
+        value.ok_or_else(|| HubError::json(path, format!("{kind} rope scaling needs {name}")))
+    };
+    let positions = context.positions.map(|positions| positions as f64);
+    match kind {
+        "default" => Ok(None),
+        "dynamic" => Ok(Some(RopeScaling::Dynamic {
+            factor: need(rope.factor, "factor")?,
+            original: need(positions, "max_position_embeddings")?,
+        })),
+        // Older files of Phi-3 call it `su`, and `yarn`, which differs from that of others.
+        "longrope" | "su" | "yarn" if kind == "longrope" || model_type == "phi3" => {
+            long_rope((path, kind), rope, context).map(Some)
+        }
+        "linear" => Ok(Some(RopeScaling::Linear { factor: need(rope.factor, "factor")? })),
+        "llama3" => Ok(Some(RopeScaling::Llama3 {
+            factor: need(rope.factor, "factor")?,
+            low: need(rope.low_freq_factor, "low_freq_factor")?,
+            high: need(rope.high_freq_factor, "high_freq_factor")?,
+            original: need(rope.original_max_position_embeddings, ORIGINAL)?,
+        })),
+        "yarn" => {
+            let original = need(rope.original_max_position_embeddings.or(positions), ORIGINAL)?;
+            let factor = rope.factor.or(positions.map(|positions| positions / original));
+            let factor = need(factor, "factor")?;
+            Ok(Some(RopeScaling::Yarn(Yarn {
+                factor,
+                original,
+                fast: rope.beta_fast.unwrap_or(Yarn::FAST),
+                slow: rope.beta_slow.unwrap_or(Yarn::SLOW),
+                attention: rope.attention_factor.unwrap_or_else(|| attention(rope, factor)),
+                truncate: rope.truncate.unwrap_or(true),
+            })))
+        }
+        _ => Err(HubError::Unsupported {
+            path: path.to_owned(),
+            field: "rope_type",
+            value: kind.to_owned(),
+            supported: "default, linear, dynamic, yarn, longrope or llama3",
+        }),
+    }
+}
+
+/// The attention factor of YaRN by `mscale`, as DeepSeek sets it, or by its default.
+fn attention(rope: &Rope, factor: f64) -> f64 {
+    let set = |value: Option<f64>| value.filter(|value| *value != 0.0);
+    match (set(rope.mscale), set(rope.mscale_all_dim)) {
+        (Some(one), Some(all)) => Yarn::attention(factor, one) / Yarn::attention(factor, all),
+        _ => Yarn::attention(factor, 1.0),
+    }
+}
+
+fn long_rope(
+    (path, kind): (&Path, &str),
+    rope: &Rope,
+    context: Context,
+) -> Result<RopeScaling, HubError> {
+    let missing = |name: &str| HubError::json(path, format!("{kind} rope scaling needs {name}"));
+    let original = rope.original_max_position_embeddings.or(context.original);
+    let original = original.ok_or_else(|| missing(ORIGINAL))?;
+    let attention = match (rope.attention_factor, rope.factor, context.positions) {
+        (Some(attention), _, _) => attention,
+        (None, Some(factor), _) => LongRope::attention(factor, original),
+        (None, None, Some(positions)) => LongRope::attention(positions as f64 / original, original),
+        (None, None, None) => return Err(missing("max_position_embeddings")),
+    };
+    Ok(RopeScaling::LongRope(LongRope {
+        short: rope.short_factor.ok_or_else(|| missing("short_factor"))?,
+        long: rope.long_factor.ok_or_else(|| missing("long_factor"))?,
+        original,
+        attention,
+    }))
+}
