@@ -9,6 +9,7 @@ mod dtypes;
 mod layout;
 mod sharding;
 mod storage;
+mod stored;
 
 pub use chunk::Chunk;
 pub use layout::{Fused, Layout, PartialHeads};

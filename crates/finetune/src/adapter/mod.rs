@@ -11,8 +11,8 @@
 //! fails with the name of an option that is not supported. [`export`](crate::export) merges an
 //! adapter into the weights of its base model.
 //!
-//! Ranks and alphas may differ between projections (`rank_pattern` and `alpha_pattern` of PEFT), but
-//! not between layers. DoRA is not supported.
+//! Ranks and alphas may differ between projections (`rank_pattern` and `alpha_pattern` of PEFT),
+//! but not between layers. DoRA is not supported.
 
 mod blocks;
 mod config;

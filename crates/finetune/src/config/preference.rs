@@ -42,7 +42,9 @@ impl PreferenceConfig {
                     .lora()
                     .map_or("full", |_| "lora with trained weights of the model")
                     .to_owned(),
-                rule: "lora without norms, embeddings and output projection: the reference is the model without its adapter".to_owned(),
+                rule: "lora without norms, embeddings and output projection: the reference is the \
+                       model without its adapter"
+                    .to_owned(),
             }),
         }
     }

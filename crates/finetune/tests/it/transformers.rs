@@ -109,8 +109,8 @@ fn logits(device: &Device, trainer: &Trainer, tokens: &[u32], seq: usize) -> Vec
     tokens.chunks(seq).flat_map(one).collect()
 }
 
-/// The gradients of the tensors in files. A fused matrix has the rows of its parts. Its A is that of
-/// all parts, so that their gradients are added.
+/// The gradients of the tensors in files. A fused matrix has the rows of its parts. Its A is that
+/// of all parts, so that their gradients are added.
 fn stored_gradients(trainer: &mut Trainer) -> BTreeMap<String, Vec<f32>> {
     let gradients: BTreeMap<_, _> = trainer.gradients().unwrap().into_iter().collect();
     let mut stored: BTreeMap<String, Vec<f32>> = BTreeMap::new();

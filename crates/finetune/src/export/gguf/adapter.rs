@@ -13,8 +13,9 @@ use crate::parameters::Parameter;
 /// llama.cpp applies it to a model of the same base weights.
 ///
 /// # Errors
-/// [`ExportError::NotExpressible`] without LoRA or with other trained weights, [`ExportError::Type`] for
-/// Q8_0, the error of the weights, or if the file cannot be written. Nothing is left then.
+/// [`ExportError::NotExpressible`] without LoRA or with other trained weights,
+/// [`ExportError::Type`] for Q8_0, the error of the weights, or if the file cannot be written.
+/// Nothing is left then.
 pub fn write_gguf_adapter(
     weights: &mut ModelWeights<'_>,
     output: GgufOutput<'_>,
