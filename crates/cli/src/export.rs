@@ -96,10 +96,10 @@ pub(crate) fn adapter(
 ) -> Result<usize, CliError> {
     let lora = config.mode.lora().ok_or(CliError::NoAdapter)?;
     let parameters = inventory(&config.model, config.mode);
-    let trained: Vec<&Parameter> = parameters.iter().filter(|one| one.trainable).collect();
+    let all: Vec<&Parameter> = parameters.iter().collect();
     let values = &mut |parameter: &Parameter| weights.of(parameter);
-    write_adapter(output, lora, &trained, values)?;
-    Ok(trained.len())
+    write_adapter(output, lora, &all, values)?;
+    Ok(all.into_iter().filter(|parameter| parameter.trainable).count())
 }
 
 /// Writes the model of a checkpoint of a run that has ended.

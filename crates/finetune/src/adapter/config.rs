@@ -66,12 +66,12 @@ impl AdapterConfig {
             }
             modules.push(module);
             let count = parts.len();
-            let growth = if rslora { (count as f32).sqrt() } else { count as f32 };
-            let (rank, alpha) = (own.rank * count, own.alpha * growth);
+            let growth = if rslora { (count as f64).sqrt() } else { count as f64 };
+            let (rank, alpha) = (own.rank * count, f64::from(own.alpha) * growth);
             if rank != self.lora.rank {
                 ranks.insert(module.to_owned(), json!(rank));
             }
-            if alpha != self.lora.alpha {
+            if alpha != f64::from(self.lora.alpha) {
                 alphas.insert(module.to_owned(), number(alpha));
             }
         }
@@ -83,7 +83,7 @@ impl AdapterConfig {
             "fan_in_fan_out": false,
             "inference_mode": true,
             "init_lora_weights": true,
-            "lora_alpha": number(alpha),
+            "lora_alpha": number(f64::from(alpha)),
             "lora_dropout": dropout,
             "modules_to_save": saved(&self.lora),
             "peft_type": "LORA",
@@ -159,7 +159,7 @@ fn saved(lora: &LoraConfig) -> Option<Vec<&'static str>> {
 }
 
 /// PEFT declares alpha as an integer, but accepts a fraction.
-fn number(alpha: f32) -> Value {
+fn number(alpha: f64) -> Value {
     let whole = alpha.fract() == 0.0 && alpha.abs() < 1e9;
     if whole { json!(alpha as i64) } else { json!(alpha) }
 }

@@ -11,7 +11,7 @@ use super::{AdapterError, CONFIG, PREFIX, WEIGHTS};
 use crate::config::LoraConfig;
 use crate::error::Error;
 use crate::new_directory::{NewDirectory, require_free};
-use crate::parameters::Parameter;
+use crate::parameters::{EMBEDDING as EMBEDDING_WEIGHT, HEAD as HEAD_WEIGHT, Parameter};
 use crate::tensor_file::{self, Entry};
 
 /// Files that a new adapter may replace.
@@ -36,8 +36,8 @@ impl AdapterOutput<'_> {
     }
 }
 
-/// Writes the trained `parameters` of a LoRA run, with `values` for each. An existing adapter is
-/// replaced at once, when the new one is complete.
+/// Writes the trained ones of `parameters`, which are all of a LoRA run, with `values` for each. An
+/// existing adapter is replaced at once, when the new one is complete.
 ///
 /// # Errors
 /// [`AdapterError::Occupied`], [`AdapterError::Write`], [`AdapterError::TrainedNotFinite`], or the
@@ -49,13 +49,19 @@ pub fn write_adapter(
     values: &mut dyn FnMut(&Parameter) -> Result<Vec<f32>, Error>,
 ) -> Result<(), Error> {
     let new = NewDirectory::create(output.folder, &OURS)?;
-    // A model that is not tied has nothing to keep tied.
-    let tied = lora.embeddings && !lora.head;
+    let tied = lora.embeddings && parameters.iter().all(|one| one.name != HEAD_WEIGHT);
+    let parameters: Vec<_> =
+        parameters.iter().copied().filter(|parameter| parameter.trainable).collect();
     let config = AdapterConfig { lora, base: output.base.map(str::to_owned), tied };
     let fused = parameters.iter().any(|parameter| parameter.layout.fused.is_some());
     write_text(&new.path().join(CONFIG), &format!("{:#}\n", config.to_json(fused)))?;
     let blocks = fused.then_some(lora.targets);
-    let tensors = stored(parameters);
+    let mut tensors = stored(&parameters);
+    if tied {
+        // PEFT reads the token table of a tied model twice.
+        let table = parameters.iter().copied().filter(|one| one.name == EMBEDDING_WEIGHT);
+        tensors.push((HEAD_WEIGHT.to_owned(), table.collect()));
+    }
     let entry = |(name, parts): &(String, Vec<&Parameter>)| Entry {
         name: format!("{PREFIX}{name}"),
         dtype: Dtype::F32,

@@ -16,7 +16,8 @@ impl Trainer {
     pub fn export_adapter(&self, output: AdapterOutput<'_>) -> Result<()> {
         let lora = self.config.mode.lora().ok_or(AdapterError::NotLora)?;
         let values = &mut |parameter: &Parameter| self.trained(parameter);
-        write_adapter(output, lora, &self.state().trained_parameters(), values)
+        let parameters: Vec<&Parameter> = self.state().parameters().collect();
+        write_adapter(output, lora, &parameters, values)
     }
 
     /// Writes the model, after all enqueued steps. LoRA updates are merged into the weights as the

@@ -4,7 +4,7 @@
     cargo build --release -p retrograph
     python3 crates/finetune/tests/golden/check_peft.py target/release/retrograph
 
-A tiny base model of random weights is saved by transformers, in f32, bf16 and f16. Then
+Tiny base models of random weights are saved by transformers: Qwen2 in f32, bf16 and f16, and Phi-3 and an untied Llama. Then
 1. an adapter that `retrograph finetune` trained is loaded by PEFT, and
 2. an adapter that PEFT saved is read by `retrograph`,
 and each time the model that `retrograph merge` writes is compared with PEFT: its logits with base and adapter, its weights with
@@ -18,42 +18,55 @@ from pathlib import Path
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, Phi3Config, Qwen2Config
 
 MODULES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+FUSED = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
+SIZES = dict(
+    vocab_size=256, hidden_size=64, intermediate_size=176, num_hidden_layers=2,
+    num_attention_heads=4, num_key_value_heads=2, rms_norm_eps=1e-6,
+)
+QWEN2 = Qwen2Config(**SIZES, tie_word_embeddings=True, rope_theta=1e4)
+PHI3 = Phi3Config(
+    **SIZES, tie_word_embeddings=False, pad_token_id=None, bos_token_id=0, eos_token_id=None,
+    rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.75),
+)
+LLAMA = LlamaConfig(**SIZES, tie_word_embeddings=False)
+NORMS = ["input_layernorm", "post_attention_layernorm"]
+# Flags of `retrograph`, and options of PEFT.
+PLAIN = ([], {})
+RSLORA = (["--rslora", "--train-norms"], dict(use_rslora=True, modules_to_save=NORMS))
+TIED = (["--train-embeddings"], dict(modules_to_save=["embed_tokens"], ensure_weight_tying=True))
+WHOLE = (["--train-embeddings", "--train-head"], dict(modules_to_save=["embed_tokens", "lm_head"]))
+SOME = (["--rslora", "--lora-targets", "q,v,up"], dict(rank_pattern={"down_proj": 5}))
 
 
 def run(*arguments):
     subprocess.run([str(argument) for argument in arguments], check=True)
 
 
-def save_base(folder, dtype):
+def save_base(folder, config, dtype):
     torch.manual_seed(7)
-    config = Qwen2Config(
-        vocab_size=256, hidden_size=64, intermediate_size=176, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True,
-        rope_theta=1e4, rms_norm_eps=1e-6,
-    )
-    Qwen2ForCausalLM(config).to(dtype).save_pretrained(folder, max_shard_size="200KB")
+    model = AutoModelForCausalLM.from_config(config)
+    model.to(dtype).save_pretrained(folder, max_shard_size="200KB")
 
 
-def from_retrograph(program, folder, more):
+def from_retrograph(program, folder, flags):
     text = folder / "text"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 30)
     out = folder / "trained"
-    run(program, "finetune", "--text", text, "--mode", "lora", "--rank", 5, "--alpha", 12,
-        "--lora-targets", "all", "--steps", 12, "--sample", 0, "--device", "sim",
-        "--adapter-out", out, *more)
+    targets = [] if "--lora-targets" in flags else ["--lora-targets", "all"]
+    run(program, "finetune", "--model", folder / "base", "--text", text, "--mode", "lora",
+        "--rank", 5, "--alpha", 12, "--lr", 0.01, "--dtype", "f32", "--seq", 32, "--batch", 2,
+        "--steps", 12, "--sample", 0, "--device", "sim", "--adapter-out", out, *targets, *flags)
     return out
 
 
-def from_peft(base, folder, rslora):
+def from_peft(base, folder, options):
     torch.manual_seed(8)
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    config = LoraConfig(
-        r=3, lora_alpha=7, target_modules=MODULES, use_rslora=rslora, task_type="CAUSAL_LM",
-        modules_to_save=["input_layernorm", "post_attention_layernorm"] if rslora else None,
-    )
+    modules = FUSED if model.config.model_type == "phi3" else MODULES
+    config = LoraConfig(r=3, lora_alpha=7, target_modules=modules, task_type="CAUSAL_LM", **options)
     model = get_peft_model(model, config)
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -94,16 +107,19 @@ def compare(program, base, adapter, dtype, what):
 
 def main():
     program, good = Path(sys.argv[1]).resolve(), True
-    for dtype in [torch.float32, torch.bfloat16, torch.float16]:
-        for rslora in [False, True]:
-            with tempfile.TemporaryDirectory() as place:
-                folder = Path(place)
-                save_base(folder / "base", dtype)
-                more = ["--rslora", "--train-norms"] if rslora else []
-                trained = from_retrograph(program, folder, more)
-                good &= compare(program, folder / "base", trained, dtype, "retrograph -> PEFT")
-                saved = from_peft(folder / "base", folder, rslora)
-                good &= compare(program, folder / "base", saved, dtype, "PEFT -> retrograph")
+    types = [torch.float32, torch.bfloat16, torch.float16]
+    cases = [(QWEN2, dtype, how) for dtype in types for how in [PLAIN, RSLORA]]
+    cases += [(PHI3, torch.float32, how) for how in [PLAIN, SOME]]
+    cases += [(QWEN2, torch.float32, TIED), (LLAMA, torch.float32, WHOLE)]
+    for config, dtype, (flags, options) in cases:
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            base, name = folder / "base", f"{config.model_type} {' '.join(flags)}"
+            save_base(base, config, dtype)
+            trained = from_retrograph(program, folder, flags)
+            good &= compare(program, base, trained, dtype, f"retrograph -> PEFT {name}")
+            saved = from_peft(base, folder, options)
+            good &= compare(program, base, saved, dtype, f"PEFT -> retrograph {name}")
     sys.exit(0 if good else 1)
 
 

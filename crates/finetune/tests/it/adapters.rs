@@ -247,3 +247,33 @@ fn the_stored_pair_of_a_fused_projection_is_the_update_of_its_parts() {
         }
     }
 }
+
+/// PEFT needs both names of a tied matrix, and the option that keeps it one.
+#[test]
+fn a_trained_table_of_a_tied_model_is_stored_twice_and_read_back() {
+    let (device, folder) = (device(), tempfile::tempdir().unwrap());
+    let lora = LoraConfig { embeddings: true, ..LoraConfig::new(3, 4.0) };
+    let tuned = trained(&device, lora);
+    tuned.export_adapter(output(folder.path())).unwrap();
+    let stored = crate::golden::tensors(&folder.path().join("adapter_model.safetensors"));
+    let [table, head] = ["model.embed_tokens", "lm_head"]
+        .map(|module| &stored[&format!("base_model.model.{module}.weight")]);
+    assert_eq!(table, head);
+    let parameters = tuned.config().parameters();
+    let values = tuned.state().values(tuned.stream(), &parameters[0].name).unwrap().unwrap();
+    let mut adapter = Adapter::open(folder.path()).unwrap();
+    assert_eq!(adapter.lora(), lora);
+    adapter.require(&parameters).unwrap();
+    assert_eq!(adapter.values(&parameters[0]).unwrap(), values);
+
+    let path = folder.path().join("adapter_config.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let untied = text.replace("\"ensure_weight_tying\": true", "\"ensure_weight_tying\": false");
+    assert_ne!(text, untied);
+    std::fs::write(&path, untied).unwrap();
+    let refused = match Adapter::open(folder.path()) {
+        Err(error) => error,
+        Ok(adapter) => adapter.require(&parameters).unwrap_err(),
+    };
+    assert!(refused.to_string().contains("lm_head") || refused.to_string().contains("tying"));
+}
