@@ -99,7 +99,7 @@ fn memory_saving_steps_are_planned_trained_and_resumed() {
     let done = train(&place, &[&steps[..], &saving[..]].concat()).good();
     assert!(done.out.contains("2 steps equal the eager step"), "{}", done.out);
     let resumed = ["--steps", "3", "--schedule-steps", "4", "--checkpoint", "run", "--resume"];
-    train(&place, &resumed).bad(&["micro-batch is 1", "the run had --batch 1 with"]);
+    train(&place, &resumed).bad(&["micro-batch is 1", "the run had --batch 1 per GPU with"]);
     train(&place, &[&resumed[..], &saving[..]].concat()).good();
     let inspect = ["inspect", "--model", "model", "--seq", "8", "--batch"];
     let planned = |more: &[&str]| {

@@ -120,7 +120,7 @@ fn an_address_in_use_is_an_error() {
 /// As a process that is stopped, or a machine that has lost power.
 #[test]
 fn a_silent_rank_fails() {
-    let coordinator = coordinator(2, short(20_000, 700));
+    let coordinator = coordinator(2, short(20_000, 4000));
     std::thread::scope(|scope| {
         let alive = scope.spawn(|| {
             let group = join(&coordinator, (0, 2), "run").unwrap();
