@@ -1,9 +1,10 @@
 """Measures training on several GPUs of one host, and checks that it repeats and survives kills.
 
 Parts, one after another:
-  steps   our step on each number of GPUs, with a batch of 4 sequences of 512 tokens per GPU, and PyTorch's beside it
+  steps   our step of each case on each number of GPUs, and PyTorch's beside it
   repeat  two runs of many steps, which must have the same losses and the same weights, bit for bit
   kills   a run whose processes are killed at random moments; it must end in time, and go on from its checkpoint
+  resume  a run on the second most GPUs that continues from its checkpoint on the most
 
 Prints a table. `--dry-run` runs small models on simulated GPUs, whose times mean nothing, and only checks the arguments
 of the peer.
@@ -23,14 +24,16 @@ import time
 from pathlib import Path
 
 PEER = Path(__file__).resolve().parent / "peers" / "ddp.py"
-PER_GPU, SEQ = 4, 512
 QWEN_HALF = dict(layers=24, hidden=896, intermediate=4864, heads=14, kv_heads=2, vocab=151936)
 QWEN_ONE_AND_HALF = dict(layers=28, hidden=1536, intermediate=8960, heads=12, kv_heads=2, vocab=151936)
-# Name, our preset, mode, the dimensions for the peer.
+LLAMA_8B = dict(layers=32, hidden=4096, intermediate=14336, heads=32, kv_heads=8, vocab=128256)
+# Name, mode, dimensions, sequences per GPU and their length.
 CASES = [
-    ("LoRA 1.5B", "qwen2.5-1.5b", "lora", QWEN_ONE_AND_HALF),
-    ("full 0.5B", "qwen2.5-0.5b", "full", QWEN_HALF),
-    ("full 1.5B", "qwen2.5-1.5b", "full", QWEN_ONE_AND_HALF),
+    ("LoRA 1.5B", "lora", QWEN_ONE_AND_HALF, (4, 512)),
+    ("full 0.5B", "full", QWEN_HALF, (4, 512)),
+    ("full 1.5B", "full", QWEN_ONE_AND_HALF, (4, 512)),
+    ("LoRA 1.5B, 1×2048", "lora", QWEN_ONE_AND_HALF, (1, 2048)),
+    ("LoRA 8B, 1×2048", "lora", LLAMA_8B, (1, 2048)),
 ]
 # The longest time from a kill to the end of all other processes.
 MOST_SECONDS = 10
@@ -48,7 +51,7 @@ def parse():
     made.add_argument("--program", default="retrograph", help="our program")
     made.add_argument("--parts", type=names, default=["steps", "repeat", "kills"])
     made.add_argument("--gpus", type=numbers, default=[1, 2], help="numbers of GPUs, such as 1,2,4")
-    made.add_argument("--cases", type=numbers, default=list(range(len(CASES))), help="numbers of cases, from 0")
+    made.add_argument("--cases", type=numbers, default=[0, 1, 2], help=f"numbers of cases, from 0: {', '.join(case[0] for case in CASES)}")
     made.add_argument("--steps", type=int, default=40, help="steps of a timed run")
     made.add_argument("--bucket-sizes", type=names, default=[""], help="such as 16MiB,64MiB; empty for the default")
     made.add_argument("--variants", default="captured", help="variants of the peer; none leaves it out")
@@ -95,15 +98,13 @@ class Bench:
             line += ["--gpus", gpus]
         return [str(part) for part in line]
 
-    def model(self, preset, mode, layers=None):
+    def model(self, dimensions, mode, layers=None):
         """Returns the flags of a model; a dry run has a small one."""
         flags = ["--mode", mode, "--dtype", "bf16"]
         if mode == "lora":
             flags += ["--rank", "16", "--lora-targets", "q,v", "--train-norms"]
         if not self.arguments.dry_run:
-            flags += ["--preset", preset]
-        if layers and not self.arguments.dry_run:
-            flags += ["--layers", layers]
+            flags += ["--preset", "qwen2.5-1.5b", *shape(dimensions | ({"layers": layers} if layers else {}))]
         return flags
 
     def run(self, line, timeout=240):
@@ -113,25 +114,27 @@ class Bench:
             raise Failed(f"status {done.returncode}: {done.stderr.strip()[-600:]}")
         return done.stdout
 
-    def measured(self, gpus, flags, steps, seq):
+    def measured(self, gpus, flags, steps, size):
         """Runs steps, and returns the report."""
         report = self.folder / "report.json"
-        batch = PER_GPU * gpus
+        per_gpu, seq = size
+        batch = per_gpu * gpus
         self.run(self.command(gpus, *flags, "--steps", steps, "--batch", batch, "--seq", seq, "--discard",
                               "--report", report))
         return json.loads(report.read_text())
 
     def steps(self):
         """Times our step and the peer's."""
-        steps, seq = (3, 16) if self.arguments.dry_run else (self.arguments.steps, SEQ)
-        for name, preset, mode, dimensions in (CASES[number] for number in self.arguments.cases):
+        steps = 3 if self.arguments.dry_run else self.arguments.steps
+        for name, mode, dimensions, (per_gpu, seq) in (CASES[number] for number in self.arguments.cases):
+            size = (per_gpu, 16 if self.arguments.dry_run else seq)
             for bucket in self.arguments.bucket_sizes:
-                flags = self.model(preset, mode) + (["--bucket-size", bucket] if bucket else [])
+                flags = self.model(dimensions, mode) + (["--bucket-size", bucket] if bucket else [])
                 for gpus in self.arguments.gpus:
                     if self.late():
                         return
                     try:
-                        found = self.measured(gpus, flags, steps, seq)
+                        found = self.measured(gpus, flags, steps, size)
                     except (Failed, subprocess.TimeoutExpired) as error:
                         self.fail(f"{name} on {gpus}", str(error))
                         continue
@@ -140,13 +143,12 @@ class Bench:
                     self.keep(kind="step", case=name, gpus=gpus, bucket=bucket, loss=found["losses"][-1], **kept)
                     print(f"{name} on {gpus} {bucket}: {found['step_ms_median']} ms", flush=True)
             if self.arguments.variants != "none" and not self.late():
-                self.peer(name, mode, dimensions)
+                self.peer(name, mode, dimensions, f"{per_gpu}x{seq}")
 
-    def peer(self, name, mode, dimensions):
+    def peer(self, name, mode, dimensions, size):
         """Times the peer on the most GPUs, and on each alone."""
         gpus = max(self.arguments.gpus)
-        flags = [part for key, value in dimensions.items() for part in (f"--{key.replace('_', '-')}", str(value))]
-        flags += ["--mode", mode, "--dtype", "bf16", "--size", f"{PER_GPU}x{SEQ}", "--samples", "10"]
+        flags = shape(dimensions) + ["--mode", mode, "--dtype", "bf16", "--size", size, "--samples", "10"]
         line = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}"]
         line = [sys.executable] if self.arguments.dry_run else line
         line += [str(PEER), *flags, "--variants", self.arguments.variants]
@@ -170,7 +172,7 @@ class Bench:
                 if self.late():
                     return
                 weights, report = self.folder / f"weights-{mode}-{number}", self.folder / "report.json"
-                flags = self.model("qwen2.5-0.5b", mode, None if mode == "lora" else 4)
+                flags = self.model(QWEN_HALF, mode, None if mode == "lora" else 4)
                 line = self.command(gpus, *flags, "--steps", steps, "--batch", 2 * gpus, "--seq", seq,
                                     output, weights, "--report", report, "--seed", 3)
                 try:
@@ -195,7 +197,7 @@ class Bench:
         gpus = max(self.arguments.gpus)
         chance = random.Random(self.arguments.seed)
         folder = self.folder / "checkpoints"
-        base = self.command(gpus, *self.model("qwen2.5-0.5b", "full", 2), "--steps", 1_000_000, "--batch", 2 * gpus,
+        base = self.command(gpus, *self.model(QWEN_HALF, "full", 2), "--steps", 1_000_000, "--batch", 2 * gpus,
                             "--seq", 16 if self.arguments.dry_run else 64, "--checkpoint", folder,
                             "--checkpoint-every", 5 if self.arguments.dry_run else 50, "--metrics", self.metrics)
         steps = 0
@@ -251,6 +253,30 @@ class Bench:
             raise Failed(f"{error}: {process.tail()}") from error
         finally:
             process.clear()
+
+
+    def resume(self):
+        """Continues the checkpoint of some GPUs on more."""
+        counts, folder = sorted(self.arguments.gpus)[-2:], self.folder / "resumed"
+        report, losses = self.folder / "report.json", []
+        batch = 2 * counts[-1]
+        for gpus, steps in zip(counts, (5, 10)):
+            line = self.command(gpus, *self.model(QWEN_HALF, "full", 2), "--steps", steps, "--schedule-steps", 10, "--batch",
+                                batch, "--seq", 16 if self.arguments.dry_run else 64, "--checkpoint", folder, "--report", report)
+            try:
+                self.run(line + (["--resume"] if losses else []))
+            except (Failed, subprocess.TimeoutExpired) as error:
+                return self.fail(f"resume on {gpus}", str(error))
+            before, losses = losses, json.loads(report.read_text())["losses"]
+            if len(losses) != steps or losses[:len(before)] != before:
+                return self.fail(f"resume on {gpus}", f"the losses are {losses} after {before}")
+        self.keep(kind="resume", gpus=counts, losses=losses)
+        print(f"resume: a checkpoint of {counts[0]} GPUs continues on {counts[-1]}", flush=True)
+
+
+def shape(dimensions):
+    """Returns the flags of a model, ours and the peer's."""
+    return [part for key, value in dimensions.items() for part in (f"--{key.replace('_', '-')}", str(value))]
 
 
 class Process:
