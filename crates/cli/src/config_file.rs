@@ -1,8 +1,8 @@
 //! `--config FILE`: flags from a TOML file, and the file of a run with all its values.
 //!
-//! A key is a flag without its dashes. Flags of the file are put in front of those of the command
-//! line, so that both are parsed and checked alike. A flag of the command line replaces its key and
-//! all keys that it excludes.
+//! A key is a flag without its dashes. The flags of the file precede the flags of the command line,
+//! so that both are parsed and checked alike. A flag of the command line replaces its key and all
+//! keys that it excludes.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

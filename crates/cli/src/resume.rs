@@ -14,7 +14,7 @@ use crate::screen::fact;
 /// The checkpoint directory of a run, locked.
 pub(crate) struct Checkpoints {
     pub(crate) directory: CheckpointDirectory,
-    /// That of the process that writes.
+    /// Held by the process that writes.
     _lock: Option<DirectoryLock>,
 }
 

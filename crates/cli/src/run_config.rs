@@ -58,7 +58,7 @@ pub(crate) struct RunConfig {
 
 impl RunConfig {
     /// Reads model, adapter, data and checkpoint, and checks everything that needs no device.
-    /// `device` is that of the run if it is open.
+    /// `device` is the device of the run, if it is open.
     pub(crate) fn resolve(
         mut arguments: FinetuneArguments,
         mut device: Option<Device>,

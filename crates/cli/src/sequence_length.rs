@@ -30,7 +30,7 @@ pub(crate) fn fitting(
     Ok(seq)
 }
 
-/// Returns the bytes of a run, with those of the driver.
+/// Returns the bytes of a run, including the driver's.
 fn need(arguments: &FinetuneArguments, config: &TrainingConfig) -> Result<usize, CliError> {
     let plan = match Plan::new(config, arguments.options()) {
         // Its activations have too many elements.

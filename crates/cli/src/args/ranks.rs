@@ -10,8 +10,8 @@ use super::parse_size;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RankArguments {
-    /// GPUs of this host to train on, up to 1024: starts a process for each. --batch is that of all
-    /// together. Under torchrun, Slurm or MPI, start one process per GPU instead.
+    /// Train on this many GPUs of this host, up to 1024, with a process for each. --batch counts the
+    /// sequences of all GPUs. Under torchrun, Slurm or MPI, start one process per GPU instead.
     #[arg(
         long, value_name = "N",
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024)
@@ -24,7 +24,7 @@ pub(crate) struct RankArguments {
     /// Size of the buckets in which GPUs exchange gradients, such as 64MiB [default: 32MiB].
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) bucket_size: Option<u64>,
-    /// The position of this process, from the environment.
+    /// The rank of this process, from the environment.
     #[arg(skip)]
     pub(crate) ranks: Ranks,
 }

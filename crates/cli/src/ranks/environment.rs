@@ -11,7 +11,7 @@ const FIRST_PORT: u64 = 20_000;
 /// How many.
 const PORTS: u64 = 20_000;
 
-/// The position of a process among those of a run.
+/// The rank of a process in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placement {
     pub(crate) ranks: Ranks,
@@ -134,7 +134,7 @@ impl Launcher {
         })
     }
 
-    /// The port of the coordinator: the same on all ranks, and seldom that of another run.
+    /// The port of the coordinator: the same on all ranks, and different in most runs.
     fn port(&self, get: Get<'_>) -> Result<u16, CliError> {
         let Some(text) = get("MASTER_PORT") else {
             let job = ["SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "PMI_JOBID"];

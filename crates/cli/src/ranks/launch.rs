@@ -122,7 +122,8 @@ fn ended(status: ExitStatus, errors: &str) -> String {
     }
 }
 
-/// The status of the run: that of rank 0, which has printed its error, unless only others failed.
+/// The status of the run: the status of rank 0, which has printed its error, unless only other
+/// ranks failed.
 fn outcome(processes: &[Process], coordinator: &Coordinator) -> Result<Status, CliError> {
     let codes: Vec<Option<i32>> =
         processes.iter().map(|process| process.status.and_then(|status| status.code())).collect();

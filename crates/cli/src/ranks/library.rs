@@ -21,7 +21,7 @@ pub(super) fn nccl(device: &Device, named: Option<&Path>) -> Result<Nccl, CliErr
     }
     let named = named.map(Path::to_owned).or_else(|| std::env::var_os(VARIABLE).map(Into::into));
     if let Some(path) = named {
-        // SAFETY: whoever names a library vouches for it.
+        // SAFETY: the user named this library as NCCL.
         return unsafe { Nccl::load_from(&path) }.map_err(|error| Error::from(error).into());
     }
     Nccl::load().or_else(|error| {
