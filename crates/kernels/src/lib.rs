@@ -18,7 +18,7 @@
 //!
 //! let target = SmTarget::exact(90);
 //! let dispatch = launch.dispatch(target);
-//! let ptx = images::ptx(launch.kernel.image, target).unwrap();
+//! let ptx = images::ptx(launch.kernel().image, target).unwrap();
 //! assert!(ptx.contains(dispatch.entry));
 //! # Ok::<(), retrograph_kernels::KernelError>(())
 //! ```

@@ -85,7 +85,7 @@ pub(super) fn placement(get: Get<'_>) -> Result<Option<Placement>, CliError> {
     Ok(None)
 }
 
-/// The placement that [`super::launch`] gives.
+/// The placement that [`super::launch()`] gives.
 fn ours(get: Get<'_>, address: String) -> Result<Placement, CliError> {
     let number = |name| number(OURS, name, &required(OURS, get, name)?);
     let (rank, count) = (number("RETROGRAPH_RANK")?, number("RETROGRAPH_RANKS")?);
