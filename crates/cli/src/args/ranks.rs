@@ -10,8 +10,8 @@ use super::parse_size;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RankArguments {
-    /// Train on this many GPUs of this host, up to 1024, with a process for each. --batch counts the
-    /// sequences of all GPUs. Under torchrun, Slurm or MPI, start one process per GPU instead.
+    /// Train on this many GPUs of this host, up to 1024, with a process for each. --batch counts
+    /// the sequences of all GPUs. Under torchrun, Slurm or MPI, start one process per GPU instead.
     #[arg(
         long, value_name = "N",
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024)
