@@ -104,8 +104,8 @@ fn docs() -> anyhow::Result<()> {
     check(command)
 }
 
-/// Runs the README's first command on the simulator and verifies every replay against the eager
-/// step.
+/// Runs the first steps of the README's first command on the simulator, in both modes, and verifies
+/// every replay against the eager step.
 fn main_job() -> anyhow::Result<()> {
     let dir = target_dir().join("ci");
     std::fs::create_dir_all(&dir)?;
@@ -115,7 +115,8 @@ fn main_job() -> anyhow::Result<()> {
         let readme = root().join("README.md");
         let mut command = command("cargo", &["run", "--release", "--locked", "--", "finetune"]);
         command
-            .args(["--device", "sim", "--verify", "--discard", "--mode", mode, "--text"])
+            .args(["--device", "sim", "--verify", "--discard", "--mode", mode, "--steps", "50"])
+            .arg("--text")
             .arg(readme);
         command.arg("--report").arg(&report).arg("--plot").arg(&plot);
         check(command)?;
