@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_void};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use retrograph_driver::{Context, DeviceBuffer, Error, Owner, Result, Stream};
 use retrograph_kernels::Element;
 use retrograph_nccl_sys::{NcclTable, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
@@ -26,7 +26,9 @@ struct Inner {
     table: NcclTable,
     comm: ncclComm_t,
     ranks: Ranks,
-    aborted: AtomicBool,
+    /// Whether the communicator was aborted, which frees it. Threads that ask it for errors hold
+    /// the lock.
+    aborted: Mutex<bool>,
 }
 
 impl Communicator {
@@ -47,7 +49,7 @@ impl Communicator {
         code.ok().map_err(|code| {
             failure("ncclCommInitRank", code, &last_error(&table, ncclComm_t::NULL))
         })?;
-        let (context, aborted) = (context.clone(), AtomicBool::new(false));
+        let (context, aborted) = (context.clone(), Mutex::new(false));
         Ok(Self { inner: Arc::new(Inner { context, table, comm, ranks, aborted }) })
     }
 
@@ -66,10 +68,13 @@ impl Communicator {
     /// # Errors
     /// [`Error::Library`] with what NCCL says, also after an abort.
     pub fn require_healthy(&self) -> Result<()> {
-        let Inner { table, comm, .. } = &*self.inner;
-        self.require_not_aborted()?;
+        let Inner { table, comm, aborted, .. } = &*self.inner;
+        let aborted = aborted.lock();
+        if *aborted {
+            return Err(was_aborted());
+        }
         let mut code = ncclResult_t::ncclSuccess;
-        // SAFETY: the communicator lives, and the place is valid.
+        // SAFETY: the communicator lives while the lock is held, and the place is valid.
         check("ncclCommGetAsyncError", unsafe { (table.ncclCommGetAsyncError)(*comm, &mut code) })?;
         match code {
             ncclResult_t::ncclSuccess | ncclResult_t::ncclInProgress => Ok(()),
@@ -79,14 +84,15 @@ impl Communicator {
 
     /// Whether [`Communicator::abort`] was called.
     pub fn is_aborted(&self) -> bool {
-        self.inner.aborted.load(Ordering::Acquire)
+        *self.inner.aborted.lock()
     }
 
     /// Ends running collectives, whose results are then undefined, and makes later ones fail. Any
     /// thread may call it; it can wait until graphs with collectives are dropped.
     pub fn abort(&self) {
         let Inner { table, comm, aborted, .. } = &*self.inner;
-        if aborted.swap(true, Ordering::AcqRel) {
+        // Not locked during the call, which can wait.
+        if std::mem::replace(&mut *aborted.lock(), true) {
             return;
         }
         // SAFETY: the communicator lives, and this is the only call that ends it: the flag is set.
@@ -135,14 +141,7 @@ impl Communicator {
     }
 
     fn require_not_aborted(&self) -> Result<()> {
-        match self.is_aborted() {
-            true => Err(Error::Library {
-                call: "ncclCommAbort",
-                status: 0,
-                name: "the communicator was aborted".into(),
-            }),
-            false => Ok(()),
-        }
+        if self.is_aborted() { Err(was_aborted()) } else { Ok(()) }
     }
 
     /// Keeps the communicator alive.
@@ -208,6 +207,11 @@ impl Communicator {
         let text = if self.is_aborted() { String::new() } else { last_error(table, *comm) };
         Err(failure(call, code, &text))
     }
+}
+
+fn was_aborted() -> Error {
+    let name = "the communicator was aborted".into();
+    Error::Library { call: "ncclCommAbort", status: 0, name }
 }
 
 /// The text of NCCL about its last error.
