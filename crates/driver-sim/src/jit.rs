@@ -76,8 +76,8 @@ impl State {
         }
     }
 
-    /// The targets that make code for this device are its own, with or without the letter of exact
-    /// targets, and those of its family.
+    /// Code for this device has its own target, with or without the `a`, or a target of its
+    /// family.
     fn check_target(&mut self, value: usize) -> Call {
         let (major, minor) = self.config.compute_capability;
         let number = value & 0xffff;

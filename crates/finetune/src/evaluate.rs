@@ -74,7 +74,7 @@ impl Evaluator {
 
     /// Returns an evaluator that shares the weights of a trainer, and always sees the current ones.
     /// The trainer must have been planned [with held-out data](crate::Plan::with_held_out). With
-    /// several ranks, each computes every so many batches: see [`Evaluator::evaluate_part`].
+    /// several ranks, [`Evaluator::evaluate_part`] computes the batches of one.
     ///
     /// # Errors
     /// If the kernels are not warm, or the device has too little memory or fails.

@@ -8,7 +8,7 @@ use retrograph_driver_sys::*;
 use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Route, State};
-use crate::work::{PeerCopy, PeerEnd, Work};
+use crate::work::{PeerCopy, PeerEnd, TaskId, Work};
 
 /// `CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK` of the best link.
 const BEST_RANK: i32 = 0;
@@ -106,14 +106,8 @@ impl State {
             let device = self.context_of_copy(context)?;
             self.complete_device(device)?;
         }
-        let stream = super::copies::LEGACY;
-        match self.route(stream)? {
-            Route::Queue(stream) => {
-                let task = self.enqueue(stream, Work::PeerCopy(copy))?;
-                self.complete(vec![task])
-            }
-            Route::Capture(..) => Err(self.unsupported("captured copies between devices")),
-        }
+        let task = self.enqueue_peer_copy(super::copies::LEGACY, copy)?;
+        self.complete(vec![task])
     }
 
     pub(crate) fn cuMemcpyPeerAsync(
@@ -126,11 +120,13 @@ impl State {
         stream: CUstream,
     ) -> Call {
         let ends = [(target, target_context), (source, source_context)];
+        let copy = self.peer_copy(ends, bytes)?;
+        self.enqueue_peer_copy(stream, copy).map(|_| ())
+    }
+
+    fn enqueue_peer_copy(&mut self, stream: CUstream, copy: PeerCopy) -> Result<TaskId, Refusal> {
         match self.route(stream)? {
-            Route::Queue(stream) => {
-                let copy = self.peer_copy(ends, bytes)?;
-                self.enqueue(stream, Work::PeerCopy(copy)).map(|_| ())
-            }
+            Route::Queue(stream) => self.enqueue(stream, Work::PeerCopy(copy)),
             Route::Capture(..) => Err(self.unsupported("captured copies between devices")),
         }
     }

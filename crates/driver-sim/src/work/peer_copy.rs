@@ -10,7 +10,7 @@ pub(crate) struct PeerEnd {
     pub(crate) address: u64,
 }
 
-/// A copy from the memory of one device to that of another. Neither needs access to the other.
+/// A copy between the memories of two devices. Neither device needs access to the other.
 pub(crate) struct PeerCopy {
     pub(crate) target: PeerEnd,
     pub(crate) source: PeerEnd,

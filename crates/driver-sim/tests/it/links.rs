@@ -135,7 +135,7 @@ fn modules_share_public_names_and_keep_their_own_in_either_order() {
     for swapped in [false, true] {
         let machine = Machine::new();
         let link = machine.link(&mut [], &mut []);
-        // The newer version is that of the result.
+        // The result has the newer version.
         let mut parts = [part("7.0", FIRST), part("7.8", SECOND)];
         if swapped {
             parts.reverse();

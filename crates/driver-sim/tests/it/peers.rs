@@ -7,7 +7,7 @@ use crate::machine::{Machine, cu};
 
 const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 
-/// Two devices; the context of the first is current, and that of the second is returned.
+/// Two devices. The first context is current, and the second is returned.
 fn two() -> (Machine, CUcontext) {
     let machine = Machine::with(Config {
         devices: 2,

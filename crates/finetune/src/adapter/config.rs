@@ -96,8 +96,9 @@ impl AdapterConfig {
         })
     }
 
-    /// Restores the options of a run with fused projections and updates of `targets` from those of
-    /// its file, whose fused updates have the sum of the ranks of their parts.
+    /// Turns the options of a file with fused projections into the options of its run, which
+    /// trained `targets`. The rank of a fused update in the file is the sum of the ranks of its
+    /// parts.
     pub(super) fn divide(&mut self, targets: LoraTargets) -> Result<(), &'static str> {
         let (whole, rslora) = (self.lora, self.lora.rslora);
         self.lora.targets = targets;

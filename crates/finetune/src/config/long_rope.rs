@@ -58,7 +58,7 @@ pub struct RopeFactors {
 }
 
 impl RopeFactors {
-    /// The most divisors: those of a head of 256 elements.
+    /// The most divisors: a head of 256 elements has as many.
     pub const MOST: usize = 128;
 
     /// The divisors.

@@ -113,7 +113,8 @@ pub struct LoraConfig {
     pub patterns: LoraPatterns,
 }
 
-/// Ranks and alphas of some projections, in every layer; others have those of [`LoraConfig`].
+/// Ranks and alphas of some projections, in every layer. [`LoraConfig`] has the values of the
+/// others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoraPatterns {
     ranks: [Option<usize>; Projection::ALL.len()],
@@ -121,12 +122,12 @@ pub struct LoraPatterns {
 }
 
 impl LoraPatterns {
-    /// Sets the rank of a projection; `None` for that of the configuration.
+    /// Sets the rank of a projection; `None` for the rank of the configuration.
     pub fn set_rank(&mut self, projection: Projection, rank: Option<usize>) {
         self.ranks[projection as usize] = rank;
     }
 
-    /// Sets alpha of a projection; `None` for that of the configuration.
+    /// Sets alpha of a projection; `None` for alpha of the configuration.
     pub fn set_alpha(&mut self, projection: Projection, alpha: Option<f32>) {
         self.alphas[projection as usize] = alpha;
     }

@@ -42,7 +42,7 @@ pub struct Forms {
     pub texts: usize,
     /// Lines with `prompt` and `completion`.
     pub completions: usize,
-    /// Lines with `messages`, and those of ShareGPT and Alpaca.
+    /// Lines with `messages`, and lines of ShareGPT and Alpaca.
     pub conversations: usize,
 }
 

@@ -209,8 +209,8 @@ impl ProcessGroup {
 }
 
 impl Drop for Inner {
-    /// Waits for the threads: they hold the communicator, and one that is destroyed by a thread
-    /// while the process exits crashes in the driver. After a failure they may wait for graphs that
+    /// Waits for the threads: they hold the communicator, and destroying it while the process
+    /// exits can crash in the driver. After a failure they may wait for graphs that
     /// the caller still holds.
     fn drop(&mut self) {
         self.watch.end();

@@ -60,7 +60,7 @@ pub(super) fn scaling(
             factor: need(rope.factor, "factor")?,
             original: need(positions, "max_position_embeddings")?,
         })),
-        // Older files of Phi-3 call it `su`, and `yarn`, which differs from that of others.
+        // Older files of Phi-3 call it `su` or `yarn`. The YaRN of other models is another scaling.
         "longrope" | "su" | "yarn" if kind == "longrope" || model_type == "phi3" => {
             long_rope((path, kind), rope, context).map(Some)
         }
