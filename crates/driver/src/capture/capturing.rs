@@ -2,10 +2,13 @@
 
 use std::marker::PhantomData;
 
-use retrograph_driver_sys::{CUresult, CUstream, DriverTable};
+use retrograph_driver_sys::{
+    CU_STREAM_SET_CAPTURE_DEPENDENCIES, CUgraphNode, CUresult, CUstream, DriverTable,
+};
 
 use super::window;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::graph::{Graph, Node};
 use crate::launch::KernelLaunch;
 use crate::owner::Owner;
 use crate::stream::Stream;
@@ -13,13 +16,15 @@ use crate::stream::Stream;
 /// A capture in progress. It stays on its thread, the only one that may end it.
 pub struct Capturing<'a> {
     stream: &'a Stream,
+    /// The graph that is captured into, unless the capture makes its own.
+    graph: Option<&'a mut Graph>,
     owners: Vec<Owner>,
     not_send: PhantomData<*const ()>,
 }
 
 impl<'a> Capturing<'a> {
-    pub(super) fn new(stream: &'a Stream) -> Self {
-        Self { stream, owners: Vec::new(), not_send: PhantomData }
+    pub(super) fn new(stream: &'a Stream, graph: Option<&'a mut Graph>) -> Self {
+        Self { stream, graph, owners: Vec::new(), not_send: PhantomData }
     }
 
     pub(super) fn into_owners(self) -> Vec<Owner> {
@@ -29,6 +34,31 @@ impl<'a> Capturing<'a> {
     /// The captured stream.
     pub fn stream(&self) -> &Stream {
         self.stream
+    }
+
+    /// The graph of [`Stream::capture_into`], to which nodes may be added meanwhile; `None` in a
+    /// capture that makes its own graph. Captured work waits for nodes that were added by hand only
+    /// if [`Capturing::set_dependencies`] names them.
+    ///
+    /// # Safety
+    /// The graph must not be replaced: the driver captures into it until the capture ends.
+    pub unsafe fn graph(&mut self) -> Option<&mut Graph> {
+        self.graph.as_deref_mut()
+    }
+
+    /// Makes the work that is captured next wait for `nodes`, and for nothing else.
+    ///
+    /// # Errors
+    /// [`Error::WrongGraph`] for nodes of another graph than that of [`Stream::capture_into`], a
+    /// lost capture, or a failed driver call.
+    pub fn set_dependencies(&mut self, nodes: &[Node]) -> Result<()> {
+        self.graph.as_deref().ok_or(Error::WrongGraph)?.check_nodes(nodes)?;
+        self.stream.bind_to_enqueue()?;
+        let mut raw: Vec<CUgraphNode> = nodes.iter().map(|node| node.raw()).collect();
+        let (context, set) = (self.stream.context(), CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+        let (stream, first) = (self.stream.raw(), raw.as_mut_ptr());
+        // SAFETY: the stream lives, and the nodes belong to the captured graph.
+        unsafe { call!(context, cuStreamUpdateCaptureDependencies(stream, first, raw.len(), set)) }
     }
 
     /// Names the work that follows, for the error if one of its calls fails.

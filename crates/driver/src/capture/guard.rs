@@ -15,7 +15,7 @@ use crate::stream::Stream;
 pub(super) struct Guard<'a> {
     stream: &'a Stream,
     /// The graph that is captured into, unless the capture makes its own.
-    given: Option<Graph>,
+    pub(super) given: Option<Graph>,
     not_send: PhantomData<*const ()>,
 }
 

@@ -31,6 +31,11 @@ impl Stream {
     /// the graph. Nothing runs. Work that was enqueued on the stream before is not part of the
     /// graph.
     ///
+    /// `body` may also add nodes by hand and change what the next captured work waits for
+    /// ([`Capturing::graph`], [`Capturing::set_dependencies`]). Work of one library belongs into one
+    /// capture: NCCL 2.28 fails in a second capture into the same graph, since both have the same
+    /// number.
+    ///
     /// ```
     /// # #[cfg(feature = "sim")] {
     /// use retrograph_driver::{CaptureMode, Context, DeviceBuffer, DeviceIndex, Driver};
@@ -82,8 +87,8 @@ impl Stream {
         F: FnOnce(&mut Capturing<'_>) -> Result<(), E>,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let guard = Guard::begin(self, mode, target).map_err(|error| self.not_begun(error))?;
-        let mut capturing = Capturing::new(self);
+        let mut guard = Guard::begin(self, mode, target).map_err(|error| self.not_begun(error))?;
+        let mut capturing = Capturing::new(self, guard.given.as_mut());
         let outcome = body(&mut capturing);
         let owners = capturing.into_owners();
         match (outcome, guard.end()) {

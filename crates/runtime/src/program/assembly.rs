@@ -1,13 +1,11 @@
 //! Assembling a graph, command by command.
 
 use retrograph_driver::{
-    CaptureMode, CapturedNodes, Capturing, DeviceCopy, DeviceFill, Error, Graph, KernelLaunch,
-    Node, Result, Stream,
+    CapturedNodes, Capturing, DeviceCopy, DeviceFill, Error, Graph, KernelLaunch, Node, Result,
 };
 
 use super::command::Command;
-use super::error::BuildError;
-use super::sequence::Step;
+use super::sequence::{Sequence, Step};
 
 /// The high priority; the default is 0.
 const HIGH_PRIORITY: i32 = -1;
@@ -15,81 +13,102 @@ const HIGH_PRIORITY: i32 = -1;
 /// How a node is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeOptions {
+    /// The number of its operation.
+    pub(super) operation: usize,
     /// By programmatic edges (PDL), if all nodes before it allow them.
     pub(super) pdl: bool,
     /// With a higher priority.
     pub(super) high_priority: bool,
 }
 
-/// A graph under construction.
+/// The nodes of a graph under construction, by operation.
 pub(super) struct Assembly {
-    pub(super) graph: Graph,
     pub(super) groups: Vec<Vec<Node>>,
-    /// The last nodes of each command, in the order of adding.
-    pub(super) ends: Vec<Vec<Node>>,
+    /// The nodes of each operation that later ones wait for.
+    ends: Vec<Vec<Node>>,
     pub(super) programmatic_edges: usize,
     pub(super) high_priority_nodes: usize,
 }
 
 impl Assembly {
-    pub(super) fn new(graph: Graph, groups: Vec<Vec<Node>>) -> Self {
-        Self { graph, groups, ends: Vec::new(), programmatic_edges: 0, high_priority_nodes: 0 }
+    /// No nodes yet.
+    pub(super) fn new(operations: usize) -> Self {
+        Self::of(vec![Vec::new(); operations])
     }
 
+    /// The nodes of a captured chain.
+    pub(super) fn of(groups: Vec<Vec<Node>>) -> Self {
+        let ends = groups.clone();
+        Self { groups, ends, programmatic_edges: 0, high_priority_nodes: 0 }
+    }
+
+    /// An operation of `sequence`, and the nodes that it waits for.
+    pub(super) fn next<'a>(
+        &self,
+        sequence: &'a Sequence,
+        operation: usize,
+    ) -> (&'a Step, Vec<Node>) {
+        let edges = sequence.edges.into_operation(sequence.edges.operation(operation));
+        let mut after: Vec<Node> = Vec::new();
+        for node in edges.iter().flat_map(|edge| &self.ends[edge.from.index()]) {
+            if !after.contains(node) {
+                after.push(*node);
+            }
+        }
+        (&sequence.steps[operation], after)
+    }
+
+    /// Adds the node of `step`, after `after`.
     pub(super) fn add(
-        mut self,
-        step: &Step,
-        after: &[Node],
+        &mut self,
+        graph: &mut Graph,
+        (step, after): (&Step, &[Node]),
         options: NodeOptions,
-    ) -> Result<Self, BuildError> {
-        let fail = |cause| BuildError::Operation { operation: step.name.clone(), cause };
+    ) -> Result<()> {
         let node = match after {
-            [_, ..] if options.pdl && self.all_allow_pdl(after)? => {
-                let node = add_node(&mut self.graph, step, &[]).map_err(fail)?;
+            [_, ..] if options.pdl && all_allow_pdl(graph, after)? => {
+                let node = add_node(graph, step, &[])?;
                 for &earlier in after {
                     // SAFETY: kernels of the workspace wait if `images::supports_pdl` is true, and
                     // the caller of `Pass::enable_pdl` promised it for others.
-                    unsafe { self.graph.add_programmatic_edge(earlier, node) }.map_err(fail)?;
+                    unsafe { graph.add_programmatic_edge(earlier, node) }?;
                 }
                 self.programmatic_edges += after.len();
                 node
             }
-            _ => add_node(&mut self.graph, step, after).map_err(fail)?,
+            _ => add_node(graph, step, after)?,
         };
         if options.high_priority && matches!(step.command, Command::Launch { .. }) {
-            self.graph.set_priority(node, HIGH_PRIORITY).map_err(fail)?;
+            graph.set_priority(node, HIGH_PRIORITY)?;
             self.high_priority_nodes += 1;
         }
-        self.groups.push(vec![node]);
-        self.ends.push(vec![node]);
-        Ok(self)
+        self.groups[options.operation] = vec![node];
+        self.ends[options.operation] = vec![node];
+        Ok(())
     }
 
-    /// Whether programmatic edges can start at all of these nodes.
-    fn all_allow_pdl(&self, after: &[Node]) -> Result<bool> {
-        let mut able = after.iter().map(|&earlier| self.graph.allows_programmatic_edge(earlier));
-        able.try_fold(true, |all, able| Ok(all && able?))
-    }
-
-    /// Captures the work of `step` into the graph.
+    /// Captures the library call of `step`, after `after`.
     pub(super) fn capture(
-        mut self,
-        step: &Step,
-        stream: &Stream,
-        after: &[Node],
-    ) -> Result<Self, BuildError> {
-        let mut found = CapturedNodes::default();
-        let mode = CaptureMode::ThreadLocal;
-        self.graph = stream.capture_into(self.graph, after, mode, |capturing| {
-            found = capture_step(capturing, step)?;
-            Ok::<(), Error>(())
-        })?;
-        // SAFETY: the nodes were captured into this graph.
-        let (nodes, ends) = unsafe { found.of_graph(&self.graph) };
-        self.groups.push(nodes);
-        self.ends.push(ends);
-        Ok(self)
+        &mut self,
+        capturing: &mut Capturing<'_>,
+        (step, after): (&Step, &[Node]),
+        operation: usize,
+    ) -> Result<()> {
+        capturing.set_dependencies(after)?;
+        let found = capture_step(capturing, step)?;
+        // SAFETY: the graph is not replaced, and the nodes were captured into it.
+        let found = unsafe { capturing.graph().map(|graph| found.of_graph(graph)) };
+        let (nodes, ends) = found.ok_or(Error::WrongGraph)?;
+        self.groups[operation] = nodes;
+        self.ends[operation] = ends;
+        Ok(())
     }
+}
+
+/// Whether programmatic edges can start at all of these nodes.
+fn all_allow_pdl(graph: &Graph, after: &[Node]) -> Result<bool> {
+    let mut able = after.iter().map(|&earlier| graph.allows_programmatic_edge(earlier));
+    able.try_fold(true, |all, able| Ok(all && able?))
 }
 
 pub(super) fn capture_step(capturing: &mut Capturing<'_>, step: &Step) -> Result<CapturedNodes> {

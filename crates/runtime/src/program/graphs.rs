@@ -16,6 +16,7 @@ use super::policy::Strategy;
 use super::replay::{Made, Replay, Template};
 use super::sequence::Step;
 use super::shape::Shape;
+use crate::pass::OpId;
 
 /// Operations that could run this many levels later have the default priority: in a training step,
 /// mostly weight gradients. The exact number hardly matters
@@ -81,17 +82,17 @@ impl Program {
         stream: &Stream,
         mode: PdlMode,
     ) -> Result<Template, BuildError> {
-        let Assembly { mut graph, groups, programmatic_edges, high_priority_nodes, .. } =
-            match strategy {
-                Strategy::Capture => self.captured(stream)?,
-                Strategy::Manual | Strategy::Eager => {
-                    if let Some((name, _)) = self.sequence.library_calls().next() {
-                        return Err(BuildError::NotManual { operation: name.to_owned() });
-                    }
-                    self.assembled(stream, mode)?
+        let (mut graph, made) = match strategy {
+            Strategy::Capture => self.captured(stream)?,
+            Strategy::Manual | Strategy::Eager => {
+                if let Some((name, _)) = self.sequence.library_calls().next() {
+                    return Err(BuildError::NotManual { operation: name.to_owned() });
                 }
-                Strategy::Hybrid => self.assembled(stream, mode)?,
-            };
+                self.assembled(stream, mode)?
+            }
+            Strategy::Hybrid => self.assembled(stream, mode)?,
+        };
+        let Assembly { groups, programmatic_edges, high_priority_nodes, .. } = made;
         // The program, which outlives the graph and may be rebound, keeps the buffers.
         self.sequence.owners().into_iter().for_each(|owner| graph.keep(owner));
         let shape = Shape::of(&graph)?;
@@ -115,39 +116,58 @@ impl Program {
         })
     }
 
-    /// Adds commands level by level, the longest path first, each after the commands that its edges
-    /// name. The driver schedules nodes in the order of adding, and this order is faster than that
-    /// of the pass (docs/hardware/2026-11-21-graph-runtime).
-    fn assembled(&self, stream: &Stream, mode: PdlMode) -> Result<Assembly, BuildError> {
-        let mut made = Assembly::new(Graph::new(&self.context)?, Vec::new());
-        let order = self.sequence.edges.by_level();
-        let high_priority = self.high_priority();
-        let mut positions = vec![0; order.len()];
-        for (position, &operation) in order.iter().enumerate() {
-            positions[operation.index()] = position;
-            let step = &self.sequence.steps[operation.index()];
-            let edges = self.sequence.edges.into_operation(operation);
-            let mut after: Vec<Node> = Vec::new();
-            for node in edges.iter().flat_map(|edge| &made.ends[positions[edge.from.index()]]) {
-                if !after.contains(node) {
-                    after.push(*node);
-                }
+    /// The graph with nodes added by hand. Library calls are captured into it, all in one capture:
+    /// a library may keep state per capture ([`Stream::capture_into`]).
+    fn assembled(&self, stream: &Stream, mode: PdlMode) -> Result<(Graph, Assembly), BuildError> {
+        let (sequence, order) = (&self.sequence, self.order_of_adding(mode));
+        let mut made = Assembly::new(order.len());
+        let mut graph = Graph::new(&self.context)?;
+        if sequence.library_calls().next().is_none() {
+            for node in order {
+                let (step, after) = made.next(sequence, node.operation);
+                made.add(&mut graph, (step, &after), node).map_err(|cause| {
+                    BuildError::Operation { operation: step.name.clone(), cause }
+                })?;
             }
-            made = match step.is_library_call() {
-                true => made.capture(step, stream, &after)?,
-                false => {
-                    let high_priority = high_priority[operation.index()];
-                    made.add(
-                        step,
-                        &after,
-                        NodeOptions { pdl: self.uses_pdl(step, mode), high_priority },
-                    )?
-                }
-            };
+            return Ok((graph, made));
         }
-        made.groups =
-            positions.iter().map(|&position| std::mem::take(&mut made.groups[position])).collect();
-        Ok(made)
+        let graph = stream.capture_into(graph, &[], self.capture_mode(), |capturing| {
+            for node in order {
+                let (step, after) = made.next(sequence, node.operation);
+                capturing.at(step.name.as_str());
+                if step.is_library_call() {
+                    made.capture(capturing, (step, &after), node.operation)?;
+                    continue;
+                }
+                // SAFETY: the graph is not replaced.
+                let graph = unsafe { capturing.graph() }.ok_or(Error::WrongGraph)?;
+                made.add(graph, (step, &after), node)?;
+            }
+            Ok::<(), Error>(())
+        })?;
+        Ok((graph, made))
+    }
+
+    /// The operations level by level, the longest path first. The driver schedules nodes in the
+    /// order of adding, and this order is faster than that of the pass
+    /// (docs/hardware/2026-11-21-graph-runtime).
+    fn order_of_adding(&self, mode: PdlMode) -> Vec<NodeOptions> {
+        let high_priority = self.high_priority();
+        let options = |operation: OpId| {
+            let operation = operation.index();
+            let pdl = self.uses_pdl(&self.sequence.steps[operation], mode);
+            NodeOptions { operation, pdl, high_priority: high_priority[operation] }
+        };
+        self.sequence.edges.by_level().into_iter().map(options).collect()
+    }
+
+    /// How far captures guard against calls that are unsafe meanwhile. NCCL makes some of them when
+    /// it first connects two GPUs of a process.
+    fn capture_mode(&self) -> CaptureMode {
+        match self.sequence.collectives.operations {
+            0 => CaptureMode::ThreadLocal,
+            _ => CaptureMode::Relaxed,
+        }
     }
 
     /// Whether each operation has a high priority; none has if all would have it.
@@ -170,9 +190,9 @@ impl Program {
     }
 
     /// Captures the eager launches on one stream.
-    fn captured(&self, stream: &Stream) -> Result<Assembly, BuildError> {
+    fn captured(&self, stream: &Stream) -> Result<(Graph, Assembly), BuildError> {
         let mut groups = Vec::with_capacity(self.sequence.steps.len());
-        let graph = stream.capture(CaptureMode::ThreadLocal, |capturing| {
+        let graph = stream.capture(self.capture_mode(), |capturing| {
             for step in &self.sequence.steps {
                 groups.push(capture_step(capturing, step)?);
             }
@@ -181,7 +201,7 @@ impl Program {
         // SAFETY: the nodes were captured into this graph.
         let nodes = |group: CapturedNodes| unsafe { group.of_graph(&graph) }.0;
         let groups = groups.into_iter().map(nodes).collect();
-        Ok(Assembly::new(graph, groups))
+        Ok((graph, Assembly::of(groups)))
     }
 
     /// Makes cuBLAS load the kernels of each product, which could break a later capture, by a

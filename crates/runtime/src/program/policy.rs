@@ -13,8 +13,8 @@ pub enum Strategy {
     Eager,
     /// A graph whose nodes and edges are added by hand.
     Manual,
-    /// As [`Strategy::Manual`], with library calls captured into the same graph one at a time,
-    /// after the nodes they depend on.
+    /// As [`Strategy::Manual`], with library calls captured into the same graph, each after the
+    /// nodes that it depends on.
     Hybrid,
     /// A graph captured from the eager launches: a chain, as on one stream.
     Capture,
