@@ -178,6 +178,7 @@ impl<'a> Run<'a> {
             return Ok(false);
         }
         self.drain(on)?;
+        self.trainer.gather_weights()?;
         if let Some(HeldOut { data, evaluator, .. }) = &mut self.held_out {
             let (sum, tokens) = evaluator.evaluate_part(data, self.trainer.ranks())?;
             let parts = self.trainer.gathered(&[sum, tokens as f64])?;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use retrograph_runtime::Ranks;
 
-use super::{EMBEDDING, Parameter, Storage};
+use super::{EMBEDDING, Parameter};
 use crate::config::Mode;
 
 /// Elements that start at a multiple of this many have the alignment of whole buffers.
@@ -50,10 +50,11 @@ impl Sharding {
         }
     }
 
-    /// Whether steps read the f32 values of the sharded `parameter` outside of its block: products
-    /// read a bf16 copy if there is one, and the embedding its f32 table.
-    pub fn gathers_f32(self, parameter: &Parameter) -> bool {
-        parameter.storage != Storage::F32WithBf16 || parameter.name == EMBEDDING
+    /// Whether the step that updates the sharded `parameter` also exchanges its f32 values: those
+    /// of the embedding, which the next step reads first. Other weights are exchanged when the next
+    /// step begins, while it computes the layers before them.
+    pub fn gathers_at_once(self, parameter: &Parameter) -> bool {
+        self.is_sharded(parameter) && parameter.name == EMBEDDING
     }
 }
 

@@ -191,6 +191,14 @@ impl ModelState {
         })
     }
 
+    /// The values and bf16 copies of the parameters of which this rank updates a block.
+    pub(crate) fn sharded_values(
+        &self,
+    ) -> impl Iterator<Item = (&DeviceBuffer<f32>, Option<&DeviceBuffer<bf16>>)> {
+        let sharded = self.trained().filter(|tensor| tensor.block.len() < tensor.parameter.len());
+        sharded.map(|tensor| (tensor.value.floats(), tensor.value.copy()))
+    }
+
     /// Returns a reader of the state of trained parameters.
     pub fn reader<'a>(&'a self, stream: &'a Stream) -> DeviceReader<'a> {
         DeviceReader { tensors: self.trained().collect(), stream }

@@ -1,5 +1,6 @@
 //! A trainer as one of several ranks.
 
+use retrograph_kernels::Element;
 use retrograph_runtime::{Bindings, DeviceBuffer, Policy, Program, Ranks};
 
 use super::Trainer;
@@ -58,6 +59,39 @@ impl Trainer {
         Ok(())
     }
 
+    /// Gives every rank the current values of all trained parameters, and their copies. A step only
+    /// exchanges what the next one reads first. All ranks must call it.
+    ///
+    /// # Errors
+    /// If a rank or the device fails.
+    pub fn gather_parameters(&self) -> Result<()> {
+        self.gather_weights()?;
+        let copied = self.state().sharded_values().filter(|(_, copy)| copy.is_some());
+        copied.map(|(values, _)| self.gather(values)).collect()
+    }
+
+    /// Gives every rank the current weights as products read them. All ranks must call it.
+    ///
+    /// # Errors
+    /// If a rank or the device fails.
+    pub(crate) fn gather_weights(&self) -> Result<()> {
+        for (values, copy) in self.state().sharded_values() {
+            match copy {
+                Some(copy) => self.gather(copy)?,
+                None => self.gather(values)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Exchanges the blocks of `buffer`. Does nothing if there is one rank.
+    pub(super) fn gather<T: Element>(&self, buffer: &DeviceBuffer<T>) -> Result<()> {
+        let Some(group) = &self.group else { return Ok(()) };
+        let communicator = group.communicator()?;
+        group.waiting("an exchange", || communicator.all_gather(&self.stream, buffer))?;
+        Ok(group.require_healthy()?)
+    }
+
     /// Returns the blocks of all ranks, of which `own` is the one of this rank.
     ///
     /// # Errors
@@ -68,9 +102,7 @@ impl Trainer {
         let mut all = vec![0.0; own.len() * count];
         all[rank * own.len()..][..own.len()].copy_from_slice(own);
         let buffer = DeviceBuffer::from_slice(&self.stream, &all)?;
-        let communicator = group.communicator()?;
-        group.waiting("an exchange", || communicator.all_gather(&self.stream, &buffer))?;
-        group.require_healthy()?;
+        self.gather(&buffer)?;
         Ok(buffer.download(&self.stream)?)
     }
 

@@ -42,20 +42,6 @@ impl Trainer {
     fn reader(&self) -> RankReader<'_> {
         RankReader { trainer: self, reader: self.state().reader(&self.stream), read: 0 }
     }
-
-    /// Gives every rank the current f32 values of all trained parameters. Steps keep only those
-    /// that they read. All ranks must call it.
-    ///
-    /// # Errors
-    /// If a rank or the device fails.
-    pub fn gather_parameters(&self) -> Result<()> {
-        let mut reader = self.reader();
-        let parts = state_order(self.state().trained_parameters().len());
-        for (index, _) in parts.filter(|(_, part)| *part == StatePart::Parameter) {
-            reader.gather(index, StatePart::Parameter)?;
-        }
-        Ok(())
-    }
 }
 
 /// Reads state whose blocks are on several ranks.
@@ -69,10 +55,8 @@ struct RankReader<'a> {
 impl RankReader<'_> {
     /// Gathers the blocks of a sharded tensor; `None` if this rank has all of it.
     fn gather(&mut self, index: usize, part: StatePart) -> Result<Option<DeviceBuffer<f32>>> {
-        let Trainer { stream, group, .. } = self.trainer;
-        let (Some(group), Some((block, len))) = (group, self.reader.block(index)) else {
-            return Ok(None);
-        };
+        let Some((block, len)) = self.reader.block(index) else { return Ok(None) };
+        let stream = &self.trainer.stream;
         let held = self.reader.buffer(index, part);
         let whole = match part {
             // Parameters have all elements everywhere, of which other ranks update some.
@@ -83,9 +67,7 @@ impl RankReader<'_> {
                 whole
             }
         };
-        let communicator = group.communicator()?;
-        group.waiting("a checkpoint", || communicator.all_gather(stream, &whole))?;
-        group.require_healthy()?;
+        self.trainer.gather(&whole)?;
         Ok(Some(whole))
     }
 }

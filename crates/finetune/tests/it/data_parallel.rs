@@ -255,9 +255,10 @@ fn the_optimizer_state_is_sharded() {
     assert_eq!(two - replicated, (one - replicated) / 2);
 }
 
-/// Collectives are exchanged while the gradients of earlier layers are computed.
+/// Weights are exchanged during the forward pass, and gradients while those of earlier layers are
+/// computed.
 #[test]
-fn groups_of_gradients_overlap_with_the_backward_pass() {
+fn collectives_overlap_with_the_passes() {
     let config = batch_of(Mode::Full, Precision::F32, 4);
     let ranks = Ranks { rank: 1, count: 2 };
     let step = StepOptions { ranks, group_bytes: Some(2048), ..StepOptions::default() };
@@ -268,17 +269,29 @@ fn groups_of_gradients_overlap_with_the_backward_pass() {
     assert!(numbers.len() > 4, "{numbers:?}");
     let names: Vec<&str> = numbers.iter().map(|&at| pass.operations()[at].name()).collect();
     let count = |start: &str| names.iter().filter(|name| name.starts_with(start)).count();
-    assert_eq!(count("gradients "), count("weights/"), "{names:?}");
-    assert_eq!((count("gradients ") > 2, count("clip/all_gather")), (true, 1), "{names:?}");
-    let (first, edges) = (numbers[0], pass.edges());
-    let mut waits = vec![false; pass.operations().len()];
-    waits[first] = true;
-    for at in first + 1..waits.len() {
+    assert!(count("weights/") > 2 && count("gradients ") > 2, "{names:?}");
+    assert_eq!((count("clip/all_gather"), count("optimizer/all_gather")), (1, 1), "{names:?}");
+    let edges = pass.edges();
+    let free_during = |name: &str| {
+        let first = numbers[names.iter().position(|found| found.starts_with(name)).unwrap()];
+        let mut waits = vec![false; pass.operations().len()];
+        waits[first] = true;
+        for at in first + 1..waits.len() {
+            let incoming = edges.into_operation(edges.operation(at));
+            waits[at] = incoming.iter().any(|edge| waits[edge.from.index()]);
+        }
+        waits[first..].iter().filter(|waits| !**waits).count()
+    };
+    let during = free_during("gradients ");
+    assert!(during > 20, "{during} operations can run during the first exchange of gradients");
+    let last_of_weights = numbers[count("weights/") - 1];
+    let waits = |at: usize| {
         let incoming = edges.into_operation(edges.operation(at));
-        waits[at] = incoming.iter().any(|edge| waits[edge.from.index()]);
-    }
-    let free = waits[first..].iter().filter(|waits| !**waits).count();
-    assert!(free > 20, "{free} operations can run during the first exchange");
+        incoming.iter().any(|edge| edge.from.index() == last_of_weights)
+    };
+    let reader = (last_of_weights + 1..pass.operations().len()).find(|&at| waits(at)).unwrap();
+    let head = pass.operations()[reader].name();
+    assert!(head.starts_with("layer 1/"), "the forward pass runs meanwhile, until {head}");
 }
 
 #[test]
@@ -437,8 +450,14 @@ fn all_ranks_stop_after_the_same_step() {
 
 #[test]
 fn held_out_losses_are_those_of_one_device() {
-    let (config, data) = (batch_of(LORA, Precision::F32, 4), examples(1, false));
-    let held_out = examples(1, true);
+    held_out_losses_of(batch_of(LORA, Precision::F32, 4), 1e-5);
+    // Steps leave only a block of each weight and of its copy current.
+    held_out_losses_of(batch_of(Mode::Full, Precision::F32, 4), 1e-5);
+    held_out_losses_of(batch_of(Mode::Full, Precision::BF16, 4), 1e-3);
+}
+
+fn held_out_losses_of(config: TrainingConfig, most: f32) {
+    let (data, held_out) = (examples(1, false), examples(1, true));
     let planned = |plan: Plan| plan.with_held_out().unwrap();
     let measure = |trainer: Trainer| {
         let evaluator = Evaluator::of(&trainer).unwrap();
@@ -458,7 +477,7 @@ fn held_out_losses_are_those_of_one_device() {
     assert_eq!(expected.len(), 3);
     for (found, expected) in found[0].iter().zip(&expected) {
         assert_eq!((found.steps, found.tokens), (expected.steps, expected.tokens));
-        assert!((found.loss - expected.loss).abs() < 1e-5 * expected.loss);
+        assert!((found.loss - expected.loss).abs() < most * expected.loss);
     }
 }
 

@@ -47,6 +47,11 @@ impl CollectiveGroup {
         self.collectives.is_empty()
     }
 
+    /// Bytes of the elements that are exchanged.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Adds the sum of `slice` over all ranks, which all get.
     ///
     /// # Errors

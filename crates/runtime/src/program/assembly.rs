@@ -1,7 +1,8 @@
 //! Assembling a graph, command by command.
 
 use retrograph_driver::{
-    CapturedNodes, Capturing, DeviceCopy, DeviceFill, Error, Graph, KernelLaunch, Node, Result,
+    CapturedNodes, Capturing, DeviceCopy, DeviceFill, Error, Graph, KernelLaunch, Node, NodeKind,
+    Result,
 };
 
 use super::command::Command;
@@ -92,15 +93,22 @@ impl Assembly {
         &mut self,
         capturing: &mut Capturing<'_>,
         (step, after): (&Step, &[Node]),
-        operation: usize,
+        options: NodeOptions,
     ) -> Result<()> {
         capturing.set_dependencies(after)?;
         let found = capture_step(capturing, step)?;
-        // SAFETY: the graph is not replaced, and the nodes were captured into it.
-        let found = unsafe { capturing.graph().map(|graph| found.of_graph(graph)) };
-        let (nodes, ends) = found.ok_or(Error::WrongGraph)?;
-        self.groups[operation] = nodes;
-        self.ends[operation] = ends;
+        // SAFETY: the graph is not replaced.
+        let graph = unsafe { capturing.graph() }.ok_or(Error::WrongGraph)?;
+        // SAFETY: the nodes were captured into this graph.
+        let (nodes, ends) = unsafe { found.of_graph(graph) };
+        for &node in nodes.iter().filter(|_| options.high_priority && step.is_collective()) {
+            if graph.kind(node)? == NodeKind::Kernel {
+                graph.set_priority(node, HIGH_PRIORITY)?;
+                self.high_priority_nodes += 1;
+            }
+        }
+        self.groups[options.operation] = nodes;
+        self.ends[options.operation] = ends;
         Ok(())
     }
 }

@@ -136,7 +136,7 @@ impl Program {
                 let (step, after) = made.next(sequence, node.operation);
                 capturing.at(step.name.as_str());
                 if step.is_library_call() {
-                    made.capture(capturing, (step, &after), node.operation)?;
+                    made.capture(capturing, (step, &after), node)?;
                     continue;
                 }
                 // SAFETY: the graph is not replaced.
@@ -170,12 +170,16 @@ impl Program {
         }
     }
 
-    /// Whether each operation has a high priority; none has if all would have it.
+    /// Whether each operation has a high priority; none has if all would have it. Collectives have
+    /// it: they take few multiprocessors, and links are idle until they start.
     fn high_priority(&self) -> Vec<bool> {
-        let slack = self.sequence.edges.slack();
+        let (slack, steps) = (self.sequence.edges.slack(), &self.sequence.steps);
         let some_wait = slack.iter().any(|&levels| levels >= SPARE_LEVELS);
-        let differ = some_wait && !self.options.uniform_priority;
-        slack.into_iter().map(|levels| differ && levels < SPARE_LEVELS).collect()
+        let high = |(levels, step): (u32, &Step)| {
+            step.is_collective() || some_wait && levels < SPARE_LEVELS
+        };
+        let differ = !self.options.uniform_priority;
+        slack.into_iter().zip(steps).map(|of| differ && high(of)).collect()
     }
 
     /// Whether the edges into `step` are programmatic.

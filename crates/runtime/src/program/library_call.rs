@@ -97,6 +97,11 @@ impl BoundLibraryCall {
         }
     }
 
+    /// Whether it is a group of collectives.
+    pub(super) fn is_collective(&self) -> bool {
+        matches!(self.work, Work::Collectives(..))
+    }
+
     /// The product, if cuBLAS runs it: cuBLAS loads kernels at the first product of each kind.
     pub(super) fn product(&self) -> Option<&GemmProblem> {
         match &self.work {

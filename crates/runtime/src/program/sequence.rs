@@ -28,6 +28,11 @@ impl Step {
     pub(super) fn is_library_call(&self) -> bool {
         matches!(self.command, Command::Library(_))
     }
+
+    /// Whether it is a group of collectives.
+    pub(super) fn is_collective(&self) -> bool {
+        matches!(&self.command, Command::Library(call) if call.is_collective())
+    }
 }
 
 /// Facts about the collectives of a program.

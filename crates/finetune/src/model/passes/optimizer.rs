@@ -48,11 +48,15 @@ pub(super) fn update(
         }
         .launch(),
     )?;
-    for members in together(builder, sharding) {
+    let (first, rest): (Vec<usize>, Vec<usize>) = (0..builder.parameters.len())
+        .partition(|&at| sharding.gathers_at_once(&builder.parameters[at].parameter));
+    for members in [first, rest] {
         let held = members.iter().map(|&member| &builder.parameters[member]);
         let tensors: Vec<_> =
             held.filter_map(|held| tensor(held, optimizer.weight_decay)).collect();
-        builder.scope("optimizer");
+        if tensors.is_empty() {
+            continue;
+        }
         builder.launch(
             AdamW {
                 tensors: &tensors,
@@ -65,7 +69,15 @@ pub(super) fn update(
             }
             .launch(),
         )?;
-        gather(builder, &members, sharding)?;
+        let mut group = CollectiveGroup::new(sharding.ranks());
+        for held in members.iter().map(|&member| &builder.parameters[member]) {
+            if sharding.gathers_at_once(&held.parameter) {
+                group = group.all_gather(held.value.floats())?;
+            }
+        }
+        if !group.is_empty() {
+            builder.pass.collectives(group)?;
+        }
     }
     Ok(())
 }
@@ -75,35 +87,30 @@ pub(super) fn norm(builder: &mut Builder, scalars: Scalars) -> Result<()> {
     clip_scale(builder, (f32::INFINITY, scalars), Sharding::NONE).map(drop)
 }
 
-/// The parameters that one launch updates: those whose gradients were exchanged together if their
-/// blocks are exchanged afterwards, so that the next ones are updated meanwhile; otherwise all.
-fn together(builder: &Builder, sharding: Sharding) -> Vec<Vec<usize>> {
-    let all = || (0..builder.parameters.len()).collect();
-    let sharded = builder.parameters.iter().any(|held| sharding.is_sharded(&held.parameter));
-    match &builder.exchange {
-        Some(exchange) if sharded => {
-            exchange.groups.iter().map(|group| group.members.clone()).collect()
-        }
-        _ => vec![all()],
-    }
-}
-
-/// Appends the exchange of updated blocks of `members`, as far as steps read them.
-fn gather(builder: &mut Builder, members: &[usize], sharding: Sharding) -> Result<()> {
-    let mut group = CollectiveGroup::new(sharding.ranks());
-    for held in members.iter().map(|&member| &builder.parameters[member]) {
-        if !sharding.is_sharded(&held.parameter) {
-            continue;
-        }
-        if let Some(copy) = held.value.copy() {
-            group = group.all_gather(copy)?;
-        }
-        if sharding.gathers_f32(&held.parameter) {
-            group = group.all_gather(held.value.floats())?;
+/// Appends the exchange of the blocks that the previous step updated, as far as this step reads
+/// them, in groups of `group_bytes` and in the order in which the forward pass reads them: it waits
+/// for the first group only.
+pub(super) fn gather(builder: &mut Builder, sharding: Sharding, group_bytes: usize) -> Result<()> {
+    let (parameters, ranks) = (&builder.parameters, sharding.ranks());
+    let (head, layers): (Vec<&ParameterBuffers>, Vec<_>) = parameters
+        .iter()
+        .filter(|held| sharding.is_sharded(&held.parameter))
+        .partition(|held| sharding.gathers_at_once(&held.parameter));
+    let (mut groups, mut group) = (Vec::new(), CollectiveGroup::new(ranks));
+    // A table that is also the output projection has a copy, which is read last.
+    for held in layers.into_iter().chain(head) {
+        group = match held.value.copy() {
+            Some(copy) => group.all_gather(copy)?,
+            None if sharding.gathers_at_once(&held.parameter) => group,
+            None => group.all_gather(held.value.floats())?,
+        };
+        if group.bytes() >= group_bytes {
+            groups.push(std::mem::replace(&mut group, CollectiveGroup::new(ranks)));
         }
     }
-    if !group.is_empty() {
-        builder.scope("weights");
+    groups.push(group);
+    builder.scope("weights");
+    for group in groups.into_iter().filter(|group| !group.is_empty()) {
         builder.pass.collectives(group)?;
     }
     Ok(())
