@@ -11,6 +11,7 @@ use retrograph_driver_sim::CurrentDevice;
 use retrograph_nccl_sys::{ncclComm_t, ncclResult_t, ncclUniqueId};
 
 use crate::fault::{self, Fault, FaultKind};
+use crate::forks::Forks;
 use crate::wire::{self, Address, Hello, POLL, Watched};
 
 /// A rank of a communicator.
@@ -23,6 +24,7 @@ pub(crate) struct Comm {
     pub(crate) aborted: AtomicBool,
     /// Captured operations that graphs still hold.
     pub(crate) in_graphs: AtomicUsize,
+    pub(crate) forks: Forks,
     faults: Vec<Fault>,
     calls: AtomicU64,
     runs: AtomicU64,
@@ -68,6 +70,7 @@ impl Comm {
             stream: Mutex::new(stream),
             aborted: AtomicBool::new(false),
             in_graphs: AtomicUsize::new(0),
+            forks: Forks::default(),
             faults: fault::of(address, rank),
             calls: AtomicU64::new(0),
             runs: AtomicU64::new(0),
@@ -93,7 +96,10 @@ impl Comm {
 
     /// Ends a handle.
     pub(crate) fn forget(handle: ncclComm_t) {
-        COMMS.lock().remove(&(handle.0 as usize));
+        let found = COMMS.lock().remove(&(handle.0 as usize));
+        if let Some(comm) = found {
+            comm.forks.destroy(&comm.device.table);
+        }
     }
 
     pub(crate) fn is_aborted(&self) -> bool {

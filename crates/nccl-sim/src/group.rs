@@ -59,7 +59,13 @@ pub(crate) fn add(stream: CUstream, exchange: Exchange) -> ncclResult_t {
 /// Enqueues operations as one host function.
 fn enqueue(stream: CUstream, exchanges: Exchanges) -> Result<(), ncclResult_t> {
     let table = exchanges.0[0].comm.device.table;
-    let captured = capturing(&exchanges, stream)?;
+    let captured = match capturing(&exchanges, stream)? {
+        Some((number, graph)) => {
+            exchanges.0[0].comm.forks.enter(&table, (number, stream))?;
+            Some(graph)
+        }
+        None => None,
+    };
     let data = Box::into_raw(Box::new(exchanges));
     let run: unsafe extern "C" fn(*mut c_void) = match captured {
         Some(_) => run_captured,
@@ -85,8 +91,11 @@ fn enqueue(stream: CUstream, exchanges: Exchanges) -> Result<(), ncclResult_t> {
     }
 }
 
-/// The graph that the stream is captured into, if any.
-fn capturing(exchanges: &Exchanges, stream: CUstream) -> Result<Option<CUgraph>, ncclResult_t> {
+/// The number of the stream's capture and its graph, if it is captured.
+fn capturing(
+    exchanges: &Exchanges,
+    stream: CUstream,
+) -> Result<Option<(u64, CUgraph)>, ncclResult_t> {
     let table = exchanges.0[0].comm.device.table;
     let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
     let (mut id, mut graph) = (0, CUgraph::NULL);
@@ -104,10 +113,10 @@ fn capturing(exchanges: &Exchanges, stream: CUstream) -> Result<Option<CUgraph>,
     };
     checked(code)?;
     let active = status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    Ok(active.then_some(graph))
+    Ok(active.then_some((id, graph)))
 }
 
-fn checked(code: CUresult) -> Result<(), ncclResult_t> {
+pub(crate) fn checked(code: CUresult) -> Result<(), ncclResult_t> {
     if code.is_success() { Ok(()) } else { Err(ncclResult_t::ncclUnhandledCudaError) }
 }
 

@@ -62,6 +62,7 @@ mod calls;
 mod comm;
 mod exchange;
 mod fault;
+mod forks;
 mod group;
 mod hub;
 mod reduce;

@@ -137,8 +137,8 @@ impl State {
         }
         let stream = self.resolve(stream)?;
         let member = self.streams.get(stream)?.member.clone();
-        id.offer(capture);
         if let (Some(open), Some(member)) = (self.captures.get_mut(&capture), member) {
+            id.offer(self.graphs.get(open.graph)?.capture_number.unwrap_or(capture));
             let edges = vec![CUgraphEdgeData::default(); member.dependencies.len()];
             open.reported = (member.dependencies, edges);
             graph.offer(open.graph);

@@ -69,6 +69,7 @@ impl State {
     ) -> Result<(), Refusal> {
         let CaptureTarget { graph, is_program_graph, dependencies } = target;
         let capture = self.number();
+        self.graphs.get_mut(graph)?.capture_number.get_or_insert(capture);
         let found = Capture {
             device: self.streams.get(stream)?.device,
             origin: stream,

@@ -61,6 +61,29 @@ fn a_capture_continues_a_graph_after_its_nodes() {
 }
 
 #[test]
+fn captures_into_one_graph_have_the_number_of_the_graph() {
+    let machine = Machine::new();
+    let [stream, other] = [machine.stream(), machine.stream()];
+    let [(first, ..), (second, ..)] = [pair(&machine), pair(&machine)];
+    let number = |stream, graph| {
+        assert_eq!(begin_into(&machine, stream, graph, &[]), SUCCESS);
+        let (mut status, mut id) = (ACTIVE, 0);
+        let (mut found, mut nodes, mut count) = (CUgraph::NULL, std::ptr::null(), 0);
+        let (status, nodes) = (&mut status, &mut nodes);
+        let info = cu!(
+            machine,
+            cuStreamGetCaptureInfo_v2(stream, status, &mut id, &mut found, nodes, &mut count)
+        );
+        assert_eq!((info, found), (SUCCESS, graph));
+        assert_eq!(machine.end(stream), (SUCCESS, graph));
+        id
+    };
+    let one = number(stream, first);
+    assert_eq!([number(stream, first), number(other, first)], [one; 2]);
+    assert_ne!(number(stream, second), one);
+}
+
+#[test]
 fn a_lost_capture_takes_the_given_graph_with_it() {
     let machine = Machine::new();
     let (graph, first, _) = pair(&machine);

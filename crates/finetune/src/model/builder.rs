@@ -7,7 +7,7 @@ use retrograph_kernels::ops::{Add, Dropout, TensorView};
 use retrograph_kernels::{Element, KernelError, Launch};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
-use super::exchange::{Exchange, GradientOptions};
+use super::exchange::{Exchange, GradientOptions, Rows};
 use super::sequences::Sequences;
 use super::value::Value;
 use crate::error::Result;
@@ -149,6 +149,15 @@ impl Builder {
         match &mut self.exchange {
             Some(exchange) => exchange.append(&mut self.pass, from, gathered),
             None => Ok(()),
+        }
+    }
+
+    /// The rows that are added to the gradient of the token table: those of all ranks, if it has
+    /// been exchanged without them.
+    pub(super) fn rows_of_all_ranks(&mut self, rows: Rows) -> Result<Rows> {
+        match &self.exchange {
+            Some(exchange) => exchange.rows_of_all_ranks(&mut self.pass, rows),
+            None => Ok(rows),
         }
     }
 

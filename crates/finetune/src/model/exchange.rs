@@ -4,12 +4,17 @@
 //! order, so that a group is exchanged while the gradients of earlier layers are computed. Within a
 //! group, the gradients of replicated parameters have one buffer, so that their sum is one
 //! collective; sharded parameters have a collective each. NCCL runs a group in one launch.
+//!
+//! A sharded token table that is also the output projection gets the first part of its gradient at
+//! the begin of the backward pass, and the last part, a few rows, at its end. The first part is
+//! exchanged at once. Then each rank adds the rows of all ranks to its block
+//! ([`Exchange::rows_of_all_ranks`]).
 
 use retrograph_runtime::{CollectiveGroup, Pass, Ranks, Slice};
 
 use crate::error::Result;
 use crate::model::passes::GradientHome;
-use crate::parameters::{ALIGNED_ELEMENTS, Parameter, Sharding};
+use crate::parameters::{ALIGNED_ELEMENTS, HEAD, Parameter, Sharding};
 
 /// How the gradients of a pass are kept and exchanged.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +34,8 @@ pub(super) struct Group {
     replicated: Vec<Slice<f32>>,
     /// The gradients of sharded parameters.
     sharded: Vec<Slice<f32>>,
+    /// Whether it is the gradient of the output projection, which is complete first.
+    is_first: bool,
 }
 
 /// The groups of a pass, in the order of their exchange. There are none if there is one rank.
@@ -51,9 +58,10 @@ impl Exchange {
         let ranks = options.sharding.ranks();
         let mut gradients = vec![None; parameters.len()];
         let mut groups = Vec::new();
-        for members in grouped(parameters, options) {
+        for (members, is_first) in grouped(parameters, options) {
             let mut declared = Declared { pass, parameters, options, gradients: &mut gradients };
-            groups.push(declared.group(members, groups.len()));
+            let group = declared.group(members, groups.len());
+            groups.push(Group { is_first, ..group });
         }
         if ranks.count == 1 {
             groups.clear();
@@ -72,7 +80,8 @@ impl Exchange {
     ) -> Result<()> {
         while let Some(group) = self.groups.get(self.next) {
             let is_last = self.next + 1 == self.groups.len();
-            let incomplete = group.members.iter().any(|&member| member < from);
+            let missing = group.members.iter().any(|&member| member < from);
+            let incomplete = missing && !group.is_first;
             if incomplete || (is_last && gathered.is_empty()) {
                 break;
             }
@@ -96,18 +105,50 @@ impl Exchange {
     }
 }
 
-/// The members of each group. With one rank, every parameter is a group of its own.
-fn grouped(parameters: &[Parameter], options: GradientOptions) -> Vec<Vec<usize>> {
-    let alone = options.sharding.ranks().count == 1;
-    let mut groups: Vec<Vec<usize>> = Vec::new();
+/// Rows of all ranks: the gradients of embedded tokens.
+pub(super) struct Rows {
+    pub(super) tokens: Slice<u32>,
+    pub(super) grad: Slice<f32>,
+}
+
+impl Exchange {
+    /// Appends the exchange of `rows`, if the gradient of the token table has been exchanged
+    /// without them.
+    pub(super) fn rows_of_all_ranks(&self, pass: &mut Pass, rows: Rows) -> Result<Rows> {
+        let exchanged = self.groups[..self.next].iter().any(|group| group.is_first);
+        if !exchanged {
+            return Ok(rows);
+        }
+        let count = self.ranks.count;
+        let tokens = pass.transient("tokens of all ranks", rows.tokens.len() * count);
+        let grad = pass.transient("gradients of tokens of all ranks", rows.grad.len() * count);
+        pass.copy(rows.tokens, tokens.slice(self.ranks.block(tokens.len())))?;
+        pass.copy(rows.grad, grad.slice(self.ranks.block(grad.len())))?;
+        let group = CollectiveGroup::new(self.ranks).all_gather(tokens)?.all_gather(grad)?;
+        pass.collectives(group)?;
+        Ok(Rows { tokens, grad })
+    }
+}
+
+/// The members of each group, and whether it [is first](Group::is_first). With one rank, every
+/// parameter is a group of its own.
+fn grouped(parameters: &[Parameter], options: GradientOptions) -> Vec<(Vec<usize>, bool)> {
+    let GradientOptions { sharding, group_bytes, .. } = options;
+    let alone = sharding.ranks().count == 1;
+    let tied = parameters.iter().all(|parameter| parameter.name != HEAD);
+    let is_first = |at: usize| tied && sharding.gathers_at_once(&parameters[at]);
+    let numbers = (0..parameters.len()).rev().filter(|&at| parameters[at].trainable);
+    let (first, rest): (Vec<usize>, Vec<usize>) = numbers.partition(|&at| is_first(at));
+    let mut groups: Vec<(Vec<usize>, bool)> =
+        first.into_iter().map(|number| (vec![number], true)).collect();
     let mut bytes = usize::MAX;
-    for number in (0..parameters.len()).rev().filter(|&at| parameters[at].trainable) {
-        if alone || bytes >= options.group_bytes {
-            groups.push(Vec::new());
+    for number in rest {
+        if alone || bytes >= group_bytes {
+            groups.push((Vec::new(), false));
             bytes = 0;
         }
         bytes += parameters[number].len() * size_of::<f32>();
-        groups.last_mut().expect("the first parameter starts a group").push(number);
+        groups.last_mut().expect("the first parameter starts a group").0.push(number);
     }
     groups
 }
@@ -135,7 +176,7 @@ impl Declared<'_> {
             self.gradients[member] = Some(slice);
             whole.push(slice);
         }
-        Group { members, replicated, sharded: whole }
+        Group { members, replicated, sharded: whole, is_first: false }
     }
 
     /// Declares one buffer for the gradients of `members`, and returns its ranges without gaps.

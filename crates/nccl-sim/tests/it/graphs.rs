@@ -35,6 +35,32 @@ fn a_captured_collective_runs_with_every_launch_of_its_graph() {
     });
 }
 
+/// As with NCCL 2.28: both captures have the number of the graph.
+#[test]
+fn a_second_capture_into_the_same_graph_fails() {
+    run(2, unique_id(), |rank| {
+        let driver = rank.simulator.table();
+        let begin = driver.cuStreamBeginCaptureToGraph.unwrap();
+        let (mut graph, mode) =
+            (CUgraph::NULL, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED);
+        // SAFETY: the places are valid.
+        unsafe { (driver.cuGraphCreate)(&mut graph, 0) }.ok().unwrap();
+        let mut captured = |times: usize| {
+            let none = (std::ptr::null(), std::ptr::null());
+            // SAFETY: the graph lives, and the buffer outlives it.
+            unsafe { begin(rank.stream, graph, none.0, none.1, 0, mode) }.ok().unwrap();
+            let codes: Vec<_> = (0..times).map(|_| rank.all_reduce(0, 2)).collect();
+            // SAFETY: the place is valid.
+            unsafe { (driver.cuStreamEndCapture)(rank.stream, &mut graph) }.ok().unwrap();
+            codes
+        };
+        assert_eq!(captured(2), [ncclResult_t::ncclSuccess; 2]);
+        assert_eq!(captured(1), [ncclResult_t::ncclUnhandledCudaError]);
+        // SAFETY: the graph is not used afterwards.
+        unsafe { (driver.cuGraphDestroy)(graph) }.ok().unwrap();
+    });
+}
+
 #[test]
 fn a_communicator_cannot_be_destroyed_before_its_graphs() {
     run(2, unique_id(), |rank| {

@@ -6,6 +6,7 @@ use retrograph_runtime::Slice;
 use super::Builder;
 use crate::error::Result;
 use crate::model::builder::Weight;
+use crate::model::exchange::Rows;
 use crate::parameters::EMBEDDING;
 use crate::spec::ModelSpec;
 
@@ -53,6 +54,8 @@ impl Embedding {
             builder.pass.fill(grad_table, 0)?;
         }
         let Self { hidden, vocab, .. } = *self;
+        let rows = builder.rows_of_all_ranks(Rows { tokens, grad: grad_out })?;
+        let (tokens, grad_out) = (rows.tokens, rows.grad);
         builder.launch(EmbeddingBackward { tokens, grad_out, grad_table, hidden, vocab }.launch())
     }
 }

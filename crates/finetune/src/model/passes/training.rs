@@ -166,7 +166,7 @@ impl StepPass {
         let sequences = Sequences::declare(&mut builder.pass, &spec, (shape, options.packed));
         let model = Model::new(&builder, &spec, &micro_batch, tables);
         // The forward pass waits for the first group, which is therefore smaller.
-        optimizer::gather(&mut builder, gradients.sharding, gradients.group_bytes / 4)?;
+        optimizer::gather(&mut builder, gradients.sharding, gradients.group_bytes / 8)?;
         builder.scope("loss");
         let losses = builder.transient("per_token", config.rows());
         let objective = Objective { targets, counted, losses };
