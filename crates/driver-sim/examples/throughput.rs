@@ -1,7 +1,7 @@
 //! How fast the simulator executes: a register-blocked matrix product, and kernels that stream.
 //!
 //! ```text
-//! cargo run --release -p retrograph-driver-sim --example throughput
+//! cargo run --release -p retrograph-driver-sim --example throughput [KERNEL]
 //! ```
 //!
 //! All rates are SIMULATED: they say how long tests take, and nothing about a GPU.
@@ -195,9 +195,11 @@ fn main() -> Result<(), Error> {
         Case::new(softmax(), ELEMENTS / 1024, [256, 1, 1])?,
         Case { flops: Some(mma_flops), ..Case::of(&parse(MMA)?, "mma", (1, [256, 1, 1]))? },
     ];
+    let only = std::env::args().nth(1);
+    let chosen = |case: &&Case| only.as_deref().is_none_or(|name| name == case.program.name());
     let cores = std::thread::available_parallelism()?.get();
     println!("SIMULATED kernel  blocks  threads        time   G lane-instr/s   GFLOP/s");
-    for case in &cases {
+    for case in cases.iter().filter(chosen) {
         for threads in [1, cores] {
             let (time, stats) = case.measure(&memory, threads)?;
             let seconds = time.as_secs_f64();

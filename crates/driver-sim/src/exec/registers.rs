@@ -143,12 +143,12 @@ macro_rules! map {
             ($($operand,)+): ($(map!(@offset $operand),)+),
             function: impl Fn($($ty),+) -> R,
         ) {
-            let Self { file, mask } = self;
+            let file = self.file;
             // SAFETY: by the contract.
             unsafe {
                 $(let $operand = file.read::<$ty>($operand);)+
                 // Two copies of the loop, so that the common one stores without blending.
-                if mask == u32::MAX {
+                if self.mask == u32::MAX {
                     let mut result = [R::default(); LANES];
                     for lane in 0..LANES {
                         result[lane] = function($($operand[lane]),+);
@@ -156,6 +156,7 @@ macro_rules! map {
                     file.write(d, result);
                 } else {
                     let old = file.read::<R>(d);
+                    let mask = self.partial_mask();
                     let mut result = [R::default(); LANES];
                     for lane in 0..LANES {
                         let value = function($($operand[lane]),+);
@@ -188,6 +189,13 @@ impl ActiveLanes {
         lanes_of(self.mask)
     }
 
+    /// The mask, for a loop over lanes some of which are inactive. The optimizer must not see
+    /// where it comes from: it would expand the mask to vectors before every instruction.
+    #[inline(always)]
+    pub(super) fn partial_mask(self) -> u32 {
+        std::hint::black_box(self.mask)
+    }
+
     /// The first active lane.
     #[inline(always)]
     pub(super) fn first(self) -> usize {
@@ -206,8 +214,9 @@ impl ActiveLanes {
         if self.mask == u32::MAX {
             *register = *values;
         } else {
+            let mask = self.partial_mask();
             for lane in 0..LANES {
-                let active = self.mask >> lane & 1 != 0;
+                let active = mask >> lane & 1 != 0;
                 register[lane] = if active { values[lane] } else { register[lane] };
             }
         }

@@ -1,52 +1,108 @@
 //! Shared memory that warps have written since their last `fence.proxy.async`.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 /// Granularity of unfenced writes in bytes.
 const PIECE: u64 = 16;
 
-/// Pieces of shared memory with writes that no `fence.proxy.async` followed, each with a mask of
-/// the warps that wrote.
+/// Addresses of shared memory in a block; higher bits are the rank in a cluster.
+const IN_BLOCK: u64 = (1 << 24) - 1;
+
+/// Pieces of shared memory with writes that no `fence.proxy.async` followed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Unfenced(HashMap<u64, u32>);
+pub(super) struct Unfenced {
+    /// For each piece a mask of the warps that wrote.
+    warps: Vec<u32>,
+    /// For each warp the pieces in whose mask it is; some of them may have been forgotten.
+    pieces: Vec<Vec<u32>>,
+}
 
 impl Unfenced {
     /// Resets the state for a new block.
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        (0..self.pieces.len()).for_each(|warp| self.fence(warp));
     }
 
     /// A warp has written to `bytes` bytes at `address`.
-    pub(super) fn write(&mut self, warp: usize, (address, bytes): (u64, u64)) {
-        for piece in address / PIECE..(address + bytes).div_ceil(PIECE) {
-            *self.0.entry(piece).or_default() |= 1 << warp;
+    pub(super) fn write(&mut self, warp: usize, bytes: (u64, u64)) {
+        let pieces = pieces(bytes);
+        if self.warps.len() < pieces.end {
+            self.warps.resize(pieces.end.next_power_of_two(), 0);
+        }
+        if self.pieces.len() <= warp {
+            self.pieces.resize(warp + 1, Vec::new());
+        }
+        for piece in pieces {
+            if self.warps[piece] >> warp & 1 == 0 {
+                self.warps[piece] |= 1 << warp;
+                self.pieces[warp].push(piece as u32);
+            }
         }
     }
 
     /// A warp has executed `fence.proxy.async`.
     pub(super) fn fence(&mut self, warp: usize) {
-        self.0.retain(|_, warps| {
-            *warps &= !(1 << warp);
-            *warps != 0
-        });
+        let Some(pieces) = self.pieces.get_mut(warp) else { return };
+        for piece in pieces.drain(..) {
+            self.warps[piece as usize] &= !(1 << warp);
+        }
     }
 
     /// The async proxy has written to `bytes` bytes at `address`.
-    pub(super) fn forget(&mut self, (address, bytes): (u64, u64)) {
-        let pieces = address / PIECE..(address + bytes).div_ceil(PIECE);
-        self.0.retain(|piece, _| !pieces.contains(piece));
+    pub(super) fn forget(&mut self, bytes: (u64, u64)) {
+        let pieces = pieces(bytes);
+        let end = pieces.end.min(self.warps.len());
+        self.warps.get_mut(pieces.start..end).unwrap_or_default().fill(0);
     }
 
     /// Returns the first address in `bytes` that was written without a fence.
     pub(super) fn first_in(&self, bytes: &Range<u64>) -> Option<u64> {
-        let pieces = bytes.start / PIECE..bytes.end.div_ceil(PIECE);
-        let piece = self.0.keys().copied().filter(|piece| pieces.contains(piece)).min()?;
-        Some((piece * PIECE).max(bytes.start))
+        let pieces = pieces((bytes.start, bytes.end.saturating_sub(bytes.start)));
+        let end = pieces.end.min(self.warps.len());
+        let position = self.warps.get(pieces.start..end)?.iter().position(|warps| *warps != 0)?;
+        Some((bytes.start / PIECE * PIECE + position as u64 * PIECE).max(bytes.start))
     }
 
     /// Returns whether the piece at `address` was written without a fence.
+    #[inline(always)]
     pub(super) fn holds(&self, address: u64) -> bool {
-        self.0.contains_key(&(address / PIECE))
+        self.warps.get(((address & IN_BLOCK) / PIECE) as usize).is_some_and(|warps| *warps != 0)
+    }
+}
+
+/// The numbers of the pieces of some bytes at an address.
+fn pieces((address, bytes): (u64, u64)) -> Range<usize> {
+    let start = address & IN_BLOCK;
+    (start / PIECE) as usize..(start + bytes).div_ceil(PIECE) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_is_unfenced_until_each_warp_that_wrote_has_fenced() {
+        let mut unfenced = Unfenced::default();
+        let rank = 3 << 24;
+        unfenced.write(0, (rank + 8, 16));
+        unfenced.write(5, (rank + 16, 4));
+        assert_eq!(unfenced.first_in(&(rank + 4..rank + 64)), Some(rank + 4));
+        assert_eq!(unfenced.first_in(&(rank + 32..rank + 64)), None);
+        unfenced.fence(0);
+        assert!(!unfenced.holds(rank) && unfenced.holds(rank + 31) && !unfenced.holds(rank + 32));
+        unfenced.fence(5);
+        assert_eq!(unfenced.first_in(&(rank..rank + 1024)), None);
+    }
+
+    #[test]
+    fn a_forgotten_piece_can_be_written_again() {
+        let mut unfenced = Unfenced::default();
+        unfenced.write(1, (0, 64));
+        unfenced.forget((16, 1 << 20));
+        assert_eq!(unfenced.first_in(&(16..64)), None);
+        unfenced.write(1, (32, 16));
+        assert_eq!(unfenced.first_in(&(16..64)), Some(32));
+        unfenced.clear();
+        assert_eq!(unfenced.first_in(&(0..64)), None);
     }
 }

@@ -11,6 +11,7 @@
 //! select another swizzle than 128 bytes; matrices written by a store or `cp.async` without a later
 //! `fence.proxy.async` of the same warp. Atomics and `stmatrix` are not checked for that fence.
 
+mod columns;
 mod input;
 mod pending;
 mod shared_matrix;
@@ -29,7 +30,7 @@ use shared_matrix::SharedMatrix;
 /// Rows that a warp computes, and the largest k of a product.
 const ROWS: usize = 16;
 const STEPS: usize = 16;
-/// Registers of matrix a.
+/// Registers of matrix a, and of the accumulators of eight columns.
 const REGISTERS: usize = 4;
 /// Warps of a warpgroup.
 const WARPS: usize = 4;

@@ -28,9 +28,9 @@ pub(super) unsafe fn addresses<A: Address>(
         *address = address.plus(access.offset as u64).wrapped(access.address);
     }
     if lanes.mask != u32::MAX {
-        let first = all[lanes.first()];
+        let (first, mask) = (all[lanes.first()], lanes.partial_mask());
         for lane in 0..LANES {
-            all[lane] = if lanes.mask >> lane & 1 != 0 { all[lane] } else { first };
+            all[lane] = if mask >> lane & 1 != 0 { all[lane] } else { first };
         }
     }
     all
@@ -154,8 +154,9 @@ impl<A: Address> Checked<A> {
             for part in 0..N {
                 values[part] = lanes.file.read::<u32>(from[part]);
             }
+            let mask = lanes.partial_mask();
             for lane in 0..LANES {
-                if lanes.mask >> lane & 1 != 0 {
+                if mask >> lane & 1 != 0 {
                     let mut value = [0u32; N];
                     for part in 0..N {
                         value[part] = values[part][lane];

@@ -13,7 +13,12 @@ use crate::tensor_map::{MOST_DIMENSIONS, TENSOR_MAP_BYTES, TensorMap};
 
 impl Memories<'_> {
     /// The host address of bytes of shared memory.
-    pub(super) fn shared_bytes(&self, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
+    #[inline(always)]
+    pub(in crate::exec) fn shared_bytes(
+        &self,
+        address: u64,
+        bytes: u64,
+    ) -> Result<*mut u8, FaultKind> {
         let inside = address.checked_sub(self.shared.base);
         let end = address.checked_add(bytes).filter(|&end| end <= self.shared.end);
         match inside.zip(end) {

@@ -4,7 +4,8 @@ use retrograph_ptx::ast::Type;
 
 use super::shared_matrix::SharedMatrix;
 
-use super::input::{elements_of, steps};
+use super::columns::{COLUMNS, Rows, accumulate};
+use super::input::{for_each_element, steps};
 use super::{REGISTERS, ROWS, STEPS, WARPS, undefined};
 use crate::exec::access::{LaneFault, Memories};
 use crate::exec::float::canonical;
@@ -59,9 +60,9 @@ impl Pending {
                 return undefined(Undefined::MatrixAWritten);
             }
             for (lane, bits) in lanes.into_iter().enumerate() {
-                for (row, step, value) in elements_of(self.dtype, (index, lane), bits) {
+                for_each_element(self.dtype, (index, lane), bits, |row, step, value| {
                     rows[row][step] = value;
-                }
+                });
             }
         }
         Ok(rows)
@@ -78,33 +79,45 @@ impl Pending {
         file: RegisterFile,
         accumulators: &mut [Lanes<f32>],
     ) -> Result<(), LaneFault> {
-        // SAFETY: by the contract.
-        let a = unsafe { self.rows(memories, file)? };
-        let b = self.b.read(memories, 0..self.columns)?;
-        // Step after step, so that all columns of a row are one run.
-        let b: Vec<f64> = (0..steps(self.dtype))
-            .flat_map(|step| b.iter().map(move |line| f64::from(line[step])))
-            .collect();
         let sign = if self.negated { -1.0 } else { 1.0 };
-        let mut row_sums = vec![0.0; self.columns];
-        for (row, a) in a.iter().enumerate() {
-            // Rows `group` and `group + 8` of a lane, two neighbours of each eight columns.
-            let (half, lane) = (row / 8 * 2, row % 8 * 4);
-            for (column, accumulator) in row_sums.iter_mut().enumerate() {
-                let before =
-                    accumulators[column / 8 * 4 + half + column % 2][lane + column % 8 / 2];
-                *accumulator = if self.adds { f64::from(before) } else { 0.0 };
+        let mut a: Rows = [[0.0; STEPS]; ROWS];
+        // SAFETY: by the contract.
+        for (to, from) in a.iter_mut().zip(unsafe { self.rows(memories, file)? }) {
+            *to = from.map(|value| sign * f64::from(value));
+        }
+        let b = self.b.read(memories, 0..self.columns)?;
+        let mut steps_of_b = [[0.0; COLUMNS]; STEPS];
+        let steps_of_b = &mut steps_of_b[..steps(self.dtype)];
+        let (chunks, _) = b.as_chunks::<COLUMNS>();
+        let (accumulators, _) = accumulators.as_chunks_mut::<REGISTERS>();
+        for (columns, accumulators) in chunks.iter().zip(accumulators) {
+            for (step, to) in steps_of_b.iter_mut().enumerate() {
+                *to = std::array::from_fn(|column| f64::from(columns[column][step]));
             }
-            for (step, b) in b.chunks_exact(self.columns).enumerate() {
-                let a = sign * f64::from(a[step]);
-                row_sums.iter_mut().zip(b).for_each(|(accumulator, b)| *accumulator += a * b);
+            let mut sums = [[0.0; COLUMNS]; ROWS];
+            if self.adds {
+                for_each_accumulator(|(row, column), (register, lane)| {
+                    sums[row][column] = f64::from(accumulators[register][lane]);
+                });
             }
-            for (column, accumulator) in row_sums.iter().enumerate() {
-                let after =
-                    &mut accumulators[column / 8 * 4 + half + column % 2][lane + column % 8 / 2];
-                *after = f32::from_bits(canonical(*accumulator as f32));
-            }
+            accumulate(&a, steps_of_b, &mut sums);
+            for_each_accumulator(|(row, column), (register, lane)| {
+                let bits = canonical(sums[row][column] as f32);
+                accumulators[register][lane] = f32::from_bits(bits);
+            });
         }
         Ok(())
+    }
+}
+
+/// Calls `visit` with each row and column of eight columns, and with its register and lane: a lane
+/// has two neighbours in the rows `group` and `group + 8`.
+#[inline(always)]
+fn for_each_accumulator(mut visit: impl FnMut((usize, usize), (usize, usize))) {
+    for row in 0..ROWS {
+        for column in 0..COLUMNS {
+            let (register, lane) = (row / 8 * 2 + column % 2, row % 8 * 4 + column / 2);
+            visit((row, column), (register, lane));
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use retrograph_ptx::ast::{Space, Type};
 
 use super::STEPS;
-use super::input::{of_half, of_tf32, steps};
+use super::input::{of_halves, of_tf32, steps};
 use crate::exec::access::{LaneFault, Memories};
 use crate::exec::fault::FaultKind;
 use crate::exec::program::{Access, Width};
@@ -40,6 +40,8 @@ pub(super) struct SharedMatrix {
     stride: u64,
     transposed: bool,
     dtype: Type,
+    /// Bytes of an element.
+    size: u64,
 }
 
 impl SharedMatrix {
@@ -59,7 +61,7 @@ impl SharedMatrix {
             return Err(Undefined::DescriptorAlignment);
         }
         let start = base + start;
-        Ok(Self { start, leading, stride, transposed, dtype })
+        Ok(Self { start, leading, stride, transposed, dtype, size: u64::from(dtype.size()) })
     }
 
     /// The address of the piece that begins with row or column `line` and `step`.
@@ -70,7 +72,7 @@ impl SharedMatrix {
         } else {
             (line / 8 * self.stride, line % 8, step)
         };
-        let address = self.start + group + within * 128 + along * u64::from(self.dtype.size());
+        let address = self.start + group + within * 128 + along * self.size;
         // The number of a line among its eight mixes the pieces in it.
         address ^ (address >> 3 & 0x70)
     }
@@ -83,7 +85,7 @@ impl SharedMatrix {
         range: Range<usize>,
     ) -> Result<Vec<[f32; STEPS]>, LaneFault> {
         let mut out = vec![[0.0; STEPS]; range.len()];
-        let (steps, elements) = (steps(self.dtype), (PIECE / self.dtype.size()) as usize);
+        let (steps, elements) = (steps(self.dtype), PIECE as usize / self.size as usize);
         let every = |apart| (0..steps).step_by(apart);
         if self.transposed {
             for (first, step) in
@@ -110,18 +112,18 @@ impl SharedMatrix {
     ) -> Result<[f32; ELEMENTS], LaneFault> {
         let address = self.piece(line, step);
         let trouble = |kind: FaultKind| (kind, 0);
-        let from = memories.resolve(&ACCESS, 0, address).map_err(trouble)?;
+        let from = memories.shared_bytes(address, u64::from(PIECE)).map_err(trouble)?;
         memories.watch(&ACCESS, (0, address, PIECE), AccessKind::Read).map_err(trouble)?;
         if memories.unfenced.as_ref().is_some_and(|unfenced| unfenced.holds(address)) {
             return Err(trouble(FaultKind::Undefined(Undefined::UnfencedSharedMemory)));
         }
         if self.dtype == Type::Tf32 {
-            // SAFETY: `resolve` proved 16 bytes.
+            // SAFETY: `shared_bytes` proved 16 bytes.
             let [a, b, c, d] = unsafe { from.cast::<[u32; 4]>().read_unaligned() }.map(of_tf32);
             return Ok([a, b, c, d, 0.0, 0.0, 0.0, 0.0]);
         }
-        // SAFETY: `resolve` proved 16 bytes.
+        // SAFETY: `shared_bytes` proved 16 bytes.
         let halves = unsafe { from.cast::<[u16; ELEMENTS]>().read_unaligned() };
-        Ok(halves.map(|half| of_half(self.dtype, half)))
+        Ok(of_halves(self.dtype, halves))
     }
 }
