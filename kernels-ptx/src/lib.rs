@@ -107,3 +107,8 @@ pub fn dynamic_shared(target: SmTarget) -> Vec<(&'static str, u32)> {
     entries.extend(attention::dynamic_shared(target));
     entries
 }
+
+/// The example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 
 use crate::workspace::{check, command, root, target_dir};
-use crate::{bench, codegen, mutants, prewarm, toolchain};
+use crate::{bench, codegen, mutants, packages, prewarm, toolchain};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -35,7 +35,8 @@ const JOBS: &[Job] = &[
     }),
     ("main-job", main_job),
     ("bench", bench::check),
-    ("package", || cargo(&["package", "-p", "retrograph-driver-sys", "--allow-dirty", "--locked"])),
+    ("features", packages::features),
+    ("package", packages::package),
 ];
 
 /// The GPU jobs: a machine with cargo builds the archive, a machine with a GPU runs it.

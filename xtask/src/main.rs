@@ -8,8 +8,10 @@ mod conformance;
 mod mutants;
 mod mutate;
 mod nvcc_kernels;
+mod packages;
 mod prewarm;
 mod ptxas;
+mod release;
 mod sim_libcuda;
 mod tidy;
 mod toolchain;
@@ -48,6 +50,8 @@ enum Verb {
     CompileWorker(prewarm::WorkerArguments),
     /// Mutate PTX texts and compare the verdicts of the parser and of ptxas.
     PtxMutants(mutants::Arguments),
+    /// Check a release, or write its version, tag it and publish it.
+    Release(release::Arguments),
     /// Build the simulated driver as `libcuda.so.1`, for programs of any language.
     SimLibcuda(sim_libcuda::Arguments),
     /// Check the rules of the tree: dependencies, names, file sizes, documents, banned crates.
@@ -77,6 +81,7 @@ fn run(verb: Verb) -> anyhow::Result<()> {
         Verb::PtxMutants(arguments) => mutants::run(&arguments),
         Verb::Prewarm(arguments) => prewarm::run(&arguments),
         Verb::CompileWorker(arguments) => prewarm::worker(&arguments),
+        Verb::Release(arguments) => release::run(&arguments),
         Verb::SimLibcuda(arguments) => sim_libcuda::run(&arguments),
         Verb::Tidy => tidy::run(),
         Verb::Toolchain => toolchain::run(),

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use self::names::RetiredNames;
 use crate::circles;
+use crate::packages;
 use crate::workspace::{self, command, output};
 
 /// The allowed dependencies of each package, as in the diagram of ARCHITECTURE.md.
@@ -72,6 +73,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let mut complaints = Vec::new();
     dependencies(&mut complaints)?;
     bans(&mut complaints)?;
+    complaints.extend(packages::published()?.iter().flat_map(packages::complaints));
     circles::check(&mut complaints)?;
     let files = tracked_files()?;
     let names = names::RetiredNames::load()?;

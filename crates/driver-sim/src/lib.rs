@@ -92,13 +92,3 @@ pub use world::Simulator;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-/// Runs the examples of the README of `retrograph-driver-sys`, which need a driver.
-#[cfg(doctest)]
-#[doc = include_str!("../../driver-sys/README.md")]
-struct DriverSysReadme;
-
-/// Runs the example of the guide as a test.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/simulator.md")]
-struct Guide;

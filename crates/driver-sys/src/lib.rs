@@ -103,8 +103,3 @@ pub use symbol::*;
 pub use table::DriverTable;
 pub use tensor_map::*;
 pub use virtual_memory::*;
-
-/// The examples of the guide are tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/ffi.md")]
-struct Guide;

@@ -69,8 +69,3 @@ pub use view::{Element, View};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-/// The example of the guide.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/kernel-launches.md")]
-struct Guide;

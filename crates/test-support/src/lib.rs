@@ -1,5 +1,8 @@
 //! Test support of `retrograph-driver` and `retrograph-runtime`.
 
+#[cfg(doctest)]
+mod guides;
+
 pub mod device;
 pub mod locks;
 pub mod ptx;

@@ -1,0 +1,134 @@
+//! The published packages: what each must contain, that each builds from its archive alone, and
+//! that each compiles with every set of its features.
+
+use anyhow::Context;
+use serde::Deserialize;
+
+use crate::workspace::{check, command, output};
+
+/// A package of the workspace that is published.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    manifest_path: std::path::PathBuf,
+    publish: Option<Vec<String>>,
+    readme: Option<String>,
+    keywords: Vec<String>,
+    categories: Vec<String>,
+    features: std::collections::BTreeMap<String, Vec<String>>,
+    metadata: Option<serde_json::Value>,
+    targets: Vec<Target>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    kind: Vec<String>,
+}
+
+/// The published packages, by name.
+pub(crate) fn published() -> anyhow::Result<Vec<Package>> {
+    #[derive(Deserialize)]
+    struct Metadata {
+        packages: Vec<Package>,
+    }
+    let text = output(command("cargo", &["metadata", "--format-version=1", "--no-deps"]))?;
+    let metadata: Metadata = serde_json::from_str(&text).context("metadata of cargo")?;
+    let mut packages = metadata.packages;
+    packages.retain(|package| package.publish.as_ref().is_none_or(|list| !list.is_empty()));
+    packages.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(packages)
+}
+
+/// `-p NAME` for each published package.
+pub(crate) fn selection() -> anyhow::Result<Vec<String>> {
+    let names = published()?.into_iter().map(|package| package.name);
+    Ok(names.flat_map(|name| ["-p".to_owned(), name]).collect())
+}
+
+/// Packages all of them and builds each from its archive, with the others from their archives.
+pub(crate) fn package() -> anyhow::Result<()> {
+    let mut command = command("cargo", &["package", "--allow-dirty", "--locked"]);
+    command.args(selection()?);
+    check(command)
+}
+
+/// Compiles each package with every set of its features.
+pub(crate) fn features() -> anyhow::Result<()> {
+    for package in published()? {
+        for set in sets(package.features.keys().filter(|name| *name != "default")) {
+            let features = set.join(",");
+            let flags = ["check", "--locked", "--no-default-features", "-p", &package.name];
+            let mut command = command("cargo", &flags);
+            command.args(["--features", &features]).env("RUSTFLAGS", "-D warnings");
+            // The feature `embedded-bundle` embeds this file; any file compiles.
+            command.env("RETROGRAPH_BUNDLE", crate::workspace::root().join("README.md"));
+            check(command)?;
+        }
+    }
+    Ok(())
+}
+
+/// Every subset, the smallest first.
+fn sets<'a>(names: impl Iterator<Item = &'a String>) -> Vec<Vec<&'a str>> {
+    let mut sets = vec![Vec::new()];
+    for name in names {
+        let with: Vec<Vec<&str>> =
+            sets.iter().map(|set| [&set[..], &[name.as_str()]].concat()).collect();
+        sets.extend(with);
+    }
+    sets.sort_by_key(Vec::len);
+    sets
+}
+
+/// What a registry and docs.rs need and a package lacks.
+pub(crate) fn complaints(package: &Package) -> Vec<String> {
+    let directory = package.manifest_path.parent().unwrap_or(&package.manifest_path);
+    let mut missing = Vec::new();
+    for file in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        if !directory.join(file).is_file() {
+            missing.push(format!("{file} (link it to the root's)"));
+        }
+    }
+    match &package.readme {
+        Some(readme) if directory.join(readme).is_file() => {}
+        _ => missing.push("a README".to_owned()),
+    }
+    if !(1..=5).contains(&package.keywords.len()) {
+        missing.push("1 to 5 keywords".to_owned());
+    }
+    if !(1..=5).contains(&package.categories.len()) {
+        missing.push("1 to 5 categories".to_owned());
+    }
+    let is_library = |target: &Target| target.kind.iter().any(|kind| kind == "lib");
+    let docs_rs = package.metadata.as_ref().and_then(|metadata| metadata.pointer("/docs/rs"));
+    if package.targets.iter().any(is_library) && docs_rs.is_none() {
+        missing.push("package.metadata.docs.rs".to_owned());
+    }
+    missing.into_iter().map(|what| format!("{}: lacks {what}", package.name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_set_of_features_is_listed_once() {
+        let names = ["a".to_owned(), "b".to_owned()];
+        let expected: [&[&str]; 4] = [&[], &["a"], &["b"], &["a", "b"]];
+        assert_eq!(sets(names.iter()), expected);
+        assert_eq!(sets([].iter()), [<&[&str]>::default()]);
+    }
+
+    #[test]
+    fn unpublished_packages_are_left_out_and_lacks_are_named() {
+        let mut packages = published().unwrap();
+        assert!(packages.iter().all(|package| package.name != "xtask"));
+        let package = packages.iter_mut().find(|package| package.name == "retrograph-ptx").unwrap();
+        assert_eq!(complaints(package), [""; 0]);
+        package.keywords.clear();
+        package.readme = Some("NONE.md".to_owned());
+        package.metadata = None;
+        let lacks = ["a README", "1 to 5 keywords", "package.metadata.docs.rs"];
+        assert_eq!(complaints(package), lacks.map(|what| format!("retrograph-ptx: lacks {what}")));
+    }
+}

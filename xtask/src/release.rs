@@ -1,0 +1,107 @@
+//! A release: version, changelog entry, tag, publication. All packages share one version.
+
+use anyhow::{Context, bail};
+
+use crate::workspace::{check, command, output, root};
+use crate::{packages, tidy};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The version to release, such as 0.2.0.
+    version: String,
+    /// Write the files, commit, tag and publish; without it everything is only checked.
+    #[arg(long)]
+    execute: bool,
+}
+
+const UNRELEASED: &str = "## [Unreleased]\n";
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let version = &arguments.version;
+    let today = output(command("date", &["-u", "+%F"]))?;
+    let changelog = root().join("CHANGELOG.md");
+    let entry = entry(&std::fs::read_to_string(&changelog)?, version, today.trim())?;
+    let manifest = root().join("Cargo.toml");
+    let bumped = bumped(&std::fs::read_to_string(&manifest)?, version)?;
+    let tag = format!("v{version}");
+    if !output(command("git", &["tag", "--list", &tag]))?.is_empty() {
+        bail!("the tag {tag} exists; choose another version");
+    }
+    let changes = output(command("git", &["status", "--porcelain"]))?;
+    if !changes.is_empty() {
+        bail!("the tree has changes; commit or stash them first:\n{changes}");
+    }
+    tidy::run()?;
+    if !arguments.execute {
+        packages::package()?;
+        println!("dry run: {tag} can be released; `--execute` writes, commits, tags and publishes");
+        return Ok(());
+    }
+    std::fs::write(changelog, entry)?;
+    std::fs::write(manifest, bumped)?;
+    check(command("cargo", &["update", "--workspace"]))?;
+    packages::package()?;
+    check(command("git", &["commit", "--all", "--message", &format!("Release {version}")]))?;
+    check(command("git", &["tag", "--annotate", &tag, "--message", &tag]))?;
+    let mut publish = command("cargo", &["publish", "--locked"]);
+    publish.args(packages::selection()?);
+    check(publish)?;
+    println!("{tag} is published; push the commit and the tag");
+    Ok(())
+}
+
+/// The changelog with its unreleased entries under the version.
+fn entry(text: &str, version: &str, date: &str) -> anyhow::Result<String> {
+    let (before, after) = text.split_once(UNRELEASED).context("no `## [Unreleased]` in it")?;
+    let unreleased = after.split("\n## [").next().unwrap_or_default();
+    if unreleased.trim().is_empty() {
+        bail!("CHANGELOG.md has no unreleased entry; describe the release first");
+    }
+    if after.contains(&format!("## [{version}]")) {
+        bail!("CHANGELOG.md has an entry for {version} already");
+    }
+    Ok(format!("{before}{UNRELEASED}\n## [{version}] - {date}\n{after}"))
+}
+
+/// The workspace's manifest with another version of its packages.
+fn bumped(text: &str, version: &str) -> anyhow::Result<String> {
+    let parts: Vec<_> = version.split('.').map(str::parse::<u64>).collect();
+    if parts.len() != 3 || parts.iter().any(Result::is_err) {
+        bail!("`{version}` is not a version such as 0.2.0");
+    }
+    let manifest: toml::Table = toml::from_str(text)?;
+    let old = manifest["workspace"]["package"]["version"].as_str().context("no version")?;
+    let field = |version: &str| format!("version = \"{version}\"");
+    let lines = text.lines().map(|line| {
+        let ours = line == field(old) || line.contains("path = \"");
+        if ours { line.replace(&field(old), &field(version)) } else { line.to_owned() }
+    });
+    Ok(lines.map(|line| line + "\n").collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unreleased_entries_move_under_the_version() {
+        let text = "# Changelog\n\n## [Unreleased]\n\n- New.\n\n## [0.1.0] - 2026-01-01\n";
+        let expected = "# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2026-02-03\n\n- New.\n\n\
+                        ## [0.1.0] - 2026-01-01\n";
+        assert_eq!(entry(text, "0.2.0", "2026-02-03").unwrap(), expected);
+        assert!(entry(expected, "0.3.0", "2026-02-04").unwrap_err().to_string().contains("no un"));
+        assert!(entry(text, "0.1.0", "2026-02-04").unwrap_err().to_string().contains("already"));
+    }
+
+    #[test]
+    fn only_the_version_of_the_workspace_changes() {
+        let text = "[workspace.package]\nversion = \"0.1.0\"\n[workspace.dependencies]\n\
+                    ours = { path = \"ours\", version = \"0.1.0\" }\n\
+                    other = { version = \"0.1.0\" }\n";
+        let expected = "[workspace.package]\nversion = \"0.2.0\"\n[workspace.dependencies]\n\
+                        ours = { path = \"ours\", version = \"0.2.0\" }\n\
+                        other = { version = \"0.1.0\" }\n";
+        assert_eq!(bumped(text, "0.2.0").unwrap(), expected);
+        assert!(bumped(text, "2").is_err());
+    }
+}
