@@ -32,9 +32,9 @@ impl Stream {
     /// graph.
     ///
     /// `body` may also add nodes by hand and change what the next captured work waits for
-    /// ([`Capturing::graph`], [`Capturing::set_dependencies`]). Work of one library belongs into one
-    /// capture: NCCL 2.28 fails in a second capture into the same graph, since both have the same
-    /// number.
+    /// ([`Capturing::graph`], [`Capturing::set_dependencies`]). Work of one library belongs into
+    /// one capture: NCCL 2.28 fails in a second capture into the same graph, since both have the
+    /// same number.
     ///
     /// ```
     /// # #[cfg(feature = "sim")] {

@@ -66,8 +66,8 @@ impl Trainer {
     /// If a rank or the device fails.
     pub fn gather_parameters(&self) -> Result<()> {
         self.gather_weights()?;
-        let copied = self.state().sharded_values().filter(|(_, copy)| copy.is_some());
-        copied.map(|(values, _)| self.gather(values)).collect()
+        let mut copied = self.state().sharded_values().filter(|(_, copy)| copy.is_some());
+        copied.try_for_each(|(values, _)| self.gather(values))
     }
 
     /// Gives every rank the current weights as products read them. All ranks must call it.
