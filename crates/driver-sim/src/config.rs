@@ -2,6 +2,7 @@
 
 /// When work runs, and in which of the orders that CUDA leaves open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Order {
     /// Work runs as late as CUDA allows, in an order that [`Config::seed`] chooses. This exposes
     /// missing waits and edges.
@@ -62,6 +63,7 @@ impl Default for Config {
 
 /// Why a simulator refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SimError {
     /// Too many simulators live in this process, and none ended while this one waited.
     #[error("all {slots} simulated worlds of this process are in use")]

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// The kind of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum DiagnosticKind {
     /// The call or image is valid, but the simulator does not implement it.
     Unsupported,

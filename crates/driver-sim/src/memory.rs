@@ -45,6 +45,7 @@ const RED_ZONE: u64 = 1 << 20;
 
 /// Why an operation on device memory was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum MemoryError {
     /// The device has too little free memory, or the host that simulates it.
     #[error("out of device memory: {requested} bytes requested, {free} of {total} bytes free")]

@@ -198,6 +198,7 @@ impl TensorMap {
 
 /// Why bytes are not a tensor map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TensorMapError {
     /// Other bytes.
     #[error("a tensor map that cuTensorMapEncodeTiled has not encoded")]

@@ -22,6 +22,7 @@ pub const LEAST_VERSION: i32 = 12000;
 
 /// Why no driver could be loaded.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LoadError {
     /// No library could be opened.
     #[error("no NVIDIA driver found; install one, or use the simulated driver ({})", said(tried))]

@@ -11,6 +11,7 @@ use crate::wire::Address;
 
 /// What happens at a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FaultKind {
     /// The call returns this code and enqueues nothing.
     Refuse(ncclResult_t),

@@ -1,9 +1,9 @@
 //! The streams of a communicator that take part in captures.
 //!
-//! NCCL has a stream of its own, which joins each capture and orders the collectives in it. It knows
-//! a capture by its number. A second capture into the same graph has the number of the first one,
-//! whose stream captures no more, so that NCCL 2.28 fails: all collectives of a graph belong into
-//! one capture.
+//! NCCL has a stream of its own, which joins each capture and orders the collectives in it. It
+//! knows a capture by its number. A second capture into the same graph has the number of the first
+//! one, whose stream captures no more, so that NCCL 2.28 fails: all collectives of a graph belong
+//! into one capture.
 
 use std::collections::BTreeMap;
 

@@ -11,6 +11,7 @@ use crate::target::{IsaVersion, SmTarget};
 
 /// Why a module is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ValidationError {
     /// An instruction has none of the forms that the table knows.
     #[error("{entry}: `{instruction}`, statement {statement}: found {found}, expected {expected}")]

@@ -18,6 +18,7 @@ pub struct Fault {
 
 /// The kind of a fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FaultKind {
     /// An access outside of every live allocation, variable and parameter.
     #[error("{bytes} bytes at {address:#x} of {} memory are out of bounds", space_name(*.space))]
@@ -85,6 +86,7 @@ pub enum FaultKind {
 
 /// An access that takes part in a race.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RacingAccess {
     /// A read.
     Read,
@@ -140,6 +142,7 @@ impl fmt::Display for FaultSite {
 
 /// A kernel cannot be executed. Nothing of it ran.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DecodeError {
     /// The module has no such entry.
     #[error("the module has no entry `{entry}`")]

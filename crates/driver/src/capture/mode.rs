@@ -4,6 +4,7 @@ use retrograph_driver_sys::CUstreamCaptureMode;
 
 /// The threads on which the driver forbids unsafe calls during a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CaptureMode {
     /// The capturing thread. Other threads may allocate and wait meanwhile.
     #[default]

@@ -13,6 +13,7 @@ const MACHINE_CUDA: u16 = 190;
 
 /// Compiled code that was not passed to the driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CodeError {
     /// A simulated driver cannot execute machine code.
     #[error("it is machine code, and a simulated driver executes PTX alone")]

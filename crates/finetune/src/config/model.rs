@@ -209,6 +209,7 @@ impl ModelConfig {
 
 /// A named model configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Preset {
     /// Two layers of width 64, with bytes as tokens: trains on the simulated driver in seconds.
     Tiny,

@@ -68,6 +68,7 @@ impl ControlLayout {
 
 /// A control that could not be set, or has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ControlError {
     /// The slice is not a control of the pass that made the controls.
     #[error("the slice is not a control of this pass")]

@@ -8,6 +8,7 @@ use crate::library::{MatrixShape, Ranks};
 
 /// An operation that was refused. The pass is unchanged.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PassError {
     /// The constructor of a kernel refused its operands.
     #[error(transparent)]

@@ -55,6 +55,7 @@ pub struct CustomLaunch {
 
 /// The kind of an operation.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum OperationKind {
     /// Launches a kernel of the workspace.
     Launch(Launch<BufferId>),

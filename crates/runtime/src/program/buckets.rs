@@ -35,6 +35,7 @@ enum Sizes {
 
 /// A shape without a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ShapeError {
     /// The shape is larger than the largest bucket.
     #[error("{asked} positions do not fit: the largest bucket has {largest}; add a larger one")]

@@ -7,6 +7,7 @@ use crate::pass::Reuse;
 /// they may start before the kernels they depend on have finished. Requires sm_90 or newer.
 /// Launches of custom images opt in by [`Pass::enable_pdl`](crate::Pass::enable_pdl).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum PdlMode {
     /// Kernels for SM targets on which PDL was measured to be faster: sm_90 (`docs/graphs.md`).
     #[default]

@@ -8,6 +8,7 @@ use super::reason::Reason;
 
 /// How the operations of a program are submitted to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Strategy {
     /// One launch after another on one stream, in every step.
     Eager,

@@ -16,6 +16,7 @@ use super::sequence::Step;
 /// A way to change the addresses of a graph, cheapest first. One that fails is followed by the
 /// next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum UpdateStrategy {
     /// Leaves the graph unchanged. Address tables in device memory are rewritten in stream order.
     KeepGraph,

@@ -6,6 +6,7 @@ use super::Ranks;
 
 /// The kind of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum CollectiveKind {
     /// All ranks get the sum.
     AllReduce,
