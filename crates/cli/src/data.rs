@@ -3,7 +3,8 @@
 use indicatif::{HumanCount, ProgressBar};
 use retrograph_finetune::data::Tally;
 use retrograph_finetune::{
-    Data, Error, ModelDirectory, Split, SplitOptions, Tokenizer, TrainingConfig,
+    CacheState, CacheUse, Data, DataFile, ModelDirectory, Split, SplitOptions, Tokenizer,
+    TrainingConfig,
 };
 
 use crate::args::DataArguments;
@@ -22,32 +23,12 @@ pub(crate) fn tokenizer(base: Option<&ModelDirectory>) -> Result<Tokenizer, CliE
     Ok(tokenizer)
 }
 
-/// Reads the data that `arguments` name; with `dpo`, preferences.
+/// Reads the data that `arguments` name, with a bar of progress; with `dpo`, preferences.
 pub(crate) fn read(
     arguments: &DataArguments,
     tokenizer: &Tokenizer,
     (options, dpo): (SplitOptions, bool),
 ) -> Result<Split, CliError> {
-    Ok(match &arguments.text {
-        Some(path) => options.text(path, tokenizer)?,
-        None => lines(arguments, tokenizer, (options, dpo))?,
-    })
-}
-
-/// Checks that all tokens of the data are in the vocabulary of `config`.
-pub(crate) fn require_vocab(split: &Split, config: &TrainingConfig) -> Result<(), CliError> {
-    let mut parts = std::iter::once(&split.training).chain(&split.held_out);
-    Ok(parts.try_for_each(|data| data.require_vocab(config.model.vocab))?)
-}
-
-/// Reads examples and shows the progress.
-fn lines(
-    arguments: &DataArguments,
-    tokenizer: &Tokenizer,
-    (options, dpo): (SplitOptions, bool),
-) -> Result<Split, Error> {
-    // The parser requires `--text` or `--data`.
-    let path = arguments.data.as_deref().unwrap_or_else(|| "".as_ref());
     let bar = ProgressBar::new(0);
     bar.set_style(style("{prefix:<11} {bar:30} {bytes} of {total_bytes}"));
     bar.set_prefix("data");
@@ -55,12 +36,33 @@ fn lines(
         bar.set_length(all as u64);
         bar.set_position(done as u64);
     };
-    let split = match dpo {
-        true => options.preferences(path, tokenizer, on),
-        false => options.jsonl(path, tokenizer, on),
+    let cache = arguments.cache();
+    let file = DataFile { path: arguments.file(), tokenizer, cache: cache.as_ref() };
+    let split = match (&arguments.text, dpo) {
+        (Some(_), _) => options.text(file, on),
+        (None, true) => options.preferences(file, on),
+        (None, false) => options.jsonl(file, on),
     };
     bar.finish_and_clear();
-    split
+    let split = split?;
+    if let Some(CacheUse { path, state }) = &split.cache {
+        let path = path.display();
+        fact(
+            "tokens",
+            match state {
+                CacheState::Reused => format!("from {path}"),
+                CacheState::Built => format!("written to {path}"),
+                CacheState::Rebuilt(why) => format!("written to {path} again: {why}"),
+            },
+        );
+    }
+    Ok(split)
+}
+
+/// Checks that all tokens of the data are in the vocabulary of `config`.
+pub(crate) fn require_vocab(split: &Split, config: &TrainingConfig) -> Result<(), CliError> {
+    let mut parts = std::iter::once(&split.training).chain(&split.held_out);
+    Ok(parts.try_for_each(|data| data.require_vocab(config.model.vocab))?)
 }
 
 /// Returns the counts of examples; `None` for one text.

@@ -42,6 +42,9 @@ pub(crate) fn of(error: &Error) -> String {
         Error::TextTooShort { .. } | Error::Data(DataError::NothingToLearn { .. }) => {
             "--seq sets the tokens of a sequence".to_owned()
         }
+        Error::Data(DataError::Cache { .. }) => {
+            "--token-cache sets the directory, or none".to_owned()
+        }
         Error::Data(DataError::Holdout { .. }) => "--holdout sets the fraction".to_owned(),
         Error::Data(DataError::OutsideVocabulary { .. }) => {
             "--model sets a model with a tokenizer, and --vocab the vocabulary of other models"

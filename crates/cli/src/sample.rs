@@ -30,7 +30,7 @@ impl Sample {
                 let start = tokenizer.start().into_iter();
                 start.chain(tokenizer.encode(prompt)?).collect()
             }
-            None => data.first(PROMPT_TOKENS).to_vec(),
+            None => data.first(PROMPT_TOKENS),
         };
         // A prompt has at least one token.
         let prompt = if prompt.is_empty() { tokenizer.encode("\n")? } else { prompt };

@@ -8,10 +8,10 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// Returns the SHA-256 digest of little-endian words.
-pub(crate) fn digest_of_words<'a>(numbers: impl IntoIterator<Item = &'a [u32]>) -> String {
+pub(crate) fn digest_of_words(numbers: impl IntoIterator<Item: AsRef<[u32]>>) -> String {
     let mut hash = Sha256::new();
     for part in numbers {
-        part.iter().for_each(|number| hash.update(number.to_le_bytes()));
+        part.as_ref().iter().for_each(|number| hash.update(number.to_le_bytes()));
     }
     hex(&hash.finalize())
 }

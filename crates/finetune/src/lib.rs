@@ -74,7 +74,10 @@ pub use config::{
     ModelConfig, OptimizerConfig, Precision, PreferenceConfig, Preset, Projection, Quantization,
     RopeFactors, RopeScaling, SlidingWindow, TrainingConfig, UnknownChoice, Yarn, parse_dtype,
 };
-pub use data::{Batch, Data, DataError, IGNORED_TARGET, Split, SplitOptions, TextData};
+pub use data::{
+    Batch, CacheState, CacheUse, Data, DataError, DataFile, IGNORED_TARGET, Split, SplitOptions,
+    TextData, TokenCache,
+};
 pub use device::{Device, DeviceChoice};
 pub use error::{Error, Reduce, Result};
 pub use evaluate::{Evaluation, Evaluator};

@@ -35,8 +35,9 @@ pub(crate) struct CacheArguments {
     compile_workers: usize,
 }
 
+/// A directory, or none.
 #[derive(Clone, Debug)]
-enum DirChoice {
+pub(crate) enum DirChoice {
     Nowhere,
     At(PathBuf),
 }

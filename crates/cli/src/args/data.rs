@@ -1,12 +1,16 @@
 //! The arguments for data.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use retrograph_finetune::SplitOptions;
 use retrograph_finetune::data::Lengths;
+use retrograph_finetune::temporary::require_writable;
+use retrograph_finetune::{SplitOptions, TokenCache};
+use retrograph_runtime::modules::CacheDir;
 
+use super::cache::DirChoice;
 use crate::error::CliError;
+use crate::screen::fact;
 
 #[derive(Debug, Args)]
 pub(crate) struct DataArguments {
@@ -24,9 +28,38 @@ pub(crate) struct DataArguments {
         conflicts_with = "text"
     )]
     packing: Option<bool>,
+    /// Directory for tokenized data, which later runs map into memory instead of tokenizing again,
+    /// or none to keep the tokens in memory [default: `tokens` in the user's cache directory for
+    /// files of at least 16 MiB, else none].
+    #[arg(long, value_name = "DIR")]
+    token_cache: Option<DirChoice>,
 }
 
+/// Smaller files are tokenized in seconds.
+const CACHED_BYTES: u64 = 16 << 20;
+
 impl DataArguments {
+    /// The file of the data.
+    pub(crate) fn file(&self) -> &Path {
+        // The parser requires one of them.
+        self.text.as_deref().or(self.data.as_deref()).unwrap_or_else(|| "".as_ref())
+    }
+
+    /// The cache for the tokens of the data, if there is one.
+    pub(crate) fn cache(&self) -> Option<TokenCache> {
+        match &self.token_cache {
+            Some(DirChoice::Nowhere) => None,
+            Some(DirChoice::At(path)) => Some(TokenCache::at(path)),
+            None => {
+                let found = std::fs::metadata(self.file()).ok()?;
+                if !found.is_file() || found.len() < CACHED_BYTES {
+                    return None;
+                }
+                default_cache().inspect_err(|why| fact("tokens", format!("in memory: {why}"))).ok()
+            }
+        }
+    }
+
     /// Whether examples are packed, if the options or `buckets` say so.
     pub(crate) fn packs(&self, buckets: u32) -> bool {
         self.text.is_none() && self.packing.unwrap_or(buckets <= 1)
@@ -37,6 +70,16 @@ impl DataArguments {
         let lengths = Lengths::new(seq, 1);
         SplitOptions { lengths, packing: self.packing, holdout: 0.0, seed: 0 }
     }
+}
+
+/// The cache in the directory of the user, if files can be written there.
+fn default_cache() -> Result<TokenCache, String> {
+    let user = CacheDir::user().map_err(|error| error.to_string())?;
+    let path = user.path().join("tokens");
+    let writable = std::fs::create_dir_all(&path).and_then(|()| require_writable(&path));
+    let failed = |error| format!("files cannot be written to {}: {error}", path.display());
+    writable.map_err(failed)?;
+    Ok(TokenCache::at(path))
 }
 
 /// The arguments for data in training.

@@ -66,6 +66,30 @@ fn examples_are_learned_and_what_is_held_out_is_measured() {
 }
 
 #[test]
+fn a_token_cache_is_built_once_and_changes_no_loss() {
+    let place = Place::new();
+    write_lines(&place, sums());
+    let train = |further: &[&str]| {
+        let steps = ["--steps", "3", "--holdout", "0.2", "--report", "r", "--sample", "0"];
+        let done = finetune(&place, &[&steps[..], further].concat()).good();
+        let report = json(&place.path("r"));
+        (done.out, [report["losses"].clone(), report["held_out"].clone()])
+    };
+    let (out, losses) = train(&[]);
+    assert!(losses[0].is_array() && !out.contains("tokens      "), "{out}");
+    for words in ["tokens      written to cache", "tokens      from cache"] {
+        let (out, found) = train(&["--token-cache", "cache"]);
+        assert!(out.contains(words), "`{words}` is not in: {out}");
+        assert_eq!(found, losses);
+    }
+    assert_eq!(fs::read_dir(place.path("cache")).unwrap().count(), 1);
+    let (out, found) = train(&["--token-cache", "none"]);
+    assert!(!out.contains("tokens      ") && found == losses, "{out}");
+    let flags = ["--steps", "3", "--token-cache", "data"];
+    finetune(&place, &flags).bad(&["the token cache `data`", "--token-cache"]);
+}
+
+#[test]
 fn epochs_are_steps_over_the_sequences() {
     let place = Place::new();
     write_lines(&place, sums());

@@ -18,6 +18,25 @@ pub enum DataError {
         /// Why.
         source: std::io::Error,
     },
+    /// The token cache cannot be written.
+    #[error(
+        "the token cache `{}` cannot be written: {source}; free space on its disk, name another \
+         directory, or do without a cache", path.display()
+    )]
+    Cache {
+        /// The file or the directory.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file changed while it was read.
+    #[error(
+        "the data `{}` changed while it was read; start again when it is complete", path.display()
+    )]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
     /// A packed batch for a step that has no positions.
     #[error(
         "the batch is packed, but the step was described for sequences of one document; describe \

@@ -1,5 +1,8 @@
 //! An example: tokens, and which of them have a loss.
 
+use std::io;
+
+use super::corpus::{CorpusWriter, LEARNED};
 use super::turns::{Piece, turns};
 use crate::error::Result;
 use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
@@ -66,12 +69,14 @@ impl Example {
         &self.learned
     }
 
-    /// Truncates to `len` tokens. Returns whether there were more.
-    pub(super) fn truncate(&mut self, len: usize) -> bool {
-        let longer = self.tokens.len() > len;
-        self.tokens.truncate(len);
-        self.learned.truncate(len);
-        longer
+    /// Appends the example to a corpus.
+    pub(super) fn write(&self, writer: &mut CorpusWriter) -> io::Result<()> {
+        // A tokenizer has no larger tokens.
+        let word = |(token, learned): (&u32, &bool)| token | if *learned { LEARNED } else { 0 };
+        let words: Vec<u32> = self.tokens.iter().zip(&self.learned).map(word).collect();
+        writer.push(&words)?;
+        writer.end();
+        Ok(())
     }
 
     /// Does not learn the first `count` tokens.
@@ -82,11 +87,6 @@ impl Example {
     /// Returns whether any token is learned.
     pub(super) fn has_learned(&self) -> bool {
         self.learned.contains(&true)
-    }
-
-    /// Returns whether every token but the first is learned.
-    pub(super) fn is_text(&self) -> bool {
-        self.learned.iter().skip(1).all(|learned| *learned)
     }
 
     fn started(tokenizer: &Tokenizer) -> Self {

@@ -1,7 +1,10 @@
 //! Examples as sequences, shuffled in each epoch.
 
+use std::sync::Arc;
+
 use super::batch::{Batch, require_known};
-use super::layout::Sequence;
+use super::corpus::{Corpus, CorpusWriter, LEARNED};
+use super::layout::{Arrangement, Document};
 use super::order::EpochOrder;
 use super::{DataError, Example, IGNORED_TARGET, Layout, Tally};
 use crate::digest::digest_of_words;
@@ -16,7 +19,8 @@ const ORDER: u64 = 0x6f72_6465_7200_0000;
 /// epoch. Steps take consecutive sequences and continue with the next epoch.
 #[derive(Debug)]
 pub struct Examples {
-    sequences: Vec<Sequence>,
+    corpus: Arc<Corpus>,
+    arrangement: Arrangement,
     layout: Layout,
     tally: Tally,
     fingerprint: String,
@@ -31,32 +35,48 @@ impl Examples {
     /// # Errors
     /// [`DataError::NothingToLearn`] if no learned token fits into a sequence.
     pub fn new(examples: Vec<Example>, layout: Layout) -> Result<Self, DataError> {
-        Ok(Self::of(layout.lay_out(examples)?, layout, 1))
+        let mut writer = CorpusWriter::in_memory();
+        // Writing to memory does not fail.
+        let written = examples.iter().try_for_each(|example| example.write(&mut writer));
+        written.expect("memory takes all words");
+        let numbers: Vec<usize> = (0..examples.len()).collect();
+        Self::of(Arc::new(writer.into_memory()), &numbers, layout)
     }
 
-    /// Arranges pairs of examples, the chosen one first, as padded sequences.
+    /// Arranges the examples of `corpus` with these `numbers` as sequences.
+    pub(super) fn of(
+        corpus: Arc<Corpus>,
+        numbers: &[usize],
+        layout: Layout,
+    ) -> Result<Self, DataError> {
+        let (arrangement, tally) = layout.lay_out(&corpus, numbers)?;
+        Ok(Self::arranged(corpus, (arrangement, tally), layout, 1))
+    }
+
+    /// Arranges the pairs of `corpus` with these `numbers` as padded sequences. A pair is two
+    /// examples, the chosen one first.
     ///
     /// # Errors
     /// [`DataError::NothingToLearn`] if no pair has learned tokens in both sequences.
-    pub fn pairs(pairs: Vec<[Example; 2]>, layout: Layout) -> Result<Self, DataError> {
+    pub(super) fn of_pairs(
+        corpus: Arc<Corpus>,
+        numbers: &[usize],
+        layout: Layout,
+    ) -> Result<Self, DataError> {
         let layout = Layout { packing: false, ..layout };
-        Ok(Self::of(layout.lay_out_pairs(pairs)?, layout, 2))
+        let (arrangement, tally) = layout.lay_out_pairs(&corpus, numbers)?;
+        Ok(Self::arranged(corpus, (arrangement, tally), layout, 2))
     }
 
-    fn of((sequences, tally): (Vec<Sequence>, Tally), layout: Layout, group: usize) -> Self {
-        // The lengths of batches change the order of sums, and thereby bits.
-        let lengths: Vec<u32> = layout.lengths.all().map(|length| length as u32).collect();
-        // With its length before each sequence, different lists have different words.
-        let counts: Vec<u32> = sequences.iter().map(|one| one.tokens.len() as u32).collect();
-        let numbers = sequences.iter().zip(&counts).flat_map(|(one, count)| {
-            let documents = if layout.packing { one.documents.as_slice() } else { &[] };
-            [std::slice::from_ref(count), &one.tokens, &one.targets, documents]
-        });
-        let groups = [group as u32];
-        let groups = if group > 1 { groups.as_slice() } else { &[] };
-        let first = [groups, &lengths].into_iter();
-        let fingerprint = digest_of_words(first.chain(numbers));
-        Self { sequences, layout, tally, fingerprint, order: EpochOrder::new(ORDER), group }
+    fn arranged(
+        corpus: Arc<Corpus>,
+        (arrangement, tally): (Arrangement, Tally),
+        layout: Layout,
+        group: usize,
+    ) -> Self {
+        let fingerprint = fingerprint((&corpus, &arrangement), layout, group);
+        let order = EpochOrder::new(ORDER);
+        Self { corpus, arrangement, layout, tally, fingerprint, order, group }
     }
 
     /// Whether the sequences are pairs: chosen and rejected in turns.
@@ -74,16 +94,32 @@ impl Examples {
         self.layout
     }
 
-    /// SHA-256 of the sequences, in hexadecimal.
+    /// SHA-256 of the examples and their arrangement, in hexadecimal.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
     /// Returns the first tokens of the first document of the first sequence, at most `len`.
-    pub fn first(&self, len: usize) -> &[u32] {
-        let Some(Sequence { tokens, documents, .. }) = self.sequences.first() else { return &[] };
-        let document = documents.first().map_or(0, |tokens| *tokens as usize);
-        &tokens[..len.min(document)]
+    pub fn first(&self, len: usize) -> Vec<u32> {
+        if self.arrangement.len() == 0 {
+            return Vec::new();
+        }
+        let first = self.arrangement.sequence(0).first();
+        first.map_or_else(Vec::new, |document| self.tokens(*document).take(len).collect())
+    }
+
+    fn tokens(&self, document: Document) -> impl Iterator<Item = u32> {
+        self.corpus.words()[document.place()].iter().map(|word| word & !LEARNED)
+    }
+
+    /// The next token of each token, or [`IGNORED_TARGET`].
+    fn targets(&self, document: Document) -> impl Iterator<Item = u32> {
+        let place = document.place();
+        let target = |word: &u32| match word & LEARNED {
+            0 => IGNORED_TARGET,
+            _ => word & !LEARNED,
+        };
+        self.corpus.words()[place.start + 1..place.end + 1].iter().map(target)
     }
 
     /// Checks that the sequences have `seq` tokens.
@@ -100,11 +136,17 @@ impl Examples {
     /// # Errors
     /// [`DataError::OutsideVocabulary`] with the first one that is not.
     pub fn require_vocab(&self, vocab: usize) -> Result<()> {
-        for (number, Sequence { tokens, targets, .. }) in self.sequences.iter().enumerate() {
-            require_known(tokens, vocab, || format!("sequence {number}"))?;
+        if self.corpus.is_within(vocab) {
+            return Ok(());
+        }
+        for number in 0..self.arrangement.len() {
+            let documents = self.arrangement.sequence(number);
+            let tokens: Vec<u32> = documents.iter().flat_map(|one| self.tokens(*one)).collect();
+            require_known(&tokens, vocab, || format!("sequence {number}"))?;
             // The last token of an example is only a target.
-            let learned = |&target: &u32| if target == IGNORED_TARGET { 0 } else { target };
-            let targets: Vec<u32> = targets.iter().map(learned).collect();
+            let targets = documents.iter().flat_map(|one| self.targets(*one));
+            let learned = |target: u32| if target == IGNORED_TARGET { 0 } else { target };
+            let targets: Vec<u32> = targets.map(learned).collect();
             require_known(&targets, vocab, || format!("the targets of sequence {number}"))?;
         }
         Ok(())
@@ -118,14 +160,14 @@ impl Examples {
     pub fn batch(&self, [batch, seq]: [usize; 2], seed: u64, step: u32) -> Result<Batch> {
         self.require(seq)?;
         let first = u64::from(step) * batch as u64;
-        let (all, group) = (self.sequences.len() / self.group, self.group as u64);
+        let (all, group) = (self.arrangement.len() / self.group, self.group as u64);
         let place = |number: u64| {
             let (number, member) = (number / group, (number % group) as usize);
             let (epoch, at) = (number / all as u64, (number % all as u64) as usize);
             self.order.place((seed, epoch), at, all) * self.group + member
         };
         let places: Vec<_> = (first..first + batch as u64).map(place).collect();
-        let longest = places.iter().map(|&place| self.sequences[place].tokens.len()).max();
+        let longest = places.iter().map(|&place| self.arrangement.tokens(place)).max();
         let length = self.layout.lengths.fit(longest.unwrap_or(seq));
         Ok(self.padded(length, places.into_iter().map(Some)))
     }
@@ -137,7 +179,7 @@ impl Examples {
     /// [`DataError::OtherSeq`] if the sequences have another length.
     pub fn in_order(&self, [batch, seq]: [usize; 2], index: usize) -> Result<Option<Batch>> {
         self.require(seq)?;
-        let (first, all) = (index * batch, self.sequences.len());
+        let (first, all) = (index * batch, self.arrangement.len());
         let place = |place: usize| (place < all).then_some(place);
         Ok((first < all).then(|| self.padded(seq, (first..first + batch).map(place))))
     }
@@ -149,11 +191,10 @@ impl Examples {
         let mut batch = Batch { tokens: Vec::new(), targets: Vec::new(), positions: None };
         let mut positions = Vec::new();
         for (row, place) in places.enumerate() {
-            if let Some(place) = place {
-                let sequence = &self.sequences[place];
-                batch.tokens.extend_from_slice(&sequence.tokens);
-                batch.targets.extend_from_slice(&sequence.targets);
-                positions.extend(sequence.positions());
+            for document in place.map_or(&[][..], |place| self.arrangement.sequence(place)) {
+                batch.tokens.extend(self.tokens(*document));
+                batch.targets.extend(self.targets(*document));
+                positions.extend(0..document.tokens);
             }
             batch.tokens.resize((row + 1) * length, pad);
             batch.targets.resize((row + 1) * length, IGNORED_TARGET);
@@ -161,4 +202,24 @@ impl Examples {
         }
         Batch { positions: self.layout.packing.then_some(positions), ..batch }
     }
+}
+
+/// Returns SHA-256 of everything that determines batches, except their seed.
+fn fingerprint(
+    (corpus, arrangement): (&Corpus, &Arrangement),
+    layout: Layout,
+    group: usize,
+) -> String {
+    // The lengths of batches change the order of sums, and thereby bits.
+    let mut first: Vec<u32> = layout.lengths.all().map(|length| length as u32).collect();
+    first.extend([group as u32, u32::from(layout.packing), arrangement.len() as u32]);
+    let content = corpus.digest().as_chunks().0;
+    first.extend(content.iter().map(|four| u32::from_le_bytes(*four)));
+    // With its count before each sequence, different arrangements have different words.
+    let sequences = (0..arrangement.len()).map(|number| {
+        let documents = arrangement.sequence(number);
+        let count = std::iter::once(documents.len() as u32);
+        count.chain(documents.iter().flat_map(|document| document.words())).collect()
+    });
+    digest_of_words(std::iter::once(first).chain(sequences))
 }

@@ -1,7 +1,5 @@
 //! Reading examples from JSON Lines.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -9,25 +7,10 @@ use serde::de::IgnoredAny;
 
 use super::error::{LISTED, reason};
 use super::forms::{self, Alpaca, ShareGptMessage};
+use super::lines::{JsonlLimits, Lines, ParseLines};
 use super::{DataError, Example, preferences};
 use crate::error::Result;
 use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
-
-/// Limits of a file of examples. They bound the memory that reading takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JsonlLimits {
-    /// Maximum bytes of a line.
-    pub line: usize,
-    /// Maximum lines. Each takes about 100 bytes of memory besides its tokens.
-    pub lines: usize,
-    /// Maximum tokens of all examples. Each takes 5 bytes of memory.
-    pub tokens: usize,
-}
-
-impl JsonlLimits {
-    /// Limits of [`read_jsonl`].
-    pub const MAXIMUM: Self = Self { line: 64 << 20, lines: 1 << 25, tokens: 1 << 30 };
-}
 
 /// Maximum length of a listed reason in characters.
 const REASON_CHARACTERS: usize = 500;
@@ -44,6 +27,14 @@ pub struct Forms {
     pub completions: usize,
     /// Lines with `messages`, and lines of ShareGPT and Alpaca.
     pub conversations: usize,
+}
+
+impl Forms {
+    fn add(&mut self, other: Self) {
+        self.texts += other.texts;
+        self.completions += other.completions;
+        self.conversations += other.conversations;
+    }
 }
 
 /// The fields of a line that are read. Others are ignored.
@@ -104,7 +95,8 @@ impl Line {
 
 /// Reads the examples of `path`. Empty lines are skipped.
 ///
-/// Memory holds one line at a time and the tokens of all, within [`JsonlLimits::MAXIMUM`].
+/// Threads parse parts of the file; examples have its order. Memory holds these parts and the
+/// tokens of all, within [`JsonlLimits::MAXIMUM`].
 ///
 /// # Errors
 /// [`DataError::Read`], [`DataError::Empty`], [`DataError::Array`], [`DataError::LongLine`],
@@ -125,13 +117,40 @@ fn read_within(
     tokenizer: &Tokenizer,
     on: Progress<'_>,
 ) -> Result<(Vec<Example>, Forms)> {
-    let parse = |reader: &mut Reader<'_>, line: &[u8]| reader.example(line);
-    let length = |example: &Example| example.tokens().len();
-    let (examples, reader) = read_lines(limits, (path, tokenizer), (&parse, &length), on)?;
-    if reader.forms.conversations == examples.len() && !reader.answers {
-        return Err(DataError::NoAssistant { examples: examples.len() }.into());
+    let mut examples = Vec::new();
+    let mut take = |example| {
+        examples.push(example);
+        Ok(())
+    };
+    let (forms, _) = examples_of((path, tokenizer), limits, &mut take, on)?;
+    Ok((examples, forms))
+}
+
+/// Passes the examples of a file to `take`, in order. Returns SHA-256 of the file, too.
+///
+/// # Errors
+/// As [`read_jsonl`].
+pub(super) fn examples_of(
+    (path, tokenizer): (&Path, &Tokenizer),
+    limits: JsonlLimits,
+    take: &mut dyn FnMut(Example) -> Result<()>,
+    on: Progress<'_>,
+) -> Result<(Forms, [u8; 32])> {
+    let mut examples = 0;
+    let take = &mut |example| {
+        examples += 1;
+        take(example)
+    };
+    let lines = Lines::open(path, limits)?;
+    let of = Reading { lines, path, limits, on };
+    let reader = || Reader::new(tokenizer);
+    let (readers, digest) = of.read(reader, &|example| example.tokens().len(), take)?;
+    let mut forms = Forms::default();
+    readers.iter().for_each(|reader| forms.add(reader.forms));
+    if forms.conversations == examples && !readers.iter().any(|reader| reader.answers) {
+        return Err(DataError::NoAssistant { examples }.into());
     }
-    Ok((examples, reader.forms))
+    Ok((forms, digest))
 }
 
 /// Reads preferences: lines with `prompt`, `chosen` and `rejected`, as texts or as messages.
@@ -144,118 +163,80 @@ pub fn read_preferences(
     tokenizer: &Tokenizer,
     on: Progress<'_>,
 ) -> Result<Vec<[Example; 2]>> {
-    let parse = |reader: &mut Reader<'_>, line: &[u8]| {
-        let Reader { tokenizer, template, .. } = reader;
-        preferences::pair(line, (tokenizer, template))
+    let mut pairs = Vec::new();
+    let mut take = |pair| {
+        pairs.push(pair);
+        Ok(())
     };
-    let length = |pair: &[Example; 2]| pair.iter().map(|one| one.tokens().len()).sum();
-    let (limits, of) = (JsonlLimits::MAXIMUM, (path, tokenizer));
-    read_lines(limits, of, (&parse, &length), on).map(|(pairs, _)| pairs)
+    pairs_of((path, tokenizer), JsonlLimits::MAXIMUM, &mut take, on)?;
+    Ok(pairs)
 }
 
-/// Parses a line. The inner error is the reason why this line cannot be used; the outer error
-/// concerns all lines.
-type Parse<'a, T> = &'a dyn Fn(&mut Reader<'_>, &[u8]) -> Result<Result<T, String>>;
-/// Counts tokens.
-type Length<'a, T> = &'a dyn Fn(&T) -> usize;
-
-/// Reads what `parse` makes of each line, of which `length` counts the tokens.
-fn read_lines<'a, T>(
+/// Passes the pairs of a file to `take`, in order. Returns SHA-256 of the file.
+///
+/// # Errors
+/// As [`read_preferences`].
+pub(super) fn pairs_of(
+    (path, tokenizer): (&Path, &Tokenizer),
     limits: JsonlLimits,
-    (path, tokenizer): (&Path, &'a Tokenizer),
-    (parse, length): (Parse<'_, T>, Length<'_, T>),
+    take: &mut dyn FnMut([Example; 2]) -> Result<()>,
     on: Progress<'_>,
-) -> Result<(Vec<T>, Reader<'a>)> {
-    let file = File::open(path).map_err(DataError::read(path))?;
-    let bytes = file.metadata().map_or(0, |file| file.len()) as usize;
-    let mut lines = Lines { reader: BufReader::new(file), path, limits, number: 0, done: 0 };
-    let mut reader = Reader { tokenizer, template: None, forms: Forms::default(), answers: false };
-    let (mut examples, mut malformed, mut count) = (Vec::new(), Vec::new(), 0);
-    let (mut line, mut tokens) = (Vec::new(), 0);
-    while lines.next(&mut line)? {
-        let text = line.trim_ascii();
-        if text.is_empty() {
-            continue;
-        }
-        match parse(&mut reader, text)? {
-            Ok(example) => {
-                tokens += length(&example);
-                lines.require("tokens", tokens, limits.tokens)?;
-                examples.push(example);
-            }
-            Err(_) if examples.is_empty() && count == 0 && lines.are_an_array(text)? => {
-                return Err(DataError::Array { path: path.to_owned() }.into());
-            }
-            Err(why) => {
-                count += 1;
-                if malformed.len() < LISTED {
-                    malformed.push((lines.number, shortened(why)));
-                }
-            }
-        }
-        on(lines.done.min(bytes), bytes);
-    }
-    let (path, lines) = (path.to_owned(), examples.len() + count);
-    if count > 0 {
-        return Err(DataError::Malformed { path, lines, count, malformed }.into());
-    }
-    if examples.is_empty() {
-        return Err(DataError::Empty { path }.into());
-    }
-    Ok((examples, reader))
+) -> Result<[u8; 32]> {
+    let lines = Lines::open(path, limits)?;
+    let of = Reading { lines, path, limits, on };
+    let reader = || PairReader(Reader::new(tokenizer));
+    let length = |pair: &[Example; 2]| pair.iter().map(|one| one.tokens().len()).sum();
+    of.read(reader, &length, take).map(|(_, digest)| digest)
 }
 
-/// Reads a file line by line.
-struct Lines<'a> {
-    reader: BufReader<File>,
+/// A file that is being read.
+struct Reading<'a> {
+    lines: Lines<'a>,
     path: &'a Path,
     limits: JsonlLimits,
-    /// The number of the current line, counted from 1.
-    number: usize,
-    /// Bytes read so far.
-    done: usize,
+    on: Progress<'a>,
 }
 
-impl Lines<'_> {
-    /// Reads the next line without a byte order mark. Returns false after the last.
-    fn next(&mut self, line: &mut Vec<u8>) -> Result<bool, DataError> {
-        line.clear();
-        let limit = self.limits.line;
-        let read = self.reader.by_ref().take(limit as u64 + 1).read_until(b'\n', line);
-        self.done += read.map_err(DataError::read(self.path))?;
-        self.number += 1;
-        if line.len() > limit {
-            let (path, number) = (self.path.to_owned(), self.number);
-            return Err(match line.trim_ascii_start().starts_with(b"[") {
-                true if number == 1 => DataError::Array { path },
-                _ => DataError::LongLine { path, line: number, limit },
-            });
+impl Reading<'_> {
+    /// Passes what the readers make of the lines to `take`. `length` counts tokens.
+    fn read<P: ParseLines>(
+        self,
+        reader: impl Fn() -> P,
+        length: &dyn Fn(&P::Line) -> usize,
+        take: &mut dyn FnMut(P::Line) -> Result<()>,
+    ) -> Result<(Vec<P>, [u8; 32])> {
+        let Self { lines, path, limits, on } = self;
+        let bytes = lines.bytes();
+        let (mut malformed, mut count, mut all, mut tokens) = (Vec::new(), 0, 0, 0);
+        let parsed = lines.parse(reader, &mut |chunk| {
+            for (line, result) in chunk.lines {
+                all += 1;
+                match result {
+                    Ok(example) => {
+                        tokens += length(&example);
+                        if tokens > limits.tokens {
+                            let (path, limit, what) = (path.to_owned(), limits.tokens, "tokens");
+                            return Err(DataError::TooLarge { path, line, limit, what }.into());
+                        }
+                        take(example)?;
+                    }
+                    Err(why) => {
+                        count += 1;
+                        if malformed.len() < LISTED {
+                            malformed.push((line, shortened(why)));
+                        }
+                    }
+                }
+            }
+            on(chunk.done.min(bytes), bytes);
+            chunk.failure.map_or(Ok(()), Err)
+        })?;
+        let path = path.to_owned();
+        match (count, all) {
+            (0, 0) => Err(DataError::Empty { path }.into()),
+            (0, _) => Ok(parsed),
+            _ => Err(DataError::Malformed { path, lines: all, count, malformed }.into()),
         }
-        let more = !line.is_empty();
-        if more {
-            self.require("lines", self.number, self.limits.lines)?;
-        }
-        if self.number == 1 && line.starts_with(b"\xef\xbb\xbf") {
-            line.drain(..3);
-        }
-        Ok(more)
-    }
-
-    /// Requires at most `limit` of `what` up to the current line.
-    fn require(&self, what: &'static str, count: usize, limit: usize) -> Result<(), DataError> {
-        let (path, line) = (self.path.to_owned(), self.number);
-        if count > limit {
-            return Err(DataError::TooLarge { path, line, limit, what });
-        }
-        Ok(())
-    }
-
-    /// Returns whether the file is one array: `first` begins an array that continues on other
-    /// lines, or is a whole array without other lines.
-    fn are_an_array(&mut self, first: &[u8]) -> Result<bool, DataError> {
-        let ended = self.reader.fill_buf().map_err(DataError::read(self.path))?.is_empty();
-        let whole = serde_json::from_slice::<IgnoredAny>(first).is_ok();
-        Ok(first.starts_with(b"[") && whole == ended)
     }
 }
 
@@ -277,8 +258,32 @@ struct Reader<'a> {
     answers: bool,
 }
 
-impl Reader<'_> {
-    /// Parses a line of any form except preferences; see [`Parse`].
+/// A reader of preferences.
+struct PairReader<'a>(Reader<'a>);
+
+impl ParseLines for PairReader<'_> {
+    type Line = [Example; 2];
+
+    fn parse(&mut self, line: &[u8]) -> Result<Result<Self::Line, String>> {
+        let Reader { tokenizer, template, .. } = &mut self.0;
+        preferences::pair(line, (tokenizer, template))
+    }
+}
+
+impl ParseLines for Reader<'_> {
+    type Line = Example;
+
+    /// Parses a line of any form except preferences.
+    fn parse(&mut self, line: &[u8]) -> Result<Result<Example, String>> {
+        self.example(line)
+    }
+}
+
+impl<'a> Reader<'a> {
+    fn new(tokenizer: &'a Tokenizer) -> Self {
+        Self { tokenizer, template: None, forms: Forms::default(), answers: false }
+    }
+
     fn example(&mut self, line: &[u8]) -> Result<Result<Example, String>> {
         if !line.starts_with(b"{") {
             return Ok(Err("it is not an object".to_owned()));

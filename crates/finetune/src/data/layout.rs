@@ -2,10 +2,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DataError, Example, IGNORED_TARGET, Lengths};
+use super::corpus::{Corpus, LEARNED};
+use super::{DataError, Lengths};
 
 /// The arrangement of examples as sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,185 +44,221 @@ pub struct Tally {
     pub packed: bool,
 }
 
-impl Tally {
-    fn count(&mut self, sequences: &[Sequence]) {
-        self.sequences = sequences.len();
-        self.tokens = sequences.iter().map(|sequence| sequence.tokens.len()).sum();
-        self.learned = sequences.iter().map(Sequence::learned).sum();
+/// Consecutive words of a corpus: tokens, and the target of the last one after them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Document {
+    start: u64,
+    pub(super) tokens: u32,
+}
+
+impl Document {
+    /// Takes the words of `range` as one document. The last is only a target.
+    fn of(range: Range<usize>) -> Self {
+        Self { start: range.start as u64, tokens: range.len().saturating_sub(1) as u32 }
+    }
+
+    /// The place of the tokens in the words of the corpus. Targets are one word later.
+    pub(super) fn place(self) -> Range<usize> {
+        let start = self.start as usize;
+        start..start + self.tokens as usize
+    }
+
+    /// The document as 32-bit words.
+    pub(super) fn words(self) -> [u32; 3] {
+        [self.start as u32, (self.start >> 32) as u32, self.tokens]
     }
 }
 
-/// A sequence before padding.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sequence {
-    pub(super) tokens: Vec<u32>,
-    pub(super) targets: Vec<u32>,
-    /// The tokens of each document.
-    pub(super) documents: Vec<u32>,
+/// Documents as sequences.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrangement {
+    documents: Vec<Document>,
+    /// The end of each sequence in the documents.
+    ends: Vec<usize>,
 }
 
-impl Sequence {
-    /// Takes consecutive tokens as one document. The target of each is the next one; the last is
-    /// only a target.
-    fn of(tokens: &[u32], learned: &[bool]) -> Self {
-        let target = |(&token, &learned): (&u32, &bool)| {
-            if learned { token } else { IGNORED_TARGET }
-        };
-        let last = tokens.len().saturating_sub(1);
-        let targets = tokens.iter().zip(learned).skip(1).map(target).collect();
-        Self { tokens: tokens[..last].to_vec(), targets, documents: vec![last as u32] }
+impl Arrangement {
+    /// Number of sequences.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
     }
 
-    /// The position of each token in its document.
-    pub(super) fn positions(&self) -> impl Iterator<Item = u32> {
-        self.documents.iter().flat_map(|tokens| 0..*tokens)
+    /// The documents of a sequence.
+    pub(super) fn sequence(&self, number: usize) -> &[Document] {
+        let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.documents[start..self.ends[number]]
     }
 
-    /// Appends the documents of `other`.
-    fn append(&mut self, other: Self) {
-        self.tokens.extend(other.tokens);
-        self.targets.extend(other.targets);
-        self.documents.extend(other.documents);
+    /// Tokens of a sequence.
+    pub(super) fn tokens(&self, number: usize) -> usize {
+        self.sequence(number).iter().map(|document| document.tokens as usize).sum()
     }
 
-    fn learned(&self) -> usize {
-        self.targets.iter().filter(|target| **target != IGNORED_TARGET).count()
+    /// One document per sequence.
+    fn of(documents: Vec<Document>) -> Self {
+        Self { ends: (1..=documents.len()).collect(), documents }
     }
 }
 
 impl Layout {
-    /// Arranges `examples` as sequences.
+    /// Arranges the `examples` of `corpus` as sequences.
     ///
     /// # Errors
     /// [`DataError::NothingToLearn`] if no sequence has a learned token.
     pub(super) fn lay_out(
         self,
-        examples: Vec<Example>,
-    ) -> Result<(Vec<Sequence>, Tally), DataError> {
-        let mut tally =
-            Tally { examples: examples.len(), packed: self.packing, ..Tally::default() };
-        let sequences = if self.packing {
-            self.pack(examples, &mut tally)
-        } else {
-            self.pad(examples, &mut tally)
-        };
-        let sequences: Vec<Sequence> =
-            sequences.into_iter().filter(|sequence| sequence.learned() > 0).collect();
-        tally.count(&sequences);
-        if sequences.is_empty() {
-            let (examples, seq) = (tally.examples, self.lengths.seq());
-            return Err(DataError::NothingToLearn { examples, seq });
+        corpus: &Corpus,
+        examples: &[usize],
+    ) -> Result<(Arrangement, Tally), DataError> {
+        let tally = Tally { examples: examples.len(), packed: self.packing, ..Tally::default() };
+        let mut found = Found { words: corpus.words(), seq: self.lengths.seq(), tally };
+        let mut documents = Vec::with_capacity(examples.len());
+        for range in examples.iter().map(|&number| corpus.example(number)) {
+            match self.packing {
+                true => found.split(range, &mut documents),
+                false => documents.extend(found.truncated(range)),
+            }
         }
-        Ok((sequences, tally))
+        self.arrange(documents, found.tally)
     }
 
-    /// Arranges pairs of `examples` as sequences in turns. A pair is dropped if nothing of one of
-    /// its examples is learned after truncation.
+    /// Arranges `pairs` of consecutive examples as sequences in turns. A pair is dropped if nothing
+    /// of one of its examples is learned after truncation.
     ///
     /// # Errors
     /// [`DataError::NothingToLearn`] if no pair is left.
     pub(super) fn lay_out_pairs(
         self,
-        pairs: Vec<[Example; 2]>,
-    ) -> Result<(Vec<Sequence>, Tally), DataError> {
-        let mut tally = Tally { examples: pairs.len(), ..Tally::default() };
-        let (mut sequences, mut dropped) = (Vec::with_capacity(2 * pairs.len()), 0);
+        corpus: &Corpus,
+        pairs: &[usize],
+    ) -> Result<(Arrangement, Tally), DataError> {
+        let tally = Tally { examples: pairs.len(), ..Tally::default() };
+        let mut found = Found { words: corpus.words(), seq: self.lengths.seq(), tally };
+        let (mut documents, mut dropped) = (Vec::with_capacity(2 * pairs.len()), 0);
         for pair in pairs {
-            match pair.map(|example| self.truncated(example, &mut tally)) {
-                [Some(chosen), Some(rejected)] => sequences.extend([chosen, rejected]),
-                _ => dropped += 1,
+            let both = [2 * pair, 2 * pair + 1].map(|number| corpus.example(number));
+            let learned = found.tally.learned;
+            match both.map(|range| found.truncated(range)) {
+                [Some(chosen), Some(rejected)] => documents.extend([chosen, rejected]),
+                _ => (dropped, found.tally.learned) = (dropped + 1, learned),
             }
         }
-        tally.dropped = dropped;
-        tally.count(&sequences);
-        if sequences.is_empty() {
-            let (examples, seq) = (tally.examples, self.lengths.seq());
+        found.tally.dropped = dropped;
+        self.arrange(documents, found.tally)
+    }
+
+    /// Makes sequences of `documents`.
+    fn arrange(
+        self,
+        documents: Vec<Document>,
+        mut tally: Tally,
+    ) -> Result<(Arrangement, Tally), DataError> {
+        let (examples, seq) = (tally.examples, self.lengths.seq());
+        if documents.is_empty() {
             return Err(DataError::NothingToLearn { examples, seq });
         }
-        Ok((sequences, tally))
+        tally.tokens = documents.iter().map(|document| document.tokens as usize).sum();
+        let arrangement = match self.packing {
+            true => best_fit(documents, seq),
+            false => Arrangement::of(documents),
+        };
+        tally.sequences = arrangement.len();
+        Ok((arrangement, tally))
     }
+}
 
-    /// One sequence per example, truncated to its length.
-    fn pad(self, examples: Vec<Example>, tally: &mut Tally) -> Vec<Sequence> {
-        let one = |example| self.truncated(example, tally);
-        examples.into_iter().filter_map(one).collect()
-    }
+/// Documents that were found, and their counts.
+struct Found<'a> {
+    words: &'a [u32],
+    seq: usize,
+    tally: Tally,
+}
 
-    /// The example as one document of at most a sequence. `None` if nothing of it is learned.
-    fn truncated(self, mut example: Example, tally: &mut Tally) -> Option<Sequence> {
+impl Found<'_> {
+    /// The example at `range` as one document of at most a sequence. `None` if nothing of it is
+    /// learned.
+    fn truncated(&mut self, range: Range<usize>) -> Option<Document> {
         // The last token is only a target.
-        tally.truncated += usize::from(example.truncate(self.lengths.seq() + 1));
-        if !example.has_learned() {
-            tally.dropped += 1;
-            return None;
-        }
-        Some(Sequence::of(example.tokens(), example.learned()))
+        let kept = range.start..range.end.min(range.start + self.seq + 1);
+        self.tally.truncated += usize::from(kept.end < range.end);
+        let learned = learned(&self.words[kept.clone()]);
+        self.tally.learned += learned;
+        self.tally.dropped += usize::from(learned == 0);
+        (learned > 0).then(|| Document::of(kept))
     }
 
-    /// Documents in as few sequences as best fit finds. A text that is longer than a sequence is
-    /// split. Other examples are truncated: an answer without its prompt is not worth learning.
-    fn pack(self, examples: Vec<Example>, tally: &mut Tally) -> Vec<Sequence> {
-        let seq = self.lengths.seq();
-        let mut documents = Vec::with_capacity(examples.len());
-        for example in examples {
-            if example.tokens().len() <= seq + 1 || !example.is_text() {
-                documents.extend(self.truncated(example, tally));
-                continue;
-            }
-            tally.split += 1;
-            // The last target of a document is the first token of the next.
-            let (tokens, learned) = (example.tokens(), example.learned());
-            let pieces = (0..tokens.len() - 1).step_by(seq).map(|start| {
-                let end = tokens.len().min(start + seq + 1);
-                Sequence::of(&tokens[start..end], &learned[start..end])
-            });
-            documents.extend(pieces);
+    /// Adds the example at `range` to `documents`. A text that is longer than a sequence is split.
+    /// Other examples are truncated: an answer without its prompt is not worth learning.
+    fn split(&mut self, range: Range<usize>, documents: &mut Vec<Document>) {
+        let all = range.len().saturating_sub(1);
+        if all <= self.seq || learned(&self.words[range.clone()]) < all {
+            documents.extend(self.truncated(range));
+            return;
         }
-        best_fit(documents, seq)
+        self.tally.split += 1;
+        self.tally.learned += all;
+        // The last target of a document is the first token of the next.
+        let end = |start: usize| range.end.min(start + self.seq + 1);
+        let pieces = range.clone().take(all).step_by(self.seq);
+        documents.extend(pieces.map(|start| Document::of(start..end(start))));
     }
+}
+
+/// Counts learned tokens.
+fn learned(words: &[u32]) -> usize {
+    words.iter().filter(|word| **word & LEARNED != 0).count()
 }
 
 /// Packs documents into sequences of at most `seq` tokens by best-fit decreasing: from the longest
 /// on, each into the fullest sequence that fits it.
 ///
 /// Source: Ding et al., "Fewer Truncations Improve Language Modeling", arXiv 2404.10830.
-fn best_fit(mut documents: Vec<Sequence>, seq: usize) -> Vec<Sequence> {
-    documents.sort_by_key(|document| Reverse(document.tokens.len()));
-    let mut sequences: Vec<Sequence> = Vec::new();
+fn best_fit(mut documents: Vec<Document>, seq: usize) -> Arrangement {
+    documents.sort_by_key(|document| Reverse(document.tokens));
+    // The sequence of each document.
+    let mut places: Vec<usize> = Vec::with_capacity(documents.len());
     // Free tokens of sequences, and their numbers.
     let mut free: BTreeSet<(usize, usize)> = BTreeSet::new();
-    for document in documents {
-        let tokens = document.tokens.len();
+    let mut ends: Vec<usize> = Vec::new();
+    for document in &documents {
+        let tokens = document.tokens as usize;
         let best = free.range((tokens, 0)..).next().copied();
-        let (capacity, number) = best.unwrap_or((seq, sequences.len()));
-        match sequences.get_mut(number) {
-            Some(sequence) => sequence.append(document),
-            None => sequences.push(document),
+        let (capacity, number) = best.unwrap_or((seq, ends.len()));
+        if number == ends.len() {
+            ends.push(0);
         }
+        ends[number] += 1;
+        places.push(number);
         free.remove(&(capacity, number));
         free.insert((capacity - tokens, number));
     }
-    sequences
+    // From counts to ends, and by a stable sort to documents in the order of their sequences.
+    let mut sum = 0;
+    for end in &mut ends {
+        sum += *end;
+        *end = sum;
+    }
+    let mut ordered: Vec<(usize, Document)> = places.into_iter().zip(documents).collect();
+    ordered.sort_by_key(|(place, _)| *place);
+    Arrangement { documents: ordered.into_iter().map(|(_, one)| one).collect(), ends }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn documents(lengths: &[usize]) -> Vec<Sequence> {
-        let learned = |length: &usize| {
-            let mut learned = vec![true; length + 1];
-            learned[0] = false;
-            Sequence::of(&vec![*length as u32; length + 1], &learned)
-        };
-        lengths.iter().map(learned).collect()
+    fn documents(lengths: &[usize]) -> Vec<Document> {
+        lengths.iter().map(|length| Document::of(0..length + 1)).collect()
+    }
+
+    fn packed(lengths: &[usize], seq: usize) -> Vec<Vec<u32>> {
+        let found = best_fit(documents(lengths), seq);
+        let tokens = |document: &Document| document.tokens;
+        (0..found.len()).map(|at| found.sequence(at).iter().map(tokens).collect()).collect()
     }
 
     #[test]
     fn documents_go_to_the_fullest_sequence_that_fits() {
-        let packed = |lengths: &[usize], seq| -> Vec<Vec<u32>> {
-            best_fit(documents(lengths), seq).into_iter().map(|one| one.documents).collect()
-        };
         assert_eq!(packed(&[3, 7, 2, 5, 4], 10), [vec![7, 3], vec![5, 4], vec![2]]);
         // The fullest sequence that fits is the second one.
         assert_eq!(packed(&[6, 8, 2], 10), [vec![8, 2], vec![6]]);
@@ -232,21 +270,13 @@ mod tests {
     #[test]
     fn no_document_is_lost_and_no_sequence_overflows() {
         let lengths: Vec<usize> = (0..500).map(|i| (i * i * 7 + i) % 61 + 1).collect();
-        let sequences = best_fit(documents(&lengths), 64);
-        let mut found: Vec<usize> = sequences
-            .iter()
-            .flat_map(|one| &one.documents)
-            .map(|tokens| *tokens as usize)
-            .collect();
+        let sequences = packed(&lengths, 64);
+        let mut found: Vec<usize> = sequences.concat().iter().map(|&one| one as usize).collect();
         let mut expected = lengths.clone();
         found.sort_unstable();
         expected.sort_unstable();
         assert_eq!(found, expected);
-        for Sequence { tokens, targets, documents } in &sequences {
-            let sum: u32 = documents.iter().sum();
-            assert!(tokens.len() <= 64 && targets.len() == tokens.len());
-            assert_eq!(sum as usize, tokens.len());
-        }
+        assert!(sequences.iter().all(|documents| documents.iter().sum::<u32>() <= 64));
         let least = lengths.iter().sum::<usize>().div_ceil(64);
         assert!(sequences.len() <= least + least / 50 + 1, "{} for {least}", sequences.len());
     }

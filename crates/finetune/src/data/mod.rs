@@ -1,11 +1,13 @@
 //! Training data, and the batch of each step.
 //!
 //! [`TextData`] is one text; a step takes windows of it. [`Examples`] are texts, prompts with
-//! completions, or conversations from JSON Lines. Each window or example is seen once per epoch.
+//! completions, or conversations from JSON Lines. The tokens are in memory, or in a file of a
+//! [`TokenCache`]. Each window or example is seen once per epoch.
 //! The batch of a step depends only on the seed and the step, so that a resumed run continues with
 //! the same batches.
 
 mod batch;
+mod corpus;
 mod error;
 mod example;
 mod examples;
@@ -14,23 +16,27 @@ mod gaps;
 mod jsonl;
 mod layout;
 mod lengths;
+mod lines;
 mod marks;
 mod order;
 mod preferences;
 mod split;
 mod text;
+mod token_cache;
 mod turns;
 
 pub use batch::Batch;
 pub use error::DataError;
 pub use example::Example;
 pub use examples::Examples;
-pub use jsonl::{Forms, JsonlLimits, Progress, read_jsonl, read_preferences};
+pub use jsonl::{Forms, Progress, read_jsonl, read_preferences};
 pub use layout::{Layout, Tally};
 pub use lengths::Lengths;
+pub use lines::JsonlLimits;
 pub use retrograph_kernels::ops::IGNORED_TARGET;
-pub use split::{Split, SplitOptions};
+pub use split::{DataFile, Split, SplitOptions};
 pub use text::{MAX_TEXT_TOKENS, TextData};
+pub use token_cache::{CacheState, CacheUse, TokenCache};
 
 use crate::error::Result;
 
@@ -123,7 +129,7 @@ impl Data {
     }
 
     /// Returns the first tokens of the text or of the first document, at most `len`.
-    pub fn first(&self, len: usize) -> &[u32] {
+    pub fn first(&self, len: usize) -> Vec<u32> {
         match self {
             Self::Text(text) => text.first(len),
             Self::Examples(examples) => examples.first(len),

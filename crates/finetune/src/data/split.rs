@@ -1,10 +1,15 @@
 //! Reading data, and splitting it into training data and held-out data.
 
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
+use super::corpus::{Corpus, CorpusWriter};
 use super::order::{generator, shuffled};
+use super::token_cache::{self, Build, CacheUse, Form, TokenCache};
 use super::{
-    Data, DataError, Examples, Layout, Lengths, Progress, TextData, read_jsonl, read_preferences,
+    Data, DataError, Example, Examples, JsonlLimits, Layout, Lengths, Progress, TextData, jsonl,
+    text,
 };
 use crate::error::Result;
 use crate::tokenizer::Tokenizer;
@@ -32,58 +37,130 @@ pub struct Split {
     pub training: Data,
     /// Held-out data, if there is any.
     pub held_out: Option<Data>,
+    /// The file of the tokens, if they are in a cache.
+    pub cache: Option<CacheUse>,
+}
+
+/// A file of data, and how it is read.
+#[derive(Clone, Copy, Debug)]
+pub struct DataFile<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// Converts text to tokens.
+    pub tokenizer: &'a Tokenizer,
+    /// Takes the tokens, so that they may be more than fit into memory. The path must then name a
+    /// regular file.
+    pub cache: Option<&'a TokenCache>,
+}
+
+impl<'a> DataFile<'a> {
+    /// Returns a file whose tokens are in memory.
+    pub fn new(path: &'a Path, tokenizer: &'a Tokenizer) -> Self {
+        Self { path, tokenizer, cache: None }
+    }
+
+    fn limits(&self) -> JsonlLimits {
+        match self.cache {
+            Some(_) => JsonlLimits::WITH_CACHE,
+            None => JsonlLimits::MAXIMUM,
+        }
+    }
+
+    /// Reads the tokens that `build` writes, or those of an earlier run.
+    fn corpus(&self, form: Form, build: Build<'_>) -> Result<(Arc<Corpus>, Option<CacheUse>)> {
+        if let Some(cache) = self.cache {
+            let (corpus, used) = cache.corpus((self.path, self.tokenizer), form, build)?;
+            return Ok((Arc::new(corpus), Some(used)));
+        }
+        let mut writer = CorpusWriter::in_memory();
+        build(&mut writer)?;
+        Ok((Arc::new(writer.into_memory()), None))
+    }
+
+    /// Returns the error of writing tokens.
+    fn failed(&self) -> impl FnOnce(io::Error) -> DataError {
+        token_cache::failed(self.cache.map_or(self.path, TokenCache::path))
+    }
 }
 
 impl SplitOptions {
     /// Reads one text. Its last part is held out.
     ///
     /// # Errors
-    /// The errors of [`TextData::read`]; [`DataError::Holdout`].
-    pub fn text(&self, path: &Path, tokenizer: &Tokenizer) -> Result<Split> {
-        let text = TextData::read(path, tokenizer)?;
+    /// The errors of [`TextData::read`]; [`DataError::Holdout`]; with a cache, [`DataError::Cache`]
+    /// and [`DataError::Changed`].
+    pub fn text(&self, file: DataFile<'_>, on: Progress<'_>) -> Result<Split> {
+        let (text, cache) = match file.cache {
+            None => (TextData::read(file.path, file.tokenizer)?, None),
+            Some(_) => {
+                let (corpus, used) = file.corpus(Form::Text, &mut |writer| {
+                    let take =
+                        &mut |tokens: Vec<u32>| Ok(writer.push(&tokens).map_err(file.failed())?);
+                    text::tokens_of((file.path, file.tokenizer), take, on)
+                })?;
+                (TextData::of(corpus), used)
+            }
+        };
         // The first token is not predicted.
         let Some(len) = self.held(text.len(), ("tokens", 2))? else {
-            return Ok(Split { training: text.into(), held_out: None });
+            return Ok(Split { training: text.into(), held_out: None, cache });
         };
         let (training, held_out) = text.split_off(len);
-        Ok(Split { training: training.into(), held_out: Some(held_out.into()) })
+        Ok(Split { training: training.into(), held_out: Some(held_out.into()), cache })
     }
 
     /// Reads examples from JSON Lines. The seed chooses the held-out ones.
     ///
     /// # Errors
-    /// The errors of [`read_jsonl`] and [`Examples::new`]; [`DataError::Holdout`].
-    pub fn jsonl(&self, path: &Path, tokenizer: &Tokenizer, on: Progress<'_>) -> Result<Split> {
-        let (examples, _) = read_jsonl(path, tokenizer, on)?;
+    /// The errors of [`read_jsonl`](super::read_jsonl) and [`Examples::new`];
+    /// [`DataError::Holdout`]; with a cache, [`DataError::Cache`] and [`DataError::Changed`].
+    pub fn jsonl(&self, file: DataFile<'_>, on: Progress<'_>) -> Result<Split> {
+        let (corpus, cache) = file.corpus(Form::Examples, &mut |writer| {
+            let take = &mut |example: Example| Ok(example.write(writer).map_err(file.failed())?);
+            let of = (file.path, file.tokenizer);
+            jsonl::examples_of(of, file.limits(), take, on).map(|(_, digest)| digest)
+        })?;
         let packing = self.packing.unwrap_or(self.lengths.all().count() == 1);
-        let layout = Layout { lengths: self.lengths, packing, pad: tokenizer.pad() };
-        let lay_out = |examples| Examples::new(examples, layout).map(Data::from);
-        let Some(held) = self.held(examples.len(), ("examples", 1))? else {
-            return Ok(Split { training: lay_out(examples)?, held_out: None });
-        };
-        let (training, held_out) = self.choose(examples, held);
-        Ok(Split { training: lay_out(training)?, held_out: Some(lay_out(held_out)?) })
+        let layout = Layout { lengths: self.lengths, packing, pad: file.tokenizer.pad() };
+        let part =
+            |numbers: &[usize]| Examples::of(Arc::clone(&corpus), numbers, layout).map(Data::from);
+        self.split((corpus.examples(), "examples"), &part, cache)
     }
 
     /// Reads preferences from JSON Lines as pairs of padded sequences. The seed chooses the
     /// held-out pairs.
     ///
     /// # Errors
-    /// The errors of [`read_preferences`] and [`Examples::pairs`]; [`DataError::Holdout`].
-    pub fn preferences(
-        &self,
-        path: &Path,
-        tokenizer: &Tokenizer,
-        on: Progress<'_>,
-    ) -> Result<Split> {
-        let pairs = read_preferences(path, tokenizer, on)?;
-        let layout = Layout { lengths: self.lengths, packing: false, pad: tokenizer.pad() };
-        let lay_out = |pairs| Examples::pairs(pairs, layout).map(Data::from);
-        let Some(held) = self.held(pairs.len(), ("pairs", 1))? else {
-            return Ok(Split { training: lay_out(pairs)?, held_out: None });
+    /// The errors of [`read_preferences`](super::read_preferences); [`DataError::NothingToLearn`];
+    /// [`DataError::Holdout`]; with a cache, [`DataError::Cache`] and [`DataError::Changed`].
+    pub fn preferences(&self, file: DataFile<'_>, on: Progress<'_>) -> Result<Split> {
+        let (corpus, cache) = file.corpus(Form::Pairs, &mut |writer| {
+            let take = &mut |pair: [Example; 2]| {
+                let written = pair.iter().try_for_each(|example| example.write(writer));
+                Ok(written.map_err(file.failed())?)
+            };
+            jsonl::pairs_of((file.path, file.tokenizer), file.limits(), take, on)
+        })?;
+        let layout = Layout { lengths: self.lengths, packing: false, pad: file.tokenizer.pad() };
+        let part = |numbers: &[usize]| {
+            Examples::of_pairs(Arc::clone(&corpus), numbers, layout).map(Data::from)
         };
-        let (training, held_out) = self.choose(pairs, held);
-        Ok(Split { training: lay_out(training)?, held_out: Some(lay_out(held_out)?) })
+        self.split((corpus.examples() / 2, "pairs"), &part, cache)
+    }
+
+    /// Makes `part` of training and held-out examples.
+    fn split(
+        &self,
+        (all, what): (usize, &'static str),
+        part: &dyn Fn(&[usize]) -> Result<Data, DataError>,
+        cache: Option<CacheUse>,
+    ) -> Result<Split> {
+        let Some(held) = self.held(all, (what, 1))? else {
+            let training = part(&(0..all).collect::<Vec<_>>())?;
+            return Ok(Split { training, held_out: None, cache });
+        };
+        let (training, held_out) = self.choose(all, held);
+        Ok(Split { training: part(&training)?, held_out: Some(part(&held_out)?), cache })
     }
 
     /// Returns how many of `all` are held out; `None` for a fraction of 0.
@@ -99,14 +176,11 @@ impl SplitOptions {
         Ok(Some(held))
     }
 
-    /// Splits the examples into training and held-out ones, both in their order.
-    fn choose<T>(&self, examples: Vec<T>, held: usize) -> (Vec<T>, Vec<T>) {
-        let order = shuffled(generator(self.seed, HOLDOUT, 0), examples.len());
-        let mut chosen = vec![false; examples.len()];
+    /// Splits the numbers of examples into training and held-out ones, both ascending.
+    fn choose(&self, all: usize, held: usize) -> (Vec<usize>, Vec<usize>) {
+        let order = shuffled(generator(self.seed, HOLDOUT, 0), all);
+        let mut chosen = vec![false; all];
         order[..held].iter().for_each(|&index| chosen[index] = true);
-        let (held_out, training): (Vec<_>, Vec<_>) =
-            examples.into_iter().zip(chosen).partition(|(_, held)| *held);
-        let examples = |pairs: Vec<(T, bool)>| pairs.into_iter().map(|(one, _)| one).collect();
-        (examples(training), examples(held_out))
+        (0..all).partition(|&index| !chosen[index])
     }
 }

@@ -2,12 +2,17 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::IGNORED_TARGET;
+use sha2::{Digest, Sha256};
+
 use super::batch::{Batch, require_known};
+use super::corpus::{Corpus, CorpusWriter};
 use super::order::{EpochOrder, below, generator};
-use crate::digest::digest_of_words;
+use super::{IGNORED_TARGET, Progress};
+use crate::digest::{digest_of_words, hex};
 use crate::error::{Error, Result};
 use crate::tokenizer::Tokenizer;
 
@@ -25,7 +30,9 @@ const PART: usize = 64 << 10;
 /// A text as tokens.
 #[derive(Clone, Debug)]
 pub struct TextData {
-    tokens: Vec<u32>,
+    corpus: Arc<Corpus>,
+    /// The tokens of the text in the corpus.
+    range: Range<usize>,
     fingerprint: String,
     order: EpochOrder,
 }
@@ -37,8 +44,7 @@ impl TextData {
     /// [`Error::ReadText`] if it cannot be read, [`Error::TextTooLong`] if it exceeds the limit,
     /// and the errors of [`Tokenizer::encode`].
     pub fn read(path: &Path, tokenizer: &Tokenizer) -> Result<Self> {
-        let failed = |source| Error::ReadText { path: PathBuf::from(path), source };
-        let file = File::open(path).map_err(failed)?;
+        let file = File::open(path).map_err(failed(path))?;
         // Pipes and devices have no length.
         let bytes = file.metadata().map_or(0, |found| found.len());
         if tokenizer.is_bytes() && bytes > MAX_TEXT_TOKENS as u64 {
@@ -50,22 +56,16 @@ impl TextData {
     /// Reads to the end. Fails after more than `limit` tokens.
     fn read_within(
         limit: usize,
-        (path, mut reader): (&Path, impl Read),
+        (path, reader): (&Path, impl Read),
         tokenizer: &Tokenizer,
     ) -> Result<Self> {
-        let (mut encoder, mut part, mut bytes) = (tokenizer.encoder(), vec![0; PART], 0);
-        while encoder.tokens() <= limit {
-            match reader.read(&mut part) {
-                Ok(0) => return Ok(Self::from_tokens(encoder.finish()?)),
-                Ok(len) => {
-                    bytes += len as u64;
-                    encoder.push(&part[..len])?;
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => (),
-                Err(source) => return Err(Error::ReadText { path: PathBuf::from(path), source }),
-            }
-        }
-        Err(too_long(path, bytes, limit))
+        let mut tokens = Vec::new();
+        let mut take = |part: Vec<u32>| {
+            tokens.extend(part);
+            Ok(())
+        };
+        encode(limit, (path, reader), tokenizer, &mut take)?;
+        Ok(Self::from_tokens(tokens))
     }
 
     /// Returns a text whose tokens are bytes.
@@ -75,18 +75,29 @@ impl TextData {
 
     /// Returns a text of the given tokens.
     pub fn from_tokens(tokens: Vec<u32>) -> Self {
-        let fingerprint = digest_of_words([tokens.as_slice()]);
-        Self { tokens, fingerprint, order: EpochOrder::new(ORDER) }
+        let mut writer = CorpusWriter::in_memory();
+        writer.push(&tokens).expect("memory takes all words");
+        Self::of(Arc::new(writer.into_memory()))
+    }
+
+    /// Returns the text whose tokens are the words of `corpus`.
+    pub(super) fn of(corpus: Arc<Corpus>) -> Self {
+        let (range, fingerprint) = (0..corpus.words().len(), hex(corpus.digest()));
+        Self { corpus, range, fingerprint, order: EpochOrder::new(ORDER) }
+    }
+
+    fn tokens(&self) -> &[u32] {
+        &self.corpus.words()[self.range.clone()]
     }
 
     /// Number of tokens.
     pub fn len(&self) -> usize {
-        self.tokens.len()
+        self.range.len()
     }
 
     /// Whether there are no tokens.
     pub fn is_empty(&self) -> bool {
-        self.tokens.is_empty()
+        self.range.is_empty()
     }
 
     /// SHA-256 of the tokens as little-endian 32-bit words, in hexadecimal.
@@ -95,14 +106,19 @@ impl TextData {
     }
 
     /// Returns the first tokens, at most `len`.
-    pub fn first(&self, len: usize) -> &[u32] {
-        &self.tokens[..len.min(self.tokens.len())]
+    pub fn first(&self, len: usize) -> Vec<u32> {
+        self.tokens()[..len.min(self.len())].to_vec()
     }
 
     /// Splits off the last `len` tokens.
-    pub(super) fn split_off(mut self, len: usize) -> (Self, Self) {
-        let held_out = self.tokens.split_off(self.tokens.len().saturating_sub(len));
-        (Self::from_tokens(self.tokens), Self::from_tokens(held_out))
+    pub(super) fn split_off(self, len: usize) -> (Self, Self) {
+        let middle = self.range.end - len.min(self.len());
+        let part = |range: Range<usize>| {
+            let corpus = Arc::clone(&self.corpus);
+            let fingerprint = digest_of_words([&corpus.words()[range.clone()]]);
+            Self { corpus, range, fingerprint, order: EpochOrder::new(ORDER) }
+        };
+        (part(self.range.start..middle), part(middle..self.range.end))
     }
 
     /// Checks that the text has a sequence of `seq` tokens and its last target.
@@ -122,7 +138,10 @@ impl TextData {
     /// [`DataError::OutsideVocabulary`](super::DataError::OutsideVocabulary) with the first one
     /// that is not.
     pub fn require_vocab(&self, vocab: usize) -> Result<()> {
-        require_known(&self.tokens, vocab, || "the text".to_owned())
+        if self.corpus.is_within(vocab) {
+            return Ok(());
+        }
+        require_known(self.tokens(), vocab, || "the text".to_owned())
     }
 
     /// Returns the number of whole windows of `seq` tokens: the sequences of an epoch.
@@ -148,7 +167,7 @@ impl TextData {
             let offset = below(&mut generator(seed, WINDOWS, epoch), slack + 1);
             let place = self.order.place((seed, epoch), at, windows);
             let start = offset + place * seq;
-            let window = &self.tokens[start..][..seq + 1];
+            let window = &self.tokens()[start..][..seq + 1];
             tokens.extend_from_slice(&window[..seq]);
             targets.extend_from_slice(&window[1..]);
         }
@@ -169,13 +188,84 @@ impl TextData {
         }
         let end = predicted.min(start + rows);
         let piece = |from: usize, to: usize, padding: u32| {
-            let mut tokens = self.tokens[from..to].to_vec();
+            let mut tokens = self.tokens()[from..to].to_vec();
             tokens.resize(rows, padding);
             tokens
         };
         let (tokens, targets) = (piece(start, end, 0), piece(start + 1, end + 1, IGNORED_TARGET));
         Ok(Some(Batch { tokens, targets, positions: None }))
     }
+}
+
+/// Encodes a text. `take` takes its tokens in order, in parts. Fails after more than `limit`.
+pub(super) fn encode(
+    limit: usize,
+    (path, mut reader): (&Path, impl Read),
+    tokenizer: &Tokenizer,
+    take: Take<'_>,
+) -> Result<()> {
+    let (mut encoder, mut part) = (tokenizer.encoder(), vec![0; PART]);
+    let (mut bytes, mut taken) = (0, 0);
+    while taken + encoder.tokens() <= limit {
+        match reader.read(&mut part) {
+            Ok(0) => return take(encoder.finish()?),
+            Ok(len) => {
+                bytes += len as u64;
+                encoder.push(&part[..len])?;
+                if encoder.tokens() >= PART {
+                    let complete = encoder.take();
+                    taken += complete.len();
+                    take(complete)?;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => (),
+            Err(source) => return Err(failed(path)(source)),
+        }
+    }
+    Err(too_long(path, bytes, limit))
+}
+
+/// Passes the tokens of a file to `take`, without a limit of memory. Returns SHA-256 of the file.
+///
+/// # Errors
+/// As [`TextData::read`].
+pub(super) fn tokens_of(
+    (path, tokenizer): (&Path, &Tokenizer),
+    take: Take<'_>,
+    on: Progress<'_>,
+) -> Result<[u8; 32]> {
+    let file = File::open(path).map_err(failed(path))?;
+    let bytes = file.metadata().map_or(0, |found| found.len()) as usize;
+    let (mut hash, mut done) = (Sha256::new(), 0);
+    let reader = Seen { file, hash: &mut hash, done: &mut done, on: &mut |done| on(done, bytes) };
+    encode(usize::MAX, (path, reader), tokenizer, take)?;
+    Ok(hash.finalize().into())
+}
+
+/// A file that is hashed and counted while it is read.
+struct Seen<'a> {
+    file: File,
+    hash: &'a mut Sha256,
+    done: &'a mut usize,
+    on: &'a mut dyn FnMut(usize),
+}
+
+impl Read for Seen<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let len = self.file.read(bytes)?;
+        self.hash.update(&bytes[..len]);
+        *self.done += len;
+        (self.on)(*self.done);
+        Ok(len)
+    }
+}
+
+/// Takes the next tokens of a text.
+pub(super) type Take<'a> = &'a mut dyn FnMut(Vec<u32>) -> Result<()>;
+
+fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let path = PathBuf::from(path);
+    move |source| Error::ReadText { path, source }
 }
 
 fn too_long(path: &Path, bytes: u64, limit: usize) -> Error {

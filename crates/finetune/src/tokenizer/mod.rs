@@ -42,6 +42,7 @@ use crate::hub::HubError;
 use crate::json_file::read_json;
 use guard::guarded;
 use settings::Settings;
+use sha2::{Digest, Sha256};
 
 /// The file of the tokenizer.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
@@ -58,6 +59,8 @@ pub struct Tokenizer {
     largest: (String, u32),
     /// The text of special tokens.
     special: Vec<String>,
+    /// SHA-256 of the file; of nothing for bytes.
+    file: [u8; 32],
 }
 
 #[derive(Clone, Debug)]
@@ -74,7 +77,8 @@ impl Tokenizer {
         let (vocabulary, settings) = (Vocabulary::Bytes, Settings::default());
         let largest = (String::new(), BYTE_VOCABULARY as u32 - 1);
         let (start, end, pad, special) = (None, None, None, Vec::new());
-        Self { vocabulary, start, end, pad, settings, largest, special }
+        let file = Sha256::digest([]).into();
+        Self { vocabulary, start, end, pad, settings, largest, special, file }
     }
 
     /// Opens the tokenizer of the folder `directory`.
@@ -86,6 +90,7 @@ impl Tokenizer {
         let text = read_json(&path).map_err(HubError::read_tokenizer(&path))?;
         let failed = |error: tokenizers::Error| HubError::json(&path, error);
         check::check(&path, &text)?;
+        let file = Sha256::digest(&text).into();
         let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(text)).map_err(failed)?;
         // Padding and truncation in the file are settings of an earlier use.
         inner.with_padding(None);
@@ -104,8 +109,13 @@ impl Tokenizer {
         let special = added.map(|token| token.content).collect();
         let largest = inner.get_vocab(true).into_iter().max_by_key(|(_, id)| *id);
         let largest = largest.ok_or_else(|| HubError::json(&path, "it has no tokens"))?;
+        if largest.1 >= 1 << 31 {
+            let why =
+                format!("token `{}` has the id {}, which takes 32 bits", largest.0, largest.1);
+            return Err(HubError::json(&path, why).into());
+        }
         let vocabulary = Vocabulary::Subwords(Box::new(inner));
-        Ok(Self { vocabulary, start, end, pad, settings, largest, special })
+        Ok(Self { vocabulary, start, end, pad, settings, largest, special, file })
     }
 
     /// Whether each byte is a token.
@@ -121,6 +131,14 @@ impl Tokenizer {
     /// Returns false: there is always a token.
     pub fn is_empty(&self) -> bool {
         false
+    }
+
+    /// Returns SHA-256 of everything that determines the tokens of texts and conversations.
+    pub(crate) fn digest(&self) -> [u8; 32] {
+        let mut hash = Sha256::new_with_prefix(self.file);
+        hash.update(self.settings.digest());
+        hash.update([u8::from(self.is_bytes())]);
+        hash.finalize().into()
     }
 
     /// Checks that all tokens of the tokenizer in `directory` are in a vocabulary of `vocab`

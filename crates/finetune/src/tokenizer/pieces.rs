@@ -107,7 +107,12 @@ impl<'a> Encoder<'a> {
         self.tokens.len()
     }
 
-    /// Returns all tokens of the text.
+    /// Removes and returns the complete tokens.
+    pub(crate) fn take(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.tokens)
+    }
+
+    /// Returns all tokens of the text that were not taken.
     ///
     /// # Errors
     /// The errors of [`Tokenizer::encode`].

@@ -4,6 +4,7 @@ use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
 use crate::hub::HubError;
 use crate::json_file::read_json;
@@ -79,6 +80,14 @@ impl Settings {
         // A template in its own file takes precedence, as in `transformers`.
         let template = template_file(directory)?.or(inside);
         Ok(Self { path, bos, eos, pad, add_bos: add_bos_token, template })
+    }
+
+    /// Returns SHA-256 of all settings, without the paths of their files.
+    pub(super) fn digest(&self) -> [u8; 32] {
+        let Self { path: _, bos, eos, pad, add_bos, template } = self;
+        let template = template.as_ref().map(|(_, text)| text);
+        let all = serde_json::json!([bos, eos, pad, add_bos, template]);
+        Sha256::digest(all.to_string()).into()
     }
 
     /// Returns the id of a token of the settings.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use retrograph_finetune::data::{
     Example, Examples, IGNORED_TARGET, JsonlLimits, Layout, Lengths, Tally, TextData, read_jsonl,
 };
-use retrograph_finetune::{Data, DataError, Error, SplitOptions, Tokenizer};
+use retrograph_finetune::{Data, DataError, DataFile, Error, SplitOptions, Tokenizer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -328,7 +328,8 @@ fn examples_are_packed_unless_that_is_refused_or_sequences_have_several_lengths(
     let packed = |count, packing| {
         let lengths = Lengths::new(8, count);
         let options = SplitOptions { lengths, packing, holdout: 0.0, seed: 0 };
-        let split = options.jsonl(&path, &place.tokenizer(), &mut |_, _| ()).unwrap();
+        let split =
+            options.jsonl(DataFile::new(&path, &place.tokenizer()), &mut |_, _| ()).unwrap();
         split.training.is_packed()
     };
     assert!(packed(1, None) && !packed(4, None));
@@ -374,7 +375,7 @@ fn held_out_examples_depend_on_the_seed_and_are_not_trained_on() {
     let split = |holdout: f64, seed: u64| {
         let options =
             SplitOptions { lengths: Lengths::new(4, 1), packing: Some(false), holdout, seed };
-        options.jsonl(&path, &place.tokenizer(), &mut |_, _| ())
+        options.jsonl(DataFile::new(&path, &place.tokenizer()), &mut |_, _| ())
     };
     let texts = |data: &Data| -> Vec<String> {
         let batches = (0..).map_while(|index| data.in_order([1, 4], index).unwrap());
@@ -404,7 +405,7 @@ fn the_end_of_a_text_is_held_out() {
     let path = place.file(&"the cat ".repeat(50));
     let options =
         SplitOptions { lengths: Lengths::new(4, 1), packing: None, holdout: 0.2, seed: 0 };
-    let split = options.text(&path, &place.tokenizer()).unwrap();
+    let split = options.text(DataFile::new(&path, &place.tokenizer()), &mut |_, _| ()).unwrap();
     let (Data::Text(training), Some(Data::Text(held_out))) = (split.training, split.held_out)
     else {
         panic!("a text was split into something else");

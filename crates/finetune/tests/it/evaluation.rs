@@ -30,7 +30,7 @@ fn a_batch_has_the_loss_of_the_training_step() {
 
 #[test]
 fn every_token_but_the_first_counts_once_for_any_window() {
-    let data = Data::from(TextData::from_tokens(text().first(101).to_vec()));
+    let data = Data::from(TextData::from_tokens(text().first(101)));
     let at = |batch| {
         let config = TrainingConfig { batch, ..config(LORA, 1) };
         evaluator(&config).evaluate(&data).unwrap()

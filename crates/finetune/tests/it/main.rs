@@ -41,5 +41,6 @@ mod small_tokenizer;
 mod strategies;
 mod templates;
 mod text;
+mod token_cache;
 mod tokenizer;
 mod transformers;

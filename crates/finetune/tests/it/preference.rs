@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 use retrograph_finetune::data::{IGNORED_TARGET, read_preferences};
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::{
-    Batch, Evaluator, Event, HeldOut, LoraConfig, Mode, Plan, PreferenceConfig, Run, Source,
-    SplitOptions, Tokenizer, Trainer, TrainerOptions, TrainingConfig,
+    Batch, DataFile, Evaluator, Event, HeldOut, LoraConfig, Mode, Plan, PreferenceConfig, Run,
+    Source, SplitOptions, Tokenizer, Trainer, TrainerOptions, TrainingConfig,
 };
 use serde_json::json;
 
@@ -172,7 +172,8 @@ fn pairs_are_trained_and_held_out() {
     fs::write(&path, lines.join("\n")).unwrap();
     let lengths = retrograph_finetune::data::Lengths::new(8, 1);
     let options = SplitOptions { lengths, packing: None, holdout: 0.4, seed: 1 };
-    let split = options.preferences(&path, &Tokenizer::bytes(), &mut |_, _| ()).unwrap();
+    let split =
+        options.preferences(DataFile::new(&path, &Tokenizer::bytes()), &mut |_, _| ()).unwrap();
     let (training, held_out) = (&split.training, split.held_out.as_ref().unwrap());
     assert!(training.has_pairs() && held_out.has_pairs());
     assert_eq!((training.sequences(8), held_out.sequences(8)), (8, 6));

@@ -1,0 +1,63 @@
+//! Opening a file of tokenized data.
+//!
+//! Opening computes the digests of header and content again, so that a file that is damaged,
+//! incomplete, of another machine or of other data is not used.
+
+use std::io;
+use std::path::Path;
+
+use memmap2::Mmap;
+use retrograph_runtime::open_regular;
+use sha2::{Digest, Sha256};
+
+use super::format::{FileKey, HEADER, Header, MAGIC, hash_ends, hash_words};
+use super::{Corpus, LEARNED, Storage};
+
+/// Opens the data of `key`. `None` if there is no file.
+///
+/// # Errors
+/// Why the file cannot be used: [`io::ErrorKind::InvalidData`] with a reason, or why it cannot be
+/// read.
+pub(in super::super) fn open(path: &Path, key: &FileKey) -> io::Result<Option<Corpus>> {
+    let file = match open_regular(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // SAFETY: `CorpusWriter` replaces files as a whole and never writes to one that has its name.
+    // A program that changes or truncates a file of the cache while it is mapped breaks this, as it
+    // would for every mapped file: values could change, or access could end the process.
+    let map = unsafe { Mmap::map(&file) }?;
+    let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
+    let header = map.get(..HEADER).ok_or_else(|| invalid("it has no header"))?;
+    let header: Header = bytemuck::pod_read_unaligned(header);
+    let (words, examples) = (header.words as usize, header.examples as usize);
+    match header {
+        Header { magic, .. } if magic != MAGIC => Err(invalid("it has another format")),
+        _ if header.check != header.expected_check() => Err(invalid("its header is damaged")),
+        _ if header.key != *key => Err(invalid("it belongs to other data")),
+        _ if header.bytes() != Some(map.len() as u64) => Err(invalid("it is not complete")),
+        _ => Ok(()),
+    }?;
+    let words = HEADER..HEADER + 4 * words;
+    let ends = map.len() - 8 * examples..map.len();
+    let largest = u32::try_from(header.largest).map_err(|_| invalid("its header is damaged"))?;
+    let storage = Storage::Mapped { map, words, ends };
+    let corpus = Corpus { storage, digest: header.digest, largest };
+    if corpus.is_whole() { Ok(Some(corpus)) } else { Err(invalid("its content is damaged")) }
+}
+
+impl Corpus {
+    /// Whether the content is the one that the header names. Reads all of it.
+    fn is_whole(&self) -> bool {
+        let (words, ends) = (self.words(), self.ends());
+        let mut hash = Sha256::new();
+        hash_words(&mut hash, words);
+        hash_ends(&mut hash, ends);
+        let digest: [u8; 32] = hash.finalize().into();
+        let largest = words.iter().map(|word| word & !LEARNED).max().unwrap_or(0);
+        let ascending =
+            ends.is_sorted() && ends.last().is_none_or(|&end| end == words.len() as u64);
+        digest == self.digest && largest == self.largest && ascending
+    }
+}

@@ -1,0 +1,154 @@
+//! Tokenized data in files: each is built once, and mapped into memory by every run that uses it.
+//!
+//! A file is named by SHA-256 of the data, of the tokenizer with its chat template, and of the
+//! version of this crate. Data that changes gets another file; a file that is damaged is built
+//! again.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use retrograph_runtime::open_regular;
+use sha2::{Digest, Sha256};
+
+use super::DataError;
+use super::corpus::{self, Corpus, CorpusWriter, FileKey};
+use crate::digest::hex;
+use crate::error::Result;
+use crate::tokenizer::Tokenizer;
+
+/// The end of the names of files.
+const EXTENSION: &str = "tokens";
+/// Raised when the same data and tokenizer give other tokens.
+const MEANING: u32 = 1;
+
+/// A directory of tokenized data, created on demand. Any file of it may be deleted when no run
+/// uses it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenCache {
+    directory: PathBuf,
+}
+
+/// The file that a run uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheUse {
+    /// The file.
+    pub path: PathBuf,
+    /// How it came to be.
+    pub state: CacheState,
+}
+
+/// How the file of a run came to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CacheState {
+    /// An earlier run has built it.
+    Reused,
+    /// This run has built it.
+    Built,
+    /// This run has built it in the place of one that cannot be used, for this reason.
+    Rebuilt(String),
+}
+
+/// What data becomes; part of the key.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    Text,
+    Examples,
+    Pairs,
+}
+
+/// Writes the tokens of a file. Returns SHA-256 of the file.
+pub(super) type Build<'a> = &'a mut dyn FnMut(&mut CorpusWriter) -> Result<[u8; 32]>;
+
+impl TokenCache {
+    /// The cache in `directory`.
+    pub fn at(directory: impl Into<PathBuf>) -> Self {
+        Self { directory: directory.into() }
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Returns the tokens of the file `data`. Unless there is a valid file, `build` writes one.
+    /// Processes that ask at the same time wait for the first.
+    ///
+    /// # Errors
+    /// [`DataError::Read`], [`DataError::Cache`], [`DataError::Changed`], and the errors of
+    /// `build`.
+    pub(super) fn corpus(
+        &self,
+        (data, tokenizer): (&Path, &Tokenizer),
+        form: Form,
+        build: Build<'_>,
+    ) -> Result<(Corpus, CacheUse)> {
+        let source = digest_of_file(data).map_err(DataError::read(data))?;
+        let key = key(form, &source, &tokenizer.digest());
+        let name = hex(&key[..16]);
+        let path = self.directory.join(format!("{name}.{EXTENSION}"));
+        let using = |state| CacheUse { path: path.clone(), state };
+        if let Ok(Some(corpus)) = corpus::open(&path, &key) {
+            return Ok((corpus, using(CacheState::Reused)));
+        }
+        fs::create_dir_all(&self.directory).map_err(failed(&self.directory))?;
+        let lock = self.directory.join(format!("{name}.lock"));
+        let held = File::create(&lock).and_then(|file| file.lock().map(|()| file));
+        // A file system without locks builds in several processes; the last result stays.
+        let held = held.ok();
+        let mut build = || self.built((data, &source), (&path, &key), build);
+        let built = match corpus::open(&path, &key) {
+            Ok(Some(corpus)) => Ok((corpus, using(CacheState::Reused))),
+            Ok(None) => build().map(|corpus| (corpus, using(CacheState::Built))),
+            Err(why) => build().map(|corpus| (corpus, using(CacheState::Rebuilt(why.to_string())))),
+        };
+        // Whoever waits for the lock finds the file; without it, a name that is free is harmless.
+        let _ = fs::remove_file(&lock);
+        drop(held);
+        built
+    }
+
+    fn built(
+        &self,
+        (data, source): (&Path, &[u8; 32]),
+        (path, key): (&Path, &FileKey),
+        build: Build<'_>,
+    ) -> Result<Corpus> {
+        let failed = || failed(path);
+        let mut writer = CorpusWriter::in_folder(&self.directory).map_err(failed())?;
+        if build(&mut writer)? != *source {
+            return Err(DataError::Changed { path: data.to_owned() }.into());
+        }
+        writer.persist(path, key).map_err(failed())?;
+        let corpus = corpus::open(path, key).map_err(failed())?;
+        let missing = || failed()(io::ErrorKind::NotFound.into());
+        corpus.ok_or_else(|| missing().into())
+    }
+}
+
+/// Returns the error of writing to `path`.
+pub(super) fn failed(path: &Path) -> impl FnOnce(io::Error) -> DataError {
+    let path = path.to_owned();
+    move |source| DataError::Cache { path, source }
+}
+
+fn key(form: Form, source: &[u8; 32], tokenizer: &[u8; 32]) -> FileKey {
+    let version = env!("CARGO_PKG_VERSION");
+    let mut hash = Sha256::new_with_prefix(format!("{version} {MEANING} {form:?} "));
+    hash.update(source);
+    hash.update(tokenizer);
+    hash.finalize().into()
+}
+
+fn digest_of_file(path: &Path) -> io::Result<[u8; 32]> {
+    let (mut file, mut hash) = (open_regular(path)?, Sha256::new());
+    let mut part = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut part) {
+            Ok(0) => return Ok(hash.finalize().into()),
+            Ok(len) => hash.update(&part[..len]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+            Err(error) => return Err(error),
+        }
+    }
+}
