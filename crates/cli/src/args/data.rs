@@ -14,8 +14,8 @@ use crate::screen::fact;
 
 #[derive(Debug, Args)]
 pub(crate) struct DataArguments {
-    /// Examples as JSON Lines: each line is an object with `text`, with `prompt` and `completion`,
-    /// with `messages`, or in the form of ShareGPT or Alpaca.
+    /// Examples as JSON Lines or Parquet: each line or row has `text`, `prompt` and `completion`,
+    /// `messages`, or the form of ShareGPT or Alpaca.
     #[arg(long, value_name = "FILE", required_unless_present = "text", conflicts_with = "text")]
     pub(crate) data: Option<PathBuf>,
     /// One plain text. Without a tokenizer each byte is a token.

@@ -70,6 +70,17 @@ pub enum DataError {
         /// The file.
         path: PathBuf,
     },
+    /// The file is a Parquet file that cannot be used.
+    #[error(
+        "the Parquet file `{}` cannot be used: {why}; write it again with columns of texts or \
+         messages, compressed by snappy or gzip, or convert it to JSON Lines", path.display()
+    )]
+    Parquet {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// A line is longer than the limit.
     #[error(
         "line {line} of `{}` has more than {limit} bytes, which is the limit; split it into \

@@ -1,5 +1,7 @@
-//! Reading examples from JSON Lines.
+//! Reading examples from JSON Lines, and from Parquet files, whose rows become lines.
 
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -7,8 +9,10 @@ use serde::de::IgnoredAny;
 
 use super::error::{LISTED, reason};
 use super::forms::{self, Alpaca, ShareGptMessage};
-use super::lines::{JsonlLimits, Lines, ParseLines};
+use super::lines::{JsonlLimits, Lines};
+use super::parallel::{self, LineSource, ParseLines};
 use super::{DataError, Example, preferences};
+use crate::digest::FileDigest;
 use crate::error::Result;
 use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
 
@@ -93,7 +97,7 @@ impl Line {
     }
 }
 
-/// Reads the examples of `path`. Empty lines are skipped.
+/// Reads the examples of `path`, JSON Lines or a Parquet file. Empty lines are skipped.
 ///
 /// Threads parse parts of the file; examples have its order. Memory holds these parts and the
 /// tokens of all, within [`JsonlLimits::MAXIMUM`].
@@ -135,14 +139,13 @@ pub(super) fn examples_of(
     limits: JsonlLimits,
     take: &mut dyn FnMut(Example) -> Result<()>,
     on: Progress<'_>,
-) -> Result<(Forms, [u8; 32])> {
+) -> Result<(Forms, FileDigest)> {
     let mut examples = 0;
     let take = &mut |example| {
         examples += 1;
         take(example)
     };
-    let lines = Lines::open(path, limits)?;
-    let of = Reading { lines, path, limits, on };
+    let of = Reading { source: source(path, limits)?, path, limits, on };
     let reader = || Reader::new(tokenizer);
     let (readers, digest) = of.read(reader, &|example| example.tokens().len(), take)?;
     let mut forms = Forms::default();
@@ -181,17 +184,49 @@ pub(super) fn pairs_of(
     limits: JsonlLimits,
     take: &mut dyn FnMut([Example; 2]) -> Result<()>,
     on: Progress<'_>,
-) -> Result<[u8; 32]> {
-    let lines = Lines::open(path, limits)?;
-    let of = Reading { lines, path, limits, on };
+) -> Result<FileDigest> {
+    let of = Reading { source: source(path, limits)?, path, limits, on };
     let reader = || PairReader(Reader::new(tokenizer));
     let length = |pair: &[Example; 2]| pair.iter().map(|one| one.tokens().len()).sum();
     of.read(reader, &length, take).map(|(_, digest)| digest)
 }
 
+/// Opens a file of JSON Lines, or one that begins as a Parquet file does.
+fn source(path: &Path, limits: JsonlLimits) -> Result<Box<dyn LineSource + '_>, DataError> {
+    let mut file = File::open(path).map_err(DataError::read(path))?;
+    // A pipe has no place to return to.
+    if file.metadata().is_ok_and(|found| found.is_file()) {
+        let mut start = Vec::new();
+        let read = file.by_ref().take(PARQUET.len() as u64).read_to_end(&mut start);
+        read.and_then(|_| file.rewind()).map_err(DataError::read(path))?;
+        if start == PARQUET {
+            return rows(path, file, limits);
+        }
+    }
+    Ok(Box::new(Lines::new(path, file, limits)))
+}
+
+/// The first bytes of a Parquet file.
+const PARQUET: &[u8] = b"PAR1";
+
+#[cfg(feature = "parquet")]
+fn rows(
+    path: &Path,
+    file: File,
+    limits: JsonlLimits,
+) -> Result<Box<dyn LineSource + '_>, DataError> {
+    Ok(Box::new(super::rows::Rows::new(path, file, limits)?))
+}
+
+#[cfg(not(feature = "parquet"))]
+fn rows(path: &Path, _: File, _: JsonlLimits) -> Result<Box<dyn LineSource + '_>, DataError> {
+    let why = "the feature `parquet` is off in this build".to_owned();
+    Err(DataError::Parquet { path: path.to_owned(), why })
+}
+
 /// A file that is being read.
 struct Reading<'a> {
-    lines: Lines<'a>,
+    source: Box<dyn LineSource + 'a>,
     path: &'a Path,
     limits: JsonlLimits,
     on: Progress<'a>,
@@ -204,11 +239,11 @@ impl Reading<'_> {
         reader: impl Fn() -> P,
         length: &dyn Fn(&P::Line) -> usize,
         take: &mut dyn FnMut(P::Line) -> Result<()>,
-    ) -> Result<(Vec<P>, [u8; 32])> {
-        let Self { lines, path, limits, on } = self;
-        let bytes = lines.bytes();
+    ) -> Result<(Vec<P>, FileDigest)> {
+        let Self { source, path, limits, on } = self;
+        let bytes = source.bytes();
         let (mut malformed, mut count, mut all, mut tokens) = (Vec::new(), 0, 0, 0);
-        let parsed = lines.parse(reader, &mut |chunk| {
+        let parsed = parallel::parse(source, reader, &mut |chunk| {
             for (line, result) in chunk.lines {
                 all += 1;
                 match result {

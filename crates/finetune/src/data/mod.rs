@@ -19,7 +19,10 @@ mod lengths;
 mod lines;
 mod marks;
 mod order;
+mod parallel;
 mod preferences;
+#[cfg(feature = "parquet")]
+mod rows;
 mod split;
 mod text;
 mod token_cache;

@@ -12,7 +12,7 @@ use super::batch::{Batch, require_known};
 use super::corpus::{Corpus, CorpusWriter};
 use super::order::{EpochOrder, below, generator};
 use super::{IGNORED_TARGET, Progress};
-use crate::digest::{digest_of_words, hex};
+use crate::digest::{FileDigest, digest_of_words, hex};
 use crate::error::{Error, Result};
 use crate::tokenizer::Tokenizer;
 
@@ -233,13 +233,13 @@ pub(super) fn tokens_of(
     (path, tokenizer): (&Path, &Tokenizer),
     take: Take<'_>,
     on: Progress<'_>,
-) -> Result<[u8; 32]> {
+) -> Result<FileDigest> {
     let file = File::open(path).map_err(failed(path))?;
     let bytes = file.metadata().map_or(0, |found| found.len()) as usize;
     let (mut hash, mut done) = (Sha256::new(), 0);
     let reader = Seen { file, hash: &mut hash, done: &mut done, on: &mut |done| on(done, bytes) };
     encode(usize::MAX, (path, reader), tokenizer, take)?;
-    Ok(hash.finalize().into())
+    Ok(FileDigest::Known(hash.finalize().into()))
 }
 
 /// A file that is hashed and counted while it is read.

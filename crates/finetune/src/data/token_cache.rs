@@ -5,15 +5,14 @@
 //! again.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use retrograph_runtime::open_regular;
 use sha2::{Digest, Sha256};
 
 use super::DataError;
 use super::corpus::{self, Corpus, CorpusWriter, FileKey};
-use crate::digest::hex;
+use crate::digest::{FileDigest, digest_of_file, hex};
 use crate::error::Result;
 use crate::tokenizer::Tokenizer;
 
@@ -58,7 +57,7 @@ pub(super) enum Form {
 }
 
 /// Writes the tokens of a file. Returns SHA-256 of the file.
-pub(super) type Build<'a> = &'a mut dyn FnMut(&mut CorpusWriter) -> Result<[u8; 32]>;
+pub(super) type Build<'a> = &'a mut dyn FnMut(&mut CorpusWriter) -> Result<FileDigest>;
 
 impl TokenCache {
     /// The cache in `directory`.
@@ -116,7 +115,8 @@ impl TokenCache {
     ) -> Result<Corpus> {
         let failed = || failed(path);
         let mut writer = CorpusWriter::in_folder(&self.directory).map_err(failed())?;
-        if build(&mut writer)? != *source {
+        let read = build(&mut writer)?;
+        if read.get().map_err(DataError::read(data))? != *source {
             return Err(DataError::Changed { path: data.to_owned() }.into());
         }
         writer.persist(path, key).map_err(failed())?;
@@ -138,17 +138,4 @@ fn key(form: Form, source: &[u8; 32], tokenizer: &[u8; 32]) -> FileKey {
     hash.update(source);
     hash.update(tokenizer);
     hash.finalize().into()
-}
-
-fn digest_of_file(path: &Path) -> io::Result<[u8; 32]> {
-    let (mut file, mut hash) = (open_regular(path)?, Sha256::new());
-    let mut part = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut part) {
-            Ok(0) => return Ok(hash.finalize().into()),
-            Ok(len) => hash.update(&part[..len]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
-            Err(error) => return Err(error),
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! Conversion of panics of the crates `tokenizers` and `minijinja` into errors.
+//! Conversion of panics of the crates `tokenizers`, `minijinja` and `parquet` into errors.
 //!
 //! These crates panic on some files that they do not validate. Known cases are refused when the
 //! file is read; this module handles the others.
@@ -21,7 +21,7 @@ pub(super) fn guarded<T>(
 }
 
 /// Returns the result of `call`, or the message of its panic.
-pub(super) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let others = take_hook();

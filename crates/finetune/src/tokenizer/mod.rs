@@ -33,6 +33,8 @@ use std::path::Path;
 pub(crate) use chat::ASSISTANT;
 pub use chat::{ChatTemplate, Conversation};
 pub use generation::GenerationDefaults;
+#[cfg(feature = "parquet")]
+pub(crate) use guard::caught;
 pub use pieces::Encoder;
 pub use stream::TokenStream;
 

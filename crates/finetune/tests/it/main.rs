@@ -31,6 +31,8 @@ mod models;
 mod nf4;
 mod packing;
 mod padded;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod precision;
 mod preference;
 mod ranks;
