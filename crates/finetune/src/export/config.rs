@@ -11,6 +11,9 @@ use crate::json_file::read_json;
 /// The context length that is claimed for a model without a base. RoPE itself has no limit.
 pub(super) const POSITIONS: usize = 2048;
 
+/// The distance of layers without RoPE in llama.cpp.
+const GGUF_NO_ROPE_INTERVAL: usize = 4;
+
 /// Why a model cannot be written.
 const NO_OTHER: &str = "no supported architecture has it";
 
@@ -70,16 +73,17 @@ impl Architecture {
     /// Returns the architecture of llama.cpp, which has no windows and calls Mistral llama.
     ///
     /// # Errors
-    /// [`ExportError::NotExpressible`] for Phi-3, SmolLM3, and biases of the MLP.
+    /// [`ExportError::NotExpressible`] for biases of the MLP, and for a SmolLM3 with biases or with
+    /// other layers without RoPE than every fourth.
     pub(super) fn of_gguf(model: &ModelConfig) -> Result<Self, ExportError> {
         let architecture = Self::of(&ModelConfig { sliding_window: None, ..*model })?;
-        let supported = !matches!(architecture, Self::Phi3 | Self::SmolLm3) && !model.mlp_bias;
-        if supported {
-            return Ok(architecture);
-        }
-        let what = match model.mlp_bias {
-            true => "biases of the MLP".to_owned(),
-            false => format!("the architecture {}", architecture.name()),
+        let what = match (architecture, model.no_rope_interval) {
+            _ if model.mlp_bias => "biases of the MLP".to_owned(),
+            (Self::SmolLm3, _) if model.o_bias => "biases of SmolLM3".to_owned(),
+            (Self::SmolLm3, Some(interval)) if interval != GGUF_NO_ROPE_INTERVAL => {
+                format!("layers without RoPE at a distance of {interval}")
+            }
+            _ => return Ok(architecture),
         };
         let remedy = "use a Hugging Face directory";
         Err(ExportError::NotExpressible { format: super::gguf::FORMAT, what, remedy })

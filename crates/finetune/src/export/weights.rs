@@ -124,9 +124,21 @@ impl StoredTensor {
         weights: &mut ModelWeights<'_>,
         dtype: WeightType,
     ) -> Result<Vec<u8>> {
+        self.encode_in(&|row| row, weights, dtype)
+    }
+
+    /// Reads and encodes all elements. Row `i` of each part is row `order(i)` of the part in files
+    /// of Hugging Face.
+    pub(super) fn encode_in(
+        &self,
+        order: &(dyn Fn(usize) -> usize + Sync),
+        weights: &mut ModelWeights<'_>,
+        dtype: WeightType,
+    ) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(dtype.bytes(self.len()));
         for part in &self.parts {
-            bytes.extend(weights.read(part)?.encode(dtype, &|row| part.loaded_row(row))?);
+            let order = |row| part.loaded_row(order(row));
+            bytes.extend(weights.read(part)?.encode(dtype, &order)?);
         }
         Ok(bytes)
     }

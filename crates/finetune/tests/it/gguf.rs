@@ -17,6 +17,7 @@ use retrograph_finetune::{
     Adapter, Error, ExportError, LoraConfig, Mode, ModelConfig, ModelDirectory, ModelOutput,
     ModelWeights, Preset, RopeScaling, WeightType, init,
 };
+use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
 use crate::small_tokenizer;
@@ -182,6 +183,92 @@ fn require_close((name, kind): (&str, GGUFTensorType), found: &[f64], expected: 
             assert!((found - expected).abs() <= allowed, "{name}: {found}, not {expected}");
         }
     }
+}
+
+/// Tensors of Phi-3 are those of its Hugging Face file: fused, and in the order of partly rotated
+/// heads.
+#[test]
+fn fused_projections_have_the_rows_of_their_files() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, rotary, window) in [("phi3", 8.0, 6.0), ("phi4", 6.0, 2048.0)] {
+        let base = ModelDirectory::open(&golden(name)).unwrap();
+        // With bytes as tokens; the test models have no tokenizer.
+        let config = ModelConfig { vocab: 256, ..*base.config() };
+        let values = &mut |parameter: &Parameter| {
+            let mut values = vec![0.0; parameter.len()];
+            if parameter.shape[0] != config.vocab {
+                base.read(parameter, &mut values)?;
+            }
+            Ok(values)
+        };
+        let mut weights = ModelWeights::new(&config, Mode::Frozen, values);
+        let path = folder.path().join(name);
+        let dtype = Some(WeightType::F32);
+        let output = GgufOutput { path: &path, base: None, dtype };
+        write_gguf(&mut weights, output, &mut |_| true).unwrap();
+        let mut reader = open_gguf_file(&path).unwrap();
+        assert_eq!(reader.metadata().get_string("general.architecture"), Some("phi3"));
+        let bytes = std::fs::read(golden(name).join("model.safetensors")).unwrap();
+        let file = SafeTensors::deserialize(&bytes).unwrap();
+        for (to, from) in [
+            ("blk.1.attn_qkv.weight", "model.layers.1.self_attn.qkv_proj.weight"),
+            ("blk.0.attn_output.weight", "model.layers.0.self_attn.o_proj.weight"),
+            ("blk.0.ffn_up.weight", "model.layers.0.mlp.gate_up_proj.weight"),
+            ("blk.1.ffn_down.weight", "model.layers.1.mlp.down_proj.weight"),
+        ] {
+            let tensor_of_file = file.tensor(from).unwrap();
+            let pairs = tensor_of_file.data().chunks(2);
+            let expected: Vec<f64> =
+                pairs.map(|pair| bf16::from_le_bytes([pair[0], pair[1]]).into()).collect();
+            let (shape, _, found) = tensor(&mut reader, to);
+            let sizes: Vec<u64> =
+                tensor_of_file.shape().iter().rev().map(|&size| size as u64).collect();
+            assert!(shape == sizes && found == expected, "{name}: {to}");
+        }
+        let Some(RopeScaling::LongRope(long)) = base.config().rope_scaling else {
+            panic!("{name}")
+        };
+        for (to, factors) in [("short", long.short), ("long", long.long)] {
+            let (_, _, found) = tensor(&mut reader, &format!("rope_factors_{to}.weight"));
+            let expected = Vec::from(factors);
+            assert!(found.iter().copied().eq(expected.into_iter().map(f64::from)), "{name}: {to}");
+        }
+        for (key, value) in [
+            ("rope.dimension_count", rotary),
+            ("rope.scaling.original_context_length", long.original),
+            ("rope.scaling.attn_factor", f64::from(long.attention as f32)),
+            ("context_length", window),
+        ] {
+            assert_eq!(number(&reader, &format!("phi3.{key}")), value, "{name}: {key}");
+        }
+    }
+}
+
+#[test]
+fn every_fourth_layer_of_smollm3_is_without_rope() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.gguf");
+    let output = GgufOutput { path: &path, base: None, dtype: None };
+    let smollm3 = |interval| ModelConfig {
+        qkv_bias: false,
+        no_rope_interval: Some(interval),
+        layers: 5,
+        ..model(256)
+    };
+    let error = write(&smollm3(3), output).err().unwrap().to_string();
+    assert!(error.contains("at a distance of 3"), "{error}");
+    let biased = ModelConfig { qkv_bias: true, o_bias: true, ..smollm3(4) };
+    let error = write(&biased, output).err().unwrap().to_string();
+    assert!(error.contains("biases of SmolLM3"), "{error}");
+    let config = smollm3(4);
+    let mut reader = write(&config, output).unwrap();
+    assert_eq!(reader.metadata().get_string("general.architecture"), Some("smollm3"));
+    let (_, _, found) = tensor(&mut reader, "blk.3.attn_k.weight");
+    let parameters = inventory(&config, Mode::Full);
+    let name = "model.layers.3.self_attn.k_proj.weight";
+    let given = parameters.iter().find(|one| one.name == name).unwrap();
+    let expected = permuted(&values(given), config.kv_heads);
+    assert!(found.into_iter().eq(expected.into_iter().map(f64::from)));
 }
 
 fn number(reader: &Reader, key: &str) -> f64 {
@@ -429,6 +516,12 @@ fn adapters_that_gguf_cannot_hold_are_refused() {
     let lora = LoraConfig::new(4, 8.0);
     let norms = Mode::Lora(LoraConfig { norms: true, ..lora });
     assert!(refused(norms, None).contains("trained norms"));
+    let fused = ModelConfig { qkv_bias: false, fused: true, ..model(256) };
+    let values = &mut |parameter: &Parameter| Ok(values(parameter));
+    let mut weights = ModelWeights::new(&fused, Mode::Lora(lora), values);
+    let output = GgufOutput { path: &path, base: None, dtype: None };
+    let error = write_gguf_adapter(&mut weights, output, &mut |_| true).unwrap_err().to_string();
+    assert!(error.contains("fused projections"), "{error}");
     assert!(refused(Mode::Full, None).contains("all weights"));
     assert!(refused(Mode::Lora(lora), Some(WeightType::Q8_0)).contains("q8_0"));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -44,6 +44,10 @@ pub fn write_gguf_adapter(
     }
     let model = *weights.config();
     let architecture = Architecture::of_gguf(&model)?;
+    if model.fused {
+        let what = "an adapter of fused projections";
+        return Err(refuse(what, "export the merged model").into());
+    }
     let output = GgufOutput { dtype: Some(dtype), ..output };
     let mut metadata = metadata::general("adapter", architecture, output);
     metadata.add("adapter.type", Value::Text("lora".to_owned()));

@@ -53,7 +53,7 @@ pub(super) fn of_model(
         ("attention.head_count_kv", model.kv_heads),
         ("attention.key_length", model.head_dim()),
         ("attention.value_length", model.head_dim()),
-        ("rope.dimension_count", model.head_dim()),
+        ("rope.dimension_count", model.rotary_dim()),
     ];
     let key = |name: &str| format!("{}.{name}", architecture.name());
     for (name, size) in sizes {
@@ -65,6 +65,11 @@ pub(super) fn of_model(
     if let Some(RopeScaling::Linear { factor }) = model.rope_scaling {
         metadata.add(key("rope.scaling.type"), Value::Text("linear".to_owned()));
         metadata.add(key("rope.scaling.factor"), Value::F32(factor as f32));
+    }
+    if let Some(RopeScaling::LongRope(long)) = model.rope_scaling {
+        let original = Value::U32(long.original as u32);
+        metadata.add(key("rope.scaling.original_context_length"), original);
+        metadata.add(key("rope.scaling.attn_factor"), Value::F32(long.attention as f32));
     }
     metadata
 }

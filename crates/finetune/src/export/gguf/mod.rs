@@ -15,22 +15,22 @@ pub use adapter::write_gguf_adapter;
 pub use output::GgufOutput;
 
 use super::config::Architecture;
+use super::weights::StoredTensor;
 use super::{ExportError, ModelWeights, OnProgress, WeightType, Written};
 use crate::config::{ModelConfig, RopeScaling};
 use crate::error::Result;
-use crate::parameters::Parameter;
 use file::{Head, write};
 pub(super) use output::FORMAT;
 
-/// Frequency factors of RoPE.
-const ROPE_FACTORS: &str = "rope_freqs.weight";
-
 /// A tensor of the file.
-enum Source<'a> {
-    Weights(&'a Parameter),
+enum Source {
+    Weights(StoredTensor),
     /// Elements that are computed from the configuration.
-    Values(Vec<f32>),
+    Values(Factors),
 }
+
+/// The name of a tensor, and the factors by which llama.cpp divides the frequencies of RoPE.
+type Factors = (&'static str, Vec<f32>);
 
 /// Writes `weights` with the tokenizer to the file of `output`, which appears when it is complete.
 ///
@@ -48,22 +48,23 @@ pub fn write_gguf(
     let factors = rope_factors(architecture, &model)?;
     let mut metadata = metadata::of_model(architecture, &model, output);
     vocabulary::add(&mut metadata, output.base, model.vocab)?;
-    let tensors = weights.tensors().to_vec();
-    let mut sources: Vec<_> = tensors.iter().map(Source::Weights).collect();
-    sources.extend(factors.map(Source::Values));
+    let mut sources: Vec<_> = weights.stored().into_iter().map(Source::Weights).collect();
+    sources.extend(factors.into_iter().map(Source::Values));
     let dtype = output.dtype();
     let heads: Vec<Head> = sources.iter().map(|source| head(source, dtype)).collect();
     let encode = &mut |index: usize| match &sources[index] {
         Source::Weights(tensor) => {
             let order = names::row_order(architecture, &model, &tensor.name);
-            Ok(weights.read(tensor)?.encode(heads[index].dtype, &*order)?)
+            tensor.encode_in(&*order, weights, heads[index].dtype)
         }
-        Source::Values(values) => Ok(values.iter().flat_map(|value| value.to_le_bytes()).collect()),
+        Source::Values((_, values)) => {
+            Ok(values.iter().flat_map(|value| value.to_le_bytes()).collect())
+        }
     };
     write(output.path, (&metadata, &heads), encode, on)
 }
 
-fn head(source: &Source<'_>, dtype: WeightType) -> Head {
+fn head(source: &Source, dtype: WeightType) -> Head {
     match source {
         Source::Weights(tensor) => {
             let width = *tensor.shape.last().unwrap_or(&1);
@@ -71,46 +72,42 @@ fn head(source: &Source<'_>, dtype: WeightType) -> Head {
             let dtype = if matrix { dtype.for_width(width) } else { WeightType::F32 };
             Head { name: names::of(&tensor.name), shape: tensor.shape.clone(), dtype }
         }
-        Source::Values(values) => Head {
-            name: ROPE_FACTORS.to_owned(),
-            shape: vec![values.len()],
-            dtype: WeightType::F32,
-        },
+        Source::Values((name, values)) => {
+            let (name, shape) = ((*name).to_owned(), vec![values.len()]);
+            Head { name, shape, dtype: WeightType::F32 }
+        }
     }
 }
 
-/// Returns the factors by which llama.cpp divides the frequencies of RoPE.
+/// Returns the factors of the frequencies of RoPE.
 fn rope_factors(
     architecture: Architecture,
     model: &ModelConfig,
-) -> Result<Option<Vec<f32>>, ExportError> {
-    match model.rope_scaling {
+) -> Result<Vec<Factors>, ExportError> {
+    let name = match (model.rope_scaling, architecture) {
         // Dynamic frequencies change only beyond the context that the metadata has.
-        None | Some(RopeScaling::Linear { .. } | RopeScaling::Dynamic { .. }) => return Ok(None),
-        Some(RopeScaling::LongRope(_)) => {
-            return Err(ExportError::NotExpressible {
-                format: FORMAT,
-                what: "LongRoPE scaling".to_owned(),
-                remedy: "use a Hugging Face directory",
-            });
+        (None | Some(RopeScaling::Linear { .. } | RopeScaling::Dynamic { .. }), _) => {
+            return Ok(Vec::new());
         }
-        Some(RopeScaling::Yarn(_)) => {
-            return Err(ExportError::NotExpressible {
-                format: FORMAT,
-                what: "YaRN RoPE scaling".to_owned(),
-                remedy: "use a Hugging Face directory",
-            });
+        (Some(RopeScaling::LongRope(long)), Architecture::Phi3) => {
+            let names = ["rope_factors_short.weight", "rope_factors_long.weight"];
+            let factors = [long.short, long.long].map(Vec::from);
+            return Ok(names.into_iter().zip(factors).collect());
         }
-        Some(RopeScaling::Llama3 { .. }) => {}
-    }
-    if architecture != Architecture::Llama {
-        return Err(ExportError::NotExpressible {
-            format: FORMAT,
-            what: format!("llama3 RoPE scaling of the architecture {}", architecture.name()),
-            remedy: "use a Hugging Face directory",
-        });
-    }
-    let plain = ModelConfig { rope_scaling: None, ..*model }.rope_frequencies(1);
-    let factors = plain.into_iter().zip(model.rope_frequencies(1));
-    Ok(Some(factors.map(|(plain, scaled)| (plain / scaled) as f32).collect()))
+        (Some(RopeScaling::Llama3 { .. }), Architecture::Llama) => {
+            let plain = ModelConfig { rope_scaling: None, ..*model }.rope_frequencies(1);
+            let factors = plain.into_iter().zip(model.rope_frequencies(1));
+            let factors = factors.map(|(plain, scaled)| (plain / scaled) as f32).collect();
+            return Ok(vec![("rope_freqs.weight", factors)]);
+        }
+        (Some(RopeScaling::LongRope(_)), _) => "LongRoPE",
+        (Some(RopeScaling::Yarn(_)), _) => "YaRN RoPE",
+        (Some(RopeScaling::Llama3 { .. }), _) => "llama3 RoPE",
+    };
+    let what = format!("{name} scaling of the architecture {}", architecture.name());
+    Err(ExportError::NotExpressible {
+        format: FORMAT,
+        what,
+        remedy: "use a Hugging Face directory",
+    })
 }

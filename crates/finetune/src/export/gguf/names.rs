@@ -28,6 +28,9 @@ fn within_layer(part: &str) -> String {
         MLP_NORM => "ffn_norm.weight".to_owned(),
         Q_NORM => "attn_q_norm.weight".to_owned(),
         K_NORM => "attn_k_norm.weight".to_owned(),
+        // Fused projections; llama.cpp has gate and up together under the name of the latter.
+        "self_attn.qkv_proj.weight" => "attn_qkv.weight".to_owned(),
+        "mlp.gate_up_proj.weight" => "ffn_up.weight".to_owned(),
         _ => {
             let found = Projection::ALL.into_iter().find_map(|projection| {
                 let kind = part.strip_prefix(&format!("{}.", projection.path()))?;
@@ -52,8 +55,8 @@ fn of_projection(projection: Projection) -> &'static str {
 
 /// Returns the row of the Hugging Face tensor `name` that becomes each row of the GGUF tensor.
 ///
-/// For the Llama architecture, llama.cpp rotates neighbouring pairs of a head; Hugging Face models
-/// rotate element `i` with element `i + head_dim / 2`.
+/// For the architectures Llama and SmolLM3, llama.cpp rotates neighbouring pairs of a head; Hugging
+/// Face models rotate element `i` with element `i + head_dim / 2`.
 pub(super) fn row_order(
     architecture: Architecture,
     model: &ModelConfig,
@@ -61,7 +64,8 @@ pub(super) fn row_order(
 ) -> Box<dyn Fn(usize) -> usize + Sync> {
     let rotated = [Projection::Q, Projection::K].iter().any(|one| name.contains(one.module()));
     let outputs = !name.ends_with(".lora_A.weight");
-    if architecture != Architecture::Llama || !rotated || !outputs {
+    let neighbours = matches!(architecture, Architecture::Llama | Architecture::SmolLm3);
+    if !neighbours || !rotated || !outputs {
         return Box::new(|row| row);
     }
     let width = model.head_dim();
