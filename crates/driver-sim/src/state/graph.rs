@@ -86,7 +86,8 @@ pub(crate) struct Graph {
     pub(crate) clones: BTreeMap<CUgraphNode, CUgraphNode>,
     /// References to user objects.
     pub(crate) objects: BTreeMap<CUuserObject, u32>,
-    /// The number of its captures, which all have the same (docs/hardware/2026-11-25-two-gpus-overlapped).
+    /// The number of its captures: all have the same, as recorded in
+    /// docs/hardware/2026-11-25-two-gpus-overlapped.
     pub(crate) capture_number: Option<u64>,
 }
 
