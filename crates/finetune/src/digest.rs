@@ -1,7 +1,7 @@
 //! SHA-256 digests of data, and as text.
 
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use retrograph_runtime::open_regular;
 use sha2::{Digest, Sha256};
@@ -12,7 +12,8 @@ pub(crate) enum FileDigest {
     /// It was computed while the file was read.
     Known([u8; 32]),
     /// It is computed when somebody asks.
-    Unread(PathBuf),
+    #[cfg(feature = "parquet")]
+    Unread(std::path::PathBuf),
 }
 
 impl FileDigest {
@@ -20,6 +21,7 @@ impl FileDigest {
     pub(crate) fn get(&self) -> io::Result<[u8; 32]> {
         match self {
             Self::Known(digest) => Ok(*digest),
+            #[cfg(feature = "parquet")]
             Self::Unread(path) => digest_of_file(path),
         }
     }
