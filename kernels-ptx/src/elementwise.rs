@@ -3,6 +3,8 @@
 pub(crate) mod add;
 pub(crate) mod cast;
 pub(crate) mod dropout;
+pub(crate) mod geglu;
+pub(crate) mod geglu_backward;
 mod kernel;
 pub(crate) mod silu;
 pub(crate) mod silu_backward;

@@ -69,8 +69,8 @@ parameters! {
 }
 
 parameters! {
-    /// The parameters of [`SWIGLU`].
-    pub struct SwiGluParameters {
+    /// The parameters of [`SWIGLU`] and [`GEGLU`].
+    pub struct GatedParameters {
         /// `n` elements, read.
         gate: pointer<Any>,
         /// `n` elements, read.
@@ -85,8 +85,8 @@ parameters! {
 }
 
 parameters! {
-    /// The parameters of [`SWIGLU_BACKWARD`].
-    pub struct SwiGluBackwardParameters {
+    /// The parameters of [`SWIGLU_BACKWARD`] and [`GEGLU_BACKWARD`].
+    pub struct GatedBackwardParameters {
         /// `n` elements, read.
         gate: pointer<Any>,
         /// `n` elements, read.
@@ -157,7 +157,7 @@ pub const SWIGLU_ENTRIES: [&str; 2] = ["swiglu", "swiglu_bf16"];
 /// SwiGLU, with inputs in f32 and in bf16.
 pub const SWIGLU: Signature = Signature {
     image: "swiglu",
-    parameters: SwiGluParameters::<()>::LIST,
+    parameters: GatedParameters::<()>::LIST,
     entries: &SWIGLU_ENTRIES,
 };
 
@@ -167,8 +167,25 @@ pub const SWIGLU_BACKWARD_ENTRIES: [&str; 2] = ["swiglu_backward", "swiglu_backw
 /// The gradients of SwiGLU, with inputs in f32 and in bf16.
 pub const SWIGLU_BACKWARD: Signature = Signature {
     image: "swiglu_backward",
-    parameters: SwiGluBackwardParameters::<()>::LIST,
+    parameters: GatedBackwardParameters::<()>::LIST,
     entries: &SWIGLU_BACKWARD_ENTRIES,
+};
+
+/// The entries of [`GEGLU`], with inputs in f32 and in bf16.
+pub const GEGLU_ENTRIES: [&str; 2] = ["geglu", "geglu_bf16"];
+
+/// GeGLU, with inputs in f32 and in bf16.
+pub const GEGLU: Signature =
+    Signature { image: "geglu", parameters: GatedParameters::<()>::LIST, entries: &GEGLU_ENTRIES };
+
+/// The entries of [`GEGLU_BACKWARD`], with inputs in f32 and in bf16.
+pub const GEGLU_BACKWARD_ENTRIES: [&str; 2] = ["geglu_backward", "geglu_backward_bf16"];
+
+/// The gradients of GeGLU, with inputs in f32 and in bf16.
+pub const GEGLU_BACKWARD: Signature = Signature {
+    image: "geglu_backward",
+    parameters: GatedBackwardParameters::<()>::LIST,
+    entries: &GEGLU_BACKWARD_ENTRIES,
 };
 
 /// Dropout.

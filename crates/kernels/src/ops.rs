@@ -21,8 +21,8 @@ pub use crate::attention::{
     SoftmaxBackward, SoftmaxInPlace, SoftmaxMask, VALUES, VALUES_BF16,
 };
 pub use crate::elementwise::{
-    ADD, Add, CAST, Cast, DROPOUT, Dropout, SILU, SILU_BACKWARD, SWIGLU, SWIGLU_BACKWARD, Silu,
-    SiluBackward, SwiGlu, SwiGluBackward,
+    ADD, Add, CAST, Cast, DROPOUT, Dropout, GEGLU, GEGLU_BACKWARD, GeGlu, GeGluBackward, SILU,
+    SILU_BACKWARD, SWIGLU, SWIGLU_BACKWARD, Silu, SiluBackward, SwiGlu, SwiGluBackward,
 };
 pub use crate::embedding::{
     EMBEDDING, EMBEDDING_BACKWARD, EMBEDDING_BF16, Embedding, EmbeddingBackward,

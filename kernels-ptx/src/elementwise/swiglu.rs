@@ -4,7 +4,7 @@
 //! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_kernel_abi::DType;
-use retrograph_kernel_abi::elementwise::{SWIGLU_ENTRIES, SwiGluParameters};
+use retrograph_kernel_abi::elementwise::{GatedParameters, SWIGLU_ENTRIES};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{ModuleBuilder, Ptr};
@@ -26,7 +26,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
 }
 
 fn operands<'k>(k: &mut Declarations<'k>) -> Elementwise<'k, 2, 1> {
-    let SwiGluParameters { gate, up, out, out_bf16, n } = SwiGluParameters::declare(k);
+    let GatedParameters { gate, up, out, out_bf16, n } = GatedParameters::declare(k);
     let inputs = [gate, up].map(Ptr::reinterpret);
     Elementwise { inputs, outputs: [Output::new(out, out_bf16)], n }
 }

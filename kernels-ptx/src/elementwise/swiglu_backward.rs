@@ -5,7 +5,7 @@
 //! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_kernel_abi::DType;
-use retrograph_kernel_abi::elementwise::{SWIGLU_BACKWARD_ENTRIES, SwiGluBackwardParameters};
+use retrograph_kernel_abi::elementwise::{GatedBackwardParameters, SWIGLU_BACKWARD_ENTRIES};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{ModuleBuilder, Ptr};
@@ -29,7 +29,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
 }
 
 fn operands<'k>(k: &mut Declarations<'k>) -> Elementwise<'k, 3, 2> {
-    let SwiGluBackwardParameters {
+    let GatedBackwardParameters {
         gate,
         up,
         grad_out,
@@ -38,7 +38,7 @@ fn operands<'k>(k: &mut Declarations<'k>) -> Elementwise<'k, 3, 2> {
         grad_up,
         grad_up_bf16,
         n,
-    } = SwiGluBackwardParameters::declare(k);
+    } = GatedBackwardParameters::declare(k);
     let inputs = [gate, up, grad_out].map(Ptr::reinterpret);
     Elementwise {
         inputs,

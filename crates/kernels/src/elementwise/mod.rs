@@ -9,22 +9,34 @@ mod activation;
 mod add;
 mod cast;
 mod dropout;
+mod gated;
 mod launch;
 
-pub use activation::{SILU, SILU_BACKWARD, SWIGLU, SWIGLU_BACKWARD};
-pub use activation::{Silu, SiluBackward, SwiGlu, SwiGluBackward};
+pub use activation::{SILU, SILU_BACKWARD, Silu, SiluBackward};
 pub use add::{ADD, Add};
 pub use cast::{CAST, Cast};
 pub use dropout::{DROPOUT, Dropout};
+pub use gated::{GEGLU, GEGLU_BACKWARD, SWIGLU, SWIGLU_BACKWARD};
+pub use gated::{GeGlu, GeGluBackward, SwiGlu, SwiGluBackward};
 
 use crate::Kernel;
 
 /// References in f64.
 pub mod reference {
     pub mod dropout;
+    pub mod gelu;
     pub mod silu;
 }
 
 /// The kernels of this family.
-pub(crate) static KERNELS: &[&Kernel] =
-    &[&ADD, &CAST, &DROPOUT, &SILU, &SILU_BACKWARD, &SWIGLU, &SWIGLU_BACKWARD];
+pub(crate) static KERNELS: &[&Kernel] = &[
+    &ADD,
+    &CAST,
+    &DROPOUT,
+    &GEGLU,
+    &GEGLU_BACKWARD,
+    &SILU,
+    &SILU_BACKWARD,
+    &SWIGLU,
+    &SWIGLU_BACKWARD,
+];

@@ -13,10 +13,10 @@ use crate::harness::Device;
 use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
 /// Nothing, one, quads with every remainder, primes, and both sides of a block.
-const LENGTHS: [usize; 12] = [0, 1, 2, 3, 4, 5, 7, 127, 1023, 1024, 1025, 2053];
+pub(crate) const LENGTHS: [usize; 12] = [0, 1, 2, 3, 4, 5, 7, 127, 1023, 1024, 1025, 2053];
 
 /// Where a logistic function saturates, under- or overflows, or is not defined.
-const EDGES: [f32; 22] = [
+pub(crate) const EDGES: [f32; 22] = [
     0.0,
     -0.0,
     1e-30,
@@ -41,11 +41,11 @@ const EDGES: [f32; 22] = [
     f32::NAN,
 ];
 
-type F32 = View<u64, f32>;
+pub(crate) type F32 = View<u64, f32>;
 
 /// Runs a launch over `inputs` that writes `outputs` arrays of the same length, once with arrays
 /// that are aligned and once with arrays that start four bytes later; the bits must be the same.
-fn run(
+pub(crate) fn run(
     inputs: &[&[f32]],
     outputs: usize,
     launch: impl Fn(&[F32], &[F32]) -> Result<Launch<u64>, KernelError>,

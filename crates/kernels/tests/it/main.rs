@@ -14,6 +14,7 @@ mod elementwise;
 mod embedding;
 mod fused_attention;
 mod fused_attention_case;
+mod geglu;
 mod gemm;
 mod gemm_bf16;
 mod gemm_case;

@@ -1,0 +1,91 @@
+//! GeGLU and its gradients against their references.
+
+use half::bf16;
+use retrograph_kernels::elementwise::reference::gelu::{geglu, geglu_backward, gelu};
+use retrograph_kernels::ops::{GeGlu, GeGluBackward};
+
+use crate::elementwise::{EDGES, F32, LENGTHS, run};
+use crate::harness::Device;
+use crate::support::{Data, Tolerance, differences, doubles};
+
+/// Values that are not tiny beside the largest one of a column of `scale`: relative errors of σ(z)
+/// grow with −z.
+fn tolerance(scale: f32) -> Tolerance {
+    Tolerance::relative(3e-6).absolute(1e-7 * f64::from(scale))
+}
+
+fn forward(gate: &[f32], up: &[f32]) -> Vec<f32> {
+    let launch = |i: &[F32], o: &[F32]| GeGlu { gate: i[0], up: i[1], out: o[0] }.launch();
+    run(&[gate, up], 1, launch).remove(0)
+}
+
+fn gradients(gate: &[f32], up: &[f32], grad_out: &[f32]) -> Vec<Vec<f32>> {
+    run(&[gate, up, grad_out], 2, |i, o| {
+        let (gate, up, grad_out) = (i[0], i[1], i[2]);
+        GeGluBackward { gate, up, grad_out, grad_gate: o[0], grad_up: o[1] }.launch()
+    })
+}
+
+#[test]
+fn geglu_matches_its_reference_from_1e_minus_30_to_1e30() {
+    let mut data = Data::new("geglu");
+    for (len, scale) in LENGTHS.into_iter().zip([1.0, 1e-30, 1e30].into_iter().cycle()) {
+        let (gate, up) = (data.uniform(len, 12.0), data.uniform(len, scale));
+        let expected = geglu(&doubles(&gate), &doubles(&up));
+        tolerance(scale).check(&forward(&gate, &up), &expected, "geglu");
+    }
+    let ones = [1.0; EDGES.len()];
+    let expected: Vec<f64> = EDGES.iter().map(|&x| gelu(x.into())).collect();
+    tolerance(1.0).check(&forward(&EDGES, &ones), &expected, "geglu at the edges");
+}
+
+#[test]
+fn geglu_backward_matches_its_reference_and_differences() {
+    let mut data = Data::new("geglu_backward");
+    for (len, scale) in LENGTHS.into_iter().zip([1.0, 1e-30, 1e30].into_iter().cycle()) {
+        let (gate, up) = (data.uniform(len, 8.0), data.uniform(len, 2.0));
+        let grad = data.uniform(len, scale);
+        let actual = gradients(&gate, &up, &grad);
+        let (gate, up, grad) = (doubles(&gate), doubles(&up), doubles(&grad));
+        let (grad_gate, grad_up) = geglu_backward(&gate, &up, &grad);
+        let near = Tolerance::relative(3e-6).absolute(3e-6 * f64::from(scale));
+        near.check(&actual[0], &grad_gate, "grad_gate");
+        tolerance(scale).check(&actual[1], &grad_up, "grad_up");
+        if len <= 127 {
+            let total = |out: &[f64]| out.iter().zip(&grad).map(|(y, g)| y * g).sum::<f64>();
+            let near = Tolerance::relative(1e-5).absolute(1e-5 * f64::from(scale));
+            let of_gate = differences(&gate, 1e-4, |gate| total(&geglu(gate, &up)));
+            near.check(&actual[0], &of_gate, "differences of gate");
+            let of_up = differences(&up, 1e-4, |up| total(&geglu(&gate, up)));
+            near.check(&actual[1], &of_up, "differences of up");
+        }
+    }
+    // Far out the derivative is 0 or 1, without the product of 0 and infinity.
+    let gate = [16.0, 17.0, 1e4, 1e30, f32::MAX, -16.0, -17.0, -1e4, -1e30, f32::MIN];
+    let ones = [1.0; 10];
+    let slopes = gradients(&gate, &ones, &ones).remove(0);
+    assert_eq!(slopes, [1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    assert!(gradients(&[f32::NAN], &[1.0], &[1.0]).concat().iter().all(|x| x.is_nan()));
+}
+
+/// Inputs in bf16 are computed as the same numbers in f32.
+#[test]
+fn geglu_from_bf16_has_the_bits_of_f32() {
+    let (mut data, device) = (Data::new("geglu in bf16"), Device::new());
+    for len in LENGTHS {
+        let rounded = [0; 3].map(|_| -> Vec<bf16> {
+            data.uniform(len, 8.0).iter().map(|&value| bf16::from_f32(value)).collect()
+        });
+        let [gate, up, grad_out] = rounded.each_ref().map(|values| device.upload(values));
+        let [out, grad_gate, grad_up] = [0; 3].map(|_| device.unwritten(len));
+        device.run(&GeGlu { gate, up, out }.launch().unwrap());
+        let backward = GeGluBackward { gate, up, grad_out, grad_gate, grad_up };
+        device.run(&backward.launch().unwrap());
+        let [gate, up, grad_out] =
+            rounded.map(|values| -> Vec<f32> { values.into_iter().map(f32::from).collect() });
+        let backward = gradients(&gate, &up, &grad_out);
+        assert_eq!(device.download(out), forward(&gate, &up));
+        assert_eq!(device.download(grad_gate), backward[0]);
+        assert_eq!(device.download(grad_up), backward[1]);
+    }
+}
