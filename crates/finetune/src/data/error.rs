@@ -110,6 +110,23 @@ pub enum DataError {
         /// `lines` or `tokens`.
         what: &'static str,
     },
+    /// The tokens of a file do not fit where they are to be stored.
+    #[error(
+        "the tokens of `{}` take about {needed} bytes, but the file system of `{}` has room for \
+         {room}; store them elsewhere, or use a part of the file",
+        path.display(), directory.display()
+    )]
+    NoRoom {
+        /// The file.
+        path: PathBuf,
+        /// The directory of tokenized data.
+        directory: PathBuf,
+        /// Bytes of the tokens: four for each token, where four bytes of text are taken for one,
+        /// unless each byte is a token.
+        needed: u64,
+        /// Bytes of the file system: all, or those that are free.
+        room: u64,
+    },
     /// The file has no lines, or only empty ones.
     #[error("`{}` has no examples; each line must be a JSON object", path.display())]
     Empty {

@@ -74,14 +74,17 @@ impl TokenCache {
     /// Processes that ask at the same time wait for the first.
     ///
     /// # Errors
-    /// [`DataError::Read`], [`DataError::Cache`], [`DataError::Changed`], and the errors of
-    /// `build`.
+    /// [`DataError::Read`], [`DataError::NoRoom`], [`DataError::Cache`], [`DataError::Changed`], and
+    /// the errors of `build`.
     pub(super) fn corpus(
         &self,
         (data, tokenizer): (&Path, &Tokenizer),
         form: Form,
         build: Build<'_>,
     ) -> Result<(Corpus, CacheUse)> {
+        fs::create_dir_all(&self.directory).map_err(failed(&self.directory))?;
+        // Such a file cannot have been stored, and reading it would take hours.
+        self.require_room((data, tokenizer), |room| room.all)?;
         let source = digest_of_file(data).map_err(DataError::read(data))?;
         let key = key(form, &source, &tokenizer.digest());
         let name = hex(&key[..16]);
@@ -90,7 +93,7 @@ impl TokenCache {
         if let Ok(Some(corpus)) = corpus::open(&path, &key) {
             return Ok((corpus, using(CacheState::Reused)));
         }
-        fs::create_dir_all(&self.directory).map_err(failed(&self.directory))?;
+        self.require_room((data, tokenizer), |room| room.free)?;
         let lock = self.directory.join(format!("{name}.lock"));
         let held = File::create(&lock).and_then(|file| file.lock().map(|()| file));
         // A file system without locks builds in several processes; the last result stays.
@@ -105,6 +108,24 @@ impl TokenCache {
         let _ = fs::remove_file(&lock);
         drop(held);
         built
+    }
+
+    /// Refuses data whose tokens do not fit into the `room` of the file system, where it is known.
+    fn require_room(
+        &self,
+        (data, tokenizer): (&Path, &Tokenizer),
+        room: fn(&Room) -> u64,
+    ) -> Result<()> {
+        let directory = &self.directory;
+        let Some(found) = Room::of(directory).map_err(failed(directory))? else { return Ok(()) };
+        let bytes = fs::metadata(data).map_err(DataError::read(data))?.len();
+        let needed = if tokenizer.is_bytes() { bytes.saturating_mul(4) } else { bytes };
+        let room = room(&found);
+        if needed <= room {
+            return Ok(());
+        }
+        let (path, directory) = (data.to_owned(), directory.clone());
+        Err(DataError::NoRoom { path, directory, needed, room }.into())
     }
 
     fn built(
@@ -123,6 +144,28 @@ impl TokenCache {
         let corpus = corpus::open(path, key).map_err(failed())?;
         let missing = || failed()(io::ErrorKind::NotFound.into());
         corpus.ok_or_else(|| missing().into())
+    }
+}
+
+/// The bytes of a file system.
+struct Room {
+    all: u64,
+    free: u64,
+}
+
+impl Room {
+    /// The file system of `directory`; `None` if it does not say.
+    #[cfg(target_os = "linux")]
+    fn of(directory: &Path) -> io::Result<Option<Self>> {
+        let found = rustix::fs::statvfs(directory)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        let (all, free) = (bytes(found.f_blocks), bytes(found.f_bavail));
+        Ok((all > 0).then_some(Self { all, free }))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn of(_: &Path) -> io::Result<Option<Self>> {
+        Ok(None)
     }
 }
 
