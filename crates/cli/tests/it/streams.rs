@@ -108,8 +108,8 @@ fn a_text_without_end_is_refused_by_its_size() {
         let line = [command, "--text", "huge", "--device", "sim"];
         let done = run(&place, &[&line[..], &["--token-cache", "none"]].concat()).bad(&[limit]);
         assert!(!done.out.contains("device"), "{}", done.out);
-        let room = "the tokens of `huge` take about 4398046511104 bytes, but the file system of";
-        let done = run(&place, &[&line[..], &["--token-cache", "tokens"]].concat()).bad(&[room]);
+        let space = "the tokens of `huge` take about 4398046511104 bytes, but the file system of";
+        let done = run(&place, &[&line[..], &["--token-cache", "tokens"]].concat()).bad(&[space]);
         assert!(!done.out.contains("device"), "{}", done.out);
     }
 }

@@ -112,11 +112,11 @@ pub enum DataError {
     },
     /// The tokens of a file do not fit where they are to be stored.
     #[error(
-        "the tokens of `{}` take about {needed} bytes, but the file system of `{}` has room for \
-         {room}; store them elsewhere, or use a part of the file",
+        "the tokens of `{}` take about {needed} bytes, but the file system of `{}` has only \
+         {capacity} bytes; store them elsewhere, or use a part of the file",
         path.display(), directory.display()
     )]
-    NoRoom {
+    NoSpace {
         /// The file.
         path: PathBuf,
         /// The directory of tokenized data.
@@ -125,7 +125,7 @@ pub enum DataError {
         /// unless each byte is a token.
         needed: u64,
         /// Bytes of the file system: all, or those that are free.
-        room: u64,
+        capacity: u64,
     },
     /// The file has no lines, or only empty ones.
     #[error("`{}` has no examples; each line must be a JSON object", path.display())]

@@ -23,7 +23,7 @@ pub struct JsonlLimits {
 }
 
 impl JsonlLimits {
-    /// Limits of [`read_jsonl`].
+    /// Limits of [`read_jsonl`](super::read_jsonl).
     pub const MAXIMUM: Self = Self { line: 64 << 20, lines: 1 << 25, tokens: 1 << 30 };
     /// Limits with a [`TokenCache`](super::TokenCache), which takes the tokens; a line takes about
     /// 40 bytes of memory.

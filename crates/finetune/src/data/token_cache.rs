@@ -74,8 +74,8 @@ impl TokenCache {
     /// Processes that ask at the same time wait for the first.
     ///
     /// # Errors
-    /// [`DataError::Read`], [`DataError::NoRoom`], [`DataError::Cache`], [`DataError::Changed`], and
-    /// the errors of `build`.
+    /// [`DataError::Read`], [`DataError::NoSpace`], [`DataError::Cache`],
+    /// [`DataError::Changed`], and the errors of `build`.
     pub(super) fn corpus(
         &self,
         (data, tokenizer): (&Path, &Tokenizer),
@@ -84,7 +84,7 @@ impl TokenCache {
     ) -> Result<(Corpus, CacheUse)> {
         fs::create_dir_all(&self.directory).map_err(failed(&self.directory))?;
         // Such a file cannot have been stored, and reading it would take hours.
-        self.require_room((data, tokenizer), |room| room.all)?;
+        self.require_space((data, tokenizer), |disk| disk.all)?;
         let source = digest_of_file(data).map_err(DataError::read(data))?;
         let key = key(form, &source, &tokenizer.digest());
         let name = hex(&key[..16]);
@@ -93,7 +93,7 @@ impl TokenCache {
         if let Ok(Some(corpus)) = corpus::open(&path, &key) {
             return Ok((corpus, using(CacheState::Reused)));
         }
-        self.require_room((data, tokenizer), |room| room.free)?;
+        self.require_space((data, tokenizer), |disk| disk.free)?;
         let lock = self.directory.join(format!("{name}.lock"));
         let held = File::create(&lock).and_then(|file| file.lock().map(|()| file));
         // A file system without locks builds in several processes; the last result stays.
@@ -110,22 +110,24 @@ impl TokenCache {
         built
     }
 
-    /// Refuses data whose tokens do not fit into the `room` of the file system, where it is known.
-    fn require_room(
+    /// Refuses data whose tokens do not fit into the `capacity` of the file system, if it says so.
+    fn require_space(
         &self,
         (data, tokenizer): (&Path, &Tokenizer),
-        room: fn(&Room) -> u64,
+        capacity: fn(&DiskSpace) -> u64,
     ) -> Result<()> {
         let directory = &self.directory;
-        let Some(found) = Room::of(directory).map_err(failed(directory))? else { return Ok(()) };
+        let Some(found) = DiskSpace::of(directory).map_err(failed(directory))? else {
+            return Ok(());
+        };
         let bytes = fs::metadata(data).map_err(DataError::read(data))?.len();
         let needed = if tokenizer.is_bytes() { bytes.saturating_mul(4) } else { bytes };
-        let room = room(&found);
-        if needed <= room {
+        let capacity = capacity(&found);
+        if needed <= capacity {
             return Ok(());
         }
         let (path, directory) = (data.to_owned(), directory.clone());
-        Err(DataError::NoRoom { path, directory, needed, room }.into())
+        Err(DataError::NoSpace { path, directory, needed, capacity }.into())
     }
 
     fn built(
@@ -148,12 +150,12 @@ impl TokenCache {
 }
 
 /// The bytes of a file system.
-struct Room {
+struct DiskSpace {
     all: u64,
     free: u64,
 }
 
-impl Room {
+impl DiskSpace {
     /// The file system of `directory`; `None` if it does not say.
     #[cfg(target_os = "linux")]
     fn of(directory: &Path) -> io::Result<Option<Self>> {
