@@ -3,6 +3,7 @@
 pub(crate) mod add;
 pub(crate) mod cast;
 pub(crate) mod dropout;
+mod gated;
 pub(crate) mod geglu;
 pub(crate) mod geglu_backward;
 mod kernel;

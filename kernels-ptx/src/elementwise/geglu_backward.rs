@@ -5,44 +5,24 @@
 //! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_kernel_abi::DType;
-use retrograph_kernel_abi::elementwise::{GEGLU_BACKWARD_ENTRIES, GatedBackwardParameters};
+use retrograph_kernel_abi::elementwise::GEGLU_BACKWARD_ENTRIES;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
-use retrograph_ptx::build::{ModuleBuilder, Ptr};
+use retrograph_ptx::build::ModuleBuilder;
 
-use super::kernel::{Elementwise, elementwise};
+use super::gated::backward;
+use super::kernel::elementwise;
 use crate::primitives::gelu::geglu_gradients;
-use crate::primitives::output::Output;
-use crate::primitives::parameters::Declarations;
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let [in_f32, in_bf16] = GEGLU_BACKWARD_ENTRIES;
     ModuleBuilder::new(target)
-        .entry(elementwise((target, in_f32, DType::F32), operands, |[gate, up, grad_out]| {
+        .entry(elementwise((target, in_f32, DType::F32), backward, |[gate, up, grad_out]| {
             geglu_gradients([gate, up], grad_out)
         }))
-        .entry(elementwise((target, in_bf16, DType::Bf16), operands, |[gate, up, grad_out]| {
+        .entry(elementwise((target, in_bf16, DType::Bf16), backward, |[gate, up, grad_out]| {
             geglu_gradients([gate, up], grad_out)
         }))
         .build()
-}
-
-fn operands<'k>(k: &mut Declarations<'k>) -> Elementwise<'k, 3, 2> {
-    let GatedBackwardParameters {
-        gate,
-        up,
-        grad_out,
-        grad_gate,
-        grad_gate_bf16,
-        grad_up,
-        grad_up_bf16,
-        n,
-    } = GatedBackwardParameters::declare(k);
-    let inputs = [gate, up, grad_out].map(Ptr::reinterpret);
-    Elementwise {
-        inputs,
-        outputs: [Output::new(grad_gate, grad_gate_bf16), Output::new(grad_up, grad_up_bf16)],
-        n,
-    }
 }

@@ -4,29 +4,22 @@
 //! Deterministic: one thread computes each element from one element of each input.
 
 use retrograph_kernel_abi::DType;
-use retrograph_kernel_abi::elementwise::{GatedParameters, SWIGLU_ENTRIES};
+use retrograph_kernel_abi::elementwise::SWIGLU_ENTRIES;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
-use retrograph_ptx::build::{ModuleBuilder, Ptr};
+use retrograph_ptx::build::ModuleBuilder;
 
-use super::kernel::{Elementwise, elementwise};
-use crate::primitives::output::Output;
-use crate::primitives::parameters::Declarations;
+use super::gated::forward;
+use super::kernel::elementwise;
 use crate::primitives::sigmoid::{swiglu, swiglu_bf16};
 
 /// Builds the image.
 pub(crate) fn module(target: SmTarget) -> Module {
     let [in_f32, in_bf16] = SWIGLU_ENTRIES;
     ModuleBuilder::new(target)
-        .entry(elementwise((target, in_f32, DType::F32), operands, |[gate, up]| [swiglu(gate, up)]))
-        .entry(elementwise((target, in_bf16, DType::Bf16), operands, |[gate, up]| {
+        .entry(elementwise((target, in_f32, DType::F32), forward, |[gate, up]| [swiglu(gate, up)]))
+        .entry(elementwise((target, in_bf16, DType::Bf16), forward, |[gate, up]| {
             [swiglu_bf16(gate, up)]
         }))
         .build()
-}
-
-fn operands<'k>(k: &mut Declarations<'k>) -> Elementwise<'k, 2, 1> {
-    let GatedParameters { gate, up, out, out_bf16, n } = GatedParameters::declare(k);
-    let inputs = [gate, up].map(Ptr::reinterpret);
-    Elementwise { inputs, outputs: [Output::new(out, out_bf16)], n }
 }

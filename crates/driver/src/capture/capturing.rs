@@ -48,10 +48,20 @@ impl<'a> Capturing<'a> {
 
     /// Makes the work that is captured next wait for `nodes`, and for nothing else.
     ///
+    /// ```compile_fail,E0133
+    /// fn unordered(capturing: &mut retrograph_driver::Capturing<'_>) {
+    ///     let _ = capturing.set_dependencies(&[]);
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    /// This removes the order of the stream: the next work must not conflict with earlier captured
+    /// work unless `nodes` order it.
+    ///
     /// # Errors
-    /// [`Error::WrongGraph`] for nodes of another graph than that of [`Stream::capture_into`], a
-    /// lost capture, or a failed driver call.
-    pub fn set_dependencies(&mut self, nodes: &[Node]) -> Result<()> {
+    /// [`Error::WrongGraph`] if a node belongs to another graph, or if the capture makes its own
+    /// graph; a lost capture, or a failed driver call.
+    pub unsafe fn set_dependencies(&mut self, nodes: &[Node]) -> Result<()> {
         self.graph.as_deref().ok_or(Error::WrongGraph)?.check_nodes(nodes)?;
         self.stream.bind_to_enqueue()?;
         let mut raw: Vec<CUgraphNode> = nodes.iter().map(|node| node.raw()).collect();

@@ -115,20 +115,9 @@ impl LineSource for Lines<'_> {
     }
 
     fn chunk(&mut self, text: &mut Text) -> bool {
-        text.clear();
-        while text.bytes.len() < CHUNK {
-            let start = text.bytes.len();
-            match self.next(&mut text.bytes) {
-                Ok(true) => text.lines.push((self.number, start..text.bytes.len())),
-                Ok(false) => break,
-                Err(error) => {
-                    text.failure = Some(error);
-                    break;
-                }
-            }
-        }
+        let more = text.fill(|bytes| Ok(self.next(bytes)?.then_some(self.number)));
         text.done = self.done;
-        text.failure.is_some() || !text.lines.is_empty()
+        more
     }
 
     fn digest(self: Box<Self>) -> FileDigest {

@@ -41,11 +41,27 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// Removes all lines.
-    pub(super) fn clear(&mut self) {
+    /// Replaces all lines by about [`CHUNK`] bytes of lines from `next`, which appends one line and
+    /// returns its number, or `None` after the last. Returns false if there is nothing more.
+    pub(super) fn fill(
+        &mut self,
+        mut next: impl FnMut(&mut Vec<u8>) -> Result<Option<usize>, DataError>,
+    ) -> bool {
         self.bytes.clear();
         self.lines.clear();
         self.failure = None;
+        while self.bytes.len() < CHUNK {
+            let start = self.bytes.len();
+            match next(&mut self.bytes) {
+                Ok(Some(number)) => self.lines.push((number, start..self.bytes.len())),
+                Ok(None) => break,
+                Err(error) => {
+                    self.failure = Some(error);
+                    break;
+                }
+            }
+        }
+        self.failure.is_some() || !self.lines.is_empty()
     }
 }
 

@@ -9,7 +9,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::reader::RowIter;
 use parquet::schema::types::Type;
 
-use super::parallel::{CHUNK, LineSource, Text};
+use super::parallel::{LineSource, Text};
 use super::{DataError, JsonlLimits};
 use crate::digest::FileDigest;
 use crate::tokenizer::caught;
@@ -89,21 +89,10 @@ impl LineSource for Rows<'_> {
     }
 
     fn chunk(&mut self, text: &mut Text) -> bool {
-        text.clear();
-        while text.bytes.len() < CHUNK {
-            let start = text.bytes.len();
-            match self.next(&mut text.bytes) {
-                Ok(true) => text.lines.push((self.number, start..text.bytes.len())),
-                Ok(false) => break,
-                Err(error) => {
-                    text.failure = Some(error);
-                    break;
-                }
-            }
-        }
+        let more = text.fill(|bytes| Ok(self.next(bytes)?.then_some(self.number)));
         let part = self.number as f64 / self.all.max(1) as f64;
         text.done = (self.bytes as f64 * part.min(1.0)) as usize;
-        text.failure.is_some() || !text.lines.is_empty()
+        more
     }
 
     fn digest(self: Box<Self>) -> FileDigest {

@@ -66,7 +66,7 @@ impl<'a> DataFile<'a> {
         }
     }
 
-    /// Reads the tokens that `build` writes, or those of an earlier run.
+    /// Returns the tokens of an earlier run from the cache, or else those that `build` writes.
     fn corpus(&self, form: Form, build: Build<'_>) -> Result<(Arc<Corpus>, Option<CacheUse>)> {
         if let Some(cache) = self.cache {
             let (corpus, used) = cache.corpus((self.path, self.tokenizer), form, build)?;

@@ -104,7 +104,7 @@ impl TokenCache {
             Ok(None) => build().map(|corpus| (corpus, using(CacheState::Built))),
             Err(why) => build().map(|corpus| (corpus, using(CacheState::Rebuilt(why.to_string())))),
         };
-        // Whoever waits for the lock finds the file; without it, a name that is free is harmless.
+        // Processes that wait for the lock find the finished file.
         let _ = fs::remove_file(&lock);
         drop(held);
         built

@@ -152,8 +152,8 @@ impl Builder {
         }
     }
 
-    /// The rows that are added to the gradient of the token table: those of all ranks, if it has
-    /// been exchanged without them.
+    /// Returns the rows that this rank adds to the gradient of the token table. If that gradient
+    /// has been exchanged already, these are the rows of all ranks.
     pub(super) fn rows_of_all_ranks(&mut self, rows: Rows) -> Result<Rows> {
         match &self.exchange {
             Some(exchange) => exchange.rows_of_all_ranks(&mut self.pass, rows),

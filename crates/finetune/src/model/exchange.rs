@@ -5,10 +5,10 @@
 //! group, the gradients of replicated parameters have one buffer, so that their sum is one
 //! collective; sharded parameters have a collective each. NCCL runs a group in one launch.
 //!
-//! A sharded token table that is also the output projection gets the first part of its gradient at
-//! the begin of the backward pass, and the last part, a few rows, at its end. The first part is
-//! exchanged at once. Then each rank adds the rows of all ranks to its block
-//! ([`Exchange::rows_of_all_ranks`]).
+//! A sharded token table that is also the output projection has a group of its own. The backward
+//! pass starts with the gradient of the projection, which is exchanged at once. It ends with the
+//! gradients of the embedded tokens, which are a few rows. Ranks exchange these rows, and each adds
+//! all of them to its block ([`Exchange::rows_of_all_ranks`]).
 
 use retrograph_runtime::{CollectiveGroup, Pass, Ranks, Slice};
 
@@ -34,8 +34,8 @@ pub(super) struct Group {
     replicated: Vec<Slice<f32>>,
     /// The gradients of sharded parameters.
     sharded: Vec<Slice<f32>>,
-    /// Whether it is the gradient of the output projection, which is complete first.
-    is_first: bool,
+    /// Whether it is the token table that is also the output projection.
+    is_tied_table: bool,
 }
 
 /// The groups of a pass, in the order of their exchange. There are none if there is one rank.
@@ -58,10 +58,12 @@ impl Exchange {
         let ranks = options.sharding.ranks();
         let mut gradients = vec![None; parameters.len()];
         let mut groups = Vec::new();
-        for (members, is_first) in grouped(parameters, options) {
+        let tied = tied_table(parameters, options.sharding);
+        for members in grouped(parameters, options, tied) {
+            let is_tied_table = tied.is_some_and(|tied| members == [tied]);
             let mut declared = Declared { pass, parameters, options, gradients: &mut gradients };
             let group = declared.group(members, groups.len());
-            groups.push(Group { is_first, ..group });
+            groups.push(Group { is_tied_table, ..group });
         }
         if ranks.count == 1 {
             groups.clear();
@@ -81,7 +83,7 @@ impl Exchange {
         while let Some(group) = self.groups.get(self.next) {
             let is_last = self.next + 1 == self.groups.len();
             let missing = group.members.iter().any(|&member| member < from);
-            let incomplete = missing && !group.is_first;
+            let incomplete = missing && !group.is_tied_table;
             if incomplete || (is_last && gathered.is_empty()) {
                 break;
             }
@@ -115,7 +117,7 @@ impl Exchange {
     /// Appends the exchange of `rows`, if the gradient of the token table has been exchanged
     /// without them.
     pub(super) fn rows_of_all_ranks(&self, pass: &mut Pass, rows: Rows) -> Result<Rows> {
-        let exchanged = self.groups[..self.next].iter().any(|group| group.is_first);
+        let exchanged = self.groups[..self.next].iter().any(|group| group.is_tied_table);
         if !exchanged {
             return Ok(rows);
         }
@@ -130,25 +132,30 @@ impl Exchange {
     }
 }
 
-/// The members of each group, and whether it [is first](Group::is_first). With one rank, every
-/// parameter is a group of its own.
-fn grouped(parameters: &[Parameter], options: GradientOptions) -> Vec<(Vec<usize>, bool)> {
-    let GradientOptions { sharding, group_bytes, .. } = options;
-    let alone = sharding.ranks().count == 1;
-    let tied = parameters.iter().all(|parameter| parameter.name != HEAD);
-    let is_first = |at: usize| tied && sharding.gathers_at_once(&parameters[at]);
-    let numbers = (0..parameters.len()).rev().filter(|&at| parameters[at].trainable);
-    let (first, rest): (Vec<usize>, Vec<usize>) = numbers.partition(|&at| is_first(at));
-    let mut groups: Vec<(Vec<usize>, bool)> =
-        first.into_iter().map(|number| (vec![number], true)).collect();
+/// The sharded token table that is also the output projection.
+fn tied_table(parameters: &[Parameter], sharding: Sharding) -> Option<usize> {
+    let is_tied = parameters.iter().all(|parameter| parameter.name != HEAD);
+    parameters.iter().position(|parameter| is_tied && sharding.gathers_at_once(parameter))
+}
+
+/// The members of each group, first the `tied` table. With one rank, every parameter is a group of
+/// its own.
+fn grouped(
+    parameters: &[Parameter],
+    options: GradientOptions,
+    tied: Option<usize>,
+) -> Vec<Vec<usize>> {
+    let alone = options.sharding.ranks().count == 1;
+    let mut groups: Vec<Vec<usize>> = tied.into_iter().map(|tied| vec![tied]).collect();
     let mut bytes = usize::MAX;
-    for number in rest {
-        if alone || bytes >= group_bytes {
-            groups.push((Vec::new(), false));
+    let others = |&at: &usize| parameters[at].trainable && Some(at) != tied;
+    for number in (0..parameters.len()).rev().filter(others) {
+        if alone || bytes >= options.group_bytes {
+            groups.push(Vec::new());
             bytes = 0;
         }
         bytes += parameters[number].len() * size_of::<f32>();
-        groups.last_mut().expect("the first parameter starts a group").0.push(number);
+        groups.last_mut().expect("the first parameter starts a group").push(number);
     }
     groups
 }
@@ -176,7 +183,7 @@ impl Declared<'_> {
             self.gradients[member] = Some(slice);
             whole.push(slice);
         }
-        Group { members, replicated, sharded: whole, is_first: false }
+        Group { members, replicated, sharded: whole, is_tied_table: false }
     }
 
     /// Declares one buffer for the gradients of `members`, and returns its ranges without gaps.

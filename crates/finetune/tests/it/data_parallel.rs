@@ -255,8 +255,7 @@ fn the_optimizer_state_is_sharded() {
     assert_eq!(two - replicated, (one - replicated) / 2);
 }
 
-/// Weights are exchanged during the forward pass, and gradients while those of earlier layers are
-/// computed.
+/// Weights are exchanged during the forward pass, and gradients during the backward pass.
 #[test]
 fn collectives_overlap_with_the_passes() {
     let config = batch_of(Mode::Full, Precision::F32, 4);

@@ -185,8 +185,8 @@ fn require_close((name, kind): (&str, GGUFTensorType), found: &[f64], expected: 
     }
 }
 
-/// Tensors of Phi-3 are those of its Hugging Face file: fused, and in the order of partly rotated
-/// heads.
+/// The fused tensors of Phi-3 have the rows of the Hugging Face file, and partly rotated heads keep
+/// their order.
 #[test]
 fn fused_projections_have_the_rows_of_their_files() {
     let folder = tempfile::tempdir().unwrap();

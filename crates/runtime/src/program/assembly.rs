@@ -34,13 +34,12 @@ pub(super) struct Assembly {
 impl Assembly {
     /// No nodes yet.
     pub(super) fn new(operations: usize) -> Self {
-        Self::of(vec![Vec::new(); operations])
+        Self { ends: vec![Vec::new(); operations], ..Self::of(vec![Vec::new(); operations]) }
     }
 
-    /// The nodes of a captured chain.
+    /// The nodes of a captured chain, to which nothing is added.
     pub(super) fn of(groups: Vec<Vec<Node>>) -> Self {
-        let ends = groups.clone();
-        Self { groups, ends, programmatic_edges: 0, high_priority_nodes: 0 }
+        Self { groups, ends: Vec::new(), programmatic_edges: 0, high_priority_nodes: 0 }
     }
 
     /// An operation of `sequence`, and the nodes that it waits for.
@@ -95,7 +94,8 @@ impl Assembly {
         (step, after): (&Step, &[Node]),
         options: NodeOptions,
     ) -> Result<()> {
-        capturing.set_dependencies(after)?;
+        // SAFETY: the edges of the program order conflicting operations, and `after` has them.
+        unsafe { capturing.set_dependencies(after) }?;
         let found = capture_step(capturing, step)?;
         // SAFETY: the graph is not replaced.
         let graph = unsafe { capturing.graph() }.ok_or(Error::WrongGraph)?;

@@ -148,9 +148,9 @@ impl Program {
         Ok((graph, made))
     }
 
-    /// The operations level by level, the longest path first. The driver schedules nodes in the
-    /// order of adding, and this order is faster than that of the pass
-    /// (docs/hardware/2026-11-21-graph-runtime).
+    /// The operations level by level; within a level, those with the longest path after them come
+    /// first. The driver schedules nodes in the order of adding. Steps are faster in this order
+    /// than in that of the pass (docs/hardware/2026-11-21-graph-runtime).
     fn order_of_adding(&self, mode: PdlMode) -> Vec<NodeOptions> {
         let high_priority = self.high_priority();
         let options = |operation: OpId| {
