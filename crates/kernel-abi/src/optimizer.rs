@@ -30,10 +30,12 @@ impl TableRow {
 }
 
 /// A row of [`ADAMW`]: parameter, gradient, first and second moment, bf16 copy of the parameter or
-/// null; the bits of the weight decay.
-pub const ADAMW_ROW: TableRow = TableRow { arrays: 5, constants: 1 };
-/// A row of [`GRAD_NORM_PARTIALS`] and of [`CLIP_GRADS`]: the gradient.
-pub const GRAD_ROW: TableRow = TableRow { arrays: 1, constants: 0 };
+/// null; the bits of the weight decay, and 1 if the gradient is bf16 or 0 if it is f32.
+pub const ADAMW_ROW: TableRow = TableRow { arrays: 5, constants: 2 };
+/// A row of [`GRAD_NORM_PARTIALS`]: the gradient; 1 if it is bf16 or 0 if it is f32.
+pub const GRAD_ROW: TableRow = TableRow { arrays: 1, constants: 1 };
+/// A row of [`CLIP_GRADS`]: the gradient.
+pub const CLIP_ROW: TableRow = TableRow { arrays: 1, constants: 0 };
 
 /// The scalars that [`LR_SCHEDULE`] computes for [`ADAMW`].
 pub mod scalar {
@@ -127,7 +129,7 @@ pub const CLIP_FACTOR: Signature = Signature {
 parameters! {
     /// The parameters of [`CLIP_GRADS`].
     pub struct ClipGradsParameters {
-        /// A row of [`GRAD_ROW`] per chunk, read.
+        /// A row of [`CLIP_ROW`] per chunk, read.
         table: pointer<u64>,
         /// The factor, read.
         scale: pointer<f32>,

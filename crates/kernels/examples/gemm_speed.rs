@@ -8,7 +8,7 @@
 //!
 //! `--bf16` computes in bf16; `--weights` says how the second operand is stored, and `--streamed`
 //! that the first one is stored as bf16, which a second one in bf16 or NF4 takes, and
-//! `--bf16-results` that results are, except for gradients of weights. `--swiglu` times the
+//! `--bf16-results` that results are. `--swiglu` times the
 //! products of gate and up with SwiGLU, and the gradients of both through a layer from OUTPUTS to
 //! INPUTS, all in bf16.
 //! `--tile` times that tile alone beside the chosen one, `--chosen` only the chosen one.
@@ -313,8 +313,8 @@ fn ring(
                 Fprop { x, w, bias, y, shape, alpha, accumulate }.launch_in(compute)
             }
             "wgrad" => {
-                let (grad_out, grad_weight) =
-                    (first(y, lens[2]), View::new(grad_weight_at, lens[1]));
+                let grad_out = first(y, lens[2]);
+                let grad_weight = options.result(grad_weight_at, lens[1]);
                 let x = first(x, lens[0]);
                 Wgrad { grad_out, x, grad_weight, shape, alpha, accumulate }.launch_in(compute)
             }

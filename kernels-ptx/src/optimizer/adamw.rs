@@ -17,7 +17,7 @@
 //! If `copy` is not null, it gets the new parameter as bf16, rounded to nearest even.
 //!
 //! Grid: one block per chunk. Its row of the table is `[param, grad, first, second, copy, elements,
-//! bits of weight_decay]`.
+//! bits of weight_decay, whether grad is bf16]`. The other arrays except copy are f32.
 //! Deterministic: one thread computes each element.
 
 use retrograph_kernel_abi::optimizer::{ADAMW, ADAMW_ROW, AdamWParameters, CHUNK_THREADS, scalar};
@@ -66,7 +66,7 @@ fn adamw(k: &Kernel<'_>, target: SmTarget) {
     let no_grad = scale.eq(0.0);
 
     let chunk = Chunk::<{ ADAMW_ROW.arrays }>::read(k, table, ADAMW_ROW);
-    let weight_decay = Value::<f32>::from_bits(chunk.constant().cast::<u32>());
+    let weight_decay = Value::<f32>::from_bits(chunk.constant(0).cast::<u32>());
     let decay = -(scalars.load(scalar::LR) * weight_decay);
     let (step_size, root_scale) =
         (scalars.load(scalar::STEP_SIZE), scalars.load(scalar::ROOT_SCALE));
@@ -80,10 +80,10 @@ fn adamw(k: &Kernel<'_>, target: SmTarget) {
         step_size,
         root_scale,
     };
-    chunk.for_each_vec4(|vec4| {
+    chunk.for_each_vec4_as(1, |dtype, vec4| {
         let [params, grads, firsts, seconds, copies] = chunk.arrays;
-        let [param, grad, first, second] =
-            [params, grads, firsts, seconds].map(|array| vec4.load(array));
+        let [param, first, second] = [params, firsts, seconds].map(|array| vec4.load(array));
+        let grad = vec4.load_as(dtype, grads.address());
         let grad = grad.map(|grad| no_grad.select(0.0, grad * scale));
         let updated =
             [0, 1, 2, 3].map(|i| constants.update([param[i], grad[i], first[i], second[i]]));

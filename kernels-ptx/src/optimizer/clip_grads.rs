@@ -5,7 +5,7 @@
 //! Grid: one block per chunk. Its row of the table is `[x, elements]`.
 //! Deterministic: one thread computes each element.
 
-use retrograph_kernel_abi::optimizer::{CHUNK_THREADS, CLIP_GRADS, ClipGradsParameters, GRAD_ROW};
+use retrograph_kernel_abi::optimizer::{CHUNK_THREADS, CLIP_GRADS, CLIP_ROW, ClipGradsParameters};
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder};
@@ -25,7 +25,7 @@ fn clip_grads(k: &Kernel<'_>) {
     let scale = scale.load(0);
     k.return_if(scale.eq(1.0));
     let is_zero = scale.eq(0.0);
-    let chunk = Chunk::<{ GRAD_ROW.arrays }>::read(k, table, GRAD_ROW);
+    let chunk = Chunk::<{ CLIP_ROW.arrays }>::read(k, table, CLIP_ROW);
     chunk.for_each_vec4(|vec4| {
         let x = vec4.load(chunk.arrays[0]);
         vec4.store(chunk.arrays[0], x.map(|x| is_zero.select(0.0, x * scale)));

@@ -1,6 +1,6 @@
 //! First stage of the gradient norm over a list of tensors: `partials[c] = Σ x²` over chunk c.
 //!
-//! Grid: one block per chunk. Its row of the table is `[x, elements]`. Sums are f64, which can hold
+//! Grid: one block per chunk. Its row of the table is `[x, elements, whether x is bf16]`. Sums are f64, which can hold
 //! the square of every f32; the kernel is memory-bound all the same.
 //! Deterministic: each thread adds in order, and a tree of fixed shape adds the threads.
 
@@ -29,8 +29,8 @@ fn grad_norm_partials(k: &Kernel<'_>) {
 
     let chunk = Chunk::<{ GRAD_ROW.arrays }>::read(k, table, GRAD_ROW);
     let sum = k.var(0.0);
-    chunk.for_each_vec4(|vec4| {
-        for x in vec4.load(chunk.arrays[0]) {
+    chunk.for_each_vec4_as(0, |dtype, vec4| {
+        for x in vec4.load_as(dtype, chunk.arrays[0].address()) {
             let x = x.cast::<f64>();
             sum.update(|sum| x.fma(x, sum));
         }

@@ -1,8 +1,9 @@
 //! Kernels over a list of tensors: one block handles one chunk of one tensor.
 //!
 //! A table in global memory has one row of eight-byte cells per block: the addresses of the
-//! arrays, the number of elements, and optionally one constant of the tensor.
+//! arrays, the number of elements, and the constants of the tensor.
 
+use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::optimizer::TableRow;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
@@ -26,13 +27,21 @@ impl<'k, const ARRAYS: usize> Chunk<'k, ARRAYS> {
         Self { k: *k, row, arrays, len, aligned: aligned(&arrays) }
     }
 
-    /// The constant of the tensor, the cell after the number of elements.
-    pub(crate) fn constant(&self) -> Value<'k, u64> {
-        self.row.load(ARRAYS as u32 + 1)
+    /// A constant of the tensor, of the cells after the number of elements.
+    pub(crate) fn constant(&self, index: u32) -> Value<'k, u64> {
+        self.row.load(ARRAYS as u32 + 1 + index)
     }
 
     /// Runs `body` for each vec4 of the chunk that belongs to this thread.
     pub(crate) fn for_each_vec4(&self, body: impl Fn(Vec4<'k>)) {
         for_each_vec4(&self.k, self.len, self.aligned, body);
+    }
+
+    /// The same for one of two loops: with [`DType::Bf16`] if the constant `index` is not 0, with
+    /// [`DType::F32`] otherwise.
+    pub(crate) fn for_each_vec4_as(&self, index: u32, body: impl Fn(DType, Vec4<'k>)) {
+        let of = |dtype| self.for_each_vec4(|vec4| body(dtype, vec4));
+        let is_bf16 = self.constant(index).ne(0);
+        self.k.when_else(is_bf16, || of(DType::Bf16), || of(DType::F32));
     }
 }

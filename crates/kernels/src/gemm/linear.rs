@@ -25,15 +25,15 @@ pub struct GemmShape {
 const MIN_MULTISTAGE_ROWS: usize = 16;
 
 impl GemmShape {
-    /// Whether products in bf16 with `w` are faster with x and dy in bf16, which lets them use
-    /// multistage kernels: there are many rows, whose length allows copies of 16 bytes, and w is
-    /// bf16 or NF4.
-    pub fn prefers_bf16_activations<B: Copy>(self, w: &TensorView<B>) -> bool {
+    /// Whether products in bf16 with weights in `weights` are faster with x and dy in bf16, which
+    /// lets them use multistage kernels: there are many rows, whose length allows copies of 16
+    /// bytes, and weights are bf16 or NF4.
+    pub fn prefers_bf16_activations(self, weights: DType) -> bool {
         let Self { rows, inputs, outputs } = self;
-        let unit = match w {
-            TensorView::F32(_) => return false,
-            TensorView::Bf16(_) => 8,
-            TensorView::Nf4(_) => NF4_BLOCK,
+        let unit = match weights {
+            DType::Bf16 => 8,
+            DType::Nf4 => NF4_BLOCK,
+            _ => return false,
         };
         rows >= MIN_MULTISTAGE_ROWS && inputs % unit == 0 && outputs % 8 == 0
     }
@@ -179,13 +179,14 @@ impl<Y, W, X> Dgrad<Y, W, X> {
 
 /// `dw = α·dyᵀ·x (+ dw)`.
 #[derive(Clone, Copy, Debug)]
-pub struct Wgrad<B, Y = View<B, f32>, X = View<B, f32>> {
+pub struct Wgrad<Y, X, W> {
     /// dy, `[rows, outputs]`: f32 or bf16, the same as x.
     pub grad_out: Y,
     /// `[rows, inputs]`: f32 or bf16, the same as dy.
     pub x: X,
-    /// dw, `[outputs, inputs]`; not grad_out or x.
-    pub grad_weight: View<B, f32>,
+    /// dw, `[outputs, inputs]`: f32, or bf16 if dy and x are and dw is not added to; not grad_out
+    /// or x.
+    pub grad_weight: W,
     /// The sizes.
     pub shape: GemmShape,
     /// The factor α.
@@ -194,12 +195,17 @@ pub struct Wgrad<B, Y = View<B, f32>, X = View<B, f32>> {
     pub accumulate: bool,
 }
 
-impl<B: Copy, Y: Into<TensorView<B>>, X: Into<TensorView<B>>> Wgrad<B, Y, X> {
+impl<Y, X, W> Wgrad<Y, X, W> {
     /// Checks the operands and describes a launch that computes in f32.
     ///
     /// # Errors
     /// The errors of [`Wgrad::launch_in`].
-    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+    pub fn launch<B: Copy>(self) -> Result<Launch<B>, KernelError>
+    where
+        Y: Into<TensorView<B>>,
+        X: Into<TensorView<B>>,
+        W: Into<TensorView<B>>,
+    {
         self.launch_in(DType::F32)
     }
 
@@ -207,7 +213,12 @@ impl<B: Copy, Y: Into<TensorView<B>>, X: Into<TensorView<B>>> Wgrad<B, Y, X> {
     ///
     /// # Errors
     /// If a length does not match the shape, or no kernel takes the combination of types.
-    pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
+    pub fn launch_in<B: Copy>(self, compute: DType) -> Result<Launch<B>, KernelError>
+    where
+        Y: Into<TensorView<B>>,
+        X: Into<TensorView<B>>,
+        W: Into<TensorView<B>>,
+    {
         let Self { grad_out, x, grad_weight, shape, alpha, accumulate } = self;
         let (grad_out, x, grad_weight) = (grad_out.into(), x.into(), grad_weight.into());
         let named = [("x", x), ("grad_weight", grad_weight), ("grad_out", grad_out)];

@@ -3,10 +3,11 @@
 use half::bf16;
 use retrograph_kernel_abi::optimizer::{self as abi, ADAMW_ROW};
 
+use super::clip::gradient;
 use crate::checks::Check;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::tensor_list::{self, ListedTensor};
-use crate::{Access, BufferArgument, Kernel, KernelError, Launch, View};
+use crate::{Access, BufferArgument, Kernel, KernelError, Launch, TensorView, View};
 
 /// Kernel of [`AdamW`].
 pub static ADAMW: Kernel =
@@ -17,8 +18,8 @@ pub static ADAMW: Kernel =
 pub struct AdamWTensor<B> {
     /// The parameter, updated.
     pub param: View<B, f32>,
-    /// Its gradient, read.
-    pub grad: View<B, f32>,
+    /// Its gradient, read: f32 or bf16.
+    pub grad: TensorView<B>,
     /// Its first moment, updated.
     pub first: View<B, f32>,
     /// Its second moment, updated.
@@ -108,12 +109,12 @@ impl<B: Copy> AdamW<'_, B> {
     }
 
     /// A row for each chunk: param, grad, first, second, copy, the element count, the bits of the
-    /// decay.
+    /// decay, and whether the gradient is bf16.
     fn table(&self, check: Check) -> Result<Vec<crate::Cell<B>>, KernelError> {
         let mut table = Vec::new();
         for tensor in self.tensors {
             let len = tensor.param.len();
-            check.length("grad", tensor.grad, len)?;
+            let (grad, is_bf16) = gradient(check, tensor.grad, len)?;
             check.length("first", tensor.first, len)?;
             check.length("second", tensor.second, len)?;
             if let Some(copy) = tensor.copy {
@@ -122,13 +123,14 @@ impl<B: Copy> AdamW<'_, B> {
             let update = |view| Some(BufferArgument::new(view, Access::ReadWrite));
             let arrays: [_; ADAMW_ROW.arrays] = [
                 update(tensor.param),
-                Some(BufferArgument::new(tensor.grad, Access::Read)),
+                Some(grad),
                 update(tensor.first),
                 update(tensor.second),
                 // Not `Write`: a halted step writes nothing.
                 tensor.copy.map(|copy| BufferArgument::new(copy, Access::ReadWrite)),
             ];
-            let constants: [_; ADAMW_ROW.constants] = [u64::from(tensor.weight_decay.to_bits())];
+            let decay = tensor.weight_decay.to_bits().into();
+            let constants: [_; ADAMW_ROW.constants] = [decay, is_bf16.into()];
             ListedTensor { len, arrays, constants }.add_rows(&mut table);
         }
         Ok(table)

@@ -1,12 +1,14 @@
 //! Gradient clipping by the global norm: squared sums, the factor with its guard, and the scaling.
 
-use retrograph_kernel_abi::optimizer::{self as abi, GRAD_ROW};
+use retrograph_kernel_abi::optimizer::{self as abi, CLIP_ROW, GRAD_ROW};
 
 use crate::checks::Check;
 use crate::geometry::linear;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::tensor_list::{self, ListedTensor};
-use crate::{Access, BufferArgument, Cell, Kernel, KernelError, Launch, Problem, View};
+use crate::{
+    Access, BufferArgument, DType, Kernel, KernelError, Launch, Problem, TensorView, View,
+};
 
 /// Kernel of [`SquaredSums`].
 pub static SQUARED_SUMS: Kernel =
@@ -24,15 +26,23 @@ pub static CLIP: Kernel = Kernel::new("clip_grads", &abi::CLIP_GRADS, |problem, 
     tensor_list::dispatch(&abi::CLIP_GRADS, problem)
 });
 
-/// The table of [`SQUARED_SUMS`] and [`CLIP`].
-fn table<B: Copy>(tensors: &[View<B, f32>], access: Access) -> Vec<Cell<B>> {
-    let mut table = Vec::new();
-    for &tensor in tensors {
-        let arrays: [_; GRAD_ROW.arrays] = [Some(BufferArgument::new(tensor, access))];
-        let constants = [0; GRAD_ROW.constants];
-        ListedTensor { len: tensor.len(), arrays, constants }.add_rows(&mut table);
+/// A gradient of `len` elements that is read, and whether it is bf16.
+pub(super) fn gradient<B: Copy>(
+    check: Check,
+    grad: TensorView<B>,
+    len: usize,
+) -> Result<(BufferArgument<B>, bool), KernelError> {
+    check.elements("grad", grad.len(), len)?;
+    match grad {
+        TensorView::F32(view) => Ok((BufferArgument::new(view, Access::Read), false)),
+        TensorView::Bf16(view) => Ok((BufferArgument::new(view, Access::Read), true)),
+        TensorView::Nf4(_) => Err(KernelError::UnsupportedDType {
+            kernel: check.0,
+            compute: DType::F32,
+            dtype: DType::Nf4,
+            help: "gradients are f32 or bf16",
+        }),
     }
-    table
 }
 
 /// Number of partial sums that [`SquaredSums`] writes for tensors of these lengths.
@@ -44,21 +54,32 @@ pub fn squared_sums_partials(lens: &[usize]) -> usize {
 ///
 /// Deterministic: sums have a fixed order. They are f64, which holds the squares of 1e-30 and 1e30.
 #[derive(Clone, Copy, Debug)]
-pub struct SquaredSums<'a, B> {
-    /// The tensors, read.
-    pub tensors: &'a [View<B, f32>],
+pub struct SquaredSums<'a, B, X = View<B, f32>> {
+    /// The tensors, read: f32 or bf16.
+    pub tensors: &'a [X],
     /// `[squared_sums_partials(lengths)]`, written.
     pub partials: View<B, f64>,
 }
 
-impl<B: Copy> SquaredSums<'_, B> {
+impl<B: Copy, X: Copy + Into<TensorView<B>>> SquaredSums<'_, B, X> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If `partials` has another length, or a tensor is NF4.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(SQUARED_SUMS.name);
-        let chunks = tensor_list::chunks(self.tensors.iter().map(|view| view.len()));
+        let tensors = || self.tensors.iter().map(|&tensor| tensor.into());
+        let chunks = tensor_list::chunks(tensors().map(|tensor| tensor.len()));
         check.length("partials", self.partials, chunks)?;
         let problem = tensor_list::problem(check, chunks)?;
-        let table = Pointer::table(table(self.tensors, Access::Read));
+        let mut table = Vec::new();
+        for tensor in tensors() {
+            let (grad, is_bf16) = gradient(check, tensor, tensor.len())?;
+            let arrays: [_; GRAD_ROW.arrays] = [Some(grad)];
+            let constants: [_; GRAD_ROW.constants] = [is_bf16.into()];
+            ListedTensor { len: tensor.len(), arrays, constants }.add_rows(&mut table);
+        }
+        let table = Pointer::table(table);
         let partials = Pointer::write(self.partials);
         let parameters = abi::GradNormPartialsParameters::<ArgumentTypes<B>> { table, partials };
         let arguments = parameters.into_arguments();
@@ -146,7 +167,14 @@ impl<B: Copy> Clip<'_, B> {
         check.length("scale", self.scale, 1)?;
         let chunks = tensor_list::chunks(self.tensors.iter().map(|view| view.len()));
         let problem = tensor_list::problem(check, chunks)?;
-        let table = Pointer::table(table(self.tensors, Access::ReadWrite));
+        let mut table = Vec::new();
+        for &tensor in self.tensors {
+            let updated = BufferArgument::new(tensor, Access::ReadWrite);
+            let arrays: [_; CLIP_ROW.arrays] = [Some(updated)];
+            let constants = [0; CLIP_ROW.constants];
+            ListedTensor { len: tensor.len(), arrays, constants }.add_rows(&mut table);
+        }
+        let table = Pointer::table(table);
         let scale = Pointer::read(self.scale);
         let parameters = abi::ClipGradsParameters::<ArgumentTypes<B>> { table, scale };
         let arguments = parameters.into_arguments();

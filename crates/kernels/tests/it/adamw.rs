@@ -2,7 +2,7 @@
 
 use half::bf16;
 use retrograph_kernels::View;
-use retrograph_kernels::ops::{AdamW, AdamWTensor, Clip, Decay, Schedule};
+use retrograph_kernels::ops::{AdamW, AdamWTensor, Clip, Decay, Schedule, TensorView};
 use retrograph_kernels::optimizer::reference::adamw::{AdamWConstants, AdamWState, LearningRate};
 
 use crate::harness::Device;
@@ -84,6 +84,8 @@ struct Tensor {
     /// The buffer of the copy, with [`MARGIN`] elements after it.
     copy: Option<Vec<bf16>>,
     weight_decay: f32,
+    /// Whether the gradient, whose values bf16 has, is stored as bf16.
+    bf16_grad: bool,
 }
 
 /// Elements that follow a copy in its buffer.
@@ -96,7 +98,7 @@ impl Tensor {
         let [param, grad, first] = [1.0, 0.1, 0.1].map(|scale| data.uniform(len, scale));
         let second = data.uniform(len, 0.1).iter().map(|x| x * x).collect();
         let copy = (len % 2 == 1).then(|| vec![POISON; len + MARGIN]);
-        Self { param, grad, first, second, copy, weight_decay }
+        Self { param, grad, first, second, copy, weight_decay, bf16_grad: false }
     }
 
     /// Checks that the copy is the parameter rounded to bf16, and that nothing else was written.
@@ -131,11 +133,19 @@ fn scaled(
         let padded = [&vec![f32::NAN; shift], data].concat();
         device.upload(&padded).slice(shift..shift + data.len())
     };
+    let place_bf16 = |data: &[f32]| {
+        let padded = [&vec![f32::NAN; shift], data].concat();
+        let padded: Vec<_> = padded.into_iter().map(bf16::from_f32).collect();
+        device.upload(&padded).slice(shift..shift + data.len())
+    };
     let mut listed: Vec<_> = tensors
         .iter()
         .map(|tensor| AdamWTensor {
             param: place(&tensor.param),
-            grad: place(&tensor.grad),
+            grad: match tensor.bf16_grad {
+                true => place_bf16(&tensor.grad).into(),
+                false => place(&tensor.grad).into(),
+            },
             first: place(&tensor.first),
             second: place(&tensor.second),
             copy: None,
@@ -159,11 +169,15 @@ fn scaled(
     device.run(&adamw.launch().unwrap());
     let read = |((tensor, views), copy): ((&Tensor, &AdamWTensor<u64>), &Option<_>)| Tensor {
         param: device.download(views.param),
-        grad: device.download(views.grad),
+        grad: match views.grad {
+            TensorView::F32(grad) => device.download(grad),
+            TensorView::Bf16(grad) => widened(&device.download(grad)),
+            other @ TensorView::Nf4(_) => panic!("a gradient in {}", other.dtype()),
+        },
         first: device.download(views.first),
         second: device.download(views.second),
         copy: copy.map(|copy| device.download(copy)),
-        weight_decay: tensor.weight_decay,
+        ..*tensor
     };
     tensors.iter().zip(&listed).zip(&copies).map(read).collect()
 }
@@ -214,6 +228,42 @@ fn an_update_matches_its_reference() {
                 other.check_copy(shift);
             }
         }
+    }
+}
+
+fn widened(values: &[bf16]) -> Vec<f32> {
+    values.iter().map(|value| value.to_f32()).collect()
+}
+
+#[test]
+fn a_gradient_in_bf16_gives_the_bits_of_the_same_values_in_f32() {
+    let mut data = Data::new("adamw bf16");
+    let mut tensors = list(&mut data);
+    tensors[4].grad[..5].copy_from_slice(&[f32::NAN, f32::INFINITY, -0.0, 1e-40, 3e38]);
+    for tensor in &mut tensors {
+        tensor.grad.iter_mut().for_each(|grad| *grad = bf16::from_f32(*grad).to_f32());
+    }
+    let in_bf16 = tensors.iter().cloned().map(|tensor| Tensor { bf16_grad: true, ..tensor });
+    let in_bf16: Vec<_> = in_bf16.collect();
+    for (shift, scale) in [(0, None), (1, Some(0.25)), (8, Some(0.0))] {
+        let expected = scaled(&tensors, 7, (None, shift), scale);
+        let found = scaled(&in_bf16, 7, (None, shift), scale);
+        for ((found, expected), before) in found.iter().zip(&expected).zip(&tensors) {
+            same_bits(&found.state(), &expected.state(), &format!("{shift} {scale:?}"));
+            let bits = |tensor: &Tensor| {
+                let copy = tensor.copy.clone()?;
+                Some(copy.into_iter().map(bf16::to_bits).collect::<Vec<_>>())
+            };
+            assert!(bits(found) == bits(expected), "the copy of {} elements", before.param.len());
+            same_bits(&found.grad, &before.grad, "the gradient is only read");
+        }
+    }
+    // Tensors of both dtypes in one launch.
+    let mixed: Vec<_> = [&tensors[..3], &in_bf16[3..]].concat();
+    let (found, expected) =
+        (scaled(&mixed, 7, (None, 0), None), scaled(&tensors, 7, (None, 0), None));
+    for (found, expected) in found.iter().zip(&expected) {
+        same_bits(&found.state(), &expected.state(), "mixed");
     }
 }
 
@@ -296,7 +346,7 @@ fn a_copy_rounds_ties_to_even() {
     let zeros = vec![0.0; param.len()];
     let [grad, first, second] = [(); 3].map(|()| zeros.clone());
     let copy = Some(vec![POISON; param.len()]);
-    let tensor = Tensor { param, grad, first, second, copy, weight_decay: 0.0 };
+    let tensor = Tensor { param, grad, first, second, copy, weight_decay: 0.0, bf16_grad: false };
     let after = &updated(&[tensor], 0, (None, 0))[0];
     let copy = after.copy.as_ref().unwrap();
     let bits: Vec<u16> = copy.iter().map(|copy| copy.to_bits()).collect();
@@ -314,6 +364,7 @@ fn extreme_gradients_move_a_parameter_by_about_the_rate() {
             second: vec![0.0; 4],
             copy: None,
             weight_decay: 0.0,
+            bf16_grad: false,
         };
         let after = &updated(std::slice::from_ref(&tensor), 0, (None, 0))[0];
         let wide = expected(&tensor, 0);

@@ -1,5 +1,6 @@
 //! Clipping by the global norm: squared sums, factor, guard and scaling.
 
+use half::bf16;
 use retrograph_kernels::View;
 use retrograph_kernels::ops::{Clip, ClipScale, Guard, SquaredSums, squared_sums_partials};
 use retrograph_kernels::optimizer::reference::clip::{clip, clip_scale};
@@ -141,4 +142,29 @@ fn the_factor_works_without_a_guard() {
     let clip_scale = ClipScale { partials, max_norm: 2.5, scale, norm, guard: None };
     device.run(&clip_scale.launch().unwrap());
     assert_eq!((device.download(scale)[0], device.download(norm)[0]), (0.5, 5.0));
+}
+
+#[test]
+fn squares_of_bf16_have_the_bits_of_the_same_values_in_f32() {
+    let (mut data, device) = (Data::new("squares in bf16"), Device::new());
+    for lens in [&[1][..], &[3, 0, 16_384, 5], &[16_385, 1031]] {
+        let partials = || device.upload(&vec![f64::NAN; squared_sums_partials(lens)]);
+        let [in_f32, in_bf16] = [partials(), partials()];
+        let rounded: Vec<Vec<bf16>> = lens
+            .iter()
+            .map(|&len| data.uniform(len, 1e3).into_iter().map(bf16::from_f32).collect())
+            .collect();
+        let wide = |tensor: &Vec<bf16>| tensor.iter().map(|x| x.to_f32()).collect::<Vec<_>>();
+        let views: Vec<_> = rounded.iter().map(|tensor| device.upload(&wide(tensor))).collect();
+        device.run(&SquaredSums { tensors: &views, partials: in_f32 }.launch().unwrap());
+        // Starts at 2 bytes after an aligned address, as a slice may.
+        let shifted = |tensor: &Vec<bf16>| {
+            let padded = [&[bf16::NAN], &tensor[..]].concat();
+            device.upload(&padded).slice(1..padded.len())
+        };
+        let views: Vec<_> = rounded.iter().map(shifted).collect();
+        device.run(&SquaredSums { tensors: &views, partials: in_bf16 }.launch().unwrap());
+        let bits = |view| device.download(view).into_iter().map(f64::to_bits).collect::<Vec<_>>();
+        assert_eq!(bits(in_f32), bits(in_bf16), "{lens:?}");
+    }
 }

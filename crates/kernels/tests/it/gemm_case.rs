@@ -209,7 +209,7 @@ impl<'a> Case<'a> {
         Ok((launch?, c))
     }
 
-    /// The launch of a product with a stored weight whose result is written in bf16.
+    /// The launch of the product with its result written in bf16.
     pub(crate) fn launch_rounded(
         &self,
         device: &Device,
@@ -222,7 +222,9 @@ impl<'a> Case<'a> {
             Op::Fprop => {
                 Fprop { x: a, w, bias, y: c, shape, alpha, accumulate }.launch_in(self.compute)
             }
-            _ => Dgrad { grad_out: a, w, grad_input: c, shape, alpha, accumulate }
+            Op::Dgrad => Dgrad { grad_out: a, w, grad_input: c, shape, alpha, accumulate }
+                .launch_in(self.compute),
+            Op::Wgrad => Wgrad { grad_out: a, x: w, grad_weight: c, shape, alpha, accumulate }
                 .launch_in(self.compute),
         }
     }

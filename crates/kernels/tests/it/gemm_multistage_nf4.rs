@@ -224,7 +224,7 @@ fn products_in_parts_and_of_chosen_tiles_match_their_reference() {
         let case = with_bf16_activations(Case::new(op, shape, (&a, &b)), format);
         case.check(&case.run(&device), "the tile that the sizes choose");
         let (x, w) = (Format::Bf16.upload(&device, &a, 0), format.upload(&device, &b, 0));
-        assert!(shape.prefers_bf16_activations(&w));
+        assert!(shape.prefers_bf16_activations(w.dtype()));
         let (partials, out) = (device.unwritten(splits * len), device.unwritten(len));
         let launch = match op {
             Op::Fprop => FpropSplitK { x, w, partials, shape, splits }.launch_in(compute),
@@ -250,9 +250,9 @@ fn rows_that_are_not_whole_blocks_are_refused_and_not_asked_for() {
             }
             Err(error) => assert!(!whole && matches!(error, KernelError::Shape { .. }), "{error}"),
         }
-        let streams = shape.prefers_bf16_activations(&Format::Nf4.upload(&device, &b, 0));
+        let streams = shape.prefers_bf16_activations(DType::Nf4);
         assert_eq!(streams, whole && shape.rows >= 16);
     }
     let w = Format::F32.upload(&device, &[1.0; 64], 0);
-    assert!(!shape([128, 8, 8]).prefers_bf16_activations(&w));
+    assert!(!shape([128, 8, 8]).prefers_bf16_activations(w.dtype()));
 }

@@ -193,11 +193,15 @@ fn lists_become_tables_of_chunks() {
     let launch = SquaredSums { tensors: &tensors, partials }.launch().unwrap();
     assert_eq!(launch.dispatch(SmTarget::exact(90)).grid, [3, 1, 1]);
     let Argument::Table(cells) = &launch.arguments()[0] else { panic!("the first is a table") };
-    let lens = cells.iter().skip(1).step_by(2).map(|cell| match cell {
-        Cell::Word(len) => *len,
-        Cell::Address(_) => panic!("every second cell is a length"),
-    });
-    assert_eq!(lens.collect::<Vec<_>>(), [16_384, 3_616, 3]);
+    let words = |first| {
+        let word = |cell: &Cell<_>| match cell {
+            Cell::Word(word) => *word,
+            Cell::Address(_) => panic!("only the first of three cells is an address"),
+        };
+        cells.iter().skip(first).step_by(3).map(word).collect::<Vec<_>>()
+    };
+    // The number of elements, and whether they are bf16.
+    assert_eq!([words(1), words(2)], [[16_384, 3_616, 3], [0; 3]]);
     let expected = ["a", "a", "c"].map(|name| (name, Access::Read));
     assert_eq!(accesses(&launch)[..3], expected);
     let scale = view("scale", 1);
@@ -224,7 +228,8 @@ fn adamw_checks_its_tensors_and_constants() {
     let [param, grad, first, second] =
         ["param", "grad", "first", "second"].map(|name| view(name, 8));
     let copy = Some(View::new("copy", 8));
-    let tensors = [AdamWTensor { param, grad, first, second, copy, weight_decay: 0.1 }];
+    let tensors =
+        [AdamWTensor { param, grad: grad.into(), first, second, copy, weight_decay: 0.1 }];
     let adamw = AdamW {
         tensors: &tensors,
         scalars: view("scalars", 3),
@@ -246,7 +251,7 @@ fn adamw_checks_its_tensors_and_constants() {
     assert_eq!(refused(AdamW { scalars: view("scalars", 2), ..adamw }.launch()), "scalars");
     let grad_scale = Some(view("grad_scale", 2));
     assert_eq!(refused(AdamW { grad_scale, ..adamw }.launch()), "grad_scale");
-    let short = [AdamWTensor { grad: view("grad", 7), ..tensors[0] }];
+    let short = [AdamWTensor { grad: view("grad", 7).into(), ..tensors[0] }];
     assert_eq!(refused(AdamW { tensors: &short, ..adamw }.launch()), "grad");
     let short = [AdamWTensor { copy: Some(View::new("copy", 7)), ..tensors[0] }];
     assert_eq!(refused(AdamW { tensors: &short, ..adamw }.launch()), "copy");

@@ -133,7 +133,7 @@ impl Mlp {
         pass.launch(schedule.launch()?)?;
         let tensors = self.parameters.map(|held| AdamWTensor {
             param: held.value,
-            grad: held.grad,
+            grad: held.grad.into(),
             first: held.first,
             second: held.second,
             copy: None,
