@@ -3,7 +3,7 @@
 use retrograph_finetune::{AdapterError, CheckpointError, DataError, Error, HubError, Reduce};
 
 /// Fields of a configuration, and the options that set them.
-const OPTIONS: [(&str, &str); 30] = [
+const OPTIONS: [(&str, &str); 31] = [
     ("vocab", "--vocab"),
     ("hidden", "--hidden"),
     ("layers", "--layers"),
@@ -17,6 +17,7 @@ const OPTIONS: [(&str, &str); 30] = [
     ("head", "--train-head"),
     ("dropout", "--lora-dropout"),
     ("dtype", "--dtype"),
+    ("gradients", "--gradient-dtype"),
     ("batch", "--batch times --grad-accumulation"),
     ("interleave", "--interleave"),
     ("seq", "--seq"),
@@ -68,6 +69,7 @@ pub(crate) fn of(error: &Error) -> String {
         Error::Checkpoint(CheckpointError::Mismatch { what, saved, .. }) => {
             return mismatch(what, saved);
         }
+        Error::InvalidConfig { field: "gradients", .. } => "leave out --gradient-dtype".to_owned(),
         Error::InvalidConfig { field: "quantize", .. } | Error::Adapter(AdapterError::NotLora) => {
             "add --mode lora".to_owned()
         }

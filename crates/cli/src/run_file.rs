@@ -1,7 +1,7 @@
 //! The configuration file of a run, with the values that it has resolved.
 
 use retrograph_finetune::{
-    LoraConfig, LrSchedule, Mode, OptimizerConfig, PreferenceConfig, Quantization,
+    DType, LoraConfig, LrSchedule, Mode, OptimizerConfig, PreferenceConfig, Quantization,
 };
 use toml::Value;
 
@@ -38,6 +38,9 @@ impl RunConfig {
         if let Some(Quantization::Nf4 { double }) = config.precision.quantize {
             values.push(("quantize", text("nf4")));
             values.push(("double-quant", Value::Boolean(double)));
+        }
+        if config.precision.gradients == DType::Bf16 {
+            values.push(("gradient-dtype", text("bf16")));
         }
         values.extend(optimizer(&config.optimizer));
         match config.mode {

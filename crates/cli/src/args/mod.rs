@@ -27,7 +27,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use retrograph_finetune::model::StepOptions;
 use retrograph_finetune::{
     DType, DeviceChoice, Mode, ModelConfig, ModelDirectory, OptimizerConfig, Precision, Preset,
-    TrainerOptions, TrainingConfig,
+    TrainerOptions, TrainingConfig, parse_dtype,
 };
 use retrograph_runtime::Policy;
 
@@ -205,6 +205,11 @@ pub(crate) struct ModelArguments {
     pub(crate) lora: LoraArguments,
     #[command(flatten)]
     precision: PrecisionArguments,
+    /// Data type in which gradients of the weights of linear layers are stored, and exchanged
+    /// between GPUs, in --mode full with --dtype bf16: f32 or bf16, which takes less memory and time.
+    /// Sums within a product are f32 in both. Micro-batches need f32.
+    #[arg(long, value_name = "TYPE", value_parser = parse_dtype, default_value = "f32")]
+    gradient_dtype: DType,
 }
 
 impl ModelArguments {
@@ -223,7 +228,7 @@ impl ModelArguments {
 
     /// Returns the data types of the run; `dtype` is the default.
     pub(crate) fn precision(&self, dtype: DType) -> Precision {
-        self.precision.precision(dtype)
+        Precision { gradients: self.gradient_dtype, ..self.precision.precision(dtype) }
     }
 
     /// Fails if a LoRA option is given without `--mode lora`.

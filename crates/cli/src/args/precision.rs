@@ -30,7 +30,8 @@ impl PrecisionArguments {
         let quantize = |argument| match argument {
             QuantizeArgument::Nf4 => Quantization::Nf4 { double: self.double_quant },
         };
-        Precision { dtype: self.dtype.unwrap_or(dtype), quantize: self.quantize.map(quantize) }
+        let (dtype, quantize) = (self.dtype.unwrap_or(dtype), self.quantize.map(quantize));
+        Precision { dtype, quantize, ..Precision::F32 }
     }
 }
 

@@ -60,13 +60,25 @@ pub struct Precision {
     /// model; the token table is never quantized.
     #[serde(default)]
     pub quantize: Option<Quantization>,
+    /// The dtype in which gradients of the weights of linear layers are stored and exchanged: f32,
+    /// or bf16 if `dtype` is. A gradient in bf16 is rounded once from a sum in f32, and the sum over
+    /// ranks is in bf16. Gradients of other parameters are f32, as are those of micro-batches,
+    /// which are added, and of the embedding, also if it is the output projection. It changes
+    /// nothing in LoRA.
+    #[serde(default, with = "dtype_name")]
+    pub gradients: DType,
 }
 
 impl Precision {
     /// f32 throughout.
-    pub const F32: Self = Self { dtype: DType::F32, quantize: None };
+    pub const F32: Self = Self { dtype: DType::F32, quantize: None, gradients: DType::F32 };
     /// Products in bf16.
-    pub const BF16: Self = Self { dtype: DType::Bf16, quantize: None };
+    pub const BF16: Self = Self { dtype: DType::Bf16, quantize: None, gradients: DType::F32 };
+
+    /// Returns this precision with gradients of weights of linear layers in bf16.
+    pub const fn bf16_gradients(self) -> Self {
+        Self { gradients: DType::Bf16, ..self }
+    }
 
     /// Returns this precision with frozen linear layers in NF4.
     pub const fn nf4(self, double: bool) -> Self {
@@ -78,11 +90,15 @@ impl fmt::Display for Precision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.dtype.name())?;
         match self.quantize {
-            None => Ok(()),
-            Some(Quantization::Nf4 { double: false }) => f.write_str(", linear layers in NF4"),
+            None => {}
+            Some(Quantization::Nf4 { double: false }) => f.write_str(", linear layers in NF4")?,
             Some(Quantization::Nf4 { double: true }) => {
-                f.write_str(", linear layers in NF4 with quantized scales")
+                f.write_str(", linear layers in NF4 with quantized scales")?;
             }
+        }
+        match self.gradients {
+            DType::Bf16 => f.write_str(", gradients in bf16"),
+            _ => Ok(()),
         }
     }
 }
@@ -94,7 +110,7 @@ mod tests {
     #[test]
     fn a_dtype_is_stored_by_name_and_others_are_refused() {
         let text = serde_json::to_string(&Precision::BF16).unwrap();
-        assert_eq!(text, r#"{"dtype":"bf16","quantize":null}"#);
+        assert_eq!(text, r#"{"dtype":"bf16","quantize":null,"gradients":"f32"}"#);
         assert_eq!(serde_json::from_str::<Precision>(&text).unwrap(), Precision::BF16);
         let error = serde_json::from_str::<Precision>(r#"{"dtype":"u8"}"#).unwrap_err();
         assert!(error.to_string().contains("f32 or bf16"), "{error}");

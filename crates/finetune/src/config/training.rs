@@ -76,7 +76,9 @@ impl TrainingConfig {
         if let Mode::Lora(lora) = self.mode {
             lora.validate(&self.model)?;
         }
-        is_bf16("dtype", self.precision.dtype)?;
+        let in_bf16 = is_bf16("dtype", self.precision.dtype)?;
+        let bf16_gradients = is_bf16("gradients", self.precision.gradients)?;
+        require("gradients", "bf16", in_bf16 || !bf16_gradients, "f32 unless the dtype is bf16")?;
         self.validate_activations()?;
         self.validate_quantization()
     }

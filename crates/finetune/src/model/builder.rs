@@ -8,6 +8,7 @@ use retrograph_kernels::{Element, KernelError, Launch};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
 use super::exchange::{Exchange, GradientOptions, Rows};
+use super::gradient::Gradient;
 use super::sequences::Sequences;
 use super::value::Value;
 use crate::error::Result;
@@ -17,7 +18,7 @@ use crate::parameters::Parameter;
 #[derive(Clone, Debug)]
 pub struct TrainableBuffers {
     /// The gradient of this step.
-    pub grad: Slice<f32>,
+    pub grad: Gradient,
     /// The elements that this rank updates, see [`Sharding`](crate::parameters::Sharding): all, if
     /// there is one rank.
     pub block: Range<usize>,
@@ -43,7 +44,7 @@ pub struct ParameterBuffers {
 pub(super) struct Weight {
     pub(super) value: TensorView<BufferId>,
     /// The gradient; `None` for a weight that is not trained.
-    pub(super) grad: Option<Slice<f32>>,
+    pub(super) grad: Option<Gradient>,
 }
 
 /// A weight that is f32 in every precision: a norm, a bias, or a LoRA matrix.
@@ -188,7 +189,7 @@ impl Builder {
     /// If the inventory of parameters has no such name, or stores it in another dtype.
     pub(super) fn f32_weight(&self, name: &str) -> F32Weight {
         let held = self.parameter(name);
-        let grad = held.trained.as_ref().map(|buffers| buffers.grad);
+        let grad = held.trained.as_ref().map(|buffers| buffers.grad.f32());
         F32Weight { value: held.value.floats(), grad }
     }
 

@@ -10,11 +10,14 @@
 //! gradients of the embedded tokens, which are a few rows. Ranks exchange these rows, and each adds
 //! all of them to its block ([`Exchange::rows_of_all_ranks`]).
 
+use retrograph_kernels::ops::GemmShape;
+use retrograph_kernels::{DType, Element};
 use retrograph_runtime::{CollectiveGroup, Pass, Ranks, Slice};
 
+use super::gradient::Gradient;
 use crate::error::Result;
 use crate::model::passes::GradientHome;
-use crate::parameters::{ALIGNED_ELEMENTS, HEAD, Parameter, Sharding};
+use crate::parameters::{ALIGNED_ELEMENTS, EMBEDDING, HEAD, Parameter, Sharding, Storage};
 
 /// How the gradients of a pass are kept and exchanged.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +26,32 @@ pub(super) struct GradientOptions {
     pub(super) sharding: Sharding,
     /// Bytes of gradients from which a group is complete.
     pub(super) group_bytes: usize,
+    /// The rows of activations, if gradients of weights of linear layers may be bf16.
+    pub(super) bf16_rows: Option<usize>,
+}
+
+impl GradientOptions {
+    /// The dtype of the gradient of `parameter`: bf16 if one product of bf16 operands computes it,
+    /// and each rank updates a block of it.
+    fn dtype(&self, parameter: &Parameter) -> DType {
+        let linear = parameter.storage == Storage::F32WithBf16 && parameter.name != EMBEDDING;
+        let alone = self.sharding.ranks().count == 1;
+        let (Some(rows), &[outputs, inputs], true) = (self.bf16_rows, &parameter.shape[..], linear)
+        else {
+            return DType::F32;
+        };
+        let product = GemmShape { rows, inputs, outputs }.prefers_bf16_activations(DType::Bf16);
+        if product && (alone || self.sharding.is_sharded(parameter)) {
+            DType::Bf16
+        } else {
+            DType::F32
+        }
+    }
+
+    fn bytes(&self, parameter: &Parameter) -> usize {
+        let element = if self.dtype(parameter) == DType::Bf16 { 2 } else { 4 };
+        parameter.len() * element
+    }
 }
 
 /// Gradients that are exchanged together.
@@ -33,7 +62,7 @@ pub(super) struct Group {
     /// The gradients of replicated parameters, in as few ranges as possible.
     replicated: Vec<Slice<f32>>,
     /// The gradients of sharded parameters.
-    sharded: Vec<Slice<f32>>,
+    sharded: Vec<Gradient>,
     /// Whether it is the token table that is also the output projection.
     is_tied_table: bool,
 }
@@ -54,7 +83,7 @@ impl Exchange {
         pass: &mut Pass,
         parameters: &[Parameter],
         options: GradientOptions,
-    ) -> (Self, Vec<Option<Slice<f32>>>) {
+    ) -> (Self, Vec<Option<Gradient>>) {
         let ranks = options.sharding.ranks();
         let mut gradients = vec![None; parameters.len()];
         let mut groups = Vec::new();
@@ -93,7 +122,7 @@ impl Exchange {
                 collectives = collectives.all_reduce(slice)?;
             }
             for &slice in &group.sharded {
-                collectives = collectives.reduce_scatter(slice)?;
+                collectives = slice.reduce_scatter(collectives)?;
             }
             if is_last {
                 for &slice in gathered {
@@ -154,7 +183,7 @@ fn grouped(
             groups.push(Vec::new());
             bytes = 0;
         }
-        bytes += parameters[number].len() * size_of::<f32>();
+        bytes += options.bytes(&parameters[number]);
         groups.last_mut().expect("the first parameter starts a group").push(number);
     }
     groups
@@ -165,13 +194,16 @@ struct Declared<'a> {
     pass: &'a mut Pass,
     parameters: &'a [Parameter],
     options: GradientOptions,
-    gradients: &'a mut [Option<Slice<f32>>],
+    gradients: &'a mut [Option<Gradient>],
 }
 
 impl Declared<'_> {
     fn group(&mut self, members: Vec<usize>, number: usize) -> Group {
         let GradientOptions { sharding, .. } = self.options;
-        let is_replicated = |&member: &usize| !sharding.is_sharded(&self.parameters[member]);
+        let of = |&member: &usize| &self.parameters[member];
+        let is_replicated = |member: &usize| {
+            !sharding.is_sharded(of(member)) && self.options.dtype(of(member)) == DType::F32
+        };
         let (replicated, sharded): (Vec<usize>, Vec<usize>) =
             members.iter().partition(|member| is_replicated(member));
         let replicated = self.together(&replicated, number);
@@ -179,9 +211,12 @@ impl Declared<'_> {
         for member in sharded {
             let parameter = &self.parameters[member];
             let (name, len) = (format!("grad.{}", parameter.name), parameter.len());
-            let slice = self.buffer(name, len);
-            self.gradients[member] = Some(slice);
-            whole.push(slice);
+            let gradient = match self.options.dtype(parameter) {
+                DType::Bf16 => Gradient::Bf16(self.buffer(name, len)),
+                _ => Gradient::F32(self.buffer(name, len)),
+            };
+            self.gradients[member] = Some(gradient);
+            whole.push(gradient);
         }
         Group { members, replicated, sharded: whole, is_tied_table: false }
     }
@@ -204,7 +239,7 @@ impl Declared<'_> {
         let (mut start, mut ranges) = (0, Vec::<std::ops::Range<usize>>::new());
         for (&member, len) in members.iter().zip(lens) {
             let range = start..start + len;
-            self.gradients[member] = Some(buffer.slice(range.clone()));
+            self.gradients[member] = Some(Gradient::F32(buffer.slice(range.clone())));
             start += padded(len);
             match ranges.last_mut().filter(|last| last.end == range.start) {
                 Some(last) => last.end = range.end,
@@ -214,7 +249,7 @@ impl Declared<'_> {
         ranges.into_iter().map(|range| buffer.slice(range)).collect()
     }
 
-    fn buffer(&mut self, name: String, len: usize) -> Slice<f32> {
+    fn buffer<T: Element>(&mut self, name: String, len: usize) -> Slice<T> {
         match self.options.home {
             GradientHome::Transient => self.pass.transient(name, len),
             GradientHome::External => self.pass.external(name, len),

@@ -11,12 +11,14 @@
 
 mod builder;
 mod exchange;
+mod gradient;
 mod layers;
 mod passes;
 mod sequences;
 mod value;
 
 pub use builder::{ParameterBuffers, TrainableBuffers};
+pub use gradient::Gradient;
 pub use layers::{CacheConfig, LayerCache};
 pub use passes::{
     ForwardPass, GenerationPass, GradientHome, LossPass, METRICS, MetricsLayout, MicroBatching,

@@ -249,7 +249,8 @@ impl Trainer {
         let (kept, buffers) = (&self.step.gradients, &self.workload().gradients);
         let mut all = Vec::new();
         for held in self.step.trained().filter(|_| !kept.is_empty()) {
-            let grad = held.trained.as_ref().expect("only trained parameters are listed").grad;
+            let grad =
+                held.trained.as_ref().expect("only trained parameters are listed").grad.f32();
             let at = kept.iter().position(|whole| whole.buffer() == grad.buffer());
             let values = buffers[at.expect("every gradient is kept")].download(&self.stream)?;
             let bytes = grad.byte_range();

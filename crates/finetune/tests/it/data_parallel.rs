@@ -96,6 +96,7 @@ fn two_devices_learn_what_one_learns_from_the_same_batch() {
         (Mode::Full, Precision::F32, 1e-5),
         (LORA, Precision::BF16, 2e-3),
         (Mode::Full, Precision::BF16, 2e-3),
+        (Mode::Full, Precision::BF16.bf16_gradients(), 1e-2),
     ] {
         let config = batch_of(mode, precision, 4);
         let data = Data::from(text());

@@ -3,7 +3,7 @@
 use half::bf16;
 use retrograph_driver_sim::Config;
 use retrograph_finetune::checkpoint::Header;
-use retrograph_finetune::model::{GradientHome, StepOptions};
+use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, Storage};
 use retrograph_finetune::{
     Error, GenerationPlan, GeneratorOptions, LoraConfig, LoraTargets, Mode, Plan, Precision,
@@ -11,6 +11,7 @@ use retrograph_finetune::{
 };
 use retrograph_kernels::DType;
 use retrograph_kernels::nf4::{self, Nested};
+use retrograph_kernels::ops::TensorView;
 
 use crate::device::{device, simulated};
 use crate::golden::{self, distance, weights};
@@ -97,6 +98,31 @@ fn large_steps_in_bf16_read_rounded_operands_and_stay_near_those_in_f32() {
         let distance = apart(&losses(Precision::BF16), &losses(Precision::F32));
         assert!(distance > 0.0 && distance < 0.01, "{mode:?}: {distance}");
     }
+}
+
+#[test]
+fn gradients_in_bf16_stay_near_those_in_f32_and_replay_equals_eager() {
+    let config = |precision| large(Mode::Full, precision);
+    let with_gradients = |precision| losses(&config(precision), &mut |p| Ok(weights(p)));
+    let half = Precision::BF16.bf16_gradients();
+    let distance = apart(&with_gradients(half), &with_gradients(Precision::BF16));
+    assert!(distance > 0.0 && distance < 1e-3, "{distance}");
+    let dtype = |options: StepOptions, name: &str| {
+        let step = StepPass::new(&config(half), options).unwrap();
+        let held = step.parameters.into_iter().find(|held| held.parameter.name.ends_with(name));
+        TensorView::from(held.unwrap().trained.unwrap().grad).dtype()
+    };
+    let whole = StepOptions::default();
+    assert_eq!(dtype(whole, "0.mlp.down_proj.weight"), DType::Bf16);
+    assert_eq!(dtype(whole, "embed_tokens.weight"), DType::F32);
+    assert_eq!(dtype(whole, "0.input_layernorm.weight"), DType::F32);
+    // What is added, and what the caller reads, is f32.
+    let added = StepOptions { micro_batch: Some(4), ..whole };
+    assert_eq!(dtype(added, "0.mlp.down_proj.weight"), DType::F32);
+    assert_eq!(dtype(GradientHome::External.into(), "0.mlp.down_proj.weight"), DType::F32);
+    let single = TrainingConfig { precision: Precision::F32.bf16_gradients(), ..config(half) };
+    let error = StepPass::new(&single, whole).unwrap_err();
+    assert!(matches!(error, Error::InvalidConfig { field: "gradients", .. }), "{error}");
 }
 
 /// Three steps of enough tokens for multistage kernels, also in micro-batches.

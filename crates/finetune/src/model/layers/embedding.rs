@@ -7,6 +7,7 @@ use super::Builder;
 use crate::error::Result;
 use crate::model::builder::Weight;
 use crate::model::exchange::Rows;
+use crate::model::gradient::Gradient;
 use crate::parameters::EMBEDDING;
 use crate::spec::ModelSpec;
 
@@ -48,7 +49,7 @@ impl Embedding {
         tokens: Slice<u32>,
         grad_out: Slice<f32>,
     ) -> Result<()> {
-        let Some(grad_table) = self.table.grad else { return Ok(()) };
+        let Some(grad_table) = self.table.grad.map(Gradient::f32) else { return Ok(()) };
         builder.scope("embedding backward");
         if !self.tied && !builder.accumulates() {
             builder.pass.fill(grad_table, 0)?;

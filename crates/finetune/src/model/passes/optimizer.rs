@@ -4,7 +4,7 @@
 //! that the host reads the state before the failed step.
 
 use retrograph_kernels::ops::{
-    AdamW, AdamWTensor, ClipScale, Guard, Schedule, SquaredSums, squared_sums_partials,
+    AdamW, AdamWTensor, ClipScale, Guard, Schedule, SquaredSums, TensorView, squared_sums_partials,
 };
 use retrograph_runtime::{BufferId, CollectiveGroup, Slice};
 
@@ -121,7 +121,7 @@ fn tensor(held: &ParameterBuffers, decay: f32) -> Option<AdamWTensor<BufferId>> 
     let TrainableBuffers { grad, block, first, second } = held.trained.clone()?;
     Some(AdamWTensor {
         param: held.value.floats().slice(block.clone()),
-        grad: grad.slice(block.clone()),
+        grad: grad.slice(block.clone()).into(),
         first,
         second,
         copy: held.value.copy().map(|copy| copy.slice(block)),
@@ -140,7 +140,8 @@ fn clip_scale(
     builder.scope("clip");
     let trained = builder.parameters.iter().filter_map(|held| {
         let TrainableBuffers { grad, block, .. } = held.trained.clone()?;
-        Some((sharding.is_sharded(&held.parameter), grad.slice(block)))
+        let grad = TensorView::from(grad.slice(block));
+        Some((sharding.is_sharded(&held.parameter), grad))
     });
     let (blocks, whole): (Vec<_>, Vec<_>) = trained.partition(|(is_sharded, _)| *is_sharded);
     let [whole, blocks] =

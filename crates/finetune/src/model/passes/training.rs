@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use retrograph_kernels::DType;
 use retrograph_runtime::{Controls, Pass, Ranks, Slice};
 
 use super::metrics::{MetricsLayout, Results};
@@ -146,6 +147,11 @@ impl StepPass {
             home: options.gradients,
             sharding: Sharding::new(config.mode, ranks),
             group_bytes: options.group_bytes.unwrap_or(StepOptions::GROUP_BYTES),
+            bf16_rows: (options.gradients == GradientHome::Transient
+                && config.precision.gradients == DType::Bf16
+                && config.mode == Mode::Full
+                && micro_batching.micro_batches == 1)
+                .then_some(config.rows()),
         };
         let mut builder = Builder::new("training step", config.parameters(), Some(gradients));
         let pass = &mut builder.pass;
@@ -248,7 +254,7 @@ enum End {
 fn whole_gradients(pass: &Pass, parameters: &[ParameterBuffers]) -> Vec<Slice<f32>> {
     let mut whole: Vec<Slice<f32>> = Vec::new();
     for trained in parameters.iter().filter_map(|held| held.trained.as_ref()) {
-        let id = trained.grad.buffer();
+        let id = trained.grad.f32().buffer();
         if whole.iter().all(|known| known.buffer() != id) {
             let len = pass.buffer(id).map_or(0, |buffer| buffer.len());
             whole.push(Slice::new(id, len));

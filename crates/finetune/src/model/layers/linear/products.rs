@@ -11,6 +11,7 @@ use retrograph_runtime::{BufferId, Slice};
 use super::super::activation::Activation;
 use super::super::{Builder, PassConfig};
 use crate::error::Result;
+use crate::model::gradient::Gradient;
 
 /// How the products with a weight are computed, decided once from shape and dtypes.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +72,7 @@ impl Products {
         shape: GemmShape,
         config: &PassConfig,
     ) -> bool {
-        shape.prefers_bf16_activations(w) && config.compute == DType::Bf16
+        shape.prefers_bf16_activations(w.dtype()) && config.compute == DType::Bf16
     }
 
     /// The same products without split-K, so that a second product can be added.
@@ -205,7 +206,7 @@ impl Products {
         &self,
         builder: &mut Builder,
         (grad_out, x): (Activation, Activation),
-        grad_weight: Slice<f32>,
+        grad_weight: Gradient,
     ) -> Result<()> {
         let (x, grad_out, shape) = (self.operand(x)?, self.operand(grad_out)?, self.shape);
         let (alpha, accumulate) = (1.0, builder.accumulates());
