@@ -69,6 +69,8 @@ pub(crate) enum Mode {
 pub(crate) enum Dtype {
     F32,
     Bf16,
+    /// The same, with gradients of weights in bf16.
+    Bf16Gradients,
     /// bf16 products with frozen linear layers in NF4.
     Nf4,
 }
@@ -109,6 +111,8 @@ const STEPS: &[(Mode, Dtype, Shape, [usize; 2])] = &[
     (Mode::LoraAll, Dtype::Bf16, QWEN3_1_7B, [2, 2048]),
     (Mode::Full, Dtype::Bf16, QWEN_0_5B, [4, 512]),
     (Mode::Full, Dtype::Bf16, QWEN_1_5B, [4, 512]),
+    (Mode::Full, Dtype::Bf16Gradients, QWEN_0_5B, [4, 512]),
+    (Mode::Full, Dtype::Bf16Gradients, QWEN_1_5B, [4, 512]),
     (Mode::Lora, Dtype::Nf4, QWEN_1_5B, [4, 512]),
     (Mode::Lora, Dtype::F32, QWEN_1_5B, [1, 32]),
     (Mode::Lora, Dtype::F32, QWEN_1_5B, [4, 512]),
@@ -168,6 +172,7 @@ impl Case {
                 let dtype = match dtype {
                     Dtype::F32 => "f32",
                     Dtype::Bf16 => "bf16",
+                    Dtype::Bf16Gradients => "bf16-gradients",
                     Dtype::Nf4 => "nf4",
                 };
                 format!("{mode}-{dtype}-{}-{batch}x{seq}", shape.name)

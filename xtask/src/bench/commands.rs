@@ -109,11 +109,13 @@ fn mode_options(mode: Mode) -> Vec<String> {
     options.iter().map(|&option| option.to_owned()).collect()
 }
 
-/// The options of a data type, which our program and the script share, except for NF4.
+/// The options of a data type. The script has no NF4, and its autocast rounds gradients to bf16
+/// and stores them in f32.
 fn dtype_options(dtype: Dtype) -> &'static [&'static str] {
     match dtype {
         Dtype::F32 => &["--dtype", "f32"],
         Dtype::Bf16 => &["--dtype", "bf16"],
+        Dtype::Bf16Gradients => &["--dtype", "bf16", "--gradient-dtype", "bf16"],
         Dtype::Nf4 => &["--dtype", "bf16", "--quantize", "nf4"],
     }
 }
@@ -127,7 +129,10 @@ pub(crate) fn peer(case: &Case, settings: Settings) -> Result<Call, &'static str
             Call::new("step.py", &["--size", &joined(size)])
                 .and(shape.options())
                 .and(mode_options(*mode))
-                .with(dtype_options(*dtype))
+                .with(dtype_options(match dtype {
+                    Dtype::Bf16Gradients => Dtype::Bf16,
+                    other => *other,
+                }))
                 .with(if settings.quick { &quick } else { &[] })
         }
         Case::Decode { shape, position, capacity } => Call::new("decode.py", &[])

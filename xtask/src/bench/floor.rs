@@ -76,7 +76,7 @@ pub(crate) fn rows(case: &Case) -> Vec<Row> {
         Case::Step { shape, mode, dtype, size } => {
             let arithmetic = match dtype {
                 Dtype::F32 => Arithmetic::F32,
-                Dtype::Bf16 | Dtype::Nf4 => Arithmetic::Bf16,
+                Dtype::Bf16 | Dtype::Bf16Gradients | Dtype::Nf4 => Arithmetic::Bf16,
             };
             let (flop, bytes) = step((shape, *mode), *dtype, *size);
             vec![Row { row: case.name(), arithmetic, flop, bytes }]
@@ -177,12 +177,13 @@ fn step((shape, mode): (&Shape, Mode), dtype: Dtype, size: [usize; 2]) -> (f64, 
         + 7.0 * shape.layers as f64 * attended;
     let (linear_bytes, head_bytes) = match dtype {
         Dtype::F32 => (4.0, 4.0),
-        Dtype::Bf16 => (2.0, 2.0),
+        Dtype::Bf16 | Dtype::Bf16Gradients => (2.0, 2.0),
         // 4 bits, and a scale in f32 for each 64.
         Dtype::Nf4 => (0.5 + 4.0 / 64.0, 2.0),
     };
-    // In f32: the gradient is written and read, weight and moments are read and written.
-    let optimizer = 4.0 * 2.0 * 4.0 * trained;
+    // The gradient is written and read; weight and moments, in f32, are read and written.
+    let gradient_bytes = if dtype == Dtype::Bf16Gradients { 2.0 } else { 4.0 };
+    let optimizer = 2.0 * (gradient_bytes + 3.0 * 4.0) * trained;
     (flop, 2.0 * (linear * linear_bytes + head * head_bytes) + optimizer)
 }
 

@@ -205,9 +205,9 @@ pub(crate) struct ModelArguments {
     pub(crate) lora: LoraArguments,
     #[command(flatten)]
     precision: PrecisionArguments,
-    /// Data type in which gradients of the weights of linear layers are stored, and exchanged
-    /// between GPUs, in --mode full with --dtype bf16: f32 or bf16, which takes less memory and time.
-    /// Sums within a product are f32 in both. Micro-batches need f32.
+    /// Data type of the gradients of linear layers, and of their exchange between GPUs, in --mode
+    /// full with --dtype bf16: f32 or bf16, which takes less memory and time. Sums within a product
+    /// are f32 in both; gradients of micro-batches, which are added, are always f32.
     #[arg(long, value_name = "TYPE", value_parser = parse_dtype, default_value = "f32")]
     gradient_dtype: DType,
 }

@@ -21,7 +21,7 @@ pub(crate) struct RankArguments {
     /// Python environment have it].
     #[arg(long, value_name = "FILE")]
     pub(crate) nccl: Option<PathBuf>,
-    /// Size of the buckets in which GPUs exchange gradients, such as 64MiB [default: 256MiB].
+    /// Size of the buckets in which GPUs exchange gradients, such as 64MiB [default: 512MiB].
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) bucket_size: Option<u64>,
     /// The rank of this process, from the environment.

@@ -61,7 +61,7 @@ pub struct Precision {
     #[serde(default)]
     pub quantize: Option<Quantization>,
     /// The dtype in which gradients of the weights of linear layers are stored and exchanged: f32,
-    /// or bf16 if `dtype` is. A gradient in bf16 is rounded once from a sum in f32, and the sum over
+    /// or bf16 if `dtype` is. A gradient in bf16 is rounded once from a sum in f32; the sum over
     /// ranks is in bf16. Gradients of other parameters are f32, as are those of micro-batches,
     /// which are added, and of the embedding, also if it is the output projection. It changes
     /// nothing in LoRA.

@@ -58,8 +58,8 @@ impl From<GradientHome> for StepOptions {
 impl StepOptions {
     /// Bytes of gradients that ranks exchange together, unless the options say otherwise: large
     /// enough for the full bandwidth of NVLink, and small enough that little is left to exchange
-    /// when the backward pass ends (docs/hardware/2026-11-25-two-gpus-overlapped).
-    pub const GROUP_BYTES: usize = 256 << 20;
+    /// when the backward pass ends (docs/hardware/2026-11-25-bf16-gradients).
+    pub const GROUP_BYTES: usize = 512 << 20;
 
     /// The most micro-batches of a step. Each is described with operations of its own.
     pub const MAX_MICRO_BATCHES: usize = 1024;
