@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, io, thread};
 
 use brotli::CompressorWriter;
@@ -38,9 +40,9 @@ fn main() -> io::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
     let mut table = String::from("[\n");
     let images = images();
-    for Image { name, stream, texts } in &images {
+    for (Image { name, texts, .. }, packed) in images.iter().zip(pack(&images)) {
         let path = out.join(format!("{name}.br"));
-        fs::write(&path, pack(stream)?)?;
+        fs::write(&path, packed)?;
         line(&mut table, format_args!("    Image {{ name: {name:?}, texts: [{texts}],"));
         line(&mut table, format_args!("        packed: include_bytes!({path:?}) }},"));
     }
@@ -78,32 +80,29 @@ fn images() -> Vec<Image> {
 /// The images for `target`: names and texts.
 fn texts(target: SmTarget) -> Vec<(&'static str, Text)> {
     let images = retrograph_kernels_ptx::images(target);
-    images.into_iter().map(|(name, module)| (name, text(&module))).collect()
+    images.into_iter().map(|(name, module)| (name, text(module))).collect()
 }
 
 /// The text of `module`, and the positions of its entries. The declarations before the first entry,
 /// followed by one entry, are the text of a module that has this entry alone.
-fn text(module: &Module) -> Text {
-    let (whole, mut entries) = (module.to_string(), String::new());
-    let Module { isa, target, variables, functions, .. } = module;
-    let (isa, target) = (*isa, *target);
+fn text(module: Module) -> Text {
+    let Module { isa, target, variables, functions, entries: all } = module;
     let with = |entries| {
         let (variables, functions) = (variables.clone(), functions.clone());
         Module { isa, target, variables, functions, entries }.to_string()
     };
-    let shared = with(Vec::new());
-    let mut start = shared.len();
-    for entry in &module.entries {
-        let (name, cut) = (&entry.name, with(vec![entry.clone()]));
-        let end = start + cut.len() - shared.len();
-        assert_eq!(cut, format!("{shared}{}", &whole[start..end]), "{name} can be cut out");
-        let digest = digest(&cut);
+    let (mut whole, mut entries) = (with(Vec::new()), String::new());
+    let shared = whole.len();
+    for entry in all {
+        let name = entry.name.clone();
+        let cut = with(vec![entry]);
+        let start = whole.len();
+        whole.push_str(&cut[shared..]);
+        let (digest, end) = (digest(&cut), whole.len());
         let row =
             format_args!("Entry {{ name: {name:?}, digest: {digest:?}, bytes: {start}..{end} }},");
         line(&mut entries, row);
-        start = end;
     }
-    assert_eq!(start, whole.len(), "nothing follows the entries");
     Text { whole, entries }
 }
 
@@ -111,13 +110,29 @@ fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text).into()
 }
 
-fn pack(stream: &[u8]) -> io::Result<Vec<u8>> {
+/// The streams, compressed in parallel.
+fn pack(images: &[Image]) -> Vec<Vec<u8>> {
+    let next = AtomicUsize::new(0);
+    let packed: Vec<OnceLock<Vec<u8>>> = images.iter().map(|_| OnceLock::new()).collect();
+    let work = || {
+        while let Some((image, packed)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            images.get(index).zip(packed.get(index))
+        } {
+            packed.get_or_init(|| brotli(&image.stream));
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, |threads| threads.get());
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    packed.into_iter().map(|packed| packed.into_inner().expect("every image is packed")).collect()
+}
+
+fn brotli(stream: &[u8]) -> Vec<u8> {
     let mut packed = Vec::new();
     let mut writer = CompressorWriter::new(&mut packed, 1 << 16, QUALITY, WINDOW);
-    writer.write_all(stream)?;
-    writer.flush()?;
+    writer.write_all(stream).and_then(|()| writer.flush()).expect("writing to memory succeeds");
     drop(writer);
-    Ok(packed)
+    packed
 }
 
 fn line(to: &mut String, what: std::fmt::Arguments<'_>) {

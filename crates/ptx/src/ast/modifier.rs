@@ -284,7 +284,13 @@ impl Modifiers {
 
     /// The modifiers, in the order of [`Modifier::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Modifier> {
-        Modifier::ALL.iter().copied().filter(move |&modifier| self.has(modifier))
+        let Self([mut low, mut high]) = self;
+        std::iter::from_fn(move || {
+            let (word, first) = if low != 0 { (&mut low, 0) } else { (&mut high, 128) };
+            let bit = (*word != 0).then(|| word.trailing_zeros() as usize)?;
+            *word &= *word - 1;
+            Some(Modifier::ALL[first + bit])
+        })
     }
 }
 

@@ -48,21 +48,33 @@ pub(crate) fn check(
     instruction: &Instruction,
     names: &Names<'_>,
 ) -> Result<&'static Form, Mismatch> {
-    let mut nearest: Option<Mismatch> = None;
     let mut newer: Option<&'static Form> = None;
     let (isa, target) = (names.module.isa, names.module.target);
-    for form in instruction.opcode.forms() {
-        match check_form(form, instruction, names) {
-            Ok(()) if form.needs().are_met(isa, target) => return Ok(form),
-            Ok(()) => newer = newer.or(Some(form)),
-            Err(mismatch) => {
-                if nearest.as_ref().is_none_or(|known| known.stage < mismatch.stage) {
-                    nearest = Some(mismatch);
-                }
+    for form in instruction.opcode.forms().iter().filter(|form| is_similar(form, instruction)) {
+        if check_form(form, instruction, names).is_ok() {
+            if form.needs().are_met(isa, target) {
+                return Ok(form);
             }
+            newer = newer.or(Some(form));
         }
     }
-    newer.ok_or_else(|| nearest.expect("every opcode has a form"))
+    newer.ok_or_else(|| nearest(instruction, names))
+}
+
+/// Whether modifiers and types fit. Refuses most forms without the text of a [`Mismatch`].
+fn is_similar(form: &Form, instruction: &Instruction) -> bool {
+    unknown(form, instruction).is_none() && types_fit(form, &instruction.types)
+}
+
+/// The mismatch of the first form that comes nearest.
+fn nearest(instruction: &Instruction, names: &Names<'_>) -> Mismatch {
+    let forms = instruction.opcode.forms().iter();
+    let mismatches = forms.filter_map(|form| check_form(form, instruction, names).err());
+    let nearest = mismatches.reduce(|nearest, one| match nearest.stage < one.stage {
+        true => one,
+        false => nearest,
+    });
+    nearest.expect("every opcode has a form")
 }
 
 fn check_form(form: &Form, instruction: &Instruction, names: &Names<'_>) -> Result<(), Mismatch> {
@@ -88,13 +100,18 @@ fn check_form(form: &Form, instruction: &Instruction, names: &Names<'_>) -> Resu
 
 fn check_known(form: &Form, instruction: &Instruction) -> Result<(), Mismatch> {
     let opcode = instruction.opcode;
-    match instruction.modifiers.iter().find(|&modifier| !form.has_slot_for(modifier)) {
+    match unknown(form, instruction) {
         None => Ok(()),
         Some(modifier) => {
             let found = format!("`.{modifier}` on `{opcode}`");
             Err(Mismatch::new(0, found, format!("{opcode}{form}")))
         }
     }
+}
+
+/// A modifier that the form does not have.
+fn unknown(form: &Form, instruction: &Instruction) -> Option<Modifier> {
+    instruction.modifiers.iter().find(|&modifier| !form.has_slot_for(modifier))
 }
 
 fn check_slots(form: &Form, instruction: &Instruction) -> Result<(), Mismatch> {
@@ -111,13 +128,17 @@ fn check_slots(form: &Form, instruction: &Instruction) -> Result<(), Mismatch> {
 }
 
 fn check_types(form: &Form, instruction: &Instruction) -> Result<(), Mismatch> {
-    let (wanted, found) = (form.types, &instruction.types);
-    let fits = wanted.len() == found.len()
-        && wanted.iter().zip(found).all(|(choices, ty)| choices.contains(ty));
-    if fits {
+    let found = &instruction.types;
+    if types_fit(form, found) {
         return Ok(());
     }
     let words: Vec<String> = found.iter().map(|ty| format!(".{ty}")).collect();
     let found = if words.is_empty() { "no type".to_owned() } else { words.concat() };
     Err(Mismatch::new(1, found, format!("{}{form}", instruction.opcode)))
+}
+
+fn types_fit(form: &Form, found: &[Type]) -> bool {
+    let wanted = form.types;
+    wanted.len() == found.len()
+        && wanted.iter().zip(found).all(|(choices, ty)| choices.contains(ty))
 }
