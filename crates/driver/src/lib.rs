@@ -120,6 +120,12 @@ pub use stream::Stream;
 pub use tensor_map::{TensorMap, TensorMapLayout, TensorMapSwizzle, TensorMapType};
 pub use version::DriverVersion;
 
+/// The simulator, for its configuration, diagnostics and injected failures.
+#[cfg(feature = "sim")]
+pub use retrograph_driver_sim as sim;
+/// The raw driver API, for handles and result codes.
+pub use retrograph_driver_sys as sys;
+
 // What other threads may use, and what they may only be given.
 const _: () = {
     const fn is_send<T: Send>() {}

@@ -1,6 +1,6 @@
 //! Streams: work in order.
 //!
-//! Every stream is non-blocking: it never synchronizes with the legacy default stream.
+//! Streams made here are non-blocking: they never synchronize with the legacy default stream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +15,7 @@ use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::hot_path::{PreparedCalls, prefetch};
 use crate::launch::KernelLaunch;
+use crate::owner::Owner;
 
 /// A non-blocking stream. Clones share it, and any thread may enqueue.
 #[derive(Clone)]
@@ -28,6 +29,8 @@ struct Inner {
     context: Context,
     raw: CUstream,
     retired: AtomicBool,
+    /// Holds the stream of another library; `None` for a stream that is destroyed here.
+    owner: Option<Owner>,
 }
 
 impl Stream {
@@ -40,8 +43,22 @@ impl Stream {
         let mut raw = CUstream::NULL;
         // SAFETY: the context is current, and the out pointer is valid.
         unsafe { call!(context, cuStreamCreate(&mut raw, CU_STREAM_NON_BLOCKING)) }?;
-        let inner = Inner { context: context.clone(), raw, retired: AtomicBool::new(false) };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self::with_owner(context, raw, None))
+    }
+
+    /// The stream of another library, which `owner` keeps alive; it is not destroyed here. The
+    /// legacy default stream cannot be captured: make another one in that library.
+    ///
+    /// # Safety
+    /// `raw` must be a stream of `context`, and must stay one until `owner` is dropped.
+    pub unsafe fn from_raw(context: &Context, raw: CUstream, owner: Owner) -> Self {
+        Self::with_owner(context, raw, Some(owner))
+    }
+
+    fn with_owner(context: &Context, raw: CUstream, owner: Option<Owner>) -> Self {
+        let retired = AtomicBool::new(false);
+        let inner = Inner { context: context.clone(), raw, retired, owner };
+        Self { inner: Arc::new(inner) }
     }
 
     /// The context.
@@ -250,6 +267,9 @@ impl std::fmt::Debug for Stream {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if self.owner.is_some() {
+            return;
+        }
         let raw = self.raw;
         // SAFETY: no clone is left. Enqueued work still runs to completion.
         self.context.release(move |driver| unsafe { call!(driver, cuStreamDestroy_v2(raw)) });

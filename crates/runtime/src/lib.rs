@@ -55,8 +55,12 @@ pub use retrograph_driver::{
     Profile, Stream, TensorMap, TensorMapLayout, TensorMapSwizzle, TensorMapType, UpdateOutcome,
 };
 pub use retrograph_driver::{
-    capture, context, device, driver, error, event, graph, launch, nvtx, profile, stream, version,
+    capture, context, device, driver, error, event, graph, launch, nvtx, profile, stream, sys,
+    version,
 };
+
+/// The arguments of a [`CustomLaunch`].
+pub use retrograph_kernels::{Access, Argument, BufferArgument, Cell};
 
 pub use explain::Explanation;
 pub use library::{

@@ -35,8 +35,9 @@ pub struct DeviceBuffer<T> {
 struct Allocation {
     context: Context,
     address: CUdeviceptr,
-    /// Returns the memory to its pool when dropped; `None` for memory allocated from the driver.
-    pooled: Option<Owner>,
+    /// Returns the memory to its pool, or to another library, when dropped; `None` for memory
+    /// allocated from the driver.
+    owner: Option<Owner>,
 }
 
 impl<T: Pod> DeviceBuffer<T> {
@@ -80,8 +81,50 @@ impl<T: Pod> DeviceBuffer<T> {
         // SAFETY: the context is current, and the out pointer is valid.
         let outcome = unsafe { call!(context, cuMemAlloc_v2(&mut address, bytes)) };
         outcome.map_err(|error| explain(context, error, requested))?;
-        let allocation = Arc::new(Allocation { context: context.clone(), address, pooled: None });
+        let allocation = Arc::new(Allocation { context: context.clone(), address, owner: None });
         Ok(Self { allocation, len, element: PhantomData })
+    }
+
+    /// A buffer over memory of another library, such as a tensor of cudarc or candle: `len` elements
+    /// from `address`. The buffer and everything that uses it, such as a graph, hold `owner`;
+    /// dropping the last of them drops `owner` and frees nothing else.
+    ///
+    /// ```
+    /// # #[cfg(feature = "sim")] {
+    /// use std::sync::Arc;
+    ///
+    /// use retrograph_driver::{Context, DeviceBuffer, DeviceIndex, Driver, Stream};
+    ///
+    /// let context = Context::new(&Driver::simulated(Default::default())?, DeviceIndex(0))?;
+    /// let stream = Stream::new(&context)?;
+    /// let theirs = DeviceBuffer::from_slice(&stream, &[1.0_f32, 2.0, 3.0])?;
+    /// let (address, len) = (theirs.address(), theirs.len());
+    /// // SAFETY: the memory lives as long as `theirs`, and no other work uses it.
+    /// let ours = unsafe { DeviceBuffer::<f32>::from_raw(&context, address, len, Arc::new(theirs)) };
+    /// assert_eq!(ours.download(&stream)?, [1.0, 2.0, 3.0]);
+    /// # }
+    /// # Ok::<(), retrograph_driver::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// The range must lie in one allocation on the device of `context` that stays valid until
+    /// `owner` is dropped, and `address` must be a multiple of the size of `T`. Work that accesses
+    /// it, here and in the other library, must be ordered by streams, events or waits. If dropping
+    /// `owner` does not wait for work on other streams, as `cuMemFreeAsync` does not, wait for the
+    /// work on this buffer before the last holder is dropped.
+    pub unsafe fn from_raw(
+        context: &Context,
+        address: CUdeviceptr,
+        len: usize,
+        owner: Owner,
+    ) -> Self {
+        Self::owned_by(owner, (context, address), len)
+    }
+
+    fn owned_by(owner: Owner, (context, address): (&Context, CUdeviceptr), len: usize) -> Self {
+        let context = context.clone();
+        let allocation = Arc::new(Allocation { context, address, owner: Some(owner) });
+        Self { allocation, len, element: PhantomData }
     }
 
     /// A buffer of `len` elements in the memory of a pool at `address`, which dropping `pooled`
@@ -92,9 +135,7 @@ impl<T: Pod> DeviceBuffer<T> {
         len: usize,
         pattern: Option<u32>,
     ) -> Result<Self> {
-        let context = context.clone();
-        let allocation = Arc::new(Allocation { context, address, pooled: Some(pooled) });
-        let buffer = Self { allocation, len, element: PhantomData };
+        let buffer = Self::owned_by(pooled, (context, address), len);
         pattern.map_or(Ok(()), |pattern| buffer.fill(pattern))?;
         Ok(buffer)
     }
@@ -221,7 +262,7 @@ impl<T> std::fmt::Debug for DeviceBuffer<T> {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if self.pooled.is_some() {
+        if self.owner.is_some() {
             return;
         }
         let address = self.address;

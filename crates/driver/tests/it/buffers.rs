@@ -1,9 +1,11 @@
 //! Device and pinned memory.
 
+use std::sync::Arc;
+
 use retrograph_driver::{Context, DeviceBuffer, DeviceIndex, Error, PinnedBuffer};
 use retrograph_driver_sim::Config;
 
-use crate::device::{device, device_of, simulated};
+use crate::device::{capture_fill, device, device_of, simulated};
 
 #[test]
 fn uploads_and_downloads_round_trip() {
@@ -105,4 +107,23 @@ fn objects_of_two_contexts_do_not_mix() {
     assert_eq!(error, Error::WrongContext { what: "the stream" });
     let error = Context::new(&driver, DeviceIndex(2)).unwrap_err();
     assert_eq!(error, Error::NoSuchDevice { index: 2, count: 2 });
+}
+
+#[test]
+fn a_graph_holds_the_owner_of_borrowed_memory() {
+    let device = device();
+    let theirs = Arc::new(DeviceBuffer::from_slice(&device.stream, &[7_u32; 5]).unwrap());
+    let (address, owner) = (theirs.address(), theirs.clone());
+    // SAFETY: the memory lives as long as its owner.
+    let ours = unsafe { DeviceBuffer::<u32>::from_raw(&device.context, address, 5, owner) };
+    assert_eq!(ours.download(&device.stream).unwrap(), [7; 5]);
+    let mut exec = capture_fill(&device.stream, &ours, 9).instantiate().unwrap();
+    drop(ours);
+    assert_eq!(Arc::strong_count(&theirs), 2, "the graph holds it");
+    exec.launch(&device.stream).unwrap();
+    assert_eq!(theirs.download(&device.stream).unwrap(), [9; 5]);
+    drop(exec);
+    assert_eq!(Arc::strong_count(&theirs), 1);
+    // Nothing has freed the memory.
+    assert_eq!(theirs.download(&device.stream).unwrap(), [9; 5]);
 }

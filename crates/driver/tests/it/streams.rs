@@ -1,5 +1,7 @@
 //! Streams, events and use from several threads.
 
+use std::sync::Arc;
+
 use retrograph_driver::{
     DeviceBuffer, Event, KernelArguments, KernelLaunch, LaunchGeometry, Stream,
 };
@@ -88,4 +90,20 @@ fn one_thread_can_use_two_drivers_in_turn() {
     double(&second.stream, &two, 1);
     assert_eq!(one.download(&first.stream).unwrap(), [2.0; 8]);
     assert_eq!(two.download(&second.stream).unwrap(), [4.0; 8]);
+}
+
+#[test]
+fn a_borrowed_stream_orders_work_with_its_owner_and_is_not_destroyed() {
+    let Device { context, stream } = device();
+    let buffer = DeviceBuffer::from_slice(&stream, &[1.0_f32; 256]).unwrap();
+    let theirs = Arc::new(stream);
+    // SAFETY: the stream lives as long as its owner.
+    let ours = unsafe { Stream::from_raw(&context, theirs.raw(), theirs.clone()) };
+    double(&theirs, &buffer, 1);
+    double(&ours, &buffer, 2);
+    assert_eq!(Arc::strong_count(&theirs), 2);
+    drop(ours);
+    assert_eq!(Arc::strong_count(&theirs), 1);
+    double(&theirs, &buffer, 1);
+    assert_eq!(buffer.download(&theirs).unwrap(), [16.0; 256]);
 }

@@ -7,8 +7,9 @@ use retrograph_test_support::threads::assert_complete;
 assert_threads! {
     // Any thread may use them, several at a time.
     shared {
-        Admission, AdmitError, Bindings, Buffer, BufferId, BufferKind, BuildError, BuildOptions,
-        CallError, CaptureError, CaptureMode, CapturedNodes, CollectiveGroup, CollectiveKind,
+        Access, Admission, AdmitError, Argument<BufferId>, Bindings, Buffer,
+        BufferArgument<BufferId>, BufferId, BufferKind, BuildError, BuildOptions, CallError,
+        CaptureError, CaptureMode, CapturedNodes, Cell<BufferId>, CollectiveGroup, CollectiveKind,
         Collectives, Communicator, Context, ControlError, Controls,
         Cublas, CustomImage, CustomLaunch, DeviceBuffer<f32>, DeviceCopy, DeviceFill, DeviceIndex,
         DeviceInfo, DeviceRange, DeviceScalar<f32>, Driver, DriverShare, DriverVersion, PdlMode,
