@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 
 use crate::workspace::{check, command, root, target_dir};
-use crate::{bench, codegen, mutants, packages, prewarm, toolchain};
+use crate::{bench, codegen, examples, mutants, packages, prewarm, toolchain};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -33,6 +33,7 @@ const JOBS: &[Job] = &[
         let features = ["--features", "cuda-driver-sys"];
         cargo(&[&["test", "-p", "retrograph-driver-sys", "--locked"][..], &features].concat())
     }),
+    ("examples", examples::run),
     ("main-job", main_job),
     ("bench", bench::check),
     ("features", packages::features),

@@ -5,6 +5,7 @@ mod ci;
 mod circles;
 mod codegen;
 mod conformance;
+mod examples;
 mod mutants;
 mod mutate;
 mod nvcc_kernels;

@@ -7,8 +7,10 @@ use anyhow::Context;
 
 use crate::workspace::{check, command, target_dir};
 
-const PACKAGE: &str = "retrograph-sim-libcuda";
-const BUILT: &str = "libretrograph_sim_libcuda.so";
+/// The package of the library.
+pub(crate) const PACKAGE: &str = "retrograph-sim-libcuda";
+/// The library in the build directory.
+pub(crate) const BUILT: &str = "libretrograph_sim_libcuda.so";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -24,7 +26,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn install(built: &Path, out: &Path) -> anyhow::Result<()> {
+/// Copies the library to `out` under the driver's names.
+pub(crate) fn install(built: &Path, out: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
     // A program that has the old file open keeps it.
     let name = out.join("libcuda.so.1");

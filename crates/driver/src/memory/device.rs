@@ -85,9 +85,9 @@ impl<T: Pod> DeviceBuffer<T> {
         Ok(Self { allocation, len, element: PhantomData })
     }
 
-    /// A buffer over memory of another library, such as a tensor of cudarc or candle: `len` elements
-    /// from `address`. The buffer and everything that uses it, such as a graph, hold `owner`;
-    /// dropping the last of them drops `owner` and frees nothing else.
+    /// A buffer over memory of another library, such as a tensor of cudarc or candle: `len`
+    /// elements from `address`. The buffer and everything that uses it, such as a graph, hold
+    /// `owner`; dropping the last of them drops `owner` and frees nothing else.
     ///
     /// ```
     /// # #[cfg(feature = "sim")] {
@@ -99,8 +99,9 @@ impl<T: Pod> DeviceBuffer<T> {
     /// let stream = Stream::new(&context)?;
     /// let theirs = DeviceBuffer::from_slice(&stream, &[1.0_f32, 2.0, 3.0])?;
     /// let (address, len) = (theirs.address(), theirs.len());
-    /// // SAFETY: the memory lives as long as `theirs`, and no other work uses it.
-    /// let ours = unsafe { DeviceBuffer::<f32>::from_raw(&context, address, len, Arc::new(theirs)) };
+    /// let owner = Arc::new(theirs);
+    /// // SAFETY: the memory lives as long as its owner, and no other work uses it.
+    /// let ours = unsafe { DeviceBuffer::<f32>::from_raw(&context, address, len, owner) };
     /// assert_eq!(ours.download(&stream)?, [1.0, 2.0, 3.0]);
     /// # }
     /// # Ok::<(), retrograph_driver::Error>(())

@@ -1,0 +1,62 @@
+//! A PTX kernel of your own as two operations of a pass: `y = 3 · (2 · x)`, replayed as one graph.
+//!
+//! `cargo run` uses the simulated driver, `cargo run -- --gpu` the driver of this machine.
+
+use std::error::Error;
+
+use retrograph_runtime::{
+    Argument, Bindings, Context, CustomImage, CustomLaunch, DeviceBuffer, DeviceIndex, Driver,
+    ModuleCache, OpId, Pass, PassError, Policy, Program, Slice, Stream,
+};
+
+const N: usize = 1000;
+const THREADS: u32 = 256;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let driver = match std::env::args().any(|argument| argument == "--gpu") {
+        true => Driver::load()?,
+        false => Driver::simulated(Default::default())?,
+    };
+
+    // Describe the step. No device is needed.
+    let mut pass = Pass::new("scale twice");
+    let (x, y) = (pass.external::<f32>("x", N), pass.external::<f32>("y", N));
+    let doubled = pass.transient::<f32>("doubled", N);
+    scale(&mut pass, x, doubled, 2.0)?;
+    scale(&mut pass, doubled, y, 3.0)?;
+    println!("{}", pass.explain());
+
+    // Compile the kernel and bind the pass to memory.
+    let context = Context::new(&driver, DeviceIndex(0))?;
+    let modules = ModuleCache::new(&context).prewarm(&pass.requirements(), |_| ())?;
+    let stream = Stream::new(&context)?;
+    let input: Vec<f32> = (0..N).map(|i| i as f32).collect();
+    let input_buffer = DeviceBuffer::from_slice(&stream, &input)?;
+    let output_buffer = DeviceBuffer::<f32>::zeroed(&context, N)?;
+    let mut bindings = Bindings::new();
+    bindings.bind(x, &input_buffer).bind(y, &output_buffer);
+    let mut program = Program::build(&stream, &modules, &pass, &bindings, Policy::Auto)?;
+
+    // Each step is one graph launch.
+    program.step(&stream, &pass.controls())?;
+    let output = output_buffer.download(&stream)?;
+    assert!(output.iter().zip(&input).all(|(y, x)| *y == 6.0 * x), "{output:?}");
+    println!("{}", program.report());
+    Ok(())
+}
+
+/// Appends `y = a · x`.
+fn scale(pass: &mut Pass, x: Slice<f32>, y: Slice<f32>, a: f32) -> Result<OpId, PassError> {
+    assert!(x.len() <= y.len(), "the kernel writes one element for each that it reads");
+    let n = u32::try_from(x.len()).expect("the pass is small");
+    let launch = CustomLaunch {
+        image: CustomImage { name: "scale".to_owned(), ptx: include_str!("scale.ptx").into() },
+        entry: "scale".to_owned(),
+        grid: [n.div_ceil(THREADS), 1, 1],
+        block: [THREADS, 1, 1],
+        shared_bytes: 0,
+        arguments: vec![Argument::read(x), Argument::write(y), Argument::U32(n), Argument::f32(a)],
+    };
+    // SAFETY: these are the kernel's parameters. It reads `x[..n]` and writes `y[..n]`.
+    unsafe { pass.custom(launch) }
+}
