@@ -89,7 +89,8 @@ fn text(module: Module) -> Text {
     let Module { isa, target, variables, functions, entries: all } = module;
     let with = |entries| {
         let (variables, functions) = (variables.clone(), functions.clone());
-        Module { isa, target, variables, functions, entries }.to_string()
+        let lines = Default::default();
+        Module { isa, target, variables, functions, entries, lines }.to_string()
     };
     let (mut whole, mut entries) = (with(Vec::new()), String::new());
     let shared = whole.len();

@@ -23,7 +23,7 @@ const JOBS: &[Job] = &[
     // Takes about a minute. Run more when the parser changes.
     ("ptx-mutants", || mutants::run(&mutants::Arguments { count: 1000, seed: 1, ptxas: None })),
     ("abi", || with_headers("retrograph-abi-check")),
-    ("sim-libcuda", || with_headers("retrograph-sim-libcuda")),
+    ("sim", || with_headers("retrograph-sim")),
     ("clippy", || {
         cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
     }),

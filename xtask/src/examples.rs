@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::Context;
 
+use crate::toolchain;
 use crate::workspace::{check, command, root, target_dir};
-use crate::{sim_libcuda, toolchain};
 
 /// Checks format and lints of every example, and runs it: programs assert their results. They
 /// share one build directory.
@@ -43,11 +43,11 @@ pub(crate) fn folders() -> anyhow::Result<Vec<PathBuf>> {
 /// Builds the simulator's libcuda.so.1 for programs that load it by name, and returns its folder.
 /// The kernels of the examples are small: compiling an optimized simulator would take longer.
 fn library(build: &Path) -> anyhow::Result<PathBuf> {
-    let mut command = command("cargo", &["build", "--locked", "-p", sim_libcuda::PACKAGE]);
+    let folder = build.join("libcuda");
+    let mut command = command("cargo", &["run", "--locked", "-p", "retrograph-sim"]);
     command.args(["--config", "profile.dev.package.retrograph-driver-sim.opt-level=0"]);
+    command.args(["--", "library", "--out"]).arg(&folder);
     command.env("CARGO_TARGET_DIR", build);
     check(command)?;
-    let folder = build.join("libcuda");
-    sim_libcuda::install(&build.join("debug").join(sim_libcuda::BUILT), &folder)?;
     Ok(folder)
 }

@@ -13,7 +13,6 @@ mod packages;
 mod prewarm;
 mod ptxas;
 mod release;
-mod sim_libcuda;
 mod tidy;
 mod toolchain;
 mod workspace;
@@ -53,8 +52,6 @@ enum Verb {
     PtxMutants(mutants::Arguments),
     /// Check a release, or write its version, tag it and publish it.
     Release(release::Arguments),
-    /// Build the simulated driver as `libcuda.so.1`, for programs of any language.
-    SimLibcuda(sim_libcuda::Arguments),
     /// Check the rules of the tree: dependencies, names, file sizes, documents, banned crates.
     Tidy,
     /// Fetch ptxas, the CUDA headers and libclang, pinned, into target/toolchain.
@@ -83,7 +80,6 @@ fn run(verb: Verb) -> anyhow::Result<()> {
         Verb::Prewarm(arguments) => prewarm::run(&arguments),
         Verb::CompileWorker(arguments) => prewarm::worker(&arguments),
         Verb::Release(arguments) => release::run(&arguments),
-        Verb::SimLibcuda(arguments) => sim_libcuda::run(&arguments),
         Verb::Tidy => tidy::run(),
         Verb::Toolchain => toolchain::run(),
     }

@@ -25,7 +25,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("retrograph-abi-check", &["retrograph-driver-sys", "retrograph-nccl-sys"]),
     ("retrograph-ptx", &[]),
     ("retrograph-driver-sim", &["retrograph-driver-sys", "retrograph-ptx"]),
-    ("retrograph-sim-libcuda", &["retrograph-driver-sim", "retrograph-driver-sys"]),
+    ("retrograph-sim", &["retrograph-driver-sim", "retrograph-driver-sys"]),
     ("retrograph-kernel-abi", &[]),
     ("retrograph-kernels-ptx", &["retrograph-ptx", "retrograph-kernel-abi"]),
     (

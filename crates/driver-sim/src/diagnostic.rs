@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::exec::{Fault, FaultSite};
+
 /// The kind of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -36,6 +38,7 @@ impl fmt::Display for DiagnosticKind {
 
 /// One thing that the simulator has to say, beyond the code that the call returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Diagnostic {
     /// The kind.
     pub kind: DiagnosticKind,
@@ -43,10 +46,31 @@ pub struct Diagnostic {
     pub call: &'static str,
     /// The message, with names, addresses and values.
     pub message: String,
+    /// The instruction and thread, if a kernel is the cause. The message names them too.
+    pub site: Option<Box<FaultSite>>,
 }
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} ({})", self.call, self.message, self.kind)
+    }
+}
+
+/// What a diagnostic says: a message, and the place in a kernel if there is one.
+#[derive(Clone, Debug)]
+pub(crate) struct Finding {
+    pub(crate) message: String,
+    pub(crate) site: Option<Box<FaultSite>>,
+}
+
+impl<T: Into<String>> From<T> for Finding {
+    fn from(message: T) -> Self {
+        Self { message: message.into(), site: None }
+    }
+}
+
+impl From<&Fault> for Finding {
+    fn from(fault: &Fault) -> Self {
+        Self { message: fault.to_string(), site: Some(fault.site.clone()) }
     }
 }

@@ -40,7 +40,7 @@ fn failure(fault: &Fault) -> Failure {
         | FaultKind::Deadlock { .. }
         | FaultKind::AsyncProxy(_)
         | FaultKind::Race { .. }
-        | FaultKind::Undefined(_) => return Failure::Undefined(fault.to_string()),
+        | FaultKind::Undefined(_) => return Failure::Undefined(fault.into()),
     };
-    Failure::Fault(code, fault.to_string())
+    Failure::Fault(code, fault.into())
 }

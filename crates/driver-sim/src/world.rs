@@ -193,6 +193,18 @@ impl Simulator {
         self.world.state.lock().diagnostics.get(seen..).unwrap_or_default().to_vec()
     }
 
+    /// Whether no call of the machine is running, or the last one ends within `wait`. A program
+    /// that exits asks this first: the other methods would wait for a call that never ends, such as
+    /// one that runs the host function which exits.
+    pub fn is_free_within(&self, wait: Duration) -> bool {
+        !self.world.hosting.is_here() && self.world.state.try_lock_for(wait).is_some()
+    }
+
+    /// How many launches of each kernel ran, also from graphs, by the name of the kernel.
+    pub fn launches(&self) -> BTreeMap<String, u64> {
+        self.world.state.lock().launches.clone()
+    }
+
     /// The errors that calls returned so far, each kind once. Injected failures are not among them.
     pub fn refused(&self) -> Vec<Refused> {
         self.world.state.lock().refused.iter().copied().collect()

@@ -3,10 +3,13 @@
 //! Names are resolved: registers, labels and symbols are indices, so that an executor needs no
 //! tables of strings, and the names are kept beside them for printing and for messages.
 //!
-//! Not represented: calls through pointers, textures, and debug information. Kernels that are
-//! made here have no use for them, and the parser says so when it meets one.
+//! Not represented: textures and debug information other than lines. Kernels that are made here
+//! have no use for them, and the parser says so when it meets one.
+
+use std::sync::Arc;
 
 mod entry;
+mod lines;
 mod modifier;
 mod operand;
 mod types;
@@ -15,6 +18,7 @@ pub use entry::{
     BranchTable, Entry, Function, Limits, Linkage, Parameter, PointerAttribute,
     RegisterDeclaration, Variable,
 };
+pub use lines::{LineTable, SourcePosition};
 pub use modifier::{Modifier, Modifiers};
 pub use operand::{Address, AddressBase, Immediate, LabelId, Operand, RegisterId, Special, Symbol};
 pub use types::{Type, TypeKind};
@@ -35,6 +39,8 @@ pub struct Module {
     pub functions: Vec<Function>,
     /// The kernels.
     pub entries: Vec<Entry>,
+    /// The lines of the source, if the text tells them. Not printed.
+    pub lines: Arc<LineTable>,
 }
 
 impl Module {

@@ -27,8 +27,8 @@
 //! # Ok::<(), retrograph_ptx::ParseError>(())
 //! ```
 //!
-//! Comments, `.loc`, `.file`, `.section` and `.pragma` are skipped. Not supported: calls
-//! through pointers, textures, and 32-bit addressing.
+//! `.loc` and `.file` become a [`LineTable`]; comments, `.section` and `.pragma` are skipped. Not
+//! supported: calls through pointers, textures, and 32-bit addressing.
 
 mod body;
 mod lexer;
@@ -40,7 +40,7 @@ mod variable;
 
 use lexer::{Lexer, Position, Token};
 
-use crate::ast::Module;
+use crate::ast::{LineTable, Module};
 
 /// Why a text is not a module that this crate knows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,7 +84,7 @@ type Result<T> = std::result::Result<T, ParseError>;
 /// The first thing in `text` that is not understood.
 pub fn parse(text: &str) -> Result<Module> {
     let tokens = Lexer::new(text).tokens()?;
-    module::parse_module(&mut Cursor { tokens: &tokens, next: 0 })
+    module::parse_module(&mut Cursor { tokens: &tokens, next: 0, lines: LineTable::default() })
 }
 
 /// The tokens that are still to be read.
@@ -92,6 +92,8 @@ struct Cursor<'a> {
     /// Ends with [`Token::End`].
     tokens: &'a [(Token<'a>, Position)],
     next: usize,
+    /// The lines of the source so far.
+    lines: LineTable,
 }
 
 impl<'a> Cursor<'a> {
@@ -199,6 +201,24 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Notes the `.file NUMBER "NAME"` or `.loc FILE LINE COLUMN` that comes next.
+    fn note_line(&mut self) {
+        let token = |ahead: usize| self.tokens.get(self.next + ahead).map(|(token, _)| *token);
+        let number = |ahead| match token(ahead) {
+            Some(Token::Number(text)) => u32::try_from(lexer::integer(text)?).ok(),
+            _ => None,
+        };
+        match (self.peek(), number(1), token(2), number(2)) {
+            (Token::Dotted("file"), Some(file), Some(Token::Text(name)), _) => {
+                self.lines.add_file(file, name);
+            }
+            (Token::Dotted("loc"), Some(file), _, Some(line)) => {
+                self.lines.begin(self.position().line, file, line);
+            }
+            _ => {}
+        }
+    }
+
     /// Skips a block in braces.
     fn skip_block(&mut self) -> Result<()> {
         while self.peek() != Token::Symbol('{') {
@@ -221,10 +241,17 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Skips a directive without semantics.
+    /// The end of a function, whose last `.loc` says nothing about what follows.
+    fn end_of_lines(&mut self) {
+        let line = self.position().line;
+        self.lines.end(line);
+    }
+
+    /// Skips a directive without semantics; notes what it says about lines.
     fn skip_debug(&mut self) -> Result<bool> {
         match self.peek() {
             Token::Dotted("loc" | "file") => {
+                self.note_line();
                 self.take();
                 self.skip_line();
             }

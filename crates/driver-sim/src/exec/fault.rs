@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use retrograph_ptx::ast::Space;
+use retrograph_ptx::ast::{SourcePosition, Space};
 
 use super::undefined::{ProxyMisuse, Undefined};
 
@@ -109,6 +109,7 @@ fn space_name(space: Space) -> &'static str {
 
 /// The position of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FaultSite {
     /// The kernel.
     pub kernel: String,
@@ -120,6 +121,8 @@ pub struct FaultSite {
     pub statement: usize,
     /// The line of the PTX text, or 0 if the kernel was not parsed from text.
     pub line: u32,
+    /// The line of the source that the PTX was compiled from, if the PTX has line information.
+    pub source: Option<SourcePosition>,
     /// The instruction as PTX.
     pub text: String,
 }
@@ -133,8 +136,10 @@ impl fmt::Display for FaultSite {
             self.kernel
         )?;
         write!(f, "statement {}", self.statement)?;
-        if self.line != 0 {
-            write!(f, " (line {})", self.line)?;
+        match (self.line, &self.source) {
+            (0, _) => {}
+            (line, None) => write!(f, " (line {line})")?,
+            (line, Some(source)) => write!(f, " (line {line}, from {source})")?,
         }
         write!(f, ": {}", self.text)
     }

@@ -18,12 +18,14 @@ pub(super) fn site_of(
         Some(Statement::Instruction(instruction)) => Some(instruction),
         _ => None,
     };
+    let line = instruction.map_or(0, |instruction| instruction.line.0);
     FaultSite {
         kernel: program.name().to_owned(),
         block,
         thread: coordinates(u64::from(thread), launch.block),
         statement,
-        line: instruction.map_or(0, |instruction| instruction.line.0),
+        line,
+        source: program.module.lines.source(line),
         text: instruction.map_or_else(String::new, |i| text_of(&program.module, entry, i)),
     }
 }
@@ -48,6 +50,7 @@ pub(super) fn text_of(module: &Module, entry: &Entry, instruction: &Instruction)
         variables: module.variables.clone(),
         functions: module.functions.clone(),
         entries: vec![entry],
+        lines: Default::default(),
     };
     let text = module.to_string();
     let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty() && *line != "}");

@@ -7,7 +7,7 @@ use retrograph_driver_sys::{CU_STREAM_DEFAULT, CUcontext, CUmemoryPool, CUresult
 
 use super::{Handle, State, Stream};
 use crate::config::Config;
-use crate::diagnostic::DiagnosticKind;
+use crate::diagnostic::{DiagnosticKind, Finding};
 use crate::globals;
 use crate::memory::{Memory, MemoryError};
 use crate::refusal::{Refusal, Rule, refuse};
@@ -89,8 +89,8 @@ pub(crate) fn memory_refusal(error: &MemoryError) -> Refusal {
 
 impl State {
     /// Loses every context of a device: drops queued work, and lets every later call return `code`.
-    pub(crate) fn lose(&mut self, device: usize, code: CUresult, message: String) {
-        self.diagnose(DiagnosticKind::Fault, message);
+    pub(crate) fn lose(&mut self, device: usize, code: CUresult, finding: impl Into<Finding>) {
+        self.diagnose(DiagnosticKind::Fault, finding);
         let ordinal = self.devices[device].ordinal;
         for view in self.devices.iter_mut().filter(|view| view.ordinal == ordinal) {
             view.lost = Some(code);

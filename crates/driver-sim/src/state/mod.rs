@@ -33,7 +33,7 @@ pub(crate) use thread::{Thread, this_thread};
 pub(crate) use user_object::{PendingRelease, UserObject};
 
 use crate::config::Config;
-use crate::diagnostic::{Diagnostic, DiagnosticKind};
+use crate::diagnostic::{Diagnostic, DiagnosticKind, Finding};
 use crate::live::Live;
 use crate::random::Random;
 use crate::refusal::{Refusal, Refused};
@@ -84,6 +84,8 @@ pub(crate) struct State {
     pub(crate) pinned: BTreeMap<usize, Pinned>,
     pub(crate) random: Random,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// How many launches of each kernel ran.
+    pub(crate) launches: BTreeMap<String, u64>,
     /// The code that every call returns after the simulator stopped.
     pub(crate) stopped: Option<CUresult>,
     /// The distinct errors returned so far.
@@ -135,6 +137,7 @@ impl State {
             pinned: BTreeMap::new(),
             random: Random::of(&config),
             diagnostics: Vec::new(),
+            launches: BTreeMap::new(),
             stopped: None,
             refused: BTreeSet::new(),
             hosting: Arc::default(),
@@ -161,9 +164,9 @@ impl State {
     }
 
     /// Records a diagnostic.
-    pub(crate) fn diagnose(&mut self, kind: DiagnosticKind, message: impl Into<String>) {
-        let message = message.into();
-        self.diagnostics.push(Diagnostic { kind, call: self.call, message });
+    pub(crate) fn diagnose(&mut self, kind: DiagnosticKind, finding: impl Into<Finding>) {
+        let Finding { message, site } = finding.into();
+        self.diagnostics.push(Diagnostic { kind, call: self.call, message, site });
     }
 
     /// Refuses a call that the simulator does not implement. The caller has changed nothing.
@@ -173,15 +176,15 @@ impl State {
     }
 
     /// Stops at behaviour that hardware leaves undefined.
-    pub(crate) fn undefined(&mut self, message: impl Into<String>) -> Refusal {
-        self.diagnose(DiagnosticKind::Undefined, message);
+    pub(crate) fn undefined(&mut self, finding: impl Into<Finding>) -> Refusal {
+        self.diagnose(DiagnosticKind::Undefined, finding);
         Refusal::UNDEFINED
     }
 
     /// Applies an injected failure: a sticky code loses the current context.
     pub(crate) fn inject(&mut self, code: CUresult) {
         if let (true, Ok(device)) = (code.is_sticky(), self.current()) {
-            self.lose(device, code, "an injected failure".to_owned());
+            self.lose(device, code, "an injected failure");
         }
     }
 

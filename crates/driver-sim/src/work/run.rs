@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use retrograph_driver_sys::{CUevent, CUresult};
 
-use super::{Copy, End, Operation, Plan, PlanWork, Task, TaskId, Work};
+use super::{Copy, End, Launch, Operation, Plan, PlanWork, Task, TaskId, Work};
 use crate::argument::Call;
+use crate::diagnostic::Finding;
 use crate::kernel;
 use crate::memory::MemoryError;
 use crate::refusal::{Rule, refuse};
@@ -14,10 +15,10 @@ use crate::state::{Mark, State};
 
 /// Why queued work failed.
 pub(crate) enum Failure {
-    /// The code with which the context is lost, and the message.
-    Fault(CUresult, String),
+    /// The code with which the context is lost, and the cause.
+    Fault(CUresult, Finding),
     /// Something for which hardware promises nothing.
-    Undefined(String),
+    Undefined(Finding),
 }
 
 impl State {
@@ -85,11 +86,11 @@ impl State {
             }
         };
         result.map_err(|failure| match failure {
-            Failure::Fault(code, message) => {
-                self.lose(device, code, message);
+            Failure::Fault(code, finding) => {
+                self.lose(device, code, finding);
                 refuse(code, Rule::Fault)
             }
-            Failure::Undefined(message) => self.undefined(message),
+            Failure::Undefined(finding) => self.undefined(finding),
         })
     }
 
@@ -127,32 +128,47 @@ impl State {
         let made = self.devices[device].memory.alloc_at(Some(address), bytes);
         made.map(|_| ()).map_err(|error| {
             let message = "memory of a graph could not be had when it was launched";
-            Failure::Undefined(format!("{message}: {error}"))
+            Failure::Undefined(format!("{message}: {error}").into())
         })
     }
 
     fn run_operation(&mut self, device: usize, operation: &Operation) -> Result<(), Failure> {
+        if let Operation::Launch(launch) = operation {
+            self.count_launch(launch)?;
+        }
         let memory = &self.devices[device].memory;
         let result = match operation {
             Operation::Launch(launch) => {
-                if !self.functions.contains(launch.function) {
-                    return Err(unloaded(launch.program.name()));
-                }
                 return kernel::run(launch, memory, &self.config, self.random.seed());
             }
             Operation::Copy(copy) if !self.pinned_ends_live(copy) => return Err(pinned_freed()),
             Operation::Copy(copy) => copy.run(memory),
             Operation::Fill(fill) => fill.run(memory),
-            Operation::Host(call) => return self.run_host(call).map_err(Failure::Undefined),
+            Operation::Host(call) => {
+                return self.run_host(call).map_err(|said| Failure::Undefined(said.into()));
+            }
         };
         result.map_err(|error| match operation {
             // Hardware tells a fill that fails by another code than a copy.
             Operation::Fill(_) => {
                 let message = format!("a queued fill failed: {error}");
-                Failure::Fault(CUresult::CUDA_ERROR_LAUNCH_FAILED, message)
+                Failure::Fault(CUresult::CUDA_ERROR_LAUNCH_FAILED, message.into())
             }
             _ => failed_copy(&error),
         })
+    }
+
+    /// Counts a launch by its kernel, whose module must be loaded.
+    fn count_launch(&mut self, launch: &Launch) -> Result<(), Failure> {
+        let name = launch.program.name();
+        if !self.functions.contains(launch.function) {
+            return Err(unloaded(name));
+        }
+        match self.launches.get_mut(name) {
+            Some(count) => *count += 1,
+            None => drop(self.launches.insert(name.to_owned(), 1)),
+        }
+        Ok(())
     }
 
     fn pinned_ends_live(&self, copy: &Copy) -> bool {
@@ -172,20 +188,20 @@ impl State {
         let freed = self.devices[device].memory.free(address);
         freed
             .map(|_| ())
-            .map_err(|error| Failure::Undefined(format!("a queued free failed: {error}")))
+            .map_err(|error| Failure::Undefined(format!("a queued free failed: {error}").into()))
     }
 }
 
 fn failed_copy(error: &MemoryError) -> Failure {
     let message = format!("a queued copy failed: {error}");
-    Failure::Fault(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, message)
+    Failure::Fault(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, message.into())
 }
 
 fn unloaded(kernel: &str) -> Failure {
-    Failure::Undefined(format!("the module of kernel `{kernel}` was unloaded before it ran"))
+    Failure::Undefined(format!("the module of kernel `{kernel}` was unloaded before it ran").into())
 }
 
 fn pinned_freed() -> Failure {
     let message = "a copy names pinned host memory that was freed before the copy ran";
-    Failure::Undefined(message.to_owned())
+    Failure::Undefined(message.into())
 }

@@ -39,8 +39,8 @@ impl ModuleBuilder {
             hoist(entry, &mut variables);
         }
         let isa = self.target.least_isa();
-        let mut module =
-            Module { isa, target: self.target, variables, functions: Vec::new(), entries };
+        let (target, functions, lines) = (self.target, Vec::new(), Default::default());
+        let mut module = Module { isa, target, variables, functions, entries, lines };
         let checked = least_isa(&module).and_then(|isa| {
             module.isa = isa;
             validate(&module)

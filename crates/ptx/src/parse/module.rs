@@ -25,8 +25,8 @@ const TOP_LEVEL: &str = "`.entry`, a variable, or the end of the text";
 
 pub(super) fn parse_module(cursor: &mut Cursor<'_>) -> Result<Module> {
     let (isa, target) = parse_header(cursor)?;
-    let mut module =
-        Module { isa, target, variables: Vec::new(), functions: Vec::new(), entries: Vec::new() };
+    let (variables, functions, entries, lines) = Default::default();
+    let mut module = Module { isa, target, variables, functions, entries, lines };
     while cursor.peek() != Token::End {
         if cursor.skip_debug()? {
             continue;
@@ -38,6 +38,7 @@ pub(super) fn parse_module(cursor: &mut Cursor<'_>) -> Result<Module> {
         }
         if cursor.accept_word("func") {
             parse_function(cursor, &mut module, linkage)?;
+            cursor.end_of_lines();
         } else if cursor.accept_word("entry") {
             let entry = parse_entry(cursor, &module)?;
             if module.entry(&entry.name).is_some() {
@@ -45,12 +46,14 @@ pub(super) fn parse_module(cursor: &mut Cursor<'_>) -> Result<Module> {
                 return Err(ParseError::new(at, found, "an entry name that is not taken"));
             }
             module.entries.push(entry);
+            cursor.end_of_lines();
         } else {
             for variable in parse_variables(cursor, linkage, (TOP_LEVEL, false))? {
                 declare_variable(&mut module, at, variable)?;
             }
         }
     }
+    module.lines = std::mem::take(&mut cursor.lines).into();
     Ok(module)
 }
 

@@ -17,7 +17,7 @@ use crate::exec::warpgroup::Warpgroup;
 fn without_entries(module: &Module) -> Module {
     let (isa, target, entries) = (module.isa, module.target, Vec::new());
     let (variables, functions) = (module.variables.clone(), module.functions.clone());
-    Module { isa, target, variables, functions, entries }
+    Module { isa, target, variables, functions, entries, lines: Arc::clone(&module.lines) }
 }
 
 impl Decoder<'_> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
 
 use retrograph_driver_sim::DiagnosticKind;
 use retrograph_driver_sys::CUresult;
@@ -89,17 +90,9 @@ impl Machine {
         }
     }
 
-    /// Reports which functions were refused how often. Called when the process exits.
-    fn summarize(&self) {
-        let reported = self.reported();
-        if reported.refused.is_empty() {
-            return;
-        }
-        let calls: u64 = reported.refused.values().sum();
-        print_line(&format!("{calls} call(s) were not simulated and returned 801:"));
-        for (name, count) in &reported.refused {
-            print_line(&format!("{count:>8} {name}"));
-        }
+    /// How many calls of each function were refused.
+    pub(crate) fn refused(&self) -> BTreeMap<String, u64> {
+        self.reported().refused.clone()
     }
 }
 
@@ -117,7 +110,16 @@ impl Reported {
 /// Runs when the process exits or unloads the library.
 extern "C" fn at_exit() {
     if let Some(machine) = crate::MACHINE.get() {
-        machine.summarize();
+        if !machine.simulator.is_free_within(Duration::from_secs(1)) {
+            print_line("no report: the process exits during a call of the driver");
+            return;
+        }
+        let summary = machine.summary();
+        summary.lines().iter().for_each(|line| print_line(line));
+        let Some(path) = &machine.settings.report else { return };
+        if let Err(error) = summary.append_to(path) {
+            print_line(&format!("cannot write {}: {error}", path.display()));
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use cudarc::nvrtc::Ptx;
 use crate::{library, program, run, text};
 
 /// Set for the process that is the client.
-const CLIENT: &str = "RETROGRAPH_TEST_CLIENT";
+pub(crate) const CLIENT: &str = "RETROGRAPH_TEST_CLIENT";
 const N: usize = 300;
 
 #[test]

@@ -1,17 +1,29 @@
-//! The simulated driver as a shared library that replaces libcuda. The process is one simulated
-//! machine.
+//! The program `retrograph-sim`, which is also the simulated `libcuda.so.1`.
 //!
-//! The library path alone makes a program use it. Environment variables configure it (`settings`);
-//! it reports to standard error, each line labelled SIMULATED (`report`).
+//! `retrograph-sim run -- PROGRAM` starts a program with the library in its path; the process of
+//! the program is then one simulated machine. Environment variables configure it (`settings`). It
+//! reports to standard error, each line labelled SIMULATED (`report`), and at exit also as JSON
+//! (`summary`).
+//!
+//! One file is both, as the C library of GNU is (`start`): it exports the functions of the driver
+//! and has an entry point. So `cargo install`, which installs programs only, installs the library
+//! too.
+//!
+//! This crate has no items for other crates.
 
 // Functions carry the names of cuda.h.
 #![allow(non_snake_case)]
 
 mod absent;
 mod exports;
+#[cfg(libcuda)]
+mod program;
 mod report;
 mod resolve;
 mod settings;
+#[cfg(libcuda)]
+mod start;
+mod summary;
 
 use std::sync::{Mutex, OnceLock};
 

@@ -2,6 +2,7 @@
 //! program.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use retrograph_driver_sim::{Config, Order};
 
@@ -10,6 +11,8 @@ use retrograph_driver_sim::{Config, Order};
 pub(crate) struct Settings {
     pub(crate) config: Config,
     pub(crate) on_unsupported: OnUnsupported,
+    /// The file that gets the report as JSON when the process exits.
+    pub(crate) report: Option<PathBuf>,
 }
 
 /// The behaviour at a call that is not simulated.
@@ -70,6 +73,13 @@ impl Settings {
                 })?
                 .unwrap_or(defaults.order),
             seed: reader.read("RETROGRAPH_SIM_SEED", "a number", number)?.unwrap_or(defaults.seed),
+            detect_races: reader
+                .read("RETROGRAPH_SIM_RACES", "0 or 1", |text| match text {
+                    "0" => Some(false),
+                    "1" => Some(true),
+                    _ => None,
+                })?
+                .unwrap_or(defaults.detect_races),
             ..defaults
         };
         let on_unsupported = reader
@@ -79,7 +89,8 @@ impl Settings {
                 _ => None,
             })?
             .unwrap_or(OnUnsupported::Return);
-        Ok(Self { config, on_unsupported })
+        let report = (variable)("RETROGRAPH_SIM_REPORT").filter(|path| !path.is_empty());
+        Ok(Self { config, on_unsupported, report: report.map(PathBuf::from) })
     }
 }
 
@@ -152,6 +163,11 @@ mod tests {
         assert_eq!(config("RETROGRAPH_SIM_SEED", "42").seed, 42);
         assert_eq!(config("RETROGRAPH_SIM_ORDER", "prompt").order, Order::Prompt);
         assert_eq!(config("RETROGRAPH_SIM_ORDER", "adversarial").order, Order::Adversarial);
+        assert!(config("RETROGRAPH_SIM_RACES", "1").detect_races);
+        assert!(!config("RETROGRAPH_SIM_RACES", "0").detect_races);
+        let report = |path| read("RETROGRAPH_SIM_REPORT", path).unwrap().report;
+        assert_eq!(report("/r.json"), Some(PathBuf::from("/r.json")));
+        assert_eq!(report(""), None);
         let settings = read("RETROGRAPH_SIM_ON_UNSUPPORTED", "abort").unwrap();
         assert_eq!(settings.on_unsupported, OnUnsupported::Abort);
     }

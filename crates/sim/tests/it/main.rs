@@ -2,6 +2,7 @@
 
 mod c_program;
 mod client;
+mod command;
 mod symbols;
 
 use std::io::Write as _;
@@ -12,11 +13,7 @@ use tempfile::TempDir;
 
 /// A folder with `libcuda.so.1` and `libcuda.so`.
 fn library() -> TempDir {
-    let test = std::env::current_exe().expect("the test has a path");
-    // Next to the tests, or in the folder of build artifacts.
-    let places = test.ancestors().skip(1).take(2);
-    let mut built = places.map(|place| place.join("libretrograph_sim_libcuda.so"));
-    let built = built.find(|path| path.is_file()).expect("cargo builds the library with the tests");
+    let built = env!("CARGO_BIN_EXE_retrograph-sim");
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::copy(built, folder.path().join("libcuda.so.1")).expect("the library can be copied");
     std::os::unix::fs::symlink("libcuda.so.1", folder.path().join("libcuda.so"))

@@ -1,0 +1,231 @@
+//! The command: starts a program on the simulated libcuda, or writes the library into a folder.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use etcetera::BaseStrategy as _;
+
+const FILE: &str = "libcuda.so.1";
+/// The name that linkers, and some programs, look for.
+const LINK: &str = "libcuda.so";
+
+/// Runs CUDA programs without a GPU, on a simulated libcuda.so.1.
+#[derive(Debug, Parser)]
+#[command(name = "retrograph-sim", version)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run a program on the simulated driver. Its exit status is returned.
+    Run(Run),
+    /// Write libcuda.so.1, and libcuda.so for linkers, into a folder.
+    Library {
+        /// The folder; made if it does not exist.
+        #[arg(long, value_name = "FOLDER")]
+        out: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    /// Append the report of each process to this file, as one line of JSON.
+    #[arg(long, value_name = "FILE.json")]
+    report: Option<PathBuf>,
+    /// Number of devices.
+    #[arg(long, value_name = "N")]
+    devices: Option<String>,
+    /// Memory of each device, such as 512M or 4G.
+    #[arg(long, value_name = "BYTES")]
+    memory: Option<String>,
+    /// Compute capability, such as 8.6.
+    #[arg(long, value_name = "X.Y")]
+    capability: Option<String>,
+    /// CUDA version of the driver, such as 12.9.
+    #[arg(long, value_name = "X.Y")]
+    driver: Option<String>,
+    /// Run work late and in an order by seed, or before its call returns and in ascending order.
+    #[arg(long)]
+    order: Option<Order>,
+    /// Seed of every order that CUDA leaves open.
+    #[arg(long, value_name = "N")]
+    seed: Option<String>,
+    /// Stop kernels whose threads race. They run many times slower.
+    #[arg(long)]
+    races: bool,
+    /// Host threads that run kernels.
+    #[arg(long, value_name = "N")]
+    threads: Option<String>,
+    /// At a call that is not simulated, return 801 or abort the process.
+    #[arg(long)]
+    on_unsupported: Option<OnUnsupported>,
+    /// The program and its arguments.
+    #[arg(required = true, last = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Order {
+    Adversarial,
+    Prompt,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OnUnsupported {
+    Return,
+    Abort,
+}
+
+/// Why the command failed.
+#[derive(Debug, thiserror::Error)]
+enum ProgramError {
+    #[error("cannot write {path}: {source}")]
+    Write { path: PathBuf, source: io::Error },
+    #[error("cannot start {program:?}: {source}")]
+    Start { program: OsString, source: io::Error },
+    #[error("{path} has more than one name in the library path: its own has a `:`")]
+    Colon { path: PathBuf },
+    #[error("no folder for the library: {0}")]
+    Home(#[from] etcetera::HomeDirError),
+    #[error("the path of this program is not known: {0}")]
+    Itself(io::Error),
+}
+
+/// Runs the command of this process and returns its exit status.
+#[expect(clippy::print_stderr, reason = "a program reports its errors")]
+pub(crate) fn run() -> i32 {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return error.exit_code();
+        }
+    };
+    let done = match cli.verb {
+        Verb::Run(arguments) => start(&arguments),
+        Verb::Library { out } => copy_to(&out),
+    };
+    match done {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("error: {error}");
+            1
+        }
+    }
+}
+
+/// Replaces this process by the program. Returns only if that fails.
+fn start(run: &Run) -> Result<(), ProgramError> {
+    let folder = etcetera::choose_base_strategy()?.cache_dir().join("retrograph/sim");
+    let folder = folder.join(env!("CARGO_PKG_VERSION"));
+    if folder.as_os_str().as_encoded_bytes().contains(&b':') {
+        return Err(ProgramError::Colon { path: folder });
+    }
+    link_in(&folder, &itself()?)?;
+    // There is at least one word, or the command line would have been refused.
+    let program = run.command.first().cloned().unwrap_or_default();
+    let mut command = Command::new(&program);
+    command.args(run.command.iter().skip(1)).env("LD_LIBRARY_PATH", search_path(&folder));
+    for (name, value) in run.variables()? {
+        command.env(name, value);
+    }
+    Err(ProgramError::Start { program, source: command.exec() })
+}
+
+/// The folder, and what was searched before.
+fn search_path(folder: &Path) -> OsString {
+    let mut path = folder.as_os_str().to_owned();
+    if let Some(more) = std::env::var_os("LD_LIBRARY_PATH").filter(|more| !more.is_empty()) {
+        path.push(":");
+        path.push(more);
+    }
+    path
+}
+
+impl Run {
+    /// The variables that the given options set.
+    fn variables(&self) -> Result<Vec<(&'static str, OsString)>, ProgramError> {
+        let order = self.order.map(|order| match order {
+            Order::Adversarial => "adversarial",
+            Order::Prompt => "prompt",
+        });
+        let on_unsupported = self.on_unsupported.map(|choice| match choice {
+            OnUnsupported::Return => "return",
+            OnUnsupported::Abort => "abort",
+        });
+        let options = [
+            ("RETROGRAPH_SIM_DEVICES", self.devices.as_deref()),
+            ("RETROGRAPH_SIM_MEMORY", self.memory.as_deref()),
+            ("RETROGRAPH_SIM_CAPABILITY", self.capability.as_deref()),
+            ("RETROGRAPH_SIM_DRIVER", self.driver.as_deref()),
+            ("RETROGRAPH_SIM_ORDER", order),
+            ("RETROGRAPH_SIM_SEED", self.seed.as_deref()),
+            ("RETROGRAPH_SIM_RACES", self.races.then_some("1")),
+            ("RETROGRAPH_SIM_THREADS", self.threads.as_deref()),
+            ("RETROGRAPH_SIM_ON_UNSUPPORTED", on_unsupported),
+        ];
+        let mut variables: Vec<_> = options
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, OsString::from(value?))))
+            .collect();
+        if let Some(path) = &self.report {
+            // Processes of the program may have other working directories, and append.
+            let failed = |source| ProgramError::Write { path: path.clone(), source };
+            std::fs::File::create(path).map_err(failed)?;
+            variables.push(("RETROGRAPH_SIM_REPORT", path.canonicalize().map_err(failed)?.into()));
+        }
+        Ok(variables)
+    }
+}
+
+/// The file of this program, which is the library.
+fn itself() -> Result<PathBuf, ProgramError> {
+    std::env::current_exe().map_err(ProgramError::Itself)
+}
+
+/// Makes the folder with both names of the library, as links to `library`.
+fn link_in(folder: &Path, library: &Path) -> Result<(), ProgramError> {
+    for name in [FILE, LINK] {
+        let path = folder.join(name);
+        let made = || {
+            if std::fs::read_link(&path).is_ok_and(|target| target == library) {
+                return Ok(());
+            }
+            std::fs::create_dir_all(folder)?;
+            replace(folder, &path, |fresh| std::os::unix::fs::symlink(library, fresh))
+        };
+        made().map_err(|source| ProgramError::Write { path: path.clone(), source })?;
+    }
+    Ok(())
+}
+
+/// Writes a copy of the library into a folder.
+fn copy_to(folder: &Path) -> Result<(), ProgramError> {
+    let library = itself()?;
+    let (file, link) = (folder.join(FILE), folder.join(LINK));
+    let made = || {
+        std::fs::create_dir_all(folder)?;
+        replace(folder, &file, |fresh| std::fs::copy(&library, fresh).map(drop))?;
+        replace(folder, &link, |fresh| std::os::unix::fs::symlink(FILE, fresh))
+    };
+    made().map_err(|source| ProgramError::Write { path: file.clone(), source })
+}
+
+/// Makes a file under a temporary name, then gives it its name: programs that use the old file keep
+/// it, and no program sees half a file.
+fn replace(
+    folder: &Path,
+    path: &Path,
+    make: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<()> {
+    let fresh = tempfile::tempdir_in(folder)?;
+    let fresh = fresh.path().join("fresh");
+    make(&fresh)?;
+    std::fs::rename(&fresh, path)
+}
