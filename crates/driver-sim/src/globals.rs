@@ -31,6 +31,15 @@ pub(crate) fn allocate(memory: &Memory, variables: &[Variable]) -> Result<Global
     Ok(globals)
 }
 
+/// Bytes of the constant variables of a module, one after the other.
+pub(crate) fn constant_bytes(variables: &[Variable]) -> u32 {
+    let constants = variables.iter().filter(|variable| variable.space == Space::Const);
+    let end = constants.fold(0u64, |end, variable| {
+        end.next_multiple_of(u64::from(variable.alignment())) + variable.size()
+    });
+    u32::try_from(end).unwrap_or(u32::MAX)
+}
+
 /// Frees the memory of [`allocate`].
 pub(crate) fn free(memory: &Memory, globals: &Globals) {
     for (address, _) in globals.values() {

@@ -1,4 +1,4 @@
-//! The logs that a caller of `cuModuleLoadDataEx` may ask for.
+//! The options of `cuModuleLoadDataEx` and other loads: logs, targets and limits.
 
 use std::ffi::{c_char, c_void};
 
@@ -15,12 +15,13 @@ const EXACT: usize = 1;
 /// The upper half of one that names a family, such as 100F.
 const FAMILY: usize = 2;
 
-/// Where the log of a load goes.
+/// Where the log of a load goes, and what else its options say.
 #[derive(Default)]
 pub(crate) struct JitLog {
     info: LogBuffer,
     error: LogBuffer,
     wall_time: Option<ValueSlot>,
+    most_registers: Option<u32>,
 }
 
 /// A buffer for text, and the place of its size among the option values.
@@ -129,6 +130,9 @@ impl JitLog {
                     (log.error.size, log.error.size_slot) = (value.addr(), slot());
                 }
                 CUjit_option::CU_JIT_WALL_TIME => log.wall_time = slot(),
+                CUjit_option::CU_JIT_MAX_REGISTERS => {
+                    log.most_registers = Some(u32::try_from(value.addr()).unwrap_or(u32::MAX));
+                }
                 _ => {}
             }
         }
@@ -136,6 +140,11 @@ impl JitLog {
             return Err(invalid(Rule::JitLog));
         }
         Ok(log)
+    }
+
+    /// The most registers of a thread, if an option says it.
+    pub(crate) fn most_registers(&self) -> Option<u32> {
+        self.most_registers
     }
 
     /// Writes the logs: that it went well, or the error.

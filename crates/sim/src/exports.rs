@@ -13,14 +13,24 @@ macro_rules! export {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
             let machine = machine();
+            if machine.is_of_parent() {
+                return CUresult::CUDA_ERROR_NOT_INITIALIZED;
+            }
             // SAFETY: passed on from the caller, who calls a function of the driver.
-            machine.report(unsafe { (machine.simulator.table().$name)($($arg),*) })
+            let code = unsafe { (machine.simulator.table().$name)($($arg),*) };
+            if stringify!($name) == "cuInit" {
+                machine.initialized(code);
+            }
+            machine.report(code)
         }
     };
     (optional $name:ident ($($arg:ident: $type:ty),*)) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($arg: $type),*) -> CUresult {
             let machine = machine();
+            if machine.is_of_parent() {
+                return CUresult::CUDA_ERROR_NOT_INITIALIZED;
+            }
             match machine.simulator.table().$name {
                 // SAFETY: passed on from the caller, who calls a function of the driver.
                 Some(function) => machine.report(unsafe { function($($arg),*) }),

@@ -25,9 +25,11 @@ mod settings;
 mod start;
 mod summary;
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use retrograph_driver_sim::Simulator;
+use retrograph_driver_sys::CUresult;
 
 static MACHINE: OnceLock<Machine> = OnceLock::new();
 
@@ -41,7 +43,7 @@ fn machine() -> &'static Machine {
             report::fail(&error.to_string());
         });
         report::begin(&settings);
-        Machine { simulator, settings, reported: Default::default() }
+        Machine { simulator, settings, owner: AtomicU32::new(0), reported: Default::default() }
     })
 }
 
@@ -49,5 +51,23 @@ fn machine() -> &'static Machine {
 struct Machine {
     simulator: Simulator,
     settings: settings::Settings,
+    /// The process that called `cuInit`, or 0. A child of it after `fork` lacks the threads and the
+    /// device of its parent, and may not use the driver.
+    owner: AtomicU32,
     reported: Mutex<report::Reported>,
+}
+
+impl Machine {
+    /// Whether a parent of this process initialized the driver.
+    fn is_of_parent(&self) -> bool {
+        let owner = self.owner.load(Ordering::Relaxed);
+        owner != 0 && owner != std::process::id()
+    }
+
+    /// Notes the result of `cuInit`.
+    fn initialized(&self, code: CUresult) {
+        if code == CUresult::CUDA_SUCCESS {
+            self.owner.store(std::process::id(), Ordering::Relaxed);
+        }
+    }
 }

@@ -109,7 +109,7 @@ impl Reported {
 
 /// Runs when the process exits or unloads the library.
 extern "C" fn at_exit() {
-    if let Some(machine) = crate::MACHINE.get() {
+    if let Some(machine) = crate::MACHINE.get().filter(|machine| !machine.is_of_parent()) {
         if !machine.simulator.is_free_within(Duration::from_secs(1)) {
             print_line("no report: the process exits during a call of the driver");
             return;

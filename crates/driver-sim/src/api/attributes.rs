@@ -32,11 +32,9 @@ const VALUES: [(u32, i32); 137] = [
 ];
 
 /// Attributes that advertise what is not simulated.
-const NOT_SIMULATED: [CUdevice_attribute; 23] = {
+const NOT_SIMULATED: [CUdevice_attribute; 21] = {
     use CUdevice_attribute as A;
     [
-        A::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
-        A::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
         A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH,
         A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
         A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,

@@ -6,7 +6,7 @@ use super::copies::LEGACY;
 use crate::argument::Call;
 use crate::refusal::{Rule, invalid};
 use crate::state::{Route, State};
-use crate::work::{Fill, Operation};
+use crate::work::{Fill, Operation, Work};
 
 /// Destination and pitch of a fill.
 #[derive(Clone, Copy)]
@@ -18,7 +18,9 @@ struct Rows {
 }
 
 impl State {
-    fn submit_fill(&mut self, fill: Fill, stream: CUstream) -> Call {
+    /// Queues or captures a fill. A synchronous fill of host memory is complete when the call
+    /// returns, one of device memory need not be.
+    fn submit_fill(&mut self, fill: Fill, stream: CUstream, is_synchronous: bool) -> Call {
         if fill.0.width == 0 || fill.0.height == 0 {
             return self.route(stream).map(|_| ());
         }
@@ -30,18 +32,30 @@ impl State {
             Route::Queue(stream) => {
                 let device = self.streams.get(stream)?.device;
                 self.check_fill_on(device, &fill)?;
+                let operation = Work::Operation(Operation::Fill(fill));
+                let task = self.enqueue(stream, operation)?;
+                let is_host = self.pinned_at(fill.0.dst as usize, 1).is_some();
+                return match is_synchronous && is_host {
+                    true => self.complete(vec![task]),
+                    false => Ok(()),
+                };
             }
         }
         self.submit(stream, Operation::Fill(fill))
     }
 
-    fn submit_rows(&mut self, rows: Rows, size: u32, value: u32, stream: CUstream) -> Call {
+    fn submit_rows(
+        &mut self,
+        rows: Rows,
+        (size, value): (u32, u32),
+        (stream, is_synchronous): (CUstream, bool),
+    ) -> Call {
         let fill = Fill(CUDA_MEMSET_NODE_PARAMS {
             pitch: rows.pitch,
             height: rows.height,
             ..Fill::row(rows.address, size, value, rows.width).0
         });
-        self.submit_fill(fill, stream)
+        self.submit_fill(fill, stream, is_synchronous)
     }
 }
 
@@ -51,7 +65,8 @@ macro_rules! fills {
         $run:ident $run_async:ident $rows:ident $rows_async:ident;)*) => {
         impl State {$(
             pub(crate) fn $run(&mut self, dst: CUdeviceptr, value: $value, count: usize) -> Call {
-                self.$run_async(dst, value, count, LEGACY)
+                let fill = Fill::row(dst, $size, u32::from(value), count);
+                self.submit_fill(fill, LEGACY, true)
             }
 
             pub(crate) fn $run_async(
@@ -61,7 +76,8 @@ macro_rules! fills {
                 count: usize,
                 stream: CUstream,
             ) -> Call {
-                self.submit_fill(Fill::row(dst, $size, u32::from(value), count), stream)
+                let fill = Fill::row(dst, $size, u32::from(value), count);
+                self.submit_fill(fill, stream, false)
             }
 
             pub(crate) fn $rows(
@@ -72,7 +88,8 @@ macro_rules! fills {
                 width: usize,
                 height: usize,
             ) -> Call {
-                self.$rows_async(dst, pitch, value, width, height, LEGACY)
+                let rows = Rows { address: dst, pitch, width, height };
+                self.submit_rows(rows, ($size, u32::from(value)), (LEGACY, true))
             }
 
             pub(crate) fn $rows_async(
@@ -85,7 +102,7 @@ macro_rules! fills {
                 stream: CUstream,
             ) -> Call {
                 let rows = Rows { address: dst, pitch, width, height };
-                self.submit_rows(rows, $size, u32::from(value), stream)
+                self.submit_rows(rows, ($size, u32::from(value)), (stream, false))
             }
         )*}
     };

@@ -17,8 +17,9 @@ const MOST_REGISTERS: u32 = 255;
 
 /// An estimate of the registers per thread.
 pub(super) fn registers(function: &Function) -> u32 {
-    let wanted = function.program.registers().clamp(1, MOST_REGISTERS);
-    wanted.max(LEAST_REGISTERS)
+    let wanted = function.program.registers().clamp(1, MOST_REGISTERS).max(LEAST_REGISTERS);
+    let limits = [function.program.entry().limits.max_registers, function.most_registers];
+    limits.into_iter().flatten().fold(wanted, u32::min)
 }
 
 /// The most threads per block of a launch of the function.
@@ -33,6 +34,7 @@ impl Function {
         let dynamic_shared_limit = SHARED_BYTES.saturating_sub(program.shared_bytes());
         let cluster = program.entry().limits.cluster.unwrap_or_default().map(u32::cast_signed);
         Self {
+            most_registers: None,
             device,
             module,
             name,
@@ -84,12 +86,14 @@ impl State {
         if let Some(known) = found.functions.get(name) {
             return Ok(*known);
         }
-        let (device, program) = (found.device, found.programs.get(name).cloned());
+        let (device, most_registers) = (found.device, found.most_registers);
+        let program = found.programs.get(name).cloned();
         let missing = refuse(CUresult::CUDA_ERROR_NOT_FOUND, Rule::FunctionName);
         let program = program.ok_or(missing)?;
         let text = CString::new(name).map_err(|_| missing)?;
         let handle: CUfunction = self.handle();
-        self.functions.insert(handle, Function::new(device, module, text, program));
+        let function = Function::new(device, module, text, program);
+        self.functions.insert(handle, Function { most_registers, ..function });
         self.modules.get_mut(module)?.functions.insert(name.to_owned(), handle);
         Ok(handle)
     }
@@ -142,7 +146,8 @@ impl State {
                 bound.map_or(1024, |[x, y, z]| x.saturating_mul(y).saturating_mul(z)).min(1024)
             }
             A::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES => found.program.shared_bytes(),
-            A::CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES | A::CU_FUNC_ATTRIBUTE_CACHE_MODE_CA => 0,
+            A::CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES => self.modules.get(found.module)?.constant_bytes,
+            A::CU_FUNC_ATTRIBUTE_CACHE_MODE_CA => 0,
             A::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES => found.program.local_bytes(),
             A::CU_FUNC_ATTRIBUTE_NUM_REGS => registers(found),
             A::CU_FUNC_ATTRIBUTE_PTX_VERSION => self.modules.get(found.module)?.target.number,

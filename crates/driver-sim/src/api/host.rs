@@ -51,7 +51,10 @@ impl State {
         }
         self.refuse_release()?;
         let address = pointer.pointer().addr();
-        let found = self.pinned.get(&address).filter(|found| !found.is_registered());
+        let found = self
+            .pinned
+            .get(&address)
+            .filter(|found| !found.is_registered() && found.advice.is_none());
         let device = found.ok_or(invalid(Rule::HostUnknown))?.device;
         self.forget(device, address)
     }
@@ -66,7 +69,7 @@ impl State {
     }
 
     /// Removes host memory after queued work, which may access it, is complete.
-    fn forget(&mut self, device: usize, address: usize) -> Call {
+    pub(super) fn forget(&mut self, device: usize, address: usize) -> Call {
         self.complete_device(device)?;
         self.unpin(address);
         Ok(())
@@ -120,7 +123,8 @@ impl State {
 
     /// The pinned memory that contains an address.
     fn pinned_of(&self, pointer: Out<c_void>) -> Result<&Pinned, Refusal> {
-        self.pinned_at(pointer.pointer().addr(), 1).ok_or(invalid(Rule::HostUnknown))
+        let found = self.pinned_at(pointer.pointer().addr(), 1);
+        found.filter(|found| found.advice.is_none()).ok_or(invalid(Rule::HostUnknown))
     }
 
     pub(crate) fn cuMemHostGetDevicePointer_v2(

@@ -67,14 +67,15 @@ impl State {
     ) -> Call {
         library.demand()?;
         let (count, names, values) = options.jit;
-        self.jit_log(count, names, values)?;
+        let most_registers = self.jit_log(count, names, values)?.most_registers();
         if options.library_options.is_null() && options.library_count > 0 {
             return Err(self.undefined("options of a library are read through null"));
         }
         let text = read(self)?.into();
         let handle: CUlibrary = self.handle();
         let (modules, kernels) = (BTreeMap::new(), BTreeMap::new());
-        self.libraries.insert(handle, Library { text, image: None, modules, kernels });
+        let library_of = Library { text, image: None, modules, kernels, most_registers };
+        self.libraries.insert(handle, library_of);
         library.put(handle)
     }
 
@@ -177,7 +178,8 @@ impl State {
         let image = self.image_of(library)?;
         let loaded = self.place(device, &image).map_err(|failure| self.failed(failure))?;
         let handle: CUmodule = self.handle();
-        self.modules.insert(handle, Module { library: Some(library), ..loaded });
+        let most_registers = self.library(library)?.most_registers;
+        self.modules.insert(handle, Module { library: Some(library), most_registers, ..loaded });
         self.libraries.get_mut(library)?.modules.insert(device, handle);
         Ok(handle)
     }

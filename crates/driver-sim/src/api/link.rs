@@ -148,7 +148,15 @@ impl State {
 
     /// All inputs as one text.
     fn joined(&mut self, link: CUlinkState) -> Result<String, Refusal> {
-        let Some(text) = join(&self.links.get(link)?.inputs) else {
+        let found = self.links.get(link)?;
+        let mut inputs = found.inputs.clone();
+        if let Some(most) = found.log.most_registers() {
+            for entry in inputs.iter_mut().flat_map(|module| &mut module.entries) {
+                let own = entry.limits.max_registers;
+                entry.limits.max_registers = Some(own.unwrap_or(most).min(most));
+            }
+        }
+        let Some(text) = join(&inputs) else {
             let (major, minor) = self.config.compute_capability;
             let isa = self.config.newest_isa();
             return Ok(format!(".version {isa}\n.target sm_{major}{minor}\n.address_size 64\n"));

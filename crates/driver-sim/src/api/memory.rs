@@ -87,6 +87,9 @@ impl State {
             let freed = self.devices[device].memory.free(address);
             return freed.map(|_| ()).map_err(|error| memory_refusal(&error));
         }
+        if self.free_managed(address)? {
+            return Ok(());
+        }
         let known = self.allocations.get(&address).filter(|known| !known.is_freed);
         let Some(owner) = known.map(|known| known.device) else {
             self.refuse_lost()?;

@@ -36,6 +36,7 @@ mod launch_parameters;
 mod library;
 mod limits;
 mod link;
+mod managed;
 mod memory;
 mod modules;
 mod node_attributes;

@@ -65,7 +65,8 @@ impl State {
         log.finish(loaded.as_ref().err().map(|failure| failure.message.as_str()))?;
         let loaded = loaded.map_err(|failure| self.failed(failure))?;
         let handle = self.handle();
-        self.modules.insert(handle, loaded);
+        let most_registers = log.most_registers();
+        self.modules.insert(handle, Module { most_registers, ..loaded });
         module.put(handle)
     }
 
@@ -97,6 +98,8 @@ impl State {
             functions: BTreeMap::new(),
             globals,
             library: None,
+            constant_bytes: globals::constant_bytes(&parsed.variables),
+            most_registers: None,
         })
     }
 

@@ -15,7 +15,15 @@ struct AddressInfo {
     /// The index of the context among the devices.
     device: usize,
     is_host: bool,
+    is_managed: bool,
     pool: Option<CUmemoryPool>,
+}
+
+impl AddressInfo {
+    /// Whether it is device memory that belongs to no pool.
+    fn is_plain(&self) -> bool {
+        !self.is_host && !self.is_managed && self.pool.is_none()
+    }
 }
 
 /// The mapping granularity: pages of device memory, and chunks of a pool.
@@ -31,12 +39,15 @@ impl State {
             view.memory.allocation_of(address).map(|(base, bytes)| (device, base, bytes))
         });
         let (device, base, bytes) = found.ok_or(invalid(Rule::PointerUnknown))?;
-        let pinned = self.pinned_at(address as usize, 1).map(|pinned| pinned.device);
+        let pinned = self.pinned_at(address as usize, 1);
+        let is_managed = pinned.is_some_and(|pinned| pinned.advice.is_some());
+        let pinned = pinned.map(|pinned| pinned.device);
         let allocation = self.allocations.get(&base);
         let owner = allocation.map(|allocation| allocation.device);
         let pool = allocation.and_then(|allocation| allocation.pool);
         let device = pinned.or(owner).unwrap_or(device);
-        Ok(AddressInfo { base, bytes, device, is_host: pinned.is_some(), pool })
+        let is_host = pinned.is_some() && !is_managed;
+        Ok(AddressInfo { base, bytes, device, is_host, is_managed, pool })
     }
 
     pub(crate) fn cuPointerGetAttribute(
@@ -70,11 +81,14 @@ impl State {
                 false => CUmemorytype::CU_MEMORYTYPE_DEVICE,
             }),
             A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER => data.cast().put(address),
-            A::CU_POINTER_ATTRIBUTE_HOST_POINTER if info.is_host => data.cast().put(address),
+            A::CU_POINTER_ATTRIBUTE_HOST_POINTER if info.is_host || info.is_managed => {
+                data.cast().put(address)
+            }
             A::CU_POINTER_ATTRIBUTE_HOST_POINTER => Err(invalid(Rule::PointerDevice)),
-            A::CU_POINTER_ATTRIBUTE_IS_MANAGED => data.cast().put(0u32),
+            A::CU_POINTER_ATTRIBUTE_IS_MANAGED => data.cast().put(u32::from(info.is_managed)),
             A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS => {
-                data.cast().put(u32::from(self.sync_memops.contains(&info.base)))
+                let is_set = info.is_managed || self.sync_memops.contains(&info.base);
+                data.cast().put(u32::from(is_set))
             }
             A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => data.cast().put(self.ordinal(info.device)),
             A::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => data.cast().put(info.base),
@@ -85,10 +99,10 @@ impl State {
                 data.cast().put(info.base)
             }
             A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE => {
-                data.cast().put(u32::from(!info.is_host && info.pool.is_none()))
+                data.cast().put(u32::from(info.is_plain()))
             }
             A::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE => {
-                data.cast().put(u32::from(!info.is_host && info.pool.is_none()))
+                data.cast().put(u32::from(info.is_plain()))
             }
             A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => data.cast().put(0u64),
             A::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => {

@@ -27,6 +27,10 @@ impl State {
         use CUmemAllocationHandleType as Handle;
         use CUmemAllocationType as Kind;
         use CUmemLocationType as Location;
+        // A pool of managed memory need not have a location.
+        if given.allocType == Kind::CU_MEM_ALLOCATION_TYPE_MANAGED {
+            return Err(self.unsupported("pools of managed memory are not simulated"));
+        }
         match given.location.r#type {
             Location::CU_MEM_LOCATION_TYPE_DEVICE => {}
             Location::CU_MEM_LOCATION_TYPE_HOST_NUMA if given.location.id != 0 => {
@@ -37,12 +41,8 @@ impl State {
             }
             _ => return Err(invalid(Rule::PoolLocation)),
         }
-        match given.allocType {
-            Kind::CU_MEM_ALLOCATION_TYPE_PINNED => {}
-            Kind::CU_MEM_ALLOCATION_TYPE_MANAGED => {
-                return Err(self.unsupported("pools of managed memory are not simulated"));
-            }
-            _ => return Err(invalid(Rule::PoolKind)),
+        if given.allocType != Kind::CU_MEM_ALLOCATION_TYPE_PINNED {
+            return Err(invalid(Rule::PoolKind));
         }
         match given.handleTypes {
             Handle::CU_MEM_HANDLE_TYPE_NONE

@@ -1,11 +1,12 @@
-//! Pinned host memory: allocated by the driver or registered with it.
+//! Host memory that devices have mapped: pinned memory, allocated by the driver or registered with
+//! it, and managed memory.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 
 use retrograph_driver_sys::CUresult;
 
-use super::{State, memory_refusal};
+use super::{AdvisedRanges, State, memory_refusal};
 use crate::memory::{POISON, fill_host};
 use crate::refusal::{Refusal, Rule, refuse};
 
@@ -19,6 +20,8 @@ pub(crate) struct Pinned {
     pub(crate) flags: u32,
     /// The index among the devices of the context that allocated or registered it.
     pub(crate) device: usize,
+    /// What is known of managed memory; `None` for other memory.
+    pub(crate) advice: Option<AdvisedRanges>,
 }
 
 impl Pinned {
@@ -33,12 +36,19 @@ impl Pinned {
         let host = host.ok_or(refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::HostHuge))?;
         // SAFETY: this many bytes were just allocated.
         unsafe { fill_host(host.as_ptr(), &POISON.to_le_bytes(), bytes) };
-        Ok(Self { host, bytes, layout: Some(layout), flags, device })
+        Ok(Self { host, bytes, layout: Some(layout), flags, device, advice: None })
+    }
+
+    /// Managed memory, which is poisoned too.
+    pub(crate) fn managed(bytes: usize, device: usize) -> Result<Self, Refusal> {
+        let mut made = Self::new(bytes, device, 0)?;
+        made.advice = Some(AdvisedRanges::new(bytes));
+        Ok(made)
     }
 
     /// Registered memory of the program, which must outlive the registration.
     pub(crate) fn registered(host: NonNull<u8>, bytes: usize, device: usize, flags: u32) -> Self {
-        Self { host, bytes, layout: None, flags, device }
+        Self { host, bytes, layout: None, flags, device, advice: None }
     }
 
     pub(crate) fn host(&self) -> NonNull<u8> {

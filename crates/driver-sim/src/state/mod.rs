@@ -6,6 +6,7 @@ mod graph;
 mod graph_memory;
 mod host;
 mod link;
+mod managed;
 mod module;
 mod object;
 mod pool;
@@ -25,6 +26,7 @@ pub(crate) use graph::{Node, NodeKind, Owner};
 pub(crate) use graph_memory::{Reserved, Usage};
 pub(crate) use host::Pinned;
 pub(crate) use link::Link;
+pub(crate) use managed::{Advice, AdvisedRanges};
 pub(crate) use module::{Function, Kernel, Library, Module};
 pub(crate) use object::{Handle, Table};
 pub(crate) use pool::Pool;
@@ -210,11 +212,15 @@ impl State {
         let of_graphs = self.graph_memory.values().filter(|found| found.is_live);
         let allocated = self.allocations.values().map(|allocation| allocation.bytes);
         let allocated = allocated.chain(of_graphs.map(|found| found.bytes));
+        let is_managed = |pinned: &&Pinned| pinned.advice.is_some();
+        let managed = self.pinned.values().filter(is_managed).map(|found| found.bytes() as u64);
+        let pinned = self.pinned.len() - managed.clone().count();
+        let allocated = allocated.chain(managed);
         Live {
             contexts: self.references(),
             allocations: allocated.clone().count(),
             allocated_bytes: allocated.sum(),
-            pinned: self.pinned.len(),
+            pinned,
             streams: self.streams.len() - hidden,
             events: self.events.len(),
             modules: self.modules.len(),

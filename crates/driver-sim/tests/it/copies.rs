@@ -160,3 +160,23 @@ fn a_captured_copy_writes_pageable_memory_when_it_runs() {
     // SAFETY: as above.
     assert_eq!(unsafe { place.read() }, 7);
 }
+
+#[test]
+fn a_synchronous_fill_of_pinned_memory_is_complete_at_its_return() {
+    let machine = Machine::new();
+    let (host, managed) = (machine.pinned(&[0]), &mut 0);
+    assert_eq!(cu!(machine, cuMemAllocManaged(managed, 4, 1)), SUCCESS);
+    for address in [host as u64, *managed] {
+        let word = std::ptr::with_exposed_provenance::<u32>(address as usize);
+        // SAFETY: the word lives.
+        let read = || unsafe { word.read() };
+        assert_eq!(cu!(machine, cuMemsetD32_v2(address, 7, 1)), SUCCESS);
+        assert_eq!(read(), 7);
+        assert_eq!(cu!(machine, cuMemsetD2D8_v2(address, 4, 1, 4, 1)), SUCCESS);
+        assert_eq!(read(), 0x0101_0101);
+        assert_eq!(cu!(machine, cuMemsetD32Async(address, 8, 1, CUstream::NULL)), SUCCESS);
+        assert_eq!(read(), 0x0101_0101, "an asynchronous one runs when it is waited for");
+        assert_eq!(machine.sync(CUstream::NULL), SUCCESS);
+        assert_eq!(read(), 8);
+    }
+}

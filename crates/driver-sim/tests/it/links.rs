@@ -190,3 +190,17 @@ fn a_linker_takes_each_target_of_its_device() {
     assert!(!taken(T::CU_TARGET_COMPUTE_80, (9, 0)) && !taken(T::CU_TARGET_COMPUTE_100A, (10, 3)));
     assert!(!taken(T::CU_TARGET_COMPUTE_103F, (10, 0)) && !taken(T::CU_TARGET_COMPUTE_90A, (8, 9)));
 }
+
+#[test]
+fn a_linker_limits_the_registers_of_each_kernel() {
+    let machine = Machine::new();
+    let registers = std::ptr::without_provenance_mut(24);
+    let link = machine.link(&mut [CUjit_option::CU_JIT_MAX_REGISTERS], &mut [registers]);
+    let kernels = ".entry a() { ret; }\n.entry b() .maxnreg 16 { ret; }\n";
+    assert_eq!(machine.add_text(link, &ptx::image("7.0", "sm_80", kernels)), SUCCESS);
+    let (mut image, mut bytes) = (std::ptr::null_mut::<c_void>(), 0);
+    assert_eq!(cu!(machine, cuLinkComplete(link, &mut image, &mut bytes)), SUCCESS);
+    // SAFETY: the image lives as long as the linker, and ends in a zero byte.
+    let text = unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy();
+    assert!(text.contains(".maxnreg 24") && text.contains(".maxnreg 16"), "{text}");
+}

@@ -14,6 +14,7 @@ mod host_functions;
 mod launches;
 mod links;
 mod machine;
+mod managed;
 mod memory;
 mod modules;
 mod nvcc;

@@ -186,3 +186,48 @@ fn a_file_of_ptx_may_end_in_zero_bytes() {
     assert_eq!(load(&text), SUCCESS);
     assert_eq!(load(b"\x7fELF\x02\x01"), CUresult::CUDA_ERROR_NOT_SUPPORTED, "a cubin");
 }
+
+/// Loads with at most `registers` registers: the number that each thread of `wide` has.
+fn registers_of_wide(machine: &Machine, image: &CStr, registers: usize) -> i32 {
+    let mut option = CUjit_option::CU_JIT_MAX_REGISTERS;
+    let mut value = std::ptr::without_provenance_mut::<c_void>(registers);
+    let (mut module, mut function, mut found) = (CUmodule::NULL, CUfunction::NULL, 0);
+    let text = image.as_ptr().cast();
+    let code = cu!(machine, cuModuleLoadDataEx(&mut module, text, 1, &mut option, &mut value));
+    assert_eq!(code, SUCCESS);
+    let code = cu!(machine, cuModuleGetFunction(&mut function, module, c"wide".as_ptr()));
+    assert_eq!(code, SUCCESS);
+    let name = CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS;
+    assert_eq!(cu!(machine, cuFuncGetAttribute(&mut found, name, function)), SUCCESS);
+    found
+}
+
+#[test]
+fn registers_have_the_limit_of_the_load() {
+    let machine = Machine::new();
+    // All loaded words are live until the last one is there.
+    let loads: String =
+        (0..60).map(|i| format!("ld.global.u32 %r{i}, [%rd0+{}];\n", 4 * i)).collect();
+    let stores: String =
+        (0..60).map(|i| format!("st.global.u32 [%rd0+{}], %r{i};\n", 4 * (59 - i))).collect();
+    let head = ".reg .b32 %r<60>; .reg .b64 %rd<1>;\nld.param.u64 %rd0, [x];\n";
+    let body = format!(".visible .entry wide(.param .u64 x)\n{{\n{head}{loads}{stores}ret;\n}}\n");
+    let image = ptx::image("7.0", "sm_80", &body);
+    assert!(registers_of_wide(&machine, &image, 255) > 60);
+    assert_eq!(registers_of_wide(&machine, &image, 38), 38);
+}
+
+#[test]
+fn constant_variables_have_a_size() {
+    let machine = Machine::new();
+    let constants = ".const .align 1 .b8 a[3];\n.const .align 4 .b32 b[2];\n";
+    let image =
+        ptx::image("7.0", "sm_80", &(constants.to_owned() + ".visible .entry k() { ret; }"));
+    let module = machine.load(&image).expect("it loads");
+    let (mut function, mut bytes) = (CUfunction::NULL, 0);
+    let code = cu!(machine, cuModuleGetFunction(&mut function, module, c"k".as_ptr()));
+    assert_eq!(code, SUCCESS);
+    let name = CUfunction_attribute::CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES;
+    assert_eq!(cu!(machine, cuFuncGetAttribute(&mut bytes, name, function)), SUCCESS);
+    assert_eq!(bytes, 12);
+}

@@ -177,7 +177,6 @@ fn attributes_advertise_only_what_is_simulated() {
         A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
         A::CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED,
         A::CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
-        A::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,
     ];
     for compute_capability in [(9, 0), (8, 6)] {
         let machine = Machine::with(Config { compute_capability, ..Config::default() });
@@ -185,6 +184,7 @@ fn attributes_advertise_only_what_is_simulated() {
             assert_eq!(get(&machine, attribute), 0, "{attribute:?}");
         }
         assert_eq!(get(&machine, A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED), 1);
+        assert_eq!(get(&machine, A::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY), 1);
     }
     let recorded = Machine::with(Config { recorded_attributes: true, ..Config::default() });
     assert!(absent.iter().all(|attribute| get(&recorded, *attribute) != 0), "those of an H200");

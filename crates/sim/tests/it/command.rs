@@ -158,6 +158,16 @@ fn a_host_function_may_end_the_process() {
 }
 
 #[test]
+fn a_forked_child_gets_an_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, report) = report_in(folder.path());
+    let output = run_client(folder.path(), &[&report], "command::fork_and_call");
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(reports(&path).len(), 1, "the child has no machine to report: {said}");
+}
+
+#[test]
 fn what_cannot_start_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = command(folder.path()).args(["run", "--", "/no/program"]).output().unwrap();
@@ -217,6 +227,32 @@ fn exit_in_host_function() {
     assert_eq!(code as i32, 0);
     let _ = stream.synchronize();
     panic!("the host function has not run");
+}
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn waitpid(process: i32, status: *mut i32, options: i32) -> i32;
+}
+
+#[test]
+#[ignore = "a process of its own, started by a test of the command"]
+fn fork_and_call() {
+    assert!(std::env::var_os(CLIENT).is_some(), "it needs the library in its path");
+    let context = CudaContext::new(0).expect("a context");
+    // SAFETY: the child calls the driver and exits; no lock of this process is held.
+    let child = unsafe { fork() };
+    if child == 0 {
+        // SAFETY: `cuInit` takes no pointer.
+        let code = unsafe { cudarc::driver::sys::cuInit(0) };
+        // SAFETY: the context was valid in the parent.
+        let again = unsafe { cudarc::driver::sys::cuCtxSetCurrent(context.cu_ctx()) };
+        std::process::exit(16 * code as i32 + again as i32);
+    }
+    let mut status = 0;
+    // SAFETY: the place is valid.
+    assert_eq!(unsafe { waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, (16 * 3 + 3) << 8, "both calls return \"not initialized\"");
+    context.synchronize().expect("the parent goes on");
 }
 
 /// Stores from `threads` threads, `step` bytes apart, to memory of two words, which leaks.

@@ -1,0 +1,190 @@
+//! Managed memory.
+
+use std::ffi::c_void;
+
+use retrograph_driver_sim::{Config, DiagnosticKind, POISON};
+use retrograph_driver_sys::*;
+
+use crate::machine::{Machine, cu};
+
+const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
+const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+const DEVICE: CUmemLocation =
+    CUmemLocation { r#type: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: 0 };
+
+/// Managed words with given values, as the host sees them.
+fn managed(machine: &Machine, values: &[u32]) -> *mut u32 {
+    let mut address = 0;
+    let code = cu!(machine, cuMemAllocManaged(&mut address, size_of_val(values), 1));
+    assert_eq!(code, SUCCESS);
+    let words = std::ptr::with_exposed_provenance_mut::<u32>(address as usize);
+    for (index, value) in values.iter().enumerate() {
+        // SAFETY: the allocation has room for all values.
+        unsafe {
+            assert_eq!(words.add(index).read(), POISON);
+            words.add(index).write(*value);
+        }
+    }
+    words
+}
+
+fn read(word: *const u32) -> u32 {
+    // SAFETY: the tests pass live managed memory, and no kernel runs meanwhile.
+    unsafe { word.read() }
+}
+
+/// An attribute of the first `bytes` bytes.
+fn attribute(machine: &Machine, name: CUmem_range_attribute, at: *mut u32, bytes: usize) -> i32 {
+    let mut value = i32::MIN;
+    let place = (&raw mut value).cast();
+    let code = cu!(machine, cuMemRangeGetAttribute(place, 4, name, at as u64, bytes));
+    assert_eq!(code, SUCCESS);
+    value
+}
+
+#[test]
+fn host_and_device_see_the_same_words() {
+    let machine = Machine::new();
+    let (words, stream) = (managed(&machine, &[1, 2]), machine.stream());
+    assert_eq!(machine.append(words as u64, 7, stream), SUCCESS);
+    assert_eq!(read(words), 1, "kernels run late, and nothing waited");
+    assert_eq!(machine.sync(stream), SUCCESS);
+    assert_eq!(read(words), 0x17);
+    // Copies take it as device and as host memory.
+    let copy = machine.zero();
+    assert_eq!(cu!(machine, cuMemcpyHtoD_v2(copy, words.wrapping_add(1).cast(), 4)), SUCCESS);
+    assert_eq!(machine.peek(copy), 2);
+    assert_eq!(cu!(machine, cuMemcpyDtoD_v2(words as u64, copy, 4)), SUCCESS);
+    assert_eq!(machine.sync(CUstream::NULL), SUCCESS);
+    assert_eq!(read(words), 2);
+    assert_eq!(machine.simulator.live().allocations, 2);
+    assert_eq!(machine.simulator.live().pinned, 0);
+    assert_eq!(cu!(machine, cuMemFree_v2(words as u64)), SUCCESS);
+    assert_eq!(machine.simulator.live().allocations, 1);
+    assert_eq!(cu!(machine, cuMemFree_v2(words as u64)), INVALID_VALUE, "freed twice");
+}
+
+#[test]
+fn every_device_sees_it() {
+    let machine = Machine::with(Config { devices: 2, ..Config::default() });
+    let words = managed(&machine, &[1]);
+    let mut other = CUcontext::NULL;
+    assert_eq!(cu!(machine, cuDevicePrimaryCtxRetain(&mut other, 1)), SUCCESS);
+    assert_eq!(cu!(machine, cuCtxSetCurrent(other)), SUCCESS);
+    assert_eq!(machine.peek(words as u64), 1);
+}
+
+#[test]
+fn accesses_are_checked_and_a_free_waits() {
+    let machine = Machine::new();
+    let (words, stream) = (managed(&machine, &[1]), machine.stream());
+    assert_eq!(machine.append(words as u64, 1, stream), SUCCESS);
+    assert_eq!(cu!(machine, cuMemFree_v2(words as u64)), SUCCESS);
+    assert_eq!(machine.diagnostics(DiagnosticKind::Fault), [""; 0]);
+    assert_eq!(machine.append(words as u64, 1, stream), SUCCESS);
+    assert_eq!(machine.sync(stream), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+#[test]
+fn bad_requests_are_refused_as_recorded() {
+    let machine = Machine::new();
+    for (bytes, flags) in [(8, 0), (8, 3), (8, 4), (0, 1)] {
+        let mut address = 1;
+        let code = cu!(machine, cuMemAllocManaged(&mut address, bytes, flags));
+        assert_eq!((code, address), (INVALID_VALUE, 0), "{bytes} bytes, flags {flags}");
+    }
+    assert_eq!(cu!(machine, cuMemAllocManaged(std::ptr::null_mut(), 8, 1)), INVALID_VALUE);
+    let words = managed(&machine, &[1]);
+    let freed = cu!(machine, cuMemFreeHost(words.cast()));
+    assert_eq!(freed, INVALID_VALUE, "it is not host memory");
+}
+
+#[test]
+fn pointer_attributes_are_those_of_managed_memory() {
+    use CUpointer_attribute as A;
+    let machine = Machine::new();
+    let words = managed(&machine, &[1, 2]) as u64;
+    let get = |attribute| {
+        let mut value = 0u64;
+        let place = (&raw mut value).cast::<c_void>();
+        assert_eq!(cu!(machine, cuPointerGetAttribute(place, attribute, words + 4)), SUCCESS);
+        value
+    };
+    let device = u64::from(CUmemorytype::CU_MEMORYTYPE_DEVICE.0);
+    assert_eq!(get(A::CU_POINTER_ATTRIBUTE_MEMORY_TYPE), device);
+    assert_eq!(get(A::CU_POINTER_ATTRIBUTE_IS_MANAGED), 1);
+    assert_eq!(get(A::CU_POINTER_ATTRIBUTE_HOST_POINTER), words + 4);
+    assert_eq!(get(A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER), words + 4);
+    assert_eq!(get(A::CU_POINTER_ATTRIBUTE_RANGE_SIZE), 8);
+    assert_eq!(get(A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE), 0);
+    let mut exists = 0;
+    let name = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY;
+    assert_eq!(cu!(machine, cuDeviceGetAttribute(&mut exists, name, 0)), SUCCESS);
+    assert_eq!(exists, 1);
+}
+
+#[test]
+fn advice_and_prefetches_are_accepted_and_told() {
+    use CUmem_advise as Advise;
+    use CUmem_range_attribute as A;
+    let machine = Machine::new();
+    let words = managed(&machine, &[0; 4]);
+    let at = words as u64;
+    let none = attribute(&machine, A::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, words, 16);
+    assert_eq!(none, -2);
+    let advise = |advice, bytes, device| cu!(machine, cuMemAdvise(at, bytes, advice, device));
+    assert_eq!(advise(Advise::CU_MEM_ADVISE_SET_READ_MOSTLY, 8, 0), SUCCESS);
+    assert_eq!(advise(Advise::CU_MEM_ADVISE_SET_PREFERRED_LOCATION, 16, -1), SUCCESS);
+    assert_eq!(advise(Advise::CU_MEM_ADVISE_SET_ACCESSED_BY, 16, 0), SUCCESS);
+    let get = |name, bytes| attribute(&machine, name, words, bytes);
+    assert_eq!(get(A::CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, 8), 1);
+    assert_eq!(get(A::CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, 16), 0, "not all of it");
+    assert_eq!(get(A::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, 16), -1);
+    let kind = get(A::CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE, 16);
+    assert_eq!(kind as u32, CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST.0);
+    let mut by = [0i32; 2];
+    let place = by.as_mut_ptr().cast();
+    let name = A::CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY;
+    assert_eq!(cu!(machine, cuMemRangeGetAttribute(place, 8, name, at, 16)), SUCCESS);
+    assert_eq!(by, [0, -2]);
+    assert_eq!(advise(Advise::CU_MEM_ADVISE_UNSET_ACCESSED_BY, 16, 0), SUCCESS);
+    assert_eq!(get(name, 16), -2);
+
+    assert_eq!(cu!(machine, cuMemPrefetchAsync(at, 8, -1, CUstream::NULL)), SUCCESS);
+    let name = A::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION;
+    assert_eq!((get(name, 8), get(name, 16)), (-1, -2));
+    let prefetch = machine.simulator.table().cuMemPrefetchAsync_v2.expect("of driver 12.2");
+    // SAFETY: the memory is live.
+    assert_eq!(unsafe { prefetch(at, 16, DEVICE, 0, CUstream::NULL) }, SUCCESS);
+    assert_eq!(get(name, 16), 0);
+    let batch = machine.simulator.table().cuMemPrefetchBatchAsync.expect("of driver 13.0");
+    let (mut addresses, mut sizes, mut host) = ([at, at + 8], [8, 8], [DEVICE, DEVICE]);
+    host[1].r#type = CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST;
+    let mut from = [0, 1];
+    // SAFETY: the lists have as many elements as the counts say.
+    let code = unsafe {
+        let (addresses, sizes) = (addresses.as_mut_ptr(), sizes.as_mut_ptr());
+        let (locations, from) = (host.as_mut_ptr(), from.as_mut_ptr());
+        batch(addresses, sizes, 2, locations, from, 2, 0, CUstream::NULL)
+    };
+    assert_eq!(code, SUCCESS);
+    assert_eq!(get(name, 8), 0);
+    assert_eq!(attribute(&machine, name, words.wrapping_add(2), 8), -1);
+    assert_eq!(cu!(machine, cuStreamAttachMemAsync(machine.stream(), at, 0, 4)), SUCCESS);
+    assert_eq!(machine.simulator.diagnostics(), []);
+}
+
+#[test]
+fn what_is_not_managed_has_no_advice() {
+    let machine = Machine::new();
+    let (device, pinned) = (machine.zero(), machine.pinned(&[0]) as u64);
+    for address in [device, pinned] {
+        // Their code was not recorded.
+        let code = cu!(machine, cuMemPrefetchAsync(address, 4, 0, CUstream::NULL));
+        assert_eq!(code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+        let advice = CUmem_advise::CU_MEM_ADVISE_SET_READ_MOSTLY;
+        let code = cu!(machine, cuMemAdvise(address, 4, advice, 0));
+        assert_eq!(code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    }
+    assert_eq!(machine.diagnostics(DiagnosticKind::Unattested).len(), 4);
+}
