@@ -83,6 +83,7 @@ mod layout;
 mod matrix;
 mod narrow;
 mod operation;
+mod printf;
 mod program;
 mod races;
 mod registers;

@@ -1,5 +1,7 @@
 //! Between the queue and the executor: a launch runs, and a fault becomes a code.
 
+use std::sync::Mutex;
+
 use retrograph_driver_sys::CUresult;
 
 use crate::config::Config;
@@ -13,6 +15,7 @@ pub(crate) fn run(
     memory: &Memory,
     config: &Config,
     seed: u64,
+    output: &Mutex<String>,
 ) -> Result<(), Failure> {
     let request = exec::Launch {
         grid: launch.grid,
@@ -23,6 +26,7 @@ pub(crate) fn run(
         threads: config.threads,
         races: config.detect_races,
         seed,
+        output: Some(output),
         ..exec::Launch::default()
     };
     exec::launch(&launch.program, &request, memory).map(|_| ()).map_err(|fault| failure(&fault))
@@ -34,6 +38,7 @@ fn failure(fault: &Fault) -> Failure {
         FaultKind::OutOfBounds { .. } => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
         FaultKind::Misaligned { .. } => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
         FaultKind::Trap => CUresult::CUDA_ERROR_LAUNCH_FAILED,
+        FaultKind::Assertion { .. } => CUresult::CUDA_ERROR_ASSERT,
         // At a step limit hardware would hang until a watchdog or a person ends the process.
         FaultKind::StepLimit { .. }
         | FaultKind::BarrierDivergence

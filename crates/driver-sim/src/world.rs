@@ -193,6 +193,17 @@ impl Simulator {
         self.world.state.lock().diagnostics.get(seen..).unwrap_or_default().to_vec()
     }
 
+    /// Takes what kernels printed by `printf` since the last call. It is complete for work that the
+    /// host waited for.
+    pub fn take_output(&self) -> String {
+        if self.world.hosting.is_here() {
+            return String::new();
+        }
+        let state = self.world.state.lock();
+        let mut output = state.output.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        std::mem::take(&mut output)
+    }
+
     /// Whether no call of the machine is running, or the last one ends within `wait`. A program
     /// that exits asks this first: the other methods would wait for a call that never ends, such as
     /// one that runs the host function which exits.

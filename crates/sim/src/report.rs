@@ -62,6 +62,7 @@ impl Machine {
             }
         }
         drop(reported);
+        print_output(&self.simulator.take_output());
         if stopped {
             self.abort_if_configured();
         }
@@ -128,6 +129,15 @@ extern "C" fn at_exit() {
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = at_exit;
+
+/// Prints what kernels printed to standard output, as the driver does. Ignores errors, as a
+/// program's own output may.
+fn print_output(text: &str) {
+    if !text.is_empty() {
+        let mut stdout = std::io::stdout().lock();
+        let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    }
+}
 
 /// Prints a line. Ignores errors, since the program may have closed standard error.
 fn print_line(line: &str) {

@@ -181,6 +181,7 @@ impl State {
         Ok(())
     }
 
+    #[expect(clippy::too_many_arguments, reason = "the signature is the driver's")]
     pub(crate) fn cuMemPrefetchBatchAsync(
         &mut self,
         addresses: Out<CUdeviceptr>,

@@ -126,6 +126,7 @@ impl<'a> BlockRunner<'a> {
                 memories,
                 executed: 0,
                 contributions: Contributions::default(),
+                output: launch.output,
             },
             launch,
             interpreter,

@@ -17,6 +17,7 @@ mod half;
 mod matrix;
 mod memory;
 mod micro;
+mod of_driver;
 mod operand;
 mod rare;
 mod variables;

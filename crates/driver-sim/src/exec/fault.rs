@@ -43,6 +43,18 @@ pub enum FaultKind {
     /// The kernel executed `trap`.
     #[error("the kernel executed a trap")]
     Trap,
+    /// The kernel called `__assertfail`, as a failed `assert` of CUDA C++ does.
+    #[error("{file}:{line}: {function}: the assertion `{message}` failed")]
+    Assertion {
+        /// The condition.
+        message: String,
+        /// The source file.
+        file: String,
+        /// The line.
+        line: u32,
+        /// The function.
+        function: String,
+    },
     /// Threads wait at different barriers, or at different instructions, for each other.
     #[error("threads wait for each other at different barriers")]
     BarrierDivergence,

@@ -49,6 +49,8 @@ pub struct Launch<'a> {
     pub races: bool,
     /// Instructions of warps that one block may execute before it is taken to hang.
     pub step_limit: u64,
+    /// Where text goes that kernels print by `vprintf`; without a place it is dropped.
+    pub output: Option<&'a Mutex<String>>,
 }
 
 impl Launch<'_> {
@@ -78,6 +80,7 @@ impl Default for Launch<'_> {
             seed: 0,
             races: false,
             step_limit: Self::STEP_LIMIT,
+            output: None,
         }
     }
 }

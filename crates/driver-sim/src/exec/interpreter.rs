@@ -4,6 +4,8 @@
 //! has is chosen when a launch starts. All give the same bits: without an instruction for it, a
 //! fused multiply-add is only slower.
 
+use std::sync::{Mutex, PoisonError};
+
 use super::access::Memories;
 use super::bulk;
 use super::fault::FaultKind;
@@ -44,6 +46,17 @@ pub(super) struct Machine<'a> {
     pub(super) executed: u64,
     /// Votes at reducing barriers.
     pub(super) contributions: Contributions,
+    /// Where printed text goes.
+    pub(super) output: Option<&'a Mutex<String>>,
+}
+
+impl Machine<'_> {
+    /// Prints a text, if there is a place for it.
+    pub(super) fn print(&self, text: &str) {
+        if let Some(output) = self.output {
+            output.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+        }
+    }
 }
 
 /// Threads and true predicates at each reducing barrier: of the threads that wait, and of those

@@ -16,7 +16,7 @@ mod user_object;
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use retrograph_driver_sys::*;
 
@@ -86,6 +86,8 @@ pub(crate) struct State {
     pub(crate) pinned: BTreeMap<usize, Pinned>,
     pub(crate) random: Random,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// What kernels printed and nobody took yet.
+    pub(crate) output: Mutex<String>,
     /// How many launches of each kernel ran.
     pub(crate) launches: BTreeMap<String, u64>,
     /// The code that every call returns after the simulator stopped.
@@ -139,6 +141,7 @@ impl State {
             pinned: BTreeMap::new(),
             random: Random::of(&config),
             diagnostics: Vec::new(),
+            output: Mutex::default(),
             launches: BTreeMap::new(),
             stopped: None,
             refused: BTreeSet::new(),

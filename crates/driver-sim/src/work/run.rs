@@ -139,7 +139,7 @@ impl State {
         let memory = &self.devices[device].memory;
         let result = match operation {
             Operation::Launch(launch) => {
-                return kernel::run(launch, memory, &self.config, self.random.seed());
+                return kernel::run(launch, memory, &self.config, self.random.seed(), &self.output);
             }
             Operation::Copy(copy) if !self.pinned_ends_live(copy) => return Err(pinned_freed()),
             Operation::Copy(copy) => copy.run(memory),

@@ -19,6 +19,7 @@ mod memory;
 mod modules;
 mod nvcc;
 mod objects;
+mod of_driver;
 mod ordering;
 mod peers;
 mod pools;

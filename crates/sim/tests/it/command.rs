@@ -158,6 +158,14 @@ fn a_host_function_may_end_the_process() {
 }
 
 #[test]
+fn kernels_print_to_standard_output() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = run_client(folder.path(), &[], "command::print");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.contains("hello\n"), "{}", text(&output));
+}
+
+#[test]
 fn a_forked_child_gets_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let (path, report) = report_in(folder.path());
@@ -227,6 +235,40 @@ fn exit_in_host_function() {
     assert_eq!(code as i32, 0);
     let _ = stream.synchronize();
     panic!("the host function has not run");
+}
+
+/// Prints "hello" and the end of a line.
+const PRINT: &str = r#"
+.version 7.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 l);
+.global .align 1 .b8 format[7] = {104, 101, 108, 108, 111, 10, 0};
+.visible .entry print()
+{
+    .reg .b64 %rd<2>;
+    .param .b64 f; .param .b64 l; .param .b32 r;
+    mov.u64 %rd0, format;
+    cvta.global.u64 %rd1, %rd0;
+    st.param.b64 [f], %rd1;
+    st.param.b64 [l], 0;
+    call.uni (r), vprintf, (f, l);
+    ret;
+}
+"#;
+
+#[test]
+#[ignore = "a process of its own, started by a test of the command"]
+fn print() {
+    assert!(std::env::var_os(CLIENT).is_some(), "it needs the library in its path");
+    let context = CudaContext::new(0).expect("a context");
+    let stream = context.new_stream().expect("a stream");
+    let module = context.load_module(Ptx::from_src(PRINT)).expect("a module");
+    let function = module.load_function("print").expect("a kernel");
+    let config = LaunchConfig { block_dim: (1, 1, 1), ..LaunchConfig::for_num_elems(1) };
+    // SAFETY: the kernel has no parameters.
+    unsafe { stream.launch_builder(&function).launch(config) }.expect("a launch");
+    stream.synchronize().expect("it runs");
 }
 
 unsafe extern "C" {

@@ -135,9 +135,6 @@ impl<'a> Decoder<'a> {
         let module = self.module;
         let function = module.functions.get(callee as usize).ok_or("an unknown function")?;
         let name = &function.code.name;
-        if !function.is_defined {
-            return Err(format!("the function `{name}`, which has no body in this module"));
-        }
         if self.calls.contains(&callee) {
             return Err(format!("`{name}` calls itself"));
         }
@@ -154,6 +151,11 @@ impl<'a> Decoder<'a> {
             self.guard = Some((guard, !negated));
             self.emit(Control::Branch { target: after });
             self.guard = None;
+        }
+        if !function.is_defined {
+            self.call_of_driver(function, (arguments, results))?;
+            self.place_label(after);
+            return Ok(());
         }
         let mark = self.local;
         let passed = self.pass(arguments, &code.parameters)?;
@@ -192,7 +194,11 @@ impl<'a> Decoder<'a> {
     }
 
     /// The addresses of the arguments; values are stored in local memory first.
-    fn pass(&mut self, list: &'a [Operand], wanted: &[Parameter]) -> Result<Vec<u64>, Reason> {
+    pub(super) fn pass(
+        &mut self,
+        list: &'a [Operand],
+        wanted: &[Parameter],
+    ) -> Result<Vec<u64>, Reason> {
         let mut addresses = Vec::new();
         for (operand, wanted) in list.iter().zip(wanted) {
             if let Some(address) = self.variable_of_call(operand)? {
@@ -209,7 +215,11 @@ impl<'a> Decoder<'a> {
     }
 
     /// The addresses of the results.
-    fn receive(&mut self, list: &'a [Operand], wanted: &[Parameter]) -> Result<Vec<u64>, Reason> {
+    pub(super) fn receive(
+        &mut self,
+        list: &'a [Operand],
+        wanted: &[Parameter],
+    ) -> Result<Vec<u64>, Reason> {
         let mut addresses = Vec::new();
         for (operand, wanted) in list.iter().zip(wanted) {
             let known = self.variable_of_call(operand)?;
@@ -219,7 +229,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Loads results that go to registers.
-    fn take(
+    pub(super) fn take(
         &mut self,
         list: &'a [Operand],
         wanted: &[Parameter],
@@ -254,7 +264,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The register of a constant address in local memory, and the access to a value there.
-    fn local_access(
+    pub(super) fn local_access(
         &mut self,
         address: u64,
         ty: Type,

@@ -1,8 +1,10 @@
 //! Branches, ends, barriers of a block, and clocks.
 
 use super::operations;
+use crate::exec::access::LaneFault;
 use crate::exec::fault::FaultKind;
 use crate::exec::interpreter::{Machine, Pause};
+use crate::exec::printf::LaneMemory;
 use crate::exec::program::LANES;
 use crate::exec::registers::{ActiveLanes, Offset};
 use crate::exec::undefined::Undefined;
@@ -17,6 +19,11 @@ operations! {
         Exit() <- ();
         /// `trap`.
         Trap() <- ();
+        /// `__assertfail`: the addresses of the condition and the file, the line, the address of
+        /// the name of the function.
+        AssertFail() <- (message, file, line, name);
+        /// `vprintf`: the addresses of the format and of the arguments.
+        Print(d) <- (format, list);
         /// Reached by lanes whose index of `brx.idx` is not in its table.
         BranchOutOfTable() <- ();
         /// `barrier.sync` and `barrier.arrive`. A count of 0 means all threads of the block.
@@ -71,6 +78,15 @@ impl Control<Offset> {
                 }
                 Self::Exit {} => return exit(machine, warp, lanes),
                 Self::Trap {} => return Ok(fault(FaultKind::Trap, lanes)),
+                Self::AssertFail { message, file, line, name } => {
+                    let registers = (message, file, line, name);
+                    return Ok(fault(assertion(machine, lanes, registers), lanes));
+                }
+                Self::Print { d, format, list } => {
+                    if let Err((kind, lane)) = print(machine, lanes, (d, format, list)) {
+                        return Ok(Next::Pause(Pause::Fault(kind, lane)));
+                    }
+                }
                 Self::BranchOutOfTable {} => {
                     return Ok(fault(FaultKind::Undefined(Undefined::BranchIndex), lanes));
                 }
@@ -109,6 +125,55 @@ impl Control<Offset> {
         }
         Ok(Next::Advance)
     }
+}
+
+/// The failed assertion of the first active lane. Out of line, as kernels rarely call it.
+///
+/// # Safety
+///
+/// The registers must come from decoding [`Control::AssertFail`].
+#[cold]
+#[inline(never)]
+unsafe fn assertion(
+    machine: &Machine<'_>,
+    lanes: ActiveLanes,
+    (message, file, line, name): (Offset, Offset, Offset, Offset),
+) -> FaultKind {
+    let lane = lanes.first();
+    let memory = LaneMemory { memories: &machine.memories, lane };
+    // SAFETY: decoding made the registers this wide.
+    let places = unsafe {
+        let word = |register| lanes.file.read::<u64>(register)[lane];
+        (word(message), word(file), lanes.file.read::<u32>(line)[lane], word(name))
+    };
+    FaultKind::assertion(&memory, places).unwrap_or_else(|(kind, _)| kind)
+}
+
+/// Prints a text for each active lane. Out of line, as kernels rarely call it.
+///
+/// # Safety
+///
+/// The registers must come from decoding [`Control::Print`].
+#[cold]
+#[inline(never)]
+unsafe fn print(
+    machine: &Machine<'_>,
+    lanes: ActiveLanes,
+    (d, format, list): (Offset, Offset, Offset),
+) -> Result<(), LaneFault> {
+    // SAFETY: decoding made the registers this wide.
+    let (formats, lists) =
+        unsafe { (lanes.file.read::<u64>(format), lanes.file.read::<u64>(list)) };
+    let mut counts = [0u32; LANES];
+    for lane in lanes.iter() {
+        let memory = LaneMemory { memories: &machine.memories, lane };
+        let (text, count) = memory.format(formats[lane], lists[lane])?;
+        counts[lane] = count;
+        machine.print(&text);
+    }
+    // SAFETY: as above.
+    unsafe { lanes.write(d, &counts) };
+    Ok(())
 }
 
 fn fault(kind: FaultKind, lanes: ActiveLanes) -> Next {

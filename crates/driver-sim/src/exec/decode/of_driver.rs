@@ -1,0 +1,56 @@
+//! Calls of functions that the driver provides.
+
+use retrograph_ptx::ast::{Function, Operand, Parameter, Type};
+
+use super::{Decoder, Reason, VirtualRegister, width_of};
+use crate::exec::operation::{Control, Memory};
+
+impl<'a> Decoder<'a> {
+    /// A call of a function without a body, which only the driver can have.
+    pub(super) fn call_of_driver(
+        &mut self,
+        function: &'a Function,
+        (arguments, results): (&'a [Operand], &'a [Operand]),
+    ) -> Result<(), Reason> {
+        let code = &function.code;
+        let sizes = |list: &[Parameter]| list.iter().map(Parameter::size).collect::<Vec<_>>();
+        let shape = (code.name.as_str(), &sizes(&code.parameters)[..], &sizes(&code.results)[..]);
+        let is_known =
+            matches!(shape, ("__assertfail", [8, 8, 4, 8, 8], []) | ("vprintf", [8, 8], [4]));
+        if !is_known || arguments.len() != code.parameters.len() {
+            let name = &code.name;
+            return Err(format!("the function `{name}`, which has no body in this module"));
+        }
+        let mark = self.local;
+        let passed = self.pass(arguments, &code.parameters)?;
+        let given = self.receive(results, &code.results)?;
+        let mut values = Vec::new();
+        for (address, parameter) in passed.into_iter().zip(&code.parameters) {
+            values.push(self.load_argument(address, parameter.ty));
+        }
+        match (&values[..], &given[..]) {
+            (&[message, file, line, name, _], _) => {
+                self.emit(Control::AssertFail { message, file, line, name });
+            }
+            (&[format, list], &[address]) => {
+                // What blocks print has an order, so that they run in one.
+                self.communicates = true;
+                let count = self.temporary(width_of(Type::B32));
+                self.emit(Control::Print { d: count, format, list });
+                let (at, access) = self.local_access(address, Type::B32, count);
+                self.emit(Memory::Store1 { address: at, a: count, access });
+            }
+            _ => {}
+        }
+        self.take(results, &code.results, &given)?;
+        self.local = mark;
+        Ok(())
+    }
+
+    fn load_argument(&mut self, address: u64, ty: Type) -> VirtualRegister {
+        let value = self.temporary(width_of(ty));
+        let (at, access) = self.local_access(address, ty, value);
+        self.emit(Memory::Load1 { d: value, address: at, access });
+        value
+    }
+}

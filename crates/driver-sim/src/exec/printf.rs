@@ -1,0 +1,255 @@
+//! Functions of the driver that kernels call: `vprintf` and `__assertfail`.
+
+use super::access::LaneFault;
+use super::access::{Memories, read_element};
+use super::fault::FaultKind;
+use super::program::{Access, Width};
+
+/// The longest string that is read, in bytes.
+const LONGEST: usize = 1 << 12;
+
+/// A lane's access to memory by generic addresses.
+pub(super) struct LaneMemory<'m, 'a> {
+    pub(super) memories: &'m Memories<'a>,
+    pub(super) lane: usize,
+}
+
+impl LaneMemory<'_, '_> {
+    fn read(&self, address: u64, bytes: u32) -> Result<u64, LaneFault> {
+        let access = Access {
+            space: None,
+            bytes,
+            count: 1,
+            signed: false,
+            value: Width::Double,
+            address: Width::Double,
+            offset: 0,
+            strong: false,
+        };
+        let from = self.memories.resolve(&access, self.lane, address);
+        let from = from.map_err(|kind| (kind, self.lane as u32))?;
+        // SAFETY: `resolve` proved the bytes.
+        Ok(unsafe { read_element(from, bytes as usize, false) })
+    }
+
+    /// A string that ends in a zero byte.
+    pub(super) fn string(&self, address: u64) -> Result<String, LaneFault> {
+        let mut bytes = Vec::new();
+        while bytes.len() < LONGEST {
+            match self.read(address.wrapping_add(bytes.len() as u64), 1)? as u8 {
+                0 => break,
+                byte => bytes.push(byte),
+            }
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The text of a format with arguments that lie one after the other, each aligned to its size;
+    /// and how many it has.
+    ///
+    /// Source: "Formatted Output" in the CUDA C++ Programming Guide.
+    pub(super) fn format(&self, format: u64, arguments: u64) -> Result<(String, u32), LaneFault> {
+        let format = self.string(format)?;
+        let mut arguments = Arguments { memory: self, next: arguments, count: 0 };
+        let (mut text, mut rest) = (String::new(), format.as_str());
+        while let Some((before, after)) = rest.split_once('%') {
+            text.push_str(before);
+            let (conversion, after) = Conversion::parse(after, &mut arguments)?;
+            text.push_str(&conversion.apply(&mut arguments)?);
+            rest = after;
+        }
+        text.push_str(rest);
+        Ok((text, arguments.count))
+    }
+}
+
+/// The arguments that are not read yet.
+struct Arguments<'m, 'n, 'a> {
+    memory: &'n LaneMemory<'m, 'a>,
+    next: u64,
+    count: u32,
+}
+
+impl Arguments<'_, '_, '_> {
+    fn take(&mut self, bytes: u32) -> Result<u64, LaneFault> {
+        let address = self.next.next_multiple_of(u64::from(bytes));
+        self.next = address + u64::from(bytes);
+        self.count += 1;
+        self.memory.read(address, bytes)
+    }
+}
+
+/// `%[flags][width][.precision][size]type`
+#[derive(Debug, Default)]
+struct Conversion {
+    flags: String,
+    width: usize,
+    precision: Option<usize>,
+    is_long: bool,
+    kind: char,
+}
+
+impl Conversion {
+    /// Reads a conversion after its `%`; gives the text after it.
+    fn parse<'t>(
+        text: &'t str,
+        arguments: &mut Arguments<'_, '_, '_>,
+    ) -> Result<(Self, &'t str), LaneFault> {
+        let mut made = Self::default();
+        let rest = text.trim_start_matches(['-', '+', ' ', '#', '0']);
+        made.flags = text[..text.len() - rest.len()].to_owned();
+        let (width, mut rest) = number(rest, arguments)?;
+        made.width = width.unwrap_or(0);
+        if let Some(after) = rest.strip_prefix('.') {
+            let (precision, after) = number(after, arguments)?;
+            (made.precision, rest) = (Some(precision.unwrap_or(0)), after);
+        }
+        let after = rest.trim_start_matches(['h', 'l', 'L', 'j', 'z', 't']);
+        made.is_long = rest[..rest.len() - after.len()].contains(['l', 'j', 'z', 't']);
+        made.kind = after.chars().next().unwrap_or('%');
+        let rest = &after[made.kind.len_utf8().min(after.len())..];
+        Ok((made, rest))
+    }
+
+    fn apply(&self, arguments: &mut Arguments<'_, '_, '_>) -> Result<String, LaneFault> {
+        let bytes = if self.is_long { 8 } else { 4 };
+        let body = match self.kind {
+            '%' => return Ok("%".to_owned()),
+            'd' | 'i' => {
+                let value = arguments.take(bytes)?.cast_signed();
+                let value = if self.is_long { value } else { i64::from(value as i32) };
+                self.signed(value < 0, self.digits(value.unsigned_abs().to_string()))
+            }
+            'u' => self.digits(arguments.take(bytes)?.to_string()),
+            'o' => self.digits(format!("{:o}", arguments.take(bytes)?)),
+            'x' | 'X' => {
+                let value = arguments.take(bytes)?;
+                let prefix = if self.has('#') && value != 0 { "0x" } else { "" };
+                self.cased(format!("{prefix}{}", self.digits(format!("{value:x}"))))
+            }
+            'c' => char::from(arguments.take(4)? as u8).to_string(),
+            'p' => format!("{:#x}", arguments.take(8)?),
+            's' => {
+                let address = arguments.take(8)?;
+                let text = arguments.memory.string(address)?;
+                text.chars().take(self.precision.unwrap_or(LONGEST)).collect()
+            }
+            'f' | 'F' | 'e' | 'E' | 'g' | 'G' | 'a' | 'A' => {
+                let value = f64::from_bits(arguments.take(8)?);
+                let text = self.float(value.abs());
+                self.cased(self.signed(value.is_sign_negative() && !value.is_nan(), text))
+            }
+            other => format!("%{other}"),
+        };
+        Ok(self.padded(body))
+    }
+
+    fn has(&self, flag: char) -> bool {
+        self.flags.contains(flag)
+    }
+
+    /// Digits with as many zeros before them as the precision asks.
+    fn digits(&self, digits: String) -> String {
+        let wanted = self.precision.unwrap_or(0);
+        format!("{}{digits}", "0".repeat(wanted.saturating_sub(digits.len())))
+    }
+
+    fn signed(&self, is_negative: bool, text: String) -> String {
+        let sign = match is_negative {
+            true => "-",
+            false if self.has('+') => "+",
+            false if self.has(' ') => " ",
+            false => "",
+        };
+        format!("{sign}{text}")
+    }
+
+    fn cased(&self, text: String) -> String {
+        if self.kind.is_uppercase() { text.to_uppercase() } else { text }
+    }
+
+    /// A number that is not negative.
+    fn float(&self, value: f64) -> String {
+        if !value.is_finite() {
+            return if value.is_nan() { "nan" } else { "inf" }.to_owned();
+        }
+        let precision = self.precision.unwrap_or(6);
+        match self.kind.to_ascii_lowercase() {
+            'f' => format!("{value:.precision$}"),
+            'e' => exponential(value, precision),
+            'a' => format!("{:#x}", value.to_bits()),
+            _ => self.general(value, precision.max(1)),
+        }
+    }
+
+    /// `%g`: as `%e` for small and large numbers, else as `%f`; without zeros at the end.
+    fn general(&self, value: f64, precision: usize) -> String {
+        let text = exponential(value, precision - 1);
+        let exponent = text.split_once('e').and_then(|(_, power)| power.parse::<i32>().ok());
+        let exponent = exponent.unwrap_or(0);
+        let trimmed = |text: &str| match text.contains('.') && !self.has('#') {
+            true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+            false => text.to_owned(),
+        };
+        if exponent < -4 || exponent >= precision as i32 {
+            let (digits, power) = text.split_once('e').unwrap_or((&text, "+00"));
+            return format!("{}e{power}", trimmed(digits));
+        }
+        let decimals = (precision as i32 - 1 - exponent).max(0) as usize;
+        trimmed(&format!("{value:.decimals$}"))
+    }
+
+    fn padded(&self, body: String) -> String {
+        let missing = self.width.saturating_sub(body.chars().count());
+        if self.has('-') {
+            return body + &" ".repeat(missing);
+        }
+        let is_integer = "diuoxX".contains(self.kind);
+        let without_zeros = !self.has('0')
+            || "scp".contains(self.kind)
+            || is_integer && self.precision.is_some()
+            || body.to_lowercase().contains('n');
+        if without_zeros {
+            return " ".repeat(missing) + &body;
+        }
+        let after_sign = body.find(|c: char| !"+- ".contains(c)).unwrap_or(0);
+        let prefix = body[after_sign..].to_lowercase().starts_with("0x");
+        let (head, digits) = body.split_at(after_sign + if prefix { 2 } else { 0 });
+        format!("{head}{}{digits}", "0".repeat(missing))
+    }
+}
+
+/// A width or precision, which `*` takes from the arguments.
+fn number<'t>(
+    text: &'t str,
+    arguments: &mut Arguments<'_, '_, '_>,
+) -> Result<(Option<usize>, &'t str), LaneFault> {
+    if let Some(rest) = text.strip_prefix('*') {
+        let value = arguments.take(4)? as i32;
+        return Ok((Some(usize::try_from(value).unwrap_or(0).min(LONGEST)), rest));
+    }
+    let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let digits = &text[..text.len() - rest.len()];
+    Ok((digits.parse().ok().map(|width: usize| width.min(LONGEST)), rest))
+}
+
+/// `1.5e+02`
+fn exponential(value: f64, precision: usize) -> String {
+    let text = format!("{value:.precision$e}");
+    let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
+    let power: i32 = power.parse().unwrap_or(0);
+    let sign = if power < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", power.abs())
+}
+
+impl FaultKind {
+    /// The failed assertion that the arguments of `__assertfail` describe.
+    pub(super) fn assertion(
+        memory: &LaneMemory<'_, '_>,
+        (message, file, line, function): (u64, u64, u32, u64),
+    ) -> Result<Self, LaneFault> {
+        let message = memory.string(message)?;
+        let (file, function) = (memory.string(file)?, memory.string(function)?);
+        Ok(Self::Assertion { message, file, line, function })
+    }
+}
