@@ -86,7 +86,7 @@ fn texts(target: SmTarget) -> Vec<(&'static str, Text)> {
 /// The text of `module`, and the positions of its entries. The declarations before the first entry,
 /// followed by one entry, are the text of a module that has this entry alone.
 fn text(module: Module) -> Text {
-    let Module { isa, target, variables, functions, entries: all } = module;
+    let Module { isa, target, variables, functions, entries: all, .. } = module;
     let with = |entries| {
         let (variables, functions) = (variables.clone(), functions.clone());
         let lines = Default::default();
