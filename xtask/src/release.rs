@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 
 use crate::workspace::{check, command, output, root};
-use crate::{packages, tidy};
+use crate::{examples, packages, tidy};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -40,6 +40,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     std::fs::write(changelog, entry)?;
     std::fs::write(manifest, bumped)?;
     check(command("cargo", &["update", "--workspace"]))?;
+    for folder in examples::folders()? {
+        let manifest = folder.join("Cargo.toml");
+        let bumped = dependent(&std::fs::read_to_string(&manifest)?, version);
+        std::fs::write(&manifest, bumped)?;
+        check(command("cargo", &["update", "--workspace", "--manifest-path", utf8(&manifest)?]))?;
+    }
     packages::package()?;
     check(command("git", &["commit", "--all", "--message", &format!("Release {version}")]))?;
     check(command("git", &["tag", "--annotate", &tag, "--message", &tag]))?;
@@ -79,6 +85,23 @@ fn bumped(text: &str, version: &str) -> anyhow::Result<String> {
     Ok(lines.map(|line| line + "\n").collect())
 }
 
+/// The manifest of an example with another version of our packages, its dependencies by path.
+fn dependent(text: &str, version: &str) -> String {
+    let lines = text.lines().map(|line| {
+        let start = line.find("version = \"").filter(|_| line.contains("path = \"../../crates/"));
+        let Some(start) = start.map(|start| start + "version = \"".len()) else {
+            return line.to_owned();
+        };
+        let end = line[start..].find('"').map_or(line.len(), |end| start + end);
+        format!("{}{version}{}", &line[..start], &line[end..])
+    });
+    lines.map(|line| line + "\n").collect()
+}
+
+fn utf8(path: &std::path::Path) -> anyhow::Result<&str> {
+    path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,5 +126,14 @@ mod tests {
                         other = { version = \"0.1.0\" }\n";
         assert_eq!(bumped(text, "0.2.0").unwrap(), expected);
         assert!(bumped(text, "2").is_err());
+    }
+
+    #[test]
+    fn examples_depend_on_the_released_version() {
+        let text = "[package]\nversion = \"0.0.0\"\n[dependencies]\n\
+                    ours = { path = \"../../crates/ours\", version = \"0.1.0\", features = [\"sim\"] }\n\
+                    other = \"0.1.0\"\n";
+        let expected = text.replace("ours\", version = \"0.1.0\"", "ours\", version = \"0.2.0\"");
+        assert_eq!(dependent(text, "0.2.0"), expected);
     }
 }
