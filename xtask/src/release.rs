@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn examples_depend_on_the_released_version() {
         let text = "[package]\nversion = \"0.0.0\"\n[dependencies]\n\
-                    ours = { path = \"../../crates/ours\", version = \"0.1.0\", features = [\"sim\"] }\n\
+                    ours = { path = \"../../crates/ours\", version = \"0.1.0\", optional = true }\n\
                     other = \"0.1.0\"\n";
         let expected = text.replace("ours\", version = \"0.1.0\"", "ours\", version = \"0.2.0\"");
         assert_eq!(dependent(text, "0.2.0"), expected);
