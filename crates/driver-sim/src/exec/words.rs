@@ -36,16 +36,21 @@ pub(super) unsafe fn addresses<A: Address>(
     all
 }
 
-/// The least and greatest address, and all bits that are set in any.
+/// The least and greatest address, and all bits that are set in any. Halves are joined again and
+/// again, which becomes vector instructions; a chain of comparisons would not.
 #[inline(always)]
 fn extent<A: Address>(all: &Lanes<A>) -> (u64, u64, u64) {
-    let (mut low, mut high, mut bits) = (A::GREATEST, A::ZERO, A::ZERO);
-    for &address in all {
-        low = low.min(address);
-        high = high.max(address);
-        bits = bits | address;
+    let (mut low, mut high, mut bits) = (*all, *all, *all);
+    let mut half = LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            low[lane] = low[lane].min(low[lane + half]);
+            high[lane] = high[lane].max(high[lane + half]);
+            bits[lane] = bits[lane] | bits[lane + half];
+        }
+        half /= 2;
     }
-    (low.wide(), high.wide(), bits.wide())
+    (low[0].wide(), high[0].wide(), bits[0].wide())
 }
 
 /// Whether lane after lane is `stride` further.

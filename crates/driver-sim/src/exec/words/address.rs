@@ -8,8 +8,6 @@ use crate::exec::registers::{Lanes, Offset, RegisterFile};
 pub(in crate::exec) trait Address:
     Copy + Ord + std::ops::BitOr<Output = Self> + std::ops::BitXor<Output = Self>
 {
-    /// The greatest address.
-    const GREATEST: Self;
     /// Zero.
     const ZERO: Self;
     /// The address `offset` further, wrapping around.
@@ -27,7 +25,6 @@ pub(in crate::exec) trait Address:
 }
 
 impl Address for u32 {
-    const GREATEST: Self = Self::MAX;
     const ZERO: Self = 0;
     #[inline(always)]
     fn plus(self, offset: u64) -> Self {
@@ -49,7 +46,6 @@ impl Address for u32 {
 }
 
 impl Address for u64 {
-    const GREATEST: Self = Self::MAX;
     const ZERO: Self = 0;
     #[inline(always)]
     fn plus(self, offset: u64) -> Self {
