@@ -1,4 +1,4 @@
-//! Elementwise kernels: activations, residual addition, rounding to bf16, dropout.
+//! Elementwise kernels: activations, soft-capping, residual addition, rounding to bf16, dropout.
 
 pub(crate) mod add;
 pub(crate) mod cast;
@@ -9,5 +9,7 @@ pub(crate) mod geglu_backward;
 mod kernel;
 pub(crate) mod silu;
 pub(crate) mod silu_backward;
+pub(crate) mod softcap;
+pub(crate) mod softcap_backward;
 pub(crate) mod swiglu;
 pub(crate) mod swiglu_backward;

@@ -67,6 +67,8 @@ const IMAGES: &[(&str, Build)] = &[
     (abi::attention::FLASH_ATTENTION_F32.grad_q.image, attention::backward_f32),
     (abi::elementwise::GEGLU.image, elementwise::geglu::module),
     (abi::elementwise::GEGLU_BACKWARD.image, elementwise::geglu_backward::module),
+    (abi::elementwise::SOFTCAP.image, elementwise::softcap::module),
+    (abi::elementwise::SOFTCAP_BACKWARD.image, elementwise::softcap_backward::module),
     (abi::gemv::GEMV.signature.image, gemv::f32),
     (abi::gemv::GEMV_BF16.signature.image, gemv::bf16),
     (abi::gemv::GEMV_NF4.signature.image, gemv::nf4),

@@ -18,7 +18,7 @@ pub use sharding::Sharding;
 pub use storage::Storage;
 
 use crate::config::{LoraConfig, Mode, ModelConfig, Projection};
-use crate::spec::{LayerSpec, ModelSpec};
+use crate::spec::{LayerSpec, ModelSpec, NormSpec};
 
 /// The distribution of a parameter's initial values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,12 +80,23 @@ pub const FINAL_NORM: &str = "model.norm.weight";
 pub const HEAD: &str = "lm_head.weight";
 /// The weight of the norm before attention, within its layer.
 pub(crate) const ATTENTION_NORM: &str = "input_layernorm.weight";
-/// The weight of the norm before the MLP, within its layer.
+/// The weight of the norm before the MLP, within its layer, if no norm follows attention.
 pub(crate) const MLP_NORM: &str = "post_attention_layernorm.weight";
+/// The weight of the norm before the MLP, within its layer, if norms follow attention and the MLP.
+const PRE_MLP_NORM: &str = "pre_feedforward_layernorm.weight";
+/// The weight of the norm after attention, within its layer.
+pub(crate) const POST_ATTENTION_NORM: &str = "post_attention_layernorm.weight";
+/// The weight of the norm after the MLP, within its layer.
+pub(crate) const POST_MLP_NORM: &str = "post_feedforward_layernorm.weight";
 /// The weight of the norm of query heads, within its layer.
 pub(crate) const Q_NORM: &str = "self_attn.q_norm.weight";
 /// The weight of the norm of key heads, within its layer.
 pub(crate) const K_NORM: &str = "self_attn.k_norm.weight";
+
+/// Returns the name of the weight of the norm before the MLP, within its layer.
+pub(crate) fn mlp_norm(spec: &LayerSpec) -> &'static str {
+    if spec.post_norm.is_some() { PRE_MLP_NORM } else { MLP_NORM }
+}
 
 /// Standard deviation of every randomly initialized base weight: the square root of 2 / (5 · width)
 /// from Nguyen and Salazar, "Transformers without Tears", which is about 0.02 at Qwen2's widths.
@@ -106,7 +117,7 @@ pub fn inventory(model: &ModelConfig, mode: Mode) -> Vec<Parameter> {
         list.layer(layer, number);
     }
     let trainable = list.full;
-    list.norm(FINAL_NORM.to_owned(), spec.hidden, trainable);
+    list.norm(FINAL_NORM.to_owned(), (spec.hidden, spec.final_norm), trainable);
     if !spec.tied {
         let head = lora.map_or(full, |lora| lora.head);
         list.matrix(HEAD.to_owned(), [spec.vocab, spec.hidden], head);
@@ -125,19 +136,25 @@ impl List {
     fn layer(&mut self, spec: &LayerSpec, number: usize) {
         let name = |part: &str| layer_name(number, part);
         let norms = self.lora.map_or(self.full, |lora| lora.norms);
-        self.norm(name(ATTENTION_NORM), spec.hidden, norms);
+        self.norm(name(ATTENTION_NORM), (spec.hidden, spec.attention_norm), norms);
         for projection in Projection::ALL {
-            if projection == Projection::O && spec.attention.qk_norm.is_some() {
+            if let (Projection::O, Some(norm)) = (projection, spec.attention.qk_norm) {
                 for head in [Q_NORM, K_NORM] {
-                    self.norm(name(head), spec.attention.head_dim, self.full);
-                    self.place(Layout::of_heads(spec));
+                    self.norm(name(head), (spec.attention.head_dim, norm), self.full);
+                    self.place(Layout { offset: norm.offset, ..Layout::of_heads(spec) });
                 }
             }
             if projection == Projection::Gate {
-                self.norm(name(MLP_NORM), spec.hidden, norms);
+                if let Some(norm) = spec.post_norm {
+                    self.norm(name(POST_ATTENTION_NORM), (spec.hidden, norm), norms);
+                }
+                self.norm(name(mlp_norm(spec)), (spec.hidden, spec.mlp_norm), norms);
             }
             let prefix = name(&projection.path());
             self.projection(&prefix, spec, projection);
+        }
+        if let Some(norm) = spec.post_norm {
+            self.norm(name(POST_MLP_NORM), (spec.hidden, norm), norms);
         }
     }
 
@@ -177,8 +194,9 @@ impl List {
         self.push(name, &[len], (self.full, false, Init::Constant(0.0)));
     }
 
-    fn norm(&mut self, name: String, len: usize, trainable: bool) {
+    fn norm(&mut self, name: String, (len, spec): (usize, NormSpec), trainable: bool) {
         self.push(name, &[len], (trainable, false, Init::Constant(1.0)));
+        self.place(Layout { offset: spec.offset, ..Layout::default() });
     }
 
     /// `A` starts with the usual initialization of a linear layer.

@@ -11,7 +11,7 @@
 //! assert_eq!(spec.layers[0].attention.q_width(), 64);
 //! ```
 
-use crate::config::{ModelConfig, Projection, RopeScaling};
+use crate::config::{GatedActivation, ModelConfig, Projection, RopeScaling};
 
 /// A decoder-only transformer.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +22,12 @@ pub struct ModelSpec {
     pub hidden: usize,
     /// The layers, in the order of the forward pass.
     pub layers: Vec<LayerSpec>,
+    /// The factor of embedded tokens.
+    pub embedding_scale: f32,
     /// The norm before the output projection.
     pub final_norm: NormSpec,
+    /// The cap of the logits: they become `cap · tanh(logit / cap)`.
+    pub logit_softcap: Option<f32>,
     /// Whether the token table is also the output projection.
     pub tied: bool,
 }
@@ -41,6 +45,8 @@ pub struct LayerSpec {
     pub mlp_norm: NormSpec,
     /// The MLP.
     pub mlp: MlpSpec,
+    /// The norms after attention and after the MLP, before the residual stream, if there are any.
+    pub post_norm: Option<NormSpec>,
     /// Whether files store query, key and value projections as one matrix, and gate and up as one.
     pub fused: bool,
 }
@@ -65,15 +71,21 @@ pub struct AttentionSpec {
     /// The sliding window: the most tokens that a token attends to, itself included. `None` for
     /// all.
     pub window: Option<u32>,
+    /// The factor of the scores.
+    pub scale: f32,
+    /// The cap of the scores: they become `cap · tanh(score / cap)`.
+    pub softcap: Option<f32>,
 }
 
-/// The gated MLP `down(silu(gate(x)) · up(x))`.
+/// The gated MLP `down(activation(gate(x)) · up(x))`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MlpSpec {
     /// Width between the projections: outputs of `gate` and `up`.
     pub intermediate: usize,
     /// Whether the projections have biases.
     pub bias: bool,
+    /// The activation of the gate.
+    pub activation: GatedActivation,
 }
 
 /// RMSNorm.
@@ -81,6 +93,8 @@ pub struct MlpSpec {
 pub struct NormSpec {
     /// Added to the mean square, forward and backward alike.
     pub eps: f32,
+    /// What the device adds to the gains of files: 1 if the norm multiplies by `1 + w`.
+    pub offset: f32,
 }
 
 /// Frequencies of rotary positions.
@@ -92,6 +106,8 @@ pub struct RopeSpec {
     pub theta: f64,
     /// Change of the frequencies for a longer context; `None` for no change.
     pub scaling: Option<RopeScaling>,
+    /// Number of its table in [`ModelConfig::rope_tables`].
+    pub table: usize,
 }
 
 impl AttentionSpec {
@@ -136,22 +152,36 @@ impl From<&ModelConfig> for ModelSpec {
             vocab: config.vocab,
             hidden: config.hidden,
             layers: (0..config.layers).map(|number| config.layer(number)).collect(),
-            final_norm: NormSpec { eps: config.rms_norm_eps },
+            embedding_scale: match config.scaled_embedding {
+                true => (config.hidden as f64).sqrt() as f32,
+                false => 1.0,
+            },
+            final_norm: config.norm(),
+            logit_softcap: config.logit_softcap,
             tied: config.tied,
         }
     }
 }
 
 impl ModelConfig {
+    fn norm(&self) -> NormSpec {
+        let offset = if self.unit_offset_norms { 1.0 } else { 0.0 };
+        NormSpec { eps: self.rms_norm_eps, offset }
+    }
+
     /// Returns the spec of layer `number`, counted from 0.
     pub fn layer(&self, number: usize) -> LayerSpec {
-        let norm = NormSpec { eps: self.rms_norm_eps };
-        let window = self.sliding_window.filter(|window| number >= window.first_layer);
-        let rope = RopeSpec {
-            rotary_dim: self.rotary_dim(),
-            theta: self.rope_theta,
-            scaling: self.rope_scaling,
+        let norm = self.norm();
+        let window = self.sliding_window.filter(|window| window.covers(number));
+        let rotary_dim = self.rotary_dim();
+        let rope = match self.local_rope_theta.filter(|_| window.is_some()) {
+            Some(theta) => RopeSpec { rotary_dim, theta, scaling: None, table: 1 },
+            None => {
+                let (theta, scaling) = (self.rope_theta, self.rope_scaling);
+                RopeSpec { rotary_dim, theta, scaling, table: 0 }
+            }
         };
+        let scalar = self.query_pre_attn_scalar.unwrap_or(self.head_dim() as f64);
         let rotates =
             self.no_rope_interval.is_none_or(|interval| !(number + 1).is_multiple_of(interval));
         LayerSpec {
@@ -166,9 +196,16 @@ impl ModelConfig {
                 qk_norm: self.qk_norm.then_some(norm),
                 rope: rotates.then_some(rope),
                 window: window.map(|window| window.size),
+                scale: (1.0 / scalar.sqrt()) as f32,
+                softcap: self.attention_softcap,
             },
             mlp_norm: norm,
-            mlp: MlpSpec { intermediate: self.intermediate, bias: self.mlp_bias },
+            mlp: MlpSpec {
+                intermediate: self.intermediate,
+                bias: self.mlp_bias,
+                activation: self.activation,
+            },
+            post_norm: self.post_norms.then_some(norm),
             fused: self.fused,
         }
     }

@@ -107,6 +107,40 @@ parameters! {
 }
 
 parameters! {
+    /// The parameters of [`SOFTCAP`].
+    pub struct SoftcapParameters {
+        /// `n` elements, read.
+        x: pointer<f32>,
+        /// `n` elements in f32, written, or null.
+        y: pointer<f32>,
+        /// `n` elements in bf16, written, or null.
+        y_bf16: pointer<Bf16>,
+        /// Number of elements.
+        n: u32,
+        /// The cap.
+        cap: f32,
+    }
+}
+
+parameters! {
+    /// The parameters of [`SOFTCAP_BACKWARD`].
+    pub struct SoftcapBackwardParameters {
+        /// `n` elements, read: results of the forward pass.
+        y: pointer<f32>,
+        /// `n` elements, read.
+        grad_out: pointer<f32>,
+        /// `n` elements in f32, written, or null.
+        grad_input: pointer<f32>,
+        /// `n` elements in bf16, written, or null.
+        grad_input_bf16: pointer<Bf16>,
+        /// Number of elements.
+        n: u32,
+        /// The cap.
+        cap: f32,
+    }
+}
+
+parameters! {
     /// The parameters of [`DROPOUT`].
     pub struct DropoutParameters {
         /// `n` elements, read.
@@ -186,6 +220,20 @@ pub const GEGLU_BACKWARD: Signature = Signature {
     image: "geglu_backward",
     parameters: GatedBackwardParameters::<()>::LIST,
     entries: &GEGLU_BACKWARD_ENTRIES,
+};
+
+/// Soft-capping.
+pub const SOFTCAP: Signature = Signature {
+    image: "softcap",
+    parameters: SoftcapParameters::<()>::LIST,
+    entries: &["softcap"],
+};
+
+/// The gradient of soft-capping.
+pub const SOFTCAP_BACKWARD: Signature = Signature {
+    image: "softcap_backward",
+    parameters: SoftcapBackwardParameters::<()>::LIST,
+    entries: &["softcap_backward"],
 };
 
 /// Dropout.

@@ -20,6 +20,8 @@ parameters! {
         hidden: u32,
         /// Rows of the table.
         vocab: u32,
+        /// The factor of the rows.
+        scale: f32,
     }
 }
 
@@ -38,6 +40,8 @@ parameters! {
         hidden: u32,
         /// Rows of the table.
         vocab: u32,
+        /// The factor of the rows.
+        scale: f32,
     }
 }
 

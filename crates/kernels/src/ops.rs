@@ -22,7 +22,8 @@ pub use crate::attention::{
 };
 pub use crate::elementwise::{
     ADD, Add, CAST, Cast, DROPOUT, Dropout, GEGLU, GEGLU_BACKWARD, GeGlu, GeGluBackward, SILU,
-    SILU_BACKWARD, SWIGLU, SWIGLU_BACKWARD, Silu, SiluBackward, SwiGlu, SwiGluBackward,
+    SILU_BACKWARD, SOFTCAP, SOFTCAP_BACKWARD, SWIGLU, SWIGLU_BACKWARD, Silu, SiluBackward, Softcap,
+    SoftcapBackward, SwiGlu, SwiGluBackward,
 };
 pub use crate::embedding::{
     EMBEDDING, EMBEDDING_BACKWARD, EMBEDDING_BF16, Embedding, EmbeddingBackward,

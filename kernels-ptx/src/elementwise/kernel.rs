@@ -24,12 +24,21 @@ pub(crate) struct Elementwise<'k, const I: usize, const O: usize> {
 ///
 /// Each output is written as f32, bf16, or both.
 pub(crate) fn elementwise<const I: usize, const O: usize>(
-    (target, name, dtype): (SmTarget, &str, DType),
+    what: (SmTarget, &str, DType),
     declare: impl for<'k> Fn(&mut Declarations<'k>) -> Elementwise<'k, I, O>,
     formula: impl for<'k> Fn([Value<'k, f32>; I]) -> [Value<'k, f32>; O],
 ) -> Entry {
+    elementwise_with(what, |k| (declare(k), []), |inputs, []| formula(inputs))
+}
+
+/// As [`elementwise`], with scalars that the formula reads, too.
+pub(crate) fn elementwise_with<const I: usize, const O: usize, const S: usize>(
+    (target, name, dtype): (SmTarget, &str, DType),
+    declare: impl for<'k> Fn(&mut Declarations<'k>) -> (Elementwise<'k, I, O>, [Value<'k, f32>; S]),
+    formula: impl for<'k> Fn([Value<'k, f32>; I], [Value<'k, f32>; S]) -> [Value<'k, f32>; O],
+) -> Entry {
     Kernel::build(name, |k| {
-        let Elementwise { inputs, outputs, n } = declare(&mut Declarations(*k));
+        let (Elementwise { inputs, outputs, n }, scalars) = declare(&mut Declarations(*k));
         let index = k.ctaid_x() * k.ntid_x() + k.tid_x();
         // Compares counts of threads: the elements of the last one may exceed 2³².
         const REST: u32 = ELEMENTS_PER_THREAD - 1;
@@ -42,7 +51,7 @@ pub(crate) fn elementwise<const I: usize, const O: usize>(
             whole,
             || {
                 let loaded = inputs.map(|input| load_eight(dtype, input, first));
-                let results = EIGHT.map(|at| formula(loaded.map(|values| values[at])));
+                let results = EIGHT.map(|at| formula(loaded.map(|values| values[at]), scalars));
                 for (index, output) in outputs.iter().enumerate() {
                     store_eight(target, (*output, first), results.map(|result| result[index]));
                 }
@@ -51,7 +60,8 @@ pub(crate) fn elementwise<const I: usize, const O: usize>(
                 for at in (0..ELEMENTS_PER_THREAD).step_by(4) {
                     let vec4 = Vec4::new(first + at, n, aligned);
                     let loaded = inputs.map(|input| vec4.load_as(dtype, input.address()));
-                    let results = [0, 1, 2, 3].map(|at| formula(loaded.map(|values| values[at])));
+                    let results =
+                        [0, 1, 2, 3].map(|at| formula(loaded.map(|values| values[at]), scalars));
                     for (index, output) in outputs.iter().enumerate() {
                         vec4.write(target, *output, results.map(|result| result[index]));
                     }

@@ -1,4 +1,4 @@
-//! Backward pass of the embedding: `grad_table[v] += Σ_{t: tokens[t] = v} grad_out[t]`.
+//! Backward pass of the embedding: `grad_table[v] += scale · Σ_{t: tokens[t] = v} grad_out[t]`.
 //!
 //! Grid: block (t, j) handles the j-th group of columns for position t, four columns per thread.
 //! The block of the first position of a token owns its row of the table; all other blocks return.
@@ -30,8 +30,15 @@ struct Search<'k> {
 }
 
 fn backward(k: &Kernel<'_>) {
-    let EmbeddingBackwardParameters { tokens, grad_out, grad_table, positions, hidden, vocab } =
-        EmbeddingBackwardParameters::declare(&mut Declarations(*k));
+    let EmbeddingBackwardParameters {
+        tokens,
+        grad_out,
+        grad_table,
+        positions,
+        hidden,
+        vocab,
+        scale,
+    } = EmbeddingBackwardParameters::declare(&mut Declarations(*k));
 
     let position = k.ctaid_x();
     let token = tokens.load(position);
@@ -63,7 +70,7 @@ fn backward(k: &Kernel<'_>) {
     let row = grad_table.at(token.mul_wide(hidden));
     let vec4 = Vec4::new(first, hidden, aligned(&[row]));
     let before = vec4.load(row);
-    vec4.store(row, [0, 1, 2, 3].map(|i| before[i] + sums[i].get()));
+    vec4.store(row, [0, 1, 2, 3].map(|i| before[i] + sums[i].get() * scale));
 }
 
 impl<'k> Search<'k> {

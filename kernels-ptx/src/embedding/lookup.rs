@@ -1,4 +1,4 @@
-//! Embedding lookup: `out[t] = table[tokens[t]]`, or NaN for a token outside the table. The table
+//! Embedding lookup: `out[t] = scale · table[tokens[t]]`, or NaN for a token outside the table. The table
 //! is f32, or bf16 in `embedding_bf16`.
 //!
 //! Grid: block (t, j) copies the j-th group of columns of position t, four columns per thread.
@@ -24,7 +24,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
 
 fn lookup(k: &Kernel<'_>, dtype: DType) {
     // The grid already has one block in x per position.
-    let EmbeddingParameters { tokens, table, out, positions: _, hidden, vocab } =
+    let EmbeddingParameters { tokens, table, out, positions: _, hidden, vocab, scale } =
         EmbeddingParameters::declare(&mut Declarations(*k));
 
     let position = k.ctaid_x();
@@ -35,5 +35,6 @@ fn lookup(k: &Kernel<'_>, dtype: DType) {
     let vec4 = Vec4::new(first, hidden, aligned(&[Ptr::from_address(row), out]));
     let registers = registers(k, f32::NAN);
     k.when(token.lt(vocab), || set(&registers, vec4.load_as(dtype, row)));
-    vec4.store(out, values(&registers));
+    // Without a factor, the bits of the row.
+    vec4.store(out, values(&registers).map(|row| scale.eq(1.0).select(row, row * scale)));
 }

@@ -70,15 +70,23 @@ impl Block {
         }
     }
 
-    /// Copies `values` of `parameter` to its place in `stored`, the matrix of the file.
+    /// Copies `values` of `parameter`, without its offset, to its place in `stored`, the matrix of the file.
     pub(super) fn store(self, parameter: &Parameter, values: &[f32], stored: &mut [f32]) {
-        self.rows(parameter, |row, place| stored[place].copy_from_slice(&values[row]));
+        let offset = parameter.layout.offset;
+        self.rows(parameter, |row, place| {
+            let stored = stored[place].iter_mut();
+            stored.zip(&values[row]).for_each(|(stored, value)| *stored = value - offset);
+        });
     }
 
     /// Returns the values of `parameter` from `stored`, the matrix of the file.
     pub(super) fn load(self, parameter: &Parameter, stored: &[f32]) -> Vec<f32> {
         let mut values = vec![0.0; parameter.len()];
-        self.rows(parameter, |row, place| values[row].copy_from_slice(&stored[place]));
+        let offset = parameter.layout.offset;
+        self.rows(parameter, |row, place| {
+            let values = values[row].iter_mut();
+            values.zip(&stored[place]).for_each(|(value, stored)| *value = stored + offset);
+        });
         values
     }
 

@@ -21,7 +21,7 @@ pub use inference::InferenceConfig;
 pub use long_rope::{LongRope, RopeFactors};
 pub use lora::{LoraConfig, LoraPatterns, LoraTargets};
 pub use mode::Mode;
-pub use model::{BYTE_VOCABULARY, ModelConfig, Preset, SlidingWindow};
+pub use model::{BYTE_VOCABULARY, GatedActivation, ModelConfig, Preset, SlidingWindow};
 pub use optimizer::{LrSchedule, OptimizerConfig};
 pub use precision::{Precision, Quantization, parse_dtype};
 pub(crate) use precision::{dtype_name, is_bf16};

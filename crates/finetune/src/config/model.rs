@@ -15,10 +15,12 @@ use crate::error::Result;
 pub const BYTE_VOCABULARY: usize = 256;
 
 /// Dimensions and parts of a decoder-only transformer with RMSNorm, RoPE, grouped-query attention
-/// and SwiGLU.
+/// and a gated MLP.
 ///
 /// Qwen2 has biases on query, key and value. Qwen3 has q/k norm instead. Llama has neither. Phi-3
-/// may rotate a part of each head. SmolLM3 has layers without RoPE.
+/// may rotate a part of each head. SmolLM3 has layers without RoPE. Gemma has GeGLU, scaled
+/// embeddings and norms after each block; Gemma 2 also has soft-capping, and Gemma 3 q/k norm and
+/// another RoPE in layers with a window.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
     /// Vocabulary size.
@@ -62,10 +64,47 @@ pub struct ModelConfig {
     /// The sliding window of attention, if there is one.
     #[serde(default)]
     pub sliding_window: Option<SlidingWindow>,
+    /// Base of the RoPE frequencies of layers with a sliding window, which are not scaled; `None`
+    /// for those of all layers.
+    #[serde(default)]
+    pub local_rope_theta: Option<f64>,
+    /// Attention scores are divided by the square root of this number; `None` for the head
+    /// dimension.
+    #[serde(default)]
+    pub query_pre_attn_scalar: Option<f64>,
+    /// The cap of attention scores: they become `cap · tanh(score / cap)`.
+    #[serde(default)]
+    pub attention_softcap: Option<f32>,
+    /// The cap of logits, likewise.
+    #[serde(default)]
+    pub logit_softcap: Option<f32>,
+    /// The activation of the gated MLP.
+    #[serde(default)]
+    pub activation: GatedActivation,
+    /// Whether an RMSNorm also follows attention and the MLP, before the residual stream.
+    #[serde(default)]
+    pub post_norms: bool,
+    /// Whether norms multiply by `1 + w`. Files have w; the device has the sum.
+    #[serde(default)]
+    pub unit_offset_norms: bool,
+    /// Whether embedded tokens are multiplied by the square root of `hidden`.
+    #[serde(default)]
+    pub scaled_embedding: bool,
     /// Whether files store query, key and value projections as one matrix, and gate and up as one.
     /// The device has separate matrices in any case.
     #[serde(default)]
     pub fused: bool,
+}
+
+/// The activation of a gated MLP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GatedActivation {
+    /// SwiGLU: `silu(gate) · up`.
+    #[default]
+    Silu,
+    /// GeGLU: `gelu(gate) · up`, with the tanh approximation of GELU.
+    GeluTanh,
 }
 
 /// Attention to the last tokens only.
@@ -75,6 +114,23 @@ pub struct SlidingWindow {
     pub size: u32,
     /// The first layer with the window; earlier layers attend to all tokens.
     pub first_layer: usize,
+    /// The distance of layers without the window: with 6, every sixth layer attends to all tokens.
+    /// `None` if there are none from `first_layer` on.
+    #[serde(default)]
+    pub full_interval: Option<usize>,
+}
+
+impl SlidingWindow {
+    /// Returns the window of `size` tokens of all layers from `first_layer` on.
+    pub const fn new(size: u32, first_layer: usize) -> Self {
+        Self { size, first_layer, full_interval: None }
+    }
+
+    /// Whether layer `number`, counted from 0, has the window.
+    pub fn covers(&self, number: usize) -> bool {
+        let full = |interval| (number + 1).is_multiple_of(interval);
+        number >= self.first_layer && !self.full_interval.is_some_and(full)
+    }
 }
 
 impl ModelConfig {
@@ -120,9 +176,26 @@ impl ModelConfig {
     }
 
     /// Returns the cosines and sines of the first `positions` positions, each
-    /// `[positions, head_dim ÷ 2]`, with the factor of the scaling. Pairs that are not rotated have
-    /// the cosine 1 and the sine 0.
+    /// `[tables, positions, head_dim ÷ 2]`, with the factor of the scaling. Pairs that are not
+    /// rotated have the cosine 1 and the sine 0. There is one table, and a second one if layers
+    /// with a window have a base of their own.
     pub fn rope_tables(&self, positions: usize) -> (Vec<f32>, Vec<f32>) {
+        let (mut cos, mut sin) = self.rope_table(positions);
+        if let Some(theta) = self.local_rope_theta {
+            let local = Self { rope_theta: theta, rope_scaling: None, ..*self };
+            let (local_cos, local_sin) = local.rope_table(positions);
+            cos.extend(local_cos);
+            sin.extend(local_sin);
+        }
+        (cos, sin)
+    }
+
+    /// Number of the tables of [`ModelConfig::rope_tables`].
+    pub fn rope_table_count(&self) -> usize {
+        1 + usize::from(self.local_rope_theta.is_some())
+    }
+
+    fn rope_table(&self, positions: usize) -> (Vec<f32>, Vec<f32>) {
         let amplitude = self.rope_scaling.map_or(1.0, RopeScaling::amplitude);
         let (cos, sin) =
             rope_tables_scaled(positions, &self.rope_frequencies(positions), amplitude);
@@ -155,10 +228,25 @@ impl ModelConfig {
         self.validate_matrices()?;
         let grouped = self.kv_heads >= 1 && self.heads.is_multiple_of(self.kv_heads);
         require("kv_heads", self.kv_heads, grouped, "a divisor of the number of heads")?;
-        let theta = self.rope_theta.is_finite() && self.rope_theta > 1.0;
-        require("rope_theta", self.rope_theta, theta, "finite and above 1")?;
-        if let Some(window) = self.sliding_window {
-            require("sliding_window", window.size, window.size >= 1, "at least 1")?;
+        for (field, theta) in [
+            ("rope_theta", self.rope_theta),
+            ("local_rope_theta", self.local_rope_theta.unwrap_or(self.rope_theta)),
+        ] {
+            require(field, theta, theta.is_finite() && theta > 1.0, "finite and above 1")?;
+        }
+        if let Some(SlidingWindow { size, full_interval, .. }) = self.sliding_window {
+            require("sliding_window", size, size >= 1, "at least 1")?;
+            let interval = full_interval.unwrap_or(2);
+            require("full_interval", interval, interval >= 2, "at least 2")?;
+        }
+        let scalar = self.query_pre_attn_scalar.unwrap_or(1.0);
+        let positive = |value: f64| value.is_finite() && value > 0.0;
+        require("query_pre_attn_scalar", scalar, positive(scalar), "finite and above 0")?;
+        for (field, cap) in
+            [("attention_softcap", self.attention_softcap), ("logit_softcap", self.logit_softcap)]
+        {
+            let cap = cap.unwrap_or(1.0);
+            require(field, cap, positive(cap.into()), "finite and above 0")?;
         }
         let eps = self.rms_norm_eps.is_finite() && self.rms_norm_eps > 0.0;
         require("rms_norm_eps", self.rms_norm_eps, eps, "finite and above 0")?;
@@ -253,6 +341,14 @@ impl Preset {
             no_rope_interval: None,
             rms_norm_eps: 1e-6,
             sliding_window: None,
+            local_rope_theta: None,
+            query_pre_attn_scalar: None,
+            attention_softcap: None,
+            logit_softcap: None,
+            activation: GatedActivation::Silu,
+            post_norms: false,
+            unit_offset_norms: false,
+            scaled_embedding: false,
             fused: false,
         };
         match self {

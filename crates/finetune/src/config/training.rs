@@ -50,10 +50,12 @@ impl TrainingConfig {
         }
     }
 
-    /// Whether attention is fused (FlashAttention-2), which depends on `head_dim` and the dtype.
+    /// Whether attention is fused (FlashAttention-2), which depends on `head_dim` and the dtype, and
+    /// on scores without a cap.
     /// Otherwise the `seq × seq` probabilities are stored.
     pub fn fuses_attention(&self) -> bool {
-        self.attention().can_be_fused(self.precision.dtype)
+        let capped = self.model.attention_softcap.is_some();
+        !capped && self.attention().can_be_fused(self.precision.dtype)
     }
 
     /// Checks every value, and that all sizes fit the 32-bit dimensions of the kernels.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{ExportError, WeightType};
-use crate::config::{LongRope, ModelConfig, RopeScaling, SlidingWindow, Yarn};
+use crate::config::{GatedActivation, LongRope, ModelConfig, RopeScaling, SlidingWindow, Yarn};
 use crate::error::Result;
 use crate::hub::{HubError, ModelDirectory};
 use crate::json_file::read_json;
@@ -28,6 +28,8 @@ pub(crate) enum Architecture {
     Qwen3,
     /// Llama with layers without RoPE.
     SmolLm3,
+    Gemma2,
+    Gemma3,
 }
 
 impl Architecture {
@@ -39,6 +41,12 @@ impl Architecture {
             let format = "a model directory";
             Err(ExportError::NotExpressible { format, what: what.to_owned(), remedy })
         };
+        if let Some(gemma) = Self::gemma(model) {
+            return match gemma {
+                Some(architecture) => Ok(architecture),
+                None => refuse("some parts of Gemma in a model that differs from it", NO_OTHER),
+            };
+        }
         if model.fused {
             return match (biased || qk_norm || model.no_rope_interval.is_some(), first_windowed) {
                 (false, None | Some(0)) => Ok(Self::Phi3),
@@ -70,14 +78,49 @@ impl Architecture {
         }
     }
 
+    /// Returns `None` for a model without any part of Gemma, and `Some(None)` for one that has some
+    /// of them but is no Gemma.
+    fn gemma(model: &ModelConfig) -> Option<Option<Self>> {
+        let plain = ModelConfig {
+            local_rope_theta: None,
+            query_pre_attn_scalar: None,
+            attention_softcap: None,
+            logit_softcap: None,
+            activation: GatedActivation::Silu,
+            post_norms: false,
+            unit_offset_norms: false,
+            scaled_embedding: false,
+            sliding_window: model
+                .sliding_window
+                .map(|it| SlidingWindow { full_interval: None, ..it }),
+            ..*model
+        };
+        if plain == *model {
+            return None;
+        }
+        let ModelConfig { post_norms, unit_offset_norms, scaled_embedding, .. } = *model;
+        let shared = post_norms && unit_offset_norms && scaled_embedding;
+        let others = model.qkv_bias || model.o_bias || model.mlp_bias || model.fused;
+        let others = others || model.rotary_dim.is_some() || model.no_rope_interval.is_some();
+        if !shared || others || model.activation != GatedActivation::GeluTanh {
+            return Some(None);
+        }
+        Some(match (model.qk_norm, model.local_rope_theta) {
+            (true, _) => Some(Self::Gemma3),
+            (false, None) => Some(Self::Gemma2),
+            (false, Some(_)) => None,
+        })
+    }
+
     /// Returns the architecture of llama.cpp, which has no windows and calls Mistral llama.
     ///
     /// # Errors
-    /// [`ExportError::NotExpressible`] for biases of the MLP, and for a SmolLM3 with biases or with
+    /// [`ExportError::NotExpressible`] for Gemma, for biases of the MLP, and for a SmolLM3 with biases or with
     /// other layers without RoPE than every fourth.
     pub(super) fn of_gguf(model: &ModelConfig) -> Result<Self, ExportError> {
         let architecture = Self::of(&ModelConfig { sliding_window: None, ..*model })?;
         let what = match (architecture, model.no_rope_interval) {
+            (Self::Gemma2 | Self::Gemma3, _) => "Gemma".to_owned(),
             _ if model.mlp_bias => "biases of the MLP".to_owned(),
             (Self::SmolLm3, _) if model.o_bias => "biases of SmolLM3".to_owned(),
             (Self::SmolLm3, Some(interval)) if interval != GGUF_NO_ROPE_INTERVAL => {
@@ -98,6 +141,8 @@ impl Architecture {
             Self::Qwen2 => "qwen2",
             Self::Qwen3 => "qwen3",
             Self::SmolLm3 => "smollm3",
+            Self::Gemma2 => "gemma2",
+            Self::Gemma3 => "gemma3_text",
         }
     }
 
@@ -110,6 +155,8 @@ impl Architecture {
             Self::Qwen2 => "Qwen2ForCausalLM",
             Self::Qwen3 => "Qwen3ForCausalLM",
             Self::SmolLm3 => "SmolLM3ForCausalLM",
+            Self::Gemma2 => "Gemma2ForCausalLM",
+            Self::Gemma3 => "Gemma3ForCausalLM",
         }
     }
 }
@@ -172,12 +219,38 @@ pub(super) fn of_model(model: &ModelConfig, dtype: WeightType) -> Result<Value, 
         config["sliding_window"] = Value::Null;
         config["pad_token_id"] = Value::Null;
     }
-    if let Some(SlidingWindow { size, first_layer }) = model.sliding_window {
+    if matches!(architecture, Architecture::Gemma2 | Architecture::Gemma3) {
+        add_gemma(&mut config, model);
+    } else if let Some(SlidingWindow { size, first_layer, .. }) = model.sliding_window {
         config["sliding_window"] = json!(size);
         config["use_sliding_window"] = json!(true);
         config["max_window_layers"] = json!(first_layer);
     }
     Ok(config)
+}
+
+fn add_gemma(config: &mut Value, model: &ModelConfig) {
+    let scalar = model.query_pre_attn_scalar.unwrap_or(model.head_dim() as f64);
+    for key in ["hidden_act", "hidden_activation"] {
+        config[key] = json!("gelu_pytorch_tanh");
+    }
+    config["query_pre_attn_scalar"] = match scalar.fract() == 0.0 {
+        true => json!(scalar as u64),
+        false => json!(scalar),
+    };
+    config["attn_logit_softcapping"] = json!(model.attention_softcap);
+    config["final_logit_softcapping"] = json!(model.logit_softcap);
+    if model.qk_norm {
+        config["rope_local_base_freq"] = json!(model.local_rope_theta.unwrap_or(model.rope_theta));
+    }
+    let kind = |number| match model.sliding_window.is_some_and(|window| window.covers(number)) {
+        true => "sliding_attention",
+        false => "full_attention",
+    };
+    config["layer_types"] = (0..model.layers).map(kind).collect();
+    if let Some(window) = model.sliding_window {
+        config["sliding_window"] = json!(window.size);
+    }
 }
 
 /// The context length that is claimed.
@@ -226,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_window_is_written_as_its_architecture_reads_it() {
-        let window = |first_layer| Some(SlidingWindow { size: 8, first_layer });
+        let window = |first_layer| Some(SlidingWindow::new(8, first_layer));
         let model = |qkv_bias, qk_norm, sliding_window| ModelConfig {
             qkv_bias,
             qk_norm,
@@ -242,7 +315,7 @@ mod tests {
             assert_eq!(Architecture::of(&model).unwrap(), architecture);
             let config = of_model(&model, WeightType::F32).unwrap();
             let written = model.sliding_window.map(|window| {
-                let SlidingWindow { size, first_layer } = window;
+                let SlidingWindow { size, first_layer, .. } = window;
                 [json!(size), json!(true), json!(first_layer)]
             });
             let keys = ["sliding_window", "use_sliding_window", "max_window_layers"];

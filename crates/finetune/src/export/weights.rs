@@ -80,7 +80,8 @@ impl<'a> ModelWeights<'a> {
             }
             _ => None,
         };
-        Ok(Tensor { name: tensor.name.clone(), base, width, update })
+        let offset = f64::from(tensor.layout.offset);
+        Ok(Tensor { name: tensor.name.clone(), base, width, update, offset })
     }
 
     /// Returns the LoRA matrices of the tensor `name`.
@@ -151,6 +152,8 @@ pub(crate) struct Tensor {
     base: Vec<f32>,
     width: usize,
     update: Option<Update>,
+    /// What the values exceed those of files by.
+    offset: f64,
 }
 
 struct Update {
@@ -166,7 +169,8 @@ impl Tensor {
         out.fill(0.0);
         let base = &self.base[index * self.width..][..self.width];
         let Some(Update { a, b, rank, scale }) = &self.update else {
-            out.iter_mut().zip(base).for_each(|(out, &base)| *out = f64::from(base));
+            let stored = |base: f32| f64::from(base) - self.offset;
+            out.iter_mut().zip(base).for_each(|(out, &base)| *out = stored(base));
             return;
         };
         for (&b, a) in b[index * rank..][..*rank].iter().zip(a.chunks_exact(self.width)) {

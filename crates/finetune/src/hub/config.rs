@@ -10,13 +10,16 @@ use serde_json::Value;
 
 use super::error::HubError;
 use super::rope::{Context, Rope, scaling};
-use crate::config::{ModelConfig, RopeScaling, SlidingWindow};
+use super::window::sliding_window;
+use crate::config::{GatedActivation, ModelConfig, RopeScaling};
 use crate::error::Result;
 
 /// Default of `rope_theta`.
 const DEFAULT_THETA: f64 = 10_000.0;
 /// Default of `rope_theta` of SmolLM3.
 const SMOLLM3_THETA: f64 = 2_000_000.0;
+/// Default of `head_dim` of Qwen3.
+const QWEN3_HEAD_DIM: usize = 128;
 /// Default of `rms_norm_eps`.
 const DEFAULT_EPS: f32 = 1e-6;
 /// Default of `rms_norm_eps` of Phi-3.
@@ -24,19 +27,26 @@ const PHI3_EPS: f32 = 1e-5;
 /// Default of `no_rope_layer_interval`.
 const DEFAULT_NO_ROPE_INTERVAL: usize = 4;
 /// The supported values of `model_type`.
-const TYPES: [&str; 6] = ["qwen2", "qwen3", "llama", "mistral", "phi3", "smollm3"];
+const TYPES: [&str; 8] =
+    ["qwen2", "qwen3", "llama", "mistral", "phi3", "smollm3", "gemma2", "gemma3_text"];
 /// They, for messages.
-const SUPPORTED_TYPES: &str = "qwen2, qwen3, llama, mistral, phi3 or smollm3";
-/// Default of `max_window_layers`.
-const DEFAULT_WINDOW_LAYERS: usize = 28;
+const SUPPORTED_TYPES: &str = "qwen2, qwen3, llama, mistral, phi3, smollm3, gemma2 or gemma3_text";
+/// Default of `head_dim` of Gemma, and of `query_pre_attn_scalar`.
+const GEMMA_HEAD_DIM: usize = 256;
+/// Defaults of Gemma 2's `attn_logit_softcapping` and `final_logit_softcapping`.
+const GEMMA2_SOFTCAPS: [f32; 2] = [50.0, 30.0];
+/// Defaults of Gemma 3's `rope_theta` and `rope_local_base_freq`.
+const GEMMA3_THETAS: [f64; 2] = [1_000_000.0, 10_000.0];
+/// The activation of Gemma.
+const GELU: &str = "gelu_pytorch_tanh";
 
 /// The fields of `config.json` that are read.
 #[derive(Debug, Deserialize)]
-struct Raw {
-    model_type: String,
+pub(super) struct Raw {
+    pub(super) model_type: String,
     vocab_size: usize,
     hidden_size: usize,
-    num_hidden_layers: usize,
+    pub(super) num_hidden_layers: usize,
     intermediate_size: usize,
     num_attention_heads: usize,
     num_key_value_heads: Option<usize>,
@@ -56,25 +66,44 @@ struct Raw {
     #[serde(default)]
     mlp_bias: bool,
     #[serde(default)]
-    use_sliding_window: bool,
+    pub(super) use_sliding_window: bool,
     /// `null` for none.
     #[serde(default, deserialize_with = "present")]
-    sliding_window: Option<Option<u32>>,
-    max_window_layers: Option<usize>,
-    layer_types: Option<Vec<String>>,
+    pub(super) sliding_window: Option<Option<u32>>,
+    pub(super) sliding_window_pattern: Option<usize>,
+    pub(super) max_window_layers: Option<usize>,
+    pub(super) layer_types: Option<Vec<String>>,
     partial_rotary_factor: Option<f64>,
     no_rope_layers: Option<Vec<u8>>,
     no_rope_layer_interval: Option<usize>,
     quantization_config: Option<Value>,
+    /// Gemma reads this and not `hidden_act`.
+    #[serde(default = "default_activation")]
+    hidden_activation: String,
+    query_pre_attn_scalar: Option<f64>,
+    #[serde(default, deserialize_with = "present")]
+    attn_logit_softcapping: Option<Option<f32>>,
+    #[serde(default, deserialize_with = "present")]
+    final_logit_softcapping: Option<Option<f32>>,
+    rope_local_base_freq: Option<f64>,
+    use_bidirectional_attention: Option<bool>,
 }
 
 /// Tells a field that is `null` from one that is missing.
-fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<u32>>, D::Error> {
+fn present<'de, D, T>(value: D) -> Result<Option<Option<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
     Option::deserialize(value).map(Some)
 }
 
 fn default_act() -> String {
     "silu".to_owned()
+}
+
+fn default_activation() -> String {
+    GELU.to_owned()
 }
 
 /// Parses `text`, the file `path`. Returns the model and its number of positions.
@@ -91,15 +120,22 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(ModelConfig, Option<usi
         None if is("llama") || is("phi3") => raw.num_attention_heads,
         None => return Err(HubError::json(path, "num_key_value_heads is missing").into()),
     };
-    let rope = raw.rope_parameters.as_ref().or(raw.rope_scaling.as_ref());
+    let rope = raw.global_rope();
+    let gemma = raw.is_gemma();
     let positions = raw.max_position_embeddings;
     let context = Context { positions, original: raw.original_max_position_embeddings };
     let rope_scaling = match rope {
         Some(rope) => scaling((path, &raw.model_type), rope, context)?,
         None => None,
     };
-    let theta = raw.rope_parameters.as_ref().and_then(|rope| rope.rope_theta).or(raw.rope_theta);
-    let default_theta = if is("smollm3") { SMOLLM3_THETA } else { DEFAULT_THETA };
+    let theta = rope.and_then(|rope| rope.rope_theta).or(raw.rope_theta);
+    let default_theta = match raw.model_type.as_str() {
+        "smollm3" => SMOLLM3_THETA,
+        "gemma3_text" => GEMMA3_THETAS[0],
+        _ => DEFAULT_THETA,
+    };
+    let default_head = if gemma { GEMMA_HEAD_DIM } else { QWEN3_HEAD_DIM };
+    let [attention_softcap, logit_softcap] = raw.softcaps();
     let model = ModelConfig {
         vocab: raw.vocab_size,
         hidden: raw.hidden_size,
@@ -107,18 +143,27 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(ModelConfig, Option<usi
         intermediate: raw.intermediate_size,
         heads: raw.num_attention_heads,
         kv_heads,
-        head_dim: raw.head_dim.or(is("qwen3").then_some(128)),
+        head_dim: raw.head_dim.or((gemma || is("qwen3")).then_some(default_head)),
         qkv_bias: is("qwen2") || raw.attention_bias,
         o_bias: !is("qwen2") && raw.attention_bias,
         mlp_bias: raw.mlp_bias,
-        qk_norm: is("qwen3"),
-        tied: raw.tie_word_embeddings.unwrap_or(is("smollm3")),
+        qk_norm: is("qwen3") || is("gemma3_text"),
+        tied: raw.tie_word_embeddings.unwrap_or(gemma || is("smollm3")),
         rope_theta: theta.unwrap_or(default_theta),
         rope_scaling,
         rotary_dim: None,
         no_rope_interval: no_rope_interval(&raw).map_err(unsupported)?,
         rms_norm_eps: raw.rms_norm_eps.unwrap_or(if is("phi3") { PHI3_EPS } else { DEFAULT_EPS }),
         sliding_window: sliding_window(&raw).map_err(unsupported)?,
+        local_rope_theta: raw.local_theta(),
+        query_pre_attn_scalar: gemma
+            .then(|| raw.query_pre_attn_scalar.unwrap_or(GEMMA_HEAD_DIM as f64)),
+        attention_softcap,
+        logit_softcap,
+        activation: if gemma { GatedActivation::GeluTanh } else { GatedActivation::Silu },
+        post_norms: gemma,
+        unit_offset_norms: gemma,
+        scaled_embedding: gemma,
         fused: is("phi3"),
     };
     let part = raw.rotary_part();
@@ -134,6 +179,36 @@ pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(ModelConfig, Option<usi
 }
 
 impl Raw {
+    fn is_gemma(&self) -> bool {
+        ["gemma2", "gemma3_text"].contains(&self.model_type.as_str())
+    }
+
+    /// RoPE of layers without a window.
+    fn global_rope(&self) -> Option<&Rope> {
+        let nested = self.rope_parameters.as_ref().and_then(|rope| rope.full_attention.as_deref());
+        nested.or(self.rope_parameters.as_ref()).or(self.rope_scaling.as_ref())
+    }
+
+    /// Returns the base of RoPE in layers with a window, if it is one of their own.
+    fn local_theta(&self) -> Option<f64> {
+        if self.model_type != "gemma3_text" {
+            return None;
+        }
+        let nested = self.rope_parameters.as_ref().and_then(|rope| rope.sliding_attention.as_ref());
+        let theta = nested.and_then(|rope| rope.rope_theta).or(self.rope_local_base_freq);
+        Some(theta.unwrap_or(GEMMA3_THETAS[1]))
+    }
+
+    /// The caps of attention scores and of logits.
+    fn softcaps(&self) -> [Option<f32>; 2] {
+        let caps = [self.attn_logit_softcapping, self.final_logit_softcapping];
+        match self.model_type.as_str() {
+            "gemma2" => std::array::from_fn(|at| caps[at].unwrap_or(Some(GEMMA2_SOFTCAPS[at]))),
+            "gemma3_text" => caps.map(Option::flatten),
+            _ => [None; 2],
+        }
+    }
+
     /// The part of each head that RoPE rotates.
     fn rotary_part(&self) -> f64 {
         let in_rope = |rope: &Option<Rope>| rope.as_ref().and_then(|it| it.partial_rotary_factor);
@@ -167,63 +242,28 @@ fn no_rope_interval(raw: &Raw) -> Result<Option<usize>, Refusal> {
 }
 
 /// A field, its value, and the supported one.
-type Refusal = (&'static str, String, &'static str);
-
-/// Returns the sliding window. Qwen switches it on, and only for later layers; Mistral and Phi-3
-/// have it in every layer; Llama has none. `layer_types`, in newer files, says it for each layer.
-fn sliding_window(raw: &Raw) -> Result<Option<SlidingWindow>, Refusal> {
-    const FIELD: &str = "layer_types";
-    const FULL: &str = "full_attention";
-    const SLIDING: &str = "sliding_attention";
-    let layers = raw.num_hidden_layers;
-    let (switched_on, first_layer) = match raw.model_type.as_str() {
-        "mistral" | "phi3" => (true, 0),
-        "llama" | "smollm3" => (false, 0),
-        _ => (raw.use_sliding_window, raw.max_window_layers.unwrap_or(DEFAULT_WINDOW_LAYERS)),
-    };
-    let size = raw.sliding_window.unwrap_or(default_window(raw)).filter(|_| switched_on);
-    let first_layer = match &raw.layer_types {
-        None => first_layer,
-        Some(types) => {
-            let known = |kind: &String| kind == FULL || (kind == SLIDING && size.is_some());
-            if let Some(kind) = types.iter().find(|kind| !known(kind)) {
-                let supported = "full_attention, or sliding_attention with a sliding window";
-                return Err((FIELD, kind.clone(), supported));
-            }
-            let full = types.iter().take_while(|kind| *kind == FULL).count();
-            let alternates = types.iter().skip(full).any(|kind| kind == FULL);
-            if alternates || types.len() != layers {
-                let supported = "a kind for each layer, full_attention before sliding_attention";
-                return Err((FIELD, types.join(", "), supported));
-            }
-            full
-        }
-    };
-    let window = size.map(|size| SlidingWindow { size, first_layer });
-    Ok(window.filter(|window| window.first_layer < layers))
-}
-
-/// The window of a file without `sliding_window`.
-fn default_window(raw: &Raw) -> Option<u32> {
-    (raw.model_type != "phi3").then_some(4096)
-}
+pub(super) type Refusal = (&'static str, String, &'static str);
 
 /// Checks that every other value is supported.
 fn supported(raw: &Raw) -> Result<(), Refusal> {
     let refuse =
         |field, value: &dyn ToString, supported| Err((field, value.to_string(), supported));
-    if ["gemma2", "gemma3", "gemma3_text"].contains(&raw.model_type.as_str()) {
-        let value = format!("{}, which needs GeGLU and norms after each block", raw.model_type);
-        let value = match raw.model_type.as_str() {
-            "gemma2" => format!("{value}, and soft-capping of attention and logits"),
-            _ => value,
-        };
-        return refuse("model_type", &value, SUPPORTED_TYPES);
+    if raw.model_type == "gemma3" {
+        let value = "gemma3, which also reads images";
+        let supported = "gemma3_text, the type of its language model,";
+        return refuse("model_type", &value, supported);
     }
     if !TYPES.contains(&raw.model_type.as_str()) {
         return refuse("model_type", &raw.model_type, SUPPORTED_TYPES);
     }
-    if raw.hidden_act != "silu" {
+    if raw.is_gemma() {
+        if raw.hidden_activation != GELU {
+            return refuse("hidden_activation", &raw.hidden_activation, GELU);
+        }
+        if raw.use_bidirectional_attention == Some(true) {
+            return refuse("use_bidirectional_attention", &true, "false");
+        }
+    } else if raw.hidden_act != "silu" {
         return refuse("hidden_act", &raw.hidden_act, "silu");
     }
     let is = |types: &[&str]| types.contains(&raw.model_type.as_str());

@@ -17,6 +17,7 @@ mod config;
 mod error;
 mod rope;
 mod tensors;
+mod window;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -154,7 +155,7 @@ impl ModelDirectory {
         self.0.tensors.by_name().contains_key(&parameter.stored_name())
     }
 
-    /// Fills `chunk` with the elements of `parameter` from index `first`. bf16 elements are copied
+    /// Fills `chunk` with the elements of `parameter` from index `first`, with its offset. bf16 elements are copied
     /// to a bf16 chunk; other conversions go through f32.
     ///
     /// # Errors
@@ -166,8 +167,9 @@ impl ModelDirectory {
         let (tensors, name) = (&self.0.tensors, parameter.stored_name());
         let tensor = tensors.by_name().get(&name).expect("opening has checked the tensors");
         let (tensor, whole) = ((&*name, tensor), "opening has checked the shapes");
+        let offset = parameter.layout.offset;
         match chunk {
-            Chunk::Bf16(values) if tensor.1.dtype == Dtype::BF16 => {
+            Chunk::Bf16(values) if tensor.1.dtype == Dtype::BF16 && offset == 0.0 => {
                 for (piece, stored) in parameter.stored_pieces(first..first + values.len()) {
                     tensors.copy(tensor, stored, bytemuck::cast_slice_mut(&mut values[piece]))?;
                 }
@@ -177,6 +179,7 @@ impl ModelDirectory {
                 for (piece, stored) in parameter.stored_pieces(first..first + values.len()) {
                     tensors.read(tensor, stored, &mut values[piece]).expect(whole)?;
                 }
+                values.iter_mut().for_each(|value| *value += offset);
                 Ok(())
             }),
         }

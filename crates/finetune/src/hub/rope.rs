@@ -31,6 +31,10 @@ pub(super) struct Rope {
     pub(super) partial_rotary_factor: Option<f64>,
     short_factor: Option<RopeFactors>,
     long_factor: Option<RopeFactors>,
+    /// RoPE of layers without a window, in files that tell the two kinds of layers apart.
+    pub(super) full_attention: Option<Box<Self>>,
+    /// RoPE of layers with a window.
+    pub(super) sliding_attention: Option<Box<Self>>,
 }
 
 /// The context lengths of a model.

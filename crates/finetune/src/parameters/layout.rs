@@ -1,4 +1,4 @@
-//! How files store a parameter: the tensor that has its rows, and their order.
+//! How files store a parameter: the tensor that has its rows, their order, and their offset.
 //!
 //! Files of models with fused projections have `qkv_proj` and `gate_up_proj`; the device has a
 //! matrix for each projection. The kernels of RoPE rotate element `i` of a head with element
@@ -10,12 +10,14 @@ use crate::config::Projection;
 use crate::spec::LayerSpec;
 
 /// The place of a parameter in files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Layout {
     /// The fused matrix of which the parameter is a part.
     pub fused: Option<Fused>,
     /// The heads whose elements have another order in files.
     pub heads: Option<PartialHeads>,
+    /// What the device adds to the values of files.
+    pub offset: f32,
 }
 
 /// A part of a fused matrix.
@@ -52,7 +54,7 @@ impl Layout {
         });
         let rotated = matches!(projection, Projection::Q | Projection::K);
         let heads = rotated.then(|| Self::of_heads(spec).heads).flatten();
-        Self { fused, heads }
+        Self { fused, heads, offset: 0.0 }
     }
 
     /// Returns the layout of the elements of query and key heads.
@@ -60,7 +62,7 @@ impl Layout {
         let head_dim = spec.attention.head_dim;
         let partial = spec.attention.rope.filter(|rope| rope.rotary_dim != head_dim);
         let heads = partial.map(|rope| PartialHeads { head_dim, rotary_dim: rope.rotary_dim });
-        Self { fused: None, heads }
+        Self { fused: None, heads, offset: 0.0 }
     }
 
     /// Returns the layout of a LoRA matrix A: its rows have no order, and all parts of a fused

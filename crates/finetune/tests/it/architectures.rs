@@ -4,8 +4,8 @@
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
-    Batch, LoraConfig, LoraTargets, Mode, ModelConfig, Plan, Projection, RopeScaling,
-    SlidingWindow, Source, TrainerOptions, TrainingConfig,
+    Batch, GatedActivation, LoraConfig, LoraTargets, Mode, ModelConfig, Plan, Projection,
+    RopeScaling, SlidingWindow, Source, TrainerOptions, TrainingConfig,
 };
 
 use crate::device::device;
@@ -46,7 +46,7 @@ fn llama3(mode: Mode) -> TrainingConfig {
 /// No biases and a window in every layer: heads of 6 elements, which are not fused.
 fn mistral(mode: Mode) -> TrainingConfig {
     let mut config = config(mode);
-    let sliding_window = Some(SlidingWindow { size: 4, first_layer: 0 });
+    let sliding_window = Some(SlidingWindow::new(4, 0));
     config.model = ModelConfig { qkv_bias: false, sliding_window, ..config.model };
     config
 }
@@ -54,7 +54,7 @@ fn mistral(mode: Mode) -> TrainingConfig {
 /// Qwen2 with a window in the second layer of two.
 fn windowed_qwen2(mode: Mode, head_dim: usize) -> TrainingConfig {
     let mut config = config(mode);
-    let sliding_window = Some(SlidingWindow { size: 3, first_layer: 1 });
+    let sliding_window = Some(SlidingWindow::new(3, 1));
     config.model = ModelConfig { head_dim: Some(head_dim), sliding_window, ..config.model };
     config
 }
@@ -81,6 +81,41 @@ fn smollm3(mode: Mode) -> TrainingConfig {
     let mut config = config(mode);
     let (qkv_bias, no_rope_interval) = (false, Some(2));
     config.model = ModelConfig { qkv_bias, no_rope_interval, ..config.model };
+    config
+}
+
+/// Gemma 2 with caps that bend scores and logits, and a window in every other layer.
+fn gemma2(mode: Mode) -> TrainingConfig {
+    let mut config = config(mode);
+    let window = SlidingWindow { full_interval: Some(2), ..SlidingWindow::new(4, 0) };
+    config.model = ModelConfig {
+        head_dim: Some(8),
+        qkv_bias: false,
+        activation: GatedActivation::GeluTanh,
+        post_norms: true,
+        unit_offset_norms: true,
+        scaled_embedding: true,
+        query_pre_attn_scalar: Some(5.0),
+        attention_softcap: Some(0.75),
+        logit_softcap: Some(1.5),
+        sliding_window: Some(window),
+        ..config.model
+    };
+    config
+}
+
+/// Gemma 3: norms of heads instead of caps, and two bases of RoPE.
+fn gemma3(mode: Mode) -> TrainingConfig {
+    let mut config = gemma2(mode);
+    config.model = ModelConfig {
+        qk_norm: true,
+        attention_softcap: None,
+        logit_softcap: None,
+        local_rope_theta: Some(7.0),
+        rope_theta: 50.0,
+        rope_scaling: Some(RopeScaling::Linear { factor: 2.0 }),
+        ..config.model
+    };
     config
 }
 
@@ -197,7 +232,7 @@ fn a_window_as_wide_as_a_sequence_changes_no_operation() {
         format!("{:?}", step.pass.operations())
     };
     let narrow = step(&config);
-    config.model.sliding_window = Some(SlidingWindow { size: config.seq as u32, first_layer: 0 });
+    config.model.sliding_window = Some(SlidingWindow::new(config.seq as u32, 0));
     let wide = step(&config);
     config.model.sliding_window = None;
     assert_eq!(wide, step(&config));
@@ -212,6 +247,20 @@ fn llama3_matches_the_reference_and_its_differences() {
     assert!(frequencies[1] < plain[1] && frequencies[1] > plain[1] / 8.0);
     assert_eq!(frequencies[2], plain[2] / 8.0);
     matches_reference(llama3(Mode::Full));
+}
+
+#[test]
+fn gemma2_matches_the_reference_and_its_differences() {
+    assert!(!gemma2(Mode::Full).fuses_attention());
+    matches_reference(gemma2(Mode::Full));
+    matches_reference(gemma2(LORA));
+}
+
+#[test]
+fn gemma3_matches_the_reference_and_its_differences() {
+    assert!(gemma3(Mode::Full).fuses_attention());
+    matches_reference(gemma3(Mode::Full));
+    matches_reference(gemma3(LORA));
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn llama3(model: &mut ModelConfig) {
 
 /// A window in the second layer of two.
 fn windowed(model: &mut ModelConfig) {
-    model.sliding_window = Some(SlidingWindow { size: 7, first_layer: 1 });
+    model.sliding_window = Some(SlidingWindow::new(7, 1));
 }
 
 pub(crate) fn generator_on(
@@ -119,7 +119,7 @@ fn a_window_holds_in_prompts_and_after_them() {
     let mut config = config(Mode::Full);
     // Narrower than a split of the cache, wider than one, and wider than the bucket of a prompt.
     for size in [1, 30, 100, 300] {
-        config.model.sliding_window = Some(SlidingWindow { size, first_layer: 0 });
+        config.model.sliding_window = Some(SlidingWindow::new(size, 0));
         let mut generator = generator(&config, 600);
         for len in [1, 17, 257, 530] {
             let prompt = prompt(len);

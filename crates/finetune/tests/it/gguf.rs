@@ -312,7 +312,7 @@ fn dimensions_and_rope_are_in_the_metadata() {
     assert_eq!((factors[0], factors[3]), (1.0, 8.0));
 
     // llama.cpp has no sliding window, which does nothing in a context of its size.
-    let windowed = SlidingWindow { size: 40, first_layer: 0 };
+    let windowed = SlidingWindow::new(40, 0);
     let windowed = ModelConfig { sliding_window: Some(windowed), ..config };
     let second = folder.path().join("windowed.gguf");
     let reader = write(&windowed, GgufOutput { path: &second, ..output }).unwrap();

@@ -250,7 +250,7 @@ fn sliding_windows_are_those_of_each_architecture() {
 
 #[test]
 fn mistral_is_trained_with_its_window() {
-    let sliding_window = Some(SlidingWindow { size: 4, first_layer: 0 });
+    let sliding_window = Some(SlidingWindow::new(4, 0));
     let model = ModelConfig { qkv_bias: false, sliding_window, ..config(LORA).model };
     let json = with(qwen2(), json!({ "model_type": "mistral", "sliding_window": 4 }));
     let folder = directory(&json, &tensors(&model, Dtype::F32));

@@ -63,7 +63,7 @@ fn configs() -> Vec<TrainingConfig> {
     let mut wide = config(LORA, 1);
     wide.model.head_dim = Some(132);
     let mut windowed = config(Mode::Full, 1);
-    windowed.model.sliding_window = Some(SlidingWindow { size: 5, first_layer: 1 });
+    windowed.model.sliding_window = Some(SlidingWindow::new(5, 1));
     let mut narrow = unfused;
     narrow.model.sliding_window = windowed.model.sliding_window;
     vec![config(Mode::Full, 1), config(LORA, 1), unfused, wide, windowed, narrow]

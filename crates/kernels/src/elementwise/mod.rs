@@ -1,4 +1,4 @@
-//! Elementwise kernels: activations and their gradients, addition, conversion and dropout.
+//! Elementwise kernels: activations and soft-capping with their gradients, addition, conversion and dropout.
 //!
 //! One thread has eight consecutive elements (dropout: four). It accesses them in vectors of 16
 //! bytes if every operand is aligned to 16 bytes, otherwise one by one, with the same results. Each
@@ -11,6 +11,7 @@ mod cast;
 mod dropout;
 mod gated;
 mod launch;
+mod softcap;
 
 pub use activation::{SILU, SILU_BACKWARD, Silu, SiluBackward};
 pub use add::{ADD, Add};
@@ -18,6 +19,7 @@ pub use cast::{CAST, Cast};
 pub use dropout::{DROPOUT, Dropout};
 pub use gated::{GEGLU, GEGLU_BACKWARD, SWIGLU, SWIGLU_BACKWARD};
 pub use gated::{GeGlu, GeGluBackward, SwiGlu, SwiGluBackward};
+pub use softcap::{SOFTCAP, SOFTCAP_BACKWARD, Softcap, SoftcapBackward};
 
 use crate::Kernel;
 
@@ -26,6 +28,7 @@ pub mod reference {
     pub mod dropout;
     pub mod gelu;
     pub mod silu;
+    pub mod softcap;
 }
 
 /// The kernels of this family.
@@ -37,6 +40,8 @@ pub(crate) static KERNELS: &[&Kernel] = &[
     &GEGLU_BACKWARD,
     &SILU,
     &SILU_BACKWARD,
+    &SOFTCAP,
+    &SOFTCAP_BACKWARD,
     &SWIGLU,
     &SWIGLU_BACKWARD,
 ];

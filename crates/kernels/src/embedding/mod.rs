@@ -1,7 +1,8 @@
 //! Embedding lookup and the gradient of the table.
 //!
-//! Definition: `torch.nn.functional.embedding` of PyTorch, `out[t] = table[tokens[t]]`. Its
-//! gradient adds row t of `grad_out` to row `tokens[t]` of `grad_table`.
+//! Definition: `torch.nn.functional.embedding` of PyTorch times a factor,
+//! `out[t] = scale · table[tokens[t]]`. Its gradient adds row t of `grad_out`, times the factor, to
+//! row `tokens[t]` of `grad_table`.
 //!
 //! Tokens are `[positions]` in u32, the table is `[vocab, hidden]` in f32 or bf16, and outputs and
 //! gradients are `[positions, hidden]` in f32. Rows may have any width and alignment.
@@ -49,7 +50,7 @@ fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
 /// The widest rows: the y extent of a grid times the columns of a block.
 const MAX_HIDDEN: usize = MAX_GRID_YZ * 1024;
 
-/// `out[t] = table[tokens[t]]`. A token that is not in the table gives a row of NaN.
+/// `out[t] = scale · table[tokens[t]]`. A token that is not in the table gives a row of NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct Embedding<B, W = View<B, f32>> {
     /// `[positions]`, read.
@@ -62,6 +63,8 @@ pub struct Embedding<B, W = View<B, f32>> {
     pub hidden: usize,
     /// Rows of the table.
     pub vocab: usize,
+    /// The factor of the rows; 1 for none.
+    pub scale: f32,
 }
 
 impl<B: Copy, W: Copy + Into<TensorView<B>>> Embedding<B, W> {
@@ -78,6 +81,7 @@ impl<B: Copy, W: Copy + Into<TensorView<B>>> Embedding<B, W> {
         let table = self.table.into();
         check.elements("table", table.len(), elements)?;
         check.length("out", self.out, out)?;
+        check_scale(check, self.scale)?;
         let kernel = match table {
             TensorView::F32(_) => &EMBEDDING,
             TensorView::Bf16(_) => &EMBEDDING_BF16,
@@ -94,13 +98,14 @@ impl<B: Copy, W: Copy + Into<TensorView<B>>> Embedding<B, W> {
             positions,
             hidden,
             vocab,
+            scale: self.scale,
         };
         let problem = Problem::Embedding { positions, hidden };
         Ok(Launch { kernel, problem, arguments: parameters.into_arguments() })
     }
 }
 
-/// `grad_table[v] += Σ_{t: tokens[t] = v} grad_out[t]`, positions in order.
+/// `grad_table[v] += scale · Σ_{t: tokens[t] = v} grad_out[t]`, positions in order.
 ///
 /// The first position of a token sums for all positions of that token, so that the cost depends on
 /// the number of positions and not on the vocabulary. Rows without a position are not accessed.
@@ -117,6 +122,8 @@ pub struct EmbeddingBackward<B> {
     pub hidden: usize,
     /// Rows of the table.
     pub vocab: usize,
+    /// The factor of the rows; 1 for none.
+    pub scale: f32,
 }
 
 impl<B: Copy> EmbeddingBackward<B> {
@@ -132,6 +139,7 @@ impl<B: Copy> EmbeddingBackward<B> {
         let table = check.product("vocab × hidden", &[self.vocab, self.hidden])?;
         check.length("grad_out", self.grad_out, out)?;
         check.length("grad_table", self.grad_table, table)?;
+        check_scale(check, self.scale)?;
         let parameters = abi::EmbeddingBackwardParameters::<ArgumentTypes<B>> {
             tokens: Pointer::read(self.tokens),
             grad_out: Pointer::read(self.grad_out),
@@ -139,11 +147,16 @@ impl<B: Copy> EmbeddingBackward<B> {
             positions,
             hidden,
             vocab,
+            scale: self.scale,
         };
         let arguments = parameters.into_arguments();
         let problem = Problem::Embedding { positions, hidden };
         Ok(Launch { kernel: &EMBEDDING_BACKWARD, problem, arguments })
     }
+}
+
+fn check_scale(check: Check, scale: f32) -> Result<(), KernelError> {
+    check.constant("scale", scale, (scale.is_finite(), "finite"))
 }
 
 /// Positions, hidden and vocabulary as kernel parameters.

@@ -1,4 +1,4 @@
-//! Embedding look-up and its gradient in f64.
+//! Embedding lookup and its gradient in f64.
 
 /// Row `tokens[t]` of `table` for each position `t`; NaN for a token that is not in the table.
 pub fn embedding(tokens: &[u32], table: &[f64], hidden: usize) -> Vec<f64> {

@@ -22,11 +22,15 @@ const SHAPES: [(usize, usize, usize); 9] = [
 ];
 
 fn forward(tokens: &[u32], table: &[f32], hidden: usize) -> Vec<f32> {
+    scaled(tokens, table, (hidden, 1.0))
+}
+
+fn scaled(tokens: &[u32], table: &[f32], (hidden, scale): (usize, f32)) -> Vec<f32> {
     let device = Device::new();
     let out = device.upload(&vec![3.0_f32; tokens.len() * hidden]);
     let (tokens, vocab) = (device.upload(tokens), table.len() / hidden);
     let table = device.upload(table);
-    device.run(&Embedding { tokens, table, out, hidden, vocab }.launch().unwrap());
+    device.run(&Embedding { tokens, table, out, hidden, vocab, scale }.launch().unwrap());
     device.download(out)
 }
 
@@ -37,12 +41,21 @@ fn backward(
     before: &[f32],
     (hidden, shift): (usize, usize),
 ) -> Vec<f32> {
+    scaled_backward(tokens, grad_out, before, (hidden, shift, 1.0))
+}
+
+fn scaled_backward(
+    tokens: &[u32],
+    grad_out: &[f32],
+    before: &[f32],
+    (hidden, shift, scale): (usize, usize, f32),
+) -> Vec<f32> {
     let device = Device::new();
     let padded = [&vec![f32::NAN; shift], before].concat();
     let grad_table = device.upload(&padded).slice(shift..shift + before.len());
     let (tokens, grad_out) = (device.upload(tokens), device.upload(grad_out));
     let vocab = before.len() / hidden;
-    let backward = EmbeddingBackward { tokens, grad_out, grad_table, hidden, vocab };
+    let backward = EmbeddingBackward { tokens, grad_out, grad_table, hidden, vocab, scale };
     device.run(&backward.launch().unwrap());
     device.download(grad_table)
 }
@@ -58,8 +71,8 @@ fn a_table_in_bf16_gives_the_same_numbers_in_f32() {
             (table[0], table[vocab * hidden / 2]) = (f32::NAN, f32::NEG_INFINITY);
             let out = device.unwritten(tokens.len() * hidden);
             let view = Format::Bf16.upload(&device, &table, shift);
-            let rows =
-                Embedding { tokens: device.upload(&tokens), table: view, out, hidden, vocab };
+            let (tokens_view, scale) = (device.upload(&tokens), 1.0);
+            let rows = Embedding { tokens: tokens_view, table: view, out, hidden, vocab, scale };
             device.run(&rows.launch().unwrap());
             let expected = tokens.iter().map(|&token| &table[token as usize * hidden..][..hidden]);
             let found = device.download(out);
@@ -75,7 +88,8 @@ fn a_table_in_nf4_is_refused() {
     let device = Device::new();
     let (tokens, out) = (device.upload(&[0u32]), device.unwritten(8));
     let table = Format::Nf4.upload(&device, &[1.0; 8], 0);
-    let error = Embedding { tokens, table, out, hidden: 8, vocab: 1 }.launch().unwrap_err();
+    let error =
+        Embedding { tokens, table, out, hidden: 8, vocab: 1, scale: 1.0 }.launch().unwrap_err();
     assert!(error.to_string().contains("NF4"), "{error}");
 }
 
@@ -89,6 +103,27 @@ fn rows_are_copied_bit_for_bit() {
         let rows = tokens.iter().map(|&token| &table[token as usize * hidden..][..hidden]);
         let expected = rows.collect::<Vec<_>>().concat();
         same_bits(&forward(&tokens, &table, hidden), &expected, "embedding");
+    }
+}
+
+#[test]
+fn rows_and_gradients_have_the_factor() {
+    let mut data = Data::new("scaled embedding");
+    for ((positions, hidden, vocab), scale) in
+        SHAPES.into_iter().zip([0.5, -3.0, 27.7].into_iter().cycle())
+    {
+        let tokens = data.tokens(positions, vocab);
+        let (table, grad_out) =
+            (data.uniform(vocab * hidden, 1.0), data.uniform(positions * hidden, 1.0));
+        let expected: Vec<f32> =
+            forward(&tokens, &table, hidden).into_iter().map(|value| value * scale).collect();
+        same_bits(&scaled(&tokens, &table, (hidden, scale)), &expected, "rows");
+        let actual = scaled_backward(&tokens, &grad_out, &table, (hidden, 0, scale));
+        let mut expected = doubles(&table);
+        let grads: Vec<f64> = grad_out.iter().map(|&grad| f64::from(grad * scale)).collect();
+        embedding_backward(&tokens, &grads, &mut expected, hidden);
+        let tolerance = Tolerance::relative(1e-6).absolute(1e-4);
+        tolerance.check(&actual, &expected, "gradients");
     }
 }
 

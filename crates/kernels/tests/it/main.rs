@@ -38,6 +38,7 @@ mod rms_norm_sums;
 mod rope;
 mod row_launches;
 mod sample;
+mod softcap;
 mod softmax;
 mod split_k;
 mod step_parameters;

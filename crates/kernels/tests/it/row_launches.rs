@@ -170,18 +170,22 @@ fn sums_check_their_lengths() {
 fn embeddings_check_their_lengths() {
     let tokens = View::new("tokens", 5);
     let (table, out) = (view("table", 12), view("out", 20));
-    let (hidden, vocab) = (4, 3);
-    let launch = Embedding { tokens, table, out, hidden, vocab }.launch().unwrap();
+    let (hidden, vocab, scale) = (4, 3, 1.0);
+    let launch = Embedding { tokens, table, out, hidden, vocab, scale }.launch().unwrap();
     assert_eq!(accesses(&launch)[2], ("out", Access::Write));
-    assert_eq!(refused(Embedding { tokens, table, out, hidden, vocab: 4 }.launch()), "table");
+    assert_eq!(
+        refused(Embedding { tokens, table, out, hidden, vocab: 4, scale }.launch()),
+        "table"
+    );
     let (grad_out, grad_table) = (view("grad_out", 20), view("grad_table", 12));
-    let backward = EmbeddingBackward { tokens, grad_out, grad_table, hidden, vocab };
+    let backward = EmbeddingBackward { tokens, grad_out, grad_table, hidden, vocab, scale };
     assert_eq!(accesses(&backward.launch().unwrap())[2], ("grad_table", Access::ReadWrite));
     let grad_out = view("grad_out", 19);
     assert_eq!(refused(EmbeddingBackward { grad_out, ..backward }.launch()), "grad_out");
     let huge = view("out", 5 * 70_000_000);
     let table = view("table", 70_000_000);
-    let launch = Embedding { tokens, table, out: huge, hidden: 70_000_000, vocab: 1 }.launch();
+    let hidden = 70_000_000;
+    let launch = Embedding { tokens, table, out: huge, hidden, vocab: 1, scale }.launch();
     assert_eq!(refused(launch), "hidden");
 }
 

@@ -4,6 +4,7 @@ use retrograph_kernels::ops::{DType, LoraUpdate, QkNormRope, QkvProjection, Tens
 use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Dtypes, Input};
+use super::block_output::{self, BlockOutput};
 use super::kv_cache::{LayerKv, NewTokens};
 use super::linear::{self, Backward, Forward, Linear, Output};
 use super::norm::{self, GradInput, Norm};
@@ -13,7 +14,7 @@ use super::self_attention::{self, Operands, SelfAttention};
 use super::{Builder, PassConfig, gemv};
 use crate::config::Projection;
 use crate::error::Result;
-use crate::parameters::{K_NORM, Q_NORM, layer_name};
+use crate::parameters::{K_NORM, POST_ATTENTION_NORM, Q_NORM, layer_name};
 use crate::spec::LayerSpec;
 
 /// The attention block of a layer.
@@ -24,7 +25,7 @@ pub(super) struct Attention {
     q: Linear,
     k: Linear,
     v: Linear,
-    o: Linear,
+    o: BlockOutput,
     /// The norms of query and key heads, if the model has them.
     norms: [Option<Norm>; 2],
     /// The `eps` of both.
@@ -41,7 +42,7 @@ pub(super) struct Saved {
     q: linear::Saved,
     k: linear::Saved,
     v: linear::Saved,
-    o: linear::Saved,
+    o: block_output::Saved,
     norms: [Option<norm::Saved>; 2],
     core: self_attention::Saved,
 }
@@ -71,12 +72,16 @@ impl Attention {
         let attention = &spec.attention;
         let norm =
             |name| attention.qk_norm.map(|it| Norm::new(builder, &layer_name(number, name), it));
+        let post_norm = spec
+            .post_norm
+            .map(|it| Norm::new(builder, &layer_name(number, POST_ATTENTION_NORM), it));
+        let scopes = ["o", "post-attention norm"].map(|part| format!("layer {number}/{part}"));
         Self {
             scope: format!("layer {number}"),
             q: linear(Projection::Q),
             k: linear(Projection::K),
             v: linear(Projection::V),
-            o: linear(Projection::O),
+            o: BlockOutput::new(linear(Projection::O), post_norm, scopes),
             norms: [norm(Q_NORM), norm(K_NORM)],
             eps: attention.qk_norm.unwrap_or(spec.attention_norm).eps,
             rope: RotaryEmbedding::new(config, tables, attention),
@@ -93,7 +98,7 @@ impl Attention {
 
     /// The dtypes in which the block reads the gradient of its output.
     pub(super) fn grad_dtypes(&self) -> Dtypes {
-        self.o.grad_dtypes
+        self.o.grad_dtypes()
     }
 
     /// The weight that the block reads first.
@@ -114,18 +119,23 @@ impl Attention {
         let ProjectedTokens { operands, saved: [q, k, v], norms } =
             self.project(builder, x, (None, self.core.dtypes()))?;
         builder.scope(self.scope("attention"));
-        let (mixed, core) = self.core.forward(builder, operands, self.o.dtypes)?;
-        let (out, o) = self.output(builder, mixed.into(), residual)?;
+        let (mixed, core) = self.core.forward(builder, operands, self.o.projection.dtypes)?;
+        let (out, o) = self.o.forward(builder, (mixed.into(), residual))?;
         Ok((out, Saved { q, k, v, o, norms, core }))
     }
 
+    /// Whether the attention kernel of one token can compute the block.
+    pub(super) fn can_decode(&self) -> bool {
+        self.core.softcap().is_none()
+    }
+
     /// Appends the block over the tokens of a prompt and adds it to `residual`. `count` is the
-    /// control that says how many rows are tokens.
+    /// control that says how many rows are tokens; all are without it.
     pub(super) fn prefill(
         &self,
         builder: &mut Builder,
         (x, residual): (Activation, Slice<f32>),
-        (cache, count): (&LayerKv, Slice<u32>),
+        (cache, count): (&LayerKv, Option<Slice<u32>>),
     ) -> Result<Residual> {
         let tokens = self.project(builder, x, (Some(cache.position), Dtypes::F32))?;
         let Operands { q, k, v } = tokens.operands;
@@ -133,8 +143,8 @@ impl Attention {
         builder.scope(self.scope("attention"));
         let new = NewTokens { q, k, v, rows: self.rows, count };
         let mixed = cache.prefill(builder, new, self.compute)?;
-        let mixed = Activation::cast(builder, mixed, self.o.dtypes)?;
-        Ok(self.output(builder, mixed.into(), residual)?.0)
+        let mixed = Activation::cast(builder, mixed, self.o.projection.dtypes)?;
+        Ok(self.o.forward(builder, (mixed.into(), residual))?.0)
     }
 
     /// Appends the block over one token and adds it to `residual`. The projections are one launch.
@@ -160,7 +170,7 @@ impl Attention {
             });
             QkvProjection { x: outputs[at], lora: update }
         });
-        let RopeTables { cos, sin } = self.rope.tables;
+        let RopeTables { cos, sin, .. } = self.rope.tables;
         let turned = QkNormRope {
             gammas: self.norms.map(|norm| norm.map(|norm| norm.gamma())),
             eps: self.eps,
@@ -171,7 +181,7 @@ impl Attention {
         let mixed = cache.decode(builder, projected, turned)?;
         let mixed =
             Input { prefetch: Some(prefetch.during_output), ..Activation::from(mixed).into() };
-        Ok(self.output(builder, mixed, residual)?.0)
+        Ok(self.o.forward(builder, (mixed, residual))?.0)
     }
 
     /// Appends projections, norms of heads and RoPE of several tokens, the first at position
@@ -205,19 +215,6 @@ impl Attention {
         Ok(ProjectedTokens { operands, saved, norms: [q_norm, k_norm] })
     }
 
-    /// Appends the output projection and adds it to `residual`.
-    fn output(
-        &self,
-        builder: &mut Builder,
-        mixed: Input,
-        residual: Slice<f32>,
-    ) -> Result<(Residual, linear::Saved)> {
-        builder.scope(self.scope("o"));
-        let call = Forward { residual: Some(residual), ..self.o.call() };
-        let [out] = linear::forward(builder, mixed, [call])?;
-        Ok((out.residual()?, out.saved))
-    }
-
     /// Appends the gradients of the weights and of the input. Returns gradients of the input whose
     /// sum is the gradient.
     pub(super) fn backward(
@@ -227,9 +224,11 @@ impl Attention {
         grad_out: Activation,
     ) -> Result<Vec<Slice<f32>>> {
         let (scope, dtypes) = (None, self.core.dtypes());
+        let grad_out = self.o.backward(builder, saved.o, grad_out)?;
         builder.scope(self.scope("o backward"));
-        let dtype = self.o.grad_input_dtype(dtypes);
-        let output = Backward { layer: &self.o, scope, saved: saved.o, grad_out, dtype };
+        let (layer, projection) = (&self.o.projection, saved.o.projection);
+        let dtype = layer.grad_input_dtype(dtypes);
+        let output = Backward { layer, scope, saved: projection, grad_out, dtype };
         let grad_mixed = linear::backward(builder, &[output])?[0];
         let grad_mixed = grad_mixed.in_dtypes(builder, dtypes)?;
         builder.scope(self.scope("attention backward"));

@@ -19,12 +19,14 @@ pub(in crate::model) struct Embedding {
     hidden: usize,
     /// Whether the table is also the output projection.
     tied: bool,
+    /// The factor of embedded tokens.
+    scale: f32,
 }
 
 impl Embedding {
     pub(super) fn new(builder: &Builder, spec: &ModelSpec) -> Self {
-        let ModelSpec { vocab, hidden, tied, .. } = *spec;
-        Self { table: builder.table(EMBEDDING), vocab, hidden, tied }
+        let ModelSpec { vocab, hidden, tied, embedding_scale: scale, .. } = *spec;
+        Self { table: builder.table(EMBEDDING), vocab, hidden, tied, scale }
     }
 
     /// Appends the rows of the table that belong to `tokens`.
@@ -34,10 +36,10 @@ impl Embedding {
         tokens: Slice<u32>,
     ) -> Result<Slice<f32>> {
         builder.scope("embedding");
-        let Self { hidden, vocab, .. } = *self;
+        let Self { hidden, vocab, scale, .. } = *self;
         let out = builder.transient("out", tokens.len() * hidden);
         let table = self.table.value;
-        builder.launch(Gather { tokens, table, out, hidden, vocab }.launch())?;
+        builder.launch(Gather { tokens, table, out, hidden, vocab, scale }.launch())?;
         Ok(out)
     }
 
@@ -54,9 +56,10 @@ impl Embedding {
         if !self.tied && !builder.accumulates() {
             builder.pass.fill(grad_table, 0)?;
         }
-        let Self { hidden, vocab, .. } = *self;
+        let Self { hidden, vocab, scale, .. } = *self;
         let rows = builder.rows_of_all_ranks(Rows { tokens, grad: grad_out })?;
         let (tokens, grad_out) = (rows.tokens, rows.grad);
-        builder.launch(EmbeddingBackward { tokens, grad_out, grad_table, hidden, vocab }.launch())
+        let gradient = EmbeddingBackward { tokens, grad_out, grad_table, hidden, vocab, scale };
+        builder.launch(gradient.launch())
     }
 }

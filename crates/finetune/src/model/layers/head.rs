@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::{CrossEntropy, GemmShape, GradLogits, ScaleRows};
+use retrograph_kernels::ops::{
+    CrossEntropy, GemmShape, GradLogits, ScaleRows, Softcap, SoftcapBackward,
+};
 use retrograph_runtime::Slice;
 
 use super::activation::{Activation, Dtypes};
@@ -24,6 +26,8 @@ pub(in crate::model) struct Head {
     projection: Linear,
     rows: usize,
     vocab: usize,
+    /// The cap of the logits.
+    softcap: Option<f32>,
     /// The dtypes in which the last layer reads the gradient of its output.
     grad_input: Dtypes,
 }
@@ -70,6 +74,7 @@ impl Head {
             projection: Linear::head(weight, shape, config),
             rows,
             vocab: spec.vocab,
+            softcap: spec.logit_softcap,
             grad_input: grad.and(Dtypes::F32),
         }
     }
@@ -80,9 +85,12 @@ impl Head {
     }
 
     /// The dtype of logits that only the loss reads: as their product writes them, so that they
-    /// take half the memory in bf16.
+    /// take half the memory in bf16. Logits with a cap are f32.
     pub(in crate::model) fn logits_dtype(&self) -> DType {
-        self.projection.output_dtype(self.projection.dtypes)
+        match self.softcap {
+            Some(_) => DType::F32,
+            None => self.projection.output_dtype(self.projection.dtypes),
+        }
     }
 
     /// Appends the final norm and the logits of every row, in `dtype`.
@@ -97,7 +105,14 @@ impl Head {
         builder.scope("logits");
         let call = Forward { output: Output::Transient(dtype), ..self.projection.call() };
         let [out] = linear::forward(builder, normed.into(), [call])?;
-        Ok(Saved { logits: out.y, norm, projection: out.saved })
+        let mut logits = out.y;
+        if let Some(cap) = self.softcap {
+            let x = logits.f32()?;
+            let y = builder.transient("capped", x.len());
+            builder.launch(Softcap { x, y, cap }.launch())?;
+            logits = y.into();
+        }
+        Ok(Saved { logits, norm, projection: out.saved })
     }
 
     /// Appends the final norm and the logits of one row, into the given buffer.
@@ -110,13 +125,17 @@ impl Head {
         builder.scope("final norm");
         let (input, _) = self.norm.fused_into_products(builder, x)?;
         builder.scope("logits");
-        let call = Forward { output: Output::Into(logits), ..self.projection.call() };
-        linear::forward(builder, input, [call])?;
-        Ok(())
+        let Some(cap) = self.softcap else {
+            let call = Forward { output: Output::Into(logits), ..self.projection.call() };
+            linear::forward(builder, input, [call])?;
+            return Ok(());
+        };
+        let [out] = linear::forward(builder, input, [self.projection.call()])?;
+        builder.launch(Softcap { x: out.y.f32()?, y: logits, cap }.launch())
     }
 
     /// Appends the cross-entropy of each row. The gradient of their mean overwrites the logits,
-    /// unless the product that reads it takes another dtype.
+    /// unless the product that reads it takes another dtype, or the logits have a cap.
     pub(in crate::model) fn loss(
         &self,
         builder: &mut Builder,
@@ -124,18 +143,27 @@ impl Head {
         objective: Objective,
     ) -> Result<Activation> {
         builder.scope("loss");
-        let (Self { rows, vocab, .. }, dtypes) = (*self, self.projection.grad_dtypes);
+        let (Self { rows, vocab, softcap, .. }, dtypes) = (*self, self.projection.grad_dtypes);
         let Objective { targets, counted, losses } = objective;
         let written = logits.narrowest();
-        let (grad, grad_logits) = if dtypes == Dtypes::from(written.dtype()) {
+        let (name, capped) = (("grad_logits", written.len()), logits);
+        let (grad, grad_logits) = if softcap.is_some() {
+            let grad = Activation::transient(builder, name, Dtypes::F32);
+            (grad, GradLogits::Separate(grad.written()))
+        } else if dtypes == Dtypes::from(written.dtype()) {
             (logits, GradLogits::InPlace)
         } else {
-            let grad = Activation::transient(builder, ("grad_logits", written.len()), dtypes);
+            let grad = Activation::transient(builder, name, dtypes);
             (grad, GradLogits::Separate(grad.written()))
         };
         let logits = written;
         let loss = CrossEntropy { logits, targets, losses, grad_logits, counted, rows, vocab };
         builder.launch(loss.launch())?;
+        let Some(cap) = softcap else { return Ok(grad) };
+        let (y, grad_out) = (capped.f32()?, grad.f32()?);
+        let grad = Activation::transient(builder, ("grad_uncapped", y.len()), dtypes);
+        let grad_input = grad.written();
+        builder.launch(SoftcapBackward { y, grad_out, grad_input, cap }.launch())?;
         Ok(grad)
     }
 

@@ -7,10 +7,10 @@ use retrograph_kernels::ops::{
 use retrograph_runtime::{BufferId, Slice};
 
 use super::Builder;
-use super::self_attention::scale;
+use super::self_attention;
 use crate::config::is_bf16;
 use crate::error::Result;
-use crate::spec::{LayerSpec, ModelSpec};
+use crate::spec::{AttentionSpec, LayerSpec, ModelSpec};
 
 /// The keys and values of a layer, `[capacity, kv_heads, head_dim]` each.
 pub type LayerCache = CacheBuffers<BufferId>;
@@ -64,8 +64,8 @@ impl KvCache {
         let shape =
             CacheShape { capacity: length, heads, kv_heads, head_dim: spec.attention.head_dim };
         let visible = self.layers[number].first(length * kv_heads * shape.head_dim);
-        let window = spec.attention.window;
-        LayerKv { caches: visible, position: self.position, shape, window }
+        let AttentionSpec { window, scale, softcap, .. } = spec.attention;
+        LayerKv { caches: visible, position: self.position, shape, window, scale, softcap }
     }
 }
 
@@ -78,6 +78,10 @@ pub(in crate::model) struct LayerKv {
     shape: CacheShape,
     /// The most positions that a token attends to, itself included.
     window: Option<u32>,
+    /// The factor of the scores.
+    scale: f32,
+    /// The cap of the scores.
+    softcap: Option<f32>,
 }
 
 /// The new tokens of a prefill pass.
@@ -88,8 +92,8 @@ pub(super) struct NewTokens {
     pub(super) v: Slice<f32>,
     /// Rows of q, k and v.
     pub(super) rows: usize,
-    /// Control: how many rows are tokens.
-    pub(super) count: Slice<u32>,
+    /// Control: how many rows are tokens; `None` for all.
+    pub(super) count: Option<Slice<u32>>,
 }
 
 impl LayerKv {
@@ -101,11 +105,10 @@ impl LayerKv {
         qkv: [QkvProjection<BufferId>; 3],
         norm_rope: QkNormRope<BufferId>,
     ) -> Result<Slice<f32>> {
-        let Self { caches, position, shape, window } = *self;
+        let Self { caches, position, shape, window, scale, .. } = *self;
         let runs = shape.heads * shape.splits();
         let partials = builder.transient("runs", runs * shape.head_dim);
         let stats = builder.transient("run_stats", runs * 2);
-        let scale = scale(shape.head_dim);
         let attention = DecodeAttention {
             qkv,
             norm_rope,
@@ -134,17 +137,18 @@ impl LayerKv {
         new: NewTokens,
         compute: DType,
     ) -> Result<Slice<f32>> {
-        let Self { caches, position: start, shape, window } = *self;
+        let Self { caches, position: start, shape, window, scale, softcap } = *self;
         let NewTokens { q, k, v, rows: queries, count } = new;
-        let append = CacheAppend { keys: k, values: v, caches, start, count: Some(count), shape };
+        let append = CacheAppend { keys: k, values: v, caches, start, count, shape };
         builder.launch(append.launch())?;
         let out = builder.transient("out", q.len());
         let compute = if matches!(caches, CacheBuffers::Bf16(_)) { DType::Bf16 } else { compute };
         let [keys, values] = caches.views();
-        let (heads, width, scale) = (shape.heads, shape.capacity, scale(shape.head_dim));
+        let (heads, width) = (shape.heads, shape.capacity);
         let scores: Slice<f32> = builder.transient("scores", heads * queries * width);
         let product = CacheScores { q, keys, scores, queries, shape, scale };
         builder.launch(product.launch_in(compute))?;
+        let (scores, _) = self_attention::softcap(builder, softcap, scores)?;
         let softmax: CacheSoftmax<BufferId> =
             CacheSoftmax { values: scores, start, heads, queries, width, window };
         builder.launch(softmax.launch())?;

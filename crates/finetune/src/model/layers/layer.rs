@@ -13,7 +13,7 @@ use super::residual::Residual;
 use super::rope::RopeTables;
 use super::{Builder, PassConfig};
 use crate::error::Result;
-use crate::parameters::{ATTENTION_NORM, MLP_NORM, layer_name};
+use crate::parameters::{ATTENTION_NORM, layer_name, mlp_norm};
 use crate::spec::LayerSpec;
 
 /// A layer whose weights are buffers of a pass.
@@ -58,7 +58,7 @@ impl Layer {
             scope: format!("layer {number}"),
             attention_norm: norm(ATTENTION_NORM, spec.attention_norm),
             attention: Attention::new((builder, config, tables), (spec, number)),
-            mlp_norm: norm(MLP_NORM, spec.mlp_norm),
+            mlp_norm: norm(mlp_norm(spec), spec.mlp_norm),
             mlp: Mlp::new((builder, config), (spec, number)),
             grad_input: before.last().map_or(Dtypes::F32, Self::grad_dtypes),
         }
@@ -93,12 +93,12 @@ impl Layer {
     }
 
     /// Appends the layer over the tokens of a prompt, of which the control `count` says how many
-    /// rows are tokens.
+    /// rows are tokens; all are without it.
     pub(in crate::model) fn prefill(
         &self,
         builder: &mut Builder,
         x: Residual,
-        cache: (&LayerKv, Slice<u32>),
+        cache: (&LayerKv, Option<Slice<u32>>),
     ) -> Result<Residual> {
         self.enter(builder, "input norm");
         let (normed, saved) = self.attention_norm.forward(builder, x, self.attention.dtypes())?;
@@ -114,6 +114,9 @@ impl Layer {
         x: Residual,
         (cache, next): (&LayerKv, TensorView<BufferId>),
     ) -> Result<Residual> {
+        if !self.attention.can_decode() {
+            return self.prefill(builder, x, (cache, None));
+        }
         self.enter(builder, "input norm");
         let normed = self.attention_norm.fused_into_products(builder, x)?;
         let [gate, up] = self.mlp.first_weights();

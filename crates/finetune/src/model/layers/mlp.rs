@@ -1,16 +1,19 @@
-//! The gated MLP: `down(silu(gate(x)) · up(x))`.
+//! The gated MLP: `down(activation(gate(x)) · up(x))`.
 
 use half::bf16;
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::{SwiGlu, SwiGluBackward, TensorView};
+use retrograph_kernels::ops::{GeGlu, GeGluBackward, SwiGlu, SwiGluBackward, TensorView};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Dtypes, Input};
+use super::block_output::{self, BlockOutput};
 use super::linear::{self, Backward, Forward, Forwarded, Linear, Output};
+use super::norm::Norm;
 use super::residual::Residual;
 use super::{Builder, PassConfig, gemv};
-use crate::config::Projection;
+use crate::config::{GatedActivation, Projection};
 use crate::error::Result;
+use crate::parameters::{POST_MLP_NORM, layer_name};
 use crate::spec::LayerSpec;
 
 /// The MLP of a layer.
@@ -20,7 +23,8 @@ pub(super) struct Mlp {
     scope: String,
     gate: Linear,
     up: Linear,
-    down: Linear,
+    down: BlockOutput,
+    activation: GatedActivation,
     /// The dtype of the activations between the projections, which are the largest of a layer.
     inner: DType,
     /// The weights of gate and up, if one launch computes both and SwiGLU.
@@ -34,7 +38,7 @@ pub(super) struct Mlp {
 pub(super) struct Saved {
     gate: Forwarded,
     up: Forwarded,
-    down: linear::Saved,
+    down: block_output::Saved,
 }
 
 impl Mlp {
@@ -46,12 +50,19 @@ impl Mlp {
         let rounded = rounded && down.can_round_grad_input();
         let inner = if rounded { DType::Bf16 } else { DType::F32 };
         let bf16 = Dtypes::from(DType::Bf16);
+        let activation = spec.mlp.activation;
+        let swiglu = activation == GatedActivation::Silu;
         let fused = gate.swiglu_weight().zip(up.swiglu_weight());
-        let fused = fused.map(<[_; 2]>::from).filter(|_| down.dtypes == bf16);
+        let fused = fused.map(<[_; 2]>::from).filter(|_| swiglu && down.dtypes == bf16);
         let read_bf16 = [gate.grad_dtypes, up.grad_dtypes] == [bf16; 2];
         let fused_backward =
-            down.grad_swiglu_weight().filter(|_| read_bf16 && inner == DType::Bf16);
-        Self { scope: format!("layer {number}"), gate, up, down, inner, fused, fused_backward }
+            down.grad_swiglu_weight().filter(|_| swiglu && read_bf16 && inner == DType::Bf16);
+        let norm =
+            spec.post_norm.map(|it| Norm::new(pass.0, &layer_name(number, POST_MLP_NORM), it));
+        let scopes = ["down", "post-mlp norm"].map(|part| format!("layer {number}/{part}"));
+        let down = BlockOutput::new(down, norm, scopes);
+        let scope = format!("layer {number}");
+        Self { scope, gate, up, down, activation, inner, fused, fused_backward }
     }
 
     /// The dtypes in which the MLP reads its input.
@@ -61,7 +72,7 @@ impl Mlp {
 
     /// The dtypes in which the MLP reads the gradient of its output.
     pub(super) fn grad_dtypes(&self) -> Dtypes {
-        self.down.grad_dtypes
+        self.down.grad_dtypes()
     }
 
     /// The weights of gate and up.
@@ -80,11 +91,18 @@ impl Mlp {
         (input, residual): (Input, Slice<f32>),
     ) -> Result<(Residual, Saved)> {
         let ([gate, up], inner) = self.gated(builder, input)?;
-        let down = self.down(builder, inner.into(), residual)?;
-        Ok((down.residual()?, Saved { gate, up, down: down.saved }))
+        let (out, down) = self.down.forward(builder, (inner.into(), residual))?;
+        Ok((out, Saved { gate, up, down }))
     }
 
-    /// Appends gate, up and `silu(gate) · up` over all rows.
+    fn activation_name(&self) -> &'static str {
+        match self.activation {
+            GatedActivation::Silu => "swiglu",
+            GatedActivation::GeluTanh => "geglu",
+        }
+    }
+
+    /// Appends gate, up and `activation(gate) · up` over all rows.
     fn gated(&self, builder: &mut Builder, input: Input) -> Result<([Forwarded; 2], Activation)> {
         let scopes = ["gate", "up"].map(|part| self.scope(part));
         let layers = [&self.gate, &self.up];
@@ -98,10 +116,15 @@ impl Mlp {
             return linear::forward_swiglu(builder, (input, weights), calls);
         }
         let [gate, up] = linear::forward(builder, input, calls)?;
-        builder.scope(self.scope("swiglu"));
+        builder.scope(self.scope(self.activation_name()));
         let (gate_out, up_out) = (gate.y.narrowest(), up.y.narrowest());
-        let inner = Activation::transient(builder, ("out", gate_out.len()), self.down.dtypes);
-        builder.launch(SwiGlu { gate: gate_out, up: up_out, out: inner.written() }.launch())?;
+        let dtypes = self.down.projection.dtypes;
+        let inner = Activation::transient(builder, ("out", gate_out.len()), dtypes);
+        let out = inner.written();
+        builder.launch(match self.activation {
+            GatedActivation::Silu => SwiGlu { gate: gate_out, up: up_out, out }.launch(),
+            GatedActivation::GeluTanh => GeGlu { gate: gate_out, up: up_out, out }.launch(),
+        })?;
         Ok(([gate, up], inner))
     }
 
@@ -113,10 +136,11 @@ impl Mlp {
         (input, residual): (Input, Slice<f32>),
         next: TensorView<BufferId>,
     ) -> Result<Residual> {
-        let input = Input { prefetch: Some(self.down.weight.value), ..input };
+        let input = Input { prefetch: Some(self.down.projection.weight.value), ..input };
         let layers = [&self.gate, &self.up];
         let gated =
-            gemv::can_be_gated(layers.map(|layer| (layer.weight.value, layer.lora.is_some())));
+            gemv::can_be_gated(layers.map(|layer| (layer.weight.value, layer.lora.is_some())))
+                && self.activation == GatedActivation::Silu;
         let Some(norm) = input.norm.filter(|_| gated) else {
             return Ok(self.forward(builder, (input, residual))?.0);
         };
@@ -124,15 +148,7 @@ impl Mlp {
         let inner = self.gate.gemv_output(builder);
         gemv::gated(builder, (input, norm), layers.map(|layer| layer.gemv(inner)))?;
         let inner = Input { prefetch: Some(next), ..Activation::from(inner).into() };
-        self.down(builder, inner, residual)?.residual()
-    }
-
-    /// Appends the projection back to the residual stream.
-    fn down(&self, builder: &mut Builder, inner: Input, residual: Slice<f32>) -> Result<Forwarded> {
-        builder.scope(self.scope("down"));
-        let call = Forward { residual: Some(residual), ..self.down.call() };
-        let [down] = linear::forward(builder, inner, [call])?;
-        Ok(down)
+        Ok(self.down.forward(builder, (inner, residual))?.0)
     }
 
     /// Appends the gradients of the weights and of the input. Returns gradients of the input whose
@@ -159,27 +175,31 @@ impl Mlp {
         &self,
         builder: &mut Builder,
         [gate, up]: [Activation; 2],
-        (saved, grad_out): (linear::Saved, Activation),
+        (saved, grad_out): (block_output::Saved, Activation),
     ) -> Result<[Activation; 2]> {
+        let grad_out = self.down.backward(builder, saved, grad_out)?;
         builder.scope(self.scope("down backward"));
-        let call = Backward { layer: &self.down, scope: None, saved, grad_out, dtype: self.inner };
+        let (layer, saved) = (&self.down.projection, saved.projection);
+        let call = Backward { layer, scope: None, saved, grad_out, dtype: self.inner };
         if let Some(weight) = self.fused_backward {
             let inputs = [gate.bf16()?, up.bf16()?];
             return linear::backward_through_swiglu(builder, (call, weight), inputs);
         }
         let grad_inner = linear::backward(builder, &[call])?[0].narrowest();
-        builder.scope(self.scope("swiglu backward"));
+        builder.scope(self.scope(&format!("{} backward", self.activation_name())));
         let len = grad_inner.len();
         let grad_gate = Activation::transient(builder, ("grad_gate", len), self.gate.grad_dtypes);
         let grad_up = Activation::transient(builder, ("grad_up", len), self.up.grad_dtypes);
-        let swiglu = SwiGluBackward {
-            gate: gate.narrowest(),
-            up: up.narrowest(),
-            grad_out: grad_inner,
-            grad_gate: grad_gate.written(),
-            grad_up: grad_up.written(),
-        };
-        builder.launch(swiglu.launch())?;
+        let (gate, up, grad_out) = (gate.narrowest(), up.narrowest(), grad_inner);
+        let written = [grad_gate.written(), grad_up.written()];
+        builder.launch(match (self.activation, written) {
+            (GatedActivation::Silu, [grad_gate, grad_up]) => {
+                SwiGluBackward { gate, up, grad_out, grad_gate, grad_up }.launch()
+            }
+            (GatedActivation::GeluTanh, [grad_gate, grad_up]) => {
+                GeGluBackward { gate, up, grad_out, grad_gate, grad_up }.launch()
+            }
+        })?;
         Ok([grad_gate, grad_up])
     }
 }

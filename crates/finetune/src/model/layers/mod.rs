@@ -2,6 +2,7 @@
 
 mod activation;
 mod attention;
+mod block_output;
 mod embedding;
 mod gemv;
 mod head;

@@ -5,33 +5,44 @@ use retrograph_runtime::Slice;
 
 use super::activation::{Activation, Dtypes};
 use super::{Builder, PassConfig};
+use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::spec::AttentionSpec;
 
-/// The rotary tables, `[positions, head_dim / 2]` each.
+/// Rotary tables, `[positions, head_dim / 2]` each; of a pass, one after another for each base.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model) struct RopeTables {
     pub(in crate::model) cos: Slice<f32>,
     pub(in crate::model) sin: Slice<f32>,
+    /// Rows of one table.
+    positions: usize,
 }
 
 impl RopeTables {
-    /// Declares the tables as external buffers.
+    /// Declares the tables of a model as external buffers.
     pub(in crate::model) fn declare(
         builder: &mut Builder,
         positions: usize,
-        head_dim: usize,
+        model: &ModelConfig,
     ) -> Self {
-        let len = positions * head_dim / 2;
+        let len = model.rope_table_count() * positions * model.head_dim() / 2;
         let cos = builder.pass.external("rope.cos", len);
         let sin = builder.pass.external("rope.sin", len);
-        Self { cos, sin }
+        Self { cos, sin, positions }
+    }
+
+    /// The table `number`, for heads of width `head_dim`.
+    fn table(self, number: usize, head_dim: usize) -> Self {
+        let len = self.positions * head_dim / 2;
+        let [cos, sin] =
+            [self.cos, self.sin].map(|all| all.slice(number * len..(number + 1) * len));
+        Self { cos, sin, ..self }
     }
 
     /// The row of position 0, whose angles are 0, for heads of width `head_dim`.
     fn first_row(self, head_dim: usize) -> Self {
         let [cos, sin] = [self.cos, self.sin].map(|table| table.slice(0..head_dim / 2));
-        Self { cos, sin }
+        Self { cos, sin, positions: 1 }
     }
 }
 
@@ -57,14 +68,18 @@ pub(super) enum Rotation {
 
 impl RotaryEmbedding {
     pub(super) fn new(config: &PassConfig, tables: RopeTables, spec: &AttentionSpec) -> Self {
-        let (head_dim, at_zero) = (spec.head_dim, spec.rope.is_none());
-        let tables = if at_zero { tables.first_row(head_dim) } else { tables };
+        let head_dim = spec.head_dim;
+        let at_zero = spec.rope.is_none();
+        let tables = match spec.rope {
+            None => tables.first_row(head_dim),
+            Some(rope) => tables.table(rope.table, head_dim),
+        };
         Self { tables, batch: config.batch, seq: config.seq, head_dim, at_zero }
     }
 
     /// Positions in the tables.
     pub(super) fn positions(&self) -> usize {
-        self.tables.cos.len() / (self.head_dim / 2)
+        self.tables.positions
     }
 
     /// Appends the rotation of queries and keys, in the dtypes in which each is read.
@@ -74,7 +89,7 @@ impl RotaryEmbedding {
         [q, k]: [(Slice<f32>, Dtypes); 2],
         rotation: Rotation,
     ) -> Result<[Activation; 2]> {
-        let Self { tables: RopeTables { cos, sin }, batch, seq, head_dim, at_zero } = *self;
+        let Self { tables: RopeTables { cos, sin, .. }, batch, seq, head_dim, at_zero } = *self;
         let (names, start, inverse) = match rotation {
             Rotation::Forward { start } => (["q", "k"], start, false),
             Rotation::Inverse => (["grad_q", "grad_k"], None, true),

@@ -1,13 +1,14 @@
 //! Causal attention of the tokens of a document to each other, after RoPE.
 //!
 //! One fused kernel (FlashAttention-2) computes it for head widths that the kernel supports. Other
-//! widths use matrix products around a softmax, which store the `seq × seq` probabilities.
+//! widths, and scores with a cap, use matrix products around a softmax, which store the `seq × seq`
+//! probabilities.
 
 use retrograph_kernels::ops::{
     AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionGradK, AttentionGradProbs,
     AttentionGradQ, AttentionGradV, AttentionScores, AttentionShape, AttentionValues, DType,
-    FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Softmax, SoftmaxBackward,
-    SoftmaxMask, SplitKSum,
+    FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Softcap, SoftcapBackward, Softmax,
+    SoftmaxBackward, SoftmaxMask, SplitKSum,
 };
 use retrograph_runtime::{BufferId, Slice};
 
@@ -23,6 +24,10 @@ pub(super) struct SelfAttention {
     compute: DType,
     /// The most tokens that a token attends to, itself included.
     window: Option<u32>,
+    /// The factor of the scores.
+    scale: f32,
+    /// The cap of the scores.
+    softcap: Option<f32>,
 }
 
 /// Queries and keys after RoPE, and values, in [`SelfAttention::dtypes`].
@@ -42,15 +47,10 @@ pub(super) struct Saved {
 
 #[derive(Clone, Copy, Debug)]
 enum Probabilities {
-    /// `[batch, heads, seq, seq]`.
-    Stored(Slice<f32>),
+    /// `[batch, heads, seq, seq]`, and the scores if they have a cap.
+    Stored { probs: Slice<f32>, capped: Option<Slice<f32>> },
     /// Computed again from the output and the log-sum-exp of each row.
     Recomputed { out: Activation, lse: Slice<f32> },
-}
-
-/// Returns the scale of attention scores, `1 / √head_dim`.
-pub(super) fn scale(head_dim: usize) -> f32 {
-    (1.0 / (head_dim as f64).sqrt()) as f32
 }
 
 /// The gradients of queries and keys after RoPE, and of values.
@@ -63,14 +63,19 @@ pub(super) struct Gradients {
 
 impl SelfAttention {
     pub(super) fn new(config: &PassConfig, spec: &AttentionSpec) -> Self {
-        let AttentionSpec { heads, kv_heads, head_dim, window, .. } = *spec;
+        let AttentionSpec { heads, kv_heads, head_dim, window, scale, softcap, .. } = *spec;
         let shape =
             AttentionShape { batch: config.batch, seq: config.seq, heads, kv_heads, head_dim };
-        Self { shape, compute: config.compute, window }
+        Self { shape, compute: config.compute, window, scale, softcap }
+    }
+
+    /// The cap of the scores, if they have one.
+    pub(super) fn softcap(&self) -> Option<f32> {
+        self.softcap
     }
 
     fn is_fused(&self) -> bool {
-        self.shape.can_be_fused(self.compute)
+        self.softcap.is_none() && self.shape.can_be_fused(self.compute)
     }
 
     /// The dtypes in which the operands and the gradient of the output are read: the dtype of the
@@ -80,17 +85,13 @@ impl SelfAttention {
         Dtypes { f32: !bf16, bf16 }
     }
 
-    fn scale(&self) -> f32 {
-        scale(self.shape.head_dim)
-    }
-
     /// The mask of unfused attention.
     fn mask(&self, builder: &Builder) -> SoftmaxMask<BufferId> {
         let bounds = builder.sequences.bounds(self.window);
         bounds.map_or(SoftmaxMask::Causal, |bounds| SoftmaxMask::From(bounds.first_keys))
     }
 
-    /// Appends `softmax(scale · q·kᵀ)·v`, in the `dtypes` in which it is read.
+    /// Appends `softmax(softcap(scale · q·kᵀ))·v`, in the `dtypes` in which it is read.
     pub(super) fn forward(
         &self,
         builder: &mut Builder,
@@ -100,8 +101,8 @@ impl SelfAttention {
         let (out, probabilities) = if self.is_fused() {
             self.fused(builder, operands, dtypes)?
         } else {
-            let (out, probs) = self.unfused(builder, operands)?;
-            (Activation::cast(builder, out, dtypes)?, Probabilities::Stored(probs))
+            let (out, probabilities) = self.unfused(builder, operands)?;
+            (Activation::cast(builder, out, dtypes)?, probabilities)
         };
         Ok((out, Saved { operands, probabilities }))
     }
@@ -112,7 +113,7 @@ impl SelfAttention {
         Operands { q, k, v }: Operands,
         dtypes: Dtypes,
     ) -> Result<(Activation, Probabilities)> {
-        let (shape, scale) = (self.shape, self.scale());
+        let Self { shape, scale, .. } = *self;
         let [q, k, v] = [q, k, v].map(Activation::narrowest);
         let result = Activation::transient(builder, ("out", q.len()), dtypes);
         let lse = builder.transient("lse", shape.batch * shape.heads * shape.seq);
@@ -123,26 +124,27 @@ impl SelfAttention {
         Ok((result, Probabilities::Recomputed { out: result, lse }))
     }
 
-    /// Returns the output and the probabilities.
+    /// Returns the output, and the probabilities.
     fn unfused(
         &self,
         builder: &mut Builder,
         Operands { q, k, v }: Operands,
-    ) -> Result<(Slice<f32>, Slice<f32>)> {
-        let Self { shape, compute, .. } = *self;
+    ) -> Result<(Slice<f32>, Probabilities)> {
+        let Self { shape, compute, scale, .. } = *self;
         let (q, k, v) = (q.f32()?, k.f32()?, v.f32()?);
         let AttentionShape { batch, seq, heads, .. } = shape;
         let (rows, width) = (batch * heads * seq, seq);
         let scores = builder.transient("scores", rows * width);
-        let product = AttentionScores { q, k, scores, shape, scale: self.scale() };
+        let product = AttentionScores { q, k, scores, shape, scale };
         builder.launch(product.launch_in(compute))?;
+        let (scores, capped) = softcap(builder, self.softcap, scores)?;
         let probs = builder.transient("probs", rows * width);
         let mask = self.mask(builder);
         let softmax = Softmax { input: scores, output: probs, rows, width, mask };
         builder.launch(softmax.launch())?;
         let out = builder.transient("out", q.len());
         builder.launch(AttentionValues { probs, v, out, shape }.launch_in(compute))?;
-        Ok((out, probs))
+        Ok((out, Probabilities::Stored { probs, capped }))
     }
 
     /// Appends the gradients of the operands. The gradient of values is read in `dtypes`.
@@ -153,9 +155,9 @@ impl SelfAttention {
         (grad_out, dtypes): (Activation, Dtypes),
     ) -> Result<Gradients> {
         match probabilities {
-            Probabilities::Stored(probs) => {
-                let grad_out = grad_out.f32()?;
-                let [q, k, v] = self.unfused_backward(builder, (operands, probs), grad_out)?;
+            Probabilities::Stored { probs, capped } => {
+                let (forward, grad_out) = ((operands, probs, capped), grad_out.f32()?);
+                let [q, k, v] = self.unfused_backward(builder, forward, grad_out)?;
                 Ok(Gradients { q, k, v: Activation::cast(builder, v, dtypes)? })
             }
             Probabilities::Recomputed { out, lse } => {
@@ -176,7 +178,7 @@ impl SelfAttention {
         let lse_delta = builder.transient("rows", shape.lse_delta_len());
         let preprocess = AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape };
         builder.launch(preprocess.launch())?;
-        let (scale, bounds) = (self.scale(), builder.sequences.bounds(self.window));
+        let (scale, bounds) = (self.scale, builder.sequences.bounds(self.window));
         let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, bounds, shape, scale };
         let grad_q = builder.transient("grad_q", q.len());
         builder.launch(FusedAttentionGradQ { inputs, grad_q }.launch())?;
@@ -199,18 +201,18 @@ impl SelfAttention {
     fn unfused_backward(
         &self,
         builder: &mut Builder,
-        (Operands { q, k, v }, probs): (Operands, Slice<f32>),
+        (Operands { q, k, v }, probs, capped): (Operands, Slice<f32>, Option<Slice<f32>>),
         grad_out: Slice<f32>,
     ) -> Result<[Slice<f32>; 3]> {
-        let Self { shape, compute, .. } = *self;
+        let Self { shape, compute, scale, .. } = *self;
         let (q, k, v) = (q.f32()?, k.f32()?, v.f32()?);
         let AttentionShape { batch, seq, heads, .. } = shape;
-        let (rows, width, scale) = (batch * heads * seq, seq, self.scale());
+        let (rows, width) = (batch * heads * seq, seq);
         let grad_probs = builder.transient("grad_probs", probs.len());
         builder.launch(AttentionGradProbs { grad_out, v, grad_probs, shape }.launch_in(compute))?;
         let grad_v = builder.transient("grad_v", v.len());
         builder.launch(AttentionGradV { probs, grad_out, grad_v, shape }.launch_in(compute))?;
-        let grad_scores = builder.transient("grad_scores", probs.len());
+        let mut grad_scores = builder.transient("grad_scores", probs.len());
         let softmax = SoftmaxBackward {
             probs,
             grad_out: grad_probs,
@@ -220,6 +222,12 @@ impl SelfAttention {
             mask: self.mask(builder),
         };
         builder.launch(softmax.launch())?;
+        if let Some((y, cap)) = capped.zip(self.softcap) {
+            let grad_input = builder.transient("grad_uncapped", grad_scores.len());
+            let grad_out = grad_scores;
+            builder.launch(SoftcapBackward { y, grad_out, grad_input, cap }.launch())?;
+            grad_scores = grad_input;
+        }
         let grad_q = builder.transient("grad_q", q.len());
         let product = AttentionGradQ { grad_scores, k, grad_q, shape, scale };
         builder.launch(product.launch_in(compute))?;
@@ -228,4 +236,17 @@ impl SelfAttention {
         builder.launch(product.launch_in(compute))?;
         Ok([grad_q, grad_k, grad_v])
     }
+}
+
+/// Appends the cap of attention scores, if there is one. Returns the scores, and again if they have
+/// a cap, for the backward pass.
+pub(super) fn softcap(
+    builder: &mut Builder,
+    cap: Option<f32>,
+    x: Slice<f32>,
+) -> Result<(Slice<f32>, Option<Slice<f32>>)> {
+    let Some(cap) = cap else { return Ok((x, None)) };
+    let y = builder.transient("capped", x.len());
+    builder.launch(Softcap { x, y, cap }.launch())?;
+    Ok((y, Some(y)))
 }

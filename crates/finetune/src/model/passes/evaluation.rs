@@ -53,7 +53,7 @@ impl LossPass {
         let counted = builder.pass.control::<u32>("counted");
         let results = if preference.is_some() { config.batch / 2 } else { rows };
         let losses = builder.pass.external::<f32>("losses", results);
-        let tables = RopeTables::declare(&mut builder, config.seq, config.model.head_dim());
+        let tables = RopeTables::declare(&mut builder, config.seq, &config.model);
         let (spec, pass_config) =
             (ModelSpec::from(&config.model), PassConfig::without_micro_batches(config));
         let shape = ([config.batch, config.seq], true);
@@ -77,7 +77,7 @@ impl LossPass {
             preferences.pairs(&mut builder, [per_token, reference], 0..rows)?;
         }
         let Builder { pass, parameters, .. } = builder;
-        let RopeTables { cos, sin } = tables;
+        let RopeTables { cos, sin, .. } = tables;
         Ok(Self { pass, parameters, tokens, targets, counted, sequences, cos, sin, losses })
     }
 }

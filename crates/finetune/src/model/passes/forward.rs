@@ -40,7 +40,7 @@ impl ForwardPass {
         let mut builder = Builder::new("forward", config.parameters(), None);
         let tokens = builder.pass.control_array::<u32>("tokens", config.rows());
         let output = builder.pass.external::<f32>("logits", config.rows() * config.model.vocab);
-        let tables = RopeTables::declare(&mut builder, config.seq, config.model.head_dim());
+        let tables = RopeTables::declare(&mut builder, config.seq, &config.model);
         let (spec, pass_config) =
             (ModelSpec::from(&config.model), PassConfig::without_micro_batches(&config));
         let shape = ([1, config.seq], false);
@@ -50,7 +50,7 @@ impl ForwardPass {
         let logits = model.logits(&mut builder, tokens, DType::F32)?.f32()?;
         builder.pass.copy(logits, output)?;
         let Builder { pass, parameters, .. } = builder;
-        let RopeTables { cos, sin } = tables;
+        let RopeTables { cos, sin, .. } = tables;
         Ok(Self { pass, parameters, tokens, sequences, cos, sin, logits: output })
     }
 }

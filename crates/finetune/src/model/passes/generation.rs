@@ -76,7 +76,7 @@ impl GenerationPass {
         let Parts { builder, spec, model, cache, .. } = &mut parts;
         let layers = model.layers.iter().zip(&spec.layers).enumerate();
         let x = layers.into_iter().try_fold(x, |x, (number, (layer, spec))| {
-            layer.prefill(builder, x, (&cache.layer(number, spec), count))
+            layer.prefill(builder, x, (&cache.layer(number, spec), Some(count)))
         })?;
         let x = row(builder, x, (last, [rows, spec.hidden]))?;
         parts.sample(x.into(), TokenSource::Prompt { tokens, count, last })
@@ -128,7 +128,7 @@ impl Parts {
         let seen = builder.pass.external::<u32>("seen", spec.vocab);
         let sampled = builder.pass.external::<u32>("sampled", SAMPLED);
         let logits = builder.pass.external::<f32>("logits", spec.vocab);
-        let tables = RopeTables::declare(&mut builder, capacity, config.model.head_dim());
+        let tables = RopeTables::declare(&mut builder, capacity, &config.model);
         let model = Model::new(&builder, &spec, &PassConfig::generation(config, rows), tables);
         Ok(Self { builder, spec, model, cache, tables, sampling, seen, sampled, logits })
     }
@@ -146,7 +146,7 @@ impl Parts {
         model.head.next_token(&mut builder, x, logits)?;
         sample(&mut builder, logits, [seen, sampling, sampled])?;
         let Builder { pass, parameters, .. } = builder;
-        let RopeTables { cos, sin } = tables;
+        let RopeTables { cos, sin, .. } = tables;
         Ok(GenerationPass {
             pass,
             parameters,
@@ -173,7 +173,9 @@ fn row(
     builder.scope("last token");
     let x = x.settle(builder)?;
     let out = builder.transient("out", hidden);
-    builder.launch(Embedding { tokens: index, table: x, out, hidden, vocab: rows }.launch())?;
+    builder.launch(
+        Embedding { tokens: index, table: x, out, hidden, vocab: rows, scale: 1.0 }.launch(),
+    )?;
     Ok(out)
 }
 

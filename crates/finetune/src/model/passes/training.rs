@@ -165,7 +165,7 @@ impl StepPass {
         let halt = pass.external::<u32>("halt", 1);
         let earlier = options.ranks.rank * micro_batching.micro_batches;
         builder.train(step, config.seed, earlier);
-        let tables = RopeTables::declare(&mut builder, config.seq, config.model.head_dim());
+        let tables = RopeTables::declare(&mut builder, config.seq, &config.model);
         let micro_batch = PassConfig::training(config, (options, micro_batching));
         let spec = ModelSpec::from(&config.model);
         let shape = [config.batch, config.seq];
@@ -211,7 +211,7 @@ impl StepPass {
             End::Norm => optimizer::norm(&mut builder, scalars)?,
         }
         let Builder { pass, parameters, .. } = builder;
-        let RopeTables { cos, sin } = tables;
+        let RopeTables { cos, sin, .. } = tables;
         let gradients = match options.gradients {
             GradientHome::Transient => Vec::new(),
             GradientHome::External => whole_gradients(&pass, &parameters),

@@ -3,8 +3,11 @@
 //! It follows the model cards and not the pass: head by head, sequence by sequence.
 
 use std::collections::BTreeMap;
+use std::f64::consts::FRAC_2_PI;
 
-use retrograph_finetune::{Batch, IGNORED_TARGET, Mode, ModelConfig, TrainingConfig};
+use retrograph_finetune::{
+    Batch, GatedActivation, IGNORED_TARGET, Mode, ModelConfig, TrainingConfig,
+};
 
 /// Weights by name.
 pub(crate) type Weights = BTreeMap<String, Vec<f64>>;
@@ -56,19 +59,36 @@ impl Reference<'_> {
     pub(crate) fn logits(&self, tokens: &[u32]) -> Vec<Row> {
         let model = self.model();
         let table = &self.weights["model.embed_tokens.weight"];
-        let row = |&token: &u32| table[token as usize * model.hidden..][..model.hidden].to_vec();
+        let scale = if model.scaled_embedding { (model.hidden as f64).sqrt() } else { 1.0 };
+        let row = |&token: &u32| -> Row {
+            let row = &table[token as usize * model.hidden..][..model.hidden];
+            row.iter().map(|value| scale * value).collect()
+        };
         let mut stream: Vec<Row> = tokens.iter().map(row).collect();
         for layer in 0..model.layers {
             let at = format!("model.layers.{layer}.");
             let normed = self.norm_all(&stream, &format!("{at}input_layernorm.weight"));
-            add(&mut stream, &self.attention(layer, &normed));
-            let normed = self.norm_all(&stream, &format!("{at}post_attention_layernorm.weight"));
-            let branch: Vec<Row> = normed.iter().map(|x| self.mlp(&at, x)).collect();
+            let after_attention = format!("{at}post_attention_layernorm.weight");
+            let mut branch = self.attention(layer, &normed);
+            let mut before_mlp = after_attention.clone();
+            if model.post_norms {
+                branch = self.norm_all(&branch, &after_attention);
+                before_mlp = format!("{at}pre_feedforward_layernorm.weight");
+            }
+            add(&mut stream, &branch);
+            let normed = self.norm_all(&stream, &before_mlp);
+            let mut branch: Vec<Row> = normed.iter().map(|x| self.mlp(&at, x)).collect();
+            if model.post_norms {
+                branch = self.norm_all(&branch, &format!("{at}post_feedforward_layernorm.weight"));
+            }
             add(&mut stream, &branch);
         }
         let head = if model.tied { table } else { &self.weights["lm_head.weight"] };
         let normed = self.norm_all(&stream, "model.norm.weight");
-        normed.iter().map(|x| product(head, x)).collect()
+        let capped = |x: &Row| -> Row {
+            product(head, x).into_iter().map(|logit| cap(logit, model.logit_softcap)).collect()
+        };
+        normed.iter().map(capped).collect()
     }
 
     fn model(&self) -> &ModelConfig {
@@ -105,13 +125,21 @@ impl Reference<'_> {
     fn mlp(&self, at: &str, x: &[f64]) -> Row {
         let gate = self.project(&format!("{at}mlp.gate_proj"), x);
         let up = self.project(&format!("{at}mlp.up_proj"), x);
-        let inner: Row = gate.iter().zip(up).map(|(g, up)| g / (1.0 + (-g).exp()) * up).collect();
+        let activation = |x: f64| match self.model().activation {
+            GatedActivation::Silu => x / (1.0 + (-x).exp()),
+            GatedActivation::GeluTanh => {
+                0.5 * x * (1.0 + (FRAC_2_PI.sqrt() * (x + 0.044715 * x.powi(3))).tanh())
+            }
+        };
+        let inner: Row = gate.iter().zip(up).map(|(&gate, up)| activation(gate) * up).collect();
         self.project(&format!("{at}mlp.down_proj"), &inner)
     }
 
     fn attention(&self, layer: usize, rows: &[Row]) -> Vec<Row> {
         let (model, at) = (self.model(), format!("model.layers.{layer}."));
-        let window = model.sliding_window.filter(|window| layer >= window.first_layer);
+        let window = model.sliding_window.filter(|window| window.covers(layer));
+        let local = model.local_rope_theta.filter(|_| window.is_some());
+        let rotate = |position: usize, x: &[f64]| self.rotate((position, local), x);
         let width = model.head_dim();
         let rotates = model.no_rope_interval.is_none_or(|every| !(layer + 1).is_multiple_of(every));
         let heads = |part: &str| -> Vec<Vec<Row>> {
@@ -120,8 +148,8 @@ impl Reference<'_> {
             let head = |(position, head): (usize, &[f64])| match part {
                 "v" => head.to_vec(),
                 _ if !rotates => head.to_vec(),
-                _ if model.qk_norm => self.rotate(position, &self.norm(head, &gain)),
-                _ => self.rotate(position, head),
+                _ if model.qk_norm => rotate(position, &self.norm(head, &gain)),
+                _ => rotate(position, head),
             };
             let token = |(position, x): (usize, &Row)| {
                 let y = self.project(&name, x);
@@ -131,6 +159,7 @@ impl Reference<'_> {
         };
         let (q, k, v) = (heads("q"), heads("k"), heads("v"));
         let group = model.heads / model.kv_heads;
+        let scalar = model.query_pre_attn_scalar.unwrap_or(width as f64);
         let mixed = (0..rows.len()).map(|position| {
             let head = |head: usize| {
                 let seen = match window {
@@ -141,7 +170,9 @@ impl Reference<'_> {
                 };
                 let products =
                     seen.clone().map(|past| dot(&q[position][head], &k[past][head / group]));
-                let scores: Row = products.map(|score| score / (width as f64).sqrt()).collect();
+                let scores: Row = products
+                    .map(|score| cap(score / scalar.sqrt(), model.attention_softcap))
+                    .collect();
                 let sum: f64 = scores.iter().map(|score| score.exp()).sum();
                 let mut out = vec![0.0; width];
                 for (past, score) in seen.zip(&scores) {
@@ -155,10 +186,14 @@ impl Reference<'_> {
         mixed.map(|x| self.project(&format!("{at}self_attn.o_proj"), &x)).collect()
     }
 
-    /// The rotation of pairs (i, i + half) by the angles of `position`.
-    fn rotate(&self, position: usize, x: &[f64]) -> Row {
+    /// The rotation of pairs (i, i + half) by the angles of `position`, with a base of its own if
+    /// there is one.
+    fn rotate(&self, (position, theta): (usize, Option<f64>), x: &[f64]) -> Row {
         let half = x.len() / 2;
-        let angles = self.model().rope_frequencies(self.config.seq);
+        let angles = match theta {
+            Some(theta) => (0..half).map(|i| theta.powf(-(i as f64) / half as f64)).collect(),
+            None => self.model().rope_frequencies(self.config.seq),
+        };
         let turned = |i: usize| {
             // Pairs without a frequency stay as they are.
             let angle = angles.get(i % half).map_or(0.0, |angle| position as f64 * angle);
@@ -168,6 +203,11 @@ impl Reference<'_> {
         };
         (0..x.len()).map(turned).collect()
     }
+}
+
+fn cap(x: f64, cap: Option<f32>) -> f64 {
+    let Some(cap) = cap.map(f64::from) else { return x };
+    cap * (x / cap).tanh()
 }
 
 fn add(stream: &mut [Row], branch: &[Row]) {

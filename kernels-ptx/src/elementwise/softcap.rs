@@ -1,0 +1,43 @@
+//! Soft-capping: `y = cap · tanh(x / cap)`, with a relative error below 2⁻²¹.
+//!
+//! With `u = x / cap`: near 0, the Taylor series `x (1 − u²/3 + …)`, which does not underflow with
+//! u; elsewhere `cap (1 − e) / (1 + e)` with `e = exp(−2|u|)`.
+//!
+//! Grid: one thread for every eight elements.
+//! Deterministic: one thread computes each element from one input.
+
+use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::elementwise::{SOFTCAP, SoftcapParameters};
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::ast::Module;
+use retrograph_ptx::build::{ModuleBuilder, Value};
+
+use super::kernel::{Elementwise, elementwise_with};
+use crate::primitives::output::Output;
+use crate::primitives::parameters::Declarations;
+
+/// The greatest |u| for the series: its error is 2⁻²⁶ there, and `1 − e` loses one bit beyond.
+const SERIES: f32 = 0.25;
+
+/// Builds the image.
+pub(crate) fn module(target: SmTarget) -> Module {
+    let what = (target, SOFTCAP.entry(), DType::F32);
+    let entry = elementwise_with(what, operands, |[x], [cap]| [softcap(x, cap)]);
+    ModuleBuilder::new(target).entry(entry).build()
+}
+
+fn softcap<'k>(x: Value<'k, f32>, cap: Value<'k, f32>) -> Value<'k, f32> {
+    let u = x / cap;
+    let e = (u.abs() * -2.0).exp();
+    let far = cap * ((-e + 1.0) / (e + 1.0));
+    let square = u * u;
+    let series =
+        square.fma(62.0 / 2835.0, -17.0 / 315.0).fma(square, 2.0 / 15.0).fma(square, -1.0 / 3.0);
+    let near = (x * square).fma(series, x);
+    u.abs().lt(SERIES).select(near, u.lt(0.0).select(-far, far))
+}
+
+fn operands<'k>(k: &mut Declarations<'k>) -> (Elementwise<'k, 1, 1>, [Value<'k, f32>; 1]) {
+    let SoftcapParameters { x, y, y_bf16, n, cap } = SoftcapParameters::declare(k);
+    (Elementwise { inputs: [x], outputs: [Output::new(y, y_bf16)], n }, [cap])
+}
