@@ -47,6 +47,12 @@ impl Architecture {
                 None => refuse("some parts of Gemma in a model that differs from it", NO_OTHER),
             };
         }
+        if model.sliding_window.is_some_and(|window| window.full_interval.is_some()) {
+            return refuse(
+                "layers without a window between others in a model that is no Gemma",
+                NO_OTHER,
+            );
+        }
         if model.fused {
             return match (biased || qk_norm || model.no_rope_interval.is_some(), first_windowed) {
                 (false, None | Some(0)) => Ok(Self::Phi3),
@@ -90,9 +96,6 @@ impl Architecture {
             post_norms: false,
             unit_offset_norms: false,
             scaled_embedding: false,
-            sliding_window: model
-                .sliding_window
-                .map(|it| SlidingWindow { full_interval: None, ..it }),
             ..*model
         };
         if plain == *model {

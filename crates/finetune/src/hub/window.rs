@@ -61,3 +61,30 @@ fn of_types(
     }
     Ok(window)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn windowed(pattern: &str) -> Result<Option<SlidingWindow>, Refusal> {
+        let kind = |letter| if letter == 's' { SLIDING } else { FULL }.to_owned();
+        of_types(&pattern.chars().map(kind).collect::<Vec<_>>(), Some(8), pattern.len())
+    }
+
+    #[test]
+    fn kinds_of_layers_at_equal_distances_are_a_window() {
+        for (pattern, first_layer, full_interval) in [
+            ("ssss", 0, None),
+            ("ffss", 2, None),
+            ("sfsf", 0, Some(2)),
+            ("sssfsssfs", 0, Some(4)),
+            ("fssfss", 1, Some(4)),
+        ] {
+            let window = SlidingWindow { size: 8, first_layer, full_interval };
+            assert_eq!(windowed(pattern).unwrap(), Some(window), "{pattern}");
+        }
+        for pattern in ["sffs", "ssfsfs", "sfss"] {
+            assert!(windowed(pattern).is_err(), "{pattern}");
+        }
+    }
+}

@@ -31,6 +31,8 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import save_file
 from transformers import (
     AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma3TextConfig,
     LlamaConfig,
     Phi3Config,
     Qwen2Config,
@@ -69,6 +71,19 @@ LONG_ROPE = dict(
     rope_type="longrope", rope_theta=100.0, original_max_position_embeddings=4,
     partial_rotary_factor=0.75, short_factor=[1.0, 1.5, 2.0], long_factor=[1.25, 3.0, 5.0],
 )
+# Caps that bend scores and logits.
+GEMMA2 = dict(
+    head_dim=8, query_pre_attn_scalar=12, sliding_window=4, attn_logit_softcapping=2.0,
+    final_logit_softcapping=6.0,
+)
+GEMMA3 = dict(
+    head_dim=12, query_pre_attn_scalar=10, sliding_window=4, num_hidden_layers=3,
+    layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+    rope_parameters={
+        "sliding_attention": dict(rope_type="default", rope_theta=20.0),
+        "full_attention": dict(rope_type="linear", factor=2.0, rope_theta=100.0),
+    },
+)
 # Seeds are positions: add new models at the end.
 MODELS = {
     "qwen2": Qwen2Config(**SIZES, tie_word_embeddings=True),
@@ -95,6 +110,8 @@ MODELS = {
     ),
     "saved": LlamaConfig(**SIZES, tie_word_embeddings=False),
     "tied": Qwen2Config(**SIZES, tie_word_embeddings=True),
+    "gemma2": Gemma2Config(**SIZES, **GEMMA2),
+    "gemma3": Gemma3TextConfig(**{**SIZES, **GEMMA3}),
 }
 # Options of the adapters of single models.
 LORA = {

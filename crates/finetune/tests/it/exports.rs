@@ -19,8 +19,10 @@ use crate::models::{config, text, train, trainer};
 
 /// Tokens of the prompt of the golden values.
 const PROMPT: usize = 5;
-const MODELS: [&str; 10] =
-    ["qwen2", "qwen3", "llama2", "llama3", "phi3", "phi4", "smollm3", "biases", "saved", "tied"];
+const MODELS: [&str; 12] = [
+    "qwen2", "qwen3", "llama2", "llama3", "phi3", "phi4", "smollm3", "biases", "saved", "tied",
+    "gemma2", "gemma3",
+];
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/models").join(name)
