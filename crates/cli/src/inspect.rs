@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use indicatif::{HumanBytes, HumanCount};
 use retrograph_finetune::{
-    Adapter, Error, HubError, Mode, ModelConfig, ModelDirectory, Plan, RopeScaling, SlidingWindow,
-    TrainerOptions,
+    Adapter, Error, GatedActivation, HubError, Mode, ModelConfig, ModelDirectory, Plan,
+    RopeScaling, SlidingWindow, TrainerOptions,
 };
 
 use crate::Outcome;
@@ -82,10 +82,29 @@ fn dimensions(model: &ModelConfig) {
             format!("no rotary positions in every layer whose number is a multiple of {interval}"),
         );
     }
-    if let Some(SlidingWindow { size, first_layer }) = model.sliding_window {
+    if let Some(SlidingWindow { size, first_layer, full_interval }) = model.sliding_window {
         let from =
             if first_layer == 0 { String::new() } else { format!(" from layer {first_layer}") };
-        fact("", format!("sliding window of {size} tokens{from}"));
+        let except = full_interval.map_or(String::new(), |interval| {
+            format!(", except in layers whose number is a multiple of {interval}")
+        });
+        fact("", format!("sliding window of {size} tokens{from}{except}"));
+    }
+    if let Some(theta) = model.local_rope_theta {
+        fact("", format!("rotary base {theta} in layers with the window"));
+    }
+    if model.activation == GatedActivation::GeluTanh {
+        fact("", "GeGLU");
+    }
+    if model.post_norms {
+        fact("", "a norm after attention and after the MLP");
+    }
+    for (what, cap) in
+        [("attention scores", model.attention_softcap), ("logits", model.logit_softcap)]
+    {
+        if let Some(cap) = cap {
+            fact("", format!("{what} capped at {cap}"));
+        }
     }
 }
 
