@@ -2,8 +2,8 @@
 //!
 //! The model is a decoder-only transformer of the Qwen2, Qwen3, Llama, Mistral, Phi-3, SmolLM3 or
 //! Gemma architecture. Its weights come from a seed or from a [`ModelDirectory`].
-//! [`model::StepPass`] describes one training step (forward, backward, clipping, AdamW) as a pass. A
-//! [`Trainer`] runs it on a device. A [`Run`] feeds a trainer with data and writes
+//! [`model::StepPass`] describes one training step (forward, backward, clipping, AdamW) as a pass.
+//! A [`Trainer`] runs it on a device. A [`Run`] feeds a trainer with data and writes
 //! [checkpoints](checkpoint). A [`Generator`] generates text.
 //!
 //! ```

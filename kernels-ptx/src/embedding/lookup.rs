@@ -1,5 +1,5 @@
-//! Embedding lookup: `out[t] = scale · table[tokens[t]]`, or NaN for a token outside the table. The table
-//! is f32, or bf16 in `embedding_bf16`.
+//! Embedding lookup: `out[t] = scale · table[tokens[t]]`, or NaN for a token outside the table. The
+//! table is f32, or bf16 in `embedding_bf16`.
 //!
 //! Grid: block (t, j) copies the j-th group of columns of position t, four columns per thread.
 //! Deterministic: one thread writes each element.

@@ -70,7 +70,8 @@ impl Block {
         }
     }
 
-    /// Copies `values` of `parameter`, without its offset, to its place in `stored`, the matrix of the file.
+    /// Copies `values` of `parameter`, without its offset, to its place in `stored`, the matrix of
+    /// the file.
     pub(super) fn store(self, parameter: &Parameter, values: &[f32], stored: &mut [f32]) {
         let offset = parameter.layout.offset;
         self.rows(parameter, |row, place| {

@@ -50,8 +50,8 @@ impl TrainingConfig {
         }
     }
 
-    /// Whether attention is fused (FlashAttention-2), which depends on `head_dim` and the dtype, and
-    /// on scores without a cap.
+    /// Whether attention is fused (FlashAttention-2), which depends on `head_dim`, the dtype, and
+    /// scores without a cap.
     /// Otherwise the `seq × seq` probabilities are stored.
     pub fn fuses_attention(&self) -> bool {
         let capped = self.model.attention_softcap.is_some();

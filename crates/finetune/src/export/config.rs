@@ -118,8 +118,8 @@ impl Architecture {
     /// Returns the architecture of llama.cpp, which has no windows and calls Mistral llama.
     ///
     /// # Errors
-    /// [`ExportError::NotExpressible`] for Gemma, for biases of the MLP, and for a SmolLM3 with biases or with
-    /// other layers without RoPE than every fourth.
+    /// [`ExportError::NotExpressible`] for Gemma, for biases of the MLP, and for a SmolLM3 with
+    /// biases or with other layers without RoPE than every fourth.
     pub(super) fn of_gguf(model: &ModelConfig) -> Result<Self, ExportError> {
         let architecture = Self::of(&ModelConfig { sliding_window: None, ..*model })?;
         let what = match (architecture, model.no_rope_interval) {

@@ -5,10 +5,8 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
-
 use super::error::HubError;
+use super::raw::{GELU, Raw, Refusal};
 use super::rope::{Context, Rope, scaling};
 use super::window::sliding_window;
 use crate::config::{GatedActivation, ModelConfig, RopeScaling};
@@ -37,74 +35,6 @@ const GEMMA_HEAD_DIM: usize = 256;
 const GEMMA2_SOFTCAPS: [f32; 2] = [50.0, 30.0];
 /// Defaults of Gemma 3's `rope_theta` and `rope_local_base_freq`.
 const GEMMA3_THETAS: [f64; 2] = [1_000_000.0, 10_000.0];
-/// The activation of Gemma.
-const GELU: &str = "gelu_pytorch_tanh";
-
-/// The fields of `config.json` that are read.
-#[derive(Debug, Deserialize)]
-pub(super) struct Raw {
-    pub(super) model_type: String,
-    vocab_size: usize,
-    hidden_size: usize,
-    pub(super) num_hidden_layers: usize,
-    intermediate_size: usize,
-    num_attention_heads: usize,
-    num_key_value_heads: Option<usize>,
-    head_dim: Option<usize>,
-    rms_norm_eps: Option<f32>,
-    rope_theta: Option<f64>,
-    rope_scaling: Option<Rope>,
-    /// Base and scaling together, as newer versions of `transformers` write them.
-    rope_parameters: Option<Rope>,
-    tie_word_embeddings: Option<bool>,
-    #[serde(default = "default_act")]
-    hidden_act: String,
-    max_position_embeddings: Option<usize>,
-    original_max_position_embeddings: Option<f64>,
-    #[serde(default)]
-    attention_bias: bool,
-    #[serde(default)]
-    mlp_bias: bool,
-    #[serde(default)]
-    pub(super) use_sliding_window: bool,
-    /// `null` for none.
-    #[serde(default, deserialize_with = "present")]
-    pub(super) sliding_window: Option<Option<u32>>,
-    pub(super) sliding_window_pattern: Option<usize>,
-    pub(super) max_window_layers: Option<usize>,
-    pub(super) layer_types: Option<Vec<String>>,
-    partial_rotary_factor: Option<f64>,
-    no_rope_layers: Option<Vec<u8>>,
-    no_rope_layer_interval: Option<usize>,
-    quantization_config: Option<Value>,
-    /// Gemma reads this and not `hidden_act`.
-    #[serde(default = "default_activation")]
-    hidden_activation: String,
-    query_pre_attn_scalar: Option<f64>,
-    #[serde(default, deserialize_with = "present")]
-    attn_logit_softcapping: Option<Option<f32>>,
-    #[serde(default, deserialize_with = "present")]
-    final_logit_softcapping: Option<Option<f32>>,
-    rope_local_base_freq: Option<f64>,
-    use_bidirectional_attention: Option<bool>,
-}
-
-/// Tells a field that is `null` from one that is missing.
-fn present<'de, D, T>(value: D) -> Result<Option<Option<T>>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    Option::deserialize(value).map(Some)
-}
-
-fn default_act() -> String {
-    "silu".to_owned()
-}
-
-fn default_activation() -> String {
-    GELU.to_owned()
-}
 
 /// Parses `text`, the file `path`. Returns the model and its number of positions.
 pub(super) fn parse(path: &Path, text: &[u8]) -> Result<(ModelConfig, Option<usize>)> {
@@ -240,9 +170,6 @@ fn no_rope_interval(raw: &Raw) -> Result<Option<usize>, Refusal> {
     };
     Ok(Some(interval).filter(|interval| *interval == 0 || *interval <= raw.num_hidden_layers))
 }
-
-/// A field, its value, and the supported one.
-pub(super) type Refusal = (&'static str, String, &'static str);
 
 /// Checks that every other value is supported.
 fn supported(raw: &Raw) -> Result<(), Refusal> {

@@ -15,6 +15,7 @@
 
 mod config;
 mod error;
+mod raw;
 mod rope;
 mod tensors;
 mod window;
@@ -155,8 +156,8 @@ impl ModelDirectory {
         self.0.tensors.by_name().contains_key(&parameter.stored_name())
     }
 
-    /// Fills `chunk` with the elements of `parameter` from index `first`, with its offset. bf16 elements are copied
-    /// to a bf16 chunk; other conversions go through f32.
+    /// Fills `chunk` with the elements of `parameter` from index `first`, with its offset. bf16
+    /// elements are copied to a bf16 chunk; other conversions go through f32.
     ///
     /// # Errors
     /// [`HubError::ReadTensor`] if the file cannot be read, or has become shorter.

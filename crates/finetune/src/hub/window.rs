@@ -1,6 +1,6 @@
 //! The sliding windows in `config.json`.
 
-use super::config::{Raw, Refusal};
+use super::raw::{Raw, Refusal};
 use crate::config::SlidingWindow;
 
 /// Default of `max_window_layers`.

@@ -9,8 +9,8 @@ use half::{bf16, f16};
 use retrograph_finetune::checkpoint::CheckpointDirectory;
 use retrograph_finetune::parameters::inventory;
 use retrograph_finetune::{
-    Error, HubError, Mode, ModelConfig, ModelDirectory, Plan, RopeScaling, SlidingWindow, Source,
-    TrainerOptions, TrainingConfig,
+    Error, HubError, Mode, ModelConfig, ModelDirectory, Plan, RopeScaling, Source, TrainerOptions,
+    TrainingConfig,
 };
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Value, json};
@@ -23,10 +23,10 @@ use crate::reference::{Reference, Weights};
 use crate::small_tokenizer;
 
 /// A tensor in the making.
-type Stored = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
+pub(crate) type Stored = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
 
 /// The configuration of the golden model as `config.json` of Qwen2 has it.
-fn qwen2() -> Value {
+pub(crate) fn qwen2() -> Value {
     json!({
         "model_type": "qwen2", "vocab_size": 256, "hidden_size": 24, "num_hidden_layers": 2,
         "intermediate_size": 40, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -35,7 +35,7 @@ fn qwen2() -> Value {
     })
 }
 
-fn with(mut value: Value, changes: Value) -> Value {
+pub(crate) fn with(mut value: Value, changes: Value) -> Value {
     let changes = changes.as_object().unwrap().clone();
     value.as_object_mut().unwrap().extend(changes);
     value
@@ -65,7 +65,7 @@ fn bytes(values: &[f32], dtype: Dtype) -> Vec<u8> {
 }
 
 /// The tensors of a model with the weights of the golden script.
-fn tensors(model: &ModelConfig, dtype: Dtype) -> Stored {
+pub(crate) fn tensors(model: &ModelConfig, dtype: Dtype) -> Stored {
     let mut stored = Stored::new();
     for parameter in inventory(model, Mode::Full) {
         let shape = parameter.stored_shape();
@@ -87,7 +87,7 @@ fn write(path: &Path, tensors: &Stored) {
 }
 
 /// A directory of one file.
-fn directory(config: &Value, tensors: &Stored) -> TempDir {
+pub(crate) fn directory(config: &Value, tensors: &Stored) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
     write(&folder.path().join("model.safetensors"), tensors);
@@ -111,7 +111,7 @@ fn sharded(config: &Value, tensors: &Stored) -> TempDir {
     folder
 }
 
-fn error(folder: &TempDir) -> HubError {
+pub(crate) fn error(folder: &TempDir) -> HubError {
     match ModelDirectory::open(folder.path()) {
         Err(Error::Model(error)) => error,
         Err(other) => panic!("{other}"),
@@ -121,7 +121,7 @@ fn error(folder: &TempDir) -> HubError {
 
 /// Opens, trains one step of `mode`, and compares the loss with the reference, whose
 /// weights are rounded to `dtype`.
-fn trains(json: &Value, folder: &TempDir, (mode, dtype): (Mode, Dtype)) {
+pub(crate) fn trains(json: &Value, folder: &TempDir, (mode, dtype): (Mode, Dtype)) {
     let directory = ModelDirectory::open(folder.path()).unwrap();
     let config = TrainingConfig { model: *directory.config(), ..config(mode) };
     let plan = Plan::new(&config, TrainerOptions::default()).unwrap();
@@ -195,72 +195,6 @@ fn base_and_scaling_may_stand_together_as_newer_versions_write_them() {
     let [old, newer] = [llama3(), newer]
         .map(|json| *ModelDirectory::open(directory(&json, &stored).path()).unwrap().config());
     assert_eq!(old, newer);
-}
-
-#[test]
-fn sliding_windows_are_those_of_each_architecture() {
-    let stored = tensors(&config(LORA).model, Dtype::BF16);
-    let plain = ModelConfig { qkv_bias: false, ..config(LORA).model };
-    let stored_plain = tensors(&plain, Dtype::BF16);
-    let window = |kind: &str, changes: Value| {
-        let config = with(with(qwen2(), json!({ "model_type": kind })), changes);
-        let stored = if kind == "qwen2" { &stored } else { &stored_plain };
-        let opened = ModelDirectory::open(directory(&config, stored).path()).unwrap();
-        opened.config().sliding_window.map(|window| (window.size, window.first_layer))
-    };
-    let [full, sliding] = ["full_attention", "sliding_attention"];
-    for (kind, changes, expected) in [
-        ("qwen2", json!({}), None),
-        ("qwen2", json!({ "sliding_window": 8, "max_window_layers": 1 }), None),
-        ("qwen2", json!({ "use_sliding_window": true }), None),
-        ("qwen2", json!({ "use_sliding_window": true, "max_window_layers": 1 }), Some((4096, 1))),
-        (
-            "qwen2",
-            json!({ "use_sliding_window": true, "sliding_window": 8, "max_window_layers": 0 }),
-            Some((8, 0)),
-        ),
-        (
-            "qwen2",
-            json!({
-                "use_sliding_window": true, "sliding_window": 8, "max_window_layers": 0,
-                "layer_types": [full, sliding],
-            }),
-            Some((8, 1)),
-        ),
-        ("qwen2", json!({ "use_sliding_window": true, "layer_types": [full, full] }), None),
-        (
-            "qwen2",
-            json!({ "use_sliding_window": true, "layer_types": [sliding, full] }),
-            Some((4096, 0)),
-        ),
-        ("llama", json!({ "sliding_window": 8 }), None),
-        ("mistral", json!({}), Some((4096, 0))),
-        ("mistral", json!({ "sliding_window": 8 }), Some((8, 0))),
-        ("mistral", json!({ "sliding_window": null }), None),
-    ] {
-        assert_eq!(window(kind, changes.clone()), expected, "{kind} with {changes}");
-    }
-    for types in [json!([full]), json!([full, "chunked_attention"])] {
-        let changes = json!({
-            "use_sliding_window": true, "sliding_window": 8, "layer_types": types,
-        });
-        let found = error(&directory(&with(qwen2(), changes), &stored));
-        assert!(matches!(found, HubError::Unsupported { field: "layer_types", .. }), "{found}");
-    }
-    let zero = json!({ "model_type": "mistral", "sliding_window": 0 });
-    let folder = directory(&with(qwen2(), zero), &stored_plain);
-    let error = ModelDirectory::open(folder.path()).unwrap_err().to_string();
-    assert!(error.contains("sliding_window is 0"), "{error}");
-}
-
-#[test]
-fn mistral_is_trained_with_its_window() {
-    let sliding_window = Some(SlidingWindow::new(4, 0));
-    let model = ModelConfig { qkv_bias: false, sliding_window, ..config(LORA).model };
-    let json = with(qwen2(), json!({ "model_type": "mistral", "sliding_window": 4 }));
-    let folder = directory(&json, &tensors(&model, Dtype::F32));
-    assert_eq!(*ModelDirectory::open(folder.path()).unwrap().config(), model);
-    trains(&json, &folder, (LORA, Dtype::F32));
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod groups;
 mod hazards;
 mod held_out;
 mod hub;
+mod hub_windows;
 mod ignored;
 mod interleaved;
 mod lengths;

@@ -1,4 +1,5 @@
-//! Elementwise kernels: activations and soft-capping with their gradients, addition, conversion and dropout.
+//! Elementwise kernels: activations and soft-capping with their gradients, addition, conversion
+//! and dropout.
 //!
 //! One thread has eight consecutive elements (dropout: four). It accesses them in vectors of 16
 //! bytes if every operand is aligned to 16 bytes, otherwise one by one, with the same results. Each
