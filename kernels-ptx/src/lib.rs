@@ -37,6 +37,7 @@ mod gemm;
 mod gemv;
 mod lora;
 mod loss;
+mod nf4;
 mod norm;
 mod optimizer;
 mod primitives;
@@ -80,6 +81,7 @@ const IMAGES: &[(&str, Build)] = &[
     (abi::sampling::MARK_SEEN_TOKENS.image, sampling::mark_seen::module),
     (abi::loss::MEAN.image, loss::mean::module),
     (abi::loss::PREFERENCE.image, loss::preference::module),
+    (abi::nf4::NF4_DEQUANTIZE.image, nf4::module),
     (abi::norm::RMS_NORM.image, norm::rms_norm::module),
     (abi::norm::RMS_NORM_BACKWARD.image, norm::rms_norm_backward::module),
     (abi::rope::ROPE.image, rope::module),

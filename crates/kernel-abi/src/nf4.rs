@@ -7,7 +7,8 @@
 //!
 //! Source: Dettmers et al., "QLoRA", arXiv 2305.14314, appendix E.
 
-use crate::{Any, ParameterTypes};
+use crate::parameters::parameters;
+use crate::{Any, Bf16, ParameterTypes, Signature};
 
 /// The pointers to the scales of a matrix.
 pub struct Nf4Scales<T: ParameterTypes> {
@@ -20,6 +21,37 @@ pub struct Nf4Scales<T: ParameterTypes> {
     /// One f32 that is added to each quantized scale, or null.
     pub offset: T::Pointer<f32>,
 }
+
+parameters! {
+    /// The parameters of [`NF4_DEQUANTIZE`].
+    pub struct DequantizeParameters {
+        /// The codes, eight in a word, read.
+        codes: pointer<Any>,
+        /// One scale per block: f32, or u8 if scales are quantized.
+        absmax: pointer<Any>,
+        /// One f32 scale per 256 quantized scales, or null.
+        nested: pointer<f32>,
+        /// The 256 values of the quantized scales, or null.
+        map: pointer<f32>,
+        /// One f32 that is added to each quantized scale, or null.
+        offset: pointer<f32>,
+        /// Eight elements for each word, written.
+        out: pointer<Bf16>,
+        /// Number of words.
+        words: u32,
+    }
+}
+
+/// Dequantization to bf16.
+pub const NF4_DEQUANTIZE: Signature = Signature {
+    image: "nf4_dequantize",
+    parameters: DequantizeParameters::<()>::LIST,
+    entries: &["nf4_dequantize"],
+};
+/// Threads of a block of [`NF4_DEQUANTIZE`].
+pub const DEQUANTIZE_THREADS: u32 = 256;
+/// Words of codes of a thread of [`NF4_DEQUANTIZE`].
+pub const WORDS_PER_THREAD: u32 = 4;
 
 /// Elements that share a scale.
 pub const BLOCK: u32 = 64;

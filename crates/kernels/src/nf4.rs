@@ -1,4 +1,4 @@
-//! NF4 quantization on the host, in the layout of bitsandbytes.
+//! NF4, in the layout of bitsandbytes: quantization on the host, dequantization on the device.
 //!
 //! The flattened matrix is divided into blocks of 64 elements. Each block has a scale, its largest
 //! absolute value, and each element a 4-bit code: the nearest of 16 quantiles of the normal
@@ -18,6 +18,10 @@
 //! assert_eq!(quantized.absmax, [1.0]);
 //! # Ok::<(), nf4::NotFinite>(())
 //! ```
+
+mod dequantize;
+
+pub use dequantize::{Dequantize, NF4_DEQUANTIZE};
 
 /// The values of the codes, in units of the scale.
 pub use retrograph_kernel_abi::nf4::CODE_VALUES as VALUES;
@@ -190,3 +194,6 @@ fn nearest(map: &[f32; 256], scaled: f32) -> u8 {
     };
     index as u8
 }
+
+/// The kernels of this family.
+pub(crate) static KERNELS: &[&crate::Kernel] = &[&NF4_DEQUANTIZE];

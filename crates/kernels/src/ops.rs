@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use crate::Kernel;
 use crate::{
-    attention, elementwise, embedding, gemm, gemv, lora, loss, norm, optimizer, rope, sampling,
+    attention, elementwise, embedding, gemm, gemv, lora, loss, nf4, norm, optimizer, rope, sampling,
 };
 
 pub use crate::attention::{
@@ -48,6 +48,7 @@ pub use crate::loss::{
     CROSS_ENTROPY, CROSS_ENTROPY_BF16, CrossEntropy, GradLogits, IGNORED_TARGET, LOG_RATIOS,
     LogRatios, MEAN, Mean, PREFERENCE, Preference, SCALE_ROWS, ScaleRows,
 };
+pub use crate::nf4::{Dequantize, NF4_DEQUANTIZE};
 pub use crate::norm::{
     COLUMN_SUM, ColumnSum, RMS_NORM, RMS_NORM_BACKWARD, RMS_NORM_GAMMA_REDUCE, ResidualAdd,
     RmsNorm, RmsNormBackward, RmsNormGammaReduce,
@@ -79,6 +80,7 @@ pub fn all() -> &'static [&'static Kernel] {
             gemv::KERNELS,
             lora::KERNELS,
             loss::KERNELS,
+            nf4::KERNELS,
             norm::KERNELS,
             optimizer::KERNELS,
             rope::KERNELS,

@@ -1,9 +1,13 @@
-//! NF4 on the host: the tables against their derivation, codes and scales against their
-//! definitions.
+//! NF4: the tables against their derivation, codes and scales against their definitions, and
+//! dequantization on the device against the host.
 
+use half::bf16;
 use retrograph_kernels::nf4::{self, BLOCK, BOUNDARIES, NESTED_BLOCK, Nested, VALUES, dynamic_map};
+use retrograph_kernels::ops::{Dequantize, TensorView};
 use sha2::{Digest, Sha256};
 
+use crate::gemm_case::{Format, rounded};
+use crate::harness::Device;
 use crate::support::Data;
 
 /// The distribution function of the standard normal distribution, by the series of its integral.
@@ -126,4 +130,47 @@ fn nested_scales_are_the_nearest_of_the_map_around_the_mean() {
             assert!((back - scale).abs() <= best + 1e-6 * unit, "{scale}: {back}");
         }
     }
+}
+
+#[test]
+fn the_device_has_the_bits_of_the_host() {
+    let mut data = Data::new("nf4 dequantize");
+    for format in [Format::Nf4, Format::Nested] {
+        for len in [0, 8, 56, 64, 72, 1000, 8184, 8192, 8200, 17 * 1024] {
+            let scale = data.scale();
+            let values = data.uniform(len, scale);
+            let device = Device::new();
+            let TensorView::Nf4(w) = format.upload(&device, &values, 0) else { unreachable!() };
+            let runs = [0; 2].map(|_| {
+                let around = device.upload(&vec![bf16::from_f32(9.0); len + 8]);
+                let out = around.slice(0..len);
+                device.run(&Dequantize { w, out }.launch().unwrap());
+                let found: Vec<bf16> = device.download(around);
+                assert!(found[len..].iter().all(|x| x.to_f32() == 9.0), "wrote beyond {len}");
+                found
+            });
+            assert_eq!(runs[0], runs[1]);
+            let found: Vec<f32> = runs[0][..len].iter().map(|x| x.to_f32()).collect();
+            let expected = rounded(&format.stored(&values));
+            let wrong = (0..len).find(|&at| found[at].to_bits() != expected[at].to_bits());
+            assert_eq!(wrong, None, "{len} elements");
+        }
+    }
+}
+
+#[test]
+fn dequantization_checks_lengths_and_alignment() {
+    let device = Device::new();
+    let of = |len: usize| match Format::Nf4.upload(&device, &vec![1.0; len], 0) {
+        TensorView::Nf4(w) => w,
+        _ => unreachable!(),
+    };
+    let out = device.upload(&[bf16::ONE; 80]);
+    let refused = |dequantize: Dequantize<u64>| dequantize.launch().unwrap_err().to_string();
+    let text = refused(Dequantize { w: of(60), out: out.slice(0..60) });
+    assert!(text.contains("multiple of 8 elements"), "{text}");
+    let text = refused(Dequantize { w: of(64), out: out.slice(0..63) });
+    assert!(text.contains("out"), "{text}");
+    let text = refused(Dequantize { w: of(64), out: out.slice(4..68) });
+    assert!(text.contains("16 bytes"), "{text}");
 }

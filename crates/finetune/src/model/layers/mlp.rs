@@ -1,6 +1,5 @@
 //! The gated MLP: `down(activation(gate(x)) · up(x))`.
 
-use half::bf16;
 use retrograph_kernels::DType;
 use retrograph_kernels::ops::{GeGlu, GeGluBackward, SwiGlu, SwiGluBackward, TensorView};
 use retrograph_runtime::{BufferId, Slice};
@@ -27,10 +26,10 @@ pub(super) struct Mlp {
     activation: GatedActivation,
     /// The dtype of the activations between the projections, which are the largest of a layer.
     inner: DType,
-    /// The weights of gate and up, if one launch computes both and SwiGLU.
-    fused: Option<[Slice<bf16>; 2]>,
-    /// The weight of down, if one launch computes the backward passes of down and SwiGLU.
-    fused_backward: Option<Slice<bf16>>,
+    /// Whether one launch computes gate, up and SwiGLU.
+    fused: bool,
+    /// Whether one launch computes the backward passes of down and SwiGLU.
+    fused_backward: bool,
 }
 
 /// Tensors saved for the backward pass.
@@ -52,11 +51,9 @@ impl Mlp {
         let bf16 = Dtypes::from(DType::Bf16);
         let activation = spec.mlp.activation;
         let swiglu = activation == GatedActivation::Silu;
-        let fused = gate.swiglu_weight().zip(up.swiglu_weight());
-        let fused = fused.map(<[_; 2]>::from).filter(|_| swiglu && down.dtypes == bf16);
+        let fused = swiglu && gate.has_swiglu() && up.has_swiglu() && down.dtypes == bf16;
         let read_bf16 = [gate.grad_dtypes, up.grad_dtypes] == [bf16; 2];
-        let fused_backward =
-            down.grad_swiglu_weight().filter(|_| swiglu && read_bf16 && inner == DType::Bf16);
+        let fused_backward = down.has_grad_swiglu() && swiglu && read_bf16 && inner == DType::Bf16;
         let norm =
             spec.post_norm.map(|it| Norm::new(pass.0, &layer_name(number, POST_MLP_NORM), it));
         let scopes = ["down", "post-mlp norm"].map(|part| format!("layer {number}/{part}"));
@@ -111,9 +108,9 @@ impl Mlp {
             output: Output::Transient(self.inner),
             ..layers[at].call()
         });
-        if let Some(weights) = self.fused {
+        if self.fused {
             builder.scope(self.scope("gate and up"));
-            return linear::forward_swiglu(builder, (input, weights), calls);
+            return linear::forward_swiglu(builder, input, calls);
         }
         let [gate, up] = linear::forward(builder, input, calls)?;
         builder.scope(self.scope(self.activation_name()));
@@ -181,9 +178,9 @@ impl Mlp {
         builder.scope(self.scope("down backward"));
         let (layer, saved) = (&self.down.projection, saved.projection);
         let call = Backward { layer, scope: None, saved, grad_out, dtype: self.inner };
-        if let Some(weight) = self.fused_backward {
+        if self.fused_backward {
             let inputs = [gate.bf16()?, up.bf16()?];
-            return linear::backward_through_swiglu(builder, (call, weight), inputs);
+            return linear::backward_through_swiglu(builder, call, inputs);
         }
         let grad_inner = linear::backward(builder, &[call])?[0].narrowest();
         builder.scope(self.scope(&format!("{} backward", self.activation_name())));

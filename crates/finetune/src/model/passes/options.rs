@@ -7,6 +7,7 @@ use retrograph_runtime::Ranks;
 
 use crate::config::{Mode, PreferenceConfig, TrainingConfig};
 use crate::error::{Error, Result};
+use crate::model::layers::MIN_DECODED_ROWS;
 
 /// The owner of the gradients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,8 +134,8 @@ impl StepOptions {
 /// their gradients, so one runs while the other waits. Products of fewer rows
 /// are less efficient, which outweighs the gain in bf16.
 ///
-/// By default, a LoRA step has two micro-batches if its products are in f32 or its weights in NF4,
-/// the batch is even, and half of it is at least as much work per layer as the smallest case that
+/// By default, a LoRA step has two micro-batches if its products are in f32, or decode NF4 weights
+/// while they read them, the batch is even, and half of it is at least as much work per layer as the smallest case that
 /// was measured: 256 tokens of a model 1536 wide with an MLP of 8960
 /// (docs/hardware/2026-11-22-halves-of-a-batch). Eager steps gain nothing and have the
 /// same micro-batches, so every strategy gives the same bits.
@@ -166,7 +167,8 @@ impl MicroBatching {
         const LEAST: usize = 256 * 1536 * 8960;
         let TrainingConfig { model, precision, mode, batch, .. } = config;
         let lora = matches!(mode, Mode::Lora(_));
-        let slow = precision.dtype == DType::F32 || precision.quantize.is_some();
+        let decodes = config.rows() >= MIN_DECODED_ROWS;
+        let slow = precision.dtype == DType::F32 || (precision.quantize.is_some() && !decodes);
         let half = config.rows() / 2 * model.hidden * model.intermediate;
         lora && slow && batch.is_multiple_of(2) && half >= LEAST
     }
@@ -211,8 +213,9 @@ mod tests {
         let nf4 = Precision::BF16.nf4(false);
         for (precision, size, count) in [
             (Precision::F32, [4, 128], 2),
-            (nf4, [4, 512], 2),
-            (nf4, [8, 512], 2),
+            // Decoded before their products.
+            (nf4, [4, 512], 1),
+            (nf4, [8, 512], 1),
             (Precision::BF16, [4, 512], 1),
             // Half of it is too little, or is no whole number of sequences.
             (nf4, [4, 127], 1),

@@ -41,8 +41,8 @@ pub(in crate::model::layers) fn backward(
             Some(lora) => lora::fused_grad_t(builder, lora, grad_out)?,
             None => None,
         };
-        match call.factors(grad_t)? {
-            Some(of_layer) if factors.len() + of_layer.len() <= 1 + DgradSum::MAX_ADDED => {
+        match call.factors(builder, (grad_t, factors.len()))? {
+            Some(of_layer) => {
                 factors.extend(of_layer);
                 joined.push(call);
                 updates.extend(call.update(grad_t, None));
@@ -73,12 +73,12 @@ pub(in crate::model::layers) fn backward(
 /// weights, and of gate and up. One launch computes the last two.
 pub(in crate::model::layers) fn backward_through_swiglu(
     builder: &mut Builder,
-    (call, w): (Backward<'_>, Slice<bf16>),
+    call: Backward<'_>,
     inputs: [Slice<bf16>; 2],
 ) -> Result<[Activation; 2]> {
     let Backward { layer, scope, grad_out, .. } = call;
     builder.enter(scope);
-    let lora = layer.lora.as_ref().and_then(|lora| Some((lora, lora.fused()?.0)));
+    let lora = layer.lora.as_ref().and_then(|lora| Some((lora, lora.fused()?)));
     let second = match lora {
         Some((lora, matrices)) => lora::fused_grad_t(builder, lora, grad_out)?
             .map(|grad_t| ([grad_t, matrices.a], lora.rank)),
@@ -87,6 +87,7 @@ pub(in crate::model::layers) fn backward_through_swiglu(
     let grads = ["grad_gate", "grad_up"]
         .map(|name| Activation::transient(builder, (name, inputs[0].len()), DType::Bf16.into()));
     let results = [grads[0].bf16()?, grads[1].bf16()?];
+    let w = layer.products.bf16_weight(builder)?;
     layer.products.dgrad_swiglu(builder, (grad_out, w, second), (inputs, results))?;
     call.grad_weights(builder)?;
     let update = call.update(second.map(|([grad_t, _], _)| grad_t), None);
@@ -107,21 +108,35 @@ impl<'a> Backward<'a> {
     }
 
     /// The products whose sum is the gradient of the input, including the LoRA update, if one
-    /// launch can compute it through this layer and through others.
-    fn factors(&self, grad_t: Option<Slice<bf16>>) -> Result<Option<Vec<DgradFactors<BufferId>>>> {
+    /// launch can compute it through this layer and through others, which have `others` products.
+    fn factors(
+        &self,
+        builder: &mut Builder,
+        (grad_t, others): (Option<Slice<bf16>>, usize),
+    ) -> Result<Option<Vec<DgradFactors<BufferId>>>> {
         let Linear { products, lora, .. } = self.layer;
-        let Some((lora, grad_t)) = lora.as_ref().zip(grad_t) else {
-            let w = products.joinable().filter(|_| lora.is_none());
-            return w.map(|w| Ok(vec![self.main_factors(w)?])).transpose();
-        };
-        let fused = lora.fused().filter(|_| products.joins());
-        let update = |a| DgradFactors { grad_out: grad_t, w: a, outputs: lora.rank };
-        fused.map(|(matrices, w)| Ok(vec![self.main_factors(w)?, update(matrices.a)])).transpose()
+        let update =
+            match lora.as_ref().zip(grad_t) {
+                None if products.joinable() && lora.is_none() => None,
+                Some((lora, grad_t)) if products.joins() => lora.fused().map(|matrices| {
+                    DgradFactors { grad_out: grad_t, w: matrices.a, outputs: lora.rank }
+                }),
+                _ => return Ok(None),
+            };
+        if grad_t.is_some() && update.is_none() {
+            return Ok(None);
+        }
+        if others + 1 + usize::from(update.is_some()) > 1 + DgradSum::MAX_ADDED {
+            return Ok(None);
+        }
+        let main = self.main_factors(builder)?;
+        Ok(Some(std::iter::once(main).chain(update).collect()))
     }
 
     /// The product with the weight.
-    fn main_factors(&self, w: Slice<bf16>) -> Result<DgradFactors<BufferId>> {
-        let outputs = self.layer.products.shape.outputs;
+    fn main_factors(&self, builder: &mut Builder) -> Result<DgradFactors<BufferId>> {
+        let products = &self.layer.products;
+        let (w, outputs) = (products.bf16_weight(builder)?, products.shape.outputs);
         Ok(DgradFactors { grad_out: self.grad_out.bf16()?, w, outputs })
     }
 
@@ -136,8 +151,8 @@ impl<'a> Backward<'a> {
         let grad_input = self.declare_grad_input(builder);
         let to = grad_input.narrowest();
         match grad_t.zip(lora.as_ref()).and_then(|(dt, lora)| Some((dt, lora, lora.fused()?))) {
-            Some((grad_t, lora, (matrices, w))) => {
-                let first = self.main_factors(w)?;
+            Some((grad_t, lora, matrices)) => {
+                let first = self.main_factors(builder)?;
                 let update = DgradFactors { grad_out: grad_t, w: matrices.a, outputs: lora.rank };
                 products.dgrad_sum(builder, (first, &[update]), to)?;
             }

@@ -1,6 +1,5 @@
 //! The forward pass of linear layers that share an input.
 
-use half::bf16;
 use retrograph_kernels::DType;
 use retrograph_kernels::ops::GemmShape;
 use retrograph_runtime::Slice;
@@ -91,15 +90,16 @@ pub(in crate::model::layers) fn forward<const N: usize>(
     }))
 }
 
-/// Appends gate and up, the layers of `calls`, and `out = silu(gate) · up` as one launch. `w` are
-/// the weights.
+/// Appends gate and up, the layers of `calls`, and `out = silu(gate) · up` as one launch.
 pub(in crate::model::layers) fn forward_swiglu(
     builder: &mut Builder,
-    (input, w): (Input, [Slice<bf16>; 2]),
+    input: Input,
     calls: [Forward<'_>; 2],
 ) -> Result<([Forwarded; 2], Activation)> {
     let [gate, up] = calls.map(|call| call.output(builder));
-    let products = &calls[0].layer.products;
+    let [first, second] = calls.map(|call| call.layer.products);
+    let w = [first.bf16_weight(builder)?, second.bf16_weight(builder)?];
+    let products = &first;
     let out = Activation::transient(builder, ("inner", gate.bf16()?.len()), DType::Bf16.into());
     products.fprop_swiglu(builder, (input.x, w), [gate.bf16()?, up.bf16()?, out.bf16()?])?;
     let saved = Saved { x: input.x, lora: None };
@@ -149,12 +149,12 @@ impl Forward<'_> {
             products.fprop(builder, x, y.narrowest())?;
             return Ok(None);
         };
-        let (Some((matrices, w)), Down::Product(lora::Saved::Bf16(saved))) = (lora.fused(), down)
-        else {
+        let (Some(matrices), Down::Product(lora::Saved::Bf16(saved))) = (lora.fused(), down) else {
             products.fprop(builder, x, y.narrowest())?;
             return lora::up(builder, lora, (down, y.f32()?)).map(Some);
         };
         let update = ([saved.t, matrices.b], lora.rank);
+        let w = products.bf16_weight(builder)?;
         products.fprop_sum(builder, (x, w), (update, y.narrowest()))?;
         Ok(Some(lora::Saved::Bf16(saved)))
     }

@@ -1,6 +1,5 @@
 //! A linear layer as resolved from the model: its weights, and the dtypes that it reads and writes.
 
-use half::bf16;
 use retrograph_kernels::DType;
 use retrograph_kernels::ops::GemmShape;
 use retrograph_runtime::Slice;
@@ -48,8 +47,8 @@ impl Linear {
             let dropout = builder.dropout(&names[0], lora.dropout);
             let matrices = names.each_ref().map(|name| builder.weight(name).value);
             let in_bf16 = Products::reads_bf16(&weight.value, shape, config) && dropout.is_none();
-            let weight = in_bf16.then_some(weight.value);
-            let method = Method::new([lora.rank, shape.rows], matrices, weight);
+            let weights = in_bf16.then(|| Products::weights(&weight.value, shape, config));
+            let method = Method::new([lora.rank, shape.rows], matrices, weights);
             let (rank, scale, compute) = (lora.rank, lora.scale(), config.compute);
             Lora { a, b, rank, scale, dropout, shape, compute, method }
         });
@@ -94,14 +93,14 @@ impl Linear {
         self.dtypes.bf16 && self.is_one_product() && self.products.backward_splits == 1
     }
 
-    /// The weight, if `SwiGluFprop` can read it.
-    pub(in crate::model::layers) fn swiglu_weight(&self) -> Option<Slice<bf16>> {
-        self.products.swiglu_weight().filter(|_| self.lora.is_none())
+    /// Whether `SwiGluFprop` can compute the layer.
+    pub(in crate::model::layers) fn has_swiglu(&self) -> bool {
+        self.products.has_swiglu() && self.lora.is_none()
     }
 
-    /// The weight, if `SwiGluDgrad` can compute the gradient of the input.
-    pub(in crate::model::layers) fn grad_swiglu_weight(&self) -> Option<Slice<bf16>> {
-        self.products.joinable().filter(|_| self.is_one_product())
+    /// Whether `SwiGluDgrad` can compute the gradient of the input.
+    pub(in crate::model::layers) fn has_grad_swiglu(&self) -> bool {
+        self.products.joinable() && self.is_one_product()
     }
 
     /// Whether nothing is added to the product with the weight after it.

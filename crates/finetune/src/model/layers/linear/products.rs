@@ -2,21 +2,28 @@
 
 use half::bf16;
 use retrograph_kernels::ops::{
-    DType, Dgrad, DgradFactors, DgradSplitK, DgradSum, Fprop, FpropSplitK, FpropSum, GemmConfig,
-    GemmShape, SplitKSum, SwiGluDgrad, SwiGluFprop, TensorView, Wgrad,
+    DType, Dequantize, Dgrad, DgradFactors, DgradSplitK, DgradSum, Fprop, FpropSplitK, FpropSum,
+    GemmConfig, GemmShape, SplitKSum, SwiGluDgrad, SwiGluFprop, TensorView, Wgrad,
 };
 use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Slice};
 
-use super::super::activation::Activation;
+use super::super::activation::{Activation, missing};
 use super::super::{Builder, PassConfig};
 use crate::error::Result;
 use crate::model::gradient::Gradient;
+
+/// Rows from which a weight in NF4 is decoded to bf16 before its product. Below, products decode it
+/// for each of their few row tiles. Estimated from bytes: decoding moves 2.6 bytes per weight and the
+/// product reads 2 instead of 0.56, which a product of 512 rows saves.
+pub(in crate::model) const MIN_DECODED_ROWS: usize = 512;
 
 /// How the products with a weight are computed, decided once from shape and dtypes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Products {
     w: TensorView<BufferId>,
+    /// The dtype in which products read w. If w is NF4 and this is bf16, each use decodes it first.
+    weights: DType,
     bias: Option<Slice<f32>>,
     pub(super) shape: GemmShape,
     compute: DType,
@@ -48,13 +55,14 @@ impl Products {
         let activations = if bf16_operand { DType::Bf16 } else { DType::F32 };
         let concurrent = [siblings + 1, 1].map(|each| each * config.concurrent_micro_batches - 1);
         let min_fused_elements = config.min_fused_elements;
-        let weights = w.dtype();
+        let weights = Self::weights(&w, shape, config);
         let config = GemmConfig { compute, activations, weights, concurrent: concurrent[0] };
         // Only a product without split-K adds a bias.
         let forward_splits = if bias.is_some() { 1 } else { shape.fprop_splits(config) };
         let backward_splits = shape.dgrad_splits(config);
         Self {
             w,
+            weights,
             bias,
             shape,
             compute,
@@ -63,6 +71,42 @@ impl Products {
             backward_splits,
             concurrent,
             min_fused_elements,
+        }
+    }
+
+    /// The dtype in which products of `shape` read the weight `w`.
+    pub(super) fn weights(
+        w: &TensorView<BufferId>,
+        shape: GemmShape,
+        config: &PassConfig,
+    ) -> DType {
+        let decoded = w.dtype() == DType::Nf4
+            && shape.rows >= MIN_DECODED_ROWS
+            && Self::reads_bf16(w, shape, config);
+        if decoded { DType::Bf16 } else { w.dtype() }
+    }
+
+    /// Returns the weight as products read it. A weight in NF4 that is read in bf16 is decoded to a
+    /// transient, once for all tiles of a product.
+    pub(super) fn weight(&self, builder: &mut Builder) -> Result<TensorView<BufferId>> {
+        match (self.w, self.weights) {
+            (TensorView::Nf4(w), DType::Bf16) => {
+                let out = builder.transient_of::<bf16>("decoded", w.len);
+                builder.launch(Dequantize { w, out }.launch())?;
+                Ok(out.into())
+            }
+            (w, _) => Ok(w),
+        }
+    }
+
+    /// As [`Products::weight`], if it is bf16.
+    ///
+    /// # Errors
+    /// `KernelError::UnsupportedDType` if products read it in another dtype.
+    pub(super) fn bf16_weight(&self, builder: &mut Builder) -> Result<Slice<bf16>> {
+        match self.weight(builder)? {
+            TensorView::Bf16(w) => Ok(w),
+            _ => Err(missing(DType::Bf16).into()),
         }
     }
 
@@ -80,10 +124,10 @@ impl Products {
         Self { forward_splits: 1, backward_splits: 1, ..self }
     }
 
-    /// The weight, if one launch can compute the gradient of the input through this layer and
-    /// through others: a bf16 product that fills a device alone.
-    pub(super) fn joinable(&self) -> Option<Slice<bf16>> {
-        self.bf16_weight().filter(|_| self.joins() && self.backward_splits == 1)
+    /// Whether one launch can compute the gradient of the input through this layer and through
+    /// others: a bf16 product that fills a device alone.
+    pub(super) fn joinable(&self) -> bool {
+        self.reads_bf16_weight() && self.joins() && self.backward_splits == 1
     }
 
     /// Whether the gradient of the input is large enough to be computed with those through other
@@ -92,20 +136,17 @@ impl Products {
         self.fills_device([self.shape.rows, self.shape.inputs])
     }
 
-    /// The weight, if [`SwiGluFprop`] can read it: the product is bf16, has no bias and fills a
-    /// device alone.
-    pub(super) fn swiglu_weight(&self) -> Option<Slice<bf16>> {
+    /// Whether [`SwiGluFprop`] can compute the product: it is bf16, has no bias and fills a device
+    /// alone.
+    pub(super) fn has_swiglu(&self) -> bool {
         let fills = self.fills_device([self.shape.rows, self.shape.outputs]);
         let plain = self.forward_splits == 1 && self.bias.is_none();
-        self.bf16_weight().filter(|_| fills && plain)
+        self.reads_bf16_weight() && fills && plain
     }
 
-    /// The weight, if products read both operands in bf16.
-    fn bf16_weight(&self) -> Option<Slice<bf16>> {
-        match self.w {
-            TensorView::Bf16(w) if self.bf16_operand => Some(w),
-            _ => None,
-        }
+    /// Whether products read both operands in bf16.
+    fn reads_bf16_weight(&self) -> bool {
+        self.weights == DType::Bf16 && self.bf16_operand
     }
 
     /// Whether a result fills a device alone. Smaller products of several layers run
@@ -170,8 +211,8 @@ impl Products {
         x: Activation,
         y: TensorView<BufferId>,
     ) -> Result<()> {
-        let Self { w, bias, shape, compute, forward_splits: splits, .. } = *self;
-        let x = self.operand(x)?;
+        let Self { bias, shape, compute, forward_splits: splits, .. } = *self;
+        let (x, w) = (self.operand(x)?, self.weight(builder)?);
         if let (TensorView::F32(out), true) = (y, splits > 1) {
             let partials = builder.transient("partials", splits * out.len());
             let split = FpropSplitK { x, w, partials, shape, splits };
@@ -189,8 +230,8 @@ impl Products {
         grad_out: Activation,
         grad_input: TensorView<BufferId>,
     ) -> Result<()> {
-        let Self { w, shape, compute, backward_splits: splits, .. } = *self;
-        let grad_out = self.operand(grad_out)?;
+        let Self { shape, compute, backward_splits: splits, .. } = *self;
+        let (grad_out, w) = (self.operand(grad_out)?, self.weight(builder)?);
         if let (TensorView::F32(out), true) = (grad_input, splits > 1) {
             let partials = builder.transient("grad_input_parts", splits * out.len());
             let split = DgradSplitK { grad_out, w, partials, shape, splits };

@@ -41,8 +41,8 @@ pub(in crate::model::layers) enum Method {
 pub(in crate::model::layers) struct Bf16Matrices {
     pub(in crate::model::layers) a: Slice<bf16>,
     pub(in crate::model::layers) b: Slice<bf16>,
-    /// The weight of the layer, if its products compute `t·Bᵀ` and `dt·A`, too.
-    fused: Option<Slice<bf16>>,
+    /// Whether the products with the weight of the layer compute `t·Bᵀ` and `dt·A`, too.
+    fused: bool,
 }
 
 /// Rows from which bf16 products are faster than the kernels for low ranks, which divide their
@@ -50,21 +50,17 @@ pub(in crate::model::layers) struct Bf16Matrices {
 const BF16_MIN_ROWS: usize = 256;
 
 impl Method {
-    /// Chooses for an update of `rank`. `matrices` are A and B as products read them; `weight` is
-    /// the same of a layer which reads bf16.
+    /// Chooses for an update of `rank`. `matrices` are A and B as products read them; `weights` is
+    /// the dtype in which those of a layer which reads bf16 read its weight.
     pub(in crate::model::layers) fn new(
         [rank, rows]: [usize; 2],
         matrices: [TensorView<BufferId>; 2],
-        weight: Option<TensorView<BufferId>>,
+        weights: Option<DType>,
     ) -> Self {
         let suits = rank.is_multiple_of(8) && rows >= BF16_MIN_ROWS;
-        match (matrices, weight) {
-            ([TensorView::Bf16(a), TensorView::Bf16(b)], Some(weight)) if suits => {
-                let fused = match weight {
-                    TensorView::Bf16(weight) => Some(weight),
-                    _ => None,
-                };
-                Self::Bf16Products(Bf16Matrices { a, b, fused })
+        match (matrices, weights) {
+            ([TensorView::Bf16(a), TensorView::Bf16(b)], Some(weights)) if suits => {
+                Self::Bf16Products(Bf16Matrices { a, b, fused: weights == DType::Bf16 })
             }
             _ if rank <= LORA_MAX_RANK => Self::LowRank,
             _ => Self::F32Products,
@@ -121,11 +117,11 @@ impl Lora {
         }
     }
 
-    /// The matrices and the weight, if the products with the weight compute the update.
-    pub(in crate::model::layers) fn fused(&self) -> Option<(Bf16Matrices, Slice<bf16>)> {
+    /// The matrices, if the products with the weight compute the update.
+    pub(in crate::model::layers) fn fused(&self) -> Option<Bf16Matrices> {
         match self.method {
-            Method::Bf16Products(matrices) => Some((matrices, matrices.fused?)),
-            Method::LowRank | Method::F32Products => None,
+            Method::Bf16Products(matrices) if matrices.fused => Some(matrices),
+            _ => None,
         }
     }
 
