@@ -1,7 +1,7 @@
 //! Dequantization of NF4: `out[i] = bf16(value[code[i]] · scale[i ÷ 64])`.
 //!
-//! Grid: a block of 256 threads has 1024 consecutive words of eight codes. A thread loads four words
-//! and their scales before it decodes, so that loads overlap, and stores 16 bytes per word.
+//! Grid: a block of 256 threads has 1024 consecutive words of eight codes. A thread loads four
+//! words and their scales before it decodes, so that loads overlap, and stores 16 bytes per word.
 //!
 //! Deterministic: one thread computes each element.
 

@@ -22,8 +22,8 @@ fn dispatch(problem: &Problem) -> Option<Dispatch> {
     Some(linear(abi::NF4_DEQUANTIZE.entry(), blocks, abi::DEQUANTIZE_THREADS))
 }
 
-/// `out[i] = value[code[i]] · scale[i ÷ 64]`: a product rounded to f32, then to bf16, as in products
-/// that read NF4.
+/// `out[i] = value[code[i]] · scale[i ÷ 64]`: a product rounded to f32, then to bf16, as in
+/// products that read NF4.
 ///
 /// A weight that several tiles of a product read is decoded once by this kernel, and once per tile
 /// by the product.

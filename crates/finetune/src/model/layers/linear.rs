@@ -12,4 +12,3 @@ mod products;
 pub(super) use backward::{Backward, backward, backward_through_swiglu};
 pub(super) use forward::{Forward, Forwarded, Output, Saved, forward, forward_swiglu};
 pub(super) use layer::Linear;
-pub(in crate::model) use products::MIN_DECODED_ROWS;

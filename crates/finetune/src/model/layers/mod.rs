@@ -31,7 +31,6 @@ pub(super) use head::{Head, Objective};
 pub(super) use kv_cache::KvCache;
 pub use kv_cache::{CacheConfig, LayerCache};
 pub(super) use layer::{Layer, Saved as LayerSaved};
-pub(super) use linear::MIN_DECODED_ROWS;
 pub(super) use pass_config::PassConfig;
 pub(super) use residual::Residual;
 pub(super) use rope::RopeTables;

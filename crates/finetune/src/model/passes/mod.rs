@@ -13,6 +13,7 @@ pub use evaluation::LossPass;
 pub use forward::ForwardPass;
 pub use generation::{GenerationPass, SAMPLED, TokenSource};
 pub use metrics::{METRICS, MetricsLayout};
+pub(super) use options::MIN_DECODED_ROWS;
 pub use options::{GradientHome, MicroBatching, StepOptions};
 pub use training::{StepControls, StepInput, StepPass};
 

@@ -7,7 +7,6 @@ use retrograph_runtime::Ranks;
 
 use crate::config::{Mode, PreferenceConfig, TrainingConfig};
 use crate::error::{Error, Result};
-use crate::model::layers::MIN_DECODED_ROWS;
 
 /// The owner of the gradients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,6 +124,12 @@ impl StepOptions {
     }
 }
 
+/// Rows of a micro-batch from which a weight in NF4 is decoded to bf16 before its product.
+/// Products of fewer rows decode it for each of their few row tiles. Estimated: decoding moves 2.6
+/// bytes per weight and the product reads 2 instead of 0.56, which is less than the decoding of
+/// several tiles.
+pub(in crate::model) const MIN_DECODED_ROWS: usize = 512;
+
 /// The micro-batches of a step. Loss and gradients are means over all targets of the step, as
 /// without micro-batches, except for rounding: additions come in another order.
 ///
@@ -135,8 +140,8 @@ impl StepOptions {
 /// are less efficient, which outweighs the gain in bf16.
 ///
 /// By default, a LoRA step has two micro-batches if its products are in f32, or decode NF4 weights
-/// while they read them, the batch is even, and half of it is at least as much work per layer as the smallest case that
-/// was measured: 256 tokens of a model 1536 wide with an MLP of 8960
+/// while they read them, the batch is even, and half of it is at least as much work per layer as
+/// the smallest case that was measured: 256 tokens of a model 1536 wide with an MLP of 8960
 /// (docs/hardware/2026-11-22-halves-of-a-batch). Eager steps gain nothing and have the
 /// same micro-batches, so every strategy gives the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,11 +12,7 @@ use super::super::activation::{Activation, missing};
 use super::super::{Builder, PassConfig};
 use crate::error::Result;
 use crate::model::gradient::Gradient;
-
-/// Rows from which a weight in NF4 is decoded to bf16 before its product. Below, products decode it
-/// for each of their few row tiles. Estimated from bytes: decoding moves 2.6 bytes per weight and the
-/// product reads 2 instead of 0.56, which a product of 512 rows saves.
-pub(in crate::model) const MIN_DECODED_ROWS: usize = 512;
+use crate::model::passes::MIN_DECODED_ROWS;
 
 /// How the products with a weight are computed, decided once from shape and dtypes.
 #[derive(Clone, Copy, Debug)]
