@@ -36,10 +36,12 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         "retrograph-driver",
         &["retrograph-driver-sys", "retrograph-ptx", "retrograph-driver-sim (optional)"],
     ),
+    ("retrograph-bundle", &["retrograph-ptx"]),
     ("retrograph-test-support", &["retrograph-driver", "retrograph-driver-sim"]),
     (
         "retrograph-runtime",
         &[
+            "retrograph-bundle",
             "retrograph-driver",
             "retrograph-driver-sys",
             "retrograph-kernels",

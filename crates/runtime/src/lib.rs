@@ -44,7 +44,6 @@ pub mod modules;
 pub mod pass;
 pub mod picture;
 pub mod program;
-mod regular_file;
 
 pub use retrograph_driver::{
     CallError, CaptureError, CaptureMode, CapturedNodes, Capturing, Context, DeviceBuffer,
@@ -80,7 +79,7 @@ pub use program::{
     Policy, ProfileError, Program, Reason, Rebound, Report, StepError, StepOutcome, Strategy,
     UpdateStrategy,
 };
-pub use regular_file::open_regular;
+pub use retrograph_bundle::open_regular;
 
 // What other threads may use, and what they may only be given.
 const _: () = {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use retrograph_bundle::Bundle;
 use retrograph_driver::{Context, Module};
 
-use super::bundle::Bundle;
 use super::compiler::Warming;
 use super::disk::CacheDir;
 use super::flight::Flights;

@@ -10,15 +10,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use parking_lot::Mutex;
+use retrograph_bundle::{Bundle, BundleEntry, BundleError, Digest, open_regular};
 use retrograph_driver::Context;
 use sha2::{Digest as _, Sha256};
-
-use super::bundle::{Bundle, BundleError};
-use super::contents::Contents;
-use super::digest::Digest;
-use super::index::{BundleEntry, hex};
-use crate::regular_file::open_regular;
 
 /// A directory of compiled images, created on demand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +77,9 @@ impl CodeKey<'_> {
     fn file_name(&self) -> String {
         let mut hash = Sha256::new_with_prefix(self.image);
         hash.update(self.maker());
-        format!("{}.code", hex(&hash.finalize()[..16]))
+        let hex =
+            hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        format!("{hex}.code")
     }
 }
 
@@ -132,9 +128,9 @@ impl CacheDir {
         self.require_private()?;
         let metadata = file.metadata().map_err(|source| io_error(&path, source))?;
         require_private(&path, &metadata)?;
-        let bundle = Bundle::read(&path, Contents::File(Mutex::new(file)))?;
+        let bundle = Bundle::from_file(&path, file)?;
         match bundle.find(&key.image, key.context.device_target()) {
-            Some(listed) if listed.maker == key.maker() => {
+            Some(listed) if listed.maker() == key.maker() => {
                 bundle.read_code(listed, space).map(Some).map_err(Into::into)
             }
             _ => Err(DiskError::OtherContent { path }),

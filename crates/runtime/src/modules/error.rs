@@ -1,9 +1,9 @@
 //! The error of prewarming.
 
+use retrograph_bundle::BundleError;
 use retrograph_driver::Error;
 use retrograph_kernels::{CannotRun, SmTarget};
 
-use super::bundle::BundleError;
 use super::target::UnsupportedDevice;
 
 /// Requirements that could not be prewarmed.

@@ -7,11 +7,10 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
+use retrograph_bundle::{Bundle, Digest, digest_of};
 use retrograph_driver::{Context, Function, Module, Result};
 use retrograph_kernels::{ImageForm, Kernel, SmTarget, images};
 
-use super::bundle::Bundle;
-use super::digest::{Digest, digest_of};
 use super::error::PrewarmError;
 use super::target::image_target;
 use crate::pass::{CustomImage, CustomRequirement, Requirements};

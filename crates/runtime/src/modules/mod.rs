@@ -24,18 +24,14 @@
 //! Compiled images come from [bundles](Bundle) shipped by a deployment, from a
 //! [directory](CacheDir) shared by the processes of a user, or from the [compiler](Compiler).
 
-mod bundle;
 mod cache;
 mod compile_process;
 mod compile_workers;
 mod compiler;
-mod contents;
-mod digest;
 mod disk;
 mod error;
 mod flight;
 mod image;
-mod index;
 mod job;
 mod prewarm;
 mod progress;
@@ -47,16 +43,14 @@ mod target;
 mod warm;
 mod worker;
 
-pub use bundle::{Bundle, BundleError};
 pub use cache::{CacheOptions, ModuleCache};
 pub use compiler::{Compiler, Warming, WorkerCommand};
-pub use digest::Digest;
 pub use disk::{CacheDir, DiskError};
 pub use error::PrewarmError;
 pub use image::ImageKey;
-pub use index::BundleEntry;
 pub use progress::Progress;
 pub use report::{ImageReport, KernelReport, PrewarmReport, Source, Warning};
+pub use retrograph_bundle::{Bundle, BundleEntry, BundleError, Digest};
 pub use retrograph_driver::module::{CodeError, Function};
 pub use target::{UnsupportedDevice, image_target};
 pub use warm::{JitAfterWarm, WarmModules};

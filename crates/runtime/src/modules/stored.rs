@@ -1,6 +1,7 @@
 //! Stored code: in a bundle, or in the cache on disk.
 
-use super::bundle::BundleError;
+use retrograph_bundle::BundleError;
+
 use super::cache::ModuleCache;
 use super::disk::{CodeKey, DiskError};
 use super::image::Wanted;

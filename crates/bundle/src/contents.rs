@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 
 /// The bytes of a bundle.
 #[derive(Debug)]
-pub(super) enum Contents {
+pub(crate) enum Contents {
     File(Mutex<File>),
     Static(&'static [u8]),
 }
 
 impl Contents {
     /// Number of bytes.
-    pub(super) fn len(&self) -> Result<u64> {
+    pub(crate) fn len(&self) -> Result<u64> {
         match self {
             Self::File(file) => Ok(file.lock().metadata()?.len()),
             Self::Static(bytes) => Ok(bytes.len() as u64),
@@ -22,7 +22,7 @@ impl Contents {
     }
 
     /// Fills `space` with the bytes from `offset` on.
-    pub(super) fn read(&self, offset: u64, space: &mut [u8]) -> Result<()> {
+    pub(crate) fn read(&self, offset: u64, space: &mut [u8]) -> Result<()> {
         match self {
             Self::File(file) => {
                 let mut file = file.lock();

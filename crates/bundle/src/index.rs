@@ -1,10 +1,10 @@
 //! The index of a bundle.
 
-use retrograph_kernels::SmTarget;
+use retrograph_ptx::SmTarget;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-use super::digest::Digest;
+use crate::digest::Digest;
 
 /// The code of one image, to be written into a bundle.
 #[derive(Clone, Debug)]
@@ -21,31 +21,41 @@ pub struct BundleEntry {
     pub code: Vec<u8>,
 }
 
-/// An entry of the index.
+/// An entry of the index of an open bundle.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Listed {
-    pub(super) name: String,
+pub struct Listed {
+    pub(crate) name: String,
     image: String,
-    pub(super) target: String,
-    pub(super) maker: String,
-    pub(super) offset: u64,
-    pub(super) length: u64,
-    pub(super) checksum: String,
+    pub(crate) target: String,
+    pub(crate) maker: String,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) checksum: String,
     /// The parsed image and target.
     #[serde(skip)]
-    pub(super) parsed: Option<(Digest, SmTarget)>,
+    pub(crate) parsed: Option<(Digest, SmTarget)>,
 }
 
 impl Listed {
+    /// The name of the image, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The compiler and target device, as in [`BundleEntry::maker`].
+    pub fn maker(&self) -> &str {
+        &self.maker
+    }
+
     /// Parses image and target, or returns `None`.
-    pub(super) fn parse(&mut self) -> Option<()> {
+    pub(crate) fn parse(&mut self) -> Option<()> {
         self.parsed = parse_hex(&self.image).zip(self.target.parse().ok());
         self.parsed.map(drop)
     }
 }
 
 /// The index of `entries`, whose code follows contiguously.
-pub(super) fn write(entries: &[BundleEntry]) -> Vec<u8> {
+pub(crate) fn write(entries: &[BundleEntry]) -> Vec<u8> {
     let mut offset = 0;
     let listed = entries.iter().map(|entry| {
         let length = entry.code.len() as u64;
@@ -67,12 +77,12 @@ pub(super) fn write(entries: &[BundleEntry]) -> Vec<u8> {
 }
 
 /// The checksum of code: its XXH3, which is faster than reading it.
-pub(super) fn checksum(code: &[u8]) -> String {
+pub(crate) fn checksum(code: &[u8]) -> String {
     hex(&XxHash3_128::oneshot(code).to_be_bytes())
 }
 
 /// Two digits for each byte.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -18,17 +18,18 @@
 //! Numbers are little-endian. A checksum detects damage, not tampering: loading code executes it.
 //! Keep bundles where programs are kept.
 
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use retrograph_kernels::{ImageForm, SmTarget};
+use retrograph_ptx::{ImageForm, SmTarget};
 use sha2::{Digest as _, Sha256};
 
-use super::contents::Contents;
-use super::digest::Digest;
-use super::index::{BundleEntry, Listed, checksum, write};
+use crate::contents::Contents;
+use crate::digest::Digest;
+use crate::index::{BundleEntry, Listed, checksum, write};
 use crate::regular_file::open_regular;
 
 const MAGIC: &[u8; 8] = b"RTGCODE\n";
@@ -113,7 +114,15 @@ impl Bundle {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, BundleError> {
         let path = path.as_ref();
         let file = open_regular(path).map_err(|source| io(path, source))?;
-        Self::read(path, Contents::File(Mutex::new(file)))
+        Self::from_file(path, file)
+    }
+
+    /// Opens the bundle in `file`, which is open at `path`, and checks its index.
+    ///
+    /// # Errors
+    /// As [`Bundle::open`].
+    pub fn from_file(path: impl AsRef<Path>, file: File) -> Result<Self, BundleError> {
+        Self::read(path.as_ref(), Contents::File(Mutex::new(file)))
     }
 
     /// Opens the bundle in `bytes`, such as a file that is part of the program by `include_bytes!`.
@@ -171,6 +180,11 @@ impl Bundle {
         self.inner.listed.is_empty()
     }
 
+    /// Its entries, in the order in which they were written.
+    pub fn listed(&self) -> &[Listed] {
+        &self.inner.listed
+    }
+
     /// The targets with code, each once.
     pub fn targets(&self) -> Vec<SmTarget> {
         let parsed = self.inner.listed.iter().filter_map(|listed| listed.parsed);
@@ -192,7 +206,8 @@ impl Bundle {
         Ok(Some(code))
     }
 
-    pub(super) fn find(&self, image: &Digest, device: SmTarget) -> Option<&Listed> {
+    /// The entry with the code that [`Bundle::code`] reads.
+    pub fn find(&self, image: &Digest, device: SmTarget) -> Option<&Listed> {
         let fitting = |listed: &&Listed| {
             listed.parsed.is_some_and(|(digest, target)| {
                 digest == *image && target.require(ImageForm::Cubin, device).is_ok()
@@ -201,9 +216,12 @@ impl Bundle {
         self.inner.listed.iter().filter(fitting).max_by_key(|listed| listed.parsed)
     }
 
-    /// Reads code into the front of `space`, which grows as needed. Reusing the space for many
-    /// images saves page faults.
-    pub(super) fn read_code<'s>(
+    /// Reads the code of an entry of this bundle into the front of `space`, which grows as needed,
+    /// and verifies its checksum. Reusing the space for many images saves page faults.
+    ///
+    /// # Errors
+    /// [`BundleError`] if the file is damaged, or the entry belongs to another bundle.
+    pub fn read_code<'s>(
         &self,
         listed: &Listed,
         space: &'s mut Vec<u8>,
@@ -222,7 +240,7 @@ impl Bundle {
         Ok(code)
     }
 
-    pub(super) fn read(path: &Path, contents: Contents) -> Result<Self, BundleError> {
+    fn read(path: &Path, contents: Contents) -> Result<Self, BundleError> {
         let failed = |source| io(path, source);
         let found = contents.len().map_err(failed)?;
         let require = |needed: u64| match found < needed {

@@ -6,6 +6,6 @@ use sha2::{Digest as _, Sha256};
 pub type Digest = [u8; 32];
 
 /// The SHA-256 of `ptx`.
-pub(super) fn digest_of(ptx: &str) -> Digest {
+pub fn digest_of(ptx: &str) -> Digest {
     Sha256::digest(ptx).into()
 }
