@@ -241,15 +241,7 @@ fn bundle(path: &PathBuf, jobs: &[Job]) -> anyhow::Result<String> {
             })
         })
         .collect::<anyhow::Result<_>>()?;
-    Bundle::write(path, &entries)?;
-    // Reads the bundle back like the runtime.
-    let bundle = Bundle::open(path)?;
-    for entry in &entries {
-        let code = bundle.code(&entry.image, entry.target)?;
-        if code.as_deref() != Some(&entry.code) {
-            bail!("{} lacks `{}` for {}", path.display(), entry.name, entry.target);
-        }
-    }
+    let bundle = Bundle::write_verified(path, &entries)?;
     let bytes = fs::metadata(path)?.len();
     Ok(format!("{}: {} images, {bytes} bytes", path.display(), bundle.len()))
 }

@@ -1,10 +1,9 @@
 //! The processes that compile: `ptxas` for each image, a worker for many, or this process.
 
-use std::fs::File;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use retrograph_bundle::{AssembleError, Assembler};
 use retrograph_driver::{Context, compile_ptx};
 use retrograph_kernels::{Reach, SmTarget};
 
@@ -63,48 +62,11 @@ impl<'a> CompileProcess<'a> {
 }
 
 fn ptxas(program: &Path, job: Job<'_>) -> Result<Vec<u8>, Failure> {
-    let told = |error: String| Failure::Told(format!("{}: {error}", program.display()));
-    match assemble(program, job).map_err(told)? {
-        Some(code) => Ok(code),
-        None => Err(Failure::TooSlow),
-    }
-}
-
-/// Runs `ptxas`. Returns `None` if it took too long.
-fn assemble(program: &Path, job: Job<'_>) -> Result<Option<Vec<u8>>, String> {
-    let text = |error: std::io::Error| error.to_string();
-    let folder = tempfile::tempdir().map_err(text)?;
-    let [source, code, said] =
-        ["image.ptx", "image.cubin", "said"].map(|name| folder.path().join(name));
-    std::fs::write(&source, job.ptx).map_err(text)?;
-    // A pipe would be kept open by whatever the assembler has started, after its own end as well.
-    let errors = File::create(&said).map_err(text)?;
     // Code of a target with a letter is not made for the plain one.
     let named = SmTarget::named_in(job.ptx).filter(|target| target.reach != Reach::Forward);
-    let mut command = Command::new(program);
-    command.arg(format!("-arch={}", named.unwrap_or(job.device)));
-    command.arg(&source).arg("-o").arg(&code).stdin(Stdio::null());
-    let child = command.stdout(Stdio::null()).stderr(errors).spawn().map_err(text)?;
-    let Some(status) = end_of(child, job.limit).map_err(text)? else { return Ok(None) };
-    if !status.success() {
-        let said = std::fs::read(&said).map_err(text)?;
-        return Err(format!("{status}: {}", String::from_utf8_lossy(&said).trim()));
-    }
-    std::fs::read(&code).map(Some).map_err(text)
-}
-
-/// Waits for `child`, and kills it after `limit` (`None`). Polls, since the standard library has no
-/// wait with a timeout.
-fn end_of(mut child: Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
-    let started = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if started.elapsed() >= limit {
-            child.kill()?;
-            return child.wait().map(|_| None);
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let assembler = Assembler::at(program).with_limit(job.limit);
+    assembler.assemble(job.ptx, named.unwrap_or(job.device)).map_err(|error| match error {
+        AssembleError::TooSlow { .. } => Failure::TooSlow,
+        error => Failure::Told(error.to_string()),
+    })
 }

@@ -50,7 +50,10 @@ pub use error::PrewarmError;
 pub use image::ImageKey;
 pub use progress::Progress;
 pub use report::{ImageReport, KernelReport, PrewarmReport, Source, Warning};
-pub use retrograph_bundle::{Bundle, BundleEntry, BundleError, Digest};
+pub use retrograph_bundle::{
+    AssembleError, Assembler, Bundle, BundleBuildError, BundleEntry, BundleError, BundleImage,
+    Digest,
+};
 pub use retrograph_driver::module::{CodeError, Function};
 pub use target::{UnsupportedDevice, image_target};
 pub use warm::{JitAfterWarm, WarmModules};

@@ -39,7 +39,8 @@ mod more {
 
         assert_threads! {
             shared {
-                Bundle, BundleEntry, BundleError, CacheDir, CacheOptions, CodeError, Compiler,
+                AssembleError, Assembler, Bundle, BundleBuildError, BundleEntry, BundleError,
+                BundleImage, CacheDir, CacheOptions, CodeError, Compiler,
                 Digest, DiskError, Function, ImageKey, ImageReport, JitAfterWarm, KernelReport,
                 ModuleCache, PrewarmError, PrewarmReport, Progress<'static>, Source,
                 UnsupportedDevice, Warming, Warning, WarmModules, WorkerCommand,
