@@ -29,6 +29,7 @@ const JOBS: &[Job] = &[
     }),
     ("docs", docs),
     ("test", || cargo(&["test", "--workspace", "--locked"])),
+    ("build-scripts", build_scripts),
     ("interop", || {
         let features = ["--features", "cuda-driver-sys"];
         cargo(&[&["test", "-p", "retrograph-driver-sys", "--locked"][..], &features].concat())
@@ -97,6 +98,17 @@ fn with_headers(package: &str) -> anyhow::Result<()> {
     command.env("RETROGRAPH_NCCL_NEWEST", headers.nccl_newest);
     command.env("RETROGRAPH_NCCL_LEAST", headers.nccl_least);
     command.env("LIBCLANG_PATH", headers.libclang).env("RETROGRAPH_REQUIRE_ABI_TOOLS", "1");
+    check(command)
+}
+
+/// Runs the tests of the crates for build scripts with the real `nvcc` and `ptxas`. Without them
+/// they fail instead of skipping.
+fn build_scripts() -> anyhow::Result<()> {
+    let packages = ["-p", "retrograph-bundle", "-p", "retrograph-build"];
+    let mut command = command("cargo", &[&["test", "--locked"][..], &packages].concat());
+    let nvcc = toolchain::nvcc()?;
+    command.env("RETROGRAPH_PTXAS", nvcc.with_file_name("ptxas")).env("NVCC", nvcc);
+    command.env("RETROGRAPH_REQUIRE_TOOLS", "1");
     check(command)
 }
 

@@ -37,6 +37,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         &["retrograph-driver-sys", "retrograph-ptx", "retrograph-driver-sim (optional)"],
     ),
     ("retrograph-bundle", &["retrograph-ptx"]),
+    ("retrograph-build", &["retrograph-bundle", "retrograph-ptx"]),
     ("retrograph-test-support", &["retrograph-driver", "retrograph-driver-sim"]),
     (
         "retrograph-runtime",

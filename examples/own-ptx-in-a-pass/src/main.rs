@@ -4,10 +4,16 @@
 
 use std::error::Error;
 
+use retrograph_runtime::modules::{Bundle, CacheOptions};
 use retrograph_runtime::{
     Argument, Bindings, Context, CustomImage, CustomLaunch, DeviceBuffer, DeviceIndex, Driver,
     ModuleCache, OpId, Pass, PassError, Policy, Program, Slice, Stream,
 };
+
+/// What build.rs has made: the PTX `SCALE`, and the machine code `BUNDLE`.
+mod kernels {
+    include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+}
 
 const N: usize = 1000;
 const THREADS: u32 = 256;
@@ -26,9 +32,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     scale(&mut pass, doubled, y, 3.0)?;
     println!("{}", pass.explain());
 
-    // Compile the kernel and bind the pass to memory.
+    // Load the kernel and bind the pass to memory.
     let context = Context::new(&driver, DeviceIndex(0))?;
-    let modules = ModuleCache::new(&context).prewarm(&pass.requirements(), |_| ())?;
+    let bundle = Bundle::from_static(kernels::BUNDLE)?;
+    println!(
+        "machine code: {:?}",
+        bundle.targets().iter().map(|it| it.to_string()).collect::<Vec<_>>()
+    );
+    // The simulator executes PTX, and machine code is for devices.
+    let bundles = if driver.is_simulated() { Vec::new() } else { vec![bundle] };
+    let cache = ModuleCache::with(&context, CacheOptions { bundles, ..CacheOptions::default() });
+    let modules = cache.prewarm(&pass.requirements(), |_| ())?;
+    println!("the kernel came from: {}", modules.report().sources());
     let stream = Stream::new(&context)?;
     let input: Vec<f32> = (0..N).map(|i| i as f32).collect();
     let input_buffer = DeviceBuffer::from_slice(&stream, &input)?;
@@ -50,7 +65,7 @@ fn scale(pass: &mut Pass, x: Slice<f32>, y: Slice<f32>, a: f32) -> Result<OpId, 
     assert!(x.len() <= y.len(), "the kernel writes one element for each that it reads");
     let n = u32::try_from(x.len()).expect("the pass is small");
     let launch = CustomLaunch {
-        image: CustomImage { name: "scale".to_owned(), ptx: include_str!("scale.ptx").into() },
+        image: CustomImage { name: "scale".to_owned(), ptx: kernels::SCALE.into() },
         entry: "scale".to_owned(),
         grid: [n.div_ceil(THREADS), 1, 1],
         block: [THREADS, 1, 1],

@@ -1,0 +1,48 @@
+//! For build scripts: embeds kernels of your own, as PTX with their machine code, in a program.
+//!
+//! ```no_run
+//! // build.rs
+//! use retrograph_build::{Image, Images};
+//!
+//! fn main() -> std::process::ExitCode {
+//!     Images::new("kernels")
+//!         .targets(["sm_80", "sm_90"])
+//!         .image(Image::ptx_file("src/scale.ptx"))
+//!         .image(Image::cuda_file("src/saxpy.cu"))
+//!         .run()
+//! }
+//! ```
+//!
+//! The program includes the file that this writes. It has a constant with the PTX of each image,
+//! and `BUNDLE`, a [`Bundle`](retrograph_bundle::Bundle) with their machine code:
+//!
+//! ```ignore
+//! mod kernels {
+//!     include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+//! }
+//! let image = CustomImage { name: "scale".to_owned(), ptx: kernels::SCALE.into() };
+//! let bundle = Bundle::from_static(kernels::BUNDLE)?;
+//! ```
+//!
+//! # Verification
+//!
+//! Every image is verified for each of its targets while the program is built: `ptxas` assembles
+//! it, and its code is read back from the bundle. Without `ptxas`, [`Assembly`] decides between an
+//! error and a bundle without code; the parser of `retrograph-ptx` then checks the images.
+
+mod error;
+mod generated;
+mod image;
+mod images;
+mod nvcc;
+mod tool;
+
+pub use error::Error;
+pub use image::Image;
+pub use images::{Assembly, Built, Images};
+pub use retrograph_bundle::BundleBuildError;
+
+/// Compiles the examples of README.md as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
