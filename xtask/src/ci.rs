@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 
 use crate::workspace::{check, command, root, target_dir};
-use crate::{bench, codegen, examples, mutants, packages, prewarm, toolchain};
+use crate::{bench, codegen, dependencies, examples, mutants, packages, prewarm, toolchain};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -18,6 +18,8 @@ type Job = (&'static str, fn() -> anyhow::Result<()>);
 const JOBS: &[Job] = &[
     ("fmt", || cargo(&["fmt", "--all", "--check"])),
     ("tidy", crate::tidy::run),
+    ("actionlint", actionlint),
+    ("deny", dependencies::deny),
     ("codegen", || codegen::run(&codegen::Arguments { check: true })),
     ("prewarm", || prewarm::run(&prewarm::Arguments::without_gpu())),
     // Takes about a minute. Run more when the parser changes.
@@ -28,6 +30,7 @@ const JOBS: &[Job] = &[
         cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
     }),
     ("docs", docs),
+    ("docs-rs", packages::docs_rs),
     ("test", || cargo(&["test", "--workspace", "--locked"])),
     ("build-scripts", build_scripts),
     ("interop", || {
@@ -41,6 +44,17 @@ const JOBS: &[Job] = &[
     ("package", packages::package),
 ];
 
+/// Jobs that `all` leaves out: they need the network beyond package registries, take long to
+/// install, or need another machine.
+const SEPARATE_JOBS: &[Job] = &[
+    ("advisories", dependencies::advisories),
+    ("semver", dependencies::semver),
+    ("aarch64", || {
+        let flags = ["--all-targets", "--locked", "--target", "aarch64-unknown-linux-gnu"];
+        cargo(&[&["check", "--workspace"][..], &flags].concat())
+    }),
+];
+
 /// The GPU jobs: a machine with cargo builds the archive, a machine with a GPU runs it.
 const GPU_JOBS: &[Job] = &[("gpu-archive", gpu_archive), ("gpu-test", gpu_test)];
 
@@ -50,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string(&names)?);
         return Ok(());
     }
-    let every = || JOBS.iter().chain(GPU_JOBS);
+    let every = || JOBS.iter().chain(SEPARATE_JOBS).chain(GPU_JOBS);
     let chosen: Vec<_> = match arguments.job.as_str() {
         "all" => JOBS.iter().collect(),
         job => every().filter(|(name, _)| *name == job).collect(),
@@ -85,6 +99,13 @@ fn gpu_test() -> anyhow::Result<()> {
     let mut command = command("cargo-nextest", &["nextest", "run", "--archive-file", &archive]);
     command.args(["--workspace-remap", "."]);
     command.env("RETROGRAPH_DEVICE", "cuda:0").env("RETROGRAPH_REQUIRE_GPU", "1");
+    check(command)
+}
+
+/// Checks the workflows.
+fn actionlint() -> anyhow::Result<()> {
+    let mut command = std::process::Command::new(toolchain::actionlint()?);
+    command.current_dir(root());
     check(command)
 }
 

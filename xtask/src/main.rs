@@ -5,6 +5,7 @@ mod ci;
 mod circles;
 mod codegen;
 mod conformance;
+mod dependencies;
 mod examples;
 mod mutants;
 mod mutate;
@@ -52,7 +53,7 @@ enum Verb {
     PtxMutants(mutants::Arguments),
     /// Check a release, or write its version, tag it and publish it.
     Release(release::Arguments),
-    /// Check the rules of the tree: dependencies, names, file sizes, documents, banned crates.
+    /// Check the rules of the tree: dependencies, names, file sizes, documents.
     Tidy,
     /// Fetch ptxas, the CUDA headers and libclang, pinned, into target/toolchain.
     Toolchain,

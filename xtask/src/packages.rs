@@ -11,7 +11,7 @@ use crate::workspace::{check, command, output, root, target_dir};
 pub(crate) struct Package {
     pub(crate) name: String,
     version: String,
-    manifest_path: std::path::PathBuf,
+    pub(crate) manifest_path: std::path::PathBuf,
     publish: Option<Vec<String>>,
     readme: Option<String>,
     keywords: Vec<String>,
@@ -30,6 +30,15 @@ impl Package {
     /// Name and version, as in the name of the archive.
     fn id(&self) -> String {
         format!("{}-{}", self.name, self.version)
+    }
+
+    pub(crate) fn is_library(&self) -> bool {
+        self.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "lib"))
+    }
+
+    /// The section for docs.rs.
+    fn docs_rs(&self) -> Option<&serde_json::Value> {
+        self.metadata.as_ref()?.pointer("/docs/rs")
     }
 }
 
@@ -107,6 +116,39 @@ pub(crate) fn features() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Builds the documentation of each library as docs.rs does: alone, with the features of its
+/// metadata. Warnings are errors.
+pub(crate) fn docs_rs() -> anyhow::Result<()> {
+    for package in published()?.iter().filter(|package| package.is_library()) {
+        let metadata = package.docs_rs().context("`tidy` says which package lacks metadata")?;
+        let mut command = command("cargo", &["doc", "--no-deps", "--lib", "--locked", "-p"]);
+        command.arg(&package.name).args(docs_rs_flags(metadata)?);
+        command.env("RUSTDOCFLAGS", "-D warnings").env("DOCS_RS", "1");
+        check(command)?;
+    }
+    Ok(())
+}
+
+/// The flags for a section of docs.rs.
+fn docs_rs_flags(section: &serde_json::Value) -> anyhow::Result<Vec<String>> {
+    let mut flags = Vec::new();
+    for (key, value) in section.as_object().context("it is not a table")? {
+        match (key.as_str(), value) {
+            ("features", serde_json::Value::Array(features)) => {
+                let names = features.iter().filter_map(serde_json::Value::as_str);
+                flags.extend(["--features".to_owned(), names.collect::<Vec<_>>().join(",")]);
+            }
+            ("all-features" | "no-default-features", serde_json::Value::Bool(is_on)) => {
+                flags.extend(is_on.then(|| format!("--{key}")));
+            }
+            // Where docs.rs builds, not how.
+            ("targets" | "default-target", _) => {}
+            _ => anyhow::bail!("`package.metadata.docs.rs.{key}` is not known to this check"),
+        }
+    }
+    Ok(flags)
+}
+
 /// Every subset, the smallest first.
 fn sets<'a>(names: impl Iterator<Item = &'a String>) -> Vec<Vec<&'a str>> {
     let mut sets = vec![Vec::new()];
@@ -138,9 +180,7 @@ pub(crate) fn complaints(package: &Package) -> Vec<String> {
     if !(1..=5).contains(&package.categories.len()) {
         missing.push("1 to 5 categories".to_owned());
     }
-    let is_library = |target: &Target| target.kind.iter().any(|kind| kind == "lib");
-    let docs_rs = package.metadata.as_ref().and_then(|metadata| metadata.pointer("/docs/rs"));
-    if package.targets.iter().any(is_library) && docs_rs.is_none() {
+    if package.is_library() && package.docs_rs().is_none() {
         missing.push("package.metadata.docs.rs".to_owned());
     }
     missing.into_iter().map(|what| format!("{}: lacks {what}", package.name)).collect()
@@ -156,6 +196,18 @@ mod tests {
         let expected: [&[&str]; 4] = [&[], &["a"], &["b"], &["a", "b"]];
         assert_eq!(sets(names.iter()), expected);
         assert_eq!(sets([].iter()), [<&[&str]>::default()]);
+    }
+
+    #[test]
+    fn documentation_is_built_with_the_features_of_the_metadata() {
+        let section = serde_json::json!({
+            "features": ["a", "b"], "no-default-features": true, "all-features": false,
+            "targets": ["x86_64-unknown-linux-gnu"],
+        });
+        let flags = docs_rs_flags(&section).unwrap();
+        assert_eq!(flags, ["--features", "a,b", "--no-default-features"]);
+        let error = docs_rs_flags(&serde_json::json!({ "rustdoc-args": ["--cfg"] })).unwrap_err();
+        assert!(error.to_string().contains("rustdoc-args"), "{error}");
     }
 
     #[test]

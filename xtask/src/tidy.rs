@@ -75,7 +75,6 @@ const MOST_COLUMNS: usize = 100;
 pub(crate) fn run() -> anyhow::Result<()> {
     let mut complaints = Vec::new();
     dependencies(&mut complaints)?;
-    bans(&mut complaints)?;
     complaints.extend(packages::published()?.iter().flat_map(packages::complaints));
     circles::check(&mut complaints)?;
     let files = tracked_files()?;
@@ -132,26 +131,6 @@ fn described(dependency: &Value) -> Option<String> {
         _ => "",
     };
     Some(format!("{name}{suffix}"))
-}
-
-/// Checks the lock file for crates that deny.toml bans, without cargo-deny.
-fn bans(complaints: &mut Vec<String>) -> anyhow::Result<()> {
-    let deny: toml::Table = fs::read_to_string(workspace::root().join("deny.toml"))?.parse()?;
-    let lock: toml::Table = fs::read_to_string(workspace::root().join("Cargo.lock"))?.parse()?;
-    let names = |value: Option<&toml::Value>| -> Vec<String> {
-        let list = value.and_then(toml::Value::as_array).into_iter().flatten();
-        list.filter_map(|entry| Some(entry.get("name")?.as_str()?.to_owned())).collect()
-    };
-    let banned = names(deny.get("bans").and_then(|bans| bans.get("deny")));
-    if banned.is_empty() {
-        complaints.push("deny.toml bans nothing".to_owned());
-    }
-    for package in names(lock.get("package")) {
-        if banned.contains(&package) {
-            complaints.push(format!("{package} is banned by deny.toml"));
-        }
-    }
-    Ok(())
 }
 
 fn tracked_files() -> anyhow::Result<Vec<PathBuf>> {

