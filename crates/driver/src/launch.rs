@@ -108,9 +108,9 @@ impl KernelArguments {
     /// Replaces the address at `index`.
     ///
     /// # Panics
-    /// If there is no such argument, or in debug builds if it does not have eight bytes.
+    /// If there is no such argument, or if it does not have eight bytes.
     pub fn set_address(&mut self, index: usize, address: u64) {
-        debug_assert_eq!(self.sizes[index], 8, "an address has eight bytes");
+        assert_eq!(self.sizes[index], 8, "an address has eight bytes");
         self.cells[index] = Cell::Number(address.to_le_bytes());
     }
 

@@ -104,8 +104,14 @@ impl<B: Copy, T: Element> View<B, T> {
     }
 
     /// The bytes of the buffer that the view covers.
+    ///
+    /// # Panics
+    /// If the view has more bytes than there are addresses. A wrapped end would pass as one inside
+    /// of the buffer.
     pub fn byte_range(self) -> Range<usize> {
-        let size = size_of::<T>();
-        self.offset * size..(self.offset + self.len) * size
+        let bytes = |elements: usize| elements.checked_mul(size_of::<T>());
+        let range = bytes(self.offset).zip(bytes(self.offset + self.len));
+        let (start, end) = range.expect("a view has no more bytes than there are addresses");
+        start..end
     }
 }

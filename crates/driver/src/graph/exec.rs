@@ -1,13 +1,13 @@
 //! Instantiated graphs.
 
 use retrograph_driver_sys::{
-    CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, CUgraph, CUgraphExec, CUgraphExecUpdateResult,
+    CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, CUgraphExec, CUgraphExecUpdateResult,
     CUgraphExecUpdateResultInfo, CUresult,
 };
 
 use super::nodes::{DeviceCopy, DeviceFill, copy_params, fill_params, kernel_params};
 use super::owners::Owners;
-use super::template::{Graph, Node};
+use super::template::{Graph, GraphNumber, Node};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::launch::KernelLaunch;
@@ -32,7 +32,7 @@ pub struct GraphExec {
     context: Context,
     raw: CUgraphExec,
     /// The template that node handles refer to.
-    graph: CUgraph,
+    graph: GraphNumber,
     owners: Owners,
     /// The stream of the last launch.
     launched_on: Option<Stream>,
@@ -76,7 +76,7 @@ impl Graph {
 impl GraphExec {
     fn new(graph: &Graph, raw: CUgraphExec) -> Self {
         let (context, owners) = (graph.context.clone(), graph.owners.clone());
-        Self { context, raw, graph: graph.raw, owners, launched_on: None }
+        Self { context, raw, graph: graph.number, owners, launched_on: None }
     }
 
     /// Keeps `owner` alive until the last launch has run.

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use retrograph_driver_sys::{CUgraph, CUgraphNode};
 
@@ -14,7 +15,19 @@ use crate::owner::Owner;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     pub(super) raw: CUgraphNode,
-    pub(super) graph: CUgraph,
+    pub(super) graph: GraphNumber,
+}
+
+/// Tells graphs apart for ever. The driver may give the handle of a destroyed graph to a new one,
+/// whose nodes are others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct GraphNumber(u64);
+
+impl GraphNumber {
+    fn fresh() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 impl Node {
@@ -51,6 +64,7 @@ impl Node {
 pub struct Graph {
     pub(super) context: Context,
     pub(super) raw: CUgraph,
+    pub(super) number: GraphNumber,
     pub(super) owners: Owners,
     pub(super) memory_nodes_allowed: bool,
     /// Whether nodes have priorities.
@@ -79,8 +93,15 @@ impl Graph {
     /// nodes access must be given to [`Graph::keep`], or outlive every launch.
     pub unsafe fn from_raw(context: &Context, raw: CUgraph) -> Self {
         let (context, owners) = (context.clone(), Owners::default());
-        let (memory_nodes_allowed, prioritized) = (false, false);
-        Self { context, raw, owners, memory_nodes_allowed, prioritized, not_sync: PhantomData }
+        Self {
+            context,
+            raw,
+            number: GraphNumber::fresh(),
+            owners,
+            memory_nodes_allowed: false,
+            prioritized: false,
+            not_sync: PhantomData,
+        }
     }
 
     /// Keeps `owner` alive as long as the graph or an exec made from it lives.
@@ -111,12 +132,12 @@ impl Graph {
 
     /// Checks that all `nodes` belong to this graph.
     pub(crate) fn check_nodes(&self, nodes: &[Node]) -> Result<()> {
-        let own = nodes.iter().all(|node| node.graph == self.raw);
+        let own = nodes.iter().all(|node| node.graph == self.number);
         if own { Ok(()) } else { Err(Error::WrongGraph) }
     }
 
     pub(crate) fn node(&self, raw: CUgraphNode) -> Node {
-        Node { raw, graph: self.raw }
+        Node { raw, graph: self.number }
     }
 
     /// Drops the owners of a graph that the driver has already destroyed.

@@ -8,12 +8,39 @@ use bytemuck::Pod;
 use crate::context::Context;
 use crate::error::Result;
 
+/// The least size of a page, to which the driver aligns pinned memory.
+const PAGE: usize = 4096;
+
 /// `len` elements of type `T` in page-locked host memory, so that copies on a stream run
 /// asynchronously.
 ///
 /// A caller that enqueues a copy with [`Stream::copy_to_device`](crate::Stream::copy_to_device)
 /// promises not to write the slice until the copy has finished. Dropping the buffer during a copy
 /// is safe: freeing waits for the context.
+///
+/// Types that need a larger alignment than a page do not compile:
+///
+/// ```
+/// # use retrograph_driver::{Context, PinnedBuffer};
+/// # fn page(context: &Context) -> retrograph_driver::Result<()> {
+/// #[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
+/// #[repr(C, align(4096))]
+/// struct Page([u8; 4096]);
+/// PinnedBuffer::<Page>::zeroed(context, 1)?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// ```compile_fail,E0080
+/// # use retrograph_driver::{Context, PinnedBuffer};
+/// # fn pages(context: &Context) -> retrograph_driver::Result<()> {
+/// #[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
+/// #[repr(C, align(8192))]
+/// struct Pages([u8; 8192]);
+/// PinnedBuffer::<Pages>::zeroed(context, 1)?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct PinnedBuffer<T: Pod> {
     pages: Pages,
     data: *mut T,
@@ -37,6 +64,7 @@ impl<T: Pod> PinnedBuffer<T> {
     /// # Errors
     /// [`crate::Error::RefusedDuringCapture`], or a failed driver call.
     pub fn zeroed(context: &Context, len: usize) -> Result<Self> {
+        const { assert!(align_of::<T>() <= PAGE, "the driver aligns pinned memory to pages") };
         context.bind_outside_capture("allocating pinned memory")?;
         let bytes = len.saturating_mul(size_of::<T>()).max(1);
         let mut raw = std::ptr::null_mut();

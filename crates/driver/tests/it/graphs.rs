@@ -103,6 +103,20 @@ fn nodes_of_another_graph_are_refused() {
 }
 
 #[test]
+fn nodes_of_a_graph_are_refused_by_a_later_one_with_the_same_handle() {
+    let Device { context, .. } = device();
+    let mut gone = Graph::new(&context).unwrap();
+    let node = gone.add_empty(&[]).unwrap();
+    // A driver may give the handle of a destroyed graph to the next one.
+    let raw = gone.raw();
+    std::mem::forget(gone);
+    // SAFETY: the graph is live, and nobody else destroys it.
+    let mut next = unsafe { Graph::from_raw(&context, raw) };
+    assert_eq!(next.kind(node).unwrap_err(), Error::WrongGraph);
+    assert_eq!(next.add_empty(&[node]).unwrap_err(), Error::WrongGraph);
+}
+
+#[test]
 fn a_child_graph_is_one_node_that_keeps_what_the_child_keeps() {
     let Device { context, stream } = device();
     let buffer = DeviceBuffer::<u32>::zeroed(&context, 4).unwrap();

@@ -15,7 +15,9 @@ pub(crate) struct PassId(u32);
 impl PassId {
     pub(crate) fn fresh() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+        let next = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| it.checked_add(1));
+        // A number that came back would let slices of one pass be used in another.
+        Self(next.expect("a process describes fewer than 2³² passes"))
     }
 }
 

@@ -14,6 +14,9 @@ use super::{Pass, buffer, operation};
 impl Pass {
     /// Declares a buffer that is bound when a program is built, and keeps its contents between
     /// steps.
+    ///
+    /// # Panics
+    /// If the buffer has more bytes than there are addresses, as for every declaration.
     pub fn external<T: Element>(&mut self, name: impl Into<String>, len: usize) -> Slice<T> {
         let slice = self.declare(name.into(), BufferKind::External, len);
         let held = &mut self.initialized[slice.buffer().index()];
@@ -69,6 +72,9 @@ impl Pass {
             len,
         });
         self.initialized.push(RangeSet::default());
-        Slice::new(id, len)
+        let slice = Slice::new(id, len);
+        // Panics if the size in bytes overflows.
+        slice.byte_range();
+        slice
     }
 }

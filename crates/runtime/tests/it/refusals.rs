@@ -1,5 +1,7 @@
 //! Operations that a pass refuses; a refusal changes nothing.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use retrograph_kernels::ops::{SoftmaxInPlace, SoftmaxMask};
 use retrograph_kernels::{Access, Argument, BufferArgument, Cell, Launch, Problem};
 use retrograph_runtime::{ControlError, CustomImage, CustomLaunch, Pass, PassError, Slice};
@@ -41,6 +43,34 @@ fn a_transient_is_read_only_where_it_was_written() {
     assert!(matches!(pass.launch(update), Err(PassError::ReadBeforeWrite { .. })));
     pass.fill(scratch.slice(3..5), 0).unwrap();
     pass.copy(scratch, out).unwrap();
+}
+
+/// The size in bytes of each wraps to 0 or 4, which would be inside of any buffer.
+const WRAPPING: [usize; 2] = [1 << 62, (1 << 62) + 1];
+
+#[test]
+fn a_slice_whose_bytes_wrap_is_not_inside_of_its_buffer() {
+    let mut pass = Pass::new("wraps");
+    let x = pass.external::<f32>("x", 4);
+    let y = pass.external::<f32>("y", 4);
+    for len in WRAPPING {
+        let copied = catch_unwind(AssertUnwindSafe(|| {
+            pass.copy(Slice::<f32>::new(x.buffer(), len), Slice::<f32>::new(y.buffer(), len))
+        }));
+        let message = copied.unwrap_err().downcast::<String>().map(|text| *text);
+        let message =
+            message.unwrap_or_else(|other| other.downcast_ref::<&str>().unwrap().to_string());
+        assert!(message.contains("no more bytes than there are addresses"), "{message}");
+    }
+    assert_eq!(pass.operations().len(), 0);
+}
+
+#[test]
+fn a_buffer_whose_bytes_wrap_is_not_declared() {
+    for len in WRAPPING {
+        let declared = catch_unwind(|| Pass::new("wraps").transient::<f32>("x", len).len());
+        assert!(declared.is_err(), "{len}");
+    }
 }
 
 #[test]
