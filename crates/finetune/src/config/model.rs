@@ -1,18 +1,11 @@
-//! Model configuration and presets.
-
-use std::fmt;
-use std::str::FromStr;
+//! Model configuration.
 
 use retrograph_kernels::ops::{rope_frequencies, rope_tables_scaled};
 use serde::{Deserialize, Serialize};
 
 use super::check::{require, within};
-use super::choice::UnknownChoice;
 use super::{Projection, RopeScaling};
 use crate::error::Result;
-
-/// Minimum vocabulary size without a tokenizer: each byte is a token.
-pub const BYTE_VOCABULARY: usize = 256;
 
 /// Dimensions and parts of a decoder-only transformer with RMSNorm, RoPE, grouped-query attention
 /// and a gated MLP.
@@ -292,101 +285,5 @@ impl ModelConfig {
             require(field, elements, u32::try_from(elements).is_ok(), "below 2^32")?;
         }
         Ok(())
-    }
-}
-
-/// A named model configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Preset {
-    /// Two layers of width 64, with bytes as tokens: trains on the simulated driver in seconds.
-    Tiny,
-    /// The dimensions of Qwen2.5-0.5B.
-    Qwen25Half,
-    /// The dimensions of Qwen2.5-1.5B.
-    Qwen25OneAndHalf,
-}
-
-impl Preset {
-    /// All presets.
-    pub const ALL: [Self; 3] = [Self::Tiny, Self::Qwen25Half, Self::Qwen25OneAndHalf];
-
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tiny => "tiny",
-            Self::Qwen25Half => "qwen2.5-0.5b",
-            Self::Qwen25OneAndHalf => "qwen2.5-1.5b",
-        }
-    }
-
-    /// Returns the model configuration.
-    pub fn model(self) -> ModelConfig {
-        let qwen = ModelConfig {
-            vocab: 151_936,
-            hidden: 896,
-            layers: 24,
-            intermediate: 4864,
-            heads: 14,
-            kv_heads: 2,
-            head_dim: None,
-            qkv_bias: true,
-            o_bias: false,
-            mlp_bias: false,
-            qk_norm: false,
-            tied: true,
-            rope_theta: 1e6,
-            rope_scaling: None,
-            rotary_dim: None,
-            no_rope_interval: None,
-            rms_norm_eps: 1e-6,
-            sliding_window: None,
-            local_rope_theta: None,
-            query_pre_attn_scalar: None,
-            attention_softcap: None,
-            logit_softcap: None,
-            activation: GatedActivation::Silu,
-            post_norms: false,
-            unit_offset_norms: false,
-            scaled_embedding: false,
-            fused: false,
-        };
-        match self {
-            Self::Tiny => ModelConfig {
-                vocab: BYTE_VOCABULARY,
-                hidden: 64,
-                layers: 2,
-                intermediate: 176,
-                heads: 4,
-                rope_theta: 1e4,
-                ..qwen
-            },
-            Self::Qwen25Half => qwen,
-            Self::Qwen25OneAndHalf => {
-                ModelConfig { hidden: 1536, layers: 28, intermediate: 8960, heads: 12, ..qwen }
-            }
-        }
-    }
-
-    /// Returns the default LoRA rank.
-    pub fn default_rank(self) -> usize {
-        if self == Self::Tiny { 8 } else { 16 }
-    }
-}
-
-impl fmt::Display for Preset {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Preset {
-    type Err = UnknownChoice;
-
-    fn from_str(text: &str) -> Result<Self, UnknownChoice> {
-        Self::ALL.into_iter().find(|preset| preset.name() == text).ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|preset| preset.name()).collect();
-            UnknownChoice::new(text, "a preset", names.join(", "))
-        })
     }
 }

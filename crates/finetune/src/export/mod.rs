@@ -5,6 +5,7 @@
 //! [`write_model`] writes a directory in Hugging Face format, and [`write_gguf`] a file for
 //! llama.cpp. Both appear when they are complete.
 
+mod architecture;
 mod card;
 mod config;
 mod directory;

@@ -5,7 +5,7 @@ use super::output::{FORMAT, GgufOutput};
 use super::{metadata, names};
 use crate::config::LoraPatterns;
 use crate::error::Result;
-use crate::export::config::Architecture;
+use crate::export::architecture::Architecture;
 use crate::export::{ExportError, ModelWeights, OnProgress, WeightType, Written};
 use crate::parameters::Parameter;
 

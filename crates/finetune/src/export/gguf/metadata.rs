@@ -4,7 +4,8 @@ use super::file::{Metadata, Value};
 use super::output::GgufOutput;
 use crate::config::{ModelConfig, RopeScaling};
 use crate::export::WeightType;
-use crate::export::config::{Architecture, POSITIONS};
+use crate::export::architecture::Architecture;
+use crate::export::config::POSITIONS;
 use crate::hub::ModelDirectory;
 
 /// The version of the layout of quantized blocks.

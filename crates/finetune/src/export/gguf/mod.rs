@@ -14,7 +14,7 @@ mod vocabulary;
 pub use adapter::write_gguf_adapter;
 pub use output::GgufOutput;
 
-use super::config::Architecture;
+use super::architecture::Architecture;
 use super::weights::StoredTensor;
 use super::{ExportError, ModelWeights, OnProgress, WeightType, Written};
 use crate::config::{ModelConfig, RopeScaling};

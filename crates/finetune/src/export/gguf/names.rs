@@ -1,7 +1,7 @@
 //! Names of tensors in GGUF, and the order of their rows.
 
 use crate::config::{ModelConfig, Projection};
-use crate::export::config::Architecture;
+use crate::export::architecture::Architecture;
 use crate::parameters::{ATTENTION_NORM, EMBEDDING, FINAL_NORM, HEAD, K_NORM, MLP_NORM, Q_NORM};
 
 /// Returns the name of the tensor that Hugging Face models call `name`.
