@@ -1,5 +1,5 @@
-//! Functions of cuda.h 13.0 that the table of driver-sys lacks: other areas, earlier versions, and
-//! the versions for the per-thread default stream (`_ptsz`, `_ptds`).
+//! Functions of cuda.h and cudaProfiler.h 13.0 that the table of driver-sys lacks: other areas,
+//! earlier versions, and the versions for the per-thread default stream (`_ptsz`, `_ptds`).
 //!
 //! They are exported so that programs that link to them start. A call reports the missing function.
 
@@ -104,7 +104,8 @@ absent! {
     cuMipmappedArrayGetSparseProperties cuModuleGetGlobal cuModuleGetSurfRef cuModuleGetTexRef
     cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate
     cuMulticastGetGranularity cuMulticastUnbind cuParamSetSize cuParamSetTexRef cuParamSetf
-    cuParamSeti cuParamSetv cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz
+    cuParamSeti cuParamSetv cuProfilerInitialize cuProfilerStart cuProfilerStop
+    cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz
     cuStreamAddCallback_ptsz cuStreamAttachMemAsync_ptsz cuStreamBatchMemOp
     cuStreamBatchMemOp_ptsz cuStreamBatchMemOp_v2_ptsz cuStreamBeginCapture
     cuStreamBeginCaptureToGraph_ptsz cuStreamBeginCapture_ptsz cuStreamBeginCapture_v2_ptsz

@@ -51,6 +51,15 @@ fn the_library_calls_itself_as_the_driver_does() {
     assert!(text.contains("soname: [libcuda.so.1]"), "{text}");
 }
 
+/// PyCUDA links to them.
+#[test]
+fn functions_of_the_header_of_the_profiler_are_exported() {
+    let exported = dynamic("--defined-only");
+    for name in ["cuProfilerInitialize", "cuProfilerStart", "cuProfilerStop"] {
+        assert!(exported.iter().any(|held| held == name), "{name} is not exported");
+    }
+}
+
 #[test]
 fn every_function_that_the_header_declares_is_exported() {
     let Some(include) = include() else { return };
