@@ -76,7 +76,9 @@ pub(crate) fn package() -> anyhow::Result<()> {
     std::fs::create_dir_all(&directory)?;
     for package in &packages {
         let archive = target_dir().join("package").join(format!("{}.crate", package.id()));
-        let mut unpack = command("tar", &["-xzf"]);
+        // Archives have one old time for all files, by which cargo would take an earlier build of
+        // the same version for current.
+        let mut unpack = command("tar", &["-xmzf"]);
         unpack.arg(archive).current_dir(&directory);
         check(unpack)?;
     }
