@@ -15,7 +15,7 @@ mod operand;
 mod types;
 
 pub use entry::{
-    BranchTable, Entry, Function, Limits, Linkage, Parameter, PointerAttribute,
+    BranchTable, Entry, Function, Limits, Linkage, Parameter, PointerAttribute, Prototype,
     RegisterDeclaration, Variable,
 };
 pub use lines::{LineTable, SourcePosition};

@@ -174,7 +174,11 @@ impl<'a> Cursor<'a> {
                 [Token::Symbol('{'), ..] => depth += 1,
                 [Token::Symbol('}'), ..] if depth == 0 => break,
                 [Token::Symbol('}'), ..] => depth -= 1,
-                [Token::Name(_), Token::Symbol(':'), Token::Dotted("branchtargets")] => {}
+                [
+                    Token::Name(_),
+                    Token::Symbol(':'),
+                    Token::Dotted("branchtargets" | "callprototype" | "calltargets"),
+                ] => {}
                 [Token::Name(name), Token::Symbol(':'), _] if depth == 0 => labels.push(name),
                 _ => {}
             }

@@ -9,7 +9,7 @@ use std::fmt::{self, Display, Formatter, Write};
 use entry::EntryPrinter;
 
 use crate::ast::{
-    Entry, Immediate, Instruction, Limits, Linkage, Module, Parameter, Space, Variable,
+    Entry, Immediate, Instruction, Limits, Linkage, Module, Parameter, Prototype, Space, Variable,
 };
 
 impl Display for Module {
@@ -85,6 +85,17 @@ impl Display for Variable {
             }
         }
         f.write_char(';')
+    }
+}
+
+impl Display for Prototype {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let list = |parameters: &[Parameter]| {
+            let list: Vec<String> = parameters.iter().map(Parameter::to_string).collect();
+            list.join(", ")
+        };
+        let (results, parameters) = (list(&self.results), list(&self.parameters));
+        write!(f, "{}: .callprototype ({results}) _ ({parameters});", self.name)
     }
 }
 

@@ -118,6 +118,8 @@ fn check_names(module: &Module, entry: &Entry) -> Result<(), ValidationError> {
     let functions = module.functions.iter().map(|function| function.code.name.clone());
     let parameters = parameters.chain(functions);
     let tables = entry.tables.iter().map(|table| table.name.clone());
+    let prototypes = entry.prototypes.iter().map(|prototype| prototype.name.clone());
+    let tables = tables.chain(prototypes);
     let variables = entry.variables.iter().chain(&module.variables).map(|v| v.name.clone());
     let registers = entry.registers.iter().flat_map(|d| (0..d.len()).map(|i| d.name_of(i)));
     let labels = entry.labels.iter().cloned();
@@ -157,7 +159,9 @@ fn check_body(
     let registers = entry.register_types();
     let space = |symbol| space_of(module, entry, symbol);
     let parameter = |symbol| parameter_of(entry, symbol);
-    let names = Names { module, parameter: &parameter, registers: &registers, space: &space };
+    let prototypes = &entry.prototypes[..];
+    let registers = &registers[..];
+    let names = Names { module, parameter: &parameter, registers, space: &space, prototypes };
     for (index, statement) in entry.body.iter().enumerate() {
         let Statement::Instruction(instruction) = statement else { continue };
         let fault = |found: String, expected: String| ValidationError::Instruction {
@@ -207,6 +211,9 @@ fn dangling(entry: &Entry, instruction: &Instruction) -> Option<&'static str> {
                 Some(table) if table.labels.iter().all(|l| entry.label(*l).is_some()) => {}
                 _ => missing = Some("table of labels"),
             },
+            Operand::Prototype(index) if *index as usize >= entry.prototypes.len() => {
+                missing = Some("prototype");
+            }
             _ => {}
         }
     }

@@ -42,6 +42,7 @@ pub(super) fn text_of(module: &Module, entry: &Entry, instruction: &Instruction)
         labels: entry.labels.clone(),
         results: entry.results.clone(),
         tables: entry.tables.clone(),
+        prototypes: entry.prototypes.clone(),
         body: vec![Statement::Instruction(instruction.clone())],
     };
     let module = Module {

@@ -22,6 +22,8 @@ pub struct Entry {
     pub labels: Vec<String>,
     /// The tables of labels that `brx.idx` jumps by.
     pub tables: Vec<BranchTable>,
+    /// The signatures that calls through pointers name.
+    pub prototypes: Vec<Prototype>,
     /// The statements.
     pub body: Vec<Statement>,
 }
@@ -74,6 +76,18 @@ pub struct BranchTable {
     pub name: String,
     /// The labels.
     pub labels: Vec<LabelId>,
+}
+
+/// The signature of functions that are called through a pointer,
+/// `name: .callprototype (.param .b32 _) _ (.param .b64 _);`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prototype {
+    /// The name.
+    pub name: String,
+    /// The results, in order. Their names have no meaning.
+    pub results: Vec<Parameter>,
+    /// The parameters, in order. Their names have no meaning.
+    pub parameters: Vec<Parameter>,
 }
 
 /// A device function, which kernels and functions call.

@@ -80,7 +80,9 @@ pub enum Operand {
     Label(LabelId),
     /// A table of targets: an index into [`super::Entry::tables`].
     Targets(u32),
-    /// A function that is called: an index into [`super::Module::functions`].
+    /// The signature of a call through a pointer: an index into [`super::Entry::prototypes`].
+    Prototype(u32),
+    /// A function that is called, or its address as a value: an index into [`super::Module::functions`].
     Function(u32),
     /// Arguments or results of a call, `(a, b)`.
     List(Vec<Operand>),

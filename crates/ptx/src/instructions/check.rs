@@ -2,7 +2,9 @@
 
 use super::form::Form;
 use super::operands::Checker;
-use crate::ast::{Function, Instruction, Modifier, Module, Parameter, Space, Symbol, Type};
+use crate::ast::{
+    Function, Instruction, Modifier, Module, Parameter, Prototype, Space, Symbol, Type,
+};
 
 /// The declarations of an entry, by name.
 pub(crate) struct Names<'a> {
@@ -14,6 +16,8 @@ pub(crate) struct Names<'a> {
     pub(crate) registers: &'a [Type],
     /// The space of a symbol, or `None` when there is no such symbol.
     pub(crate) space: &'a dyn Fn(Symbol) -> Option<Space>,
+    /// The signatures of calls through pointers.
+    pub(crate) prototypes: &'a [Prototype],
 }
 
 impl Names<'_> {

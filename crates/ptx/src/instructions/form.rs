@@ -119,6 +119,10 @@ pub enum Shape {
     Targets,
     /// A function that is called.
     Callee,
+    /// A register with the address of a function that is called.
+    CalledPointer,
+    /// A signature that the entry declares.
+    Prototype,
     /// The results of a call, in parentheses.
     Results,
     /// The arguments of a call, in parentheses.
@@ -240,6 +244,8 @@ impl Display for Shape {
             Self::Target => "label",
             Self::Targets => "table of labels",
             Self::Callee => "function",
+            Self::CalledPointer => "register",
+            Self::Prototype => "prototype",
             Self::Results => "(results)",
             Self::Arguments => "(arguments)",
         })

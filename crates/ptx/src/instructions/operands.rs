@@ -115,9 +115,19 @@ impl Checker<'_> {
                 Operand::Targets(_) => Ok(()),
                 _ => Err("the name of a table of labels".to_owned()),
             },
-            Shape::Callee => self.callee().and_then(|callee| self.call_lists(callee)),
-            Shape::Results => self.call_list(operand, &self.callee()?.code.results, true),
-            Shape::Arguments => self.call_list(operand, &self.callee()?.code.parameters, false),
+            Shape::Callee => match operand {
+                Operand::Function(_) => self.call_lists(&self.signature()?),
+                _ => Err("the name of a function".to_owned()),
+            },
+            Shape::CalledPointer => self
+                .register(operand, Type::U32, false)
+                .or_else(|_| self.register(operand, Type::U64, false)),
+            Shape::Prototype => match operand {
+                Operand::Prototype(_) => self.call_lists(&self.signature()?),
+                _ => Err("the name of a prototype".to_owned()),
+            },
+            Shape::Results => self.call_list(operand, self.signature()?.results, true),
+            Shape::Arguments => self.call_list(operand, self.signature()?.parameters, false),
         }
     }
 
@@ -188,6 +198,7 @@ impl Checker<'_> {
         match operand {
             Operand::Special(special) if reads(*special, ty) => Ok(()),
             Operand::Symbol(symbol, _) if !ty.is_float() && ty.size() >= 4 => self.symbol(*symbol),
+            Operand::Function(_) if !ty.is_float() && ty != Type::Pred => Ok(()),
             Operand::Vector(_) => self.packed(operand, false),
             _ => self.value(operand, ty, false),
         }
@@ -283,6 +294,7 @@ impl Checker<'_> {
             Operand::Vector(list) => format!("a vector of {}", list.len()),
             Operand::Label(_) => "a label".to_owned(),
             Operand::Targets(_) => "a table of labels".to_owned(),
+            Operand::Prototype(_) => "a prototype".to_owned(),
             Operand::Function(_) => "a function".to_owned(),
             Operand::List(list) => format!("a list of {}", list.len()),
             Operand::Sink => "`_`".to_owned(),

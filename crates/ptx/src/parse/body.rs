@@ -2,13 +2,14 @@
 
 use super::lexer::Token;
 use super::mnemonic::parse_mnemonic;
+use super::module::parse_parameter;
 use super::operand::parse_operand;
 use super::scope::{Meaning, Scope};
 use super::variable::{parse_type, parse_variables};
 use super::{Cursor, ParseError, Result};
 use crate::ast::{
-    BranchTable, Guard, Instruction, LabelId, Linkage, Opcode, Operand, RegisterDeclaration,
-    SourceLine, Statement, Type,
+    BranchTable, Guard, Instruction, LabelId, Linkage, Opcode, Operand, Parameter, Prototype,
+    RegisterDeclaration, SourceLine, Statement, Type,
 };
 use crate::instructions::{Names, Needs, check, needs};
 use crate::target::IsaVersion;
@@ -80,7 +81,7 @@ fn parse_registers(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<()>
     cursor.expect(';')
 }
 
-/// A statement, or nothing after a table of labels.
+/// A statement, or nothing after a table of labels or a prototype.
 fn parse_statement(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<Option<Statement>> {
     if cursor.peek_second() == Token::Symbol(':') {
         let at = cursor.position();
@@ -91,8 +92,14 @@ fn parse_statement(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<Opt
             scope.declare_table(at, BranchTable { name: name.to_owned(), labels })?;
             return Ok(None);
         }
-        if let Token::Dotted("callprototype" | "calltargets") = cursor.peek() {
-            let error = cursor.unexpected("no call through a pointer");
+        if cursor.accept_word("callprototype") {
+            let (results, parameters) = parse_signature(cursor)?;
+            let name = name.to_owned();
+            scope.declare_prototype(at, Prototype { name, results, parameters })?;
+            return Ok(None);
+        }
+        if let Token::Dotted("calltargets") = cursor.peek() {
+            let error = cursor.unexpected("no list of the functions that a call may reach");
             return Err(ParseError { is_missing: true, ..error });
         }
         return Ok(Some(Statement::Label(scope.place(at, name)?)));
@@ -114,6 +121,38 @@ fn parse_targets(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<Vec<L
     }
     cursor.expect(';')?;
     Ok(labels)
+}
+
+/// The results and the parameters after `.callprototype`.
+fn parse_signature(cursor: &mut Cursor<'_>) -> Result<(Vec<Parameter>, Vec<Parameter>)> {
+    let results = parse_anonymous(cursor)?;
+    if cursor.peek() != Token::Name("_") {
+        return Err(cursor.unexpected("`_` in place of the name of a function"));
+    }
+    cursor.take();
+    let parameters = parse_anonymous(cursor)?;
+    if let Token::Dotted(_) = cursor.peek() {
+        let error = cursor.unexpected("no attribute of a prototype");
+        return Err(ParseError { is_missing: true, ..error });
+    }
+    cursor.expect(';')?;
+    Ok((results, parameters))
+}
+
+/// Parameters in parentheses, if they are there.
+fn parse_anonymous(cursor: &mut Cursor<'_>) -> Result<Vec<Parameter>> {
+    let mut list = Vec::new();
+    if !cursor.accept('(') || cursor.accept(')') {
+        return Ok(list);
+    }
+    loop {
+        list.push(parse_parameter(cursor, true)?);
+        if !cursor.accept(',') {
+            break;
+        }
+    }
+    cursor.expect(')')?;
+    Ok(list)
 }
 
 /// `@%p1` or `@!%p1`, if it is there.
@@ -166,7 +205,8 @@ fn parse_instruction(
     let space = |symbol| scope.space(symbol);
     let parameter = |symbol| scope.parameter(symbol);
     let (module, registers) = (scope.module, &scope.types[..]);
-    let names = Names { module, parameter: &parameter, registers, space: &space };
+    let prototypes = &scope.entry.prototypes[..];
+    let names = Names { module, parameter: &parameter, registers, space: &space, prototypes };
     let mnemonic = crate::print::mnemonic(&instruction);
     let form = check(&instruction, &names).map_err(|mismatch| {
         let at = mismatch.operand.and_then(|index| places.get(index)).copied().unwrap_or(start);

@@ -239,7 +239,7 @@ fn parse_parameters(
     }
     loop {
         let at = cursor.position();
-        let parameter = parse_parameter(cursor)?;
+        let parameter = parse_parameter(cursor, false)?;
         let mut names = list.iter().chain(before).map(|known| &known.name);
         let mut outer = module.variables.iter().map(|known| &known.name);
         if names.any(|name| *name == parameter.name) || outer.any(|name| *name == parameter.name) {
@@ -255,7 +255,8 @@ fn parse_parameters(
     Ok(list)
 }
 
-fn parse_parameter(cursor: &mut Cursor<'_>) -> Result<Parameter> {
+/// A parameter. In a prototype it may be called `_`.
+pub(super) fn parse_parameter(cursor: &mut Cursor<'_>, in_prototype: bool) -> Result<Parameter> {
     if !cursor.accept_word("param") {
         return Err(cursor.unexpected("`.param`"));
     }
@@ -273,7 +274,12 @@ fn parse_parameter(cursor: &mut Cursor<'_>) -> Result<Parameter> {
     } else {
         None
     };
-    let name = cursor.name("the name of the parameter")?.to_owned();
+    let name = if in_prototype && cursor.peek() == Token::Name("_") {
+        cursor.take();
+        "_".to_owned()
+    } else {
+        cursor.name("the name of the parameter")?.to_owned()
+    };
     let at = cursor.position();
     let length = parse_length(cursor)?;
     if length.is_some_and(|length| length > MOST_PARAMETER_BYTES) {

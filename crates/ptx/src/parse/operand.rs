@@ -65,6 +65,10 @@ fn parse_name(cursor: &mut Cursor<'_>, scope: &Scope<'_>, name: &str) -> Result<
             cursor.take();
             Ok(Operand::Targets(table))
         }
+        Some(Meaning::Prototype(prototype)) => {
+            cursor.take();
+            Ok(Operand::Prototype(prototype))
+        }
         None if name == "WARP_SZ" => {
             cursor.take();
             Ok(Operand::Immediate(Immediate::Integer(32)))

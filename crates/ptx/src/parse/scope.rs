@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use super::lexer::Position;
 use super::{ParseError, Result};
 use crate::ast::{
-    BranchTable, Entry, LabelId, Module, Parameter, RegisterDeclaration, RegisterId, Space, Symbol,
-    Type, Variable,
+    BranchTable, Entry, LabelId, Module, Parameter, Prototype, RegisterDeclaration, RegisterId,
+    Space, Symbol, Type, Variable,
 };
 
 /// The meaning of a name.
@@ -16,6 +16,7 @@ pub(super) enum Meaning {
     Symbol(Symbol),
     Function(u32),
     Table(u32),
+    Prototype(u32),
 }
 
 /// An entry while it is being read.
@@ -186,6 +187,15 @@ impl<'m> Scope<'m> {
         self.bind(at, &table.name, meaning)?;
         let name = self.fresh(table.name, |name| vec![name.to_owned()]);
         self.entry.tables.push(BranchTable { name, ..table });
+        Ok(())
+    }
+
+    /// Declares a prototype.
+    pub(super) fn declare_prototype(&mut self, at: Position, declared: Prototype) -> Result<()> {
+        let meaning = Meaning::Prototype(self.entry.prototypes.len() as u32);
+        self.bind(at, &declared.name, meaning)?;
+        let name = self.fresh(declared.name, |name| vec![name.to_owned()]);
+        self.entry.prototypes.push(Prototype { name, ..declared });
         Ok(())
     }
 

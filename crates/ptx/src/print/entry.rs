@@ -53,6 +53,9 @@ impl<'a> EntryPrinter<'a> {
             let labels: Vec<&str> = table.labels.iter().map(|l| name(entry.label(*l))).collect();
             writeln!(f, "    {}: .branchtargets {};", table.name, labels.join(", "))?;
         }
+        for prototype in &entry.prototypes {
+            writeln!(f, "    {prototype}")?;
+        }
         if !entry.registers.is_empty() || !entry.variables.is_empty() {
             f.write_char('\n')?;
         }
@@ -111,6 +114,10 @@ impl<'a> EntryPrinter<'a> {
             Operand::Targets(table) => {
                 let table = self.entry.tables.get(*table as usize);
                 text.push_str(name(table.map(|table| table.name.as_str())));
+            }
+            Operand::Prototype(index) => {
+                let prototype = self.entry.prototypes.get(*index as usize);
+                text.push_str(name(prototype.map(|prototype| prototype.name.as_str())));
             }
             Operand::Function(function) => {
                 let function = self.module.functions.get(*function as usize);

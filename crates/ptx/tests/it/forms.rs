@@ -127,6 +127,14 @@ impl Example<'_> {
                 _ => "action",
             }
             .to_owned(),
+            Shape::CalledPointer => "%rd1".to_owned(),
+            Shape::Prototype => match self.form.operands {
+                [Shape::Results, _, _, _] => "to_callee",
+                [Shape::Results, _, _] => "to_giver",
+                [_, _, _] => "to_taker",
+                _ => "to_action",
+            }
+            .to_owned(),
             Shape::Results => "(got)".to_owned(),
             Shape::Arguments => "(given)".to_owned(),
         })

@@ -29,7 +29,9 @@ pub(crate) fn module_around(version: &str, target: &str, statements: &str) -> St
 .reg .b32 %r<9>; .reg .b64 %rd<9>;
 .shared .align 16 .b8 tile[64];
 .local .align 16 .b8 stack[16];
-.param .b32 given; .param .b32 got; targets: .branchtargets done, done;{wide}
+.param .b32 given; .param .b32 got; targets: .branchtargets done, done;{wide} \
+to_callee: .callprototype (.param .b32 _) _ (.param .b32 _); to_action: .callprototype () _ (); \
+to_taker: .callprototype () _ (.param .b32 _); to_giver: .callprototype (.param .b32 _) _ ();
 {statements}
 done:
 ret;

@@ -261,11 +261,11 @@ fn every_target_is_taken_from_its_least_version_on_as_ptxas_does() {
 }
 
 #[test]
-fn calls_through_pointers_are_missing_and_not_invalid() {
-    let text = ".version 7.0\n.target sm_80\n.address_size 64\n.entry k() {
-        p: .callprototype (.param .b32 _) _ (.param .b64 _);
+fn lists_of_call_targets_are_missing_and_not_invalid() {
+    let text = ".version 7.0\n.target sm_80\n.address_size 64\n.func f () { ret; }\n.entry k() {
+        t: .calltargets f;
         ret; }";
-    let error = parse(text).expect_err("a prototype");
-    assert!(error.is_missing && error.found.contains("callprototype"), "{error}");
+    let error = parse(text).expect_err("a list of targets");
+    assert!(error.is_missing && error.found.contains("calltargets"), "{error}");
     ptxas::must_assemble(text, "sm_80");
 }

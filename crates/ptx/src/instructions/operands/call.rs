@@ -1,28 +1,46 @@
 //! Operands of `call`.
 
 use super::Checker;
-use crate::ast::{Function, Operand, Parameter};
+use crate::ast::{Operand, Parameter};
+
+/// What a call takes and gives.
+pub(super) struct Signature<'a> {
+    pub(super) results: &'a [Parameter],
+    pub(super) parameters: &'a [Parameter],
+}
 
 impl Checker<'_> {
-    /// The function that the instruction calls.
-    pub(super) fn callee(&self) -> Result<&Function, String> {
+    /// The signature of the function or of the prototype that the instruction names.
+    pub(super) fn signature(&self) -> Result<Signature<'_>, String> {
         let called = self.instruction.operands.iter().find_map(|operand| match operand {
-            Operand::Function(index) => self.names.functions().get(*index as usize),
+            Operand::Function(index) => {
+                let code = &self.names.functions().get(*index as usize)?.code;
+                Some(Signature { results: &code.results, parameters: &code.parameters })
+            }
+            Operand::Prototype(index) => {
+                let prototype = self.names.prototypes.get(*index as usize)?;
+                let (results, parameters) = (&prototype.results, &prototype.parameters);
+                Some(Signature { results, parameters })
+            }
             _ => None,
         });
         called.ok_or_else(|| "the name of a function".to_owned())
     }
 
     /// Whether a call has the lists that the function needs.
-    pub(super) fn call_lists(&self, callee: &Function) -> Result<(), String> {
+    pub(super) fn call_lists(&self, callee: &Signature<'_>) -> Result<(), String> {
         let is_list = |operand: Option<&Operand>| matches!(operand, Some(Operand::List(_)));
-        let list = &self.instruction.operands[..];
+        // A prototype comes after all others.
+        let list = match &self.instruction.operands[..] {
+            [list @ .., Operand::Prototype(_)] => list,
+            list => list,
+        };
         let missing = |wanted: &[Parameter], found: bool| !wanted.is_empty() && !found;
-        if missing(&callee.code.results, is_list(list.first())) {
-            return Err(format!("{} results in parentheses", callee.code.results.len()));
+        if missing(callee.results, is_list(list.first())) {
+            return Err(format!("{} results in parentheses", callee.results.len()));
         }
-        if missing(&callee.code.parameters, is_list(list.last()) && list.len() > 1) {
-            return Err(format!("{} arguments in parentheses", callee.code.parameters.len()));
+        if missing(callee.parameters, is_list(list.last()) && list.len() > 1) {
+            return Err(format!("{} arguments in parentheses", callee.parameters.len()));
         }
         Ok(())
     }

@@ -21,6 +21,11 @@ forms! {
         Form::new(&[UNI], &[], &[Shape::Callee, Shape::Arguments]),
         Form::new(&[UNI], &[], &[Shape::Results, Shape::Callee]),
         Form::new(&[UNI], &[], &[Shape::Results, Shape::Callee, Shape::Arguments]),
+        Form::new(&[UNI], &[], &[Shape::CalledPointer, Shape::Prototype]),
+        Form::new(&[UNI], &[], &[Shape::CalledPointer, Shape::Arguments, Shape::Prototype]),
+        Form::new(&[UNI], &[], &[Shape::Results, Shape::CalledPointer, Shape::Prototype]),
+        Form::new(&[UNI], &[], &[Shape::Results, Shape::CalledPointer, Shape::Arguments,
+            Shape::Prototype]),
     ]
     RET [
         Form::new(&[UNI], &[], &[]),
