@@ -1,6 +1,7 @@
 //! The command: starts a program on the simulated libcuda, or writes the library into a folder.
 
 use std::ffi::OsString;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -123,11 +124,12 @@ pub(crate) fn run() -> i32 {
 /// Replaces this process by the program. Returns only if that fails.
 fn start(run: &Run) -> Result<(), ProgramError> {
     let folder = etcetera::choose_base_strategy()?.cache_dir().join("retrograph/sim");
-    let folder = folder.join(env!("CARGO_PKG_VERSION"));
+    let library = itself()?;
+    let folder = folder.join(folder_name(&library));
     if folder.as_os_str().as_encoded_bytes().contains(&b':') {
         return Err(ProgramError::Colon { path: folder });
     }
-    link_in(&folder, &itself()?)?;
+    link_in(&folder, &library)?;
     // There is at least one word, or the command line would have been refused.
     let program = run.command.first().cloned().unwrap_or_default();
     let mut command = Command::new(&program);
@@ -187,6 +189,14 @@ impl Run {
 /// The file of this program, which is the library.
 fn itself() -> Result<PathBuf, ProgramError> {
     std::env::current_exe().map_err(ProgramError::Itself)
+}
+
+/// A folder for the links to a library. Programs that run at the same time on different files of
+/// one version must not change each other's links.
+fn folder_name(library: &Path) -> String {
+    let mut hasher = std::hash::DefaultHasher::new();
+    library.hash(&mut hasher);
+    format!("{}-{:016x}", env!("CARGO_PKG_VERSION"), hasher.finish())
 }
 
 /// Makes the folder with both names of the library, as links to `library`.

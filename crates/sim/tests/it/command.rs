@@ -141,11 +141,31 @@ fn the_exit_status_is_that_of_the_program() {
         .output()
         .expect("it starts");
     let cache = folder.path().join("cache/retrograph/sim").join(env!("CARGO_PKG_VERSION"));
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout),
-        format!("{}:/else\n", cache.display()),
-        "what was searched before is searched still"
-    );
+    let searched = String::from_utf8_lossy(&output.stdout);
+    assert!(searched.starts_with(&cache.display().to_string()), "{searched}");
+    assert!(searched.ends_with(":/else\n"), "what was searched before is searched still");
+}
+
+#[test]
+fn another_file_of_the_same_version_has_links_of_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |mut command: Command| {
+        let output = command.args(["run", "--", "sh", "-c", "echo $LD_LIBRARY_PATH"]).output();
+        String::from_utf8(output.expect("it starts").stdout).expect("a path")
+    };
+    let first = path(command(folder.path()));
+    let copy = folder.path().join("copy");
+    std::fs::copy(env!("CARGO_BIN_EXE_retrograph-sim"), &copy).expect("a copy");
+    let mut other = Command::new(&copy);
+    other.env("XDG_CACHE_HOME", folder.path().join("cache"));
+    let second = path(other);
+    assert_ne!(first, second);
+    for (links, file) in [(first, Path::new(env!("CARGO_BIN_EXE_retrograph-sim"))), (second, &copy)]
+    {
+        let links = links.split(':').next().expect("a folder").trim();
+        let library = std::fs::read_link(Path::new(links).join("libcuda.so.1")).expect("a link");
+        assert_eq!(library, file.canonicalize().expect("it exists"));
+    }
 }
 
 #[test]
