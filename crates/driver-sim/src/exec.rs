@@ -66,6 +66,7 @@ mod barrier;
 mod block;
 mod bulk;
 mod bytes;
+mod call_stack;
 mod cluster;
 mod compare;
 mod convert;

@@ -23,9 +23,11 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
 
+mod heap;
 mod region;
 mod snapshot;
 
+use heap::Heap;
 pub(crate) use region::fill_host;
 use region::{Region, poison_fresh};
 pub use snapshot::Snapshot;
@@ -40,6 +42,8 @@ const BASE: u64 = 0x7000_0000_0000;
 const ADDRESSES: u64 = 1 << 36;
 /// Alignment of base addresses.
 const ALIGNMENT: u64 = 256;
+/// The size of the heap of kernels unless a program sets it, as on hardware.
+const HEAP_BYTES: u64 = 8 << 20;
 /// Unmapped bytes after every allocation, at least.
 const RED_ZONE: u64 = 1 << 20;
 
@@ -109,6 +113,9 @@ pub struct Memory {
     limit: AtomicU64,
     /// The memory of other devices that this one reaches.
     peers: RwLock<Vec<Weak<Memory>>>,
+    /// The heap of kernels, once one has used it, and its size.
+    heap: RwLock<Option<Arc<Heap>>>,
+    heap_bytes: AtomicU64,
 }
 
 impl Memory {
@@ -125,12 +132,34 @@ impl Memory {
         let next = BASE + ordinal as u64 * ADDRESSES;
         let state = State { table: Arc::default(), next, used: 0 };
         let (state, limit) = (RwLock::new(state), AtomicU64::new(u64::MAX));
-        Self { state, total, limit, peers: RwLock::default() }
+        let (peers, heap) = (RwLock::default(), RwLock::default());
+        Self { state, total, limit, peers, heap, heap_bytes: AtomicU64::new(HEAP_BYTES) }
     }
 
     /// Makes allocations fail that would exceed `bytes` in total.
     pub(crate) fn limit_to(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Sets the size of the heap of kernels, unless it exists.
+    pub(crate) fn set_heap_bytes(&self, bytes: u64) {
+        self.heap_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Makes the heap of kernels. The driver's own memory is not counted as allocated.
+    pub(crate) fn make_heap(&self) -> Result<(), MemoryError> {
+        let mut heap = self.heap.write();
+        if heap.is_some() {
+            return Ok(());
+        }
+        let bytes = self.heap_bytes.load(Ordering::Relaxed);
+        let base = self.alloc_at(None, bytes)?;
+        let mut state = self.state.write();
+        state.used -= bytes;
+        let index = state.table.binary_search_by_key(&base, |region| region.base);
+        let index = index.map_err(|_| MemoryError::NotAnAllocation { address: base })?;
+        *heap = Some(Arc::new(Heap::new(Arc::clone(&state.table[index]))));
+        Ok(())
     }
 
     /// Bytes that the device has.
@@ -145,7 +174,7 @@ impl Memory {
 
     /// Number of live allocations.
     pub fn allocations(&self) -> usize {
-        self.state.read().table.len()
+        self.state.read().table.len() - usize::from(self.heap.read().is_some())
     }
 
     /// Allocates `bytes` and returns the base address, a multiple of 256.
@@ -232,7 +261,8 @@ impl Memory {
 
     /// The allocations of this device alone.
     fn own(&self) -> Snapshot {
-        Snapshot { table: Arc::clone(&self.state.read().table), peers: Vec::new() }
+        let heap = self.heap.read().clone();
+        Snapshot { table: Arc::clone(&self.state.read().table), peers: Vec::new(), heap }
     }
 
     /// Reads `into.len()` bytes.

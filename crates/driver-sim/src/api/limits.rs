@@ -38,6 +38,9 @@ impl State {
         self.refuse_unsafe()?;
         let value = self.rounded(limit, value, device)?;
         self.devices[device].limits.insert(limit.0, value);
+        if limit == CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE {
+            self.devices[device].memory.set_heap_bytes(value as u64);
+        }
         Ok(())
     }
 

@@ -110,7 +110,7 @@ impl<'a> BlockRunner<'a> {
                 host: std::ptr::null_mut(),
             },
             local: std::ptr::null_mut(),
-            local_bytes: program.local_bytes,
+            local_bytes: program.all_local_bytes(),
             parameters,
             races: seen.map(|seen| Box::new(Races::new(program, launch, Arc::clone(seen)))),
             warp: 0,
@@ -132,7 +132,7 @@ impl<'a> BlockRunner<'a> {
             interpreter,
             files: lines(count * program.file_bytes as usize),
             shared: lines(shared_bytes as usize),
-            local: lines(count * LANES * program.local_bytes as usize),
+            local: lines(count * LANES * program.all_local_bytes() as usize),
             warps: (0..count).map(|_| Warp::new(0)).collect(),
             barriers: Barriers::default(),
             seen_version: 0,
@@ -244,7 +244,7 @@ impl<'a> BlockRunner<'a> {
     /// Runs a warp for one turn; returns whether it can continue at once.
     fn step(&mut self, index: usize) -> Result<bool, BlockFault> {
         let file = self.file(index);
-        let local = index * LANES * self.machine.program.local_bytes as usize;
+        let local = index * LANES * self.machine.program.all_local_bytes() as usize;
         self.machine.memories.local = self.local.as_mut_ptr().cast::<u8>().wrapping_add(local);
         self.machine.memories.warp = index;
         let warp = &mut self.warps[index];

@@ -13,6 +13,7 @@ mod compare;
 mod control;
 mod emit;
 mod float;
+mod frames;
 mod half;
 mod matrix;
 mod memory;
@@ -23,11 +24,12 @@ mod rare;
 mod variables;
 mod warpgroup;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use retrograph_ptx::ast::{self, Entry, Modifier, Module, Statement, Type};
 
 use self::call::Frame;
+use self::frames::{DecodedRegion, functions_with_frames};
 pub(super) use self::micro::{Micro, RegisterInfo, VirtualRegister};
 use self::variables::VariableLayout;
 use super::async_copy::AsyncCopy;
@@ -45,8 +47,12 @@ type Reason = String;
 struct Decoder<'a> {
     module: &'a Module,
     frame: Frame<'a>,
-    /// The functions that are being inlined, outermost first.
-    calls: Vec<u32>,
+    /// The functions that may call themselves.
+    recursive: HashSet<u32>,
+    /// The functions with frames, and the one that is being decoded: one more than its index, or 0
+    /// for the kernel.
+    regions: Vec<DecodedRegion>,
+    region: u32,
     variables: VariableLayout,
     /// Bytes of local memory in use, and the most that were.
     local: u64,
@@ -63,6 +69,7 @@ struct Decoder<'a> {
     warpgroups: Vec<Warpgroup>,
     bulk: Vec<BulkInstruction>,
     communicates: bool,
+    uses_heap: bool,
     site: Site,
     /// The register of the carry, once there is one.
     carry: Option<VirtualRegister>,
@@ -92,7 +99,9 @@ impl<'a> Decoder<'a> {
         let mut decoder = Self {
             module,
             frame: Frame::kernel(entry),
-            calls: Vec::new(),
+            recursive: HashSet::new(),
+            regions: Vec::new(),
+            region: 0,
             variables,
             local,
             local_most: local,
@@ -108,6 +117,7 @@ impl<'a> Decoder<'a> {
             warpgroups: Vec::new(),
             bulk: Vec::new(),
             communicates: false,
+            uses_heap: false,
             site: Site::default(),
             carry: None,
             guard: None,
@@ -117,8 +127,14 @@ impl<'a> Decoder<'a> {
     }
 
     fn body(&mut self) -> Result<(), DecodeError> {
+        let (called_by_pointer, recursive) = functions_with_frames(self.module, self.frame.entry);
+        self.recursive = recursive;
+        for function in called_by_pointer {
+            self.region_of(function);
+        }
         self.statements().map_err(|(statement, what)| self.refuse(statement, what))?;
         self.emit(Control::Exit {});
+        self.decode_regions()?;
         self.resolve_labels()
     }
 

@@ -120,6 +120,10 @@ pub(super) fn launch_with(
     parameters.resize(program.parameter_bytes() as usize, 0);
     let watched = launch.races.then(|| program.lane_by_lane());
     let program = watched.as_ref().unwrap_or(program);
+    if program.uses_heap {
+        // Without memory for it, `malloc` returns null.
+        let _ = memory.make_heap();
+    }
     let snapshot = memory.snapshot();
     let seen = launch.races.then(|| Arc::new(Mutex::new(AccessHistory::default())));
     let grid = Grid {

@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use super::decode::{Micro, RegisterInfo, VirtualRegister};
 #[cfg(test)]
@@ -22,23 +23,35 @@ pub(super) struct Layout {
     pub(super) register_bytes: u32,
     /// Bytes of the file.
     pub(super) file_bytes: u32,
+    /// For each function with frames its registers: the first of each width, and their number.
+    pub(super) regions: Vec<Vec<(Offset, u32, Width)>>,
     /// Slots that may be read before they are written, which start as poison.
     pub(super) exposed: Vec<VirtualRegister>,
 }
 
-/// Lays out the registers of `code`.
-pub(super) fn lay_out(code: &[Micro], registers: &[RegisterInfo]) -> Layout {
+/// Lays out the registers of `code`. Functions with frames begin at `starts`: their registers share
+/// no slots with those of others.
+pub(super) fn lay_out((code, starts): (&[Micro], &[usize]), registers: &[RegisterInfo]) -> Layout {
     let live = Liveness::of(code, registers.len());
     let intervals = live.intervals(code, registers);
     let mut offsets = vec![Offset::default(); registers.len()];
-    let mut end = 0;
-    for width in [Width::Double, Width::Word, Width::Predicate] {
-        let (slots, count) = assign(&intervals, registers, width);
-        for (register, slot) in slots {
-            offsets[register] = Offset(end + slot * width.bytes());
+    let (mut end, mut regions) = (0, Vec::new());
+    let bounds: Vec<usize> = [&[0], starts, &[code.len()]].concat();
+    for bounds in bounds.windows(2) {
+        let mut slots_of_region = Vec::new();
+        for width in [Width::Double, Width::Word, Width::Predicate] {
+            let range = bounds[0]..bounds[1];
+            let (slots, count) = assign(&intervals, registers, (width, range));
+            for (register, slot) in slots {
+                offsets[register] = Offset(end + slot * width.bytes());
+            }
+            slots_of_region.push((Offset(end), count, width));
+            end += (count * width.bytes()).next_multiple_of(128);
         }
-        end += (count * width.bytes()).next_multiple_of(128);
+        regions.push(slots_of_region);
     }
+    // The kernel is not called.
+    regions.remove(0);
     let register_bytes = end;
     for width in [Width::Double, Width::Word, Width::Predicate] {
         for (register, info) in registers.iter().enumerate() {
@@ -51,7 +64,7 @@ pub(super) fn lay_out(code: &[Micro], registers: &[RegisterInfo]) -> Layout {
     let exposed = (0..registers.len()).filter(|&register| registers[register].preset.is_none());
     let exposed = exposed.filter(|&register| live.blocks[0].live_in.has(register));
     let exposed = exposed.map(|register| VirtualRegister(register as u32)).collect();
-    Layout { offsets, register_bytes, file_bytes: end.next_multiple_of(128), exposed }
+    Layout { offsets, register_bytes, file_bytes: end.next_multiple_of(128), regions, exposed }
 }
 
 #[derive(Clone, PartialEq)]
@@ -188,12 +201,12 @@ impl Liveness {
     }
 }
 
-/// Assigns an index to each register of one width, different ones to overlapping intervals; returns
-/// them and their number.
+/// Assigns an index to each register of one width that is in use in a range of the code, different
+/// ones to overlapping intervals; returns them and their number.
 fn assign(
     intervals: &[Option<(usize, usize)>],
     registers: &[RegisterInfo],
-    width: Width,
+    (width, range): (Width, Range<usize>),
 ) -> (Vec<(usize, u32)>, u32) {
     let wanted = |register: usize| {
         registers[register].preset.is_none() && registers[register].width == width
@@ -203,6 +216,7 @@ fn assign(
         .enumerate()
         .filter(|&(register, _)| wanted(register))
         .filter_map(|(register, interval)| interval.map(|(first, last)| (first, last, register)))
+        .filter(|(first, ..)| range.contains(first))
         .collect();
     order.sort_unstable();
     let mut busy: BinaryHeap<Reverse<(usize, u32)>> = BinaryHeap::new();
@@ -261,7 +275,7 @@ mod tests {
         let mut code = vec![constant(0)];
         code.extend((1..50).map(|i| add(i, i - 1, i - 1)));
         code.push(micro(Control::Exit {}));
-        let layout = lay_out(&code, &words(50));
+        let layout = lay_out((&code, &[]), &words(50));
         assert_eq!(layout.register_bytes, 2 * 128);
         assert!(layout.exposed.is_empty());
     }
@@ -281,7 +295,7 @@ mod tests {
         code[4].guard = Some((VirtualRegister(3), false));
         let mut registers = words(4);
         registers[3].width = Width::Predicate;
-        let layout = lay_out(&code, &registers);
+        let layout = lay_out((&code, &[]), &registers);
         let [zero, one, two] = [0, 1, 2].map(|register| layout.offsets[register]);
         assert!(zero != one && zero != two);
         assert_eq!(layout.exposed, [VirtualRegister(3)]);

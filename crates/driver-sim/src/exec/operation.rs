@@ -190,9 +190,9 @@ impl<R: Copy> Operation<R> {
         }
     }
 
-    /// Whether the operation ends its lanes.
+    /// Whether the operation ends its lanes, or returns to their callers.
     pub(super) fn is_exit(&self) -> bool {
-        matches!(self, Self::Control(Control::Exit {}))
+        matches!(self, Self::Control(Control::Exit {} | Control::Return {}))
     }
 }
 

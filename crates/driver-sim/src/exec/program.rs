@@ -12,6 +12,7 @@ use retrograph_ptx::ast::{Entry, Module, Space, Special};
 
 use super::async_copy::AsyncCopy;
 use super::bulk::BulkInstruction;
+use super::call_stack::{Calls, STACK_BYTES};
 use super::lane_function::LaneFunction;
 use super::matrix::Matrix;
 use super::operation::Instruction;
@@ -124,6 +125,10 @@ pub(super) enum Preset {
     Shared(u64, Width),
     /// A special register.
     Special(Special),
+    /// The address of the frame of the function that runs, which calls and returns write.
+    FramePointer,
+    /// The bytes of the frame of a region while decoding; afterwards it is a constant.
+    FrameEnd(u32),
 }
 
 /// A kernel that is ready to be launched.
@@ -152,8 +157,12 @@ pub struct Program {
     pub(super) file_bytes: u32,
     /// Bytes of static shared memory.
     pub(super) shared_bytes: u32,
-    /// Bytes of local memory of one thread.
+    /// Bytes of local memory of one thread, without the stack.
     pub(super) local_bytes: u32,
+    /// Whether the kernel allocates memory.
+    pub(super) uses_heap: bool,
+    /// Functions with frames.
+    pub(super) calls: Option<Box<Calls>>,
     /// Offset and size of each parameter, and the size of the parameter block.
     pub(super) parameters: (Vec<(u32, u32)>, u32),
     /// Whether blocks may communicate, so that their order must be fixed.
@@ -193,7 +202,12 @@ impl Program {
         self.shared_bytes
     }
 
-    /// Bytes of local memory of a thread.
+    /// Bytes of local memory of a thread with its stack.
+    pub(super) fn all_local_bytes(&self) -> u32 {
+        self.local_bytes + if self.calls.is_some() { STACK_BYTES } else { 0 }
+    }
+
+    /// Bytes of local memory of a thread, without the stack.
     pub fn local_bytes(&self) -> u32 {
         self.local_bytes
     }

@@ -5,6 +5,7 @@ mod atomics;
 mod bits;
 mod bulk;
 mod bulk_products;
+mod calls;
 mod compiled;
 mod control;
 mod conversions;

@@ -17,6 +17,15 @@ pub enum Undefined {
     /// The index of `brx.idx`.
     #[error("the index of brx.idx is outside of its table")]
     BranchIndex,
+    /// A call through a pointer to something else than a function of the module.
+    #[error("a call of an address that is not the address of a function of this module")]
+    CallTarget,
+    /// `free` of something that `malloc` has not returned, or that was freed.
+    #[error("free of an address that is not a block of malloc, or was freed before")]
+    Freed,
+    /// Calls are nested too deeply for the stack of a thread.
+    #[error("the stack of a thread, {} bytes, is full", super::call_stack::STACK_BYTES)]
+    StackOverflow,
     /// The membermasks of a warp operation differ.
     #[error("the lanes of a warp operation have different membermasks")]
     MembermasksDiffer,

@@ -8,6 +8,7 @@
 
 use super::async_copy::AsyncCopies;
 use super::block::scramble;
+use super::call_stack::CallStacks;
 use super::warpgroup::Products;
 
 /// Lanes that are at the same instruction.
@@ -37,6 +38,8 @@ pub(super) struct Warp {
     pub(super) async_copies: AsyncCopies,
     /// `wgmma` products in flight.
     pub(super) products: Products,
+    /// Calls that have not returned.
+    pub(super) calls: CallStacks,
     /// Lanes whose next wait for a barrier in shared memory gives up.
     pub(super) gives_up: u32,
     groups: Vec<Group>,
@@ -62,6 +65,7 @@ impl Warp {
             stop: u32::MAX,
             async_copies: AsyncCopies::default(),
             products: Products::default(),
+            calls: CallStacks::default(),
             gives_up: 0,
             groups: Vec::new(),
             turns: 0,
@@ -75,6 +79,7 @@ impl Warp {
         self.groups.clear();
         self.async_copies.clear();
         self.products.clear();
+        self.calls.clear();
         (self.pc, self.active, self.live) = (0, lanes, lanes);
         (self.stop, self.turns, self.gives_up) = (u32::MAX, 0, 0);
     }
@@ -101,6 +106,21 @@ impl Warp {
             // At least the group that runs does not wait, so that this finds one.
             let _ = self.regroup();
         }
+    }
+
+    /// The lanes of `mask`, which are active, go to their targets, the others of the group to the
+    /// next instruction.
+    pub(super) fn scatter(
+        &mut self,
+        mask: u32,
+        targets: Vec<(usize, u32)>,
+    ) -> Result<(), Deadlock> {
+        for (lane, pc) in targets {
+            self.add(Group { pc, lanes: 1 << lane, waits: false, parked: false });
+        }
+        self.active &= !mask;
+        self.pc += 1;
+        self.regroup()
     }
 
     /// The lanes of `mask`, which are active, end. Afterwards `active` is zero when none is left.

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{MemoryError, Region};
+use super::{Heap, MemoryError, Region};
 
 /// A live allocation as a kernel sees it.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub(super) table: Table,
     /// The tables of other devices that this one reaches.
     pub(super) peers: Vec<Table>,
+    /// The heap of kernels.
+    pub(super) heap: Option<Arc<Heap>>,
 }
 
 /// Regions by ascending base.
@@ -36,6 +38,11 @@ impl Snapshot {
     /// The allocation that contains `address`.
     pub(crate) fn find(&self, address: u64) -> Option<Span> {
         find(&self.table, address).or_else(|| self.peers.iter().find_map(|it| find(it, address)))
+    }
+
+    /// The heap of kernels, if it exists.
+    pub(crate) fn heap(&self) -> Option<&Heap> {
+        self.heap.as_deref()
     }
 
     /// The host bytes of `bytes` bytes at `address`, if they are in one allocation.

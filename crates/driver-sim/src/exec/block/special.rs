@@ -16,6 +16,7 @@ impl BlockRunner<'_> {
                     let address = self.machine.memories.shared.base + address;
                     self.fill(warp, (offset, width), address);
                 }
+                Preset::FramePointer | Preset::FrameEnd(_) => {}
                 Preset::Special(special) => {
                     let lanes = self.special(special, warp);
                     self.set((warp, offset), lanes);

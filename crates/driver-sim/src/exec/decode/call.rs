@@ -1,14 +1,15 @@
-//! Calls of device functions, which are inlined.
+//! Calls of device functions, which are inlined unless they need frames (see [`super::frames`]).
 //!
 //! Parameters and results are in local memory, as in the calling convention: a `.param` variable of
-//! the caller and the parameter of the function are the same bytes. Recursion is refused.
+//! the caller and the parameter of the function are the same bytes.
 
 use retrograph_ptx::ast::{Entry, Instruction, Operand, Parameter, Space, Symbol, Type};
 
+use super::frames::Callee;
 use super::variables::append;
-use super::{Decoder, Reason, VirtualRegister, Width, width_of};
+use super::{Decoder, Reason, VirtualRegister, width_of};
 use crate::exec::operation::{Control, Memory};
-use crate::exec::program::{Access, Site};
+use crate::exec::program::Site;
 
 /// The most instructions of one kernel with all that it calls.
 const MOST_INSTRUCTIONS: usize = 1 << 22;
@@ -46,6 +47,11 @@ impl<'a> Frame<'a> {
             passed: (Vec::new(), Vec::new()),
             local: Vec::new(),
         }
+    }
+
+    /// The frame of a function that is decoded once for all of its calls.
+    pub(super) fn function(code: u32, entry: &'a Entry, passed: (Vec<u64>, Vec<u64>)) -> Self {
+        Self { code, passed, ..Self::kernel(entry) }
     }
 
     /// The register of a register, if it is declared.
@@ -124,20 +130,22 @@ impl<'a> Decoder<'a> {
             Some(Operand::List(list)) => &list[..],
             _ => &[],
         };
-        let operands = &instruction.operands[..];
+        let operands = match &instruction.operands[..] {
+            [operands @ .., Operand::Prototype(_)] => operands,
+            operands => operands,
+        };
+        let arguments = if operands.len() > 1 { list(operands.last()) } else { &[] };
+        let results = list(operands.first());
         let callee = operands.iter().find_map(|operand| match operand {
             Operand::Function(index) => Some(*index),
             _ => None,
         });
-        let callee = callee.ok_or("a call through a pointer")?;
-        let arguments = if operands.len() > 1 { list(operands.last()) } else { &[] };
-        let results = list(operands.first());
+        let Some(callee) = callee else {
+            return self.call_through_pointer(instruction, (arguments, results));
+        };
         let module = self.module;
         let function = module.functions.get(callee as usize).ok_or("an unknown function")?;
         let name = &function.code.name;
-        if self.calls.contains(&callee) {
-            return Err(format!("`{name}` calls itself"));
-        }
         if self.code.len() > MOST_INSTRUCTIONS {
             return Err("more instructions, with all functions in place of their calls".to_owned());
         }
@@ -145,15 +153,15 @@ impl<'a> Decoder<'a> {
         if arguments.len() != code.parameters.len() || results.len() != code.results.len() {
             return Err(format!("another number of arguments than `{name}` has"));
         }
-        let after = self.new_label();
-        if let Some((guard, negated)) = self.guard {
-            // Lanes that do not call skip the function.
-            self.guard = Some((guard, !negated));
-            self.emit(Control::Branch { target: after });
-            self.guard = None;
-        }
+        let after = self.skip_unless_guarded();
         if !function.is_defined {
             self.call_of_driver(function, (arguments, results))?;
+            self.place_label(after);
+            return Ok(());
+        }
+        if self.recursive.contains(&callee) {
+            let lists = (&code.parameters[..], &code.results[..]);
+            self.call_with_frame(Callee::Function(callee), (arguments, results), lists)?;
             self.place_label(after);
             return Ok(());
         }
@@ -166,20 +174,57 @@ impl<'a> Decoder<'a> {
             passed: (passed, given.clone()),
             ..Frame::kernel(code)
         };
-        self.enter(frame, callee)?;
+        self.enter(frame)?;
         self.place_label(after);
         self.take(results, &code.results, &given)?;
         self.local = mark;
         Ok(())
     }
 
-    fn enter(&mut self, frame: Frame<'a>, callee: u32) -> Result<(), Reason> {
+    /// A call through a pointer, with a frame.
+    fn call_through_pointer(
+        &mut self,
+        instruction: &'a Instruction,
+        (arguments, results): (&'a [Operand], &'a [Operand]),
+    ) -> Result<(), Reason> {
+        let (mut pointer, mut prototype) = (None, None);
+        for operand in &instruction.operands {
+            match operand {
+                Operand::Register(_) => pointer = Some(operand),
+                Operand::Prototype(index) => {
+                    prototype = self.frame.entry.prototypes.get(*index as usize);
+                }
+                _ => {}
+            }
+        }
+        let (pointer, prototype) = pointer.zip(prototype).ok_or("a call without a prototype")?;
+        let lists = (&prototype.parameters[..], &prototype.results[..]);
+        if arguments.len() != lists.0.len() || results.len() != lists.1.len() {
+            return Err(format!("another number of arguments than `{}` has", prototype.name));
+        }
+        let pointer = self.read(pointer, Type::U64)?;
+        let after = self.skip_unless_guarded();
+        self.call_with_frame(Callee::Pointer(pointer), (arguments, results), lists)?;
+        self.place_label(after);
+        Ok(())
+    }
+
+    /// Lets lanes that do not call branch to the label that this returns.
+    fn skip_unless_guarded(&mut self) -> u32 {
+        let after = self.new_label();
+        if let Some((guard, negated)) = self.guard {
+            self.guard = Some((guard, !negated));
+            self.emit(Control::Branch { target: after });
+            self.guard = None;
+        }
+        after
+    }
+
+    fn enter(&mut self, frame: Frame<'a>) -> Result<(), Reason> {
         let frame = self.open(frame);
         let outer = std::mem::replace(&mut self.frame, frame);
         let (site, guard) = (self.site, self.guard.take());
-        self.calls.push(callee);
         let result = self.statements();
-        self.calls.pop();
         let inner = std::mem::replace(&mut self.frame, outer);
         self.site = site;
         self.guard = guard;
@@ -246,7 +291,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// The address of the `.param` variable that the operand is, if it is one.
-    fn variable_of_call(&self, operand: &Operand) -> Result<Option<u64>, Reason> {
+    pub(super) fn variable_of_call(&self, operand: &Operand) -> Result<Option<u64>, Reason> {
         match operand {
             Operand::Symbol(symbol, offset) => match self.address_of(*symbol) {
                 Some((Space::Local, address)) => Ok(Some(address.wrapping_add(*offset as u64))),
@@ -263,25 +308,15 @@ impl<'a> Decoder<'a> {
         start
     }
 
-    /// The register of a constant address in local memory, and the access to a value there.
+    /// The register of an address in local memory, and the access to a value there.
     pub(super) fn local_access(
         &mut self,
         address: u64,
         ty: Type,
         value: VirtualRegister,
     ) -> (VirtualRegister, u32) {
-        let at = self.constant(address, Width::Double);
-        self.accesses.push(Access {
-            space: Some(Space::Local),
-            bytes: ty.size(),
-            count: 1,
-            signed: ty.is_signed(),
-            strong: false,
-            value: self.width(value),
-            address: Width::Double,
-            offset: 0,
-        });
-        (at, self.accesses.len() as u32 - 1)
+        let (at, offset) = self.local_place(address);
+        (at, self.access_in_frame(offset, ty, value))
     }
 
     /// The statements of the frame. A failure comes with the statement that it happened at.

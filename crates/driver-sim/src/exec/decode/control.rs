@@ -26,6 +26,9 @@ impl Decoder<'_> {
                     Some(end) if instruction.opcode == O::Ret => {
                         self.emit(Control::Branch { target: end });
                     }
+                    None if instruction.opcode == O::Ret && self.region != 0 => {
+                        self.emit(Control::Return {});
+                    }
                     _ => self.emit(Control::Exit {}),
                 }
             }

@@ -100,7 +100,9 @@ impl Decoder<'_> {
         let always = self.constant(u64::MAX, Width::Predicate);
         self.keep_accumulators();
         self.watch_stores();
-        let layout = lay_out(&self.code, &self.registers);
+        let starts: Vec<usize> = self.regions.iter().map(|region| region.start).collect();
+        let layout = lay_out((&self.code, &starts), &self.registers);
+        let calls = self.call_table(&layout);
         let offset_of = |register: VirtualRegister| layout.offsets[register.0 as usize];
         let encode = |micro: &Micro| {
             let (guard, negated) = micro.guard.unwrap_or((always, false));
@@ -132,7 +134,13 @@ impl Decoder<'_> {
             }
         }
         self.assign_bulk(&offset_of);
-        let presets = self.presets.iter().map(|(&preset, &register)| (preset, offset_of(register)));
+        let presets = self.presets.iter().map(|(&preset, &register)| {
+            let preset = match preset {
+                Preset::FrameEnd(region) => Preset::Constant(self.frame_end(region), Width::Double),
+                other => other,
+            };
+            (preset, offset_of(register))
+        });
         let exposed = |register: &VirtualRegister| {
             (offset_of(*register), self.registers[register.0 as usize].width.bytes())
         };
@@ -155,7 +163,9 @@ impl Decoder<'_> {
             file_bytes: layout.file_bytes,
             shared_bytes: self.variables.shared_bytes,
             local_bytes: (self.local_most as u32).next_multiple_of(16),
+            calls,
             communicates: self.communicates,
+            uses_heap: self.uses_heap,
         }
     }
 }

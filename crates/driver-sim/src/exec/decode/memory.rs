@@ -228,16 +228,14 @@ impl Decoder<'_> {
                 (self.register(register)?, *offset)
             }
             AddressBase::Symbol(symbol) => {
-                let address = self.address_of(symbol);
-                let (home, at) = address.ok_or_else(|| "a symbol without an address".to_owned())?;
+                let (home, at) = self.symbol_address(symbol, *offset, Width::Double)?;
                 if space == Some(Space::Param) && home == Space::Local {
                     space = Some(home);
                 }
                 if space != Some(home) {
                     return Err(format!("a variable in .{home} as another space"));
                 }
-                let at = at.wrapping_add(*offset as u64);
-                (self.address_constant((home, at), Width::Double), 0)
+                (at, 0)
             }
             AddressBase::Absolute => (self.constant(*offset as u64, Width::Double), 0),
         };

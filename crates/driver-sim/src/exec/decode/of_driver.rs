@@ -15,8 +15,13 @@ impl<'a> Decoder<'a> {
         let code = &function.code;
         let sizes = |list: &[Parameter]| list.iter().map(Parameter::size).collect::<Vec<_>>();
         let shape = (code.name.as_str(), &sizes(&code.parameters)[..], &sizes(&code.results)[..]);
-        let is_known =
-            matches!(shape, ("__assertfail", [8, 8, 4, 8, 8], []) | ("vprintf", [8, 8], [4]));
+        let is_known = matches!(
+            shape,
+            ("__assertfail", [8, 8, 4, 8, 8], [])
+                | ("vprintf", [8, 8], [4])
+                | ("malloc", [8], [8])
+                | ("free", [8], [])
+        );
         if !is_known || arguments.len() != code.parameters.len() {
             let name = &code.name;
             return Err(format!("the function `{name}`, which has no body in this module"));
@@ -39,6 +44,18 @@ impl<'a> Decoder<'a> {
                 self.emit(Control::Print { d: count, format, list });
                 let (at, access) = self.local_access(address, Type::B32, count);
                 self.emit(Memory::Store1 { address: at, a: count, access });
+            }
+            (&[size], &[address]) => {
+                // What each block gets depends on their order.
+                (self.communicates, self.uses_heap) = (true, true);
+                let block = self.temporary(width_of(Type::B64));
+                self.emit(Control::Allocate { d: block, size });
+                let (at, access) = self.local_access(address, Type::B64, block);
+                self.emit(Memory::Store1 { address: at, a: block, access });
+            }
+            (&[address], _) => {
+                (self.communicates, self.uses_heap) = (true, true);
+                self.emit(Control::Free { address });
             }
             _ => {}
         }

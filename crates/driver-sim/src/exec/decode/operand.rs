@@ -3,6 +3,7 @@
 use retrograph_ptx::ast::{Immediate, Operand, RegisterId, Special, Type};
 
 use super::{Decoder, Preset, Reason, VirtualRegister, Width, width_of};
+use crate::exec::call_stack::address_of_function;
 use crate::exec::operation::{Control, Convert, Integer, Operation, Predicate};
 
 /// How long an instruction takes by the timer. Kernels that wait for a time to pass are to come to
@@ -61,12 +62,11 @@ impl Decoder<'_> {
                 Ok(self.constant(bits, width))
             }
             Operand::Special(special) => Ok(self.special(*special, ty)),
-            Operand::Symbol(symbol, offset) => {
-                let address = self.address_of(*symbol);
-                let (space, address) =
-                    address.ok_or_else(|| "a symbol without an address".to_owned())?;
-                let address = address.wrapping_add(*offset as u64);
-                Ok(self.address_constant((space, address), width))
+            Operand::Symbol(symbol, offset) => Ok(self.symbol_address(*symbol, *offset, width)?.1),
+            Operand::Function(index) if width == Width::Double => {
+                let function = self.module.functions.get(*index as usize);
+                let function = function.ok_or_else(|| "an unknown function".to_owned())?;
+                Ok(self.constant(address_of_function(&function.code.name), width))
             }
             other => Err(format!("the operand {other:?} as a value")),
         }

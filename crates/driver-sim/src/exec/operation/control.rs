@@ -2,6 +2,7 @@
 
 use super::operations;
 use crate::exec::access::LaneFault;
+use crate::exec::call_stack;
 use crate::exec::fault::FaultKind;
 use crate::exec::interpreter::{Machine, Pause};
 use crate::exec::printf::LaneMemory;
@@ -17,6 +18,12 @@ operations! {
         Branch() <- () { target: u32 };
         /// `exit`, and `ret` in a kernel.
         Exit() <- ();
+        /// `call` of a function with a frame, whose address in local memory is `frame`.
+        Call() <- (frame) { region: u32 };
+        /// `call` through a pointer.
+        CallPointer() <- (pointer, frame);
+        /// `ret` of a function with a frame.
+        Return() <- ();
         /// `trap`.
         Trap() <- ();
         /// `__assertfail`: the addresses of the condition and the file, the line, the address of
@@ -24,6 +31,10 @@ operations! {
         AssertFail() <- (message, file, line, name);
         /// `vprintf`: the addresses of the format and of the arguments.
         Print(d) <- (format, list);
+        /// `malloc`.
+        Allocate(d) <- (size);
+        /// `free`.
+        Free() <- (address);
         /// Reached by lanes whose index of `brx.idx` is not in its table.
         BranchOutOfTable() <- ();
         /// `barrier.sync` and `barrier.arrive`. A count of 0 means all threads of the block.
@@ -77,6 +88,15 @@ impl Control<Offset> {
                     return Ok(Next::Resume);
                 }
                 Self::Exit {} => return exit(machine, warp, lanes),
+                Self::Call { frame, region } => {
+                    let target = (call_stack::Target::Region(region), frame);
+                    return call_stack::call(machine, warp, lanes, target);
+                }
+                Self::CallPointer { pointer, frame } => {
+                    let target = (call_stack::Target::Pointer(pointer), frame);
+                    return call_stack::call(machine, warp, lanes, target);
+                }
+                Self::Return {} => return call_stack::leave(machine, warp, lanes),
                 Self::Trap {} => return Ok(fault(FaultKind::Trap, lanes)),
                 Self::AssertFail { message, file, line, name } => {
                     let registers = (message, file, line, name);
@@ -84,6 +104,13 @@ impl Control<Offset> {
                 }
                 Self::Print { d, format, list } => {
                     if let Err((kind, lane)) = print(machine, lanes, (d, format, list)) {
+                        return Ok(Next::Pause(Pause::Fault(kind, lane)));
+                    }
+                }
+                Self::Allocate { d, size } => allocate(machine, lanes, (d, size)),
+                Self::Free { address } => {
+                    if let Some(lane) = free(machine, lanes, address) {
+                        let kind = FaultKind::Undefined(Undefined::Freed);
                         return Ok(Next::Pause(Pause::Fault(kind, lane)));
                     }
                 }
@@ -174,6 +201,44 @@ unsafe fn print(
     // SAFETY: as above.
     unsafe { lanes.write(d, &counts) };
     Ok(())
+}
+
+/// Allocates a block of the heap for each active lane. Out of line, as kernels rarely call it.
+///
+/// # Safety
+///
+/// The registers must come from decoding [`Control::Allocate`].
+#[cold]
+#[inline(never)]
+unsafe fn allocate(machine: &Machine<'_>, lanes: ActiveLanes, (d, size): (Offset, Offset)) {
+    let heap = machine.memories.global.heap();
+    // SAFETY: decoding made the registers this wide.
+    unsafe {
+        let (sizes, mut blocks) = (lanes.file.read::<u64>(size), [0u64; LANES]);
+        for lane in lanes.iter() {
+            blocks[lane] = heap.map_or(0, |heap| heap.allocate(sizes[lane]));
+        }
+        lanes.write(d, &blocks);
+    }
+}
+
+/// Frees a block of the heap for each active lane; returns a lane that has none. A null pointer
+/// does nothing.
+///
+/// # Safety
+///
+/// The register must come from decoding [`Control::Free`].
+#[cold]
+#[inline(never)]
+unsafe fn free(machine: &Machine<'_>, lanes: ActiveLanes, address: Offset) -> Option<u32> {
+    let heap = machine.memories.global.heap();
+    // SAFETY: decoding made the register this wide.
+    let addresses = unsafe { lanes.file.read::<u64>(address) };
+    let is_freed = |lane: &usize| {
+        addresses[*lane] == 0 || heap.is_some_and(|heap| heap.free(addresses[*lane]))
+    };
+    let wrong = lanes.iter().find(|lane| !is_freed(lane));
+    wrong.map(|lane| lane as u32)
 }
 
 fn fault(kind: FaultKind, lanes: ActiveLanes) -> Next {

@@ -1,0 +1,211 @@
+//! The stacks of calls with frames, one for each lane.
+//!
+//! Registers of a function are the same slots at every depth. A call saves the slots of the callee
+//! in its lanes, and the return restores them, so that the caller finds its values again if it is
+//! the same function. Saved values are outside of the memory of the thread; frames in local memory
+//! hold parameters, results and variables.
+
+use std::collections::HashMap;
+
+use super::fault::FaultKind;
+use super::interpreter::{Machine, Pause};
+use super::operation::Next;
+use super::program::Width;
+use super::registers::{ActiveLanes, Offset, RegisterFile};
+use super::undefined::Undefined;
+use super::warp::{Deadlock, Warp};
+use crate::memory::POISON;
+
+/// Bytes of local memory for the frames of one thread.
+pub(super) const STACK_BYTES: u32 = 16 << 10;
+
+/// Poison for registers of each width.
+const POISON_64: u64 = (POISON as u64) << 32 | POISON as u64;
+
+/// Addresses of functions have this in their upper half, where no memory is.
+const FUNCTIONS: u64 = 0x5000_0000_0000;
+
+/// The address of a function as kernels see it: its name, hashed, so that modules with the same
+/// function agree (FNV-1a).
+pub(super) fn address_of_function(name: &str) -> u64 {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    FUNCTIONS | (hash & 0xffff_ffff) << 4
+}
+
+/// The functions with frames of a program.
+#[derive(Clone, Debug)]
+pub(super) struct Calls {
+    /// The address of the frame of the function that runs, in local memory.
+    pub(super) frame_pointer: Offset,
+    /// The functions.
+    pub(super) regions: Vec<Region>,
+    /// The region of each address of a function.
+    pub(super) addresses: HashMap<u64, u32>,
+}
+
+/// A function with frames.
+#[derive(Clone, Debug)]
+pub(super) struct Region {
+    /// Its first instruction.
+    pub(super) entry: u32,
+    /// Bytes of its frame.
+    pub(super) frame_bytes: u32,
+    /// Its registers: the first of several of one width, and how many there are.
+    pub(super) registers: Vec<(Offset, u32, Width)>,
+}
+
+impl Region {
+    fn slots(&self) -> impl DoubleEndedIterator<Item = (Offset, Width)> {
+        self.registers.iter().flat_map(|&(first, count, width)| {
+            (0..count).map(move |index| (Offset(first.0 + index * width.bytes()), width))
+        })
+    }
+}
+
+/// Where a lane returns to.
+#[derive(Clone, Copy, Debug)]
+struct Return {
+    pc: u32,
+    frame_pointer: u64,
+    region: u32,
+}
+
+/// The calls of one lane.
+#[derive(Clone, Debug, Default)]
+struct CallStack {
+    returns: Vec<Return>,
+    saved: Vec<u64>,
+}
+
+/// The calls of a warp; empty before the first one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CallStacks(Vec<CallStack>);
+
+impl CallStacks {
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn of_lane(&mut self, lane: usize) -> &mut CallStack {
+        if self.0.is_empty() {
+            self.0.resize(super::program::LANES, CallStack::default());
+        }
+        &mut self.0[lane]
+    }
+}
+
+/// The function that a call reaches.
+#[derive(Clone, Copy)]
+pub(super) enum Target {
+    /// A region.
+    Region(u32),
+    /// The function whose address a register holds.
+    Pointer(Offset),
+}
+
+/// Enters a function in the active lanes. `frame` holds the address of its frame.
+///
+/// # Safety
+///
+/// The registers must come from decoding for the register file of `lanes`.
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn call(
+    machine: &Machine<'_>,
+    warp: &mut Warp,
+    lanes: ActiveLanes,
+    (target, frame): (Target, Offset),
+) -> Result<Next, Deadlock> {
+    let program = machine.program;
+    let Some(calls) = &program.calls else { return Ok(undefined(Undefined::CallTarget, 0)) };
+    let (file, back) = (lanes.file, warp.pc + 1);
+    let mut targets = Vec::with_capacity(32);
+    for lane in lanes.iter() {
+        let region = match target {
+            Target::Region(region) => Some(region),
+            Target::Pointer(pointer) => {
+                // SAFETY: decoding made the register this wide.
+                let address = unsafe { file.lane(pointer, Width::Double, lane) };
+                calls.addresses.get(&address).copied()
+            }
+        };
+        let Some(region) = region else { return Ok(undefined(Undefined::CallTarget, lane)) };
+        let callee = &calls.regions[region as usize];
+        // SAFETY: as above.
+        let address = unsafe { file.lane(frame, Width::Double, lane) };
+        if address + u64::from(callee.frame_bytes) > u64::from(machine.memories.local_bytes) {
+            return Ok(undefined(Undefined::StackOverflow, lane));
+        }
+        // SAFETY: the slots belong to the file.
+        unsafe { enter(warp, (calls, region), (file, lane), (back, address)) };
+        targets.push((lane, callee.entry));
+    }
+    warp.scatter(lanes.mask, targets)?;
+    Ok(Next::Resume)
+}
+
+/// Saves the registers of a function in a lane, and fills them with poison.
+///
+/// # Safety
+///
+/// The regions must be those of the program of the file.
+unsafe fn enter(
+    warp: &mut Warp,
+    (calls, region): (&Calls, u32),
+    (file, lane): (RegisterFile, usize),
+    (pc, frame): (u32, u64),
+) {
+    let stack = warp.calls.of_lane(lane);
+    // SAFETY: by the contract.
+    unsafe {
+        for (offset, width) in calls.regions[region as usize].slots() {
+            stack.saved.push(file.lane(offset, width, lane));
+            file.set_lane(offset, (width, lane), POISON_64);
+        }
+        let frame_pointer = file.lane(calls.frame_pointer, Width::Double, lane);
+        stack.returns.push(Return { pc, frame_pointer, region });
+        file.set_lane(calls.frame_pointer, (Width::Double, lane), frame);
+    }
+}
+
+/// Leaves the function that the active lanes are in.
+///
+/// # Safety
+///
+/// As for [`call`].
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn leave(
+    machine: &Machine<'_>,
+    warp: &mut Warp,
+    lanes: ActiveLanes,
+) -> Result<Next, Deadlock> {
+    let Some(calls) = &machine.program.calls else {
+        return Ok(undefined(Undefined::CallTarget, 0));
+    };
+    let mut targets = Vec::with_capacity(32);
+    for lane in lanes.iter() {
+        let stack = warp.calls.of_lane(lane);
+        let Some(back) = stack.returns.pop() else {
+            return Ok(undefined(Undefined::CallTarget, lane));
+        };
+        // SAFETY: the slots belong to the file.
+        unsafe {
+            for (offset, width) in calls.regions[back.region as usize].slots().rev() {
+                let value = stack.saved.pop().unwrap_or(POISON_64);
+                lanes.file.set_lane(offset, (width, lane), value);
+            }
+            let pointer = (calls.frame_pointer, Width::Double);
+            lanes.file.set_lane(pointer.0, (pointer.1, lane), back.frame_pointer);
+        }
+        targets.push((lane, back.pc));
+    }
+    warp.scatter(lanes.mask, targets)?;
+    Ok(Next::Resume)
+}
+
+fn undefined(what: Undefined, lane: usize) -> Next {
+    Next::Pause(Pause::Fault(FaultKind::Undefined(what), lane as u32))
+}
