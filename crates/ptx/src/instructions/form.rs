@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::needs::Needs;
+use super::needs::{BASE, Needs};
 use crate::ast::{Modifier, Space, Type};
 use crate::target::IsaVersion;
 
@@ -156,7 +156,7 @@ impl Form {
         types: &'static [&'static [Type]],
         operands: &'static [Shape],
     ) -> Self {
-        Self { slots, types, operands, isa: IsaVersion::new(6, 0), sm: 0, exact: false }
+        Self { slots, types, operands, isa: BASE, sm: 0, exact: false }
     }
 
     /// The form, from this version and SM target on.

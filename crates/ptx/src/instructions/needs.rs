@@ -4,6 +4,9 @@ use super::form::Form;
 use crate::ast::{Instruction, Modifier, Operand, Special};
 use crate::target::{IsaVersion, Reach, SmTarget};
 
+/// The version whose instructions the table takes for given.
+pub(super) const BASE: IsaVersion = IsaVersion::new(6, 0);
+
 /// The least PTX ISA version and the least SM target, as its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
@@ -30,7 +33,8 @@ impl Needs {
     /// Whether a module of this version for this SM target has it.
     pub(crate) fn are_met(self, isa: IsaVersion, target: SmTarget) -> bool {
         let exactly = target.reach == Reach::Exact && target.number == self.sm;
-        self.isa <= isa && self.sm <= target.number && (exactly || !self.exact)
+        // The table does not say which version before `BASE` introduced a form.
+        self.isa <= isa.max(BASE) && self.sm <= target.number && (exactly || !self.exact)
     }
 
     /// The target that is needed at least, or alone.

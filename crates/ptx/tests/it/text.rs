@@ -269,3 +269,17 @@ fn lists_of_call_targets_are_missing_and_not_invalid() {
     assert!(error.is_missing && error.found.contains("calltargets"), "{error}");
     ptxas::must_assemble(text, "sm_80");
 }
+
+#[test]
+fn texts_of_old_versions_have_the_instructions_of_the_base_version() {
+    let text = ".version 3.0\n.target sm_20\n.address_size 64\n.entry k(.param .u64 p) {
+        .reg .s32 %r<3>; .reg .s64 %rl<3>;
+        ld.param.u64 %rl1, [p];
+        cvta.to.global.u64 %rl2, %rl1;
+        mov.u32 %r1, %tid.x;
+        st.global.u32 [%rl2], %r1;
+        ret; }";
+    assert!(parse(text).is_ok(), "{:?}", parse(text));
+    let newer = text.replace("ret;", "ld.relaxed.cluster.global.u32 %r1, [%rl2]; ret;");
+    assert!(parse(&newer).is_err(), "forms that are newer than the base version need theirs");
+}
