@@ -5,7 +5,7 @@ use retrograph_driver_sys::*;
 use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Event, Mark, NodeKind, Route, State};
-use crate::work::Work;
+use crate::work::{TaskId, Work};
 
 impl State {
     pub(crate) fn cuEventCreate(&mut self, event: Out<CUevent>, flags: u32) -> Call {
@@ -105,7 +105,15 @@ impl State {
             found.queried = pending;
             return Err(refuse(CUresult::CUDA_ERROR_NOT_READY, Rule::Pending));
         }
-        self.complete(pending.into_iter().collect())
+        self.finish_query(pending.into_iter().collect())
+    }
+
+    /// Ends a query of tasks.
+    pub(super) fn finish_query(&mut self, tasks: Vec<TaskId>) -> Call {
+        match self.advance(tasks)? {
+            true => Ok(()),
+            false => Err(refuse(CUresult::CUDA_ERROR_NOT_READY, Rule::Pending)),
+        }
     }
 
     pub(crate) fn cuEventSynchronize(&mut self, event: CUevent) -> Call {

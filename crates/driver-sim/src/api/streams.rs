@@ -91,7 +91,7 @@ impl State {
             self.streams.get_mut(resolved)?.queried = newest;
             return Err(refuse(CUresult::CUDA_ERROR_NOT_READY, Rule::Pending));
         }
-        self.complete(pending)
+        self.finish_query(pending)
     }
 
     /// The stream of a synchronization or query. Fails if it is captured or a capture forbids the

@@ -13,7 +13,7 @@ mod run;
 
 pub(crate) use copy::{Copy, End, Fill};
 pub(crate) use exec::{Exec, Plan, PlanNode, PlanWork};
-pub(crate) use host::{HostCall, HostTarget, Hosting};
+pub(crate) use host::{HostCall, HostRun, HostTarget, Hosting};
 pub(crate) use launch::{Launch, Parameters};
 pub(crate) use peer_copy::{PeerCopy, PeerEnd};
 pub(crate) use run::Failure;
@@ -50,6 +50,8 @@ pub(crate) enum Work {
     Free(u64),
     /// Marks an event as reached.
     Stamp(CUevent),
+    /// A host function that runs on a thread of its own.
+    Hosting(Arc<HostRun>),
 }
 
 /// Queued work.

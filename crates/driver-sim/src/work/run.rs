@@ -46,7 +46,7 @@ impl State {
     /// call returns the code of a fault, as on hardware.
     pub(crate) fn complete_promptly(&mut self) {
         let all = self.tasks.keys().copied().collect();
-        if let Err(refusal) = self.complete(all)
+        if let Err(refusal) = self.advance(all)
             && refusal.rule != Rule::Fault
         {
             let _ = self.conclude(refusal);
@@ -62,7 +62,7 @@ impl State {
     }
 
     /// The targets and all queued tasks that they depend on.
-    fn needed(&self, mut unvisited: Vec<TaskId>) -> Vec<TaskId> {
+    pub(super) fn needed(&self, mut unvisited: Vec<TaskId>) -> Vec<TaskId> {
         let mut needed = std::collections::BTreeSet::new();
         while let Some(id) = unvisited.pop() {
             if let (Some(task), true) = (self.tasks.get(&id), !needed.contains(&id)) {
@@ -80,6 +80,9 @@ impl State {
             Work::PeerCopy(copy) => copy.run().map_err(|error| failed_copy(&error)),
             Work::Graph(plan) => self.run_plan(device, &plan, id),
             Work::Free(address) => self.run_free(device, address),
+            Work::Hosting(run) => {
+                Self::end_host(&run).map_err(|said| Failure::Undefined(said.into()))
+            }
             Work::Stamp(event) => {
                 self.stamp(event, id);
                 Ok(())
