@@ -12,20 +12,17 @@ const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 const NOT_SUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
 
-/// A kernel that calls itself, which is not simulated, in a module with a variable.
-const RECURSIVE: &CStr = c"
-.version 8.0
+/// A kernel with a value of 128 bits, which is not simulated, in a module with a variable.
+const WIDE: &CStr = c"
+.version 8.3
 .target sm_90
 .address_size 64
 .global .align 4 .b8 table[65536];
-.func again()
-{
-    call.uni again;
-    ret;
-}
 .visible .entry k()
 {
-    call.uni again;
+    .reg .b128 %q;
+    .reg .b64 %rd<2>;
+    mov.b128 %q, {%rd0, %rd1};
     ret;
 }";
 
@@ -84,7 +81,7 @@ fn a_module_that_is_not_simulated_takes_no_memory() {
     let machine = Machine::new();
     let before = free_bytes(&machine);
     for _ in 0..3 {
-        assert_eq!(machine.load(RECURSIVE), Err(NOT_SUPPORTED));
+        assert_eq!(machine.load(WIDE), Err(NOT_SUPPORTED));
     }
     assert_eq!(free_bytes(&machine), before);
 }
