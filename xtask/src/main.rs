@@ -3,6 +3,7 @@
 mod bench;
 mod ci;
 mod circles;
+mod clients;
 mod codegen;
 mod conformance;
 mod dependencies;
@@ -35,6 +36,8 @@ enum Verb {
     Bench(bench::Arguments),
     /// Run one job of the CI, or all of them in order.
     Ci(ci::Arguments),
+    /// Run test suites of other projects on the simulator's libcuda.so.1.
+    Clients(clients::Arguments),
     /// Write the PTX of every kernel to kernels-ptx/golden, or check that it is current.
     Codegen(codegen::Arguments),
     /// Record driver calls on hardware, or replay the recordings on the simulator.
@@ -73,6 +76,7 @@ fn run(verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::Bench(arguments) => bench::run(&arguments),
         Verb::Ci(arguments) => ci::run(&arguments),
+        Verb::Clients(arguments) => clients::run(&arguments),
         Verb::Codegen(arguments) => codegen::run(&arguments),
         Verb::Conformance(arguments) => conformance::run(&arguments),
         Verb::Mutate(arguments) => mutate::run(&arguments),

