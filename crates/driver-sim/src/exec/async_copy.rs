@@ -121,6 +121,9 @@ impl AsyncCopies {
         mask: u32,
         open: Option<u32>,
     ) -> Result<(), LaneFault> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
         let (committed, mut seen) = (self.committed, Ok(()));
         self.pending.retain(|copy| {
             let closed = open.is_none_or(|n| copy.group < committed[copy.lane].saturating_sub(n));

@@ -181,12 +181,20 @@ impl Warp {
 
     /// Merges groups that are at the same instruction and chooses the one that runs.
     pub(super) fn regroup(&mut self) -> Result<(), Deadlock> {
-        if self.active != 0 {
-            self.add(Group { pc: self.pc, lanes: self.active, waits: false, parked: false });
-        }
-        self.merge();
         self.turns = self.turns.wrapping_add(1);
         let ahead = self.turns.is_multiple_of(FAIRNESS) || self.deviates();
+        match self.groups[..] {
+            // The common case: two groups meet, and are all.
+            [Group { pc, lanes, .. }] if self.active != 0 && pc == self.pc => {
+                self.groups.clear();
+                self.active |= lanes;
+                self.stop = u32::MAX;
+                return Ok(());
+            }
+            _ if self.active == 0 => {}
+            _ => self.add(Group { pc: self.pc, lanes: self.active, waits: false, parked: false }),
+        }
+        self.merge();
         let runnable = self.groups.iter().enumerate().filter(|(_, group)| !group.waits);
         let chosen = if ahead {
             runnable.max_by_key(|(_, group)| group.pc)
