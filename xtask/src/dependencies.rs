@@ -39,7 +39,7 @@ fn deny_each(checks: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Compares the public API of each library with that of the last tag.
+/// Compares the public API of each library with the last tag.
 pub(crate) fn semver() -> anyhow::Result<()> {
     // A shallow clone has no tags, and would look like a project before its first release.
     if output(command("git", &["rev-parse", "--is-shallow-repository"]))?.trim() == "true" {

@@ -54,7 +54,9 @@ impl Image {
         Self { name: name.into(), ..self }
     }
 
-    /// The SM targets of this image, such as `sm_90a`, in place of those of all images.
+    /// Targets for this image alone, such as `sm_90a`. They replace those of [`Images::targets`].
+    ///
+    /// [`Images::targets`]: crate::Images::targets
     #[must_use]
     pub fn targets<T: Into<String>>(self, targets: impl IntoIterator<Item = T>) -> Self {
         Self { targets: Some(targets.into_iter().map(Into::into).collect()), ..self }

@@ -49,7 +49,7 @@ fn named(variable: &'static str, variables: Variables<'_>) -> Result<Option<Path
     if path.is_file() { Ok(Some(path)) } else { Err(Error::ToolAbsent { variable, path }) }
 }
 
-/// The folders of the toolkit, then those of `PATH`.
+/// The folders to search: `bin` of each toolkit, then `PATH`.
 fn folders(variables: Variables<'_>) -> impl Iterator<Item = PathBuf> {
     let toolkits = TOOLKITS.into_iter().filter_map(variables).filter(|value| !value.is_empty());
     let toolkits: Vec<_> = toolkits.map(|home| PathBuf::from(home).join("bin")).collect();

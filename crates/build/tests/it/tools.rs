@@ -22,10 +22,10 @@ pub(crate) const SCALE: &str = "\
 
 /// An assembler whose code is its source with a terminating zero, which the simulator loads.
 const PTXAS: &str = r#"
-case "$1" in --version) echo a copier; exit;; esac
+case "$1" in --version) echo version 1; exit;; esac
 cat "$2" > "$4"; printf '\0' >> "$4""#;
 
-/// A compiler whose PTX is its source for the asked target, in which `%s` stands.
+/// A compiler that copies its source to the PTX and replaces `%s` with the target.
 const NVCC: &str = r#"
 for word; do
     case "$before" in -MF) list="$word";; -o) out="$word";; esac

@@ -25,7 +25,7 @@ pub(crate) const STORE: &str = "\
 
 /// Answers `--version`, and copies the source, after the target, to the code.
 const COPY: &str = r#"
-case "$1" in --version) echo a copier; echo build 1; echo; exit;; esac
+case "$1" in --version) echo version 1; echo build 1; echo; exit;; esac
 target="$1"
 (echo "$target"; cat "$2") > "$4""#;
 

@@ -150,7 +150,7 @@ pub(super) unsafe fn call(
 ///
 /// # Safety
 ///
-/// The regions must be those of the program of the file.
+/// `calls` and `file` must belong to the same program.
 unsafe fn enter(
     warp: &mut Warp,
     (calls, region): (&Calls, u32),

@@ -57,8 +57,8 @@ pub struct ModelConfig {
     /// The sliding window of attention, if there is one.
     #[serde(default)]
     pub sliding_window: Option<SlidingWindow>,
-    /// Base of the RoPE frequencies of layers with a sliding window, which are not scaled; `None`
-    /// for those of all layers.
+    /// Base of the RoPE frequencies in layers with a sliding window, where no scaling applies.
+    /// `None` if these layers have `rope_theta` and its scaling, too.
     #[serde(default)]
     pub local_rope_theta: Option<f64>,
     /// Attention scores are divided by the square root of this number; `None` for the head
@@ -107,8 +107,8 @@ pub struct SlidingWindow {
     pub size: u32,
     /// The first layer with the window; earlier layers attend to all tokens.
     pub first_layer: usize,
-    /// The distance of layers without the window: with 6, every sixth layer attends to all tokens.
-    /// `None` if there are none from `first_layer` on.
+    /// With 6, every sixth layer attends to all tokens. `None` if all layers from `first_layer` on
+    /// have the window.
     #[serde(default)]
     pub full_interval: Option<usize>,
 }

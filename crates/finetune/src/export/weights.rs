@@ -152,7 +152,7 @@ pub(crate) struct Tensor {
     base: Vec<f32>,
     width: usize,
     update: Option<Update>,
-    /// What the values exceed those of files by.
+    /// Subtracted from the values before they are written.
     offset: f64,
 }
 

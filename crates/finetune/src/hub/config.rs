@@ -119,13 +119,18 @@ impl Raw {
         nested.or(self.rope_parameters.as_ref()).or(self.rope_scaling.as_ref())
     }
 
+    /// RoPE of layers with a window, if a file tells it apart.
+    fn local_rope(&self) -> Option<&Rope> {
+        self.rope_parameters.as_ref().and_then(|rope| rope.sliding_attention.as_deref())
+    }
+
     /// Returns the base of RoPE in layers with a window, if it is one of their own.
     fn local_theta(&self) -> Option<f64> {
         if self.model_type != "gemma3_text" {
             return None;
         }
-        let nested = self.rope_parameters.as_ref().and_then(|rope| rope.sliding_attention.as_ref());
-        let theta = nested.and_then(|rope| rope.rope_theta).or(self.rope_local_base_freq);
+        let theta =
+            self.local_rope().and_then(|rope| rope.rope_theta).or(self.rope_local_base_freq);
         Some(theta.unwrap_or(GEMMA3_THETAS[1]))
     }
 
@@ -186,6 +191,10 @@ fn supported(raw: &Raw) -> Result<(), Refusal> {
     if raw.is_gemma() {
         if raw.hidden_activation != GELU {
             return refuse("hidden_activation", &raw.hidden_activation, GELU);
+        }
+        let local = raw.local_rope().map_or("default", Rope::kind);
+        if local != "default" {
+            return refuse("sliding_attention", &local, "a RoPE without scaling");
         }
         if raw.use_bidirectional_attention == Some(true) {
             return refuse("use_bidirectional_attention", &true, "false");

@@ -37,6 +37,13 @@ pub(super) struct Rope {
     pub(super) sliding_attention: Option<Box<Self>>,
 }
 
+impl Rope {
+    /// The kind of scaling; `default` for none.
+    pub(super) fn kind(&self) -> &str {
+        self.rope_type.as_ref().or(self.kind.as_ref()).map_or("default", String::as_str)
+    }
+}
+
 /// The context lengths of a model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context {
@@ -52,8 +59,7 @@ pub(super) fn scaling(
     rope: &Rope,
     context: Context,
 ) -> Result<Option<RopeScaling>, HubError> {
-    let kind = rope.rope_type.as_ref().or(rope.kind.as_ref());
-    let kind = kind.map_or("default", String::as_str);
+    let kind = rope.kind();
     let need = |value: Option<f64>, name: &str| {
         value.ok_or_else(|| HubError::json(path, format!("{kind} rope scaling needs {name}")))
     };

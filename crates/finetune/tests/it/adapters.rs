@@ -71,6 +71,34 @@ fn an_adapter_that_is_read_back_computes_the_same_bits() {
     assert_eq!(loss(&mut first).to_bits(), loss(&mut second).to_bits());
 }
 
+/// Norms that multiply by 1 + w: files have w, the device has the sum.
+#[test]
+fn norms_with_an_offset_are_written_without_it_and_read_with_it() {
+    let (device, folder) = (device(), tempfile::tempdir().unwrap());
+    let mut config = config(Mode::Lora(lora()), 6);
+    config.model.unit_offset_norms = true;
+    let mut first = trainer(&device, &config, TrainerOptions::default());
+    train(&mut first, 4);
+    first.export_adapter(output(folder.path())).unwrap();
+    let bytes = std::fs::read(folder.path().join("adapter_model.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let mut adapter = Adapter::open(folder.path()).unwrap();
+    let norms = first.state().trained_parameters();
+    let norms: Vec<_> = norms.into_iter().filter(|one| one.name.contains("layernorm")).collect();
+    assert_eq!(norms.len(), 2 * config.model.layers);
+    for norm in norms {
+        let gains = first.state().values(first.stream(), &norm.name).unwrap().unwrap();
+        let found = tensors.iter().find(|(name, _)| name.ends_with(&*norm.name)).unwrap().1;
+        let stored: Vec<f32> = found
+            .data()
+            .chunks_exact(4)
+            .map(|four| f32::from_le_bytes(four.try_into().unwrap()))
+            .collect();
+        assert_eq!(stored, gains.iter().map(|gain| gain - 1.0).collect::<Vec<_>>());
+        assert_eq!(adapter.values(&norm).unwrap(), gains, "{}", norm.name);
+    }
+}
+
 #[test]
 fn names_and_shapes_are_those_of_peft() {
     let folder = tempfile::tempdir().unwrap();

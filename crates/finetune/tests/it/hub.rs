@@ -242,6 +242,11 @@ fn unsupported_options_are_refused_by_field() {
         ("smollm3", json!({ "use_sliding_window": true }), "use_sliding_window is true"),
         ("gemma2", json!({ "hidden_activation": "silu" }), "gelu_pytorch_tanh"),
         ("gemma3_text", json!({ "use_bidirectional_attention": true }), "use_bidirectional"),
+        (
+            "gemma3_text",
+            json!({ "rope_parameters": { "sliding_attention": { "rope_type": "linear" } } }),
+            "sliding_attention is linear",
+        ),
         ("gemma3_text", json!({ "attention_bias": true }), "attention_bias is true"),
         ("gemma3", json!({}), "gemma3_text"),
         ("phi3", json!({ "rope_scaling": { "type": "su" } }), "original_max_position_embeddings"),

@@ -46,8 +46,9 @@ impl BlockOutput {
         let added = Some(residual).filter(|_| self.norm.is_none());
         let call = Forward { residual: added, ..self.projection.call() };
         let [out] = linear::forward(builder, input, [call])?;
-        let (projection, Some(norm)) = (out.saved, self.norm) else {
-            return Ok((out.residual()?, Saved { projection: out.saved, norm: None }));
+        let projection = out.saved;
+        let Some(norm) = self.norm else {
+            return Ok((out.residual()?, Saved { projection, norm: None }));
         };
         builder.scope(&*self.scopes[1]);
         let (normed, norm) = norm.forward(builder, out.y.f32()?.into(), Dtypes::F32)?;

@@ -115,18 +115,15 @@ impl<'a> Backward<'a> {
         (grad_t, others): (Option<Slice<bf16>>, usize),
     ) -> Result<Option<Vec<DgradFactors<BufferId>>>> {
         let Linear { products, lora, .. } = self.layer;
-        let update =
-            match lora.as_ref().zip(grad_t) {
-                None if products.joinable() && lora.is_none() => None,
-                Some((lora, grad_t)) if products.joins() => lora.fused().map(|matrices| {
-                    DgradFactors { grad_out: grad_t, w: matrices.a, outputs: lora.rank }
-                }),
-                _ => return Ok(None),
-            };
-        if grad_t.is_some() && update.is_none() {
-            return Ok(None);
-        }
-        if others + 1 + usize::from(update.is_some()) > 1 + DgradSum::MAX_ADDED {
+        let update = match (lora, grad_t) {
+            (None, _) if products.joinable() => None,
+            (Some(lora), Some(grad_out)) if products.joins() => {
+                let Some(matrices) = lora.fused() else { return Ok(None) };
+                Some(DgradFactors { grad_out, w: matrices.a, outputs: lora.rank })
+            }
+            _ => return Ok(None),
+        };
+        if others + usize::from(update.is_some()) > DgradSum::MAX_ADDED {
             return Ok(None);
         }
         let main = self.main_factors(builder)?;

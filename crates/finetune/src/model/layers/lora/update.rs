@@ -50,8 +50,8 @@ pub(in crate::model::layers) struct Bf16Matrices {
 const BF16_MIN_ROWS: usize = 256;
 
 impl Method {
-    /// Chooses for an update of `rank`. `matrices` are A and B as products read them; `weights` is
-    /// the dtype in which those of a layer which reads bf16 read its weight.
+    /// Chooses for an update of `rank`. `matrices` are A and B as products read them. `weights` is
+    /// the dtype in which products read the weight of the layer; `None` if the layer reads f32.
     pub(in crate::model::layers) fn new(
         [rank, rows]: [usize; 2],
         matrices: [TensorView<BufferId>; 2],
