@@ -29,8 +29,8 @@ pub(super) struct Layout {
     pub(super) exposed: Vec<VirtualRegister>,
 }
 
-/// Lays out the registers of `code`. Functions with frames begin at `starts`; no two of them share a
-/// slot.
+/// Lays out the registers of `code`. Functions with frames begin at `starts`; no two of them share
+/// a slot.
 pub(super) fn lay_out((code, starts): (&[Micro], &[usize]), registers: &[RegisterInfo]) -> Layout {
     let live = Liveness::of(code, registers.len());
     let intervals = live.intervals(code, registers);

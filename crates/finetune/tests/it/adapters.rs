@@ -95,7 +95,7 @@ fn norms_with_an_offset_are_written_without_it_and_read_with_it() {
             .map(|four| f32::from_le_bytes(four.try_into().unwrap()))
             .collect();
         assert_eq!(stored, gains.iter().map(|gain| gain - 1.0).collect::<Vec<_>>());
-        assert_eq!(adapter.values(&norm).unwrap(), gains, "{}", norm.name);
+        assert_eq!(adapter.values(norm).unwrap(), gains, "{}", norm.name);
     }
 }
 
