@@ -17,6 +17,8 @@
 //! | [`kernel::multistage`] | `cp.async`, multistage | bf16 | bf16, NF4 | `mma.sync`, `wgmma` |
 //! | [`kernel::multistage`] | `cp.async`, multistage | f32 | f32 | tf32x3 |
 //! | [`kernel::warp_specialized`] | TMA, warp-specialized, persistent | bf16 | bf16 | `wgmma` |
+//! | [`kernel::warp_specialized`] | TMA, warp-specialized, persistent | split f16 | split f16 | three `wgmma` |
+//! | [`kernel::simt`] | register-staged | split f16 | split f16 | FMA in f32 |
 //!
 //! Before sm_80, which has no bf16 tensor cores, all kernels use fused multiply-adds.
 //!
@@ -41,6 +43,7 @@ mod loader;
 mod mainloop;
 mod operand_tile;
 mod params;
+pub(crate) mod split;
 pub(crate) mod split_k_sum;
 mod staged_store;
 mod swiglu;
@@ -76,7 +79,7 @@ fn entry(
 ) -> Option<Entry> {
     let operands = (majors(image.layout), image.b);
     Some(match tile.mainloop {
-        Mainloop::Simt { .. } => simt::entry(name, &SimtConfig::new(tile)?, operands),
+        Mainloop::Simt { .. } => simt::entry(name, &SimtConfig::new(tile)?, image),
         Mainloop::MmaSync { .. } => {
             mma_sync::entry((target, name), &MmaConfig::new(tile)?, operands)
         }

@@ -3,6 +3,7 @@
 pub(crate) mod arith;
 pub(crate) mod bf16;
 pub(crate) mod eight;
+pub(crate) mod f16;
 pub(crate) mod gelu;
 pub(crate) mod mma;
 pub(crate) mod nf4;

@@ -8,6 +8,8 @@ pub enum DType {
     F32,
     /// bfloat16.
     Bf16,
+    /// IEEE 754 binary16.
+    F16,
     /// NormalFloat4: 4-bit codes, two per byte, and one scale per block of 64 elements in a tensor
     /// of its own.
     Nf4,
@@ -27,6 +29,7 @@ impl DType {
         match self {
             Self::F32 => "f32",
             Self::Bf16 => "bf16",
+            Self::F16 => "f16",
             Self::Nf4 => "NF4",
             Self::F64 => "f64",
             Self::U8 => "u8",
@@ -40,7 +43,7 @@ impl DType {
         match self {
             Self::Nf4 => 4,
             Self::U8 => 8,
-            Self::Bf16 => 16,
+            Self::Bf16 | Self::F16 => 16,
             Self::F32 | Self::U32 => 32,
             Self::F64 | Self::U64 => 64,
         }

@@ -5,17 +5,19 @@
 
 mod added_products;
 mod images;
+mod split;
 mod tile;
 
 pub use added_products::{AddedProductParameters, MAX_ADDED_PRODUCTS};
 pub use images::{
     BF16_NN, BF16_NN_BF16, BF16_NN_NF4, BF16_NT, BF16_NT_BF16, BF16_NT_NF4, BF16_TN, Epilogue,
     GemmImage, IMAGES, Layout, MULTISTAGE_NN, MULTISTAGE_NN_NF4, MULTISTAGE_NT, MULTISTAGE_NT_NF4,
-    MULTISTAGE_TN, NN, NN_NF4, NT, NT_NF4, SWIGLU_BACKWARD_NN, SWIGLU_NT, TN,
+    MULTISTAGE_TN, NN, NN_NF4, NN_SPLIT, NT, NT_NF4, NT_SPLIT, SWIGLU_BACKWARD_NN, SWIGLU_NT, TN,
 };
+pub use split::{SPLIT, SPLIT_PARTS, SPLIT_THREADS, SplitParameters, SplitScaleParameters};
 pub use tile::{
-    CONSUMER_ROWS, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT, SIMT_NF4, SWIGLU,
-    SWIGLU_BACKWARD, TileConfig, WGMMA_BLOCK_K,
+    CONSUMER_ROWS, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT, SIMT_NF4, SPLIT_F16,
+    SWIGLU, SWIGLU_BACKWARD, TileConfig, WGMMA_BLOCK_K,
 };
 
 use crate::parameters::{flags, parameters};
@@ -89,7 +91,7 @@ parameters! {
 
 parameters! {
     /// The tensor maps of the operands, with dimensions (row, rows, planes) from the innermost one;
-    /// they follow [`GemmParameters`] in entries whose a and b are bf16. Only tiles with the
+    /// they follow [`GemmParameters`] in entries whose a and b are bf16 or split f16. Only tiles with the
     /// mainloop [`Mainloop::WarpSpecialized`] read them.
     pub struct GemmTensorMaps {
         /// The map of a.
@@ -141,7 +143,7 @@ parameters! {
     }
 }
 
-/// Elements per row, and rows, of the box in which bf16 tensor maps of [`GemmTensorMaps`] copy: the
+/// Elements per row, and rows, of the box in which 16-bit tensor maps of [`GemmTensorMaps`] copy: the
 /// same for every operand and tile, so that a map does not depend on the tile. A row fills a line
 /// of 128 bytes, which the 128-byte swizzle needs.
 pub const TENSOR_MAP_BOX: [u32; 2] = [64, 64];

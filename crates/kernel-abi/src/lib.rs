@@ -40,7 +40,7 @@ mod signature;
 
 pub use dtype::DType;
 pub use parameters::{
-    Any, Arguments, Bf16, Declare, Flags, Parameter, ParameterKind, ParameterTypes,
+    Any, Arguments, Bf16, Declare, F16, Flags, Parameter, ParameterKind, ParameterTypes,
 };
 pub use signature::{RowKernel, Signature};
 

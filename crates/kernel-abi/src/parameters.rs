@@ -82,13 +82,17 @@ pub trait Flags: Copy {
 #[derive(Clone, Copy, Debug)]
 pub enum Bf16 {}
 
+/// The element type of a pointer to f16.
+#[derive(Clone, Copy, Debug)]
+pub enum F16 {}
+
 /// The element type of a pointer whose elements are of another type in each entry or launch.
 #[derive(Clone, Copy, Debug)]
 pub enum Any {}
 
 /// The type of a parameter of each kind: typed registers in a source, values in a launch.
 pub trait ParameterTypes {
-    /// A pointer to elements of type `E`: a Rust type, [`Bf16`] or [`Any`].
+    /// A pointer to elements of type `E`: a Rust type, [`Bf16`], [`F16`] or [`Any`].
     type Pointer<E>;
     /// A `.u32`.
     type U32;

@@ -1,14 +1,15 @@
 //! Times every tile of a matrix product on a GPU, and the one that the sizes choose.
 //!
 //! ```text
-//! gemm_speed [--bf16 [--streamed [--bf16-results]] | --swiglu] [--weights f32|bf16|nf4] \
+//! gemm_speed [--bf16 [--streamed [--bf16-results]] | --swiglu] [--weights f32|bf16|nf4|split] \
 //!     [--rows N,…] [--layers INPUTSxOUTPUTS,…] [--tile NAME | --chosen] [--samples N] \
 //!     [--sustained SECONDS] [--simulate] OUT.jsonl
 //! ```
 //!
 //! `--bf16` computes in bf16; `--weights` says how the second operand is stored, and `--streamed`
-//! that the first one is stored as bf16, which a second one in bf16 or NF4 takes, and
-//! `--bf16-results` that results are. `--swiglu` times the
+//! that the first one is stored as bf16, which a second one in bf16 or NF4 takes. `split` stores
+//! both in two parts of f16; splitting them is timed, too.
+//! `--bf16-results` writes results in bf16. `--swiglu` times the
 //! products of gate and up with SwiGLU, and the gradients of both through a layer from OUTPUTS to
 //! INPUTS, all in bf16.
 //! `--tile` times that tile alone beside the chosen one, `--chosen` only the chosen one.
@@ -29,8 +30,8 @@ use std::io::Write;
 use device::{Device, Work};
 use retrograph_kernels::gemm::dispatch_entry;
 use retrograph_kernels::ops::{
-    DType, Dgrad, Fprop, GemmShape, NF4_BLOCK, Nf4, Nf4Scales, SwiGluDgrad, SwiGluFprop,
-    TensorView, Wgrad,
+    DType, Dgrad, Fprop, GemmShape, NF4_BLOCK, Nf4, Nf4Scales, Split, SplitMatrix, SwiGluDgrad,
+    SwiGluFprop, TensorView, Wgrad,
 };
 use retrograph_kernels::{Launch, View, images};
 
@@ -54,6 +55,7 @@ enum Weights {
     F32,
     Bf16,
     Nf4,
+    Split,
 }
 
 impl Weights {
@@ -62,13 +64,16 @@ impl Weights {
             "f32" => Self::F32,
             "bf16" => Self::Bf16,
             "nf4" => Self::Nf4,
+            "split" => Self::Split,
             _ => return None,
         })
     }
 
     /// Bytes of the elements, and of their scales.
-    fn bytes(self, len: usize) -> [usize; 2] {
+    fn bytes(self, [rows, columns]: [usize; 2]) -> [usize; 2] {
+        let len = rows * columns;
         match self {
+            Self::Split => [len * 4, rows * 4],
             Self::F32 => [len * 4, 0],
             Self::Bf16 => [len * 2, 0],
             Self::Nf4 => [len.div_ceil(2), len.div_ceil(64) * 4],
@@ -76,8 +81,13 @@ impl Weights {
     }
 
     /// The matrix at these addresses.
-    fn at(self, [elements, scales]: [u64; 2], len: usize) -> TensorView<u64> {
+    fn at(self, [elements, scales]: [u64; 2], [rows, columns]: [usize; 2]) -> TensorView<u64> {
+        let len = rows * columns;
         match self {
+            Self::Split => TensorView::Split(SplitMatrix {
+                parts: View::new(elements, 2 * len),
+                scales: View::new(scales, rows),
+            }),
             Self::F32 => TensorView::F32(View::new(elements, len)),
             Self::Bf16 => TensorView::Bf16(View::new(elements, len)),
             Self::Nf4 => TensorView::Nf4(Nf4 {
@@ -145,7 +155,8 @@ impl Options {
                     rows = list.map_err(|_| "--rows: numbers")?;
                 }
                 "--weights" => {
-                    weights = Weights::parse(&value()?).ok_or("--weights: f32, bf16 or nf4")?;
+                    weights =
+                        Weights::parse(&value()?).ok_or("--weights: f32, bf16, nf4 or split")?;
                 }
                 flag if flag.starts_with("--") => return Err(format!("no option {flag}")),
                 _ => path = Some(argument),
@@ -175,13 +186,23 @@ impl Options {
         match self.weights {
             Weights::F32 => true,
             Weights::Bf16 => self.streamed,
-            Weights::Nf4 => false,
+            Weights::Nf4 | Weights::Split => false,
         }
     }
 
     /// A result at an address.
-    fn result(&self, address: u64, len: usize) -> TensorView<u64> {
-        if self.bf16_results { Weights::Bf16 } else { Weights::F32 }.at([address, 0], len)
+    fn result(&self, address: u64, sizes: [usize; 2]) -> TensorView<u64> {
+        if self.bf16_results { Weights::Bf16 } else { Weights::F32 }.at([address, 0], sizes)
+    }
+
+    /// A first operand at an address, with its scales.
+    fn first(&self, at: [u64; 2], sizes: [usize; 2]) -> TensorView<u64> {
+        let format = match self.weights {
+            Weights::Split => Weights::Split,
+            _ if self.streamed => Weights::Bf16,
+            _ => Weights::F32,
+        };
+        format.at(at, sizes)
     }
 
     /// Rows, inputs and outputs of every product.
@@ -216,14 +237,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for shape in options.shapes() {
         let ops: &[&str] = match options.swiglu {
             true => &["swiglu", "swiglu_backward"],
-            false => &["fprop", "dgrad", "wgrad"],
+            false => &["fprop", "dgrad", "wgrad", "split"],
         };
         for &op in ops {
-            if op == "wgrad" && !options.has_wgrad() {
+            let splits = matches!(options.weights, Weights::Split);
+            if (op == "wgrad" && !options.has_wgrad()) || (op == "split" && !splits) {
                 continue;
             }
             // Results of the previous product may have overwritten operands of this one.
-            device.fill(options.streamed);
+            device.fill(options.streamed || splits);
             compare(&device, &mut options, (op, shape))?;
         }
     }
@@ -243,18 +265,27 @@ fn compare(
     };
     let first = &launches[0];
     let chosen = first.dispatch(device.target);
-    let products = if op == "swiglu" { 2.0 } else { 1.0 };
+    let products = match op {
+        "swiglu" => 2.0,
+        "split" => 0.0,
+        _ => 1.0,
+    };
     let flops = 2.0 * products * rows as f64 * inputs as f64 * outputs as f64;
-    let [elements, scales] = options.weights.bytes(inputs * outputs);
-    let bytes = (4 * rows * (inputs + outputs) + elements + scales) as f64;
+    let [elements, scales] = options.weights.bytes([outputs, inputs]);
+    let bytes = match op {
+        "split" => (8 * rows * inputs) as f64,
+        _ => (4 * rows * (inputs + outputs) + elements + scales) as f64,
+    };
     for entry in first.kernel().entries {
-        let name = entry.strip_prefix(first.kernel().image).map(|name| &name[1..]);
+        let name =
+            entry.strip_prefix(first.kernel().image).map(|name| name.trim_start_matches('_'));
         let wanted = !options.chosen && options.tile.as_ref().is_none_or(|tile| name == Some(tile));
         let there = images::has_entry(first.kernel().image, entry, device.target);
         if !there || (!wanted && *entry != chosen.entry) {
             continue;
         }
-        let dispatch = dispatch_entry(first, entry, device.target).expect("the entry is one of it");
+        // A launch that is no product has one entry.
+        let dispatch = dispatch_entry(first, entry, device.target).unwrap_or(chosen);
         // As many launches as take about a millisecond, so that events are exact.
         let batch = (1e-3 / (flops / 15e12 + bytes / 2e12 + 4e-6)).clamp(2.0, 64.0) as usize;
         let Options { samples, sustained, .. } = *options;
@@ -288,10 +319,11 @@ fn ring(
 ) -> Result<Vec<Launch<u64>>, Box<dyn std::error::Error>> {
     let GemmShape { rows, inputs, outputs } = shape;
     let lens = [rows * inputs, inputs * outputs, rows * outputs];
-    let [elements, scales] = options.weights.bytes(lens[1]);
+    let [elements, scales] = options.weights.bytes([rows.max(outputs), inputs]);
     // A gradient of the weights is f32.
     let elements = elements.max(if op == "wgrad" { lens[1] * 4 } else { 0 });
-    let slots = [lens[0] * 4, elements, scales, lens[2] * 4].map(|len| len.next_multiple_of(256));
+    let slots = [lens[0] * 4, elements, scales, lens[0].max(lens[2]) * 4]
+        .map(|len| len.next_multiple_of(256));
     let bytes: usize = slots.iter().sum();
     let copies = (RING.min(device.pool_bytes) / bytes).clamp(1, 64);
     let launch = |copy: usize| {
@@ -300,26 +332,30 @@ fn ring(
         let scales = w + slots[1] as u64;
         let y = scales + slots[2] as u64;
         let (grad_weight_at, compute) = (w, options.compute);
-        let w = options.weights.at([w, scales], lens[1]);
-        let first = |address, len| match options.streamed {
-            true => Weights::Bf16.at([address, 0], len),
-            false => Weights::F32.at([address, 0], len),
-        };
+        let w = options.weights.at([w, scales], [outputs, inputs]);
+        let first = |address, sizes| options.first([address, scales], sizes);
+        let (x_sizes, y_sizes) = ([rows, inputs], [rows, outputs]);
         let (alpha, accumulate) = (1.0, false);
         match op {
+            "split" => {
+                let (parts, scales) = (View::new(x, 2 * lens[0]), View::new(scales, rows));
+                let (out, x, factors) =
+                    (SplitMatrix { parts, scales }, View::new(y, lens[0]), None);
+                Split { x, factors, out, rows, columns: inputs }.launch()
+            }
             "fprop" => {
-                let (x, bias) = (first(x, lens[0]), None);
-                let y = options.result(y, lens[2]);
+                let (x, bias) = (first(x, x_sizes), None);
+                let y = options.result(y, y_sizes);
                 Fprop { x, w, bias, y, shape, alpha, accumulate }.launch_in(compute)
             }
             "wgrad" => {
-                let grad_out = first(y, lens[2]);
-                let grad_weight = options.result(grad_weight_at, lens[1]);
-                let x = first(x, lens[0]);
+                let grad_out = first(y, y_sizes);
+                let grad_weight = options.result(grad_weight_at, [outputs, inputs]);
+                let x = first(x, x_sizes);
                 Wgrad { grad_out, x, grad_weight, shape, alpha, accumulate }.launch_in(compute)
             }
             _ => {
-                let (grad_out, grad_input) = (first(y, lens[2]), options.result(x, lens[0]));
+                let (grad_out, grad_input) = (first(y, y_sizes), options.result(x, x_sizes));
                 Dgrad { grad_out, w, grad_input, shape, alpha, accumulate }.launch_in(compute)
             }
         }

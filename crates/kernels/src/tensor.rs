@@ -6,6 +6,7 @@ use half::bf16;
 use retrograph_kernel_abi::{Any, Bf16, nf4};
 
 use crate::checks::Check;
+use crate::gemm::SplitMatrix;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{DType, KernelError, View};
 
@@ -18,6 +19,8 @@ pub enum TensorView<B> {
     Bf16(View<B, bf16>),
     /// 4-bit codes with scales.
     Nf4(Nf4<B>),
+    /// f32 in two parts of f16. Only products of two split matrices read it.
+    Split(SplitMatrix<B>),
 }
 
 /// A tensor that a kernel writes, in one element type or in two.
@@ -188,6 +191,12 @@ impl<B> From<Nf4<B>> for TensorView<B> {
     }
 }
 
+impl<B> From<SplitMatrix<B>> for TensorView<B> {
+    fn from(matrix: SplitMatrix<B>) -> Self {
+        Self::Split(matrix)
+    }
+}
+
 impl<B: Copy> TensorView<B> {
     /// Number of elements.
     pub fn len(&self) -> usize {
@@ -195,6 +204,7 @@ impl<B: Copy> TensorView<B> {
             Self::F32(view) => view.len(),
             Self::Bf16(view) => view.len(),
             Self::Nf4(matrix) => matrix.len,
+            Self::Split(matrix) => matrix.len(),
         }
     }
 
@@ -203,12 +213,13 @@ impl<B: Copy> TensorView<B> {
         self.len() == 0
     }
 
-    /// The element type.
+    /// The element type; f16 of a split matrix.
     pub fn dtype(&self) -> DType {
         match self {
             Self::F32(_) => DType::F32,
             Self::Bf16(_) => DType::Bf16,
             Self::Nf4(_) => DType::Nf4,
+            Self::Split(_) => DType::F16,
         }
     }
 
@@ -219,6 +230,7 @@ impl<B: Copy> TensorView<B> {
             Self::F32(view) => (view.is_aligned(16), 4),
             Self::Bf16(view) => (view.is_aligned(16), 8),
             Self::Nf4(matrix) => (matrix.codes.is_aligned(16), 8),
+            Self::Split(matrix) => (matrix.parts.is_aligned(16), 8),
         };
         aligned && row_sizes.iter().all(|size| size % vector == 0)
     }
@@ -229,6 +241,7 @@ impl<B: Copy> TensorView<B> {
             Self::F32(view) => Pointer::read(view).any(),
             Self::Bf16(view) => Pointer::read(view).any(),
             Self::Nf4(Nf4 { codes, .. }) => Pointer::read(codes).any(),
+            Self::Split(SplitMatrix { parts, .. }) => Pointer::read(parts).any(),
         }
     }
 
@@ -238,11 +251,17 @@ impl<B: Copy> TensorView<B> {
             Self::F32(view) => view.byte_range(),
             Self::Bf16(view) => view.byte_range(),
             Self::Nf4(Nf4 { codes, .. }) => codes.byte_range(),
+            Self::Split(SplitMatrix { parts, .. }) => parts.byte_range(),
         }
     }
 
     /// The matrix in NF4, if it is one.
     pub(crate) fn nf4(&self) -> Option<&Nf4<B>> {
         if let Self::Nf4(matrix) = self { Some(matrix) } else { None }
+    }
+
+    /// The split matrix, if it is one.
+    pub(crate) fn split(&self) -> Option<&SplitMatrix<B>> {
+        if let Self::Split(matrix) = self { Some(matrix) } else { None }
     }
 }

@@ -25,6 +25,10 @@ impl Element for half::bf16 {
     const DTYPE: DType = DType::Bf16;
     type Parameter = retrograph_kernel_abi::Bf16;
 }
+impl Element for half::f16 {
+    const DTYPE: DType = DType::F16;
+    type Parameter = retrograph_kernel_abi::F16;
+}
 impl Element for u8 {
     const DTYPE: DType = DType::U8;
     type Parameter = u8;

@@ -2,8 +2,8 @@
 
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemm::{
-    AddedProductParameters, Epilogue, GemmFlags, GemmImage, GemmParameters, GemmTensorMaps,
-    MAX_ADDED_PRODUCTS,
+    AddedProductParameters, Epilogue, GemmFlags, GemmImage, GemmParameters, GemmTensorMaps, Layout,
+    MAX_ADDED_PRODUCTS, SplitScaleParameters,
 };
 use retrograph_ptx::build::{Kernel, Pred, Ptr, TensorMapParam, Value, Var};
 
@@ -72,12 +72,23 @@ pub(super) struct GemmParams<'k> {
     pub(super) k: Value<'k, u32>,
     /// Length of the outer reduction.
     pub(super) reduce: Value<'k, u32>,
-    /// The tensor maps, if a and b are bf16.
+    /// The tensor maps, if a and b are bf16 or split f16.
     pub(super) maps: Option<TensorMaps<'k>>,
+    /// The scales of split operands.
+    pub(super) scales: Option<SplitScales<'k>>,
     /// The added products, in entries that have any.
     pub(super) added: Option<[AddedProduct<'k>; MAX_ADDED_PRODUCTS]>,
     /// Further operands of the epilogue.
     pub(super) epilogue: EpilogueParams<'k>,
+}
+
+/// The scales of split operands.
+#[derive(Clone, Copy)]
+pub(super) struct SplitScales<'k> {
+    /// One for each row of a.
+    a: Ptr<'k, f32>,
+    /// One for each column of b, unless a was split with them.
+    b: Option<Ptr<'k, f32>>,
 }
 
 /// The operands of an epilogue besides c.
@@ -119,6 +130,27 @@ impl<'k> AddedProduct<'k> {
 }
 
 impl<'k> GemmParams<'k> {
+    /// Sums of consecutive elements of c from `row` and `column` on, multiplied by the scales of
+    /// split operands.
+    pub(super) fn unsplit<const N: usize>(
+        &self,
+        [row, column]: [Value<'k, u32>; 2],
+        sums: [Value<'k, f32>; N],
+    ) -> [Value<'k, f32>; N] {
+        let Some(SplitScales { a, b }) = self.scales else { return sums };
+        // Elements past the end are not written, so any scale will do for them.
+        let a = a.load(row.min(self.m - 1));
+        let mut columns = 0u32..;
+        sums.map(|sum| {
+            let at = columns.next().expect("columns do not end");
+            match b.map(|b| b.load((column + at).min(self.n - 1))) {
+                // The smaller one first, so that nothing overflows on the way to a result in range.
+                Some(b) => sum * a.min(b) * a.max(b),
+                None => sum * a,
+            }
+        })
+    }
+
     /// Declares the parameters in the order of the launch, for a and b of types `dtypes`. Only b
     /// can be NF4. No products are added, and the epilogue is linear.
     pub(super) fn declare(k: &Kernel<'k>, dtypes: [DType; 2]) -> Self {
@@ -150,6 +182,8 @@ impl<'k> GemmParams<'k> {
         let formats = dtypes.map(|dtype| match dtype {
             DType::F32 => OperandFormat::F32,
             DType::Bf16 => OperandFormat::Bf16,
+            // The distance of the parts is set when the layout is known.
+            DType::F16 => OperandFormat::SplitF16 { low: k.constant(0) },
             DType::Nf4 => OperandFormat::Nf4(Nf4::declare(k)),
             other => unreachable!("no GEMM reads an operand in {other}"),
         });
@@ -192,21 +226,46 @@ impl<'k> GemmParams<'k> {
             n,
             k: k_len,
             reduce,
-            maps: (dtypes == [DType::Bf16; 2]).then(|| {
-                let GemmTensorMaps { a_map, b_map, c_map } =
-                    GemmTensorMaps::declare(&mut Declarations(*k));
-                let writes_c = flags.has(GemmFlags::C_MAPPED);
-                TensorMaps { a: a_map, b: b_map, c: c_map, writes_c }
-            }),
+            maps: matches!(dtypes, [DType::Bf16, DType::Bf16] | [DType::F16, DType::F16]).then(
+                || {
+                    let GemmTensorMaps { a_map, b_map, c_map } =
+                        GemmTensorMaps::declare(&mut Declarations(*k));
+                    let writes_c = flags.has(GemmFlags::C_MAPPED);
+                    TensorMaps { a: a_map, b: b_map, c: c_map, writes_c }
+                },
+            ),
+            scales: None,
             added: None,
             epilogue: EpilogueParams::Linear,
         }
+    }
+
+    /// Declares the scales of split operands, and finds their second parts.
+    fn with_scales(self, layout: Layout) -> Self {
+        let k = &self.k.kernel();
+        let SplitScaleParameters { a_scales, b_scales } =
+            SplitScaleParameters::declare(&mut Declarations(*k));
+        let scales = match layout {
+            Layout::Nt => SplitScales { a: a_scales, b: Some(b_scales) },
+            Layout::Nn | Layout::Tn => SplitScales { a: a_scales, b: None },
+        };
+        let b_rows = if layout == Layout::Nt { self.n } else { self.k };
+        let split = |operand: GlobalOperand<'k>, rows: Value<'k, u32>| {
+            let low = rows.mul_wide(operand.leading_dim) << 1;
+            GlobalOperand { format: OperandFormat::SplitF16 { low }, ..operand }
+        };
+        let (a, b) = (split(self.a, self.m), split(self.b, b_rows));
+        Self { a, b, scales: Some(scales), ..self }
     }
 
     /// Declares all parameters of the entries of `image`, whose operands have types `dtypes` in
     /// memory.
     pub(super) fn declare_all(k: &Kernel<'k>, dtypes: [DType; 2], image: &GemmImage) -> Self {
         let params = Self::declare(k, dtypes);
+        let params = match dtypes {
+            [DType::F16, DType::F16] => params.with_scales(image.layout),
+            _ => params,
+        };
         let added = image.adds_products().then(|| {
             AddedProductParameters::declare_all(&mut Declarations(*k)).map(|product| {
                 let AddedProductParameters { a, b, k, a_map, b_map } = product;

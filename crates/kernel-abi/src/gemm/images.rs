@@ -1,7 +1,8 @@
 //! GEMM images: one for each layout, element types and arithmetic.
 
 use super::tile::{
-    MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, SIMT, SIMT_NF4, SWIGLU, SWIGLU_BACKWARD, TileConfig,
+    MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, SIMT, SIMT_NF4, SPLIT_F16, SWIGLU, SWIGLU_BACKWARD,
+    TileConfig,
 };
 use crate::DType;
 
@@ -38,7 +39,7 @@ pub struct GemmImage {
     pub layout: Layout,
     /// The type in which factors are multiplied. Sums are f32.
     pub compute: DType,
-    /// How a is stored.
+    /// How a is stored; f16 for a matrix split into two parts, as b is then.
     pub a: DType,
     /// How b is stored.
     pub b: DType,
@@ -141,6 +142,15 @@ multistage! {
 }
 
 image! {
+    NT_SPLIT = "gemm_split_f16_nt", Nt, F32(F16, F16), &SPLIT_F16,
+    ["tma_128x128_cluster2", "tma_128x128", "tma_128x64", "tma_64x64", "64x64"]
+}
+image! {
+    NN_SPLIT = "gemm_split_f16_nn", Nn, F32(F16, F16), &SPLIT_F16,
+    ["tma_128x128_cluster2", "tma_128x128", "tma_128x64", "tma_64x64", "64x64"]
+}
+
+image! {
     SWIGLU_NT = "gemm_bf16_nt_swiglu", Nt, Bf16(Bf16, Bf16), &SWIGLU,
     ["tma_128x128_cluster2", "tma_128x64", "128x128"], SwiGlu
 }
@@ -150,7 +160,7 @@ image! {
 }
 
 /// Every GEMM image.
-pub const IMAGES: [&GemmImage; 19] = [
+pub const IMAGES: [&GemmImage; 21] = [
     &NT,
     &NN,
     &TN,
@@ -168,6 +178,8 @@ pub const IMAGES: [&GemmImage; 19] = [
     &MULTISTAGE_TN,
     &MULTISTAGE_NT_NF4,
     &MULTISTAGE_NN_NF4,
+    &NT_SPLIT,
+    &NN_SPLIT,
     &SWIGLU_NT,
     &SWIGLU_BACKWARD_NN,
 ];

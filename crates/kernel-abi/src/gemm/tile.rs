@@ -51,7 +51,7 @@ pub enum Mainloop {
         /// Threads of the producer warps with `wgmma`.
         wgmma_producers: u32,
     },
-    /// `wgmma` on bf16. One producer warp copies stages by TMA; consumer warpgroups multiply 64
+    /// `wgmma` on bf16 or split f16. One producer warp copies stages by TMA; consumer warpgroups multiply 64
     /// rows each. Blocks are persistent: each computes every n-th tile of a plane. Operands must
     /// have tensor maps.
     WarpSpecialized {
@@ -236,6 +236,16 @@ pub const MULTISTAGE_NF4: [TileConfig; 4] = [
     MULTISTAGE_BF16[9],
 ];
 
+/// Tiles of products of split operands. Stages have both parts of each operand. Targets without
+/// `wgmma` have the last one.
+pub const SPLIT_F16: [TileConfig; 5] = [
+    TileConfig::in_pairs([128, 128], 3),
+    TileConfig::warp_specialized([128, 128], 3),
+    TileConfig::warp_specialized([128, 64], 4),
+    TileConfig::warp_specialized([64, 64], 6),
+    SIMT[1],
+];
+
 /// Tiles of gate and up, which a block computes both.
 pub const SWIGLU: [TileConfig; 3] = [
     TileConfig::in_pairs([128, 128], 4),
@@ -255,8 +265,15 @@ pub const SWIGLU_BACKWARD: [TileConfig; 4] = [
 mod tests {
     use super::*;
 
-    const TABLES: [&[TileConfig]; 6] =
-        [&SIMT, &MMA_SYNC, &MULTISTAGE_BF16, &MULTISTAGE_NF4, &SWIGLU, &SWIGLU_BACKWARD];
+    const TABLES: [&[TileConfig]; 7] = [
+        &SIMT,
+        &MMA_SYNC,
+        &MULTISTAGE_BF16,
+        &MULTISTAGE_NF4,
+        &SPLIT_F16,
+        &SWIGLU,
+        &SWIGLU_BACKWARD,
+    ];
 
     #[test]
     fn blocks_have_whole_warps_and_no_more_than_1024_threads() {

@@ -13,7 +13,7 @@ use crate::checks::Check;
 use crate::geometry::{MAX_GRID_X, linear};
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::AttentionProblem;
-use crate::{DType, Kernel, KernelError, Launch, Problem, TensorView, View};
+use crate::{Kernel, KernelError, Launch, Problem, TensorView, View};
 
 macro_rules! preprocess {
     ($($(#[$doc:meta])* $constant:ident = $name:literal in $family:ident;)*) => { $(
@@ -93,8 +93,8 @@ impl<B: Copy> AttentionBackwardPreprocess<B> {
         let (out, out_bf16) = match out {
             TensorView::F32(out) => (Pointer::read(out), Pointer::null()),
             TensorView::Bf16(out) => (Pointer::null(), Pointer::read(out)),
-            TensorView::Nf4(_) => {
-                by_dtype(DType::Nf4, kernels)?;
+            TensorView::Nf4(_) | TensorView::Split(_) => {
+                by_dtype(out.dtype(), kernels)?;
                 (Pointer::null(), Pointer::null())
             }
         };

@@ -85,8 +85,8 @@ impl<B: Copy, W: Copy + Into<TensorView<B>>> Embedding<B, W> {
         let kernel = match table {
             TensorView::F32(_) => &EMBEDDING,
             TensorView::Bf16(_) => &EMBEDDING_BF16,
-            TensorView::Nf4(_) => {
-                let (kernel, compute, dtype) = (EMBEDDING.name, DType::F32, DType::Nf4);
+            TensorView::Nf4(_) | TensorView::Split(_) => {
+                let (kernel, compute, dtype) = (EMBEDDING.name, DType::F32, table.dtype());
                 let help = "store the table as f32 or bf16";
                 return Err(KernelError::UnsupportedDType { kernel, compute, dtype, help });
             }

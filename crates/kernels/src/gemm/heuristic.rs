@@ -6,7 +6,7 @@
 
 use retrograph_kernel_abi::gemm::{
     Epilogue, GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT,
-    SIMT_NF4, SWIGLU, SWIGLU_BACKWARD, TileConfig,
+    SIMT_NF4, SPLIT_F16, SWIGLU, SWIGLU_BACKWARD, TileConfig,
 };
 
 use super::GemmProblem;
@@ -78,6 +78,15 @@ const MULTISTAGE_BF16_COSTS: [TileCost; 10] = [
 const MULTISTAGE_NF4_COSTS: [TileCost; 4] =
     [cost(1, [23, 23], 400), cost(1, [22, 22], 700), cost(1, [17, 17], 590), cost(2, [9, 15], 300)];
 
+/// Costs of [`SPLIT_F16`], estimated from those of [`MULTISTAGE_BF16`] for three products.
+const SPLIT_F16_COSTS: [TileCost; 5] = [
+    cost(1, [25, 25], 90),
+    cost(1, [26, 26], 90),
+    cost(1, [14, 14], 120),
+    cost(1, [8, 8], 80),
+    SIMT_COSTS[1],
+];
+
 /// Costs of [`SWIGLU`] and [`SWIGLU_BACKWARD`]. All but the last of each were measured.
 const SWIGLU_COSTS: [TileCost; 3] =
     [cost(1, [16, 16], 500), cost(1, [8, 8], 560), cost(1, [22, 22], 770)];
@@ -94,6 +103,7 @@ const _: () = {
     assert!(MMA_SYNC_COSTS.len() == MMA_SYNC.len());
     assert!(MULTISTAGE_BF16_COSTS.len() == MULTISTAGE_BF16.len());
     assert!(MULTISTAGE_NF4_COSTS.len() == MULTISTAGE_NF4.len());
+    assert!(SPLIT_F16_COSTS.len() == SPLIT_F16.len());
     assert!(SWIGLU_COSTS.len() == SWIGLU.len());
     assert!(SWIGLU_BACKWARD_COSTS.len() == SWIGLU_BACKWARD.len());
 };
@@ -110,6 +120,7 @@ impl TileTable {
     pub(super) fn new(compute: DType, [a, b]: [DType; 2]) -> Self {
         let (tiles, costs): (&[TileConfig], &[TileCost]) = match (compute, a, b) {
             (DType::F32, _, DType::Nf4) => (SIMT_NF4, &SIMT_COSTS),
+            (DType::F32, DType::F16, _) => (&SPLIT_F16, &SPLIT_F16_COSTS),
             (DType::F32, ..) => (&SIMT, &SIMT_COSTS),
             (_, DType::Bf16, DType::Nf4) => (&MULTISTAGE_NF4, &MULTISTAGE_NF4_COSTS),
             (_, DType::Bf16, _) => (&MULTISTAGE_BF16, &MULTISTAGE_BF16_COSTS),

@@ -2,7 +2,7 @@
 
 use retrograph_kernel_abi::gemm::{
     AddedProductParameters, Epilogue, GemmImage, GemmParameters, GemmSwiGluBackwardParameters,
-    GemmSwiGluParameters, GemmTensorMaps, Layout, Nf4ScaleParameters,
+    GemmSwiGluParameters, GemmTensorMaps, Layout, Nf4ScaleParameters, SplitScaleParameters,
 };
 
 use crate::{DType, Kernel, KernelError, Parameter};
@@ -11,6 +11,7 @@ use crate::{DType, Kernel, KernelError, Parameter};
 pub(crate) const fn parameters(image: &GemmImage) -> &'static [Parameter] {
     match (image.a, image.b) {
         (_, DType::Nf4) => WITH_SCALES,
+        (DType::F16, DType::F16) => WITH_SPLIT_SCALES,
         _ if matches!(image.epilogue, Epilogue::SwiGlu) => WITH_SWIGLU,
         _ if matches!(image.epilogue, Epilogue::SwiGluBackward) => WITH_SWIGLU_BACKWARD,
         _ if image.adds_products() => WITH_ADDED,
@@ -25,6 +26,9 @@ const MAPS: &[Parameter] = GemmTensorMaps::<()>::LIST;
 const ADDED: &[Parameter] = AddedProductParameters::<()>::LIST;
 const WITH_SCALES: &[Parameter] = &concat::<{ GEMM.len() + SCALES.len() }>(GEMM, SCALES);
 const WITH_MAPS: &[Parameter] = &concat::<{ GEMM.len() + MAPS.len() }>(GEMM, MAPS);
+const SPLIT_SCALES: &[Parameter] = SplitScaleParameters::<()>::LIST;
+const WITH_SPLIT_SCALES: &[Parameter] =
+    &concat::<{ WITH_MAPS.len() + SPLIT_SCALES.len() }>(WITH_MAPS, SPLIT_SCALES);
 const WITH_ADDED: &[Parameter] = &concat::<{ WITH_MAPS.len() + ADDED.len() }>(WITH_MAPS, ADDED);
 const SWIGLU: &[Parameter] = GemmSwiGluParameters::<()>::LIST;
 const SWIGLU_BACKWARD: &[Parameter] = GemmSwiGluBackwardParameters::<()>::LIST;
@@ -134,6 +138,8 @@ gemm_kernels! {
     FPROP_MULTISTAGE = "gemm_fprop_multistage" in MULTISTAGE_NT;
     /// [`FPROP`] computed in bf16 with x in bf16 and w in NF4.
     FPROP_MULTISTAGE_NF4 = "gemm_fprop_multistage_nf4" in MULTISTAGE_NT_NF4;
+    /// [`FPROP`] of x and w that are split.
+    FPROP_SPLIT = "gemm_fprop_split" in NT_SPLIT;
 }
 
 gemm_kernels! {
@@ -153,6 +159,8 @@ gemm_kernels! {
     DGRAD_MULTISTAGE = "gemm_dgrad_multistage" in MULTISTAGE_NN;
     /// [`DGRAD`] computed in bf16 with dy in bf16 and w in NF4.
     DGRAD_MULTISTAGE_NF4 = "gemm_dgrad_multistage_nf4" in MULTISTAGE_NN_NF4;
+    /// [`DGRAD`] of dy and w that are split, dy with the scales of w as factors.
+    DGRAD_SPLIT = "gemm_dgrad_split" in NN_SPLIT;
 }
 
 gemm_kernels! {

@@ -7,7 +7,7 @@ use half::bf16;
 use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::gemm::{
     AddedProductParameters, GemmFlags, GemmParameters, GemmTensorMaps, Layout, MAX_ADDED_PRODUCTS,
-    Nf4ScaleParameters,
+    Nf4ScaleParameters, SplitScaleParameters,
 };
 use retrograph_kernel_abi::nf4::Nf4Scales;
 
@@ -151,8 +151,17 @@ impl<B: Copy> Gemm<B> {
             };
             arguments.extend(scales.into_arguments());
         }
-        if (self.a.0.dtype(), self.b.0.dtype()) == (DType::Bf16, DType::Bf16) {
+        let dtypes = [self.a.0.dtype(), self.b.0.dtype()];
+        if dtypes == [DType::Bf16; 2] || dtypes == [DType::F16; 2] {
             arguments.extend(maps.into_arguments());
+        }
+        if let Some((a, b)) = self.a.0.split().zip(self.b.0.split()) {
+            let b_scales = Some(b.scales).filter(|_| self.kernels.layout() == Layout::Nt);
+            let scales = SplitScaleParameters::<ArgumentTypes<B>> {
+                a_scales: Pointer::read(a.scales),
+                b_scales: Pointer::read_optional(b_scales),
+            };
+            arguments.extend(scales.into_arguments());
         }
         Ok(arguments)
     }
@@ -216,7 +225,7 @@ impl<B: Copy> Gemm<B> {
             [0, 1, 2].map(|i| tensor_map(self.sizes, operands[i], (rows[i], row_sizes[i])));
         let c = c.filter(|_| !self.accumulate);
         match (a, b) {
-            (Some(a), Some(b)) if [a.dtype, b.dtype] == [DType::Bf16; 2] => {
+            (Some(a), Some(b)) if a.dtype == b.dtype && a.dtype != DType::F32 => {
                 GemmTensorMaps { a_map: Some(a), b_map: Some(b), c_map: c }
             }
             _ => GemmTensorMaps { a_map: None, b_map: None, c_map: None },
@@ -246,17 +255,19 @@ impl<B: Copy> Gemm<B> {
         Ok(())
     }
 
-    /// Products of operands in bf16 read nothing but vectors.
+    /// Products of operands in bf16 or split f16 read nothing but vectors.
     fn check_vectors(
         &self,
         check: Check,
         [a_sizes, b_sizes, _]: [[usize; 5]; 3],
         vectorized: [bool; 2],
     ) -> Result<(), KernelError> {
-        let TensorView::Bf16(a) = self.a.0 else { return Ok(()) };
-        let rule =
-            "bf16 rows must start at a multiple of 16 bytes and have a multiple of 8 elements";
-        check.rule(vectorized == [true; 2], rule, (a.byte_range().start, a_sizes[0]))?;
+        if !matches!(self.a.0, TensorView::Bf16(_) | TensorView::Split(_)) {
+            return Ok(());
+        }
+        let rule = "rows in 16 bits must start at a multiple of 16 bytes and have a multiple of 8 \
+                    elements";
+        check.rule(vectorized == [true; 2], rule, (self.a.0.byte_range().start, a_sizes[0]))?;
         if self.b.0.dtype() == DType::Nf4 {
             let ragged = b_sizes.into_iter().find(|size| size % NF4_BLOCK != 0);
             let rule = "NF4 rows must be whole blocks if the other operand is bf16";

@@ -74,9 +74,9 @@ impl<B: Copy> Contiguous<B> {
 /// `y = α·x·wᵀ (+ bias) (+ y)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Fprop<B, W = View<B, f32>, X = View<B, f32>, Y = View<B, f32>> {
-    /// `[rows, inputs]`: f32, or bf16 if w is bf16 or NF4.
+    /// `[rows, inputs]`: f32, bf16 if w is bf16 or NF4, or split if w is.
     pub x: X,
-    /// `[outputs, inputs]`: f32, bf16 or NF4.
+    /// `[outputs, inputs]`: f32, bf16, NF4 or split.
     pub w: W,
     /// `[outputs]`, added to every row after scaling.
     pub bias: Option<View<B, f32>>,
@@ -127,9 +127,10 @@ where
 /// `dx = α·dy·w (+ dx)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Dgrad<Y, W, X> {
-    /// dy, `[rows, outputs]`: f32, or bf16 if w is bf16 or NF4.
+    /// dy, `[rows, outputs]`: f32, bf16 if w is bf16 or NF4, or split if w is, with the scales of w
+    /// as factors.
     pub grad_out: Y,
-    /// `[outputs, inputs]`: f32, bf16 or NF4.
+    /// `[outputs, inputs]`: f32, bf16, NF4 or split.
     pub w: W,
     /// dx, `[rows, inputs]`; not grad_out or w. f32, or bf16 if dy is bf16 and dx is not added to.
     pub grad_input: X,

@@ -13,6 +13,7 @@
 //!
 //! **Determinism.** The order of additions depends on the sizes alone, not on the device. Products
 //! in f32 on tensor cores split each factor into two of tf32 (Ootomo and Yokota, arXiv 2203.03341).
+//! Products of matrices that were split before ([`SplitMatrix`]) take half of that time.
 
 mod config;
 pub(crate) mod heuristic;
@@ -23,6 +24,7 @@ pub(crate) mod operand;
 mod problem;
 mod product_sum;
 pub mod reference;
+mod split;
 mod split_k;
 mod swiglu;
 mod tensor_map;
@@ -30,12 +32,15 @@ mod tensor_map;
 pub use config::GemmConfig;
 pub use heuristic::dispatch_entry;
 pub use kernels::{DGRAD, DGRAD_BF16, DGRAD_BF16_BF16, DGRAD_BF16_NF4, DGRAD_MULTISTAGE};
-pub use kernels::{DGRAD_MULTISTAGE_NF4, DGRAD_NF4, WGRAD, WGRAD_BF16, WGRAD_MULTISTAGE};
+pub use kernels::{
+    DGRAD_MULTISTAGE_NF4, DGRAD_NF4, DGRAD_SPLIT, WGRAD, WGRAD_BF16, WGRAD_MULTISTAGE,
+};
 pub use kernels::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_MULTISTAGE};
-pub use kernels::{FPROP_MULTISTAGE_NF4, FPROP_NF4, SWIGLU_DGRAD, SWIGLU_FPROP};
+pub use kernels::{FPROP_MULTISTAGE_NF4, FPROP_NF4, FPROP_SPLIT, SWIGLU_DGRAD, SWIGLU_FPROP};
 pub use linear::{Dgrad, Fprop, GemmShape, Wgrad};
 pub use problem::GemmProblem;
 pub use product_sum::{DgradFactors, DgradSum, FpropSum};
+pub use split::{SPLIT, Split, SplitMatrix};
 pub use split_k::{DgradSplitK, FpropSplitK, SPLIT_K_SUM, SplitKSum, WgradSplitK};
 pub use swiglu::{SwiGluDgrad, SwiGluFprop};
 
@@ -50,6 +55,7 @@ pub(crate) static KERNELS: &[&Kernel] = &[
     &DGRAD_MULTISTAGE,
     &DGRAD_MULTISTAGE_NF4,
     &DGRAD_NF4,
+    &DGRAD_SPLIT,
     &FPROP,
     &FPROP_BF16,
     &FPROP_BF16_BF16,
@@ -57,6 +63,8 @@ pub(crate) static KERNELS: &[&Kernel] = &[
     &FPROP_MULTISTAGE,
     &FPROP_MULTISTAGE_NF4,
     &FPROP_NF4,
+    &FPROP_SPLIT,
+    &SPLIT,
     &SPLIT_K_SUM,
     &SWIGLU_DGRAD,
     &SWIGLU_FPROP,

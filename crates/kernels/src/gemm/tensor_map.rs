@@ -1,7 +1,7 @@
 //! Tensor maps of the operands of a matrix product.
 
 use half::bf16;
-use retrograph_kernel_abi::gemm::{TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32};
+use retrograph_kernel_abi::gemm::{SPLIT_PARTS, TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32};
 
 use super::operand::{GemmSizes, Operand, Strides};
 use crate::launch::TensorMapArgument;
@@ -26,10 +26,14 @@ pub(super) fn tensor_map<B: Copy>(
         TensorView::Bf16(view) => (view.buffer(), view.byte_range(), TENSOR_MAP_BOX),
         TensorView::F32(view) => (view.buffer(), view.byte_range(), TENSOR_MAP_BOX_F32),
         TensorView::Nf4(_) => return None,
+        TensorView::Split(matrix) => {
+            (matrix.parts.buffer(), matrix.parts.byte_range(), TENSOR_MAP_BOX)
+        }
     };
     let GemmSizes { batches, heads, b_group, reduce, .. } = sizes;
     let one_stride = b_group == 1 && reduce == 1 && (batches == 1 || heads == 1);
-    let extents = [row_sizes[0], rows, batches * heads];
+    let parts = if view.split().is_some() { SPLIT_PARTS as usize } else { 1 };
+    let extents = [row_sizes[0], rows, batches * heads * parts];
     if !one_stride || !view.is_vectorizable(&row_sizes) || extents.contains(&0) {
         return None;
     }

@@ -78,8 +78,8 @@ impl<B: Copy, L: Into<TensorView<B>>> CrossEntropy<B, L> {
             }
             (TensorView::F32(_), false) => (&CROSS_ENTROPY, logits.pointer()),
             (TensorView::Bf16(_), false) => (&CROSS_ENTROPY_BF16, logits.pointer()),
-            (TensorView::Nf4(_), _) => {
-                let (dtype, help) = (DType::Nf4, "write the logits in f32 or bf16");
+            (TensorView::Nf4(_) | TensorView::Split(_), _) => {
+                let (dtype, help) = (logits.dtype(), "write the logits in f32 or bf16");
                 let (kernel, compute) = (CROSS_ENTROPY.name, DType::F32);
                 return Err(KernelError::UnsupportedDType { kernel, compute, dtype, help });
             }

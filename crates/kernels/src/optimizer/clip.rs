@@ -36,10 +36,10 @@ pub(super) fn gradient<B: Copy>(
     match grad {
         TensorView::F32(view) => Ok((BufferArgument::new(view, Access::Read), false)),
         TensorView::Bf16(view) => Ok((BufferArgument::new(view, Access::Read), true)),
-        TensorView::Nf4(_) => Err(KernelError::UnsupportedDType {
+        TensorView::Nf4(_) | TensorView::Split(_) => Err(KernelError::UnsupportedDType {
             kernel: check.0,
             compute: DType::F32,
-            dtype: DType::Nf4,
+            dtype: grad.dtype(),
             help: "gradients are f32 or bf16",
         }),
     }

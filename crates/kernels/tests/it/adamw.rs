@@ -172,7 +172,7 @@ fn scaled(
         grad: match views.grad {
             TensorView::F32(grad) => device.download(grad),
             TensorView::Bf16(grad) => widened(&device.download(grad)),
-            other @ TensorView::Nf4(_) => panic!("a gradient in {}", other.dtype()),
+            other => panic!("a gradient in {}", other.dtype()),
         },
         first: device.download(views.first),
         second: device.download(views.second),

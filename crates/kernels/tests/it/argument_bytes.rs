@@ -40,6 +40,7 @@ pub(crate) fn address(range: &BufferArgument<u64>) -> u64 {
 fn encoded(driver: &DriverTable, map: &TensorMapArgument<u64>) -> CUtensorMap {
     let dtype = match map.dtype {
         DType::Bf16 => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        DType::F16 => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
         DType::F32 => CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
         other => panic!("no kernel copies boxes of {other}"),
     };

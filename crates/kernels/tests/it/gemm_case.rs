@@ -37,7 +37,7 @@ pub(crate) fn multistage_nf4_tiles(target: SmTarget) -> &'static [Tile] {
 }
 
 /// The tiles of `table` that `target` has. Those that need `wgmma` come first in a table.
-fn tiles_of(target: SmTarget, table: &'static [Tile]) -> &'static [Tile] {
+pub(crate) fn tiles_of(target: SmTarget, table: &'static [Tile]) -> &'static [Tile] {
     let portable = table.iter().position(|tile| !tile.needs_wgmma()).unwrap();
     if target.features().wgmma { table } else { &table[portable..] }
 }

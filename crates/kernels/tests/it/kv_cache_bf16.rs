@@ -36,7 +36,7 @@ pub(crate) fn held(device: &Device, cache: TensorView<u64>) -> Vec<f32> {
     match cache {
         TensorView::F32(view) => device.download(view),
         TensorView::Bf16(view) => device.download(view).into_iter().map(bf16::to_f32).collect(),
-        TensorView::Nf4(_) => unreachable!("no cache is stored in codes"),
+        other => unreachable!("no cache is stored in {}", other.dtype()),
     }
 }
 

@@ -41,6 +41,7 @@ mod sample;
 mod softcap;
 mod softmax;
 mod split_k;
+mod split_products;
 mod step_parameters;
 mod support;
 mod swiglu_products;

@@ -128,6 +128,7 @@ fn data_type(dtype: DType) -> Option<ncclDataType_t> {
         DType::F32 => ncclDataType_t::ncclFloat32,
         DType::F64 => ncclDataType_t::ncclFloat64,
         DType::Bf16 => ncclDataType_t::ncclBfloat16,
+        DType::F16 => ncclDataType_t::ncclFloat16,
         DType::U8 => ncclDataType_t::ncclUint8,
         DType::U32 => ncclDataType_t::ncclUint32,
         DType::U64 => ncclDataType_t::ncclUint64,

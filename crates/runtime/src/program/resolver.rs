@@ -106,6 +106,7 @@ impl Resolver<'_> {
             BufferArgument { buffer: map.buffer, bytes: map.bytes.clone(), access: Access::Read };
         let dtype = match map.dtype {
             DType::Bf16 => TensorMapType::Bf16,
+            DType::F16 => TensorMapType::F16,
             DType::F32 => TensorMapType::F32,
             other => unreachable!("no kernel copies boxes of {other}"),
         };

@@ -1,6 +1,6 @@
 //! f32 GEMM by fused multiply-adds (SIMT), with stages loaded through registers.
 
-use retrograph_kernel_abi::DType;
+use retrograph_kernel_abi::gemm::GemmImage;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Shared, Value, Var};
 
@@ -10,19 +10,16 @@ use crate::gemm::loader::register_f32::RegisterLoader;
 use crate::gemm::loader::vector::OperandFormat;
 use crate::gemm::mainloop::register_staged::RegisterStaged;
 use crate::gemm::mainloop::simt::multiply;
+use crate::gemm::operand_tile::majors;
 use crate::gemm::params::GemmParams;
-use crate::primitives::smem_tile::Major;
 
-/// The entry for one configuration, layout and type of b.
-pub(in crate::gemm) fn entry(
-    name: &str,
-    config: &SimtConfig,
-    (majors, b_dtype): ([Major; 2], DType),
-) -> Entry {
+/// The entry of `image` for one configuration.
+pub(in crate::gemm) fn entry(name: &str, config: &SimtConfig, image: &GemmImage) -> Entry {
+    let (majors, dtypes) = (majors(image.layout), [image.a, image.b]);
     Kernel::build(name, |k| {
         k.max_threads(config.threads());
-        k.min_blocks(config.min_blocks_per_sm(b_dtype));
-        let params = GemmParams::declare(k, [DType::F32, b_dtype]);
+        k.min_blocks(config.min_blocks_per_sm(image.b));
+        let params = GemmParams::declare_all(k, dtypes, image);
         let origin = params.tile_origin(k, [config.rows, config.columns]);
         let tiles = [
             config.operand_tile(config.rows, majors[0]),
@@ -59,10 +56,14 @@ fn write<'k>(
     let k = epilogue.kernel;
     if config.slices == 1 {
         for_each_vec4(config, thread_tile, acc, |_, row, column, vec4| {
-            epilogue.write(row, column, &vec4.map(Var::get));
+            let [first_row, first_column] = epilogue.origin;
+            let place = [first_row + row, first_column + column];
+            let sums = epilogue.params.unsplit(place, vec4.map(Var::get));
+            epilogue.write(row, column, &sums);
         });
         return;
     }
+    assert!(epilogue.params.scales.is_none(), "no tile of split operands has slices");
     for band in 0..config.bands() {
         if band > 0 {
             // All threads must have read the previous band before it is overwritten.

@@ -1,4 +1,4 @@
-//! bf16 GEMM for sm_90a: persistent blocks with a producer warp and consumer warpgroups.
+//! GEMM of bf16 or split f16 for sm_90a: persistent blocks with a producer warp and consumer warpgroups.
 //!
 //! One thread of the producer warp copies the stages of all tiles by TMA. Each consumer warpgroup
 //! multiplies 64 rows of a tile by `wgmma`. While consumers write a tile, the producer already
@@ -15,6 +15,9 @@
 //!
 //! **Result.** With a tensor map, c is written through shared memory and bulk stores; otherwise,
 //! and if c is added to, from registers.
+//!
+//! **Split operands.** A stage has both parts of each operand, a plane of its tensor map each, and
+//! is summed from zero; see [`wgmma_split_f16`](crate::gemm::mainloop::wgmma_split_f16).
 //!
 //! **Added products.** Their stages follow the stages of the first product.
 //!
@@ -35,7 +38,7 @@ mod producer;
 
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemm::{
-    CONSUMER_ROWS, Epilogue, GemmImage, Mainloop, TENSOR_MAP_BOX, TileConfig,
+    CONSUMER_ROWS, Epilogue, GemmImage, Mainloop, SPLIT_PARTS, TENSOR_MAP_BOX, TileConfig,
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
@@ -108,8 +111,13 @@ impl WarpSpecializedKernel {
         })
     }
 
+    /// Parts of an operand: two if it is split.
+    fn parts(self) -> u32 {
+        if self.image.a == DType::F16 { SPLIT_PARTS } else { 1 }
+    }
+
     fn stage_words(self) -> u32 {
-        self.tiles().iter().map(|tile| tile.smem.words()).sum()
+        self.tiles().iter().map(|tile| self.parts() * tile.smem.words()).sum()
     }
 
     /// The tile of gate or up in a stage that has them.
@@ -119,7 +127,17 @@ impl WarpSpecializedKernel {
 
     /// The addresses of a and b in a stage.
     fn operands(self, stage: Stage<'_>) -> [Shared<'_, u32>; 2] {
-        [stage.smem, stage.smem.offset(i64::from(self.tiles()[0].smem.words()))]
+        let a_words = self.parts() * self.tiles()[0].smem.words();
+        [stage.smem, stage.smem.offset(i64::from(a_words))]
+    }
+
+    /// The addresses of the parts of a and b in a stage.
+    fn split_operands(self, stage: Stage<'_>) -> [[Shared<'_, u32>; SPLIT_PARTS as usize]; 2] {
+        let (operands, tiles) = (self.operands(stage), self.tiles());
+        [0, 1].map(|operand| {
+            [0, 1]
+                .map(|part| operands[operand].offset(part * i64::from(tiles[operand].smem.words())))
+        })
     }
 
     /// The addresses of gate and up in a stage that has them.
@@ -169,7 +187,7 @@ impl WarpSpecializedKernel {
             if self.cluster > 1 {
                 k.cluster_blocks(self.cluster);
             }
-            let dtypes = [DType::Bf16; 2];
+            let dtypes = [self.image.a, self.image.b];
             let params = GemmParams::declare_all(k, dtypes, &self.image);
             let smem = align_for_swizzle(k, k.dynamic_shared());
             let stores = smem.offset(i64::from(self.stages * self.stage_words()));

@@ -112,7 +112,7 @@ impl<'k> LoadStage<'k, f32> for RegisterLoader<'k> {
     fn load(&self, k_start: Value<'k, u32>) {
         let first = k_start + self.k_offset;
         let vectors = || self.for_each(first, |k_index, vec4| self.load_vector(k_index, vec4));
-        if let OperandFormat::Nf4(_) = self.source.operand.format {
+        if let OperandFormat::Nf4(_) | OperandFormat::SplitF16 { .. } = self.source.operand.format {
             return vectors();
         }
         let scalars = || self.for_each(first, |k_index, vec4| self.load_scalars(k_index, vec4));

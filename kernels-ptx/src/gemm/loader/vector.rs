@@ -7,6 +7,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
 use crate::primitives::bf16::pack;
+use crate::primitives::f16;
 use crate::primitives::nf4::Nf4;
 use crate::primitives::registers::set;
 
@@ -15,6 +16,10 @@ use crate::primitives::registers::set;
 pub(in crate::gemm) enum OperandFormat<'k> {
     F32,
     Bf16,
+    /// Two parts of f16; the second starts this many bytes after the first.
+    SplitF16 {
+        low: Value<'k, u64>,
+    },
     /// Codes of 4 bits, with their scales.
     Nf4(Nf4<'k>),
 }
@@ -24,7 +29,7 @@ impl<'k> OperandFormat<'k> {
     pub(in crate::gemm) fn bytes(self) -> u32 {
         match self {
             Self::F32 => 4,
-            Self::Bf16 => 2,
+            Self::Bf16 | Self::SplitF16 { .. } => 2,
             Self::Nf4(_) => 1,
         }
     }
@@ -33,7 +38,7 @@ impl<'k> OperandFormat<'k> {
     pub(super) fn elements_per_load(self, len: u32) -> u32 {
         match self {
             Self::F32 => 4,
-            Self::Bf16 | Self::Nf4(_) => len,
+            Self::Bf16 | Self::SplitF16 { .. } | Self::Nf4(_) => len,
         }
     }
 }
@@ -43,6 +48,11 @@ pub(super) enum LoadedVector<'k> {
     F32(Vec<Var<'k, f32>>),
     /// Two elements per word.
     Bf16(Vec<Var<'k, u32>>),
+    /// Two elements per word: four of each part.
+    SplitF16 {
+        parts: [[Var<'k, u32>; 2]; 2],
+        low: Value<'k, u64>,
+    },
     /// `len` codes in a word, and the scale of their block.
     Nf4 {
         codes: Var<'k, u32>,
@@ -58,6 +68,10 @@ impl<'k> LoadedVector<'k> {
         match format {
             OperandFormat::F32 => Self::F32((0..len).map(|_| k.var(0.0f32)).collect()),
             OperandFormat::Bf16 => Self::Bf16((0..len / 2).map(|_| k.var(0u32)).collect()),
+            OperandFormat::SplitF16 { low } => {
+                assert_eq!(len, 4, "parts are loaded four elements at a time");
+                Self::SplitF16 { parts: [(); 2].map(|()| [(); 2].map(|()| k.var(0u32))), low }
+            }
             OperandFormat::Nf4(nf4) => {
                 let scale = [(); 2].map(|()| k.var(0.0f32));
                 Self::Nf4 { codes: k.var(0u32), scale, nf4: Box::new(nf4), len }
@@ -83,6 +97,11 @@ impl<'k> LoadedVector<'k> {
                 assert_eq!(vars.len(), 4, "a vector of bf16 has eight elements");
                 set(vars, Ptr::<u32>::from_address(address).load_vec4(words));
             }
+            Self::SplitF16 { parts: [high, rest], low } => {
+                let word = index(0) >> 1;
+                set(high, Ptr::<u32>::from_address(address).load_vec2(word));
+                set(rest, Ptr::<u32>::from_address(address + *low).load_vec2(word));
+            }
             Self::Nf4 { codes, scale, nf4, len } => {
                 let (index, words) = (index(0), Ptr::<u32>::from_address(address));
                 codes.set(if *len == 8 {
@@ -95,7 +114,7 @@ impl<'k> LoadedVector<'k> {
         }
     }
 
-    /// Starts loading element by element. NF4 is always loaded by vectors.
+    /// Starts loading element by element. NF4 and split f16 are always loaded by vectors.
     pub(super) fn load_scalars(
         &self,
         address: Value<'k, u64>,
@@ -113,7 +132,7 @@ impl<'k> LoadedVector<'k> {
                     var.set(low | (high << 16));
                 }
             }
-            Self::Nf4 { .. } => {}
+            Self::Nf4 { .. } | Self::SplitF16 { .. } => {}
         }
     }
 
@@ -125,7 +144,7 @@ impl<'k> LoadedVector<'k> {
                 let pair = |pair: &[Var<'k, f32>]| pack(target, [pair[0].get(), pair[1].get()]);
                 vars.chunks_exact(2).map(pair).collect()
             }
-            Self::Nf4 { .. } => {
+            Self::Nf4 { .. } | Self::SplitF16 { .. } => {
                 let values = self.to_f32();
                 values.chunks_exact(2).map(|pair| pack(target, [pair[0], pair[1]])).collect()
             }
@@ -136,6 +155,11 @@ impl<'k> LoadedVector<'k> {
     pub(super) fn to_f32(&self) -> Vec<Value<'k, f32>> {
         match self {
             Self::F32(vars) => vars.iter().map(|var| var.get()).collect(),
+            Self::SplitF16 { parts, .. } => {
+                let [high, low] = parts.map(|part| part.map(|word| f16::unpack(word.get())));
+                let pairs = high.as_flattened().iter().zip(low.as_flattened());
+                pairs.map(|(&high, &low)| high + low).collect()
+            }
             Self::Bf16(_) => unreachable!("operands in bf16 are multiplied as bf16"),
             Self::Nf4 { codes, scale, nf4, len } => {
                 let (codes, scale) = (codes.get(), nf4.scale(scale.map(Var::get)));

@@ -72,11 +72,11 @@ pub(in crate::gemm) fn start<'k>(
     k.wgmma_commit_group();
 }
 
-fn descriptor<'k>(tile: OperandTile, smem: Shared<'k, u32>) -> MatrixDescriptor<'k> {
+pub(super) fn descriptor<'k>(tile: OperandTile, smem: Shared<'k, u32>) -> MatrixDescriptor<'k> {
     assert_eq!(tile.tile_k, TILE_K, "a line of a K-major tile spans the stage");
     tile.smem.descriptor(smem, tile.major)
 }
 
-fn step_bytes(tile: OperandTile, step: u32) -> u32 {
+pub(super) fn step_bytes(tile: OperandTile, step: u32) -> u32 {
     tile.smem.step_bytes(tile.major, step)
 }

@@ -1,15 +1,17 @@
 //! A consumer warpgroup.
 
 use retrograph_kernel_abi::gemm::CONSUMER_ROWS;
-use retrograph_ptx::build::{ScaleD, Shared, Value, Var};
+use retrograph_ptx::build::{Kernel, ScaleD, Shared, Value, Var};
 
 use super::{Tile, WarpSpecializedKernel};
 use crate::gemm::accumulator::{AccFragment, WarpTile, acc_row};
 use crate::gemm::bulk_store::{BulkStore, STORE_WORDS};
 use crate::gemm::epilogue::Epilogue;
-use crate::gemm::mainloop::wgmma;
+use crate::gemm::mainloop::{wgmma, wgmma_split_f16};
 use crate::gemm::params::{EpilogueParams, GemmParams};
 use crate::gemm::staged_store::StagedStore;
+use crate::primitives::mma::{fragment_column, fragment_row};
+use crate::primitives::registers::set;
 use crate::primitives::tma_pipeline::{PipelineState, TmaPipeline};
 
 /// Stages by which the first consumer warpgroup is ahead of the others. While one writes a tile,
@@ -36,6 +38,9 @@ impl WarpSpecializedKernel {
         let state = PipelineState::new(k);
         let warpgroup = warp >> 2;
         let acc = acc_row(k, self.columns());
+        if params.scales.is_some() {
+            return self.consume_split(pipeline, params, (warp, stores));
+        }
         let (staggered, k_len) = (k.var(0u32), self.contraction(params));
         let multiply = |after_first: &dyn Fn()| {
             let products = (state, warpgroup, staggered);
@@ -70,6 +75,39 @@ impl WarpSpecializedKernel {
         store.wait();
     }
 
+    /// The same with split operands.
+    fn consume_split<'k>(
+        self,
+        pipeline: &TmaPipeline<'k>,
+        params: &GemmParams<'k>,
+        (warp, stores): (Value<'k, u32>, Shared<'k, u32>),
+    ) {
+        let k = &params.m.kernel();
+        let (state, warpgroup) = (PipelineState::new(k), warp >> 2);
+        let [acc, sum] = [(); 2].map(|()| acc_row(k, self.columns()));
+        let buffers = stores.at(warpgroup * STORE_WORDS);
+        let store = BulkStore::new(k, self.target, (warpgroup, buffers));
+        let (offset, leader) = (warpgroup * wgmma::warpgroup_words(CONSUMER_ROWS), k.lane().eq(0));
+        self.for_each_tile(k, params, |tile| {
+            acc.as_flattened().iter().for_each(|acc| acc.set(0.0));
+            k.range(0, params.k, wgmma::TILE_K, |_| {
+                let stage = pipeline.wait_full(state);
+                let parts = self.split_operands(stage);
+                wgmma_split_f16::start(k, self.tiles(), parts, (offset, &sum));
+                k.wgmma_wait_group(0);
+                k.when(leader, || pipeline.release(stage.index));
+                for (acc, sum) in acc.as_flattened().iter().zip(sum.as_flattened()) {
+                    acc.add_assign(sum.get());
+                }
+            });
+            let [row, column] = tile.origin;
+            let rows = [row + warpgroup * CONSUMER_ROWS, column];
+            unsplit(k, params, (warp, rows), &acc);
+            self.write(params, &store, (tile.origin, rows), &acc);
+        });
+        store.wait();
+    }
+
     /// Writes a tile of c: the rows of this warpgroup from `rows` on.
     fn write<'k>(
         self,
@@ -79,17 +117,19 @@ impl WarpSpecializedKernel {
         acc: &Vec<AccFragment<'k>>,
     ) {
         let k = &params.m.kernel();
-        let maps = params.maps.expect("both operands are bf16");
+        let maps = params.maps.expect("operands have maps");
         k.when_else(
             maps.writes_c,
             || {
                 let (rows, c) = ((params, rows), (maps.c, k.ctaid_z()));
-                let (_, is_bf16) = params.c.bf16.expect("c may be bf16");
-                k.when_else(
-                    is_bf16,
-                    || store.write_bf16(c, rows, acc),
-                    || store.write_f32(c, rows, acc),
-                );
+                match params.c.bf16 {
+                    None => store.write_f32(c, rows, acc),
+                    Some((_, is_bf16)) => k.when_else(
+                        is_bf16,
+                        || store.write_bf16(c, rows, acc),
+                        || store.write_f32(c, rows, acc),
+                    ),
+                }
             },
             || {
                 let bf16_target = Some(self.target);
@@ -138,5 +178,23 @@ impl WarpSpecializedKernel {
         k.bar_arrive(self.stagger(k), Some(k_len.le(LEAD * wgmma::TILE_K) & first));
         staggered.set(1);
         k.when(leader, || pipeline.release(previous.get()));
+    }
+}
+
+/// Multiplies the sums of a warpgroup, whose first row and column are `origin`, by the scales of
+/// split operands.
+fn unsplit<'k>(
+    k: &Kernel<'k>,
+    params: &GemmParams<'k>,
+    (warp, [row, column]): (Value<'k, u32>, [Value<'k, u32>; 2]),
+    acc: &[AccFragment<'k>],
+) {
+    let row = row + (warp & 3) * 16 + fragment_row(k);
+    let column = column + fragment_column(k);
+    for (j, fragment) in (0u32..).zip(acc) {
+        for (rows, pair) in (0u32..).step_by(8).zip(fragment.chunks_exact(2)) {
+            let sums = [pair[0], pair[1]].map(Var::get);
+            set(pair, params.unsplit([row + rows, column + j * 8], sums));
+        }
     }
 }

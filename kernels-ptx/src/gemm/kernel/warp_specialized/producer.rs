@@ -13,7 +13,7 @@ impl WarpSpecializedKernel {
     /// Fills the stages of all tiles of the block.
     pub(super) fn produce<'k>(self, pipeline: &TmaPipeline<'k>, params: &GemmParams<'k>) {
         let k = &params.m.kernel();
-        let maps = params.maps.expect("both operands are bf16");
+        let maps = params.maps.expect("operands have maps");
         let state = PipelineState::new(k);
         let up_map = match params.epilogue {
             EpilogueParams::SwiGlu(swiglu) => Some(swiglu.up_b_map),
@@ -54,18 +54,25 @@ impl WarpSpecializedKernel {
     ) {
         let ([a, b], k) = (self.operands(stage), k_start.kernel());
         let [rows, columns] = self.tile.shape;
-        let copy = |tile: OperandTile, to, (map, blocks), start: Value<'k, u32>| {
-            copy_tile((tile.smem, to), (map, k.ctaid_z(), blocks), full, |[x, y]| {
-                match tile.major {
+        let copy = |(tile, operand): (OperandTile, usize),
+                    to: Shared<'k, u32>,
+                    (map, blocks),
+                    start: Value<'k, u32>| {
+            for part in 0..self.parts() {
+                let to = to.offset(i64::from(part * self.tiles()[operand].smem.words()));
+                // Planes are products of a batch, or the parts of a split operand.
+                let plane = if self.parts() == 1 { k.ctaid_z() } else { k.constant(part) };
+                let source = (map, plane, blocks);
+                copy_tile((tile.smem, to), source, full, |[x, y]| match tile.major {
                     Major::K => [k_start + x, start + y],
                     Major::Mn => [start + x, k_start + y],
-                }
-            });
+                });
+            }
         };
         let tile = |extent, operand: usize| {
             OperandTile::swizzled([extent, wgmma::TILE_K], 1, self.majors[operand])
         };
-        copy(tile(rows, 0), a, (a_map, None), row);
+        copy((tile(rows, 0), 0), a, (a_map, None), row);
         // Each block copies a share of b to all blocks.
         let (share, blocks) = (tile(columns / self.cluster, 1), 1u16 << self.cluster);
         let (column, words, blocks) = match self.cluster {
@@ -75,10 +82,10 @@ impl WarpSpecializedKernel {
                 (column + rank * share.extent, rank * share.smem.words(), Some(blocks - 1))
             }
         };
-        copy(share, b.at(words), (b_map, blocks), column);
+        copy((share, 1), b.at(words), (b_map, blocks), column);
         if let Some(up_map) = up_map {
             let up = b.offset(i64::from(tile(columns, 1).smem.words()));
-            copy(share, up.at(words), (up_map, blocks), column);
+            copy((share, 1), up.at(words), (up_map, blocks), column);
         }
     }
 

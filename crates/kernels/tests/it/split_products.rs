@@ -1,0 +1,344 @@
+//! Matrices split into two parts of f16, and their products.
+
+use half::f16;
+use retrograph_kernel_abi::gemm::SPLIT_F16;
+use retrograph_kernels::gemm::reference;
+use retrograph_kernels::ops::{DType, Dgrad, Fprop, GemmShape, Split, SplitMatrix};
+use retrograph_kernels::{KernelError, Launch, SmTarget, View};
+
+use crate::gemm_case::{Op, Tile, geometry, shape, tiles_of};
+use crate::harness::Device;
+use crate::support::{Data, doubles, same_bits};
+
+/// Nothing, edges of tiles and of stages, several stages and one more, rows of tiles beyond a band.
+const SHAPES: [[usize; 3]; 9] = [
+    [0, 8, 8],
+    [8, 0, 8],
+    [1, 8, 8],
+    [16, 24, 40],
+    [7, 72, 136],
+    [136, 200, 64],
+    [40, 328, 72],
+    [8, 264, 264],
+    [1160, 72, 136],
+];
+
+/// A matrix of NaN with room for the split of `rows` × `columns` elements.
+fn unwritten(device: &Device, rows: usize, columns: usize) -> SplitMatrix<u64> {
+    let parts = device.upload(&vec![f16::NAN; 2 * rows * columns]);
+    SplitMatrix { parts, scales: device.unwritten(rows) }
+}
+
+fn split(
+    device: &Device,
+    (values, [rows, columns]): (&[f32], [usize; 2]),
+    factors: Option<View<u64, f32>>,
+) -> SplitMatrix<u64> {
+    let (x, out) = (device.upload(values), unwritten(device, rows, columns));
+    device.run(&Split { x, factors, out, rows, columns }.launch().unwrap());
+    out
+}
+
+/// The values of a split matrix in f64.
+fn joined(device: &Device, matrix: SplitMatrix<u64>, columns: usize) -> Vec<f64> {
+    let parts: Vec<f16> = device.download(matrix.parts);
+    let scales: Vec<f32> = device.download(matrix.scales);
+    let (high, low) = parts.split_at(parts.len() / 2);
+    let sums = high.iter().zip(low).map(|(high, low)| high.to_f64() + low.to_f64());
+    sums.enumerate().map(|(at, sum)| sum * f64::from(scales[at / columns])).collect()
+}
+
+/// A product of split matrices.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    op: Op,
+    shape: GemmShape,
+    /// x or dy, and w.
+    operands: [&'a [f32]; 2],
+    bias: Option<&'a [f32]>,
+}
+
+impl<'a> Case<'a> {
+    fn new(op: Op, shape: GemmShape, operands: [&'a [f32]; 2]) -> Self {
+        Self { op, shape, operands, bias: None }
+    }
+
+    /// The launch, and its result, which is NaN before.
+    fn launch(&self, device: &Device) -> (Launch<u64>, View<u64, f32>) {
+        let GemmShape { rows, inputs, outputs } = self.shape;
+        let w = split(device, (self.operands[1], [outputs, inputs]), None);
+        let (shape, alpha, accumulate) = (self.shape, 1.0, false);
+        match self.op {
+            Op::Fprop => {
+                let x = split(device, (self.operands[0], [rows, inputs]), None);
+                let (y, bias) = (device.unwritten(rows * outputs), self.bias);
+                let bias = bias.map(|bias| device.upload(bias));
+                (Fprop { x, w, bias, y, shape, alpha, accumulate }.launch().unwrap(), y)
+            }
+            Op::Dgrad => {
+                let grad_out = (self.operands[0], [rows, outputs]);
+                let grad_out = split(device, grad_out, Some(w.scales));
+                let grad_input = device.unwritten(rows * inputs);
+                let product = Dgrad { grad_out, w, grad_input, shape, alpha, accumulate };
+                (product.launch().unwrap(), grad_input)
+            }
+            Op::Wgrad => unreachable!("gradients of weights contract over rows"),
+        }
+    }
+
+    fn run(&self, device: &Device, tile: Tile) -> Vec<f32> {
+        let (launch, result) = self.launch(device);
+        device.run_as(&launch, geometry(&launch, device.target(), tile));
+        device.download(result)
+    }
+
+    fn reference(&self, [a, b]: [&[f64]; 2]) -> Vec<f64> {
+        match self.op {
+            Op::Fprop => reference::fprop(a, b, self.shape),
+            _ => reference::dgrad(a, b, self.shape),
+        }
+    }
+
+    /// The largest error of an element, in units of the sum of the magnitudes of its terms.
+    fn error(&self, found: &[f32]) -> f64 {
+        let [a, b] = self.operands.map(doubles);
+        let exact = self.reference([&a, &b]);
+        let magnitudes = |values: &[f64]| values.iter().map(|v| v.abs()).collect::<Vec<_>>();
+        let terms = self.reference([&magnitudes(&a), &magnitudes(&b)]);
+        let bias = |at: usize| self.bias.map_or(0.0, |bias| f64::from(bias[at % bias.len()]));
+        let errors = found.iter().enumerate().map(|(at, &value)| {
+            let (expected, unit) = (exact[at] + bias(at), terms[at] + bias(at).abs());
+            (f64::from(value) - expected).abs() / unit.max(f64::MIN_POSITIVE)
+        });
+        errors.fold(0.0, |most, error| if error > most || error.is_nan() { error } else { most })
+    }
+
+    fn length(&self) -> usize {
+        if self.op == Op::Fprop { self.shape.inputs } else { self.shape.outputs }
+    }
+
+    /// Both factors are cut to 23 bits and the product of their rests is left out; tensor cores cut
+    /// off a few bits within a stage of 64, and stages are added in f32.
+    fn bound(&self) -> f64 {
+        (16.0 + (self.length() / 64) as f64) / f64::from(1 << 24)
+    }
+}
+
+const OPS: [Op; 2] = [Op::Fprop, Op::Dgrad];
+
+#[test]
+fn a_split_keeps_23_bits_of_elements_near_the_largest_of_their_row() {
+    let (mut data, device) = (Data::new("split"), Device::new());
+    for [rows, columns] in [[0, 8], [3, 0], [1, 8], [5, 24], [3, 1024], [2, 1032], [4, 2056]] {
+        let mut values = data.spread(rows * columns);
+        // A row of zeros, and one with an outlier.
+        if rows > 2 {
+            values[..columns].fill(0.0);
+            values[columns..2 * columns].iter_mut().take(1).for_each(|value| *value = 1e30);
+        }
+        let factors: Vec<f32> = (0..columns).map(|at| (at as f32 % 60.0 - 30.0).exp2()).collect();
+        for factors in [None, Some(&factors)] {
+            let on_device = factors.map(|factors| device.upload(factors));
+            let matrix = split(&device, (&values, [rows, columns]), on_device);
+            let found = joined(&device, matrix, columns.max(1));
+            let expected: Vec<f64> = doubles(&values)
+                .into_iter()
+                .enumerate()
+                .map(|(at, value)| value * factors.map_or(1.0, |f| f64::from(f[at % columns])))
+                .collect();
+            for (row, (found, expected)) in
+                found.chunks(columns.max(1)).zip(expected.chunks(columns.max(1))).enumerate()
+            {
+                let largest = expected.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
+                for (found, expected) in found.iter().zip(expected) {
+                    let bound = expected.abs() * (-23.0_f64).exp2() + largest * (-39.0_f64).exp2();
+                    let error = (found - expected).abs();
+                    assert!(error <= bound, "row {row}: {found} is not {expected}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn scales_put_the_largest_element_of_a_row_below_2_to_the_15() {
+    let device = Device::new();
+    let rows = [1.0, -1.5, 3e38, 1e-30, -65504.0, 1e-38, 0.0];
+    let values: Vec<f32> =
+        rows.iter().flat_map(|&value| [value, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]).collect();
+    let matrix = split(&device, (&values, [rows.len(), 8]), None);
+    let (parts, scales): (Vec<f16>, Vec<f32>) =
+        (device.download(matrix.parts), device.download(matrix.scales));
+    for (row, &value) in rows.iter().enumerate() {
+        let (high, scale) = (parts[row * 8].to_f32().abs(), scales[row]);
+        assert!(scale.is_normal() && scale.to_bits().trailing_zeros() >= 23, "{value}: {scale}");
+        if value.abs() > 1e-34 {
+            assert!((16384.0..=32768.0).contains(&high), "{value}: {high}");
+        }
+    }
+}
+
+#[test]
+fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
+    let (mut data, device) = (Data::new("split products"), Device::new());
+    for (op, sizes) in OPS.into_iter().flat_map(|op| SHAPES.map(|sizes| (op, sizes))) {
+        let shape = shape(sizes);
+        let ([a, b, _], _) = op.lens(shape);
+        let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+        let case = Case::new(op, shape, [&a, &b]);
+        let [by_wgmma @ .., portable] = tiles_of(device.target(), &SPLIT_F16) else { panic!() };
+        let found = case.run(&device, *portable);
+        assert!(case.error(&found) <= case.bound(), "{op:?} {sizes:?}: {}", case.error(&found));
+        let Some((first, others)) = by_wgmma.split_first() else { continue };
+        let found = case.run(&device, *first);
+        assert!(case.error(&found) <= case.bound(), "{op:?} {sizes:?}: {}", case.error(&found));
+        same_bits(&found, &case.run(&device, *first), "two runs");
+        for &tile in others {
+            same_bits(&found, &case.run(&device, tile), &format!("{op:?} {sizes:?} {tile:?}"));
+        }
+    }
+}
+
+#[test]
+fn a_bias_is_added_and_results_of_any_width_are_written() {
+    let (mut data, device) = (Data::new("bias of split products"), Device::new());
+    for outputs in [1, 3, 37, 40, 129] {
+        let shape = shape([70, 72, outputs]);
+        let (x, w) = (data.uniform(70 * 72, 2.0), data.uniform(72 * outputs, 2.0));
+        let bias = data.uniform(outputs, 2.0);
+        let case = Case { bias: Some(&bias), ..Case::new(Op::Fprop, shape, [&x, &w]) };
+        for &tile in tiles_of(device.target(), &SPLIT_F16) {
+            let error = case.error(&case.run(&device, tile));
+            assert!(error <= case.bound(), "{outputs} {tile:?}: {error}");
+        }
+    }
+}
+
+/// SGEMM is a chain of fused multiply-adds.
+#[test]
+fn errors_are_at_most_twice_those_of_sgemm() {
+    let (mut data, device) = (Data::new("errors of split products"), Device::new());
+    let shape = shape([24, 1536, 40]);
+    let chain = |a: &[f32], b: &[f32]| -> Vec<f32> {
+        let element = |row: usize, column: usize| {
+            let [a, b] = [(a, row), (b, column)].map(|(m, at)| &m[at * 1536..][..1536]);
+            a.iter().zip(b).fold(0.0_f32, |sum, (a, b)| a.mul_add(*b, sum))
+        };
+        (0..24 * 40).map(|at| element(at / 40, at % 40)).collect()
+    };
+    for scales in [[1.0, 1.0], [1e-30, 1e30], [1e30, 1e-30], [1e-15, 1e-15]] {
+        for outliers in [false, true] {
+            let (mut x, mut w) =
+                (data.uniform(24 * 1536, scales[0]), data.uniform(40 * 1536, scales[1]));
+            if outliers {
+                x.iter_mut().step_by(193).for_each(|value| *value *= 1000.0);
+                w.iter_mut().step_by(311).for_each(|value| *value *= 1000.0);
+            }
+            let case = Case::new(Op::Fprop, shape, [&x, &w]);
+            let sgemm = case.error(&chain(&x, &w));
+            for &tile in tiles_of(device.target(), &SPLIT_F16) {
+                let error = case.error(&case.run(&device, tile));
+                assert!(error <= 2.0 * sgemm, "{scales:?} {tile:?}: {error}, SGEMM {sgemm}");
+            }
+        }
+    }
+}
+
+#[test]
+fn magnitudes_within_an_operand_keep_their_bound() {
+    let (mut data, device) = (Data::new("magnitudes of split products"), Device::new());
+    for op in OPS {
+        let shape = shape([40, 72, 136]);
+        let ([a, b, _], _) = op.lens(shape);
+        let (mut a, mut b) = (data.uniform(a, 1.0), data.uniform(b, 1.0));
+        // Rows of both operands from 1e-15 to 1e15.
+        let magnitude = |row: usize| 10.0_f32.powi((row % 31) as i32 - 15);
+        let columns = if op == Op::Fprop { 72 } else { 136 };
+        a.iter_mut().enumerate().for_each(|(at, value)| *value *= magnitude(at / columns));
+        b.iter_mut().enumerate().for_each(|(at, value)| *value *= magnitude(at / 72 * 7));
+        let case = Case::new(op, shape, [&a, &b]);
+        for &tile in tiles_of(device.target(), &SPLIT_F16) {
+            let error = case.error(&case.run(&device, tile));
+            assert!(error <= case.bound(), "{op:?} {tile:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn nan_and_infinity_reach_exactly_what_depends_on_them() {
+    let (mut data, device) = (Data::new("special split products"), Device::new());
+    for (op, special) in OPS.into_iter().flat_map(|op| [f32::NAN, f32::INFINITY].map(|s| (op, s))) {
+        let shape = shape([40, 72, 136]);
+        let ([a, b, len], _) = op.lens(shape);
+        let (mut a, mut b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+        let plain = Case::new(op, shape, [&a.clone(), &b.clone()]).run(&device, SPLIT_F16[4]);
+        let columns = if op == Op::Fprop { 72 } else { 136 };
+        a[5 * columns + 3] = special;
+        b[7 * 72 + 9] = special;
+        // Row 7 of w is column 7 of y; its element 9 reaches column 9 of dx.
+        let (column, width) = if op == Op::Fprop { (7, 136) } else { (9, 72) };
+        let case = Case::new(op, shape, [&a, &b]);
+        for &tile in tiles_of(device.target(), &SPLIT_F16) {
+            let found = case.run(&device, tile);
+            for at in 0..len {
+                let reached = at / width == 5 || at % width == column;
+                assert_eq!(found[at].is_nan(), reached, "{op:?} {special} {tile:?}: {at}");
+                let near = (found[at] - plain[at]).abs() <= 1e-3;
+                assert!(reached || near, "{op:?} {special} {tile:?}: {at}");
+            }
+        }
+    }
+}
+
+/// Targets without `wgmma` multiply in f32.
+#[test]
+fn images_of_other_targets_match_the_reference() {
+    let mut data = Data::new("targets of split products");
+    for target in [75, 80, 86].map(SmTarget::portable) {
+        let device = Device::with_images_for(target);
+        for op in OPS {
+            let shape = shape([72, 40, 136]);
+            let ([a, b, _], _) = op.lens(shape);
+            let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
+            let case = Case::new(op, shape, [&a, &b]);
+            let (launch, result) = case.launch(&device);
+            device.run(&launch);
+            let error = case.error(&device.download(result));
+            assert!(error <= case.bound(), "{target} {op:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn operands_that_do_not_fit_are_refused_by_name() {
+    let device = Device::new();
+    let x = device.unwritten(8 * 16);
+    let out = unwritten(&device, 8, 16);
+    let good = Split { x, factors: None, out, rows: 8, columns: 16 };
+    assert!(good.launch().is_ok());
+    let refused = |split: Split<u64>, text: &str| {
+        let error = split.launch().unwrap_err().to_string();
+        assert!(error.contains(text), "{error}");
+    };
+    refused(Split { rows: 7, ..good }, "x");
+    refused(Split { factors: Some(x), ..good }, "factors");
+    refused(Split { out: SplitMatrix { scales: x, ..out }, ..good }, "the scales of out");
+    let short = out.parts.slice(0..8);
+    refused(Split { out: SplitMatrix { parts: short, ..out }, ..good }, "the parts of out");
+    let narrow = |columns| {
+        let (x, out) = (device.unwritten(8 * columns), unwritten(&device, 8, columns));
+        Split { x, factors: None, out, rows: 8, columns }
+    };
+    refused(narrow(12), "multiple of 8");
+    let shifted = device.unwritten(8 * 16 + 1).slice(1..129);
+    refused(Split { x: shifted, ..good }, "multiples of 16 bytes");
+
+    // A split matrix is multiplied with another one, and not in bf16.
+    let (w, y, shape) = (device.unwritten(24 * 16), device.unwritten(8 * 24), shape([8, 16, 24]));
+    let (bias, alpha, accumulate) = (None, 1.0, false);
+    let error = Fprop { x: out, w, bias, y, shape, alpha, accumulate }.launch().unwrap_err();
+    assert!(matches!(error, KernelError::UnsupportedDType { .. }), "{error}");
+    let w = unwritten(&device, 24, 16);
+    let error = Fprop { x: out, w, bias, y, shape, alpha, accumulate }.launch_in(DType::Bf16);
+    assert!(matches!(error, Err(KernelError::UnsupportedDType { .. })));
+}
