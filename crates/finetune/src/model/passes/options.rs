@@ -130,6 +130,11 @@ impl StepOptions {
 /// several tiles.
 pub(in crate::model) const MIN_DECODED_ROWS: usize = 512;
 
+/// Rows of a micro-batch from which the operands of products in f32 are split into parts of f16
+/// before, instead of into parts of tf32 in each tile. Estimated: splitting a weight moves 8 bytes of
+/// each element, and the product takes half the time.
+pub(in crate::model) const MIN_SPLIT_ROWS: usize = 512;
+
 /// The micro-batches of a step. Loss and gradients are means over all targets of the step, as
 /// without micro-batches, except for rounding: additions come in another order.
 ///

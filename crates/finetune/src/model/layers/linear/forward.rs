@@ -1,8 +1,8 @@
 //! The forward pass of linear layers that share an input.
 
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::GemmShape;
-use retrograph_runtime::Slice;
+use retrograph_kernels::ops::{GemmShape, SplitMatrix};
+use retrograph_runtime::{BufferId, Slice};
 
 use super::super::Builder;
 use super::super::activation::{Activation, Input};
@@ -76,10 +76,10 @@ pub(in crate::model::layers) fn forward<const N: usize>(
     } else {
         let loras = calls.each_ref().map(|call| (call.layer.lora.as_ref(), call.scope));
         let downs = lora::down(builder, input.x, &loras)?;
-        let mut updates = Vec::with_capacity(N);
+        let (mut updates, mut parts) = (Vec::with_capacity(N), None);
         for ((call, y), down) in calls.iter().zip(outputs).zip(downs) {
             builder.enter(call.scope);
-            updates.push(call.project_and_update(builder, (input.x, down), y)?);
+            updates.push(call.project_and_update(builder, (input.x, &mut parts, down), y)?);
         }
         updates
     };
@@ -137,19 +137,21 @@ impl Forward<'_> {
         self.layer.is_one_row() && self.layer.bias.is_none()
     }
 
-    /// Appends `y = x·Wᵀ + b`, and adds the LoRA update.
+    /// Appends `y = x·Wᵀ + b`, and adds the LoRA update. `parts` is x in parts, if it was split.
     fn project_and_update(
         &self,
         builder: &mut Builder,
-        (x, down): (Activation, Option<Down>),
+        (x, parts, down): (Activation, &mut Option<SplitMatrix<BufferId>>, Option<Down>),
         y: Activation,
     ) -> Result<Option<lora::Saved>> {
         let Linear { products, lora, .. } = self.layer;
         let Some((lora, down)) = lora.as_ref().zip(down) else {
+            let x = products.input(builder, x, parts)?;
             products.fprop(builder, x, y.narrowest())?;
             return Ok(None);
         };
         let (Some(matrices), Down::Product(lora::Saved::Bf16(saved))) = (lora.fused(), down) else {
+            let x = products.input(builder, x, parts)?;
             products.fprop(builder, x, y.narrowest())?;
             return lora::up(builder, lora, (down, y.f32()?)).map(Some);
         };

@@ -1,9 +1,10 @@
 //! The products of a linear layer with its weight, in the forward and the backward pass.
 
-use half::bf16;
+use half::{bf16, f16};
 use retrograph_kernels::ops::{
     DType, Dequantize, Dgrad, DgradFactors, DgradSplitK, DgradSum, Fprop, FpropSplitK, FpropSum,
-    GemmConfig, GemmShape, SplitKSum, SwiGluDgrad, SwiGluFprop, TensorView, Wgrad,
+    GemmConfig, GemmShape, Split, SplitKSum, SplitMatrix, SwiGluDgrad, SwiGluFprop, TensorView,
+    Wgrad,
 };
 use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Slice};
@@ -12,13 +13,14 @@ use super::super::activation::{Activation, missing};
 use super::super::{Builder, PassConfig};
 use crate::error::Result;
 use crate::model::gradient::Gradient;
-use crate::model::passes::MIN_DECODED_ROWS;
+use crate::model::passes::{MIN_DECODED_ROWS, MIN_SPLIT_ROWS};
 
 /// How the products with a weight are computed, decided once from shape and dtypes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Products {
     w: TensorView<BufferId>,
-    /// The dtype in which products read w. If w is NF4 and this is bf16, each use decodes it first.
+    /// The dtype in which products read w. If w is NF4 and this is bf16, each use decodes it first;
+    /// if w is f32 and this is f16, each use splits it.
     weights: DType,
     bias: Option<Slice<f32>>,
     pub(super) shape: GemmShape,
@@ -53,9 +55,11 @@ impl Products {
         let min_fused_elements = config.min_fused_elements;
         let weights = Self::weights(&w, shape, config);
         let config = GemmConfig { compute, activations, weights, concurrent: concurrent[0] };
-        // Only a product without split-K adds a bias.
-        let forward_splits = if bias.is_some() { 1 } else { shape.fprop_splits(config) };
-        let backward_splits = shape.dgrad_splits(config);
+        // Only a product without split-K adds a bias, and many rows need none.
+        let is_split = weights == DType::F16;
+        let forward_splits =
+            if bias.is_some() || is_split { 1 } else { shape.fprop_splits(config) };
+        let backward_splits = if is_split { 1 } else { shape.dgrad_splits(config) };
         Self {
             w,
             weights,
@@ -76,14 +80,22 @@ impl Products {
         shape: GemmShape,
         config: &PassConfig,
     ) -> DType {
-        let decoded = w.dtype() == DType::Nf4
-            && shape.rows >= MIN_DECODED_ROWS
-            && Self::reads_bf16(w, shape, config);
-        if decoded { DType::Bf16 } else { w.dtype() }
+        let GemmShape { rows, inputs, outputs } = shape;
+        match (w.dtype(), config.compute) {
+            (DType::Nf4, _) if rows >= MIN_DECODED_ROWS && Self::reads_bf16(w, shape, config) => {
+                DType::Bf16
+            }
+            (DType::F32, DType::F32)
+                if rows >= MIN_SPLIT_ROWS && inputs % 8 == 0 && outputs % 8 == 0 =>
+            {
+                DType::F16
+            }
+            (dtype, _) => dtype,
+        }
     }
 
     /// Returns the weight as products read it. A weight in NF4 that is read in bf16 is decoded to a
-    /// transient, once for all tiles of a product.
+    /// transient, and one in f32 that is read in f16 is split, once for all tiles of a product.
     pub(super) fn weight(&self, builder: &mut Builder) -> Result<TensorView<BufferId>> {
         match (self.w, self.weights) {
             (TensorView::Nf4(w), DType::Bf16) => {
@@ -91,8 +103,32 @@ impl Products {
                 builder.launch(Dequantize { w, out }.launch())?;
                 Ok(out.into())
             }
+            (TensorView::F32(w), DType::F16) => {
+                let GemmShape { inputs, outputs, .. } = self.shape;
+                Ok(split(builder, ("weight", w), [outputs, inputs], None)?.into())
+            }
             (w, _) => Ok(w),
         }
+    }
+
+    /// Returns an input of the layer as its product reads it. `split` is the input in parts, if
+    /// another layer has split it before.
+    pub(super) fn input(
+        &self,
+        builder: &mut Builder,
+        x: Activation,
+        parts: &mut Option<SplitMatrix<BufferId>>,
+    ) -> Result<TensorView<BufferId>> {
+        if self.weights != DType::F16 {
+            return self.operand(x);
+        }
+        let GemmShape { rows, inputs, .. } = self.shape;
+        let found = match *parts {
+            Some(found) => found,
+            None => split(builder, ("in", x.f32()?), [rows, inputs], None)?,
+        };
+        *parts = Some(found);
+        Ok(found.into())
     }
 
     /// As [`Products::weight`], if it is bf16.
@@ -200,15 +236,15 @@ impl Products {
         self.launch(builder, DgradSum { products, grad_input, rows, inputs }.launch())
     }
 
-    /// Appends `y = x·Wᵀ + b`.
+    /// Appends `y = x·Wᵀ + b`, where x is as [`Products::input`] returns it.
     pub(super) fn fprop(
         &self,
         builder: &mut Builder,
-        x: Activation,
+        x: TensorView<BufferId>,
         y: TensorView<BufferId>,
     ) -> Result<()> {
         let Self { bias, shape, compute, forward_splits: splits, .. } = *self;
-        let (x, w) = (self.operand(x)?, self.weight(builder)?);
+        let w = self.weight(builder)?;
         if let (TensorView::F32(out), true) = (y, splits > 1) {
             let partials = builder.transient("partials", splits * out.len());
             let split = FpropSplitK { x, w, partials, shape, splits };
@@ -227,7 +263,14 @@ impl Products {
         grad_input: TensorView<BufferId>,
     ) -> Result<()> {
         let Self { shape, compute, backward_splits: splits, .. } = *self;
-        let (grad_out, w) = (self.operand(grad_out)?, self.weight(builder)?);
+        let w = self.weight(builder)?;
+        let grad_out = match w {
+            TensorView::Split(w) => {
+                let sizes = [shape.rows, shape.outputs];
+                split(builder, ("grad_out", grad_out.f32()?), sizes, Some(w.scales))?.into()
+            }
+            _ => self.operand(grad_out)?,
+        };
         if let (TensorView::F32(out), true) = (grad_input, splits > 1) {
             let partials = builder.transient("grad_input_parts", splits * out.len());
             let split = DgradSplitK { grad_out, w, partials, shape, splits };
@@ -263,4 +306,19 @@ impl Products {
     fn operand(&self, x: Activation) -> Result<TensorView<BufferId>> {
         if self.bf16_operand { Ok(x.narrowest()) } else { Ok(x.f32()?.into()) }
     }
+}
+
+/// Splits the rows of a matrix.
+fn split(
+    builder: &mut Builder,
+    (name, x): (&str, Slice<f32>),
+    [rows, columns]: [usize; 2],
+    factors: Option<Slice<f32>>,
+) -> Result<SplitMatrix<BufferId>> {
+    let parts = builder
+        .transient_of::<f16>(&format!("{name}_parts"), SplitMatrix::<BufferId>::PARTS * x.len());
+    let scales = builder.transient(&format!("{name}_scales"), rows);
+    let out = SplitMatrix { parts, scales };
+    builder.launch(Split { x, factors, out, rows, columns }.launch())?;
+    Ok(out)
 }
