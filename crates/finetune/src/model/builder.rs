@@ -7,6 +7,7 @@ use retrograph_kernels::ops::{Add, Dropout, TensorView};
 use retrograph_kernels::{Element, KernelError, Launch};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
+use super::converted::{Converted, ConvertedWeights};
 use super::exchange::{Exchange, GradientOptions, Rows};
 use super::gradient::Gradient;
 use super::sequences::Sequences;
@@ -89,6 +90,7 @@ pub(super) struct Builder {
     training: Option<Training>,
     /// The sequences of the micro-batch.
     pub(super) sequences: Sequences,
+    converted: ConvertedWeights,
 }
 
 impl Builder {
@@ -130,6 +132,7 @@ impl Builder {
             exchange: exchange.map(|(exchange, ..)| exchange),
             training: None,
             sequences: Sequences::default(),
+            converted: ConvertedWeights::default(),
         }
     }
 
@@ -168,6 +171,16 @@ impl Builder {
     /// If the inventory of parameters has no such name.
     pub(super) fn weight(&self, name: &str) -> Weight {
         self.matrix(name, Value::operand)
+    }
+
+    /// Returns the converted weight of the matrix `w` with these rows and columns, as
+    /// [`ConvertedWeights::get`] does.
+    pub(super) fn converted(
+        &mut self,
+        w: (TensorView<BufferId>, [usize; 2]),
+        declare: impl FnOnce(&mut Pass, &str) -> TensorView<BufferId>,
+    ) -> Converted {
+        self.converted.get(&mut self.pass, w, declare)
     }
 
     /// Returns the matrix `name` as a table of rows, which is never a copy.

@@ -10,6 +10,7 @@
 //! last use. A frozen weight has no gradient buffer, and no operation computes its gradient.
 
 mod builder;
+mod converted;
 mod exchange;
 mod gradient;
 mod layers;

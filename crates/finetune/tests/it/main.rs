@@ -41,6 +41,7 @@ mod reference;
 mod resume;
 mod saving;
 mod small_tokenizer;
+mod split;
 mod strategies;
 mod templates;
 mod text;

@@ -40,13 +40,13 @@ fn stored(parameter: &Parameter) -> Vec<f32> {
 }
 
 /// The golden configuration with another precision, and no clipping.
-fn config(mode: Mode, precision: Precision) -> TrainingConfig {
+pub(crate) fn config(mode: Mode, precision: Precision) -> TrainingConfig {
     let mut config = TrainingConfig { precision, ..golden::config(mode) };
     config.optimizer.max_norm = f32::MAX;
     config
 }
 
-fn trainer(
+pub(crate) fn trainer(
     config: &TrainingConfig,
     options: TrainerOptions,
     values: &mut dyn FnMut(&Parameter) -> retrograph_finetune::Result<Vec<f32>>,

@@ -44,11 +44,24 @@ parameters! {
     }
 }
 
-/// Splits the rows of a matrix.
+/// The entry of [`SPLIT`] for rows of any width, which reads them twice.
+pub const SPLIT_ANY_WIDTH: &str = "split_f16";
+
+/// The entries of [`SPLIT`] that keep a row in registers, each with its groups of eight elements
+/// per thread.
+pub const SPLIT_IN_REGISTERS: [(u32, &str); 3] =
+    [(1, "split_f16_1"), (2, "split_f16_2"), (4, "split_f16_4")];
+
+/// Splits the rows of a matrix, a row per block.
 pub const SPLIT: Signature = Signature {
     image: "split_f16",
     parameters: SplitParameters::<()>::LIST,
-    entries: &["split_f16"],
+    entries: &[
+        SPLIT_ANY_WIDTH,
+        SPLIT_IN_REGISTERS[0].1,
+        SPLIT_IN_REGISTERS[1].1,
+        SPLIT_IN_REGISTERS[2].1,
+    ],
 };
-/// Threads of a block of [`SPLIT`], which has a row.
-pub const SPLIT_THREADS: u32 = 128;
+/// The most threads of a block of [`SPLIT`].
+pub const SPLIT_MAX_THREADS: u32 = 512;

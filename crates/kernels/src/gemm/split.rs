@@ -4,16 +4,27 @@ use half::f16;
 use retrograph_kernel_abi::gemm::{self as abi, SPLIT_PARTS};
 
 use crate::checks::Check;
+use crate::geometry::{MAX_GRID_X, linear};
 use crate::launch::{ArgumentTypes, Pointer};
-use crate::{Dispatch, Kernel, KernelError, Launch, Problem, View};
+use crate::problem::RowsProblem;
+use crate::{Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`Split`].
-pub static SPLIT: Kernel = Kernel::new("split_f16", &abi::SPLIT, |problem, _| dispatch(problem));
+pub static SPLIT: Kernel = Kernel::new("split_f16", &abi::SPLIT, |problem, _| {
+    let RowsProblem { rows, width, .. } = problem.rows()?;
+    let (entry, threads) = entry(width);
+    Some(linear(entry, rows, threads))
+});
 
-/// One block per row.
-fn dispatch(problem: &Problem) -> Option<Dispatch> {
-    let (entry, rows) = (abi::SPLIT.entry(), problem.items()?);
-    Some(Dispatch { entry, grid: [rows, 1, 1], block: [abi::SPLIT_THREADS, 1, 1], shared_bytes: 0 })
+/// The entry for rows of this width, and its threads per row: as few elements per thread as keep a
+/// row in registers.
+fn entry(width: u32) -> (&'static str, u32) {
+    let threads = |groups: u32| width.div_ceil(8 * groups).next_multiple_of(32).max(32);
+    let fits = |(groups, _): &&(u32, &str)| threads(*groups) <= abi::SPLIT_MAX_THREADS;
+    match abi::SPLIT_IN_REGISTERS.iter().find(fits) {
+        Some(&(groups, entry)) => (entry, threads(groups)),
+        None => (abi::SPLIT_ANY_WIDTH, abi::SPLIT_MAX_THREADS),
+    }
 }
 
 /// A row-major matrix in two parts of f16: row i is `scales[i] · (parts[0][i] + parts[1][i])`.
@@ -89,16 +100,18 @@ impl<B: Copy> Split<B> {
         let aligned = aligned == [true; 2] && factors.is_none_or(|factors| factors.is_aligned(16));
         let rule = "x, factors and parts must start at multiples of 16 bytes";
         check.rule(aligned, rule, (x.byte_range().start, out.parts.byte_range().start))?;
-        let rows = check.at_most("the number of rows", rows, i32::MAX as usize)?;
+        let rows = check.at_most("the number of rows", rows, MAX_GRID_X)?;
+        let width = check.size("the number of columns", columns)?;
         let parameters = abi::SplitParameters::<ArgumentTypes<B>> {
             x: Pointer::read(x),
             factors: Pointer::read_optional(factors),
             parts: Pointer::write(out.parts),
             scales: Pointer::write(out.scales),
             rows,
-            columns: check.size("the number of columns", columns)?,
+            columns: width,
         };
+        let problem = Problem::Rows(RowsProblem { rows, width, vectorized: true });
         let arguments = parameters.into_arguments();
-        Ok(Launch { kernel: &SPLIT, problem: Problem::Items(rows), arguments })
+        Ok(Launch { kernel: &SPLIT, problem, arguments })
     }
 }

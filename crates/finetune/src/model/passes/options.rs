@@ -128,12 +128,12 @@ impl StepOptions {
 /// Products of fewer rows decode it for each of their few row tiles. Estimated: decoding moves 2.6
 /// bytes per weight and the product reads 2 instead of 0.56, which is less than the decoding of
 /// several tiles.
-pub(in crate::model) const MIN_DECODED_ROWS: usize = 512;
+pub(in crate::model) const MIN_DECODED_ROWS: usize = 256;
 
 /// Rows of a micro-batch from which the operands of products in f32 are split into parts of f16
 /// before, instead of into parts of tf32 in each tile. Estimated: splitting a weight moves 8 bytes of
 /// each element, and the product takes half the time.
-pub(in crate::model) const MIN_SPLIT_ROWS: usize = 512;
+pub(in crate::model) const MIN_SPLIT_ROWS: usize = 256;
 
 /// The micro-batches of a step. Loss and gradients are means over all targets of the step, as
 /// without micro-batches, except for rounding: additions come in another order.
@@ -177,8 +177,10 @@ impl MicroBatching {
         const LEAST: usize = 256 * 1536 * 8960;
         let TrainingConfig { model, precision, mode, batch, .. } = config;
         let lora = matches!(mode, Mode::Lora(_));
-        let decodes = config.rows() >= MIN_DECODED_ROWS;
-        let slow = precision.dtype == DType::F32 || (precision.quantize.is_some() && !decodes);
+        let slow = match precision.dtype {
+            DType::F32 => config.rows() < MIN_SPLIT_ROWS,
+            _ => precision.quantize.is_some() && config.rows() < MIN_DECODED_ROWS,
+        };
         let half = config.rows() / 2 * model.hidden * model.intermediate;
         lora && slow && batch.is_multiple_of(2) && half >= LEAST
     }

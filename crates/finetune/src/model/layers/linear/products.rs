@@ -12,8 +12,12 @@ use retrograph_runtime::{BufferId, Slice};
 use super::super::activation::{Activation, missing};
 use super::super::{Builder, PassConfig};
 use crate::error::Result;
+use crate::model::converted::Converted;
 use crate::model::gradient::Gradient;
 use crate::model::passes::{MIN_DECODED_ROWS, MIN_SPLIT_ROWS};
+
+/// Parts of a split matrix.
+const PARTS: usize = SplitMatrix::<BufferId>::PARTS;
 
 /// How the products with a weight are computed, decided once from shape and dtypes.
 #[derive(Clone, Copy, Debug)]
@@ -94,21 +98,37 @@ impl Products {
         }
     }
 
-    /// Returns the weight as products read it. A weight in NF4 that is read in bf16 is decoded to a
-    /// transient, and one in f32 that is read in f16 is split, once for all tiles of a product.
+    /// Returns the weight as products read it. A weight in NF4 that is read in bf16 is decoded, and
+    /// one in f32 that is read in f16 is split, once for all tiles of a product.
     pub(super) fn weight(&self, builder: &mut Builder) -> Result<TensorView<BufferId>> {
-        match (self.w, self.weights) {
-            (TensorView::Nf4(w), DType::Bf16) => {
-                let out = builder.transient_of::<bf16>("decoded", w.len);
-                builder.launch(Dequantize { w, out }.launch())?;
-                Ok(out.into())
+        let GemmShape { inputs, outputs, .. } = self.shape;
+        let (rows, columns, len) = (outputs, inputs, self.w.len());
+        let converted = match (self.w, self.weights) {
+            (TensorView::Nf4(_), DType::Bf16) => builder
+                .converted((self.w, [rows, columns]), |pass, name| {
+                    TensorView::Bf16(pass.transient(name, len))
+                }),
+            (TensorView::F32(_), DType::F16) => {
+                builder.converted((self.w, [rows, columns]), |pass, name| {
+                    let parts = pass.transient(format!("{name}/parts"), PARTS * len);
+                    let scales = pass.transient(format!("{name}/scales"), rows);
+                    TensorView::Split(SplitMatrix { parts, scales })
+                })
             }
-            (TensorView::F32(w), DType::F16) => {
-                let GemmShape { inputs, outputs, .. } = self.shape;
-                Ok(split(builder, ("weight", w), [outputs, inputs], None)?.into())
+            (w, _) => Converted::Found(w),
+        };
+        let view = match converted {
+            Converted::Found(view) => return Ok(view),
+            Converted::Unwritten(view) => view,
+        };
+        builder.launch(match (self.w, view) {
+            (TensorView::Nf4(w), TensorView::Bf16(out)) => Dequantize { w, out }.launch(),
+            (TensorView::F32(x), TensorView::Split(out)) => {
+                Split { x, factors: None, out, rows, columns }.launch()
             }
-            (w, _) => Ok(w),
-        }
+            (w, _) => Err(missing(w.dtype())),
+        })?;
+        Ok(view)
     }
 
     /// Returns an input of the layer as its product reads it. `split` is the input in parts, if
@@ -315,8 +335,7 @@ fn split(
     [rows, columns]: [usize; 2],
     factors: Option<Slice<f32>>,
 ) -> Result<SplitMatrix<BufferId>> {
-    let parts = builder
-        .transient_of::<f16>(&format!("{name}_parts"), SplitMatrix::<BufferId>::PARTS * x.len());
+    let parts = builder.transient_of::<f16>(&format!("{name}_parts"), PARTS * x.len());
     let scales = builder.transient(&format!("{name}_scales"), rows);
     let out = SplitMatrix { parts, scales };
     builder.launch(Split { x, factors, out, rows, columns }.launch())?;

@@ -1,0 +1,78 @@
+//! Weights in the form in which products read them, converted within a pass.
+//!
+//! Weights of one shape take turns in a few transients, so that a pass needs memory for these alone.
+//! A weight is converted while the products of the weights before it run, and waits for the last
+//! product that reads what it replaces. A weight that is still there is not converted again: the
+//! output projection in the backward pass, for example.
+
+use std::collections::HashMap;
+
+use retrograph_kernels::ops::TensorView;
+use retrograph_runtime::{BufferId, Pass};
+
+/// Weights of one shape that exist at the same time: those of two products that run concurrently,
+/// and the next one.
+const SLOTS: usize = 3;
+
+/// The converted weights of a pass.
+#[derive(Debug, Default)]
+pub(super) struct ConvertedWeights {
+    by_shape: HashMap<[usize; 2], Slots>,
+}
+
+/// The transients of one shape.
+#[derive(Debug, Default)]
+struct Slots {
+    /// Each with the weight that it has.
+    slots: Vec<(Source, TensorView<BufferId>)>,
+    /// The slot that is replaced next.
+    next: usize,
+}
+
+/// A weight: its buffer and its first element.
+type Source = (BufferId, usize);
+
+/// A converted weight.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Converted {
+    /// It is there.
+    Found(TensorView<BufferId>),
+    /// The next launch must write it.
+    Unwritten(TensorView<BufferId>),
+}
+
+impl ConvertedWeights {
+    /// Returns the converted weight of the matrix `w` with these rows and columns. `declare`
+    /// declares a transient with the given name for it.
+    pub(super) fn get(
+        &mut self,
+        pass: &mut Pass,
+        (w, shape): (TensorView<BufferId>, [usize; 2]),
+        declare: impl FnOnce(&mut Pass, &str) -> TensorView<BufferId>,
+    ) -> Converted {
+        let source = source(w);
+        let Slots { slots, next } = self.by_shape.entry(shape).or_default();
+        if let Some((_, found)) = slots.iter().find(|(held, _)| *held == source) {
+            return Converted::Found(*found);
+        }
+        let slot = *next;
+        *next = (slot + 1) % SLOTS;
+        if slot == slots.len() {
+            let [rows, columns] = shape;
+            let view = declare(pass, &format!("converted weights/{rows} x {columns}/{slot}"));
+            slots.push((source, view));
+            return Converted::Unwritten(view);
+        }
+        slots[slot].0 = source;
+        Converted::Unwritten(slots[slot].1)
+    }
+}
+
+fn source(w: TensorView<BufferId>) -> Source {
+    match w {
+        TensorView::F32(view) => (view.buffer(), view.byte_range().start),
+        TensorView::Bf16(view) => (view.buffer(), view.byte_range().start),
+        TensorView::Nf4(matrix) => (matrix.codes.buffer(), matrix.codes.byte_range().start),
+        TensorView::Split(matrix) => (matrix.parts.buffer(), matrix.parts.byte_range().start),
+    }
+}

@@ -1,0 +1,107 @@
+//! Steps in f32 of many rows, whose products split their operands into parts of f16 before.
+
+use std::collections::BTreeSet;
+
+use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
+use retrograph_finetune::{
+    LoraConfig, LoraTargets, Mode, Precision, TrainerOptions, TrainingConfig,
+};
+use retrograph_runtime::{OperationKind, Policy};
+
+use crate::golden::{self, distance, weights};
+use crate::precision::{config, trainer};
+
+/// One step of 256 rows.
+fn large(mode: Mode) -> TrainingConfig {
+    let mut config = config(mode, Precision::F32);
+    (config.batch, config.seq) = (4, 64);
+    (config.optimizer.warmup_steps, config.optimizer.total_steps) = (1, 3);
+    config
+}
+
+fn modes() -> [Mode; 2] {
+    let lora = LoraConfig { targets: LoraTargets::ALL, ..LoraConfig::new(4, 12.0) };
+    [Mode::Lora(lora), Mode::Full]
+}
+
+/// The kernels of a step, by name, one for each launch.
+fn launches(config: &TrainingConfig, step: StepOptions) -> Vec<&'static str> {
+    let pass = StepPass::new(config, step).unwrap().pass;
+    let launches = pass.operations().iter().filter_map(|operation| match operation.kind() {
+        OperationKind::Launch(launch) => Some(launch.kernel().name),
+        _ => None,
+    });
+    launches.collect()
+}
+
+/// In two halves, the products of one step split their operands in each tile.
+#[test]
+fn the_loss_and_the_gradients_are_those_of_products_that_split_their_operands_themselves() {
+    let gradients = |config: &TrainingConfig, step: StepOptions| {
+        let step = StepOptions { gradients: GradientHome::External, ..step };
+        let options = TrainerOptions { step, ..TrainerOptions::default() };
+        let mut trainer = trainer(config, options, &mut |p| Ok(weights(p)));
+        let loss = trainer.step(&golden::batch(config, 0)).unwrap().loss;
+        (loss, trainer.gradients().unwrap())
+    };
+    for mode in modes() {
+        let config = large(mode);
+        let (whole, halves) =
+            (StepOptions::default(), StepOptions { micro_batch: Some(2), ..Default::default() });
+        for (step, expected) in [(whole, true), (halves, false)] {
+            let found = launches(&config, step).contains(&"gemm_dgrad_split");
+            assert_eq!(found, expected, "{mode:?}");
+        }
+        let [(loss, found), (other, expected)] =
+            [whole, halves].map(|step| gradients(&config, step));
+        assert!((loss - other).abs() <= 1e-6 * loss, "{mode:?}: {loss} and {other}");
+        for ((name, found), (_, expected)) in found.iter().zip(&expected) {
+            let expected: Vec<f64> = expected.iter().copied().map(f64::from).collect();
+            let error = distance(found, &expected);
+            assert!(error < 2e-6, "{mode:?}: the gradient of {name} is off by {error:.2e}");
+        }
+    }
+}
+
+#[test]
+fn replayed_steps_have_the_bits_of_eager_ones() {
+    for mode in modes() {
+        let config = large(mode);
+        let losses = |policy: Policy| {
+            let (build, verify) = (policy.into(), policy != Policy::Eager);
+            let options = TrainerOptions { build, verify, ..TrainerOptions::default() };
+            let mut trainer = trainer(&config, options, &mut |p| Ok(weights(p)));
+            for step in 0..3 {
+                trainer.step(&golden::batch(&config, step)).unwrap();
+            }
+            trainer.losses().iter().map(|loss| loss.to_bits()).collect::<Vec<_>>()
+        };
+        let eager = losses(Policy::Eager);
+        assert_eq!(eager, losses(Policy::Manual), "{mode:?}");
+    }
+}
+
+/// Weights of one shape take turns in three transients, and the projection to logits, which the
+/// backward pass reads next, is split once.
+#[test]
+fn split_weights_take_the_memory_of_a_few() {
+    let of_layers = |layers| {
+        let mut config = large(modes()[0]);
+        config.model.layers = layers;
+        config
+    };
+    let split = |layers| {
+        let launches = launches(&of_layers(layers), StepOptions::default());
+        launches.iter().filter(|name| **name == "split_f16").count()
+    };
+    // Of a layer: seven weights in each direction, and the inputs and gradients of its products.
+    assert_eq!(split(7) - split(6), split(6) - split(5));
+    let buffers = |layers| {
+        let pass = StepPass::new(&of_layers(layers), StepOptions::default()).unwrap().pass;
+        let names = pass.buffers().map(|(_, buffer)| buffer.name().to_owned());
+        names.filter(|name| name.starts_with("converted weights")).collect::<BTreeSet<_>>()
+    };
+    let few = buffers(4);
+    assert!(!few.is_empty());
+    assert_eq!(few, buffers(9));
+}
