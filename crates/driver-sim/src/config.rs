@@ -35,8 +35,9 @@ pub struct Config {
     /// Whether kernels are watched for races between their threads. A race is undefined and stops
     /// the kernel. Kernels then run many times slower, on one host thread.
     pub detect_races: bool,
-    /// Whether all device attributes have the values of an H200. Otherwise attributes of features
-    /// that are not simulated, such as virtual memory management, are 0.
+    /// Whether attributes of devices and pointers have the values of an H200, and pools may have
+    /// handles for other processes. Otherwise attributes of features that are not simulated, such
+    /// as virtual memory management, are 0.
     pub recorded_attributes: bool,
     /// Whether a call that fails with an error that no recorded trace attests returns
     /// `CUDA_ERROR_NOT_SUPPORTED` instead.

@@ -1,11 +1,6 @@
-//! Device attributes recorded on an H200.
+//! Device attributes that were recorded on an H200, and those that advertise what is not simulated.
 
 use retrograph_driver_sys::CUdevice_attribute;
-
-use crate::state::State;
-
-/// The compute capability of the recorded device.
-const RECORDED: (u32, u32) = (9, 0);
 
 /// Number and value of each attribute, under driver 580.159.04, except attributes that differ
 /// between machines, such as PCI ids.
@@ -31,45 +26,74 @@ const VALUES: [(u32, i32); 137] = [
     (147, 0),
 ];
 
-/// Attributes that advertise what is not simulated.
-const NOT_SIMULATED: [CUdevice_attribute; 21] = {
+/// Attributes that advertise what is not simulated, as first and last number.
+/// `docs/simulator.md` gives the reasons.
+const NOT_SIMULATED: [(CUdevice_attribute, CUdevice_attribute); 18] = {
     use CUdevice_attribute as A;
+    const fn only(attribute: A) -> (A, A) {
+        (attribute, attribute)
+    }
     [
-        A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH,
-        A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-        A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-        A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
-        A::CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
-        A::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
-        A::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
-        A::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS,
-        A::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING,
-        A::CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED,
-        A::CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
-        A::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
-        A::CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR,
-        A::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
-        A::CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
-        A::CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS,
-        A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-        A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED,
-        A::CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED,
-        A::CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-        A::CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED,
+        (
+            A::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH,
+            A::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LAYERED_LAYERS,
+        ),
+        only(A::CU_DEVICE_ATTRIBUTE_ECC_ENABLED),
+        (
+            A::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LAYERED_WIDTH,
+            A::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE,
+        ),
+        (
+            A::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_WIDTH,
+            A::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT,
+        ),
+        only(A::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH),
+        only(A::CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED),
+        only(A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH),
+        (
+            A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+            A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+        ),
+        (
+            A::CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED,
+            A::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+        ),
+        only(A::CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED),
+        only(A::CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED),
+        (
+            A::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+            A::CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
+        ),
+        (
+            A::CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
+            A::CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED,
+        ),
+        only(A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED),
+        only(A::CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS),
+        (
+            A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+            A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED,
+        ),
+        (
+            A::CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED,
+            A::CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+        ),
+        only(A::CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED),
     ]
 };
 
-impl State {
-    /// The recorded value, if the simulated device has the recorded compute capability; 0 if it
-    /// would advertise what is not simulated.
-    pub(super) fn recorded_attribute(&self, attribute: CUdevice_attribute) -> Option<i32> {
-        if !self.config.recorded_attributes && NOT_SIMULATED.contains(&attribute) {
-            return Some(0);
-        }
-        if self.config.compute_capability != RECORDED {
-            return None;
-        }
-        let found = VALUES.binary_search_by_key(&attribute.0, |(number, _)| *number);
-        found.ok().map(|index| VALUES[index].1)
+/// The value that was recorded.
+pub(super) fn recorded(attribute: CUdevice_attribute) -> Option<i32> {
+    let found = VALUES.binary_search_by_key(&attribute.0, |(number, _)| *number);
+    found.ok().map(|index| VALUES[index].1)
+}
+
+/// The value that advertises nothing, if the recorded one advertises what is not simulated.
+pub(super) fn without_advertising(attribute: CUdevice_attribute) -> Option<i32> {
+    if attribute == CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT {
+        // All kernels share one domain.
+        return Some(1);
     }
+    let is_absent = |(first, last): &(_, _)| (first..=last).contains(&&attribute);
+    NOT_SIMULATED.iter().any(is_absent).then_some(0)
 }

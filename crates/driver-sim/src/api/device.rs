@@ -4,12 +4,11 @@ use std::ffi::c_char;
 
 use retrograph_driver_sys::*;
 
+use super::attributes;
 use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
 
-/// One past the last attribute number.
-const ATTRIBUTES: u32 = 148;
 /// SMs of a simulated device.
 pub(super) const MULTIPROCESSORS: i32 = 132;
 /// Resident threads per SM.
@@ -104,64 +103,36 @@ impl State {
         device: CUdevice,
     ) -> Call {
         value.demand()?;
-        if !(1..ATTRIBUTES).contains(&attribute.0) {
-            return Err(invalid(Rule::DeviceAttribute));
-        }
+        let advertised = match self.config.recorded_attributes {
+            true => None,
+            false => attributes::without_advertising(attribute),
+        };
+        let found = advertised
+            .or_else(|| self.configured_attribute(attribute, device))
+            .or_else(|| attributes::recorded(attribute))
+            .ok_or(invalid(Rule::DeviceAttribute))?;
         self.device_index(device)?;
-        let recorded = self.recorded_attribute(attribute);
-        match recorded.or_else(|| self.device_attribute(attribute, device)) {
-            Some(found) => value.put(found),
-            None => Err(self.unsupported(format!("{attribute:?} is not simulated"))),
-        }
+        value.put(found)
     }
 
-    fn device_attribute(&self, attribute: CUdevice_attribute, device: CUdevice) -> Option<i32> {
+    /// Attributes that follow from the configuration or differ between machines. All others are
+    /// those of the recorded device, whatever the compute capability.
+    fn configured_attribute(&self, attribute: CUdevice_attribute, device: CUdevice) -> Option<i32> {
         use CUdevice_attribute as A;
         let capability = self.config.compute_capability;
         let (major, minor) = capability;
         Some(match attribute {
-            A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK
-            | A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X
-            | A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y => 1024,
-            A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z => 64,
-            A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X => i32::MAX,
-            A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y | A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z => 65535,
-            A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK => SHARED_BYTES as i32,
-            A::CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY => 65536,
-            A::CU_DEVICE_ATTRIBUTE_WARP_SIZE => 32,
-            A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK
-            | A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR => REGISTERS as i32,
             A::CU_DEVICE_ATTRIBUTE_CLOCK_RATE | A::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE => {
                 1_000_000
             }
-            A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => MULTIPROCESSORS,
-            A::CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT
-            | A::CU_DEVICE_ATTRIBUTE_INTEGRATED
-            | A::CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
-            | A::CU_DEVICE_ATTRIBUTE_ECC_ENABLED
-            | A::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID
+            A::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID
             | A::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID
-            | A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
-            | A::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH
             | A::CU_DEVICE_ATTRIBUTE_NUMA_CONFIG
             | A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID
             | A::CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID
             | A::CU_DEVICE_ATTRIBUTE_GPU_PCI_SUBSYSTEM_ID => 0,
             A::CU_DEVICE_ATTRIBUTE_NUMA_ID => -1,
             A::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID => device,
-            A::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY
-            | A::CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS
-            | A::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
-            | A::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY
-            | A::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
-            | A::CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED
-            | A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED => 1,
-            A::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH => 4096,
-            A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE => 50 << 20,
-            A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR => {
-                THREADS_PER_MULTIPROCESSOR as i32
-            }
-            A::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT => 2,
             A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => major as i32,
             A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => minor as i32,
             A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => {
@@ -170,10 +141,8 @@ impl State {
             A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => {
                 shared_opt_in(capability) as i32
             }
-            A::CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR => {
-                BLOCKS_PER_MULTIPROCESSOR as i32
-            }
-            A::CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK => RESERVED_SHARED_BYTES as i32,
+            A::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH
+            | A::CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED => i32::from(major >= 9),
             _ => return None,
         })
     }

@@ -98,11 +98,11 @@ impl State {
             A::CU_POINTER_ATTRIBUTE_BUFFER_ID | A::CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => {
                 data.cast().put(info.base)
             }
-            A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE => {
-                data.cast().put(u32::from(info.is_plain()))
-            }
-            A::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE => {
-                data.cast().put(u32::from(info.is_plain()))
+            A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
+            | A::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE => {
+                // Neither is simulated.
+                let is_advertised = self.config.recorded_attributes && info.is_plain();
+                data.cast().put(u32::from(is_advertised))
             }
             A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => data.cast().put(0u64),
             A::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => {

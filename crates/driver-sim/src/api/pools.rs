@@ -44,13 +44,21 @@ impl State {
         if given.allocType != Kind::CU_MEM_ALLOCATION_TYPE_PINNED {
             return Err(invalid(Rule::PoolKind));
         }
-        match given.handleTypes {
-            Handle::CU_MEM_HANDLE_TYPE_NONE
-            | Handle::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-            | Handle::CU_MEM_HANDLE_TYPE_FABRIC => {}
+        let is_exported = match given.handleTypes {
+            Handle::CU_MEM_HANDLE_TYPE_NONE => false,
+            Handle::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+            | Handle::CU_MEM_HANDLE_TYPE_FABRIC => true,
             _ => return Err(invalid(Rule::PoolHandles)),
+        };
+        let ordinal = self.device_index(given.location.id);
+        let ordinal = ordinal.map_err(|_| invalid(Rule::PoolDevice))?;
+        // The recorded device has handles. Here no call can export one.
+        if is_exported && !self.config.recorded_attributes {
+            return Err(
+                self.unsupported("pools with handles for other processes are not simulated")
+            );
         }
-        self.device_index(given.location.id).map_err(|_| invalid(Rule::PoolDevice))
+        Ok(ordinal)
     }
 
     pub(crate) fn cuMemPoolDestroy(&mut self, pool: CUmemoryPool) -> Call {

@@ -2,6 +2,7 @@
 
 #![expect(non_snake_case, reason = "fields of node parameters are named as in cuda.h")]
 
+mod attributes;
 mod capture;
 mod capture_into;
 mod capture_modes;

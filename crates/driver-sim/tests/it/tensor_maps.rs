@@ -8,7 +8,11 @@ use retrograph_ptx::ast::Type;
 use crate::machine::{Machine, cu};
 
 /// Encodes a matrix of bf16 at `address` with rows of 208 bytes, of which a box has `columns`.
-fn encode(machine: &Machine, address: usize, columns: u32) -> Result<CUtensorMap, CUresult> {
+pub(crate) fn encode(
+    machine: &Machine,
+    address: usize,
+    columns: u32,
+) -> Result<CUtensorMap, CUresult> {
     let mut map = CUtensorMap::default();
     let (dimensions, strides) = ([100u64, 30], [208u64]);
     let (extent, steps) = ([columns, 16], [1u32, 1]);

@@ -164,28 +164,3 @@ fn objects_that_were_not_destroyed_are_counted() {
     }
     assert_eq!(machine.simulator.finish(), Ok(()));
 }
-
-#[test]
-fn attributes_advertise_only_what_is_simulated() {
-    use CUdevice_attribute as A;
-    let get = |machine: &Machine, attribute| {
-        let mut value = -1;
-        assert_eq!(cu!(machine, cuDeviceGetAttribute(&mut value, attribute, 0)), SUCCESS);
-        value
-    };
-    let absent = [
-        A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-        A::CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED,
-        A::CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES,
-    ];
-    for compute_capability in [(9, 0), (8, 6)] {
-        let machine = Machine::with(Config { compute_capability, ..Config::default() });
-        for attribute in absent {
-            assert_eq!(get(&machine, attribute), 0, "{attribute:?}");
-        }
-        assert_eq!(get(&machine, A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED), 1);
-        assert_eq!(get(&machine, A::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY), 1);
-    }
-    let recorded = Machine::with(Config { recorded_attributes: true, ..Config::default() });
-    assert!(absent.iter().all(|attribute| get(&recorded, *attribute) != 0), "those of an H200");
-}
