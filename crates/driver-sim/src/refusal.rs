@@ -48,6 +48,10 @@ impl Refusal {
         rule: Rule::Undefined,
         kind: Some(DiagnosticKind::Undefined),
     };
+
+    /// The call waits for a host function and is made again ([`crate::work::Attempt`]). The entry of
+    /// the world never returns it.
+    pub(crate) const SUSPENDED: Self = refuse(CUresult::CUDA_SUCCESS, Rule::Pending);
 }
 
 /// An error that a simulated call returned: which rule made which function return which code.

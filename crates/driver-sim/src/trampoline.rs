@@ -7,12 +7,14 @@
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use parking_lot::MutexGuard;
 use retrograph_driver_sys::{CUresult, DriverTable};
 
 use crate::argument::{Admit, Call};
 use crate::config::Order;
-use crate::refusal::{Rule, invalid, refuse};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
+use crate::work::Attempt;
 use crate::world;
 
 macro_rules! trampolines {
@@ -280,12 +282,12 @@ impl Function {
 }
 
 /// Runs one call in the world of `slot`.
-fn enter(slot: usize, function: Function, body: impl FnOnce(&mut State) -> Call) -> CUresult {
+fn enter(slot: usize, function: Function, body: impl Fn(&mut State) -> Call) -> CUresult {
     let Some(world) = world::in_slot(slot) else {
         return CUresult::CUDA_ERROR_DEINITIALIZED;
     };
     if world.hosting.is_here() {
-        // The world is locked by the call that runs the host function, which then says so.
+        // The call that runs the host function then says so.
         world.hosting.note(function as usize);
         return CUresult::CUDA_ERROR_NOT_PERMITTED;
     }
@@ -309,9 +311,10 @@ fn enter(slot: usize, function: Function, body: impl FnOnce(&mut State) -> Call)
     }
     // A panic must not cross into a caller that may not be Rust.
     let call = catch_unwind(AssertUnwindSafe(|| {
-        let result = body(&mut state);
+        let result = to_end(&mut state, &body);
         if state.config.order == Order::Prompt && state.stopped.is_none() {
-            state.complete_promptly();
+            // What fails is reported by later calls.
+            let _ = to_end(&mut state, &State::complete_promptly);
         }
         result
     }));
@@ -319,5 +322,22 @@ fn enter(slot: usize, function: Function, body: impl FnOnce(&mut State) -> Call)
         Ok(Ok(())) => CUresult::CUDA_SUCCESS,
         Ok(Err(refusal)) => state.conclude(refusal),
         Err(panic) => state.internal_error(&*panic),
+    }
+}
+
+/// Makes a call, again and again if it waits for host functions. Other threads can make calls while
+/// it waits.
+fn to_end(state: &mut MutexGuard<'_, State>, body: &dyn Fn(&mut State) -> Call) -> Call {
+    let name = state.call;
+    state.attempt = Attempt::default();
+    loop {
+        let result = body(state);
+        let Some(wait) = state.attempt.take_wait() else { return result };
+        let attempt = std::mem::take(&mut state.attempt);
+        MutexGuard::unlocked(state, || wait.wait());
+        (state.call, state.attempt) = (name, attempt);
+        if state.stopped.is_some() {
+            return Err(Refusal::UNDEFINED);
+        }
     }
 }

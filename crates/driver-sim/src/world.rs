@@ -204,9 +204,9 @@ impl Simulator {
         std::mem::take(&mut output)
     }
 
-    /// Whether no call of the machine is running, or the last one ends within `wait`. A program
-    /// that exits asks this first: the other methods would wait for a call that never ends, such as
-    /// one that runs the host function which exits.
+    /// Whether no call of the machine is running, or the last one ends within `wait`; a call that
+    /// waits for a host function is not running. A program that exits asks this first: the other
+    /// methods would wait for a call that never ends, such as one that runs a kernel.
     pub fn is_free_within(&self, wait: Duration) -> bool {
         !self.world.hosting.is_here() && self.world.state.try_lock_for(wait).is_some()
     }

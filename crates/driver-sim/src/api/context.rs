@@ -63,7 +63,7 @@ impl State {
         if index < self.config.devices {
             return Err(unknown);
         }
-        self.destroy_context(index);
+        self.destroy_context(index)?;
         let stack = &mut self.thread().contexts;
         if stack.last() == Some(&context) {
             stack.pop();

@@ -59,10 +59,10 @@ impl State {
         if is_pageable_target {
             return self.copy_to_pageable(&copy, stream);
         }
-        let task = self.enqueue(stream, Work::Operation(Operation::Copy(copy)))?;
+        let work = Work::Operation(Operation::Copy(copy));
         match wait {
-            Wait::Complete => self.complete(vec![task]),
-            Wait::AsDocumented => Ok(()),
+            Wait::Complete => self.run_now(stream, work),
+            Wait::AsDocumented => self.enqueue(stream, work).map(|_| ()),
         }
     }
 

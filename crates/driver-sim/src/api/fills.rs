@@ -33,11 +33,10 @@ impl State {
                 let device = self.streams.get(stream)?.device;
                 self.check_fill_on(device, &fill)?;
                 let operation = Work::Operation(Operation::Fill(fill));
-                let task = self.enqueue(stream, operation)?;
                 let is_host = self.pinned_at(fill.0.dst as usize, 1).is_some();
                 return match is_synchronous && is_host {
-                    true => self.complete(vec![task]),
-                    false => Ok(()),
+                    true => self.run_now(stream, operation),
+                    false => self.enqueue(stream, operation).map(|_| ()),
                 };
             }
         }

@@ -104,6 +104,12 @@ impl State {
     pub(crate) fn cuLibraryUnload(&mut self, library: CUlibrary) -> Call {
         self.library(library)?;
         self.refuse_unsafe()?;
+        let modules: Vec<_> = self.library(library)?.modules.values().copied().collect();
+        for module in modules {
+            if let Ok(module) = self.modules.get(module) {
+                self.complete_last(module.device)?;
+            }
+        }
         let found = self.libraries.remove(library)?;
         // Destroyed contexts have already unloaded their modules.
         for module in found.modules.into_values() {

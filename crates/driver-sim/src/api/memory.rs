@@ -82,8 +82,8 @@ impl State {
         self.refuse_unsafe()?;
         if self.graph_memory.contains_key(&address) {
             let device = self.current()?;
-            self.record_graph_memory(address, false)?;
             self.complete_device(device)?;
+            self.record_graph_memory(address, false)?;
             let freed = self.devices[device].memory.free(address);
             return freed.map(|_| ()).map_err(|error| memory_refusal(&error));
         }

@@ -8,7 +8,7 @@ use retrograph_driver_sys::*;
 use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Route, State};
-use crate::work::{PeerCopy, PeerEnd, TaskId, Work};
+use crate::work::{PeerCopy, PeerEnd, Work};
 
 /// `CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK` of the best link.
 const BEST_RANK: i32 = 0;
@@ -107,8 +107,10 @@ impl State {
             let device = self.context_of_copy(context)?;
             self.complete_device(device)?;
         }
-        let task = self.enqueue_peer_copy(super::copies::LEGACY, copy)?;
-        self.complete(vec![task])
+        match self.route(super::copies::LEGACY)? {
+            Route::Queue(stream) => self.run_now(stream, Work::PeerCopy(copy)),
+            Route::Capture(..) => Err(self.captured_peer_copy()),
+        }
     }
 
     pub(crate) fn cuMemcpyPeerAsync(
@@ -122,14 +124,14 @@ impl State {
     ) -> Call {
         let ends = [(target, target_context), (source, source_context)];
         let copy = self.peer_copy(ends, bytes)?;
-        self.enqueue_peer_copy(stream, copy).map(|_| ())
+        match self.route(stream)? {
+            Route::Queue(stream) => self.enqueue(stream, Work::PeerCopy(copy)).map(|_| ()),
+            Route::Capture(..) => Err(self.captured_peer_copy()),
+        }
     }
 
-    fn enqueue_peer_copy(&mut self, stream: CUstream, copy: PeerCopy) -> Result<TaskId, Refusal> {
-        match self.route(stream)? {
-            Route::Queue(stream) => self.enqueue(stream, Work::PeerCopy(copy)),
-            Route::Capture(..) => Err(self.unsupported("captured copies between devices")),
-        }
+    fn captured_peer_copy(&mut self) -> Refusal {
+        self.unsupported("captured copies between devices")
     }
 
     /// A copy between the ends, each of which must be in one allocation of its context's device.

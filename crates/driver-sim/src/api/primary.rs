@@ -30,7 +30,7 @@ impl State {
         let index = self.device_index(device)?;
         match self.devices[index].references {
             0 => return Err(refuse(CUresult::CUDA_ERROR_INVALID_CONTEXT, Rule::PrimaryReleased)),
-            1 => self.destroy_context(index),
+            1 => self.destroy_context(index)?,
             _ => self.devices[index].references -= 1,
         }
         Ok(())
@@ -40,7 +40,7 @@ impl State {
         let index = self.device_index(device)?;
         // A reset keeps the references: each can still be released.
         let references = self.devices[index].references;
-        self.destroy_context(index);
+        self.destroy_context(index)?;
         self.devices[index].references = references;
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use retrograph_driver_sys::{CU_STREAM_DEFAULT, CUcontext, CUmemoryPool, CUresult, CUstream};
 
 use super::{Handle, State, Stream};
+use crate::argument::Call;
 use crate::config::Config;
 use crate::diagnostic::{DiagnosticKind, Finding};
 use crate::globals;
@@ -123,9 +124,8 @@ impl State {
     }
 
     /// Destroys a context with everything in it.
-    pub(crate) fn destroy_context(&mut self, device: usize) {
-        // Queued work completes first. A fault is dropped: no later call can report it.
-        let _ = self.complete_device(device);
+    pub(crate) fn destroy_context(&mut self, device: usize) -> Call {
+        self.complete_last(device)?;
         self.tasks.retain(|_, task| task.device != device);
         self.captures.retain(|_, capture| capture.device != device);
         self.streams.retain(|stream| stream.device != device);
@@ -139,6 +139,7 @@ impl State {
         let (ordinal, primary, lost) = (*ordinal, *primary, *lost);
         let view = Device::view(ordinal, Arc::clone(memory));
         self.devices[device] = Device { primary, lost, ..view };
+        Ok(())
     }
 
     /// Ends the access of and to a context that is destroyed.

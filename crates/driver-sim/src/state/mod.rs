@@ -39,7 +39,7 @@ use crate::diagnostic::{Diagnostic, DiagnosticKind, Finding};
 use crate::live::Live;
 use crate::random::Random;
 use crate::refusal::{Refusal, Refused};
-use crate::work::{Exec, Hosting, Task, TaskId};
+use crate::work::{Attempt, Exec, Hosting, Task, TaskId};
 
 /// The state of one simulated machine.
 pub(crate) struct State {
@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) initialized: bool,
     /// The name of the current call, for diagnostics.
     pub(crate) call: &'static str,
+    /// How far the current call has come.
+    pub(crate) attempt: Attempt,
     /// The devices of the machine, then one entry per context of `cuCtxCreate`.
     pub(crate) devices: Vec<Device>,
     pub(crate) threads: BTreeMap<u64, Thread>,
@@ -113,6 +115,7 @@ impl State {
         Self {
             initialized: false,
             call: "",
+            attempt: Attempt::default(),
             devices: (0..config.devices).map(|ordinal| Device::new(ordinal, &config)).collect(),
             threads: BTreeMap::new(),
             streams: Table::default(),

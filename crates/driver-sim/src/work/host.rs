@@ -1,17 +1,14 @@
 //! Host functions: calls back into the program, in stream order.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use retrograph_driver_sys::{CUDA_HOST_NODE_PARAMS, CUresult, CUstream};
 
-use super::{Operation, TaskId, Work};
-use crate::refusal::Refusal;
 use crate::state::State;
 
 /// The target of a host call.
@@ -71,8 +68,8 @@ thread_local! {
 
 /// The calls of the driver from inside of host functions of a world.
 ///
-/// A world is locked while its host functions run, so that a call from inside one would wait for
-/// itself. The entry to the world asks here first.
+/// CUDA forbids them: a host function runs on a thread of the driver. The entry to the world asks
+/// here first.
 #[derive(Default)]
 pub(crate) struct Hosting {
     /// One more than the number of the function that was called from inside, or 0.
@@ -94,7 +91,7 @@ impl Hosting {
         let _ = self.called.compare_exchange(0, function + 1, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Runs a host function; gives the number of the first function that it called.
+    /// Calls a host function; gives the number of the first function that it called.
     fn during(&self, call: &HostCall) -> Option<usize> {
         let outer = INSIDE.get();
         let mut inner = outer;
@@ -107,20 +104,19 @@ impl Hosting {
     }
 }
 
-/// How long a query waits for a host function that it has started. Most are short; the program may
-/// have to go on for others to end.
-const QUERY_WAIT: Duration = Duration::from_millis(100);
-
 /// A host function that runs on a thread of its own.
 pub(crate) struct HostRun {
     /// Once it has ended, the number of the function that it called, if it called one.
     result: Mutex<Option<Option<usize>>>,
     ended: Condvar,
+    /// Whether a wait for it ended before it did.
+    is_long: AtomicBool,
 }
 
 impl HostRun {
-    fn start(hosting: &Arc<Hosting>, call: HostCall) -> Arc<Self> {
-        let run = Arc::new(Self { result: Mutex::new(None), ended: Condvar::new() });
+    pub(super) fn start(hosting: &Arc<Hosting>, call: HostCall) -> Arc<Self> {
+        let (result, ended) = (Mutex::new(None), Condvar::new());
+        let run = Arc::new(Self { result, ended, is_long: AtomicBool::new(false) });
         let (hosting, shared) = (Arc::clone(hosting), Arc::clone(&run));
         std::thread::spawn(move || {
             let called = hosting.during(&call);
@@ -130,94 +126,42 @@ impl HostRun {
         run
     }
 
-    /// Whether it has ended, after waiting for a short time.
-    fn has_ended(&self) -> bool {
-        let mut result = self.result.lock();
-        let running = |result: &mut Option<_>| result.is_none();
-        !self.ended.wait_while_for(&mut result, running, QUERY_WAIT).timed_out() || result.is_some()
+    /// How it ended, if it has. One that called the driver is an error of the program, of which
+    /// this gives the description.
+    pub(super) fn outcome(&self) -> Option<Result<(), String>> {
+        self.result.lock().map(described)
     }
 
-    /// Waits for its end; gives the number of the function that it called.
-    fn wait(&self) -> Option<usize> {
+    /// Waits for its end, or for `most`.
+    pub(super) fn wait(&self, most: Option<Duration>) {
         let mut result = self.result.lock();
-        self.ended.wait_while(&mut result, |result| result.is_none());
-        result.flatten()
+        let is_running = |result: &mut Option<_>| result.is_none();
+        match most {
+            None => self.ended.wait_while(&mut result, is_running),
+            Some(most) => {
+                let waited = self.ended.wait_while_for(&mut result, is_running, most);
+                self.is_long.store(waited.timed_out(), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether a wait for it ended before it did.
+    pub(super) fn is_long(&self) -> bool {
+        self.is_long.load(Ordering::Relaxed)
     }
 }
 
-/// The description of a host function that called the driver.
-fn called(function: Option<usize>) -> Result<(), String> {
-    let Some(function) = function else { return Ok(()) };
+fn described(called: Option<usize>) -> Result<(), String> {
+    let Some(function) = called else { return Ok(()) };
     let name = crate::trampoline::function_name(function);
     Err(format!("a host function called {name}; none may call the driver"))
 }
 
 impl State {
-    /// Calls a host function. One that calls the driver is an error of the program, of which this
-    /// gives the description.
-    pub(super) fn run_host(&mut self, call: &HostCall) -> Result<(), String> {
-        let hosting = Arc::clone(&self.hosting);
-        called(hosting.during(call))
-    }
-
-    /// Waits for a host function that a query has started.
-    pub(super) fn end_host(run: &HostRun) -> Result<(), String> {
-        called(run.wait())
-    }
-
-    /// Runs tasks and what they depend on, except what depends on host functions. These start on
-    /// threads of their own, as the thread that queries may be the one that they wait for. Returns
-    /// whether all tasks have ended.
-    pub(crate) fn advance(&mut self, targets: Vec<TaskId>) -> Result<bool, Refusal> {
-        loop {
-            let needed = self.needed(targets.clone());
-            let is_host = |id: &TaskId| match &self.tasks[id].work {
-                Work::Operation(Operation::Host(_)) => true,
-                Work::Hosting(run) => !run.has_ended(),
-                _ => false,
-            };
-            let mut held: BTreeSet<TaskId> = BTreeSet::new();
-            let mut ready = Vec::new();
-            // Tasks depend on earlier ones only.
-            for id in needed {
-                let waits = self.tasks[&id].dependencies.iter().any(|other| held.contains(other));
-                if waits || is_host(&id) {
-                    held.insert(id);
-                } else {
-                    ready.push(id);
-                }
-            }
-            self.complete(ready)?;
-            if held.is_empty() {
-                return Ok(true);
-            }
-            if !self.start_hosts(&held) {
-                return Ok(false);
-            }
-        }
-    }
-
-    /// Starts the host functions that nothing queued must precede; whether there were any.
-    fn start_hosts(&mut self, held: &BTreeSet<TaskId>) -> bool {
-        let mut started = false;
-        for id in held {
-            let task = &self.tasks[id];
-            let is_ready = task.dependencies.iter().all(|other| !self.tasks.contains_key(other));
-            let Work::Operation(Operation::Host(call)) = task.work else { continue };
-            if is_ready {
-                let run = HostRun::start(&self.hosting, call);
-                if let Some(task) = self.tasks.get_mut(id) {
-                    task.work = Work::Hosting(run);
-                }
-                started = true;
-            }
-        }
-        started
-    }
-
     /// Calls the destructor of an object of the user.
     pub(crate) fn run_destructor(&mut self, call: &HostCall) {
-        if let Err(message) = self.run_host(call) {
+        let hosting = Arc::clone(&self.hosting);
+        if let Err(message) = described(hosting.during(call)) {
             // The call that gave the last reference up is not at fault.
             let _ = self.undefined(message);
         }

@@ -4,15 +4,19 @@
 //! depends on it; until then its effects cannot be seen, because a program on hardware may not rely
 //! on seeing them either.
 
+mod attempt;
 mod copy;
 mod exec;
+mod graph_run;
 mod host;
 mod launch;
 mod peer_copy;
 mod run;
 
+pub(crate) use attempt::{Attempt, Patience};
 pub(crate) use copy::{Copy, End, Fill};
 pub(crate) use exec::{Exec, Plan, PlanNode, PlanWork};
+pub(crate) use graph_run::GraphRun;
 pub(crate) use host::{HostCall, HostRun, HostTarget, Hosting};
 pub(crate) use launch::{Launch, Parameters};
 pub(crate) use peer_copy::{PeerCopy, PeerEnd};
@@ -50,8 +54,8 @@ pub(crate) enum Work {
     Free(u64),
     /// Marks an event as reached.
     Stamp(CUevent),
-    /// A host function that runs on a thread of its own.
-    Hosting(Arc<HostRun>),
+    /// A host function that runs on a thread of its own, and the graph that it belongs to.
+    Hosting(Arc<HostRun>, Option<Box<GraphRun>>),
 }
 
 /// Queued work.

@@ -1,16 +1,17 @@
 //! Execution of work: only the awaited work and its dependencies run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Instant;
 
-use retrograph_driver_sys::{CUevent, CUresult};
+use retrograph_driver_sys::{CUevent, CUresult, CUstream};
 
-use super::{Copy, End, Launch, Operation, Plan, PlanWork, Task, TaskId, Work};
+use super::{Copy, End, GraphRun, HostRun, Launch, Operation, Patience, Task, TaskId, Work};
 use crate::argument::Call;
 use crate::diagnostic::Finding;
 use crate::kernel;
 use crate::memory::MemoryError;
-use crate::refusal::{Rule, refuse};
+use crate::refusal::{Refusal, Rule, refuse};
 use crate::state::{Mark, State};
 
 /// Why queued work failed.
@@ -24,6 +25,17 @@ pub(crate) enum Failure {
 impl State {
     /// Completes tasks and everything that they depend on, in an order chosen among the legal ones.
     pub(crate) fn complete(&mut self, targets: Vec<TaskId>) -> Call {
+        self.run_needed(targets, Patience::Synchronization).map(|_| ())
+    }
+
+    /// Runs tasks and what they depend on, except what depends on host functions that take long: the
+    /// thread that queries may be the one that they wait for. Returns whether all tasks have ended.
+    pub(crate) fn advance(&mut self, targets: Vec<TaskId>) -> Result<bool, Refusal> {
+        self.run_needed(targets, Patience::Query)
+    }
+
+    fn run_needed(&mut self, targets: Vec<TaskId>, patience: Patience) -> Result<bool, Refusal> {
+        let Some(targets) = self.attempt.begin(targets) else { return Ok(true) };
         let ids = self.needed(targets);
         let index_of: BTreeMap<_, _> = ids.iter().enumerate().map(|(at, id)| (*id, at)).collect();
         let indices = |id: &TaskId| {
@@ -33,23 +45,52 @@ impl State {
         let dependencies: Vec<Vec<usize>> = ids.iter().map(indices).collect();
         // Tasks depend on earlier ones only, so that there is always an order.
         let order = self.random.order(&dependencies).unwrap_or_default();
+        let mut held = BTreeSet::new();
         for index in order {
-            if let Some(task) = self.tasks.remove(&ids[index]) {
-                self.run_task(ids[index], task)?;
+            if dependencies[index].iter().any(|other| held.contains(other)) {
+                held.insert(index);
+                continue;
+            }
+            let Some(task) = self.tasks.remove(&ids[index]) else { continue };
+            match self.run_task(ids[index], task)? {
+                None => {}
+                Some(host) if patience == Patience::Query && host.is_long() => {
+                    held.insert(index);
+                }
+                Some(host) => return Err(self.attempt.suspend(ids, host, patience)),
             }
         }
         self.release_completed();
-        Ok(())
+        Ok(held.is_empty())
+    }
+
+    /// Queues work and completes it. A call does this at most once.
+    pub(crate) fn run_now(&mut self, stream: CUstream, work: Work) -> Call {
+        let task = match self.attempt.queued {
+            Some(task) => task,
+            None => self.enqueue(stream, work)?,
+        };
+        self.attempt.queued = Some(task);
+        self.complete(vec![task])
     }
 
     /// Completes all queued work, as a call with the prompt order does before it returns. The next
     /// call returns the code of a fault, as on hardware.
-    pub(crate) fn complete_promptly(&mut self) {
+    pub(crate) fn complete_promptly(&mut self) -> Call {
         let all = self.tasks.keys().copied().collect();
-        if let Err(refusal) = self.advance(all)
-            && refusal.rule != Rule::Fault
-        {
-            let _ = self.conclude(refusal);
+        match self.advance(all) {
+            Err(Refusal::SUSPENDED) => return Err(Refusal::SUSPENDED),
+            Err(refusal) if refusal.rule != Rule::Fault => drop(self.conclude(refusal)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Completes all work of a device. A fault is dropped, because no later call can report it.
+    pub(crate) fn complete_last(&mut self, device: usize) -> Call {
+        match self.complete_device(device) {
+            Err(Refusal::SUSPENDED) => Err(Refusal::SUSPENDED),
+            _ => Ok(()),
         }
     }
 
@@ -63,7 +104,7 @@ impl State {
 
     /// The targets and all queued tasks that they depend on.
     pub(super) fn needed(&self, mut unvisited: Vec<TaskId>) -> Vec<TaskId> {
-        let mut needed = std::collections::BTreeSet::new();
+        let mut needed = BTreeSet::new();
         while let Some(id) = unvisited.pop() {
             if let (Some(task), true) = (self.tasks.get(&id), !needed.contains(&id)) {
                 needed.insert(id);
@@ -73,32 +114,48 @@ impl State {
         needed.into_iter().collect()
     }
 
-    fn run_task(&mut self, id: TaskId, task: Task) -> Call {
-        let device = task.device;
+    /// Runs a task, which is no longer queued. If it has to wait for a host function, queues what is
+    /// left of it again, and returns that function.
+    fn run_task(&mut self, id: TaskId, task: Task) -> Result<Option<Arc<HostRun>>, Refusal> {
+        let (device, mut graph) = (task.device, None::<Box<GraphRun>>);
         let result = match task.work {
             Work::Operation(operation) => self.run_operation(device, &operation),
-            Work::PeerCopy(copy) => copy.run().map_err(|error| failed_copy(&error)),
-            Work::Graph(plan) => self.run_plan(device, &plan, id),
-            Work::Free(address) => self.run_free(device, address),
-            Work::Hosting(run) => {
-                Self::end_host(&run).map_err(|said| Failure::Undefined(said.into()))
+            Work::Graph(plan) => {
+                self.run_graph(device, graph.insert(Box::new(GraphRun::new(plan))), id)
             }
+            Work::Hosting(host, rest) => match (host.outcome(), rest) {
+                (None, rest) => {
+                    graph = rest;
+                    Ok(Some(host))
+                }
+                (Some(Err(said)), _) => Err(Failure::Undefined(said.into())),
+                (Some(Ok(())), None) => Ok(None),
+                (Some(Ok(())), Some(rest)) => self.run_graph(device, graph.insert(rest), id),
+            },
+            Work::PeerCopy(copy) => copy.run().map(|()| None).map_err(|error| failed_copy(&error)),
+            Work::Free(address) => self.run_free(device, address).map(|()| None),
             Work::Stamp(event) => {
                 self.stamp(event, id);
-                Ok(())
+                Ok(None)
             }
         };
-        result.map_err(|failure| match failure {
-            Failure::Fault(code, finding) => {
-                self.lose(device, code, finding);
-                refuse(code, Rule::Fault)
+        match result {
+            Ok(None) => Ok(None),
+            Ok(Some(host)) => {
+                let work = Work::Hosting(Arc::clone(&host), graph);
+                self.tasks.insert(id, Task { work, device, dependencies: Vec::new() });
+                Ok(Some(host))
             }
-            Failure::Undefined(finding) => self.undefined(finding),
-        })
+            Err(Failure::Fault(code, finding)) => {
+                self.lose(device, code, finding);
+                Err(refuse(code, Rule::Fault))
+            }
+            Err(Failure::Undefined(finding)) => Err(self.undefined(finding)),
+        }
     }
 
     /// Records the time of an event if the task completes it.
-    fn stamp(&mut self, event: CUevent, task: TaskId) {
+    pub(super) fn stamp(&mut self, event: CUevent, task: TaskId) {
         if let Ok(event) = self.events.get_mut(event)
             && matches!(event.mark, Mark::Task(marked) if marked == task)
         {
@@ -106,27 +163,7 @@ impl State {
         }
     }
 
-    /// Runs the nodes of a graph in an order chosen among those that its edges allow.
-    fn run_plan(&mut self, device: usize, plan: &Plan, task: TaskId) -> Result<(), Failure> {
-        let order = self.random.order(&plan.dependencies()).unwrap_or_default();
-        for node in order.into_iter().map(|index| &plan.nodes[index]) {
-            if !node.is_enabled {
-                continue;
-            }
-            match &node.work {
-                PlanWork::Operation(operation) => self.run_operation(device, operation)?,
-                PlanWork::Child(child) => self.run_plan(device, child, task)?,
-                PlanWork::Record(event) => self.stamp(*event, task),
-                PlanWork::Alloc(address) => self.run_alloc(device, *address)?,
-                PlanWork::Free(address) => self.run_free(device, *address)?,
-                // The launch as a whole waits for events.
-                PlanWork::Wait(_) | PlanWork::Empty => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn run_alloc(&mut self, device: usize, address: u64) -> Result<(), Failure> {
+    pub(super) fn run_alloc(&mut self, device: usize, address: u64) -> Result<(), Failure> {
         let bytes = self.graph_memory.get(&address).map_or(0, |found| found.bytes);
         let made = self.devices[device].memory.alloc_at(Some(address), bytes);
         made.map(|_| ()).map_err(|error| {
@@ -135,23 +172,28 @@ impl State {
         })
     }
 
-    fn run_operation(&mut self, device: usize, operation: &Operation) -> Result<(), Failure> {
+    /// Runs an operation; a host function only starts.
+    pub(super) fn run_operation(
+        &mut self,
+        device: usize,
+        operation: &Operation,
+    ) -> Result<Option<Arc<HostRun>>, Failure> {
         if let Operation::Launch(launch) = operation {
             self.count_launch(launch)?;
         }
         let memory = &self.devices[device].memory;
         let result = match operation {
             Operation::Launch(launch) => {
-                return kernel::run(launch, memory, &self.config, self.random.seed(), &self.output);
+                let seed = self.random.seed();
+                kernel::run(launch, memory, &self.config, seed, &self.output)?;
+                return Ok(None);
             }
             Operation::Copy(copy) if !self.pinned_ends_live(copy) => return Err(pinned_freed()),
             Operation::Copy(copy) => copy.run(memory),
             Operation::Fill(fill) => fill.run(memory),
-            Operation::Host(call) => {
-                return self.run_host(call).map_err(|said| Failure::Undefined(said.into()));
-            }
+            Operation::Host(call) => return Ok(Some(HostRun::start(&self.hosting, *call))),
         };
-        result.map_err(|error| match operation {
+        result.map(|()| None).map_err(|error| match operation {
             // Hardware tells a fill that fails by another code than a copy.
             Operation::Fill(_) => {
                 let message = format!("a queued fill failed: {error}");
@@ -185,7 +227,7 @@ impl State {
         live(&copy.source, source) && live(&copy.target, target)
     }
 
-    fn run_free(&mut self, device: usize, address: u64) -> Result<(), Failure> {
+    pub(super) fn run_free(&mut self, device: usize, address: u64) -> Result<(), Failure> {
         self.return_to_pool(address);
         self.allocations.remove(&address);
         let freed = self.devices[device].memory.free(address);

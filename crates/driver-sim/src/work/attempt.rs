@@ -1,0 +1,83 @@
+//! Calls that wait for host functions.
+//!
+//! Other threads can call the driver while a host function runs, and the host function may wait for
+//! them. A call that needs its end is therefore suspended: it returns [`Refusal::SUSPENDED`], the
+//! entry of the world releases the lock and waits, and then the call is made again from its
+//! beginning. So a call changes nothing before the work that it waits for is complete, except that
+//! it may queue a task of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{HostRun, TaskId};
+use crate::refusal::Refusal;
+
+/// How long a query waits for a host function that it has started. Most are short; the program may
+/// have to go on for others to end.
+const QUERY_WAIT: Duration = Duration::from_millis(100);
+
+/// How long a call waits for host functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Until they end.
+    Synchronization,
+    /// For a short time, and only once for each.
+    Query,
+}
+
+/// A wait for a host function.
+pub(crate) struct HostWait {
+    host: Arc<HostRun>,
+    patience: Patience,
+}
+
+impl HostWait {
+    /// Waits. The caller has released the lock of the world.
+    pub(crate) fn wait(&self) {
+        self.host.wait((self.patience == Patience::Query).then_some(QUERY_WAIT));
+    }
+}
+
+/// How far a call has come that completes work, possibly several times.
+#[derive(Default)]
+pub(crate) struct Attempt {
+    /// How many completions have begun since the call was made or made again.
+    begun: usize,
+    /// The number of the completion at which the call was suspended, and its tasks. Work that other
+    /// threads queue meanwhile is not waited for.
+    resumed: Option<(usize, Vec<TaskId>)>,
+    wait: Option<HostWait>,
+    /// The task that the call has queued, which it must not queue again.
+    pub(super) queued: Option<TaskId>,
+}
+
+impl Attempt {
+    /// The tasks of the next completion. `None` if it ended before the call was suspended.
+    pub(super) fn begin(&mut self, targets: Vec<TaskId>) -> Option<Vec<TaskId>> {
+        let number = self.begun;
+        self.begun += 1;
+        match &mut self.resumed {
+            Some((resumed, _)) if number < *resumed => None,
+            Some((resumed, tasks)) if number == *resumed => Some(std::mem::take(tasks)),
+            _ => Some(targets),
+        }
+    }
+
+    /// Suspends the call until a host function ends or the patience does.
+    pub(super) fn suspend(
+        &mut self,
+        tasks: Vec<TaskId>,
+        host: Arc<HostRun>,
+        patience: Patience,
+    ) -> Refusal {
+        self.resumed = Some((self.begun - 1, tasks));
+        self.wait = Some(HostWait { host, patience });
+        Refusal::SUSPENDED
+    }
+
+    /// If the call was suspended, the wait after which it is made again.
+    pub(crate) fn take_wait(&mut self) -> Option<HostWait> {
+        self.begun = 0;
+        self.wait.take()
+    }
+}
