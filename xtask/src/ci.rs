@@ -31,6 +31,7 @@ const JOBS: &[Job] = &[
     }),
     ("docs", docs),
     ("test", || cargo(&["test", "--workspace", "--locked"])),
+    ("unchecked", unchecked),
     ("build-scripts", build_scripts),
     ("interop", || {
         let features = ["--features", "cuda-driver-sys"];
@@ -118,6 +119,21 @@ fn with_headers(package: &str) -> anyhow::Result<()> {
     command.env("RETROGRAPH_NCCL_NEWEST", headers.nccl_newest);
     command.env("RETROGRAPH_NCCL_LEAST", headers.nccl_least);
     command.env("LIBCLANG_PATH", headers.libclang).env("RETROGRAPH_REQUIRE_ABI_TOOLS", "1");
+    check(command)
+}
+
+/// Runs the tests of `docs/safety.md` that a check must also pass in a release build, in a build
+/// without debug assertions and overflow checks.
+fn unchecked() -> anyhow::Result<()> {
+    let packages = ["retrograph-kernels", "retrograph-driver", "retrograph-runtime"];
+    let mut command = command("cargo", &["test", "--locked", "--lib", "--test", "it"]);
+    for package in packages {
+        command.args(["-p", package]);
+        for check in ["debug-assertions", "overflow-checks"] {
+            command.args(["--config", &format!("profile.dev.package.{package}.{check}=false")]);
+        }
+    }
+    command.args(["--", "arguments::", "buffers::", "refusals::", "pass::buffer::"]);
     check(command)
 }
 

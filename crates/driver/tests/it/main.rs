@@ -1,5 +1,6 @@
 //! Tests of the driver crate, on the simulated driver or on a GPU: see `device`.
 
+mod arguments;
 mod broken_captures;
 mod buffers;
 mod capturing;

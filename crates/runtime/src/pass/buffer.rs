@@ -15,9 +15,14 @@ pub(crate) struct PassId(u32);
 impl PassId {
     pub(crate) fn fresh() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(1);
-        let next = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| it.checked_add(1));
+        Self::take(&NEXT)
+    }
+
+    /// The next number of a counter, which stays at its maximum.
+    fn take(next: &AtomicU32) -> Self {
+        let taken = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| it.checked_add(1));
         // A number that came back would let slices of one pass be used in another.
-        Self(next.expect("a process describes fewer than 2³² passes"))
+        Self(taken.expect("a process describes fewer than 2³² passes"))
     }
 }
 
@@ -101,5 +106,22 @@ impl Buffer {
     /// Size in bytes.
     pub fn bytes(&self) -> usize {
         self.len * self.element_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::catch_unwind;
+
+    use super::*;
+
+    #[test]
+    fn a_pass_number_does_not_come_back() {
+        let next = AtomicU32::new(u32::MAX - 1);
+        assert_eq!(PassId::take(&next), PassId(u32::MAX - 1));
+        for _ in 0..2 {
+            assert!(catch_unwind(|| PassId::take(&next)).is_err());
+            assert_eq!(next.load(Ordering::Relaxed), u32::MAX);
+        }
     }
 }
