@@ -49,8 +49,8 @@ impl Refusal {
         kind: Some(DiagnosticKind::Undefined),
     };
 
-    /// The call waits for a host function and is made again ([`crate::work::Attempt`]). The entry of
-    /// the world never returns it.
+    /// The call waits for a host function and is made again ([`crate::work::Attempt`]). Programs
+    /// never see it.
     pub(crate) const SUSPENDED: Self = refuse(CUresult::CUDA_SUCCESS, Rule::Pending);
 }
 

@@ -28,8 +28,9 @@ impl State {
         self.run_needed(targets, Patience::Synchronization).map(|_| ())
     }
 
-    /// Runs tasks and what they depend on, except what depends on host functions that take long: the
-    /// thread that queries may be the one that they wait for. Returns whether all tasks have ended.
+    /// Runs tasks and what they depend on, except what depends on host functions that take long:
+    /// the thread that queries may be the one that they wait for. Returns whether all tasks have
+    /// ended.
     pub(crate) fn advance(&mut self, targets: Vec<TaskId>) -> Result<bool, Refusal> {
         self.run_needed(targets, Patience::Query)
     }
@@ -114,8 +115,8 @@ impl State {
         needed.into_iter().collect()
     }
 
-    /// Runs a task, which is no longer queued. If it has to wait for a host function, queues what is
-    /// left of it again, and returns that function.
+    /// Runs a task, which is no longer queued. If it has to wait for a host function, queues what
+    /// is left of it again, and returns that function.
     fn run_task(&mut self, id: TaskId, task: Task) -> Result<Option<Arc<HostRun>>, Refusal> {
         let (device, mut graph) = (task.device, None::<Box<GraphRun>>);
         let result = match task.work {

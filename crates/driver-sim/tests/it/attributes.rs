@@ -341,10 +341,12 @@ fn caches(machine: &Machine, space: &str) {
 }
 
 fn pool_properties() -> CUmemPoolProps {
-    let mut given = CUmemPoolProps::default();
-    given.allocType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
-    given.location.r#type = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
-    given
+    let r#type = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+    CUmemPoolProps {
+        allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+        location: CUmemLocation { r#type, id: 0 },
+        ..Default::default()
+    }
 }
 
 /// A machine that returns errors which no trace attests.
