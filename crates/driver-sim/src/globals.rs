@@ -1,4 +1,4 @@
-//! Global variables of modules.
+//! Global variables of modules. Managed ones are memory of the host that every device has mapped.
 
 use std::collections::BTreeMap;
 
@@ -6,29 +6,60 @@ use retrograph_driver_sys::CUresult;
 use retrograph_ptx::ast::{Immediate, Space, Variable};
 
 use crate::api::LoadFailure;
-use crate::memory::Memory;
 use crate::refusal::{Rule, refuse};
-use crate::state::memory_refusal;
+use crate::state::{Pinned, State, memory_refusal};
 
 /// Address and size of each variable by name.
 pub(crate) type Globals = BTreeMap<String, (u64, u64)>;
 
-/// Allocates and initializes the global and constant variables of a module.
-pub(crate) fn allocate(memory: &Memory, variables: &[Variable]) -> Result<Globals, LoadFailure> {
-    let mut globals = Globals::new();
-    let placed = |variable: &&Variable| {
-        matches!(variable.space, Space::Global | Space::Const) && variable.size() > 0
-    };
-    for variable in variables.iter().filter(placed) {
-        match place(memory, variable) {
-            Ok(address) => globals.insert(variable.name.clone(), (address, variable.size())),
-            Err(failure) => {
-                free(memory, &globals);
-                return Err(failure);
-            }
+impl State {
+    /// Allocates and initializes the global and constant variables of a module.
+    pub(crate) fn allocate_globals(
+        &mut self,
+        device: usize,
+        variables: &[Variable],
+    ) -> Result<Globals, LoadFailure> {
+        let mut globals = Globals::new();
+        let placed = |variable: &&Variable| {
+            matches!(variable.space, Space::Global | Space::Const) && variable.size() > 0
         };
+        for variable in variables.iter().filter(placed) {
+            match self.place_global(device, variable) {
+                Ok(address) => globals.insert(variable.name.clone(), (address, variable.size())),
+                Err(failure) => {
+                    self.free_globals(device, &globals);
+                    return Err(failure);
+                }
+            };
+        }
+        Ok(globals)
     }
-    Ok(globals)
+
+    fn place_global(&mut self, device: usize, variable: &Variable) -> Result<u64, LoadFailure> {
+        let bytes = initial_bytes(variable)?;
+        let failed = |refusal| LoadFailure::new(refusal, "memory of a managed variable".to_owned());
+        if variable.is_managed {
+            let pinned = Pinned::variable(&bytes, device).map_err(failed)?;
+            return self.pin(pinned).map(|address| address as u64).map_err(failed);
+        }
+        let memory = &self.devices[device].memory;
+        let written = memory.alloc(bytes.len() as u64).and_then(|address| {
+            memory.write(address, &bytes)?;
+            Ok(address)
+        });
+        written.map_err(|error| LoadFailure::new(memory_refusal(&error), error.to_string()))
+    }
+
+    /// Frees the memory of [`State::allocate_globals`].
+    pub(crate) fn free_globals(&mut self, device: usize, globals: &Globals) {
+        for (address, _) in globals.values() {
+            match self.pinned.contains_key(&(*address as usize)) {
+                true => self.unpin(*address as usize),
+                // The address came from this memory, and a module is unloaded once.
+                false => drop(self.devices[device].memory.free(*address)),
+            }
+        }
+    }
 }
 
 /// Bytes of the constant variables of a module, one after the other.
@@ -38,23 +69,6 @@ pub(crate) fn constant_bytes(variables: &[Variable]) -> u32 {
         end.next_multiple_of(u64::from(variable.alignment())) + variable.size()
     });
     u32::try_from(end).unwrap_or(u32::MAX)
-}
-
-/// Frees the memory of [`allocate`].
-pub(crate) fn free(memory: &Memory, globals: &Globals) {
-    for (address, _) in globals.values() {
-        // The addresses came from this memory, and a module is unloaded once.
-        let _ = memory.free(*address);
-    }
-}
-
-fn place(memory: &Memory, variable: &Variable) -> Result<u64, LoadFailure> {
-    let bytes = initial_bytes(variable)?;
-    let written = memory.alloc(bytes.len() as u64).and_then(|address| {
-        memory.write(address, &bytes)?;
-        Ok(address)
-    });
-    written.map_err(|error| LoadFailure::new(memory_refusal(&error), error.to_string()))
 }
 
 /// The bytes of a variable when its module is loaded: its initializer, then zeros.

@@ -67,6 +67,9 @@ impl Display for Signature<'_> {
 impl Display for Variable {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.linkage, self.space.modifier())?;
+        if self.is_managed {
+            f.write_str(" .attribute(.managed)")?;
+        }
         if let Some(align) = self.align {
             write!(f, " .align {align}")?;
         }

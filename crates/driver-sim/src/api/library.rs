@@ -219,8 +219,16 @@ impl State {
             return Err(invalid(Rule::Null));
         }
         self.library(library)?;
-        name.text()?;
-        // The parser does not support managed variables, so no image has one.
-        Err(refuse(CUresult::CUDA_ERROR_NOT_FOUND, Rule::LibraryManaged))
+        let name = name.text()?;
+        let image = self.image_of(library)?;
+        let mut variables = image.variables.iter();
+        if !variables.any(|variable| variable.is_managed && variable.name == name) {
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_FOUND, Rule::LibraryManaged));
+        }
+        let module = self.module_of_library(library)?;
+        let (base, size) = self.global_named(module, &name)?;
+        address.offer(base);
+        bytes.offer(size as usize);
+        Ok(())
     }
 }

@@ -57,7 +57,8 @@ impl State {
 
     /// Frees managed memory; false if the address is not one of it.
     pub(super) fn free_managed(&mut self, address: CUdeviceptr) -> Result<bool, Refusal> {
-        let found = self.pinned.get(&(address as usize)).filter(|found| found.advice.is_some());
+        let is_freed = |found: &&Pinned| found.advice.is_some() && !found.is_variable;
+        let found = self.pinned.get(&(address as usize)).filter(is_freed);
         let Some(device) = found.map(|found| found.device) else {
             return Ok(false);
         };

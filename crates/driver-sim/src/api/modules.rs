@@ -76,8 +76,7 @@ impl State {
         device: usize,
         parsed: &ast::Module,
     ) -> Result<Module, LoadFailure> {
-        let memory = Arc::clone(&self.devices[device].memory);
-        let globals = globals::allocate(&memory, &parsed.variables)?;
+        let globals = self.allocate_globals(device, &parsed.variables)?;
         let address_of = |name: &str| globals.get(name).map(|(address, _)| *address);
         let decoded: Result<BTreeMap<_, _>, _> = parsed
             .entries
@@ -88,7 +87,7 @@ impl State {
             })
             .collect();
         let decoded = decoded.map_err(|error: crate::exec::DecodeError| {
-            globals::free(&memory, &globals);
+            self.free_globals(device, &globals);
             LoadFailure::new(Refusal::UNSUPPORTED, error.to_string())
         });
         Ok(Module {
@@ -121,7 +120,7 @@ impl State {
         for function in found.functions.values() {
             self.functions.remove(*function)?;
         }
-        globals::free(&self.devices[device].memory, &found.globals);
+        self.free_globals(device, &found.globals);
         Ok(())
     }
 

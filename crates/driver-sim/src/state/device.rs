@@ -9,7 +9,6 @@ use super::{Handle, State, Stream};
 use crate::argument::Call;
 use crate::config::Config;
 use crate::diagnostic::{DiagnosticKind, Finding};
-use crate::globals;
 use crate::memory::{Memory, MemoryError};
 use crate::refusal::{Refusal, Rule, refuse};
 use crate::work::TaskId;
@@ -166,13 +165,10 @@ impl State {
     /// Frees all memory of a context.
     fn free_all(&mut self, device: usize) {
         let memory = Arc::clone(&self.devices[device].memory);
-        self.modules.retain(|module| {
-            let keep = module.device != device;
-            if !keep {
-                globals::free(&memory, &module.globals);
-            }
-            keep
-        });
+        let of_device = self.modules.values().filter(|module| module.device == device);
+        let globals: Vec<_> = of_device.map(|module| module.globals.clone()).collect();
+        globals.iter().for_each(|globals| self.free_globals(device, globals));
+        self.modules.retain(|module| module.device != device);
         self.allocations.retain(|address, allocation| {
             let keep = allocation.device != device;
             // The address belongs to a live allocation, which this frees.

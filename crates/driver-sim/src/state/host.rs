@@ -22,6 +22,8 @@ pub(crate) struct Pinned {
     pub(crate) device: usize,
     /// What is known of managed memory; `None` for other memory.
     pub(crate) advice: Option<AdvisedRanges>,
+    /// Whether it is a variable of a module, which the program cannot free.
+    pub(crate) is_variable: bool,
 }
 
 impl Pinned {
@@ -36,7 +38,8 @@ impl Pinned {
         let host = host.ok_or(refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::HostHuge))?;
         // SAFETY: this many bytes were just allocated.
         unsafe { fill_host(host.as_ptr(), &POISON.to_le_bytes(), bytes) };
-        Ok(Self { host, bytes, layout: Some(layout), flags, device, advice: None })
+        let layout = Some(layout);
+        Ok(Self { host, bytes, layout, flags, device, advice: None, is_variable: false })
     }
 
     /// Managed memory, which is poisoned too.
@@ -46,9 +49,18 @@ impl Pinned {
         Ok(made)
     }
 
+    /// A managed variable with its initial bytes.
+    pub(crate) fn variable(initial: &[u8], device: usize) -> Result<Self, Refusal> {
+        let mut made = Self::managed(initial.len(), device)?;
+        made.is_variable = true;
+        // SAFETY: that many bytes were just allocated.
+        unsafe { made.host.as_ptr().copy_from_nonoverlapping(initial.as_ptr(), initial.len()) };
+        Ok(made)
+    }
+
     /// Registered memory of the program, which must outlive the registration.
     pub(crate) fn registered(host: NonNull<u8>, bytes: usize, device: usize, flags: u32) -> Self {
-        Self { host, bytes, layout: None, flags, device, advice: None }
+        Self { host, bytes, layout: None, flags, device, advice: None, is_variable: false }
     }
 
     pub(crate) fn host(&self) -> NonNull<u8> {

@@ -219,8 +219,11 @@ impl State {
         let allocated = self.allocations.values().map(|allocation| allocation.bytes);
         let allocated = allocated.chain(of_graphs.map(|found| found.bytes));
         let is_managed = |pinned: &&Pinned| pinned.advice.is_some();
-        let managed = self.pinned.values().filter(is_managed).map(|found| found.bytes() as u64);
-        let pinned = self.pinned.len() - managed.clone().count();
+        let is_variable = |pinned: &&Pinned| pinned.is_variable;
+        let variables = self.pinned.values().filter(is_variable).count();
+        let managed = self.pinned.values().filter(is_managed).filter(|pinned| !pinned.is_variable);
+        let managed = managed.map(|found| found.bytes() as u64);
+        let pinned = self.pinned.len() - managed.clone().count() - variables;
         let allocated = allocated.chain(managed);
         Live {
             contexts: self.references(),

@@ -1,6 +1,7 @@
 //! Managed memory.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
+use std::ptr::null_mut;
 
 use retrograph_driver_sim::{Config, DiagnosticKind, POISON};
 use retrograph_driver_sys::*;
@@ -187,4 +188,98 @@ fn what_is_not_managed_has_no_advice() {
         assert_eq!(code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
     assert_eq!(machine.diagnostics(DiagnosticKind::Unattested).len(), 4);
+}
+
+/// `counter`, a managed word of 3, to which `count` adds 4.
+const VARIABLE: &str = "
+    .visible .global .attribute(.managed) .align 4 .u32 counter = 3;
+    .visible .global .align 4 .u32 ordinary = 5;
+    .visible .entry count() {
+        .reg .b32 %r<3>;
+        ld.global.u32 %r1, [counter];
+        add.u32 %r2, %r1, 4;
+        st.global.u32 [counter], %r2;
+        ret;
+    }";
+
+fn launch_count(machine: &Machine, function: CUfunction) {
+    let stream = machine.stream();
+    let code =
+        cu!(machine, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, null_mut(), null_mut()));
+    assert_eq!((code, machine.sync(stream)), (SUCCESS, SUCCESS));
+}
+
+#[test]
+fn a_managed_variable_is_seen_by_host_and_device() {
+    let machine = Machine::new();
+    let module = machine.load(&crate::ptx::image("7.0", "sm_80", VARIABLE)).unwrap();
+    let (mut address, mut bytes, mut function) = (0, 0, CUfunction::NULL);
+    let name = c"counter".as_ptr();
+    assert_eq!(cu!(machine, cuModuleGetGlobal_v2(&mut address, &mut bytes, module, name)), SUCCESS);
+    assert_eq!(bytes, 4);
+    let word = std::ptr::with_exposed_provenance_mut::<u32>(address as usize);
+    assert_eq!(read(word), 3);
+    // SAFETY: the variable lives, and nothing is queued.
+    unsafe { word.write(5) };
+    let code = cu!(machine, cuModuleGetFunction(&mut function, module, c"count".as_ptr()));
+    assert_eq!(code, SUCCESS);
+    launch_count(&machine, function);
+    assert_eq!(read(word), 9);
+
+    let mut is_managed = 0u32;
+    let managed = CUpointer_attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED;
+    let place = (&raw mut is_managed).cast();
+    assert_eq!(cu!(machine, cuPointerGetAttribute(place, managed, address)), SUCCESS);
+    assert_eq!(is_managed, 1);
+    let stream = machine.stream();
+    assert_eq!(cu!(machine, cuMemPrefetchAsync(address, 4, 0, stream)), SUCCESS);
+    let last = CUmem_range_attribute::CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION;
+    assert_eq!(attribute(&machine, last, word, 4), 0);
+
+    // The module owns it, and a leak check does not count it.
+    assert_eq!(cu!(machine, cuMemFree_v2(address)), INVALID_VALUE);
+    assert_eq!((machine.simulator.live().allocations, machine.simulator.live().pinned), (0, 0));
+    assert_eq!(cu!(machine, cuModuleUnload(module)), SUCCESS);
+    let code = cu!(machine, cuPointerGetAttribute(place, managed, address));
+    assert_eq!(code, INVALID_VALUE, "freed with its module");
+}
+
+#[test]
+fn a_library_has_managed_variables() {
+    let machine = Machine::new();
+    let image = crate::ptx::image("7.0", "sm_80", VARIABLE);
+    let (mut library, text) = (CUlibrary::NULL, image.as_ptr().cast());
+    let code = cu!(
+        machine,
+        cuLibraryLoadData(&mut library, text, null_mut(), null_mut(), 0, null_mut(), null_mut(), 0)
+    );
+    assert_eq!(code, SUCCESS);
+    let get = |name: &CStr| {
+        let (mut address, mut bytes) = (0, 0);
+        let name = name.as_ptr();
+        cu!(machine, cuLibraryGetManaged(&mut address, &mut bytes, library, name))
+            .ok()
+            .map(|()| (address, bytes))
+    };
+    let (address, bytes) = get(c"counter").unwrap();
+    let word = std::ptr::with_exposed_provenance::<u32>(address as usize);
+    assert_eq!((bytes, read(word)), (4, 3));
+    assert_eq!(get(c"ordinary"), Err(CUresult::CUDA_ERROR_NOT_FOUND));
+    assert_eq!(get(c"nothing"), Err(CUresult::CUDA_ERROR_NOT_FOUND));
+    let (mut kernel, mut function) = (CUkernel::NULL, CUfunction::NULL);
+    let code = cu!(machine, cuLibraryGetKernel(&mut kernel, library, c"count".as_ptr()));
+    assert_eq!(code, SUCCESS);
+    assert_eq!(cu!(machine, cuKernelGetFunction(&mut function, kernel)), SUCCESS);
+    launch_count(&machine, function);
+    assert_eq!(read(word), 7);
+    assert_eq!(cu!(machine, cuLibraryUnload(library)), SUCCESS);
+}
+
+#[test]
+fn a_reset_frees_managed_variables() {
+    let machine = Machine::new();
+    machine.load(&crate::ptx::image("7.0", "sm_80", VARIABLE)).unwrap();
+    assert_eq!(cu!(machine, cuDevicePrimaryCtxReset_v2(0)), SUCCESS);
+    assert_eq!(machine.simulator.live().allocations, 0);
+    assert_eq!(machine.diagnostics(DiagnosticKind::Internal), [""; 0]);
 }

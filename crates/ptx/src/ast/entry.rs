@@ -218,6 +218,8 @@ pub struct Variable {
     pub linkage: Linkage,
     /// Where it lives.
     pub space: Space,
+    /// Whether host and devices share it (`.attribute(.managed)`).
+    pub is_managed: bool,
     /// The `.align` attribute.
     pub align: Option<u32>,
     /// The type, or the type of the elements of an array.

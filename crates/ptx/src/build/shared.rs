@@ -42,6 +42,7 @@ impl<'k> Kernel<'k> {
         let symbol = self.declare(Variable {
             linkage: Linkage::Internal,
             space: Space::Shared,
+            is_managed: false,
             align: Some(16),
             ty: untyped(T::TYPE),
             name: name.to_owned(),
@@ -64,6 +65,7 @@ impl<'k> Kernel<'k> {
             self.declare(Variable {
                 linkage: Linkage::Extern,
                 space: Space::Shared,
+                is_managed: false,
                 align: Some(align),
                 ty: Type::B8,
                 name: DYNAMIC.to_owned(),

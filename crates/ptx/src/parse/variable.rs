@@ -52,7 +52,9 @@ pub(super) fn parse_variables(
         return Err(cursor.unexpected(expected));
     };
     cursor.take();
+    let mut is_managed = parse_managed(cursor, space)?;
     let align = parse_align(cursor)?;
+    is_managed |= parse_managed(cursor, space)?;
     let ty = parse_sized_type(cursor)?;
     let mut variables = Vec::new();
     loop {
@@ -64,13 +66,30 @@ pub(super) fn parse_variables(
             let expected = "a length; only extern variables may leave it out";
             return Err(ParseError::new(at, "an array without a length", expected));
         }
-        variables.push(Variable { linkage, space, align, ty, name, length, initial });
+        variables.push(Variable { linkage, space, is_managed, align, ty, name, length, initial });
         if !cursor.accept(',') {
             break;
         }
     }
     cursor.expect(';')?;
     Ok(variables)
+}
+
+/// `.attribute(.managed)`, if it is there.
+fn parse_managed(cursor: &mut Cursor<'_>, space: Space) -> Result<bool> {
+    let at = cursor.position();
+    if !cursor.accept_word("attribute") {
+        return Ok(false);
+    }
+    cursor.expect('(')?;
+    if !cursor.accept_word("managed") {
+        return Err(cursor.unexpected("`.managed`"));
+    }
+    cursor.expect(')')?;
+    match space {
+        Space::Global => Ok(true),
+        _ => Err(ParseError::new(at, "`.attribute(.managed)`", "a variable in `.global`")),
+    }
 }
 
 /// `[n]` or `[]`, if it is there.

@@ -196,6 +196,8 @@ const TEXTS: &[(&str, &str)] = &[
     (".version 8.7\n.target sm_100f", "sm_100f needs PTX ISA 8.8"),
     (".version 4.3\n.target sm_50\n.common .global .u32 a;", "PTX ISA 5.0"),
     (".version 7.0\n.target sm_80\n.common .shared .u32 a;", "`.common` is for global variables"),
+    (".version 7.0\n.target sm_80\n.const .attribute(.managed) .u32 a;", "in `.global`"),
+    (".version 7.0\n.target sm_80\n.global .attribute(.other) .u32 a;", "`.managed`"),
     (".version 7.0\n.target sm_80\n.common .func f() { ret; }", "`.global`"),
     (".version 7.0\n.target sm_80\n.weak .global .u32 a; .weak .global .u32 a;", "`a` again"),
     (".version 7.0\n.target sm_80\n.extern .global .u32 a; .global .u32 a;", "`a` again"),

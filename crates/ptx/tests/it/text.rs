@@ -240,6 +240,24 @@ fn linking_directives_are_kept() {
 }
 
 #[test]
+fn managed_variables_are_kept() {
+    let text = "\
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .global .attribute(.managed) .align 4 .u32 first = 1;
+.global .align 8 .attribute(.managed) .u64 second[2];
+.global .u32 third;
+";
+    let module = parse(text).unwrap_or_else(|error| panic!("{error}"));
+    let managed: Vec<bool> = module.variables.iter().map(|variable| variable.is_managed).collect();
+    assert_eq!(managed, [true, true, false]);
+    assert_eq!(parse(&module.to_string()).as_ref(), Ok(&module), "{module}");
+    ptxas::must_assemble(text, "sm_80");
+    ptxas::must_assemble(&module.to_string(), "sm_80");
+}
+
+#[test]
 fn every_target_is_taken_from_its_least_version_on_as_ptxas_does() {
     // Letters of targets that the assembler can also make code for.
     for target in ["sm_75", "sm_88", "sm_90a", "sm_100", "sm_100f", "sm_103a", "sm_110", "sm_121f"]
