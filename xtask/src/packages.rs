@@ -1,5 +1,7 @@
-//! The published packages: what each must contain, that each builds from its archive alone, and
-//! that each compiles with every set of its features.
+//! The published packages: what each must contain, that each builds from its archive alone, that
+//! its README works, and that each compiles with every set of its features.
+
+mod readmes;
 
 use anyhow::Context;
 use serde::Deserialize;
@@ -64,6 +66,7 @@ pub(crate) fn selection() -> anyhow::Result<Vec<String>> {
 
 /// Packages all of them, unpacks the archives and compiles what is in them, with each other from
 /// their archives. Libraries, programs and examples: tests need packages that are not published.
+/// Then follows the README of each library.
 pub(crate) fn package() -> anyhow::Result<()> {
     let packages = published()?;
     let mut archives = command("cargo", &["package", "--no-verify", "--allow-dirty", "--locked"]);
@@ -87,7 +90,8 @@ pub(crate) fn package() -> anyhow::Result<()> {
     std::fs::copy(root().join("Cargo.lock"), directory.join("Cargo.lock"))?;
     let mut build = command("cargo", &["check", "--workspace", "--lib", "--bins", "--examples"]);
     build.current_dir(&directory).env("CARGO_TARGET_DIR", target_dir());
-    check(build)
+    check(build)?;
+    readmes::follow(&packages, &directory)
 }
 
 /// A workspace of unpacked archives, with the profiles of this one, so that build scripts are fast.
