@@ -38,6 +38,10 @@ impl Package {
         self.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "lib"))
     }
 
+    fn is_program(&self) -> bool {
+        self.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "bin"))
+    }
+
     /// The section for docs.rs.
     fn docs_rs(&self) -> Option<&serde_json::Value> {
         self.metadata.as_ref()?.pointer("/docs/rs")

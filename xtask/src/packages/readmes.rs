@@ -41,7 +41,8 @@ pub(super) fn follow(packages: &[Package], unpacked: &Path) -> anyhow::Result<()
         fs::remove_dir_all(&directory)?;
     }
     let mut followed = Vec::new();
-    for package in packages.iter().filter(|package| package.is_library()) {
+    // The commands of programs have jobs of their own: `main-job` and `sim`.
+    for package in packages.iter().filter(|package| !package.is_program()) {
         let readme = fs::read_to_string(unpacked.join(package.id()).join("README.md"))?;
         let name = format!("readme-{}", package.name);
         let steps = Steps::of(&readme, &name).with_context(|| package.name.clone())?;
@@ -53,7 +54,8 @@ pub(super) fn follow(packages: &[Package], unpacked: &Path) -> anyhow::Result<()
         let path = unpacked.join(package.id());
         format!("{} = {{ path = {path:?} }}\n", package.name)
     };
-    let patches: String = packages.iter().map(patch).collect();
+    let libraries = packages.iter().filter(|package| !package.is_program());
+    let patches: String = libraries.map(patch).collect();
     let manifest = format!(
         "[workspace]\nresolver = \"3\"\nmembers = {members:?}\n\n[patch.crates-io]\n{patches}"
     );
