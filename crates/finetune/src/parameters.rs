@@ -83,7 +83,7 @@ pub(crate) const ATTENTION_NORM: &str = "input_layernorm.weight";
 /// The weight of the norm before the MLP, within its layer, if no norm follows attention.
 pub(crate) const MLP_NORM: &str = "post_attention_layernorm.weight";
 /// The weight of the norm before the MLP, within its layer, if norms follow attention and the MLP.
-const PRE_MLP_NORM: &str = "pre_feedforward_layernorm.weight";
+pub(crate) const PRE_MLP_NORM: &str = "pre_feedforward_layernorm.weight";
 /// The weight of the norm after attention, within its layer.
 pub(crate) const POST_ATTENTION_NORM: &str = "post_attention_layernorm.weight";
 /// The weight of the norm after the MLP, within its layer.

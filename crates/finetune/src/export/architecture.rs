@@ -107,15 +107,20 @@ impl Architecture {
         })
     }
 
-    /// Returns the architecture of llama.cpp, which has no windows and calls Mistral llama.
+    /// Returns the architecture of llama.cpp, which has windows in Gemma only and calls Mistral
+    /// llama.
     ///
     /// # Errors
-    /// [`ExportError::NotExpressible`] for Gemma, for biases of the MLP, and for a SmolLM3 with
-    /// biases or with other layers without RoPE than every fourth.
+    /// [`ExportError::NotExpressible`] for biases of the MLP, for a SmolLM3 with biases or with
+    /// other layers without RoPE than every fourth, and for a Gemma with parts that llama.cpp
+    /// does not read.
     pub(super) fn of_gguf(model: &ModelConfig) -> Result<Self, ExportError> {
         let architecture = Self::of(&ModelConfig { sliding_window: None, ..*model })?;
         let what = match (architecture, model.no_rope_interval) {
-            (Self::Gemma2 | Self::Gemma3, _) => "Gemma".to_owned(),
+            (Self::Gemma2 | Self::Gemma3, _) => match not_in_gguf(architecture, model) {
+                Some(what) => what.to_owned(),
+                None => return Ok(architecture),
+            },
             _ if model.mlp_bias => "biases of the MLP".to_owned(),
             (Self::SmolLm3, _) if model.o_bias => "biases of SmolLM3".to_owned(),
             (Self::SmolLm3, Some(interval)) if interval != GGUF_NO_ROPE_INTERVAL => {
@@ -127,7 +132,12 @@ impl Architecture {
         Err(ExportError::NotExpressible { format: super::gguf::FORMAT, what, remedy })
     }
 
-    /// The name in `config.json`, which GGUF uses, too.
+    /// The name in GGUF.
+    pub(super) fn gguf_name(self) -> &'static str {
+        if self == Self::Gemma3 { "gemma3" } else { self.name() }
+    }
+
+    /// The name in `config.json`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Llama => "llama",
@@ -153,5 +163,31 @@ impl Architecture {
             Self::Gemma2 => "Gemma2ForCausalLM",
             Self::Gemma3 => "Gemma3ForCausalLM",
         }
+    }
+}
+
+/// Returns the part of a Gemma that GGUF cannot express.
+fn not_in_gguf(architecture: Architecture, model: &ModelConfig) -> Option<&'static str> {
+    if model.sliding_window.is_some_and(|window| window.first_layer > 0) {
+        return Some("a sliding window in later layers of Gemma");
+    }
+    let capped = (model.attention_softcap.is_some(), model.logit_softcap.is_some());
+    match architecture {
+        Architecture::Gemma2 if !model.tied => {
+            Some("an output projection of Gemma 2 beside its token table")
+        }
+        Architecture::Gemma2 if capped != (true, true) => {
+            Some("Gemma 2 without soft-capping of scores and logits")
+        }
+        Architecture::Gemma3 if capped.0 => Some("soft-capping of the scores of Gemma 3"),
+        // llama.cpp scales no positions in layers with a window.
+        Architecture::Gemma3
+            if model.rope_scaling.is_some()
+                && model.local_rope_theta.is_none()
+                && model.sliding_window.is_some() =>
+        {
+            Some("RoPE scaling in layers of Gemma 3 with a sliding window")
+        }
+        _ => None,
     }
 }

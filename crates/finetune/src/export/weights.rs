@@ -81,7 +81,7 @@ impl<'a> ModelWeights<'a> {
             _ => None,
         };
         let offset = f64::from(tensor.layout.offset);
-        Ok(Tensor { name: tensor.name.clone(), base, width, update, offset })
+        Ok(Tensor { name: tensor.name.clone(), base, width, update, offset, factor: 1.0 })
     }
 
     /// Returns the LoRA matrices of the tensor `name`.
@@ -125,23 +125,39 @@ impl StoredTensor {
         weights: &mut ModelWeights<'_>,
         dtype: WeightType,
     ) -> Result<Vec<u8>> {
-        self.encode_in(&|row| row, weights, dtype)
+        self.encode_in(&Conversion::default(), weights, dtype)
     }
 
-    /// Reads and encodes all elements. Row `i` of each part is row `order(i)` of the part in files
-    /// of Hugging Face.
+    /// Reads and encodes all elements, of which `conversion` holds for each part.
     pub(super) fn encode_in(
         &self,
-        order: &(dyn Fn(usize) -> usize + Sync),
+        conversion: &Conversion,
         weights: &mut ModelWeights<'_>,
         dtype: WeightType,
     ) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(dtype.bytes(self.len()));
         for part in &self.parts {
-            let order = |row| part.loaded_row(order(row));
-            bytes.extend(weights.read(part)?.encode(dtype, &order)?);
+            let order = |row| part.loaded_row((conversion.order)(row));
+            bytes.extend(weights.read(part)?.converted(conversion).encode(dtype, &order)?);
         }
         Ok(bytes)
+    }
+}
+
+/// How a format differs from the files of Hugging Face.
+pub(super) struct Conversion {
+    /// Row `i` of a tensor is row `order(i)` of the tensor of Hugging Face.
+    pub(super) order: Box<dyn Fn(usize) -> usize + Sync>,
+    /// The factor of all elements.
+    pub(super) factor: f64,
+    /// Whether norms that multiply by `1 + w` are stored as this sum, not as w.
+    pub(super) unit_offset: bool,
+}
+
+impl Default for Conversion {
+    /// Returns the files of Hugging Face.
+    fn default() -> Self {
+        Self { order: Box::new(|row| row), factor: 1.0, unit_offset: false }
     }
 }
 
@@ -154,6 +170,8 @@ pub(crate) struct Tensor {
     update: Option<Update>,
     /// Subtracted from the values before they are written.
     offset: f64,
+    /// The factor of the written values.
+    factor: f64,
 }
 
 struct Update {
@@ -164,12 +182,18 @@ struct Update {
 }
 
 impl Tensor {
+    /// Returns the tensor with the values of `conversion`. Encoding it takes the order.
+    pub(super) fn converted(self, conversion: &Conversion) -> Self {
+        let offset = if conversion.unit_offset { 0.0 } else { self.offset };
+        Self { offset, factor: conversion.factor, ..self }
+    }
+
     /// Computes a row.
     fn row(&self, index: usize, out: &mut [f64]) {
         out.fill(0.0);
         let base = &self.base[index * self.width..][..self.width];
         let Some(Update { a, b, rank, scale }) = &self.update else {
-            let stored = |base: f32| f64::from(base) - self.offset;
+            let stored = |base: f32| (f64::from(base) - self.offset) * self.factor;
             out.iter_mut().zip(base).for_each(|(out, &base)| *out = stored(base));
             return;
         };
@@ -177,7 +201,8 @@ impl Tensor {
             let b = f64::from(b);
             out.iter_mut().zip(a).for_each(|(sum, a)| *sum += b * a);
         }
-        out.iter_mut().zip(base).for_each(|(sum, &base)| *sum = f64::from(base) + scale * *sum);
+        let merged = |base: f32, sum: f64| (f64::from(base) + scale * sum) * self.factor;
+        out.iter_mut().zip(base).for_each(|(sum, &base)| *sum = merged(base, *sum));
     }
 
     /// Encodes all elements. Row `i` of the result is row `order(i)` of the tensor. Uses one thread

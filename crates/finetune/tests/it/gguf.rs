@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::small_tokenizer;
 
-type Reader = GGUFFileReader<BufReader<File>>;
+pub(crate) type Reader = GGUFFileReader<BufReader<File>>;
 
 /// A model whose rows are blocks of Q8_0.
 fn model(vocab: usize) -> ModelConfig {
@@ -47,7 +47,7 @@ fn values(parameter: &Parameter) -> Vec<f32> {
     init::initial_values(&Parameter { init: start, ..parameter.clone() }, 7)
 }
 
-fn write(config: &ModelConfig, output: GgufOutput<'_>) -> Result<Reader, Error> {
+pub(crate) fn write(config: &ModelConfig, output: GgufOutput<'_>) -> Result<Reader, Error> {
     let values = &mut |parameter: &Parameter| Ok(values(parameter));
     let mut weights = ModelWeights::new(config, Mode::Frozen, values);
     let written = write_gguf(&mut weights, output, &mut |_| true)?;
@@ -57,7 +57,7 @@ fn write(config: &ModelConfig, output: GgufOutput<'_>) -> Result<Reader, Error> 
 }
 
 /// Dimensions, innermost first, type, and elements.
-fn tensor(reader: &mut Reader, name: &str) -> (Vec<u64>, GGUFTensorType, Vec<f64>) {
+pub(crate) fn tensor(reader: &mut Reader, name: &str) -> (Vec<u64>, GGUFTensorType, Vec<f64>) {
     let info = reader.get_tensor_info(name).unwrap_or_else(|| panic!("no tensor {name}"));
     let (shape, kind) = (info.shape.dims().to_vec(), info.tensor_type);
     let data = reader.load_tensor_data(name).unwrap().unwrap();
@@ -271,7 +271,7 @@ fn every_fourth_layer_of_smollm3_is_without_rope() {
     assert!(found.into_iter().eq(expected.into_iter().map(f64::from)));
 }
 
-fn number(reader: &Reader, key: &str) -> f64 {
+pub(crate) fn number(reader: &Reader, key: &str) -> f64 {
     let value = reader.metadata().get(key).unwrap_or_else(|| panic!("no {key}"));
     value.as_f64().or(value.as_u64().map(|value| value as f64)).unwrap()
 }
@@ -327,7 +327,7 @@ fn dimensions_and_rope_are_in_the_metadata() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-fn texts(reader: &Reader, key: &str) -> Vec<String> {
+pub(crate) fn texts(reader: &Reader, key: &str) -> Vec<String> {
     let Some(MetadataValue::Array(values)) = reader.metadata().get(key) else { panic!("{key}") };
     values.iter().map(|value| value.as_str().unwrap().to_owned()).collect()
 }
@@ -338,7 +338,7 @@ fn integers(reader: &Reader, key: &str) -> Vec<i64> {
 }
 
 /// A model directory with the given tokenizer.
-fn directory(folder: &Path, tokenizer: &Value, settings: &Value) -> ModelDirectory {
+pub(crate) fn directory(folder: &Path, tokenizer: &Value, settings: &Value) -> ModelDirectory {
     let place = folder.join("model");
     let values = &mut |parameter: &Parameter| Ok(values(parameter));
     let mut weights = ModelWeights::new(&model(280), Mode::Frozen, values);
@@ -391,7 +391,7 @@ fn the_tokenizer_and_its_chat_template_are_in_the_metadata() {
 }
 
 /// A tokenizer of SentencePiece: spaces are `▁`, unknown characters become bytes.
-fn sentence_piece() -> Value {
+pub(crate) fn sentence_piece() -> Value {
     let special = ["<unk>", "<s>", "</s>"].map(str::to_owned);
     let bytes = (0..256).map(|byte| format!("<0x{byte:02X}>"));
     let words = ["▁", "a", "b", "ab", "▁ab"].map(str::to_owned);
@@ -459,7 +459,7 @@ fn a_tokenizer_that_llama_cpp_does_not_have_is_refused() {
     assert!(error.contains("eos_token"), "{error}");
 }
 
-fn golden(name: &str) -> PathBuf {
+pub(crate) fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/models").join(name)
 }
 

@@ -17,6 +17,7 @@ mod exports;
 mod failing_ranks;
 mod generation;
 mod gguf;
+mod gguf_gemma;
 mod golden;
 mod groups;
 mod hazards;

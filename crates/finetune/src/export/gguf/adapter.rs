@@ -3,7 +3,7 @@
 use super::file::{Head, Value, write};
 use super::output::{FORMAT, GgufOutput};
 use super::{metadata, names};
-use crate::config::LoraPatterns;
+use crate::config::{LoraPatterns, ModelConfig};
 use crate::error::Result;
 use crate::export::architecture::Architecture;
 use crate::export::{ExportError, ModelWeights, OnProgress, WeightType, Written};
@@ -55,20 +55,24 @@ pub fn write_gguf_adapter(
     let alpha = lora.exact_scale() * lora.rank as f64;
     metadata.add("adapter.lora.alpha", Value::F32(alpha as f32));
     let updates = weights.updates().to_vec();
-    let head =
-        |tensor: &Parameter| Head { name: name(&tensor.name), shape: tensor.shape.clone(), dtype };
+    let head = |tensor: &Parameter| Head {
+        name: name(&model, &tensor.name),
+        shape: tensor.shape.clone(),
+        dtype,
+    };
     let heads: Vec<Head> = updates.iter().map(head).collect();
     let encode = &mut |index: usize| {
-        let order = names::row_order(architecture, &model, &updates[index].name);
-        Ok(weights.read(&updates[index])?.encode(dtype, &*order)?)
+        let conversion = names::conversion(architecture, &model, &updates[index].name);
+        let tensor = weights.read(&updates[index])?.converted(&conversion);
+        Ok(tensor.encode(dtype, &*conversion.order)?)
     };
     write(output.path, (&metadata, &heads), encode, on)
 }
 
 /// Returns the name of a LoRA matrix: `blk.0.attn_q.weight.lora_a`.
-fn name(name: &str) -> String {
+fn name(model: &ModelConfig, name: &str) -> String {
     let end = if name.ends_with(".lora_A.weight") { ".lora_A.weight" } else { ".lora_B.weight" };
     let base = format!("{}.weight", name.trim_end_matches(end));
     let part = if end == ".lora_A.weight" { "lora_a" } else { "lora_b" };
-    format!("{}.{part}", names::of(&base))
+    format!("{}.{part}", names::of(model, &base))
 }

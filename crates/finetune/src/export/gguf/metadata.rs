@@ -21,7 +21,7 @@ pub(super) fn general(kind: &str, architecture: Architecture, output: GgufOutput
         WeightType::Bf16 => 32,
     };
     let mut metadata = Metadata::default();
-    metadata.add("general.architecture", text(architecture.name()));
+    metadata.add("general.architecture", text(architecture.gguf_name()));
     metadata.add("general.type", text(kind));
     metadata.add("general.name", text(&output.name()));
     metadata.add("general.file_type", Value::U32(file_type));
@@ -41,8 +41,10 @@ pub(super) fn of_model(
         Some(RopeScaling::Dynamic { original, .. }) => positions.min(original as usize),
         _ => positions,
     };
-    // llama.cpp has no window in these architectures, but up to its size all attention is equal.
-    let window = model.sliding_window.and_then(|window| usize::try_from(window.size).ok());
+    let gemma = matches!(architecture, Architecture::Gemma2 | Architecture::Gemma3);
+    // llama.cpp has no window in other architectures, but up to its size all attention is equal.
+    let window = model.sliding_window.filter(|_| !gemma);
+    let window = window.and_then(|window| usize::try_from(window.size).ok());
     let positions = window.map_or(positions, |window| positions.min(window));
     let sizes = [
         ("vocab_size", model.vocab),
@@ -56,7 +58,7 @@ pub(super) fn of_model(
         ("attention.value_length", model.head_dim()),
         ("rope.dimension_count", model.rotary_dim()),
     ];
-    let key = |name: &str| format!("{}.{name}", architecture.name());
+    let key = |name: &str| format!("{}.{name}", architecture.gguf_name());
     for (name, size) in sizes {
         metadata.add(key(name), Value::U32(u32::try_from(size).unwrap_or(u32::MAX)));
     }
@@ -72,5 +74,36 @@ pub(super) fn of_model(
         metadata.add(key("rope.scaling.original_context_length"), original);
         metadata.add(key("rope.scaling.attn_factor"), Value::F32(long.attention as f32));
     }
+    if gemma {
+        add_gemma(&mut metadata, model, (&key, positions));
+    }
     metadata
+}
+
+/// Adds windows and caps. Gemma 2 has a window by default, which then is the whole context.
+fn add_gemma(
+    metadata: &mut Metadata,
+    model: &ModelConfig,
+    (key, positions): (&dyn Fn(&str) -> String, usize),
+) {
+    let number = |number| Value::U32(u32::try_from(number).unwrap_or(u32::MAX));
+    if let Some(window) = model.sliding_window {
+        metadata.add(key("attention.sliding_window"), Value::U32(window.size));
+        // The interval 0 stands for windows in all layers.
+        let interval = number(window.full_interval.unwrap_or(0));
+        metadata.add(key("attention.sliding_window_pattern"), interval);
+        let local = model.local_rope_theta.unwrap_or(model.rope_theta);
+        metadata.add(key("rope.freq_base_swa"), Value::F32(local as f32));
+    } else if !model.qk_norm {
+        metadata.add(key("attention.sliding_window"), number(positions));
+    }
+    let caps = [
+        ("attn_logit_softcapping", model.attention_softcap),
+        ("final_logit_softcapping", model.logit_softcap),
+    ];
+    for (name, cap) in caps {
+        if let Some(cap) = cap {
+            metadata.add(key(name), Value::F32(cap));
+        }
+    }
 }

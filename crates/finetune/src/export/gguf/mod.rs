@@ -51,11 +51,11 @@ pub fn write_gguf(
     let mut sources: Vec<_> = weights.stored().into_iter().map(Source::Weights).collect();
     sources.extend(factors.into_iter().map(Source::Values));
     let dtype = output.dtype();
-    let heads: Vec<Head> = sources.iter().map(|source| head(source, dtype)).collect();
+    let heads: Vec<Head> = sources.iter().map(|source| head(&model, source, dtype)).collect();
     let encode = &mut |index: usize| match &sources[index] {
         Source::Weights(tensor) => {
-            let order = names::row_order(architecture, &model, &tensor.name);
-            tensor.encode_in(&*order, weights, heads[index].dtype)
+            let conversion = names::conversion(architecture, &model, &tensor.name);
+            tensor.encode_in(&conversion, weights, heads[index].dtype)
         }
         Source::Values((_, values)) => {
             Ok(values.iter().flat_map(|value| value.to_le_bytes()).collect())
@@ -64,13 +64,13 @@ pub fn write_gguf(
     write(output.path, (&metadata, &heads), encode, on)
 }
 
-fn head(source: &Source, dtype: WeightType) -> Head {
+fn head(model: &ModelConfig, source: &Source, dtype: WeightType) -> Head {
     match source {
         Source::Weights(tensor) => {
             let width = *tensor.shape.last().unwrap_or(&1);
             let matrix = tensor.shape.len() == 2;
             let dtype = if matrix { dtype.for_width(width) } else { WeightType::F32 };
-            Head { name: names::of(&tensor.name), shape: tensor.shape.clone(), dtype }
+            Head { name: names::of(model, &tensor.name), shape: tensor.shape.clone(), dtype }
         }
         Source::Values((name, values)) => {
             let (name, shape) = ((*name).to_owned(), vec![values.len()]);
@@ -104,7 +104,7 @@ fn rope_factors(
         (Some(RopeScaling::Yarn(_)), _) => "YaRN RoPE",
         (Some(RopeScaling::Llama3 { .. }), _) => "llama3 RoPE",
     };
-    let what = format!("{name} scaling of the architecture {}", architecture.name());
+    let what = format!("{name} scaling of the architecture {}", architecture.gguf_name());
     Err(ExportError::NotExpressible {
         format: FORMAT,
         what,

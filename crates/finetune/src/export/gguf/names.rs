@@ -2,16 +2,20 @@
 
 use crate::config::{ModelConfig, Projection};
 use crate::export::architecture::Architecture;
-use crate::parameters::{ATTENTION_NORM, EMBEDDING, FINAL_NORM, HEAD, K_NORM, MLP_NORM, Q_NORM};
+use crate::export::weights::Conversion;
+use crate::parameters::{
+    ATTENTION_NORM, EMBEDDING, FINAL_NORM, HEAD, K_NORM, MLP_NORM, POST_ATTENTION_NORM,
+    POST_MLP_NORM, PRE_MLP_NORM, Q_NORM,
+};
 
 /// Returns the name of the tensor that Hugging Face models call `name`.
-pub(super) fn of(name: &str) -> String {
+pub(super) fn of(model: &ModelConfig, name: &str) -> String {
     match name {
         EMBEDDING => "token_embd.weight".to_owned(),
         FINAL_NORM => "output_norm.weight".to_owned(),
         HEAD => "output.weight".to_owned(),
         _ => match layer(name) {
-            Some((layer, part)) => format!("blk.{layer}.{}", within_layer(part)),
+            Some((layer, part)) => format!("blk.{layer}.{}", within_layer(model, part)),
             None => name.to_owned(),
         },
     }
@@ -22,8 +26,12 @@ fn layer(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix("model.layers.")?.split_once('.')
 }
 
-fn within_layer(part: &str) -> String {
+fn within_layer(model: &ModelConfig, part: &str) -> String {
     match part {
+        // In a model with norms after blocks, the name of the norm before the MLP is another one.
+        POST_ATTENTION_NORM if model.post_norms => "post_attention_norm.weight".to_owned(),
+        PRE_MLP_NORM => "ffn_norm.weight".to_owned(),
+        POST_MLP_NORM => "post_ffw_norm.weight".to_owned(),
         ATTENTION_NORM => "attn_norm.weight".to_owned(),
         MLP_NORM => "ffn_norm.weight".to_owned(),
         Q_NORM => "attn_q_norm.weight".to_owned(),
@@ -53,11 +61,47 @@ fn of_projection(projection: Projection) -> &'static str {
     }
 }
 
+/// Returns what changes when the Hugging Face tensor `name` becomes a GGUF tensor.
+///
+/// Norms have the factor by which they multiply. llama.cpp computes the scale of Gemma's scores
+/// from the dimensions; what is missing is in the norm of query heads, or in the query projection.
+pub(super) fn conversion(
+    architecture: Architecture,
+    model: &ModelConfig,
+    name: &str,
+) -> Conversion {
+    let scaled = match architecture {
+        Architecture::Gemma2 => {
+            let queries = name.contains(Projection::Q.module());
+            queries && !name.ends_with(".lora_A.weight")
+        }
+        Architecture::Gemma3 => name.ends_with(Q_NORM),
+        _ => false,
+    };
+    Conversion {
+        order: row_order(architecture, model, name),
+        factor: if scaled { score_factor(architecture, model) } else { 1.0 },
+        unit_offset: true,
+    }
+}
+
+/// Returns the scale of Gemma's scores divided by that of llama.cpp, which is `1 / √head_dim`, and
+/// `1 / √(hidden / heads)` in the largest models, known by their layers.
+fn score_factor(architecture: Architecture, model: &ModelConfig) -> f64 {
+    let largest = if architecture == Architecture::Gemma2 { 46 } else { 62 };
+    let width = match model.layers == largest {
+        true => model.hidden / model.heads,
+        false => model.head_dim(),
+    };
+    let scalar = model.query_pre_attn_scalar.unwrap_or(model.head_dim() as f64);
+    (width as f64 / scalar).sqrt()
+}
+
 /// Returns the row of the Hugging Face tensor `name` that becomes each row of the GGUF tensor.
 ///
 /// For the architectures Llama and SmolLM3, llama.cpp rotates neighbouring pairs of a head; Hugging
 /// Face models rotate element `i` with element `i + head_dim / 2`.
-pub(super) fn row_order(
+fn row_order(
     architecture: Architecture,
     model: &ModelConfig,
     name: &str,
@@ -85,7 +129,7 @@ mod tests {
     fn every_tensor_has_a_name_of_its_own() {
         let model = ModelConfig { qk_norm: true, tied: false, ..Preset::Tiny.model() };
         let names: std::collections::BTreeSet<_> =
-            inventory(&model, Mode::Full).iter().map(|tensor| of(&tensor.name)).collect();
+            inventory(&model, Mode::Full).iter().map(|tensor| of(&model, &tensor.name)).collect();
         assert_eq!(names.len(), inventory(&model, Mode::Full).len());
         assert!(names.iter().all(|name| !name.contains("model") && !name.contains("proj")));
         assert!(names.contains("blk.1.attn_q.bias") && names.contains("blk.0.attn_k_norm.weight"));

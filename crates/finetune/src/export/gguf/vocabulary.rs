@@ -129,6 +129,10 @@ fn add_tokens(metadata: &mut Metadata, json: &Json, tokens: &Tokens) -> Result<(
             .ok_or_else(|| refuse("a tokenizer with byte fallback and its normalizer"))?;
         metadata.add("tokenizer.ggml.add_space_prefix", Value::Bool(prefix));
         metadata.add("tokenizer.ggml.scores", Value::Floats(scores(&merges, &tokens.texts)));
+        if let Some(unknown) = tokens.kinds.iter().position(|kind| *kind == Kind::Unknown) {
+            let unknown = Value::U32(unknown.try_into().unwrap_or(u32::MAX));
+            metadata.add("tokenizer.ggml.unknown_token_id", unknown);
+        }
     } else {
         let pre = pre_tokenizer::name(json);
         let pre = pre.ok_or_else(|| refuse("the pre-tokenizer of this tokenizer"))?;
@@ -173,6 +177,12 @@ fn space_prefix(json: &Json) -> Option<bool> {
     let none = Map::new();
     let normalizer = json["normalizer"].as_object().unwrap_or(&none);
     let pre = json["pre_tokenizer"].as_object().unwrap_or(&none);
+    // Gemma splits at spaces, of which the normalizer leaves none.
+    let splits = |pre: &Map<String, Json>| {
+        pre.get("type").is_some_and(|kind| kind == "Split")
+            && pre.get("pattern").is_some_and(|pattern| pattern["String"] == " ")
+    };
+    let pre = if splits(pre) { &none } else { pre };
     let replaces = |step: &Json| {
         step["type"] == "Replace" && step["pattern"]["String"] == " " && step["content"] == SPACE
     };
