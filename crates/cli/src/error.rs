@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use retrograph_finetune::{Error, HubError};
+use retrograph_finetune::{Error, HubError, LoraLayers, LoraTargets};
 
 use crate::config_file::ConfigError;
 use crate::hints;
@@ -27,6 +27,19 @@ pub(crate) enum CliError {
     /// An option of LoRA was given for a run that trains all weights.
     #[error("{0} is a LoRA option, but all weights are trained; add --mode lora or leave it out")]
     NeedsLora(&'static str),
+    /// A pattern of ranks or alphas matches nothing.
+    #[error(
+        "the pattern `{pattern}` matches no module with an update, which are {targets} of layers \
+         {layers}; patterns match the end of names such as model.layers.3.self_attn.q_proj"
+    )]
+    UnusedPattern {
+        /// The pattern.
+        pattern: &'static str,
+        /// The projections with updates.
+        targets: LoraTargets,
+        /// The layers with updates.
+        layers: LoraLayers,
+    },
     /// An option was given that has no effect without another one.
     #[error("{option} has no effect without {needed}; add that or leave out {option}")]
     Ignored {

@@ -12,6 +12,7 @@ use retrograph_finetune::{
 use crate::Outcome;
 use crate::args::InspectArguments;
 use crate::error::CliError;
+use crate::run_config::with_used_patterns;
 use crate::screen::{self, fact};
 
 /// Prints model and memory.
@@ -30,6 +31,8 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<Outcome, CliError> {
         let adapter = Adapter::open(path).map_err(Error::from)?;
         screen::adapter(&adapter);
         config.mode = Mode::Lora(adapter.lora());
+    } else {
+        config = with_used_patterns(config)?;
     }
     let step = arguments.micro_batching.step(arguments.batch);
     let options = TrainerOptions { step, ..TrainerOptions::default() };

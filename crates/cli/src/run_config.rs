@@ -7,8 +7,8 @@ use retrograph_finetune::checkpoint::Checkpoint;
 use retrograph_finetune::parameters::inventory;
 use retrograph_finetune::temporary::require_writable;
 use retrograph_finetune::{
-    Adapter, AdapterError, AdapterOutput, Data, Device, DeviceChoice, Error, Mode, ModelDirectory,
-    Split, Tokenizer, TrainerOptions, TrainingConfig,
+    Adapter, AdapterError, AdapterOutput, Data, Device, DeviceChoice, Error, LoraConfig, Mode,
+    ModelDirectory, Split, Tokenizer, TrainerOptions, TrainingConfig,
 };
 use retrograph_runtime::Ranks;
 
@@ -274,10 +274,21 @@ fn with_adapter(
     config: TrainingConfig,
     adapter: Option<&Adapter>,
 ) -> Result<TrainingConfig, CliError> {
-    let Some(adapter) = adapter else { return Ok(config) };
+    let Some(adapter) = adapter else { return with_used_patterns(config) };
     let config = TrainingConfig { mode: Mode::Lora(adapter.lora()), ..config };
     adapter.require(&inventory(&config.model, config.mode)).map_err(Error::from)?;
     Ok(config)
+}
+
+/// Fails if a pattern of the command line has no effect.
+pub(crate) fn with_used_patterns(config: TrainingConfig) -> Result<TrainingConfig, CliError> {
+    let lora = config.mode.lora();
+    match lora.and_then(|lora| Some((lora, lora.unused_pattern(&config.model)?))) {
+        None => Ok(config),
+        Some((LoraConfig { targets, layers, .. }, pattern)) => {
+            Err(CliError::UnusedPattern { pattern, targets, layers })
+        }
+    }
 }
 
 fn trained(checkpoint: Option<Checkpoint>, adapter: Option<Adapter>) -> Trained {

@@ -1,7 +1,8 @@
 //! The configuration file of a run, with the values that it has resolved.
 
 use retrograph_finetune::{
-    DType, LoraConfig, LrSchedule, Mode, OptimizerConfig, PreferenceConfig, Quantization,
+    DType, LoraConfig, LoraLayers, LrSchedule, Mode, OptimizerConfig, PreferenceConfig,
+    Quantization,
 };
 use toml::Value;
 
@@ -76,7 +77,7 @@ fn optimizer(config: &OptimizerConfig) -> Values {
 }
 
 fn lora(config: &LoraConfig) -> Values {
-    vec![
+    let mut values = vec![
         ("mode", text("lora")),
         ("rank", integer(config.rank)),
         ("alpha", single(config.alpha)),
@@ -86,7 +87,17 @@ fn lora(config: &LoraConfig) -> Values {
         ("train-norms", Value::Boolean(config.norms)),
         ("train-embeddings", Value::Boolean(config.embeddings)),
         ("train-head", Value::Boolean(config.head)),
-    ]
+    ];
+    if config.layers != LoraLayers::ALL {
+        values.push(("lora-layers", text(config.layers.to_string())));
+    }
+    let list = |list: Vec<String>| Value::Array(list.into_iter().map(Value::String).collect());
+    let ranks = config.patterns.ranks().map(|(pattern, rank)| format!("{pattern}={rank}"));
+    let alphas = config.patterns.alphas().map(|(pattern, alpha)| format!("{pattern}={alpha}"));
+    let lists = [("rank-pattern", ranks.collect()), ("alpha-pattern", alphas.collect())];
+    let given = lists.into_iter().filter(|(_, patterns): &(_, Vec<String>)| !patterns.is_empty());
+    values.extend(given.map(|(name, patterns)| (name, list(patterns))));
+    values
 }
 
 fn integer(number: usize) -> Value {

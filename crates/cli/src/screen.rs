@@ -15,7 +15,9 @@ use indicatif::{HumanBytes, HumanCount, ProgressDrawTarget, ProgressStyle};
 use retrograph_finetune::model::MicroBatching;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::trainer::{MemoryNeed, MemoryUse};
-use retrograph_finetune::{Adapter, Device, LoraConfig, LoraPatterns, Mode, TrainingConfig};
+use retrograph_finetune::{
+    Adapter, Device, LoraConfig, LoraLayers, LoraPatterns, Mode, TrainingConfig,
+};
 
 pub(crate) use self::startup::Startup;
 pub(crate) use self::steps::Steps;
@@ -187,11 +189,15 @@ fn described(lora: &LoraConfig) -> String {
     let whole: String =
         whole.iter().filter(|part| part.1).map(|part| format!(", and {}", part.0)).collect();
     let (rank, scale) = (lora.rank, lora.scale());
-    let own = match lora.patterns == LoraPatterns::default() {
+    let own = match lora.patterns == LoraPatterns::NONE {
         true => "",
-        false => " (some projections have their own)",
+        false => " (some modules have their own)",
     };
-    format!("lora of rank {rank} on {}, scale {scale}{own}{whole}", lora.targets)
+    let layers = match lora.layers {
+        LoraLayers::ALL => String::new(),
+        layers => format!(" of layers {layers}"),
+    };
+    format!("lora of rank {rank} on {}{layers}, scale {scale}{own}{whole}", lora.targets)
 }
 
 /// Prints an adapter.

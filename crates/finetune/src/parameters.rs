@@ -17,7 +17,7 @@ pub(crate) use sharding::ALIGNED_ELEMENTS;
 pub use sharding::Sharding;
 pub use storage::Storage;
 
-use crate::config::{LoraConfig, Mode, ModelConfig, Projection};
+use crate::config::{LoraConfig, LoraModule, Mode, ModelConfig, Projection};
 use crate::spec::{LayerSpec, ModelSpec, NormSpec};
 
 /// The distribution of a parameter's initial values.
@@ -151,7 +151,7 @@ impl List {
                 self.norm(name(mlp_norm(spec)), (spec.hidden, spec.mlp_norm), norms);
             }
             let prefix = name(&projection.path());
-            self.projection(&prefix, spec, projection);
+            self.projection(&prefix, spec, (number, projection));
         }
         if let Some(norm) = spec.post_norm {
             self.norm(name(POST_MLP_NORM), (spec.hidden, norm), norms);
@@ -159,7 +159,12 @@ impl List {
     }
 
     /// Adds the weight of a projection, its bias and its LoRA matrices, if it has them.
-    fn projection(&mut self, prefix: &str, spec: &LayerSpec, projection: Projection) {
+    fn projection(
+        &mut self,
+        prefix: &str,
+        spec: &LayerSpec,
+        (layer, projection): (usize, Projection),
+    ) {
         let [inputs, outputs] = spec.projection(projection);
         let full = |kind: &str| format!("{prefix}.{kind}");
         let layout = Layout::of(spec, projection);
@@ -169,8 +174,8 @@ impl List {
             self.bias(full("bias"), outputs);
             self.place(layout);
         }
-        let lora = self.lora.filter(|lora| lora.targets.has(projection));
-        if let Some(LoraConfig { rank, .. }) = lora.map(|lora| lora.of(projection)) {
+        let module = LoraModule { layer, projection, fused: spec.fused };
+        if let Some(LoraConfig { rank, .. }) = self.lora.and_then(|lora| lora.of(module)) {
             self.lora_a(full("lora_A.weight"), [rank, inputs]);
             self.place(layout.of_lora_a());
             self.lora_b(full("lora_B.weight"), [outputs, rank]);

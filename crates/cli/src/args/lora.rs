@@ -1,9 +1,10 @@
 //! The arguments for LoRA.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Args;
-use retrograph_finetune::{LoraConfig, LoraPatterns, LoraTargets};
+use retrograph_finetune::{LoraConfig, LoraLayers, LoraPatterns, LoraTargets};
 
 use crate::error::CliError;
 
@@ -21,6 +22,16 @@ pub(crate) struct LoraArguments {
     /// Projections with a LoRA update: a list of q,k,v,o,gate,up,down, or all [default: q,v].
     #[arg(long, value_name = "NAMES")]
     lora_targets: Option<LoraTargets>,
+    /// Layers with LoRA updates: numbers from 0 and ranges, such as 0-7,12, or all [default: all].
+    #[arg(long, value_name = "LAYERS")]
+    lora_layers: Option<LoraLayers>,
+    /// Ranks of single modules, such as q_proj=8,layers.3.mlp.up_proj=32: the first name or regular
+    /// expression that matches the end of a module's name counts.
+    #[arg(long, value_name = "NAME=RANK", value_parser = ranks)]
+    rank_pattern: Option<LoraPatterns>,
+    /// Alphas of single modules, in the same way.
+    #[arg(long, value_name = "NAME=ALPHA", value_parser = alphas)]
+    alpha_pattern: Option<LoraPatterns>,
     /// Scale LoRA updates by alpha / sqrt(rank) instead (rsLoRA).
     #[arg(long)]
     rslora: bool,
@@ -38,8 +49,8 @@ pub(crate) struct LoraArguments {
     train_head: bool,
     /// Start from this LoRA adapter, a directory in PEFT format, which sets all other LoRA options.
     #[arg(long, value_name = "DIR", conflicts_with_all = [
-        "rank", "alpha", "lora_targets", "rslora", "lora_dropout", "train_norms",
-        "train_embeddings", "train_head",
+        "rank", "alpha", "lora_targets", "lora_layers", "rank_pattern", "alpha_pattern", "rslora",
+        "lora_dropout", "train_norms", "train_embeddings", "train_head",
     ])]
     pub(crate) adapter: Option<PathBuf>,
 }
@@ -51,6 +62,9 @@ impl LoraArguments {
             ("--rank", self.rank.is_some()),
             ("--alpha", self.alpha.is_some()),
             ("--lora-targets", self.lora_targets.is_some()),
+            ("--lora-layers", self.lora_layers.is_some()),
+            ("--rank-pattern", self.rank_pattern.is_some()),
+            ("--alpha-pattern", self.alpha_pattern.is_some()),
             ("--rslora", self.rslora),
             ("--lora-dropout", self.lora_dropout.is_some()),
             ("--train-norms", self.train_norms.is_some()),
@@ -65,17 +79,50 @@ impl LoraArguments {
 
     /// Returns the configuration; `rank` and `norms` are the defaults.
     pub(crate) fn config(&self, rank: usize, norms: bool) -> LoraConfig {
+        let [ranks, alphas] =
+            [self.rank_pattern, self.alpha_pattern].map(|given| given.unwrap_or_default());
         LoraConfig {
             rank: self.rank.unwrap_or(rank),
             alpha: self.alpha.unwrap_or(DEFAULT_ALPHA),
             targets: self.lora_targets.unwrap_or(LoraTargets::QV),
+            layers: self.lora_layers.unwrap_or(LoraLayers::ALL),
             rslora: self.rslora,
             norms: self.train_norms.unwrap_or(norms),
             embeddings: self.train_embeddings,
             head: self.train_head,
             dropout: self.lora_dropout.unwrap_or(0.0),
-            patterns: LoraPatterns::default(),
+            patterns: ranks.with_alphas(alphas),
         }
+    }
+}
+
+/// Reads the value of `--rank-pattern`.
+fn ranks(text: &str) -> Result<LoraPatterns, String> {
+    LoraPatterns::new(patterns(text)?, []).map_err(|error| error.to_string())
+}
+
+/// Reads the value of `--alpha-pattern`.
+fn alphas(text: &str) -> Result<LoraPatterns, String> {
+    LoraPatterns::new([], patterns(text)?).map_err(|error| error.to_string())
+}
+
+/// Reads patterns with values, written as `q_proj=8,up_proj=32`. A pattern can have commas.
+fn patterns<T: FromStr>(text: &str) -> Result<Vec<(String, T)>, String> {
+    let (mut list, mut rest) = (Vec::new(), String::new());
+    for part in text.split(',') {
+        rest.push_str(part);
+        let split = rest.rsplit_once('=');
+        match split.and_then(|(name, value)| Some((name.trim(), value.trim().parse().ok()?))) {
+            Some((name, value)) => {
+                list.push((name.to_owned(), value));
+                rest.clear();
+            }
+            None => rest.push(','),
+        }
+    }
+    match rest.trim_end_matches(',') {
+        "" if !list.is_empty() => Ok(list),
+        rest => Err(format!("`{rest}` has no number; give names with values, such as q_proj=8")),
     }
 }
 
@@ -116,5 +163,26 @@ mod tests {
         assert_eq!((saved.embeddings, saved.head, saved.norms), (true, true, false));
         let wrong = Line::try_parse_from(["program", "--lora-targets", "head"]).unwrap_err();
         assert!(wrong.to_string().contains("q,k,v,o,gate,up,down"), "{wrong}");
+    }
+
+    #[test]
+    fn layers_and_patterns_are_lists() {
+        let line = [
+            "--lora-layers=1-3,7",
+            r"--rank-pattern=layers\.\d{1,2}\.up_proj=4,q_proj=2",
+            "--alpha-pattern=o_proj=-1.5",
+        ];
+        let lora = config(&line, false);
+        assert_eq!(lora.layers.to_string(), "1-3,7");
+        let ranks: Vec<_> = lora.patterns.ranks().collect();
+        assert_eq!(ranks, [(r"layers\.\d{1,2}\.up_proj", 4), ("q_proj", 2)]);
+        assert_eq!(lora.patterns.alphas().collect::<Vec<_>>(), [("o_proj", -1.5)]);
+        for wrong in ["--rank-pattern=q_proj", "--rank-pattern=q_proj=2,k_proj", "--rank-pattern="]
+        {
+            let error = Line::try_parse_from(["program", wrong]).unwrap_err().to_string();
+            assert!(error.contains("has no number"), "{error}");
+        }
+        let error = Line::try_parse_from(["program", "--alpha-pattern=(q=2"]).unwrap_err();
+        assert!(error.to_string().contains("`(q` is not a regular expression"), "{error}");
     }
 }

@@ -39,6 +39,54 @@ fn a_run_writes_an_adapter_from_which_another_starts() {
     assert!(second.as_f64() < losses[0].as_f64(), "{second} after training, {losses} in it");
 }
 
+/// Layers and patterns are in the configuration of the run and of the adapter, from which another
+/// run starts; a resumed run has the losses of an uninterrupted one.
+#[test]
+fn layers_and_patterns_hold_in_every_command() {
+    let place = Place::new();
+    let flags =
+        ["--layers=2", "--mode=lora", "--rank=3", "--lora-targets=q,down", "--lora-layers=1"];
+    let patterns =
+        [r"--rank-pattern=layers\.\d{1,2}\.mlp\..*=5,q_proj=2", "--alpha-pattern=q_proj=7"];
+    let whole = ["--steps=4", "--report=whole", "--adapter-out=a", "--checkpoint=c"];
+    let whole: Vec<&str> = [&whole[..], &flags, &patterns].concat();
+    let done = place.finetune(&whole).good();
+    assert!(done.out.contains("rank 3 on q,down of layers 1, scale"), "{}", done.out);
+    let config = json(&place.path("a/adapter_config.json"));
+    assert_eq!(config["layers_to_transform"], serde_json::json!([1]));
+    let ranks = serde_json::json!({ "q_proj": 2, "down_proj": 5 });
+    assert_eq!(config["rank_pattern"], ranks);
+    assert_eq!(config["alpha_pattern"], serde_json::json!({ "q_proj": 7 }));
+
+    // The file of the run starts it again.
+    let again = ["--config=c/run.toml", "--checkpoint=d", "--adapter-out=b", "--report=again"];
+    let mut command = place.program();
+    command.arg("finetune").args(again);
+    Done::from(command).good();
+    let losses = |name: &str| json(&place.path(name))["losses"].clone();
+    assert_eq!(losses("again"), losses("whole"));
+    let half: Vec<&str> =
+        [&["--steps=2", "--schedule-steps=4", "--checkpoint=e"][..], &flags, &patterns].concat();
+    place.finetune(&half).good();
+    let rest: Vec<&str> = [
+        &["--steps=4", "--schedule-steps=4", "--checkpoint=e", "--resume", "--report=rest"][..],
+        &flags,
+        &patterns,
+    ]
+    .concat();
+    place.finetune(&rest).good();
+    let (rest, whole) = (losses("rest"), losses("whole"));
+    let all = whole.as_array().unwrap();
+    assert_eq!(rest.as_array().unwrap()[..], all[all.len() - rest.as_array().unwrap().len()..]);
+    place.finetune(&["--layers=2", "--steps=1", "--adapter=a"]).good();
+
+    let unused = ["--layers=2", "--mode=lora", "--rank-pattern=k_proj=4"];
+    place.finetune(&unused).bad(&["`k_proj` matches no module", "q,v of layers all"]);
+    let above = ["--layers=2", "--mode=lora", "--lora-layers=2"];
+    place.finetune(&above).bad(&["lora_layers", "below 2"]);
+    place.finetune(&["--lora-layers=0"]).bad(&["--lora-layers is a LoRA option"]);
+}
+
 #[test]
 fn adapters_that_do_not_fit_are_refused_before_the_run() {
     let place = Place::new();

@@ -18,12 +18,6 @@ use crate::parameters::Parameter;
 /// The key in the metadata of the file: the projections with an update, if they are blocks.
 pub(super) const TARGETS_KEY: &str = "retrograph.lora_targets";
 
-/// The name of the module that has a projection in files.
-pub(super) fn stored_module(projection: Projection, fused: bool) -> &'static str {
-    let module = projection.fused().filter(|_| fused).map(|(module, _)| module);
-    module.unwrap_or(projection.module())
-}
-
 /// The targets that share the module of `projection` in files.
 pub(super) fn stored_parts(
     projection: Projection,

@@ -4,19 +4,21 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::blocks::{stored_module, stored_parts};
+use super::blocks::stored_parts;
+use super::patterns::{self, Ordered};
 use super::{AdapterError, EMBEDDING, HEAD, NORMS};
-use crate::config::{LoraConfig, LoraPatterns, LoraTargets, Projection};
+use crate::config::{
+    LoraConfig, LoraLayers, LoraModule, LoraPatterns, LoraTargets, PatternError, Projection,
+};
 
 /// Options that affect neither the trained weights nor their use. They are ignored.
-const HARMLESS: [&str; 13] = [
+const HARMLESS: [&str; 12] = [
     "arrow_config",
     "auto_mapping",
     "base_model_name_or_path",
     "corda_config",
     "eva_config",
     "inference_mode",
-    "layers_pattern",
     "loftq_config",
     "megatron_config",
     "megatron_core",
@@ -25,11 +27,13 @@ const HARMLESS: [&str; 13] = [
     "revision",
 ];
 /// Options that are read.
-const READ: [&str; 13] = [
+const READ: [&str; 15] = [
     "alpha_pattern",
     "bias",
     "ensure_weight_tying",
     "init_lora_weights",
+    "layers_pattern",
+    "layers_to_transform",
     "lora_alpha",
     "lora_dropout",
     "modules_to_save",
@@ -52,29 +56,26 @@ pub(super) struct AdapterConfig {
 }
 
 impl AdapterConfig {
-    /// Returns the text of the file. In a model with `fused` projections, updates of the parts of a
-    /// fused matrix are blocks of one update, whose rank is the sum of their ranks.
-    pub(super) fn to_json(&self, fused: bool) -> Value {
-        let LoraConfig { rank, alpha, targets, rslora, dropout, .. } = self.lora;
-        let mut modules: Vec<&str> = Vec::new();
-        let (mut ranks, mut alphas) = (Map::new(), Map::new());
-        for target in targets.iter() {
-            let (own, parts) = (self.lora.of(target), stored_parts(target, targets, fused));
-            let module = stored_module(target, fused);
-            if modules.contains(&module) {
-                continue;
+    /// Returns the text of the file for `modules`, which are all that have an update. Updates of
+    /// the parts of a fused matrix are blocks of one update, whose rank is the sum of their ranks.
+    pub(super) fn to_json(&self, modules: &[LoraModule]) -> Value {
+        let LoraConfig { rank, alpha, targets, layers, rslora, dropout, .. } = self.lora;
+        let (mut names, mut ranks, mut alphas) = (Vec::new(), Vec::new(), Vec::new());
+        for module in modules {
+            let Some(own) = self.lora.of(*module) else { continue };
+            if !names.contains(&module.last()) {
+                names.push(module.last());
             }
-            modules.push(module);
-            let count = parts.len();
+            let count = stored_parts(module.projection, targets, module.fused).len();
             let growth = if rslora { (count as f64).sqrt() } else { count as f64 };
-            let (rank, alpha) = (own.rank * count, f64::from(own.alpha) * growth);
-            if rank != self.lora.rank {
-                ranks.insert(module.to_owned(), json!(rank));
-            }
-            if alpha != f64::from(self.lora.alpha) {
-                alphas.insert(module.to_owned(), number(alpha));
-            }
+            ranks.push((*module, own.rank * count));
+            alphas.push((*module, f64::from(own.alpha) * growth));
         }
+        let ranks =
+            patterns::written(&ranks, rank).into_iter().map(|(name, rank)| (name, json!(rank)));
+        let alphas = patterns::written(&alphas, f64::from(alpha));
+        let alphas = alphas.into_iter().map(|(name, alpha)| (name, number(alpha)));
+        let (ranks, alphas): (Map<_, _>, Map<_, _>) = (ranks.collect(), alphas.collect());
         json!({
             "alpha_pattern": alphas,
             "base_model_name_or_path": self.base,
@@ -83,13 +84,14 @@ impl AdapterConfig {
             "fan_in_fan_out": false,
             "inference_mode": true,
             "init_lora_weights": true,
+            "layers_to_transform": layers.listed(),
             "lora_alpha": number(f64::from(alpha)),
             "lora_dropout": dropout,
             "modules_to_save": saved(&self.lora),
             "peft_type": "LORA",
             "r": rank,
             "rank_pattern": ranks,
-            "target_modules": modules,
+            "target_modules": names,
             "task_type": "CAUSAL_LM",
             "use_dora": false,
             "use_rslora": rslora,
@@ -97,30 +99,35 @@ impl AdapterConfig {
     }
 
     /// Turns the options of a file with fused projections into the options of its run, which
-    /// trained `targets`. The rank of a fused update in the file is the sum of the ranks of its
-    /// parts.
-    pub(super) fn divide(&mut self, targets: LoraTargets) -> Result<(), &'static str> {
+    /// trained `targets`. `modules` are all that the file has. The rank of a fused update in the
+    /// file is the sum of the ranks of its parts.
+    pub(super) fn divide(
+        &mut self,
+        targets: LoraTargets,
+        modules: &[LoraModule],
+    ) -> Result<(), &'static str> {
         let (whole, rslora) = (self.lora, self.lora.rslora);
-        self.lora.targets = targets;
-        for target in targets.iter() {
-            let count = stored_parts(target, targets, true).len();
+        let (mut ranks, mut alphas) = (Vec::new(), Vec::new());
+        for module in modules {
+            let parts = stored_parts(module.projection, targets, module.fused);
+            let count = parts.len();
             let growth = if rslora { (count as f32).sqrt() } else { count as f32 };
-            let LoraConfig { rank, alpha, .. } = whole.of(target);
-            if !whole.targets.has(target) || !rank.is_multiple_of(count) {
-                return Err("its targets or ranks are not those of its weight file");
+            let wrong = "its targets or ranks are not those of its weight file";
+            let LoraConfig { rank, alpha, .. } = whole.of(*module).ok_or(wrong)?;
+            if count == 0 || !rank.is_multiple_of(count) {
+                return Err(wrong);
             }
             let (rank, alpha) = (rank / count, alpha / growth);
             // The product of the square root and alpha was rounded.
             let close = (alpha - whole.alpha).abs() <= 1e-6 * whole.alpha.abs();
-            let alpha = if close { whole.alpha } else { alpha };
-            let patterns = &mut self.lora.patterns;
-            patterns.set_rank(target, Some(rank).filter(|rank| *rank != whole.rank));
-            patterns.set_alpha(target, Some(alpha).filter(|alpha| *alpha != whole.alpha));
+            ranks.push((*module, rank));
+            alphas.push((*module, if close { whole.alpha } else { alpha }));
         }
-        for other in Projection::ALL.into_iter().filter(|other| !targets.has(*other)) {
-            self.lora.patterns.set_rank(other, None);
-            self.lora.patterns.set_alpha(other, None);
-        }
+        let ranks = patterns::written(&ranks, whole.rank);
+        let alphas = patterns::written(&alphas, whole.alpha);
+        let patterns = LoraPatterns::new(ranks, alphas);
+        let patterns = patterns.map_err(|_| "its ranks or alphas are out of range")?;
+        self.lora = LoraConfig { targets, patterns, ..whole };
         Ok(())
     }
 
@@ -129,7 +136,7 @@ impl AdapterConfig {
         let unreadable = |why: String| AdapterError::damaged(path, why);
         let map: Map<String, Value> = serde_json::from_slice(text)
             .map_err(|error| unreadable(format!("it is not a JSON object: {error}")))?;
-        let options = Options { path, map: &map };
+        let options = Options { path, text, map: &map };
         options.require("peft_type", |value| *value == "LORA", "only LORA is supported")?;
         let task = |value: &Value| value.is_null() || *value == "CAUSAL_LM";
         options.require("task_type", task, "only CAUSAL_LM is supported")?;
@@ -167,6 +174,7 @@ fn number(alpha: f64) -> Value {
 
 struct Options<'a> {
     path: &'a Path,
+    text: &'a [u8],
     map: &'a Map<String, Value>,
 }
 
@@ -226,6 +234,7 @@ impl Options<'_> {
             rank,
             alpha,
             targets: self.targets()?,
+            layers: self.layers()?,
             rslora: *self.get("use_rslora") == true,
             norms,
             embeddings,
@@ -237,32 +246,46 @@ impl Options<'_> {
 
     /// Reads the ranks and alphas of single modules.
     fn patterns(&self) -> Result<LoraPatterns, AdapterError> {
-        let mut patterns = LoraPatterns::default();
-        let [ranks, alphas] = ["rank_pattern", "alpha_pattern"];
-        for (targets, rank) in self.pattern(ranks, rank_of)? {
-            targets.into_iter().for_each(|target| patterns.set_rank(target, Some(rank)));
+        const RULE: &str = "it must have a number that `r` or `lora_alpha` could be for each name";
+        let object = |value: &Value| value.is_null() || value.is_object();
+        for key in ["rank_pattern", "alpha_pattern"] {
+            self.require(key, object, RULE)?;
         }
-        for (targets, alpha) in self.pattern(alphas, alpha_of)? {
-            targets.into_iter().for_each(|target| patterns.set_alpha(target, Some(alpha)));
-        }
-        Ok(patterns)
+        let read = patterns::read(self.text);
+        let [ranks, alphas] =
+            read.map_err(|error| AdapterError::damaged(self.path, error.to_string()))?;
+        let ranks = valued(&ranks, rank_of).ok_or_else(|| self.refuse("rank_pattern", RULE))?;
+        let alphas = valued(&alphas, alpha_of).ok_or_else(|| self.refuse("alpha_pattern", RULE))?;
+        let checked = |key, patterns: Result<LoraPatterns, PatternError>| {
+            let rule = "only regular expressions without lookaround are supported";
+            patterns.map_err(|_| self.refuse(key, rule))
+        };
+        checked("rank_pattern", LoraPatterns::new(ranks.clone(), []))?;
+        checked("alpha_pattern", LoraPatterns::new(ranks, alphas))
     }
 
-    /// Reads a pattern: projections with a value for each.
-    fn pattern<T>(
-        &self,
-        key: &str,
-        value_of: impl Fn(&Value) -> Option<T>,
-    ) -> Result<Vec<(Vec<Projection>, T)>, AdapterError> {
-        let entries = match self.get(key) {
-            Value::Null => return Ok(Vec::new()),
-            value => value.as_object(),
+    /// Reads the layers with updates: all if none are listed.
+    fn layers(&self) -> Result<LoraLayers, AdapterError> {
+        let (key, value) = ("layers_to_transform", self.get("layers_to_transform"));
+        let listed = match value {
+            Value::Null => return Ok(LoraLayers::ALL),
+            Value::Array(layers) if layers.is_empty() => return Ok(LoraLayers::ALL),
+            Value::Array(layers) => layers.iter().map(index_of).collect(),
+            layer => index_of(layer).map(|layer| vec![layer]),
         };
-        let entry = |(name, value): (&String, &Value)| projections(name).zip(value_of(value));
-        let rule = "only names of modules that hold for every layer are supported, such as \
-                    `q_proj`, each with a number that `r` or `lora_alpha` could be";
-        let read = entries.and_then(|entries| entries.iter().map(entry).collect());
-        read.ok_or_else(|| self.refuse(key, rule))
+        let rule = "it must be a layer from 0 to 511, or a list of them";
+        let layers = listed.and_then(LoraLayers::of).ok_or_else(|| self.refuse(key, rule))?;
+        let names_layers = |value: &Value| {
+            let names = match value {
+                Value::Array(names) => names.iter().map(Value::as_str).collect(),
+                name => name.as_str().map(|name| vec![Some(name)]).unwrap_or_default(),
+            };
+            names.is_empty() || names.contains(&Some("layers")) || names == [Some("")]
+        };
+        let rule = "the layers of these models are called `layers`";
+        let holds = |value: &Value| value.is_null() || names_layers(value);
+        self.require("layers_pattern", holds, rule)?;
+        Ok(layers)
     }
 
     /// Parses a list of names such as `q_proj` or `self_attn.q_proj`, or `all-linear`.
@@ -329,9 +352,20 @@ fn projections(name: &str) -> Option<Vec<Projection>> {
     plain.map(|one| vec![one]).or_else(|| fused().map(<[_]>::to_vec))
 }
 
+/// Returns patterns with their values, of which each must be one.
+fn valued<T>(
+    Ordered(entries): &Ordered,
+    value_of: impl Fn(&Value) -> Option<T>,
+) -> Option<Vec<(String, T)>> {
+    entries.iter().map(|(name, value)| Some((name.clone(), value_of(value)?))).collect()
+}
+
+fn index_of(value: &Value) -> Option<usize> {
+    value.as_u64().and_then(|index| usize::try_from(index).ok())
+}
+
 fn rank_of(value: &Value) -> Option<usize> {
-    let rank = value.as_u64().and_then(|rank| usize::try_from(rank).ok());
-    rank.filter(|rank| (1..=LoraConfig::MOST_RANK).contains(rank))
+    index_of(value).filter(|rank| (1..=LoraConfig::MOST_RANK).contains(rank))
 }
 
 fn alpha_of(value: &Value) -> Option<f32> {
@@ -344,14 +378,17 @@ mod tests {
 
     fn parse(change: impl FnOnce(&mut Map<String, Value>)) -> Result<AdapterConfig, String> {
         let lora = LoraConfig::new(4, 8.0);
-        let Value::Object(mut map) = AdapterConfig { lora, base: None, tied: false }.to_json(false)
-        else {
-            panic!()
-        };
+        let config = AdapterConfig { lora, base: None, tied: false };
+        let Value::Object(mut map) = config.to_json(&modules(&lora)) else { panic!() };
         change(&mut map);
         let text = Value::Object(map).to_string();
         AdapterConfig::parse(Path::new("c.json"), text.as_bytes())
             .map_err(|error| error.to_string())
+    }
+
+    /// The modules of a model of two layers.
+    fn modules(lora: &LoraConfig) -> Vec<LoraModule> {
+        lora.modules(&crate::Preset::Tiny.model())
     }
 
     #[test]
@@ -360,15 +397,17 @@ mod tests {
         let base = Some("Qwen/Qwen2.5-0.5B".to_owned());
         for (norms, alpha) in [(false, 12.5), (true, 16.0)] {
             let dropout = alpha / 32.0;
-            let mut patterns = LoraPatterns::default();
-            patterns.set_rank(Projection::Down, Some(7));
-            patterns.set_alpha(Projection::O, Some(1.5));
-            let rslora = true;
+            let names = ["down_proj", "model.layers.1.self_attn.o_proj"].map(str::to_owned);
+            let [down, o] = names;
+            let patterns = LoraPatterns::new([(down, 7)], [(o, 1.5)]).unwrap();
+            let (rslora, layers) =
+                (true, if norms { LoraLayers::ALL } else { "0-1".parse().unwrap() });
             let (embeddings, head) = (!norms, norms);
             let lora = LoraConfig {
                 rank: 5,
                 alpha,
                 targets,
+                layers,
                 rslora,
                 norms,
                 embeddings,
@@ -377,7 +416,7 @@ mod tests {
                 patterns,
             };
             let config = AdapterConfig { lora, base: base.clone(), tied: embeddings };
-            let text = config.to_json(false).to_string();
+            let text = config.to_json(&modules(&lora)).to_string();
             assert_eq!(AdapterConfig::parse(Path::new("c.json"), text.as_bytes()).unwrap(), config);
         }
     }
@@ -389,7 +428,8 @@ mod tests {
             map.insert("lora_dropout".into(), json!(0.05));
             map.insert("rank_pattern".into(), json!({}));
             map.insert("megatron_core".into(), json!("megatron.core"));
-            map.insert("layers_to_transform".into(), Value::Null);
+            map.insert("layers_to_transform".into(), json!([]));
+            map.insert("layers_pattern".into(), json!("h"));
             map.insert("qalora_group_size".into(), json!(16));
             map.remove("use_rslora");
         });
@@ -407,11 +447,14 @@ mod tests {
             ("bias", json!("all")),
             ("use_dora", json!(true)),
             ("fan_in_fan_out", json!(true)),
-            ("rank_pattern", json!({ "layers.1.self_attn.q_proj": 2 })),
             ("rank_pattern", json!({ "q_proj": 0 })),
-            ("alpha_pattern", json!({ "lm_head": 2 })),
+            ("rank_pattern", json!({ "(q_proj": 1 })),
+            ("alpha_pattern", json!({ "(?!k)._proj": 2 })),
+            ("alpha_pattern", json!({ "q_proj": "2" })),
             ("alpha_pattern", json!(3)),
-            ("layers_to_transform", json!([1])),
+            ("layers_to_transform", json!([-1])),
+            ("layers_to_transform", json!(512)),
+            ("layers_to_transform", json!("1")),
             ("init_lora_weights", json!("pissa")),
             ("modules_to_save", json!(["lm_head", "norm"])),
             ("modules_to_save", json!(["input_layernorm"])),
@@ -432,5 +475,48 @@ mod tests {
             assert!(error.contains(&format!("\"{key}\": {shown}")), "{key}: {error}");
             assert_eq!(error.contains("LoRA of embeddings"), shown.contains("embed_tokens"));
         }
+    }
+
+    #[test]
+    fn layers_and_patterns_are_read_as_peft_reads_them() {
+        let config = parse(|map| {
+            map.insert("layers_to_transform".into(), json!([1, 4]));
+            map.insert("layers_pattern".into(), json!(["h", "layers"]));
+        });
+        assert_eq!(config.unwrap().lora.layers, "1,4".parse().unwrap());
+        let config = parse(|map| drop(map.insert("layers_to_transform".into(), json!(3))));
+        assert_eq!(config.unwrap().lora.layers, "3".parse().unwrap());
+        let error = parse(|map| {
+            map.insert("layers_to_transform".into(), json!([1]));
+            map.insert("layers_pattern".into(), json!("h"));
+        });
+        assert!(error.unwrap_err().contains("\"layers_pattern\": \"h\""));
+        // The first pattern of the file counts, not the first one of the alphabet.
+        let text = r#"{"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"],
+            "rank_pattern": {"q_proj": 2, "layers.1.self_attn.q_proj": 3}}"#;
+        let config = AdapterConfig::parse(Path::new("c.json"), text.as_bytes()).unwrap();
+        let module = LoraModule { layer: 1, projection: Projection::Q, fused: false };
+        assert_eq!(config.lora.of(module).unwrap().rank, 2);
+    }
+
+    /// Names of single layers never overlap with names that hold for every layer.
+    #[test]
+    fn patterns_are_written_by_layer_if_layers_differ() {
+        let pattern = |text: &str| text.to_owned();
+        let ranks =
+            [(pattern(r"layers\.0\..*"), 2), (pattern("v_proj"), 2), (pattern("o_proj"), 3)];
+        let patterns = LoraPatterns::new(ranks, []).unwrap();
+        let targets = "q,v,o".parse().unwrap();
+        let lora = LoraConfig { targets, patterns, ..LoraConfig::new(4, 8.0) };
+        let config = AdapterConfig { lora, base: None, tied: false };
+        let written = config.to_json(&modules(&lora));
+        let ranks = json!({
+            "model.layers.0.self_attn.q_proj": 2, "v_proj": 2,
+            "model.layers.0.self_attn.o_proj": 2, "model.layers.1.self_attn.o_proj": 3,
+        });
+        assert_eq!((&written["rank_pattern"], &written["alpha_pattern"]), (&ranks, &json!({})));
+        let read = AdapterConfig::parse(Path::new("c.json"), written.to_string().as_bytes());
+        let read = read.unwrap().lora;
+        assert!(modules(&lora).into_iter().all(|module| read.of(module) == lora.of(module)));
     }
 }

@@ -11,12 +11,13 @@
 //! fails with the name of an option that is not supported. [`export`](crate::export) merges an
 //! adapter into the weights of its base model.
 //!
-//! Ranks and alphas may differ between projections (`rank_pattern` and `alpha_pattern` of PEFT),
-//! but not between layers. DoRA is not supported.
+//! Ranks and alphas may differ between modules (`rank_pattern` and `alpha_pattern` of PEFT), and
+//! only some layers may have updates (`layers_to_transform`). DoRA is not supported.
 
 mod blocks;
 mod config;
 mod error;
+mod patterns;
 mod read;
 mod write;
 

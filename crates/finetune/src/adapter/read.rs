@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::blocks::{Block, TARGETS_KEY, stored_parts};
 use super::config::AdapterConfig;
 use super::{AdapterError, CONFIG, EMBEDDING, HEAD, NORMS, PREFIX, WEIGHTS};
-use crate::config::{LoraConfig, LoraTargets, Projection};
+use crate::config::{LoraConfig, LoraModule, LoraTargets};
 use crate::json_file::read_json;
 use crate::parameters::{HEAD as HEAD_WEIGHT, Parameter};
 use crate::tensor_file::TensorFile;
@@ -37,7 +37,9 @@ impl Adapter {
         let blocks =
             blocks.map_err(|error| AdapterError::damaged(file.path(), error.to_string()))?;
         if let Some(targets) = blocks {
-            config.divide(targets).map_err(|why| AdapterError::damaged(&path, why))?;
+            config
+                .divide(targets, &updated(&file))
+                .map_err(|why| AdapterError::damaged(&path, why))?;
         }
         let adapter = Self { path: folder.to_owned(), config, file, blocks };
         adapter.check()?;
@@ -153,7 +155,7 @@ impl Adapter {
                 }
                 continue;
             };
-            let Some(rank) = self.stored_rank(last) else {
+            let Some(rank) = self.stored_rank(module) else {
                 return Err(self.unexpected(name, "its module is not in `target_modules`"));
             };
             self.file.info(&format!("{PREFIX}{module}.{partner}.weight"))?;
@@ -172,17 +174,23 @@ impl Adapter {
         Ok(())
     }
 
-    /// Returns the rank of the matrices of `module` in the file, if it has an update.
-    fn stored_rank(&self, module: &str) -> Option<usize> {
-        let lora = self.lora();
-        let fused = |target: Projection| target.fused().is_some_and(|(name, _)| name == module);
-        let has = |target: &Projection| target.module() == module || fused(*target);
-        let target = lora.targets.iter().find(has)?;
+    /// Returns the rank of the matrices of the module `name` in the file, if it has an update.
+    fn stored_rank(&self, name: &str) -> Option<usize> {
+        let module = LoraModule::parse(name)?;
+        let lora = self.stored_lora(module)?;
         let parts = match self.blocks {
-            Some(targets) => stored_parts(target, targets, fused(target)).len(),
+            Some(targets) => stored_parts(module.projection, targets, module.fused).len(),
             None => 1,
         };
-        Some(lora.of(target).rank * parts)
+        Some(lora.rank * parts)
+    }
+
+    /// Returns the options of a module of the file: those of a part, if it is fused.
+    fn stored_lora(&self, module: LoraModule) -> Option<LoraConfig> {
+        let parts = module.projection.fused().filter(|_| module.fused);
+        let parts = parts.map_or(&[][..], |(_, parts)| parts);
+        let parts = parts.iter().map(|part| LoraModule { projection: *part, ..module });
+        std::iter::once(module).chain(parts).find_map(|part| self.lora().of(part))
     }
 
     fn require_shape(&self, name: &str, expected: &[usize]) -> Result<(), AdapterError> {
@@ -201,4 +209,13 @@ impl Adapter {
     fn unexpected(&self, name: String, why: &'static str) -> AdapterError {
         AdapterError::UnexpectedTensor { path: self.file.path().to_owned(), name, why }
     }
+}
+
+/// The modules with an update in a file, which are parts of fused matrices if it has these.
+fn updated(file: &TensorFile) -> Vec<LoraModule> {
+    let names = file.names();
+    let modules = names.iter().filter_map(|name| {
+        LoraModule::parse(name.strip_prefix(PREFIX)?.strip_suffix(".lora_A.weight")?)
+    });
+    modules.collect()
 }

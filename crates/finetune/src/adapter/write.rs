@@ -8,7 +8,7 @@ use serde_json::json;
 use super::blocks::{Block, TARGETS_KEY};
 use super::config::AdapterConfig;
 use super::{AdapterError, CONFIG, PREFIX, WEIGHTS};
-use crate::config::LoraConfig;
+use crate::config::{LoraConfig, LoraModule};
 use crate::error::Error;
 use crate::new_directory::{NewDirectory, require_free};
 use crate::parameters::{EMBEDDING as EMBEDDING_WEIGHT, HEAD as HEAD_WEIGHT, Parameter};
@@ -54,7 +54,10 @@ pub fn write_adapter(
         parameters.iter().copied().filter(|parameter| parameter.trainable).collect();
     let config = AdapterConfig { lora, base: output.base.map(str::to_owned), tied };
     let fused = parameters.iter().any(|parameter| parameter.layout.fused.is_some());
-    write_text(&new.path().join(CONFIG), &format!("{:#}\n", config.to_json(fused)))?;
+    let updates = parameters.iter().filter_map(|one| one.name.strip_suffix(".lora_A.weight"));
+    let modules = updates.filter_map(LoraModule::parse).map(|one| LoraModule { fused, ..one });
+    let text = config.to_json(&modules.collect::<Vec<_>>());
+    write_text(&new.path().join(CONFIG), &format!("{text:#}\n"))?;
     let blocks = fused.then_some(lora.targets);
     let mut tensors = stored(&parameters);
     if tied {

@@ -20,7 +20,7 @@ mod training;
 pub use choice::UnknownChoice;
 pub use inference::InferenceConfig;
 pub use long_rope::{LongRope, RopeFactors};
-pub use lora::{LoraConfig, LoraPatterns, LoraTargets};
+pub use lora::{LoraConfig, LoraLayers, LoraModule, LoraPatterns, LoraTargets, PatternError};
 pub use mode::Mode;
 pub use model::{GatedActivation, ModelConfig, SlidingWindow};
 pub use optimizer::{LrSchedule, OptimizerConfig};

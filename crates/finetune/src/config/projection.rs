@@ -43,11 +43,6 @@ impl Projection {
         }
     }
 
-    /// Returns the projection of the parameter `name`.
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| name.split('.').any(|part| part == one.module()))
-    }
-
     /// The module that has this projection and others as one matrix in models with fused
     /// projections, and the projections of that module in the order of its rows.
     pub fn fused(self) -> Option<(&'static str, &'static [Self])> {

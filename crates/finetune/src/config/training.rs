@@ -88,7 +88,7 @@ impl TrainingConfig {
     /// Checks that the indices of every activation fit 32 bits.
     fn validate_activations(&self) -> Result<()> {
         let ModelConfig { vocab, hidden, intermediate, .. } = self.model;
-        let rank = self.mode.lora().map_or(0, |lora| lora.largest_rank());
+        let rank = self.mode.lora().map_or(0, |lora| lora.largest_rank(&self.model));
         let widths = [
             ("vocab", vocab),
             ("hidden", hidden),

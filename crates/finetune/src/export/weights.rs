@@ -1,7 +1,7 @@
 //! The tensors of a complete model.
 
 use super::{ExportError, WeightType};
-use crate::config::{LoraConfig, Mode, ModelConfig, Projection};
+use crate::config::{LoraConfig, LoraModule, Mode, ModelConfig};
 use crate::error::Result;
 use crate::parameters::{Parameter, inventory};
 
@@ -74,7 +74,9 @@ impl<'a> ModelWeights<'a> {
         let update = match (self.lora, self.pair(&tensor.name)) {
             (Some(lora), Some([a, b])) => {
                 let a = self.finite(&a)?.into_iter().map(f64::from).collect();
-                let lora = Projection::of(&tensor.name).map_or(lora, |one| lora.of(one));
+                let module = tensor.name.strip_suffix(".weight").and_then(LoraModule::parse);
+                let module = module.map(|module| LoraModule { fused: self.config.fused, ..module });
+                let lora = module.and_then(|module| lora.of(module)).unwrap_or(lora);
                 let (b, rank, scale) = (self.finite(&b)?, lora.rank, lora.exact_scale());
                 Some(Update { a, b, rank, scale })
             }

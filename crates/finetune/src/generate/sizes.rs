@@ -4,7 +4,7 @@ use retrograph_kernels::DType;
 use retrograph_runtime::Requirements;
 use retrograph_runtime::program::Buckets;
 
-use crate::config::{InferenceConfig, ModelConfig, TrainingConfig};
+use crate::config::{InferenceConfig, LoraLayers, Mode, TrainingConfig};
 use crate::error::{Error, Result};
 use crate::model::{CacheConfig, GenerationPass};
 
@@ -112,11 +112,17 @@ impl Sizes {
         }
     }
 
-    /// Returns the kernels of the programs of all sizes. All layers launch the same kernels, so
-    /// that one layer is enough.
+    /// Returns the kernels of the programs of all sizes. If all layers have the same updates, they
+    /// launch the same kernels, so that one layer is enough.
     pub(super) fn requirements(&self, config: &InferenceConfig) -> Result<Requirements> {
-        let model = ModelConfig { layers: 1, ..config.model };
-        let config = InferenceConfig { model, ..*config };
+        let mut config = *config;
+        let alike = config.mode.lora().is_none_or(|lora| lora.layers_are_alike(&config.model));
+        if alike {
+            config.model.layers = 1;
+            if let Mode::Lora(lora) = &mut config.mode {
+                lora.layers = LoraLayers::ALL;
+            }
+        }
         self.all().try_fold(Requirements::default(), |all, size| {
             Ok(all.union(&self.describe(&config, size)?.pass.requirements()))
         })
@@ -132,7 +138,7 @@ impl Sizes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Precision, Preset};
+    use crate::config::{LoraConfig, ModelConfig, Precision, Preset};
 
     fn config() -> InferenceConfig {
         InferenceConfig::frozen(Preset::Qwen25OneAndHalf.model(), Precision::F32)
@@ -163,14 +169,19 @@ mod tests {
     }
 
     #[test]
-    fn one_layer_launches_what_all_layers_launch() {
-        let (config, sizes) = (config(), sizes(1000));
+    fn the_kernels_of_all_layers_are_required() {
+        let lora = LoraConfig::new(4, 8.0);
+        let layers = |text: &str| Mode::Lora(LoraConfig { layers: text.parse().unwrap(), ..lora });
+        let sizes = sizes(1000);
         let target = retrograph_kernels::SmTarget::exact(90);
-        let required = sizes.requirements(&config).unwrap().entries(target);
-        for size in [[512, 1000], [16, 256], [1, 512]] {
-            let pass = sizes.describe(&config, size).unwrap().pass;
-            let launched = pass.requirements().entries(target);
-            assert!(launched.iter().all(|entry| required.contains(entry)), "{size:?}");
+        for mode in [Mode::Frozen, Mode::Lora(lora), layers("0-27"), layers("3")] {
+            let config = InferenceConfig { mode, ..config() };
+            let required = sizes.requirements(&config).unwrap().entries(target);
+            for size in [[512, 1000], [16, 256], [1, 512]] {
+                let pass = sizes.describe(&config, size).unwrap().pass;
+                let launched = pass.requirements().entries(target);
+                assert!(launched.iter().all(|entry| required.contains(entry)), "{size:?}");
+            }
         }
     }
 

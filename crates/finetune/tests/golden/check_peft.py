@@ -39,6 +39,14 @@ RSLORA = (["--rslora", "--train-norms"], dict(use_rslora=True, modules_to_save=N
 TIED = (["--train-embeddings"], dict(modules_to_save=["embed_tokens"], ensure_weight_tying=True))
 WHOLE = (["--train-embeddings", "--train-head"], dict(modules_to_save=["embed_tokens", "lm_head"]))
 SOME = (["--rslora", "--lora-targets", "q,v,up"], dict(rank_pattern={"down_proj": 5}))
+BY_LAYER = (
+    ["--lora-layers", "1", "--rank-pattern", r"layers\.\d{1,2}\.mlp\..*=3,k_proj=2", "--alpha-pattern", "q_proj=7"],
+    dict(layers_to_transform=[0], rank_pattern={r"layers\.0\..*(q|down)_proj": 2}, alpha_pattern={"layers.0.mlp.up_proj": 9}),
+)
+FUSED_BY_LAYER = (
+    ["--rslora", "--rank-pattern", "layers.1.self_attn.qkv_proj=2,down_proj=4", "--alpha-pattern", "layers.0.mlp.gate_up_proj=3"],
+    dict(rank_pattern={"layers.1.self_attn.qkv_proj": 2}, alpha_pattern={"down_proj": 9}),
+)
 
 
 def run(*arguments):
@@ -109,7 +117,8 @@ def main():
     program, good = Path(sys.argv[1]).resolve(), True
     types = [torch.float32, torch.bfloat16, torch.float16]
     cases = [(QWEN2, dtype, how) for dtype in types for how in [PLAIN, RSLORA]]
-    cases += [(PHI3, torch.float32, how) for how in [PLAIN, SOME]]
+    cases += [(PHI3, torch.float32, how) for how in [PLAIN, SOME, FUSED_BY_LAYER]]
+    cases += [(QWEN2, torch.float32, BY_LAYER)]
     cases += [(QWEN2, torch.float32, TIED), (LLAMA, torch.float32, WHOLE)]
     for config, dtype, (flags, options) in cases:
         with tempfile.TemporaryDirectory() as place:

@@ -112,6 +112,7 @@ MODELS = {
     "tied": Qwen2Config(**SIZES, tie_word_embeddings=True),
     "gemma2": Gemma2Config(**SIZES, **GEMMA2),
     "gemma3": Gemma3TextConfig(**{**SIZES, **GEMMA3}),
+    "by_layer": Qwen2Config(**{**SIZES, "num_hidden_layers": 3}, tie_word_embeddings=True),
 }
 # Options of the adapters of single models.
 LORA = {
@@ -121,6 +122,14 @@ LORA = {
         alpha_pattern={"down_proj": 2, "gate_proj": 7, "up_proj": 7},
     ),
     "tied": dict(modules_to_save=["embed_tokens"], ensure_weight_tying=True),
+    "by_layer": dict(
+        layers_to_transform=[0, 2], layers_pattern="layers",
+        rank_pattern={
+            "model.layers.2.self_attn.q_proj": 5, r"layers\.0\..*\.(k|up)_proj": 2, "v_proj": 1,
+            r"layers\.[12]\.mlp\..*": 4,
+        },
+        alpha_pattern={"layers.2.mlp.down_proj": 2, "k_proj": 7},
+    ),
 }
 PARTS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED_PARTS = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]

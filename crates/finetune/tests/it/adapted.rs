@@ -25,7 +25,7 @@ fn logits(generator: &mut Generator) -> (Vec<u32>, Vec<u32>) {
 #[test]
 fn a_shared_model_computes_the_same_bits_with_and_without_an_adapter() {
     let device = device();
-    for name in ["qwen2", "qwen3"] {
+    for name in ["qwen2", "qwen3", "by_layer"] {
         for precision in [Precision::F32, Precision::BF16] {
             let base = ModelDirectory::open(&folder(name)).unwrap();
             let mut adapter = Adapter::open(&folder(name).join("adapter")).unwrap();

@@ -5,8 +5,8 @@ use std::path::Path;
 use retrograph_finetune::adapter::{Adapter, AdapterError, AdapterOutput};
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
-    Device, Error, LoraConfig, LoraTargets, Mode, Plan, Source, Trainer, TrainerOptions,
-    TrainingConfig, init,
+    Device, Error, LoraConfig, LoraLayers, LoraPatterns, LoraTargets, Mode, Plan, Source, Trainer,
+    TrainerOptions, TrainingConfig, init,
 };
 use safetensors::tensor::{Dtype, SafeTensors};
 
@@ -228,6 +228,55 @@ fn updates_of_fused_projections_are_blocks_of_one_update_and_are_read_back() {
         first.export_adapter(output(&place)).unwrap();
         let mut adapter = Adapter::open(&place).unwrap();
         assert_eq!(adapter.lora(), lora);
+        let parameters = inventory(&config.model, config.mode);
+        adapter.require(&parameters).unwrap();
+        for parameter in parameters.iter().filter(|parameter| parameter.trainable) {
+            let values = first.state().values(first.stream(), &parameter.name).unwrap().unwrap();
+            assert_eq!(adapter.values(parameter).unwrap(), values, "{}", parameter.name);
+        }
+    }
+}
+
+/// Rank and alpha of every update are read back, also where a fused matrix has a pattern.
+#[test]
+fn layers_and_patterns_are_written_and_read_back() {
+    let (device, folder) = (device(), tempfile::tempdir().unwrap());
+    let ranks = [("layers.1.mlp.down_proj", 5), (r".*1\..*qkv_proj|q_proj", 2), ("o_proj", 4)];
+    let alphas = [(r"layers\.0\..*", 7.0), ("gate_up_proj", 2.5)];
+    let own = |pattern: &str| pattern.to_owned();
+    let patterns = LoraPatterns::new(
+        ranks.map(|(pattern, rank)| (own(pattern), rank)),
+        alphas.map(|(pattern, alpha)| (own(pattern), alpha)),
+    );
+    let lora = LoraConfig {
+        targets: LoraTargets::ALL,
+        patterns: patterns.unwrap(),
+        ..LoraConfig::new(3, 4.0)
+    };
+    for (number, (fuses, layers, rslora)) in [
+        (false, LoraLayers::ALL, false),
+        (false, "1".parse().unwrap(), true),
+        (true, LoraLayers::ALL, true),
+        (true, "0".parse().unwrap(), false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let lora = LoraConfig { layers, rslora, ..lora };
+        let config = if fuses { fused(lora) } else { config(Mode::Lora(lora), 6) };
+        let mut first = trainer(&device, &config, TrainerOptions::default());
+        train(&mut first, 2);
+        let place = folder.path().join(number.to_string());
+        first.export_adapter(output(&place)).unwrap();
+        let mut adapter = Adapter::open(&place).unwrap();
+        let modules = lora.modules(&config.model);
+        assert_eq!(adapter.lora().modules(&config.model), modules);
+        for module in modules {
+            let [found, expected] = [adapter.lora(), lora].map(|one| one.of(module).unwrap());
+            // In a fused matrix, rsLoRA has alpha times a square root.
+            let apart = (found.alpha - expected.alpha).abs();
+            assert!(found.rank == expected.rank && apart <= 1e-6 * expected.alpha, "{module}");
+        }
         let parameters = inventory(&config.model, config.mode);
         adapter.require(&parameters).unwrap();
         for parameter in parameters.iter().filter(|parameter| parameter.trainable) {

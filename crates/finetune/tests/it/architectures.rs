@@ -4,8 +4,8 @@
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
-    Batch, GatedActivation, LoraConfig, LoraTargets, Mode, ModelConfig, Plan, Precision,
-    Projection, RopeScaling, SlidingWindow, Source, TrainerOptions, TrainingConfig,
+    Batch, GatedActivation, LoraConfig, LoraLayers, LoraPatterns, LoraTargets, Mode, ModelConfig,
+    Plan, Precision, RopeScaling, SlidingWindow, Source, TrainerOptions, TrainingConfig,
 };
 
 use crate::device::device;
@@ -121,15 +121,31 @@ fn gemma3(mode: Mode) -> TrainingConfig {
 
 /// LoRA of every projection with ranks and scales that differ.
 fn patterned() -> Mode {
-    let mut lora = LoraConfig { targets: LoraTargets::ALL, ..LoraConfig::new(3, 12.0) };
-    lora.patterns.set_rank(Projection::O, Some(5));
-    lora.patterns.set_alpha(Projection::O, Some(2.0));
-    lora.patterns.set_rank(Projection::Down, Some(1));
-    for gated in [Projection::Gate, Projection::Up] {
-        lora.patterns.set_rank(gated, Some(7));
-        lora.patterns.set_alpha(gated, Some(-3.0));
-    }
-    Mode::Lora(lora)
+    let ranks = [("o_proj", 5), ("down_proj", 1), ("gate_proj|up_proj", 7)];
+    let alphas = [("o_proj", 2.0), ("gate_proj|up_proj", -3.0)];
+    Mode::Lora(LoraConfig { patterns: patterns(&ranks, &alphas), ..LORA_OF_ALL })
+}
+
+/// LoRA of every projection: those that share an input differ, and so do layers.
+fn differing() -> Mode {
+    let ranks = [("layers.1.self_attn.k_proj", 1), ("k_proj", 5), ("layers.1.mlp.up_proj", 70)];
+    let alphas = [("layers.0.self_attn.v_proj", 2.0), (r"layers\.1\..*(q|gate)_proj", -3.0)];
+    Mode::Lora(LoraConfig { patterns: patterns(&ranks, &alphas), ..LORA_OF_ALL })
+}
+
+/// LoRA of every projection of the last layer only, and of the first layer only.
+fn one_layer(layer: usize) -> Mode {
+    Mode::Lora(LoraConfig { layers: LoraLayers::of([layer]).unwrap(), ..LORA_OF_ALL })
+}
+
+/// LoRA of every projection.
+const LORA_OF_ALL: LoraConfig =
+    LoraConfig { targets: LoraTargets::ALL, ..LoraConfig::new(3, 12.0) };
+
+fn patterns(ranks: &[(&str, usize)], alphas: &[(&str, f32)]) -> LoraPatterns {
+    let ranks = ranks.iter().map(|(pattern, rank)| ((*pattern).to_owned(), *rank));
+    let alphas = alphas.iter().map(|(pattern, alpha)| ((*pattern).to_owned(), *alpha));
+    LoraPatterns::new(ranks, alphas).unwrap()
 }
 
 /// Trains one step without clipping, and compares loss and gradients; then the same in documents.
@@ -304,4 +320,17 @@ fn layers_without_rope_match_the_reference_and_its_differences() {
 #[test]
 fn ranks_and_scales_of_projections_match_the_reference_and_its_differences() {
     matches_reference(qwen3(patterned()));
+    matches_reference(qwen3(differing()));
+}
+
+/// Layers without updates pass gradients on.
+#[test]
+fn updates_of_one_layer_match_the_reference_and_its_differences() {
+    for layer in [0, 1] {
+        let config = qwen3(one_layer(layer));
+        let trained = config.parameters().into_iter().filter(|one| one.trainable);
+        let name = format!("model.layers.{layer}.");
+        assert_eq!(trained.filter(|one| one.name.starts_with(&name)).count(), 14);
+        matches_reference(config);
+    }
 }

@@ -6,9 +6,9 @@ use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory};
 use retrograph_finetune::data::{Example, Examples, Layout, Lengths};
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::{
-    Batch, Data, Ending, Error, Evaluator, Event, HeldOut, HeldOutLoss, LoraConfig, LoraTargets,
-    Mode, Plan, Precision, PreferenceConfig, Run, Source, Tokenizer, Trainer, TrainerOptions,
-    TrainingConfig,
+    Batch, Data, Ending, Error, Evaluator, Event, HeldOut, HeldOutLoss, LoraConfig, LoraLayers,
+    LoraPatterns, LoraTargets, Mode, Plan, Precision, PreferenceConfig, Run, Source, Tokenizer,
+    Trainer, TrainerOptions, TrainingConfig,
 };
 use retrograph_runtime::{Ranks, Strategy};
 
@@ -89,11 +89,22 @@ fn values(trainer: &Trainer) -> Vec<(String, Vec<u32>)> {
     all.into_iter().filter(|(name, _)| !name.starts_with("adamw.")).collect()
 }
 
+/// LoRA of the last layer, with other ranks of queries and values.
+fn one_layer() -> Mode {
+    let patterns = LoraPatterns::new([("v_proj".to_owned(), 5)], []).unwrap();
+    Mode::Lora(LoraConfig {
+        layers: LoraLayers::of([1]).unwrap(),
+        patterns,
+        ..LORA.lora().unwrap()
+    })
+}
+
 #[test]
 fn two_devices_learn_what_one_learns_from_the_same_batch() {
     for (mode, precision, most) in [
         (LORA, Precision::F32, 1e-5),
         (Mode::Full, Precision::F32, 1e-5),
+        (one_layer(), Precision::F32, 1e-5),
         (LORA, Precision::BF16, 2e-3),
         (Mode::Full, Precision::BF16, 2e-3),
         (Mode::Full, Precision::BF16.bf16_gradients(), 1e-2),

@@ -19,9 +19,9 @@ use crate::models::{config, text, train, trainer};
 
 /// Tokens of the prompt of the golden values.
 const PROMPT: usize = 5;
-const MODELS: [&str; 12] = [
+const MODELS: [&str; 13] = [
     "qwen2", "qwen3", "llama2", "llama3", "phi3", "phi4", "smollm3", "biases", "saved", "tied",
-    "gemma2", "gemma3",
+    "gemma2", "gemma3", "by_layer",
 ];
 
 fn golden(name: &str) -> PathBuf {

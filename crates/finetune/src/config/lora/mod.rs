@@ -1,5 +1,9 @@
 //! LoRA: the projections with an update, and its rank and scale.
 
+mod layers;
+mod module;
+mod patterns;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -9,6 +13,9 @@ use super::check::{require, within};
 use super::choice::UnknownChoice;
 use super::{ModelConfig, Projection};
 use crate::error::Result;
+pub use layers::LoraLayers;
+pub use module::LoraModule;
+pub use patterns::{LoraPatterns, PatternError};
 
 /// A set of projections, written as `q,v`.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +99,9 @@ pub struct LoraConfig {
     /// The projections with an update.
     #[serde(default = "queries_and_values")]
     pub targets: LoraTargets,
+    /// The layers with updates.
+    #[serde(default)]
+    pub layers: LoraLayers,
     /// Whether updates are scaled by `alpha / √rank` (rsLoRA, Kalajdzievski, arXiv 2312.03732)
     /// instead of `alpha / rank`.
     #[serde(default)]
@@ -108,29 +118,9 @@ pub struct LoraConfig {
     /// Dropout probability of the inputs of updates in training, at least 0 and below 1.
     #[serde(default)]
     pub dropout: f32,
-    /// Projections with a rank or alpha of their own.
+    /// Modules with a rank or alpha of their own.
     #[serde(default)]
     pub patterns: LoraPatterns,
-}
-
-/// Ranks and alphas of some projections, in every layer. [`LoraConfig`] has the values of the
-/// others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LoraPatterns {
-    ranks: [Option<usize>; Projection::ALL.len()],
-    alphas: [Option<f32>; Projection::ALL.len()],
-}
-
-impl LoraPatterns {
-    /// Sets the rank of a projection; `None` for the rank of the configuration.
-    pub fn set_rank(&mut self, projection: Projection, rank: Option<usize>) {
-        self.ranks[projection as usize] = rank;
-    }
-
-    /// Sets alpha of a projection; `None` for alpha of the configuration.
-    pub fn set_alpha(&mut self, projection: Projection, alpha: Option<f32>) {
-        self.alphas[projection as usize] = alpha;
-    }
 }
 
 fn queries_and_values() -> LoraTargets {
@@ -143,26 +133,58 @@ fn trained() -> bool {
 
 impl LoraConfig {
     /// Maximum rank.
-    pub const MOST_RANK: usize = 1 << 16;
+    pub const MOST_RANK: usize = patterns::MOST_RANK;
 
     /// Returns updates of queries and values, scaled by `alpha / rank`, without trained norms.
     pub const fn new(rank: usize, alpha: f32) -> Self {
-        let none = [None; Projection::ALL.len()];
-        let patterns = LoraPatterns { ranks: none, alphas: [None; Projection::ALL.len()] };
-        let (targets, rslora, dropout) = (LoraTargets::QV, false, 0.0);
-        let (norms, embeddings, head) = (false, false, false);
-        Self { rank, alpha, targets, rslora, norms, embeddings, head, dropout, patterns }
+        Self {
+            rank,
+            alpha,
+            targets: LoraTargets::QV,
+            layers: LoraLayers::ALL,
+            rslora: false,
+            norms: false,
+            embeddings: false,
+            head: false,
+            dropout: 0.0,
+            patterns: LoraPatterns::NONE,
+        }
     }
 
-    /// Returns the options with which every projection has rank and alpha of `projection`.
-    pub fn of(&self, projection: Projection) -> Self {
-        let LoraPatterns { ranks, alphas } = self.patterns;
-        Self {
-            rank: ranks[projection as usize].unwrap_or(self.rank),
-            alpha: alphas[projection as usize].unwrap_or(self.alpha),
-            patterns: LoraPatterns::default(),
-            ..*self
+    /// Returns the options of the update of a module, without patterns; `None` if it has none.
+    pub fn of(&self, module: LoraModule) -> Option<Self> {
+        if !self.targets.has(module.projection) || !self.layers.has(module.layer) {
+            return None;
         }
+        let (rank, alpha) = self.patterns.of(module);
+        Some(Self {
+            rank: rank.unwrap_or(self.rank),
+            alpha: alpha.unwrap_or(self.alpha),
+            patterns: LoraPatterns::NONE,
+            ..*self
+        })
+    }
+
+    /// The modules of `model` with an update, in the order of the forward pass.
+    pub fn modules(&self, model: &ModelConfig) -> Vec<LoraModule> {
+        let layers = (0..model.layers).filter(|layer| self.layers.has(*layer));
+        let of = |layer| {
+            let fused = model.fused;
+            self.targets.iter().map(move |projection| LoraModule { layer, projection, fused })
+        };
+        layers.flat_map(of).collect()
+    }
+
+    /// Whether the updates of each projection have one rank and one scale in all layers of `model`.
+    pub fn layers_are_alike(&self, model: &ModelConfig) -> bool {
+        let of = |layer, projection| self.of(LoraModule { layer, projection, fused: model.fused });
+        let mut all = Projection::ALL.into_iter();
+        all.all(|one| (1..model.layers).all(|layer| of(layer, one) == of(0, one)))
+    }
+
+    /// Returns the first pattern that matches no module with an update in `model`.
+    pub fn unused_pattern(&self, model: &ModelConfig) -> Option<&'static str> {
+        self.patterns.unused(&self.modules(model))
     }
 
     /// Whether weights of the base model are also trained.
@@ -170,12 +192,13 @@ impl LoraConfig {
         self.norms || self.embeddings || self.head
     }
 
-    /// The largest rank of a target.
-    pub fn largest_rank(&self) -> usize {
-        self.targets.iter().map(|target| self.of(target).rank).max().unwrap_or(self.rank)
+    /// The largest rank of a module of `model`.
+    pub fn largest_rank(&self, model: &ModelConfig) -> usize {
+        let ranks = self.modules(model).into_iter().filter_map(|module| self.of(module));
+        ranks.map(|lora| lora.rank).max().unwrap_or(self.rank)
     }
 
-    /// Returns the factor of `B · A` of projections without a pattern.
+    /// Returns the factor of `B · A` of modules without a pattern.
     pub fn scale(&self) -> f32 {
         self.exact_scale() as f32
     }
@@ -190,45 +213,29 @@ impl LoraConfig {
     pub(super) fn validate(&self, model: &ModelConfig) -> Result<()> {
         within("rank", self.rank, Self::MOST_RANK)?;
         require("alpha", self.alpha, self.alpha.is_finite(), "finite")?;
-        for target in self.targets.iter() {
-            let Self { rank, alpha, .. } = self.of(target);
+        let modules = self.modules(model);
+        for module in &modules {
+            let Some(Self { rank, alpha, .. }) = self.of(*module) else { continue };
             within("rank", rank, Self::MOST_RANK)?;
             require("alpha", alpha, alpha.is_finite(), "finite")?;
-            let [inputs, outputs] = model.projection(target);
+            let [inputs, outputs] = model.projection(module.projection);
             let largest = rank.saturating_mul(inputs.max(outputs));
             let rule = "such that every low-rank matrix has fewer than 2^32 elements";
             require("rank", rank, u32::try_from(largest).is_ok(), rule)?;
-        }
-        for together in [&[Projection::Q, Projection::K, Projection::V][..], &GATE_UP] {
-            self.validate_alike(together)?;
         }
         let rule = "false in a tied model, whose token table is also its output projection";
         require("head", self.head, !(self.head && model.tied), rule)?;
         let holds = (0.0..1.0).contains(&self.dropout);
         require("lora_dropout", self.dropout, holds, "at least 0 and below 1")?;
         let some = self.targets.iter().next().is_some();
-        require("lora_targets", self.targets, some, "at least one projection")
-    }
-
-    /// Checks that the targets among projections that share an input, and so launches, have one
-    /// rank and one scale.
-    fn validate_alike(&self, together: &[Projection]) -> Result<()> {
-        let mut targets = together.iter().filter(|target| self.targets.has(**target));
-        let Some(first) = targets.next() else { return Ok(()) };
-        for target in targets {
-            let [one, other] = [*first, *target].map(|target| self.of(target));
-            let rule =
-                format!("as for {}: projections with one input need equal ones", first.module());
-            let of = |value: &dyn fmt::Display| format!("{value} for {}", target.module());
-            require("rank", of(&other.rank), one.rank == other.rank, &rule)?;
-            require("alpha", of(&other.alpha), one.alpha == other.alpha, &rule)?;
-        }
-        Ok(())
+        require("lora_targets", self.targets, some, "at least one projection")?;
+        let listed = self.layers.listed();
+        let last = listed.as_ref().map_or(Some(0), |layers| layers.last().copied());
+        let within = last.is_some_and(|last| last < model.layers);
+        let rule = format!("at least one layer, each below {}", model.layers);
+        require("lora_layers", self.layers, within, &rule)
     }
 }
-
-/// The projections of the input of the MLP.
-const GATE_UP: [Projection; 2] = [Projection::Gate, Projection::Up];
 
 #[cfg(test)]
 mod tests {
@@ -267,20 +274,41 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_changes_rank_and_scale_of_its_projection_only() {
+    fn a_pattern_changes_rank_and_scale_of_its_modules_only() {
         let model = crate::Preset::Tiny.model();
-        let mut lora = LoraConfig { targets: LoraTargets::ALL, ..LoraConfig::new(4, 8.0) };
-        lora.patterns.set_rank(Projection::Down, Some(16));
-        lora.patterns.set_alpha(Projection::O, Some(4.0));
+        let pattern = |text: &str| text.to_owned();
+        let ranks = [(pattern("layers.1.mlp.down_proj"), 16)];
+        let patterns = LoraPatterns::new(ranks, [(pattern("o_proj"), 4.0)]).unwrap();
+        let plain = LoraConfig { targets: LoraTargets::ALL, ..LoraConfig::new(4, 8.0) };
+        let lora = LoraConfig { patterns, ..plain };
         lora.validate(&model).unwrap();
-        let of = |projection| (lora.of(projection).rank, lora.of(projection).scale());
-        assert_eq!(of(Projection::Q), (4, 2.0));
-        assert_eq!((of(Projection::Down), of(Projection::O)), ((16, 0.5), (4, 1.0)));
-        assert_eq!(lora.largest_rank(), 16);
+        let of = |layer, projection| {
+            let lora = lora.of(LoraModule { layer, projection, fused: false }).unwrap();
+            (lora.rank, lora.scale())
+        };
+        assert_eq!((of(0, Projection::Q), of(0, Projection::Down)), ((4, 2.0), (4, 2.0)));
+        assert_eq!((of(1, Projection::Down), of(1, Projection::O)), ((16, 0.5), (4, 1.0)));
+        assert_eq!((lora.largest_rank(&model), plain.largest_rank(&model)), (16, 4));
         let text = serde_json::to_string(&lora).unwrap();
         assert_eq!(serde_json::from_str::<LoraConfig>(&text).unwrap(), lora);
-        lora.patterns.set_rank(Projection::K, Some(8));
-        let error = lora.validate(&model).unwrap_err().to_string();
-        assert!(error.contains("rank is 8 for k_proj") && error.contains("q_proj"), "{error}");
+        assert_eq!(lora.unused_pattern(&model), None);
+        let queries = LoraConfig { targets: LoraTargets::QV, ..lora };
+        assert_eq!(queries.unused_pattern(&model), Some("layers.1.mlp.down_proj"));
+    }
+
+    #[test]
+    fn only_listed_layers_have_updates() {
+        let model = crate::Preset::Tiny.model();
+        let lora = LoraConfig { layers: "1".parse().unwrap(), ..LoraConfig::new(4, 8.0) };
+        lora.validate(&model).unwrap();
+        let module = |layer| LoraModule { layer, projection: Projection::Q, fused: false };
+        assert!(lora.of(module(0)).is_none() && lora.of(module(1)).is_some());
+        assert_eq!(lora.modules(&model).len(), 2);
+        let text = serde_json::to_string(&lora).unwrap();
+        assert_eq!(serde_json::from_str::<LoraConfig>(&text).unwrap(), lora);
+        for layers in [LoraLayers::of([]).unwrap(), "1-2".parse().unwrap()] {
+            let error = LoraConfig { layers, ..lora }.validate(&model).unwrap_err().to_string();
+            assert!(error.contains("lora_layers") && error.contains("below 2"), "{error}");
+        }
     }
 }

@@ -38,7 +38,7 @@ pub fn write_gguf_adapter(
         let what = "an adapter with trained norms, embeddings or output projection";
         return Err(refuse(what, "export the merged model").into());
     }
-    if lora.patterns != LoraPatterns::default() {
+    if lora.patterns != LoraPatterns::NONE {
         let what = "an adapter with several ranks or alphas";
         return Err(refuse(what, "export the merged model").into());
     }

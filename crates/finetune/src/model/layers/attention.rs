@@ -148,7 +148,8 @@ impl Attention {
     }
 
     /// Appends the block over one token and adds it to `residual`. The projections are one launch.
-    /// The attention kernel fuses the second LoRA products, the norms of heads and RoPE.
+    /// The attention kernel fuses the second LoRA products, if they have one rank and one scale,
+    /// the norms of heads and RoPE.
     pub(super) fn decode(
         &self,
         builder: &mut Builder,
@@ -160,7 +161,13 @@ impl Attention {
         let outputs = layers.map(|layer| layer.gemv_output(builder));
         let calls: [_; 3] = std::array::from_fn(|at| layers[at].gemv(outputs[at]));
         let input = Input { prefetch: Some(prefetch.during_attention), ..input };
-        let updates = gemv::project(builder, input, &calls)?;
+        let updates = match self.updates_are_alike() {
+            true => gemv::project(builder, input, &calls)?,
+            false => {
+                gemv::forward(builder, input, &calls)?;
+                vec![None; layers.len()]
+            }
+        };
         let projected = std::array::from_fn(|at| {
             let update = layers[at].lora.zip(updates[at]);
             let update = update.map(|(lora, saved)| LoraUpdate {
@@ -182,6 +189,13 @@ impl Attention {
         let mixed =
             Input { prefetch: Some(prefetch.during_output), ..Activation::from(mixed).into() };
         Ok(self.o.forward(builder, (mixed, residual))?.0)
+    }
+
+    /// Whether the LoRA updates of queries, keys and values have one rank and one scale.
+    fn updates_are_alike(&self) -> bool {
+        let updates = [&self.q, &self.k, &self.v].map(|layer| layer.lora);
+        let mut sizes = updates.iter().flatten().map(|lora| (lora.rank, lora.scale.to_bits()));
+        sizes.next().is_none_or(|first| sizes.all(|other| other == first))
     }
 
     /// Appends projections, norms of heads and RoPE of several tokens, the first at position

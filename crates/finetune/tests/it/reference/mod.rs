@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::f64::consts::FRAC_2_PI;
 
 use retrograph_finetune::{
-    Batch, GatedActivation, IGNORED_TARGET, Mode, ModelConfig, TrainingConfig,
+    Batch, GatedActivation, IGNORED_TARGET, LoraModule, Mode, ModelConfig, TrainingConfig,
 };
 
 /// Weights by name.
@@ -114,9 +114,11 @@ impl Reference<'_> {
         let low = |kind: &str| self.weights.get(&format!("{name}.lora_{kind}.weight"));
         if let (Mode::Lora(lora), Some(a), Some(b)) = (self.config.mode, low("A"), low("B")) {
             let update = product(b, &product(a, x));
-            let last = name.rsplit('.').next().unwrap();
-            let target = lora.targets.iter().find(|target| target.module() == last).unwrap();
-            let scale = f64::from(lora.of(target).scale());
+            let modules = lora.modules(self.model());
+            let is_named =
+                |one: &LoraModule| LoraModule { fused: false, ..*one }.to_string() == name;
+            let module = modules.into_iter().find(is_named).unwrap();
+            let scale = f64::from(lora.of(module).unwrap().scale());
             y.iter_mut().zip(update).for_each(|(y, update)| *y += scale * update);
         }
         y

@@ -9,7 +9,7 @@ use super::super::gemv::GemvCall;
 use super::super::lora::{Lora, Method};
 use super::super::{Builder, PassConfig};
 use super::products::Products;
-use crate::config::Projection;
+use crate::config::{LoraModule, Projection};
 use crate::model::builder::{F32Weight, Weight};
 use crate::parameters::layer_name;
 use crate::spec::LayerSpec;
@@ -40,8 +40,8 @@ impl Linear {
         let shape = GemmShape { rows: config.rows(), inputs, outputs };
         let name = |kind| layer_name(number, &format!("{}.{kind}", projection.path()));
         let weight = builder.weight(&name("weight"));
-        let lora = config.lora.filter(|lora| lora.targets.has(projection)).map(|lora| {
-            let lora = lora.of(projection);
+        let module = LoraModule { layer: number, projection, fused: spec.fused };
+        let lora = config.lora.and_then(|lora| lora.of(module)).map(|lora| {
             let names = [name("lora_A.weight"), name("lora_B.weight")];
             let [a, b] = names.each_ref().map(|name| builder.f32_weight(name));
             let dropout = builder.dropout(&names[0], lora.dropout);

@@ -1,7 +1,8 @@
 //! The gradients of LoRA updates.
 //!
-//! Updates that share an input add to its gradient in one launch. The launch adds to the gradient
-//! that one of the layers computed; the sum over the layers is the gradient of the input.
+//! Updates of one rank that share an input add to its gradient in one launch. The launch adds to
+//! the gradient that one of the layers computed; the sum over the layers is the gradient of the
+//! input.
 
 use half::bf16;
 use retrograph_kernels::ops::{
@@ -55,8 +56,9 @@ pub(in crate::model::layers) fn backward(
             (Saved::Bf16(_), None, _) => unreachable!("t is bf16 if products are"),
         }
     }
-    if !shared.is_empty() {
-        through_a(builder, &shared)?;
+    shared.sort_by_key(|it| it.update.lora.rank);
+    for alike in shared.chunk_by(|left, right| left.update.lora.rank == right.update.lora.rank) {
+        through_a(builder, alike)?;
     }
     alone.iter().try_for_each(|one| through_a(builder, std::slice::from_ref(one)))
 }
@@ -118,7 +120,7 @@ fn through_b<'a>(
     Ok(GradT { update, saved, grad_t, splits })
 }
 
-/// Appends `dx += Σ dt·A` and `dA = dtᵀ·x` of updates that share x.
+/// Appends `dx += Σ dt·A` and `dA = dtᵀ·x` of updates of one rank that share x.
 fn through_a(builder: &mut Builder, updates: &[GradT<'_>]) -> Result<()> {
     let GradT { update: first, saved, .. } = updates[0];
     // The smallest layer has its gradient first.

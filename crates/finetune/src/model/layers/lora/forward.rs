@@ -19,8 +19,8 @@ pub(in crate::model::layers) enum Down {
     Product(Saved),
 }
 
-/// Appends `t = x·Aᵀ` of layers that share x, each with its scope. Low ranks without dropout share
-/// a launch.
+/// Appends `t = x·Aᵀ` of layers that share x, each with its scope. Equal low ranks without dropout
+/// share a launch.
 pub(in crate::model::layers) fn down(
     builder: &mut Builder,
     x: Activation,
@@ -30,11 +30,12 @@ pub(in crate::model::layers) fn down(
     let shares = |lora: &Lora| matches!(lora.method, Method::LowRank) && lora.dropout.is_none();
     let updates = layers.iter().enumerate();
     let updates = updates.filter_map(|(at, (lora, scope))| lora.map(|lora| (at, lora, *scope)));
-    let (shared, alone): (Vec<_>, Vec<_>) = updates.partition(|(_, lora, _)| shares(lora));
-    if !shared.is_empty() {
-        let group: Vec<_> = shared.iter().map(|(_, lora, scope)| (*lora, *scope)).collect();
+    let (mut shared, alone): (Vec<_>, Vec<_>) = updates.partition(|(_, lora, _)| shares(lora));
+    shared.sort_by_key(|(_, lora, _)| lora.rank);
+    for alike in shared.chunk_by(|left, right| left.1.rank == right.1.rank) {
+        let group: Vec<_> = alike.iter().map(|(_, lora, scope)| (*lora, *scope)).collect();
         let downs = low_rank_down(builder, &group, x.f32()?)?;
-        shared.into_iter().zip(downs).for_each(|((at, ..), down)| found[at] = Some(down));
+        alike.iter().zip(downs).for_each(|((at, ..), down)| found[*at] = Some(down));
     }
     for (at, lora, scope) in alone {
         builder.enter(scope);
@@ -56,7 +57,7 @@ pub(in crate::model::layers) fn down(
     Ok(found)
 }
 
-/// Appends `t = x·Aᵀ` of low ranks as one launch, in the scope of the first.
+/// Appends `t = x·Aᵀ` of one low rank as one launch, in the scope of the first.
 fn low_rank_down(
     builder: &mut Builder,
     updates: &[(&Lora, Option<&str>)],
