@@ -434,7 +434,7 @@ fn merges_of_sentence_piece_become_scores() {
     let key = "tokenizer.ggml.scores";
     let Some(MetadataValue::Array(scores)) = reader.metadata().get(key) else { panic!("{key}") };
     let score = |id: usize| scores.get(id).unwrap().as_f64().unwrap();
-    assert_eq!([260, 262, 263].map(score), [0.0, -1.0, -2.0]);
+    assert_eq!([258, 260, 262, 263].map(score), [-3.0, -3.0, -1.0, -2.0]);
 }
 
 #[test]

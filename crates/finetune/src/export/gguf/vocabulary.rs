@@ -162,13 +162,15 @@ fn pair(merge: &Json) -> Option<[&str; 2]> {
 }
 
 /// Returns the scores by which llama.cpp orders merges: minus the rank of the first merge that
-/// makes a token, and 0 for tokens that no merge makes.
+/// makes a token. Tokens that no merge makes come last: llama.cpp joins any two neighbours whose
+/// text is a token.
 fn scores(merges: &[[&str; 2]], texts: &[String]) -> Vec<f32> {
     let mut ranks = BTreeMap::new();
     for (rank, [left, right]) in merges.iter().enumerate() {
         ranks.entry(format!("{left}{right}")).or_insert(rank + 1);
     }
-    texts.iter().map(|text| ranks.get(text).map_or(0.0, |rank| -(*rank as f32))).collect()
+    let last = merges.len() + 1;
+    texts.iter().map(|text| -(*ranks.get(text).unwrap_or(&last) as f32)).collect()
 }
 
 /// Whether a text gets a space in front, for a tokenizer that writes spaces as `▁`.
