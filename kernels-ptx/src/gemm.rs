@@ -17,7 +17,7 @@
 //! | [`kernel::multistage`] | `cp.async`, multistage | bf16 | bf16, NF4 | `mma.sync`, `wgmma` |
 //! | [`kernel::multistage`] | `cp.async`, multistage | f32 | f32 | tf32x3 |
 //! | [`kernel::warp_specialized`] | TMA, warp-specialized, persistent | bf16 | bf16 | `wgmma` |
-//! | [`kernel::warp_specialized`] | TMA, warp-specialized, persistent | split f16 | split f16 | three `wgmma` |
+//! | [`kernel::warp_specialized`] | the same | split f16 | split f16 | three `wgmma` |
 //! | [`kernel::simt`] | register-staged | split f16 | split f16 | FMA in f32 |
 //!
 //! Before sm_80, which has no bf16 tensor cores, all kernels use fused multiply-adds.

@@ -149,8 +149,7 @@ impl Bench {
         size: [usize; 2],
         strategy: BenchStrategy,
     ) -> Result<Measurement> {
-        let (build, step) = (strategy.build(), strategy.step());
-        let options = TrainerOptions { build, step, ..TrainerOptions::default() };
+        let options = TrainerOptions { build: strategy.build(), ..TrainerOptions::default() };
         let plan = Plan::new(&self.sized(size), options)?;
         let mut trainer = plan.start(modules, Source::State(state.clone()), &mut |_| ())?;
         let text = noise(size[1] * 16 + 1);

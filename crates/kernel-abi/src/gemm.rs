@@ -94,8 +94,8 @@ parameters! {
 
 parameters! {
     /// The tensor maps of the operands, with dimensions (row, rows, planes) from the innermost one;
-    /// they follow [`GemmParameters`] in entries whose a and b are bf16 or split f16. Only tiles with the
-    /// mainloop [`Mainloop::WarpSpecialized`] read them.
+    /// they follow [`GemmParameters`] in entries whose a and b are bf16 or split f16. Only tiles
+    /// with the mainloop [`Mainloop::WarpSpecialized`] read them.
     pub struct GemmTensorMaps {
         /// The map of a.
         a_map: tensor_map,
@@ -146,9 +146,9 @@ parameters! {
     }
 }
 
-/// Elements per row, and rows, of the box in which 16-bit tensor maps of [`GemmTensorMaps`] copy: the
-/// same for every operand and tile, so that a map does not depend on the tile. A row fills a line
-/// of 128 bytes, which the 128-byte swizzle needs.
+/// Elements per row, and rows, of the box in which 16-bit tensor maps of [`GemmTensorMaps`] copy:
+/// the same for every operand and tile, so that a map does not depend on the tile. A row fills a
+/// line of 128 bytes, which the 128-byte swizzle needs.
 pub const TENSOR_MAP_BOX: [u32; 2] = [64, 64];
 /// The box of c in f32.
 pub const TENSOR_MAP_BOX_F32: [u32; 2] = [32, 64];

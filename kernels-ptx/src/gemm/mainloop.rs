@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`register_staged`] | one or two stages, loaded through registers | [`simt`], [`mma_sync`] |
 //! | [`multistage`] | several stages, loaded by `cp.async` | [`mma_sync`], [`tf32x3`], [`wgmma`] |
-//! | [`TmaPipeline`] | several stages, loaded by TMA in a producer warp | [`wgmma`], [`wgmma_split_f16`] |
+//! | [`TmaPipeline`] | several stages, loaded by TMA | [`wgmma`], [`wgmma_split_f16`] |
 //! | [`wgmma_tf32x3`] | warp-specialized producers and consumers | `wgmma` on split tf32 |
 //!
 //! [`TmaPipeline`]: crate::primitives::tma_pipeline::TmaPipeline

@@ -141,16 +141,18 @@ fn in_registers<'k>(k: &Kernel<'k>, row: &Row<'k>, groups: u32) {
     let groups: Vec<(Value<'k, u32>, Group<'k>)> = (0..groups)
         .map(|number| ((k.tid_x() + k.ntid_x() * number) * GROUP, registers(k, 0.0)))
         .collect();
-    let for_each = |body: &dyn Fn((Value<'k, u32>, &Group<'k>))| {
-        for (column, group) in &groups {
-            k.when(column.lt(row.columns), || body((*column, group)));
-        }
-    };
-    for_each(&|(column, group)| row.fetch(column, group));
+    let inside = |column: Value<'k, u32>| column.lt(row.columns);
+    for &(column, ref group) in &groups {
+        k.when(inside(column), || row.fetch(column, group));
+    }
     let largest = k.var(0_u32);
-    for_each(&|group| largest.update(|largest| row.largest(group, largest)));
+    for &(column, ref group) in &groups {
+        k.when(inside(column), || largest.update(|largest| row.largest((column, group), largest)));
+    }
     let largest = row.write_scale(k, largest.get());
-    for_each(&|group| row.write(group, largest));
+    for &(column, ref group) in &groups {
+        k.when(inside(column), || row.write((column, group), largest));
+    }
 }
 
 /// The sum of the biased exponents of an element and its factor; 0 for 0, infinities and NaN.

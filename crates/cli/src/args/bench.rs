@@ -32,8 +32,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "TYPE", value_parser = parse_dtype, requires = "decode")]
     pub(crate) cache_dtype: Option<DType>,
     /// Strategies to measure: eager, capture, manual, manual-no-pdl (without programmatic dependent
-    /// launch), manual-no-priorities, eager-no-micro-batches and
-    /// manual-no-micro-batches.
+    /// launch) and manual-no-priorities.
     #[arg(long, value_delimiter = ',', default_value = "eager,capture,manual")]
     pub(crate) strategies: Vec<BenchStrategy>,
     /// Measured steps, up to 100000.

@@ -13,7 +13,7 @@ pub(crate) struct MicroBatchArguments {
     )]
     grad_accumulation: u16,
     /// Number of parts of --batch that run concurrently in one graph, a divisor of it. Not with
-    /// --grad-accumulation [default: 2 if benchmarks show a speedup, else 1].
+    /// --grad-accumulation [default: 1].
     #[arg(long, value_name = "N")]
     interleave: Option<usize>,
     /// Recompute each layer in the backward pass instead of storing its activations. Saves memory;

@@ -3,7 +3,6 @@
 use retrograph_runtime::{BuildOptions, PdlMode, Policy};
 
 use crate::config::UnknownChoice;
-use crate::model::StepOptions;
 
 /// A strategy under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,22 +17,16 @@ pub enum BenchStrategy {
     ManualWithoutPdl,
     /// A manual graph without node priorities.
     ManualWithoutPriorities,
-    /// Individual launches without micro-batches.
-    EagerWithoutMicroBatches,
-    /// A manual graph without micro-batches.
-    ManualWithoutMicroBatches,
 }
 
 impl BenchStrategy {
     /// Every strategy.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 5] = [
         Self::Eager,
         Self::Capture,
         Self::Manual,
         Self::ManualWithoutPdl,
         Self::ManualWithoutPriorities,
-        Self::EagerWithoutMicroBatches,
-        Self::ManualWithoutMicroBatches,
     ];
 
     /// The name in results.
@@ -44,19 +37,14 @@ impl BenchStrategy {
             Self::Manual => "manual",
             Self::ManualWithoutPdl => "manual-no-pdl",
             Self::ManualWithoutPriorities => "manual-no-priorities",
-            Self::EagerWithoutMicroBatches => "eager-no-micro-batches",
-            Self::ManualWithoutMicroBatches => "manual-no-micro-batches",
         }
     }
 
     pub(super) fn build(self) -> BuildOptions {
         let policy = match self {
-            Self::Eager | Self::EagerWithoutMicroBatches => Policy::Eager,
+            Self::Eager => Policy::Eager,
             Self::Capture => Policy::Capture,
-            Self::Manual
-            | Self::ManualWithoutPdl
-            | Self::ManualWithoutPriorities
-            | Self::ManualWithoutMicroBatches => Policy::Manual,
+            Self::Manual | Self::ManualWithoutPdl | Self::ManualWithoutPriorities => Policy::Manual,
         };
         let pdl = match self {
             Self::ManualWithoutPdl => PdlMode::Never,
@@ -64,13 +52,6 @@ impl BenchStrategy {
         };
         let uniform_priority = self == Self::ManualWithoutPriorities;
         BuildOptions { policy, pdl, uniform_priority, ..BuildOptions::default() }
-    }
-
-    /// Returns the options of its step.
-    pub(super) fn step(self) -> StepOptions {
-        let one_batch =
-            matches!(self, Self::EagerWithoutMicroBatches | Self::ManualWithoutMicroBatches);
-        StepOptions { interleave: one_batch.then_some(1), ..StepOptions::default() }
     }
 }
 

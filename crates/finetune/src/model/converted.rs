@@ -1,9 +1,9 @@
 //! Weights in the form in which products read them, converted within a pass.
 //!
-//! Weights of one shape take turns in a few transients, so that a pass needs memory for these alone.
-//! A weight is converted while the products of the weights before it run, and waits for the last
-//! product that reads what it replaces. A weight that is still there is not converted again: the
-//! output projection in the backward pass, for example.
+//! Weights of one shape take turns in a few transients, so that a pass needs memory for these
+//! alone. A weight is converted while the products of the weights before it run, and waits for the
+//! last product that reads what it replaces. A weight that is still there is not converted again:
+//! the output projection in the backward pass, for example.
 
 use std::collections::HashMap;
 

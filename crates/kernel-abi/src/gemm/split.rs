@@ -1,9 +1,9 @@
 //! Matrices in f32 split into two parts of f16, and the parameters of their products.
 //!
-//! Row i of a split matrix is `scale[i] · (high[i] + low[i])`: `high` is the row divided by its scale
-//! and rounded to f16, `low` the rounded rest. The scale is the power of two by which the largest
-//! element of the row falls between 2^14 and 2^15, so a split loses at most 2^-23 of an element and
-//! 2^-39 of the largest element of its row.
+//! Row i of a split matrix is `scale[i] · (high[i] + low[i])`: `high` is the row divided by its
+//! scale and rounded to f16, `low` the rounded rest. The scale is the power of two by which the
+//! largest element of the row falls between 2^14 and 2^15, so a split loses at most 2^-23 of an
+//! element and 2^-39 of the largest element of its row.
 //!
 //! Source: Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while
 //! surpassing the FP32 theoretical peak performance", arXiv 2203.03341, with a scale for each row.

@@ -51,9 +51,9 @@ pub enum Mainloop {
         /// Threads of the producer warps with `wgmma`.
         wgmma_producers: u32,
     },
-    /// `wgmma` on bf16 or split f16. One producer warp copies stages by TMA; consumer warpgroups multiply 64
-    /// rows each. Blocks are persistent: each computes every n-th tile of a plane. Operands must
-    /// have tensor maps.
+    /// `wgmma` on bf16 or split f16. One producer warp copies stages by TMA; consumer warpgroups
+    /// multiply 64 rows each. Blocks are persistent: each computes every n-th tile of a plane.
+    /// Operands must have tensor maps.
     WarpSpecialized {
         /// Stages in shared memory, each [`WGMMA_BLOCK_K`] long.
         stages: u32,

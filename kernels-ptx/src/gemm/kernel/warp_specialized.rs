@@ -1,5 +1,5 @@
-//! GEMM of bf16 or split f16 for sm_90a: persistent blocks with a producer warp and consumer warpgroups.
-//!
+//! GEMM of bf16 or split f16 for sm_90a: persistent blocks with a producer warp and consumer
+//! warpgroups.
 //! One thread of the producer warp copies the stages of all tiles by TMA. Each consumer warpgroup
 //! multiplies 64 rows of a tile by `wgmma`. While consumers write a tile, the producer already
 //! loads the next one.

@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use retrograph_kernels::DType;
 use retrograph_runtime::Ranks;
 
-use crate::config::{Mode, PreferenceConfig, TrainingConfig};
+use crate::config::{PreferenceConfig, TrainingConfig};
 use crate::error::{Error, Result};
 
 /// The owner of the gradients.
@@ -26,9 +25,8 @@ pub struct StepOptions {
     /// Sequences of a micro-batch, a divisor of the batch. Micro-batches run one after another, so
     /// that the step takes less memory; their gradients are added.
     pub micro_batch: Option<usize>,
-    /// Micro-batches that a graph runs concurrently, so that the step takes less time; a divisor of
-    /// the batch, or 1 for none. `None` divides the batch if benchmarks showed a speedup: see
-    /// [`MicroBatching`].
+    /// Micro-batches that a graph runs concurrently, a divisor of the batch; `None` or 1 for none.
+    /// See [`MicroBatching`].
     pub interleave: Option<usize>,
     /// Whether the backward pass recomputes each layer, so that the forward pass keeps only its
     /// input. The result has the same bits.
@@ -115,9 +113,7 @@ impl StepOptions {
                 Ok(MicroBatching { batch, micro_batches: batch / size, concurrent: false })
             }
             (None, asked) => {
-                let halves = self.preference.is_none() || batch.is_multiple_of(4);
-                let pays = !self.saves_memory() && halves && MicroBatching::pays(config);
-                let micro_batches = asked.unwrap_or(if pays { 2 } else { 1 });
+                let micro_batches = asked.unwrap_or(1);
                 Ok(MicroBatching { batch, micro_batches, concurrent: micro_batches > 1 })
             }
         }
@@ -125,14 +121,13 @@ impl StepOptions {
 }
 
 /// Rows of a micro-batch from which a weight in NF4 is decoded to bf16 before its product.
-/// Products of fewer rows decode it for each of their few row tiles. Estimated: decoding moves 2.6
-/// bytes per weight and the product reads 2 instead of 0.56, which is less than the decoding of
-/// several tiles.
+/// Products of fewer rows decode it for each of their few row tiles. Measured for a model of 1.5
+/// billion weights (docs/hardware/2026-11-25-split-f16).
 pub(in crate::model) const MIN_DECODED_ROWS: usize = 256;
 
 /// Rows of a micro-batch from which the operands of products in f32 are split into parts of f16
-/// before, instead of into parts of tf32 in each tile. Estimated: splitting a weight moves 8 bytes of
-/// each element, and the product takes half the time.
+/// before. Products of fewer rows split them into parts of tf32 in each tile. Measured as
+/// [`MIN_DECODED_ROWS`].
 pub(in crate::model) const MIN_SPLIT_ROWS: usize = 256;
 
 /// The micro-batches of a step. Loss and gradients are means over all targets of the step, as
@@ -142,13 +137,8 @@ pub(in crate::model) const MIN_SPLIT_ROWS: usize = 256;
 /// GPU idle: norms and SwiGLU wait for memory, and the last tiles of a product leave
 /// multiprocessors idle. Two micro-batches depend on each other only through the sums of
 /// their gradients, so one runs while the other waits. Products of fewer rows
-/// are less efficient, which outweighs the gain in bf16.
-///
-/// By default, a LoRA step has two micro-batches if its products are in f32, or decode NF4 weights
-/// while they read them, the batch is even, and half of it is at least as much work per layer as
-/// the smallest case that was measured: 256 tokens of a model 1536 wide with an MLP of 8960
-/// (docs/hardware/2026-11-22-halves-of-a-batch). Eager steps gain nothing and have the
-/// same micro-batches, so every strategy gives the same bits.
+/// are less efficient, which outweighs the gain since products are as fast as they are now
+/// (docs/hardware/2026-11-25-split-f16). A model whose products are small may still gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MicroBatching {
     /// Sequences of the step.
@@ -169,21 +159,6 @@ impl MicroBatching {
     pub fn interleaved(self) -> usize {
         if self.concurrent { self.micro_batches } else { 1 }
     }
-
-    /// Returns whether two concurrent micro-batches took less time in benchmarks of steps like that
-    /// of `config`.
-    fn pays(config: &TrainingConfig) -> bool {
-        /// Multiplications of one MLP matrix with the rows of a micro-batch.
-        const LEAST: usize = 256 * 1536 * 8960;
-        let TrainingConfig { model, precision, mode, batch, .. } = config;
-        let lora = matches!(mode, Mode::Lora(_));
-        let slow = match precision.dtype {
-            DType::F32 => config.rows() < MIN_SPLIT_ROWS,
-            _ => precision.quantize.is_some() && config.rows() < MIN_DECODED_ROWS,
-        };
-        let half = config.rows() / 2 * model.hidden * model.intermediate;
-        lora && slow && batch.is_multiple_of(2) && half >= LEAST
-    }
 }
 
 impl fmt::Display for MicroBatching {
@@ -200,7 +175,7 @@ impl fmt::Display for MicroBatching {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{LoraConfig, OptimizerConfig, Precision, Preset};
+    use crate::config::{LoraConfig, Mode, OptimizerConfig, Precision, Preset};
 
     fn config(precision: Precision, [batch, seq]: [usize; 2]) -> TrainingConfig {
         TrainingConfig {
@@ -220,28 +195,6 @@ mod tests {
     }
 
     #[test]
-    fn large_batches_are_interleaved_by_default() {
-        let options = StepOptions::default();
-        let nf4 = Precision::BF16.nf4(false);
-        for (precision, size, count) in [
-            (Precision::F32, [4, 128], 2),
-            // Decoded before their products.
-            (nf4, [4, 512], 1),
-            (nf4, [8, 512], 1),
-            (Precision::BF16, [4, 512], 1),
-            // Half of it is too little, or is no whole number of sequences.
-            (nf4, [4, 127], 1),
-            (nf4, [1, 2048], 1),
-            (Precision::F32, [3, 512], 1),
-        ] {
-            let found = micro_batches(options, &config(precision, size));
-            assert_eq!(found, (count, count > 1), "{precision} {size:?}");
-        }
-        let full = TrainingConfig { mode: Mode::Full, ..config(Precision::F32, [4, 512]) };
-        assert_eq!(micro_batches(options, &full), (1, false));
-    }
-
-    #[test]
     fn requested_micro_batches_are_made() {
         let large = config(Precision::F32, [4, 512]);
         let asked = |interleave| StepOptions { interleave, ..StepOptions::default() };
@@ -249,10 +202,7 @@ mod tests {
         assert_eq!(micro_batches(asked(Some(4)), &large), (4, true));
         let interleaved =
             |options: StepOptions| options.micro_batching(&large).unwrap().interleaved();
-        assert_eq!((interleaved(asked(Some(4))), interleaved(asked(None))), (4, 2));
-        // Options that save memory do not interleave.
-        let saving = StepOptions { recompute: true, ..StepOptions::default() };
-        assert_eq!(micro_batches(saving, &large), (1, false));
+        assert_eq!((interleaved(asked(Some(4))), interleaved(asked(None))), (4, 1));
         let saving = StepOptions { micro_batch: Some(1), ..StepOptions::default() };
         assert_eq!((micro_batches(saving, &large), interleaved(saving)), ((4, false), 1));
         assert_eq!(
@@ -289,7 +239,8 @@ mod tests {
     fn micro_batches_are_printed_in_words() {
         let large = config(Precision::F32, [4, 512]);
         let words = |options: StepOptions| options.micro_batching(&large).unwrap().to_string();
-        assert_eq!(words(StepOptions::default()), "2 micro-batches of 2, concurrent");
+        let halves = StepOptions { interleave: Some(2), ..StepOptions::default() };
+        assert_eq!(words(halves), "2 micro-batches of 2, concurrent");
         let saving = StepOptions { micro_batch: Some(1), ..StepOptions::default() };
         assert_eq!(words(saving), "4 micro-batches of 1, sequential");
         assert_eq!(
