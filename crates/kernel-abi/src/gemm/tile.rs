@@ -238,9 +238,8 @@ pub const MULTISTAGE_NF4: [TileConfig; 4] = [
 
 /// Tiles of products of split operands. Stages have both parts of each operand. Targets without
 /// `wgmma` have the last one.
-pub const SPLIT_F16: [TileConfig; 6] = [
+pub const SPLIT_F16: [TileConfig; 5] = [
     TileConfig::in_pairs([128, 128], 3),
-    TileConfig::warp_specialized([192, 128], 2),
     TileConfig::warp_specialized([128, 128], 3),
     TileConfig::warp_specialized([128, 64], 4),
     TileConfig::warp_specialized([64, 64], 6),

@@ -79,9 +79,8 @@ const MULTISTAGE_NF4_COSTS: [TileCost; 4] =
     [cost(1, [23, 23], 400), cost(1, [22, 22], 700), cost(1, [17, 17], 590), cost(2, [9, 15], 300)];
 
 /// Costs of [`SPLIT_F16`], measured (docs/hardware/2026-11-25-split-f16).
-const SPLIT_F16_COSTS: [TileCost; 6] = [
+const SPLIT_F16_COSTS: [TileCost; 5] = [
     cost(1, [26, 26], 230),
-    cost(1, [44, 44], 160),
     cost(1, [28, 28], 160),
     cost(1, [16, 16], 220),
     cost(1, [10, 10], 350),
