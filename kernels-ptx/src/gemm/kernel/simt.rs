@@ -56,10 +56,15 @@ fn write<'k>(
     let k = epilogue.kernel;
     if config.slices == 1 {
         for_each_vec4(config, thread_tile, acc, |_, row, column, vec4| {
+            let (params, sums) = (&epilogue.params, vec4.map(Var::get));
+            if params.scales.is_none() {
+                return epilogue.write(row, column, &sums);
+            }
             let [first_row, first_column] = epilogue.origin;
             let place = [first_row + row, first_column + column];
-            let sums = epilogue.params.unsplit(place, vec4.map(Var::get));
-            epilogue.write(row, column, &sums);
+            k.when(place[0].lt(params.m) & place[1].lt(params.n), || {
+                epilogue.write(row, column, &params.unsplit(place, sums));
+            });
         });
         return;
     }
