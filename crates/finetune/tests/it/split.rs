@@ -11,6 +11,11 @@ use retrograph_runtime::{OperationKind, Policy};
 use crate::golden::{self, distance, weights};
 use crate::precision::{config, trainer};
 
+/// Splits the operands of products of 256 rows, whatever their other sizes.
+fn always() -> StepOptions {
+    StepOptions { split_from: Some(1), ..StepOptions::default() }
+}
+
 /// One step of 256 rows.
 fn large(mode: Mode) -> TrainingConfig {
     let mut config = config(mode, Precision::F32);
@@ -46,8 +51,7 @@ fn the_loss_and_the_gradients_are_those_of_products_that_split_their_operands_th
     };
     for mode in modes() {
         let config = large(mode);
-        let (whole, halves) =
-            (StepOptions::default(), StepOptions { micro_batch: Some(2), ..Default::default() });
+        let (whole, halves) = (always(), StepOptions { micro_batch: Some(2), ..always() });
         for (step, expected) in [(whole, true), (halves, false)] {
             let found = launches(&config, step).contains(&"gemm_dgrad_split");
             assert_eq!(found, expected, "{mode:?}");
@@ -69,7 +73,7 @@ fn replayed_steps_have_the_bits_of_eager_ones() {
         let config = large(mode);
         let losses = |policy: Policy| {
             let (build, verify) = (policy.into(), policy != Policy::Eager);
-            let options = TrainerOptions { build, verify, ..TrainerOptions::default() };
+            let options = TrainerOptions { build, verify, step: always(), ..Default::default() };
             let mut trainer = trainer(&config, options, &mut |p| Ok(weights(p)));
             for step in 0..3 {
                 trainer.step(&golden::batch(&config, step)).unwrap();
@@ -91,17 +95,25 @@ fn split_weights_take_the_memory_of_a_few() {
         config
     };
     let split = |layers| {
-        let launches = launches(&of_layers(layers), StepOptions::default());
+        let launches = launches(&of_layers(layers), always());
         launches.iter().filter(|name| **name == "split_f16").count()
     };
     // Of a layer: seven weights in each direction, and the inputs and gradients of its products.
     assert_eq!(split(7) - split(6), split(6) - split(5));
     let buffers = |layers| {
-        let pass = StepPass::new(&of_layers(layers), StepOptions::default()).unwrap().pass;
+        let pass = StepPass::new(&of_layers(layers), always()).unwrap().pass;
         let names = pass.buffers().map(|(_, buffer)| buffer.name().to_owned());
         names.filter(|name| name.starts_with("converted weights")).collect::<BTreeSet<_>>()
     };
     let few = buffers(4);
     assert!(!few.is_empty());
     assert_eq!(few, buffers(9));
+}
+
+/// Launches that split would take longer than they save.
+#[test]
+fn small_products_split_their_operands_themselves() {
+    for mode in modes() {
+        assert!(!launches(&large(mode), StepOptions::default()).contains(&"split_f16"));
+    }
 }

@@ -22,10 +22,15 @@ pub(in crate::model) struct PassConfig {
     pub(in crate::model) concurrent_micro_batches: u32,
     /// Elements of a result from which its product is fused with other products and operations.
     pub(in crate::model) min_fused_elements: usize,
+    /// Multiplications of a product in f32 from which it splits its operands before.
+    pub(in crate::model) min_split_multiplications: usize,
 }
 
 /// A tile of 128 × 128 on each of the 132 SMs of an H200.
 const MIN_FUSED_ELEMENTS: usize = 132 * 128 * 128;
+
+/// 10 µs of a product in f32: a split is a launch of its own. Estimated.
+const MIN_SPLIT_MULTIPLICATIONS: usize = 1 << 26;
 
 impl PassConfig {
     /// Returns the micro-batches of a training step.
@@ -37,7 +42,9 @@ impl PassConfig {
         let micro_batch = TrainingConfig { batch: micro_batching.size(), ..*config };
         let whole = Self::without_micro_batches(&micro_batch);
         let min_fused_elements = options.fuse_from.unwrap_or(whole.min_fused_elements);
-        Self { concurrent_micro_batches, min_fused_elements, ..whole }
+        let min_split_multiplications =
+            options.split_from.unwrap_or(whole.min_split_multiplications);
+        Self { concurrent_micro_batches, min_fused_elements, min_split_multiplications, ..whole }
     }
 
     /// Returns a batch that is computed as one.
@@ -50,6 +57,7 @@ impl PassConfig {
             lora: config.mode.lora(),
             concurrent_micro_batches: 1,
             min_fused_elements: MIN_FUSED_ELEMENTS,
+            min_split_multiplications: MIN_SPLIT_MULTIPLICATIONS,
         }
     }
 
@@ -63,6 +71,7 @@ impl PassConfig {
             lora: config.mode.lora(),
             concurrent_micro_batches: 1,
             min_fused_elements: MIN_FUSED_ELEMENTS,
+            min_split_multiplications: MIN_SPLIT_MULTIPLICATIONS,
         }
     }
 

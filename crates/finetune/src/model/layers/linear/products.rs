@@ -90,7 +90,10 @@ impl Products {
                 DType::Bf16
             }
             (DType::F32, DType::F32)
-                if rows >= MIN_SPLIT_ROWS && inputs % 8 == 0 && outputs % 8 == 0 =>
+                if rows >= MIN_SPLIT_ROWS
+                    && rows * inputs * outputs >= config.min_split_multiplications
+                    && inputs % 8 == 0
+                    && outputs % 8 == 0 =>
             {
                 DType::F16
             }
