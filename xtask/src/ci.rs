@@ -31,7 +31,6 @@ const JOBS: &[Job] = &[
     }),
     ("docs", docs),
     ("test", || cargo(&["test", "--workspace", "--locked"])),
-    ("unchecked", unchecked),
     ("build-scripts", build_scripts),
     ("interop", || {
         let features = ["--features", "cuda-driver-sys"];
@@ -45,8 +44,9 @@ const JOBS: &[Job] = &[
 ];
 
 /// Jobs that `all` leaves out: they need the network beyond package registries, take long to
-/// install, or need another machine.
+/// install, compile crates once more, or need another machine.
 const SEPARATE_JOBS: &[Job] = &[
+    ("unchecked", unchecked),
     ("advisories", dependencies::advisories),
     ("semver", dependencies::semver),
     ("aarch64", || {
