@@ -54,7 +54,7 @@ impl Image {
         Self { name: name.into(), ..self }
     }
 
-    /// Targets for this image alone, such as `sm_90a`. They replace those of [`Images::targets`].
+    /// Targets for this image alone, such as `sm_90a`. They replace [`Images::targets`].
     ///
     /// [`Images::targets`]: crate::Images::targets
     #[must_use]

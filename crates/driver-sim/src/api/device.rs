@@ -116,7 +116,7 @@ impl State {
     }
 
     /// Attributes that follow from the configuration or differ between machines. All others are
-    /// those of the recorded device, whatever the compute capability.
+    /// recorded on one device and reported for every compute capability.
     fn configured_attribute(&self, attribute: CUdevice_attribute, device: CUdevice) -> Option<i32> {
         use CUdevice_attribute as A;
         let capability = self.config.compute_capability;

@@ -185,7 +185,7 @@ impl Adapter {
         Some(lora.rank * parts)
     }
 
-    /// Returns the options of a module of the file: those of a part, if it is fused.
+    /// Returns the options of a module of the file. A fused module has the options of its parts.
     fn stored_lora(&self, module: LoraModule) -> Option<LoraConfig> {
         let parts = module.projection.fused().filter(|_| module.fused);
         let parts = parts.map_or(&[][..], |(_, parts)| parts);

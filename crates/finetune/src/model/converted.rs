@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use retrograph_kernels::ops::TensorView;
 use retrograph_runtime::{BufferId, Pass};
 
-/// Weights of one shape that exist at the same time: those of two products that run concurrently,
-/// and the next one.
+/// Converted weights of one shape: two for products that run concurrently, and one for the next
+/// product.
 const SLOTS: usize = 3;
 
 /// The converted weights of a pass.

@@ -459,6 +459,18 @@ fn a_tokenizer_that_llama_cpp_does_not_have_is_refused() {
     assert!(error.contains("eos_token"), "{error}");
 }
 
+/// The values of an adapter of `base`, by parameter.
+pub(crate) fn trained_values(
+    base: &ModelDirectory,
+    adapter: &mut Adapter,
+) -> BTreeMap<String, Vec<f32>> {
+    inventory(base.config(), Mode::Lora(adapter.lora()))
+        .iter()
+        .filter(|one| one.trainable)
+        .map(|one| (one.name.clone(), adapter.values(one).unwrap()))
+        .collect()
+}
+
 pub(crate) fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/models").join(name)
 }
@@ -471,11 +483,7 @@ fn adapters_have_the_scale_and_the_order_of_llama_cpp() {
     let lora = adapter.lora();
     assert!(lora.rslora, "the scale is not alpha / rank");
     let mode = Mode::Lora(lora);
-    let given: BTreeMap<String, Vec<f32>> = inventory(base.config(), mode)
-        .iter()
-        .filter(|one| one.trainable)
-        .map(|one| (one.name.clone(), adapter.values(one).unwrap()))
-        .collect();
+    let given = trained_values(&base, &mut adapter);
     let values = &mut |parameter: &Parameter| Ok(given[&parameter.name].clone());
     let path = folder.path().join("adapter.gguf");
     let output = GgufOutput { path: &path, base: Some(&base), dtype: None };

@@ -1,7 +1,5 @@
 //! GGUF files of Gemma, read by another library.
 
-use std::collections::BTreeMap;
-
 use gguf_rs_lib::reader::open_gguf_file;
 use half::bf16;
 use retrograph_finetune::config::SlidingWindow;
@@ -13,7 +11,9 @@ use retrograph_finetune::{
 use safetensors::SafeTensors;
 use serde_json::json;
 
-use crate::gguf::{Reader, directory, golden, number, sentence_piece, tensor, texts, write};
+use crate::gguf::{
+    Reader, directory, golden, number, sentence_piece, tensor, texts, trained_values, write,
+};
 
 /// The dimensions of a test model of `transformers` with bytes as tokens; it has no tokenizer.
 fn config(name: &str) -> ModelConfig {
@@ -214,11 +214,7 @@ fn adapters_of_gemma_2_have_the_scale_of_queries_in_b() {
         let base = ModelDirectory::open(&golden(name)).unwrap();
         let mut adapter = Adapter::open(&golden(name).join("adapter")).unwrap();
         let mode = Mode::Lora(adapter.lora());
-        let given: BTreeMap<String, Vec<f32>> = inventory(base.config(), mode)
-            .iter()
-            .filter(|one| one.trainable)
-            .map(|one| (one.name.clone(), adapter.values(one).unwrap()))
-            .collect();
+        let given = trained_values(&base, &mut adapter);
         let values = &mut |parameter: &Parameter| Ok(given[&parameter.name].clone());
         let path = folder.path().join(name);
         let output = GgufOutput { path: &path, base: Some(&base), dtype: None };

@@ -1,4 +1,4 @@
-//! Matrices in f32 as two parts of f16, whose products are as accurate as those of f32.
+//! Splits f32 matrices into two parts of f16. Their products have f32 accuracy.
 
 use half::f16;
 use retrograph_kernel_abi::gemm::{self as abi, SPLIT_PARTS};

@@ -16,8 +16,8 @@ pub struct LoraModule {
 }
 
 impl LoraModule {
-    /// Reads the name of a module, such as `model.layers.3.self_attn.q_proj`. The name of a fused
-    /// matrix is that of its first part.
+    /// Reads the name of a module, such as `model.layers.3.self_attn.q_proj`. A fused matrix is
+    /// read as its first part.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let (layer, path) = name.strip_prefix("model.layers.")?.split_once('.')?;
         let layer = layer.parse().ok()?;

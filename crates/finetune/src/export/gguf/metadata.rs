@@ -89,7 +89,7 @@ fn add_gemma(
     let number = |number| Value::U32(u32::try_from(number).unwrap_or(u32::MAX));
     if let Some(window) = model.sliding_window {
         metadata.add(key("attention.sliding_window"), Value::U32(window.size));
-        // The interval 0 stands for windows in all layers.
+        // With interval 0, all layers have windows.
         let interval = number(window.full_interval.unwrap_or(0));
         metadata.add(key("attention.sliding_window_pattern"), interval);
         let local = model.local_rope_theta.unwrap_or(model.rope_theta);

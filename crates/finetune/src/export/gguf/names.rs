@@ -85,8 +85,9 @@ pub(super) fn conversion(
     }
 }
 
-/// Returns the scale of Gemma's scores divided by that of llama.cpp, which is `1 / √head_dim`, and
-/// `1 / √(hidden / heads)` in the largest models, known by their layers.
+/// Returns the factor from the score scale of llama.cpp to the score scale of the model. llama.cpp
+/// uses `1 / √(hidden / heads)` in the largest models, known by their layers, and `1 / √head_dim`
+/// in the others.
 fn score_factor(architecture: Architecture, model: &ModelConfig) -> f64 {
     let largest = if architecture == Architecture::Gemma2 { 46 } else { 62 };
     let width = match model.layers == largest {

@@ -145,19 +145,20 @@ impl Forward<'_> {
         y: Activation,
     ) -> Result<Option<lora::Saved>> {
         let Linear { products, lora, .. } = self.layer;
-        let Some((lora, down)) = lora.as_ref().zip(down) else {
-            let x = products.input(builder, x, parts)?;
-            products.fprop(builder, x, y.narrowest())?;
-            return Ok(None);
-        };
-        let (Some(matrices), Down::Product(lora::Saved::Bf16(saved))) = (lora.fused(), down) else {
-            let x = products.input(builder, x, parts)?;
-            products.fprop(builder, x, y.narrowest())?;
-            return lora::up(builder, lora, (down, y.f32()?)).map(Some);
-        };
-        let update = ([saved.t, matrices.b], lora.rank);
-        let w = products.bf16_weight(builder)?;
-        products.fprop_sum(builder, (x, w), (update, y.narrowest()))?;
-        Ok(Some(lora::Saved::Bf16(saved)))
+        let update = lora.as_ref().zip(down);
+        if let Some((lora, Down::Product(lora::Saved::Bf16(saved)))) = update
+            && let Some(matrices) = lora.fused()
+        {
+            let second = ([saved.t, matrices.b], lora.rank);
+            let w = products.bf16_weight(builder)?;
+            products.fprop_sum(builder, (x, w), (second, y.narrowest()))?;
+            return Ok(Some(lora::Saved::Bf16(saved)));
+        }
+        let x = products.input(builder, x, parts)?;
+        products.fprop(builder, x, y.narrowest())?;
+        match update {
+            Some((lora, down)) => lora::up(builder, lora, (down, y.f32()?)).map(Some),
+            None => Ok(None),
+        }
     }
 }
