@@ -1,14 +1,15 @@
 //! Times every tile of a matrix product on a GPU, and the one that the sizes choose.
 //!
 //! ```text
-//! gemm_speed [--bf16 [--streamed [--bf16-results]] | --swiglu] [--weights f32|bf16|nf4|split] \
+//! gemm_speed [--bf16 [--streamed [--bf16-results]] | --swiglu] [--weights DTYPE] \
 //!     [--rows N,…] [--layers INPUTSxOUTPUTS,…] [--tile NAME | --chosen] [--samples N] \
 //!     [--sustained SECONDS] [--simulate] OUT.jsonl
 //! ```
 //!
-//! `--bf16` computes in bf16; `--weights` says how the second operand is stored, and `--streamed`
-//! that the first one is stored as bf16, which a second one in bf16 or NF4 takes. `split` stores
-//! both in two parts of f16; splitting them is timed, too.
+//! `--bf16` computes in bf16; `--weights` says how the second operand is stored: f32, bf16, nf4,
+//! split or split-1. `--streamed` stores the first one as bf16, which a second one in bf16 or NF4
+//! takes. `split` stores both in two parts of f16, and `split-1` the second one in one part;
+//! splitting is timed, too.
 //! `--bf16-results` writes results in bf16. `--swiglu` times the
 //! products of gate and up with SwiGLU, and the gradients of both through a layer from OUTPUTS to
 //! INPUTS, all in bf16.
@@ -55,7 +56,8 @@ enum Weights {
     F32,
     Bf16,
     Nf4,
-    Split,
+    /// In this many parts.
+    Split(usize),
 }
 
 impl Weights {
@@ -64,7 +66,8 @@ impl Weights {
             "f32" => Self::F32,
             "bf16" => Self::Bf16,
             "nf4" => Self::Nf4,
-            "split" => Self::Split,
+            "split" => Self::Split(2),
+            "split-1" => Self::Split(1),
             _ => return None,
         })
     }
@@ -73,7 +76,7 @@ impl Weights {
     fn bytes(self, [rows, columns]: [usize; 2]) -> [usize; 2] {
         let len = rows * columns;
         match self {
-            Self::Split => [len * 4, rows * 4],
+            Self::Split(count) => [len * 2 * count, rows * 4],
             Self::F32 => [len * 4, 0],
             Self::Bf16 => [len * 2, 0],
             Self::Nf4 => [len.div_ceil(2), len.div_ceil(64) * 4],
@@ -84,8 +87,9 @@ impl Weights {
     fn at(self, [elements, scales]: [u64; 2], [rows, columns]: [usize; 2]) -> TensorView<u64> {
         let len = rows * columns;
         match self {
-            Self::Split => TensorView::Split(SplitMatrix {
-                parts: View::new(elements, 2 * len),
+            Self::Split(count) => TensorView::Split(SplitMatrix {
+                parts: View::new(elements, count * len),
+                count,
                 scales: View::new(scales, rows),
             }),
             Self::F32 => TensorView::F32(View::new(elements, len)),
@@ -155,8 +159,8 @@ impl Options {
                     rows = list.map_err(|_| "--rows: numbers")?;
                 }
                 "--weights" => {
-                    weights =
-                        Weights::parse(&value()?).ok_or("--weights: f32, bf16, nf4 or split")?;
+                    weights = Weights::parse(&value()?)
+                        .ok_or("--weights: f32, bf16, nf4, split or split-1")?;
                 }
                 flag if flag.starts_with("--") => return Err(format!("no option {flag}")),
                 _ => path = Some(argument),
@@ -186,7 +190,7 @@ impl Options {
         match self.weights {
             Weights::F32 => true,
             Weights::Bf16 => self.streamed,
-            Weights::Nf4 | Weights::Split => false,
+            Weights::Nf4 | Weights::Split(_) => false,
         }
     }
 
@@ -198,7 +202,7 @@ impl Options {
     /// A first operand at an address, with its scales.
     fn first(&self, at: [u64; 2], sizes: [usize; 2]) -> TensorView<u64> {
         let format = match self.weights {
-            Weights::Split => Weights::Split,
+            Weights::Split(_) => Weights::Split(2),
             _ if self.streamed => Weights::Bf16,
             _ => Weights::F32,
         };
@@ -240,7 +244,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             false => &["fprop", "dgrad", "wgrad", "split"],
         };
         for &op in ops {
-            let splits = matches!(options.weights, Weights::Split);
+            let splits = matches!(options.weights, Weights::Split(_));
             if (op == "wgrad" && !options.has_wgrad()) || (op == "split" && !splits) {
                 continue;
             }
@@ -339,9 +343,8 @@ fn ring(
         match op {
             "split" => {
                 let (parts, scales) = (View::new(x, 2 * lens[0]), View::new(scales, rows));
-                let (out, x, factors) =
-                    (SplitMatrix { parts, scales }, View::new(y, lens[0]), None);
-                Split { x, factors, out, rows, columns: inputs }.launch()
+                let (out, x) = (SplitMatrix { parts, count: 2, scales }, View::new(y, lens[0]));
+                Split { x, factors: None, out, rows, columns: inputs }.launch()
             }
             "fprop" => {
                 let (x, bias) = (first(x, x_sizes), None);

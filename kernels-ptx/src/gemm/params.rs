@@ -7,7 +7,7 @@ use retrograph_kernel_abi::gemm::{
 };
 use retrograph_ptx::build::{Kernel, Pred, Ptr, TensorMapParam, Value, Var};
 
-use super::loader::vector::OperandFormat;
+use super::loader::vector::{OperandFormat, SecondPart};
 use super::operand_tile::{BlockOperand, OperandTile};
 use super::swiglu::{SwiGluBackwardParams, SwiGluParams};
 use crate::primitives::arith::div_const;
@@ -74,21 +74,23 @@ pub(super) struct GemmParams<'k> {
     pub(super) reduce: Value<'k, u32>,
     /// The tensor maps, if a and b are bf16 or split f16.
     pub(super) maps: Option<TensorMaps<'k>>,
-    /// The scales of split operands.
-    pub(super) scales: Option<SplitScales<'k>>,
+    /// The scales and parts of split operands.
+    pub(super) split: Option<SplitParams<'k>>,
     /// The added products, in entries that have any.
     pub(super) added: Option<[AddedProduct<'k>; MAX_ADDED_PRODUCTS]>,
     /// Further operands of the epilogue.
     pub(super) epilogue: EpilogueParams<'k>,
 }
 
-/// The scales of split operands.
+/// The scales and parts of split operands.
 #[derive(Clone, Copy)]
-pub(super) struct SplitScales<'k> {
+pub(super) struct SplitParams<'k> {
     /// One for each row of a.
-    a: Ptr<'k, f32>,
+    a_scales: Ptr<'k, f32>,
     /// One for each column of b, unless a was split with them.
-    b: Option<Ptr<'k, f32>>,
+    b_scales: Option<Ptr<'k, f32>>,
+    /// Whether b has a second part. a always has one.
+    pub(super) b_has_low: Pred<'k>,
 }
 
 /// The operands of an epilogue besides c.
@@ -137,13 +139,13 @@ impl<'k> GemmParams<'k> {
         [row, column]: [Value<'k, u32>; 2],
         sums: [Value<'k, f32>; N],
     ) -> [Value<'k, f32>; N] {
-        let Some(SplitScales { a, b }) = self.scales else { return sums };
+        let Some(SplitParams { a_scales, b_scales, .. }) = self.split else { return sums };
         // Elements past the end are not written, so any scale will do for them.
-        let a = a.load(row.min(self.m - 1));
+        let a = a_scales.load(row.min(self.m - 1));
         let mut columns = 0u32..;
         sums.map(|sum| {
             let at = columns.next().expect("columns do not end");
-            match b.map(|b| b.load((column + at).min(self.n - 1))) {
+            match b_scales.map(|b| b.load((column + at).min(self.n - 1))) {
                 // The smaller one first, so that nothing overflows on the way to a result in range.
                 Some(b) => sum * a.min(b) * a.max(b),
                 None => sum * a,
@@ -182,8 +184,10 @@ impl<'k> GemmParams<'k> {
         let formats = dtypes.map(|dtype| match dtype {
             DType::F32 => OperandFormat::F32,
             DType::Bf16 => OperandFormat::Bf16,
-            // The distance of the parts is set when the layout is known.
-            DType::F16 => OperandFormat::SplitF16 { low: k.constant(0) },
+            // Set when the layout is known.
+            DType::F16 => {
+                OperandFormat::SplitF16(SecondPart { offset: k.constant(0), exists: None })
+            }
             DType::Nf4 => OperandFormat::Nf4(Nf4::declare(k)),
             other => unreachable!("no GEMM reads an operand in {other}"),
         });
@@ -234,28 +238,31 @@ impl<'k> GemmParams<'k> {
                     TensorMaps { a: a_map, b: b_map, c: c_map, writes_c }
                 },
             ),
-            scales: None,
+            split: None,
             added: None,
             epilogue: EpilogueParams::Linear,
         }
     }
 
-    /// Declares the scales of split operands, and finds their second parts.
-    fn with_scales(self, layout: Layout) -> Self {
+    /// Declares the parameters of split operands, and finds their second parts.
+    fn with_split(self, layout: Layout) -> Self {
         let k = &self.k.kernel();
-        let SplitScaleParameters { a_scales, b_scales } =
+        let SplitScaleParameters { a_scales, b_scales, b_parts } =
             SplitScaleParameters::declare(&mut Declarations(*k));
-        let scales = match layout {
-            Layout::Nt => SplitScales { a: a_scales, b: Some(b_scales) },
-            Layout::Nn | Layout::Tn => SplitScales { a: a_scales, b: None },
+        let b_scales = match layout {
+            Layout::Nt => Some(b_scales),
+            Layout::Nn | Layout::Tn => None,
         };
         let b_rows = if layout == Layout::Nt { self.n } else { self.k };
-        let split = |operand: GlobalOperand<'k>, rows: Value<'k, u32>| {
-            let low = rows.mul_wide(operand.leading_dim) << 1;
-            GlobalOperand { format: OperandFormat::SplitF16 { low }, ..operand }
+        let b_has_low = b_parts.gt(1);
+        let split = |operand: GlobalOperand<'k>, rows: Value<'k, u32>, exists| {
+            let offset = rows.mul_wide(operand.leading_dim) << 1;
+            let format = OperandFormat::SplitF16(SecondPart { offset, exists });
+            GlobalOperand { format, ..operand }
         };
-        let (a, b) = (split(self.a, self.m), split(self.b, b_rows));
-        Self { a, b, scales: Some(scales), ..self }
+        let (a, b) = (split(self.a, self.m, None), split(self.b, b_rows, Some(b_has_low)));
+        let split = Some(SplitParams { a_scales, b_scales, b_has_low });
+        Self { a, b, split, ..self }
     }
 
     /// Declares all parameters of the entries of `image`, whose operands have types `dtypes` in
@@ -263,7 +270,7 @@ impl<'k> GemmParams<'k> {
     pub(super) fn declare_all(k: &Kernel<'k>, dtypes: [DType; 2], image: &GemmImage) -> Self {
         let params = Self::declare(k, dtypes);
         let params = match dtypes {
-            [DType::F16, DType::F16] => params.with_scales(image.layout),
+            [DType::F16, DType::F16] => params.with_split(image.layout),
             _ => params,
         };
         let added = image.adds_products().then(|| {

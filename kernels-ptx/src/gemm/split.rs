@@ -1,4 +1,4 @@
-//! Splits the rows of an f32 matrix into two parts of f16:
+//! Splits the rows of an f32 matrix into two parts of f16, or into the first one alone:
 //! `x[i, j] · factors[j] = scales[i] · (high[i, j] + low[i, j])`, up to rounding.
 //!
 //! Grid: one block per row. The threads find the largest exponent of the row, and then split it,
@@ -51,6 +51,7 @@ struct Row<'k> {
     /// Both parts, as words of two elements.
     high: Ptr<'k, u32>,
     low: Ptr<'k, u32>,
+    writes_low: Pred<'k>,
     scale: Ptr<'k, f32>,
     columns: Value<'k, u32>,
 }
@@ -61,14 +62,15 @@ type Group<'k> = Registers<'k, { GROUP as usize }>;
 impl<'k> Row<'k> {
     /// Declares the parameters and selects the row of this block.
     fn declare(k: &Kernel<'k>) -> Self {
-        let SplitParameters { x, factors, parts, scales, rows, columns } =
+        let SplitParameters { x, factors, parts, scales, rows, columns, count } =
             SplitParameters::declare(&mut Declarations(*k));
         k.max_threads(SPLIT_MAX_THREADS);
         let first = k.ctaid_x().mul_wide(columns);
         let high = Ptr::<u32>::from_address(parts.address() + (first << 1));
         let low = Ptr::<u32>::from_address(high.address() + (rows.mul_wide(columns) << 1));
         let (x, scale) = (x.at(first), scales.at(k.ctaid_x()));
-        Self { x, factors, has_factors: !factors.is_null(), high, low, scale, columns }
+        let (has_factors, writes_low) = (!factors.is_null(), count.gt(1));
+        Self { x, factors, has_factors, high, low, writes_low, scale, columns }
     }
 
     /// Loads the elements from `column` on.
@@ -109,15 +111,17 @@ impl<'k> Row<'k> {
         largest
     }
 
-    /// Writes both parts of a group.
+    /// Writes the parts of a group.
     fn write(&self, (column, group): (Value<'k, u32>, &Group<'k>), largest: Value<'k, u32>) {
         let elements = group.iter().zip(self.factors(column));
         let parts: Vec<_> =
             elements.map(|(value, factor)| split(value.get(), factor, largest)).collect();
-        for (part, to) in [self.high, self.low].into_iter().enumerate() {
+        let store = |part: usize, to: Ptr<'k, u32>| {
             let word = |at: usize| parts[at][part] | (parts[at + 1][part] << 16);
             to.store_vec4(column >> 1, [0, 2, 4, 6].map(word));
-        }
+        };
+        store(0, self.high);
+        column.kernel().when(self.writes_low, || store(1, self.low));
     }
 }
 

@@ -6,7 +6,7 @@
 //! released in any order.
 
 use retrograph_kernel_abi::gemm::TENSOR_MAP_BOX;
-use retrograph_ptx::build::{Kernel, Shared, TensorMapParam, Value, Var};
+use retrograph_ptx::build::{Arg, Kernel, Shared, TensorMapParam, Value, Var};
 
 use super::smem_tile::SmemTile;
 use super::swizzle::LINE_WORDS;
@@ -94,7 +94,7 @@ impl<'k> TmaPipeline<'k> {
     pub(crate) fn fill(
         &self,
         state: PipelineState<'k>,
-        bytes: u32,
+        bytes: impl Arg<'k, u32>,
         copy: impl FnOnce(Stage<'k>, Shared<'k, u64>),
     ) {
         let k = self.kernel;

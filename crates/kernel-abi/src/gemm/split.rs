@@ -11,7 +11,7 @@
 use crate::parameters::parameters;
 use crate::{F16, Signature};
 
-/// Parts of a split matrix: high and low, one plane after the other.
+/// The most parts of a split matrix: high and low, one plane after the other.
 pub const SPLIT_PARTS: u32 = 2;
 
 parameters! {
@@ -21,7 +21,7 @@ parameters! {
         x: pointer<f32>,
         /// `columns` powers of two by which columns are multiplied first, read, or null.
         factors: pointer<f32>,
-        /// `2 × rows × columns` elements, written: high, then low.
+        /// `count × rows × columns` elements, written: high, then low.
         parts: pointer<F16>,
         /// `rows` scales, written.
         scales: pointer<f32>,
@@ -29,6 +29,8 @@ parameters! {
         rows: u32,
         /// Elements of a row, a multiple of 8.
         columns: u32,
+        /// Parts that are written: 2, or 1 for high alone.
+        count: u32,
     }
 }
 
@@ -41,6 +43,8 @@ parameters! {
         /// [`Nn`](super::Layout::Nn), the scales of b are along the contraction, and a was split
         /// with them as factors; then this is null.
         b_scales: pointer<f32>,
+        /// Parts of b: 2, or 1 if low is 0. a has 2.
+        b_parts: u32,
     }
 }
 

@@ -14,6 +14,7 @@ use retrograph_kernel_abi::nf4::Nf4Scales;
 use super::GemmProblem;
 use super::kernels::GemmKernels;
 use super::operand::{GemmSizes, Operand, Strides};
+use super::split::SplitMatrix;
 use super::tensor_map::tensor_map;
 use crate::checks::Check;
 use crate::geometry::MAX_GRID_YZ;
@@ -156,10 +157,16 @@ impl<B: Copy> Gemm<B> {
             arguments.extend(maps.into_arguments());
         }
         if let Some((a, b)) = self.a.0.split().zip(self.b.0.split()) {
+            let rule = "only the second operand of a product can have one part";
+            check.rule(a.count == SplitMatrix::<B>::PARTS, rule, (a.count, b.count))?;
+            let (rows, [a_row, b_row, _]) = (self.stored_rows(), self.row_sizes());
+            a.check(check, ["the parts of a", "the scales of a"], [rows[0], a_row[0]])?;
+            b.check(check, ["the parts of b", "the scales of b"], [rows[1], b_row[0]])?;
             let b_scales = Some(b.scales).filter(|_| self.kernels.layout() == Layout::Nt);
             let scales = SplitScaleParameters::<ArgumentTypes<B>> {
                 a_scales: Pointer::read(a.scales),
                 b_scales: Pointer::read_optional(b_scales),
+                b_parts: b.count as u32,
             };
             arguments.extend(scales.into_arguments());
         }

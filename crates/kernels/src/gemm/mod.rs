@@ -40,7 +40,7 @@ pub use kernels::{FPROP_MULTISTAGE_NF4, FPROP_NF4, FPROP_SPLIT, SWIGLU_DGRAD, SW
 pub use linear::{Dgrad, Fprop, GemmShape, Wgrad};
 pub use problem::GemmProblem;
 pub use product_sum::{DgradFactors, DgradSum, FpropSum};
-pub use split::{SPLIT, Split, SplitMatrix};
+pub use split::{NotInF16, SPLIT, Split, SplitMatrix, split_rows};
 pub use split_k::{DgradSplitK, FpropSplitK, SPLIT_K_SUM, SplitKSum, WgradSplitK};
 pub use swiglu::{SwiGluDgrad, SwiGluFprop};
 

@@ -1,7 +1,7 @@
 //! Tensor maps of the operands of a matrix product.
 
 use half::bf16;
-use retrograph_kernel_abi::gemm::{SPLIT_PARTS, TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32};
+use retrograph_kernel_abi::gemm::{TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32};
 
 use super::operand::{GemmSizes, Operand, Strides};
 use crate::launch::TensorMapArgument;
@@ -32,7 +32,7 @@ pub(super) fn tensor_map<B: Copy>(
     };
     let GemmSizes { batches, heads, b_group, reduce, .. } = sizes;
     let one_stride = b_group == 1 && reduce == 1 && (batches == 1 || heads == 1);
-    let parts = if view.split().is_some() { SPLIT_PARTS as usize } else { 1 };
+    let parts = view.split().map_or(1, |matrix| matrix.count);
     let extents = [row_sizes[0], rows, batches * heads * parts];
     if !one_stride || !view.is_vectorizable(&row_sizes) || extents.contains(&0) {
         return None;

@@ -1,9 +1,11 @@
 //! Matrices split into two parts of f16, and their products.
 
-use half::f16;
+use half::{bf16, f16};
 use retrograph_kernel_abi::gemm::SPLIT_F16;
 use retrograph_kernels::gemm::reference;
-use retrograph_kernels::ops::{DType, Dgrad, Fprop, GemmShape, Split, SplitMatrix};
+use retrograph_kernels::ops::{
+    DType, Dgrad, Fprop, GemmShape, NotInF16, Split, SplitMatrix, split_rows,
+};
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
 
 use crate::gemm_case::{Op, Tile, geometry, shape, tiles_of};
@@ -25,8 +27,12 @@ const SHAPES: [[usize; 3]; 9] = [
 
 /// A matrix of NaN with room for the split of `rows` × `columns` elements.
 fn unwritten(device: &Device, rows: usize, columns: usize) -> SplitMatrix<u64> {
-    let parts = device.upload(&vec![f16::NAN; 2 * rows * columns]);
-    SplitMatrix { parts, scales: device.unwritten(rows) }
+    unwritten_parts(device, [rows, columns], SplitMatrix::<u64>::PARTS)
+}
+
+fn unwritten_parts(device: &Device, [rows, columns]: [usize; 2], count: usize) -> SplitMatrix<u64> {
+    let parts = device.upload(&vec![f16::NAN; count * rows * columns]);
+    SplitMatrix { parts, count, scales: device.unwritten(rows) }
 }
 
 fn split(
@@ -34,7 +40,16 @@ fn split(
     (values, [rows, columns]): (&[f32], [usize; 2]),
     factors: Option<View<u64, f32>>,
 ) -> SplitMatrix<u64> {
-    let (x, out) = (device.upload(values), unwritten(device, rows, columns));
+    split_into(device, (values, factors), unwritten(device, rows, columns), [rows, columns])
+}
+
+fn split_into(
+    device: &Device,
+    (values, factors): (&[f32], Option<View<u64, f32>>),
+    out: SplitMatrix<u64>,
+    [rows, columns]: [usize; 2],
+) -> SplitMatrix<u64> {
+    let x = device.upload(values);
     device.run(&Split { x, factors, out, rows, columns }.launch().unwrap());
     out
 }
@@ -56,17 +71,20 @@ struct Case<'a> {
     /// x or dy, and w.
     operands: [&'a [f32]; 2],
     bias: Option<&'a [f32]>,
+    /// Parts of w.
+    parts: usize,
 }
 
 impl<'a> Case<'a> {
     fn new(op: Op, shape: GemmShape, operands: [&'a [f32]; 2]) -> Self {
-        Self { op, shape, operands, bias: None }
+        Self { op, shape, operands, bias: None, parts: SplitMatrix::<u64>::PARTS }
     }
 
     /// The launch, and its result, which is NaN before.
     fn launch(&self, device: &Device) -> (Launch<u64>, View<u64, f32>) {
         let GemmShape { rows, inputs, outputs } = self.shape;
-        let w = split(device, (self.operands[1], [outputs, inputs]), None);
+        let w = unwritten_parts(device, [outputs, inputs], self.parts);
+        let w = split_into(device, (self.operands[1], None), w, [outputs, inputs]);
         let (shape, alpha, accumulate) = (self.shape, 1.0, false);
         match self.op {
             Op::Fprop => {
@@ -201,6 +219,83 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
     }
 }
 
+/// A value in bf16 or in f16, from one in f32.
+type Rounding = (&'static str, fn(f32) -> f32);
+const ROUNDINGS: [Rounding; 2] =
+    [("bf16", |x| bf16::from_f32(x).to_f32()), ("f16", |x| f16::from_f32(x).to_f32())];
+
+#[test]
+fn weights_that_are_exactly_bf16_or_f16_need_one_part() {
+    let (mut data, device) = (Data::new("products of one part"), Device::new());
+    for (op, sizes) in OPS.into_iter().flat_map(|op| SHAPES.map(|sizes| (op, sizes))) {
+        let shape = shape(sizes);
+        let ([a, b, _], _) = op.lens(shape);
+        for (dtype, rounding) in ROUNDINGS {
+            let a = data.uniform(a, 2.0);
+            let b: Vec<f32> = data.uniform(b, 2.0).into_iter().map(rounding).collect();
+            let case = Case { parts: 1, ..Case::new(op, shape, [&a, &b]) };
+            let in_two = Case { parts: 2, ..case };
+            for &tile in tiles_of(device.target(), &SPLIT_F16) {
+                let found = case.run(&device, tile);
+                let error = case.error(&found);
+                assert!(error <= case.bound(), "{op:?} {sizes:?} {dtype} {tile:?}: {error}");
+                let what = format!("{op:?} {sizes:?} {dtype} {tile:?}");
+                same_bits(&found, &in_two.run(&device, tile), &what);
+            }
+        }
+    }
+}
+
+/// Elements far below the largest of their row are cut as in a split of two parts.
+#[test]
+fn one_part_keeps_the_bound_of_two() {
+    let (mut data, device) = (Data::new("one part"), Device::new());
+    let [rows, columns] = [7, 1032];
+    for (dtype, rounding) in ROUNDINGS {
+        let values: Vec<f32> = data
+            .spread(rows * columns)
+            .into_iter()
+            .map(rounding)
+            .map(|value| if value.is_finite() { value } else { 1.0 })
+            .collect();
+        let out = unwritten_parts(&device, [rows, columns], 1);
+        let matrix = split_into(&device, (&values, None), out, [rows, columns]);
+        let parts: Vec<f16> = device.download(matrix.parts);
+        let scales: Vec<f32> = device.download(matrix.scales);
+        let mut on_host = vec![f16::NAN; values.len()];
+        let host_scales = split_rows(&values, columns, &mut on_host).unwrap();
+        same_bits(&scales, &host_scales, dtype);
+        for (at, (on_device, on_host)) in parts.iter().zip(&on_host).enumerate() {
+            let (value, bits) = (values[at], [on_device, on_host].map(|part| part.to_bits()));
+            assert_eq!(bits[0], bits[1], "{dtype}, {value} at {at}");
+        }
+        for (row, expected) in values.chunks(columns).enumerate() {
+            let largest = expected.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
+            let bound = f64::from(largest) * (-39.0_f64).exp2();
+            for (part, &expected) in parts[row * columns..].iter().zip(expected) {
+                let found = part.to_f64() * f64::from(scales[row]);
+                let error = (found - f64::from(expected)).abs();
+                assert!(error <= bound, "{dtype}, row {row}: {found} is not {expected}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_host_refuses_elements_that_need_a_second_part() {
+    let mut high = [f16::ZERO; 8];
+    let values = [1.0, 0.0, -0.0, 2.0_f32.powi(-39), f32::NAN, f32::INFINITY, 1e-38, 3.0];
+    let scales = split_rows(&values, 4, &mut high).unwrap();
+    assert_eq!(scales, [2.0_f32.powi(-14), 2.0_f32.powi(-13)]);
+    assert_eq!(high[0].to_f32(), 16384.0);
+    assert!(high[4].is_nan() && high[5].is_nan() && high[7].to_f32() == 24576.0);
+    let mut inexact = values;
+    inexact[6] = 1.000_1;
+    let error = split_rows(&inexact, 4, &mut high).unwrap_err();
+    assert_eq!(error, NotInF16 { index: 6, value: 1.000_1 });
+    assert_eq!(split_rows(&[], 8, &mut []), Ok(Vec::new()));
+}
+
 #[test]
 fn a_bias_is_added_and_results_of_any_width_are_written() {
     let (mut data, device) = (Data::new("bias of split products"), Device::new());
@@ -328,6 +423,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     refused(Split { out: SplitMatrix { scales: x, ..out }, ..good }, "the scales of out");
     let short = out.parts.slice(0..8);
     refused(Split { out: SplitMatrix { parts: short, ..out }, ..good }, "the parts of out");
+    refused(Split { out: SplitMatrix { count: 3, ..out }, ..good }, "one part or two");
     let narrow = |columns| {
         let (x, out) = (device.unwritten(8 * columns), unwritten(&device, 8, columns));
         Split { x, factors: None, out, rows: 8, columns }
@@ -342,6 +438,21 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     let error = Fprop { x: out, w, bias, y, shape, alpha, accumulate }.launch().unwrap_err();
     assert!(matches!(error, KernelError::UnsupportedDType { .. }), "{error}");
     let w = unwritten(&device, 24, 16);
-    let error = Fprop { x: out, w, bias, y, shape, alpha, accumulate }.launch_in(DType::Bf16);
+    let product = Fprop { x: out, w, bias, y, shape, alpha, accumulate };
+    assert!(product.launch().is_ok());
+    let refused = |product: Fprop<u64, SplitMatrix<u64>, SplitMatrix<u64>>, text: &str| {
+        let error = product.launch().unwrap_err().to_string();
+        assert!(error.contains(text), "{error}");
+    };
+    let one_part = |matrix: SplitMatrix<u64>| SplitMatrix {
+        parts: matrix.parts.slice(0..matrix.len()),
+        count: 1,
+        ..matrix
+    };
+    assert!(Fprop { w: one_part(w), ..product }.launch().is_ok());
+    refused(Fprop { x: one_part(out), ..product }, "only the second operand");
+    refused(Fprop { w: SplitMatrix { scales: out.scales, ..w }, ..product }, "the scales of b");
+    refused(Fprop { x: SplitMatrix { scales: w.scales, ..out }, ..product }, "the scales of a");
+    let error = product.launch_in(DType::Bf16);
     assert!(matches!(error, Err(KernelError::UnsupportedDType { .. })));
 }

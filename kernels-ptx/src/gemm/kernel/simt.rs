@@ -57,7 +57,7 @@ fn write<'k>(
     if config.slices == 1 {
         for_each_vec4(config, thread_tile, acc, |_, row, column, vec4| {
             let (params, sums) = (&epilogue.params, vec4.map(Var::get));
-            if params.scales.is_none() {
+            if params.split.is_none() {
                 return epilogue.write(row, column, &sums);
             }
             let [first_row, first_column] = epilogue.origin;
@@ -68,7 +68,7 @@ fn write<'k>(
         });
         return;
     }
-    assert!(epilogue.params.scales.is_none(), "no tile of split operands has slices");
+    assert!(epilogue.params.split.is_none(), "no tile of split operands has slices");
     for band in 0..config.bands() {
         if band > 0 {
             // All threads must have read the previous band before it is overwritten.

@@ -4,7 +4,7 @@
 //! for the load before that.
 
 use retrograph_ptx::SmTarget;
-use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
+use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
 
 use crate::primitives::bf16::pack;
 use crate::primitives::f16;
@@ -16,12 +16,19 @@ use crate::primitives::registers::set;
 pub(in crate::gemm) enum OperandFormat<'k> {
     F32,
     Bf16,
-    /// Two parts of f16; the second starts this many bytes after the first.
-    SplitF16 {
-        low: Value<'k, u64>,
-    },
+    /// Parts of f16.
+    SplitF16(SecondPart<'k>),
     /// Codes of 4 bits, with their scales.
     Nf4(Nf4<'k>),
+}
+
+/// The second part of a split operand.
+#[derive(Clone, Copy)]
+pub(in crate::gemm) struct SecondPart<'k> {
+    /// Its first byte, counted from the first part.
+    pub(in crate::gemm) offset: Value<'k, u64>,
+    /// The condition under which it exists, if it may be 0 instead.
+    pub(in crate::gemm) exists: Option<Pred<'k>>,
 }
 
 impl<'k> OperandFormat<'k> {
@@ -29,7 +36,7 @@ impl<'k> OperandFormat<'k> {
     pub(in crate::gemm) fn bytes(self) -> u32 {
         match self {
             Self::F32 => 4,
-            Self::Bf16 | Self::SplitF16 { .. } => 2,
+            Self::Bf16 | Self::SplitF16(_) => 2,
             Self::Nf4(_) => 1,
         }
     }
@@ -38,7 +45,7 @@ impl<'k> OperandFormat<'k> {
     pub(super) fn elements_per_load(self, len: u32) -> u32 {
         match self {
             Self::F32 => 4,
-            Self::Bf16 | Self::SplitF16 { .. } | Self::Nf4(_) => len,
+            Self::Bf16 | Self::SplitF16(_) | Self::Nf4(_) => len,
         }
     }
 }
@@ -51,7 +58,7 @@ pub(super) enum LoadedVector<'k> {
     /// Two elements per word: four of each part.
     SplitF16 {
         parts: [[Var<'k, u32>; 2]; 2],
-        low: Value<'k, u64>,
+        second: SecondPart<'k>,
     },
     /// `len` codes in a word, and the scale of their block.
     Nf4 {
@@ -68,9 +75,9 @@ impl<'k> LoadedVector<'k> {
         match format {
             OperandFormat::F32 => Self::F32((0..len).map(|_| k.var(0.0f32)).collect()),
             OperandFormat::Bf16 => Self::Bf16((0..len / 2).map(|_| k.var(0u32)).collect()),
-            OperandFormat::SplitF16 { low } => {
+            OperandFormat::SplitF16(second) => {
                 assert_eq!(len, 4, "parts are loaded four elements at a time");
-                Self::SplitF16 { parts: [(); 2].map(|()| [(); 2].map(|()| k.var(0u32))), low }
+                Self::SplitF16 { parts: [(); 2].map(|()| [(); 2].map(|()| k.var(0u32))), second }
             }
             OperandFormat::Nf4(nf4) => {
                 let scale = [(); 2].map(|()| k.var(0.0f32));
@@ -97,10 +104,16 @@ impl<'k> LoadedVector<'k> {
                 assert_eq!(vars.len(), 4, "a vector of bf16 has eight elements");
                 set(vars, Ptr::<u32>::from_address(address).load_vec4(words));
             }
-            Self::SplitF16 { parts: [high, rest], low } => {
+            Self::SplitF16 { parts: [high, low], second } => {
                 let word = index(0) >> 1;
                 set(high, Ptr::<u32>::from_address(address).load_vec2(word));
-                set(rest, Ptr::<u32>::from_address(address + *low).load_vec2(word));
+                let load = || {
+                    set(low, Ptr::<u32>::from_address(address + second.offset).load_vec2(word));
+                };
+                match second.exists {
+                    Some(exists) => word.kernel().when(exists, load),
+                    None => load(),
+                }
             }
             Self::Nf4 { codes, scale, nf4, len } => {
                 let (index, words) = (index(0), Ptr::<u32>::from_address(address));

@@ -1,6 +1,6 @@
 //! Multiplication of a stage of split operands by `wgmma` on f16.
 //!
-//! `(aₕ + aₗ)·(bₕ + bₗ) ≈ aₗ·bₕ + aₕ·bₗ + aₕ·bₕ`. Tensor cores cut off the low bits of sums in f32.
+//! `(aₕ + aₗ)·(bₕ + bₗ) ≈ aₗ·bₕ + aₕ·bₗ + aₕ·bₕ`, where bₗ may be 0. Tensor cores cut off the low bits of sums in f32.
 //! So that such errors do not add up along K, each stage is summed from zero, the small products
 //! first, and then added to the accumulators in f32, rounded to nearest.
 //!
@@ -16,20 +16,22 @@ use crate::primitives::mma::acc_registers;
 use crate::primitives::wgmma::STEPS;
 
 /// The parts of a and b of each product: the rests with the high parts, then both high parts.
-const PRODUCTS: [[usize; 2]; 3] = [[1, 0], [0, 1], [0, 0]];
+pub(in crate::gemm) const PRODUCTS: &[[usize; 2]] = &[[1, 0], [0, 1], [0, 0]];
+/// The same if b has no low part.
+pub(in crate::gemm) const PRODUCTS_WITH_HIGH_B: &[[usize; 2]] = &[[1, 0], [0, 0]];
 
-/// Starts the products of a stage, which replace `sum`. `parts` are the addresses of both parts of
-/// a and of b; the warpgroup has 64 rows from word `offset` of a.
+/// Starts `products` of a stage, which replace `sum`. `parts` are the addresses of both parts of a
+/// and of b; the warpgroup has 64 rows from word `offset` of a.
 pub(in crate::gemm) fn start<'k>(
     k: &Kernel<'k>,
-    tiles: [OperandTile; 2],
+    (tiles, products): ([OperandTile; 2], &[[usize; 2]]),
     parts: [[Shared<'k, u32>; SPLIT_PARTS as usize]; 2],
     (offset, sum): (Value<'k, u32>, &[AccFragment<'k>]),
 ) {
     let a = parts[0].map(|part| descriptor(tiles[0], part.at(offset)));
     let b = parts[1].map(|part| descriptor(tiles[1], part));
     k.wgmma_fence();
-    for (index, [part_a, part_b]) in PRODUCTS.into_iter().enumerate() {
+    for (index, &[part_a, part_b]) in products.iter().enumerate() {
         for step in 0..TILE_K / STEPS {
             let operands = (
                 MatrixA::Shared(a[part_a].offset(step_bytes(tiles[0], step))),

@@ -8,7 +8,7 @@ use crate::gemm::accumulator::{AccFragment, WarpTile, acc_row};
 use crate::gemm::bulk_store::{BulkStore, STORE_WORDS};
 use crate::gemm::epilogue::Epilogue;
 use crate::gemm::mainloop::{wgmma, wgmma_split_f16};
-use crate::gemm::params::{EpilogueParams, GemmParams};
+use crate::gemm::params::{EpilogueParams, GemmParams, SplitParams};
 use crate::gemm::staged_store::StagedStore;
 use crate::primitives::mma::{fragment_column, fragment_row};
 use crate::primitives::registers::set;
@@ -38,8 +38,8 @@ impl WarpSpecializedKernel {
         let state = PipelineState::new(k);
         let warpgroup = warp >> 2;
         let acc = acc_row(k, self.columns());
-        if params.scales.is_some() {
-            return self.consume_split(pipeline, params, (warp, stores));
+        if let Some(split) = params.split {
+            return self.consume_split(pipeline, (params, split), (warp, stores));
         }
         let (staggered, k_len) = (k.var(0u32), self.contraction(params));
         let multiply = |after_first: &dyn Fn()| {
@@ -79,7 +79,7 @@ impl WarpSpecializedKernel {
     fn consume_split<'k>(
         self,
         pipeline: &TmaPipeline<'k>,
-        params: &GemmParams<'k>,
+        (params, split): (&GemmParams<'k>, SplitParams<'k>),
         (warp, stores): (Value<'k, u32>, Shared<'k, u32>),
     ) {
         let k = &params.m.kernel();
@@ -88,18 +88,25 @@ impl WarpSpecializedKernel {
         let buffers = stores.at(warpgroup * STORE_WORDS);
         let store = BulkStore::new(k, self.target, (warpgroup, buffers));
         let (offset, leader) = (warpgroup * wgmma::warpgroup_words(CONSUMER_ROWS), k.lane().eq(0));
-        self.for_each_tile(k, params, |tile| {
-            acc.as_flattened().iter().for_each(|acc| acc.set(0.0));
+        let multiply = |products| {
             k.range(0, params.k, wgmma::TILE_K, |_| {
                 let stage = pipeline.wait_full(state);
                 let parts = self.split_operands(stage);
-                wgmma_split_f16::start(k, self.tiles(), parts, (offset, &sum));
+                wgmma_split_f16::start(k, (self.tiles(), products), parts, (offset, &sum));
                 k.wgmma_wait_group(0);
                 k.when(leader, || pipeline.release(stage.index));
                 for (acc, sum) in acc.as_flattened().iter().zip(sum.as_flattened()) {
                     acc.add_assign(sum.get());
                 }
             });
+        };
+        self.for_each_tile(k, params, |tile| {
+            acc.as_flattened().iter().for_each(|acc| acc.set(0.0));
+            k.when_else(
+                split.b_has_low,
+                || multiply(wgmma_split_f16::PRODUCTS),
+                || multiply(wgmma_split_f16::PRODUCTS_WITH_HIGH_B),
+            );
             let [row, column] = tile.origin;
             let rows = [row + warpgroup * CONSUMER_ROWS, column];
             unsplit(k, params, (warp, rows), &acc);

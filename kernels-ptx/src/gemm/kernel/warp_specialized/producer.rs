@@ -1,6 +1,6 @@
 //! The producer thread.
 
-use retrograph_ptx::build::{Shared, TensorMapParam, Value};
+use retrograph_ptx::build::{Kernel, Pred, Shared, TensorMapParam, Value};
 
 use super::WarpSpecializedKernel;
 use crate::gemm::mainloop::wgmma;
@@ -8,6 +8,9 @@ use crate::gemm::operand_tile::OperandTile;
 use crate::gemm::params::{EpilogueParams, GemmParams};
 use crate::primitives::smem_tile::Major;
 use crate::primitives::tma_pipeline::{BOX, PipelineState, Stage, TmaPipeline, copy_tile};
+
+/// The maps of a and b, the map of up, and whether b has a second part, if it is split.
+type Sources<'k> = ([TensorMapParam<'k>; 2], Option<TensorMapParam<'k>>, Option<Pred<'k>>);
 
 impl WarpSpecializedKernel {
     /// Fills the stages of all tiles of the block.
@@ -22,11 +25,14 @@ impl WarpSpecializedKernel {
         let first = ([maps.a, maps.b], params.k);
         let added = params.added.into_iter().flatten().map(|product| (product.maps, product.k));
         let products: Vec<_> = [first].into_iter().chain(added).collect();
+        let b_has_low = params.split.map(|split| split.b_has_low);
+        let bytes = self.copied_bytes(k, b_has_low);
         self.for_each_tile(k, params, |tile| {
             for (maps, k_len) in products {
                 k.range(0, k_len, wgmma::TILE_K, |k_start| {
-                    pipeline.fill(state, self.stage_words() * 4, |stage, full| {
-                        self.fill_stage(stage, (maps, up_map), full, (tile.origin, k_start));
+                    pipeline.fill(state, bytes, |stage, full| {
+                        let from = (maps, up_map, b_has_low);
+                        self.fill_stage(stage, from, full, (tile.origin, k_start));
                     });
                 });
             }
@@ -44,11 +50,23 @@ impl WarpSpecializedKernel {
         });
     }
 
-    /// Copies a stage of a and b. With `up_map`, the second half of b is copied from there.
+    /// Bytes that are copied to a stage of a and b.
+    fn copied_bytes<'k>(self, k: &Kernel<'k>, b_has_low: Option<Pred<'k>>) -> Value<'k, u32> {
+        let all = self.stage_words() * 4;
+        match b_has_low {
+            Some(b_has_low) => {
+                b_has_low.select(k.constant(all), all - self.tiles()[1].smem.bytes())
+            }
+            None => k.constant(all),
+        }
+    }
+
+    /// Copies a stage of a and b. With `up_map`, the second half of b is copied from there. The
+    /// second part of b is copied if there is one.
     fn fill_stage<'k>(
         self,
         stage: Stage<'k>,
-        ([a_map, b_map], up_map): ([TensorMapParam<'k>; 2], Option<TensorMapParam<'k>>),
+        ([a_map, b_map], up_map, b_has_low): Sources<'k>,
         full: Shared<'k, u64>,
         ([row, column], k_start): ([Value<'k, u32>; 2], Value<'k, u32>),
     ) {
@@ -63,10 +81,16 @@ impl WarpSpecializedKernel {
                 // Planes are products of a batch, or the parts of a split operand.
                 let plane = if self.parts() == 1 { k.ctaid_z() } else { k.constant(part) };
                 let source = (map, plane, blocks);
-                copy_tile((tile.smem, to), source, full, |[x, y]| match tile.major {
-                    Major::K => [k_start + x, start + y],
-                    Major::Mn => [start + x, k_start + y],
-                });
+                let copy = || {
+                    copy_tile((tile.smem, to), source, full, |[x, y]| match tile.major {
+                        Major::K => [k_start + x, start + y],
+                        Major::Mn => [start + x, k_start + y],
+                    });
+                };
+                match b_has_low {
+                    Some(b_has_low) if (operand, part) == (1, 1) => k.when(b_has_low, copy),
+                    _ => copy(),
+                }
             }
         };
         let tile = |extent, operand: usize| {
