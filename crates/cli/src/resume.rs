@@ -70,5 +70,6 @@ pub(crate) fn config(
     header.require_base(base)?;
     header.require_micro_batches(&arguments.step(), asked)?;
     header.require_optimizer(&arguments.training.given(&header.config.optimizer))?;
-    Ok(header.config)
+    let precision = header.config.precision.of_base(base);
+    Ok(TrainingConfig { precision, ..header.config })
 }

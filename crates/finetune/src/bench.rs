@@ -128,7 +128,9 @@ impl Bench {
         start(Stage::Warm(&warm));
         plans.iter().try_for_each(|plan| plan.memory().require(modules.context()))?;
         let stream = Stream::new(modules.context())?;
-        let parameters = self.config.parameters();
+        // A state of the largest size has the copies that the others do not need.
+        let largest = self.sizes.iter().max_by_key(|[batch, seq]| batch * seq);
+        let parameters = largest.map_or(self.config, |size| self.sized(*size)).parameters();
         let fill = |parameter: &Parameter, first, chunk: Chunk<'_>| {
             chunk.fill(|values| init::fill(values, first, parameter, self.config.seed));
             Ok(())

@@ -186,6 +186,19 @@ pub enum Error {
         /// Its value.
         value: f32,
     },
+    /// A frozen weight of a run whose frozen weights have 16 bits has more.
+    #[error(
+        "element {index} of `{parameter}` is {value}, which is not exact in f16 with the scale of \
+         its row; the precision of the run says that frozen weights have 16 bits"
+    )]
+    NotInF16 {
+        /// The parameter.
+        parameter: String,
+        /// Index of the element.
+        index: usize,
+        /// Its value.
+        value: f32,
+    },
     /// The replay and the eager step computed different bits.
     #[error(
         "step {step}: element {index} of {tensor} is {replayed:?} in the {strategy} program and \

@@ -5,11 +5,12 @@
 //! 16-bit integers, which is exact; a logarithm or a cosine would depend on the math library of the
 //! machine. The tails end at 4.9 standard deviations.
 
+use half::bf16;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sha2::{Digest, Sha256};
 
-use crate::parameters::{Init, Parameter};
+use crate::parameters::{Init, Parameter, Storage};
 
 /// Version of the generator, stored in checkpoints. It changes if the same seed gives other values.
 pub const INIT_VERSION: u32 = 1;
@@ -28,8 +29,15 @@ pub fn initial_values(parameter: &Parameter, seed: u64) -> Vec<f32> {
 }
 
 /// Fills `values` with the initial values of `parameter` from index `first`. Uses one thread per
-/// CPU core.
+/// CPU core. Values of [`Storage::F32WithF16`] are rounded to bf16.
 pub fn fill(values: &mut [f32], first: usize, parameter: &Parameter, seed: u64) {
+    fill_unrounded(values, first, parameter, seed);
+    if let Storage::F32WithF16 { .. } = parameter.storage {
+        values.iter_mut().for_each(|value| *value = bf16::from_f32(*value).to_f32());
+    }
+}
+
+fn fill_unrounded(values: &mut [f32], first: usize, parameter: &Parameter, seed: u64) {
     if let Init::Constant(value) = parameter.init {
         values.fill(value);
         return;
@@ -95,7 +103,7 @@ mod tests {
 
     fn parameter(len: usize, init: Init) -> Parameter {
         let name = "model.test.weight".to_owned();
-        let storage = crate::parameters::Storage::F32;
+        let storage = Storage::F32;
         let (shape, layout) = (vec![len], crate::parameters::Layout::default());
         Parameter { name, shape, trainable: true, decayed: true, init, storage, layout }
     }

@@ -68,6 +68,8 @@ pub(crate) enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dtype {
     F32,
+    /// f32 products with frozen matrices that are exactly bf16, as in most checkpoints.
+    F32Bf16Weights,
     Bf16,
     /// The same, with gradients of weights in bf16.
     Bf16Gradients,
@@ -115,7 +117,10 @@ const STEPS: &[(Mode, Dtype, Shape, [usize; 2])] = &[
     (Mode::Full, Dtype::Bf16Gradients, QWEN_1_5B, [4, 512]),
     (Mode::Lora, Dtype::Nf4, QWEN_1_5B, [4, 512]),
     (Mode::Lora, Dtype::F32, QWEN_1_5B, [1, 32]),
+    (Mode::Lora, Dtype::F32, QWEN_1_5B, [4, 128]),
     (Mode::Lora, Dtype::F32, QWEN_1_5B, [4, 512]),
+    (Mode::Lora, Dtype::F32Bf16Weights, QWEN_1_5B, [4, 128]),
+    (Mode::Lora, Dtype::F32Bf16Weights, QWEN_1_5B, [4, 512]),
 ];
 
 /// Rows of the products.
@@ -171,6 +176,7 @@ impl Case {
                 };
                 let dtype = match dtype {
                     Dtype::F32 => "f32",
+                    Dtype::F32Bf16Weights => "f32-bf16-weights",
                     Dtype::Bf16 => "bf16",
                     Dtype::Bf16Gradients => "bf16-gradients",
                     Dtype::Nf4 => "nf4",

@@ -114,6 +114,7 @@ fn mode_options(mode: Mode) -> Vec<String> {
 fn dtype_options(dtype: Dtype) -> &'static [&'static str] {
     match dtype {
         Dtype::F32 => &["--dtype", "f32"],
+        Dtype::F32Bf16Weights => &["--dtype", "f32", "--bf16-weights"],
         Dtype::Bf16 => &["--dtype", "bf16"],
         Dtype::Bf16Gradients => &["--dtype", "bf16", "--gradient-dtype", "bf16"],
         Dtype::Nf4 => &["--dtype", "bf16", "--quantize", "nf4"],
@@ -131,6 +132,7 @@ pub(crate) fn peer(case: &Case, settings: Settings) -> Result<Call, &'static str
                 .and(mode_options(*mode))
                 .with(dtype_options(match dtype {
                     Dtype::Bf16Gradients => Dtype::Bf16,
+                    Dtype::F32Bf16Weights => Dtype::F32,
                     other => *other,
                 }))
                 .with(if settings.quick { &quick } else { &[] })

@@ -16,6 +16,7 @@ struct Ceilings {
     bytes_per_second: f64,
     bf16_flops: f64,
     f32_flops: f64,
+    f32_bf16_flops: f64,
 }
 
 const CEILINGS: &[Ceilings] = &[Ceilings {
@@ -24,9 +25,10 @@ const CEILINGS: &[Ceilings] = &[Ceilings {
     bytes_per_second: 4.15e12,
     // Measured: products in short bursts.
     bf16_flops: 790e12,
-    // Data sheet: 989 TFLOP/s in TF32 with sparsity, half of it without; three TF32 products have
-    // the accuracy of one f32 product.
-    f32_flops: 989e12 / 2.0 / 3.0,
+    // Data sheet: 989 TFLOP/s in f16. Three products of f16 parts have the accuracy of one f32
+    // product, and two if one operand is exactly bf16.
+    f32_flops: 989e12 / 3.0,
+    f32_bf16_flops: 989e12 / 2.0,
 }];
 
 /// The arithmetic of products.
@@ -35,6 +37,8 @@ const CEILINGS: &[Ceilings] = &[Ceilings {
 pub(crate) enum Arithmetic {
     Bf16,
     F32,
+    /// Products of f32 with bf16, with the accuracy of f32.
+    F32Bf16Weights,
 }
 
 /// A row of the table, and its work.
@@ -64,6 +68,7 @@ impl Row {
         let peak = match self.arithmetic {
             Arithmetic::Bf16 => ceilings.bf16_flops,
             Arithmetic::F32 => ceilings.f32_flops,
+            Arithmetic::F32Bf16Weights => ceilings.f32_bf16_flops,
         };
         let (compute, memory) = (self.flop / peak, self.bytes / ceilings.bytes_per_second);
         Some(Floor { ms: compute.max(memory) * 1e3, is_memory: memory > compute })
@@ -76,6 +81,7 @@ pub(crate) fn rows(case: &Case) -> Vec<Row> {
         Case::Step { shape, mode, dtype, size } => {
             let arithmetic = match dtype {
                 Dtype::F32 => Arithmetic::F32,
+                Dtype::F32Bf16Weights => Arithmetic::F32Bf16Weights,
                 Dtype::Bf16 | Dtype::Bf16Gradients | Dtype::Nf4 => Arithmetic::Bf16,
             };
             let (flop, bytes) = step((shape, *mode), *dtype, *size);
@@ -177,7 +183,7 @@ fn step((shape, mode): (&Shape, Mode), dtype: Dtype, size: [usize; 2]) -> (f64, 
         + 7.0 * shape.layers as f64 * attended;
     let (linear_bytes, head_bytes) = match dtype {
         Dtype::F32 => (4.0, 4.0),
-        Dtype::Bf16 | Dtype::Bf16Gradients => (2.0, 2.0),
+        Dtype::F32Bf16Weights | Dtype::Bf16 | Dtype::Bf16Gradients => (2.0, 2.0),
         // 4 bits, and a scale in f32 for each 64.
         Dtype::Nf4 => (0.5 + 4.0 / 64.0, 2.0),
     };

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use retrograph_finetune::bench::BenchStrategy;
-use retrograph_finetune::{DType, DeviceChoice, OptimizerConfig, TrainingConfig, parse_dtype};
+use retrograph_finetune::{
+    DType, DeviceChoice, OptimizerConfig, Precision, TrainingConfig, parse_dtype,
+};
 
 use super::{CacheArguments, ModelArguments, up_to};
 
@@ -45,6 +47,10 @@ pub(crate) struct BenchArguments {
     /// driver's energy counter if the device has one. Results have it as `joules`.
     #[arg(long, conflicts_with = "decode")]
     pub(crate) energy: bool,
+    /// Round frozen weights to bf16, as most checkpoints have them. With --dtype f32, products of
+    /// many rows then read them in one part of f16 instead of two.
+    #[arg(long)]
+    pub(crate) bf16_weights: bool,
     /// Write the results to this JSON file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -56,7 +62,10 @@ impl BenchArguments {
         TrainingConfig {
             model: self.model.model(),
             mode: self.model.mode(self.model.preset.default_rank(), true),
-            precision: self.model.precision(DType::F32),
+            precision: Precision {
+                frozen_16_bit: self.bf16_weights,
+                ..self.model.precision(DType::F32)
+            },
             batch: 1,
             seq: 1,
             optimizer: OptimizerConfig::new(1e-7, 1000),

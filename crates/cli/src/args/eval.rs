@@ -72,7 +72,8 @@ impl EvalArguments {
         config: TrainingConfig,
         base: Option<&ModelDirectory>,
     ) -> TrainingConfig {
-        TrainingConfig { batch: self.batch, seq: self.seq(base), ..config }
+        let precision = config.precision.of_base(base);
+        TrainingConfig { batch: self.batch, seq: self.seq(base), precision, ..config }
     }
 
     /// Returns the tokens of a sequence.

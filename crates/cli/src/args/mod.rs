@@ -269,7 +269,7 @@ impl FinetuneArguments {
         TrainingConfig {
             model: base.map_or_else(|| self.model.model(), |base| *base.config()),
             mode: self.model.mode(rank, false),
-            precision: self.model.precision(real_dtype(base.is_some())),
+            precision: self.model.precision(real_dtype(base.is_some())).of_base(base),
             batch: self.micro_batching.sequences(self.micro_batch()),
             seq: training.seq.unwrap_or(DEFAULT_SEQ),
             optimizer,

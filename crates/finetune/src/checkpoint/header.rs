@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::difference;
 use super::error::CheckpointError;
-use crate::config::{OptimizerConfig, PreferenceConfig, TrainingConfig};
+use crate::config::{OptimizerConfig, Precision, PreferenceConfig, TrainingConfig};
 use crate::error::Result;
 use crate::hub::ModelDirectory;
 use crate::model::StepOptions;
@@ -106,7 +106,9 @@ impl Header {
         compare("generator of initial weights", &self.init, &crate::init::INIT_VERSION)?;
         compare("model", &here.model, &config.model)?;
         compare("mode", &here.mode, &config.mode)?;
-        compare("precision", &here.precision, &config.precision)?;
+        let frozen_16_bit = here.precision.frozen_16_bit;
+        let precision = Precision { frozen_16_bit, ..config.precision };
+        compare("precision", &here.precision, &precision)?;
         compare("seed", &here.seed, &config.seed)?;
         compare("batch", &here.batch, &config.batch)?;
         compare("seq", &here.seq, &config.seq)?;

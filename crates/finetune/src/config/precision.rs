@@ -7,6 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::check::require;
 use super::choice::UnknownChoice;
+use crate::hub::ModelDirectory;
+
+/// Rows of a micro-batch from which the operands of products in f32 are split into parts of f16
+/// before. Products of fewer rows split them into parts of tf32 in each tile. Measured for a model
+/// of 1.5 billion weights (docs/hardware/2026-11-25-split-f16).
+pub(crate) const MIN_SPLIT_ROWS: usize = 256;
 
 /// Parses `f32` or `bf16`, the dtypes of products, frozen weights and KV caches.
 ///
@@ -67,17 +73,28 @@ pub struct Precision {
     /// nothing in LoRA.
     #[serde(default, with = "dtype_name")]
     pub gradients: DType,
+    /// Whether every frozen matrix is exactly bf16 or f16, as in most checkpoints; see
+    /// [`Precision::of_base`]. Products in f32 of many rows then read frozen matrices in f16, which
+    /// changes no weight. Not stored in checkpoints: it follows from the base model.
+    #[serde(skip)]
+    pub frozen_16_bit: bool,
 }
 
 impl Precision {
     /// f32 throughout.
-    pub const F32: Self = Self { dtype: DType::F32, quantize: None, gradients: DType::F32 };
+    pub const F32: Self =
+        Self { dtype: DType::F32, quantize: None, gradients: DType::F32, frozen_16_bit: false };
     /// Products in bf16.
-    pub const BF16: Self = Self { dtype: DType::Bf16, quantize: None, gradients: DType::F32 };
+    pub const BF16: Self = Self { dtype: DType::Bf16, ..Self::F32 };
 
     /// Returns this precision with gradients of weights of linear layers in bf16.
     pub const fn bf16_gradients(self) -> Self {
         Self { gradients: DType::Bf16, ..self }
+    }
+
+    /// Returns this precision for a run whose frozen weights come from `base`, or from a seed.
+    pub fn of_base(self, base: Option<&ModelDirectory>) -> Self {
+        Self { frozen_16_bit: base.is_some_and(ModelDirectory::is_16_bit), ..self }
     }
 
     /// Returns this precision with frozen linear layers in NF4.

@@ -151,6 +151,12 @@ impl ModelDirectory {
         self.0.tensors.by_name().get(name).map(|tensor| tensor.dtype)
     }
 
+    /// Whether every matrix is stored in bf16 or f16.
+    pub(crate) fn is_16_bit(&self) -> bool {
+        let matrices = self.0.tensors.by_name().values().filter(|tensor| tensor.shape.len() == 2);
+        matrices.map(|tensor| tensor.dtype).all(|dtype| matches!(dtype, Dtype::BF16 | Dtype::F16))
+    }
+
     /// Whether there is a tensor with the elements of `parameter`.
     pub fn has(&self, parameter: &Parameter) -> bool {
         self.0.tensors.by_name().contains_key(&parameter.stored_name())

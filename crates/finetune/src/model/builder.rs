@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use retrograph_kernels::ops::{Add, Dropout, TensorView};
+use retrograph_kernels::ops::{Add, Dropout, SplitMatrix, TensorView};
 use retrograph_kernels::{Element, KernelError, Launch};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
@@ -44,6 +44,8 @@ pub struct ParameterBuffers {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weight {
     pub(super) value: TensorView<BufferId>,
+    /// The f16 copy, if there is one.
+    pub(super) f16: Option<SplitMatrix<BufferId>>,
     /// The gradient; `None` for a weight that is not trained.
     pub(super) grad: Option<Gradient>,
 }
@@ -193,7 +195,8 @@ impl Builder {
 
     fn matrix(&self, name: &str, view: fn(&Value) -> TensorView<BufferId>) -> Weight {
         let held = self.parameter(name);
-        Weight { value: view(&held.value), grad: held.trained.as_ref().map(|buffers| buffers.grad) }
+        let grad = held.trained.as_ref().map(|buffers| buffers.grad);
+        Weight { value: view(&held.value), f16: held.value.f16(), grad }
     }
 
     /// Returns the weight `name`, which is f32 in every precision.

@@ -2,7 +2,7 @@
 
 use half::bf16;
 use retrograph_kernels::nf4::{BLOCK, NESTED_BLOCK};
-use retrograph_kernels::ops::{Nf4, Nf4Scales, TensorView};
+use retrograph_kernels::ops::{Nf4, Nf4Scales, SplitMatrix, TensorView};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
 use crate::parameters::{Parameter, Storage};
@@ -12,6 +12,7 @@ use crate::parameters::{Parameter, Storage};
 pub struct Value {
     stored: TensorView<BufferId>,
     copy: Option<Slice<bf16>>,
+    f16: Option<SplitMatrix<BufferId>>,
 }
 
 impl Value {
@@ -25,7 +26,7 @@ impl Value {
         let (name, len) = (&parameter.name, parameter.len());
         let copied = parameter.storage == Storage::F32WithBf16;
         let stored = match parameter.storage {
-            Storage::F32 | Storage::F32WithBf16 => {
+            Storage::F32 | Storage::F32WithBf16 | Storage::F32WithF16 { .. } => {
                 TensorView::F32(pass.external(name.clone(), len))
             }
             Storage::Bf16 => TensorView::Bf16(pass.external(name.clone(), len)),
@@ -47,10 +48,18 @@ impl Value {
             }
         };
         let copy = copied.then(|| pass.external(format!("{name}.bf16"), len));
-        Self { stored, copy }
+        let f16 = match parameter.storage {
+            Storage::F32WithF16 { rows } => Some(SplitMatrix {
+                parts: pass.external(format!("{name}.f16"), len),
+                count: 1,
+                scales: pass.external(format!("{name}.f16.scales"), rows),
+            }),
+            _ => None,
+        };
+        Self { stored, copy, f16 }
     }
 
-    /// Returns the buffers that checkpoints have: of [`Storage::F32WithBf16`] the master weights.
+    /// Returns the buffers that checkpoints have: f32 if there are copies.
     pub fn stored(&self) -> TensorView<BufferId> {
         self.stored
     }
@@ -58,6 +67,11 @@ impl Value {
     /// The bf16 copy of [`Storage::F32WithBf16`].
     pub fn copy(&self) -> Option<Slice<bf16>> {
         self.copy
+    }
+
+    /// The f16 copy of [`Storage::F32WithF16`].
+    pub fn f16(&self) -> Option<SplitMatrix<BufferId>> {
+        self.f16
     }
 
     /// Returns the buffers that matrix products read: the bf16 copy if there is one.

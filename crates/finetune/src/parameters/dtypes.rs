@@ -3,14 +3,23 @@
 use retrograph_kernels::DType;
 
 use super::{EMBEDDING, HEAD, Parameter, Storage, inventory};
-use crate::config::{InferenceConfig, Precision, Projection, Quantization, TrainingConfig};
+use crate::config::{
+    InferenceConfig, MIN_SPLIT_ROWS, ModelConfig, Precision, Projection, Quantization,
+    TrainingConfig,
+};
 
 impl TrainingConfig {
     /// Returns every parameter of the run, with its dtype on the device. Trained parameters, norms
     /// and biases are f32; other matrices have the dtype of `precision`. If that is bf16, LoRA
-    /// matrices and trained weights of linear layers have a bf16 copy, too.
+    /// matrices and trained weights of linear layers have a bf16 copy, too. If it is f32, frozen
+    /// weights of 16 bits that products of many rows read have an f16 copy.
     pub fn parameters(&self) -> Vec<Parameter> {
-        InferenceConfig::from(self).parameters()
+        let mut parameters = InferenceConfig::from(self).parameters();
+        let Precision { dtype, frozen_16_bit, .. } = self.precision;
+        if dtype == DType::F32 && frozen_16_bit && self.rows() >= MIN_SPLIT_ROWS {
+            parameters.iter_mut().for_each(|parameter| add_f16(parameter, &self.model));
+        }
+        parameters
     }
 }
 
@@ -26,16 +35,37 @@ impl InferenceConfig {
     }
 }
 
+/// Adds an f16 copy to a frozen matrix of products that is f32 and whose rows and columns are
+/// multiples of 8.
+fn add_f16(parameter: &mut Parameter, model: &ModelConfig) {
+    let Parameter { name, shape, storage, trainable, .. } = parameter;
+    let frozen = *storage == Storage::F32 && !*trainable;
+    let whole = shape.iter().all(|size| size.is_multiple_of(8));
+    let in_products = is_linear(name) || is_head(name, model);
+    if frozen && whole && in_products {
+        *storage = Storage::F32WithF16 { rows: shape[0] };
+    }
+}
+
+/// Whether `name` is the weight of a linear layer.
+fn is_linear(name: &str) -> bool {
+    Projection::ALL
+        .into_iter()
+        .any(|projection| name.ends_with(&format!("{}.weight", projection.path())))
+}
+
+/// Whether `name` is the output projection.
+fn is_head(name: &str, model: &ModelConfig) -> bool {
+    name == if model.tied { EMBEDDING } else { HEAD }
+}
+
 /// Returns the dtype of a parameter on the device.
 fn storage(
     parameter: &Parameter,
     InferenceConfig { model, precision, .. }: &InferenceConfig,
 ) -> Storage {
     let matrix = parameter.shape.len() == 2;
-    let linear = Projection::ALL
-        .into_iter()
-        .any(|projection| parameter.name.ends_with(&format!("{}.weight", projection.path())));
-    let head = parameter.name == if model.tied { EMBEDDING } else { HEAD };
+    let (linear, head) = (is_linear(&parameter.name), is_head(&parameter.name, model));
     let lora = [".lora_A.weight", ".lora_B.weight"].iter().any(|end| parameter.name.ends_with(end));
     let bf16 = precision.dtype == DType::Bf16;
     match *precision {

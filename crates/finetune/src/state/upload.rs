@@ -1,10 +1,11 @@
 //! Upload of weights through pinned memory. While one chunk is copied, the next is read, computed
 //! or quantized.
 
-use half::bf16;
 use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use retrograph_kernels::Element;
 use retrograph_kernels::nf4::{self, Nested};
-use retrograph_kernels::{Element, ops::NF4_BLOCK};
+use retrograph_kernels::ops::{NF4_BLOCK, NotInF16, split_rows};
 use retrograph_runtime::{DeviceBuffer, Event, MemoryPool, PinnedBuffer, Stream};
 
 use super::value::{DeviceScales, DeviceValue};
@@ -65,6 +66,7 @@ impl<'a> Uploader<'a> {
                 Ok(DeviceValue::Bf16(self.copy(len, CHUNK, fill)?))
             }
             Storage::F32WithBf16 => self.with_copy(len, fill),
+            Storage::F32WithF16 { rows } => self.with_f16(parameter, rows, fill),
             Storage::Nf4 { double } => self.quantize(parameter, double, fill),
         }
     }
@@ -86,6 +88,38 @@ impl<'a> Uploader<'a> {
             })?;
         }
         Ok(DeviceValue::F32WithBf16(master, copy))
+    }
+
+    /// Uploads a matrix and its f16 copy, chunks of whole rows at a time.
+    fn with_f16(
+        &mut self,
+        parameter: &Parameter,
+        rows: usize,
+        fill: Fill<'_>,
+    ) -> Result<DeviceValue> {
+        let len = parameter.len();
+        let columns = len / rows.max(1);
+        let (master, copy) = (self.pool.uninit(len)?, self.pool.uninit(len)?);
+        let (mut high, mut scales) = (Vec::new(), Vec::with_capacity(rows));
+        for (first, count) in chunks(len, CHUNK / columns.max(1) * columns) {
+            high.resize(count, f16::ZERO);
+            let mut split = Ok(());
+            self.send((&master, first), count, |chunk| {
+                fill(first, Chunk::F32(chunk))?;
+                split = split_all(chunk, columns, &mut high).map(|found| scales.extend(found));
+                Ok(())
+            })?;
+            split.map_err(|error| Error::NotInF16 {
+                parameter: parameter.name.clone(),
+                index: first + error.index,
+                value: error.value,
+            })?;
+            self.send((&copy, first), count, |chunk| {
+                chunk.copy_from_slice(&high);
+                Ok(())
+            })?;
+        }
+        Ok(DeviceValue::F32WithF16(master, copy, self.whole(&scales)?))
     }
 
     fn quantize(
@@ -183,32 +217,55 @@ pub(crate) fn pooled_bytes(parameters: &[Parameter]) -> usize {
     map + buffers.map(MemoryPool::bytes_taken).sum::<usize>()
 }
 
-/// Writes the codes of `values` and returns their scales. Uses one thread per CPU core.
+/// Writes the codes of `values` and returns their scales.
 fn quantize_all(values: &[f32], codes: &mut [u8]) -> Result<Vec<f32>, nf4::NotFinite> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let share = values.len().div_ceil(cores).next_multiple_of(NF4_BLOCK).max(NF4_BLOCK * 256);
-    let parts = values.chunks(share).zip(codes.chunks_mut(share / 2)).enumerate();
-    let results: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = parts
-            .map(|(number, (values, codes))| {
-                scope.spawn(move || {
-                    let quantized = nf4::quantize(values).map_err(|error| nf4::NotFinite {
-                        index: number * share + error.index,
-                        ..error
-                    })?;
-                    codes.copy_from_slice(&quantized.codes);
-                    Ok(quantized.absmax)
-                })
-            })
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().expect("quantization does not panic"))
-            .collect()
-    });
+    let results = on_all_cores((values, NF4_BLOCK * 256), (codes, NF4_BLOCK * 128), quantize);
     let mut scales = Vec::with_capacity(values.len().div_ceil(NF4_BLOCK));
-    for result in results {
-        scales.extend(result?);
+    for (first, result) in results {
+        let moved = |error: nf4::NotFinite| nf4::NotFinite { index: first + error.index, ..error };
+        scales.extend(result.map_err(moved)?);
     }
     Ok(scales)
+}
+
+fn quantize(values: &[f32], codes: &mut [u8]) -> Result<Vec<f32>, nf4::NotFinite> {
+    let quantized = nf4::quantize(values)?;
+    codes.copy_from_slice(&quantized.codes);
+    Ok(quantized.absmax)
+}
+
+/// Writes the f16 copy of rows of `columns` values and returns their scales.
+fn split_all(values: &[f32], columns: usize, copy: &mut [f16]) -> Result<Vec<f32>, NotInF16> {
+    let unit = columns.max(1);
+    let results =
+        on_all_cores((values, unit), (copy, unit), |values, copy| split_rows(values, unit, copy));
+    let mut scales = Vec::with_capacity(values.len() / unit);
+    for (first, result) in results {
+        scales.extend(result.map_err(|error| NotInF16 { index: first + error.index, ..error })?);
+    }
+    Ok(scales)
+}
+
+/// Calls `convert` for a share of `values` and of `out` on one thread per CPU core. Shares are
+/// whole units, except the last. Returns the first value of each share with its result, in order.
+fn on_all_cores<T: Send, R: Send>(
+    (values, unit): (&[f32], usize),
+    (out, out_unit): (&mut [T], usize),
+    convert: impl Fn(&[f32], &mut [T]) -> R + Sync,
+) -> Vec<(usize, R)> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let units = values.len().div_ceil(unit).div_ceil(cores).max(1);
+    let shares = values.chunks(units * unit).zip(out.chunks_mut(units * out_unit)).enumerate();
+    let convert = &convert;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = shares
+            .map(|(number, (values, out))| {
+                (number * units * unit, scope.spawn(move || convert(values, out)))
+            })
+            .collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, R>| {
+            thread.join().expect("conversions do not panic")
+        };
+        threads.into_iter().map(|(first, thread)| (first, join(thread))).collect()
+    })
 }

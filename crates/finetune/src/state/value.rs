@@ -1,6 +1,6 @@
 //! The values of a parameter on the device, by dtype.
 
-use half::bf16;
+use half::{bf16, f16};
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::ops::{Nf4, Nf4Scales, TensorView};
 use retrograph_runtime::{Bindings, DeviceBuffer, Stream};
@@ -15,6 +15,8 @@ pub(super) enum DeviceValue {
     Bf16(DeviceBuffer<bf16>),
     /// Master weights, and the copy that products read.
     F32WithBf16(DeviceBuffer<f32>, DeviceBuffer<bf16>),
+    /// Frozen weights, and the copy in f16 with its scales that products of many rows read.
+    F32WithF16(DeviceBuffer<f32>, DeviceBuffer<f16>, DeviceBuffer<f32>),
     Nf4(DeviceBuffer<u8>, DeviceScales),
 }
 
@@ -50,7 +52,10 @@ impl DeviceValue {
     /// Binds the buffers to buffers of a pass with the same dtype.
     pub(super) fn bind(&self, bindings: &mut Bindings, value: &Value) {
         match (self, value.stored()) {
-            (Self::F32(buffer) | Self::F32WithBf16(buffer, _), TensorView::F32(slice)) => {
+            (
+                Self::F32(buffer) | Self::F32WithBf16(buffer, _) | Self::F32WithF16(buffer, ..),
+                TensorView::F32(slice),
+            ) => {
                 bindings.bind(slice, buffer);
             }
             (Self::Bf16(buffer), TensorView::Bf16(slice)) => {
@@ -67,12 +72,21 @@ impl DeviceValue {
         if let (Some(buffer), Some(slice)) = (self.copy(), value.copy()) {
             bindings.bind(slice, buffer);
         }
+        match (self, value.f16()) {
+            (Self::F32WithF16(_, parts, scales), Some(copy)) => {
+                bindings.bind(copy.parts, parts).bind(copy.scales, scales);
+            }
+            (held, Some(_)) => panic!("the pass has an f16 copy, and the state has {held:?}"),
+            (_, None) => {}
+        }
     }
 
     /// Downloads the values as f32, dequantized as the products read them.
     pub(super) fn download(&self, stream: &Stream, len: usize) -> Result<Vec<f32>> {
         Ok(match self {
-            Self::F32(buffer) | Self::F32WithBf16(buffer, _) => buffer.download(stream)?,
+            Self::F32(buffer) | Self::F32WithBf16(buffer, _) | Self::F32WithF16(buffer, ..) => {
+                buffer.download(stream)?
+            }
             Self::Bf16(buffer) => buffer.download(stream)?.into_iter().map(bf16::to_f32).collect(),
             Self::Nf4(codes, scales) => {
                 nf4::dequantize(&codes.download(stream)?, &scales.download(stream)?, len)

@@ -28,7 +28,7 @@ const NESTED: Precision = Precision::F32.nf4(true);
 fn stored(parameter: &Parameter) -> Vec<f32> {
     let values = weights(parameter);
     match parameter.storage {
-        Storage::F32 | Storage::F32WithBf16 => values,
+        Storage::F32 | Storage::F32WithBf16 | Storage::F32WithF16 { .. } => values,
         Storage::Bf16 => values.iter().map(|&value| bf16::from_f32(value).to_f32()).collect(),
         Storage::Nf4 { double } => {
             let quantized = nf4::quantize(&values).unwrap();

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use half::bf16;
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
+use retrograph_finetune::parameters::{Parameter, Storage};
 use retrograph_finetune::{
-    LoraConfig, LoraTargets, Mode, Precision, TrainerOptions, TrainingConfig,
+    Error, LoraConfig, LoraTargets, Mode, Plan, Precision, Source, TrainerOptions, TrainingConfig,
 };
-use retrograph_runtime::{OperationKind, Policy};
+use retrograph_runtime::{OperationKind, Pass, Policy};
 
+use crate::device::device;
 use crate::golden::{self, distance, weights};
 use crate::precision::{config, trainer};
 
@@ -116,4 +119,79 @@ fn small_products_split_their_operands_themselves() {
     for mode in modes() {
         assert!(!launches(&large(mode), StepOptions::default()).contains(&"split_f16"));
     }
+}
+
+/// The weights of the golden model, rounded to bf16 if they are frozen matrices.
+fn rounded(parameter: &Parameter) -> Vec<f32> {
+    let mut values = weights(parameter);
+    if !parameter.trainable && parameter.shape.len() == 2 {
+        values.iter_mut().for_each(|value| *value = bf16::from_f32(*value).to_f32());
+    }
+    values
+}
+
+/// The low parts that are left out are 0.
+#[test]
+fn frozen_weights_of_16_bits_are_split_once_and_give_the_same_bits() {
+    let config = |frozen_16_bit| {
+        let mut config = large(modes()[0]);
+        config.precision.frozen_16_bit = frozen_16_bit;
+        config
+    };
+    let losses = |frozen_16_bit| {
+        let options = TrainerOptions { verify: true, step: always(), ..Default::default() };
+        let config = config(frozen_16_bit);
+        let mut trainer = trainer(&config, options, &mut |p| Ok(rounded(p)));
+        for step in 0..3 {
+            trainer.step(&golden::batch(&config, step)).unwrap();
+        }
+        trainer.losses().iter().map(|loss| loss.to_bits()).collect::<Vec<_>>()
+    };
+    assert_eq!(losses(true), losses(false));
+
+    let pass = |frozen_16_bit| StepPass::new(&config(frozen_16_bit), always()).unwrap().pass;
+    let converts = |pass: Pass| {
+        pass.buffers().any(|(_, buffer)| buffer.name().starts_with("converted weights"))
+    };
+    assert_eq!([pass(true), pass(false)].map(converts), [false, true]);
+}
+
+#[test]
+fn copies_in_f16_are_kept_for_products_of_many_rows_alone() {
+    let stored = |rows: usize, mode: Mode, precision: Precision| {
+        let precision = Precision { frozen_16_bit: true, ..precision };
+        let config = TrainingConfig { batch: 1, seq: rows, precision, ..large(mode) };
+        let parameters = config.parameters();
+        let copied = |one: &&Parameter| matches!(one.storage, Storage::F32WithF16 { .. });
+        parameters.iter().filter(copied).map(|one| one.name.clone()).collect::<Vec<_>>()
+    };
+    let [lora, full] = modes();
+    let copied = stored(256, lora, Precision::F32);
+    // Five matrices of each layer, and the output projection. k and v have 12 rows.
+    assert_eq!(copied.len(), 5 * large(lora).model.layers + 1, "{copied:?}");
+    for (rows, mode, precision) in [
+        (255, lora, Precision::F32),
+        (256, full, Precision::F32),
+        (256, lora, Precision::BF16),
+        (256, lora, Precision::BF16.nf4(false)),
+    ] {
+        assert!(stored(rows, mode, precision).is_empty(), "{rows} {mode:?} {precision:?}");
+    }
+}
+
+#[test]
+fn weights_of_more_bits_are_refused_by_name() {
+    let mut config = large(modes()[0]);
+    config.precision.frozen_16_bit = true;
+    let values = &mut |parameter: &Parameter| {
+        let mut values = rounded(parameter);
+        if parameter.name.ends_with("1.mlp.up_proj.weight") {
+            values[70] = 0.100_000_01;
+        }
+        Ok(values)
+    };
+    let plan = Plan::new(&config, TrainerOptions::default()).unwrap();
+    let error = plan.start(&device().modules(), Source::Values(values), &mut |_| ()).unwrap_err();
+    let Error::NotInF16 { parameter, index: 70, .. } = &error else { panic!("{error}") };
+    assert!(parameter.ends_with("1.mlp.up_proj.weight"), "{parameter}");
 }

@@ -13,8 +13,8 @@ pub use evaluation::LossPass;
 pub use forward::ForwardPass;
 pub use generation::{GenerationPass, SAMPLED, TokenSource};
 pub use metrics::{METRICS, MetricsLayout};
+pub(super) use options::MIN_DECODED_ROWS;
 pub use options::{GradientHome, MicroBatching, StepOptions};
-pub(super) use options::{MIN_DECODED_ROWS, MIN_SPLIT_ROWS};
 pub use training::{StepControls, StepInput, StepPass};
 
 /// Number of launches of `kernels` in `pass`.

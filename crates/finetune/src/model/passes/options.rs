@@ -128,11 +128,6 @@ impl StepOptions {
 /// billion weights (docs/hardware/2026-11-25-split-f16).
 pub(in crate::model) const MIN_DECODED_ROWS: usize = 256;
 
-/// Rows of a micro-batch from which the operands of products in f32 are split into parts of f16
-/// before. Products of fewer rows split them into parts of tf32 in each tile. Measured as
-/// [`MIN_DECODED_ROWS`].
-pub(in crate::model) const MIN_SPLIT_ROWS: usize = 256;
-
 /// The micro-batches of a step. Loss and gradients are means over all targets of the step, as
 /// without micro-batches, except for rounding: additions come in another order.
 ///

@@ -54,7 +54,7 @@ impl Linear {
         });
         let bias = spec.has_bias(projection).then(|| builder.f32_weight(&name("bias")));
         let siblings = u32::from(matches!(projection, Projection::Gate | Projection::Up));
-        let operands = (weight.value, bias.map(|bias: F32Weight| bias.value));
+        let operands = (weight, bias.map(|bias: F32Weight| bias.value));
         let products = Products::new(operands, shape, (config, siblings));
         let fused = lora.is_some_and(|lora| lora.fused().is_some());
         let products = if fused { products.without_splits() } else { products };
@@ -67,7 +67,7 @@ impl Linear {
         shape: GemmShape,
         config: &PassConfig,
     ) -> Self {
-        Self::resolve((weight, None, None), Products::new((weight.value, None), shape, (config, 0)))
+        Self::resolve((weight, None, None), Products::new((weight, None), shape, (config, 0)))
     }
 
     fn resolve(

@@ -11,10 +11,12 @@ use retrograph_runtime::{BufferId, Slice};
 
 use super::super::activation::{Activation, missing};
 use super::super::{Builder, PassConfig};
+use crate::config::MIN_SPLIT_ROWS;
 use crate::error::Result;
+use crate::model::builder::Weight;
 use crate::model::converted::Converted;
 use crate::model::gradient::Gradient;
-use crate::model::passes::{MIN_DECODED_ROWS, MIN_SPLIT_ROWS};
+use crate::model::passes::MIN_DECODED_ROWS;
 
 /// Parts of a split matrix.
 const PARTS: usize = SplitMatrix::<BufferId>::PARTS;
@@ -23,8 +25,10 @@ const PARTS: usize = SplitMatrix::<BufferId>::PARTS;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Products {
     w: TensorView<BufferId>,
+    /// The f16 copy of w, if there is one.
+    f16: Option<SplitMatrix<BufferId>>,
     /// The dtype in which products read w. If w is NF4 and this is bf16, each use decodes it first;
-    /// if w is f32 and this is f16, each use splits it.
+    /// if w is f32 without a copy and this is f16, each use splits it.
     weights: DType,
     bias: Option<Slice<f32>>,
     pub(super) shape: GemmShape,
@@ -48,7 +52,7 @@ impl Products {
     /// Plans the products with `w`. `siblings` layers of the same micro-batch and shape run
     /// concurrently.
     pub(super) fn new(
-        (w, bias): (TensorView<BufferId>, Option<Slice<f32>>),
+        (Weight { value: w, f16, .. }, bias): (Weight, Option<Slice<f32>>),
         shape: GemmShape,
         (config, siblings): (&PassConfig, u32),
     ) -> Self {
@@ -66,6 +70,7 @@ impl Products {
         let backward_splits = if is_split { 1 } else { shape.dgrad_splits(config) };
         Self {
             w,
+            f16,
             weights,
             bias,
             shape,
@@ -102,8 +107,11 @@ impl Products {
     }
 
     /// Returns the weight as products read it. A weight in NF4 that is read in bf16 is decoded, and
-    /// one in f32 that is read in f16 is split, once for all tiles of a product.
+    /// one in f32 that is read in f16 and has no copy is split, once for all tiles of a product.
     pub(super) fn weight(&self, builder: &mut Builder) -> Result<TensorView<BufferId>> {
+        if let (DType::F16, Some(copy)) = (self.weights, self.f16) {
+            return Ok(copy.into());
+        }
         let GemmShape { inputs, outputs, .. } = self.shape;
         let (rows, columns, len) = (outputs, inputs, self.w.len());
         let converted = match (self.w, self.weights) {
@@ -115,7 +123,7 @@ impl Products {
                 builder.converted((self.w, [rows, columns]), |pass, name| {
                     let parts = pass.transient(format!("{name}/parts"), PARTS * len);
                     let scales = pass.transient(format!("{name}/scales"), rows);
-                    TensorView::Split(SplitMatrix { parts, scales })
+                    TensorView::Split(SplitMatrix { parts, count: PARTS, scales })
                 })
             }
             (w, _) => Converted::Found(w),
@@ -340,7 +348,7 @@ fn split(
 ) -> Result<SplitMatrix<BufferId>> {
     let parts = builder.transient_of::<f16>(&format!("{name}_parts"), PARTS * x.len());
     let scales = builder.transient(&format!("{name}_scales"), rows);
-    let out = SplitMatrix { parts, scales };
+    let out = SplitMatrix { parts, count: PARTS, scales };
     builder.launch(Split { x, factors, out, rows, columns }.launch())?;
     Ok(out)
 }
