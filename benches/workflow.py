@@ -27,6 +27,10 @@ TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+# The words of Qwen2's tokenizer, by which llama.cpp knows it.
+QWEN_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 WORDS = "the model reads a word and guesses the next one from those before it while each GPU has its own".split()
 
 
@@ -72,13 +76,17 @@ def write_model(directory, shape):
     save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
 
     vocab = {letter: byte for byte, letter in sorted(byte_letters().items())}
+    # Words for all other tokens, which only answers have.
+    vocab |= {f"\u0120w{token}": token for token in range(256 + len(SPECIAL), shape["vocab"])}
     added = [
         dict(id=256 + n, content=text, special=True, single_word=False, lstrip=False, rstrip=False, normalized=False)
         for n, text in enumerate(SPECIAL)
     ]
     level = dict(type="ByteLevel", add_prefix_space=False, trim_offsets=False, use_regex=False)
+    split = dict(type="Split", pattern=dict(Regex=QWEN_WORDS), behavior="Isolated", invert=False)
+    words = dict(type="Sequence", pretokenizers=[split, level])
     tokenizer = dict(
-        version="1.0", truncation=None, padding=None, added_tokens=added, normalizer=None, pre_tokenizer=level,
+        version="1.0", truncation=None, padding=None, added_tokens=added, normalizer=None, pre_tokenizer=words,
         post_processor=None, decoder=level,
         model=dict(type="BPE", dropout=None, unk_token=None, continuing_subword_prefix=None, end_of_word_suffix=None,
                    fuse_unk=False, byte_fallback=False, vocab=vocab, merges=[]),
@@ -178,19 +186,34 @@ def export(arguments, place, model, adapter, record):
     off = max((a - b).abs().max().item() for a, b in zip(found, expected))
     record(dict(part="export", reader="transformers", largest_logit=scale, largest_difference=off))
     if arguments.llama_cpp:
-        import numpy
-        from llama_cpp import Llama
-
         file = place / "merged.gguf"
         run([arguments.program, "export", "--model", merged, "--out", file, "--format", "gguf", "--dtype", "f32"])
-        llama = Llama(str(file), n_ctx=512, logits_all=True, n_gpu_layers=0, verbose=False)
-        off = 0.0
-        for one, wanted in zip(ids, expected):
-            llama.reset()
-            llama.eval(one[0].tolist())
-            got = numpy.array(llama.scores[: one.shape[1]])
-            off = max(off, abs(got - wanted[0].numpy()).max())
-        record(dict(part="export", reader="llama.cpp", largest_logit=scale, largest_difference=float(off)))
+        wanted = [logits[0, -1].log_softmax(-1) for logits in expected]
+        off = max(
+            abs(found - one[token].item())
+            for one, likely in zip(wanted, llama_cpp(file, [row[0].tolist() for row in ids]))
+            for token, found in likely
+        )
+        record(dict(part="export", reader="llama.cpp", largest_difference_of_log_probabilities=off))
+
+
+def llama_cpp(file, sequences):
+    """The 64 most likely next tokens in llama.cpp on the CPU, with their log-probabilities."""
+    import xllamacpp
+
+    settings = xllamacpp.CommonParams()
+    settings.model.path, settings.n_ctx, settings.n_gpu_layers = str(file), 512, 0
+    settings.cache_type_k = settings.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    settings.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    server = xllamacpp.Server(settings)
+
+    def likely(tokens):
+        request = dict(prompt=tokens, max_tokens=1, logprobs=64, temperature=0.0, cache_prompt=False)
+        answer = server.handle_completions(request)
+        answer = json.loads(answer) if isinstance(answer, str) else answer
+        return [(one["id"], one["logprob"]) for one in answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]]
+
+    return [likely(tokens) for tokens in sequences]
 
 
 def serve(arguments, model, adapter, record):
@@ -208,30 +231,36 @@ def serve(arguments, model, adapter, record):
     address = "http://" + line.split("http://")[1].split()[0].rstrip("/.,").removesuffix("/v1")
     try:
         for name in (model.name, "mine"):
-            first, between = [], []
+            first, per_token, tokens = [], [], 0
             for text in prompts(2 if arguments.dry_run else 6):
                 body = dict(model=name, prompt=text, max_tokens=16 if arguments.dry_run else 256, stream=True,
-                            temperature=0, ignore_eos=True)
+                            temperature=0, stream_options=dict(include_usage=True))
                 request = urllib.request.Request(f"{address}/v1/completions", json.dumps(body).encode(),
                                                  {"content-type": "application/json"})
-                started, times = time.perf_counter(), []
+                started, times, count = time.perf_counter(), [], 0
                 with urllib.request.urlopen(request) as answer:
-                    times = [time.perf_counter() for line in answer if line.startswith(b"data: {")]
+                    for line in answer:
+                        if not line.startswith(b"data: {"):
+                            continue
+                        event = json.loads(line.removeprefix(b"data: "))
+                        if event["choices"] and event["choices"][0]["text"]:
+                            times.append(time.perf_counter())
+                        if event.get("usage"):
+                            count = event["usage"]["completion_tokens"]
                 first.append((times[0] - started) * 1e3)
-                between += [(b - a) * 1e3 for a, b in zip(times, times[1:])]
+                per_token.append((times[-1] - times[0]) * 1e3 / max(1, count - 1))
+                tokens += count
             # The first request builds the programs.
             record(dict(part="serve", model=name, first_token_ms=statistics.median(first[1:]),
-                        first_request_ms=first[0], mean_token_ms=statistics.mean(between) if between else None,
-                        tokens=len(between)))
+                        first_request_ms=first[0], token_ms=statistics.median(per_token), tokens=tokens))
     finally:
         server.terminate()
         server.wait(60)
     if not arguments.dry_run:
-        sizes = dict(layers=28, hidden=1536)
         out = Path(tempfile.mkstemp(suffix=".json")[1])
         run([arguments.program, "bench", "--device", arguments.device, "--preset", "qwen2.5-1.5b", "--dtype", "bf16",
              "--decode", "128x2048", "--strategies", "manual", "--json", out])
-        record(dict(part="serve", model="bench --decode 128x2048", **sizes, result=json.loads(out.read_text())))
+        record(dict(part="serve", model="bench --decode 128x2048", result=json.loads(out.read_text())))
 
 
 def main():
@@ -240,7 +269,7 @@ def main():
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--chats", type=int, default=2000)
     parser.add_argument("--parts", default="train,export,serve")
-    parser.add_argument("--llama-cpp", action="store_true", help="also read the export with llama-cpp-python")
+    parser.add_argument("--llama-cpp", action="store_true", help="also read the export with xllamacpp")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("out", type=Path, help="JSON lines of the results")
     arguments = parser.parse_args()
@@ -251,7 +280,7 @@ def main():
     def record(row):
         row["simulated"] = arguments.dry_run
         print(json.dumps(row), file=results, flush=True)
-        shown = {key: value for key, value in row.items() if key not in ("part", "result", "simulated")}
+        shown = {key: value for key, value in row.items() if key not in ("part", "simulated")}
         print(row["part"], *(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
                              for key, value in shown.items()), sep="  ", flush=True)
 

@@ -1,8 +1,8 @@
 //! Multiplication of a stage of split operands by `wgmma` on f16.
 //!
-//! `(aₕ + aₗ)·(bₕ + bₗ) ≈ aₗ·bₕ + aₕ·bₗ + aₕ·bₕ`, where bₗ may be 0. Tensor cores cut off the low bits of sums in f32.
-//! So that such errors do not add up along K, each stage is summed from zero, the small products
-//! first, and then added to the accumulators in f32, rounded to nearest.
+//! `(aₕ + aₗ)·(bₕ + bₗ) ≈ aₗ·bₕ + aₕ·bₗ + aₕ·bₕ`, where bₗ may be 0. Tensor cores cut off the low
+//! bits of sums in f32. So that such errors do not add up along K, each stage is summed from zero,
+//! the small products first, and then added to the accumulators in f32, rounded to nearest.
 //!
 //! Source: Ootomo and Yokota, arXiv 2203.03341.
 
