@@ -18,6 +18,15 @@ pub(crate) fn target_dir() -> PathBuf {
     }
 }
 
+/// Flags that give a build in another workspace the profiles of this one, so that it shares
+/// dependencies and its build scripts are fast. Only the simulator is not optimized, as compiling
+/// it would take longer than small kernels do.
+pub(crate) fn profiles() -> Vec<String> {
+    let manifest = root().join("Cargo.toml").display().to_string();
+    let simulator = "profile.dev.package.retrograph-driver-sim.opt-level=0";
+    ["--config", &manifest, "--config", simulator].map(str::to_owned).to_vec()
+}
+
 /// A command that runs in the workspace root.
 pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
