@@ -18,6 +18,11 @@ pub(crate) fn target_dir() -> PathBuf {
     }
 }
 
+/// Arguments of cargo that build all programs and examples. If all packages are selected, their
+/// dependencies have the features that they have in tests, whose builds these share.
+pub(crate) const BUILD_PROGRAMS: &[&str] =
+    &["build", "--workspace", "--bins", "--examples", "--locked"];
+
 /// Flags that give a build in another workspace the profiles of this one, so that it shares
 /// dependencies and its build scripts are fast. Only the simulator is not optimized, as compiling
 /// it would take longer than small kernels do.
