@@ -1,5 +1,7 @@
 //! The jobs of CI, one row each. `cargo xtask ci JOB` runs one by hand.
 
+use std::process::Command;
+
 use anyhow::{Context, bail};
 
 use crate::workspace::{check, command, root, target_dir};
@@ -24,14 +26,11 @@ const JOBS: &[Job] = &[
     ("prewarm", || prewarm::run(&prewarm::Arguments::without_gpu())),
     // Takes about a minute. Run more when the parser changes.
     ("ptx-mutants", || mutants::run(&mutants::Arguments { count: 1000, seed: 1, ptxas: None })),
-    ("abi", || with_headers("retrograph-abi-check")),
-    ("sim", || with_headers("retrograph-sim")),
     ("clippy", || {
         cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
     }),
     ("docs", docs),
-    ("test", || cargo(&["test", "--workspace", "--locked"])),
-    ("build-scripts", build_scripts),
+    ("test", test),
     ("interop", || {
         let features = ["--features", "cuda-driver-sys"];
         cargo(&[&["test", "-p", "retrograph-driver-sys", "--locked"][..], &features].concat())
@@ -104,21 +103,24 @@ fn gpu_test() -> anyhow::Result<()> {
 
 /// Checks the workflows.
 fn actionlint() -> anyhow::Result<()> {
-    let mut command = std::process::Command::new(toolchain::actionlint()?);
+    let mut command = Command::new(toolchain::actionlint()?);
     command.current_dir(root());
     check(command)
 }
 
-/// Runs the tests of a package that need the headers of CUDA. Without the headers they fail instead
-/// of skipping.
-fn with_headers(package: &str) -> anyhow::Result<()> {
+/// Runs all tests. Those that need the headers of CUDA and NCCL, `nvcc` or `ptxas` fail without
+/// them instead of skipping.
+fn test() -> anyhow::Result<()> {
+    let mut command = command("cargo", &["test", "--workspace", "--locked"]);
     let headers = toolchain::headers()?;
-    let mut command = command("cargo", &["test", "-p", package, "--locked"]);
     command.env("RETROGRAPH_CUDA_13", headers.include_13);
     command.env("RETROGRAPH_CUDA_12", headers.include_12);
     command.env("RETROGRAPH_NCCL_NEWEST", headers.nccl_newest);
     command.env("RETROGRAPH_NCCL_LEAST", headers.nccl_least);
     command.env("LIBCLANG_PATH", headers.libclang).env("RETROGRAPH_REQUIRE_ABI_TOOLS", "1");
+    let nvcc = toolchain::nvcc()?;
+    command.env("RETROGRAPH_PTXAS", nvcc.with_file_name("ptxas")).env("NVCC", nvcc);
+    command.env("RETROGRAPH_REQUIRE_TOOLS", "1");
     check(command)
 }
 
@@ -134,17 +136,6 @@ fn unchecked() -> anyhow::Result<()> {
         }
     }
     command.args(["--", "arguments::", "buffers::", "refusals::", "pass::buffer::"]);
-    check(command)
-}
-
-/// Runs the tests of the crates for build scripts with the real `nvcc` and `ptxas`. Without them
-/// they fail instead of skipping.
-fn build_scripts() -> anyhow::Result<()> {
-    let packages = ["-p", "retrograph-bundle", "-p", "retrograph-build"];
-    let mut command = command("cargo", &[&["test", "--locked"][..], &packages].concat());
-    let nvcc = toolchain::nvcc()?;
-    command.env("RETROGRAPH_PTXAS", nvcc.with_file_name("ptxas")).env("NVCC", nvcc);
-    command.env("RETROGRAPH_REQUIRE_TOOLS", "1");
     check(command)
 }
 
