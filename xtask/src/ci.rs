@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::workspace::{check, command, root, target_dir};
+use crate::workspace::{BUILD_PROGRAMS, check, command, root, target_dir};
 use crate::{bench, codegen, dependencies, examples, mutants, packages, prewarm, toolchain};
 
 #[derive(clap::Args)]
@@ -46,6 +46,7 @@ const JOBS: &[Job] = &[
 /// install, compile crates once more, or need another machine.
 const SEPARATE_JOBS: &[Job] = &[
     ("unchecked", unchecked),
+    ("release", release),
     ("advisories", dependencies::advisories),
     ("semver", dependencies::semver),
     ("aarch64", || {
@@ -150,18 +151,31 @@ fn docs() -> anyhow::Result<()> {
     packages::docs_rs()
 }
 
-/// Runs the first steps of the README's first command on the simulator, in both modes, and verifies
-/// every replay against the eager step.
+/// Runs the main job in a debug build, which tests have, too.
 fn main_job() -> anyhow::Result<()> {
+    cargo(BUILD_PROGRAMS)?;
+    let program = target_dir().join("debug/retrograph");
+    first_steps(|| Command::new(&program))
+}
+
+/// Runs the main job as the README says, in a release build.
+fn release() -> anyhow::Result<()> {
+    first_steps(|| command("cargo", &["run", "--release", "--locked", "--"]))
+}
+
+/// Runs the first steps of the README's first command on the simulator, in both modes, and verifies
+/// every replay against the eager step. `program` starts our program.
+fn first_steps(program: impl Fn() -> Command) -> anyhow::Result<()> {
     let dir = target_dir().join("ci");
     std::fs::create_dir_all(&dir)?;
     for mode in ["full", "lora"] {
         let report = dir.join(format!("main-job-{mode}.json"));
         let plot = dir.join(format!("main-job-{mode}.svg"));
         let readme = root().join("README.md");
-        let mut command = command("cargo", &["run", "--release", "--locked", "--", "finetune"]);
+        let mut command = program();
         command
-            .args(["--device", "sim", "--verify", "--discard", "--mode", mode, "--steps", "50"])
+            .args(["finetune", "--device", "sim", "--verify", "--discard"])
+            .args(["--mode", mode, "--steps", "50"])
             .arg("--text")
             .arg(readme);
         command.arg("--report").arg(&report).arg("--plot").arg(&plot);
