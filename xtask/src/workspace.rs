@@ -24,12 +24,16 @@ pub(crate) const BUILD_PROGRAMS: &[&str] =
     &["build", "--workspace", "--bins", "--examples", "--locked"];
 
 /// Flags that give a build in another workspace the profiles of this one, so that it shares
-/// dependencies and its build scripts are fast. Only the simulator is not optimized, as compiling
-/// it would take longer than small kernels do.
+/// dependencies and its build scripts are fast. Crates that only tests use much are not optimized:
+/// compiling them would take longer than small programs do.
 pub(crate) fn profiles() -> Vec<String> {
+    let slow = ["retrograph-driver-sim", "regex-automata", "tokenizers"];
+    let unoptimized = slow.map(|name| format!("profile.dev.package.{name}.opt-level=0"));
     let manifest = root().join("Cargo.toml").display().to_string();
-    let simulator = "profile.dev.package.retrograph-driver-sim.opt-level=0";
-    ["--config", &manifest, "--config", simulator].map(str::to_owned).to_vec()
+    std::iter::once(manifest)
+        .chain(unoptimized)
+        .flat_map(|it| ["--config".to_owned(), it])
+        .collect()
 }
 
 /// A command that runs in the workspace root.
