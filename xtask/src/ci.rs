@@ -1,8 +1,10 @@
 //! The jobs of CI, one row each. `cargo xtask ci JOB` runs one by hand.
 
+use std::process::Command;
+
 use anyhow::{Context, bail};
 
-use crate::workspace::{check, command, root, target_dir};
+use crate::workspace::{BUILD_PROGRAMS, check, command, root, target_dir};
 use crate::{bench, codegen, dependencies, examples, mutants, packages, prewarm, toolchain};
 
 #[derive(clap::Args)]
@@ -24,14 +26,11 @@ const JOBS: &[Job] = &[
     ("prewarm", || prewarm::run(&prewarm::Arguments::without_gpu())),
     // Takes about a minute. Run more when the parser changes.
     ("ptx-mutants", || mutants::run(&mutants::Arguments { count: 1000, seed: 1, ptxas: None })),
-    ("abi", || with_headers("retrograph-abi-check")),
-    ("sim", || with_headers("retrograph-sim")),
     ("clippy", || {
         cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
     }),
     ("docs", docs),
-    ("test", || cargo(&["test", "--workspace", "--locked"])),
-    ("build-scripts", build_scripts),
+    ("test", test),
     ("interop", || {
         let features = ["--features", "cuda-driver-sys"];
         cargo(&[&["test", "-p", "retrograph-driver-sys", "--locked"][..], &features].concat())
@@ -47,6 +46,7 @@ const JOBS: &[Job] = &[
 /// install, compile crates once more, or need another machine.
 const SEPARATE_JOBS: &[Job] = &[
     ("unchecked", unchecked),
+    ("release", release),
     ("advisories", dependencies::advisories),
     ("semver", dependencies::semver),
     ("aarch64", || {
@@ -104,21 +104,25 @@ fn gpu_test() -> anyhow::Result<()> {
 
 /// Checks the workflows.
 fn actionlint() -> anyhow::Result<()> {
-    let mut command = std::process::Command::new(toolchain::actionlint()?);
+    let mut command = Command::new(toolchain::actionlint()?);
     command.current_dir(root());
     check(command)
 }
 
-/// Runs the tests of a package that need the headers of CUDA. Without the headers they fail instead
-/// of skipping.
-fn with_headers(package: &str) -> anyhow::Result<()> {
+/// Runs all tests. Those that need the headers of CUDA and NCCL, `nvcc` or `ptxas` fail without
+/// them instead of skipping.
+fn test() -> anyhow::Result<()> {
+    let mut command = command("cargo", &["test", "--workspace", "--locked"]);
     let headers = toolchain::headers()?;
-    let mut command = command("cargo", &["test", "-p", package, "--locked"]);
     command.env("RETROGRAPH_CUDA_13", headers.include_13);
     command.env("RETROGRAPH_CUDA_12", headers.include_12);
     command.env("RETROGRAPH_NCCL_NEWEST", headers.nccl_newest);
     command.env("RETROGRAPH_NCCL_LEAST", headers.nccl_least);
-    command.env("LIBCLANG_PATH", headers.libclang).env("RETROGRAPH_REQUIRE_ABI_TOOLS", "1");
+    // The test finds libclang in the build directory. LIBCLANG_PATH would compile bindgen again.
+    command.env("RETROGRAPH_REQUIRE_ABI_TOOLS", "1");
+    let nvcc = toolchain::nvcc()?;
+    command.env("RETROGRAPH_PTXAS", nvcc.with_file_name("ptxas")).env("NVCC", nvcc);
+    command.env("RETROGRAPH_REQUIRE_TOOLS", "1");
     check(command)
 }
 
@@ -137,17 +141,6 @@ fn unchecked() -> anyhow::Result<()> {
     check(command)
 }
 
-/// Runs the tests of the crates for build scripts with the real `nvcc` and `ptxas`. Without them
-/// they fail instead of skipping.
-fn build_scripts() -> anyhow::Result<()> {
-    let packages = ["-p", "retrograph-bundle", "-p", "retrograph-build"];
-    let mut command = command("cargo", &[&["test", "--locked"][..], &packages].concat());
-    let nvcc = toolchain::nvcc()?;
-    command.env("RETROGRAPH_PTXAS", nvcc.with_file_name("ptxas")).env("NVCC", nvcc);
-    command.env("RETROGRAPH_REQUIRE_TOOLS", "1");
-    check(command)
-}
-
 /// Documents the published libraries as docs.rs does, and all other packages together.
 fn docs() -> anyhow::Result<()> {
     let mut command = command("cargo", &["doc", "--workspace", "--no-deps", "--locked"]);
@@ -159,18 +152,31 @@ fn docs() -> anyhow::Result<()> {
     packages::docs_rs()
 }
 
-/// Runs the first steps of the README's first command on the simulator, in both modes, and verifies
-/// every replay against the eager step.
+/// Runs the main job in a debug build, which tests have, too.
 fn main_job() -> anyhow::Result<()> {
+    cargo(BUILD_PROGRAMS)?;
+    let program = target_dir().join("debug/retrograph");
+    first_steps(|| Command::new(&program))
+}
+
+/// Runs the main job as the README says, in a release build.
+fn release() -> anyhow::Result<()> {
+    first_steps(|| command("cargo", &["run", "--release", "--locked", "--"]))
+}
+
+/// Runs the first steps of the README's first command on the simulator, in both modes, and verifies
+/// every replay against the eager step. `program` starts our program.
+fn first_steps(program: impl Fn() -> Command) -> anyhow::Result<()> {
     let dir = target_dir().join("ci");
     std::fs::create_dir_all(&dir)?;
     for mode in ["full", "lora"] {
         let report = dir.join(format!("main-job-{mode}.json"));
         let plot = dir.join(format!("main-job-{mode}.svg"));
         let readme = root().join("README.md");
-        let mut command = command("cargo", &["run", "--release", "--locked", "--", "finetune"]);
+        let mut command = program();
         command
-            .args(["--device", "sim", "--verify", "--discard", "--mode", mode, "--steps", "50"])
+            .args(["finetune", "--device", "sim", "--verify", "--discard"])
+            .args(["--mode", mode, "--steps", "50"])
             .arg("--text")
             .arg(readme);
         command.arg("--report").arg(&report).arg("--plot").arg(&plot);

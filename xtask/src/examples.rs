@@ -1,31 +1,32 @@
 //! The examples: packages outside the workspace, made to be copied.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Context;
 
 use crate::toolchain;
-use crate::workspace::{check, command, root, target_dir};
+use crate::workspace::{check, command, profiles, root, target_dir};
 
-/// Checks format and lints of every example, and runs it: programs assert their results. They
-/// share one build directory.
+/// Checks format and lints of every example, and runs it: programs assert their results.
 pub(crate) fn run() -> anyhow::Result<()> {
-    let build = target_dir().join("examples");
-    let library = library(&build)?;
+    let library = library()?;
     let nvcc = toolchain::nvcc()?;
+    let profiles = profiles();
+    let profiles: Vec<_> = profiles.iter().map(String::as_str).collect();
     for folder in folders()? {
         let step = |arguments: &[&str]| {
             let mut command = Command::new("cargo");
-            command.args(arguments).current_dir(&folder).env("CARGO_TARGET_DIR", &build);
+            command.args(arguments).current_dir(&folder).env("CARGO_TARGET_DIR", target_dir());
             command.env("LD_LIBRARY_PATH", &library).env("NVCC", &nvcc);
             let name = folder.file_name().unwrap_or_default().to_string_lossy();
             check(command).with_context(|| format!("example {name}"))
         };
         step(&["fmt", "--check"])?;
-        step(&["clippy", "--all-targets", "--locked", "--", "-D", "warnings"])?;
+        let clippy = ["clippy", "--all-targets", "--locked"];
+        step(&[&clippy[..], &profiles, &["--", "-D", "warnings"]].concat())?;
         let verb = if folder.join("src/main.rs").is_file() { "run" } else { "test" };
-        step(&[verb, "--locked"])?;
+        step(&[&[verb, "--locked"][..], &profiles].concat())?;
     }
     Ok(())
 }
@@ -41,13 +42,10 @@ pub(crate) fn folders() -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Builds the simulator's libcuda.so.1 for programs that load it by name, and returns its folder.
-/// The kernels of the examples are small: compiling an optimized simulator would take longer.
-fn library(build: &Path) -> anyhow::Result<PathBuf> {
-    let folder = build.join("libcuda");
+fn library() -> anyhow::Result<PathBuf> {
+    let folder = target_dir().join("libcuda");
     let mut command = command("cargo", &["run", "--locked", "-p", "retrograph-sim"]);
-    command.args(["--config", "profile.dev.package.retrograph-driver-sim.opt-level=0"]);
-    command.args(["--", "library", "--out"]).arg(&folder);
-    command.env("CARGO_TARGET_DIR", build);
+    command.args(profiles()).args(["--", "library", "--out"]).arg(&folder);
     check(command)?;
     Ok(folder)
 }

@@ -6,7 +6,7 @@ mod readmes;
 use anyhow::Context;
 use serde::Deserialize;
 
-use crate::workspace::{check, command, output, root, target_dir};
+use crate::workspace::{check, command, output, profiles, root, target_dir};
 
 /// A package of the workspace that is published.
 #[derive(Debug, Deserialize)]
@@ -89,25 +89,21 @@ pub(crate) fn package() -> anyhow::Result<()> {
         unpack.arg(archive).current_dir(&directory);
         check(unpack)?;
     }
-    let manifest = std::fs::read_to_string(root().join("Cargo.toml"))?;
-    std::fs::write(directory.join("Cargo.toml"), unpacked_manifest(&packages, &manifest))?;
+    std::fs::write(directory.join("Cargo.toml"), unpacked_manifest(&packages, &[]))?;
     std::fs::copy(root().join("Cargo.lock"), directory.join("Cargo.lock"))?;
     let mut build = command("cargo", &["check", "--workspace", "--lib", "--bins", "--examples"]);
-    build.current_dir(&directory).env("CARGO_TARGET_DIR", target_dir());
+    build.args(profiles()).current_dir(&directory).env("CARGO_TARGET_DIR", target_dir());
     check(build)?;
     readmes::follow(&packages, &directory)
 }
 
-/// A workspace of unpacked archives, with the profiles of this one, so that build scripts are fast.
-fn unpacked_manifest(packages: &[Package], manifest: &str) -> String {
-    let profiles = manifest.find("\n[profile.").map_or("", |start| &manifest[start..]);
-    let members: String = packages.iter().map(|package| format!("{:?}, ", package.id())).collect();
+/// A workspace of unpacked archives and of the packages `readmes`.
+fn unpacked_manifest(packages: &[Package], readmes: &[String]) -> String {
+    let archives = packages.iter().map(Package::id);
+    let members: Vec<_> = archives.chain(readmes.iter().cloned()).collect();
     let patch = |package: &Package| format!("{} = {{ path = {:?} }}\n", package.name, package.id());
     let patches: String = packages.iter().map(patch).collect();
-    format!(
-        "[workspace]\nresolver = \"3\"\nmembers = [{members}]\n\n\
-         [patch.crates-io]\n{patches}{profiles}"
-    )
+    format!("[workspace]\nresolver = \"3\"\nmembers = {members:?}\n\n[patch.crates-io]\n{patches}")
 }
 
 /// Checks each package with every set of its features; warnings are errors.

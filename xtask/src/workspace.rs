@@ -18,6 +18,24 @@ pub(crate) fn target_dir() -> PathBuf {
     }
 }
 
+/// Arguments of cargo that build all programs and examples. If all packages are selected, their
+/// dependencies have the features that they have in tests, whose builds these share.
+pub(crate) const BUILD_PROGRAMS: &[&str] =
+    &["build", "--workspace", "--bins", "--examples", "--locked"];
+
+/// Flags that give a build in another workspace the profiles of this one, so that it shares
+/// dependencies and its build scripts are fast. Crates that only tests use much are not optimized:
+/// compiling them would take longer than small programs do.
+pub(crate) fn profiles() -> Vec<String> {
+    let slow = ["retrograph-driver-sim", "regex-automata", "tokenizers"];
+    let unoptimized = slow.map(|name| format!("profile.dev.package.{name}.opt-level=0"));
+    let manifest = root().join("Cargo.toml").display().to_string();
+    std::iter::once(manifest)
+        .chain(unoptimized)
+        .flat_map(|it| ["--config".to_owned(), it])
+        .collect()
+}
+
 /// A command that runs in the workspace root.
 pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);

@@ -41,24 +41,22 @@ pub(crate) struct Programs {
 impl Programs {
     /// Optimized programs.
     pub(crate) fn release(places: &Places) -> anyhow::Result<Self> {
-        let packages = ["--release", "-p", "retrograph", "-p", "retrograph-kernels"];
-        Self::new(places, &packages, "release")
+        let targets = ["build", "--locked", "--release", "--bin", "retrograph", "--examples"];
+        let packages = ["-p", "retrograph", "-p", "retrograph-kernels"];
+        Self::new(places, &[&targets[..], &packages].concat(), "release")
     }
 
-    /// Programs for the simulated driver, with the features that tests have, whose builds they
-    /// share.
+    /// Programs for the simulated driver.
     pub(crate) fn debug(places: &Places) -> anyhow::Result<Self> {
-        Self::new(places, &["--workspace"], "debug")
+        Self::new(places, workspace::BUILD_PROGRAMS, "debug")
     }
 
-    /// Finds the programs in `--bin-dir`, or builds them.
-    fn new(places: &Places, selection: &[&str], folder: &str) -> anyhow::Result<Self> {
+    /// Finds the programs in `--bin-dir`, or builds them by cargo with the arguments `build`.
+    fn new(places: &Places, build: &[&str], folder: &str) -> anyhow::Result<Self> {
         let bin_dir = match &places.bin_dir {
             Some(dir) => std::path::absolute(dir)?,
             None => {
-                let targets = ["build", "--locked", "--bin", "retrograph", "--examples"];
-                let line = [&targets[..], selection].concat();
-                check(workspace::command("cargo", &line))
+                check(workspace::command("cargo", build))
                     .context("the programs cannot be built; name a directory that has them")?;
                 workspace::target_dir().join(folder)
             }

@@ -1,8 +1,8 @@
 //! The README of each published library, followed word by word as on a clean machine.
 //!
 //! A new package gets the dependencies that the `cargo add` lines of the README name, and its
-//! examples as they are printed. It is built with the packages from their archives and Cargo's own
-//! profiles, and runs on the simulator.
+//! examples as they are printed. It is built with the packages from their archives, and runs on the
+//! simulator.
 //!
 //! A code block belongs to the file that the line before it names (`` `build.rs`: ``). Without such
 //! a line each Rust block is a program, unless it says `ignore`. One with `no_run` is only built.
@@ -14,8 +14,8 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use super::Package;
-use crate::workspace::{check, command, root, target_dir};
+use super::{Package, unpacked_manifest};
+use crate::workspace::{check, command, profiles, target_dir};
 
 /// What a README says to do.
 #[derive(Debug, Default, PartialEq)]
@@ -28,47 +28,33 @@ struct Steps {
     programs: Vec<String>,
 }
 
-/// Follows the README of every library. `unpacked` is the workspace of the archives.
+/// Follows the README of every library, in the workspace `unpacked` of the archives.
 pub(super) fn follow(packages: &[Package], unpacked: &Path) -> anyhow::Result<()> {
-    let mut simulator = command("cargo", &["build", "-p", "retrograph-sim"]);
-    simulator.current_dir(unpacked).env("CARGO_TARGET_DIR", target_dir());
-    check(simulator)?;
-    let simulator = target_dir().join("debug/retrograph-sim");
-    let simulator = simulator.to_str().context("a path that is not text")?;
-
-    let directory = target_dir().join("readmes");
-    if directory.exists() {
-        fs::remove_dir_all(&directory)?;
-    }
+    let build = |package: &str| {
+        let mut build = command("cargo", &["build", "-p", package]);
+        build.args(profiles()).current_dir(unpacked).env("CARGO_TARGET_DIR", target_dir());
+        check(build)
+    };
     let mut followed = Vec::new();
-    // The commands of programs have jobs of their own: `main-job` and `sim`.
+    // The commands of programs have tests of their own, and the job `main-job`.
     for package in packages.iter().filter(|package| !package.is_program()) {
         let readme = fs::read_to_string(unpacked.join(package.id()).join("README.md"))?;
         let name = format!("readme-{}", package.name);
         let steps = Steps::of(&readme, &name).with_context(|| package.name.clone())?;
-        write(&directory.join(&name), &name, &steps, packages)?;
+        write(&unpacked.join(&name), &name, &steps, packages)?;
         followed.push((name, steps));
     }
-    let members: Vec<_> = followed.iter().map(|(name, _)| name).collect();
-    let patch = |package: &Package| {
-        let path = unpacked.join(package.id());
-        format!("{} = {{ path = {path:?} }}\n", package.name)
-    };
-    let libraries = packages.iter().filter(|package| !package.is_program());
-    let patches: String = libraries.map(patch).collect();
-    let manifest = format!(
-        "[workspace]\nresolver = \"3\"\nmembers = {members:?}\n\n[patch.crates-io]\n{patches}"
-    );
-    fs::write(directory.join("Cargo.toml"), manifest)?;
-    fs::copy(root().join("Cargo.lock"), directory.join("Cargo.lock"))?;
+    let names: Vec<_> = followed.iter().map(|(name, _)| name.clone()).collect();
+    fs::write(unpacked.join("Cargo.toml"), unpacked_manifest(packages, &names))?;
+    build("retrograph-sim")?;
+    let simulator = target_dir().join("debug/retrograph-sim");
+    let simulator = simulator.to_str().context("a path that is not text")?;
     for (name, steps) in &followed {
-        let mut build = command("cargo", &["build", "-p", name]);
-        build.current_dir(&directory).env("CARGO_TARGET_DIR", target_dir());
-        check(build).with_context(|| format!("the README of {name}"))?;
+        build(name).with_context(|| format!("the README of {name}"))?;
         for program in &steps.programs {
             let path = target_dir().join("debug").join(program);
             let mut run = command(simulator, &["run", "--"]);
-            run.arg(path).current_dir(directory.join(name));
+            run.arg(path).current_dir(unpacked.join(name));
             check(run).with_context(|| format!("the README of {name}"))?;
         }
     }

@@ -1,5 +1,6 @@
 //! Retired names: words that identifiers and file names must not contain, from `retired_names.tsv`.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
@@ -47,14 +48,22 @@ impl RetiredNames {
         let name = path.display().to_string();
         let applies = |it: &&Retired| !it.allowed_in.iter().any(|path| name.starts_with(path));
         let list: Vec<_> = self.0.iter().filter(applies).collect();
+        // Most identifiers are in a file many times.
+        let mut clean = HashSet::new();
         let mut found = |identifier: &str, line: Option<usize>| {
-            let parts = words(identifier);
+            if clean.contains(identifier) {
+                return;
+            }
+            let (parts, before) = (words(identifier), complaints.len());
             for Retired { word, instead, .. } in &list {
                 if contains(&parts, word) {
                     let at = line.map_or(String::new(), |line| format!(":{line}"));
                     let what = format!("`{identifier}` contains the retired name `{word}`");
                     complaints.push(format!("{name}{at}: {what}; use {instead}"));
                 }
+            }
+            if complaints.len() == before {
+                clean.insert(identifier.to_owned());
             }
         };
         for component in path.components() {
