@@ -14,6 +14,10 @@ use crate::hub::ModelDirectory;
 /// of 1.5 billion weights (docs/hardware/2026-11-25-split-f16).
 pub(crate) const MIN_SPLIT_ROWS: usize = 256;
 
+/// The same for weights that were split at upload. Measured for the same model
+/// (docs/hardware/2026-11-25-f16-copies).
+pub(crate) const MIN_COPIED_ROWS: usize = 32;
+
 /// Parses `f32` or `bf16`, the dtypes of products, frozen weights and KV caches.
 ///
 /// # Errors

@@ -4,7 +4,7 @@ use retrograph_kernels::DType;
 
 use super::{EMBEDDING, HEAD, Parameter, Storage, inventory};
 use crate::config::{
-    InferenceConfig, MIN_SPLIT_ROWS, ModelConfig, Precision, Projection, Quantization,
+    InferenceConfig, MIN_COPIED_ROWS, ModelConfig, Precision, Projection, Quantization,
     TrainingConfig,
 };
 
@@ -16,7 +16,7 @@ impl TrainingConfig {
     pub fn parameters(&self) -> Vec<Parameter> {
         let mut parameters = InferenceConfig::from(self).parameters();
         let Precision { dtype, frozen_16_bit, .. } = self.precision;
-        if dtype == DType::F32 && frozen_16_bit && self.rows() >= MIN_SPLIT_ROWS {
+        if dtype == DType::F32 && frozen_16_bit && self.rows() >= MIN_COPIED_ROWS {
             parameters.iter_mut().for_each(|parameter| add_f16(parameter, &self.model));
         }
         parameters

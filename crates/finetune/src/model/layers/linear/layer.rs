@@ -47,7 +47,7 @@ impl Linear {
             let dropout = builder.dropout(&names[0], lora.dropout);
             let matrices = names.each_ref().map(|name| builder.weight(name).value);
             let in_bf16 = Products::reads_bf16(&weight.value, shape, config) && dropout.is_none();
-            let weights = in_bf16.then(|| Products::weights(&weight.value, shape, config));
+            let weights = in_bf16.then(|| Products::weights(&weight, shape, config));
             let method = Method::new([lora.rank, shape.rows], matrices, weights);
             let (rank, scale, compute) = (lora.rank, lora.scale(), config.compute);
             Lora { a, b, rank, scale, dropout, shape, compute, method }

@@ -11,7 +11,7 @@ use retrograph_runtime::{BufferId, Slice};
 
 use super::super::activation::{Activation, missing};
 use super::super::{Builder, PassConfig};
-use crate::config::MIN_SPLIT_ROWS;
+use crate::config::{MIN_COPIED_ROWS, MIN_SPLIT_ROWS};
 use crate::error::Result;
 use crate::model::builder::Weight;
 use crate::model::converted::Converted;
@@ -52,16 +52,17 @@ impl Products {
     /// Plans the products with `w`. `siblings` layers of the same micro-batch and shape run
     /// concurrently.
     pub(super) fn new(
-        (Weight { value: w, f16, .. }, bias): (Weight, Option<Slice<f32>>),
+        (weight, bias): (Weight, Option<Slice<f32>>),
         shape: GemmShape,
         (config, siblings): (&PassConfig, u32),
     ) -> Self {
         let compute = config.compute;
+        let Weight { value: w, f16, .. } = weight;
         let bf16_operand = Self::reads_bf16(&w, shape, config);
         let activations = if bf16_operand { DType::Bf16 } else { DType::F32 };
         let concurrent = [siblings + 1, 1].map(|each| each * config.concurrent_micro_batches - 1);
         let min_fused_elements = config.min_fused_elements;
-        let weights = Self::weights(&w, shape, config);
+        let weights = Self::weights(&weight, shape, config);
         let config = GemmConfig { compute, activations, weights, concurrent: concurrent[0] };
         // Only a product without split-K adds a bias, and many rows need none.
         let is_split = weights == DType::F16;
@@ -83,9 +84,9 @@ impl Products {
         }
     }
 
-    /// The dtype in which products of `shape` read the weight `w`.
+    /// The dtype in which products of `shape` read a weight.
     pub(super) fn weights(
-        w: &TensorView<BufferId>,
+        Weight { value: w, f16, .. }: &Weight,
         shape: GemmShape,
         config: &PassConfig,
     ) -> DType {
@@ -95,7 +96,7 @@ impl Products {
                 DType::Bf16
             }
             (DType::F32, DType::F32)
-                if rows >= MIN_SPLIT_ROWS
+                if rows >= if f16.is_some() { MIN_COPIED_ROWS } else { MIN_SPLIT_ROWS }
                     && rows * inputs * outputs >= config.min_split_multiplications
                     && inputs % 8 == 0
                     && outputs % 8 == 0 =>
