@@ -184,7 +184,7 @@ pub(crate) fn pooled_bytes(parameters: &[Parameter]) -> usize {
 }
 
 /// Writes the codes of `values` and returns their scales. Uses one thread per CPU core.
-fn quantize_all(values: &[f32], codes: &mut [u8]) -> Result<Vec<f32>, nf4::NotFinite> {
+pub(super) fn quantize_all(values: &[f32], codes: &mut [u8]) -> Result<Vec<f32>, nf4::NotFinite> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let share = values.len().div_ceil(cores).next_multiple_of(NF4_BLOCK).max(NF4_BLOCK * 256);
     let parts = values.chunks(share).zip(codes.chunks_mut(share / 2)).enumerate();
