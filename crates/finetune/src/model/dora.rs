@@ -7,9 +7,6 @@ use std::collections::HashMap;
 
 use retrograph_runtime::{BufferId, Pass, Slice};
 
-use super::builder::ParameterBuffers;
-use crate::parameters::normed_weight;
-
 /// The norms n of the rows of an updated weight, and the factors m / n of its outputs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowNorms {
@@ -42,16 +39,14 @@ impl DoraNorms {
         norms
     }
 
-    /// Declares an external for the norms of all layers, which outlive the pass; `None` without
-    /// DoRA. They are `computed` by an earlier pass, or by this one.
+    /// Declares an external for the norms of the layers with these `magnitudes`, which outlive the
+    /// pass; `None` without layers. They are `computed` by an earlier pass, or by this one.
     pub(super) fn keep(
         &mut self,
         pass: &mut Pass,
-        parameters: &[ParameterBuffers],
+        magnitudes: &[Slice<f32>],
         computed: bool,
     ) -> Option<Slice<f32>> {
-        let magnitudes = parameters.iter().filter(|it| normed_weight(&it.parameter.name).is_some());
-        let magnitudes: Vec<_> = magnitudes.map(|it| it.value.floats()).collect();
         let rows: usize = magnitudes.iter().map(|it| it.len()).sum();
         if rows == 0 {
             return None;

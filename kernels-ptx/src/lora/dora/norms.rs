@@ -190,30 +190,29 @@ impl<'k> Block<'k> {
 /// by [`RANGE`].
 struct Squares<'k> {
     plain: Var<'k, f32>,
-    divided: Var<'k, f32>,
-    multiplied: Var<'k, f32>,
+    shrunk: Var<'k, f32>,
+    grown: Var<'k, f32>,
 }
 
 impl<'k> Squares<'k> {
     fn new(k: &Kernel<'k>) -> Self {
-        Self { plain: k.var(0.0), divided: k.var(0.0), multiplied: k.var(0.0) }
+        Self { plain: k.var(0.0), shrunk: k.var(0.0), grown: k.var(0.0) }
     }
 
     fn add(&self, x: Value<'k, f32>) {
         let (small, large) = (x * (1.0 / RANGE), x * RANGE);
         self.plain.update(|sum| x.fma(x, sum));
-        self.divided.update(|sum| small.fma(small, sum));
-        self.multiplied.update(|sum| large.fma(large, sum));
+        self.shrunk.update(|sum| small.fma(small, sum));
+        self.grown.update(|sum| large.fma(large, sum));
     }
 
     /// The norm over all lanes of the warp.
     fn norm(&self, k: &Kernel<'k>) -> Value<'k, f32> {
-        let Self { plain, divided, multiplied } = self;
-        let [plain, divided, multiplied] =
-            [plain, divided, multiplied].map(|sum| k.warp_sum(sum.get()));
+        let Self { plain, shrunk, grown } = self;
+        let [plain, shrunk, grown] = [plain, shrunk, grown].map(|sum| k.warp_sum(sum.get()));
         let is_large = plain.gt(RANGE * 68_719_476_736.0);
         let is_small = plain.lt(1.0 / (RANGE * 65_536.0));
-        let squares = is_large.select(divided, is_small.select(multiplied, plain));
+        let squares = is_large.select(shrunk, is_small.select(grown, plain));
         let factor = is_large.select(RANGE, is_small.select(1.0 / RANGE, 1.0));
         squares.sqrt() * factor
     }

@@ -4,8 +4,8 @@
 //! Grid: x: 64 rows; y: 128 columns. A warp takes every eighth row, a lane a vec4 of columns, four
 //! rows in flight.
 //!
-//! Deterministic: one thread computes each element. A warp adds its rows in ascending order, and the
-//! eight warps are added in order.
+//! Deterministic: one thread computes each element. A warp adds its rows in ascending order, and
+//! the eight warps are added in order.
 
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::lora::dora::scale::{self, COLUMNS, ROWS, THREADS};

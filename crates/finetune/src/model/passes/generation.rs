@@ -12,6 +12,7 @@ use crate::model::builder::{Builder, ParameterBuffers};
 use crate::model::layers::{
     CacheConfig, KvCache, Layer, LayerCache, Model, PassConfig, Residual, RopeTables,
 };
+use crate::parameters::normed_weight;
 use crate::spec::ModelSpec;
 
 /// Words of [`GenerationPass::sampled`]: the token, and 1 if the logits were not finite.
@@ -154,7 +155,9 @@ impl Parts {
     /// Declares the norms of DoRA layers, which an earlier pass has `computed`, or this one does.
     fn keep_dora_norms(&mut self, computed: bool) {
         let Builder { pass, parameters, dora_norms, .. } = &mut self.builder;
-        self.dora_norms = dora_norms.keep(pass, parameters, computed);
+        let magnitudes = parameters.iter().filter(|it| normed_weight(&it.parameter.name).is_some());
+        let magnitudes: Vec<_> = magnitudes.map(|it| it.value.floats()).collect();
+        self.dora_norms = dora_norms.keep(pass, &magnitudes, computed);
     }
 
     /// Appends the embedding of `tokens`, of which the control `count` says how many there are.
