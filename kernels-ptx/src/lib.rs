@@ -58,6 +58,7 @@ const IMAGES: &[(&str, Build)] = &[
     (abi::loss::CROSS_ENTROPY.signature.image, loss::cross_entropy::module),
     (abi::loss::CROSS_ENTROPY_BF16.signature.image, loss::cross_entropy::module_bf16),
     (abi::attention::DECODE_ATTENTION.image, attention::decode::module),
+    (abi::lora::dora::IMAGE, lora::dora::module),
     (abi::elementwise::DROPOUT.image, elementwise::dropout::module),
     (abi::embedding::EMBEDDING.image, embedding::lookup::module),
     (abi::embedding::EMBEDDING_BACKWARD.image, embedding::backward::module),

@@ -16,6 +16,7 @@
 //! **Determinism.** Split-K depends only on the sizes of the problem. Threads add in ascending
 //! order, and splits are added in ascending order.
 
+pub(crate) mod dora;
 mod expand;
 mod grad;
 mod shrink;

@@ -83,6 +83,7 @@ fn lora(config: &LoraConfig) -> Values {
         ("alpha", single(config.alpha)),
         ("lora-targets", text(config.targets.to_string())),
         ("rslora", Value::Boolean(config.rslora)),
+        ("dora", Value::Boolean(config.dora)),
         ("lora-dropout", single(config.dropout)),
         ("train-norms", Value::Boolean(config.norms)),
         ("train-embeddings", Value::Boolean(config.embeddings)),

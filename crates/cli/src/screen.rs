@@ -197,7 +197,8 @@ fn described(lora: &LoraConfig) -> String {
         LoraLayers::ALL => String::new(),
         layers => format!(" of layers {layers}"),
     };
-    format!("lora of rank {rank} on {}{layers}, scale {scale}{own}{whole}", lora.targets)
+    let kind = if lora.dora { "dora" } else { "lora" };
+    format!("{kind} of rank {rank} on {}{layers}, scale {scale}{own}{whole}", lora.targets)
 }
 
 /// Prints an adapter.

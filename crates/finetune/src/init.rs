@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sha2::{Digest, Sha256};
 
-use crate::parameters::{Init, Parameter, Storage};
+use crate::parameters::{Init, Parameter, Storage, normed_weight};
 
 /// Version of the generator, stored in checkpoints. It changes if the same seed gives other values.
 pub const INIT_VERSION: u32 = 1;
@@ -42,7 +42,21 @@ fn fill_unrounded(values: &mut [f32], first: usize, parameter: &Parameter, seed:
         values.fill(value);
         return;
     }
-    let generator = generator(&parameter.name, seed);
+    let weight = normed_weight(&parameter.name);
+    let generator = generator(weight.as_deref().unwrap_or(&parameter.name), seed);
+    if let Init::RowNorms { width, deviation } = parameter.init {
+        let mut row = vec![0.0; width];
+        for (index, norm) in values.iter_mut().enumerate() {
+            fill_part(
+                &mut row,
+                (first + index) * width,
+                Init::Normal(deviation),
+                generator.clone(),
+            );
+            *norm = row_norm(&row);
+        }
+        return;
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let chunks = values.len().div_ceil(CHUNK);
     let per_thread = chunks.div_ceil(cores).max(1) * CHUNK;
@@ -56,6 +70,11 @@ fn fill_unrounded(values: &mut [f32], first: usize, parameter: &Parameter, seed:
             scope.spawn(move || fill_part(part, first, parameter.init, generator));
         }
     });
+}
+
+/// Returns the Euclidean norm of a row.
+pub(crate) fn row_norm(row: &[f32]) -> f32 {
+    row.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt() as f32
 }
 
 /// Returns the generator at the start of the stream of `name`.
@@ -77,6 +96,7 @@ fn fill_part(part: &mut [f32], first: usize, init: Init, mut generator: ChaCha8R
             Init::Constant(constant) => constant,
             Init::Normal(deviation) => normal(&bytes) * deviation,
             Init::Uniform(bound) => uniform(&bytes) * bound,
+            Init::RowNorms { .. } => unreachable!("norms are computed from rows"),
         };
     }
 }

@@ -29,6 +29,13 @@ pub enum Init {
     Normal(f32),
     /// Uniform between minus and plus this bound.
     Uniform(f32),
+    /// The norms of the rows of the weight of the same layer.
+    RowNorms {
+        /// Elements of a row.
+        width: usize,
+        /// Standard deviation of the weight, if it is initialized, too.
+        deviation: f32,
+    },
 }
 
 /// One parameter.
@@ -40,7 +47,8 @@ pub struct Parameter {
     pub shape: Vec<usize>,
     /// Whether it is trained.
     pub trainable: bool,
-    /// Whether weight decay applies: to matrices, not to norms and biases.
+    /// Whether weight decay applies: to matrices and to the norms of DoRA, not to other norms and
+    /// biases.
     pub decayed: bool,
     /// The initial values.
     pub init: Init,
@@ -92,6 +100,14 @@ pub(crate) const POST_MLP_NORM: &str = "post_feedforward_layernorm.weight";
 pub(crate) const Q_NORM: &str = "self_attn.q_norm.weight";
 /// The weight of the norm of key heads, within its layer.
 pub(crate) const K_NORM: &str = "self_attn.k_norm.weight";
+
+/// The last part of the name of the norms that DoRA trains.
+const MAGNITUDES: &str = ".lora_magnitude_vector";
+
+/// Returns the name of the weight of which `name` are the trained norms, if they are.
+pub(crate) fn normed_weight(name: &str) -> Option<String> {
+    Some(format!("{}.weight", name.strip_suffix(MAGNITUDES)?))
+}
 
 /// Returns the name of the weight of the norm before the MLP, within its layer.
 pub(crate) fn mlp_norm(spec: &LayerSpec) -> &'static str {
@@ -158,7 +174,8 @@ impl List {
         }
     }
 
-    /// Adds the weight of a projection, its bias and its LoRA matrices, if it has them.
+    /// Adds the weight of a projection, its bias, its LoRA matrices and its trained norms, if
+    /// it has them.
     fn projection(
         &mut self,
         prefix: &str,
@@ -175,11 +192,15 @@ impl List {
             self.place(layout);
         }
         let module = LoraModule { layer, projection, fused: spec.fused };
-        if let Some(LoraConfig { rank, .. }) = self.lora.and_then(|lora| lora.of(module)) {
+        if let Some(LoraConfig { rank, dora, .. }) = self.lora.and_then(|lora| lora.of(module)) {
             self.lora_a(full("lora_A.weight"), [rank, inputs]);
             self.place(layout.of_lora_a());
             self.lora_b(full("lora_B.weight"), [outputs, rank]);
             self.place(layout);
+            if dora {
+                self.magnitudes(format!("{prefix}{MAGNITUDES}"), [outputs, inputs]);
+                self.place(layout);
+            }
         }
     }
 
@@ -213,6 +234,13 @@ impl List {
     /// `B` starts at zero, so that training starts from the base model.
     fn lora_b(&mut self, name: String, shape: [usize; 2]) {
         self.push(name, &shape, (true, true, Init::Constant(0.0)));
+    }
+
+    /// Norms start as those of the weight, so that training starts from the base model. Weight
+    /// decay applies to them, as in `transformers`.
+    fn magnitudes(&mut self, name: String, [outputs, inputs]: [usize; 2]) {
+        let init = Init::RowNorms { width: inputs, deviation: self.deviation };
+        self.push(name, &[outputs], (true, true, init));
     }
 
     fn push(

@@ -2,6 +2,8 @@
 //!
 //! A launch has one to [`MAX_ADAPTERS`] adapters; pointers of absent ones are null.
 
+pub mod dora;
+
 use crate::Signature;
 use crate::parameters::parameters;
 

@@ -41,8 +41,9 @@ pub use crate::gemv::{
     GroupedGemv, NormPrologue,
 };
 pub use crate::lora::{
-    LORA_EXPAND, LORA_GRAD, LORA_MAX_ADAPTERS, LORA_MAX_RANK, LORA_SHRINK, LoraExpand,
-    LoraExpandAdapter, LoraGrad, LoraGradAdapter, LoraMatrix, LoraShape, LoraShrink,
+    DORA_NORMS, DORA_SCALE, DORA_SCALE_BACKWARD, DoraNorms, DoraScale, DoraScaleBackward,
+    DoraScaleShape, LORA_EXPAND, LORA_GRAD, LORA_MAX_ADAPTERS, LORA_MAX_RANK, LORA_SHRINK,
+    LoraExpand, LoraExpandAdapter, LoraGrad, LoraGradAdapter, LoraMatrix, LoraShape, LoraShrink,
     LoraShrinkAdapter,
 };
 pub use crate::loss::{

@@ -78,6 +78,16 @@ pub enum Problem {
         /// The matrix of the gradient.
         matrix: LoraMatrix,
     },
+    /// The columns of a matrix times factors.
+    ScaleColumns {
+        /// Rows.
+        rows: u32,
+        /// Elements per row.
+        columns: u32,
+        /// The types of the gradient of the result, and of the matrix. Without a gradient they are
+        /// equal.
+        dtypes: [DType; 2],
+    },
 }
 
 /// Rows of a matrix, each reduced or normalized on its own.
@@ -156,6 +166,12 @@ impl Problem {
         }
         problems.push(Self::Embedding { positions: a, hidden: b });
         problems.push(Self::Decode { heads: a, splits: b });
+        for first in [DType::F32, DType::Bf16] {
+            for second in [DType::F32, DType::Bf16] {
+                let (rows, columns, dtypes) = (a, b, [first, second]);
+                problems.push(Self::ScaleColumns { rows, columns, dtypes });
+            }
+        }
         for matrix in LoraMatrix::ALL {
             problems.push(Self::LoraExpand { rows: a, width: b, matrix });
         }

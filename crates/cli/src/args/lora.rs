@@ -35,6 +35,9 @@ pub(crate) struct LoraArguments {
     /// Scale LoRA updates by alpha / sqrt(rank) instead (rsLoRA).
     #[arg(long)]
     rslora: bool,
+    /// Also train the norm of each row of the updated weights (DoRA).
+    #[arg(long)]
+    dora: bool,
     /// Dropout probability of the inputs of LoRA updates, at least 0 and below 1 [default: 0].
     #[arg(long, value_name = "PROBABILITY")]
     lora_dropout: Option<f32>,
@@ -50,7 +53,7 @@ pub(crate) struct LoraArguments {
     /// Start from this LoRA adapter, a directory in PEFT format, which sets all other LoRA options.
     #[arg(long, value_name = "DIR", conflicts_with_all = [
         "rank", "alpha", "lora_targets", "lora_layers", "rank_pattern", "alpha_pattern", "rslora",
-        "lora_dropout", "train_norms", "train_embeddings", "train_head",
+        "dora", "lora_dropout", "train_norms", "train_embeddings", "train_head",
     ])]
     pub(crate) adapter: Option<PathBuf>,
 }
@@ -66,6 +69,7 @@ impl LoraArguments {
             ("--rank-pattern", self.rank_pattern.is_some()),
             ("--alpha-pattern", self.alpha_pattern.is_some()),
             ("--rslora", self.rslora),
+            ("--dora", self.dora),
             ("--lora-dropout", self.lora_dropout.is_some()),
             ("--train-norms", self.train_norms.is_some()),
             ("--train-embeddings", self.train_embeddings),
@@ -87,6 +91,7 @@ impl LoraArguments {
             targets: self.lora_targets.unwrap_or(LoraTargets::QV),
             layers: self.lora_layers.unwrap_or(LoraLayers::ALL),
             rslora: self.rslora,
+            dora: self.dora,
             norms: self.train_norms.unwrap_or(norms),
             embeddings: self.train_embeddings,
             head: self.train_head,
@@ -159,6 +164,8 @@ mod tests {
         let dropout = 0.1;
         let expected = LoraConfig { targets, rslora: true, dropout, ..LoraConfig::new(4, 8.0) };
         assert_eq!(config(&line, false), expected);
+        let expected = LoraConfig { dora: true, ..LoraConfig::new(8, 32.0) };
+        assert_eq!(config(&["--dora"], false), expected);
         let saved = config(&["--train-embeddings", "--train-head"], false);
         assert_eq!((saved.embeddings, saved.head, saved.norms), (true, true, false));
         let wrong = Line::try_parse_from(["program", "--lora-targets", "head"]).unwrap_err();

@@ -111,11 +111,12 @@ fn values_for_what_follows_the_training_are_checked_before_it() {
 #[test]
 fn options_of_lora_are_refused_where_all_weights_are_trained() {
     let place = Place::new();
-    let options: [&[&str]; 6] = [
+    let options: [&[&str]; 7] = [
         &["--rank", "4"],
         &["--alpha", "8"],
         &["--lora-targets", "q"],
         &["--rslora"],
+        &["--dora"],
         &["--lora-dropout", "0.1"],
         &["--train-norms"],
     ];

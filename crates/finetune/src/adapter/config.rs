@@ -27,7 +27,7 @@ const HARMLESS: [&str; 12] = [
     "revision",
 ];
 /// Options that are read.
-const READ: [&str; 15] = [
+const READ: [&str; 16] = [
     "alpha_pattern",
     "bias",
     "ensure_weight_tying",
@@ -42,6 +42,7 @@ const READ: [&str; 15] = [
     "rank_pattern",
     "target_modules",
     "task_type",
+    "use_dora",
     "use_rslora",
 ];
 
@@ -59,7 +60,7 @@ impl AdapterConfig {
     /// Returns the text of the file for `modules`, which are all that have an update. Updates of
     /// the parts of a fused matrix are blocks of one update, whose rank is the sum of their ranks.
     pub(super) fn to_json(&self, modules: &[LoraModule]) -> Value {
-        let LoraConfig { rank, alpha, targets, layers, rslora, dropout, .. } = self.lora;
+        let LoraConfig { rank, alpha, targets, layers, rslora, dora, dropout, .. } = self.lora;
         let (mut names, mut ranks, mut alphas) = (Vec::new(), Vec::new(), Vec::new());
         for module in modules {
             let Some(own) = self.lora.of(*module) else { continue };
@@ -93,7 +94,7 @@ impl AdapterConfig {
             "rank_pattern": ranks,
             "target_modules": names,
             "task_type": "CAUSAL_LM",
-            "use_dora": false,
+            "use_dora": dora,
             "use_rslora": rslora,
         })
     }
@@ -228,7 +229,9 @@ impl Options<'_> {
         let rule = "it must be a number of at least 0 and below 1";
         let dropout = dropout.ok_or_else(|| self.refuse("lora_dropout", rule))?;
         let flag = |value: &Value| value.is_null() || value.is_boolean();
-        self.require("use_rslora", flag, "it must be true or false")?;
+        for key in ["use_dora", "use_rslora"] {
+            self.require(key, flag, "it must be true or false")?;
+        }
         let [norms, embeddings, head] = self.saved()?;
         Ok(LoraConfig {
             rank,
@@ -236,6 +239,7 @@ impl Options<'_> {
             targets: self.targets()?,
             layers: self.layers()?,
             rslora: *self.get("use_rslora") == true,
+            dora: *self.get("use_dora") == true,
             norms,
             embeddings,
             head,
@@ -409,6 +413,7 @@ mod tests {
                 targets,
                 layers,
                 rslora,
+                dora: norms,
                 norms,
                 embeddings,
                 head,
@@ -445,7 +450,7 @@ mod tests {
             ("peft_type", Value::Null),
             ("task_type", json!("SEQ_CLS")),
             ("bias", json!("all")),
-            ("use_dora", json!(true)),
+            ("use_dora", json!("yes")),
             ("fan_in_fan_out", json!(true)),
             ("rank_pattern", json!({ "q_proj": 0 })),
             ("rank_pattern", json!({ "(q_proj": 1 })),

@@ -3,7 +3,8 @@
 //! An adapter is a directory with `adapter_config.json` and `adapter_model.safetensors`. A
 //! matrix has its name in the [inventory](crate::parameters) with the prefix `base_model.model.`:
 //! `base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight` has the shape
-//! `[rank, inputs]`, and `lora_B` has `[outputs, rank]`, both in f32. Trained norms, token table
+//! `[rank, inputs]`, and `lora_B` has `[outputs, rank]`, both in f32. DoRA adds
+//! `lora_magnitude_vector`, `[outputs]`, without `.weight`. Trained norms, token table
 //! and output projection are stored whole, with the same prefix; PEFT lists them in
 //! `modules_to_save`.
 //!
@@ -12,7 +13,7 @@
 //! adapter into the weights of its base model.
 //!
 //! Ranks and alphas may differ between modules (`rank_pattern` and `alpha_pattern` of PEFT), and
-//! only some layers may have updates (`layers_to_transform`). DoRA is not supported.
+//! only some layers may have updates (`layers_to_transform`).
 
 mod blocks;
 mod config;
@@ -33,6 +34,8 @@ const WEIGHTS: &str = "adapter_model.safetensors";
 const PREFIX: &str = "base_model.model.";
 /// The norms of a layer, which can be trained with LoRA.
 const NORMS: [&str; 2] = ["input_layernorm", "post_attention_layernorm"];
+/// The last part of the name of the magnitudes of DoRA.
+const MAGNITUDES: &str = "lora_magnitude_vector";
 /// The module of the token table.
 const EMBEDDING: &str = "embed_tokens";
 /// The module of the output projection.

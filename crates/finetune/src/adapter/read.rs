@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::blocks::{Block, TARGETS_KEY, stored_parts};
 use super::config::AdapterConfig;
-use super::{AdapterError, CONFIG, EMBEDDING, HEAD, NORMS, PREFIX, WEIGHTS};
+use super::{AdapterError, CONFIG, EMBEDDING, HEAD, MAGNITUDES, NORMS, PREFIX, WEIGHTS};
 use crate::config::{LoraConfig, LoraModule, LoraTargets};
 use crate::json_file::read_json;
 use crate::parameters::{HEAD as HEAD_WEIGHT, Parameter};
@@ -141,6 +141,10 @@ impl Adapter {
             let (module, partner) = match module.rsplit_once('.') {
                 Some((module, "lora_A")) => (module, Some("lora_B")),
                 Some((module, "lora_B")) => (module, Some("lora_A")),
+                Some((module, MAGNITUDES)) => {
+                    self.check_magnitudes(&name, module)?;
+                    continue;
+                }
                 _ => (module, None),
             };
             let last = module.rsplit('.').next().unwrap_or(module);
@@ -172,6 +176,16 @@ impl Adapter {
             return Err(AdapterError::damaged(self.file.path(), "it has no LoRA matrix"));
         }
         Ok(())
+    }
+
+    /// Checks that the configuration allows the magnitudes `name` of a module.
+    fn check_magnitudes(&self, name: &str, module: &str) -> Result<(), AdapterError> {
+        let why = match self.stored_rank(module) {
+            None => "its module is not in `target_modules`",
+            Some(_) if !self.lora().dora => "`use_dora` is not true",
+            Some(_) => return Ok(()),
+        };
+        Err(self.unexpected(name.to_owned(), why))
     }
 
     /// Returns the rank of the matrices of the module `name` in the file, if it has an update.

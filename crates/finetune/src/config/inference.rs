@@ -30,6 +30,13 @@ impl InferenceConfig {
         Self { model, mode: Mode::Frozen, precision, seed: 0 }
     }
 
+    /// Elements of the norms and factors of all DoRA layers.
+    pub(crate) fn dora_norms(&self) -> usize {
+        let lora = self.mode.lora().filter(|lora| lora.dora);
+        let modules = lora.map_or(Vec::new(), |lora| lora.modules(&self.model));
+        modules.iter().map(|module| 2 * self.model.projection(module.projection)[1]).sum()
+    }
+
     /// Checks every value, and that a pass over `rows` tokens fits the 32-bit sizes of the kernels.
     ///
     /// # Errors

@@ -59,7 +59,7 @@ impl<'a> ModelWeights<'a> {
         stored
     }
 
-    /// The LoRA matrices, in pairs.
+    /// The LoRA matrices, in pairs, each followed by the magnitudes of DoRA if it has them.
     pub(crate) fn updates(&self) -> &[Parameter] {
         &self.updates
     }
@@ -78,7 +78,9 @@ impl<'a> ModelWeights<'a> {
                 let module = module.map(|module| LoraModule { fused: self.config.fused, ..module });
                 let lora = module.and_then(|module| lora.of(module)).unwrap_or(lora);
                 let (b, rank, scale) = (self.finite(&b)?, lora.rank, lora.exact_scale());
-                Some(Update { a, b, rank, scale })
+                let magnitudes = self.update(&tensor.name, "lora_magnitude_vector");
+                let magnitudes = magnitudes.map(|it| self.finite(&it)).transpose()?;
+                Some(Update { a, b, rank, scale, magnitudes })
             }
             _ => None,
         };
@@ -88,12 +90,13 @@ impl<'a> ModelWeights<'a> {
 
     /// Returns the LoRA matrices of the tensor `name`.
     fn pair(&self, name: &str) -> Option<[Parameter; 2]> {
-        let module = name.strip_suffix(".weight")?;
-        let find = |part: &str| {
-            let name = format!("{module}.{part}.weight");
-            self.updates.iter().find(|one| one.name == name).cloned()
-        };
-        Some([find("lora_A")?, find("lora_B")?])
+        Some([self.update(name, "lora_A.weight")?, self.update(name, "lora_B.weight")?])
+    }
+
+    /// Returns a part of the update of the tensor `name`.
+    fn update(&self, name: &str, part: &str) -> Option<Parameter> {
+        let name = format!("{}.{part}", name.strip_suffix(".weight")?);
+        self.updates.iter().find(|one| one.name == name).cloned()
     }
 
     fn finite(&mut self, parameter: &Parameter) -> Result<Vec<f32>> {
@@ -164,7 +167,7 @@ impl Default for Conversion {
 }
 
 /// A tensor with its update: `base + scale · b · a`, with `base: [rows, width]`,
-/// `a: [rank, width]`, `b: [rows, rank]`.
+/// `a: [rank, width]`, `b: [rows, rank]`. With magnitudes, each row is scaled to its magnitude.
 pub(crate) struct Tensor {
     name: String,
     base: Vec<f32>,
@@ -181,6 +184,8 @@ struct Update {
     b: Vec<f32>,
     rank: usize,
     scale: f64,
+    /// The norms of the rows of the tensor with its update, which DoRA trains.
+    magnitudes: Option<Vec<f32>>,
 }
 
 impl Tensor {
@@ -194,7 +199,7 @@ impl Tensor {
     fn row(&self, index: usize, out: &mut [f64]) {
         out.fill(0.0);
         let base = &self.base[index * self.width..][..self.width];
-        let Some(Update { a, b, rank, scale }) = &self.update else {
+        let Some(Update { a, b, rank, scale, magnitudes }) = &self.update else {
             let stored = |base: f32| (f64::from(base) - self.offset) * self.factor;
             out.iter_mut().zip(base).for_each(|(out, &base)| *out = stored(base));
             return;
@@ -203,8 +208,12 @@ impl Tensor {
             let b = f64::from(b);
             out.iter_mut().zip(a).for_each(|(sum, a)| *sum += b * a);
         }
-        let merged = |base: f32, sum: f64| (f64::from(base) + scale * sum) * self.factor;
+        let merged = |base: f32, sum: f64| f64::from(base) + scale * sum;
         out.iter_mut().zip(base).for_each(|(sum, &base)| *sum = merged(base, *sum));
+        let factor = magnitudes.as_ref().map_or(1.0, |magnitudes| {
+            f64::from(magnitudes[index]) / out.iter().map(|x| x * x).sum::<f64>().sqrt()
+        });
+        out.iter_mut().for_each(|x| *x *= factor * self.factor);
     }
 
     /// Encodes all elements. Row `i` of the result is row `order(i)` of the tensor. Uses one thread

@@ -17,7 +17,7 @@ use crate::state::{ModelState, Source, load_state, pooled_bytes, trained};
 pub struct GenerationNeed {
     /// The parameters.
     pub parameters: usize,
-    /// KV cache, rotary tables and the buffers of sampling.
+    /// KV cache, rotary tables, norms of DoRA layers and the buffers of sampling.
     pub cache: usize,
     /// Transients of the largest pass over a prompt.
     pub step: usize,
@@ -124,7 +124,7 @@ impl GenerationPlan {
         let all = self.config.parameters();
         let parameters = all.iter().map(|parameter| parameter.bytes()).sum();
         let elements = 2 * model.layers * capacity * model.kv_width();
-        let words = capacity * model.head_dim() + 2 * model.vocab;
+        let words = capacity * model.head_dim() + 2 * model.vocab + self.config.dora_norms();
         let dtype = self.options.cache_dtype(&self.config);
         let bytes = elements * dtype.bytes() as usize;
         let cache = bytes + words * size_of::<f32>();

@@ -47,6 +47,8 @@ pub(super) struct GenerationWorkload {
     pub(super) state: ModelState,
     rotary: RotaryTables,
     caches: Vec<CacheBuffers>,
+    /// The norms and factors of DoRA layers, which prefill writes.
+    dora_norms: DeviceBuffer<f32>,
     seen: DeviceBuffer<u32>,
     sampled: DeviceBuffer<u32>,
     logits: DeviceBuffer<f32>,
@@ -70,6 +72,7 @@ impl GenerationWorkload {
             state,
             rotary,
             caches,
+            dora_norms: DeviceBuffer::zeroed(context, config.dora_norms())?,
             seen: DeviceBuffer::zeroed(context, model.vocab)?,
             sampled: DeviceBuffer::zeroed(context, SAMPLED)?,
             logits: DeviceBuffer::zeroed(context, model.vocab)?,
@@ -83,7 +86,11 @@ impl GenerationWorkload {
     /// Returns device bytes, without the parameters.
     pub(super) fn bytes(&self) -> usize {
         let caches: usize = self.caches.iter().map(CacheBuffers::bytes).sum();
-        caches + self.seen.bytes() + self.sampled.bytes() + self.logits.bytes()
+        caches
+            + self.dora_norms.bytes()
+            + self.seen.bytes()
+            + self.sampled.bytes()
+            + self.logits.bytes()
     }
 
     /// Returns the device address of the token of the last step.
@@ -114,6 +121,9 @@ impl GenerationWorkload {
         bindings.bind(pass.cos, &self.rotary.cos).bind(pass.sin, &self.rotary.sin);
         for (declared, caches) in pass.caches.iter().zip(&self.caches) {
             caches.bind(&mut bindings, declared);
+        }
+        if let Some(norms) = pass.dora_norms {
+            bindings.bind(norms, &self.dora_norms);
         }
         bindings.bind(pass.seen, &self.seen).bind(pass.sampled, &self.sampled);
         bindings.bind(pass.logits, &self.logits);

@@ -8,6 +8,7 @@ use retrograph_kernels::{Element, KernelError, Launch};
 use retrograph_runtime::{BufferId, Pass, Slice};
 
 use super::converted::{Converted, ConvertedWeights};
+use super::dora::DoraNorms;
 use super::exchange::{Exchange, GradientOptions, Rows};
 use super::gradient::Gradient;
 use super::sequences::Sequences;
@@ -93,6 +94,8 @@ pub(super) struct Builder {
     /// The sequences of the micro-batch.
     pub(super) sequences: Sequences,
     converted: ConvertedWeights,
+    /// The norms of DoRA layers.
+    pub(super) dora_norms: DoraNorms,
 }
 
 impl Builder {
@@ -135,6 +138,7 @@ impl Builder {
             training: None,
             sequences: Sequences::default(),
             converted: ConvertedWeights::default(),
+            dora_norms: DoraNorms::default(),
         }
     }
 

@@ -11,6 +11,7 @@
 
 mod builder;
 mod converted;
+mod dora;
 mod exchange;
 mod gradient;
 mod layers;

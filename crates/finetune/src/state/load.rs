@@ -2,13 +2,14 @@
 
 use retrograph_runtime::Stream;
 
+use super::magnitudes::row_norms;
 use super::{ModelState, UploadProgress};
 use crate::adapter::Adapter;
 use crate::checkpoint::{Checkpoint, StatePart};
 use crate::error::{Error, Result};
 use crate::hub::ModelDirectory;
 use crate::init;
-use crate::parameters::{Chunk, Parameter, Sharding};
+use crate::parameters::{Chunk, Parameter, Sharding, normed_weight};
 
 /// The source of the weights.
 pub enum Source<'a> {
@@ -33,7 +34,16 @@ pub(crate) fn load_state(
     source: Source<'_>,
     progress: UploadProgress<'_>,
 ) -> Result<(Vec<f32>, ModelState)> {
-    let initial = |parameter: &Parameter, first, chunk: Chunk<'_>| {
+    let mut norms = Vec::new();
+    let mut initial = |parameter: &Parameter, first: usize, chunk: Chunk<'_>| {
+        let weight = normed_weight(&parameter.name);
+        if let Some(weight) = parameters.iter().find(|one| Some(&one.name) == weight.as_ref()) {
+            if first == 0 {
+                norms = row_norms(weight, frozen_values(base, seed, weight)?)?;
+            }
+            chunk.fill(|values| values.copy_from_slice(&norms[first..][..values.len()]));
+            return Ok(());
+        }
         match base.filter(|base| base.has(parameter)) {
             Some(base) => return base.fill(parameter, first, chunk),
             None => chunk.fill(|values| init::fill(values, first, parameter, seed)),

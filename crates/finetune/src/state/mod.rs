@@ -1,6 +1,7 @@
 //! The state of a model on the device: parameters, moments and rotary tables.
 
 mod load;
+mod magnitudes;
 mod model_state;
 mod rope_tables;
 mod upload;

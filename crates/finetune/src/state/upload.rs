@@ -218,7 +218,7 @@ pub(crate) fn pooled_bytes(parameters: &[Parameter]) -> usize {
 }
 
 /// Writes the codes of `values` and returns their scales.
-fn quantize_all(values: &[f32], codes: &mut [u8]) -> Result<Vec<f32>, nf4::NotFinite> {
+pub(super) fn quantize_all(values: &[f32], codes: &mut [u8]) -> Result<Vec<f32>, nf4::NotFinite> {
     let results = on_all_cores((values, NF4_BLOCK * 256), (codes, NF4_BLOCK * 128), quantize);
     let mut scales = Vec::with_capacity(values.len().div_ceil(NF4_BLOCK));
     for (first, result) in results {

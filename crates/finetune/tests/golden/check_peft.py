@@ -43,6 +43,7 @@ BY_LAYER = (
     ["--lora-layers", "1", "--rank-pattern", r"layers\.\d{1,2}\.mlp\..*=3,k_proj=2", "--alpha-pattern", "q_proj=7"],
     dict(layers_to_transform=[0], rank_pattern={r"layers\.0\..*(q|down)_proj": 2}, alpha_pattern={"layers.0.mlp.up_proj": 9}),
 )
+DORA = (["--dora"], dict(use_dora=True))
 FUSED_BY_LAYER = (
     ["--rslora", "--rank-pattern", "layers.1.self_attn.qkv_proj=2,down_proj=4", "--alpha-pattern", "layers.0.mlp.gate_up_proj=3"],
     dict(rank_pattern={"layers.1.self_attn.qkv_proj": 2}, alpha_pattern={"down_proj": 9}),
@@ -119,6 +120,7 @@ def main():
     cases = [(QWEN2, dtype, how) for dtype in types for how in [PLAIN, RSLORA]]
     cases += [(PHI3, torch.float32, how) for how in [PLAIN, SOME, FUSED_BY_LAYER]]
     cases += [(QWEN2, torch.float32, BY_LAYER)]
+    cases += [(config, dtype, DORA) for config in [QWEN2, PHI3] for dtype in types[:2]]
     cases += [(QWEN2, torch.float32, TIED), (LLAMA, torch.float32, WHOLE)]
     for config, dtype, (flags, options) in cases:
         with tempfile.TemporaryDirectory() as place:

@@ -113,6 +113,11 @@ MODELS = {
     "gemma2": Gemma2Config(**SIZES, **GEMMA2),
     "gemma3": Gemma3TextConfig(**{**SIZES, **GEMMA3}),
     "by_layer": Qwen2Config(**{**SIZES, "num_hidden_layers": 3}, tie_word_embeddings=True),
+    "dora": Qwen2Config(**SIZES, tie_word_embeddings=True),
+    "dora_fused": Phi3Config(
+        **SIZES, tie_word_embeddings=False, rope_parameters=SHORT_ROPE, sliding_window=6,
+        original_max_position_embeddings=96,
+    ),
 }
 # Options of the adapters of single models.
 LORA = {
@@ -130,6 +135,8 @@ LORA = {
         },
         alpha_pattern={"layers.2.mlp.down_proj": 2, "k_proj": 7},
     ),
+    "dora": dict(use_dora=True, rank_pattern={"v_proj": 1}),
+    "dora_fused": dict(use_dora=True),
 }
 PARTS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FUSED_PARTS = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]
@@ -170,7 +177,8 @@ def save_adapter(folder, seed, rslora):
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             noise = 0.2 * torch.randn(parameter.shape, generator=generator)
-            parameter.data = parameter.data + noise if "modules_to_save" in name else noise
+            added = "modules_to_save" in name or "magnitude" in name
+            parameter.data = parameter.data + noise if added else noise
     model.save_pretrained(folder / "adapter")
     (folder / "adapter" / "README.md").unlink(missing_ok=True)
 
@@ -192,6 +200,8 @@ def plain(name):
     """The name without what PEFT puts around it."""
     for part in [".default", ".base_layer", ".modules_to_save"]:
         name = name.replace(part, "")
+    # Files have magnitudes without this end.
+    name = name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector")
     return name.removeprefix("base_model.model.")
 
 
@@ -219,10 +229,13 @@ def learning_rate(step):
 
 
 def train(model, tokens, targets):
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    named = [(name, one) for name, one in model.named_parameters() if one.requires_grad]
+    trained = [one for _, one in named]
+    # The trainer of transformers decays magnitudes, too: their names are not those of norms.
+    decayed = [one.dim() == 2 or "lora_magnitude_vector" in name for name, one in named]
     groups = [
-        dict(params=[one for one in trained if one.dim() == 2], weight_decay=DECAY),
-        dict(params=[one for one in trained if one.dim() != 2], weight_decay=0.0),
+        dict(params=[one for one, decays in zip(trained, decayed) if decays == some], weight_decay=decay)
+        for some, decay in [(True, DECAY), (False, 0.0)]
     ]
     optimizer = torch.optim.AdamW(groups, lr=PEAK, betas=BETAS, eps=ADAM_EPS)
     losses, norms = [], []

@@ -13,6 +13,7 @@ use retrograph_finetune::{
 use retrograph_runtime::{Ranks, Strategy};
 
 use crate::device::device;
+use crate::dora::DORA;
 use crate::models::{LORA, bits, config, text, train, trainer};
 use crate::ranks::{Rank, on_ranks};
 
@@ -105,6 +106,8 @@ fn two_devices_learn_what_one_learns_from_the_same_batch() {
         (LORA, Precision::F32, 1e-5),
         (Mode::Full, Precision::F32, 1e-5),
         (one_layer(), Precision::F32, 1e-5),
+        (Mode::Lora(DORA), Precision::F32, 1e-5),
+        (Mode::Lora(DORA), Precision::BF16, 5e-3),
         (LORA, Precision::BF16, 2e-3),
         (Mode::Full, Precision::BF16, 2e-3),
         (Mode::Full, Precision::BF16.bf16_gradients(), 1e-2),

@@ -19,9 +19,22 @@ use crate::models::{config, text, train, trainer};
 
 /// Tokens of the prompt of the golden values.
 const PROMPT: usize = 5;
-const MODELS: [&str; 13] = [
-    "qwen2", "qwen3", "llama2", "llama3", "phi3", "phi4", "smollm3", "biases", "saved", "tied",
-    "gemma2", "gemma3", "by_layer",
+const MODELS: [&str; 15] = [
+    "qwen2",
+    "qwen3",
+    "llama2",
+    "llama3",
+    "phi3",
+    "phi4",
+    "smollm3",
+    "biases",
+    "saved",
+    "tied",
+    "gemma2",
+    "gemma3",
+    "by_layer",
+    "dora",
+    "dora_fused",
 ];
 
 fn golden(name: &str) -> PathBuf {

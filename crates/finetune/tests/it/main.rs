@@ -11,6 +11,7 @@ mod data;
 mod data_parallel;
 mod device;
 mod difference;
+mod dora;
 mod dropout;
 mod evaluation;
 mod exports;

@@ -198,7 +198,13 @@ fn fused_products_keep_the_loss_and_the_gradients() {
 /// Updates of a rank that bf16 products take, on every projection, and enough rows for them.
 #[test]
 fn lora_gradients_by_bf16_products_stay_near_those_in_f32() {
-    let lora = LoraConfig { targets: LoraTargets::ALL, ..LoraConfig::new(8, 12.0) };
+    for dora in [false, true] {
+        let lora = LoraConfig { targets: LoraTargets::ALL, dora, ..LoraConfig::new(8, 12.0) };
+        gradients_by_bf16_products_stay_near_those_in_f32(lora);
+    }
+}
+
+fn gradients_by_bf16_products_stay_near_those_in_f32(lora: LoraConfig) {
     let rows = |precision| {
         let mut config = TrainingConfig { batch: 32, ..large(Mode::Lora(lora), precision) };
         (config.model.hidden, config.model.intermediate) = (64, 128);

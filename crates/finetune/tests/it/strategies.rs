@@ -4,6 +4,7 @@ use retrograph_finetune::{Mode, TrainerOptions};
 use retrograph_runtime::{BuildOptions, Policy, Reuse, Strategy};
 
 use crate::device::device;
+use crate::dora::DORA;
 use crate::models::{LORA, bits, config, text, train, trainer};
 
 const STEPS: u32 = 30;
@@ -45,6 +46,11 @@ fn every_strategy_trains_all_weights_to_the_same_bits() {
 #[test]
 fn every_strategy_trains_lora_to_the_same_bits() {
     every_strategy_computes_the_same_bits(LORA);
+}
+
+#[test]
+fn every_strategy_trains_dora_to_the_same_bits() {
+    every_strategy_computes_the_same_bits(Mode::Lora(DORA));
 }
 
 /// The places of transients do not change the results.

@@ -231,5 +231,5 @@ macro_rules! models {
 
 models! {
     qwen2 qwen3 llama2 llama3 linear yarn phi3 phi4 smollm3 biases dynamic saved tied gemma2 gemma3
-    by_layer
+    by_layer dora dora_fused
 }

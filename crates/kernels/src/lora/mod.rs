@@ -24,11 +24,16 @@
 //!
 //! Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", arXiv 2106.09685.
 
+mod dora;
 mod expand;
 mod grad;
 mod shape;
 mod shrink;
 
+pub use dora::{
+    DORA_NORMS, DORA_SCALE, DORA_SCALE_BACKWARD, DoraNorms, DoraScale, DoraScaleBackward,
+    DoraScaleShape, reference,
+};
 pub use expand::{LORA_EXPAND, LoraExpand, LoraExpandAdapter};
 pub use grad::{LORA_GRAD, LoraGrad, LoraGradAdapter};
 pub use retrograph_kernel_abi::lora::LoraMatrix;
@@ -38,4 +43,5 @@ pub use shrink::{LORA_SHRINK, LoraShrink, LoraShrinkAdapter};
 use crate::Kernel;
 
 /// The kernels of this family.
-pub(crate) static KERNELS: &[&Kernel] = &[&LORA_EXPAND, &LORA_GRAD, &LORA_SHRINK];
+pub(crate) static KERNELS: &[&Kernel] =
+    &[&DORA_NORMS, &DORA_SCALE, &DORA_SCALE_BACKWARD, &LORA_EXPAND, &LORA_GRAD, &LORA_SHRINK];

@@ -9,6 +9,7 @@ mod cache;
 mod clip;
 mod cross_entropy;
 mod decode_attention;
+mod dora;
 mod dropout;
 mod elementwise;
 mod embedding;

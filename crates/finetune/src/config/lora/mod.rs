@@ -106,6 +106,10 @@ pub struct LoraConfig {
     /// instead of `alpha / rank`.
     #[serde(default)]
     pub rslora: bool,
+    /// Whether the norms of the rows of updated weights are trained apart from their directions
+    /// (DoRA, Liu et al., arXiv 2402.09353).
+    #[serde(default)]
+    pub dora: bool,
     /// Whether both norms of each layer are also trained.
     #[serde(default = "trained")]
     pub norms: bool,
@@ -143,6 +147,7 @@ impl LoraConfig {
             targets: LoraTargets::QV,
             layers: LoraLayers::ALL,
             rslora: false,
+            dora: false,
             norms: false,
             embeddings: false,
             head: false,
@@ -229,11 +234,25 @@ impl LoraConfig {
         require("lora_dropout", self.dropout, holds, "at least 0 and below 1")?;
         let some = self.targets.iter().next().is_some();
         require("lora_targets", self.targets, some, "at least one projection")?;
+        self.validate_dora(model)?;
         let listed = self.layers.listed();
         let last = listed.as_ref().map_or(Some(0), |layers| layers.last().copied());
         let within = last.is_some_and(|last| last < model.layers);
         let rule = format!("at least one layer, each below {}", model.layers);
         require("lora_layers", self.layers, within, &rule)
+    }
+
+    /// Checks that each matrix of a file has an update in all of its rows or in none: a file has
+    /// one vector of norms for all of them.
+    fn validate_dora(&self, model: &ModelConfig) -> Result<()> {
+        let whole = |projection: Projection| {
+            let parts = projection.fused().map_or(&[][..], |(_, parts)| parts);
+            parts.iter().all(|part| self.targets.has(*part))
+        };
+        let holds = !self.dora || !model.fused || self.targets.iter().all(whole);
+        let rule = "all or none of q, k and v, and of gate and up, for DoRA of a model with fused \
+                    projections";
+        require("lora_targets", self.targets, holds, rule)
     }
 }
 

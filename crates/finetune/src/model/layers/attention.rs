@@ -148,8 +148,8 @@ impl Attention {
     }
 
     /// Appends the block over one token and adds it to `residual`. The projections are one launch.
-    /// The attention kernel fuses the second LoRA products, if they have one rank and one scale,
-    /// the norms of heads and RoPE.
+    /// The attention kernel fuses the second LoRA products, if they have one rank, one scale and no
+    /// DoRA, the norms of heads and RoPE.
     pub(super) fn decode(
         &self,
         builder: &mut Builder,
@@ -164,7 +164,11 @@ impl Attention {
         let updates = match self.updates_are_alike() {
             true => gemv::project(builder, input, &calls)?,
             false => {
-                gemv::forward(builder, input, &calls)?;
+                let calls = std::array::from_fn(|at| Forward {
+                    output: Output::Into(outputs[at]),
+                    ..layers[at].call()
+                });
+                linear::forward::<3>(builder, input, calls)?;
                 vec![None; layers.len()]
             }
         };
@@ -191,9 +195,14 @@ impl Attention {
         Ok(self.o.forward(builder, (mixed, residual))?.0)
     }
 
-    /// Whether the LoRA updates of queries, keys and values have one rank and one scale.
+    /// Whether the LoRA updates of queries, keys and values have one rank and one scale, and are
+    /// not those of DoRA.
     fn updates_are_alike(&self) -> bool {
-        let updates = [&self.q, &self.k, &self.v].map(|layer| layer.lora);
+        let layers = [&self.q, &self.k, &self.v];
+        if layers.iter().any(|layer| layer.has_factors()) {
+            return false;
+        }
+        let updates = layers.map(|layer| layer.lora);
         let mut sizes = updates.iter().flatten().map(|lora| (lora.rank, lora.scale.to_bits()));
         sizes.next().is_none_or(|first| sizes.all(|other| other == first))
     }

@@ -5,6 +5,7 @@
 //! ```
 
 mod backward;
+mod dora;
 mod forward;
 mod layer;
 mod products;

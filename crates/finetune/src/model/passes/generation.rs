@@ -12,6 +12,7 @@ use crate::model::builder::{Builder, ParameterBuffers};
 use crate::model::layers::{
     CacheConfig, KvCache, Layer, LayerCache, Model, PassConfig, Residual, RopeTables,
 };
+use crate::parameters::normed_weight;
 use crate::spec::ModelSpec;
 
 /// Words of [`GenerationPass::sampled`]: the token, and 1 if the logits were not finite.
@@ -53,6 +54,9 @@ pub struct GenerationPass {
     pub sin: Slice<f32>,
     /// External, updated: keys and values of each layer, `[capacity, kv_heads, head_dim]`.
     pub caches: Vec<LayerCache>,
+    /// External: the norms and factors of DoRA layers, if there are any. Prefill writes them and
+    /// decode reads them.
+    pub dora_norms: Option<Slice<f32>>,
     /// External, updated: `[vocab]`, 1 for tokens of the text so far.
     pub seen: Slice<u32>,
     /// External, updated: [`SAMPLED`] words.
@@ -69,6 +73,7 @@ impl GenerationPass {
     /// If the sizes are not valid, or a kernel does not support them.
     pub fn prefill(config: &InferenceConfig, rows: usize, cache: CacheConfig) -> Result<Self> {
         let mut parts = Parts::new("prompt", (config, rows), cache)?;
+        parts.keep_dora_norms(false);
         let pass = &mut parts.builder.pass;
         let tokens = pass.control_array::<u32>("tokens", rows);
         let [count, last] = ["count", "last"].map(|name| pass.control::<u32>(name));
@@ -88,6 +93,7 @@ impl GenerationPass {
     /// As [`GenerationPass::prefill`].
     pub fn decode(config: &InferenceConfig, cache: CacheConfig) -> Result<Self> {
         let mut parts = Parts::new("next token", (config, 1), cache)?;
+        parts.keep_dora_norms(true);
         let mut x = parts.embed(parts.sampled.slice(0..1), None)?;
         let Parts { builder, spec, model, cache, .. } = &mut parts;
         for (number, layer) in model.layers.iter().enumerate() {
@@ -107,6 +113,7 @@ struct Parts {
     model: Model,
     cache: KvCache,
     tables: RopeTables,
+    dora_norms: Option<Slice<f32>>,
     sampling: Slice<u32>,
     seen: Slice<u32>,
     sampled: Slice<u32>,
@@ -130,7 +137,27 @@ impl Parts {
         let logits = builder.pass.external::<f32>("logits", spec.vocab);
         let tables = RopeTables::declare(&mut builder, capacity, &config.model);
         let model = Model::new(&builder, &spec, &PassConfig::generation(config, rows), tables);
-        Ok(Self { builder, spec, model, cache, tables, sampling, seen, sampled, logits })
+        let dora_norms = None;
+        Ok(Self {
+            builder,
+            spec,
+            model,
+            cache,
+            tables,
+            dora_norms,
+            sampling,
+            seen,
+            sampled,
+            logits,
+        })
+    }
+
+    /// Declares the norms of DoRA layers, which an earlier pass has `computed`, or this one does.
+    fn keep_dora_norms(&mut self, computed: bool) {
+        let Builder { pass, parameters, dora_norms, .. } = &mut self.builder;
+        let magnitudes = parameters.iter().filter(|it| normed_weight(&it.parameter.name).is_some());
+        let magnitudes: Vec<_> = magnitudes.map(|it| it.value.floats()).collect();
+        self.dora_norms = dora_norms.keep(pass, &magnitudes, computed);
     }
 
     /// Appends the embedding of `tokens`, of which the control `count` says how many there are.
@@ -143,6 +170,7 @@ impl Parts {
     /// Appends logits and sampling of the token after `x`, which ends the pass.
     fn sample(self, x: Residual, source: TokenSource) -> Result<GenerationPass> {
         let Self { mut builder, model, cache, tables, sampling, seen, sampled, logits, .. } = self;
+        let dora_norms = self.dora_norms;
         model.head.next_token(&mut builder, x, logits)?;
         sample(&mut builder, logits, [seen, sampling, sampled])?;
         let Builder { pass, parameters, .. } = builder;
@@ -156,6 +184,7 @@ impl Parts {
             cos,
             sin,
             caches: cache.layers,
+            dora_norms,
             seen,
             sampled,
             logits,

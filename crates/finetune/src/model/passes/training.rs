@@ -137,6 +137,11 @@ impl StepPass {
             let rule = "full or lora: there is nothing to train".to_owned();
             return Err(Error::InvalidConfig { field, value, rule });
         }
+        if let Some(lora) = config.mode.lora().filter(|lora| lora.dora && lora.dropout > 0.0) {
+            let (field, value) = ("lora_dropout", lora.dropout.to_string());
+            let rule = "0 with DoRA, which is trained without dropout here".to_owned();
+            return Err(Error::InvalidConfig { field, value, rule });
+        }
         let micro_batching = options.micro_batching(config)?;
         let config = &options.of_rank(config)?;
         if let Some(preference) = options.preference {

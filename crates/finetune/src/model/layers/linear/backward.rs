@@ -32,9 +32,11 @@ pub(in crate::model::layers) fn backward(
     builder: &mut Builder,
     calls: &[Backward<'_>],
 ) -> Result<Vec<Activation>> {
+    let calls =
+        calls.iter().map(|call| call.before_factors(builder)).collect::<Result<Vec<_>>>()?;
     let (mut grads, mut updates) = (Vec::with_capacity(calls.len()), Vec::new());
     let (mut joined, mut factors) = (Vec::new(), Vec::new());
-    for call in calls {
+    for call in &calls {
         let Backward { layer, scope, grad_out, .. } = *call;
         builder.enter(scope);
         let grad_t = match &layer.lora {
@@ -61,7 +63,7 @@ pub(in crate::model::layers) fn backward(
         products.dgrad_sum(builder, (*first, added), grad_input.narrowest())?;
         grads.push(grad_input);
     }
-    for call in calls {
+    for call in &calls {
         builder.enter(call.scope);
         call.grad_weights(builder)?;
     }
@@ -76,6 +78,7 @@ pub(in crate::model::layers) fn backward_through_swiglu(
     call: Backward<'_>,
     inputs: [Slice<bf16>; 2],
 ) -> Result<[Activation; 2]> {
+    let call = call.before_factors(builder)?;
     let Backward { layer, scope, grad_out, .. } = call;
     builder.enter(scope);
     let lora = layer.lora.as_ref().and_then(|lora| Some((lora, lora.fused()?)));
@@ -96,6 +99,16 @@ pub(in crate::model::layers) fn backward_through_swiglu(
 }
 
 impl<'a> Backward<'a> {
+    /// Returns the call for the output before the factors of DoRA, if it has them, and appends the
+    /// gradient of the magnitudes.
+    fn before_factors(&self, builder: &mut Builder) -> Result<Self> {
+        let Self { layer: Linear { dora, products, grad_dtypes, .. }, saved, .. } = *self;
+        let Some((dora, z)) = dora.zip(saved.unscaled) else { return Ok(*self) };
+        builder.enter(self.scope);
+        let grad_out = dora.backward(builder, (products, *grad_dtypes), [z, self.grad_out])?;
+        Ok(Self { grad_out, ..*self })
+    }
+
     /// The backward pass of the LoRA update, if there is one.
     fn update(
         &self,

@@ -54,6 +54,8 @@ impl Forwarded {
 pub(in crate::model::layers) struct Saved {
     pub(super) x: Activation,
     pub(super) lora: Option<lora::Saved>,
+    /// The output before the factors of DoRA.
+    pub(super) unscaled: Option<Activation>,
 }
 
 /// Appends `y = linear(x)` of layers that share x. Layers of one row are one launch.
@@ -66,9 +68,11 @@ pub(in crate::model::layers) fn forward<const N: usize>(
         builder.enter(call.scope);
         call.output(builder)
     });
+    let unscaled: [_; N] = std::array::from_fn(|at| calls[at].unscaled(builder, outputs[at]));
+    let results: [_; N] = std::array::from_fn(|at| unscaled[at].unwrap_or(outputs[at]));
     let updates = if calls.iter().all(|call| call.layer.is_one_row()) {
         let mut gemvs = Vec::with_capacity(N);
-        for (call, y) in calls.iter().zip(outputs) {
+        for (call, y) in calls.iter().zip(results) {
             gemvs.push(call.gemv(y.f32()?));
         }
         let updates = gemv::forward(builder, input, &gemvs)?;
@@ -77,16 +81,22 @@ pub(in crate::model::layers) fn forward<const N: usize>(
         let loras = calls.each_ref().map(|call| (call.layer.lora.as_ref(), call.scope));
         let downs = lora::down(builder, input.x, &loras)?;
         let (mut updates, mut parts) = (Vec::with_capacity(N), None);
-        for ((call, y), down) in calls.iter().zip(outputs).zip(downs) {
+        for ((call, y), down) in calls.iter().zip(results).zip(downs) {
             builder.enter(call.scope);
             updates.push(call.project_and_update(builder, (input.x, &mut parts, down), y)?);
         }
         updates
     };
+    for ((call, y), z) in calls.iter().zip(outputs).zip(unscaled) {
+        if let Some((dora, z)) = call.layer.dora.zip(z) {
+            builder.enter(call.scope);
+            dora.forward(builder, &call.layer.products, [z, y])?;
+        }
+    }
     Ok(std::array::from_fn(|at| Forwarded {
         y: outputs[at],
         residual: calls[at].residual.filter(|_| !calls[at].adds_residual()),
-        saved: Saved { x: input.x, lora: updates[at] },
+        saved: Saved { x: input.x, lora: updates[at], unscaled: unscaled[at] },
     }))
 }
 
@@ -102,7 +112,7 @@ pub(in crate::model::layers) fn forward_swiglu(
     let products = &first;
     let out = Activation::transient(builder, ("inner", gate.bf16()?.len()), DType::Bf16.into());
     products.fprop_swiglu(builder, (input.x, w), [gate.bf16()?, up.bf16()?, out.bf16()?])?;
-    let saved = Saved { x: input.x, lora: None };
+    let saved = Saved { x: input.x, lora: None, unscaled: None };
     Ok(([gate, up].map(|y| Forwarded { y, residual: None, saved }), out))
 }
 
@@ -125,16 +135,24 @@ impl Forward<'_> {
         }
     }
 
+    /// Declares the output before the factors of DoRA, in the dtype of `y`.
+    fn unscaled(&self, builder: &mut Builder, y: Activation) -> Option<Activation> {
+        self.layer.dora?;
+        builder.enter(self.scope);
+        let y = y.narrowest();
+        Some(Activation::transient(builder, ("unscaled", y.len()), y.dtype().into()))
+    }
+
     /// Describes the call for one row. A layer without a bias adds the residual.
     fn gemv(&self, y: Slice<f32>) -> GemvCall<'_> {
         let call = self.layer.gemv(y);
-        GemvCall { bias: call.bias.or(self.residual), ..call }
+        GemvCall { bias: call.bias.or(self.residual.filter(|_| self.adds_residual())), ..call }
     }
 
     /// Whether the product adds the residual as it adds a bias, which it does for one row.
     /// Otherwise the next norm adds it.
     fn adds_residual(&self) -> bool {
-        self.layer.is_one_row() && self.layer.bias.is_none()
+        self.layer.is_one_row() && self.layer.bias.is_none() && self.layer.dora.is_none()
     }
 
     /// Appends `y = x·Wᵀ + b`, and adds the LoRA update. `parts` is x in parts, if it was split.

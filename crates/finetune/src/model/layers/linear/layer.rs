@@ -8,6 +8,7 @@ use super::super::activation::Dtypes;
 use super::super::gemv::GemvCall;
 use super::super::lora::{Lora, Method};
 use super::super::{Builder, PassConfig};
+use super::dora::Dora;
 use super::products::Products;
 use crate::config::{LoraModule, Projection};
 use crate::model::builder::{F32Weight, Weight};
@@ -20,6 +21,7 @@ pub(in crate::model::layers) struct Linear {
     pub(in crate::model::layers) weight: Weight,
     pub(super) bias: Option<F32Weight>,
     pub(in crate::model::layers) lora: Option<Lora>,
+    pub(super) dora: Option<Dora>,
     /// The dtypes in which the layer reads its input: bf16 for large products in bf16, f32 for
     /// everything else.
     pub(in crate::model::layers) dtypes: Dtypes,
@@ -41,7 +43,8 @@ impl Linear {
         let name = |kind| layer_name(number, &format!("{}.{kind}", projection.path()));
         let weight = builder.weight(&name("weight"));
         let module = LoraModule { layer: number, projection, fused: spec.fused };
-        let lora = config.lora.and_then(|lora| lora.of(module)).map(|lora| {
+        let options = config.lora.and_then(|lora| lora.of(module));
+        let lora = options.map(|lora| {
             let names = [name("lora_A.weight"), name("lora_B.weight")];
             let [a, b] = names.each_ref().map(|name| builder.f32_weight(name));
             let dropout = builder.dropout(&names[0], lora.dropout);
@@ -54,11 +57,19 @@ impl Linear {
         });
         let bias = spec.has_bias(projection).then(|| builder.f32_weight(&name("bias")));
         let siblings = u32::from(matches!(projection, Projection::Gate | Projection::Up));
-        let operands = (weight, bias.map(|bias: F32Weight| bias.value));
+        let added = bias.map(|bias: F32Weight| bias.value);
+        let magnitudes = options.filter(|lora| lora.dora);
+        let magnitudes = magnitudes.map(|_| builder.f32_weight(&name("lora_magnitude_vector")));
+        let dora = lora.zip(magnitudes).map(|(lora, magnitudes)| {
+            let (w, bias) = (weight.value, added);
+            Dora { magnitudes, lora, w, bias }
+        });
+        // DoRA adds the bias after the factors.
+        let operands = (weight, added.filter(|_| dora.is_none()));
         let products = Products::new(operands, shape, (config, siblings));
         let fused = lora.is_some_and(|lora| lora.fused().is_some());
         let products = if fused { products.without_splits() } else { products };
-        Self::resolve((weight, bias, lora), products)
+        Self { dora, ..Self::resolve((weight, bias, lora), products) }
     }
 
     /// Resolves the output projection, which has neither bias nor LoRA.
@@ -80,7 +91,7 @@ impl Linear {
         // The gradient of a bias is added in f32.
         let trained_bias = bias.is_some_and(|bias| bias.grad.is_some());
         let grad_dtypes = Dtypes { f32: dtypes.f32 || trained_bias, bf16 };
-        Self { weight, bias, lora, dtypes, grad_dtypes, products }
+        Self { weight, bias, lora, dora: None, dtypes, grad_dtypes, products }
     }
 
     /// Whether the output can be written as bf16: a large product, to which nothing is added.
@@ -124,10 +135,15 @@ impl Linear {
         self.products.shape.rows == 1
     }
 
-    /// Describes the layer of one row.
+    /// Describes the layer of one row, without the factors and the bias of DoRA.
     pub(in crate::model::layers) fn gemv(&self, y: Slice<f32>) -> GemvCall<'_> {
-        let bias = self.bias.map(|bias| bias.value);
+        let bias = self.bias.filter(|_| self.dora.is_none()).map(|bias| bias.value);
         GemvCall { weight: self.weight.value, lora: self.lora.as_ref(), bias, y }
+    }
+
+    /// Whether outputs have the factors of DoRA.
+    pub(in crate::model::layers) fn has_factors(&self) -> bool {
+        self.dora.is_some()
     }
 
     /// Declares an output of one row.

@@ -1,0 +1,65 @@
+//! The row norms of DoRA layers in a pass, and the factors of their outputs.
+//!
+//! They depend on weights alone, so that a pass computes them once for all micro-batches, and
+//! prefill for all tokens that are generated after it.
+
+use std::collections::HashMap;
+
+use retrograph_runtime::{BufferId, Pass, Slice};
+
+/// The norms n of the rows of an updated weight, and the factors m / n of its outputs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowNorms {
+    pub(super) norms: Slice<f32>,
+    pub(super) factors: Slice<f32>,
+}
+
+/// The norms of the DoRA layers of a pass, by the buffer of their magnitudes.
+#[derive(Debug, Default)]
+pub(super) struct DoraNorms {
+    computed: HashMap<BufferId, RowNorms>,
+    kept: HashMap<BufferId, RowNorms>,
+}
+
+impl DoraNorms {
+    /// Returns the norms of the layer with `magnitudes`, if the pass has computed them.
+    pub(super) fn get(&self, magnitudes: Slice<f32>) -> Option<RowNorms> {
+        self.computed.get(&magnitudes.buffer()).copied()
+    }
+
+    /// Returns where the next launch must write them: to `new`, unless they outlive the pass.
+    pub(super) fn insert(
+        &mut self,
+        magnitudes: Slice<f32>,
+        new: impl FnOnce() -> RowNorms,
+    ) -> RowNorms {
+        let buffer = magnitudes.buffer();
+        let norms = self.kept.get(&buffer).copied().unwrap_or_else(new);
+        self.computed.insert(buffer, norms);
+        norms
+    }
+
+    /// Declares an external for the norms of the layers with these `magnitudes`, which outlive the
+    /// pass; `None` without layers. They are `computed` by an earlier pass, or by this one.
+    pub(super) fn keep(
+        &mut self,
+        pass: &mut Pass,
+        magnitudes: &[Slice<f32>],
+        computed: bool,
+    ) -> Option<Slice<f32>> {
+        let rows: usize = magnitudes.iter().map(|it| it.len()).sum();
+        if rows == 0 {
+            return None;
+        }
+        let all = pass.external::<f32>("dora norms", 2 * rows);
+        let mut first = 0;
+        for it in magnitudes {
+            let (middle, end) = (first + it.len(), first + 2 * it.len());
+            let (norms, factors) = (all.slice(first..middle), all.slice(middle..end));
+            let kept = if computed { &mut self.computed } else { &mut self.kept };
+            kept.insert(it.buffer(), RowNorms { norms, factors });
+            first = end;
+        }
+        Some(all)
+    }
+}

@@ -1,0 +1,108 @@
+//! DoRA: a linear layer whose outputs have factors.
+//!
+//! ```text
+//! z  = x·Wᵀ + s·t·Bᵀ             n = ‖W + s·B·A‖ of each row
+//! y  = z ⊙ m / n + b
+//! dz = dy ⊙ m / n                dm = Σ rows of dy ⊙ z / n
+//! ```
+//!
+//! The gradients of A, B and x are those of LoRA with dz in place of dy: n is a constant there.
+
+use half::bf16;
+use retrograph_kernels::ops::{
+    ColumnSum, Dequantize, DoraNorms, DoraScale, DoraScaleBackward, DoraScaleShape, GemmShape,
+    TensorView,
+};
+use retrograph_runtime::{BufferId, Slice};
+
+use super::super::Builder;
+use super::super::activation::{Activation, Dtypes};
+use super::super::lora::Lora;
+use super::products::Products;
+use crate::error::Result;
+use crate::model::builder::F32Weight;
+use crate::model::dora::RowNorms;
+
+/// The trained norms of a layer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dora {
+    pub(super) magnitudes: F32Weight,
+    pub(super) lora: Lora,
+    pub(super) w: TensorView<BufferId>,
+    pub(super) bias: Option<Slice<f32>>,
+}
+
+impl Dora {
+    /// Appends `y = z ⊙ m / n + b`.
+    pub(super) fn forward(
+        &self,
+        builder: &mut Builder,
+        products: &Products,
+        [z, y]: [Activation; 2],
+    ) -> Result<()> {
+        let RowNorms { factors, .. } = self.norms(builder, products)?;
+        let (x, y, shape) = (z.narrowest(), y.written(), scale_shape(products.shape));
+        builder.launch(DoraScale { x, factors, bias: self.bias, y, shape }.launch())
+    }
+
+    /// Appends the gradient of the magnitudes, and returns the gradient of z in `dtypes`.
+    pub(super) fn backward(
+        &self,
+        builder: &mut Builder,
+        (products, dtypes): (&Products, Dtypes),
+        [z, grad_out]: [Activation; 2],
+    ) -> Result<Activation> {
+        let RowNorms { norms, factors } = self.norms(builder, products)?;
+        let (x, shape) = (z.narrowest(), scale_shape(products.shape));
+        let grad_z = Activation::transient(builder, ("grad_unscaled", x.len()), dtypes);
+        let (rows, columns) = (shape.runs(), shape.columns);
+        let grad_magnitudes = builder.transient("grad_magnitude_parts", rows * columns);
+        let (grad_out, grad_input) = (grad_out.narrowest(), grad_z.written());
+        builder.launch(
+            DoraScaleBackward { grad_out, x, factors, norms, grad_input, grad_magnitudes, shape }
+                .launch(),
+        )?;
+        if let Some(out) = self.magnitudes.grad {
+            let (x, accumulate) = (grad_magnitudes, builder.accumulates());
+            builder.launch(ColumnSum { x, out, rows, columns, accumulate }.launch())?;
+        }
+        Ok(grad_z)
+    }
+
+    /// Returns the norms of the rows, which the first layer of the pass that asks for them
+    /// computes.
+    fn norms(&self, builder: &mut Builder, products: &Products) -> Result<RowNorms> {
+        let Self { magnitudes: F32Weight { value: magnitudes, .. }, lora, .. } = *self;
+        if let Some(found) = builder.dora_norms.get(magnitudes) {
+            return Ok(found);
+        }
+        let w = match self.w {
+            TensorView::Nf4(_) => self.decoded(builder, products)?,
+            w => w,
+        };
+        let [norms, factors] =
+            ["row_norms", "output_factors"].map(|name| builder.transient(name, magnitudes.len()));
+        let new = || RowNorms { norms, factors };
+        let found = builder.dora_norms.insert(magnitudes, new);
+        let RowNorms { norms, factors } = found;
+        let (a, b, rank, scale) = (lora.a.value, lora.b.value, lora.rank, lora.scale);
+        let inputs = products.shape.inputs;
+        let launch = DoraNorms { w, a, b, magnitudes, norms, factors, inputs, rank, scale };
+        builder.launch(launch.launch())?;
+        Ok(found)
+    }
+
+    /// Returns the weight in bf16, as products of many rows read it.
+    fn decoded(&self, builder: &mut Builder, products: &Products) -> Result<TensorView<BufferId>> {
+        let TensorView::Nf4(w) = products.weight(builder)? else {
+            return products.weight(builder);
+        };
+        let out = builder.transient_of::<bf16>("decoded", w.len);
+        builder.launch(Dequantize { w, out }.launch())?;
+        Ok(out.into())
+    }
+}
+
+fn scale_shape(GemmShape { rows, outputs: columns, .. }: GemmShape) -> DoraScaleShape {
+    DoraScaleShape { rows, columns }
+}
