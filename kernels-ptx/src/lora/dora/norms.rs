@@ -51,6 +51,8 @@ fn define<'k>(k: &Kernel<'k>, dtype: DType) {
     let NormsParameters { w, a, b, outputs, inputs, rank, scale, .. } = parameters;
     let NormsParameters { magnitudes, norms, factors, .. } = parameters;
     k.max_threads(THREADS);
+    // For four, registers would be spilled on some targets.
+    k.min_blocks(3);
     let first_row = k.ctaid_x() * ROWS;
     let block = Block {
         k: *k,
