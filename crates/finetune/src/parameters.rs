@@ -236,8 +236,8 @@ impl List {
         self.push(name, &shape, (true, true, Init::Constant(0.0)));
     }
 
-    /// Norms start as those of the weight, so that training starts from the base model. Weight
-    /// decay applies to them, as in `transformers`.
+    /// Magnitudes start as the row norms of the weight, so that training starts from the base
+    /// model. Weight decay applies to them, as in `transformers`.
     fn magnitudes(&mut self, name: String, [outputs, inputs]: [usize; 2]) {
         let init = Init::RowNorms { width: inputs, deviation: self.deviation };
         self.push(name, &[outputs], (true, true, init));

@@ -6,7 +6,7 @@
 //! | `dora_scale*` | `y = z ⊙ factors + bias` | forward pass |
 //! | `dora_scale_backward*` | `dz = dy ⊙ factors`, `dm = Σ dy ⊙ z / n` | backward pass |
 //!
-//! Products and their updates are those of LoRA. All arithmetic is f32.
+//! The kernels of LoRA compute the products and their updates. All arithmetic is f32.
 
 mod norms;
 mod scale;

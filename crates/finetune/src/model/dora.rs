@@ -27,16 +27,14 @@ impl DoraNorms {
         self.computed.get(&magnitudes.buffer()).copied()
     }
 
-    /// Returns where the next launch must write them: to `new`, unless they outlive the pass.
-    pub(super) fn insert(
-        &mut self,
-        magnitudes: Slice<f32>,
-        new: impl FnOnce() -> RowNorms,
-    ) -> RowNorms {
-        let buffer = magnitudes.buffer();
-        let norms = self.kept.get(&buffer).copied().unwrap_or_else(new);
-        self.computed.insert(buffer, norms);
-        norms
+    /// Returns the buffers of norms that outlive the pass, if those of this layer do.
+    pub(super) fn kept(&self, magnitudes: Slice<f32>) -> Option<RowNorms> {
+        self.kept.get(&magnitudes.buffer()).copied()
+    }
+
+    /// Adds the norms that the next launch computes.
+    pub(super) fn insert(&mut self, magnitudes: Slice<f32>, norms: RowNorms) {
+        self.computed.insert(magnitudes.buffer(), norms);
     }
 
     /// Declares an external for the norms of the layers with these `magnitudes`, which outlive the

@@ -4,28 +4,23 @@ use half::bf16;
 use half::slice::HalfFloatSliceExt;
 use retrograph_kernels::nf4::{self, Nested};
 
-use super::upload::quantize_all;
+use super::upload::{on_all_cores, quantize_all};
 use crate::error::{Error, Result};
 use crate::init::row_norm;
 use crate::parameters::{Parameter, Storage};
 
 /// The fewest rows that are worth a thread.
-const ROWS_PER_THREAD: usize = 64;
+const ROWS: usize = 64;
 
 /// Returns the norms of the rows of `weight`, which has these values in f32. Uses one thread per
 /// CPU core.
 pub(super) fn row_norms(weight: &Parameter, values: Vec<f32>) -> Result<Vec<f32>> {
     let (rows, values) = (weight.shape[0], stored(weight, values)?);
     let (width, mut norms) = (weight.len() / rows.max(1), vec![0.0; rows]);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let share = rows.div_ceil(cores).max(ROWS_PER_THREAD);
-    std::thread::scope(|scope| {
-        for (norms, rows) in norms.chunks_mut(share).zip(values.chunks((share * width).max(1))) {
-            scope.spawn(move || {
-                let rows = rows.chunks_exact(width.max(1));
-                norms.iter_mut().zip(rows).for_each(|(norm, row)| *norm = row_norm(row));
-            });
-        }
+    let width = width.max(1);
+    on_all_cores((&values, ROWS * width), (&mut norms, ROWS), |values, norms| {
+        let rows = values.chunks_exact(width);
+        norms.iter_mut().zip(rows).for_each(|(norm, row)| *norm = row_norm(row));
     });
     Ok(norms)
 }

@@ -248,7 +248,7 @@ fn split_all(values: &[f32], columns: usize, copy: &mut [f16]) -> Result<Vec<f32
 
 /// Calls `convert` for a share of `values` and of `out` on one thread per CPU core. Shares are
 /// whole units, except the last. Returns the first value of each share with its result, in order.
-fn on_all_cores<T: Send, R: Send>(
+pub(super) fn on_all_cores<T: Send, R: Send>(
     (values, unit): (&[f32], usize),
     (out, out_unit): (&mut [T], usize),
     convert: impl Fn(&[f32], &mut [T]) -> R + Sync,

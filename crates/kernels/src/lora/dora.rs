@@ -6,8 +6,7 @@
 //! dz = dy ⊙ factors, dm = Σ dy ⊙ z / n                    DoraScaleBackward
 //! ```
 //!
-//! The norm n is a constant of the backward pass, so that the gradients of A and B are those of
-//! LoRA for dz.
+//! The backward pass treats n as a constant. A and B have the gradients of LoRA, computed from dz.
 //!
 //! Source: Liu et al., "DoRA: Weight-Decomposed Low-Rank Adaptation", arXiv 2402.09353, with the
 //! constant norm of its section 4.3.

@@ -13,7 +13,7 @@ use crate::parameters::Parameter;
 /// llama.cpp applies it to a model of the same base weights.
 ///
 /// # Errors
-/// [`ExportError::NotExpressible`] without LoRA with DoRA or with other trained weights,
+/// [`ExportError::NotExpressible`] without LoRA, with DoRA, or with other trained weights,
 /// [`ExportError::Type`] for Q8_0, the error of the weights, or if the file cannot be written.
 /// Nothing is left then.
 pub fn write_gguf_adapter(

@@ -195,8 +195,8 @@ impl Attention {
         Ok(self.o.forward(builder, (mixed, residual))?.0)
     }
 
-    /// Whether the LoRA updates of queries, keys and values have one rank and one scale, and are
-    /// not those of DoRA.
+    /// Whether the LoRA updates of queries, keys and values have one rank and one scale, and none
+    /// uses DoRA.
     fn updates_are_alike(&self) -> bool {
         let layers = [&self.q, &self.k, &self.v];
         if layers.iter().any(|layer| layer.has_factors()) {

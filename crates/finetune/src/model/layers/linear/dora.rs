@@ -6,7 +6,8 @@
 //! dz = dy ⊙ m / n                dm = Σ rows of dy ⊙ z / n
 //! ```
 //!
-//! The gradients of A, B and x are those of LoRA with dz in place of dy: n is a constant there.
+//! The backward pass treats n as a constant. A, B and x have the gradients of LoRA, computed from
+//! dz.
 
 use half::bf16;
 use retrograph_kernels::ops::{
@@ -80,26 +81,30 @@ impl Dora {
             TensorView::Nf4(_) => self.decoded(builder, products)?,
             w => w,
         };
-        let [norms, factors] =
-            ["row_norms", "output_factors"].map(|name| builder.transient(name, magnitudes.len()));
-        let new = || RowNorms { norms, factors };
-        let found = builder.dora_norms.insert(magnitudes, new);
-        let RowNorms { norms, factors } = found;
+        let row_norms = builder.dora_norms.kept(magnitudes).unwrap_or_else(|| {
+            let names = ["row_norms", "output_factors"];
+            let [norms, factors] = names.map(|name| builder.transient(name, magnitudes.len()));
+            RowNorms { norms, factors }
+        });
+        builder.dora_norms.insert(magnitudes, row_norms);
+        let RowNorms { norms, factors } = row_norms;
         let (a, b, rank, scale) = (lora.a.value, lora.b.value, lora.rank, lora.scale);
         let inputs = products.shape.inputs;
         let launch = DoraNorms { w, a, b, magnitudes, norms, factors, inputs, rank, scale };
         builder.launch(launch.launch())?;
-        Ok(found)
+        Ok(row_norms)
     }
 
     /// Returns the weight in bf16, as products of many rows read it.
     fn decoded(&self, builder: &mut Builder, products: &Products) -> Result<TensorView<BufferId>> {
-        let TensorView::Nf4(w) = products.weight(builder)? else {
-            return products.weight(builder);
-        };
-        let out = builder.transient_of::<bf16>("decoded", w.len);
-        builder.launch(Dequantize { w, out }.launch())?;
-        Ok(out.into())
+        match products.weight(builder)? {
+            TensorView::Nf4(w) => {
+                let out = builder.transient_of::<bf16>("decoded", w.len);
+                builder.launch(Dequantize { w, out }.launch())?;
+                Ok(out.into())
+            }
+            w => Ok(w),
+        }
     }
 }
 

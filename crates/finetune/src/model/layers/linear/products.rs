@@ -96,7 +96,7 @@ impl Products {
                 DType::Bf16
             }
             (DType::F32, DType::F32)
-                if rows >= if f16.is_some() { MIN_COPIED_ROWS } else { MIN_SPLIT_ROWS }
+                if rows >= f16.map_or(MIN_SPLIT_ROWS, |_| MIN_COPIED_ROWS)
                     && rows * inputs * outputs >= config.min_split_multiplications
                     && inputs % 8 == 0
                     && outputs % 8 == 0 =>
