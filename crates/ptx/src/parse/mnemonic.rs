@@ -1,5 +1,7 @@
 //! Opcodes with their modifiers and types.
 
+use std::sync::LazyLock;
+
 use super::body::forms;
 use super::lexer::{Position, Token};
 use super::{Cursor, ParseError, Result};
@@ -98,9 +100,13 @@ fn joined(cursor: &Cursor<'_>, opcode: Opcode) -> Option<Modifier> {
         let mut texts = modifier.text().split('.').enumerate();
         texts.all(|(index, text)| next(index) == Some(Token::Dotted(text)))
     };
-    let several = Modifier::ALL.iter().copied().filter(|&modifier| words(modifier) > 1);
+    let several = OF_SEVERAL_WORDS.iter().copied();
     several.filter(|one| is(one) && has(opcode, *one)).max_by_key(|&one| words(one))
 }
+
+/// The modifiers that are more than one word. Every word of a text is compared with them.
+static OF_SEVERAL_WORDS: LazyLock<Vec<Modifier>> =
+    LazyLock::new(|| Modifier::ALL.iter().copied().filter(|one| words(*one) > 1).collect());
 
 /// How many words a modifier is.
 fn words(modifier: Modifier) -> usize {
