@@ -4,6 +4,7 @@
 //! and compares the entries that dispatch can launch with the warmed ones. With a device, loads and
 //! launches everything. Reports skipped checks; any shortfall fails.
 
+mod assembled;
 mod budget;
 mod coverage;
 mod device;
@@ -26,6 +27,7 @@ use crate::{toolchain, workspace};
 
 pub(crate) use device::{WorkerArguments, worker};
 
+use assembled::Assembled;
 use budget::Budget;
 use coverage::Coverage;
 use device::DeviceName;
@@ -39,6 +41,9 @@ pub(crate) struct Arguments {
     /// Only images whose name contains this.
     #[arg(long)]
     image: Option<String>,
+    /// Assemble only images that differ from those from which the budget was written.
+    #[arg(long, conflicts_with_all = ["bless", "bundle"])]
+    changed: bool,
     /// Print JSON instead of tables.
     #[arg(long)]
     json: bool,
@@ -115,11 +120,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return measure::run_case(arguments, case);
     }
     let mut findings = Findings::default();
-    let coverage = cover(arguments, &mut findings);
+    let jobs = jobs(arguments.targets());
+    let coverage = cover(&jobs, &mut findings);
     if arguments.skip_assembly {
         findings.unchecked.push("assembly, registers, budget: --skip-assembly".to_owned());
     } else {
-        assemble(arguments, &coverage, &mut findings)?;
+        assemble(arguments, (&jobs, &coverage), &mut findings)?;
     }
     match &arguments.device {
         None => findings.unchecked.push("loading and launching: no --device".to_owned()),
@@ -136,9 +142,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
-    /// The arguments of all checks that need no GPU.
-    pub(crate) fn without_gpu() -> Self {
-        Self { device: Some(DeviceName::Simulated), ..Self::default() }
+    /// The arguments of the job of CI: all checks that need no GPU, of images that have changed.
+    pub(crate) fn of_ci() -> Self {
+        Self { device: Some(DeviceName::Simulated), changed: true, ..Self::default() }
     }
 
     fn targets(&self) -> &[SmTarget] {
@@ -150,12 +156,11 @@ impl Arguments {
     }
 }
 
-fn cover(arguments: &Arguments, findings: &mut Findings) -> Coverage {
+fn cover(jobs: &[Job], findings: &mut Findings) -> Coverage {
     let mut coverage = Coverage::default();
-    for &target in arguments.targets() {
-        let images = retrograph_kernels_ptx::images(target);
+    for of_target in jobs.chunk_by(|a, b| a.target == b.target) {
         for kernel in retrograph_kernels::all() {
-            coverage.add(kernel, target, &images);
+            coverage.add(kernel, of_target);
         }
     }
     findings.shortfalls.append(&mut coverage.shortfalls);
@@ -170,11 +175,22 @@ fn cover(arguments: &Arguments, findings: &mut Findings) -> Coverage {
 
 fn assemble(
     arguments: &Arguments,
-    coverage: &Coverage,
+    (jobs, coverage): (&[Job], &Coverage),
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
     let ptxas = toolchain::ensure()?;
-    let jobs = jobs(arguments.targets(), arguments.image.as_deref())?;
+    let now = Assembled::of(jobs, coverage);
+    let part = arguments.image.as_deref().unwrap_or_default();
+    let mut jobs: Vec<&Job> = jobs.iter().filter(|job| job.image.contains(part)).collect();
+    if jobs.is_empty() {
+        bail!("no image matches `{part}`");
+    }
+    if arguments.changed {
+        let (all, budgeted) = (jobs.len(), Assembled::read()?);
+        jobs.retain(|job| !now.is_same(&budgeted, job));
+        let same = all - jobs.len();
+        findings.notes.push(format!("{same} images are those of the budget, and not assembled"));
+    }
     let bar = bar(jobs.len(), "assemble");
     let (usages, failures) = assemble_all(&ptxas, &jobs, &bar);
     bar.finish_and_clear();
@@ -189,6 +205,9 @@ fn assemble(
         key(a).cmp(&key(b))
     });
     compare(arguments, &rows, findings)?;
+    if arguments.bless && findings.shortfalls.is_empty() {
+        now.write()?;
+    }
     findings.rows = rows;
     if let Some(path) = &arguments.bundle {
         let note = bundle(path, &jobs).context("the bundle")?;
@@ -199,7 +218,7 @@ fn assemble(
 
 /// The row of an entry point, with the largest block that dispatch launched, or else the largest
 /// that the entry allows.
-fn row(usage: Usage, jobs: &[Job], coverage: &Coverage) -> Row {
+fn row(usage: Usage, jobs: &[&Job], coverage: &Coverage) -> Row {
     let job = jobs.iter().find(|job| job.image == usage.image && job.target == usage.target);
     let allowed = job.and_then(|job| job.module.entry(&usage.entry)?.limits.max_threads);
     let allowed = allowed.map_or(1024, |[x, y, z]| x * y * z);
@@ -223,12 +242,13 @@ fn compare(arguments: &Arguments, rows: &[Row], findings: &mut Findings) -> anyh
     let text = fs::read_to_string(&path)
         .context("cannot read kernels-ptx/budget.tsv; write it with --bless")?;
     let budget = Budget::parse(&text)?;
-    findings.shortfalls.extend(budget.shortfalls(rows, arguments.is_whole()));
+    let whole = arguments.is_whole() && !arguments.changed;
+    findings.shortfalls.extend(budget.shortfalls(rows, whole));
     Ok(())
 }
 
 /// Writes the machine code of all `jobs`.
-fn bundle(path: &PathBuf, jobs: &[Job]) -> anyhow::Result<String> {
+fn bundle(path: &PathBuf, jobs: &[&Job]) -> anyhow::Result<String> {
     let entries: Vec<BundleEntry> = jobs
         .iter()
         .map(|job| {

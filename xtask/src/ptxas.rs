@@ -34,37 +34,31 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    pub(crate) fn new(target: SmTarget, image: &str, module: Module) -> Self {
+        let dir = workspace::target_dir().join(format!("ptx/{target}"));
+        let source = dir.join(format!("{image}.ptx"));
+        Self { target, image: image.to_owned(), module, source }
+    }
+
     /// The path of the machine code after assembly.
     pub(crate) fn cubin(&self) -> PathBuf {
         self.source.with_extension("cubin")
     }
 }
 
-/// Writes the images whose names contain `part`, or all, for the targets.
-pub(crate) fn jobs(targets: &[SmTarget], part: Option<&str>) -> anyhow::Result<Vec<Job>> {
-    let mut jobs = Vec::new();
-    for &target in targets {
-        let dir = workspace::target_dir().join(format!("ptx/{target}"));
-        fs::create_dir_all(&dir)?;
-        for (image, module) in retrograph_kernels_ptx::images(target) {
-            if part.is_some_and(|part| !image.contains(part)) {
-                continue;
-            }
-            let source = dir.join(format!("{image}.ptx"));
-            fs::write(&source, module.to_string())?;
-            jobs.push(Job { target, image: image.to_string(), module, source });
-        }
-    }
-    if jobs.is_empty() {
-        bail!("no image matches; the targets are {:?}", SmTarget::GENERATED.map(|t| t.to_string()));
-    }
-    Ok(jobs)
+/// Generates all images for the targets.
+pub(crate) fn jobs(targets: &[SmTarget]) -> Vec<Job> {
+    let of_target = |&target: &SmTarget| {
+        let images = retrograph_kernels_ptx::images(target).into_iter();
+        images.map(move |(image, module)| Job::new(target, image, module))
+    };
+    targets.iter().flat_map(of_target).collect()
 }
 
 /// Assembles `jobs` on all cores. Returns the resources of each entry point, and the errors.
 pub(crate) fn assemble_all(
     ptxas: &Path,
-    jobs: &[Job],
+    jobs: &[&Job],
     bar: &ProgressBar,
 ) -> (Vec<Usage>, Vec<String>) {
     let next = AtomicUsize::new(0);
@@ -90,6 +84,10 @@ pub(crate) fn assemble_all(
 }
 
 fn assemble(ptxas: &Path, job: &Job) -> anyhow::Result<Vec<Usage>> {
+    if let Some(dir) = job.source.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    fs::write(&job.source, job.module.to_string())?;
     let mut command = Command::new(ptxas);
     command.arg("-v").arg(format!("-arch={}", job.target)).arg(&job.source);
     command.arg("-o").arg(job.cubin());

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use retrograph_kernels::{Kernel, Problem, images};
 use retrograph_ptx::SmTarget;
-use retrograph_ptx::ast::Module;
+
+use crate::ptxas::Job;
 
 /// The sizes of the problems: 0, 1, odd and large ones.
 const SIZES: [u32; 9] = [0, 1, 33, 64, 128, 200, 1536, 8960, 40_000];
@@ -26,11 +27,12 @@ pub(crate) struct Coverage {
 }
 
 impl Coverage {
-    /// Dispatches many problems of `kernel` on `target`, whose images are `modules`.
-    pub(crate) fn add(&mut self, kernel: &Kernel, target: SmTarget, modules: &[(&str, Module)]) {
-        let name = kernel.name;
-        let image = modules.iter().find(|(image, _)| *image == kernel.image);
-        let Some((_, module)) = image else {
+    /// Dispatches many problems of `kernel` on the target of `jobs`, which are all its images.
+    pub(crate) fn add(&mut self, kernel: &Kernel, jobs: &[Job]) {
+        let (name, Some(target)) = (kernel.name, jobs.first().map(|job| job.target)) else {
+            return;
+        };
+        let Some(Job { module, .. }) = jobs.iter().find(|job| job.image == kernel.image) else {
             self.shortfalls
                 .push(format!("{name} on {target}: there is no image `{}`", kernel.image));
             return;
@@ -92,6 +94,7 @@ mod tests {
     use retrograph_kernels::Dispatch;
 
     use super::*;
+    use crate::ptxas::jobs;
 
     /// A kernel that launches an undeclared entry for large problems.
     static FORGETFUL: Kernel = Kernel {
@@ -109,9 +112,9 @@ mod tests {
     #[test]
     fn an_entry_point_that_is_missing_from_the_warm_set_is_caught() {
         let target = SmTarget::exact(90);
-        let images = retrograph_kernels_ptx::images(target);
+        let jobs = jobs(&[target]);
         let mut coverage = Coverage::default();
-        coverage.add(&FORGETFUL, target, &images);
+        coverage.add(&FORGETFUL, &jobs);
         let text = coverage.shortfalls.join("\n");
         assert!(text.contains("forgetful on sm_90a: dispatch launches `silu_wide`"), "{text}");
         assert_eq!(
@@ -123,16 +126,16 @@ mod tests {
     #[test]
     fn every_kernel_of_the_workspace_is_covered() {
         let target = SmTarget::portable(75);
-        let images = retrograph_kernels_ptx::images(target);
+        let jobs = jobs(&[target]);
         let mut coverage = Coverage::default();
-        retrograph_kernels::all().iter().for_each(|kernel| coverage.add(kernel, target, &images));
+        retrograph_kernels::all().iter().for_each(|kernel| coverage.add(kernel, &jobs));
         assert_eq!(coverage.shortfalls, Vec::<String>::new());
     }
 
     #[test]
     fn an_image_that_lacks_an_entry_point_is_caught() {
         let target = SmTarget::exact(90);
-        let images: Vec<_> = retrograph_kernels_ptx::images(target);
+        let jobs = jobs(&[target]);
         let with = |name: &'static str| Kernel {
             name: "k",
             image: name,
@@ -141,10 +144,10 @@ mod tests {
             dispatch: FORGETFUL.dispatch,
         };
         let mut coverage = Coverage::default();
-        coverage.add(&with("silu"), target, &images);
+        coverage.add(&with("silu"), &jobs);
         assert!(coverage.shortfalls.iter().any(|text| text.contains("`no_such_entry` is not in")));
         let mut coverage = Coverage::default();
-        coverage.add(&with("absent"), target, &images);
+        coverage.add(&with("absent"), &jobs);
         assert_eq!(coverage.shortfalls, ["k on sm_90a: there is no image `absent`"]);
     }
 }
