@@ -20,6 +20,8 @@
 //! | [`kernel::warp_specialized`] | the same | split f16 | split f16 | three `wgmma` |
 //! | [`kernel::simt`] | register-staged | split f16 | split f16 | FMA in f32 |
 //!
+//! [`skinny`] has a kernel of its own for products of up to 8 rows.
+//!
 //! Before sm_80, which has no bf16 tensor cores, all kernels use fused multiply-adds.
 //!
 //! **Grid.** x: one block per tile of c, the tiles of a column of tiles one after another, so that
@@ -43,6 +45,7 @@ mod loader;
 mod mainloop;
 mod operand_tile;
 mod params;
+pub(crate) mod skinny;
 pub(crate) mod split;
 pub(crate) mod split_k_sum;
 mod staged_store;

@@ -92,6 +92,7 @@ const IMAGES: &[(&str, Build)] = &[
     (abi::loss::SCALE_ROWS.image, loss::scale_rows::module),
     (abi::attention::SOFTMAX.signature.image, attention::softmax::module),
     (abi::attention::SOFTMAX_BACKWARD.signature.image, attention::softmax_backward::module),
+    (abi::gemm::SKINNY.image, gemm::skinny::module),
     (abi::gemm::SPLIT.image, gemm::split::module),
     (abi::gemm::SPLIT_K_SUM.image, gemm::split_k_sum::module),
     (abi::elementwise::SWIGLU.image, elementwise::swiglu::module),

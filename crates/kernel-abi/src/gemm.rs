@@ -5,6 +5,7 @@
 
 mod added_products;
 mod images;
+mod skinny;
 mod split;
 mod tile;
 
@@ -13,6 +14,9 @@ pub use images::{
     BF16_NN, BF16_NN_BF16, BF16_NN_NF4, BF16_NT, BF16_NT_BF16, BF16_NT_NF4, BF16_TN, Epilogue,
     GemmImage, IMAGES, Layout, MULTISTAGE_NN, MULTISTAGE_NN_NF4, MULTISTAGE_NT, MULTISTAGE_NT_NF4,
     MULTISTAGE_TN, NN, NN_NF4, NN_SPLIT, NT, NT_NF4, NT_SPLIT, SWIGLU_BACKWARD_NN, SWIGLU_NT, TN,
+};
+pub use skinny::{
+    SKINNY, SKINNY_MAX_ROWS, SKINNY_OUTPUTS, SKINNY_SPLITS, SKINNY_WARPS, SkinnyParameters,
 };
 pub use split::{
     SPLIT, SPLIT_ANY_WIDTH, SPLIT_IN_REGISTERS, SPLIT_MAX_THREADS, SPLIT_PARTS, SplitParameters,

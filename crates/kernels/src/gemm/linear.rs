@@ -39,7 +39,7 @@ impl GemmShape {
     }
 
     /// Checks the lengths of x, w and y (or of their gradients), named by the fields of the caller.
-    fn check<B: Copy>(
+    pub(super) fn check<B: Copy>(
         self,
         check: Check,
         [x, w, y]: [(&'static str, TensorView<B>); 3],

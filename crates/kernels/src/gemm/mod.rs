@@ -24,6 +24,7 @@ pub(crate) mod operand;
 mod problem;
 mod product_sum;
 pub mod reference;
+mod skinny;
 mod split;
 mod split_k;
 mod swiglu;
@@ -40,6 +41,7 @@ pub use kernels::{FPROP_MULTISTAGE_NF4, FPROP_NF4, FPROP_SPLIT, SWIGLU_DGRAD, SW
 pub use linear::{Dgrad, Fprop, GemmShape, Wgrad};
 pub use problem::GemmProblem;
 pub use product_sum::{DgradFactors, DgradSum, FpropSum};
+pub use skinny::{SKINNY, SkinnyFprop};
 pub use split::{NotInF16, SPLIT, Split, SplitMatrix, split_rows};
 pub use split_k::{DgradSplitK, FpropSplitK, SPLIT_K_SUM, SplitKSum, WgradSplitK};
 pub use swiglu::{SwiGluDgrad, SwiGluFprop};
@@ -64,6 +66,7 @@ pub(crate) static KERNELS: &[&Kernel] = &[
     &FPROP_MULTISTAGE_NF4,
     &FPROP_NF4,
     &FPROP_SPLIT,
+    &SKINNY,
     &SPLIT,
     &SPLIT_K_SUM,
     &SWIGLU_DGRAD,

@@ -39,6 +39,7 @@ mod rms_norm_sums;
 mod rope;
 mod row_launches;
 mod sample;
+mod skinny;
 mod softcap;
 mod softmax;
 mod split_k;

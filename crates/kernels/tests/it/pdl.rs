@@ -17,7 +17,8 @@ fn read_ahead(image: &str, parameter: &str) -> bool {
     let numbered = |letter: &str| {
         parameter.strip_prefix(letter).is_some_and(|rest| rest.starts_with(['0', '1', '2']))
     };
-    image.starts_with("gemv") && (numbered("w") || numbered("a"))
+    let skinny = image == "gemm_skinny" && parameter == "w";
+    skinny || image.starts_with("gemv") && (numbered("w") || numbered("a"))
 }
 
 /// The registers and parameters in an operand.

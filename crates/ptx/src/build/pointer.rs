@@ -196,6 +196,13 @@ impl<'k, T: super::Word> Ptr<'k, T> {
         self.at(index).location().load_vector(Some(Modifier::Nc))
     }
 
+    /// Loads the four elements from `index` without allocating them in the L1 cache, for data that
+    /// is read once (`ld.global.L1::no_allocate`). The address must be a multiple of 16.
+    #[track_caller]
+    pub fn load_vec4_streaming(self, index: impl Index<'k>) -> [Value<'k, T>; 4] {
+        self.at(index).location().load_vector(Some(Modifier::L1NoAllocate))
+    }
+
     /// Loads the four elements from `index`, as [`Ptr::load_volatile`] loads one. The address must
     /// be a multiple of 16.
     #[track_caller]
