@@ -46,6 +46,8 @@ pub enum Problem {
         heads: u32,
         /// Splits of the cache.
         splits: u32,
+        /// Texts, each with a cache of its own.
+        texts: u32,
     },
     /// LoRA shrink: from rows of x or dy to ranks.
     LoraShrink {
@@ -165,7 +167,7 @@ impl Problem {
             problems.push(Self::Rows(RowsProblem { rows: a, width: b, vectorized }));
         }
         problems.push(Self::Embedding { positions: a, hidden: b });
-        problems.push(Self::Decode { heads: a, splits: b });
+        problems.push(Self::Decode { heads: a, splits: b, texts: 1 });
         for first in [DType::F32, DType::Bf16] {
             for second in [DType::F32, DType::Bf16] {
                 let (rows, columns, dtypes) = (a, b, [first, second]);

@@ -1,5 +1,6 @@
-//! Decode attention: one new token attends to the KV cache (split-KV, as in FlashDecoding), fused
-//! with the epilogue of its projections, q/k norm, RoPE and the append to the cache.
+//! Decode attention: one new token of each text attends to the KV cache of its text (split-KV, as
+//! in FlashDecoding), fused with the epilogue of its projections, q/k norm, RoPE and the append to
+//! the cache.
 //!
 //! ```text
 //! q, k, v = projections (+ lora_scale · B · t)        with LoRA: t = A·x
@@ -15,12 +16,12 @@
 //! before the last `window`. The cache is f32 or bf16; arithmetic is f32, on the rounded new key
 //! and value.
 //!
-//! **Grid.** Splits: block (h, r) of eight warps handles split r of head h; blocks past the length
-//! or before the window return at once. A warp takes every eighth position, eight at a time, and
-//! its lanes the vec4s of a head. Every block computes q of the new token. The blocks of the last
-//! split compute its key and value, and the first head of each group writes them. Meanwhile the
-//! other positions are prefetched into L2. Combine: one block of 128 threads per head, one thread
-//! per element.
+//! **Grid.** Splits: block (h, r, t) of eight warps handles split r of head h of text t; blocks
+//! past the length or before the window return at once. A warp takes every eighth position, eight
+//! at a time, and its lanes the vec4s of a head. Every block computes q of the new token. The
+//! blocks of the last split compute its key and value, and the first head of each group writes
+//! them. Meanwhile the other positions are prefetched into L2. Combine: one block of 128 threads
+//! per head of each text, one thread per element.
 //!
 //! **Determinism.** A warp adds its positions in ascending order, the new one last. Warps are added
 //! in order, and so are splits. The assignment of positions to splits depends only on `split_len`.
@@ -70,7 +71,8 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
         // has 80 registers.
         k.min_blocks(if target.features().spills_at_80_registers { 2 } else { 3 });
         let parameters = DecodeAttentionParameters::declare(&mut Declarations(*k));
-        let new_token = NewToken::new(k, (target, dtype), &parameters);
+        let text = k.ctaid_z();
+        let new_token = NewToken::new(k, (target, dtype), (&parameters, text));
         let DecodeAttentionParameters { partials, stats, position, capacity, .. } = parameters;
         let DecodeAttentionParameters { kv_heads, group, split_len, window, scale, .. } =
             parameters;
@@ -79,7 +81,7 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
 
         let (head, split, head_dim) = (k.ctaid_x(), k.ctaid_y(), new_token.head_dim);
         // Computes independent values while the position is in flight.
-        let position = position.load(0);
+        let position = position.load(text);
         new_token.project_query(head);
         let length = (position + 1).min(capacity);
         let (start, seen) = (split * split_len, position + 1);
@@ -123,7 +125,7 @@ fn splits(name: &str, (target, dtype): (SmTarget, DType)) -> Entry {
         let sum = k.var(0.0f32);
         k.range(lane, count, 32, |j| sum.add_assign(scores.load(j)));
         let sum = k.warp_sum(sum.get());
-        let partial_index = head * k.nctaid_y() + split;
+        let partial_index = (text * k.nctaid_x() + head) * k.nctaid_y() + split;
         k.when(k.tid_x().eq(0), || stats.store_vec2(partial_index * 2, [max, sum]));
         split_of_head.add_values(scores, partials.at(partial_index.mul_wide(head_dim)));
     })

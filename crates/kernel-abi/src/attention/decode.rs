@@ -6,21 +6,21 @@ use crate::{Any, Signature};
 parameters! {
     /// The parameters of [`DECODE_ATTENTION`] and [`DECODE_ATTENTION_BF16`].
     pub struct DecodeAttentionParameters {
-        /// `heads × head_dim` elements of the query, read.
+        /// `texts × heads × head_dim` elements of the query, read.
         q: pointer<f32>,
-        /// `rank` elements of its LoRA update, read, or null.
+        /// `texts × rank` elements of its LoRA update, read, or null.
         q_lora_t: pointer<f32>,
         /// B of its LoRA update, read, or null.
         q_lora_b: pointer<f32>,
-        /// `kv_heads × head_dim` elements of the key, read.
+        /// `texts × kv_heads × head_dim` elements of the key, read.
         k: pointer<f32>,
-        /// `rank` elements of its LoRA update, read, or null.
+        /// `texts × rank` elements of its LoRA update, read, or null.
         k_lora_t: pointer<f32>,
         /// B of its LoRA update, read, or null.
         k_lora_b: pointer<f32>,
-        /// `kv_heads × head_dim` elements of the value, read.
+        /// `texts × kv_heads × head_dim` elements of the value, read.
         v: pointer<f32>,
-        /// `rank` elements of its LoRA update, read, or null.
+        /// `texts × rank` elements of its LoRA update, read, or null.
         v_lora_t: pointer<f32>,
         /// B of its LoRA update, read, or null.
         v_lora_b: pointer<f32>,
@@ -32,18 +32,20 @@ parameters! {
         cos: pointer<f32>,
         /// `positions × head_dim ÷ 2` sines, read.
         sin: pointer<f32>,
-        /// `[capacity, kv_heads, head_dim]`, read, and written at the position.
+        /// `[texts, text_positions, kv_heads, head_dim]`, read, and written at the positions.
         key_cache: pointer<Any>,
-        /// `[capacity, kv_heads, head_dim]`, read, and written at the position.
+        /// `[texts, text_positions, kv_heads, head_dim]`, read, and written at the positions.
         value_cache: pointer<Any>,
-        /// `[heads, splits, head_dim]`, written.
+        /// `[texts, heads, splits, head_dim]`, written.
         partials: pointer<f32>,
-        /// `[heads, splits, 2]`: maximum and sum, written.
+        /// `[texts, heads, splits, 2]`: maximum and sum, written.
         stats: pointer<f32>,
-        /// The position of the token, read.
+        /// The position of the token of each text, read.
         position: pointer<u32>,
-        /// Positions of the cache.
+        /// Positions that a token can attend to.
         capacity: u32,
+        /// Positions of a text in the caches.
+        text_positions: u32,
         /// Key and value heads.
         kv_heads: u32,
         /// Query heads per key head.
@@ -70,16 +72,18 @@ parameters! {
 parameters! {
     /// The parameters of [`DECODE_ATTENTION_COMBINE`].
     pub struct DecodeCombineParameters {
-        /// `[heads, splits, head_dim]`, read.
+        /// `[texts, heads, splits, head_dim]`, read.
         partials: pointer<f32>,
-        /// `[heads, splits, 2]`: maximum and sum, read.
+        /// `[texts, heads, splits, 2]`: maximum and sum, read.
         stats: pointer<f32>,
-        /// `[heads, head_dim]`, written.
+        /// `[texts, heads, head_dim]`, written.
         out: pointer<f32>,
-        /// The position of the token, read.
+        /// The position of the token of each text, read.
         position: pointer<u32>,
-        /// Positions of the cache.
+        /// Positions that a token can attend to.
         capacity: u32,
+        /// Query heads.
+        heads: u32,
         /// Elements per head.
         head_dim: u32,
         /// Positions of a split.
@@ -100,7 +104,8 @@ pub const DECODE_THREADS: u32 = 256;
 /// Threads of a block of [`DECODE_ATTENTION_COMBINE`].
 pub const DECODE_COMBINE_THREADS: u32 = 128;
 
-/// Attention of one token over each split of a cache in f32; one block per head and split.
+/// Attention of one token of each text over each split of its cache in f32; one block per head,
+/// split and text.
 pub const DECODE_ATTENTION: Signature = Signature {
     image: "decode_attention",
     parameters: DecodeAttentionParameters::<()>::LIST,
@@ -111,7 +116,7 @@ pub const DECODE_ATTENTION: Signature = Signature {
 pub const DECODE_ATTENTION_BF16: Signature =
     Signature { entries: &["decode_attention_bf16"], ..DECODE_ATTENTION };
 
-/// The sum of the splits; one block per head.
+/// The sum of the splits; one block per head of each text.
 pub const DECODE_ATTENTION_COMBINE: Signature = Signature {
     image: DECODE_ATTENTION.image,
     parameters: DecodeCombineParameters::<()>::LIST,

@@ -67,16 +67,45 @@ impl CacheShape {
         check: Check,
         caches: [(&'static str, TensorView<B>); 2],
     ) -> Result<(), KernelError> {
+        let elements = self.elements(check)?;
+        for (operand, cache) in caches {
+            check.elements(operand, cache.len(), elements)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the sizes, and returns the elements of the keys.
+    fn elements(self, check: Check) -> Result<usize, KernelError> {
         let Self { capacity, heads, kv_heads, head_dim } = self;
         let divides = kv_heads > 0 && heads.is_multiple_of(kv_heads);
         let rule = "heads must be a multiple of kv_heads, not 0";
         check.rule(divides, rule, (heads, kv_heads))?;
         let elements = check.product("the cache", &[capacity, kv_heads, head_dim])?;
         check.size("the cache", elements)?;
-        for (operand, cache) in caches {
-            check.elements(operand, cache.len(), elements)?;
+        Ok(elements)
+    }
+
+    /// Checks the caches of `texts`, and returns the positions of each: the capacity for one text,
+    /// at least the capacity for several.
+    pub(crate) fn check_texts<B: Copy>(
+        self,
+        check: Check,
+        [keys, values]: [(&'static str, TensorView<B>); 2],
+        texts: usize,
+    ) -> Result<u32, KernelError> {
+        if texts <= 1 {
+            self.check(check, [keys, values])?;
+            return check.size("the capacity", self.capacity);
         }
-        Ok(())
+        let of_text = self.elements(check)?;
+        let (keys, values) = (keys.1.len(), values.1.len());
+        let row = check.product("texts × width", &[texts, self.width()])?;
+        let rule = "keys and values must have the same whole positions of each text";
+        check.rule(keys == values && row > 0 && keys % row == 0, rule, (keys, values))?;
+        let rule = "each text must have as many positions as the capacity";
+        check.rule(keys / texts >= of_text, rule, (keys / row, self.capacity))?;
+        check.size("texts × positions", keys / self.width())?;
+        check.size("the positions of a text", keys / row)
     }
 
     /// One product per query head.

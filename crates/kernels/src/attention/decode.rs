@@ -1,4 +1,6 @@
-//! Attention of one new token over a cache (flash-decoding): the positions are split among blocks.
+//! Attention of one new token of each text over the cache of its text (flash-decoding): the
+//! positions are split among blocks. The number of texts is the length of `position`; a text has
+//! the same bits alone and among others.
 //!
 //! [`DecodeAttention`] computes each split and [`DecodeAttentionCombine`] adds them. Only positions
 //! in use are read, in f32 or bf16. Everything is computed in f32.
@@ -31,10 +33,10 @@ pub static DECODE_ATTENTION_COMBINE: Kernel =
         problem.items().map(|heads| linear(entry, heads, threads))
     });
 
-/// One block per head and split.
+/// One block per head, split and text.
 fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
-    let Problem::Decode { heads, splits } = *problem else { return None };
-    Some(Dispatch { grid: [heads, splits, 1], ..linear(entry, 1, abi::DECODE_THREADS) })
+    let Problem::Decode { heads, splits, texts } = *problem else { return None };
+    Some(Dispatch { grid: [heads, splits, texts], ..linear(entry, 1, abi::DECODE_THREADS) })
 }
 
 /// The largest head size.
@@ -43,7 +45,7 @@ const MAX_HEAD_DIM: usize = abi::DECODE_MAX_HEAD_DIM as usize;
 /// The LoRA update `scale · b · t`, which is added to a projection.
 #[derive(Clone, Copy, Debug)]
 pub struct LoraUpdate<B> {
-    /// `[rank]`, read: `t = A·x`.
+    /// `[texts, rank]`, read: `t = A·x`.
     pub t: View<B, f32>,
     /// B, `[outputs, rank]`, read.
     pub b: View<B, f32>,
@@ -54,7 +56,7 @@ pub struct LoraUpdate<B> {
 /// The query, key or value projection of the new token.
 #[derive(Clone, Copy, Debug)]
 pub struct QkvProjection<B> {
-    /// `[heads, head_dim]`, read: without the LoRA update.
+    /// `[texts, heads, head_dim]`, read: without the LoRA update.
     pub x: View<B, f32>,
     /// The LoRA update to add.
     pub lora: Option<LoraUpdate<B>>,
@@ -95,15 +97,16 @@ pub struct DecodeAttention<B> {
     pub qkv: [QkvProjection<B>; 3],
     /// Norm and RoPE of query and key.
     pub norm_rope: QkNormRope<B>,
-    /// `[capacity, kv_heads, head_dim]` each, read, and written at the position.
+    /// `[texts, positions, kv_heads, head_dim]` each, read, and written at the positions. With one
+    /// text, the positions are the capacity, else at least as many.
     pub caches: KvCache<B>,
-    /// `[heads, splits, head_dim]`, written for splits with positions in use.
+    /// `[texts, heads, splits, head_dim]`, written for splits with positions in use.
     pub partials: View<B, f32>,
-    /// `[heads, splits, 2]`, written likewise: maximum and sum.
+    /// `[texts, heads, splits, 2]`, written likewise: maximum and sum.
     pub stats: View<B, f32>,
-    /// `[1]`, read: the position of the token.
+    /// `[texts]`, read: the position of the token of each text.
     pub position: View<B, u32>,
-    /// The sizes; head_dim is even and at most 512.
+    /// The sizes of one text; head_dim is even and at most 512.
     pub shape: CacheShape,
     /// The most positions that the token attends to, itself included; all if `None`. At least 1.
     pub window: Option<u32>,
@@ -131,12 +134,15 @@ impl<B: Copy> DecodeAttention<B> {
         let Self { norm_rope, caches, partials, stats, position, shape, window, scale, .. } = self;
         let check = Check(DECODE_ATTENTION.name);
         let [keys, values] = caches.views();
-        shape.check(check, [("keys", keys), ("values", values)])?;
+        let texts = position.len();
+        let text_positions =
+            shape.check_texts(check, [("keys", keys), ("values", values)], texts)?;
         caches.check_words(check, shape.width())?;
         let head_dim = shape.head_dim;
         let holds = head_dim.is_multiple_of(2) && head_dim <= MAX_HEAD_DIM;
         check.rule(holds, "head_dim must be even and at most 512", (head_dim, MAX_HEAD_DIM))?;
-        let (heads, splits) = Splits { partials, stats, position }.check(check, shape)?;
+        let Sizes { heads, splits, texts } =
+            Splits { partials, stats, position }.check(check, shape)?;
         let QkvParameters { pointers: [q, k, v], rank, lora_scale } = self.qkv(check)?;
         norm_rope.check(check, head_dim)?;
         let QkNormRope { gammas, eps, tables, positions } = norm_rope;
@@ -163,6 +169,7 @@ impl<B: Copy> DecodeAttention<B> {
             stats: Pointer::write(stats),
             position: Pointer::read(position),
             capacity: check.size("the capacity", shape.capacity)?,
+            text_positions,
             kv_heads: check.size("kv_heads", shape.kv_heads)?,
             group: check.size("the heads of a group", shape.heads / shape.kv_heads)?,
             split_len: check.size("the positions of a split", shape.split_length())?,
@@ -179,19 +186,19 @@ impl<B: Copy> DecodeAttention<B> {
             KvCache::F32(_) => &DECODE_ATTENTION,
             KvCache::Bf16(_) => &DECODE_ATTENTION_BF16,
         };
-        Ok(Launch { kernel, problem: Problem::Decode { heads, splits }, arguments })
+        Ok(Launch { kernel, problem: Problem::Decode { heads, splits, texts }, arguments })
     }
 
     /// Checks the three projections.
     fn qkv(&self, check: Check) -> Result<QkvParameters<B>, KernelError> {
-        let CacheShape { heads, kv_heads, .. } = self.shape;
+        let (CacheShape { heads, kv_heads, .. }, texts) = (self.shape, self.position.len());
         let first = self.qkv.iter().find_map(|projection| projection.lora);
-        let rank = first.map_or(0, |lora| lora.t.len());
+        let rank = first.map_or(0, |lora| lora.t.len() / texts);
         let lora_scale = first.map_or(0.0, |lora| lora.scale);
         let [q, k, v] = self.qkv;
         let checked = |name, projection: QkvProjection<B>, heads| {
             let outputs = check.product("heads × head_dim", &[heads, self.shape.head_dim])?;
-            projection.check(check, (name, outputs), (rank, lora_scale))
+            projection.check(check, (name, [texts, outputs]), (rank, lora_scale))
         };
         let pointers =
             [checked("q", q, heads)?, checked("k", k, kv_heads)?, checked("v", v, kv_heads)?];
@@ -204,13 +211,13 @@ impl<B: Copy> QkvProjection<B> {
     fn check(
         self,
         check: Check,
-        (name, outputs): (&'static str, usize),
+        (name, [texts, outputs]): (&'static str, [usize; 2]),
         (rank, lora_scale): (usize, f32),
     ) -> Result<ProjectionPointers<B>, KernelError> {
         let Self { x, lora } = self;
-        check.length(name, x, outputs)?;
+        check.length(name, x, check.product("texts × outputs", &[texts, outputs])?)?;
         if let Some(lora) = lora {
-            check.length("t", lora.t, rank)?;
+            check.length("t", lora.t, check.product("texts × rank", &[texts, rank])?)?;
             check.length("b", lora.b, check.product("outputs × rank", &[outputs, rank])?)?;
             let same = lora.scale.to_bits() == lora_scale.to_bits();
             check.rule(same, "all LoRA updates must have one scale", (rank, outputs))?;
@@ -237,6 +244,13 @@ impl<B: Copy> QkNormRope<B> {
     }
 }
 
+/// The sizes that both kernels of a token share.
+struct Sizes {
+    heads: u32,
+    splits: u32,
+    texts: u32,
+}
+
 /// The operands that both kernels of a token share.
 struct Splits<B> {
     partials: View<B, f32>,
@@ -245,23 +259,25 @@ struct Splits<B> {
 }
 
 impl<B: Copy> Splits<B> {
-    /// Checks the lengths and returns heads and splits.
-    fn check(self, check: Check, shape: CacheShape) -> Result<(u32, u32), KernelError> {
+    /// Checks the lengths and returns the sizes.
+    fn check(self, check: Check, shape: CacheShape) -> Result<Sizes, KernelError> {
         let Self { partials, stats, position } = self;
-        let (heads, splits) = (shape.heads, shape.splits());
+        let (heads, splits, texts) = (shape.heads, shape.splits(), position.len());
+        check.rule(texts > 0, "there must be a position for each text", (texts, 1))?;
         let some = splits > 0 && shape.head_dim > 0;
         let rule = "the cache must have a position and heads an element";
         check.rule(some, rule, (shape.capacity, shape.head_dim))?;
-        let what = "heads × splits × head_dim";
-        let elements = check.product(what, &[heads, splits, shape.head_dim])?;
+        let what = "texts × heads × splits × head_dim";
+        let elements = check.product(what, &[texts, heads, splits, shape.head_dim])?;
         check.size(what, elements)?;
         check.length("partials", partials, elements)?;
-        check.length("stats", stats, check.product("heads × splits", &[heads, splits, 2])?)?;
+        let pairs = check.product("texts × heads × splits", &[texts, heads, splits, 2])?;
+        check.length("stats", stats, pairs)?;
         let rule = "stats must start at a multiple of 8 bytes";
         check.rule(stats.is_aligned(8), rule, (stats.byte_range().start, 8))?;
-        check.length("position", position, 1)?;
         let splits = check.at_most("the number of splits", splits, MAX_GRID_YZ)?;
-        Ok((check.size("heads", heads)?, splits))
+        let texts = check.at_most("the number of texts", texts, MAX_GRID_YZ)?;
+        Ok(Sizes { heads: check.size("heads", heads)?, splits, texts })
     }
 }
 
@@ -274,13 +290,13 @@ pub(super) fn check_window(check: Check, window: Option<u32>) -> Result<u32, Ker
 /// The output of attention from the splits of [`DecodeAttention`], which are added in order.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeAttentionCombine<B> {
-    /// `[heads, splits, head_dim]`, read.
+    /// `[texts, heads, splits, head_dim]`, read.
     pub partials: View<B, f32>,
-    /// `[heads, splits, 2]`, read.
+    /// `[texts, heads, splits, 2]`, read.
     pub stats: View<B, f32>,
-    /// `[heads, head_dim]`, written.
+    /// `[texts, heads, head_dim]`, written.
     pub out: View<B, f32>,
-    /// `[1]`, read: the position of the token.
+    /// `[texts]`, read: the position of the token of each text.
     pub position: View<B, u32>,
     /// The sizes.
     pub shape: CacheShape,
@@ -293,21 +309,24 @@ impl<B: Copy> DecodeAttentionCombine<B> {
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { partials, stats, out, position, shape, window } = self;
         let check = Check(DECODE_ATTENTION_COMBINE.name);
-        check.length("out", out, check.product("out", &[shape.heads, shape.head_dim])?)?;
-        let (heads, splits) = Splits { partials, stats, position }.check(check, shape)?;
+        let Sizes { heads, splits, .. } =
+            Splits { partials, stats, position }.check(check, shape)?;
+        let blocks = check.product("texts × heads", &[position.len(), shape.heads])?;
+        check.length("out", out, check.product("out", &[blocks, shape.head_dim])?)?;
         let parameters = abi::DecodeCombineParameters::<ArgumentTypes<B>> {
             partials: Pointer::read(partials),
             stats: Pointer::read(stats),
             out: Pointer::write(out),
             position: Pointer::read(position),
             capacity: check.size("the capacity", shape.capacity)?,
+            heads,
             head_dim: check.size("head_dim", shape.head_dim)?,
             split_len: check.size("the positions of a split", shape.split_length())?,
             window: check_window(check, window)?,
             splits,
         };
         let arguments = parameters.into_arguments();
-        let problem = Problem::Items(heads);
+        let problem = Problem::Items(check.size("texts × heads", blocks)?);
         Ok(Launch { kernel: &DECODE_ATTENTION_COMBINE, problem, arguments })
     }
 }

@@ -58,14 +58,14 @@ impl<B: Copy> KvCache<B> {
         }
     }
 
-    /// The first `len` elements of both.
+    /// These elements of both.
     ///
     /// # Panics
-    /// If there are fewer than `len`.
-    pub fn first(self, len: usize) -> Self {
+    /// If there are fewer elements.
+    pub fn slice(self, range: std::ops::Range<usize>) -> Self {
         match self {
-            Self::F32(views) => Self::F32(views.map(|view| view.slice(0..len))),
-            Self::Bf16(views) => Self::Bf16(views.map(|view| view.slice(0..len))),
+            Self::F32(views) => Self::F32(views.map(|view| view.slice(range.clone()))),
+            Self::Bf16(views) => Self::Bf16(views.map(|view| view.slice(range.clone()))),
         }
     }
 

@@ -61,46 +61,7 @@ impl Case {
 
     /// The output and both caches.
     fn run(&self, data_of: [bool; 3]) -> [Vec<f32>; 3] {
-        let (device, shape) = (Device::new(), self.shape);
-        let qkv = [0, 1, 2].map(|at| {
-            let Part { x, t, b } = &self.parts[at];
-            let lora =
-                LoraUpdate { t: device.upload(t), b: device.upload(b), scale: self.low_scale };
-            let lora = (data_of[at] && !t.is_empty()).then_some(lora);
-            QkvProjection { x: device.upload(x), lora }
-        });
-        let gammas =
-            self.gammas.each_ref().map(|gamma| gamma.as_ref().map(|gamma| device.upload(gamma)));
-        let (cos, sin) = rope_tables(POSITIONS, shape.head_dim, 100.0);
-        let tables = [device.upload(&cos), device.upload(&sin)];
-        let norm_rope = QkNormRope { gammas, eps: EPS, tables, positions: POSITIONS };
-        let [keys, values] = &self.past;
-        let caches = caches(&device, self.format, ([keys, values], 0));
-        let splits = shape.heads * shape.splits();
-        let partials = device.unwritten(splits * shape.head_dim);
-        let stats = device.unwritten(splits * 2);
-        let out = device.unwritten(shape.heads * shape.head_dim);
-        let position = device.upload(&[self.position as u32]);
-        let scale = self.scale();
-        let attention = DecodeAttention {
-            qkv,
-            norm_rope,
-            caches,
-            partials,
-            stats,
-            position,
-            shape,
-            window: None,
-            scale,
-        };
-        device.run(&attention.launch().unwrap());
-        device.run(
-            &DecodeAttentionCombine { partials, stats, out, position, shape, window: None }
-                .launch()
-                .unwrap(),
-        );
-        let [keys, values] = caches.views().map(|cache| held(&device, cache));
-        [device.download(out), keys, values]
+        run(&[self], (data_of, self.shape.capacity)).remove(0)
     }
 
     fn scale(&self) -> f32 {
@@ -167,6 +128,101 @@ impl Case {
                     .filter(|v| v.is_finite())
                     .all(|v| bf16::from_f32(*v).to_f32() == *v)
             );
+        }
+    }
+}
+
+/// The output and both caches of each text, all in one launch. Texts share everything but their
+/// activations, position and caches, which have `text_positions` each.
+fn run(texts: &[&Case], (data_of, text_positions): ([bool; 3], usize)) -> Vec<[Vec<f32>; 3]> {
+    let (device, first) = (Device::new(), texts[0]);
+    let shape = first.shape;
+    let all = |part: &dyn Fn(&Case) -> Vec<f32>| {
+        device.upload(&texts.iter().flat_map(|text| part(text)).collect::<Vec<_>>())
+    };
+    let qkv = [0, 1, 2].map(|at| {
+        let Part { t, b, .. } = &first.parts[at];
+        let lora = (data_of[at] && !t.is_empty()).then(|| LoraUpdate {
+            t: all(&|text| text.parts[at].t.clone()),
+            b: device.upload(b),
+            scale: first.low_scale,
+        });
+        QkvProjection { x: all(&|text| text.parts[at].x.clone()), lora }
+    });
+    let gammas =
+        first.gammas.each_ref().map(|gamma| gamma.as_ref().map(|gamma| device.upload(gamma)));
+    let (cos, sin) = rope_tables(POSITIONS, shape.head_dim, 100.0);
+    let tables = [device.upload(&cos), device.upload(&sin)];
+    let norm_rope = QkNormRope { gammas, eps: EPS, tables, positions: POSITIONS };
+    let width = shape.kv_heads * shape.head_dim;
+    let past = [0, 1].map(|at| {
+        let of_text = |text: &&Case| {
+            let mut past = text.past[at].clone();
+            past.resize(text_positions * width, f32::NAN);
+            past
+        };
+        texts.iter().flat_map(of_text).collect::<Vec<_>>()
+    });
+    let caches = caches(&device, first.format, ([&past[0], &past[1]], 0));
+    let splits = texts.len() * shape.heads * shape.splits();
+    let partials = device.unwritten(splits * shape.head_dim);
+    let stats = device.unwritten(splits * 2);
+    let len = shape.heads * shape.head_dim;
+    let out = device.unwritten(texts.len() * len);
+    let positions: Vec<_> = texts.iter().map(|text| text.position as u32).collect();
+    let position = device.upload(&positions);
+    let (window, scale) = (None, first.scale());
+    let attention =
+        DecodeAttention { qkv, norm_rope, caches, partials, stats, position, shape, window, scale };
+    device.run(&attention.launch().unwrap());
+    let combine = DecodeAttentionCombine { partials, stats, out, position, shape, window };
+    device.run(&combine.launch().unwrap());
+    let [keys, values] = caches.views().map(|cache| held(&device, cache));
+    let out = device.download(out);
+    let part = |all: &[f32], text: usize, len: usize| all[text * len..][..len].to_vec();
+    let of_text = |text| {
+        let [keys, values] = [&keys, &values].map(|all| part(all, text, text_positions * width));
+        [part(&out, text, len), keys, values]
+    };
+    (0..texts.len()).map(of_text).collect()
+}
+
+#[test]
+fn texts_in_one_launch_have_the_bits_that_they_have_alone() {
+    let mut data = Data::new("cache texts");
+    for (sizes, positions, rank) in [
+        ([64, 4, 2, 16], vec![0, 63, 17], 4),
+        ([130, 6, 2, 6], vec![129, 64, 0, 128, 3], 3),
+        ([70, 3, 3, 130], vec![69, 5], 0),
+        // The cache of the second text is full.
+        ([20, 2, 1, 4], vec![7, 25], 2),
+    ] {
+        for format in [Format::F32, Format::Bf16] {
+            let mut texts: Vec<_> = positions
+                .iter()
+                .map(|&position| Case::new(&mut data, sizes, (position, rank, format)))
+                .collect();
+            let shared = texts[0].parts.each_ref().map(|part| part.b.clone());
+            let gammas = texts[0].gammas.clone();
+            for text in &mut texts {
+                text.gammas.clone_from(&gammas);
+                text.parts.iter_mut().zip(&shared).for_each(|(part, b)| part.b.clone_from(b));
+            }
+            let all: Vec<_> = texts.iter().collect();
+            for more in [0, 9] {
+                let (capacity, width) = (sizes[0], sizes[2] * sizes[3]);
+                let together = run(&all, ([true; 3], capacity + more));
+                for (text, found) in texts.iter().zip(together) {
+                    let alone = text.run([true; 3]);
+                    let what = format!("{sizes:?} at {} of {more} more", text.position);
+                    same_bits(&found[0], &alone[0], &what);
+                    for (found, alone) in found[1..].iter().zip(&alone[1..]) {
+                        same_bits(&found[..capacity * width], alone, &what);
+                        let rest = &found[capacity * width..];
+                        assert!(rest.iter().all(|value| value.is_nan()), "{what}");
+                    }
+                }
+            }
         }
     }
 }

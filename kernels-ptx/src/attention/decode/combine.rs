@@ -21,12 +21,13 @@ pub(super) fn entry(target: SmTarget) -> Entry {
         k.min_blocks(6);
         let parameters = DecodeCombineParameters::declare(&mut Declarations(*k));
         let DecodeCombineParameters { partials, stats, out, position, capacity, .. } = parameters;
-        let DecodeCombineParameters { head_dim, split_len, window, splits, .. } = parameters;
+        let DecodeCombineParameters { heads, head_dim, split_len, window, splits, .. } = parameters;
         pdl::launch_dependents(k, target);
         pdl::wait(k, target);
 
+        // Of all texts.
         let head = k.ctaid_x();
-        let position = position.load(0);
+        let position = position.load(head / heads);
         let stats = stats.at(head * splits * 2);
         let partials = partials.at((head * splits).mul_wide(head_dim));
         let splits = Splits { stats, partials, head_dim, last: splits - 1 };

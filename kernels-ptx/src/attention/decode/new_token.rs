@@ -44,11 +44,11 @@ pub(super) struct NewToken<'k> {
 }
 
 impl<'k> NewToken<'k> {
-    /// Takes the token's operands from `parameters`, and declares shared memory.
+    /// Takes the operands of the token of `text` from `parameters`, and declares shared memory.
     pub(super) fn new(
         k: &Kernel<'k>,
         (target, dtype): (SmTarget, DType),
-        parameters: &DecodeAttentionParameters<Declarations<'k>>,
+        (parameters, text): (&DecodeAttentionParameters<Declarations<'k>>, Value<'k, u32>),
     ) -> Self {
         let &DecodeAttentionParameters { q, q_lora_t, q_lora_b, .. } = parameters;
         let &DecodeAttentionParameters { k: key, k_lora_t, k_lora_b, .. } = parameters;
@@ -56,11 +56,17 @@ impl<'k> NewToken<'k> {
         let &DecodeAttentionParameters { q_gamma, k_gamma, cos, sin, .. } = parameters;
         let &DecodeAttentionParameters { key_cache, value_cache, head_dim, rank, .. } = parameters;
         let &DecodeAttentionParameters { positions, lora_scale, eps, .. } = parameters;
+        let &DecodeAttentionParameters { kv_heads, text_positions, .. } = parameters;
+        let width = kv_heads * head_dim;
+        let of_text = |x: Ptr<'k, f32>, len: Value<'k, u32>| x.at(text.mul_wide(len));
+        let (q, [key, v]) =
+            (of_text(q, k.nctaid_x() * head_dim), [key, v].map(|x| of_text(x, width)));
         let projections = [
-            Projection { x: q, t: q_lora_t, b: q_lora_b },
-            Projection { x: key, t: k_lora_t, b: k_lora_b },
-            Projection { x: v, t: v_lora_t, b: v_lora_b },
+            Projection { x: q, t: of_text(q_lora_t, rank), b: q_lora_b },
+            Projection { x: key, t: of_text(k_lora_t, rank), b: k_lora_b },
+            Projection { x: v, t: of_text(v_lora_t, rank), b: v_lora_b },
         ];
+        let first = (text * text_positions).mul_wide(width) << dtype.bytes().ilog2();
         let [q, key, v] = ["query", "key", "value"]
             .map(|name| k.shared::<f32>(name, DECODE_MAX_HEAD_DIM as usize));
         Self {
@@ -71,7 +77,7 @@ impl<'k> NewToken<'k> {
             gammas: [q_gamma, k_gamma],
             cos,
             sin,
-            caches: [key_cache, value_cache].map(|cache| cache.address()),
+            caches: [key_cache, value_cache].map(|cache| cache.address() + first),
             q,
             key,
             v,
