@@ -58,7 +58,7 @@ impl Line {
 /// Answers the lines of standard input until it ends.
 pub(crate) fn run(arguments: &ChatArguments) -> Result<Outcome, CliError> {
     let adapters: Vec<_> = arguments.adapter.as_deref().into_iter().collect();
-    let engine = Engine::open(&arguments.engine, &adapters, arguments.quiet)?;
+    let engine = Engine::open(&arguments.engine, (&adapters, 1), arguments.quiet)?;
     if engine.template.is_none() {
         return Err(Error::from(HubError::NoChatTemplate).into());
     }

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use retrograph_finetune::{
-    Adapter, ChatTemplate, DType, Device, Error, GenerationDefaults, GenerationPlan, Generator,
-    HubError, InferenceConfig, ModelDirectory, Source, Stage, Tokenizer,
+    Adapter, ChatTemplate, DType, Device, Error, GenerationBatch, GenerationDefaults,
+    GenerationPlan, Generator, GeneratorOptions, HubError, InferenceConfig, ModelDirectory, Source,
+    Stage, Tokenizer,
 };
 
 use crate::args::{EngineArguments, InferenceArguments};
@@ -28,10 +29,10 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Opens the model and the adapters, and uploads them. The generators share the weights of the
-    /// model.
+    /// model; each can generate several `texts` together.
     pub(crate) fn open(
         arguments: &EngineArguments,
-        adapters: &[&Path],
+        (adapters, texts): (&[&Path], usize),
         quiet: bool,
     ) -> Result<Self, CliError> {
         let model = ModelDirectory::open(&arguments.model)?;
@@ -48,7 +49,7 @@ impl Engine {
         if !quiet {
             adapters.iter().for_each(screen::adapter);
         }
-        let plan = plan(arguments, model)?;
+        let plan = plan((arguments, texts), model)?;
         let InferenceArguments { device: choice, cache, .. } = &arguments.inference;
         let device = Device::open(*choice)?;
         if !quiet {
@@ -79,6 +80,11 @@ impl Engine {
         (generator, &self.tokenizer)
     }
 
+    /// Returns a batch without an adapter, followed by one for each adapter.
+    pub(crate) fn into_batches(self) -> Result<Vec<GenerationBatch>, Error> {
+        std::iter::once(self.base).chain(self.adapted).map(GenerationBatch::new).collect()
+    }
+
     /// Tokens of the vocabulary of the model.
     pub(crate) fn vocab(&self) -> usize {
         self.base.config().model.vocab
@@ -91,10 +97,13 @@ impl Engine {
 }
 
 /// Describes the generator of the model.
-fn plan(arguments: &EngineArguments, model: ModelDirectory) -> Result<GenerationPlan, CliError> {
+fn plan(
+    (arguments, texts): (&EngineArguments, usize),
+    model: ModelDirectory,
+) -> Result<GenerationPlan, CliError> {
     let positions = model.positions().unwrap_or(MAX_LENGTH);
     let max_length = arguments.max_length.unwrap_or(positions.min(MAX_LENGTH));
-    let options = arguments.inference.options(max_length, false);
+    let options = GeneratorOptions { texts, ..arguments.inference.options(max_length, false) };
     let precision = arguments.inference.precision.precision(DType::F32);
     let config = InferenceConfig::frozen(*model.config(), precision);
     Ok(GenerationPlan::new(&config, options)?.with_base(model)?)

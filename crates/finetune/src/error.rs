@@ -64,6 +64,12 @@ pub enum Error {
     /// The prompt has no token.
     #[error("the prompt has no token; give at least one")]
     EmptyPrompt,
+    /// Every slot of a batch has a text, or a step in flight.
+    #[error("all {slots} slots of the batch are taken; run steps until a text ends")]
+    NoFreeSlot {
+        /// Texts of the batch.
+        slots: usize,
+    },
     /// The prompt takes the whole maximum length.
     #[error(
         "the prompt has {tokens} tokens, but prompt and generated text together may have at most \

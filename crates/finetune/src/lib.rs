@@ -84,8 +84,8 @@ pub use error::{Error, Reduce, Result};
 pub use evaluate::{Evaluation, Evaluator};
 pub use export::{ExportError, ModelOutput, ModelWeights, WeightType};
 pub use generate::{
-    Generated, GenerationNeed, GenerationPlan, Generator, GeneratorOptions, Request, Sampling,
-    StopReason, StopStrings, TextRequest, Tokens,
+    Generated, GenerationBatch, GenerationNeed, GenerationPlan, Generator, GeneratorOptions,
+    Request, Sampling, StopReason, StopStrings, TextRequest, TextStream, Tokens,
 };
 pub use group::{Coordinator, GroupError, GroupOptions, ProcessGroup};
 pub use hub::{HubError, ModelDirectory};

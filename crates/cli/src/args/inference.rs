@@ -27,6 +27,6 @@ impl InferenceArguments {
     /// The options of a generator for prompts and texts of at most `max_length` tokens together.
     pub(crate) fn options(&self, max_length: usize, verify: bool) -> GeneratorOptions {
         let build = BuildOptions { policy: self.strategy.policy(), ..BuildOptions::default() };
-        GeneratorOptions { max_length, cache: self.cache_dtype, build, verify }
+        GeneratorOptions { max_length, texts: 1, cache: self.cache_dtype, build, verify }
     }
 }

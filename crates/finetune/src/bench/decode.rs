@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::{BenchStrategy, milliseconds};
 use crate::config::{InferenceConfig, Mode, dtype_name};
 use crate::error::{Error, Result};
-use crate::generate::{GenerationPlan, Generator, GeneratorOptions, Request, Sampling};
+use crate::generate::{
+    Advance, Event, GenerationBatch, GenerationPlan, GeneratorOptions, Request, Sampling,
+};
 use crate::init;
 use crate::parameters::{Chunk, Parameter};
 use crate::report::median;
@@ -27,6 +29,8 @@ pub struct DecodeBench {
     pub cache: Option<DType>,
     /// The strategies.
     pub strategies: Vec<BenchStrategy>,
+    /// Texts that are generated together, from 1 to 8, with one prompt.
+    pub texts: usize,
     /// The sampling parameters.
     pub sampling: Sampling,
     /// Unmeasured tokens before the measurement.
@@ -42,6 +46,8 @@ pub struct DecodeMeasurement {
     pub position: usize,
     /// KV-cache capacity in tokens.
     pub cache: usize,
+    /// Texts that were generated together.
+    pub texts: usize,
     /// The dtype of the KV cache.
     #[serde(with = "dtype_name")]
     pub cache_dtype: DType,
@@ -57,15 +63,16 @@ pub struct DecodeMeasurement {
     pub build_ms: f64,
     /// Milliseconds for instantiating the graph.
     pub instantiate_ms: f64,
-    /// Host time until the first token, with built programs, in milliseconds.
+    /// Host time until the first token of the first text, with built programs, in milliseconds. All
+    /// prompts are enqueued before.
     pub prompt_ms: f64,
-    /// Median device time per token, in milliseconds.
+    /// Median device time per token of each text, in milliseconds.
     pub token_ms_median: f32,
     /// Minimum of these times.
     pub token_ms_least: f32,
     /// Maximum of these times.
     pub token_ms_most: f32,
-    /// Host time per token, in milliseconds.
+    /// Host time per token of each text, in milliseconds.
     pub pipelined_ms: f64,
     /// Bytes of the parameters.
     pub parameter_bytes: usize,
@@ -126,7 +133,8 @@ impl DecodeBench {
     }
 
     fn options(&self, capacity: usize) -> GeneratorOptions {
-        GeneratorOptions { cache: self.cache, ..GeneratorOptions::new(capacity) }
+        let texts = self.texts;
+        GeneratorOptions { cache: self.cache, texts, ..GeneratorOptions::new(capacity) }
     }
 
     fn state(&self, modules: &ModuleCache, start: &mut dyn FnMut(Stage<'_>)) -> Result<ModelState> {
@@ -152,18 +160,17 @@ impl DecodeBench {
         let need = plan.memory();
         let (before, _) = modules.context().memory()?;
         let source = Source::State(state.clone());
-        let mut generator = plan.start(modules, source, &mut |_| ())?;
+        let mut batch = GenerationBatch::new(plan.start(modules, source, &mut |_| ())?)?;
         let vocab = self.config.model.vocab;
         let prompt: Vec<u32> = (0..position).map(|i| (i * 7919 % vocab) as u32).collect();
         // Builds the programs that the prompt needs.
         let count = self.warm_up + self.steps;
         let request = Request { max_tokens: 1, ..Request::new(&prompt, self.sampling) };
-        for token in generator.tokens(&request)? {
-            token?;
-        }
+        self.timed(&mut batch, &request)?;
         let request = Request { max_tokens: count, ..request };
-        let times = self.timed(&mut generator, &request)?;
+        let times = self.timed(&mut batch, &request)?;
         let (after, _) = modules.context().memory()?;
+        let generator = batch.generator();
         let report = generator.report().cloned();
         let allocated = generator.bytes();
         let (planned, taken) = (need.cache + need.step, before.saturating_sub(after));
@@ -172,24 +179,38 @@ impl DecodeBench {
             false => need.driver.total() - need.driver.code,
         };
         let bytes = [need.parameters, planned, driver, allocated, taken];
-        let case = ([position, capacity], generator.cache_dtype(), strategy);
+        let case = ([position, capacity, self.texts], generator.cache_dtype(), strategy);
         Ok(measurement(case, report.as_ref(), (times, bytes)))
     }
 
-    fn timed(&self, generator: &mut Generator, request: &Request<'_>) -> Result<Times> {
+    /// Runs equal texts, and times the first.
+    fn timed(&self, batch: &mut GenerationBatch, request: &Request<'_>) -> Result<Times> {
         let started = Instant::now();
-        let mut tokens = generator.tokens(request)?;
+        let first = batch.start(request)?;
+        for _ in 1..self.texts {
+            batch.start(request)?;
+        }
         let (mut all, mut device_ms) = (Vec::new(), Vec::new());
         let (mut prompt_ms, mut pipelined) = (0.0, started);
-        while let Some(token) = tokens.next() {
-            all.push(token?);
-            if all.len() == 1 {
-                prompt_ms = started.elapsed().as_secs_f64() * 1e3;
-            }
-            if all.len() == self.warm_up.max(1) {
-                pipelined = Instant::now();
-            } else if all.len() > self.warm_up {
-                device_ms.extend(tokens.device_ms());
+        while batch.is_active() {
+            let advances = batch.step()?;
+            let of_first = advances.into_iter().filter(|advance| advance.slot == first);
+            for Advance { event, .. } in of_first {
+                match event {
+                    Event::Token(token) => all.push(token),
+                    Event::NotFinite { position } => {
+                        return Err(Error::LogitsNotFinite { position });
+                    }
+                    Event::EndedBy(_) | Event::Full => continue,
+                }
+                if all.len() == 1 {
+                    prompt_ms = started.elapsed().as_secs_f64() * 1e3;
+                }
+                if all.len() == self.warm_up.max(1) {
+                    pipelined = Instant::now();
+                } else if all.len() > self.warm_up {
+                    device_ms.extend(batch.device_ms());
+                }
             }
         }
         let measured = all.len().saturating_sub(self.warm_up.max(1)).max(1);
@@ -207,7 +228,7 @@ struct Times {
 }
 
 fn measurement(
-    ([position, cache], cache_dtype, strategy): ([usize; 2], DType, BenchStrategy),
+    ([position, cache, texts], cache_dtype, strategy): ([usize; 3], DType, BenchStrategy),
     report: Option<&Report>,
     (times, bytes): (Times, [usize; 5]),
 ) -> DecodeMeasurement {
@@ -216,6 +237,7 @@ fn measurement(
     DecodeMeasurement {
         position,
         cache,
+        texts,
         cache_dtype,
         strategy: strategy.name().to_owned(),
         operations: report.map_or(0, |report| report.operations),

@@ -25,9 +25,10 @@
 //! # Ok::<(), retrograph_finetune::Error>(())
 //! ```
 //!
-//! A generator has one text at a time, without beam search.
+//! A generator has one text at a time, a [`GenerationBatch`] up to eight. There is no beam search.
 
 mod adapted;
+mod batch;
 mod cache;
 mod plan;
 mod request;
@@ -41,10 +42,11 @@ mod workload;
 use retrograph_kernels::DType;
 use retrograph_runtime::{BuildOptions, Context, ModuleCache, Policy, Report, Stream, WarmModules};
 
+pub use batch::{Advance, Event, GenerationBatch};
 pub use plan::{GenerationNeed, GenerationPlan};
 pub use request::{Request, Sampling};
 pub use stops::StopStrings;
-pub use text::{Generated, StopReason, TextRequest};
+pub use text::{Generated, StopReason, TextRequest, TextStream};
 pub use tokens::Tokens;
 
 use crate::config::InferenceConfig;
@@ -61,6 +63,9 @@ use workload::GenerationWorkload;
 pub struct GeneratorOptions {
     /// The most tokens of prompt and text together: the capacity of the KV cache.
     pub max_length: usize,
+    /// Texts that a [`GenerationBatch`] generates together, from 1 to 8. Each has a KV cache of its
+    /// own.
+    pub texts: usize,
     /// The dtype of the KV cache, f32 or bf16; by default the dtype of products. bf16 takes half
     /// the memory and rounds keys and values.
     pub cache: Option<DType>,
@@ -74,7 +79,7 @@ impl GeneratorOptions {
     /// Returns defaults for `max_length` tokens: a KV cache in the dtype of the products, and the
     /// strategy that the program chooses.
     pub fn new(max_length: usize) -> Self {
-        Self { max_length, cache: None, build: BuildOptions::default(), verify: false }
+        Self { max_length, texts: 1, cache: None, build: BuildOptions::default(), verify: false }
     }
 
     /// Returns the dtype of the KV cache of a model.
@@ -90,7 +95,10 @@ pub struct Generator {
     options: GeneratorOptions,
     capacity: usize,
     cache_dtype: DType,
+    /// Prefill, and decode of one text.
     programs: Verified<2, GenerationWorkload>,
+    /// Decode of several texts.
+    several: Option<Verified<2, GenerationWorkload>>,
     ring: Ring,
     stream: Stream,
     cache: ModuleCache,
@@ -107,20 +115,27 @@ impl Generator {
         let GeneratorOptions { max_length: capacity, build, verify, .. } = options;
         let cache_dtype = options.cache_dtype(config);
         let rotary = RotaryTables::new(stream, &config.model, capacity)?;
-        let programs = |state, build| {
-            let sizes = Sizes::new(config, capacity, cache_dtype)?;
-            let buckets = sizes.buckets();
-            let workload = GenerationWorkload::new(stream, (config, sizes), state, rotary.clone())?;
-            Ok::<_, crate::Error>(Programs::new(workload, modules, buckets, build))
-        };
         // With verification, a read of memory that the step has not written must show.
         let build = BuildOptions { nan_transients: build.nan_transients || verify, ..build };
-        let eager = BuildOptions { policy: Policy::Eager, ..build };
-        let eager = verify.then(|| programs(state.clone(), eager)).transpose()?;
-        let programs = Verified::new(programs(state, build)?, eager);
-        let (config, ring) = (*config, Ring::new(stream.context())?);
+        let programs = |sizes: &Sizes, build| {
+            let (state, rotary) = (state.clone(), rotary.clone());
+            let workload = GenerationWorkload::new(stream, (config, sizes.clone()), state, rotary)?;
+            Ok::<_, crate::Error>(Programs::new(workload, modules, sizes.buckets(), build))
+        };
+        let verified = |sizes: Sizes| {
+            let eager = BuildOptions { policy: Policy::Eager, ..build };
+            let eager = verify.then(|| programs(&sizes, eager)).transpose()?;
+            Ok::<_, crate::Error>(Verified::new(programs(&sizes, build)?, eager))
+        };
+        let sizes = Sizes::new(config, capacity, cache_dtype)?;
+        let several = match options.texts {
+            1 => None,
+            texts => Some(verified(sizes.clone().of_texts(texts)?)?),
+        };
+        let programs = verified(sizes)?;
+        let (config, ring) = (*config, Ring::new(stream.context(), ring::AHEAD, 1)?);
         let (stream, cache) = (stream.clone(), cache.clone());
-        Ok(Self { config, options, capacity, cache_dtype, programs, ring, stream, cache })
+        Ok(Self { config, options, capacity, cache_dtype, programs, several, ring, stream, cache })
     }
 
     /// The configuration.
@@ -143,19 +158,22 @@ impl Generator {
         self.stream.context()
     }
 
-    /// The report of the program of the last step; `None` before the first step.
+    /// The report of the program of the last step, of several texts if there was one; `None` before
+    /// the first step.
     pub fn report(&self) -> Option<&Report> {
-        self.programs.tested().report()
+        let several = self.several.as_ref().and_then(|several| several.tested().report());
+        several.or(self.programs.tested().report())
     }
 
     /// Returns the device bytes of KV cache, programs and buffers, without the parameters.
     pub fn bytes(&self) -> usize {
-        self.programs.each().map(|one| one.workload().bytes() + one.cached_bytes()).sum()
+        let programs = self.programs.each().chain(self.several.iter().flat_map(Verified::each));
+        programs.map(|one| one.workload().bytes() + one.cached_bytes()).sum()
     }
 
     /// Steps that had the same bits as an eager step.
     pub fn verified_steps(&self) -> u64 {
-        self.programs.steps()
+        self.programs.steps() + self.several.as_ref().map_or(0, Verified::steps)
     }
 
     /// How often a step needed a kernel that was not warm.

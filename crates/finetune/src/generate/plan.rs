@@ -67,6 +67,8 @@ pub struct GenerationPlan {
     options: GeneratorOptions,
     prompt: GenerationPass,
     next: GenerationPass,
+    /// The largest pass over several texts, if there are several.
+    several: Option<GenerationPass>,
     /// The kernels of the programs of all sizes.
     launched: Requirements,
     base: Option<ModelDirectory>,
@@ -83,8 +85,16 @@ impl GenerationPlan {
         let sizes = Sizes::new(config, capacity, options.cache_dtype(config))?;
         let prompt = sizes.describe(config, sizes.largest_prompt())?;
         let next = sizes.describe(config, [1, capacity])?;
-        let launched = sizes.requirements(config)?;
-        Ok(Self { config: *config, options, prompt, next, launched, base: None })
+        let mut launched = sizes.requirements(config)?;
+        let several = match options.texts {
+            1 => None,
+            texts => {
+                let sizes = sizes.of_texts(texts)?;
+                launched = launched.union(&sizes.requirements(config)?);
+                Some(sizes.describe(config, [1, capacity])?)
+            }
+        };
+        Ok(Self { config: *config, options, prompt, next, several, launched, base: None })
     }
 
     /// Takes the weights from `base`, except an adapter's.
@@ -123,22 +133,26 @@ impl GenerationPlan {
         let (model, capacity) = (&self.config.model, self.options.max_length);
         let all = self.config.parameters();
         let parameters = all.iter().map(|parameter| parameter.bytes()).sum();
-        let elements = 2 * model.layers * capacity * model.kv_width();
-        let words = capacity * model.head_dim() + 2 * model.vocab + self.config.dora_norms();
         let dtype = self.options.cache_dtype(&self.config);
-        let bytes = elements * dtype.bytes() as usize;
-        let cache = bytes + words * size_of::<f32>();
+        let buffer = capacity * model.kv_width() * dtype.bytes() as usize;
+        let words = 2 * model.vocab + self.config.dora_norms();
+        // The cache of one text, which prefill writes, and those of several.
+        let texts = [1].into_iter().chain(self.several.as_ref().map(|_| self.options.texts));
+        let text = 2 * model.layers * buffer + words * size_of::<f32>();
+        let tables = capacity * model.head_dim() * size_of::<f32>();
+        let cache = texts.clone().sum::<usize>() * text + tables;
         let peak = |pass: &GenerationPass| pass.pass.plan_with(Reuse::WhenOrdered).peak_bytes();
-        let step = peak(&self.prompt).max(peak(&self.next));
+        let several = self.several.as_ref().map_or(0, peak);
+        let step = peak(&self.prompt).max(peak(&self.next)) + several;
         let verify = if self.options.verify { cache + step } else { 0 };
         let mut driver = DriverShare::default().with_code(&self.launched);
-        let buffer = bytes / (2 * model.layers).max(1);
-        let buffers = std::iter::repeat_n(buffer, 2 * model.layers);
+        let buffers = texts.flat_map(|texts| std::iter::repeat_n(texts * buffer, 2 * model.layers));
         for bytes in buffers.chain([pooled_bytes(&all), step]) {
             driver = driver.with_allocation(bytes);
         }
         if self.options.build.policy != Policy::Eager {
-            driver = driver.with_graph(&self.prompt.pass).with_graph(&self.next.pass);
+            let passes = [&self.prompt, &self.next].into_iter().chain(&self.several);
+            driver = passes.fold(driver, |driver, pass| driver.with_graph(&pass.pass));
         }
         GenerationNeed { parameters, cache, step, verify, driver }
     }

@@ -1,7 +1,7 @@
 //! Copies of tokens to the host, in flight while later steps run.
 //!
-//! After each step its token is copied to pinned memory, and an event is recorded. The host waits
-//! for the event of the oldest token while later steps run.
+//! After each step its tokens are copied to pinned memory, and an event is recorded. The host waits
+//! for the event of the oldest copy while later steps run.
 
 use std::collections::VecDeque;
 
@@ -13,34 +13,40 @@ use crate::model::SAMPLED;
 /// Steps in flight at once: one runs, and one waits in the stream.
 pub(super) const AHEAD: usize = 2;
 
+/// The words of each text: its token and its status.
+pub(super) type Words = Vec<[u32; SAMPLED]>;
+
 #[derive(Debug)]
 struct Slot {
     words: PinnedBuffer<u32>,
     copied: Event,
 }
 
-/// The tokens in flight, oldest first.
+/// The copies in flight, oldest first.
 #[derive(Debug)]
 pub(super) struct Ring {
+    words: usize,
     free: Vec<Slot>,
     in_flight: VecDeque<Slot>,
-    /// The event after the token that was returned last.
+    /// The event after the copy that was returned last.
     last: Option<Event>,
     spare: Option<Event>,
 }
 
 impl Ring {
-    pub(super) fn new(context: &Context) -> Result<Self> {
+    /// Returns a ring of `copies` with the words of `texts` each.
+    pub(super) fn new(context: &Context, copies: usize, texts: usize) -> Result<Self> {
+        let words = texts * SAMPLED;
         let slot = |_| -> Result<Slot> {
-            let words = PinnedBuffer::zeroed(context, SAMPLED)?;
+            let words = PinnedBuffer::zeroed(context, words)?;
             Ok(Slot { words, copied: Event::new(context)? })
         };
-        let free = (0..AHEAD).map(slot).collect::<Result<_>>()?;
+        let free = (0..copies).map(slot).collect::<Result<_>>()?;
         let spare = Some(Event::new(context)?);
-        Ok(Self { free, in_flight: VecDeque::new(), last: None, spare })
+        Ok(Self { words, free, in_flight: VecDeque::new(), last: None, spare })
     }
 
-    /// Returns whether a token must be taken before another copy can start.
+    /// Returns whether a copy must be taken before another one can start.
     pub(super) fn is_full(&self) -> bool {
         self.free.is_empty()
     }
@@ -49,21 +55,22 @@ impl Ring {
     pub(super) fn push(&mut self, stream: &Stream, address: u64) -> Result<()> {
         let mut slot = self.free.pop().expect("the caller has checked that the ring is not full");
         let target = slot.words.as_mut_ptr().cast();
-        // SAFETY: both places have this many bytes. The host reads the slot only after the event
+        let bytes = self.words * size_of::<u32>();
+        // SAFETY: both places have this many words. The host reads the slot only after the event
         // of the copy, and pinned memory waits for the context before it is freed.
-        let copied = unsafe { stream.copy_to_host(target, address, SAMPLED * size_of::<u32>()) };
+        let copied = unsafe { stream.copy_to_host(target, address, bytes) };
         let done = copied.and_then(|()| slot.copied.record(stream));
         self.in_flight.push_back(slot);
         Ok(done?)
     }
 
-    /// Waits for the oldest step. Returns its words, and the milliseconds on the device since the
-    /// step before; `None` if nothing is in flight.
-    pub(super) fn take(&mut self) -> Result<Option<([u32; SAMPLED], Option<f32>)>> {
+    /// Waits for the oldest copy. Returns its words, [`SAMPLED`] for each text, and the
+    /// milliseconds on the device since the copy before; `None` if nothing is in flight.
+    pub(super) fn take(&mut self) -> Result<Option<(Words, Option<f32>)>> {
         let Some(slot) = self.in_flight.front() else { return Ok(None) };
         slot.copied.synchronize()?;
         let mut slot = self.in_flight.pop_front().expect("it was there a moment ago");
-        let words = [slot.words[0], slot.words[1]];
+        let words = slot.words.as_chunks().0.to_vec();
         let before = self.last.take();
         let elapsed = before.as_ref().map(|before| slot.copied.elapsed_ms(before)).transpose();
         // Keeps the event for the next difference; the slot gets the event before.
@@ -75,7 +82,7 @@ impl Ring {
         Ok(Some((words, elapsed?)))
     }
 
-    /// Drops the tokens in flight, after waiting for their copies.
+    /// Drops the copies in flight, after waiting for their copies.
     pub(super) fn clear(&mut self) -> Result<()> {
         while let Some(slot) = self.in_flight.front() {
             slot.copied.synchronize()?;

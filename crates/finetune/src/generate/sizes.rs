@@ -14,6 +14,8 @@ const SHORTEST: usize = 256;
 const MOST_ROWS: usize = 512;
 /// The fewest rows of a prefill.
 const FEWEST_ROWS: usize = 16;
+/// The most texts of a pass.
+const MOST_TEXTS: usize = 8;
 /// The most attention scores of a prefill: 256 MiB.
 const MOST_SCORES: usize = 64 << 20;
 
@@ -23,7 +25,9 @@ pub(super) struct Sizes {
     rows: Buckets,
     lengths: Buckets,
     heads: usize,
-    /// Positions in the KV cache.
+    /// Texts that a pass decodes.
+    texts: usize,
+    /// Positions of a text in the KV cache.
     capacity: usize,
     /// The dtype of the KV cache.
     dtype: DType,
@@ -59,7 +63,29 @@ impl Sizes {
         let rows = powers(FEWEST_ROWS, MOST_ROWS + 1).chain([1]);
         let rows = Buckets::list(rows).map_err(shape)?;
         let lengths = Buckets::list(powers(SHORTEST, capacity).chain([capacity])).map_err(shape)?;
-        Ok(Self { rows, lengths, heads: config.model.heads, capacity, dtype })
+        Ok(Self { rows, lengths, heads: config.model.heads, texts: 1, capacity, dtype })
+    }
+
+    /// Returns the sizes of programs that decode several texts, without prefill.
+    ///
+    /// # Errors
+    /// If there are not 1 to [`MOST_TEXTS`].
+    pub(super) fn of_texts(self, texts: usize) -> Result<Self> {
+        let invalid = || Error::InvalidConfig {
+            field: "texts",
+            value: texts.to_string(),
+            rule: format!("from 1 to {MOST_TEXTS}"),
+        };
+        if !(1..=MOST_TEXTS).contains(&texts) {
+            return Err(invalid());
+        }
+        let rows = Buckets::list([1]).map_err(|_| invalid())?;
+        Ok(Self { rows, texts, ..self })
+    }
+
+    /// Texts that a pass decodes.
+    pub(super) fn texts(&self) -> usize {
+        self.texts
     }
 
     /// Returns the rows and the lengths.
@@ -67,7 +93,7 @@ impl Sizes {
         [self.rows.clone(), self.lengths.clone()]
     }
 
-    /// Positions in the KV cache.
+    /// Positions of a text in the KV cache.
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -105,7 +131,8 @@ impl Sizes {
         config: &InferenceConfig,
         [rows, length]: [usize; 2],
     ) -> Result<GenerationPass> {
-        let cache = CacheConfig { length, capacity: self.capacity, dtype: self.dtype };
+        let Self { texts, capacity, dtype, .. } = *self;
+        let cache = CacheConfig { texts, length, capacity, dtype };
         match rows {
             1 => GenerationPass::decode(config, cache),
             _ => GenerationPass::prefill(config, rows, cache),

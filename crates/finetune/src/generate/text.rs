@@ -4,7 +4,7 @@ use super::Generator;
 use super::request::{Request, Sampling};
 use super::stops::StopStrings;
 use crate::error::Result;
-use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
+use crate::tokenizer::{ChatTemplate, Conversation, TokenStream, Tokenizer};
 
 /// A text to continue.
 #[derive(Clone, Debug)]
@@ -46,6 +46,35 @@ impl TextRequest<'_> {
         let text = template.render(conversation, conversation.len(), true)?;
         let prompt = tokenizer.encode(text)?;
         Ok(Self { prompt, max_tokens: usize::MAX, sampling, ends: &[], stops: &[] })
+    }
+}
+
+/// The text of tokens, piece by piece, up to a stop string.
+#[derive(Clone, Debug)]
+pub struct TextStream<'a> {
+    tokens: TokenStream<'a>,
+    stops: StopStrings,
+}
+
+impl<'a> TextStream<'a> {
+    /// Starts a text that ends before any of `stops`.
+    pub fn new(tokenizer: &'a Tokenizer, stops: &[String]) -> Self {
+        Self { tokens: tokenizer.stream(), stops: StopStrings::new(stops.iter().cloned()) }
+    }
+
+    /// Takes the next token. Returns the text that it completes, which may be empty, and whether a
+    /// stop string ended it.
+    pub fn push(&mut self, token: u32) -> (String, bool) {
+        self.stops.push(&self.tokens.push(token))
+    }
+
+    /// Returns the rest of a text that no stop string ended.
+    pub fn finish(mut self) -> String {
+        let (mut rest, stopped) = self.stops.push(&self.tokens.finish());
+        if !stopped {
+            rest.push_str(&self.stops.finish());
+        }
+        rest
     }
 }
 
@@ -97,16 +126,14 @@ impl Generator {
             sampling,
             ends: request.ends,
         })?;
-        let (mut stream, mut stops) =
-            (tokenizer.stream(), StopStrings::new(request.stops.iter().cloned()));
+        let mut stream = TextStream::new(tokenizer, request.stops);
         let mut all = Vec::new();
         let (mut text, mut device_ms) = (String::new(), Vec::new());
         let mut stop_reason = None;
         while let Some(token) = tokens.next() {
             all.push(token?);
             device_ms.extend(tokens.device_ms());
-            let token = all[all.len() - 1];
-            let (piece, stopped) = stops.push(&stream.push(token));
+            let (piece, stopped) = stream.push(all[all.len() - 1]);
             text.push_str(&piece);
             let go_on = on(&piece);
             if stopped || !go_on {
@@ -116,10 +143,7 @@ impl Generator {
             }
         }
         if stop_reason != Some(StopReason::StopString) {
-            let (mut rest, stopped) = stops.push(&stream.finish());
-            if !stopped {
-                rest.push_str(&stops.finish());
-            }
+            let rest = stream.finish();
             on(&rest);
             text.push_str(&rest);
         }

@@ -1,9 +1,6 @@
 //! The tokens of a text.
 
-use retrograph_kernels::ops::SamplingParameters;
-
 use super::request::{Request, Sampling};
-use super::sizes::Sizes;
 use super::workload::Step;
 use super::{Generator, ring};
 use crate::error::{Error, Result};
@@ -32,13 +29,14 @@ impl Generator {
     /// If the prompt is empty, has a token outside the vocabulary, or fills the capacity; if
     /// sampling is not valid; or if the device fails.
     pub fn tokens(&mut self, request: &Request<'_>) -> Result<Tokens<'_>> {
-        request.sampling.validate()?;
-        self.require(request.prompt)?;
+        self.require(request)?;
         Tokens::start(self, request)
     }
 
-    fn require(&self, prompt: &[u32]) -> Result<()> {
-        let vocab = self.config.model.vocab;
+    /// Checks a request.
+    pub(super) fn require(&self, request: &Request<'_>) -> Result<()> {
+        request.sampling.validate()?;
+        let (prompt, vocab) = (request.prompt, self.config.model.vocab);
         if prompt.is_empty() {
             return Err(Error::EmptyPrompt);
         }
@@ -51,14 +49,29 @@ impl Generator {
             None => Ok(()),
         }
     }
+
+    /// Forgets the last text, and enqueues the tokens of a prompt, which sample the first token.
+    pub(super) fn prefill(&mut self, request: &Request<'_>) -> Result<()> {
+        let Self { programs, stream, .. } = self;
+        programs.each().try_for_each(|one| one.workload().clear(stream))?;
+        let (prompt, mut position) = (request.prompt, 0);
+        while position < prompt.len() {
+            let sizes = programs.tested().workload().sizes();
+            let piece = sizes.piece(position, prompt.len() - position);
+            let tokens = &prompt[position..position + piece];
+            let sampling = request.sampling.words(position + piece);
+            let positions = &[position as u32];
+            programs.run(stream, Step { tokens, positions, sampling: &sampling })?;
+            position += piece;
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Tokens<'a> {
     /// Computes the prompt, which samples the first token.
     fn start(generator: &'a mut Generator, request: &Request<'_>) -> Result<Self> {
         generator.ring.clear()?;
-        let stream = &generator.stream;
-        generator.programs.each().try_for_each(|one| one.workload().clear(stream))?;
         let prompt = request.prompt.len();
         let limit = request.max_tokens.min(generator.capacity - prompt);
         let mut tokens = Self {
@@ -74,35 +87,10 @@ impl<'a> Tokens<'a> {
             device_ms: None,
         };
         if !tokens.over {
-            tokens.prefill(request.prompt)?;
+            tokens.generator.prefill(request)?;
+            tokens.send()?;
         }
         Ok(tokens)
-    }
-
-    fn prefill(&mut self, prompt: &[u32]) -> Result<()> {
-        let mut position = 0;
-        while position < prompt.len() {
-            let piece = self.sizes().piece(position, prompt.len() - position);
-            let tokens = &prompt[position..position + piece];
-            let sampling = self.words(position + piece);
-            self.run(Step { tokens, position, sampling })?;
-            position += piece;
-        }
-        self.send()
-    }
-
-    fn words(&self, position: usize) -> [u32; SamplingParameters::LEN] {
-        self.sampling.words(position)
-    }
-
-    fn sizes(&self) -> &Sizes {
-        self.generator.programs.tested().workload().sizes()
-    }
-
-    /// Enqueues a step.
-    fn run(&mut self, step: Step<'_>) -> Result<()> {
-        let Generator { programs, stream, .. } = &mut *self.generator;
-        programs.run(stream, step)
     }
 
     /// Sends the token of the last step to the host.
@@ -118,8 +106,10 @@ impl<'a> Tokens<'a> {
         while self.enqueued < self.limit && !self.generator.ring.is_full() {
             // The step reads the token that the step before sampled.
             let position = self.prompt + self.enqueued - 1;
-            let sampling = self.words(position + 1);
-            self.run(Step { tokens: &[], position, sampling })?;
+            let sampling = self.sampling.words(position + 1);
+            let positions = &[position as u32];
+            let Generator { programs, stream, .. } = &mut *self.generator;
+            programs.run(stream, Step { tokens: &[], positions, sampling: &sampling })?;
             self.send()?;
         }
         Ok(())
@@ -127,7 +117,8 @@ impl<'a> Tokens<'a> {
 
     fn take(&mut self) -> Result<Option<u32>> {
         self.run_ahead()?;
-        let Some(([token, status], elapsed)) = self.generator.ring.take()? else { return Ok(None) };
+        let Some((words, elapsed)) = self.generator.ring.take()? else { return Ok(None) };
+        let [token, status] = words[0];
         self.device_ms = elapsed;
         if status != 0 {
             let position = self.prompt + self.handed_out;

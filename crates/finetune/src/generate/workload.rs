@@ -1,8 +1,5 @@
 //! The buffers that steps of generation read and write.
 
-use std::ops::Range;
-
-use retrograph_kernels::ops::SamplingParameters;
 use retrograph_runtime::program::Described;
 use retrograph_runtime::{Bindings, Controls, DeviceBuffer, Slice, Stream};
 
@@ -17,24 +14,30 @@ use crate::state::{ModelState, RotaryTables};
 /// The input of a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step<'a> {
-    /// Tokens of a prompt; none for the token that was sampled last.
+    /// Tokens of a prompt; none for the tokens that were sampled last.
     pub(super) tokens: &'a [u32],
-    /// The position of the first.
-    pub(super) position: usize,
-    pub(super) sampling: [u32; SamplingParameters::LEN],
+    /// The position of the first token of each text.
+    pub(super) positions: &'a [u32],
+    /// The sampling parameters of each text.
+    pub(super) sampling: &'a [u32],
 }
 
 impl Step<'_> {
-    /// Returns the positions of the tokens.
-    fn positions(self) -> Range<usize> {
-        self.position..self.position + self.tokens.len().max(1)
+    /// Tokens of each text.
+    fn rows(self) -> usize {
+        self.tokens.len().max(1)
+    }
+
+    /// The greatest position of a first token.
+    fn last_position(self) -> u32 {
+        self.positions.iter().copied().max().unwrap_or(0)
     }
 }
 
 /// The controls of a pass.
 pub(super) struct Handles {
     source: TokenSource,
-    position: Slice<u32>,
+    positions: Slice<u32>,
     sampling: Slice<u32>,
 }
 
@@ -63,7 +66,8 @@ impl GenerationWorkload {
         rotary: RotaryTables,
     ) -> Result<Self> {
         let (context, model) = (stream.context(), &config.model);
-        let elements = sizes.capacity() * model.kv_width();
+        let texts = sizes.texts();
+        let elements = texts * sizes.capacity() * model.kv_width();
         let cache = |_| CacheBuffers::new(context, sizes.dtype(), elements);
         let caches = (0..model.layers).map(cache).collect::<Result<_>>()?;
         Ok(Self {
@@ -73,9 +77,9 @@ impl GenerationWorkload {
             rotary,
             caches,
             dora_norms: DeviceBuffer::zeroed(context, config.dora_norms())?,
-            seen: DeviceBuffer::zeroed(context, model.vocab)?,
-            sampled: DeviceBuffer::zeroed(context, SAMPLED)?,
-            logits: DeviceBuffer::zeroed(context, model.vocab)?,
+            seen: DeviceBuffer::zeroed(context, texts * model.vocab)?,
+            sampled: DeviceBuffer::zeroed(context, texts * SAMPLED)?,
+            logits: DeviceBuffer::zeroed(context, texts * model.vocab)?,
         })
     }
 
@@ -93,7 +97,7 @@ impl GenerationWorkload {
             + self.logits.bytes()
     }
 
-    /// Returns the device address of the token of the last step.
+    /// Returns the device address of the words of the last step.
     pub(super) fn sampled(&self) -> u64 {
         self.sampled.address()
     }
@@ -113,6 +117,40 @@ impl GenerationWorkload {
             unsafe { stream.fill_u32(address, 0, words) }?;
         }
         Ok(())
+    }
+
+    /// Takes the `text` from `prefilled`, which has one text whose first `tokens` positions are
+    /// computed. The rest of the text's cache becomes 0, as [`GenerationWorkload::clear`] says.
+    pub(super) fn take_over(
+        &self,
+        stream: &Stream,
+        (prefilled, tokens): (&Self, usize),
+        text: usize,
+    ) -> Result<()> {
+        let word = size_of::<u32>();
+        // The address of the words of `text`, of which there are as many in every text.
+        let of_text = |address: u64, words: usize| address + (text * words * word) as u64;
+        for (to, from) in self.caches.iter().zip(&prefilled.caches) {
+            for (to, (from, words)) in to.words().into_iter().zip(from.words()) {
+                let (to, computed) = (of_text(to.0, words), words / self.sizes.capacity() * tokens);
+                // SAFETY: a text has this many words in both buffers. Programs that use them run
+                // on this stream, and freeing them waits for the context.
+                unsafe { stream.fill_u32(to, 0, words) }?;
+                // SAFETY: as above; `tokens` are at most the capacity.
+                unsafe { stream.copy_on_device(to, from, computed * word) }?;
+            }
+        }
+        for (to, from) in [(&self.seen, &prefilled.seen), (&self.sampled, &prefilled.sampled)] {
+            let to = of_text(to.address(), from.len());
+            // SAFETY: as above.
+            unsafe { stream.copy_on_device(to, from.address(), from.bytes()) }?;
+        }
+        let (to, from) = (&self.dora_norms, &prefilled.dora_norms);
+        if from.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: both buffers have the norms of the same layers; for the rest, as above.
+        Ok(unsafe { stream.copy_on_device(to.address(), from.address(), from.bytes()) }?)
     }
 
     fn bindings(&self, pass: &GenerationPass) -> Bindings {
@@ -138,19 +176,19 @@ impl Workload<2> for GenerationWorkload {
     fn size(&self, step: Step<'_>) -> [usize; 2] {
         // A pass of one row reads the token that was sampled last.
         let rows = if step.tokens.is_empty() { 1 } else { step.tokens.len().max(2) };
-        [rows, step.positions().end]
+        [rows, step.last_position() as usize + step.rows()]
     }
 
     fn describe(&self, _: &Stream, size: [usize; 2]) -> Result<Described<Handles>> {
         let pass = self.sizes.describe(&self.config, size)?;
         let bindings = self.bindings(&pass);
-        let GenerationPass { pass, source, position, sampling, .. } = pass;
-        Ok(Described { pass, bindings, handles: Handles { source, position, sampling } })
+        let GenerationPass { pass, source, positions, sampling, .. } = pass;
+        Ok(Described { pass, bindings, handles: Handles { source, positions, sampling } })
     }
 
     fn set(handles: &Handles, controls: &mut Controls, step: Step<'_>) -> Result<()> {
-        controls.set(handles.position, step.position as u32)?;
-        controls.set_array(handles.sampling, &step.sampling)?;
+        controls.set_array(handles.positions, step.positions)?;
+        controls.set_array(handles.sampling, step.sampling)?;
         let TokenSource::Prompt { tokens, count, last } = handles.source else { return Ok(()) };
         let mut padded = step.tokens.to_vec();
         padded.resize(tokens.len(), 0);
@@ -160,10 +198,10 @@ impl Workload<2> for GenerationWorkload {
     }
 
     fn number(step: Step<'_>) -> u32 {
-        step.position as u32
+        step.last_position()
     }
 
-    /// Logits, the sampled token, and the keys and values of the positions of the step.
+    /// Logits, the sampled tokens, and the keys and values of the positions of the step.
     fn results<'a, 's>(
         &'a self,
         stream: &'a Stream,
@@ -172,12 +210,18 @@ impl Workload<2> for GenerationWorkload {
         let logits = std::iter::once_with(|| Ok(("the logits".to_owned(), self.logits(stream)?)));
         let sampled = std::iter::once_with(|| {
             let words = self.sampled.download(stream)?.into_iter().map(|word| word as f32);
-            Ok(("the token and its status".to_owned(), words.collect()))
+            Ok(("the tokens and their status".to_owned(), words.collect()))
         });
-        let (width, positions) = (self.config.model.kv_width(), step.positions());
-        let range = positions.start * width..positions.end * width;
-        let caches = self.caches.iter().enumerate().flat_map(move |(layer, pair)| {
-            let name = |part| format!("the {part} of layer {layer}");
+        let (width, capacity) = (self.config.model.kv_width(), self.sizes.capacity());
+        let layers = self.caches.iter().enumerate();
+        let texts = step.positions.iter().enumerate();
+        let each = layers.flat_map(move |layer| texts.clone().map(move |text| (layer, text)));
+        let caches = each.flat_map(move |((layer, pair), (text, &position))| {
+            let place =
+                if self.sizes.texts() > 1 { format!(" in text {text}") } else { String::new() };
+            let name = |part| format!("the {part} of layer {layer}{place}");
+            let start = text * capacity + position as usize;
+            let range = start * width..(start + step.rows()) * width;
             match pair.download(stream, range.clone()) {
                 Ok([keys, values]) => vec![Ok((name("keys"), keys)), Ok((name("values"), values))],
                 Err(error) => vec![Err(error)],

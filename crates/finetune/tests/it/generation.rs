@@ -58,12 +58,12 @@ fn greedy(generator: &mut Generator, prompt: &[u32], max_tokens: usize) -> Vec<u
 }
 
 /// A text in which nothing repeats early.
-fn prompt(len: usize) -> Vec<u32> {
+pub(crate) fn prompt(len: usize) -> Vec<u32> {
     (0..len as u32).map(|i| (i * i + 7 * i + 3) % 256).collect()
 }
 
 /// Each token is the likeliest one by a model without a KV cache.
-fn is_greedy(config: &TrainingConfig, prompt: &[u32], text: &[u32]) {
+pub(crate) fn is_greedy(config: &TrainingConfig, prompt: &[u32], text: &[u32]) {
     let all: Weights = inventory(&config.model, config.mode)
         .iter()
         .map(|one| (one.name.clone(), weights(one).into_iter().map(f64::from).collect()))

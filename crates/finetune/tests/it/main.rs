@@ -4,6 +4,7 @@
 mod adapted;
 mod adapters;
 mod architectures;
+mod batch;
 mod checkpoints;
 mod conversations;
 mod damage;

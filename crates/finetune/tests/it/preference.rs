@@ -7,13 +7,14 @@ use std::sync::atomic::AtomicBool;
 use retrograph_finetune::data::{IGNORED_TARGET, read_preferences};
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::{
-    Batch, DataFile, Evaluator, Event, HeldOut, LoraConfig, Mode, Plan, PreferenceConfig, Run,
-    Source, SplitOptions, Tokenizer, Trainer, TrainerOptions, TrainingConfig,
+    Batch, Data, DataFile, Evaluator, Event, HeldOut, LoraConfig, Mode, Plan, PreferenceConfig,
+    Run, Source, SplitOptions, Tokenizer, Trainer, TrainerOptions, TrainingConfig,
 };
 use serde_json::json;
 
 use crate::data::Place;
 use crate::device::device;
+use crate::dora::DORA;
 use crate::golden::{TOLERANCE, close, distance, tensors};
 use crate::models::{LORA, config};
 use crate::transformers;
@@ -184,8 +185,13 @@ fn pairs_are_trained_and_held_out() {
             assert_eq!((pair[1], pair[9]), (u32::from(b'y'), u32::from(b'n')));
         }
     }
-    let lora = Mode::Lora(LoraConfig { norms: false, ..LoraConfig::new(4, 8.0) });
-    let mut config = TrainingConfig { batch: 4, seq: 8, ..config(lora, 12) };
+    for lora in [LoraConfig { norms: false, ..LoraConfig::new(4, 8.0) }, DORA] {
+        losses_fall(lora, (training, held_out));
+    }
+}
+
+fn losses_fall(lora: LoraConfig, (training, held_out): (&Data, &Data)) {
+    let mut config = TrainingConfig { batch: 4, seq: 8, ..config(Mode::Lora(lora), 12) };
     config.optimizer.peak_lr = 0.01;
     let preference = Some(PreferenceConfig::new(0.5));
     let step = StepOptions { preference, ..StepOptions::default() };

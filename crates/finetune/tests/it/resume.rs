@@ -9,6 +9,7 @@ use retrograph_finetune::{
 };
 
 use crate::device::device;
+use crate::dora::DORA;
 use crate::models::{LORA, bits, config, text, train, trainer};
 
 fn resumed(config: &TrainingConfig, directory: &CheckpointDirectory) -> Trainer {
@@ -46,6 +47,11 @@ fn a_resumed_run_of_all_weights_is_the_uninterrupted_one() {
 #[test]
 fn a_resumed_run_of_lora_is_the_uninterrupted_one() {
     a_resumed_run_is_the_uninterrupted_one(LORA, Precision::F32);
+}
+
+#[test]
+fn a_resumed_run_of_dora_is_the_uninterrupted_one() {
+    a_resumed_run_is_the_uninterrupted_one(Mode::Lora(DORA), Precision::F32);
 }
 
 /// The bf16 copies of the weights are not in the checkpoint.

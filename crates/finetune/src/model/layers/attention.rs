@@ -137,7 +137,7 @@ impl Attention {
         (x, residual): (Activation, Slice<f32>),
         (cache, count): (&LayerKv, Option<Slice<u32>>),
     ) -> Result<Residual> {
-        let tokens = self.project(builder, x, (Some(cache.position), Dtypes::F32))?;
+        let tokens = self.project(builder, x, (Some(cache.positions), Dtypes::F32))?;
         let Operands { q, k, v } = tokens.operands;
         let (q, k, v) = (q.f32()?, k.f32()?, v.f32()?);
         builder.scope(self.scope("attention"));
@@ -181,18 +181,48 @@ impl Attention {
             });
             QkvProjection { x: outputs[at], lora: update }
         });
+        builder.scope(self.scope("attention"));
+        let mixed = builder.transient("out", outputs[0].len());
+        cache.decode(builder, (projected, self.qk_norm_rope()), mixed)?;
+        let mixed =
+            Input { prefetch: Some(prefetch.during_output), ..Activation::from(mixed).into() };
+        Ok(self.o.forward(builder, (mixed, residual))?.0)
+    }
+
+    /// Appends the block over one token of each text and adds it to `residual`. Projections are
+    /// products over the rows of all texts.
+    pub(super) fn decode_texts(
+        &self,
+        builder: &mut Builder,
+        (x, residual): (Activation, Slice<f32>),
+        cache: &LayerKv,
+    ) -> Result<Residual> {
+        let scopes = ["q", "k", "v"].map(|part| self.scope(part));
+        let layers = [&self.q, &self.k, &self.v];
+        let output = Output::Transient(DType::F32);
+        let calls = std::array::from_fn(|at| Forward {
+            scope: Some(&*scopes[at]),
+            output,
+            ..layers[at].call()
+        });
+        let [q, k, v] = linear::forward(builder, x.into(), calls)?;
+        let qkv = [q.y.f32()?, k.y.f32()?, v.y.f32()?];
+        builder.scope(self.scope("attention"));
+        let mixed = builder.transient("out", qkv[0].len());
+        cache.decode(builder, (qkv.map(QkvProjection::from), self.qk_norm_rope()), mixed)?;
+        let mixed = Activation::cast(builder, mixed, self.o.projection.dtypes)?;
+        Ok(self.o.forward(builder, (mixed.into(), residual))?.0)
+    }
+
+    /// Norms of heads and RoPE, as the attention kernel of one token computes them.
+    fn qk_norm_rope(&self) -> QkNormRope<BufferId> {
         let RopeTables { cos, sin, .. } = self.rope.tables;
-        let turned = QkNormRope {
+        QkNormRope {
             gammas: self.norms.map(|norm| norm.map(|norm| norm.gamma())),
             eps: self.eps,
             tables: [cos, sin],
             positions: self.rope.positions(),
-        };
-        builder.scope(self.scope("attention"));
-        let mixed = cache.decode(builder, projected, turned)?;
-        let mixed =
-            Input { prefetch: Some(prefetch.during_output), ..Activation::from(mixed).into() };
-        Ok(self.o.forward(builder, (mixed, residual))?.0)
+        }
     }
 
     /// Whether the LoRA updates of queries, keys and values have one rank and one scale, and none

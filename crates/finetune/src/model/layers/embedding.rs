@@ -36,11 +36,21 @@ impl Embedding {
         tokens: Slice<u32>,
     ) -> Result<Slice<f32>> {
         builder.scope("embedding");
-        let Self { hidden, vocab, scale, .. } = *self;
-        let out = builder.transient("out", tokens.len() * hidden);
-        let table = self.table.value;
-        builder.launch(Gather { tokens, table, out, hidden, vocab, scale }.launch())?;
+        let out = builder.transient("out", tokens.len() * self.hidden);
+        self.gather(builder, tokens, out)?;
         Ok(out)
+    }
+
+    /// Appends the rows of the table that belong to `tokens`, into `out`.
+    pub(in crate::model) fn gather(
+        &self,
+        builder: &mut Builder,
+        tokens: Slice<u32>,
+        out: Slice<f32>,
+    ) -> Result<()> {
+        builder.scope("embedding");
+        let (Self { hidden, vocab, scale, .. }, table) = (*self, self.table.value);
+        builder.launch(Gather { tokens, table, out, hidden, vocab, scale }.launch())
     }
 
     /// Adds `grad_out`, the gradient of the embedded tokens, to the gradient of the table. A tied

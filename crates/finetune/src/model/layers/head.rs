@@ -115,15 +115,19 @@ impl Head {
         Ok(Saved { logits, norm, projection: out.saved })
     }
 
-    /// Appends the final norm and the logits of one row, into the given buffer.
-    pub(in crate::model) fn next_token(
+    /// Appends the final norm and the logits of every row, into the given buffer. The product of
+    /// one row computes the norm.
+    pub(in crate::model) fn next_tokens(
         &self,
         builder: &mut Builder,
         x: Residual,
         logits: Slice<f32>,
     ) -> Result<()> {
         builder.scope("final norm");
-        let (input, _) = self.norm.fused_into_products(builder, x)?;
+        let input = match self.rows {
+            1 => self.norm.fused_into_products(builder, x)?.0,
+            _ => self.norm.forward(builder, x, self.projection.dtypes)?.0.into(),
+        };
         builder.scope("logits");
         let Some(cap) = self.softcap else {
             let call = Forward { output: Output::Into(logits), ..self.projection.call() };

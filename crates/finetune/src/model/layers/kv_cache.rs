@@ -12,15 +12,17 @@ use crate::config::is_bf16;
 use crate::error::Result;
 use crate::spec::{AttentionSpec, LayerSpec, ModelSpec};
 
-/// The keys and values of a layer, `[capacity, kv_heads, head_dim]` each.
+/// The keys and values of a layer, `[texts, capacity, kv_heads, head_dim]` each.
 pub type LayerCache = CacheBuffers<BufferId>;
 
 /// Sizes and dtype of the KV cache of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// Positions that the pass can attend to.
+    /// Texts, each with keys and values of its own.
+    pub texts: usize,
+    /// Positions of a text that the pass can attend to.
     pub length: usize,
-    /// Positions in the buffers.
+    /// Positions of a text in the buffers.
     pub capacity: usize,
     /// The dtype of keys and values: f32 or bf16.
     pub dtype: DType,
@@ -30,13 +32,13 @@ pub struct CacheConfig {
 #[derive(Clone, Debug)]
 pub(in crate::model) struct KvCache {
     pub(in crate::model) layers: Vec<LayerCache>,
-    /// Control: the position of the first new token.
-    pub(in crate::model) position: Slice<u32>,
+    /// Control: the position of the first new token of each text.
+    pub(in crate::model) positions: Slice<u32>,
     config: CacheConfig,
 }
 
 impl KvCache {
-    /// Declares the buffers of every layer as externals, and the position as a control.
+    /// Declares the buffers of every layer as externals, and the positions as a control.
     pub(in crate::model) fn declare(
         builder: &mut Builder,
         spec: &ModelSpec,
@@ -45,7 +47,7 @@ impl KvCache {
         let bf16 = is_bf16("cache_dtype", config.dtype)?;
         let pass = &mut builder.pass;
         let declare = |(number, layer): (usize, &LayerSpec)| {
-            let elements = config.capacity * layer.attention.kv_width();
+            let elements = config.texts * config.capacity * layer.attention.kv_width();
             let names = ["keys", "values"].map(|part| format!("cache.{number}.{part}"));
             match bf16 {
                 false => CacheBuffers::F32(names.map(|name| pass.external(name, elements))),
@@ -53,19 +55,22 @@ impl KvCache {
             }
         };
         let layers = spec.layers.iter().enumerate().map(declare).collect();
-        let position = builder.pass.control::<u32>("position");
-        Ok(Self { layers, position, config })
+        let positions = builder.pass.control_array::<u32>("positions", config.texts);
+        Ok(Self { layers, positions, config })
     }
 
-    /// Returns the part of the cache of a layer to which the pass can attend.
+    /// Returns the cache of a layer.
     pub(in crate::model) fn layer(&self, number: usize, spec: &LayerSpec) -> LayerKv {
-        let length = self.config.length;
+        let CacheConfig { texts, length, .. } = self.config;
         let (heads, kv_heads) = (spec.attention.heads, spec.attention.kv_heads);
         let shape =
             CacheShape { capacity: length, heads, kv_heads, head_dim: spec.attention.head_dim };
-        let visible = self.layers[number].first(length * kv_heads * shape.head_dim);
+        let all = self.layers[number];
+        // Kernels of one text take the positions to which it can attend.
+        let caches =
+            if texts == 1 { all.slice(0..length * kv_heads * shape.head_dim) } else { all };
         let AttentionSpec { window, scale, softcap, .. } = spec.attention;
-        LayerKv { caches: visible, position: self.position, shape, window, scale, softcap }
+        LayerKv { caches, positions: self.positions, shape, window, scale, softcap }
     }
 }
 
@@ -73,8 +78,8 @@ impl KvCache {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model) struct LayerKv {
     caches: LayerCache,
-    /// Control: the position of the first new token.
-    pub(super) position: Slice<u32>,
+    /// Control: the position of the first new token of each text.
+    pub(super) positions: Slice<u32>,
     shape: CacheShape,
     /// The most positions that a token attends to, itself included.
     window: Option<u32>,
@@ -97,16 +102,16 @@ pub(super) struct NewTokens {
 }
 
 impl LayerKv {
-    /// Appends the attention of one token. The kernel completes the projections, adds key and value
-    /// to the cache and attends.
+    /// Appends the attention of one token of each text, into `out`. The kernel completes the
+    /// projections, adds key and value to the cache and attends.
     pub(super) fn decode(
         &self,
         builder: &mut Builder,
-        qkv: [QkvProjection<BufferId>; 3],
-        norm_rope: QkNormRope<BufferId>,
-    ) -> Result<Slice<f32>> {
-        let Self { caches, position, shape, window, scale, .. } = *self;
-        let runs = shape.heads * shape.splits();
+        (qkv, norm_rope): ([QkvProjection<BufferId>; 3], QkNormRope<BufferId>),
+        out: Slice<f32>,
+    ) -> Result<()> {
+        let Self { caches, positions: position, shape, window, scale, .. } = *self;
+        let runs = position.len() * shape.heads * shape.splits();
         let partials = builder.transient("runs", runs * shape.head_dim);
         let stats = builder.transient("run_stats", runs * 2);
         let attention = DecodeAttention {
@@ -121,23 +126,20 @@ impl LayerKv {
             scale,
         };
         builder.launch(attention.launch())?;
-        let out = builder.transient("out", shape.heads * shape.head_dim);
-        builder.launch(
-            DecodeAttentionCombine { partials, stats, out, position, shape, window }.launch(),
-        )?;
-        Ok(out)
+        let combine = DecodeAttentionCombine { partials, stats, out, position, shape, window };
+        builder.launch(combine.launch())
     }
 
-    /// Appends the attention of new tokens, whose keys and values enter the cache, as products over
-    /// every position that the pass can attend to. A bf16 cache takes products in bf16, whatever
-    /// the `compute` of the layers.
+    /// Appends the attention of new tokens of one text, whose keys and values enter the cache, as
+    /// products over every position that the pass can attend to. A bf16 cache takes products in
+    /// bf16, whatever the `compute` of the layers.
     pub(super) fn prefill(
         &self,
         builder: &mut Builder,
         new: NewTokens,
         compute: DType,
     ) -> Result<Slice<f32>> {
-        let Self { caches, position: start, shape, window, scale, softcap } = *self;
+        let Self { caches, positions: start, shape, window, scale, softcap } = *self;
         let NewTokens { q, k, v, rows: queries, count } = new;
         let append = CacheAppend { keys: k, values: v, caches, start, count, shape };
         builder.launch(append.launch())?;

@@ -127,6 +127,24 @@ impl Layer {
         self.mlp.decode(builder, normed, next)
     }
 
+    /// Whether [`Layer::decode_texts`] can compute the layer.
+    pub(in crate::model) fn can_decode_texts(&self) -> bool {
+        self.attention.can_decode()
+    }
+
+    /// Appends the layer over one token of each text.
+    pub(in crate::model) fn decode_texts(
+        &self,
+        builder: &mut Builder,
+        x: Residual,
+        cache: &LayerKv,
+    ) -> Result<Residual> {
+        self.enter(builder, "input norm");
+        let (normed, saved) = self.attention_norm.forward(builder, x, self.attention.dtypes())?;
+        let x = self.attention.decode_texts(builder, (normed, saved.x), cache)?;
+        Ok(self.forward_mlp(builder, x)?.0)
+    }
+
     fn forward_mlp(
         &self,
         builder: &mut Builder,

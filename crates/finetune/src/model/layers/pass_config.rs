@@ -61,12 +61,15 @@ impl PassConfig {
         }
     }
 
-    /// Returns `rows` tokens of one text, of which the last has logits.
-    pub(in crate::model) fn generation(config: &InferenceConfig, rows: usize) -> Self {
+    /// Returns `rows` tokens of each text, of which the last has logits.
+    pub(in crate::model) fn generation(
+        config: &InferenceConfig,
+        (texts, rows): (usize, usize),
+    ) -> Self {
         Self {
-            batch: 1,
+            batch: texts,
             seq: rows,
-            logit_rows: 1,
+            logit_rows: texts,
             compute: config.precision.dtype,
             lora: config.mode.lora(),
             concurrent_micro_batches: 1,

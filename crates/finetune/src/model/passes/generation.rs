@@ -1,13 +1,15 @@
-//! The passes that generate text: prefill over the tokens of a prompt, and decode over one token.
+//! The passes that generate text: prefill over the tokens of a prompt, and decode over one token of
+//! one text or several.
 //!
 //! Both run the layers over a KV cache and end by sampling the next token. That token stays on the
 //! device, where the next pass reads it.
 
+use retrograph_kernels::Element;
 use retrograph_kernels::ops::{Embedding, MarkTokens, Sample, SamplingParameters, sample_chunks};
 use retrograph_runtime::{Pass, Slice};
 
 use crate::config::InferenceConfig;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::builder::{Builder, ParameterBuffers};
 use crate::model::layers::{
     CacheConfig, KvCache, Layer, LayerCache, Model, PassConfig, Residual, RopeTables,
@@ -43,31 +45,31 @@ pub struct GenerationPass {
     pub parameters: Vec<ParameterBuffers>,
     /// The source of the tokens.
     pub source: TokenSource,
-    /// Control: the position of the first token.
-    pub position: Slice<u32>,
-    /// Control: the sampling parameters of the next token, as [`SamplingParameters::words`] writes
-    /// them.
+    /// Control: the position of the first token of each text.
+    pub positions: Slice<u32>,
+    /// Control: the sampling parameters of the next token of each text, as
+    /// [`SamplingParameters::words`] writes them.
     pub sampling: Slice<u32>,
     /// External: cosines of the rotary positions, `[capacity, head_dim / 2]`.
     pub cos: Slice<f32>,
     /// External: sines of the rotary positions.
     pub sin: Slice<f32>,
-    /// External, updated: keys and values of each layer, `[capacity, kv_heads, head_dim]`.
+    /// External, updated: keys and values of each layer, `[texts, capacity, kv_heads, head_dim]`.
     pub caches: Vec<LayerCache>,
     /// External: the norms and factors of DoRA layers, if there are any. Prefill writes them and
     /// decode reads them.
     pub dora_norms: Option<Slice<f32>>,
-    /// External, updated: `[vocab]`, 1 for tokens of the text so far.
+    /// External, updated: `[texts, vocab]`, 1 for tokens of the text so far.
     pub seen: Slice<u32>,
-    /// External, updated: [`SAMPLED`] words.
+    /// External, updated: [`SAMPLED`] words of each text.
     pub sampled: Slice<u32>,
-    /// External, written: `[vocab]` logits of the next token.
+    /// External, written: `[texts, vocab]` logits of the next token.
     pub logits: Slice<f32>,
 }
 
 impl GenerationPass {
     /// Describes prefill of at most `rows` tokens of a prompt. The pass can attend to the first
-    /// `cache.length` positions of the KV cache.
+    /// `cache.length` positions of the KV cache of one text.
     ///
     /// # Errors
     /// If the sizes are not valid, or a kernel does not support them.
@@ -77,7 +79,7 @@ impl GenerationPass {
         let pass = &mut parts.builder.pass;
         let tokens = pass.control_array::<u32>("tokens", rows);
         let [count, last] = ["count", "last"].map(|name| pass.control::<u32>(name));
-        let x = parts.embed(tokens, Some(count))?;
+        let x: Residual = parts.embed(tokens, Some(count))?.into();
         let Parts { builder, spec, model, cache, .. } = &mut parts;
         let layers = model.layers.iter().zip(&spec.layers).enumerate();
         let x = layers.into_iter().try_fold(x, |x, (number, (layer, spec))| {
@@ -87,14 +89,22 @@ impl GenerationPass {
         parts.sample(x.into(), TokenSource::Prompt { tokens, count, last })
     }
 
-    /// Describes decoding: one token, which the pass before sampled.
+    /// Describes decoding: one token of each text, which the pass before sampled.
     ///
     /// # Errors
-    /// As [`GenerationPass::prefill`].
+    /// As [`GenerationPass::prefill`], or if there are several texts and attention scores have a
+    /// cap.
     pub fn decode(config: &InferenceConfig, cache: CacheConfig) -> Result<Self> {
+        match cache.texts {
+            1 => Self::decode_text(config, cache),
+            _ => Self::decode_texts(config, cache),
+        }
+    }
+
+    fn decode_text(config: &InferenceConfig, cache: CacheConfig) -> Result<Self> {
         let mut parts = Parts::new("next token", (config, 1), cache)?;
         parts.keep_dora_norms(true);
-        let mut x = parts.embed(parts.sampled.slice(0..1), None)?;
+        let mut x = parts.embed(parts.sampled.slice(0..1), None)?.into();
         let Parts { builder, spec, model, cache, .. } = &mut parts;
         for (number, layer) in model.layers.iter().enumerate() {
             let next = model.layers.get(number + 1);
@@ -104,11 +114,35 @@ impl GenerationPass {
         }
         parts.sample(x, TokenSource::Sampled)
     }
+
+    fn decode_texts(config: &InferenceConfig, cache: CacheConfig) -> Result<Self> {
+        let texts = cache.texts;
+        let mut parts = Parts::new("next tokens", (config, 1), cache)?;
+        parts.keep_dora_norms(true);
+        let mut x: Residual = parts.embed_sampled(texts)?.into();
+        let Parts { builder, spec, model, cache, .. } = &mut parts;
+        for (number, (layer, spec)) in model.layers.iter().zip(&spec.layers).enumerate() {
+            if !layer.can_decode_texts() {
+                let rule = "1 for a model whose attention scores have a cap".to_owned();
+                let (field, value) = ("texts", texts.to_string());
+                return Err(Error::InvalidConfig { field, value, rule });
+            }
+            x = layer.decode_texts(builder, x, &cache.layer(number, spec))?;
+        }
+        parts.sample(x, TokenSource::Sampled)
+    }
+}
+
+/// The part of `all` that belongs to one text.
+fn of_text<T: Element>(all: Slice<T>, text: usize, texts: usize) -> Slice<T> {
+    let len = all.len() / texts;
+    all.slice(text * len..(text + 1) * len)
 }
 
 /// The resolved model of a pass, and the buffers that prefill and decode share.
 struct Parts {
     builder: Builder,
+    texts: usize,
     spec: ModelSpec,
     model: Model,
     cache: KvCache,
@@ -129,17 +163,20 @@ impl Parts {
         config.validate(rows)?;
         let spec = ModelSpec::from(&config.model);
         let mut builder = Builder::new(name, config.parameters(), None);
-        let capacity = cache.capacity;
+        let CacheConfig { texts, capacity, .. } = cache;
         let cache = KvCache::declare(&mut builder, &spec, cache)?;
-        let sampling = builder.pass.control_array::<u32>("sampling", SamplingParameters::LEN);
-        let seen = builder.pass.external::<u32>("seen", spec.vocab);
-        let sampled = builder.pass.external::<u32>("sampled", SAMPLED);
-        let logits = builder.pass.external::<f32>("logits", spec.vocab);
+        let pass = &mut builder.pass;
+        let sampling = pass.control_array::<u32>("sampling", texts * SamplingParameters::LEN);
+        let seen = pass.external::<u32>("seen", texts * spec.vocab);
+        let sampled = pass.external::<u32>("sampled", texts * SAMPLED);
+        let logits = pass.external::<f32>("logits", texts * spec.vocab);
         let tables = RopeTables::declare(&mut builder, capacity, &config.model);
-        let model = Model::new(&builder, &spec, &PassConfig::generation(config, rows), tables);
+        let config = PassConfig::generation(config, (texts, rows));
+        let model = Model::new(&builder, &spec, &config, tables);
         let dora_norms = None;
         Ok(Self {
             builder,
+            texts,
             spec,
             model,
             cache,
@@ -161,25 +198,40 @@ impl Parts {
     }
 
     /// Appends the embedding of `tokens`, of which the control `count` says how many there are.
-    fn embed(&mut self, tokens: Slice<u32>, count: Option<Slice<u32>>) -> Result<Residual> {
+    fn embed(&mut self, tokens: Slice<u32>, count: Option<Slice<u32>>) -> Result<Slice<f32>> {
         let x = self.model.embedding.forward(&mut self.builder, tokens)?;
         self.builder.launch(MarkTokens { tokens, seen: self.seen, count }.launch())?;
-        Ok(x.into())
+        Ok(x)
     }
 
-    /// Appends logits and sampling of the token after `x`, which ends the pass.
+    /// Appends the embedding of the token that was sampled last in each text.
+    fn embed_sampled(&mut self, texts: usize) -> Result<Slice<f32>> {
+        let x = self.builder.transient("x", texts * self.spec.hidden);
+        for text in 0..texts {
+            let tokens = of_text(self.sampled, text, texts).slice(0..1);
+            self.model.embedding.gather(&mut self.builder, tokens, of_text(x, text, texts))?;
+            let seen = of_text(self.seen, text, texts);
+            self.builder.launch(MarkTokens { tokens, seen, count: None }.launch())?;
+        }
+        Ok(x)
+    }
+
+    /// Appends logits and sampling of the tokens after `x`, which ends the pass.
     fn sample(self, x: Residual, source: TokenSource) -> Result<GenerationPass> {
-        let Self { mut builder, model, cache, tables, sampling, seen, sampled, logits, .. } = self;
-        let dora_norms = self.dora_norms;
-        model.head.next_token(&mut builder, x, logits)?;
-        sample(&mut builder, logits, [seen, sampling, sampled])?;
+        let Self { mut builder, texts, model, cache, tables, dora_norms, .. } = self;
+        let Self { sampling, seen, sampled, logits, .. } = self;
+        model.head.next_tokens(&mut builder, x, logits)?;
+        for text in 0..texts {
+            let words = [seen, sampling, sampled].map(|all| of_text(all, text, texts));
+            sample(&mut builder, of_text(logits, text, texts), words)?;
+        }
         let Builder { pass, parameters, .. } = builder;
         let RopeTables { cos, sin, .. } = tables;
         Ok(GenerationPass {
             pass,
             parameters,
             source,
-            position: cache.position,
+            positions: cache.positions,
             sampling,
             cos,
             sin,
@@ -246,7 +298,7 @@ mod tests {
     }
 
     fn cache(length: usize) -> CacheConfig {
-        CacheConfig { length, capacity: 1024, dtype: DType::F32 }
+        CacheConfig { texts: 1, length, capacity: 1024, dtype: DType::F32 }
     }
 
     #[test]
@@ -267,6 +319,21 @@ mod tests {
         // Updates of queries and values begin with the projections, and end with the attention.
         assert_eq!(count(&lora.pass, &[&ops::GEMV]), count(&next.pass, &[&ops::GEMV]));
         assert_eq!(lora.pass.operations().len(), next.pass.operations().len());
+    }
+
+    #[test]
+    fn texts_are_decoded_by_launches_of_all_and_sampled_concurrently() {
+        let pass = |texts| {
+            let cache = CacheConfig { texts, ..cache(256) };
+            GenerationPass::decode(&config(Mode::Full), cache).unwrap().pass
+        };
+        let (two, eight) = (pass(2), pass(8));
+        for (pass, texts) in [(&two, 2), (&eight, 8)] {
+            assert_eq!(count(pass, &[&ops::FPROP]), 2 * 7 + 1);
+            assert_eq!(count(pass, &[&ops::DECODE_ATTENTION]), 2);
+            assert_eq!(count(pass, &[&ops::SAMPLE_DRAW]), texts);
+        }
+        assert_eq!(two.depth(), eight.depth());
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use half::{bf16, f16};
 use retrograph_kernels::ops::{
     DType, Dequantize, Dgrad, DgradFactors, DgradSplitK, DgradSum, Fprop, FpropSplitK, FpropSum,
-    GemmConfig, GemmShape, Split, SplitKSum, SplitMatrix, SwiGluDgrad, SwiGluFprop, TensorView,
-    Wgrad,
+    GemmConfig, GemmShape, SkinnyFprop, Split, SplitKSum, SplitMatrix, SwiGluDgrad, SwiGluFprop,
+    TensorView, Wgrad,
 };
 use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Slice};
@@ -66,8 +66,8 @@ impl Products {
         let config = GemmConfig { compute, activations, weights, concurrent: concurrent[0] };
         // Only a product without split-K adds a bias, and many rows need none.
         let is_split = weights == DType::F16;
-        let forward_splits =
-            if bias.is_some() || is_split { 1 } else { shape.fprop_splits(config) };
+        let whole = bias.is_some() || is_split || Self::is_skinny(config, shape);
+        let forward_splits = if whole { 1 } else { shape.fprop_splits(config) };
         let backward_splits = if is_split { 1 } else { shape.dgrad_splits(config) };
         Self {
             w,
@@ -82,6 +82,12 @@ impl Products {
             concurrent,
             min_fused_elements,
         }
+    }
+
+    /// Whether [`SkinnyFprop`] computes the forward product.
+    fn is_skinny(config: GemmConfig, shape: GemmShape) -> bool {
+        let dtypes = (config.compute, config.activations, config.weights);
+        dtypes == (DType::Bf16, DType::F32, DType::Bf16) && SkinnyFprop::<BufferId>::supports(shape)
     }
 
     /// The dtype in which products of `shape` read a weight.
@@ -282,6 +288,12 @@ impl Products {
             let split = FpropSplitK { x, w, partials, shape, splits };
             self.launch(builder, split.launch_in(compute))?;
             return builder.launch(SplitKSum { partials, out, splits }.launch());
+        }
+        if let (TensorView::F32(x), TensorView::Bf16(w), TensorView::F32(y)) = (x, w, y)
+            && compute == DType::Bf16
+            && SkinnyFprop::<BufferId>::supports(shape)
+        {
+            return builder.launch(SkinnyFprop { x, w, bias, y, shape }.launch());
         }
         let product = Fprop { x, w, bias, y, shape, alpha: 1.0, accumulate: false };
         self.launch(builder, product.launch_in(compute))

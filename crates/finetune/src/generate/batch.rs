@@ -1,0 +1,254 @@
+//! Texts that are generated together: one row of each step per text.
+
+use std::collections::VecDeque;
+
+use super::request::{Request, Sampling};
+use super::ring::{AHEAD, Ring};
+use super::workload::Step;
+use super::{Generator, GeneratorOptions};
+use crate::error::{Error, Result};
+
+/// Up to [`GeneratorOptions::texts`] texts that are generated together (continuous batching).
+///
+/// A text starts as soon as a slot is free, and ends on its own. Every step computes the rows of
+/// all slots, used or not, so that a text has the same tokens whatever runs beside it. Prefill runs
+/// alone, between two steps.
+///
+/// ```
+/// # #[cfg(feature = "sim")] {
+/// use retrograph_finetune::generate::{Advance, GenerationBatch, Event};
+/// use retrograph_finetune::{
+///     Device, DeviceChoice, GenerationPlan, GeneratorOptions, InferenceConfig, Precision, Preset,
+///     Request, Sampling, Source,
+/// };
+///
+/// let config = InferenceConfig::frozen(Preset::Tiny.model(), Precision::F32);
+/// let options = GeneratorOptions { texts: 2, ..GeneratorOptions::new(64) };
+/// let device = Device::open(DeviceChoice::Simulated)?;
+/// let plan = GenerationPlan::new(&config, options)?;
+/// let generator = plan.start(&device.modules(), Source::Seed, &mut |_| ())?;
+/// let mut batch = GenerationBatch::new(generator)?;
+/// for prompt in [&[104, 105][..], &[121, 111, 117]] {
+///     batch.start(&Request { max_tokens: 5, ..Request::new(prompt, Sampling::greedy()) })?;
+/// }
+/// let mut texts = [Vec::new(), Vec::new()];
+/// while batch.is_active() {
+///     for Advance { slot, event } in batch.step()? {
+///         if let Event::Token(token) = event {
+///             texts[slot].push(token);
+///         }
+///     }
+/// }
+/// assert_eq!(texts.map(|text| text.len()), [5, 5]);
+/// # }
+/// # Ok::<(), retrograph_finetune::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct GenerationBatch {
+    generator: Generator,
+    slots: Vec<Option<Text>>,
+    ring: Ring,
+    /// The slots of which each copy in the ring has a new token.
+    in_flight: VecDeque<Vec<usize>>,
+    device_ms: Option<f32>,
+}
+
+/// A text in a slot.
+#[derive(Debug)]
+struct Text {
+    sampling: Sampling,
+    ends: Vec<u32>,
+    prompt: usize,
+    /// The most tokens to hand out.
+    limit: usize,
+    enqueued: usize,
+    handed_out: usize,
+}
+
+impl Text {
+    /// Returns the position of the token of the next step; `None` if all steps are enqueued.
+    fn next_position(&self) -> Option<usize> {
+        (self.enqueued < self.limit).then(|| self.prompt + self.enqueued - 1)
+    }
+}
+
+/// What a step brought for a text.
+#[derive(Debug)]
+pub struct Advance {
+    /// The slot of the text.
+    pub slot: usize,
+    /// Its next token, or its end.
+    pub event: Event,
+}
+
+/// The next token of a text, or its end.
+#[derive(Debug, PartialEq)]
+pub enum Event {
+    /// The next token.
+    Token(u32),
+    /// A token of [`Request::ends`].
+    EndedBy(u32),
+    /// The text has all its tokens, or fills its KV cache.
+    Full,
+    /// A logit is NaN or infinite: no token follows.
+    NotFinite {
+        /// The position of the token that has no logits.
+        position: usize,
+    },
+}
+
+impl GenerationBatch {
+    /// Takes a generator with [`GeneratorOptions::texts`] slots.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn new(generator: Generator) -> Result<Self> {
+        let GeneratorOptions { texts, .. } = generator.options;
+        let ring = Ring::new(generator.context(), AHEAD + texts, texts)?;
+        let slots = (0..texts).map(|_| None).collect();
+        Ok(Self { generator, slots, ring, in_flight: VecDeque::new(), device_ms: None })
+    }
+
+    /// The generator.
+    pub fn generator(&self) -> &Generator {
+        &self.generator
+    }
+
+    /// Texts that can run together.
+    pub fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether a text goes on, or a step is in flight.
+    pub fn is_active(&self) -> bool {
+        !self.in_flight.is_empty() || self.slots.iter().any(Option::is_some)
+    }
+
+    /// Returns a slot that has no text, and of which no step is in flight.
+    pub fn free_slot(&self) -> Option<usize> {
+        let in_flight = |slot: &usize| self.in_flight.iter().any(|slots| slots.contains(slot));
+        (0..self.slots.len()).find(|slot| self.slots[*slot].is_none() && !in_flight(slot))
+    }
+
+    /// Computes a prompt and starts a text in a free slot, which it returns.
+    ///
+    /// # Errors
+    /// As [`Generator::tokens`], or [`Error::NoFreeSlot`].
+    pub fn start(&mut self, request: &Request<'_>) -> Result<usize> {
+        let slots = self.slots.len();
+        let slot = self.free_slot().ok_or(Error::NoFreeSlot { slots })?;
+        let generator = &mut self.generator;
+        generator.require(request)?;
+        let prompt = request.prompt.len();
+        let limit = request.max_tokens.min(generator.capacity - prompt);
+        let mut text = Text {
+            sampling: request.sampling,
+            ends: request.ends.to_vec(),
+            prompt,
+            limit,
+            enqueued: 0,
+            handed_out: 0,
+        };
+        if limit > 0 {
+            generator.prefill(request)?;
+            let Generator { programs, several, stream, .. } = &*generator;
+            let several = several.iter().flat_map(|several| several.each());
+            for (to, from) in several.zip(programs.each()) {
+                to.workload().take_over(stream, (from.workload(), prompt), slot)?;
+            }
+            text.enqueued = 1;
+            self.send(vec![slot])?;
+        }
+        self.slots[slot] = Some(text);
+        Ok(slot)
+    }
+
+    /// Ends the text of a slot, if there is one. The slot is free after the steps in flight.
+    pub fn stop(&mut self, slot: usize) {
+        if let Some(text) = self.slots.get_mut(slot) {
+            *text = None;
+        }
+    }
+
+    /// Milliseconds on the device from the step or prompt before the last results to that of the
+    /// last results; `None` for the first.
+    pub fn device_ms(&self) -> Option<f32> {
+        self.device_ms
+    }
+
+    /// Waits for the oldest step, while the next one runs. Returns a token, the end, or both, of
+    /// each text that was part of it.
+    ///
+    /// # Errors
+    /// With verification, [`Error::NotBitEqual`]; or if the device fails.
+    pub fn step(&mut self) -> Result<Vec<Advance>> {
+        let mut advances = Vec::new();
+        for (slot, text) in self.slots.iter_mut().enumerate() {
+            if text.as_ref().is_some_and(|text| text.limit == 0) {
+                *text = None;
+                advances.push(Advance { slot, event: Event::Full });
+            }
+        }
+        while self.in_flight.len() < AHEAD && self.enqueue()? {}
+        let Some((words, device_ms)) = self.ring.take()? else { return Ok(advances) };
+        self.device_ms = device_ms;
+        for slot in self.in_flight.pop_front().unwrap_or_default() {
+            let place = &mut self.slots[slot];
+            let Some(text) = place else { continue };
+            let event = match words[slot] {
+                [token, 0] if text.ends.contains(&token) => Event::EndedBy(token),
+                [token, 0] => Event::Token(token),
+                _ => Event::NotFinite { position: text.prompt + text.handed_out },
+            };
+            text.handed_out += 1;
+            let full = text.handed_out == text.limit;
+            let goes_on = matches!(event, Event::Token(_));
+            advances.push(Advance { slot, event });
+            if goes_on && full {
+                advances.push(Advance { slot, event: Event::Full });
+            }
+            if full || !goes_on {
+                *place = None;
+            }
+        }
+        Ok(advances)
+    }
+
+    /// Enqueues a step, if a text needs one.
+    fn enqueue(&mut self) -> Result<bool> {
+        let next = |slot: &Option<Text>| slot.as_ref().and_then(Text::next_position);
+        let next: Vec<_> = self.slots.iter().map(next).collect();
+        if next.iter().all(Option::is_none) {
+            return Ok(false);
+        }
+        // A slot that has no next token computes one at position 0, which nobody reads. Its text,
+        // if there is still one, needs its KV cache no more.
+        let positions: Vec<u32> = next.iter().map(|next| next.unwrap_or(0) as u32).collect();
+        let sampling = self.slots.iter().zip(&next).flat_map(|(text, next)| {
+            let text = text.as_ref().zip(*next);
+            text.map_or(Sampling::greedy().words(0), |(text, at)| text.sampling.words(at + 1))
+        });
+        let sampling: Vec<u32> = sampling.collect();
+        let step = Step { tokens: &[], positions: &positions, sampling: &sampling };
+        let Generator { programs, several, stream, .. } = &mut self.generator;
+        several.as_mut().unwrap_or(programs).run(stream, step)?;
+        let mut advanced = Vec::new();
+        for (slot, text) in self.slots.iter_mut().enumerate() {
+            if let Some((text, _)) = text.as_mut().zip(next[slot]) {
+                text.enqueued += 1;
+                advanced.push(slot);
+            }
+        }
+        self.send(advanced)?;
+        Ok(true)
+    }
+
+    /// Sends the tokens of the last step to the host, of which those of some slots are new.
+    fn send(&mut self, advanced: Vec<usize>) -> Result<()> {
+        let Generator { programs, several, stream, .. } = &self.generator;
+        let decode = several.as_ref().unwrap_or(programs);
+        self.ring.push(stream, decode.tested().workload().sampled())?;
+        self.in_flight.push_back(advanced);
+        Ok(())
+    }
+}

@@ -1,0 +1,284 @@
+//! Several texts together: each has the tokens that it has alone.
+
+use retrograph_finetune::generate::{Advance, Event, GenerationBatch};
+use retrograph_finetune::parameters::Parameter;
+use retrograph_finetune::{
+    Error, GenerationPlan, GeneratorOptions, Mode, ModelConfig, Precision, Request, RopeScaling,
+    Sampling, SlidingWindow, Source, TrainingConfig,
+};
+use retrograph_kernels::DType;
+use retrograph_runtime::{BuildOptions, Policy};
+
+use crate::device::device;
+use crate::dora::DORA;
+use crate::generation::{generator_on, is_greedy, prompt};
+use crate::golden::{config, weights};
+use crate::models::LORA;
+
+fn options(texts: usize, max_length: usize) -> GeneratorOptions {
+    GeneratorOptions { texts, ..GeneratorOptions::new(max_length) }
+}
+
+fn batch(config: &TrainingConfig, options: GeneratorOptions) -> GenerationBatch {
+    GenerationBatch::new(generator_on(&device(), config, options)).unwrap()
+}
+
+/// A request with a prompt of its own.
+#[derive(Clone)]
+struct Asked {
+    prompt: Vec<u32>,
+    max_tokens: usize,
+    sampling: Sampling,
+    ends: Vec<u32>,
+}
+
+impl Asked {
+    fn request(&self) -> Request<'_> {
+        let Self { prompt, max_tokens, sampling, ends } = self;
+        Request { prompt, max_tokens: *max_tokens, sampling: *sampling, ends }
+    }
+}
+
+/// Greedy and drawn texts of several lengths, more than there are slots.
+fn asked() -> Vec<Asked> {
+    let drawn = Sampling {
+        temperature: 0.8,
+        top_k: 30,
+        repetition_penalty: 1.3,
+        seed: 11,
+        ..Sampling::greedy()
+    };
+    let of = |len: usize, max_tokens, sampling| Asked {
+        prompt: prompt(len + 3).split_off(3),
+        max_tokens,
+        sampling,
+        ends: Vec::new(),
+    };
+    let greedy = Sampling::greedy();
+    vec![
+        of(5, 12, greedy),
+        of(1, 3, drawn),
+        of(19, 9, greedy),
+        of(7, 1, greedy),
+        of(2, 0, greedy),
+        of(30, 8, Sampling { seed: 12, ..drawn }),
+        of(3, 10, Sampling { repetition_penalty: 1.5, ..greedy }),
+    ]
+}
+
+/// The tokens of all requests, each started as soon as a slot is free.
+fn run(batch: &mut GenerationBatch, asked: &[Asked]) -> Vec<Vec<u32>> {
+    let mut texts = vec![Vec::new(); asked.len()];
+    let mut of_slot = vec![None; batch.slots()];
+    let mut waiting = asked.iter().enumerate();
+    let mut left = asked.len();
+    while left > 0 {
+        while batch.free_slot().is_some() {
+            let Some((number, one)) = waiting.next() else { break };
+            of_slot[batch.start(&one.request()).unwrap()] = Some(number);
+        }
+        for Advance { slot, event } in batch.step().unwrap() {
+            let number = of_slot[slot].expect("the slot has a text");
+            match event {
+                Event::Token(token) => texts[number].push(token),
+                Event::EndedBy(_) | Event::Full => {
+                    of_slot[slot] = None;
+                    left -= 1;
+                }
+                Event::NotFinite { position } => panic!("no logits at {position}"),
+            }
+        }
+    }
+    texts
+}
+
+fn alone(batch: &mut GenerationBatch, asked: &[Asked]) -> Vec<Vec<u32>> {
+    asked.iter().map(|one| run(batch, std::slice::from_ref(one)).remove(0)).collect()
+}
+
+fn qwen3(model: &mut ModelConfig) {
+    (model.head_dim, model.qkv_bias, model.qk_norm, model.tied) = (Some(10), false, true, false);
+}
+
+fn llama3(model: &mut ModelConfig) {
+    let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 27.0 };
+    (model.qkv_bias, model.rope_theta, model.rope_scaling) = (false, 20.0, Some(scaling));
+    model.sliding_window = Some(SlidingWindow::new(7, 1));
+}
+
+#[test]
+fn texts_have_the_tokens_that_they_have_alone() {
+    let asked = asked();
+    for (change, mode) in
+        [(qwen3 as fn(&mut ModelConfig), Mode::Full), (llama3, LORA), (|_| (), Mode::Lora(DORA))]
+    {
+        let mut config = config(mode);
+        change(&mut config.model);
+        let mut batch = batch(&config, options(3, 64));
+        let together = run(&mut batch, &asked);
+        assert_eq!(together, alone(&mut batch, &asked));
+        for (one, text) in asked.iter().zip(&together) {
+            assert_eq!(text.len(), one.max_tokens);
+            // The reference has no DoRA.
+            let dora = mode.lora().is_some_and(|lora| lora.dora);
+            if one.sampling == Sampling::greedy() && !dora {
+                is_greedy(&config, &one.prompt, text);
+            }
+        }
+        assert_eq!(batch.generator().jit_after_warm(), 0);
+    }
+}
+
+#[test]
+fn texts_in_low_precision_have_the_tokens_that_they_have_alone() {
+    let asked = asked();
+    for precision in [Precision::BF16, Precision::F32.nf4(false), Precision::BF16.nf4(true)] {
+        let config = TrainingConfig { precision, ..config(LORA) };
+        let mut batch = batch(&config, options(4, 64));
+        let together = run(&mut batch, &asked);
+        assert_eq!(together, alone(&mut batch, &asked), "{precision:?}");
+    }
+}
+
+#[test]
+fn a_batch_of_one_is_the_generator() {
+    let (asked, config) = (asked(), config(LORA));
+    let texts = run(&mut batch(&config, options(1, 64)), &asked);
+    let mut generator = generator_on(&device(), &config, options(1, 64));
+    for (one, text) in asked.iter().zip(texts) {
+        let tokens = generator.tokens(&one.request()).unwrap();
+        assert_eq!(tokens.collect::<Result<Vec<_>, _>>().unwrap(), text);
+    }
+}
+
+#[test]
+fn every_strategy_gives_the_same_tokens_and_the_bits_of_eager_steps() {
+    let (asked, config) = (&asked()[..4], config(LORA));
+    let mut all = Vec::new();
+    for policy in [Policy::Auto, Policy::Manual, Policy::Capture, Policy::Eager] {
+        let build = BuildOptions { policy, ..BuildOptions::default() };
+        let options = GeneratorOptions { build, verify: true, ..options(2, 40) };
+        let mut batch = batch(&config, options);
+        all.push(run(&mut batch, asked));
+        assert!(batch.generator().verified_steps() > 12);
+    }
+    assert!(all.iter().all(|texts| *texts == all[0]), "{all:?}");
+}
+
+#[test]
+fn a_text_that_outgrows_its_program_continues_beside_a_short_one() {
+    let config = config(Mode::Full);
+    let mut asked = asked();
+    asked.truncate(3);
+    asked[1] = Asked { prompt: prompt(250), max_tokens: 12, ..asked[0].clone() };
+    let mut batch = batch(&config, options(2, 600));
+    let together = run(&mut batch, &asked);
+    assert_eq!(together, alone(&mut batch, &asked));
+    is_greedy(&config, &asked[1].prompt, &together[1]);
+}
+
+#[test]
+fn a_token_that_ends_a_text_frees_its_slot() {
+    let (config, asked) = (config(Mode::Full), asked());
+    let mut batch = batch(&config, options(2, 64));
+    let whole = alone(&mut batch, &asked[5..6]).remove(0);
+    let end = *whole.iter().find(|token| **token != whole[0]).unwrap();
+    let at = whole.iter().position(|token| *token == end).unwrap();
+    let one = Asked { ends: vec![end], ..asked[5].clone() };
+    let slot = batch.start(&one.request()).unwrap();
+    let mut events = Vec::new();
+    while batch.is_active() {
+        events.extend(batch.step().unwrap());
+    }
+    assert!(events.iter().all(|advance| advance.slot == slot));
+    let events: Vec<_> = events.into_iter().map(|advance| advance.event).collect();
+    let mut expected: Vec<_> = whole[..at].iter().map(|&token| Event::Token(token)).collect();
+    expected.push(Event::EndedBy(end));
+    assert_eq!(events, expected);
+}
+
+#[test]
+fn a_stopped_text_leaves_no_trace_in_the_next_one() {
+    let (config, asked) = (config(LORA), asked());
+    let mut batch = batch(&config, options(2, 64));
+    let expected = alone(&mut batch, &asked[2..3]).remove(0);
+    let neighbour = batch.start(&asked[0].request()).unwrap();
+    let stopped = batch.start(&asked[5].request()).unwrap();
+    let full = batch.start(&asked[2].request()).unwrap_err();
+    assert!(matches!(full, Error::NoFreeSlot { slots: 2 }), "{full}");
+    let advances = batch.step().unwrap();
+    assert!(!advances.is_empty());
+    batch.stop(stopped);
+    // Its steps in flight come first.
+    let mut found = Vec::new();
+    while batch.free_slot().is_none() {
+        found.extend(batch.step().unwrap());
+    }
+    assert!(found.iter().all(|advance| advance.slot == neighbour), "{found:?}");
+    assert_eq!(batch.start(&asked[2].request()).unwrap(), stopped);
+    let mut text = Vec::new();
+    while batch.is_active() {
+        for Advance { slot, event } in batch.step().unwrap() {
+            match event {
+                Event::Token(token) if slot == stopped => text.push(token),
+                _ => (),
+            }
+        }
+    }
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn numbers_of_texts_that_cannot_be_decoded_together_are_refused() {
+    let config = config(Mode::Full);
+    let refused = |config: &TrainingConfig, texts| {
+        GenerationPlan::new(&config.into(), options(texts, 16)).unwrap_err().to_string()
+    };
+    for texts in [0, 9, usize::MAX] {
+        let error = refused(&config, texts);
+        assert_eq!(error, format!("texts is {texts}, but it must be from 1 to 8"));
+    }
+    let mut capped = config;
+    capped.model.attention_softcap = Some(2.0);
+    let error = refused(&capped, 2);
+    assert!(error.contains("whose attention scores have a cap"), "{error}");
+    assert!(GenerationPlan::new(&(&capped).into(), options(1, 16)).is_ok());
+}
+
+#[test]
+fn a_text_without_logits_ends_and_says_where() {
+    let config = config(Mode::Full);
+    let mut values = |parameter: &Parameter| {
+        let mut values = weights(parameter);
+        if parameter.name == "model.layers.1.mlp.down_proj.weight" {
+            values[3] = f32::NAN;
+        }
+        Ok(values)
+    };
+    let plan = GenerationPlan::new(&(&config).into(), options(2, 16)).unwrap();
+    let source = Source::Values(&mut values);
+    let generator = plan.start(&device().modules(), source, &mut |_| ()).unwrap();
+    let mut batch = GenerationBatch::new(generator).unwrap();
+    let asked = &asked()[0];
+    batch.start(&Asked { max_tokens: 4, ..asked.clone() }.request()).unwrap();
+    let events = batch.step().unwrap();
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0].event, Event::NotFinite { position: asked.prompt.len() });
+    while batch.is_active() {
+        assert!(batch.step().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn all_memory_of_a_batch_is_planned() {
+    let config = config(LORA);
+    let options = GeneratorOptions { cache: Some(DType::Bf16), ..options(3, 300) };
+    let plan = GenerationPlan::new(&(&config).into(), options).unwrap();
+    let need = plan.memory();
+    let mut batch = batch(&config, options);
+    run(&mut batch, &asked());
+    let long = Asked { prompt: prompt(290), ..asked()[0].clone() };
+    run(&mut batch, &[Asked { max_tokens: 4, ..long }]);
+    let (planned, taken) = (need.cache + need.step, batch.generator().bytes());
+    assert!(taken >= need.cache && taken <= planned + planned / 4, "{taken} of {planned}");
+}
