@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 QWEN_ONE_AND_HALF = dict(layers=28, hidden=1536, intermediate=8960, heads=12, kv_heads=2, vocab=151936)
@@ -216,46 +218,69 @@ def llama_cpp(file, sequences):
     return [likely(tokens) for tokens in sequences]
 
 
-def serve(arguments, model, adapter, record):
-    """Measures the first token and the time from token to token of streamed answers."""
+@contextmanager
+def server(arguments, model, *further):
+    """The address of `retrograph serve`."""
     command = [arguments.program, "serve", "--device", arguments.device, "--model", model, "--port", 0,
-               "--dtype", "bf16", "--max-length", 256 if arguments.dry_run else 2048, "--adapter", f"mine={adapter}"]
-    server = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+               "--dtype", "bf16", "--max-length", 256 if arguments.dry_run else 2048, *further]
+    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     lines = []
-    for line in server.stdout:
+    for line in process.stdout:
         lines.append(line)
         if "http://" in line:
             break
     else:
         sys.exit("the server did not start: " + "".join(lines)[-2000:])
-    address = "http://" + line.split("http://")[1].split()[0].rstrip("/.,").removesuffix("/v1")
     try:
+        yield "http://" + line.split("http://")[1].split()[0].rstrip("/.,").removesuffix("/v1")
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def ask(arguments, address, name, text):
+    """Streams an answer. Returns its start, the times of its pieces, and its tokens."""
+    body = dict(model=name, prompt=text, max_tokens=16 if arguments.dry_run else 256, stream=True, temperature=0,
+                stream_options=dict(include_usage=True))
+    request = urllib.request.Request(f"{address}/v1/completions", json.dumps(body).encode(),
+                                     {"content-type": "application/json"})
+    started, times, count = time.perf_counter(), [], 0
+    with urllib.request.urlopen(request) as answer:
+        for line in answer:
+            if not line.startswith(b"data: {"):
+                continue
+            event = json.loads(line.removeprefix(b"data: "))
+            if event["choices"] and event["choices"][0]["text"]:
+                times.append(time.perf_counter())
+            if event.get("usage"):
+                count = event["usage"]["completion_tokens"]
+    return started, times, count
+
+
+def serve(arguments, model, adapter, record):
+    """Measures the first token and the time from token to token of streamed answers, one and several at a time."""
+    with server(arguments, model, "--adapter", f"mine={adapter}") as address:
         for name in (model.name, "mine"):
             first, per_token, tokens = [], [], 0
             for text in prompts(2 if arguments.dry_run else 6):
-                body = dict(model=name, prompt=text, max_tokens=16 if arguments.dry_run else 256, stream=True,
-                            temperature=0, stream_options=dict(include_usage=True))
-                request = urllib.request.Request(f"{address}/v1/completions", json.dumps(body).encode(),
-                                                 {"content-type": "application/json"})
-                started, times, count = time.perf_counter(), [], 0
-                with urllib.request.urlopen(request) as answer:
-                    for line in answer:
-                        if not line.startswith(b"data: {"):
-                            continue
-                        event = json.loads(line.removeprefix(b"data: "))
-                        if event["choices"] and event["choices"][0]["text"]:
-                            times.append(time.perf_counter())
-                        if event.get("usage"):
-                            count = event["usage"]["completion_tokens"]
+                started, times, count = ask(arguments, address, name, text)
                 first.append((times[0] - started) * 1e3)
                 per_token.append((times[-1] - times[0]) * 1e3 / max(1, count - 1))
                 tokens += count
             # The first request builds the programs.
             record(dict(part="serve", model=name, first_token_ms=statistics.median(first[1:]),
                         first_request_ms=first[0], token_ms=statistics.median(per_token), tokens=tokens))
-    finally:
-        server.terminate()
-        server.wait(60)
+    for batch in (1, 2, 4, 8):
+        with server(arguments, model, "--batch", batch) as address, ThreadPoolExecutor(batch) as pool:
+            one = lambda text: ask(arguments, address, model.name, text)
+            list(pool.map(one, prompts(batch)))
+            started = time.perf_counter()
+            answers = list(pool.map(one, prompts(batch * (1 if arguments.dry_run else 4))))
+            seconds = time.perf_counter() - started
+        tokens = sum(count for _, _, count in answers)
+        per_token = [(times[-1] - times[0]) * 1e3 / max(1, count - 1) for _, times, count in answers]
+        record(dict(part="serve", model=f"{batch} at a time", tokens_per_s=tokens / seconds, tokens=tokens,
+                    token_ms=statistics.median(per_token)))
     if not arguments.dry_run:
         out = Path(tempfile.mkstemp(suffix=".json")[1])
         run([arguments.program, "bench", "--device", arguments.device, "--preset", "qwen2.5-1.5b", "--dtype", "bf16",

@@ -1,4 +1,4 @@
-"""Times one token of greedy decoding in plain PyTorch, bf16, with a KV cache of fixed capacity.
+"""Times one token of greedy decoding, of each of several texts, in plain PyTorch, bf16, with KV caches of fixed capacity.
 
 Prints one JSON line per variant: eager, captured as one CUDA graph, and compiled and captured. q|k|v and gate|up are one
 product each.
@@ -14,6 +14,7 @@ def parse():
     for name in ("layers", "hidden", "intermediate", "heads", "kv-heads", "vocab"):
         made.add_argument(f"--{name}", type=int, required=True)
     made.add_argument("--decode", type=sizes(2), required=True, help="position x capacity")
+    made.add_argument("--batch", type=int, default=1, help="texts that are decoded together, all at one position")
     made.add_argument("--variants", type=list_of(str), default=list(VARIANTS))
     arguments = made.parse_args()
     unknown = set(arguments.variants) - set(VARIANTS)
@@ -34,14 +35,14 @@ def decoder(torch, arguments):
     options = Options(**shape, dtype=torch.bfloat16, targets=(), rank=0, merged=True)
     capacity, head_dim = arguments.decode[1], options.head_dim
     model = Transformer(options, capacity)
-    cache = lambda: torch.zeros(1, options.kv_heads, capacity, head_dim, dtype=torch.bfloat16)
+    cache = lambda: torch.zeros(arguments.batch, options.kv_heads, capacity, head_dim, dtype=torch.bfloat16)
     caches = [(cache(), cache()) for _ in model.layers]
     cached_positions = torch.arange(capacity)
 
     def decode(token, position):
         cos, sin = rope_tables(position, head_dim, torch.bfloat16)
         mask = (cached_positions <= position)[None, None, None]
-        x = model.embedding(token)[None]
+        x = model.embedding(token)[:, None]
         for layer, (keys, values) in zip(model.layers, caches):
             parts = layer.qkv(layer.attention_norm(x))
             q, k, v = (part.unflatten(-1, (-1, head_dim)).transpose(1, 2) for part in parts)
@@ -67,7 +68,7 @@ def main():
     nvml, about = Nvml.find(), machine()
     with torch.device("cuda"):
         decode = decoder(torch, arguments)
-        token = torch.zeros(1, dtype=torch.long)
+        token = torch.zeros(arguments.batch, dtype=torch.long)
         position = torch.full((1,), arguments.decode[0])
     for variant in arguments.variants:
         try:
@@ -80,7 +81,7 @@ def main():
             results = {**times, **back_to_back(run, times["ms_median"], nvml)}
         except Exception as error:
             results = {"error": f"{type(error).__name__}: {error}"[:300]}
-        emit(kind="decode", variant=variant, **results, machine=about)
+        emit(kind="decode", variant=variant, batch=arguments.batch, **results, machine=about)
 
 
 if __name__ == "__main__":

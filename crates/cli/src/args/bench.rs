@@ -26,6 +26,12 @@ pub(crate) struct BenchArguments {
     /// capacity in tokens, for example 512x1024.
     #[arg(long, value_delimiter = ',', conflicts_with = "sizes", value_name = "SIZES")]
     pub(crate) decode: Vec<Size>,
+    /// Texts that --decode generates together, 1 to 8.
+    #[arg(
+        long, value_name = "TEXTS", default_value_t = 1, requires = "decode",
+        value_parser = clap::value_parser!(u8).range(1..=8)
+    )]
+    pub(crate) batch: u8,
     /// Sampling temperature for --decode, at least 0; 0 takes the most likely token. Top-k is 20
     /// and top-p is 0.8.
     #[arg(long, default_value_t = 0.0, requires = "decode")]

@@ -24,7 +24,13 @@ pub(crate) struct ServeArguments {
     /// Port to listen on; 0 takes a free one.
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
-    /// Requests that wait while one is answered, up to 65536; more are refused.
+    /// Requests that a model answers at the same time, 1 to 8. Each has a KV cache of its own.
+    #[arg(
+        long, value_name = "REQUESTS", default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=8)
+    )]
+    pub(crate) batch: u8,
+    /// Requests that wait while others are answered, up to 65536; more are refused.
     #[arg(
         long, value_name = "REQUESTS", default_value_t = 16,
         value_parser = up_to::<usize>(65_536)

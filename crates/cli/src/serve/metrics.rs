@@ -65,13 +65,13 @@ impl Metrics {
 
     /// Counts the start of an answer, after `waited`.
     pub(super) fn start(&self, waited: Duration) {
-        self.running.set(1);
+        self.running.inc();
         self.queue_seconds.observe(waited.as_secs_f64());
     }
 
     /// Counts the end of an answer.
     pub(super) fn end(&self) {
-        self.running.set(0);
+        self.running.dec();
     }
 
     /// Counts the first token of an answer, after `waited`.

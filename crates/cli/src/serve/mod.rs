@@ -1,7 +1,7 @@
 //! `retrograph serve`: the OpenAI API over HTTP.
 //!
-//! One thread owns the device and answers one request after another. Another runs the HTTP server;
-//! it checks requests, renders conversations and encodes prompts.
+//! One thread owns the device and answers requests, several at a time if asked to. Another runs the
+//! HTTP server; it checks requests, renders conversations and encodes prompts.
 
 mod error;
 mod metrics;
@@ -48,10 +48,10 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
     listener.set_nonblocking(true).map_err(listening)?;
     let address = listener.local_addr().map_err(listening)?;
     let adapters: Vec<&Path> = arguments.adapter.iter().map(|(_, path)| path.as_path()).collect();
-    let mut engine = Engine::open(&arguments.engine, &adapters, false)?;
+    let engine = Engine::open(&arguments.engine, (&adapters, arguments.batch.into()), false)?;
     let (jobs, queue) = unbounded_channel();
     let metrics = Arc::new(Metrics::new());
-    let most = arguments.queue + 1;
+    let most = arguments.queue + usize::from(arguments.batch);
     let server = Server {
         names,
         tokenizer: engine.tokenizer.clone(),
@@ -63,6 +63,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
         key,
         metrics: metrics.clone(),
         slots: Arc::new(Semaphore::new(most)),
+        queue: arguments.queue,
         most,
         jobs,
         started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
@@ -82,7 +83,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
         std::thread::spawn(move || serve(listener, router, &stop))
     };
     fact("serving", format!("http://{address}"));
-    let worked = worker::work(&mut engine, queue, (&metrics, &stop.cancel));
+    let worked = worker::work(engine, queue, (&metrics, &stop.cancel));
     if worked.is_err() {
         stop.failed.store(true, Ordering::SeqCst);
     }

@@ -31,7 +31,9 @@ pub(super) struct Server {
     pub(super) key: Option<[u8; 32]>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) slots: Arc<Semaphore>,
-    /// Waiting requests and the one that is answered.
+    /// Maximum number of requests that wait.
+    pub(super) queue: usize,
+    /// Maximum number of requests that wait or are answered.
     pub(super) most: usize,
     pub(super) jobs: UnboundedSender<Job>,
     /// Seconds since 1970 at the start.
@@ -128,7 +130,7 @@ impl Server {
     /// Returns a place in the queue.
     pub(super) fn slot(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         let slot = self.slots.clone().try_acquire_owned();
-        slot.map_err(|_| ApiError::busy(self.most - 1))
+        slot.map_err(|_| ApiError::busy(self.queue))
     }
 
     /// Puts a request into the queue.

@@ -1,10 +1,11 @@
-//! The thread that owns the device: it answers one request after another.
+//! The thread that owns the device: it answers as many requests at a time as there are slots.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use retrograph_finetune::{Error, Sampling, StopReason, TextRequest};
+use retrograph_finetune::generate::{Advance, Event as TextEvent};
+use retrograph_finetune::{Error, GenerationBatch, Request, Sampling, TextStream, Tokenizer};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::error::ApiError;
@@ -43,42 +44,178 @@ pub(super) struct Usage {
     pub(super) completion: usize,
 }
 
-/// Answers jobs until all senders are gone. With `cancel`, the current answer ends, and later jobs
-/// are refused.
+/// Answers jobs until all senders are gone. With `cancel`, all answers end, and later jobs are
+/// refused.
 ///
 /// # Errors
 /// If the device fails.
 pub(super) fn work(
-    engine: &mut Engine,
-    mut jobs: UnboundedReceiver<Job>,
-    (metrics, cancel): (&Arc<Metrics>, &AtomicBool),
+    engine: Engine,
+    jobs: UnboundedReceiver<Job>,
+    (metrics, cancel): (&Metrics, &AtomicBool),
 ) -> Result<(), Error> {
-    while let Some(job) = jobs.blocking_recv() {
-        // Clients that left while they waited.
-        if job.reply.is_closed() {
-            continue;
-        }
-        if cancel.load(Ordering::Relaxed) {
-            let _ = job.reply.send(Event::Failed(ApiError::stopping()));
-            continue;
-        }
-        metrics.start(job.received.elapsed());
-        let answered = answer(engine, &job, (metrics, cancel));
-        metrics.end();
-        let failed = match answered {
-            Ok(event) => {
-                let _ = job.reply.send(event);
-                continue;
+    let (tokenizer, ends) = (engine.tokenizer.clone(), engine.ends.clone());
+    let models = engine.into_batches()?.into_iter().map(Model::new).collect();
+    let (tokenizer, ends) = (&tokenizer, ends.as_slice());
+    Worker { models, waiting: VecDeque::new(), tokenizer, ends, metrics, cancel }.run(jobs)
+}
+
+/// The device, and all that it answers.
+struct Worker<'a> {
+    /// The model without an adapter, then with each adapter.
+    models: Vec<Model<'a>>,
+    waiting: VecDeque<Job>,
+    tokenizer: &'a Tokenizer,
+    /// Tokens that end an answer.
+    ends: &'a [u32],
+    metrics: &'a Metrics,
+    cancel: &'a AtomicBool,
+}
+
+/// A batch, and the answer in each of its slots.
+struct Model<'a> {
+    batch: GenerationBatch,
+    answers: Vec<Option<Answer<'a>>>,
+}
+
+/// An answer in the making.
+struct Answer<'a> {
+    job: Job,
+    text: TextStream<'a>,
+    completion: usize,
+}
+
+impl Worker<'_> {
+    fn run(mut self, mut jobs: UnboundedReceiver<Job>) -> Result<(), Error> {
+        loop {
+            if self.waiting.is_empty() && !self.models.iter().any(|model| model.batch.is_active()) {
+                let Some(job) = jobs.blocking_recv() else { return Ok(()) };
+                self.waiting.push_back(job);
             }
-            Err(error) => error,
-        };
-        let message = failed.to_string();
-        let _ = job.reply.send(Event::Failed(ApiError::failed(message)));
-        if !of_request(&failed) {
-            return Err(failed);
+            while let Ok(job) = jobs.try_recv() {
+                self.waiting.push_back(job);
+            }
+            // Clients that left while they waited.
+            self.waiting.retain(|job| !job.reply.is_closed());
+            if self.cancel.load(Ordering::Relaxed) {
+                self.end_all(&ApiError::stopping());
+            }
+            let done = self.start().and_then(|()| self.step());
+            if let Err(error) = done {
+                self.end_all(&ApiError::failed(error.to_string()));
+                return Err(error);
+            }
         }
     }
-    Ok(())
+
+    /// Starts the jobs for which there is a slot, in the order of their arrival.
+    fn start(&mut self) -> Result<(), Error> {
+        for job in std::mem::take(&mut self.waiting) {
+            let model = &mut self.models[job.adapter.map_or(0, |adapter| adapter + 1)];
+            if model.batch.free_slot().is_none() {
+                self.waiting.push_back(job);
+                continue;
+            }
+            self.metrics.start(job.received.elapsed());
+            let request = Request {
+                prompt: &job.prompt,
+                max_tokens: job.max_tokens,
+                sampling: job.sampling,
+                ends: self.ends,
+            };
+            match model.batch.start(&request) {
+                Ok(slot) => {
+                    let text = TextStream::new(self.tokenizer, &job.stops);
+                    model.answers[slot] = Some(Answer { job, text, completion: 0 });
+                }
+                Err(error) => {
+                    self.metrics.end();
+                    let _ = job.reply.send(Event::Failed(ApiError::failed(error.to_string())));
+                    if !of_request(&error) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the results of a step of each model.
+    fn step(&mut self) -> Result<(), Error> {
+        for model in &mut self.models {
+            for Advance { slot, event } in model.batch.step()? {
+                let Some(answer) = &mut model.answers[slot] else { continue };
+                let Some(last) = answer.advance(&event, self.metrics) else { continue };
+                model.batch.stop(slot);
+                if let Some(answer) = model.answers[slot].take() {
+                    answer.end(last, self.metrics);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all answers, and refuses the jobs that wait.
+    fn end_all(&mut self, error: &ApiError) {
+        for model in &mut self.models {
+            for (slot, answer) in model.answers.iter_mut().enumerate() {
+                let Some(answer) = answer.take() else { continue };
+                model.batch.stop(slot);
+                answer.end(Event::Failed(error.clone()), self.metrics);
+            }
+        }
+        for job in self.waiting.drain(..) {
+            let _ = job.reply.send(Event::Failed(error.clone()));
+        }
+    }
+}
+
+impl Model<'_> {
+    fn new(batch: GenerationBatch) -> Self {
+        let answers = (0..batch.slots()).map(|_| None).collect();
+        Self { batch, answers }
+    }
+}
+
+impl Answer<'_> {
+    /// Sends what a step brought. Returns the last event of the answer, if it ends.
+    fn advance(&mut self, event: &TextEvent, metrics: &Metrics) -> Option<Event> {
+        let reason = match *event {
+            TextEvent::Token(token) => {
+                if self.completion == 0 {
+                    metrics.first_token(self.job.received.elapsed());
+                }
+                self.completion += 1;
+                let (piece, stopped) = self.text.push(token);
+                // Sending fails once the client is gone.
+                let there = self.job.reply.send(Event::Piece(piece)).is_ok();
+                return match (stopped, there) {
+                    (true, _) => Some(Event::Done(self.usage("stop"))),
+                    (false, false) => Some(Event::Failed(ApiError::stopping())),
+                    (false, true) => None,
+                };
+            }
+            TextEvent::NotFinite { position } => {
+                let error = Error::LogitsNotFinite { position };
+                return Some(Event::Failed(ApiError::failed(error.to_string())));
+            }
+            TextEvent::EndedBy(_) => "stop",
+            TextEvent::Full => "length",
+        };
+        let rest = self.text.clone().finish();
+        let _ = self.job.reply.send(Event::Piece(rest));
+        Some(Event::Done(self.usage(reason)))
+    }
+
+    fn usage(&self, reason: &'static str) -> Usage {
+        Usage { reason, prompt: self.job.prompt.len(), completion: self.completion }
+    }
+
+    fn end(self, last: Event, metrics: &Metrics) {
+        metrics.tokens(self.job.prompt.len(), self.completion);
+        metrics.end();
+        let _ = self.job.reply.send(last);
+    }
 }
 
 /// Whether an error concerns one request. All others leave the device in an unknown state.
@@ -89,39 +226,5 @@ fn of_request(error: &Error) -> bool {
             | Error::PromptTooLong { .. }
             | Error::TokenOutside { .. }
             | Error::InvalidConfig { .. }
-            | Error::LogitsNotFinite { .. }
     )
-}
-
-fn answer(
-    engine: &mut Engine,
-    job: &Job,
-    (metrics, cancel): (&Metrics, &AtomicBool),
-) -> Result<Event, Error> {
-    let ends = engine.ends.clone();
-    let request = TextRequest {
-        prompt: job.prompt.clone(),
-        max_tokens: job.max_tokens,
-        sampling: job.sampling,
-        ends: &ends,
-        stops: &job.stops,
-    };
-    let (generator, tokenizer) = engine.generator(job.adapter);
-    let mut first = true;
-    let generated = generator.text(tokenizer, &request, &mut |piece| {
-        if std::mem::take(&mut first) {
-            metrics.first_token(job.received.elapsed());
-        }
-        // Sending fails once the client is gone.
-        let there = job.reply.send(Event::Piece(piece.to_owned())).is_ok();
-        there && !cancel.load(Ordering::Relaxed)
-    })?;
-    let (prompt, completion) = (job.prompt.len(), generated.tokens.len());
-    metrics.tokens(prompt, completion);
-    let reason = match generated.stop_reason {
-        StopReason::Token(_) | StopReason::StopString => "stop",
-        StopReason::MaxTokens | StopReason::CacheFull => "length",
-        StopReason::Callback => return Ok(Event::Failed(ApiError::stopping())),
-    };
-    Ok(Event::Done(Usage { reason, prompt, completion }))
 }

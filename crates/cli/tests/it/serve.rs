@@ -336,6 +336,48 @@ fn a_full_queue_refuses_and_a_client_that_leaves_frees_its_slot() {
     }
 }
 
+#[test]
+fn requests_at_the_same_time_have_the_answers_that_they_have_alone() {
+    let place = Place::new();
+    write_endless_model(&place);
+    let far = ["--lr", "0.5", "--warmup", "1", "--lora-targets", "all", "--steps", "20"];
+    train(&place, &[&far[..], &["--adapter-out", "adapter"]].concat()).good();
+    let further = ["--batch", "3", "--queue", "0", "--max-tokens", "8000", "--max-length", "9000"];
+    let server = Server::start(&place, &[&further[..], &["--adapter", "tuned=adapter"]].concat());
+    let asked: Vec<_> = (0..3)
+        .map(|seed| {
+            let prompt = ["a", "of all", "the cat"][seed];
+            let model = ["model", "tuned"][seed % 2];
+            let drawn = json!({ "max_tokens": 40, "temperature": 1, "seed": seed });
+            with(drawn, json!({ "model": model, "prompt": prompt }))
+        })
+        .collect();
+    let answer = |asked: &Value| text(&server.answer("/v1/completions", asked)).to_owned();
+    let alone: Vec<_> = asked.iter().map(answer).collect();
+    assert_ne!(alone[0], alone[1]);
+    std::thread::scope(|scope| {
+        // A long answer runs beside all of them.
+        let first = server.begin(&long());
+        let answers = asked[1..].iter().map(|asked| scope.spawn(|| answer(asked)));
+        let answers: Vec<_> = answers.collect();
+        let found: Vec<_> = answers.into_iter().map(|one| one.join().unwrap()).collect();
+        assert_eq!(found, alone[1..]);
+        assert!(server.get("/metrics").1.contains("retrograph_requests_running 1"));
+        let others = [server.begin(&long()), server.begin(&long())];
+        let (status, text) = server.post("/v1/completions", &asked[0]);
+        assert!(status == 503 && text.contains("0 requests wait already"), "{status} {text}");
+        drop((first, others));
+        let started = Instant::now();
+        while server.post("/v1/completions", &asked[0]).0 != 200 {
+            assert!(started.elapsed() < SOON, "no slot is free");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(answer(&asked[0]), alone[0]);
+    });
+    let line = ["serve", "--model", "model", "--device", "sim", "--batch", "9"];
+    run(&place, &line).bad(&["--batch", "1..=8"]);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_signal_lets_answers_end_and_refuses_new_connections() {
