@@ -5,7 +5,9 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 use crate::workspace::{BUILD_PROGRAMS, check, command, root, target_dir};
-use crate::{bench, codegen, dependencies, examples, mutants, packages, prewarm, toolchain};
+use crate::{
+    bench, codegen, dependencies, ecosystem, examples, mutants, packages, prewarm, toolchain,
+};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -23,7 +25,7 @@ const JOBS: &[Job] = &[
     ("actionlint", actionlint),
     ("deny", dependencies::deny),
     ("codegen", || codegen::run(&codegen::Arguments { check: true })),
-    ("prewarm", || prewarm::run(&prewarm::Arguments::without_gpu())),
+    ("prewarm", || prewarm::run(&prewarm::Arguments::of_ci())),
     // Takes about a minute. Run more when the parser changes.
     ("ptx-mutants", || mutants::run(&mutants::Arguments { count: 1000, seed: 1, ptxas: None })),
     ("clippy", || {
@@ -38,6 +40,7 @@ const JOBS: &[Job] = &[
     ("examples", examples::run),
     ("main-job", main_job),
     ("bench", bench::check),
+    ("ecosystem", ecosystem::run),
     ("features", packages::features),
     ("package", packages::package),
 ];

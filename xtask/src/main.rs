@@ -7,6 +7,7 @@ mod clients;
 mod codegen;
 mod conformance;
 mod dependencies;
+mod ecosystem;
 mod examples;
 mod mutants;
 mod mutate;

@@ -152,6 +152,22 @@ pub(crate) fn nvcc() -> anyhow::Result<PathBuf> {
     Ok(root.join("bin/nvcc"))
 }
 
+/// The folder `name` with the packages that a file lists. Installs them if the file has changed.
+pub(crate) fn python_packages(name: &str, requirements: &Path) -> anyhow::Result<PathBuf> {
+    let folder = workspace::target_dir().join("toolchain").join(name);
+    let installed = folder.join("requirements.txt");
+    let listed = std::fs::read(requirements)?;
+    if std::fs::read(&installed).is_ok_and(|found| found == listed) {
+        return Ok(folder);
+    }
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    install(&folder, &["--requirement", &requirements.display().to_string()])?;
+    std::fs::write(installed, listed)?;
+    Ok(folder)
+}
+
 /// Installs wheels into a folder, without dependencies.
 fn install(folder: &Path, wheels: &[&str]) -> anyhow::Result<()> {
     let mut command = workspace::command("python3", &["-m", "pip", "install", "--quiet"]);
