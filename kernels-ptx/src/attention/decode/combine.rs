@@ -27,7 +27,7 @@ pub(super) fn entry(target: SmTarget) -> Entry {
 
         // Of all texts.
         let head = k.ctaid_x();
-        let position = position.load(head / heads);
+        let position = position.load(head / heads.max(1));
         let stats = stats.at(head * splits * 2);
         let partials = partials.at((head * splits).mul_wide(head_dim));
         let splits = Splits { stats, partials, head_dim, last: splits - 1 };
