@@ -375,7 +375,9 @@ fn requests_at_the_same_time_have_the_answers_that_they_have_alone() {
         assert_eq!(answer(&asked[0]), alone[0]);
     });
     let line = ["serve", "--model", "model", "--device", "sim", "--batch", "9"];
-    run(&place, &line).bad(&["--batch", "1..=8"]);
+    let refused = run(&place, &line);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.err.contains("--batch") && refused.err.contains("1..=8"), "{}", refused.err);
 }
 
 #[cfg(unix)]
