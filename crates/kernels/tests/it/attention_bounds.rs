@@ -1,5 +1,7 @@
 //! Fused attention inside documents and sliding windows.
 
+use std::collections::HashSet;
+
 use retrograph_kernels::attention::{first_keys, query_ends};
 use retrograph_kernels::ops::{AttentionBounds, DType, FusedAttention};
 use retrograph_kernels::{KernelError, SmTarget, View};
@@ -19,8 +21,8 @@ const SHAPES: [[usize; 5]; 10] = [
     [1, 1, 2, 1, 64],
     [2, 129, 3, 1, 64],
     [1, 257, 2, 2, 128],
-    [1, 200, 4, 2, 96],
-    [1, 400, 2, 1, 64],
+    [1, 131, 4, 2, 96],
+    [1, 270, 2, 1, 64],
 ];
 
 const BOTH: [DType; 2] = [DType::F32, DType::Bf16];
@@ -38,11 +40,11 @@ fn patterns(seq: usize) -> Vec<(&'static str, Vec<u32>)> {
     let windows = [1, 7, 64, 100, seq as u32 + 5];
     let windowed = windows.map(|window| ("a window", first_keys(&whole, Some(window))));
     let mut patterns = vec![
+        ("a window in documents", first_keys(&documents, Some(20))),
         ("one document", first_keys(&whole, None)),
         ("documents of a token", first_keys(&positions(seq, &[1]), None)),
         ("documents of a tile", first_keys(&positions(seq, &[64]), None)),
         ("documents", first_keys(&documents, None)),
-        ("a window in documents", first_keys(&documents, Some(20))),
     ];
     patterns.extend(windowed);
     patterns
@@ -56,16 +58,21 @@ fn with_first_keys(case: Case, keys: &[u32]) -> Case {
 fn results_match(compute: DType, device: impl Fn() -> Device, shapes: &[[usize; 5]]) {
     let mut data = Data::new("attention bounds");
     for sizes in shapes.iter().filter(|sizes| shape(**sizes).can_be_fused(compute)) {
-        for (name, keys) in patterns(sizes[1]) {
+        let mut patterns = patterns(sizes[1]);
+        // A window of one token is documents of a token, and one of all tokens is no window.
+        let mut seen = HashSet::new();
+        patterns.retain(|(_, keys)| seen.insert(keys.clone()));
+        for (name, keys) in patterns {
             let case = with_first_keys(Case::new(&mut data, compute, *sizes), &keys);
             let results = case.run_on(&device(), 1);
-            case.check(&results, name);
             if name == "a window in documents" {
                 same_bits(&results.all(), &case.run_on(&device(), 1).all(), name);
             }
             let group = sizes[2] / sizes[3];
             if group > 1 {
-                case.check(&case.run_on(&device(), group), name);
+                case.check_all(&[&results, &case.run_on(&device(), group)], name);
+            } else {
+                case.check(&results, name);
             }
         }
     }

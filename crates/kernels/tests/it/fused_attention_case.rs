@@ -154,19 +154,26 @@ impl Case {
 
     /// Compares with the references, each element within its own bound.
     pub(crate) fn check(&self, results: &Results, what: &str) {
+        self.check_all(&[results], what);
+    }
+
+    /// As [`Case::check`], of several runs: references take longer than most runs.
+    pub(crate) fn check_all(&self, runs: &[&Results], what: &str) {
         let ([q, k, v, grad_out], attention) = (self.operands(), self.attention());
         let compute = self.compute;
-        let what = format!("{compute:?} {what} {:?}", self.shape);
         let expected = attention.forward([&q, &k, &v]);
         let bounds = self.bounds();
-        within(&results.out, &expected.out, &bounds.out, &format!("{what}: out"));
         let Errors { weights, .. } = Errors::of(compute);
         let lse: Vec<_> = expected.lse.iter().map(|lse| weights + 1e-6 * lse.abs()).collect();
-        within(&results.lse, &expected.lse, &lse, &format!("{what}: lse"));
         let grads = attention.backward([&q, &k, &v], &grad_out);
-        within(&results.q, &grads.q, &bounds.grads.q, &format!("{what}: grad_q"));
-        within(&results.k, &grads.k, &bounds.grads.k, &format!("{what}: grad_k"));
-        within(&results.v, &grads.v, &bounds.grads.v, &format!("{what}: grad_v"));
+        for (run, results) in runs.iter().enumerate() {
+            let what = format!("{compute:?} {what} {:?}, run {run}", self.shape);
+            within(&results.out, &expected.out, &bounds.out, &format!("{what}: out"));
+            within(&results.lse, &expected.lse, &lse, &format!("{what}: lse"));
+            within(&results.q, &grads.q, &bounds.grads.q, &format!("{what}: grad_q"));
+            within(&results.k, &grads.k, &bounds.grads.k, &format!("{what}: grad_k"));
+            within(&results.v, &grads.v, &bounds.grads.v, &format!("{what}: grad_v"));
+        }
     }
 }
 
@@ -212,41 +219,59 @@ impl Bounds {
             k: vec![tiny; k.len()],
             v: vec![tiny; v.len()],
         };
+        let absolute = |tensor: &[f64]| -> Vec<f64> { tensor.iter().map(|x| x.abs()).collect() };
+        let [abs_q, abs_k, abs_v, abs_grad] = [q, k, v, grad_out].map(absolute);
         for i in 0..shape.batch * heads * seq {
             let (batch, head, token) = (i / seq / heads, i / seq % heads, i % seq);
             let row = ((batch * seq + token) * heads + head) * head_dim;
             let first = first_keys.map_or(0, |keys| keys[batch * seq + token] as usize);
             let key =
                 |j: usize| ((batch * seq + j) * kv_heads + head / (heads / kv_heads)) * head_dim;
-            let dot = |a: &[f64], b: &[f64], by: fn(f64) -> f64| -> f64 {
-                a.iter().zip(b).map(|(a, b)| by(a * b)).sum()
+            let sums = |a: &[f64], b: &[f64]| -> Vec<f64> {
+                let a = &a[row..][..head_dim];
+                (first..=token).map(|j| dot(a, &b[key(j)..][..head_dim])).collect()
             };
-            let (query, grad) = (&q[row..][..head_dim], &grad_out[row..][..head_dim]);
-            let sums = |a: &[f64], b: &[f64], by| -> Vec<f64> {
-                (first..=token).map(|j| dot(a, &b[key(j)..][..head_dim], by)).collect()
-            };
-            let scores: Vec<_> = sums(query, k, |x| x).iter().map(|s| s * scale).collect();
+            let scores: Vec<_> = sums(q, k).iter().map(|s| s * scale).collect();
             let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let total: f64 = scores.iter().map(|score| (score - max).exp()).sum();
-            let grad_probs = sums(grad, v, |x| x);
-            let magnitudes = sums(grad, v, f64::abs);
-            let prob = |j: usize| (scores[j - first] - max).exp() / total;
-            let mean: f64 = (first..=token).map(|j| prob(j) * grad_probs[j - first]).sum();
+            let grad_probs = sums(grad_out, v);
+            let magnitudes = sums(&abs_grad, &abs_v);
+            let probs: Vec<_> = scores.iter().map(|score| (score - max).exp() / total).collect();
+            let mean = dot(&probs, &grad_probs);
             // `delta` is of the output as the forward pass has it.
-            let off: f64 = (first..=token).map(|j| prob(j) * magnitudes[j - first]).sum();
+            let off = dot(&probs, &magnitudes);
             for j in first..=token {
-                let (prob, start) = (prob(j), key(j));
+                let (prob, start) = (probs[j - first], key(j));
                 let grad_score = prob * (grad_probs[j - first] - mean);
                 let error = relative * 2.0 * grad_score.abs()
                     + prob * (2.0 * relative * off + weights * magnitudes[j - first]);
-                for d in 0..head_dim {
-                    out[row + d] += relative * prob * v[start + d].abs();
-                    grads.q[row + d] += scale * error * k[start + d].abs();
-                    grads.k[start + d] += scale * error * query[d].abs();
-                    grads.v[start + d] += relative * prob * grad[d].abs();
-                }
+                let (query, key) = (row..row + head_dim, start..start + head_dim);
+                add(&mut out[query.clone()], relative * prob, &abs_v[key.clone()]);
+                add(&mut grads.q[query.clone()], scale * error, &abs_k[key.clone()]);
+                add(&mut grads.k[key.clone()], scale * error, &abs_q[query.clone()]);
+                add(&mut grads.v[key], relative * prob, &abs_grad[query]);
             }
         }
         Self { out, grads }
+    }
+}
+
+/// The dot product of vectors of one length. A loop, as is [`add`]: without optimization iterators
+/// take several times as long.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let (mut sum, mut i) = (0.0, 0);
+    while i < a.len() {
+        sum += a[i] * b[i];
+        i += 1;
+    }
+    sum
+}
+
+/// Adds `factor · from` to a vector of the same length.
+fn add(to: &mut [f64], factor: f64, from: &[f64]) {
+    let mut i = 0;
+    while i < to.len() {
+        to[i] += factor * from[i];
+        i += 1;
     }
 }
