@@ -8,11 +8,11 @@ use crate::models::{config, train};
 
 #[test]
 fn a_model_writes_what_it_has_learned() {
-    let mut config = config(Mode::Full, 150);
+    let mut config = config(Mode::Full, 75);
     config.batch = 4;
     let plan = Plan::new(&config, TrainerOptions::default()).unwrap().with_sample().unwrap();
     let mut trainer = plan.start(&device().modules(), Source::Seed, &mut |_| ()).unwrap();
-    train(&mut trainer, 150);
+    train(&mut trainer, 75);
     let model = trainer.into_model();
     let tokenizer = Tokenizer::bytes();
     let (the, quick) = (tokenizer.encode("the").unwrap(), tokenizer.encode("the quick").unwrap());
