@@ -3,13 +3,13 @@
 Prints one JSON line per size, pass and backend.
 """
 
-from common import emit, list_of, machine, parser, require_torch, sizes, summary, timed
+import statistics
+
+from common import captured, emit, list_of, machine, parser, require_torch, sizes, summary, timed
 
 BACKENDS = {"cudnn": "CUDNN_ATTENTION", "flash": "FLASH_ATTENTION"}
-# Launches between two events.
-BATCH = 6
-# Clock cycles for which the device waits, so that the host has enqueued the launches before they start.
-LEAD = 20_000_000
+# Launches in a graph.
+BATCH = 16
 
 
 def parse():
@@ -26,13 +26,13 @@ def times(torch, run, samples):
         for _ in range(BATCH):
             run()
 
-    several()
-    found = timed(several, samples, before=lambda: torch.cuda._sleep(LEAD))
-    return [time / BATCH for time in found]
+    replay = captured(several)
+    # The first two samples are warm-up.
+    return [time / BATCH for time in timed(replay, samples + 2)[2:]]
 
 
 def passes(torch, size):
-    """Returns forward and backward as functions, on tensors of `[batch, sequence, heads, head size]`."""
+    """Returns the forward pass, and both passes, on tensors of `[batch, sequence, heads, head size]`."""
     batch, seq, heads, kv_heads, head_dim = size
 
     def make(heads):
@@ -40,17 +40,20 @@ def passes(torch, size):
         return values.bfloat16().transpose(1, 2)
 
     q, k, v = (make(count).requires_grad_() for count in (heads, kv_heads, kv_heads))
-    attention = torch.nn.functional.scaled_dot_product_attention
+    attention, grad = torch.nn.functional.scaled_dot_product_attention, make(heads)
 
     def forward():
         return attention(q, k, v, is_causal=True, enable_gqa=heads != kv_heads)
 
-    out, grad = forward(), make(heads)
+    # A graph has a backward pass only with its forward pass.
+    return forward, lambda: torch.autograd.grad(forward(), (q, k, v), grad)
 
-    def backward():
-        return torch.autograd.grad(out, (q, k, v), grad, retain_graph=True)
 
-    return {"forward": forward, "backward": backward}
+def measure(torch, size, samples):
+    """Returns the times of the forward pass, and of the backward pass as the difference of both."""
+    forward, both = (times(torch, run, samples) for run in passes(torch, size))
+    median = statistics.median(forward)
+    return {"forward": summary(forward), "backward": summary([time - median for time in both])}
 
 
 def main():
@@ -61,13 +64,13 @@ def main():
     about = machine()
     for size in arguments.sizes:
         for variant, backend in BACKENDS.items():
-            for name in ("forward", "backward"):
-                try:
-                    with sdpa_kernel([getattr(SDPBackend, backend)]):
-                        run = passes(torch, size)[name]
-                        results = summary(times(torch, run, arguments.samples))
-                except RuntimeError as error:
-                    results = {"error": str(error).splitlines()[0][:300]}
+            try:
+                with sdpa_kernel([getattr(SDPBackend, backend)]):
+                    found = measure(torch, size, arguments.samples)
+            except RuntimeError as error:
+                why = {"error": str(error).splitlines()[0][:300]}
+                found = {"forward": why, "backward": why}
+            for name, results in found.items():
                 names = {"kind": "attention", "variant": variant, "size": size, "pass": name}
                 emit(**names, **results, machine=about)
 

@@ -12,7 +12,7 @@
 //! `--documents` gives bounds of attention: documents of that many tokens, at least 2.
 //!
 //! `--simulate` runs small shapes on the simulated driver, which shows that the program works and
-//! nothing about speed. A time is the median over samples, each of several launches in a row
+//! nothing about speed. A time is the median over samples, each of a graph of several launches
 //! between two events, with the same operands. FLOP count the pairs of query and key that
 //! are not masked: two products forward, five backward.
 

@@ -18,7 +18,7 @@
 //! the power limit allows then. `--simulate` runs small shapes on the simulated driver, which shows
 //! that the program works and nothing about speed. A launch takes its operands from a ring of
 //! copies larger than the L2 cache, so that memory is not hidden. The time is the median over
-//! samples, each of several launches in a row between two events.
+//! samples, each of a graph of several launches between two events.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
@@ -290,8 +290,10 @@ fn compare(
         }
         // A launch that is no product has one entry.
         let dispatch = dispatch_entry(first, entry, device.target).unwrap_or(chosen);
-        // As many launches as take about a millisecond, so that events are exact.
+        // As many launches as take about a millisecond, so that events are exact, and every copy of
+        // the operands at least once.
         let batch = (1e-3 / (flops / 15e12 + bytes / 2e12 + 4e-6)).clamp(2.0, 64.0) as usize;
+        let batch = batch.max(launches.len());
         let Options { samples, sustained, .. } = *options;
         let work = Work { launches: &launches, dispatch, batch, samples, sustained };
         let seconds = device.time(&work);

@@ -1,5 +1,8 @@
 //! The device that is timed, by the functions of its driver.
 //!
+//! As in a training step, the launches of a measurement are nodes of one graph, with programmatic
+//! edges where the device has them.
+//!
 //! If the folder in `RETROGRAPH_PTX_DIR` has `<image>.ptx`, that text replaces the image of this
 //! build, to time changes of a kernel's source without building this program again.
 
@@ -12,8 +15,11 @@ use std::ffi::{CStr, CString, c_void};
 use std::path::Path;
 
 use retrograph_driver_sim::{Config, Simulator};
-use retrograph_driver_sys::{CUcontext, CUdevice_attribute, CUevent, CUfunction};
-use retrograph_driver_sys::{CUfunction_attribute, CUmodule, CUresult, CUstream, DriverTable};
+use retrograph_driver_sys::{
+    CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice_attribute,
+    CUevent, CUfunction, CUfunction_attribute, CUgraph, CUgraphDependencyType, CUgraphEdgeData,
+    CUgraphExec, CUgraphNode, CUmodule, CUresult, CUstream, DriverTable,
+};
 use retrograph_kernels::{Dispatch, Launch, SmTarget, images};
 
 /// Bytes of operands on a GPU: the head of a large vocabulary and more.
@@ -40,7 +46,7 @@ pub(crate) struct Device {
 pub(crate) struct Work<'a> {
     pub(crate) launches: &'a [Launch<u64>],
     pub(crate) dispatch: Dispatch,
-    /// Launches between two events.
+    /// Launches in the graph, which take turns with the operands.
     pub(crate) batch: usize,
     pub(crate) samples: usize,
     /// Times after half of that many seconds of the same launches, with the clocks that the power
@@ -138,39 +144,49 @@ impl Device {
 
     /// Seconds that a launch takes: the median over samples.
     pub(crate) fn time(&self, work: &Work<'_>) -> f64 {
-        if let Some(seconds) = work.sustained {
-            let single = self.time(&Work { sustained: None, ..*work });
-            let batch = (seconds / (2 * work.samples) as f64 / single).ceil() as usize;
-            self.time(&Work { batch: work.samples * batch, samples: 1, sustained: None, ..*work });
-            return self.time(&Work { batch, sustained: None, ..*work });
+        let (graph, exec) = self.graph(work);
+        let median = |replays, samples: usize| {
+            let sample = |sample| self.sample((exec, replays), sample) / work.batch as f64;
+            // The first two are warm-up.
+            let mut seconds: Vec<f64> = (0..samples + 2).map(sample).skip(2).collect();
+            seconds.sort_by(f64::total_cmp);
+            seconds[seconds.len() / 2]
+        };
+        let mut seconds = median(1, work.samples);
+        if let Some(sustained) = work.sustained {
+            let launches = sustained / (2 * work.samples) as f64 / seconds;
+            let replays = (launches / work.batch as f64).ceil() as u32;
+            median(replays * work.samples as u32, 1);
+            seconds = median(replays, work.samples);
         }
+        call!(self.table, cuGraphExecDestroy(exec));
+        call!(self.table, cuGraphDestroy(graph));
+        seconds
+    }
+
+    /// The launches as a graph, one after the other.
+    fn graph(&self, work: &Work<'_>) -> (CUgraph, CUgraphExec) {
         let kernel = work.launches[0].kernel();
         let function = self.function(kernel.image, work.dispatch.entry);
-        let mut seconds: Vec<f64> =
-            (0..work.samples + 2).map(|sample| self.sample(function, work, sample)).collect();
-        // The first two are warm-up.
-        seconds.drain(..2);
-        seconds.sort_by(f64::total_cmp);
-        seconds[seconds.len() / 2]
-    }
-
-    fn sample(&self, function: CUfunction, work: &Work<'_>, sample: usize) -> f64 {
-        let (table, [start, end]) = (&self.table, self.events);
-        let (scratch, bytes) = self.scratch;
-        call!(table, cuMemsetD32Async(scratch, sample as u32, bytes / 4, self.stream));
-        call!(table, cuEventRecord(start, self.stream));
-        for index in 0..work.batch {
-            let launch = &work.launches[(sample * work.batch + index) % work.launches.len()];
-            self.launch(function, launch, work.dispatch);
+        let (table, mut graph, mut exec) = (&self.table, CUgraph::NULL, CUgraphExec::NULL);
+        call!(table, cuGraphCreate(&mut graph, 0));
+        let mut previous = None;
+        for launch in work.launches.iter().cycle().take(work.batch) {
+            let node = self.add_node(graph, function, (launch, work.dispatch));
+            if let Some(previous) = previous.replace(node) {
+                self.add_edge(graph, previous, node);
+            }
         }
-        call!(table, cuEventRecord(end, self.stream));
-        call!(table, cuEventSynchronize(end));
-        let mut milliseconds = 0.0;
-        call!(table, cuEventElapsedTime(&mut milliseconds, start, end));
-        f64::from(milliseconds) / 1e3 / work.batch as f64
+        call!(table, cuGraphInstantiateWithFlags(&mut exec, graph, 0));
+        (graph, exec)
     }
 
-    fn launch(&self, function: CUfunction, launch: &Launch<u64>, dispatch: Dispatch) {
+    fn add_node(
+        &self,
+        graph: CUgraph,
+        function: CUfunction,
+        (launch, dispatch): (&Launch<u64>, Dispatch),
+    ) -> CUgraphNode {
         let value = |argument| {
             argument_bytes::bytes(&self.table, argument, |_| {
                 unreachable!("products take no tables")
@@ -180,12 +196,54 @@ impl Device {
         let mut pointers: Vec<*mut c_void> =
             values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
         let ([gx, gy, gz], [bx, by, bz]) = (dispatch.grid, dispatch.block);
-        let (parameters, extra) = (pointers.as_mut_ptr(), std::ptr::null_mut());
-        let (table, shared, stream) = (&self.table, dispatch.shared_bytes, self.stream);
+        let parameters = CUDA_KERNEL_NODE_PARAMS {
+            func: function,
+            gridDimX: gx,
+            gridDimY: gy,
+            gridDimZ: gz,
+            blockDimX: bx,
+            blockDimY: by,
+            blockDimZ: bz,
+            sharedMemBytes: dispatch.shared_bytes,
+            kernelParams: pointers.as_mut_ptr(),
+            ..CUDA_KERNEL_NODE_PARAMS::default()
+        };
+        let mut node = CUgraphNode::NULL;
+        let none = std::ptr::null();
         call!(
-            table,
-            cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra)
+            self.table,
+            cuGraphAddKernelNode_v2(&mut node, graph, none, 0, &raw const parameters)
         );
+        node
+    }
+
+    /// Adds an edge, a programmatic one if kernels for the device wait.
+    fn add_edge(&self, graph: CUgraph, from: CUgraphNode, to: CUgraphNode) {
+        let mut data = CUgraphEdgeData::default();
+        if images::supports_pdl(self.target) {
+            data.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+            data.r#type = CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC.0 as u8;
+        }
+        let add = self.table.cuGraphAddDependencies_v2.expect("a driver of CUDA 12.3 or newer");
+        // SAFETY: the nodes are of this graph; kernels wait for their predecessor on such devices.
+        let code = unsafe { add(graph, &raw const from, &raw const to, &raw const data, 1) };
+        assert_eq!(code, CUresult::CUDA_SUCCESS, "cuGraphAddDependencies_v2");
+    }
+
+    /// Seconds that some replays of a graph take.
+    fn sample(&self, (exec, replays): (CUgraphExec, u32), sample: usize) -> f64 {
+        let (table, [start, end]) = (&self.table, self.events);
+        let (scratch, bytes) = self.scratch;
+        call!(table, cuMemsetD32Async(scratch, sample as u32, bytes / 4, self.stream));
+        call!(table, cuEventRecord(start, self.stream));
+        for _ in 0..replays {
+            call!(table, cuGraphLaunch(exec, self.stream));
+        }
+        call!(table, cuEventRecord(end, self.stream));
+        call!(table, cuEventSynchronize(end));
+        let mut milliseconds = 0.0;
+        call!(table, cuEventElapsedTime(&mut milliseconds, start, end));
+        f64::from(milliseconds) / 1e3 / f64::from(replays)
     }
 
     /// The text of an image.
