@@ -157,8 +157,8 @@ impl<'k> Kernel<'k> {
         self.wgmma_mma_async(HalfType::Bf16, (MatrixA::Shared(a), b), acc, ScaleD::One);
     }
 
-    /// Starts a product of 16-bit elements: `wgmma.mma_async` m64nNk16 with N 64, 96, 128, 192 or
-    /// 256 and `a` in shared memory or in registers. `scale_d` says whether it adds to the
+    /// Starts a product of 16-bit elements: `wgmma.mma_async` m64nNk16 with N 64, 96, 128, 192,
+    /// 224 or 256 and `a` in shared memory or in registers. `scale_d` says whether it adds to the
     /// accumulators, which are distributed as in [`Kernel::wgmma_mma_async_bf16`].
     /// [`Kernel::wgmma_fence`] must follow the last write to registers of `a`.
     ///
@@ -177,12 +177,9 @@ impl<'k> Kernel<'k> {
             48 => Modifier::M64n96k16,
             64 => Modifier::M64n128k16,
             96 => Modifier::M64n192k16,
+            112 => Modifier::M64n224k16,
             128 => Modifier::M64n256k16,
-            other => {
-                panic!(
-                    "wgmma of 16-bit elements has 32, 48, 64, 96 or 128 accumulators, not {other}"
-                )
-            }
+            other => panic!("no wgmma of 16-bit elements has {other} accumulators"),
         };
         let constant = |value: i64| Operand::Immediate(Immediate::Integer(value));
         let register = |value: &Value<'k, u32>| Operand::Register(value.register());

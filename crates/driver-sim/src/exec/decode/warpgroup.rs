@@ -13,6 +13,7 @@ const COLUMNS: &[(M, usize)] = &[
     (M::M64n96k16, 96),
     (M::M64n128k16, 128),
     (M::M64n192k16, 192),
+    (M::M64n224k16, 224),
     (M::M64n256k16, 256),
 ];
 const DOES: &[M] = &[M::Fence, M::CommitGroup, M::WaitGroup, M::MmaAsync];

@@ -16,11 +16,6 @@ const WAIT: ModifierChoice = one(&[M::WaitGroup]);
 const MULTIPLY: ModifierChoice = one(&[M::MmaAsync]);
 const M64N32K8: ModifierChoice = one(&[M::M64n32k8]);
 const M64N64K8: ModifierChoice = one(&[M::M64n64k8]);
-const M64N64K16: ModifierChoice = one(&[M::M64n64k16]);
-const M64N96K16: ModifierChoice = one(&[M::M64n96k16]);
-const M64N128K16: ModifierChoice = one(&[M::M64n128k16]);
-const M64N192K16: ModifierChoice = one(&[M::M64n192k16]);
-const M64N256K16: ModifierChoice = one(&[M::M64n256k16]);
 
 const TF32: &[Type] = &[Type::Tf32];
 const DESCRIPTOR: Shape = Shape::Register(Type::B64);
@@ -49,54 +44,39 @@ const fn product(sums: usize) -> [Shape; 8] {
     [sums, DESCRIPTOR, DESCRIPTOR, Shape::Predicate, SIGN, SIGN, TRANSPOSED, TRANSPOSED]
 }
 
-forms! {
-    WGMMA [
-        Form::new(&[FENCE, SYNC, ALIGNED], &[], &[]).since(ISA_8_0, 90).exactly(),
-        Form::new(&[COMMIT, SYNC, ALIGNED], &[], &[]).since(ISA_8_0, 90).exactly(),
-        Form::new(&[WAIT, SYNC, ALIGNED], &[], &[Shape::Count]).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N32K8], &[F32, TF32, TF32], &of_registers(16))
-            .since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N64K8], &[F32, TF32, TF32], &of_registers(32))
-            .since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N64K16], &[F32, BF16, BF16],
-            &product(32)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N64K16], &[F32, BF16, BF16],
-            &of_packed_registers(32)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N64K16], &[F32, F16, F16],
-            &product(32)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N64K16], &[F32, F16, F16],
-            &of_packed_registers(32)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N96K16], &[F32, BF16, BF16],
-            &product(48)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N96K16], &[F32, BF16, BF16],
-            &of_packed_registers(48)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N96K16], &[F32, F16, F16],
-            &product(48)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N96K16], &[F32, F16, F16],
-            &of_packed_registers(48)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N128K16], &[F32, BF16, BF16],
-            &product(64)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N128K16], &[F32, BF16, BF16],
-            &of_packed_registers(64)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N128K16], &[F32, F16, F16],
-            &product(64)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N128K16], &[F32, F16, F16],
-            &of_packed_registers(64)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N192K16], &[F32, BF16, BF16],
-            &product(96)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N192K16], &[F32, BF16, BF16],
-            &of_packed_registers(96)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N192K16], &[F32, F16, F16],
-            &product(96)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N192K16], &[F32, F16, F16],
-            &of_packed_registers(96)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N256K16], &[F32, BF16, BF16],
-            &product(128)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N256K16], &[F32, BF16, BF16],
-            &of_packed_registers(128)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N256K16], &[F32, F16, F16],
-            &product(128)).since(ISA_8_0, 90).exactly(),
-        Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N256K16], &[F32, F16, F16],
-            &of_packed_registers(128)).since(ISA_8_0, 90).exactly(),
-    ]
+/// The forms of `wgmma`. Products of 16-bit elements have these shapes and sums of a thread.
+macro_rules! wgmma {
+    ($($shape:ident $sums:literal)*) => {
+        forms! {
+            WGMMA [
+                Form::new(&[FENCE, SYNC, ALIGNED], &[], &[]).since(ISA_8_0, 90).exactly(),
+                Form::new(&[COMMIT, SYNC, ALIGNED], &[], &[]).since(ISA_8_0, 90).exactly(),
+                Form::new(&[WAIT, SYNC, ALIGNED], &[], &[Shape::Count])
+                    .since(ISA_8_0, 90).exactly(),
+                Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N32K8], &[F32, TF32, TF32],
+                    &of_registers(16)).since(ISA_8_0, 90).exactly(),
+                Form::new(&[MULTIPLY, SYNC, ALIGNED, M64N64K8], &[F32, TF32, TF32],
+                    &of_registers(32)).since(ISA_8_0, 90).exactly(),
+                $(
+                    Form::new(&[MULTIPLY, SYNC, ALIGNED, one(&[M::$shape])], &[F32, BF16, BF16],
+                        &product($sums)).since(ISA_8_0, 90).exactly(),
+                    Form::new(&[MULTIPLY, SYNC, ALIGNED, one(&[M::$shape])], &[F32, BF16, BF16],
+                        &of_packed_registers($sums)).since(ISA_8_0, 90).exactly(),
+                    Form::new(&[MULTIPLY, SYNC, ALIGNED, one(&[M::$shape])], &[F32, F16, F16],
+                        &product($sums)).since(ISA_8_0, 90).exactly(),
+                    Form::new(&[MULTIPLY, SYNC, ALIGNED, one(&[M::$shape])], &[F32, F16, F16],
+                        &of_packed_registers($sums)).since(ISA_8_0, 90).exactly(),
+                )*
+            ]
+        }
+    };
+}
+
+wgmma! {
+    M64n64k16 32
+    M64n96k16 48
+    M64n128k16 64
+    M64n192k16 96
+    M64n224k16 112
+    M64n256k16 128
 }
