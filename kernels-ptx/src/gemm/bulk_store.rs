@@ -1,7 +1,7 @@
 //! Writes results of a warpgroup through shared memory and bulk stores.
 //!
 //! The 64 rows of a warpgroup are written in boxes of 128 bytes per row: 64 columns of bf16, or 32
-//! of f32. Two buffers alternate: while a box is stored from one, the next box is written to the
+//! of f32. With two buffers, the next box is written to one of them while a box is stored from the
 //! other.
 
 use retrograph_kernel_abi::gemm::{TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32};
@@ -17,27 +17,27 @@ use crate::primitives::swizzle::LINE_WORDS;
 use crate::primitives::wgmma::WARPGROUP_THREADS;
 
 /// Words of a buffer: 64 lines of 128 bytes.
-const BUFFER_WORDS: u32 = 64 * LINE_WORDS;
-/// Words of both buffers of a warpgroup.
-pub(super) const STORE_WORDS: u32 = 2 * BUFFER_WORDS;
+pub(super) const BUFFER_WORDS: u32 = 64 * LINE_WORDS;
 
 /// The stores of one warpgroup.
 #[derive(Clone, Copy)]
 pub(super) struct BulkStore<'k> {
     kernel: Kernel<'k>,
     target: SmTarget,
-    buffers: Shared<'k, u32>,
+    /// The first buffer, and whether there is a second one.
+    buffers: (Shared<'k, u32>, bool),
     barrier: NamedBarrier<'k>,
     /// Whether this thread starts the stores.
     leader: Pred<'k>,
 }
 
 impl<'k> BulkStore<'k> {
-    /// The stores of the warpgroup with index `warpgroup`, with buffers at `buffers`.
+    /// The stores of the warpgroup with index `warpgroup`, with its first buffer and whether there
+    /// is a second one.
     pub(super) fn new(
         k: &Kernel<'k>,
         target: SmTarget,
-        (warpgroup, buffers): (Value<'k, u32>, Shared<'k, u32>),
+        (warpgroup, buffers): (Value<'k, u32>, (Shared<'k, u32>, bool)),
     ) -> Self {
         let barrier = NamedBarrier { id: warpgroup + 1, threads: WARPGROUP_THREADS };
         let leader = (k.tid_x() & (WARPGROUP_THREADS - 1)).eq(0);
@@ -82,7 +82,7 @@ impl<'k> BulkStore<'k> {
         acc: &[AccFragment<'k>],
         fill: impl Fn(Shared<'k, u32>, Value<'k, u32>, &[AccFragment<'k>]),
     ) {
-        for (index, fragments) in (0u32..).zip(acc.chunks(columns as usize / 8)) {
+        for (index, fragments) in (0u32..).zip(acc.chunks_exact(columns as usize / 8)) {
             let first = column + index * columns;
             self.store_box(index, (map, [first, row, plane]), |buffer| {
                 fill(buffer, first, fragments);
@@ -98,10 +98,11 @@ impl<'k> BulkStore<'k> {
         (map, origin): (TensorMapParam<'k>, [Value<'k, u32>; 3]),
         fill: impl FnOnce(Shared<'k, u32>),
     ) {
-        // The store before the previous one has read this buffer. The first box of a tile may take
-        // the buffer of the last box of the previous tile.
-        let pending = if index == 0 { 0 } else { 1 };
-        let (k, buffer) = (self.kernel, self.buffer(index % 2));
+        let (k, (first, two)) = (self.kernel, self.buffers);
+        let buffer = first.offset(i64::from(u32::from(two) * (index % 2) * BUFFER_WORDS));
+        // The last store from this buffer has read it. The first box of a tile may take the buffer
+        // of the last box of the previous tile.
+        let pending = u32::from(two && index > 0);
         k.when(self.leader, || k.cp_async_bulk_wait_group_read(pending));
         k.bar_sync(self.barrier, None);
         fill(buffer);
@@ -112,10 +113,6 @@ impl<'k> BulkStore<'k> {
             k.cp_async_bulk_tensor_3d_store(map, (column, row, plane), buffer);
             k.cp_async_bulk_commit_group();
         });
-    }
-
-    fn buffer(&self, index: u32) -> Shared<'k, u32> {
-        self.buffers.offset(i64::from(index * BUFFER_WORDS))
     }
 
     /// Waits until all stores have read their buffers.

@@ -19,17 +19,21 @@ struct Ceilings {
     f32_bf16_flops: f64,
 }
 
-const CEILINGS: &[Ceilings] = &[Ceilings {
-    device: "NVIDIA H200",
-    // Measured: a copy.
-    bytes_per_second: 4.15e12,
-    // Measured: products in short bursts.
-    bf16_flops: 790e12,
-    // Data sheet: 989 TFLOP/s in f16. Three products of f16 parts have the accuracy of one f32
-    // product, and two if one operand is exactly bf16.
-    f32_flops: 989e12 / 3.0,
-    f32_bf16_flops: 989e12 / 2.0,
-}];
+impl Ceilings {
+    /// A Hopper GPU: its bandwidth in a copy, and its rate of products in short bursts.
+    const fn hopper(device: &'static str, bytes_per_second: f64, bf16_flops: f64) -> Self {
+        // Data sheet: 989 TFLOP/s in f16. Three products of f16 parts have the accuracy of one f32
+        // product, and two if one operand is exactly bf16.
+        let (f32_flops, f32_bf16_flops) = (989e12 / 3.0, 989e12 / 2.0);
+        Self { device, bytes_per_second, bf16_flops, f32_flops, f32_bf16_flops }
+    }
+}
+
+/// Measured, except for the rates of f32.
+const CEILINGS: &[Ceilings] = &[
+    Ceilings::hopper("NVIDIA H200", 4.15e12, 790e12),
+    Ceilings::hopper("NVIDIA H100 80GB HBM3", 2.96e12, 822e12),
+];
 
 /// The arithmetic of products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -215,11 +215,12 @@ pub const MMA_SYNC: [TileConfig; 7] = [
 ];
 
 /// Tiles of products of two operands in bf16.
-pub const MULTISTAGE_BF16: [TileConfig; 10] = [
+pub const MULTISTAGE_BF16: [TileConfig; 11] = [
     TileConfig::in_pairs([128, 256], 4),
-    TileConfig::warp_specialized([192, 192], 3),
-    TileConfig::warp_specialized([192, 128], 4),
-    TileConfig::warp_specialized([128, 192], 4),
+    TileConfig::in_pairs([128, 224], 4),
+    TileConfig::warp_specialized([192, 192], 4),
+    TileConfig::warp_specialized([192, 128], 5),
+    TileConfig::warp_specialized([128, 192], 5),
     TileConfig::warp_specialized([128, 128], 6),
     TileConfig::warp_specialized([64, 128], 8),
     TileConfig::warp_specialized([64, 64], 12),
@@ -232,8 +233,8 @@ pub const MULTISTAGE_BF16: [TileConfig; 10] = [
 pub const MULTISTAGE_NF4: [TileConfig; 4] = [
     TileConfig::bf16(([192, 128], [12, 1]), [[0, 0]; 3], [5, 1]),
     TileConfig::bf16(([256, 128], [4, 2]), [[64, 2], [32, 3], [32, 2]], [4, 1]),
-    MULTISTAGE_BF16[8],
     MULTISTAGE_BF16[9],
+    MULTISTAGE_BF16[10],
 ];
 
 /// Tiles of products of split operands. Stages have both parts of each operand. Targets without
@@ -291,7 +292,7 @@ mod tests {
                 Mainloop::Simt { thread_tile, .. } => thread_tile,
                 Mainloop::MmaSync { warps: [down, across], .. }
                 | Mainloop::Multistage { warps: [down, across], .. } => [16 * down, 8 * across],
-                Mainloop::WarpSpecialized { .. } => [CONSUMER_ROWS, 64],
+                Mainloop::WarpSpecialized { .. } => [CONSUMER_ROWS, 16],
             };
             assert!(m.is_multiple_of(rows) && n.is_multiple_of(columns), "{m} × {n}");
         }

@@ -21,14 +21,30 @@ const SMS: u128 = 132;
 struct TileCost {
     /// Blocks that an SM holds.
     blocks_per_sm: u32,
-    /// Clocks per element of the contraction: of one block alone on an SM, and of a full SM.
-    clocks: [u32; 2],
+    /// Time per element of the contraction in hundredths of a clock: of one block alone on an SM,
+    /// and of a full SM.
+    time: [u32; 2],
     /// Prologue and epilogue of a tile, as a length of the contraction that takes as long.
     overhead: u32,
+    /// Time of a launch besides its tiles, in hundredths of a clock.
+    launch: u32,
 }
 
-const fn cost(blocks_per_sm: u32, clocks: [u32; 2], overhead: u32) -> TileCost {
-    TileCost { blocks_per_sm, clocks, overhead }
+/// Hundredths in a clock.
+const CLOCK: u32 = 100;
+
+const fn cost(blocks_per_sm: u32, [alone, full]: [u32; 2], overhead: u32) -> TileCost {
+    TileCost { blocks_per_sm, time: [alone * CLOCK, full * CLOCK], overhead, launch: 0 }
+}
+
+/// The same for one block per SM, in hundredths of a clock.
+const fn measured(time: u32, overhead: u32) -> TileCost {
+    TileCost { blocks_per_sm: 1, time: [time, time], overhead, launch: 0 }
+}
+
+/// The same for clusters, whose launches take `launch` clocks longer.
+const fn in_clusters(time: u32, overhead: u32, launch: u32) -> TileCost {
+    TileCost { launch: launch * CLOCK, ..measured(time, overhead) }
 }
 
 /// Costs of [`SIMT`]. Those of the last two were measured with `wgmma`
@@ -58,16 +74,19 @@ const MMA_SYNC_COSTS: [TileCost; 7] = [
     cost(2, [5, 7], 128),
 ];
 
-/// Costs of [`MULTISTAGE_BF16`], measured with `wgmma`
+/// Costs of [`MULTISTAGE_BF16`] with `wgmma`. Those with tensor maps were fitted to the times of
+/// 195 products (docs/hardware/2026-11-26-tiles). Large ones count 4 % less in clusters, which save
+/// power. The others were measured
 /// (docs/hardware/2026-11-22-decoding-between-products).
-const MULTISTAGE_BF16_COSTS: [TileCost; 10] = [
-    cost(1, [16, 16], 180),
-    cost(1, [18, 18], 225),
-    cost(1, [12, 12], 220),
-    cost(1, [12, 12], 200),
-    cost(1, [8, 8], 280),
-    cost(1, [5, 5], 520),
-    cost(1, [4, 4], 100),
+const MULTISTAGE_BF16_COSTS: [TileCost; 11] = [
+    in_clusters(1630, 300, 22_500),
+    in_clusters(1440, 420, 22_000),
+    measured(1905, 390),
+    measured(1430, 280),
+    measured(1390, 340),
+    measured(950, 320),
+    measured(485, 380),
+    measured(285, 640),
     cost(1, [18, 18], 760),
     cost(1, [11, 11], 770),
     cost(2, [6, 8], 430),
@@ -87,15 +106,12 @@ const SPLIT_F16_COSTS: [TileCost; 5] = [
     SIMT_COSTS[1],
 ];
 
-/// Costs of [`SWIGLU`] and [`SWIGLU_BACKWARD`]. All but the last of each were measured.
+/// Costs of [`SWIGLU`] and [`SWIGLU_BACKWARD`]. All but the last of each were
+/// fitted in the same way.
 const SWIGLU_COSTS: [TileCost; 3] =
-    [cost(1, [16, 16], 500), cost(1, [8, 8], 560), cost(1, [22, 22], 770)];
-const SWIGLU_BACKWARD_COSTS: [TileCost; 4] = [
-    cost(1, [16, 16], 900),
-    cost(1, [12, 12], 950),
-    cost(1, [8, 8], 1100),
-    cost(1, [11, 11], 1400),
-];
+    [measured(1540, 700), measured(840, 560), cost(1, [22, 22], 770)];
+const SWIGLU_BACKWARD_COSTS: [TileCost; 4] =
+    [measured(1530, 1260), measured(1430, 710), measured(1110, 520), cost(1, [11, 11], 1400)];
 
 // Each tile has a cost.
 const _: () = {
@@ -194,13 +210,13 @@ impl Product {
         u128::from(tile.tiles(m, n)) * planes
     }
 
-    /// Predicted cost in clocks: the time of the launch alone on the device, and half of its share
-    /// of the device, since other branches of a graph use the rest.
+    /// Predicted cost in hundredths of a clock: the time of the launch alone on the device, and half
+    /// of its share of the device, since other branches of a graph use the rest.
     ///
     /// Alone, the SM with the most blocks runs them in waves of as many as it holds. Each block
     /// runs prologue, mainloop and epilogue.
     fn cost(self, tile: &TileConfig, cost: &TileCost) -> u128 {
-        let [alone, full] = cost.clocks.map(u128::from);
+        let [alone, full] = cost.time.map(u128::from);
         let per_sm = u128::from(cost.blocks_per_sm);
         let blocks = self.blocks(tile);
         let most = blocks.div_ceil(SMS);
@@ -213,7 +229,7 @@ impl Product {
         let stages = u128::from(self.problem.k).div_ceil(block_k);
         let length = stages * block_k + u128::from(cost.overhead);
         let share = blocks * full * length / (per_sm * SMS);
-        (most / per_sm * full + last_wave) * length + share / 2
+        u128::from(cost.launch) + (most / per_sm * full + last_wave) * length + share / 2
     }
 }
 
@@ -234,8 +250,8 @@ impl Limits {
     }
 }
 
-/// Clocks from the end of one launch to the work of the next.
-const LAUNCH_LATENCY: u128 = 8000;
+/// Hundredths of clocks from the end of one launch to the work of the next.
+const LAUNCH_LATENCY: u128 = 8000 * CLOCK as u128;
 /// Bytes per clock that a reduction of partial sums reads and writes, mostly in the L2 cache.
 const REDUCTION_BYTES_PER_CLOCK: u128 = 1500;
 /// The shortest contraction of a split.
@@ -257,7 +273,8 @@ pub(super) fn splits(table: TileTable, problem: GemmProblem, unit: u32) -> u32 {
     };
     let bytes = u128::from(m) * u128::from(n) * 4;
     let reduction = |splits: u32| {
-        LAUNCH_LATENCY + 2 * bytes * u128::from(splits + 1) / REDUCTION_BYTES_PER_CLOCK
+        let bytes = 2 * bytes * u128::from(splits + 1);
+        LAUNCH_LATENCY + bytes * u128::from(CLOCK) / REDUCTION_BYTES_PER_CLOCK
     };
     let total = |splits: u32| cost(splits) + reduction(splits);
     let fits = |splits: &u32| k.is_multiple_of(unit * splits) && k / splits >= MIN_SPLIT_K;

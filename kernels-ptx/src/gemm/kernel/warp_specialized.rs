@@ -44,7 +44,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, NamedBarrier, Shared, Value};
 
-use crate::gemm::bulk_store::STORE_WORDS;
+use crate::gemm::bulk_store::BUFFER_WORDS;
 use crate::gemm::mainloop::wgmma;
 use crate::gemm::operand_tile::{OperandTile, majors};
 use crate::gemm::params::GemmParams;
@@ -103,9 +103,10 @@ impl WarpSpecializedKernel {
         }
     }
 
-    /// The tiles of a and b in a stage. The tile of gate and up has first the rows of gate.
+    /// The tiles of a and b in a stage, whole boxes. The tile of gate and up has first the rows of
+    /// gate.
     fn tiles(self) -> [OperandTile; 2] {
-        let extents = [self.tile.shape[0], self.columns()];
+        let extents = [self.tile.shape[0], self.columns().next_multiple_of(BOX)];
         [0, 1].map(|operand| {
             OperandTile::swizzled([extents[operand], wgmma::TILE_K], 1, self.majors[operand])
         })
@@ -147,15 +148,21 @@ impl WarpSpecializedKernel {
 
     /// Dynamic shared memory in bytes: stages, buffers of results, and barriers.
     pub(in crate::gemm) fn smem_bytes(self) -> u32 {
-        let stages = self.stages * self.stage_words();
-        let barriers = barrier_words(self.stages);
-        (stages + self.store_words() + barriers) * 4 + SWIZZLE_ALIGNMENT
+        self.smem_bytes_with(self.store_buffers())
     }
 
-    /// Words of the buffers of results. SwiGLU writes its results from stages.
-    fn store_words(self) -> u32 {
+    /// The same with this number of buffers for each warpgroup.
+    fn smem_bytes_with(self, buffers: u32) -> u32 {
+        let stages = self.stages * self.stage_words();
+        let buffers = buffers * self.warpgroups() * BUFFER_WORDS;
+        (stages + buffers + barrier_words(self.stages)) * 4 + SWIZZLE_ALIGNMENT
+    }
+
+    /// Buffers of results of a warpgroup: two if they fit. SwiGLU writes its results from stages.
+    fn store_buffers(self) -> u32 {
+        let fits = self.smem_bytes_with(2) <= self.target.features().smem_bytes_per_block;
         match self.image.epilogue {
-            Epilogue::Linear => self.warpgroups() * STORE_WORDS,
+            Epilogue::Linear => 1 + u32::from(fits),
             Epilogue::SwiGlu | Epilogue::SwiGluBackward => 0,
         }
     }
@@ -191,7 +198,8 @@ impl WarpSpecializedKernel {
             let params = GemmParams::declare_all(k, dtypes, &self.image);
             let smem = align_for_swizzle(k, k.dynamic_shared());
             let stores = smem.offset(i64::from(self.stages * self.stage_words()));
-            let barriers = stores.offset(i64::from(self.store_words())).reinterpret();
+            let buffers = self.store_buffers() * self.warpgroups() * BUFFER_WORDS;
+            let barriers = stores.offset(i64::from(buffers)).reinterpret();
             let stages = (self.stages, self.stage_words());
             let pipeline = TmaPipeline::new(k, stages, (smem, barriers)).of_cluster(self.cluster);
             k.when(k.tid_x().eq(0), || {

@@ -1,11 +1,11 @@
 //! A consumer warpgroup.
 
-use retrograph_kernel_abi::gemm::CONSUMER_ROWS;
+use retrograph_kernel_abi::gemm::{CONSUMER_ROWS, TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32};
 use retrograph_ptx::build::{Kernel, ScaleD, Shared, Value, Var};
 
 use super::{Tile, WarpSpecializedKernel};
 use crate::gemm::accumulator::{AccFragment, WarpTile, acc_row};
-use crate::gemm::bulk_store::{BulkStore, STORE_WORDS};
+use crate::gemm::bulk_store::{BUFFER_WORDS, BulkStore};
 use crate::gemm::epilogue::Epilogue;
 use crate::gemm::mainloop::{wgmma, wgmma_split_f16};
 use crate::gemm::params::{EpilogueParams, GemmParams, SplitParams};
@@ -51,8 +51,7 @@ impl WarpSpecializedKernel {
             [row + warpgroup * CONSUMER_ROWS, column]
         };
         if let EpilogueParams::Linear = params.epilogue {
-            let buffers = stores.at(warpgroup * STORE_WORDS);
-            let store = BulkStore::new(k, self.target, (warpgroup, buffers));
+            let store = self.bulk_store(k, (warpgroup, stores));
             self.for_each_tile(k, params, |tile| {
                 multiply(&|| ());
                 self.write(params, &store, (tile.origin, rows(&tile)), &acc);
@@ -75,6 +74,16 @@ impl WarpSpecializedKernel {
         store.wait();
     }
 
+    fn bulk_store<'k>(
+        self,
+        k: &Kernel<'k>,
+        (warpgroup, stores): (Value<'k, u32>, Shared<'k, u32>),
+    ) -> BulkStore<'k> {
+        let count = self.store_buffers();
+        let first = stores.at(warpgroup * (count * BUFFER_WORDS));
+        BulkStore::new(k, self.target, (warpgroup, (first, count == 2)))
+    }
+
     /// The same with split operands.
     fn consume_split<'k>(
         self,
@@ -85,8 +94,7 @@ impl WarpSpecializedKernel {
         let k = &params.m.kernel();
         let (state, warpgroup) = (PipelineState::new(k), warp >> 2);
         let [acc, sum] = [(); 2].map(|()| acc_row(k, self.columns()));
-        let buffers = stores.at(warpgroup * STORE_WORDS);
-        let store = BulkStore::new(k, self.target, (warpgroup, buffers));
+        let store = self.bulk_store(k, (warpgroup, stores));
         let (offset, leader) = (warpgroup * wgmma::warpgroup_words(CONSUMER_ROWS), k.lane().eq(0));
         let multiply = |products| {
             k.range(0, params.k, wgmma::TILE_K, |_| {
@@ -125,28 +133,31 @@ impl WarpSpecializedKernel {
     ) {
         let k = &params.m.kernel();
         let maps = params.maps.expect("operands have maps");
-        k.when_else(
-            maps.writes_c,
-            || {
-                let (rows, c) = ((params, rows), (maps.c, k.ctaid_z()));
-                match params.c.bf16 {
-                    None => store.write_f32(c, rows, acc),
-                    Some((_, is_bf16)) => k.when_else(
-                        is_bf16,
-                        || store.write_bf16(c, rows, acc),
-                        || store.write_f32(c, rows, acc),
-                    ),
-                }
-            },
-            || {
-                let bf16_target = Some(self.target);
-                let epilogue = Epilogue { kernel: *k, bf16_target, params: *params, origin };
-                let warp_tile = WarpTile::of_warpgroup(k, CONSUMER_ROWS);
-                warp_tile.for_each_pair(k, std::slice::from_ref(acc), |row, column, pair| {
-                    epilogue.write(row, column, &pair);
-                });
-            },
-        );
+        let from_registers = |acc: &[AccFragment<'k>], first: u32| {
+            let bf16_target = Some(self.target);
+            let epilogue = Epilogue { kernel: *k, bf16_target, params: *params, origin };
+            let warp_tile = WarpTile::of_warpgroup(k, CONSUMER_ROWS);
+            warp_tile.for_each_pair(k, &[acc.to_vec()], |row, column, pair| {
+                epilogue.write(row, column + first, &pair);
+            });
+        };
+        // Columns that do not fill a box are written from registers.
+        let in_boxes = |width: u32, write: &dyn Fn(&[AccFragment<'k>])| {
+            let columns = self.columns() / width * width;
+            let (boxes, rest) = acc.split_at(columns as usize / 8);
+            write(boxes);
+            if !rest.is_empty() {
+                from_registers(rest, columns);
+            }
+        };
+        let (rows, c) = ((params, rows), (maps.c, k.ctaid_z()));
+        let f32 = || in_boxes(TENSOR_MAP_BOX_F32[0], &|acc| store.write_f32(c, rows, acc));
+        let bf16 = || in_boxes(TENSOR_MAP_BOX[0], &|acc| store.write_bf16(c, rows, acc));
+        let through_smem = || match params.c.bf16 {
+            None => f32(),
+            Some((_, is_bf16)) => k.when_else(is_bf16, bf16, f32),
+        };
+        k.when_else(maps.writes_c, through_smem, || from_registers(acc, 0));
     }
 
     /// Adds the products of all stages of a tile to `acc`. Calls `after_first` when the products of

@@ -7,7 +7,9 @@ use crate::gemm::mainloop::wgmma;
 use crate::gemm::operand_tile::OperandTile;
 use crate::gemm::params::{EpilogueParams, GemmParams};
 use crate::primitives::smem_tile::Major;
-use crate::primitives::tma_pipeline::{BOX, PipelineState, Stage, TmaPipeline, copy_tile};
+use crate::primitives::tma_pipeline::{
+    BOX, BOX_WORDS, PipelineState, Stage, TmaPipeline, copy_tile,
+};
 
 /// The maps of a and b, the map of up, and whether b has a second part, if it is split.
 type Sources<'k> = ([TensorMapParam<'k>; 2], Option<TensorMapParam<'k>>, Option<Pred<'k>>);
@@ -97,19 +99,27 @@ impl WarpSpecializedKernel {
             OperandTile::swizzled([extent, wgmma::TILE_K], 1, self.majors[operand])
         };
         copy((tile(rows, 0), 0), a, (a_map, None), row);
-        // Each block copies a share of b to all blocks.
-        let (share, blocks) = (tile(columns / self.cluster, 1), 1u16 << self.cluster);
-        let (column, words, blocks) = match self.cluster {
-            1 => (column, k.constant(0), None),
-            _ => {
-                let rank = k.cluster_ctarank();
-                (column + rank * share.extent, rank * share.smem.words(), Some(blocks - 1))
+        let boxes = columns.div_ceil(BOX);
+        let copy_b = |b: Shared<'k, u32>, map| {
+            let copy_boxes = |count: u32, first: Value<'k, u32>, blocks| {
+                let to = b.at(first * BOX_WORDS);
+                copy((tile(count * BOX, 1), 1), to, (map, blocks), column + first * BOX);
+            };
+            if self.cluster == 1 {
+                return copy_boxes(boxes, k.constant(0), None);
+            }
+            // Each block copies a share of the boxes to all blocks.
+            assert_eq!(self.cluster, 2, "shares are those of two blocks");
+            let (rank, all) = (k.cluster_ctarank(), Some(0b11));
+            let (first, second) = (boxes.div_ceil(2), boxes / 2);
+            copy_boxes(second, rank * first, all);
+            if first > second {
+                k.when(rank.eq(0), || copy_boxes(1, k.constant(second), all));
             }
         };
-        copy((share, 1), b.at(words), (b_map, blocks), column);
+        copy_b(b, b_map);
         if let Some(up_map) = up_map {
-            let up = b.offset(i64::from(tile(columns, 1).smem.words()));
-            copy((share, 1), up.at(words), (up_map, blocks), column);
+            copy_b(b.offset(i64::from(boxes * BOX_WORDS)), up_map);
         }
     }
 
