@@ -210,8 +210,8 @@ impl Product {
         u128::from(tile.tiles(m, n)) * planes
     }
 
-    /// Predicted cost in hundredths of a clock: the time of the launch alone on the device, and half
-    /// of its share of the device, since other branches of a graph use the rest.
+    /// Predicted cost in hundredths of a clock: the time of the launch alone on the device, and
+    /// half of its share of the device, since other branches of a graph use the rest.
     ///
     /// Alone, the SM with the most blocks runs them in waves of as many as it holds. Each block
     /// runs prologue, mainloop and epilogue.
