@@ -154,8 +154,13 @@ impl WarpSpecializedKernel {
     /// The same with this number of buffers for each warpgroup.
     fn smem_bytes_with(self, buffers: u32) -> u32 {
         let stages = self.stages * self.stage_words();
-        let buffers = buffers * self.warpgroups() * BUFFER_WORDS;
-        (stages + buffers + barrier_words(self.stages)) * 4 + SWIZZLE_ALIGNMENT
+        let words = stages + self.buffer_words(buffers) + barrier_words(self.stages);
+        words * 4 + SWIZZLE_ALIGNMENT
+    }
+
+    /// Words of this number of buffers for each warpgroup.
+    fn buffer_words(self, buffers: u32) -> u32 {
+        buffers * self.warpgroups() * BUFFER_WORDS
     }
 
     /// Buffers of results of a warpgroup: two if they fit. SwiGLU writes its results from stages.
@@ -198,7 +203,7 @@ impl WarpSpecializedKernel {
             let params = GemmParams::declare_all(k, dtypes, &self.image);
             let smem = align_for_swizzle(k, k.dynamic_shared());
             let stores = smem.offset(i64::from(self.stages * self.stage_words()));
-            let buffers = self.store_buffers() * self.warpgroups() * BUFFER_WORDS;
+            let buffers = self.buffer_words(self.store_buffers());
             let barriers = stores.offset(i64::from(buffers)).reinterpret();
             let stages = (self.stages, self.stage_words());
             let pipeline = TmaPipeline::new(k, stages, (smem, barriers)).of_cluster(self.cluster);

@@ -100,22 +100,16 @@ impl WarpSpecializedKernel {
         };
         copy((tile(rows, 0), 0), a, (a_map, None), row);
         let boxes = columns.div_ceil(BOX);
+        assert!(boxes.is_multiple_of(self.cluster), "blocks of a cluster copy as many boxes");
         let copy_b = |b: Shared<'k, u32>, map| {
-            let copy_boxes = |count: u32, first: Value<'k, u32>, blocks| {
-                let to = b.at(first * BOX_WORDS);
-                copy((tile(count * BOX, 1), 1), to, (map, blocks), column + first * BOX);
-            };
-            if self.cluster == 1 {
-                return copy_boxes(boxes, k.constant(0), None);
-            }
             // Each block copies a share of the boxes to all blocks.
-            assert_eq!(self.cluster, 2, "shares are those of two blocks");
-            let (rank, all) = (k.cluster_ctarank(), Some(0b11));
-            let (first, second) = (boxes.div_ceil(2), boxes / 2);
-            copy_boxes(second, rank * first, all);
-            if first > second {
-                k.when(rank.eq(0), || copy_boxes(1, k.constant(second), all));
-            }
+            let share = boxes / self.cluster;
+            let (first, blocks) = match self.cluster {
+                1 => (k.constant(0), None),
+                blocks => (k.cluster_ctarank() * share, Some((1u16 << blocks) - 1)),
+            };
+            let to = b.at(first * BOX_WORDS);
+            copy((tile(share * BOX, 1), 1), to, (map, blocks), column + first * BOX);
         };
         copy_b(b, b_map);
         if let Some(up_map) = up_map {
