@@ -50,6 +50,8 @@ const JOBS: &[Job] = &[
 const SEPARATE_JOBS: &[Job] = &[
     ("unchecked", unchecked),
     ("release", release),
+    ("feature-powerset", packages::feature_powerset),
+    ("docs-rs", packages::docs_rs),
     ("advisories", dependencies::advisories),
     ("semver", dependencies::semver),
     ("aarch64", || {
@@ -144,15 +146,11 @@ fn unchecked() -> anyhow::Result<()> {
     check(command)
 }
 
-/// Documents the published libraries as docs.rs does, and all other packages together.
+/// Documents all packages.
 fn docs() -> anyhow::Result<()> {
     let mut command = command("cargo", &["doc", "--workspace", "--no-deps", "--locked"]);
-    for package in packages::published()?.iter().filter(|package| package.is_library()) {
-        command.args(["--exclude", &package.name]);
-    }
     command.env("RUSTDOCFLAGS", "-D warnings");
-    check(command)?;
-    packages::docs_rs()
+    check(command)
 }
 
 /// Runs the main job in a debug build, which tests have, too.

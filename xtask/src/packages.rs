@@ -106,10 +106,25 @@ fn unpacked_manifest(packages: &[Package], readmes: &[String]) -> String {
     format!("[workspace]\nresolver = \"3\"\nmembers = {members:?}\n\n[patch.crates-io]\n{patches}")
 }
 
-/// Checks each package with every set of its features; warnings are errors.
+/// Checks each package without features and with all of them.
 pub(crate) fn features() -> anyhow::Result<()> {
+    check_features(|set, all| set.is_empty() || set.len() == all)
+}
+
+/// Checks each package with every set of its features.
+pub(crate) fn feature_powerset() -> anyhow::Result<()> {
+    check_features(|_, _| true)
+}
+
+/// Checks each package with the sets of its features that `takes` accepts, given a set and the
+/// number of all features; warnings are errors.
+fn check_features(takes: impl Fn(&[&str], usize) -> bool) -> anyhow::Result<()> {
     for package in published()? {
-        for set in sets(package.features.keys().filter(|name| *name != "default")) {
+        let names: Vec<_> = package.features.keys().filter(|name| *name != "default").collect();
+        for set in sets(names.iter().copied()) {
+            if !takes(&set, names.len()) {
+                continue;
+            }
             let features = set.join(",");
             let flags = ["clippy", "--locked", "--no-default-features", "-p", &package.name];
             let mut command = command("cargo", &flags);
