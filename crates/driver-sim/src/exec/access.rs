@@ -4,6 +4,7 @@
 //! that fail this check, go lane by lane through [`Memories::resolve`], which finds the faulting
 //! lane.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use retrograph_ptx::ast::Space;
@@ -41,6 +42,8 @@ pub(super) struct Memories<'a> {
     pub(super) global: &'a Snapshot,
     /// For each access of the program its most recent allocation.
     pub(super) spans: Vec<Span>,
+    /// The allocation that [`Self::resolve`] found last.
+    pub(super) found: Cell<Span>,
     /// The shared memory of the block that runs.
     pub(super) shared: Span,
     /// The local memory of the warp that runs, lane after lane.
@@ -133,7 +136,7 @@ impl Memories<'_> {
         if !address.is_multiple_of(u64::from(bytes)) {
             return Err(FaultKind::Misaligned { address, bytes, space });
         }
-        let error = FaultKind::OutOfBounds { address, bytes, space };
+        let error = || FaultKind::OutOfBounds { address, bytes, space };
         let local = || {
             // SAFETY: local memory holds `local_bytes` for each lane.
             unsafe { self.local.add(lane * self.local_bytes as usize) }
@@ -144,12 +147,16 @@ impl Memories<'_> {
             // Parameters are only read, which decoding has checked.
             Space::Param => (0, self.parameters.len() as u64, self.parameters.as_ptr().cast_mut()),
             Space::Global | Space::Const => {
-                let span = self.global.find(address).ok_or(error.clone())?;
+                let mut span = self.found.get();
+                if address < span.base || address >= span.end {
+                    span = self.global.find(address).ok_or_else(error)?;
+                    self.found.set(span);
+                }
                 (span.base, span.end, span.host)
             }
         };
         if offset < base || offset >= end || end - offset < u64::from(bytes) {
-            return Err(error);
+            return Err(error());
         }
         // SAFETY: the offset is inside of the memory.
         Ok(unsafe { host.add((offset - base) as usize) })

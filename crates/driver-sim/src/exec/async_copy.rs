@@ -11,7 +11,7 @@ use super::program::{Access, LANES, Width};
 use super::races::AccessKind;
 use super::registers::{ActiveLanes, Offset, lanes_of};
 use super::undefined::Undefined;
-use crate::memory::{POISON, fill_host};
+use crate::memory::POISON;
 
 /// A `cp.async` instruction.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,10 @@ impl AsyncCopies {
                 memories
                     .watch(&copy.to, range, AccessKind::Write { same: false })
                     .map_err(fault)?;
-                fill_host(to, &POISON.to_le_bytes(), bytes as usize);
+                // A copy has 4, 8 or 16 bytes: no call of `memcpy` for so few.
+                for word in 0..bytes as usize / size_of_val(&POISON) {
+                    to.cast::<u32>().add(word).write_unaligned(POISON);
+                }
                 self.pending.push(Pending {
                     lane,
                     group: self.committed[lane],
@@ -147,10 +150,14 @@ impl Pending {
         // SAFETY: both ranges were proved when the copy was issued. Shared memory lives as long as
         // the block, and global memory as long as the launch.
         unsafe {
-            if copied > 0 {
-                std::ptr::copy(self.from, self.to, copied);
+            match copied {
+                16 => self.to.cast::<[u8; 16]>().write(self.from.cast::<[u8; 16]>().read()),
+                0 => (),
+                _ => std::ptr::copy(self.from, self.to, copied),
             }
-            self.to.add(copied).write_bytes(0, zeros);
+            if zeros > 0 {
+                self.to.add(copied).write_bytes(0, zeros);
+            }
         }
         Ok(())
     }

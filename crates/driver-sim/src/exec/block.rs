@@ -7,6 +7,7 @@ mod cluster;
 mod special;
 mod stall;
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 use super::access::Memories;
@@ -104,6 +105,7 @@ impl<'a> BlockRunner<'a> {
         let memories = Memories {
             global,
             spans: vec![Span::NONE; program.accesses.len()],
+            found: Cell::new(Span::NONE),
             shared: Span {
                 base: shared_base(rank),
                 end: shared_base(rank) + shared_bytes,
