@@ -5,6 +5,7 @@ pub(crate) mod bf16;
 pub(crate) mod eight;
 pub(crate) mod f16;
 pub(crate) mod gelu;
+pub(crate) mod input;
 pub(crate) mod mma;
 pub(crate) mod nf4;
 pub(crate) mod output;

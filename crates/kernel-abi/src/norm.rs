@@ -8,8 +8,10 @@ parameters! {
     pub struct RmsNormParameters {
         /// `rows × width` elements, read.
         x: pointer<f32>,
-        /// `rows × width` elements, read and added to x, or null.
+        /// `rows × width` elements in f32, read and added to x, or null.
         residual: pointer<f32>,
+        /// The same in bf16 instead, or null.
+        residual_bf16: pointer<Bf16>,
         /// `rows × width` sums, written if there is a residual.
         sum: pointer<f32>,
         /// `width` gains, read.
@@ -36,12 +38,18 @@ parameters! {
         gamma: pointer<f32>,
         /// `rows` results of the forward pass, read.
         rstd: pointer<f32>,
-        /// `rows × width` gradients, read.
+        /// `rows × width` gradients in f32, read, or null.
         grad_out: pointer<f32>,
-        /// More gradients, added to the first, or null.
+        /// The same in bf16 instead, or null.
+        grad_out_bf16: pointer<Bf16>,
+        /// More gradients in f32, added to the first, or null.
         grad_out_2: pointer<f32>,
-        /// More gradients, added to the sum of the first two, or null.
+        /// The same in bf16 instead, or null.
+        grad_out_2_bf16: pointer<Bf16>,
+        /// More gradients in f32, added to the sum of the first two, or null.
         grad_out_3: pointer<f32>,
+        /// The same in bf16 instead, or null.
+        grad_out_3_bf16: pointer<Bf16>,
         /// `rows × width` gradients in f32, written or added to, or null.
         grad_input: pointer<f32>,
         /// `rows × width` gradients in bf16, written, or null.

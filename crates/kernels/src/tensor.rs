@@ -197,7 +197,22 @@ impl<B> From<SplitMatrix<B>> for TensorView<B> {
     }
 }
 
+/// The pointers of an input in f32 and in bf16; null if it is not in that type.
+pub(crate) type InputPointers<B> = (Pointer<B, f32>, Pointer<B, Bf16>);
+
 impl<B: Copy> TensorView<B> {
+    /// The pointers of an input that a kernel reads in f32 or bf16.
+    pub(crate) fn f32_or_bf16(self, check: Check) -> Result<InputPointers<B>, KernelError> {
+        match self {
+            Self::F32(view) => Ok((Pointer::read(view), Pointer::null())),
+            Self::Bf16(view) => Ok((Pointer::null(), Pointer::read(view))),
+            Self::Nf4(_) | Self::Split(_) => {
+                let (dtype, help) = (self.dtype(), "pass f32 or bf16");
+                Err(KernelError::UnsupportedDType { kernel: check.0, compute: dtype, dtype, help })
+            }
+        }
+    }
+
     /// Number of elements.
     pub fn len(&self) -> usize {
         match self {

@@ -24,6 +24,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value, Var};
 
+use crate::primitives::input::Input;
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::registers::{registers, values};
@@ -52,7 +53,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
 struct Row<'k> {
     x: Ptr<'k, f32>,
     /// Added to x if `adds` holds; `sum` receives the result.
-    addend: Ptr<'k, f32>,
+    addend: Input<'k>,
     sum: Ptr<'k, f32>,
     adds: Pred<'k>,
     gamma: Ptr<'k, f32>,
@@ -65,11 +66,13 @@ struct Row<'k> {
 impl<'k> Row<'k> {
     /// Declares the parameters and selects the row of this block.
     fn declare(k: &Kernel<'k>) -> Self {
-        let RmsNormParameters { x, residual: addend, sum, gamma, y, y_bf16, rstd, width, eps } =
-            RmsNormParameters::declare(&mut Declarations(*k));
+        let parameters = RmsNormParameters::declare(&mut Declarations(*k));
+        let RmsNormParameters { x, residual, residual_bf16, sum, gamma, .. } = parameters;
+        let RmsNormParameters { y, y_bf16, rstd, width, eps, .. } = parameters;
+        let addend = Input::new(residual, residual_bf16);
         let (y, rstd) = (Output::new(y, y_bf16), rstd.at(k.ctaid_x()));
         k.max_threads(MAX_THREADS);
-        let (adds, start) = (!addend.is_null(), k.ctaid_x().mul_wide(width));
+        let (adds, start) = (addend.is_given(), k.ctaid_x().mul_wide(width));
         let (x, addend, sum) = (x.at(start), addend.at(start), sum.at(start));
         Self { x, addend, sum, adds, gamma, y: y.at(start), rstd, width, eps }
     }
@@ -79,7 +82,7 @@ impl<'k> Row<'k> {
         let k = self.adds.kernel();
         let registers = vec4.load(self.x).map(|x| k.var(x));
         k.when(self.adds, || {
-            registers.iter().zip(vec4.load(self.addend)).for_each(|(slot, a)| slot.add_assign(a));
+            registers.iter().zip(vec4.read(self.addend)).for_each(|(slot, a)| slot.add_assign(a));
         });
         values(&registers)
     }
@@ -90,7 +93,8 @@ fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, row: Row<'k>) {
     let Row { x, addend, sum, gamma, y, width, .. } = row;
     let [unscaled, rounded] = y.arrays();
     // Without an addend, the addresses of addend and sum don't matter.
-    let addend_arrays = row.adds.select(addend.address() | sum.address(), 0);
+    let [plain, halves] = addend.arrays().map(Ptr::address);
+    let addend_arrays = row.adds.select(plain | halves | sum.address(), 0);
     let aligned = aligned(&[x, unscaled, rounded, gamma, Ptr::from_address(addend_arrays)]);
     let rstd = scaled_rstd(*k, (width, row.eps), |scale| {
         let sum = k.var(0.0);
@@ -113,7 +117,7 @@ fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (row, vec4s): (Row<'k>, u3
         k.when(row_vec4.inside, || row_vec4.fetch(row.x, registers));
     }
     k.when(row.adds, || {
-        let addends: Vec<_> = row_vec4s.iter().map(|row_vec4| row_vec4.load(row.addend)).collect();
+        let addends: Vec<_> = row_vec4s.iter().map(|row_vec4| row_vec4.read(row.addend)).collect();
         let pairs = in_registers.iter().flatten().zip(addends.into_iter().flatten());
         pairs.for_each(|(slot, addend)| slot.add_assign(addend));
     });

@@ -5,7 +5,8 @@
 //! gamma_partials[p]   = Σ grad_out ⊙ h over the rows of block p
 //! ```
 //!
-//! `grad_out` is the sum of up to three gradients, added in the order of the parameters.
+//! `grad_out` is the sum of up to three gradients, each in f32 or bf16, added in the order of the
+//! parameters.
 //!
 //! Grid: one block per `rows_per_block` consecutive rows, at most 256 blocks. `column_sum` adds the
 //! rows of `gamma_partials` afterwards; the array is null if gamma is frozen. `rms_norm_backward_1`
@@ -28,6 +29,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value, Var};
 
+use crate::primitives::input::Input;
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::registers::{registers, values};
@@ -55,7 +57,7 @@ struct Rows<'k> {
     x: Ptr<'k, f32>,
     gamma: Ptr<'k, f32>,
     rstd: Ptr<'k, f32>,
-    grad_out: [Ptr<'k, f32>; 3],
+    grad_out: [Input<'k>; 3],
     /// Whether the second and the third gradient are given.
     given: [Pred<'k>; 2],
     grad_input: Output<'k>,
@@ -83,14 +85,20 @@ impl<'k> Rows<'k> {
     fn declare(k: &Kernel<'k>) -> Self {
         let parameters = RmsNormBackwardParameters::declare(&mut Declarations(*k));
         let RmsNormBackwardParameters { x, gamma, rstd, gamma_partials, .. } = parameters;
-        let RmsNormBackwardParameters { grad_out, grad_out_2, grad_out_3, .. } = parameters;
+        let RmsNormBackwardParameters { grad_out, grad_out_bf16, .. } = parameters;
+        let RmsNormBackwardParameters { grad_out_2, grad_out_2_bf16, .. } = parameters;
+        let RmsNormBackwardParameters { grad_out_3, grad_out_3_bf16, .. } = parameters;
         let RmsNormBackwardParameters { grad_input, grad_input_bf16, .. } = parameters;
         let RmsNormBackwardParameters { rows, width, rows_per_block, accumulate, .. } = parameters;
         let (partials, accumulate) = (gamma_partials, accumulate.ne(0));
-        let grad_out = [grad_out, grad_out_2, grad_out_3];
+        let grad_out = [
+            Input::new(grad_out, grad_out_bf16),
+            Input::new(grad_out_2, grad_out_2_bf16),
+            Input::new(grad_out_3, grad_out_3_bf16),
+        ];
         let grad_input = Output::new(grad_input, grad_input_bf16);
         k.max_threads(MAX_THREADS);
-        let (frozen, given) = (partials.is_null(), [1, 2].map(|at| !grad_out[at].is_null()));
+        let (frozen, given) = (partials.is_null(), [1, 2].map(|at| grad_out[at].is_given()));
         let partial = partials.at(k.ctaid_x().mul_wide(width));
         let first = k.ctaid_x() * rows_per_block;
         let rows_of_block = [first, (first + rows_per_block).min(rows)];
@@ -118,26 +126,19 @@ impl<'k> Rows<'k> {
     }
 
     /// The terms of one vec4 of this row.
-    fn terms(&self, k: &Kernel<'k>, vec4: Vec4<'k>) -> Terms<'k> {
+    fn terms(&self, vec4: Vec4<'k>) -> Terms<'k> {
         let (x, gamma) = (vec4.load(self.x), vec4.load(self.gamma));
-        let [first, second, third] = self.grad_out;
-        let gradients = [
-            vec4.load(first),
-            load_if(k, self.given[0], (vec4, second)),
-            load_if(k, self.given[1], (vec4, third)),
-        ];
+        let gradients = self.grad_out.map(|gradient| vec4.read(gradient));
         Terms::of(x, gamma, (gradients, self.rstd.load(0)))
     }
 
     /// Whether every operand of this row is 16-byte aligned.
     fn aligned(&self) -> Pred<'k> {
-        let [first, second, third] = self.grad_out;
-        // The address of an absent gradient doesn't matter.
-        let [second, third] = [(self.given[0], second), (self.given[1], third)]
-            .map(|(given, array)| Ptr::from_address(given.select(array.address(), 0)));
         let partial = Ptr::from_address(self.frozen.select(0, self.partial.address()));
         let [plain, rounded] = self.grad_input.arrays();
-        aligned(&[self.x, self.gamma, first, second, third, plain, rounded, partial])
+        let gradients = self.grad_out.iter().flat_map(|gradient| gradient.arrays());
+        let others = [self.x, self.gamma, plain, rounded, partial];
+        aligned(&gradients.chain(others).collect::<Vec<_>>())
     }
 }
 
@@ -179,10 +180,10 @@ fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, rows: Rows<'k>) {
         let row = rows.row(index);
         let (aligned, not_first) = (row.aligned(), index.ne(first));
         let sum = k.var(0.0);
-        for_each_vec4(k, width, aligned, |vec4| row.terms(k, vec4).add_products(sum));
+        for_each_vec4(k, width, aligned, |vec4| row.terms(vec4).add_products(sum));
         let mean = k.block_sum(sum.get()) / width.cast::<f32>();
         for_each_vec4(k, width, aligned, |vec4| {
-            let terms = row.terms(k, vec4);
+            let terms = row.terms(vec4);
             let before = load_if(k, row.accumulate, (vec4, row.grad_input.f32));
             vec4.write(target, row.grad_input, terms.gradient(before, mean));
             k.when(!row.frozen, || {

@@ -8,6 +8,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
 
 use super::bf16::pack_vec4;
+use super::input::Input;
 use super::output::Output;
 use super::registers::{Registers, registers, set, values};
 use super::vec4::F32x4;
@@ -42,6 +43,22 @@ impl<'k> RowVec4<'k> {
         let registers = registers(&self.k, 0.0);
         self.k.when(self.inside, || self.fetch(array, &registers));
         values(&registers)
+    }
+
+    /// Starts loading the bits of the vec4 of `from`, for [`Input::decode`]. The position must be
+    /// inside the row.
+    pub(crate) fn fetch_bits(&self, from: Input<'k>, bits: &Registers<'k, 4, u32>) {
+        self.k.when(!from.f32.is_null(), || {
+            set(bits, from.f32.load_vec4(self.first).map(Value::<f32>::bits));
+        });
+        self.k.when(!from.bf16.is_null(), || set(bits, from.bf16.load_vec2(self.first >> 1)));
+    }
+
+    /// The vec4 of `from`, 0 outside the row.
+    pub(crate) fn read(&self, from: Input<'k>) -> F32x4<'k> {
+        let bits = registers(&self.k, 0);
+        self.k.when(self.inside, || self.fetch_bits(from, &bits));
+        from.decode(values(&bits))
     }
 
     /// Stores the vec4 into the row at `array`, if it is inside.

@@ -5,9 +5,10 @@
 
 use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
-use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
+use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
 
 use super::bf16::{pack_vec4, unpack};
+use super::input::Input;
 use super::output::Output;
 use super::registers::{Registers, registers, set, values};
 
@@ -55,11 +56,26 @@ impl<'k> Vec4<'k> {
 
     /// The vec4 of the bf16 array at address `array`, as f32, padded with 0.
     pub(crate) fn load_bf16(&self, array: Value<'k, u64>) -> F32x4<'k> {
-        let array = Ptr::<u32>::from_address(array);
         let words: Registers<'k, 2, u32> = registers(&self.k, 0);
-        let vectorized = || {
-            set(&words, array.load_vec2(self.first >> 1));
-        };
+        self.fetch_bf16(Ptr::from_address(array), &words);
+        // After the branch, so that the loads of several arrays are in flight together.
+        let [[a, b], [c, d]] = words.map(|word| unpack(word.get()));
+        [a, b, c, d]
+    }
+
+    /// The vec4 of `from`, as f32, padded with 0; 0 without an operand.
+    pub(crate) fn read(&self, from: Input<'k>) -> F32x4<'k> {
+        let bits: Registers<'k, 4, u32> = registers(&self.k, 0);
+        self.k.when(!from.f32.is_null(), || {
+            set(&bits, self.load(from.f32).map(Value::<f32>::bits));
+        });
+        self.k.when(!from.bf16.is_null(), || self.fetch_bf16(from.bf16, &bits));
+        from.decode(values(&bits))
+    }
+
+    /// Sets the first two words to the vec4 of a bf16 array, padded with 0.
+    fn fetch_bf16(&self, array: Ptr<'k, u32>, words: &[Var<'k, u32>]) {
+        let vectorized = || set(words, array.load_vec2(self.first >> 1));
         let by_lane = || {
             self.for_each_lane(|lane| {
                 let half = array.load_u16(self.first + lane);
@@ -68,9 +84,6 @@ impl<'k> Vec4<'k> {
             });
         };
         self.k.when_else(self.vectorized, vectorized, by_lane);
-        // After the branch, so that the loads of several arrays are in flight together.
-        let [[a, b], [c, d]] = words.map(|word| unpack(word.get()));
-        [a, b, c, d]
     }
 
     /// The vec4 of the array at address `array` with elements of type `dtype`, padded with 0.

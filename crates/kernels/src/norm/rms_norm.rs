@@ -8,7 +8,7 @@ use crate::checks::Check;
 use crate::geometry::{MAX_GRID_X, linear};
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::RowsProblem;
-use crate::{Argument, Kernel, KernelError, Launch, Output, Problem, View};
+use crate::{Argument, Kernel, KernelError, Launch, Output, Problem, TensorView, View};
 
 /// Kernel of [`RmsNorm`].
 pub static RMS_NORM: Kernel = Kernel::new("rms_norm", &abi::RMS_NORM, |problem, _| {
@@ -48,8 +48,8 @@ pub struct RmsNorm<B, O = View<B, f32>> {
 /// The residual that [`RmsNorm`] adds to its input.
 #[derive(Clone, Copy, Debug)]
 pub struct ResidualAdd<B> {
-    /// `[rows, width]`, read.
-    pub residual: View<B, f32>,
+    /// `[rows, width]`, read: f32 or bf16.
+    pub residual: TensorView<B>,
     /// `[rows, width]`, written: x + residual, the x of the backward pass.
     pub sum: View<B, f32>,
 }
@@ -72,13 +72,16 @@ impl<B: Copy, O: Into<Output<B>> + Copy> RmsNorm<B, O> {
         let holds = self.eps.is_finite() && self.eps >= 0.0;
         check.constant("eps", self.eps, (holds, "finite and not negative"))?;
         if let Some(ResidualAdd { residual, sum }) = self.residual {
-            check.length("residual", residual, elements)?;
+            check.elements("residual", residual.len(), elements)?;
             check.length("sum", sum, elements)?;
         }
         let (y, y_bf16) = y.pointers();
+        let residual = self.residual.map(|add| add.residual.f32_or_bf16(check)).transpose()?;
+        let (residual, residual_bf16) = residual.unwrap_or((Pointer::null(), Pointer::null()));
         let parameters = abi::RmsNormParameters::<ArgumentTypes<B>> {
             x: Pointer::read(self.x),
-            residual: Pointer::read_optional(self.residual.map(|add| add.residual)),
+            residual,
+            residual_bf16,
             sum: Pointer::write_optional(self.residual.map(|add| add.sum)),
             gamma: Pointer::read(self.gamma),
             y,

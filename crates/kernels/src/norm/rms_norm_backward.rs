@@ -9,7 +9,7 @@ use crate::geometry::linear;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::RowsProblem;
 use crate::tensor::OutputPointers;
-use crate::{Kernel, KernelError, Launch, Output, Problem, View};
+use crate::{Kernel, KernelError, Launch, Output, Problem, TensorView, View};
 
 /// Kernel of [`RmsNormBackward`].
 pub static RMS_NORM_BACKWARD: Kernel =
@@ -38,8 +38,9 @@ pub struct RmsNormBackward<'a, B, O = View<B, f32>> {
     pub gamma: View<B, f32>,
     /// `[rows]`, read: `rstd` of the forward pass.
     pub rstd: View<B, f32>,
-    /// `[rows, width]` each, read: one to three gradients of y, added in this order.
-    pub grad_out: &'a [View<B, f32>],
+    /// `[rows, width]` each, read: one to three gradients of y, each f32 or bf16, added in this
+    /// order.
+    pub grad_out: &'a [TensorView<B>],
     /// `[rows, width]`, written: f32, bf16, or both. If `accumulate` is set, the f32 view is added
     /// to, and the bf16 view is overwritten with the sum.
     pub grad_input: O,
@@ -80,21 +81,30 @@ impl<B: Copy, O: Into<Output<B>> + Copy> RmsNormBackward<'_, B, O> {
             (given, 3),
         )?;
         for grad_out in self.grad_out {
-            check.length("grad_out", *grad_out, elements)?;
+            check.elements("grad_out", grad_out.len(), elements)?;
         }
         let blocks = RmsNormBackward::<B>::partial_rows(self.rows);
         if let Some(partials) = self.gamma_partials {
             check.length("gamma_partials", partials, blocks * self.width)?;
         }
         let (grad_input, grad_input_bf16) = self.grad_input(check, elements)?;
-        let grad_out = |at| Pointer::read_optional(self.grad_out.get(at).copied());
+        let gradient = |at: usize| match self.grad_out.get(at) {
+            Some(gradient) => gradient.f32_or_bf16(check),
+            None => Ok((Pointer::null(), Pointer::null())),
+        };
+        let (grad_out, grad_out_bf16) = gradient(0)?;
+        let (grad_out_2, grad_out_2_bf16) = gradient(1)?;
+        let (grad_out_3, grad_out_3_bf16) = gradient(2)?;
         let parameters = abi::RmsNormBackwardParameters::<ArgumentTypes<B>> {
             x: Pointer::read(self.x),
             gamma: Pointer::read(self.gamma),
             rstd: Pointer::read(self.rstd),
-            grad_out: grad_out(0),
-            grad_out_2: grad_out(1),
-            grad_out_3: grad_out(2),
+            grad_out,
+            grad_out_bf16,
+            grad_out_2,
+            grad_out_2_bf16,
+            grad_out_3,
+            grad_out_3_bf16,
             grad_input,
             grad_input_bf16,
             gamma_partials: Pointer::write_optional(self.gamma_partials),

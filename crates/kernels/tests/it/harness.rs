@@ -6,7 +6,9 @@
 use std::ffi::c_void;
 use std::sync::Mutex;
 
+use half::bf16;
 use retrograph_driver_sys::CUstream;
+use retrograph_kernels::ops::TensorView;
 use retrograph_kernels::{Argument, Cell, Dispatch, Element, Launch, SmTarget, View};
 
 use crate::argument_bytes::{self, Bytes};
@@ -57,6 +59,16 @@ impl Device {
             call!(table, cuStreamSynchronize(self.stream));
         }
         View::new(address, elements.len())
+    }
+
+    /// These elements rounded to bf16, as f32 and as bf16, `shift` elements into a buffer each.
+    pub(crate) fn upload_in_both(&self, elements: &[f32], shift: usize) -> [TensorView<u64>; 2] {
+        let padding = vec![f32::NAN; shift].into_iter();
+        let rounded: Vec<_> = padding.chain(elements.iter().copied()).map(bf16::from_f32).collect();
+        let plain: Vec<_> = rounded.iter().map(|element| element.to_f32()).collect();
+        let range = shift..rounded.len();
+        let plain = self.upload(&plain).slice(range.clone());
+        [plain.into(), self.upload(&rounded).slice(range).into()]
     }
 
     /// A buffer that nothing has been written to.

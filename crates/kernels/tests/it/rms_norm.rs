@@ -70,7 +70,7 @@ impl Rows<'_> {
             x,
             gamma,
             rstd,
-            grad_out: &[grad_out],
+            grad_out: &[grad_out.into()],
             grad_input,
             gamma_partials: Some(partials),
             rows,

@@ -2,7 +2,7 @@
 
 use half::bf16;
 use retrograph_kernels::View;
-use retrograph_kernels::ops::{Output, ResidualAdd, RmsNorm, RmsNormBackward};
+use retrograph_kernels::ops::{Output, ResidualAdd, RmsNorm, RmsNormBackward, TensorView};
 
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
@@ -35,8 +35,8 @@ fn a_residual_is_added_in_front_of_the_norm_bit_for_bit() {
         let norm = |x: &[f32], residual: Option<&[f32]>| {
             let [y, sum] = [(); 2].map(|()| shifted(&device, &vec![f32::NAN; len], shift));
             let rstd = device.unwritten(rows);
-            let residual =
-                residual.map(|term| ResidualAdd { residual: shifted(&device, term, shift), sum });
+            let residual = residual
+                .map(|term| ResidualAdd { residual: shifted(&device, term, shift).into(), sum });
             let x = shifted(&device, x, shift);
             let norm = RmsNorm { x, residual, gamma, y, rstd, rows, width, eps: 1e-6 };
             device.run(&norm.launch().unwrap());
@@ -65,8 +65,16 @@ struct Backward<'a> {
 impl Backward<'_> {
     /// Adds to `before`. The sum as f32, that as bf16, and the partial sums of gamma.
     fn run(&self, gradients: &[Vec<f32>], before: &[f32]) -> (Vec<f32>, Vec<bf16>, Vec<f32>) {
+        let gradient = |it: &Vec<f32>| shifted(self.device, it, self.shift).into();
+        self.run_views(&gradients.iter().map(gradient).collect::<Vec<_>>(), before)
+    }
+
+    fn run_views(
+        &self,
+        gradients: &[TensorView<u64>],
+        before: &[f32],
+    ) -> (Vec<f32>, Vec<bf16>, Vec<f32>) {
         let Self { device, x, gamma, rstd, rows, width, shift } = *self;
-        let gradients: Vec<_> = gradients.iter().map(|it| shifted(device, it, shift)).collect();
         let len = RmsNormBackward::<u64>::partial_rows(rows) * width;
         let partials = device.unwritten(len);
         let plain = shifted(device, before, shift);
@@ -75,7 +83,7 @@ impl Backward<'_> {
             x,
             gamma,
             rstd,
-            grad_out: &gradients,
+            grad_out: gradients,
             grad_input: Output::Both(plain, rounded),
             gamma_partials: Some(partials),
             rows,
@@ -107,6 +115,40 @@ fn gradients_are_added_in_their_order_and_the_sum_is_rounded() {
             same_bits(&partials, &alone_partials, &format!("gamma, {what}"));
             let expected: Vec<_> = plain.iter().map(|&x| bf16::from_f32(x)).collect();
             assert_eq!(rounded, expected, "{what}");
+        }
+    }
+}
+
+#[test]
+fn terms_in_bf16_give_the_bits_of_the_same_values_in_f32() {
+    let (mut data, device) = (Data::new("rms_norm terms in bf16"), Device::new());
+    for ((rows, width), shift) in SHAPES.iter().flat_map(|shape| [0, 1].map(|s| (*shape, s))) {
+        let (len, what) = (rows * width, format!("{rows} × {width} from {shift}"));
+        let mut term = data.uniform(len, 3.0);
+        let special = [f32::NAN, f32::INFINITY, -0.0, 1e-30, 1e30];
+        term.iter_mut().rev().step_by(11).zip(special).for_each(|(term, value)| *term = value);
+        let x = shifted(&device, &data.uniform(len, 2.0), shift);
+        let gamma = device.upload(&data.uniform(width, 2.0));
+        let before = data.uniform(len, 1.0);
+        let in_both = device.upload_in_both(&term, shift);
+        let [plain, halves] = in_both.map(|residual| {
+            let [y, sum] = [(); 2].map(|()| shifted(&device, &vec![f32::NAN; len], shift));
+            let (rstd, residual) = (device.unwritten(rows), Some(ResidualAdd { residual, sum }));
+            let norm = RmsNorm { x, residual, gamma, y, rstd, rows, width, eps: 1e-6 };
+            device.run(&norm.launch().unwrap());
+            [y, rstd, sum].map(|view| device.download(view))
+        });
+        for (name, (plain, halves)) in ["y", "rstd", "sum"].iter().zip(plain.iter().zip(&halves)) {
+            same_bits(halves, plain, &format!("{name}, {what}"));
+        }
+        let rstd = device.upload(&data.uniform(rows, 1.0));
+        let backward = Backward { device: &device, x, gamma, rstd, rows, width, shift };
+        let others = device.upload_in_both(&data.uniform(len, 1.0), shift);
+        let sums = [[in_both[0], others[0]], [in_both[1], others[0]], [in_both[0], others[1]]];
+        let [plain, second, third] = sums.map(|[a, b]| backward.run_views(&[a, b, a], &before));
+        for halves in [second, third] {
+            same_bits(&halves.0, &plain.0, &format!("gradient, {what}"));
+            same_bits(&halves.2, &plain.2, &format!("gamma, {what}"));
         }
     }
 }

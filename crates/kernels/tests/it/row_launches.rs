@@ -3,12 +3,13 @@
 use half::bf16;
 use retrograph_kernels::ops::{
     AdamW, AdamWTensor, Add, Clip, ClipScale, ColumnSum, Decay, Embedding, EmbeddingBackward, Mean,
-    Output, ResidualAdd, RmsNorm, RmsNormBackward, RmsNormGammaReduce, Schedule, Silu, SquaredSums,
-    SwiGluBackward, squared_sums_partials,
+    Output, ResidualAdd, RmsNorm, RmsNormBackward, RmsNormGammaReduce, Schedule, Silu, SplitMatrix,
+    SquaredSums, SwiGluBackward, TensorView, squared_sums_partials,
 };
 use retrograph_kernels::{Access, Argument, Cell, KernelError, Launch, SmTarget, View};
 
 type F32 = View<&'static str, f32>;
+type Gradient = TensorView<&'static str>;
 
 fn view(name: &'static str, len: usize) -> F32 {
     View::new(name, len)
@@ -38,7 +39,7 @@ fn rms_norm() -> RmsNorm<&'static str> {
     RmsNorm { x, residual: None, gamma, y, rstd, rows: 3, width: 4, eps: 1e-6 }
 }
 
-fn rms_norm_backward(grad_out: &[F32]) -> RmsNormBackward<'_, &'static str> {
+fn rms_norm_backward(grad_out: &[Gradient]) -> RmsNormBackward<'_, &'static str> {
     let [x, grad_input, partials] =
         ["x", "grad_input", "gamma_partials"].map(|name| view(name, 12));
     RmsNormBackward {
@@ -66,21 +67,30 @@ fn norms_check_every_length() {
         assert_eq!(refused(RmsNorm { eps, ..rms_norm() }.launch()), "eps");
     }
     let (whole, short) = (view("sum", 12), wrong("sum"));
-    let launch =
-        RmsNorm { residual: Some(ResidualAdd { residual: whole, sum: short }), ..rms_norm() };
+    let launch = RmsNorm {
+        residual: Some(ResidualAdd { residual: whole.into(), sum: short }),
+        ..rms_norm()
+    };
     assert_eq!(refused(launch.launch()), "sum");
-    let launch =
-        RmsNorm { residual: Some(ResidualAdd { residual: short, sum: whole }), ..rms_norm() };
+    let launch = RmsNorm {
+        residual: Some(ResidualAdd { residual: short.into(), sum: whole }),
+        ..rms_norm()
+    };
     assert_eq!(refused(launch.launch()), "residual");
-    let grad_out = [view("grad_out", 12); 4];
+    let grad_out = [TensorView::from(view("grad_out", 12)); 4];
     let backward = || rms_norm_backward(&grad_out[..1]);
     backward().launch().unwrap();
     let partials = Some(wrong("gamma_partials"));
     let launch = RmsNormBackward { gamma_partials: partials, ..backward() }.launch();
     assert_eq!(refused(launch), "gamma_partials");
-    let grad_outs = [grad_out[0], wrong("grad_out")];
+    let grad_outs = [grad_out[0], wrong("grad_out").into()];
     let launch = RmsNormBackward { grad_out: &grad_outs, ..backward() }.launch();
     assert_eq!(refused(launch), "grad_out");
+    let halves = Gradient::from(View::<_, bf16>::new("grad_out", 12));
+    rms_norm_backward(&[halves, grad_out[0], halves]).launch().unwrap();
+    let split = SplitMatrix { parts: View::new("parts", 24), count: 2, scales: view("scales", 3) };
+    let launch = rms_norm_backward(&[halves, split.into()]).launch();
+    assert!(matches!(launch, Err(KernelError::UnsupportedDType { .. })));
     for number in [0, 4] {
         let launch = rms_norm_backward(&grad_out[..number]).launch();
         assert!(matches!(launch, Err(KernelError::Shape { left, .. }) if left == number));
@@ -103,7 +113,7 @@ fn accumulating_reads_what_it_adds_to() {
             .expect("it is there")
             .1
     };
-    let grad_out = [view("grad_out", 12)];
+    let grad_out = [view("grad_out", 12).into()];
     let backward = || rms_norm_backward(&grad_out);
     assert_eq!(written(backward().launch().unwrap()), Access::Write);
     let accumulate = RmsNormBackward { accumulate: true, ..backward() };

@@ -10,14 +10,15 @@ use crate::primitives::row_registers::{RowVec4, row_vec4s};
 /// A vec4 of a row whose loads are in flight.
 struct RowInFlight<'k> {
     x: Registers<'k>,
-    grad_out: [Registers<'k>; 3],
+    /// The bits of the gradients.
+    grad_out: [Registers<'k, 4, u32>; 3],
     /// The previous value of `grad_input`, 0 unless it is added to.
     before: Registers<'k>,
 }
 
 impl<'k> RowInFlight<'k> {
     fn new(k: &Kernel<'k>) -> Self {
-        let grad_out = [(); 3].map(|()| registers(k, 0.0));
+        let grad_out = [(); 3].map(|()| registers(k, 0));
         Self { x: registers(k, 0.0), grad_out, before: registers(k, 0.0) }
     }
 
@@ -25,10 +26,10 @@ impl<'k> RowInFlight<'k> {
     fn fetch(&self, k: &Kernel<'k>, row_vec4: &RowVec4<'k>, row: &Rows<'k>) {
         k.when(row_vec4.inside, || {
             row_vec4.fetch(row.x, &self.x);
-            row_vec4.fetch(row.grad_out[0], &self.grad_out[0]);
-            for at in 0..2 {
-                let (from, to) = (row.grad_out[at + 1], &self.grad_out[at + 1]);
-                k.when(row.given[at], || row_vec4.fetch(from, to));
+            row_vec4.fetch_bits(row.grad_out[0], &self.grad_out[0]);
+            for at in 1..3 {
+                let (from, to) = (row.grad_out[at], &self.grad_out[at]);
+                k.when(row.given[at - 1], || row_vec4.fetch_bits(from, to));
             }
             k.when(row.accumulate, || row_vec4.fetch(row.grad_input.f32, &self.before));
         });
@@ -56,7 +57,8 @@ pub(super) fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (rows, vec4s): 
     k.range(first, end, 1, |index| {
         let (sum, rstd) = (k.var(0.0), rstd.get());
         let loaded = in_flight.iter().zip(&gammas).map(|(in_flight, gamma)| {
-            let gradients = std::array::from_fn(|at| values(&in_flight.grad_out[at]));
+            let gradients =
+                [0, 1, 2].map(|at| rows.grad_out[at].decode(values(&in_flight.grad_out[at])));
             let terms = Terms::of(values(&in_flight.x), *gamma, (gradients, rstd));
             terms.add_products(sum);
             (terms, values(&in_flight.before))

@@ -81,7 +81,7 @@ impl Attention {
             q: linear(Projection::Q),
             k: linear(Projection::K),
             v: linear(Projection::V),
-            o: BlockOutput::new(linear(Projection::O), post_norm, scopes),
+            o: BlockOutput::new(config, (linear(Projection::O), post_norm), scopes),
             norms: [norm(Q_NORM), norm(K_NORM)],
             eps: attention.qk_norm.unwrap_or(spec.attention_norm).eps,
             rope: RotaryEmbedding::new(config, tables, attention),
@@ -275,7 +275,7 @@ impl Attention {
         builder: &mut Builder,
         saved: Saved,
         grad_out: Activation,
-    ) -> Result<Vec<Slice<f32>>> {
+    ) -> Result<Vec<Activation>> {
         let (scope, dtypes) = (None, self.core.dtypes());
         let grad_out = self.o.backward(builder, saved.o, grad_out)?;
         builder.scope(self.scope("o backward"));
@@ -301,9 +301,9 @@ impl Attention {
             [(&self.q, saved.q, grad_q), (&self.k, saved.k, grad_k), (&self.v, saved.v, grads.v)];
         let calls: [_; 3] = std::array::from_fn(|at| {
             let (layer, saved, grad_out) = layers[at];
-            Backward { layer, scope: Some(&scopes[at]), saved, grad_out, dtype: DType::F32 }
+            Backward { layer, scope: Some(&scopes[at]), saved, grad_out, dtype: DType::Bf16 }
         });
-        linear::backward(builder, &calls)?.into_iter().map(Activation::f32).collect()
+        linear::backward(builder, &calls)
     }
 
     /// Appends the gradient of the heads before their norm, in the `dtypes` in which it is read.
@@ -318,7 +318,7 @@ impl Attention {
         let grad_out = grad_out.f32()?;
         let to = Activation::transient(builder, ("grad_unnormed", grad_out.len()), dtypes);
         let grad_input = GradInput { to, accumulate: false };
-        norm.backward(builder, saved, (&[grad_out], grad_input))?;
+        norm.backward(builder, saved, (&[grad_out.into()], grad_input))?;
         Ok(to)
     }
 }

@@ -1,13 +1,14 @@
 //! The end of attention and of the MLP: the projection back to the residual stream, and the norm
 //! after it, if the model has one.
 
+use retrograph_kernels::DType;
 use retrograph_runtime::Slice;
 
-use super::Builder;
 use super::activation::{Activation, Dtypes, Input};
-use super::linear::{self, Forward, Linear};
+use super::linear::{self, Forward, Linear, Output};
 use super::norm::{self, GradInput, Norm};
 use super::residual::Residual;
+use super::{Builder, PassConfig};
 use crate::error::Result;
 
 /// The projection to the residual stream and its norm.
@@ -15,6 +16,8 @@ use crate::error::Result;
 pub(super) struct BlockOutput {
     pub(super) projection: Linear,
     norm: Option<Norm>,
+    /// The dtype of the output of the projection.
+    dtype: DType,
     /// The scopes of the projection and of the norm.
     scopes: [String; 2],
 }
@@ -27,8 +30,14 @@ pub(super) struct Saved {
 }
 
 impl BlockOutput {
-    pub(super) fn new(projection: Linear, norm: Option<Norm>, scopes: [String; 2]) -> Self {
-        Self { projection, norm, scopes }
+    pub(super) fn new(
+        config: &PassConfig,
+        (projection, norm): (Linear, Option<Norm>),
+        scopes: [String; 2],
+    ) -> Self {
+        let rounds = config.bf16_branches && norm.is_none() && projection.can_round_output();
+        let dtype = if rounds { DType::Bf16 } else { DType::F32 };
+        Self { projection, norm, dtype, scopes }
     }
 
     /// The dtypes in which the block reads the gradient of its output.
@@ -44,7 +53,8 @@ impl BlockOutput {
     ) -> Result<(Residual, Saved)> {
         builder.scope(&*self.scopes[0]);
         let added = Some(residual).filter(|_| self.norm.is_none());
-        let call = Forward { residual: added, ..self.projection.call() };
+        let output = Output::Transient(self.dtype);
+        let call = Forward { residual: added, output, ..self.projection.call() };
         let [out] = linear::forward(builder, input, [call])?;
         let projection = out.saved;
         let Some(norm) = self.norm else {
@@ -52,7 +62,7 @@ impl BlockOutput {
         };
         builder.scope(&*self.scopes[1]);
         let (normed, norm) = norm.forward(builder, out.y.f32()?.into(), Dtypes::F32)?;
-        let residual = Residual { x: residual, addend: Some(normed.f32()?) };
+        let residual = Residual { x: residual, addend: Some(normed) };
         Ok((residual, Saved { projection, norm: Some(norm) }))
     }
 
@@ -69,7 +79,7 @@ impl BlockOutput {
         let grad_out = grad_out.f32()?;
         let name = ("grad_unnormed", grad_out.len());
         let to = Activation::transient(builder, name, self.projection.grad_dtypes);
-        norm.backward(builder, saved, (&[grad_out], GradInput { to, accumulate: false }))?;
+        norm.backward(builder, saved, (&[grad_out.into()], GradInput { to, accumulate: false }))?;
         Ok(to)
     }
 }

@@ -210,7 +210,7 @@ impl Head {
         let name = ("grad_residual", grad_normed.len());
         let to = Activation::transient(builder, name, self.grad_input);
         let grad_input = GradInput { to, accumulate: false };
-        self.norm.backward(builder, saved.norm, (&[grad_normed], grad_input))?;
+        self.norm.backward(builder, saved.norm, (&[grad_normed.into()], grad_input))?;
         Ok(to)
     }
 }

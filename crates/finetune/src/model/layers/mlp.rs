@@ -57,7 +57,7 @@ impl Mlp {
         let norm =
             spec.post_norm.map(|it| Norm::new(pass.0, &layer_name(number, POST_MLP_NORM), it));
         let scopes = ["down", "post-mlp norm"].map(|part| format!("layer {number}/{part}"));
-        let down = BlockOutput::new(down, norm, scopes);
+        let down = BlockOutput::new(pass.1, (down, norm), scopes);
         let scope = format!("layer {number}");
         Self { scope, gate, up, down, activation, inner, fused, fused_backward }
     }
@@ -155,16 +155,16 @@ impl Mlp {
         builder: &mut Builder,
         Saved { gate, up, down }: Saved,
         grad_out: Activation,
-    ) -> Result<Vec<Slice<f32>>> {
+    ) -> Result<Vec<Activation>> {
         let [grad_gate, grad_up] =
             self.backward_to_gate_and_up(builder, [gate.y, up.y], (down, grad_out))?;
         let scopes = ["gate", "up"].map(|part| self.scope(&format!("{part} backward")));
         let layers = [(&self.gate, gate.saved, grad_gate), (&self.up, up.saved, grad_up)];
         let calls: [_; 2] = std::array::from_fn(|at| {
             let (layer, saved, grad_out) = layers[at];
-            Backward { layer, scope: Some(&scopes[at]), saved, grad_out, dtype: DType::F32 }
+            Backward { layer, scope: Some(&scopes[at]), saved, grad_out, dtype: DType::Bf16 }
         });
-        linear::backward(builder, &calls)?.into_iter().map(Activation::f32).collect()
+        linear::backward(builder, &calls)
     }
 
     /// Appends the gradients of the weights of down, and of gate and up.

@@ -61,9 +61,9 @@ impl Norm {
         let (gamma, eps) = (self.gamma.value, self.eps);
         let width = gamma.len();
         let rows = x.len() / width;
-        let residual = addend.map(|residual| ResidualAdd {
-            residual,
-            sum: builder.transient("sum", residual.len()),
+        let residual = addend.map(|addend| ResidualAdd {
+            residual: addend.narrowest(),
+            sum: builder.transient("sum", x.len()),
         });
         let normed = Activation::transient(builder, ("normed", rows * width), dtypes);
         let rstd = builder.transient("rstd", rows);
@@ -90,10 +90,11 @@ impl Norm {
         &self,
         builder: &mut Builder,
         Saved { x, rstd }: Saved,
-        (grad_out, grad_input): (&[Slice<f32>], GradInput),
+        (grad_out, grad_input): (&[Activation], GradInput),
     ) -> Result<()> {
         let width = self.gamma.value.len();
         let rows = x.len() / width;
+        let grad_out: Vec<_> = grad_out.iter().map(|grad| grad.narrowest()).collect();
         let partial_rows = RmsNormBackward::<()>::partial_rows(rows);
         let gamma_partials =
             self.gamma.grad.map(|_| builder.transient("gamma_partials", partial_rows * width));
@@ -102,7 +103,7 @@ impl Norm {
                 x,
                 gamma: self.gamma.value,
                 rstd,
-                grad_out,
+                grad_out: &grad_out,
                 grad_input: grad_input.to.written(),
                 gamma_partials,
                 rows,

@@ -16,6 +16,8 @@ pub(in crate::model) struct PassConfig {
     pub(in crate::model) logit_rows: usize,
     /// The type of the factors of matrix products.
     pub(in crate::model) compute: DType,
+    /// Whether outputs of attention and MLP may be bf16 until they are added to the residual stream.
+    pub(in crate::model) bf16_branches: bool,
     /// The low-rank updates, if there are any.
     pub(in crate::model) lora: Option<LoraConfig>,
     /// Micro-batches that run concurrently.
@@ -54,6 +56,7 @@ impl PassConfig {
             seq: config.seq,
             logit_rows: config.rows(),
             compute: config.precision.dtype,
+            bf16_branches: true,
             lora: config.mode.lora(),
             concurrent_micro_batches: 1,
             min_fused_elements: MIN_FUSED_ELEMENTS,
@@ -71,6 +74,8 @@ impl PassConfig {
             seq: rows,
             logit_rows: texts,
             compute: config.precision.dtype,
+            // The last row of a prompt is read from the stream without a norm, in f32.
+            bf16_branches: false,
             lora: config.mode.lora(),
             concurrent_micro_batches: 1,
             min_fused_elements: MIN_FUSED_ELEMENTS,

@@ -3,6 +3,7 @@
 use retrograph_runtime::Slice;
 
 use super::Builder;
+use super::activation::Activation;
 use crate::error::Result;
 
 /// The residual stream. The norm that reads it next also adds the output of the last branch.
@@ -10,7 +11,7 @@ use crate::error::Result;
 pub(in crate::model) struct Residual {
     pub(super) x: Slice<f32>,
     /// The output of the last layer, not yet added to x.
-    pub(super) addend: Option<Slice<f32>>,
+    pub(super) addend: Option<Activation>,
 }
 
 impl From<Slice<f32>> for Residual {
@@ -24,7 +25,7 @@ impl Residual {
     pub(in crate::model) fn settle(self, builder: &mut Builder) -> Result<Slice<f32>> {
         match self.addend {
             None => Ok(self.x),
-            Some(addend) => builder.sum(self.x, addend),
+            Some(addend) => builder.sum(self.x, addend.f32()?),
         }
     }
 }

@@ -19,7 +19,7 @@ pub(in crate::model::layers) struct Backward<'a> {
     pub(in crate::model::layers) scope: Option<&'a str>,
     pub(in crate::model::layers) saved: Saved,
     pub(in crate::model::layers) grad_out: Activation,
-    /// The dtype of the gradient of the input; bf16 requires [`Linear::can_round_grad_input`].
+    /// The dtype of the gradient of the input. A product that can't write bf16 writes f32.
     pub(in crate::model::layers) dtype: DType,
 }
 
@@ -152,7 +152,8 @@ impl<'a> Backward<'a> {
 
     fn declare_grad_input(&self, builder: &mut Builder) -> Activation {
         let GemmShape { rows, inputs, .. } = self.layer.products.shape;
-        Activation::transient(builder, ("grad_input", rows * inputs), self.dtype.into())
+        let dtype = if self.layer.can_round_grad_input() { self.dtype } else { DType::F32 };
+        Activation::transient(builder, ("grad_input", rows * inputs), dtype.into())
     }
 
     /// Appends the gradient of the input. With `grad_t` it includes the LoRA update.

@@ -44,8 +44,10 @@ pub(in crate::model::layers) struct Forwarded {
 impl Forwarded {
     /// Returns the residual stream with y added.
     pub(in crate::model::layers) fn residual(&self) -> Result<Residual> {
-        let y = self.y.f32()?;
-        Ok(self.residual.map_or(y.into(), |x| Residual { x, addend: Some(y) }))
+        match self.residual {
+            None => Ok(self.y.f32()?.into()),
+            Some(x) => Ok(Residual { x, addend: Some(self.y) }),
+        }
     }
 }
 
