@@ -204,8 +204,13 @@ fn in_thread<T: Send + 'static>(
 ) -> Option<Result<T, String>> {
     let (sender, receiver) = mpsc::channel();
     let send = move || drop(sender.send(caught(work)));
-    std::thread::Builder::new().name(NAME.to_owned()).stack_size(STACK).spawn(send).ok()?;
-    receiver.recv_timeout(TIME).ok()
+    let thread = std::thread::Builder::new().name(NAME.to_owned()).stack_size(STACK);
+    let thread = thread.spawn(send).ok()?;
+    let result = receiver.recv_timeout(TIME).ok()?;
+    // Without this, the handle of a thread that is about to end would be dropped. `pthread_detach`
+    // of glibc 2.36 then may read the descriptor of a thread that has freed it, and crash.
+    thread.join().ok()?;
+    Some(result)
 }
 
 /// Returns the error of a panic of `minijinja`.
