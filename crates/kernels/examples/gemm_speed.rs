@@ -317,6 +317,15 @@ fn compare(
     Ok(())
 }
 
+/// How many copies of operands of `bytes` the launches take in turn.
+fn copies(device: &Device, bytes: usize) -> Result<usize, String> {
+    let pool = device.pool_bytes;
+    match bytes <= pool {
+        true => Ok((RING.min(pool) / bytes).clamp(1, 64)),
+        false => Err(format!("operands of {bytes} bytes do not fit into the {pool} of the pool")),
+    }
+}
+
 /// The same product over and over, each time on operands of its own.
 fn ring(
     device: &Device,
@@ -326,12 +335,13 @@ fn ring(
     let GemmShape { rows, inputs, outputs } = shape;
     let lens = [rows * inputs, inputs * outputs, rows * outputs];
     let [elements, scales] = options.weights.bytes([rows.max(outputs), inputs]);
-    // A gradient of the weights is f32.
-    let elements = elements.max(if op == "wgrad" { lens[1] * 4 } else { 0 });
-    let slots = [lens[0] * 4, elements, scales, lens[0].max(lens[2]) * 4]
+    // Bytes of an element of inputs, results and their gradients.
+    let each = if options.streamed && options.bf16_results { 2 } else { 4 };
+    let elements = elements.max(if op == "wgrad" { lens[1] * each } else { 0 });
+    let slots = [lens[0] * each, elements, scales, lens[0].max(lens[2]) * each]
         .map(|len| len.next_multiple_of(256));
     let bytes: usize = slots.iter().sum();
-    let copies = (RING.min(device.pool_bytes) / bytes).clamp(1, 64);
+    let copies = copies(device, bytes)?;
     let launch = |copy: usize| {
         let x = device.pool + (copy * bytes) as u64;
         let w = x + slots[0] as u64;
@@ -378,7 +388,7 @@ fn swiglu_ring(
     let lens = [x_len, w_len, w_len, len, len, len, len];
     let slots = lens.map(|len| (2 * len).next_multiple_of(256));
     let bytes: usize = slots.iter().sum();
-    let copies = (RING.min(device.pool_bytes) / bytes).clamp(1, 64);
+    let copies = copies(device, bytes)?;
     let launch = |copy: usize| {
         let mut address = device.pool + (copy * bytes) as u64;
         let mut next = 0;
