@@ -165,28 +165,33 @@ fn release() -> anyhow::Result<()> {
     first_steps(|| command("cargo", &["run", "--release", "--locked", "--"]))
 }
 
-/// Runs the first steps of the README's first command on the simulator, in both modes, and verifies
-/// every replay against the eager step. `program` starts our program.
-fn first_steps(program: impl Fn() -> Command) -> anyhow::Result<()> {
+/// Runs the first steps of the README's first command on the simulator, in both modes side by side,
+/// and verifies every replay against the eager step. `program` starts our program.
+fn first_steps(program: impl Fn() -> Command + Sync) -> anyhow::Result<()> {
+    std::fs::create_dir_all(target_dir().join("ci"))?;
+    let program = &program;
+    std::thread::scope(|scope| {
+        let runs = ["full", "lora"].map(|mode| scope.spawn(move || run_mode(program(), mode)));
+        runs.into_iter().try_for_each(|run| run.join().expect("it does not panic"))
+    })
+}
+
+/// Runs the first steps in one mode and checks the report and the plot.
+fn run_mode(mut command: Command, mode: &str) -> anyhow::Result<()> {
     let dir = target_dir().join("ci");
-    std::fs::create_dir_all(&dir)?;
-    for mode in ["full", "lora"] {
-        let report = dir.join(format!("main-job-{mode}.json"));
-        let plot = dir.join(format!("main-job-{mode}.svg"));
-        let readme = root().join("README.md");
-        let mut command = program();
-        command
-            .args(["finetune", "--device", "sim", "--verify", "--discard"])
-            .args(["--mode", mode, "--steps", "50"])
-            .arg("--text")
-            .arg(readme);
-        command.arg("--report").arg(&report).arg("--plot").arg(&plot);
-        check(command)?;
-        inspect(&std::fs::read_to_string(&report)?)
-            .with_context(|| format!("the report of mode {mode}"))?;
-        if !std::fs::read_to_string(&plot)?.contains("<svg") {
-            bail!("the plot of mode {mode} is not an SVG: {}", plot.display());
-        }
+    let report = dir.join(format!("main-job-{mode}.json"));
+    let plot = dir.join(format!("main-job-{mode}.svg"));
+    command
+        .args(["finetune", "--device", "sim", "--verify", "--discard"])
+        .args(["--mode", mode, "--steps", "50"])
+        .arg("--text")
+        .arg(root().join("README.md"));
+    command.arg("--report").arg(&report).arg("--plot").arg(&plot);
+    check(command)?;
+    inspect(&std::fs::read_to_string(&report)?)
+        .with_context(|| format!("the report of mode {mode}"))?;
+    if !std::fs::read_to_string(&plot)?.contains("<svg") {
+        bail!("the plot of mode {mode} is not an SVG: {}", plot.display());
     }
     Ok(())
 }
