@@ -16,7 +16,7 @@ pub(in crate::model) struct PassConfig {
     pub(in crate::model) logit_rows: usize,
     /// The type of the factors of matrix products.
     pub(in crate::model) compute: DType,
-    /// Whether outputs of attention and MLP may be bf16 until the residual stream has them added.
+    /// Whether outputs of attention and MLP may be bf16 before they join the residual stream.
     pub(in crate::model) bf16_branches: bool,
     /// The low-rank updates, if there are any.
     pub(in crate::model) lora: Option<LoraConfig>,
