@@ -41,7 +41,6 @@ const JOBS: &[Job] = &[
     ("main-job", main_job),
     ("bench", bench::check),
     ("ecosystem", ecosystem::run),
-    ("features", packages::features),
     ("package", packages::package),
 ];
 
@@ -50,6 +49,7 @@ const JOBS: &[Job] = &[
 const SEPARATE_JOBS: &[Job] = &[
     ("unchecked", unchecked),
     ("release", release),
+    ("readmes", packages::readmes),
     ("feature-powerset", packages::feature_powerset),
     ("docs-rs", packages::docs_rs),
     ("advisories", dependencies::advisories),

@@ -3,6 +3,8 @@
 
 mod readmes;
 
+use std::path::PathBuf;
+
 use anyhow::Context;
 use serde::Deserialize;
 
@@ -13,7 +15,7 @@ use crate::workspace::{check, command, output, profiles, root, target_dir};
 pub(crate) struct Package {
     pub(crate) name: String,
     version: String,
-    pub(crate) manifest_path: std::path::PathBuf,
+    pub(crate) manifest_path: PathBuf,
     publish: Option<Vec<String>>,
     readme: Option<String>,
     keywords: Vec<String>,
@@ -68,11 +70,24 @@ pub(crate) fn selection() -> anyhow::Result<Vec<String>> {
     Ok(names.flat_map(|name| ["-p".to_owned(), name]).collect())
 }
 
-/// Packages all of them, unpacks the archives and compiles what is in them, with each other from
-/// their archives. Libraries, programs and examples: tests need packages that are not published.
-/// Then follows the README of each library.
+/// Packages all of them, and compiles what is in the archives, with each other from their archives.
+/// Libraries, programs and examples: tests need packages that are not published.
 pub(crate) fn package() -> anyhow::Result<()> {
+    let directory = unpack(&published()?)?;
+    let mut build = command("cargo", &["check", "--workspace", "--lib", "--bins", "--examples"]);
+    build.args(profiles()).current_dir(&directory).env("CARGO_TARGET_DIR", target_dir());
+    check(build)
+}
+
+/// Follows the README of each library, with the packages from their archives.
+pub(crate) fn readmes() -> anyhow::Result<()> {
     let packages = published()?;
+    let directory = unpack(&packages)?;
+    readmes::follow(&packages, &directory)
+}
+
+/// Packages `packages` and unpacks the archives into a workspace, whose folder is returned.
+fn unpack(packages: &[Package]) -> anyhow::Result<PathBuf> {
     let mut archives = command("cargo", &["package", "--no-verify", "--allow-dirty", "--locked"]);
     archives.args(selection()?);
     check(archives)?;
@@ -81,7 +96,7 @@ pub(crate) fn package() -> anyhow::Result<()> {
         std::fs::remove_dir_all(&directory)?;
     }
     std::fs::create_dir_all(&directory)?;
-    for package in &packages {
+    for package in packages {
         let archive = target_dir().join("package").join(format!("{}.crate", package.id()));
         // Archives have one old time for all files, by which cargo would take an earlier build of
         // the same version for current.
@@ -89,12 +104,9 @@ pub(crate) fn package() -> anyhow::Result<()> {
         unpack.arg(archive).current_dir(&directory);
         check(unpack)?;
     }
-    std::fs::write(directory.join("Cargo.toml"), unpacked_manifest(&packages, &[]))?;
+    std::fs::write(directory.join("Cargo.toml"), unpacked_manifest(packages, &[]))?;
     std::fs::copy(root().join("Cargo.lock"), directory.join("Cargo.lock"))?;
-    let mut build = command("cargo", &["check", "--workspace", "--lib", "--bins", "--examples"]);
-    build.args(profiles()).current_dir(&directory).env("CARGO_TARGET_DIR", target_dir());
-    check(build)?;
-    readmes::follow(&packages, &directory)
+    Ok(directory)
 }
 
 /// A workspace of unpacked archives and of the packages `readmes`.
@@ -106,25 +118,11 @@ fn unpacked_manifest(packages: &[Package], readmes: &[String]) -> String {
     format!("[workspace]\nresolver = \"3\"\nmembers = {members:?}\n\n[patch.crates-io]\n{patches}")
 }
 
-/// Checks each package without features and with all of them.
-pub(crate) fn features() -> anyhow::Result<()> {
-    check_features(|set, all| set.is_empty() || set.len() == all)
-}
-
-/// Checks each package with every set of its features.
+/// Checks each package with every set of its features; warnings are errors.
 pub(crate) fn feature_powerset() -> anyhow::Result<()> {
-    check_features(|_, _| true)
-}
-
-/// Checks each package with the sets of its features that `takes` accepts, given a set and the
-/// number of all features; warnings are errors.
-fn check_features(takes: impl Fn(&[&str], usize) -> bool) -> anyhow::Result<()> {
     for package in published()? {
         let names: Vec<_> = package.features.keys().filter(|name| *name != "default").collect();
         for set in sets(names.iter().copied()) {
-            if !takes(&set, names.len()) {
-                continue;
-            }
             let features = set.join(",");
             let flags = ["clippy", "--locked", "--no-default-features", "-p", &package.name];
             let mut command = command("cargo", &flags);
