@@ -39,6 +39,7 @@ pub(crate) mod decode;
 mod epilogue;
 mod fma;
 mod forward;
+mod inverse_rope;
 pub(crate) mod kv_cache_append;
 mod loader;
 mod mask;

@@ -162,8 +162,8 @@ impl Attention {
         let grads = if splits == 1 { self.grad_kv } else { self.partials };
         let mut launches = vec![
             AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape }.launch()?,
-            FusedAttentionGradQ { inputs, grad_q }.launch()?,
-            FusedAttentionGradKv { inputs, grads, splits }.launch()?,
+            FusedAttentionGradQ { inputs, grad_q: grad_q.into(), rope: None }.launch()?,
+            FusedAttentionGradKv { inputs, grads: grads.into(), splits, rope: None }.launch()?,
         ];
         if splits > 1 {
             launches.push(SplitKSum { partials: grads, out: self.grad_kv, splits }.launch()?);

@@ -9,16 +9,17 @@ use crate::{
 
 pub use crate::attention::{
     AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionBounds, AttentionGradK,
-    AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionScores, AttentionShape,
-    AttentionValues, CACHE_APPEND, CACHE_APPEND_BF16, CACHE_SCORES_BF16, CACHE_VALUES_BF16,
-    CacheAppend, CacheScores, CacheShape, CacheSoftmax, CacheValues, DECODE_ATTENTION,
-    DECODE_ATTENTION_BF16, DECODE_ATTENTION_COMBINE, DecodeAttention, DecodeAttentionCombine,
-    FUSED_ATTENTION, FUSED_ATTENTION_F32, FUSED_ATTENTION_F32_GRAD_KV, FUSED_ATTENTION_F32_GRAD_Q,
-    FUSED_ATTENTION_F32_PREPROCESS, FUSED_ATTENTION_GRAD_KV, FUSED_ATTENTION_GRAD_Q,
-    FUSED_ATTENTION_PREPROCESS, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, GRAD_K,
-    GRAD_K_BF16, GRAD_PROBS, GRAD_PROBS_BF16, GRAD_Q, GRAD_Q_BF16, GRAD_V, GRAD_V_BF16, KvCache,
-    LoraUpdate, QkNormRope, QkvProjection, SCORES, SCORES_BF16, SOFTMAX, SOFTMAX_BACKWARD, Softmax,
-    SoftmaxBackward, SoftmaxInPlace, SoftmaxMask, VALUES, VALUES_BF16,
+    AttentionGradProbs, AttentionGradQ, AttentionGradV, AttentionRope, AttentionScores,
+    AttentionShape, AttentionValues, CACHE_APPEND, CACHE_APPEND_BF16, CACHE_SCORES_BF16,
+    CACHE_VALUES_BF16, CacheAppend, CacheScores, CacheShape, CacheSoftmax, CacheValues,
+    DECODE_ATTENTION, DECODE_ATTENTION_BF16, DECODE_ATTENTION_COMBINE, DecodeAttention,
+    DecodeAttentionCombine, FUSED_ATTENTION, FUSED_ATTENTION_F32, FUSED_ATTENTION_F32_GRAD_KV,
+    FUSED_ATTENTION_F32_GRAD_Q, FUSED_ATTENTION_F32_PREPROCESS, FUSED_ATTENTION_GRAD_KV,
+    FUSED_ATTENTION_GRAD_Q, FUSED_ATTENTION_PREPROCESS, FusedAttention, FusedAttentionGradKv,
+    FusedAttentionGradQ, GRAD_K, GRAD_K_BF16, GRAD_PROBS, GRAD_PROBS_BF16, GRAD_Q, GRAD_Q_BF16,
+    GRAD_V, GRAD_V_BF16, KvCache, LoraUpdate, QkNormRope, QkvProjection, SCORES, SCORES_BF16,
+    SOFTMAX, SOFTMAX_BACKWARD, Softmax, SoftmaxBackward, SoftmaxInPlace, SoftmaxMask, VALUES,
+    VALUES_BF16,
 };
 pub use crate::elementwise::{
     ADD, Add, CAST, Cast, DROPOUT, Dropout, GEGLU, GEGLU_BACKWARD, GeGlu, GeGluBackward, SILU,

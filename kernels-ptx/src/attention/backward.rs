@@ -7,14 +7,15 @@
 //! scores: the streamed operand of the scores (k or q) is in flight meanwhile. In `grad_q` the next
 //! tile of v then loads while the scores are computed.
 
-use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::attention::{FlashBackwardParameters, LSE_DELTA_ROWS};
+use retrograph_kernel_abi::{Any, DType};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
 
 use super::TILE_ROWS;
 use super::config::Config;
 use super::epilogue::{Epilogue, ResultRows};
+use super::inverse_rope::InverseRope;
 use super::loader::{HeadRows, PlacedTile, TileLoad, TileLoader};
 use super::mask::apply_causal_mask;
 use super::mma::{WarpMma, to_fragments};
@@ -148,7 +149,7 @@ impl<'k> Params<'k> {
         let FlashBackwardParameters { q, keys, values, grad_out, lse_delta, grads, .. } =
             parameters;
         let FlashBackwardParameters { batch, seq, heads, kv_heads, head_dim, .. } = parameters;
-        let FlashBackwardParameters { splits, scale, row_bounds, .. } = parameters;
+        let FlashBackwardParameters { splits, scale, row_bounds, grads_bf16, .. } = parameters;
         let (x, y, group) = (k.ctaid_x(), k.ctaid_y(), heads / kv_heads);
         let (sequence, head, kv_head, split) = match side {
             Side::Queries => {
@@ -168,10 +169,14 @@ impl<'k> Params<'k> {
             let base = tensor.reinterpret().at(stride.mul_wide(token));
             HeadRows { base, stride, offset: head * head_words, rows: seq }
         };
-        let result = |(heads, head, token): (_, Value<'k, u32>, _)| {
+        // Factors in f32 are not rotated back.
+        let rotation =
+            matches!(config.dtype, DType::Bf16).then(|| InverseRope::new(&parameters, sequence));
+        let grads = Output::new(grads, grads_bf16);
+        let result = |(heads, head, token): (_, Value<'k, u32>, _), rotation| {
             let stride = head_dim * heads;
             let first = stride.mul_wide(token) + (head * head_dim).cast::<u64>();
-            ResultRows { first: Output::f32(grads).at(first), stride, rows: seq }
+            ResultRows { first: grads.at(first), stride, rows: seq, rotation }
         };
         let first = sequence * seq;
         let queries = [q, grad_out].map(|tensor| rows(tensor, (heads, head, first)));
@@ -179,9 +184,10 @@ impl<'k> Params<'k> {
         // The gradients of k and v are [split, 2, batch, seq, kv_heads, head_dim].
         let plane = |index: u32| (split * 2 + index) * (batch * seq) + first;
         let (resident, streamed, grads) = match side {
-            Side::Queries => (queries, key_rows, [result((heads, head, first)); 2]),
+            Side::Queries => (queries, key_rows, [result((heads, head, first), rotation); 2]),
             Side::Keys => {
-                let grads = [0, 1].map(|index| result((kv_heads, kv_head, plane(index))));
+                let grads = [(0, rotation), (1, None)]
+                    .map(|(index, rotation)| result((kv_heads, kv_head, plane(index)), rotation));
                 (key_rows, queries, grads)
             }
         };

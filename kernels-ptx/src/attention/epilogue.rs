@@ -5,6 +5,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Ptr, Shared, Value};
 
 use super::config::Config;
+use super::inverse_rope::InverseRope;
 use super::mask::lane_row;
 use crate::primitives::bf16::{pack, pack_vec4};
 use crate::primitives::mma::{AccFragment, fragment_column};
@@ -19,6 +20,8 @@ pub(super) struct ResultRows<'k> {
     pub(super) stride: Value<'k, u32>,
     /// Rows of the sequence.
     pub(super) rows: Value<'k, u32>,
+    /// The rotation before the factor. Results in f32 factors have none.
+    pub(super) rotation: Option<InverseRope<'k>>,
 }
 
 impl<'k> ResultRows<'k> {
@@ -31,6 +34,9 @@ impl<'k> ResultRows<'k> {
         acc: &[AccFragment<'k>],
     ) {
         let k = &start.kernel();
+        if let Some(rotation) = self.rotation {
+            rotation.rotate_accumulators((start, self.rows), acc);
+        }
         for half in [0, 2] {
             let row = start + lane_row(k) + half as u32 * 4;
             k.when(row.lt(self.rows), || {
@@ -117,7 +123,12 @@ impl<'k> Epilogue<'k> {
         k.when(column.lt(self.head_dim), || {
             let (rows, step) = (self.config.block_rows(), self.config.threads() / across);
             k.range(first, (to.rows - self.start).min(rows), step, |row| {
-                let vec4 = scaled(address(row, column).load_vec4(0), factor);
+                let load = |column| address(row, column).load_vec4(0);
+                let rotated = to.rotation.map_or_else(
+                    || load(column),
+                    |rotation| rotation.rotate_vec4((self.start + row, column), load),
+                );
+                let vec4 = scaled(rotated, factor);
                 let index = (self.start + row).mul_wide(to.stride) + column.cast::<u64>();
                 to.write_vec4(self.config.target, index, vec4);
             });

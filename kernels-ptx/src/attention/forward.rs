@@ -132,6 +132,7 @@ impl<'k> Params<'k> {
                 first: out.at(first.mul_wide(stride) + (head * head_dim).cast::<u64>()),
                 stride,
                 rows: seq,
+                rotation: None,
             },
             lse: lse.at(k.ctaid_x().mul_wide(seq)),
             head_dim,

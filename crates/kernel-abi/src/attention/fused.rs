@@ -79,8 +79,20 @@ parameters! {
         grad_out: pointer<Any>,
         /// `[batch, heads, padded seq, 2]`: log-sum-exp and delta, read.
         lse_delta: pointer<f32>,
-        /// The gradient of q, or the gradients of k and v of each split, written.
+        /// The gradient of q, or the gradients of k and v of each split, written, or null.
         grads: pointer<f32>,
+        /// The same in bf16, written, or null.
+        grads_bf16: pointer<Bf16>,
+        /// `positions × head_dim ÷ 2` cosines, read: the gradients of q and k are rotated back by
+        /// RoPE. Null without rotation, and for factors in f32.
+        cos: pointer<f32>,
+        /// `positions × head_dim ÷ 2` sines, read, or null.
+        sin: pointer<f32>,
+        /// `[batch, seq]`, read: the positions of the tokens; null if they count from 0 in each
+        /// sequence.
+        token_positions: pointer<u32>,
+        /// Rows of the tables; later positions take the last one.
+        positions: u32,
         /// `[batch, seq]`, read: for the gradient of q the first key that each query attends to;
         /// for the gradients of k and v the end of the queries that attend to each key. Ascending
         /// within a sequence; null for 0, or for the end of the sequence.

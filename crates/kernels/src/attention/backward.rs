@@ -13,7 +13,7 @@ use crate::checks::Check;
 use crate::geometry::{MAX_GRID_X, linear};
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::AttentionProblem;
-use crate::{Kernel, KernelError, Launch, Problem, TensorView, View};
+use crate::{DType, Kernel, KernelError, Launch, Output, Problem, TensorView, View};
 
 macro_rules! preprocess {
     ($($(#[$doc:meta])* $constant:ident = $name:literal in $family:ident;)*) => { $(
@@ -136,9 +136,46 @@ pub struct AttentionBackwardInputs<B> {
     pub scale: f32,
 }
 
+/// RoPE of queries and keys, whose gradients are rotated back: the gradients are then those of
+/// queries and keys before [`Rope`](crate::rope::Rope). For factors in bf16.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionRope<B> {
+    /// `[positions, head_dim ÷ 2]`, read; see [`rope_tables`](crate::rope::rope_tables).
+    pub cos: View<B, f32>,
+    /// `[positions, head_dim ÷ 2]`, read.
+    pub sin: View<B, f32>,
+    /// Rows of the tables. Positions past them take the last one.
+    pub positions: usize,
+    /// `[batch, seq]`, read: the position of each token. Without it they count from 0 in each
+    /// sequence.
+    pub token_positions: Option<View<B, u32>>,
+}
+
+impl<B: Copy> AttentionRope<B> {
+    fn check(self, check: Check, shape: AttentionShape, dtype: DType) -> Result<(), KernelError> {
+        let Self { cos, sin, positions, token_positions } = self;
+        if dtype != DType::Bf16 {
+            let help = "give factors in bf16, or rotate the gradients by a launch of Rope";
+            let (kernel, compute) = (check.0, DType::Bf16);
+            return Err(KernelError::UnsupportedDType { kernel, compute, dtype, help });
+        }
+        let rule = "the tables must have a row for each position";
+        let least = token_positions.map_or(shape.seq, |_| 1);
+        check.rule(positions >= least, rule, (positions, least))?;
+        let angles = check.product("positions × pairs", &[positions, shape.head_dim / 2])?;
+        check.length("cos", cos, angles)?;
+        check.length("sin", sin, angles)?;
+        check_alignment(check, &[Some(cos.into()), Some(sin.into())])?;
+        token_positions.map_or(Ok(()), |tokens| {
+            check.length("token_positions", tokens, shape.batch * shape.seq)
+        })
+    }
+}
+
 /// The result of a gradient kernel.
 struct Gradient<'a, B> {
-    view: View<B, f32>,
+    output: Output<B>,
+    rope: Option<AttentionRope<B>>,
     /// The bounds of its rows.
     row_bounds: Option<View<B, u32>>,
     dimensions: &'a [usize],
@@ -155,17 +192,19 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         gradient: Gradient<'_, B>,
     ) -> Result<Launch<B>, KernelError> {
         let Self { q, k, v, grad_out, lse_delta, bounds, shape, scale } = self;
-        let Gradient { view, row_bounds, dimensions, planes, splits } = gradient;
+        let Gradient { output, rope, row_bounds, dimensions, planes, splits } = gradient;
         let check = Check(kernel.name);
         check_dtypes(check, [q, k, v, grad_out])?;
         let (query, key_value) = (TensorLayout::Query, TensorLayout::KeyValue);
         let queries = [("q", q, query), ("grad_out", grad_out, query)];
         shape.check_tensors(check, queries)?;
         shape.check_tensors(check, [("k", k, key_value), ("v", v, key_value)])?;
-        check.length("grads", view, check.product("elements of gradients", dimensions)?)?;
-        let results = [lse_delta, view].map(|view| Some(TensorView::F32(view)));
+        output.check(check, "grads", check.product("elements of gradients", dimensions)?)?;
         check_alignment(check, &[Some(q), Some(k), Some(v), Some(grad_out)])?;
+        let results = [output.f32().map(TensorView::F32), output.bf16().map(TensorView::Bf16)];
         check_alignment(check, &results)?;
+        check_alignment(check, &[Some(lse_delta.into())])?;
+        rope.map_or(Ok(()), |rope| rope.check(check, shape, q.dtype()))?;
         check_scale(check, scale)?;
         let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check, q.dtype())?;
         check.length("lse_delta", lse_delta, shape.lse_delta_len())?;
@@ -177,13 +216,20 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         let [q_map, k_map, v_map, grad_out_map] =
             tensors.map(|(tensor, heads)| shape.tensor_map(tensor, heads));
         let tensor_maps = q_map.is_some();
+        let (grads, grads_bf16) = output.pointers();
+        let positions = rope.map_or(1, |rope| rope.positions);
         let parameters = abi::FlashBackwardParameters::<ArgumentTypes<B>> {
             q: q.pointer(),
             keys: k.pointer(),
             values: v.pointer(),
             grad_out: grad_out.pointer(),
             lse_delta: Pointer::read(lse_delta),
-            grads: Pointer::write(view),
+            grads,
+            grads_bf16,
+            cos: Pointer::read_optional(rope.map(|rope| rope.cos)),
+            sin: Pointer::read_optional(rope.map(|rope| rope.sin)),
+            token_positions: Pointer::read_optional(rope.and_then(|rope| rope.token_positions)),
+            positions: check.size("the number of positions", positions)?,
             row_bounds: Pointer::read_optional(row_bounds),
             batch,
             seq,
@@ -206,13 +252,15 @@ impl<B: Copy> AttentionBackwardInputs<B> {
 /// The gradient of q: `grad_q_i = scale · Σ_j ds_ij · k_j`, with
 /// `ds_ij = p_ij · (grad_out_i·v_j − delta_i)`.
 ///
-/// In bf16, `ds` is rounded.
+/// In bf16, `ds` is rounded. With RoPE the gradient is rotated back before it is rounded.
 #[derive(Clone, Copy, Debug)]
 pub struct FusedAttentionGradQ<B> {
     /// The inputs.
     pub inputs: AttentionBackwardInputs<B>,
-    /// `[batch, seq, heads, head_dim]`, written.
-    pub grad_q: View<B, f32>,
+    /// `[batch, seq, heads, head_dim]`, written: f32, bf16, or both.
+    pub grad_q: Output<B>,
+    /// The rotation of the queries.
+    pub rope: Option<AttentionRope<B>>,
 }
 
 impl<B: Copy> FusedAttentionGradQ<B> {
@@ -220,15 +268,17 @@ impl<B: Copy> FusedAttentionGradQ<B> {
     ///
     /// # Errors
     /// If the inputs are not of one type, a length does not match the shape, a view is not aligned
-    /// to 16 bytes, the head size is not supported, or a constant is out of range.
+    /// to 16 bytes, the head size is not supported, a constant is out of range, or gradients of
+    /// factors in f32 are to be rotated.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let AttentionShape { batch, seq, heads, head_dim, .. } = self.inputs.shape;
         let dimensions = &[batch, seq, heads, head_dim];
         let kernels = [&FUSED_ATTENTION_F32_GRAD_Q, &FUSED_ATTENTION_GRAD_Q];
         let kernel = by_dtype(self.inputs.q.dtype(), kernels)?;
-        let (view, planes, splits) = (self.grad_q, batch * heads, 1);
-        let row_bounds = self.inputs.bounds.map(|bounds| bounds.first_keys);
-        self.inputs.launch(kernel, Gradient { view, row_bounds, dimensions, planes, splits })
+        let Self { inputs, grad_q: output, rope } = self;
+        let (planes, splits) = (batch * heads, 1);
+        let row_bounds = inputs.bounds.map(|bounds| bounds.first_keys);
+        inputs.launch(kernel, Gradient { output, rope, row_bounds, dimensions, planes, splits })
     }
 }
 
@@ -243,10 +293,12 @@ pub struct FusedAttentionGradKv<B> {
     /// The inputs.
     pub inputs: AttentionBackwardInputs<B>,
     /// `[splits, 2, batch, seq, kv_heads, head_dim]`, written: for each split the gradient of k,
-    /// then the gradient of v.
-    pub grads: View<B, f32>,
+    /// then the gradient of v, in f32, bf16, or both.
+    pub grads: Output<B>,
     /// Number of splits, a divisor of the heads of a group.
     pub splits: usize,
+    /// The rotation of the keys.
+    pub rope: Option<AttentionRope<B>>,
 }
 
 impl<B: Copy> FusedAttentionGradKv<B> {
@@ -254,9 +306,10 @@ impl<B: Copy> FusedAttentionGradKv<B> {
     ///
     /// # Errors
     /// If the inputs are not of one type, a length does not match the shape, a view is not aligned
-    /// to 16 bytes, the head size is not supported, or a constant is out of range.
+    /// to 16 bytes, the head size is not supported, a constant is out of range, or gradients of
+    /// factors in f32 are to be rotated.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { inputs, grads: view, splits } = self;
+        let Self { inputs, grads: output, splits, rope } = self;
         let AttentionShape { batch, seq, kv_heads, head_dim, .. } = inputs.shape;
         let kernels = [&FUSED_ATTENTION_F32_GRAD_KV, &FUSED_ATTENTION_GRAD_KV];
         let kernel = by_dtype(inputs.q.dtype(), kernels)?;
@@ -266,6 +319,6 @@ impl<B: Copy> FusedAttentionGradKv<B> {
         let dimensions = &[splits, 2, batch, seq, kv_heads, head_dim];
         let planes = batch * kv_heads * splits;
         let row_bounds = inputs.bounds.map(|bounds| bounds.query_ends);
-        inputs.launch(kernel, Gradient { view, row_bounds, dimensions, planes, splits })
+        inputs.launch(kernel, Gradient { output, rope, row_bounds, dimensions, planes, splits })
     }
 }

@@ -38,10 +38,10 @@ mod unfused;
 mod unfused_backward;
 
 pub use backward::{AttentionBackwardInputs, AttentionBackwardPreprocess};
+pub use backward::{AttentionRope, FusedAttentionGradKv, FusedAttentionGradQ};
 pub use backward::{FUSED_ATTENTION_F32_GRAD_KV, FUSED_ATTENTION_F32_GRAD_Q};
 pub use backward::{FUSED_ATTENTION_F32_PREPROCESS, FUSED_ATTENTION_GRAD_KV};
 pub use backward::{FUSED_ATTENTION_GRAD_Q, FUSED_ATTENTION_PREPROCESS};
-pub use backward::{FusedAttentionGradKv, FusedAttentionGradQ};
 pub use bounds::{AttentionBounds, first_keys, query_ends};
 pub use cache::{CACHE_SCORES_BF16, CACHE_VALUES_BF16, CacheScores, CacheShape, CacheValues};
 pub use decode::{DECODE_ATTENTION, DECODE_ATTENTION_BF16, DECODE_ATTENTION_COMBINE};

@@ -273,7 +273,9 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         shape,
         scale: 0.5,
     };
-    let grads = |splits, len| FusedAttentionGradKv { inputs, grads: view(len), splits }.launch();
+    let grads = |splits, len| {
+        FusedAttentionGradKv { inputs, grads: view(len).into(), splits, rope: None }.launch()
+    };
     assert!(grads(2, 64).is_ok());
     assert!(matches!(grads(3, 96), Err(KernelError::Shape { left: 3, right: 2, .. })));
     assert!(matches!(grads(2, 32), Err(KernelError::Length { operand: "grads", .. })));

@@ -1,11 +1,13 @@
 //! One problem of fused attention: its operands, its results, and their error bounds.
 
 use half::bf16;
+use retrograph_kernels::View;
 use retrograph_kernels::attention::query_ends;
 use retrograph_kernels::attention::reference::forward::{AttentionGradients, CausalAttention};
 use retrograph_kernels::ops::{
-    AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionBounds, AttentionShape, DType,
-    FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Output, SplitKSum, TensorView,
+    AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionBounds, AttentionRope,
+    AttentionShape, DType, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Output,
+    SplitKSum, TensorView,
 };
 
 use crate::bounds::within;
@@ -43,8 +45,25 @@ pub(crate) fn upload(device: &Device, compute: DType, tensor: &[f32]) -> TensorV
     }
 }
 
+/// Checks that the second tensor is the first one, rounded.
+fn check_rounded(device: &Device, exact: View<u64, f32>, rounded: View<u64, bf16>) {
+    let pairs = device.download(exact).into_iter().zip(device.download(rounded));
+    for (i, (exact, rounded)) in pairs.enumerate() {
+        let same = rounded.to_bits() == bf16::from_f32(exact).to_bits();
+        assert!(same || exact.is_nan() && rounded.is_nan(), "{i}: {exact} to {rounded}");
+    }
+}
+
 pub(crate) fn shape([batch, seq, heads, kv_heads, head_dim]: [usize; 5]) -> AttentionShape {
     AttentionShape { batch, seq, heads, kv_heads, head_dim }
+}
+
+/// Tables of RoPE, `[positions, head_dim ÷ 2]`, and the positions of the tokens.
+pub(crate) struct RopeCase {
+    pub(crate) cos: Vec<f32>,
+    pub(crate) sin: Vec<f32>,
+    pub(crate) positions: usize,
+    pub(crate) token_positions: Option<Vec<u32>>,
 }
 
 /// Operands and the factor of scores.
@@ -54,6 +73,8 @@ pub(crate) struct Case {
     pub(crate) scale: f32,
     /// The first key of each query.
     pub(crate) first_keys: Option<Vec<u32>>,
+    /// The rotation that the gradients of q and k undo.
+    pub(crate) rope: Option<RopeCase>,
     pub(crate) q: Vec<f32>,
     pub(crate) k: Vec<f32>,
     pub(crate) v: Vec<f32>,
@@ -78,7 +99,7 @@ impl Case {
         let scale = 1.0 / (shape.head_dim as f32).sqrt();
         let [q, grad_out] = [(); 2].map(|()| data.uniform(query, 2.0));
         let [k, v] = [(); 2].map(|()| data.uniform(key, 2.0));
-        Self { compute, shape, scale, first_keys: None, q, k, v, grad_out }
+        Self { compute, shape, scale, first_keys: None, rope: None, q, k, v, grad_out }
     }
 
     /// Runs forward and backward pass, the group in `splits`.
@@ -104,11 +125,7 @@ impl Case {
         let forward = FusedAttention { q, k, v, out: output, lse, bounds, shape, scale };
         device.run(&forward.launch().unwrap());
         if splits == 1 {
-            let pairs = device.download(out).into_iter().zip(device.download(out_bf16));
-            for (i, (exact, rounded)) in pairs.enumerate() {
-                let same = rounded.to_bits() == bf16::from_f32(exact).to_bits();
-                assert!(same || exact.is_nan() && rounded.is_nan(), "{i}: {exact} to {rounded}");
-            }
+            check_rounded(device, out, out_bf16);
         }
         let out_read = if splits == 1 || compute == DType::F32 {
             out.into()
@@ -120,10 +137,23 @@ impl Case {
             AttentionBackwardPreprocess { out: out_read, grad_out, lse, lse_delta, shape };
         device.run(&preprocess.launch().unwrap());
         let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, bounds, shape, scale };
-        device.run(&FusedAttentionGradQ { inputs, grad_q }.launch().unwrap());
+        let rope = self.rope.as_ref().map(|rope| AttentionRope {
+            cos: device.upload(&rope.cos),
+            sin: device.upload(&rope.sin),
+            positions: rope.positions,
+            token_positions: rope.token_positions.as_ref().map(|tokens| device.upload(tokens)),
+        });
+        let grad_q_bf16 = device.upload(&vec![bf16::MAX; q.len()]);
+        let output = Output::Both(grad_q, grad_q_bf16);
+        let backward = FusedAttentionGradQ { inputs, grad_q: output, rope };
+        device.run(&backward.launch().unwrap());
+        check_rounded(device, grad_q, grad_q_bf16);
         let partials = device.unwritten(splits * 2 * k.len());
-        let grad_kv = FusedAttentionGradKv { inputs, grads: partials, splits };
+        let partials_bf16 = device.upload(&vec![bf16::MAX; splits * 2 * k.len()]);
+        let grads = Output::Both(partials, partials_bf16);
+        let grad_kv = FusedAttentionGradKv { inputs, grads, splits, rope };
         device.run(&grad_kv.launch().unwrap());
+        check_rounded(device, partials, partials_bf16);
         let grads = if splits == 1 {
             partials
         } else {

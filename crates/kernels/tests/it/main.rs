@@ -4,6 +4,7 @@ mod adamw;
 mod argument_bytes;
 mod attention;
 mod attention_bounds;
+mod attention_rope;
 mod bounds;
 mod cache;
 mod clip;

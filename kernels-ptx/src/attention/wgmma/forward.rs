@@ -88,7 +88,12 @@ impl<'k> Params<'k> {
             q: head_map(q_map, head),
             keys: head_map(k_map, kv_head),
             values: head_map(v_map, kv_head),
-            out: ResultRows { first: Output::new(out, out_bf16).at(first), stride, rows: seq },
+            out: ResultRows {
+                first: Output::new(out, out_bf16).at(first),
+                stride,
+                rows: seq,
+                rotation: None,
+            },
             lse: lse.at(k.ctaid_x().mul_wide(seq)),
             scale,
             start,

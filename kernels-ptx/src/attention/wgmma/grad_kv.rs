@@ -15,6 +15,7 @@ use super::smem::{HeadMap, Smem, SmemLayout};
 use super::{Config, bound_block, multiply, multiply_transposed, warpgroup};
 use crate::attention::backward::padded_rows;
 use crate::attention::epilogue::ResultRows;
+use crate::attention::inverse_rope::InverseRope;
 use crate::attention::mask::apply_causal_mask;
 use crate::attention::mma::pack_fragments;
 use crate::attention::row_bounds::{Masked, RowBounds};
@@ -83,8 +84,8 @@ struct Params<'k> {
 impl<'k> Params<'k> {
     fn declare(k: &Kernel<'k>) -> Self {
         let parameters = FlashBackwardParameters::declare(&mut Declarations(*k));
-        let FlashBackwardParameters { lse_delta, grads, batch, seq, heads, .. } = parameters;
-        let FlashBackwardParameters { kv_heads, head_dim, splits, scale, .. } = parameters;
+        let FlashBackwardParameters { lse_delta, grads, grads_bf16, batch, seq, .. } = parameters;
+        let FlashBackwardParameters { heads, kv_heads, head_dim, splits, scale, .. } = parameters;
         let FlashBackwardParameters { q_map, k_map, v_map, grad_out_map, row_bounds, .. } =
             parameters;
         let (split, plane) = (k.ctaid_x() % splits, k.ctaid_x() / splits);
@@ -96,10 +97,12 @@ impl<'k> Params<'k> {
         let padded = padded_rows(seq);
         let stride = kv_heads * head_dim;
         // The gradients of k and v are [split, 2, batch, seq, kv_heads, head_dim].
-        let result = |index: u32| {
+        let grads = Output::new(grads, grads_bf16);
+        let rotation = InverseRope::new(&parameters, sequence);
+        let result = |index: u32, rotation| {
             let row = (split * 2 + index) * (batch * seq) + sequence * seq;
             let first = row.mul_wide(stride) + (kv_head * head_dim).cast::<u64>();
-            ResultRows { first: Output::f32(grads).at(first), stride, rows: seq }
+            ResultRows { first: grads.at(first), stride, rows: seq, rotation }
         };
         // Blocks with the most queries start first.
         let start = k.ctaid_y() * WGMMA_ROWS;
@@ -112,8 +115,8 @@ impl<'k> Params<'k> {
             values: head_map(v_map, kv_head),
             lse_delta: lse_delta.at((sequence * heads + head).mul_wide(padded) << 1),
             padded,
-            grad_k: result(0),
-            grad_v: result(1),
+            grad_k: result(0, Some(rotation)),
+            grad_v: result(1, None),
             head_dim,
             scale,
             start,

@@ -13,6 +13,7 @@ use super::smem::{HeadMap, Smem, SmemLayout};
 use super::{Config, bound_block, multiply, multiply_transposed, warpgroup};
 use crate::attention::backward::padded_rows;
 use crate::attention::epilogue::ResultRows;
+use crate::attention::inverse_rope::InverseRope;
 use crate::attention::mask::{apply_causal_mask, lane_row};
 use crate::attention::mma::pack_fragments;
 use crate::attention::row_bounds::{Masked, RowBounds};
@@ -73,7 +74,8 @@ struct Params<'k> {
 impl<'k> Params<'k> {
     fn declare(k: &Kernel<'k>) -> Self {
         let parameters = FlashBackwardParameters::declare(&mut Declarations(*k));
-        let FlashBackwardParameters { lse_delta, grads, seq, heads, kv_heads, .. } = parameters;
+        let FlashBackwardParameters { lse_delta, grads, grads_bf16, seq, heads, .. } = parameters;
+        let FlashBackwardParameters { kv_heads, .. } = parameters;
         let FlashBackwardParameters { head_dim, scale, q_map, k_map, .. } = parameters;
         let FlashBackwardParameters { v_map, grad_out_map, row_bounds, .. } = parameters;
         let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
@@ -93,7 +95,12 @@ impl<'k> Params<'k> {
             keys: head_map(k_map, kv_head),
             values: head_map(v_map, kv_head),
             lse_delta: lse_delta.at(k.ctaid_x().mul_wide(padded) << 1),
-            grad_q: ResultRows { first: Output::f32(grads).at(first), stride, rows: seq },
+            grad_q: ResultRows {
+                first: Output::new(grads, grads_bf16).at(first),
+                stride,
+                rows: seq,
+                rotation: Some(InverseRope::new(&parameters, sequence)),
+            },
             scale,
             start,
             first: bounds.first_key(KEYS) / KEYS,

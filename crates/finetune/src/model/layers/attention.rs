@@ -10,7 +10,7 @@ use super::linear::{self, Backward, Forward, Linear, Output};
 use super::norm::{self, GradInput, Norm};
 use super::residual::Residual;
 use super::rope::{RopeTables, RotaryEmbedding, Rotation};
-use super::self_attention::{self, Operands, SelfAttention};
+use super::self_attention::{self, GradDtypes, Operands, SelfAttention};
 use super::{Builder, PassConfig, gemv};
 use crate::config::Projection;
 use crate::error::Result;
@@ -285,18 +285,16 @@ impl Attention {
         let grad_mixed = linear::backward(builder, &[output])?[0];
         let grad_mixed = grad_mixed.in_dtypes(builder, dtypes)?;
         builder.scope(self.scope("attention backward"));
-        let grad_mixed = (grad_mixed, self.v.grad_dtypes);
-        let grads = self.core.backward(builder, saved.core, grad_mixed)?;
-        let scopes = ["q", "k", "v"].map(|part| self.scope(&format!("{part} backward")));
+        // The norms of heads read f32.
         let dtypes = [self.q.grad_dtypes, self.k.grad_dtypes];
-        builder.scope(self.scope("rotation backward"));
-        let read = [(grads.q, 0), (grads.k, 1)]
-            .map(|(grad, at)| (grad, self.norms[at].map_or(dtypes[at], |_| Dtypes::F32)));
-        let [grad_q, grad_k] = self.rope.rotate(builder, read, Rotation::Inverse)?;
+        let [q, k] = [0, 1].map(|at| self.norms[at].map_or(dtypes[at], |_| Dtypes::F32));
+        let read = GradDtypes { q, k, v: self.v.grad_dtypes };
+        let grads = self.core.backward(builder, saved.core, (grad_mixed, read, &self.rope))?;
+        let scopes = ["q", "k", "v"].map(|part| self.scope(&format!("{part} backward")));
         builder.scope(&*scopes[0]);
-        let grad_q = self.norm_heads_backward(builder, (saved, 0), (grad_q, dtypes[0]))?;
+        let grad_q = self.norm_heads_backward(builder, (saved, 0), (grads.q, dtypes[0]))?;
         builder.scope(&*scopes[1]);
-        let grad_k = self.norm_heads_backward(builder, (saved, 1), (grad_k, dtypes[1]))?;
+        let grad_k = self.norm_heads_backward(builder, (saved, 1), (grads.k, dtypes[1]))?;
         let layers =
             [(&self.q, saved.q, grad_q), (&self.k, saved.k, grad_k), (&self.v, saved.v, grads.v)];
         let calls: [_; 3] = std::array::from_fn(|at| {

@@ -1,7 +1,7 @@
 //! Rotary position embedding (RoPE) of queries and keys.
 
-use retrograph_kernels::ops::{Rope, RopeTensor, TokenPositions};
-use retrograph_runtime::Slice;
+use retrograph_kernels::ops::{AttentionRope, Rope, RopeTensor, TokenPositions};
+use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Dtypes};
 use super::{Builder, PassConfig};
@@ -80,6 +80,13 @@ impl RotaryEmbedding {
     /// Positions in the tables.
     pub(super) fn positions(&self) -> usize {
         self.tables.positions
+    }
+
+    /// The rotation as attention undoes it in its gradients; none if every token has position 0.
+    pub(super) fn of_attention(&self, builder: &Builder) -> Option<AttentionRope<BufferId>> {
+        let RopeTables { cos, sin, positions } = self.tables;
+        let token_positions = builder.sequences.positions();
+        (!self.at_zero).then_some(AttentionRope { cos, sin, positions, token_positions })
     }
 
     /// Appends the rotation of queries and keys, in the dtypes in which each is read.

@@ -6,13 +6,14 @@
 
 use retrograph_kernels::ops::{
     AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionGradK, AttentionGradProbs,
-    AttentionGradQ, AttentionGradV, AttentionScores, AttentionShape, AttentionValues, DType,
-    FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Softcap, SoftcapBackward, Softmax,
-    SoftmaxBackward, SoftmaxMask, SplitKSum,
+    AttentionGradQ, AttentionGradV, AttentionRope, AttentionScores, AttentionShape,
+    AttentionValues, DType, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Softcap,
+    SoftcapBackward, Softmax, SoftmaxBackward, SoftmaxMask, SplitKSum,
 };
 use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Dtypes};
+use super::rope::{RotaryEmbedding, Rotation};
 use super::{Builder, PassConfig};
 use crate::error::Result;
 use crate::spec::AttentionSpec;
@@ -53,12 +54,20 @@ enum Probabilities {
     Recomputed { out: Activation, lse: Slice<f32> },
 }
 
-/// The gradients of queries and keys after RoPE, and of values.
+/// The gradients of queries and keys before RoPE, and of values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gradients {
-    pub(super) q: Slice<f32>,
-    pub(super) k: Slice<f32>,
+    pub(super) q: Activation,
+    pub(super) k: Activation,
     pub(super) v: Activation,
+}
+
+/// The dtypes in which the gradients are read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GradDtypes {
+    pub(super) q: Dtypes,
+    pub(super) k: Dtypes,
+    pub(super) v: Dtypes,
 }
 
 impl SelfAttention {
@@ -147,31 +156,34 @@ impl SelfAttention {
         Ok((out, Probabilities::Stored { probs, capped }))
     }
 
-    /// Appends the gradients of the operands. The gradient of values is read in `dtypes`.
+    /// Appends the gradients of values, and of queries and keys before `rope`.
     pub(super) fn backward(
         &self,
         builder: &mut Builder,
         Saved { operands, probabilities }: Saved,
-        (grad_out, dtypes): (Activation, Dtypes),
+        (grad_out, dtypes, rope): (Activation, GradDtypes, &RotaryEmbedding),
     ) -> Result<Gradients> {
         match probabilities {
             Probabilities::Stored { probs, capped } => {
                 let (forward, grad_out) = ((operands, probs, capped), grad_out.f32()?);
                 let [q, k, v] = self.unfused_backward(builder, forward, grad_out)?;
-                Ok(Gradients { q, k, v: Activation::cast(builder, v, dtypes)? })
+                let heads = [(q, dtypes.q), (k, dtypes.k)];
+                let [q, k] = rope.rotate(builder, heads, Rotation::Inverse)?;
+                Ok(Gradients { q, k, v: Activation::cast(builder, v, dtypes.v)? })
             }
             Probabilities::Recomputed { out, lse } => {
                 let forward = (operands, (out, lse));
-                self.fused_backward(builder, forward, (grad_out, dtypes))
+                self.fused_backward(builder, forward, (grad_out, dtypes, rope))
             }
         }
     }
 
+    /// In bf16 the kernels rotate the gradients of queries and keys back.
     fn fused_backward(
         &self,
         builder: &mut Builder,
         (Operands { q, k, v }, (out, lse)): (Operands, (Activation, Slice<f32>)),
-        (grad_out, dtypes): (Activation, Dtypes),
+        (grad_out, dtypes, rope): (Activation, GradDtypes, &RotaryEmbedding),
     ) -> Result<Gradients> {
         let shape = self.shape;
         let [q, k, v, out, grad_out] = [q, k, v, out, grad_out].map(Activation::narrowest);
@@ -180,22 +192,41 @@ impl SelfAttention {
         builder.launch(preprocess.launch())?;
         let (scale, bounds) = (self.scale, builder.sequences.bounds(self.window));
         let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, bounds, shape, scale };
-        let grad_q = builder.transient("grad_q", q.len());
-        builder.launch(FusedAttentionGradQ { inputs, grad_q }.launch())?;
-        let (splits, len) = (shape.grad_kv_splits(), k.len());
-        let grads = builder.transient("grad_kv", 2 * len);
-        let grad_k = grads.slice(0..len);
-        if splits == 1 {
-            builder.launch(FusedAttentionGradKv { inputs, grads, splits }.launch())?;
-            let grad_v = Activation::cast(builder, grads.slice(len..2 * len), dtypes)?;
-            return Ok(Gradients { q: grad_q, k: grad_k, v: grad_v });
+        if self.compute == DType::Bf16 {
+            let fused = rope.of_attention(builder);
+            let q = Activation::transient(builder, ("grad_q", q.len()), dtypes.q);
+            let gradient = FusedAttentionGradQ { inputs, grad_q: q.written(), rope: fused };
+            builder.launch(gradient.launch())?;
+            let [k, v] = self.grad_kv(builder, (inputs, fused), dtypes.k.and(dtypes.v))?;
+            return Ok(Gradients { q, k, v });
         }
-        let partials = builder.transient("grad_kv partials", splits * grads.len());
-        let split = FusedAttentionGradKv { inputs, grads: partials, splits };
-        builder.launch(split.launch())?;
-        let grads = Activation::with_bf16_copy(builder, ("grad_kv", grads), dtypes);
-        builder.launch(SplitKSum { partials, out: grads.written(), splits }.launch())?;
-        Ok(Gradients { q: grad_q, k: grad_k, v: grads.slice(len..2 * len) })
+        let grad_q = builder.transient("grad_q", q.len());
+        let gradient = FusedAttentionGradQ { inputs, grad_q: grad_q.into(), rope: None };
+        builder.launch(gradient.launch())?;
+        let [grad_k, v] = self.grad_kv(builder, (inputs, None), Dtypes::F32.and(dtypes.v))?;
+        let heads = [(grad_q, dtypes.q), (grad_k.f32()?, dtypes.k)];
+        let [q, k] = rope.rotate(builder, heads, Rotation::Inverse)?;
+        Ok(Gradients { q, k, v })
+    }
+
+    /// Appends the gradients of keys and values, which are read in `dtypes`.
+    fn grad_kv(
+        &self,
+        builder: &mut Builder,
+        (inputs, rope): (AttentionBackwardInputs<BufferId>, Option<AttentionRope<BufferId>>),
+        dtypes: Dtypes,
+    ) -> Result<[Activation; 2]> {
+        let (splits, len) = (self.shape.grad_kv_splits(), inputs.k.len());
+        let grads = Activation::transient(builder, ("grad_kv", 2 * len), dtypes);
+        let launch = |grads| FusedAttentionGradKv { inputs, grads, splits, rope }.launch();
+        if splits == 1 {
+            builder.launch(launch(grads.written()))?;
+        } else {
+            let partials = builder.transient("grad_kv partials", splits * 2 * len);
+            builder.launch(launch(partials.into()))?;
+            builder.launch(SplitKSum { partials, out: grads.written(), splits }.launch())?;
+        }
+        Ok([grads.slice(0..len), grads.slice(len..2 * len)])
     }
 
     fn unfused_backward(
