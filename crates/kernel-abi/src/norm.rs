@@ -124,13 +124,14 @@ parameters! {
     }
 }
 
-/// Columns of a block and threads that share a column, for each entry of [`COLUMN_SUM`]: the second
-/// is for matrices with many rows.
-pub const COLUMN_SUM_BLOCKS: [[u32; 2]; 2] = [[32, 16], [8, 128]];
+/// Columns of a block of [`COLUMN_SUM`].
+pub const COLUMN_SUM_COLUMNS: u32 = 32;
+/// Threads that share a column of [`COLUMN_SUM`].
+pub const COLUMN_SUM_LANES: u32 = 16;
 
 /// The sum of each column.
 pub const COLUMN_SUM: Signature = Signature {
     image: "column_sum",
     parameters: ColumnSumParameters::<()>::LIST,
-    entries: &["column_sum", "column_sum_many_rows"],
+    entries: &["column_sum"],
 };

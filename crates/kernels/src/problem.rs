@@ -25,13 +25,8 @@ pub enum Problem {
     },
     /// Rows of a matrix.
     Rows(RowsProblem),
-    /// Columns of a matrix, each reduced on its own.
-    Columns {
-        /// Rows.
-        rows: u32,
-        /// Columns.
-        columns: u32,
-    },
+    /// Columns of a matrix.
+    Columns(u32),
     /// Rows of an embedding table.
     Embedding {
         /// Number of tokens.
@@ -135,9 +130,8 @@ impl Problem {
         if let Self::Rows(rows) = *self { Some(rows) } else { None }
     }
 
-    /// Rows and columns.
-    pub(crate) fn columns(&self) -> Option<[u32; 2]> {
-        if let Self::Columns { rows, columns } = *self { Some([rows, columns]) } else { None }
+    pub(crate) fn columns(&self) -> Option<u32> {
+        if let Self::Columns(columns) = *self { Some(columns) } else { None }
     }
 
     pub(crate) fn gemm(&self) -> Option<&GemmProblem> {
@@ -157,7 +151,7 @@ impl Problem {
     pub fn samples(sizes: &[u32]) -> Vec<Self> {
         let mut problems = Vec::new();
         for &a in sizes {
-            problems.push(Self::Items(a));
+            problems.extend([Self::Items(a), Self::Columns(a)]);
             problems
                 .extend([DType::F32, DType::Bf16].map(|dtype| Self::Elements { count: a, dtype }));
             for &b in sizes {
@@ -172,7 +166,6 @@ impl Problem {
         for vectorized in [false, true] {
             problems.push(Self::Rows(RowsProblem { rows: a, width: b, vectorized }));
         }
-        problems.push(Self::Columns { rows: a, columns: b });
         problems.push(Self::Embedding { positions: a, hidden: b });
         problems.push(Self::Decode { heads: a, splits: b, texts: 1 });
         for first in [DType::F32, DType::Bf16] {
