@@ -64,6 +64,19 @@ fn a_large_full_step_in_bf16_computes_every_product_from_bf16_operands() {
 }
 
 #[test]
+fn attention_rotates_its_gradients_back_in_bf16() {
+    let rotations = |precision| {
+        let config = TrainingConfig { precision, ..config(Mode::Full) };
+        let step = StepPass::new(&config, StepOptions::default()).unwrap();
+        count(&step.pass, &[&ops::ROPE])
+    };
+    let layers = Preset::Tiny.model().layers;
+    assert_eq!(rotations(crate::config::Precision::BF16), layers);
+    // In f32 a launch of its own rotates them.
+    assert_eq!(rotations(crate::config::Precision::F32), 2 * layers);
+}
+
+#[test]
 fn the_full_step_has_a_weight_gradient_for_each_matrix() {
     let step = step(Mode::Full);
     // Seven projections in each of two layers, and the logits.
