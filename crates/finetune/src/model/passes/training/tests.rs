@@ -1,6 +1,6 @@
 //! The operations of training steps in every mode and precision.
 
-use retrograph_kernels::{Kernel, Problem, ops};
+use retrograph_kernels::{Access, Kernel, Problem, ops};
 use retrograph_runtime::OperationKind;
 
 use super::super::count;
@@ -61,6 +61,27 @@ fn a_large_full_step_in_bf16_computes_every_product_from_bf16_operands() {
     let products = step.pass.operations().iter().filter(is_product).count();
     assert_eq!(products, count(&step.pass, &MULTISTAGE));
     assert_eq!(count(&step.pass, &[&ops::CAST]), 0);
+}
+
+#[test]
+fn norms_of_a_large_step_in_bf16_read_branches_and_gradients_in_bf16() {
+    let counts = |precision| {
+        let config = TrainingConfig { precision, batch: 1, seq: 16, ..config(Mode::Full) };
+        let pass = StepPass::new(&config, StepOptions::default()).unwrap().pass;
+        [&ops::RMS_NORM, &ops::RMS_NORM_BACKWARD].map(|kernel| {
+            let reads_bf16 = |operation: &&retrograph_runtime::Operation| {
+                let OperationKind::Launch(launch) = operation.kind() else { return false };
+                let mut read = operation.accesses().iter().filter(|it| it.access != Access::Write);
+                launch.kernel() == kernel
+                    && read.any(|it| pass.buffer(it.buffer).unwrap().element().contains("bf16"))
+            };
+            pass.operations().iter().filter(reads_bf16).count()
+        })
+    };
+    let layers = Preset::Tiny.model().layers;
+    // Outputs of attention and MLP, and gradients through q, k, v, gate and up.
+    assert_eq!(counts(crate::config::Precision::BF16), [2 * layers, 2 * layers]);
+    assert_eq!(counts(crate::config::Precision::F32), [0, 0]);
 }
 
 #[test]
