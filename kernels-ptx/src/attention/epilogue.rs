@@ -20,7 +20,7 @@ pub(super) struct ResultRows<'k> {
     pub(super) stride: Value<'k, u32>,
     /// Rows of the sequence.
     pub(super) rows: Value<'k, u32>,
-    /// The rotation before the factor. Results in f32 factors have none.
+    /// The rotation, applied before the factor; none for factors in f32.
     pub(super) rotation: Option<InverseRope<'k>>,
 }
 
