@@ -86,7 +86,7 @@ pub(crate) fn readmes() -> anyhow::Result<()> {
     readmes::follow(&packages, &directory)
 }
 
-/// Packages `packages` and unpacks the archives into a workspace, whose folder is returned.
+/// Packages `packages` and unpacks the archives into a workspace. Returns its folder.
 fn unpack(packages: &[Package]) -> anyhow::Result<PathBuf> {
     let mut archives = command("cargo", &["package", "--no-verify", "--allow-dirty", "--locked"]);
     archives.args(selection()?);

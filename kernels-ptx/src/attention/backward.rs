@@ -171,7 +171,7 @@ impl<'k> Params<'k> {
         };
         // Gradients of factors in f32 are rotated by a launch of their own.
         let rotation =
-            matches!(config.dtype, DType::Bf16).then(|| InverseRope::new(&parameters, sequence));
+            (config.dtype == DType::Bf16).then(|| InverseRope::new(&parameters, sequence));
         let grads = Output::new(grads, grads_bf16);
         let result = |(heads, head, token): (_, Value<'k, u32>, _), rotation| {
             let stride = head_dim * heads;

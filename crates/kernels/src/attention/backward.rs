@@ -136,8 +136,8 @@ pub struct AttentionBackwardInputs<B> {
     pub scale: f32,
 }
 
-/// RoPE of queries and keys, whose gradients are rotated back: the gradients are then those of
-/// queries and keys before [`Rope`](crate::rope::Rope). For factors in bf16.
+/// The rotation of queries and keys by [`Rope`](crate::rope::Rope), in front of attention. The
+/// gradient kernels undo it: they write the gradients of its inputs. Factors must be bf16.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionRope<B> {
     /// `[positions, head_dim ÷ 2]`, read; see [`rope_tables`](crate::rope::rope_tables).

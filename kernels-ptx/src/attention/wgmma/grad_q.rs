@@ -75,8 +75,7 @@ impl<'k> Params<'k> {
     fn declare(k: &Kernel<'k>) -> Self {
         let parameters = FlashBackwardParameters::declare(&mut Declarations(*k));
         let FlashBackwardParameters { lse_delta, grads, grads_bf16, seq, heads, .. } = parameters;
-        let FlashBackwardParameters { kv_heads, .. } = parameters;
-        let FlashBackwardParameters { head_dim, scale, q_map, k_map, .. } = parameters;
+        let FlashBackwardParameters { kv_heads, head_dim, scale, q_map, k_map, .. } = parameters;
         let FlashBackwardParameters { v_map, grad_out_map, row_bounds, .. } = parameters;
         let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
         let kv_head = head / (heads / kv_heads);

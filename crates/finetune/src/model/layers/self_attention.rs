@@ -178,7 +178,7 @@ impl SelfAttention {
         }
     }
 
-    /// In bf16 the kernels rotate the gradients of queries and keys back.
+    /// In bf16 the kernels rotate the gradients of queries and keys back; in f32 a launch follows.
     fn fused_backward(
         &self,
         builder: &mut Builder,
@@ -192,19 +192,20 @@ impl SelfAttention {
         builder.launch(preprocess.launch())?;
         let (scale, bounds) = (self.scale, builder.sequences.bounds(self.window));
         let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, bounds, shape, scale };
-        if self.compute == DType::Bf16 {
-            let fused = rope.of_attention(builder);
-            let q = Activation::transient(builder, ("grad_q", q.len()), dtypes.q);
-            let gradient = FusedAttentionGradQ { inputs, grad_q: q.written(), rope: fused };
-            builder.launch(gradient.launch())?;
-            let [k, v] = self.grad_kv(builder, (inputs, fused), dtypes.k.and(dtypes.v))?;
-            return Ok(Gradients { q, k, v });
-        }
-        let grad_q = builder.transient("grad_q", q.len());
-        let gradient = FusedAttentionGradQ { inputs, grad_q: grad_q.into(), rope: None };
+        let in_kernels = self.compute == DType::Bf16;
+        let (undone, written) = if in_kernels {
+            (rope.of_attention(builder), dtypes)
+        } else {
+            (None, GradDtypes { q: Dtypes::F32, k: Dtypes::F32, ..dtypes })
+        };
+        let grad_q = Activation::transient(builder, ("grad_q", q.len()), written.q);
+        let gradient = FusedAttentionGradQ { inputs, grad_q: grad_q.written(), rope: undone };
         builder.launch(gradient.launch())?;
-        let [grad_k, v] = self.grad_kv(builder, (inputs, None), Dtypes::F32.and(dtypes.v))?;
-        let heads = [(grad_q, dtypes.q), (grad_k.f32()?, dtypes.k)];
+        let [grad_k, v] = self.grad_kv(builder, (inputs, undone), written.k.and(written.v))?;
+        if in_kernels {
+            return Ok(Gradients { q: grad_q, k: grad_k, v });
+        }
+        let heads = [(grad_q.f32()?, dtypes.q), (grad_k.f32()?, dtypes.k)];
         let [q, k] = rope.rotate(builder, heads, Rotation::Inverse)?;
         Ok(Gradients { q, k, v })
     }
