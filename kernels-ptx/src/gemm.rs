@@ -45,6 +45,7 @@ mod loader;
 mod mainloop;
 mod operand_tile;
 mod params;
+mod qkv_rope;
 pub(crate) mod skinny;
 pub(crate) mod split;
 pub(crate) mod split_k_sum;

@@ -14,6 +14,7 @@ pub(crate) mod pdl;
 pub(crate) mod philox;
 pub(crate) mod reduce;
 pub(crate) mod registers;
+pub(crate) mod rope;
 pub(crate) mod row_registers;
 pub(crate) mod sigmoid;
 pub(crate) mod smem_tile;

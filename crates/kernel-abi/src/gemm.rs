@@ -13,7 +13,8 @@ pub use added_products::{AddedProductParameters, MAX_ADDED_PRODUCTS};
 pub use images::{
     BF16_NN, BF16_NN_BF16, BF16_NN_NF4, BF16_NT, BF16_NT_BF16, BF16_NT_NF4, BF16_TN, Epilogue,
     GemmImage, IMAGES, Layout, MULTISTAGE_NN, MULTISTAGE_NN_NF4, MULTISTAGE_NT, MULTISTAGE_NT_NF4,
-    MULTISTAGE_TN, NN, NN_NF4, NN_SPLIT, NT, NT_NF4, NT_SPLIT, SWIGLU_BACKWARD_NN, SWIGLU_NT, TN,
+    MULTISTAGE_TN, NN, NN_NF4, NN_SPLIT, NT, NT_NF4, NT_SPLIT, QKV_ROPE_NT, SWIGLU_BACKWARD_NN,
+    SWIGLU_NT, TN,
 };
 pub use skinny::{
     SKINNY, SKINNY_MAX_ROWS, SKINNY_OUTPUTS, SKINNY_SPLITS, SKINNY_WARPS, SkinnyParameters,
@@ -23,8 +24,8 @@ pub use split::{
     SplitScaleParameters,
 };
 pub use tile::{
-    CONSUMER_ROWS, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT, SIMT_NF4, SPLIT_F16,
-    SWIGLU, SWIGLU_BACKWARD, TileConfig, WGMMA_BLOCK_K,
+    CONSUMER_ROWS, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, QKV_ROPE, SIMT, SIMT_NF4,
+    SPLIT_F16, SWIGLU, SWIGLU_BACKWARD, TileConfig, WGMMA_BLOCK_K,
 };
 
 use crate::parameters::{flags, parameters};
@@ -109,6 +110,52 @@ parameters! {
         c_map: tensor_map,
     }
 }
+
+parameters! {
+    /// The products of keys and values, where c are queries: three products with the same a, of
+    /// which the first three added products are one each. Queries and keys are rotated by RoPE.
+    /// All are bf16 and contiguous, in the layouts of b and c; `alpha` is 1. They follow
+    /// [`AddedProductParameters`] in entries of [`Epilogue::QkvRope`].
+    pub struct GemmQkvRopeParameters {
+        /// `kv_columns × k` elements, read.
+        keys_b: pointer<Bf16>,
+        /// `kv_columns × k` elements, read.
+        values_b: pointer<Bf16>,
+        /// `m × kv_columns` elements, written.
+        keys: pointer<Bf16>,
+        /// `m × kv_columns` elements, written.
+        values: pointer<Bf16>,
+        /// `kv_columns` elements added to each row of keys, or null.
+        keys_bias: pointer<f32>,
+        /// `kv_columns` elements added to each row of values, or null.
+        values_bias: pointer<f32>,
+        /// Columns of keys and of values.
+        kv_columns: u32,
+        /// `positions × head_dim / 2` cosines, read, or null for no rotation.
+        cos: pointer<f32>,
+        /// `positions × head_dim / 2` sines, read, or null.
+        sin: pointer<f32>,
+        /// The position of each row, read, or null if positions count from 0 in each sequence.
+        token_positions: pointer<u32>,
+        /// Rows of the tables.
+        positions: u32,
+        /// Tokens of a sequence.
+        seq: u32,
+        /// 64 or 128.
+        head_dim: u32,
+        /// The map of `keys_b`.
+        keys_b_map: tensor_map,
+        /// The map of `values_b`.
+        values_b_map: tensor_map,
+        /// The map of `keys`.
+        keys_map: tensor_map,
+        /// The map of `values`.
+        values_map: tensor_map,
+    }
+}
+
+/// Head dimensions of [`Epilogue::QkvRope`]: heads do not cross the edges of its tiles.
+pub const QKV_ROPE_HEAD_DIMS: [u32; 2] = [64, 128];
 
 parameters! {
     /// The product with a second b, up, and `out = silu(gate) · up`, where gate is c. All are bf16

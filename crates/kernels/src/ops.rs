@@ -34,9 +34,9 @@ pub use crate::gemm::{
     DGRAD_NF4, DGRAD_SPLIT, Dgrad, DgradFactors, DgradSplitK, DgradSum, FPROP, FPROP_BF16,
     FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_MULTISTAGE, FPROP_MULTISTAGE_NF4, FPROP_NF4,
     FPROP_SPLIT, Fprop, FpropSplitK, FpropSum, GemmConfig, GemmProblem, GemmShape, NotInF16,
-    SKINNY, SPLIT, SPLIT_K_SUM, SWIGLU_DGRAD, SWIGLU_FPROP, SkinnyFprop, Split, SplitKSum,
-    SplitMatrix, SwiGluDgrad, SwiGluFprop, WGRAD, WGRAD_BF16, WGRAD_MULTISTAGE, Wgrad, WgradSplitK,
-    split_rows,
+    QKV_ROPE_FPROP, QkvRopeFprop, QkvRopeProjection, SKINNY, SPLIT, SPLIT_K_SUM, SWIGLU_DGRAD,
+    SWIGLU_FPROP, SkinnyFprop, Split, SplitKSum, SplitMatrix, SwiGluDgrad, SwiGluFprop, WGRAD,
+    WGRAD_BF16, WGRAD_MULTISTAGE, Wgrad, WgradSplitK, split_rows,
 };
 pub use crate::gemv::{
     GEMV, GEMV_BF16, GEMV_MAX_LAYERS, GEMV_NF4, GatedGemv, Gemv, GemvForm, GemvLayer, GemvProblem,

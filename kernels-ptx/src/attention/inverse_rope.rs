@@ -7,23 +7,19 @@
 //! ```
 
 use retrograph_kernel_abi::attention::FlashBackwardParameters;
-use retrograph_ptx::build::{Kernel, Pred, Ptr, Value};
+use retrograph_ptx::build::{Kernel, Ptr, Value};
 
 use super::mask::lane_row;
-use crate::primitives::mma::{AccFragment, fragment_column};
+use crate::primitives::mma::AccFragment;
 use crate::primitives::parameters::Declarations;
+use crate::primitives::rope::{Direction, RopeTables};
 
 /// The rotation of the rows of a sequence.
 #[derive(Clone, Copy)]
 pub(super) struct InverseRope<'k> {
-    /// Cosines and sines, or null.
-    tables: [Ptr<'k, f32>; 2],
-    /// Positions of the tokens of the sequence, or null.
-    token_positions: Ptr<'k, u32>,
-    /// The last row of the tables.
-    last: Value<'k, u32>,
-    /// Half the head dimension.
-    half: Value<'k, u32>,
+    tables: RopeTables<'k>,
+    /// The first token of the sequence.
+    first_token: Value<'k, u32>,
 }
 
 impl<'k> InverseRope<'k> {
@@ -34,24 +30,13 @@ impl<'k> InverseRope<'k> {
     ) -> Self {
         let FlashBackwardParameters { cos, sin, token_positions, positions, .. } = *parameters;
         let FlashBackwardParameters { seq, head_dim, .. } = *parameters;
-        let bytes = (sequence * seq).cast::<u64>() << 2;
-        let first = token_positions.address();
-        let first = first.eq(0).select(first, first + bytes);
-        let token_positions = Ptr::from_address(first);
-        Self { tables: [cos, sin], token_positions, last: positions - 1, half: head_dim >> 1 }
-    }
-
-    /// Whether rows are rotated.
-    fn applies(&self) -> Pred<'k> {
-        !self.tables[0].is_null()
+        let tables = RopeTables::new([cos, sin], token_positions, [positions, head_dim]);
+        Self { tables, first_token: sequence * seq }
     }
 
     /// The angles of `row`.
     fn angles(&self, k: &Kernel<'k>, row: Value<'k, u32>) -> [Ptr<'k, f32>; 2] {
-        let position = k.var(row);
-        k.when(!self.token_positions.is_null(), || position.set(self.token_positions.load(row)));
-        let first = position.get().min(self.last).mul_wide(self.half);
-        self.tables.map(|table| table.at(first))
+        self.tables.angles(k, [self.first_token + row, row])
     }
 
     /// Rotates accumulators with the columns of `mma` or `wgmma`: the rows of the block from
@@ -62,19 +47,11 @@ impl<'k> InverseRope<'k> {
         acc: &[AccFragment<'k>],
     ) {
         let k = &start.kernel();
-        let (first, second) = acc.split_at(acc.len() / 2);
         for half in [0, 2] {
             let row = start + lane_row(k) + half as u32 * 4;
-            k.when(self.applies() & row.lt(rows), || {
-                let angles = self.angles(k, row).map(|table| table.at(fragment_column(k)));
-                for (j, (a, b)) in (0u32..).zip(first.iter().zip(second)) {
-                    let [cos, sin] = angles.map(|table| table.load_vec2(j * 8));
-                    for i in [0, 1] {
-                        let (x, y) = (a[half + i].get(), b[half + i].get());
-                        a[half + i].set(x * cos[i] + y * sin[i]);
-                        b[half + i].set(y * cos[i] - x * sin[i]);
-                    }
-                }
+            k.when(self.tables.exist() & row.lt(rows), || {
+                let pairs = 0..acc.len() / 2;
+                Direction::Inverse.rotate_row((&[acc], pairs), half, self.angles(k, row));
             });
         }
     }
@@ -87,10 +64,11 @@ impl<'k> InverseRope<'k> {
     ) -> [Value<'k, f32>; 4] {
         let k = &row.kernel();
         let rotated = load(column).map(|element| k.var(element));
-        k.when(self.applies(), || {
-            let in_second = column.ge(self.half);
-            let pair = in_second.select(column - self.half, column);
-            let partner = load(in_second.select(pair, column + self.half));
+        k.when(self.tables.exist(), || {
+            let half = self.tables.half();
+            let in_second = column.ge(half);
+            let pair = in_second.select(column - half, column);
+            let partner = load(in_second.select(pair, column + half));
             let [cos, sin] = self.angles(k, row).map(|table| table.at(pair).load_vec4(0));
             for i in 0..4 {
                 let sin = in_second.select(-sin[i], sin[i]);

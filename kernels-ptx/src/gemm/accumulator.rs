@@ -69,6 +69,12 @@ impl<'k> WarpTile<'k> {
         [self.origin[0] + fragment_row(k), self.origin[1] + fragment_column(k)]
     }
 
+    /// The first of the two rows of this lane in every row of fragments.
+    pub(super) fn rows(&self, k: &Kernel<'k>) -> impl Iterator<Item = Value<'k, u32>> {
+        let ([row, _], row_stride) = (self.first_pair(k), self.row_stride);
+        (0..).map(move |i: u32| row + i * row_stride)
+    }
+
     /// The pairs of neighbours in a row that a lane holds, with their row and column offsets from
     /// the first pair.
     fn pairs(

@@ -53,11 +53,19 @@ impl<'k> BulkStore<'k> {
         acc: &[AccFragment<'k>],
     ) {
         self.write_boxes(c, (TENSOR_MAP_BOX[0], origin), acc, |buffer, column, fragments| {
-            let word = |pair: [Var<'k, f32>; 2]| pack(self.target, pair.map(Var::get));
-            let values = self.scaled(params, column, fragments);
-            let words: Vec<_> =
-                values.into_iter().map(|[a, b, x, y]| [word([a, b]), word([x, y])]).collect();
-            self.store_matrices(buffer, &words);
+            self.store_matrices(buffer, &self.scaled(params, column, fragments));
+        });
+    }
+
+    /// The same with `acc` alone.
+    pub(super) fn write_rounded(
+        &self,
+        c: (TensorMapParam<'k>, Value<'k, u32>),
+        origin: [Value<'k, u32>; 2],
+        acc: &[AccFragment<'k>],
+    ) {
+        self.write_boxes(c, (TENSOR_MAP_BOX[0], origin), acc, |buffer, _, fragments| {
+            self.store_matrices(buffer, fragments);
         });
     }
 
@@ -148,9 +156,12 @@ impl<'k> BulkStore<'k> {
         values
     }
 
-    /// Stores the fragments of a warp, as words of bf16, to a buffer.
-    fn store_matrices(&self, buffer: Shared<'k, u32>, words: &[[Value<'k, u32>; 2]]) {
+    /// Stores the fragments of a warp as bf16 to a buffer.
+    fn store_matrices(&self, buffer: Shared<'k, u32>, values: &[[Var<'k, f32>; 4]]) {
         let k = self.kernel;
+        let word = |pair: [Var<'k, f32>; 2]| pack(self.target, pair.map(Var::get));
+        let words: Vec<_> =
+            values.iter().map(|&[a, b, x, y]| [word([a, b]), word([x, y])]).collect();
         for (pair, words) in words.chunks_exact(2).enumerate() {
             let [[a, b], [x, y]] = [words[0], words[1]];
             k.stmatrix_x4(matrices(&k, buffer, pair), [a, b, x, y]);

@@ -162,3 +162,15 @@ impl<'k> Epilogue<'k> {
         }
     }
 }
+
+/// Calls `body` with the index of the word that holds a pair of elements, if they are inside c.
+pub(super) fn when_inside<'k>(
+    params: &GemmParams<'k>,
+    origin: [Value<'k, u32>; 2],
+    [row, column]: [Value<'k, u32>; 2],
+    body: impl FnOnce(Value<'k, u32>),
+) {
+    let (row, column) = (origin[0] + row, origin[1] + column);
+    let inside = row.lt(params.m) & column.lt(params.n);
+    row.kernel().when(inside, || body(row.mad_lo(params.c.leading_dim, column) >> 1));
+}

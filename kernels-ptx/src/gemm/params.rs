@@ -9,6 +9,7 @@ use retrograph_ptx::build::{Kernel, Pred, Ptr, TensorMapParam, Value, Var};
 
 use super::loader::vector::{OperandFormat, SecondPart};
 use super::operand_tile::{BlockOperand, OperandTile};
+use super::qkv_rope::QkvRopeParams;
 use super::swiglu::{SwiGluBackwardParams, SwiGluParams};
 use crate::primitives::arith::div_const;
 use crate::primitives::nf4::Nf4;
@@ -77,7 +78,7 @@ pub(super) struct GemmParams<'k> {
     /// The scales and parts of split operands.
     pub(super) split: Option<SplitParams<'k>>,
     /// The added products, in entries that have any.
-    pub(super) added: Option<[AddedProduct<'k>; MAX_ADDED_PRODUCTS]>,
+    pub(super) added: [Option<AddedProduct<'k>>; MAX_ADDED_PRODUCTS],
     /// Further operands of the epilogue.
     pub(super) epilogue: EpilogueParams<'k>,
 }
@@ -97,6 +98,7 @@ pub(super) struct SplitParams<'k> {
 #[derive(Clone, Copy)]
 pub(super) enum EpilogueParams<'k> {
     Linear,
+    QkvRope(QkvRopeParams<'k>),
     SwiGlu(SwiGluParams<'k>),
     SwiGluBackward(SwiGluBackwardParams<'k>),
 }
@@ -121,13 +123,11 @@ pub(super) struct TensorMaps<'k> {
 }
 
 impl<'k> AddedProduct<'k> {
-    /// The operands and length of `other` if `condition` holds, else of this product.
-    fn or(self, other: Self, condition: Pred<'k>) -> Self {
-        let operands = [0, 1].map(|i| {
-            let addresses = [&other, &self].map(|product| product.operands[i].address());
-            Ptr::from_address(condition.select(addresses[0], addresses[1]))
-        });
-        Self { operands, k: condition.select(other.k, self.k), ..self }
+    /// `other` if `condition` holds, else this product.
+    pub(super) fn or(self, other: Self, condition: Pred<'k>) -> Self {
+        let operands = [0, 1].map(|i| self.operands[i].or(other.operands[i], condition));
+        let maps = [0, 1].map(|i| self.maps[i].or(other.maps[i], condition));
+        Self { operands, k: condition.select(other.k, self.k), maps }
     }
 }
 
@@ -239,7 +239,7 @@ impl<'k> GemmParams<'k> {
                 },
             ),
             split: None,
-            added: None,
+            added: [None; MAX_ADDED_PRODUCTS],
             epilogue: EpilogueParams::Linear,
         }
     }
@@ -273,15 +273,17 @@ impl<'k> GemmParams<'k> {
             [DType::F16, DType::F16] => params.with_split(image.layout),
             _ => params,
         };
-        let added = image.adds_products().then(|| {
-            AddedProductParameters::declare_all(&mut Declarations(*k)).map(|product| {
+        let added = match image.adds_products() {
+            false => [None; MAX_ADDED_PRODUCTS],
+            true => AddedProductParameters::declare_all(&mut Declarations(*k)).map(|product| {
                 let AddedProductParameters { a, b, k, a_map, b_map } = product;
                 let operands = [a, b].map(|operand| operand.reinterpret());
-                AddedProduct { operands, k, maps: [a_map, b_map] }
-            })
-        });
+                Some(AddedProduct { operands, k, maps: [a_map, b_map] })
+            }),
+        };
         let epilogue = match image.epilogue {
             Epilogue::Linear => EpilogueParams::Linear,
+            Epilogue::QkvRope => EpilogueParams::QkvRope(QkvRopeParams::declare(k, added)),
             Epilogue::SwiGlu => EpilogueParams::SwiGlu(SwiGluParams::declare(k)),
             Epilogue::SwiGluBackward => {
                 EpilogueParams::SwiGluBackward(SwiGluBackwardParams::declare(k))
@@ -299,13 +301,13 @@ impl<'k> GemmParams<'k> {
     /// Calls `body` for each added product as a product of its own, in a loop. The operands have
     /// the layouts `majors`.
     pub(super) fn for_each_added(&self, majors: [Major; 2], body: impl FnOnce(Self)) {
-        let Some(added) = self.added else { return };
+        let added: Vec<_> = self.added.into_iter().flatten().collect();
+        let Some((first, rest)) = added.split_first() else { return };
         let k = &self.k.kernel();
-        k.range(0, MAX_ADDED_PRODUCTS as u32, 1, |index| {
-            let [first, rest @ ..] = added;
+        k.range(0, added.len() as u32, 1, |index| {
             let product = (1u32..)
                 .zip(rest)
-                .fold(first, |product, (next, other)| product.or(other, index.eq(next)));
+                .fold(*first, |product, (next, other)| product.or(*other, index.eq(next)));
             k.when(product.k.gt(0), || body(self.with_product(product, majors)));
         });
     }
@@ -324,7 +326,7 @@ impl<'k> GemmParams<'k> {
             b: contiguous(self.b, b, b_leading),
             k: k_len,
             reduce: k.constant(1),
-            added: None,
+            added: [None; MAX_ADDED_PRODUCTS],
             ..*self
         }
     }
@@ -342,16 +344,41 @@ impl<'k> GemmParams<'k> {
         ]
     }
 
-    /// First row and column of c that this block computes, in tiles of `tile_m` × `tile_n`.
-    pub(super) fn tile_origin(
+    /// Tiles with `tile_n` columns from the first to the last column of the result, or of all
+    /// results, each of which starts with a tile.
+    pub(super) fn tiles_across(&self, tile_n: u32) -> Value<'k, u32> {
+        match &self.epilogue {
+            EpilogueParams::QkvRope(qkv) => qkv.tiles_across(self, tile_n),
+            _ => tiles(self.n, tile_n),
+        }
+    }
+
+    /// The product to whose result the tile with the index `across` belongs, and its first column.
+    pub(super) fn product_of(&self, across: Value<'k, u32>, tile_n: u32) -> (Self, Value<'k, u32>) {
+        match &self.epilogue {
+            EpilogueParams::QkvRope(qkv) => qkv.product_of(self, across, tile_n),
+            _ => (*self, across * tile_n),
+        }
+    }
+
+    /// The product, and the first row and column of c, that this block computes, in tiles of
+    /// `tile_m` × `tile_n`.
+    pub(super) fn of_block(
         &self,
         k: &Kernel<'k>,
         [tile_m, tile_n]: [u32; 2],
-    ) -> [Value<'k, u32>; 2] {
+    ) -> (Self, [Value<'k, u32>; 2]) {
         let padded_m = self.m + (tile_m - 1);
         let tiles_m =
             if tile_m.is_power_of_two() { div_const(padded_m, tile_m) } else { padded_m / tile_m };
-        let column = k.ctaid_x() / tiles_m;
-        [(k.ctaid_x() - column * tiles_m) * tile_m, column * tile_n]
+        let across = k.ctaid_x() / tiles_m;
+        let row = (k.ctaid_x() - across * tiles_m) * tile_m;
+        let (product, column) = self.product_of(across, tile_n);
+        (product, [row, column])
     }
+}
+
+/// Tiles of `columns` columns in `n` columns. Extents are below 2^31.
+pub(super) fn tiles<'k>(n: Value<'k, u32>, columns: u32) -> Value<'k, u32> {
+    (n + (columns - 1)) / columns
 }

@@ -13,6 +13,7 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Ptr, Shared, TensorMapParam, Value, Var};
 
 use super::accumulator::{AccFragment, WarpTile};
+use super::epilogue::when_inside;
 use super::params::GemmParams;
 use super::staged_store::{BOX_FRAGMENTS, ResultBox, StagedStore, load_pair};
 use crate::primitives::bf16::{pack, unpack};
@@ -200,16 +201,4 @@ fn each_word<'k, T, const N: usize>(
     formula: impl Fn([Value<'k, u32>; N]) -> T,
 ) -> [[T; 2]; 2] {
     [0, 1].map(|fragment| [0, 1].map(|half| formula(pairs.map(|pair| pair[fragment][half]))))
-}
-
-/// Calls `body` with the index of the word that holds a pair of elements, if they are inside c.
-fn when_inside<'k>(
-    params: &GemmParams<'k>,
-    origin: [Value<'k, u32>; 2],
-    [row, column]: [Value<'k, u32>; 2],
-    body: impl FnOnce(Value<'k, u32>),
-) {
-    let (row, column) = (origin[0] + row, origin[1] + column);
-    let inside = row.lt(params.m) & column.lt(params.n);
-    row.kernel().when(inside, || body(row.mad_lo(params.c.leading_dim, column) >> 1));
 }

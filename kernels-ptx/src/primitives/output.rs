@@ -45,9 +45,7 @@ impl<'k> Output<'k> {
 
     /// `other` if `condition` holds, else this output.
     pub(crate) fn or(self, other: Self, condition: Pred<'k>) -> Self {
-        let f32 = condition.select(other.f32.address(), self.f32.address());
-        let bf16 = condition.select(other.bf16.address(), self.bf16.address());
-        Self { f32: Ptr::from_address(f32), bf16: Ptr::from_address(bf16) }
+        Self { f32: self.f32.or(other.f32, condition), bf16: self.bf16.or(other.bf16, condition) }
     }
 
     /// Whether both arrays are null.

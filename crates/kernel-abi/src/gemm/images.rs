@@ -1,8 +1,8 @@
 //! GEMM images: one for each layout, element types and arithmetic.
 
 use super::tile::{
-    MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, SIMT, SIMT_NF4, SPLIT_F16, SWIGLU, SWIGLU_BACKWARD,
-    TileConfig,
+    MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, QKV_ROPE, SIMT, SIMT_NF4, SPLIT_F16, SWIGLU,
+    SWIGLU_BACKWARD, TileConfig,
 };
 use crate::DType;
 
@@ -22,6 +22,9 @@ pub enum Layout {
 pub enum Epilogue {
     /// The product.
     Linear,
+    /// Three products with the same a: queries, keys and values, of which queries and keys are
+    /// rotated by RoPE; see [`GemmQkvRopeParameters`](super::GemmQkvRopeParameters).
+    QkvRope,
     /// Two products with the same a, gate and up, and `silu(gate) · up`; see
     /// [`GemmSwiGluParameters`](super::GemmSwiGluParameters).
     SwiGlu,
@@ -154,6 +157,10 @@ image! {
 }
 
 image! {
+    QKV_ROPE_NT = "gemm_bf16_nt_qkv_rope", Nt, Bf16(Bf16, Bf16), &QKV_ROPE,
+    ["tma_128x256_cluster2", "tma_192x128", "tma_128x128", "tma_64x128", "128x128"], QkvRope
+}
+image! {
     SWIGLU_NT = "gemm_bf16_nt_swiglu", Nt, Bf16(Bf16, Bf16), &SWIGLU,
     ["tma_128x128_cluster2", "tma_128x64", "128x128"], SwiGlu
 }
@@ -163,7 +170,7 @@ image! {
 }
 
 /// Every GEMM image.
-pub const IMAGES: [&GemmImage; 21] = [
+pub const IMAGES: [&GemmImage; 22] = [
     &NT,
     &NN,
     &TN,
@@ -183,6 +190,7 @@ pub const IMAGES: [&GemmImage; 21] = [
     &MULTISTAGE_NN_NF4,
     &NT_SPLIT,
     &NN_SPLIT,
+    &QKV_ROPE_NT,
     &SWIGLU_NT,
     &SWIGLU_BACKWARD_NN,
 ];

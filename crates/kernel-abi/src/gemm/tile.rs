@@ -247,6 +247,15 @@ pub const SPLIT_F16: [TileConfig; 5] = [
     SIMT[1],
 ];
 
+/// Tiles of queries, keys and values. A warp of the last one has whole heads.
+pub const QKV_ROPE: [TileConfig; 5] = [
+    TileConfig::in_pairs([128, 256], 4),
+    TileConfig::warp_specialized([192, 128], 5),
+    TileConfig::warp_specialized([128, 128], 6),
+    TileConfig::warp_specialized([64, 128], 8),
+    TileConfig::bf16(([128, 128], [8, 1]), [[64, 3], [32, 2], [32, 2]], [0, 1]),
+];
+
 /// Tiles of gate and up, which a block computes both.
 pub const SWIGLU: [TileConfig; 3] = [
     TileConfig::in_pairs([128, 128], 4),
@@ -266,12 +275,13 @@ pub const SWIGLU_BACKWARD: [TileConfig; 4] = [
 mod tests {
     use super::*;
 
-    const TABLES: [&[TileConfig]; 7] = [
+    const TABLES: [&[TileConfig]; 8] = [
         &SIMT,
         &MMA_SYNC,
         &MULTISTAGE_BF16,
         &MULTISTAGE_NF4,
         &SPLIT_F16,
+        &QKV_ROPE,
         &SWIGLU,
         &SWIGLU_BACKWARD,
     ];

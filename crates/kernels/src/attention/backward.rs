@@ -152,7 +152,12 @@ pub struct AttentionRope<B> {
 }
 
 impl<B: Copy> AttentionRope<B> {
-    fn check(self, check: Check, shape: AttentionShape, dtype: DType) -> Result<(), KernelError> {
+    pub(crate) fn check(
+        self,
+        check: Check,
+        shape: AttentionShape,
+        dtype: DType,
+    ) -> Result<(), KernelError> {
         let Self { cos, sin, positions, token_positions } = self;
         if dtype != DType::Bf16 {
             let help = "give factors in bf16, or rotate the gradients by a launch of Rope";

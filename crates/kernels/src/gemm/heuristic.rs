@@ -5,8 +5,8 @@
 //! of its own. Only tiles without sliced-K may be missing on some SM target.
 
 use retrograph_kernel_abi::gemm::{
-    Epilogue, GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, SIMT,
-    SIMT_NF4, SPLIT_F16, SWIGLU, SWIGLU_BACKWARD, TileConfig,
+    Epilogue, GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, QKV_ROPE,
+    SIMT, SIMT_NF4, SPLIT_F16, SWIGLU, SWIGLU_BACKWARD, TileConfig,
 };
 
 use super::GemmProblem;
@@ -106,6 +106,15 @@ const SPLIT_F16_COSTS: [TileCost; 5] = [
     SIMT_COSTS[1],
 ];
 
+/// Costs of [`QKV_ROPE`]: those of the same tiles of [`MULTISTAGE_BF16`].
+const QKV_ROPE_COSTS: [TileCost; 5] = [
+    MULTISTAGE_BF16_COSTS[0],
+    MULTISTAGE_BF16_COSTS[3],
+    MULTISTAGE_BF16_COSTS[5],
+    MULTISTAGE_BF16_COSTS[6],
+    MULTISTAGE_BF16_COSTS[9],
+];
+
 /// Costs of [`SWIGLU`] and [`SWIGLU_BACKWARD`]. All but the last of each were
 /// fitted in the same way.
 const SWIGLU_COSTS: [TileCost; 3] =
@@ -120,6 +129,7 @@ const _: () = {
     assert!(MULTISTAGE_BF16_COSTS.len() == MULTISTAGE_BF16.len());
     assert!(MULTISTAGE_NF4_COSTS.len() == MULTISTAGE_NF4.len());
     assert!(SPLIT_F16_COSTS.len() == SPLIT_F16.len());
+    assert!(QKV_ROPE_COSTS.len() == QKV_ROPE.len());
     assert!(SWIGLU_COSTS.len() == SWIGLU.len());
     assert!(SWIGLU_BACKWARD_COSTS.len() == SWIGLU_BACKWARD.len());
 };
@@ -149,6 +159,7 @@ impl TileTable {
     fn of_image(image: &GemmImage) -> Self {
         match image.epilogue {
             Epilogue::Linear => Self::new(image.compute, [image.a, image.b]),
+            Epilogue::QkvRope => Self { tiles: &QKV_ROPE, costs: &QKV_ROPE_COSTS },
             Epilogue::SwiGlu => Self { tiles: &SWIGLU, costs: &SWIGLU_COSTS },
             Epilogue::SwiGluBackward => {
                 Self { tiles: &SWIGLU_BACKWARD, costs: &SWIGLU_BACKWARD_COSTS }

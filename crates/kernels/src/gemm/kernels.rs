@@ -1,8 +1,9 @@
 //! Kernels that are matrix products, and the choice among them by element types.
 
 use retrograph_kernel_abi::gemm::{
-    AddedProductParameters, Epilogue, GemmImage, GemmParameters, GemmSwiGluBackwardParameters,
-    GemmSwiGluParameters, GemmTensorMaps, Layout, Nf4ScaleParameters, SplitScaleParameters,
+    AddedProductParameters, Epilogue, GemmImage, GemmParameters, GemmQkvRopeParameters,
+    GemmSwiGluBackwardParameters, GemmSwiGluParameters, GemmTensorMaps, Layout, Nf4ScaleParameters,
+    SplitScaleParameters,
 };
 
 use crate::{DType, Kernel, KernelError, Parameter};
@@ -12,6 +13,7 @@ pub(crate) const fn parameters(image: &GemmImage) -> &'static [Parameter] {
     match (image.a, image.b) {
         (_, DType::Nf4) => WITH_SCALES,
         (DType::F16, DType::F16) => WITH_SPLIT_SCALES,
+        _ if matches!(image.epilogue, Epilogue::QkvRope) => WITH_QKV_ROPE,
         _ if matches!(image.epilogue, Epilogue::SwiGlu) => WITH_SWIGLU,
         _ if matches!(image.epilogue, Epilogue::SwiGluBackward) => WITH_SWIGLU_BACKWARD,
         _ if image.adds_products() => WITH_ADDED,
@@ -30,8 +32,11 @@ const SPLIT_SCALES: &[Parameter] = SplitScaleParameters::<()>::LIST;
 const WITH_SPLIT_SCALES: &[Parameter] =
     &concat::<{ WITH_MAPS.len() + SPLIT_SCALES.len() }>(WITH_MAPS, SPLIT_SCALES);
 const WITH_ADDED: &[Parameter] = &concat::<{ WITH_MAPS.len() + ADDED.len() }>(WITH_MAPS, ADDED);
+const QKV_ROPE: &[Parameter] = GemmQkvRopeParameters::<()>::LIST;
 const SWIGLU: &[Parameter] = GemmSwiGluParameters::<()>::LIST;
 const SWIGLU_BACKWARD: &[Parameter] = GemmSwiGluBackwardParameters::<()>::LIST;
+const WITH_QKV_ROPE: &[Parameter] =
+    &concat::<{ WITH_ADDED.len() + QKV_ROPE.len() }>(WITH_ADDED, QKV_ROPE);
 const WITH_SWIGLU: &[Parameter] = &concat::<{ WITH_MAPS.len() + SWIGLU.len() }>(WITH_MAPS, SWIGLU);
 const WITH_SWIGLU_BACKWARD: &[Parameter] =
     &concat::<{ WITH_ADDED.len() + SWIGLU_BACKWARD.len() }>(WITH_ADDED, SWIGLU_BACKWARD);
@@ -172,6 +177,13 @@ gemm_kernels! {
     WGRAD_BF16 = "gemm_wgrad_bf16" in BF16_TN;
     /// [`WGRAD`] computed in bf16 with dy and x in bf16.
     WGRAD_MULTISTAGE = "gemm_wgrad_multistage" in MULTISTAGE_TN;
+}
+
+gemm_kernels! {
+    /// Queries, keys and values.
+    QKV_ROPE_FPROP_KERNELS;
+    /// Queries, keys and values of the same tokens, queries and keys rotated by RoPE, in bf16.
+    QKV_ROPE_FPROP = "gemm_qkv_rope_fprop" in QKV_ROPE_NT;
 }
 
 gemm_kernels! {

@@ -34,6 +34,8 @@ pub(super) struct AddedProduct<B> {
     pub(super) b: (View<B, bf16>, usize),
     /// Length of the contraction.
     pub(super) k: usize,
+    /// Columns of the result.
+    pub(super) n: usize,
 }
 
 impl<B: Copy> AddedProduct<B> {
@@ -68,7 +70,7 @@ impl<B: Copy> Gemm<B> {
     /// arguments, for the epilogue.
     pub(super) fn launch_with(
         self,
-        added: &[AddedProduct<B>],
+        added: &[Option<AddedProduct<B>>],
         further: Vec<Argument<B>>,
     ) -> Result<Launch<B>, KernelError> {
         let kernel = self.kernels.select(self.compute, [self.a.0.dtype(), self.b.0.dtype()])?;
@@ -177,16 +179,17 @@ impl<B: Copy> Gemm<B> {
     fn added_arguments(
         &self,
         check: Check,
-        added: &[AddedProduct<B>],
+        added: &[Option<AddedProduct<B>>],
     ) -> Result<Vec<Argument<B>>, KernelError> {
         let rule = "a sum has at most one product and those that a launch can add";
         check.rule(added.len() <= MAX_ADDED_PRODUCTS, rule, (added.len(), MAX_ADDED_PRODUCTS))?;
         let mut arguments = Vec::new();
-        for product in added {
-            arguments.extend(self.added_product(check, product)?.into_arguments());
-        }
-        for _ in added.len()..MAX_ADDED_PRODUCTS {
-            arguments.extend(Self::no_product().into_arguments());
+        for index in 0..MAX_ADDED_PRODUCTS {
+            let product = match added.get(index) {
+                Some(Some(product)) => self.added_product(check, product)?,
+                _ => Self::no_product(),
+            };
+            arguments.extend(product.into_arguments());
         }
         Ok(arguments)
     }
@@ -204,7 +207,8 @@ impl<B: Copy> Gemm<B> {
         if added.k == 0 {
             return Ok(Self::no_product());
         }
-        let product = Self { sizes: GemmSizes { k: added.k, ..self.sizes }, ..*self };
+        let AddedProduct { k, n, .. } = *added;
+        let product = Self { sizes: GemmSizes { k, n, ..self.sizes }, ..*self };
         let (operands, row_sizes) = (added.operands(), product.row_sizes_of(added.operands()));
         let vectorized = [0, 1].map(|i| operands[i].0.is_vectorizable(&row_sizes[i]));
         let rule = "rows of an added product must have a multiple of 8 elements and start at 16 \

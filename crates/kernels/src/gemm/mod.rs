@@ -23,6 +23,7 @@ mod linear;
 pub(crate) mod operand;
 mod problem;
 mod product_sum;
+mod qkv_rope;
 pub mod reference;
 mod skinny;
 mod split;
@@ -37,10 +38,12 @@ pub use kernels::{
     DGRAD_MULTISTAGE_NF4, DGRAD_NF4, DGRAD_SPLIT, WGRAD, WGRAD_BF16, WGRAD_MULTISTAGE,
 };
 pub use kernels::{FPROP, FPROP_BF16, FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_MULTISTAGE};
-pub use kernels::{FPROP_MULTISTAGE_NF4, FPROP_NF4, FPROP_SPLIT, SWIGLU_DGRAD, SWIGLU_FPROP};
+pub use kernels::{FPROP_MULTISTAGE_NF4, FPROP_NF4, FPROP_SPLIT, QKV_ROPE_FPROP};
+pub use kernels::{SWIGLU_DGRAD, SWIGLU_FPROP};
 pub use linear::{Dgrad, Fprop, GemmShape, Wgrad};
 pub use problem::GemmProblem;
 pub use product_sum::{DgradFactors, DgradSum, FpropSum};
+pub use qkv_rope::{QkvRopeFprop, QkvRopeProjection};
 pub use skinny::{SKINNY, SkinnyFprop};
 pub use split::{NotInF16, SPLIT, Split, SplitMatrix, split_rows};
 pub use split_k::{DgradSplitK, FpropSplitK, SPLIT_K_SUM, SplitKSum, WgradSplitK};
@@ -66,6 +69,7 @@ pub(crate) static KERNELS: &[&Kernel] = &[
     &FPROP_MULTISTAGE_NF4,
     &FPROP_NF4,
     &FPROP_SPLIT,
+    &QKV_ROPE_FPROP,
     &SKINNY,
     &SPLIT,
     &SPLIT_K_SUM,

@@ -23,7 +23,7 @@ struct Sum<B> {
     /// stored.
     operands: [(TensorView<B>, usize); 3],
     sizes: [usize; 3],
-    added: Vec<AddedProduct<B>>,
+    added: Vec<Option<AddedProduct<B>>>,
 }
 
 impl<B: Copy> Sum<B> {
@@ -73,7 +73,8 @@ impl<B: Copy, Y: Into<TensorView<B>>> FpropSum<B, Y> {
         check.elements("y", y.len(), check.product("rows × outputs", &[rows, outputs])?)?;
         bias.map_or(Ok(()), |bias| check.length("bias", bias, outputs))?;
         let [k, second_k] = inputs;
-        let added = vec![AddedProduct { a: (x[1], second_k), b: (w[1], second_k), k: second_k }];
+        let (a, b) = ((x[1], second_k), (w[1], second_k));
+        let added = vec![Some(AddedProduct { a, b, k: second_k, n: outputs })];
         let operands = [(TensorView::Bf16(x[0]), k), (TensorView::Bf16(w[0]), k), (y, outputs)];
         Sum { kernels, operands, sizes: [rows, outputs, k], added }.launch(bias)
     }
@@ -128,10 +129,8 @@ impl<B: Copy, X: Into<TensorView<B>>> DgradSum<'_, B, X> {
         }
         let elements = check.product("rows × inputs", &[rows, inputs])?;
         check.elements("grad_input", grad_input.len(), elements)?;
-        let added = added.iter().map(|&DgradFactors { grad_out, w, outputs: k }| AddedProduct {
-            a: (grad_out, k),
-            b: (w, inputs),
-            k,
+        let added = added.iter().map(|&DgradFactors { grad_out, w, outputs: k }| {
+            Some(AddedProduct { a: (grad_out, k), b: (w, inputs), k, n: inputs })
         });
         let [a, b] = [first.grad_out, first.w].map(TensorView::Bf16);
         let operands = [(a, first.outputs), (b, inputs), (grad_input, inputs)];

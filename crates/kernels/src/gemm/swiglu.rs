@@ -11,27 +11,10 @@ use super::GemmShape;
 use super::kernels::{SWIGLU_DGRAD_KERNELS, SWIGLU_FPROP_KERNELS};
 use super::launch::{AddedProduct, Gemm};
 use super::operand::{GemmSizes, Strides};
-use super::tensor_map::matrix_map;
+use super::tensor_map::matrix_maps;
 use crate::checks::Check;
-use crate::launch::{ArgumentTypes, Pointer, TensorMapArgument};
+use crate::launch::{ArgumentTypes, Pointer};
 use crate::{DType, KernelError, Launch, TensorView, View};
-
-/// The tensor maps of contiguous matrices with these rows and columns, which all must have one
-/// unless there is no result.
-fn maps<B: Copy, const N: usize>(
-    gemm: &Gemm<B>,
-    check: Check,
-    matrices: [(View<B, bf16>, [usize; 2]); N],
-) -> Result<[Option<TensorMapArgument<B>>; N], KernelError> {
-    let rule = "the contraction must not be empty, and matrices must start at a multiple of 16 \
-                bytes and have rows of a multiple of 8 elements";
-    let is_empty = gemm.sizes.m == 0 || gemm.sizes.n == 0;
-    let maps = matrices.map(|(view, sizes)| matrix_map(view, sizes));
-    match maps.iter().position(Option::is_none).filter(|_| !is_empty) {
-        Some(at) => check.rule(false, rule, (matrices[at].1[1], 8)).map(|()| maps),
-        None => Ok(maps),
-    }
-}
 
 /// `gate = x·w_gateᵀ`, `up = x·w_upᵀ` and `out = silu(gate) · up`.
 ///
@@ -92,8 +75,9 @@ impl<B: Copy> SwiGluFprop<B> {
             (gate, results),
             (up, results),
         ];
-        let [_, _, up_b_map, _, up_map] = maps(&gemm, check, matrices)?;
-        let [out_map] = maps(&gemm, check, [(out, results)])?;
+        let is_empty = rows == 0 || outputs == 0;
+        let [_, _, up_b_map, _, up_map] = matrix_maps(check, is_empty, matrices)?;
+        let [out_map] = matrix_maps(check, is_empty, [(out, results)])?;
         let further = GemmSwiGluParameters::<ArgumentTypes<B>> {
             up_b: Pointer::read(w_up),
             up: Pointer::write(up),
@@ -164,8 +148,10 @@ impl<B: Copy> SwiGluDgrad<B> {
             accumulate: false,
         };
         let results = results.map(|(_, view)| (view, [rows, inputs]));
-        let [gate_map, up_map, _, grad_up_map] = maps(&gemm, check, results)?;
-        maps(&gemm, check, [(grad_out, [rows, outputs]), (w, [outputs, inputs])])?;
+        let is_empty = rows == 0 || inputs == 0;
+        let [gate_map, up_map, _, grad_up_map] = matrix_maps(check, is_empty, results)?;
+        let factors = [(grad_out, [rows, outputs]), (w, [outputs, inputs])];
+        matrix_maps(check, is_empty, factors)?;
         let further = GemmSwiGluBackwardParameters::<ArgumentTypes<B>> {
             gate: Pointer::read(gate),
             up: Pointer::read(up),
@@ -174,7 +160,8 @@ impl<B: Copy> SwiGluDgrad<B> {
             up_map,
             grad_up_map,
         };
-        let added = second.map(|([a, b], k)| AddedProduct { a: (a, k), b: (b, inputs), k });
-        gemm.launch_with(added.as_slice(), further.into_arguments())
+        let added =
+            second.map(|([a, b], k)| AddedProduct { a: (a, k), b: (b, inputs), k, n: inputs });
+        gemm.launch_with(&[added], further.into_arguments())
     }
 }

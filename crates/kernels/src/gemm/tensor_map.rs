@@ -4,11 +4,28 @@ use half::bf16;
 use retrograph_kernel_abi::gemm::{TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32};
 
 use super::operand::{GemmSizes, Operand, Strides};
+use crate::checks::Check;
 use crate::launch::TensorMapArgument;
-use crate::{TensorView, View};
+use crate::{KernelError, TensorView, View};
+
+/// The tensor maps of contiguous matrices with these rows and columns, which all must have one
+/// unless the result is empty.
+pub(super) fn matrix_maps<B: Copy, const N: usize>(
+    check: Check,
+    is_empty: bool,
+    matrices: [(View<B, bf16>, [usize; 2]); N],
+) -> Result<[Option<TensorMapArgument<B>>; N], KernelError> {
+    let rule = "the contraction must not be empty, and matrices must start at a multiple of 16 \
+                bytes and have rows of a multiple of 8 elements";
+    let maps = matrices.map(|(view, sizes)| matrix_map(view, sizes));
+    match maps.iter().position(Option::is_none).filter(|_| !is_empty) {
+        Some(at) => check.rule(false, rule, (matrices[at].1[1], 8)).map(|()| maps),
+        None => Ok(maps),
+    }
+}
 
 /// The tensor map of a contiguous matrix; none if it is empty or its rows are not vectorized.
-pub(super) fn matrix_map<B: Copy>(
+fn matrix_map<B: Copy>(
     view: View<B, bf16>,
     [rows, columns]: [usize; 2],
 ) -> Option<TensorMapArgument<B>> {

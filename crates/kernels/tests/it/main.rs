@@ -34,6 +34,7 @@ mod nf4;
 mod pdl;
 mod preference;
 mod product_sums;
+mod qkv_rope;
 mod reductions;
 mod rms_norm;
 mod rms_norm_sums;

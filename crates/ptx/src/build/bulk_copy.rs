@@ -10,6 +10,7 @@
 
 use super::kernel::{Emit, Kernel};
 use super::pointer::Ptr;
+use super::predicate::Pred;
 use super::scalar::{Arg, Scalar};
 use super::shared::Shared;
 use super::value::Value;
@@ -29,6 +30,12 @@ impl<'k> TensorMapParam<'k> {
     /// The generic address of the tensor map.
     pub fn address(self) -> Value<'k, u64> {
         self.address
+    }
+
+    /// Returns `other` if `condition` holds, else this map.
+    #[must_use]
+    pub fn or(self, other: Self, condition: Pred<'k>) -> Self {
+        Self { address: condition.select(other.address, self.address) }
     }
 
     #[track_caller]

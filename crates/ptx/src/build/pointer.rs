@@ -59,6 +59,13 @@ impl<'k, T> Ptr<'k, T> {
     pub fn is_null(self) -> Pred<'k> {
         self.address().eq(0)
     }
+
+    /// Returns `other` if `condition` holds, else this pointer.
+    #[must_use]
+    #[track_caller]
+    pub fn or(self, other: Self, condition: Pred<'k>) -> Self {
+        Self::from_address(condition.select(other.address(), self.address()))
+    }
 }
 
 impl<'k, T: Scalar> Ptr<'k, T> {

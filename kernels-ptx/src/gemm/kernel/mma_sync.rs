@@ -28,7 +28,7 @@ pub(in crate::gemm) fn entry(
         k.max_threads(config.threads());
         k.min_blocks(config.min_blocks_per_sm);
         let params = GemmParams::declare(k, [DType::F32, b_dtype]);
-        let origin = params.tile_origin(k, [config.rows, config.columns]);
+        let (params, origin) = params.of_block(k, [config.rows, config.columns]);
         let tiles = [
             config.operand_tile(config.rows, majors[0]),
             config.operand_tile(config.columns, majors[1]),

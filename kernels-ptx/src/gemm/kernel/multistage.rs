@@ -158,7 +158,7 @@ impl MultistageKernel {
             k.min_blocks(config.min_blocks_per_sm);
             let dtypes = [self.smem_dtype, self.b_dtype];
             let params = GemmParams::declare_all(k, dtypes, &self.image);
-            let origin = params.tile_origin(k, config.tile);
+            let (params, origin) = params.of_block(k, config.tile);
             let (warp_tile, acc) = self.accumulators(k);
             let async_mma = self.has_wgmma();
             let smem = k.dynamic_shared();
@@ -173,6 +173,10 @@ impl MultistageKernel {
             let place = (&warp_tile, origin);
             match params.epilogue {
                 EpilogueParams::Linear => (),
+                EpilogueParams::QkvRope(qkv) => {
+                    qkv.write((target, &params), place, &acc);
+                    return;
+                }
                 EpilogueParams::SwiGlu(swiglu) => {
                     self.wait_for_copies(k);
                     let (_, up_acc) = self.accumulators(k);

@@ -20,7 +20,7 @@ pub(in crate::gemm) fn entry(name: &str, config: &SimtConfig, image: &GemmImage)
         k.max_threads(config.threads());
         k.min_blocks(config.min_blocks_per_sm(image.b));
         let params = GemmParams::declare_all(k, dtypes, image);
-        let origin = params.tile_origin(k, [config.rows, config.columns]);
+        let (params, origin) = params.of_block(k, [config.rows, config.columns]);
         let tiles = [
             config.operand_tile(config.rows, majors[0]),
             config.operand_tile(config.columns, majors[1]),

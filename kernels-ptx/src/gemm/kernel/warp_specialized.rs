@@ -21,6 +21,9 @@
 //!
 //! **Added products.** Their stages follow the stages of the first product.
 //!
+//! **Queries, keys and values.** Each tile belongs to one of three products with the same a; see
+//! [`qkv_rope`](crate::gemm::qkv_rope).
+//!
 //! **SwiGLU.** The tile of b has the rows of gate and then of up, so that a thread has the
 //! elements of both. Stages for results follow the stages of the products: empty ones in the
 //! forward pass; in the backward pass, stages with 64 columns of gate and up each, which arrive
@@ -47,7 +50,7 @@ use retrograph_ptx::build::{Kernel, NamedBarrier, Shared, Value};
 use crate::gemm::bulk_store::BUFFER_WORDS;
 use crate::gemm::mainloop::wgmma;
 use crate::gemm::operand_tile::{OperandTile, majors};
-use crate::gemm::params::GemmParams;
+use crate::gemm::params::{GemmParams, tiles};
 use crate::primitives::smem_tile::{Major, SmemTile};
 use crate::primitives::swizzle::{SWIZZLE_ALIGNMENT, align_for_swizzle};
 use crate::primitives::tma_pipeline::{BOX, BOX_WORDS, Stage, TmaPipeline, barrier_words};
@@ -69,6 +72,8 @@ pub(in crate::gemm) struct WarpSpecializedKernel {
 
 /// The tile that a block computes.
 struct Tile<'k> {
+    /// The product to whose result it belongs.
+    product: GemmParams<'k>,
     /// First row and column.
     origin: [Value<'k, u32>; 2],
 }
@@ -99,7 +104,7 @@ impl WarpSpecializedKernel {
     fn columns(self) -> u32 {
         match self.image.epilogue {
             Epilogue::SwiGlu => 2 * self.tile.shape[1],
-            Epilogue::Linear | Epilogue::SwiGluBackward => self.tile.shape[1],
+            Epilogue::Linear | Epilogue::QkvRope | Epilogue::SwiGluBackward => self.tile.shape[1],
         }
     }
 
@@ -167,7 +172,7 @@ impl WarpSpecializedKernel {
     fn store_buffers(self) -> u32 {
         let fits = self.smem_bytes_with(2) <= self.target.features().smem_bytes_per_block;
         match self.image.epilogue {
-            Epilogue::Linear => 1 + u32::from(fits),
+            Epilogue::Linear | Epilogue::QkvRope => 1 + u32::from(fits),
             Epilogue::SwiGlu | Epilogue::SwiGluBackward => 0,
         }
     }
@@ -249,22 +254,21 @@ impl WarpSpecializedKernel {
         body: impl FnOnce(Tile<'k>),
     ) {
         let [rows, columns] = self.tile.shape;
-        // Extents are below 2^31.
         let (rank, cluster_rows) = match self.cluster {
             1 => (k.constant(0), rows),
             blocks => (k.cluster_ctarank(), rows * blocks),
         };
-        let tiles_m = (params.m + (cluster_rows - 1)) / cluster_rows;
-        let tiles_n = (params.n + (columns - 1)) / columns;
+        let (tiles_m, tiles_n) = (tiles(params.m, cluster_rows), params.tiles_across(columns));
         let band_tiles = tiles_n * BAND;
         let [first, clusters] = [k.ctaid_x(), k.nctaid_x()].map(|blocks| blocks / self.cluster);
         k.range(first, tiles_m * tiles_n, clusters, |index| {
             let band = index / band_tiles;
             let within = index - band * band_tiles;
             let height = (tiles_m - band * BAND).min(BAND);
-            let column = within / height;
-            let row = band * BAND + (within - column * height);
-            body(Tile { origin: [row * cluster_rows + rank * rows, column * columns] });
+            let across = within / height;
+            let row = band * BAND + (within - across * height);
+            let (product, column) = params.product_of(across, columns);
+            body(Tile { product, origin: [row * cluster_rows + rank * rows, column] });
         });
     }
 }

@@ -136,7 +136,7 @@ pub(in crate::gemm) fn entry(kernel: MultistageKernel, name: &str) -> Entry {
         k.max_threads(threads(kernel));
         k.min_blocks(min_blocks_per_sm(kernel));
         let params = GemmParams::declare(k, [kernel.b_dtype; 2]);
-        let origin = params.tile_origin(k, kernel.config.tile);
+        let (params, origin) = params.of_block(k, kernel.config.tile);
         let stages = Stages::new(k, kernel, &params);
         k.when_else(
             k.tid_x().ge(kernel.threads()),

@@ -22,7 +22,7 @@ impl WarpSpecializedKernel {
     /// Length of K of all added products together, each but the last padded to
     /// whole stages.
     fn contraction<'k>(self, params: &GemmParams<'k>) -> Value<'k, u32> {
-        params.added.into_iter().flatten().fold(params.k, |sum, product| {
+        params.added.iter().flatten().fold(params.k, |sum, product| {
             ((sum + (wgmma::TILE_K - 1)) & !(wgmma::TILE_K - 1)) + product.k
         })
     }
@@ -41,34 +41,37 @@ impl WarpSpecializedKernel {
         if let Some(split) = params.split {
             return self.consume_split(pipeline, (params, split), (warp, stores));
         }
-        let (staggered, k_len) = (k.var(0u32), self.contraction(params));
-        let multiply = |after_first: &dyn Fn()| {
-            let products = (state, warpgroup, staggered);
+        let staggered = k.var(0u32);
+        let multiply = |tile: &Tile<'k>, after_first: &dyn Fn()| {
+            let (products, k_len) =
+                ((state, warpgroup, staggered), self.contraction(&tile.product));
             self.multiply(pipeline, products, (k_len, &acc), after_first);
         };
         let rows = |tile: &Tile<'k>| {
             let [row, column] = tile.origin;
             [row + warpgroup * CONSUMER_ROWS, column]
         };
-        if let EpilogueParams::Linear = params.epilogue {
+        if let EpilogueParams::Linear | EpilogueParams::QkvRope(_) = params.epilogue {
             let store = self.bulk_store(k, (warpgroup, stores));
             self.for_each_tile(k, params, |tile| {
-                multiply(&|| ());
-                self.write(params, &store, (tile.origin, rows(&tile)), &acc);
+                multiply(&tile, &|| ());
+                self.write(&tile.product, &store, (tile.origin, rows(&tile)), &acc);
             });
             return store.wait();
         }
         let store = StagedStore::new(k, (pipeline, state), warpgroup);
         let boxes = |stage| self.boxes(stage, warpgroup);
         self.for_each_tile(k, params, |tile| {
-            multiply(&|| store.release_last());
+            multiply(&tile, &|| store.release_last());
             let (kernel, tile) = ((self.target, params), (rows(&tile), &acc[..]));
             match params.epilogue {
                 EpilogueParams::SwiGlu(swiglu) => swiglu.store((&store, boxes), kernel, tile),
                 EpilogueParams::SwiGluBackward(swiglu) => {
                     swiglu.store((&store, boxes), kernel, tile);
                 }
-                EpilogueParams::Linear => unreachable!("handled above"),
+                EpilogueParams::Linear | EpilogueParams::QkvRope(_) => {
+                    unreachable!("handled above")
+                }
             }
         });
         store.wait();
@@ -133,6 +136,12 @@ impl WarpSpecializedKernel {
     ) {
         let k = &params.m.kernel();
         let maps = params.maps.expect("operands have maps");
+        if let EpilogueParams::QkvRope(qkv) = params.epilogue {
+            let [row, column] = rows;
+            let first = row + (k.warp() & 3) * 16 + fragment_row(k);
+            qkv.apply(params, [first, column], acc);
+            return store.write_rounded((maps.c, k.constant(0)), rows, acc);
+        }
         let from_registers = |acc: &[AccFragment<'k>], first: u32| {
             let bf16_target = Some(self.target);
             let epilogue = Epilogue { kernel: *k, bf16_target, params: *params, origin };

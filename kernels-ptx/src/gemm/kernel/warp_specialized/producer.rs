@@ -18,19 +18,19 @@ impl WarpSpecializedKernel {
     /// Fills the stages of all tiles of the block.
     pub(super) fn produce<'k>(self, pipeline: &TmaPipeline<'k>, params: &GemmParams<'k>) {
         let k = &params.m.kernel();
-        let maps = params.maps.expect("operands have maps");
         let state = PipelineState::new(k);
         let up_map = match params.epilogue {
             EpilogueParams::SwiGlu(swiglu) => Some(swiglu.up_b_map),
             _ => None,
         };
-        let first = ([maps.a, maps.b], params.k);
-        let added = params.added.into_iter().flatten().map(|product| (product.maps, product.k));
-        let products: Vec<_> = [first].into_iter().chain(added).collect();
         let b_has_low = params.split.map(|split| split.b_has_low);
         let bytes = self.copied_bytes(k, b_has_low);
         self.for_each_tile(k, params, |tile| {
-            for (maps, k_len) in products {
+            let maps = tile.product.maps.expect("operands have maps");
+            let first = ([maps.a, maps.b], params.k);
+            let added = tile.product.added.into_iter().flatten();
+            let added = added.map(|product| (product.maps, product.k));
+            for (maps, k_len) in [first].into_iter().chain(added) {
                 k.range(0, k_len, wgmma::TILE_K, |k_start| {
                     pipeline.fill(state, bytes, |stage, full| {
                         let from = (maps, up_map, b_has_low);
@@ -39,7 +39,7 @@ impl WarpSpecializedKernel {
                 });
             }
             match params.epilogue {
-                EpilogueParams::Linear => {}
+                EpilogueParams::Linear | EpilogueParams::QkvRope(_) => {}
                 EpilogueParams::SwiGlu(_) => {
                     for _ in 0..self.result_stages() {
                         pipeline.fill(state, 0, |_, _| ());
