@@ -6,8 +6,8 @@ use retrograph_finetune::checkpoint::Header;
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, Storage};
 use retrograph_finetune::{
-    Error, GenerationPlan, GeneratorOptions, LoraConfig, LoraTargets, Mode, Plan, Precision,
-    Preset, Request, Sampling, Source, Trainer, TrainerOptions, TrainingConfig,
+    Error, GenerationPlan, GeneratorOptions, LoraConfig, LoraTargets, Mode, ModelConfig, Plan,
+    Precision, Preset, Request, Sampling, Source, Trainer, TrainerOptions, TrainingConfig,
 };
 use retrograph_kernels::DType;
 use retrograph_kernels::nf4::{self, Nested};
@@ -156,8 +156,8 @@ fn gradients_of_all_weights_in_bf16_stay_near_those_in_f32() {
     }
 }
 
-/// Products that compute SwiGLU or its gradient have the bits of separate launches. One product of
-/// the gradients through gate and up rounds their sum once.
+/// Products that compute RoPE, SwiGLU or its gradient have the bits of separate launches. One
+/// product of the gradients through gate and up rounds their sum once.
 #[test]
 fn fused_products_keep_the_loss_and_the_gradients() {
     let lora = |targets| {
@@ -166,11 +166,21 @@ fn fused_products_keep_the_loss_and_the_gradients() {
         (config.model.hidden, config.model.intermediate) = (64, 128);
         config
     };
-    // Gate and up with LoRA are products of their own.
+    let wide = |config: TrainingConfig, heads, kv_heads, head_dim| {
+        let model = ModelConfig { heads, kv_heads, head_dim: Some(head_dim), ..config.model };
+        TrainingConfig { model, ..config }
+    };
+    let nf4 = |config| TrainingConfig { precision: Precision::BF16.nf4(false), ..config };
+    // Gate and up with LoRA are products of their own, and so are queries and keys whose heads are
+    // not of 64 or 128 elements.
     for (config, fused) in [
-        (large(Mode::Full, Precision::BF16), [1, 1]),
-        (lora(LoraConfig::new(8, 12.0).targets), [1, 1]),
-        (lora(LoraTargets::ALL), [0, 1]),
+        (large(Mode::Full, Precision::BF16), [0, 1, 1]),
+        (wide(large(Mode::Full, Precision::BF16), 2, 1, 64), [1, 1, 1]),
+        (lora(LoraConfig::new(8, 12.0).targets), [0, 1, 1]),
+        (wide(lora(LoraConfig::new(8, 12.0).targets), 3, 1, 128), [1, 1, 1]),
+        (lora(LoraTargets::ALL), [0, 0, 1]),
+        (wide(lora(LoraTargets::ALL), 4, 2, 64), [1, 0, 1]),
+        (wide(nf4(lora(LoraTargets::ALL)), 1, 1, 64), [1, 0, 1]),
     ] {
         let run = |fuse_from| {
             let step = StepOptions { fuse_from, ..GradientHome::External.into() };
@@ -178,14 +188,14 @@ fn fused_products_keep_the_loss_and_the_gradients() {
             let plan = Plan::new(&config, options).unwrap();
             let kernels = plan.requirements();
             let uses = |name| kernels.kernels().iter().any(|kernel| kernel.name == name);
-            let fused =
-                ["gemm_swiglu_fprop", "gemm_swiglu_dgrad"].map(|name| usize::from(uses(name)));
+            let fused = ["gemm_qkv_rope_fprop", "gemm_swiglu_fprop", "gemm_swiglu_dgrad"]
+                .map(|name| usize::from(uses(name)));
             let mut trainer = trainer(&config, options, &mut |p| Ok(weights(p)));
             let loss = trainer.step(&golden::batch(&config, 0)).unwrap().loss;
             (fused, loss.to_bits(), trainer.gradients().unwrap())
         };
         let (separate, whole) = (run(None), run(Some(0)));
-        assert_eq!((separate.0, whole.0), ([0, 0], fused), "{:?}", config.mode);
+        assert_eq!((separate.0, whole.0), ([0; 3], fused), "{:?}", config.mode);
         assert_eq!(separate.1, whole.1, "{:?}", config.mode);
         for ((name, separate), (_, whole)) in separate.2.iter().zip(&whole.2) {
             let expected: Vec<f64> = separate.iter().copied().map(f64::from).collect();

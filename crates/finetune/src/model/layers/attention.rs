@@ -1,6 +1,8 @@
 //! The attention block: projections, norms of heads, RoPE, attention and output projection.
 
-use retrograph_kernels::ops::{DType, LoraUpdate, QkNormRope, QkvProjection, TensorView};
+use retrograph_kernels::ops::{
+    DType, LoraUpdate, QkNormRope, QkvProjection, QkvRopeFprop, TensorView,
+};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Dtypes, Input};
@@ -237,6 +239,16 @@ impl Attention {
         sizes.next().is_none_or(|first| sizes.all(|other| other == first))
     }
 
+    /// Whether one launch computes the projections and RoPE of operands that are read in `dtypes`.
+    fn has_qkv_rope(&self, dtypes: Dtypes) -> bool {
+        let layers = [&self.q, &self.k, &self.v];
+        let outputs = layers.iter().map(|layer| layer.outputs()).sum();
+        dtypes == DType::Bf16.into()
+            && self.norms.iter().all(Option::is_none)
+            && QkvRopeFprop::HEAD_DIMS.contains(&self.core.shape().head_dim)
+            && layers.iter().all(|layer| layer.joins_qkv_rope(outputs))
+    }
+
     /// Appends projections, norms of heads and RoPE of several tokens, the first at position
     /// `start`, or 0. The operands are in `dtypes`.
     fn project(
@@ -248,11 +260,23 @@ impl Attention {
         let scopes = ["q", "k", "v"].map(|part| self.scope(part));
         let layers = [&self.q, &self.k, &self.v];
         let v_dtype = self.v.output_dtype(dtypes);
-        let outputs = [DType::F32, DType::F32, v_dtype].map(Output::Transient);
+        let is_one = start.is_none() && self.has_qkv_rope(dtypes);
+        let outputs = match is_one {
+            true => [DType::Bf16; 3],
+            false => [DType::F32, DType::F32, v_dtype],
+        };
         let calls = std::array::from_fn(|at| {
-            let (scope, output) = (Some(&*scopes[at]), outputs[at]);
+            let (scope, output) = (Some(&*scopes[at]), Output::Transient(outputs[at]));
             Forward { scope, output, ..layers[at].call() }
         });
+        if is_one {
+            let (scope, rope) = (self.scope("q, k and v"), self.rope.of_attention(builder));
+            let epilogue = (rope, self.core.shape());
+            let [q, k, v] = linear::forward_qkv_rope(builder, (x, &scope), calls, epilogue)?;
+            let saved = [q.saved, k.saved, v.saved];
+            let operands = Operands { q: q.y, k: k.y, v: v.y };
+            return Ok(ProjectedTokens { operands, saved, norms: [None, None] });
+        }
         let [q, k, v] = linear::forward(builder, x.into(), calls)?;
         builder.scope(&*scopes[0]);
         let (q_out, q_norm) = norm_heads(builder, self.norms[0], q.y.f32()?)?;

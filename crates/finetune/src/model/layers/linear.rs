@@ -11,5 +11,7 @@ mod layer;
 mod products;
 
 pub(super) use backward::{Backward, backward, backward_through_swiglu};
-pub(super) use forward::{Forward, Forwarded, Output, Saved, forward, forward_swiglu};
+pub(super) use forward::{
+    Forward, Forwarded, Output, Saved, forward, forward_qkv_rope, forward_swiglu,
+};
 pub(super) use layer::Linear;

@@ -78,6 +78,11 @@ impl SelfAttention {
         Self { shape, compute: config.compute, window, scale, softcap }
     }
 
+    /// The sizes.
+    pub(super) fn shape(&self) -> AttentionShape {
+        self.shape
+    }
+
     /// The cap of the scores, if they have one.
     pub(super) fn softcap(&self) -> Option<f32> {
         self.softcap

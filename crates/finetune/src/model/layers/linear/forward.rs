@@ -1,7 +1,9 @@
 //! The forward pass of linear layers that share an input.
 
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::{GemmShape, SplitMatrix};
+use retrograph_kernels::ops::{
+    AttentionRope, AttentionShape, GemmShape, QkvRopeFprop, QkvRopeProjection, SplitMatrix,
+};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::super::Builder;
@@ -10,6 +12,7 @@ use super::super::gemv::{self, GemvCall};
 use super::super::lora::{self, Down};
 use super::super::residual::Residual;
 use super::layer::Linear;
+use super::products::SecondProduct;
 use crate::error::Result;
 
 /// The output of a layer.
@@ -118,11 +121,54 @@ pub(in crate::model::layers) fn forward_swiglu(
     Ok(([gate, up].map(|y| Forwarded { y, residual: None, saved }), out))
 }
 
+/// Appends queries, keys and values, the layers of `calls`, and RoPE as one launch in `scope`.
+pub(in crate::model::layers) fn forward_qkv_rope(
+    builder: &mut Builder,
+    (x, scope): (Activation, &str),
+    calls: [Forward<'_>; 3],
+    (rope, shape): (Option<AttentionRope<BufferId>>, AttentionShape),
+) -> Result<[Forwarded; 3]> {
+    let loras = calls.each_ref().map(|call| (call.layer.lora.as_ref(), call.scope));
+    let downs = lora::down(builder, x, &loras)?;
+    let (mut projections, mut forwarded) = (Vec::with_capacity(3), Vec::with_capacity(3));
+    for (call, down) in calls.iter().zip(downs) {
+        builder.enter(call.scope);
+        let y = call.output(builder);
+        let update = call.layer.fused_update(down);
+        let (second, lora) = (update.map(|(second, _)| second), update.map(|(_, saved)| saved));
+        let w = call.layer.products.bf16_weight(builder)?;
+        projections.push(QkvRopeProjection {
+            w,
+            second,
+            bias: call.layer.products.bias,
+            y: y.bf16()?,
+        });
+        forwarded.push(Forwarded { y, residual: None, saved: Saved { x, lora, unscaled: None } });
+    }
+    builder.scope(scope);
+    let inputs = calls[0].layer.products.shape.inputs;
+    let projections = std::array::from_fn(|at| projections[at]);
+    let product = QkvRopeFprop { x: x.bf16()?, projections, rope, shape, inputs };
+    calls[0].layer.products.launch_for_all(builder, product.launch())?;
+    Ok(std::array::from_fn(|at| forwarded[at]))
+}
+
 impl Linear {
     /// Returns a call with f32 output in the current scope.
     pub(in crate::model::layers) fn call(&self) -> Forward<'_> {
         let (scope, residual) = (None, None);
         Forward { layer: self, scope, output: Output::Transient(DType::F32), residual }
+    }
+
+    /// The second product of the update, if the product with the weight adds it, and what it saves.
+    fn fused_update(&self, down: Option<Down>) -> Option<(SecondProduct, lora::Saved)> {
+        let lora = self.lora.as_ref()?;
+        match (down, lora.fused()) {
+            (Some(Down::Product(lora::Saved::Bf16(saved))), Some(matrices)) => {
+                Some((([saved.t, matrices.b], lora.rank), lora::Saved::Bf16(saved)))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -165,18 +211,14 @@ impl Forward<'_> {
         y: Activation,
     ) -> Result<Option<lora::Saved>> {
         let Linear { products, lora, .. } = self.layer;
-        let update = lora.as_ref().zip(down);
-        if let Some((lora, Down::Product(lora::Saved::Bf16(saved)))) = update
-            && let Some(matrices) = lora.fused()
-        {
-            let second = ([saved.t, matrices.b], lora.rank);
+        if let Some((second, saved)) = self.layer.fused_update(down) {
             let w = products.bf16_weight(builder)?;
             products.fprop_sum(builder, (x, w), (second, y.narrowest()))?;
-            return Ok(Some(lora::Saved::Bf16(saved)));
+            return Ok(Some(saved));
         }
         let x = products.input(builder, x, parts)?;
         products.fprop(builder, x, y.narrowest())?;
-        match update {
+        match lora.as_ref().zip(down) {
             Some((lora, down)) => lora::up(builder, lora, (down, y.f32()?)).map(Some),
             None => Ok(None),
         }

@@ -109,6 +109,17 @@ impl Linear {
         self.products.has_swiglu() && self.lora.is_none()
     }
 
+    /// Whether `QkvRopeFprop` can compute the layer with others, all with `outputs` outputs.
+    pub(in crate::model::layers) fn joins_qkv_rope(&self, outputs: usize) -> bool {
+        let plain = self.dora.is_none() && self.is_one_product();
+        plain && self.products.joins_qkv_rope(outputs)
+    }
+
+    /// The width of the output.
+    pub(in crate::model::layers) fn outputs(&self) -> usize {
+        self.products.shape.outputs
+    }
+
     /// Whether `SwiGluDgrad` can compute the gradient of the input.
     pub(in crate::model::layers) fn has_grad_swiglu(&self) -> bool {
         self.products.joinable() && self.is_one_product()

@@ -30,7 +30,7 @@ pub(super) struct Products {
     /// The dtype in which products read w. If w is NF4 and this is bf16, each use decodes it first;
     /// if w is f32 without a copy and this is f16, each use splits it.
     weights: DType,
-    bias: Option<Slice<f32>>,
+    pub(super) bias: Option<Slice<f32>>,
     pub(super) shape: GemmShape,
     compute: DType,
     /// Whether inputs and gradients of outputs are read as bf16.
@@ -44,6 +44,10 @@ pub(super) struct Products {
     concurrent: [u32; 2],
     min_fused_elements: usize,
 }
+
+/// How many times fewer elements than other fused products queries, keys and values need, because
+/// they save the launch of RoPE, too.
+const QKV_FILL: usize = 4;
 
 /// The operands of a second product with the same result, and the length of its contraction.
 pub(super) type SecondProduct = ([Slice<bf16>; 2], usize);
@@ -214,6 +218,12 @@ impl Products {
         self.reads_bf16_weight() && fills && plain
     }
 
+    /// Whether [`QkvRopeFprop`](retrograph_kernels::ops::QkvRopeFprop) can compute the product with
+    /// those of others, all with `outputs` columns: it is bf16, and they are large enough.
+    pub(super) fn joins_qkv_rope(&self, outputs: usize) -> bool {
+        self.reads_bf16_weight() && self.fills_device([QKV_FILL * self.shape.rows, outputs])
+    }
+
     /// Whether products read both operands in bf16.
     fn reads_bf16_weight(&self) -> bool {
         self.weights == DType::Bf16 && self.bf16_operand
@@ -233,8 +243,17 @@ impl Products {
         [gate, up, out]: [Slice<bf16>; 3],
     ) -> Result<()> {
         let product = SwiGluFprop { x: x.bf16()?, w, gate, up, out, shape: self.shape };
+        self.launch_for_all(builder, product.launch())
+    }
+
+    /// Appends a launch of all layers that have the input of this one.
+    pub(super) fn launch_for_all(
+        &self,
+        builder: &mut Builder,
+        product: std::result::Result<Launch<BufferId>, KernelError>,
+    ) -> Result<()> {
         let [_, concurrent] = self.concurrent;
-        builder.launch(product.launch().map(|launch| launch.concurrent(concurrent)))
+        builder.launch(product.map(|launch| launch.concurrent(concurrent)))
     }
 
     /// Appends the gradients of gate and up. The input of this layer is `silu(gate) · up`, and its
