@@ -96,6 +96,7 @@ pub(super) struct SplitParams<'k> {
 
 /// The operands of an epilogue besides c.
 #[derive(Clone, Copy)]
+#[expect(clippy::large_enum_variant, reason = "a generator makes few of them, which are `Copy`")]
 pub(super) enum EpilogueParams<'k> {
     Linear,
     QkvRope(QkvRopeParams<'k>),
