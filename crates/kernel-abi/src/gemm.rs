@@ -112,10 +112,10 @@ parameters! {
 }
 
 parameters! {
-    /// The products of keys and values, where c are queries: three products with the same a, of
-    /// which the first three added products are one each. Queries and keys are rotated by RoPE.
-    /// All are bf16 and contiguous, in the layouts of b and c; `alpha` is 1. They follow
-    /// [`AddedProductParameters`] in entries of [`Epilogue::QkvRope`].
+    /// Operands of keys and values; those of queries are b and c. The three products share a. The
+    /// first three added products belong to queries, keys and values. All are bf16 and contiguous,
+    /// in the layouts of b and c; `alpha` is 1. They follow [`AddedProductParameters`] in entries
+    /// of [`Epilogue::QkvRope`].
     pub struct GemmQkvRopeParameters {
         /// `kv_columns × k` elements, read.
         keys_b: pointer<Bf16>,

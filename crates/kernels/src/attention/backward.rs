@@ -136,8 +136,8 @@ pub struct AttentionBackwardInputs<B> {
     pub scale: f32,
 }
 
-/// The rotation of queries and keys by [`Rope`](crate::rope::Rope), in front of attention. The
-/// gradient kernels undo it: they write the gradients of its inputs. Factors must be bf16.
+/// RoPE of queries and keys in bf16. [`QkvRopeFprop`](crate::ops::QkvRopeFprop) applies it. The
+/// gradient kernels of attention return the gradients of queries and keys before RoPE.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionRope<B> {
     /// `[positions, head_dim ÷ 2]`, read; see [`rope_tables`](crate::rope::rope_tables).

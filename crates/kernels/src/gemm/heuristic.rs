@@ -106,7 +106,7 @@ const SPLIT_F16_COSTS: [TileCost; 5] = [
     SIMT_COSTS[1],
 ];
 
-/// Costs of [`QKV_ROPE`]: those of the same tiles of [`MULTISTAGE_BF16`].
+/// Costs of [`QKV_ROPE`]. They were measured for plain products with these tiles.
 const QKV_ROPE_COSTS: [TileCost; 5] = [
     MULTISTAGE_BF16_COSTS[0],
     MULTISTAGE_BF16_COSTS[3],

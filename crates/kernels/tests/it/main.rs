@@ -5,6 +5,7 @@ mod argument_bytes;
 mod attention;
 mod attention_bounds;
 mod attention_rope;
+mod bf16_matrix;
 mod bounds;
 mod cache;
 mod clip;

@@ -1,6 +1,5 @@
 //! Products whose epilogue is SwiGLU.
 
-use half::bf16;
 use retrograph_kernel_abi::gemm::{SWIGLU, SWIGLU_BACKWARD};
 use retrograph_kernels::ops::{
     DType, Dgrad, DgradFactors, DgradSum, Fprop, GemmShape, SwiGlu, SwiGluBackward, SwiGluDgrad,
@@ -8,11 +7,10 @@ use retrograph_kernels::ops::{
 };
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
 
+use crate::bf16_matrix::{Matrix, bits, tiles, unwritten, upload};
 use crate::gemm_case::{Tile, geometry, shape};
 use crate::harness::Device;
 use crate::support::Data;
-
-type Matrix = View<u64, bf16>;
 
 /// Rows, inputs and outputs: empty, one copy, edges of tiles, several stages and one more.
 const SIZES: [[usize; 3]; 9] = [
@@ -26,31 +24,6 @@ const SIZES: [[usize; 3]; 9] = [
     [264, 264, 8],
     [700, 64, 520],
 ];
-
-/// Elements after each result, which must stay.
-const GUARD: usize = 8;
-
-fn upload(device: &Device, values: &[f32]) -> Matrix {
-    device.upload(&values.iter().map(|&value| bf16::from_f32(value)).collect::<Vec<_>>())
-}
-
-/// A result that nothing was written to, with its guard.
-fn unwritten(device: &Device, len: usize) -> Matrix {
-    device.upload(&vec![bf16::MAX; len + GUARD])
-}
-
-fn tiles(device: &Device, table: &'static [Tile]) -> Vec<Tile> {
-    let wgmma = device.target().features().wgmma;
-    let suits = |tile: &&Tile| if wgmma { !tile.excludes_wgmma() } else { !tile.needs_wgmma() };
-    table.iter().filter(suits).copied().collect()
-}
-
-/// The bits of results with their guards. Their NaN are one, because hardware chooses its payload.
-fn bits(device: &Device, results: &[Matrix]) -> Vec<Vec<u16>> {
-    let bits = |value: bf16| if value.is_nan() { 0x7fff } else { value.to_bits() };
-    let bits = |&matrix| device.download(matrix).into_iter().map(bits).collect();
-    results.iter().map(bits).collect()
-}
 
 struct Forward {
     shape: GemmShape,

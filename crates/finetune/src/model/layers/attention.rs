@@ -200,13 +200,7 @@ impl Attention {
         cache: &LayerKv,
     ) -> Result<Residual> {
         let scopes = ["q", "k", "v"].map(|part| self.scope(part));
-        let layers = [&self.q, &self.k, &self.v];
-        let output = Output::Transient(DType::F32);
-        let calls = std::array::from_fn(|at| Forward {
-            scope: Some(&*scopes[at]),
-            output,
-            ..layers[at].call()
-        });
+        let calls = self.calls(&scopes, [DType::F32; 3]);
         let [q, k, v] = linear::forward(builder, x.into(), calls)?;
         let qkv = [q.y.f32()?, k.y.f32()?, v.y.f32()?];
         builder.scope(self.scope("attention"));
@@ -249,6 +243,31 @@ impl Attention {
             && layers.iter().all(|layer| layer.joins_qkv_rope(outputs))
     }
 
+    /// The calls of the projections in these scopes, with new transients as outputs.
+    fn calls<'a>(&'a self, scopes: &'a [String; 3], outputs: [DType; 3]) -> [Forward<'a>; 3] {
+        let layers = [&self.q, &self.k, &self.v];
+        std::array::from_fn(|at| {
+            let (scope, output) = (Some(&*scopes[at]), Output::Transient(outputs[at]));
+            Forward { scope, output, ..layers[at].call() }
+        })
+    }
+
+    /// Appends projections and RoPE as one launch.
+    fn project_in_one_launch(
+        &self,
+        builder: &mut Builder,
+        x: Activation,
+    ) -> Result<ProjectedTokens> {
+        let scopes = ["q", "k", "v"].map(|part| self.scope(part));
+        let calls = self.calls(&scopes, [DType::Bf16; 3]);
+        let epilogue = (self.rope.of_attention(builder), self.core.shape());
+        let scope = self.scope("q, k and v");
+        let [q, k, v] = linear::forward_qkv_rope(builder, (x, &scope), calls, epilogue)?;
+        let saved = [q.saved, k.saved, v.saved];
+        let operands = Operands { q: q.y, k: k.y, v: v.y };
+        Ok(ProjectedTokens { operands, saved, norms: [None, None] })
+    }
+
     /// Appends projections, norms of heads and RoPE of several tokens, the first at position
     /// `start`, or 0. The operands are in `dtypes`.
     fn project(
@@ -257,26 +276,11 @@ impl Attention {
         x: Activation,
         (start, dtypes): (Option<Slice<u32>>, Dtypes),
     ) -> Result<ProjectedTokens> {
-        let scopes = ["q", "k", "v"].map(|part| self.scope(part));
-        let layers = [&self.q, &self.k, &self.v];
-        let v_dtype = self.v.output_dtype(dtypes);
-        let is_one = start.is_none() && self.has_qkv_rope(dtypes);
-        let outputs = match is_one {
-            true => [DType::Bf16; 3],
-            false => [DType::F32, DType::F32, v_dtype],
-        };
-        let calls = std::array::from_fn(|at| {
-            let (scope, output) = (Some(&*scopes[at]), Output::Transient(outputs[at]));
-            Forward { scope, output, ..layers[at].call() }
-        });
-        if is_one {
-            let (scope, rope) = (self.scope("q, k and v"), self.rope.of_attention(builder));
-            let epilogue = (rope, self.core.shape());
-            let [q, k, v] = linear::forward_qkv_rope(builder, (x, &scope), calls, epilogue)?;
-            let saved = [q.saved, k.saved, v.saved];
-            let operands = Operands { q: q.y, k: k.y, v: v.y };
-            return Ok(ProjectedTokens { operands, saved, norms: [None, None] });
+        if start.is_none() && self.has_qkv_rope(dtypes) {
+            return self.project_in_one_launch(builder, x);
         }
+        let scopes = ["q", "k", "v"].map(|part| self.scope(part));
+        let calls = self.calls(&scopes, [DType::F32, DType::F32, self.v.output_dtype(dtypes)]);
         let [q, k, v] = linear::forward(builder, x.into(), calls)?;
         builder.scope(&*scopes[0]);
         let (q_out, q_norm) = norm_heads(builder, self.norms[0], q.y.f32()?)?;

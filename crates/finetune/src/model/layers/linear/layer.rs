@@ -109,7 +109,8 @@ impl Linear {
         self.products.has_swiglu() && self.lora.is_none()
     }
 
-    /// Whether `QkvRopeFprop` can compute the layer with others, all with `outputs` outputs.
+    /// Whether `QkvRopeFprop` can compute the layer. `outputs` is the number of columns of queries,
+    /// keys and values together.
     pub(in crate::model::layers) fn joins_qkv_rope(&self, outputs: usize) -> bool {
         let plain = self.dora.is_none() && self.is_one_product();
         plain && self.products.joins_qkv_rope(outputs)

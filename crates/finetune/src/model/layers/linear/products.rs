@@ -218,8 +218,8 @@ impl Products {
         self.reads_bf16_weight() && fills && plain
     }
 
-    /// Whether [`QkvRopeFprop`](retrograph_kernels::ops::QkvRopeFprop) can compute the product with
-    /// those of others, all with `outputs` columns: it is bf16, and they are large enough.
+    /// Whether [`QkvRopeFprop`](retrograph_kernels::ops::QkvRopeFprop) can compute the product.
+    /// `outputs` is the number of columns of queries, keys and values together.
     pub(super) fn joins_qkv_rope(&self, outputs: usize) -> bool {
         self.reads_bf16_weight() && self.fills_device([QKV_FILL * self.shape.rows, outputs])
     }
