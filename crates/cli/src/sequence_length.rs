@@ -30,9 +30,10 @@ pub(crate) fn fitting(
     Ok(seq)
 }
 
-/// Returns the bytes of a run, including the driver's.
+/// Returns the least bytes of a run, including the driver's.
 fn need(arguments: &FinetuneArguments, config: &TrainingConfig) -> Result<usize, CliError> {
-    let plan = match Plan::new(config, arguments.options()) {
+    let precision = config.precision.without_two_part_copies();
+    let plan = match Plan::new(&TrainingConfig { precision, ..*config }, arguments.options()) {
         // Its activations have too many elements.
         Err(Error::InvalidConfig { .. }) => return Ok(usize::MAX),
         plan => plan?,

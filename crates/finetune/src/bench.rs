@@ -103,11 +103,12 @@ impl Bench {
         on: &mut dyn FnMut(&Measurement) -> bool,
     ) -> Result<Vec<Measurement>> {
         let (free, _) = modules.context().memory()?;
-        let state = self.state(modules, start)?;
+        let fitting = self.fitting(free)?;
+        let state = fitting.state(modules, start)?;
         let mut measurements = Vec::new();
         for &size in &self.sizes {
             for &strategy in &self.strategies {
-                let measurement = self.case((modules, free), &state, size, strategy)?;
+                let measurement = fitting.case((modules, free), &state, size, strategy)?;
                 let go_on = on(&measurement);
                 measurements.push(measurement);
                 if !go_on {
@@ -116,6 +117,21 @@ impl Bench {
             }
         }
         Ok(measurements)
+    }
+
+    /// Returns these cases without copies of two parts if the largest size does not fit into `free`
+    /// bytes with them.
+    fn fitting(&self, free: usize) -> Result<Self> {
+        let Some(largest) = self.largest() else { return Ok(self.clone()) };
+        let plan = Plan::new(&largest, TrainerOptions::default())?.fitting(free)?;
+        let precision = plan.config().precision;
+        Ok(Self { config: TrainingConfig { precision, ..self.config }, ..self.clone() })
+    }
+
+    /// The configuration of the largest size.
+    fn largest(&self) -> Option<TrainingConfig> {
+        let largest = self.sizes.iter().max_by_key(|[batch, seq]| batch * seq);
+        largest.map(|size| self.sized(*size))
     }
 
     /// Warms the kernels of all sizes, checks their memory, and uploads the weights.
@@ -129,8 +145,7 @@ impl Bench {
         plans.iter().try_for_each(|plan| plan.memory().require(modules.context()))?;
         let stream = Stream::new(modules.context())?;
         // A state of the largest size has the copies that the others do not need.
-        let largest = self.sizes.iter().max_by_key(|[batch, seq]| batch * seq);
-        let parameters = largest.map_or(self.config, |size| self.sized(*size)).parameters();
+        let parameters = self.largest().unwrap_or(self.config).parameters();
         let fill = |parameter: &Parameter, first, chunk: Chunk<'_>| {
             chunk.fill(|values| init::fill(values, first, parameter, self.config.seed));
             Ok(())

@@ -70,10 +70,10 @@ mod weight_file;
 pub use adapter::{Adapter, AdapterError, AdapterOutput};
 pub use checkpoint::{CheckpointError, HeldOutLoss, Kept};
 pub use config::{
-    GatedActivation, InferenceConfig, LongRope, LoraConfig, LoraLayers, LoraModule, LoraPatterns,
-    LoraTargets, LrSchedule, Mode, ModelConfig, OptimizerConfig, Precision, PreferenceConfig,
-    Preset, Projection, Quantization, RopeFactors, RopeScaling, SlidingWindow, TrainingConfig,
-    UnknownChoice, Yarn, parse_dtype,
+    F16Copies, GatedActivation, InferenceConfig, LongRope, LoraConfig, LoraLayers, LoraModule,
+    LoraPatterns, LoraTargets, LrSchedule, Mode, ModelConfig, OptimizerConfig, Precision,
+    PreferenceConfig, Preset, Projection, Quantization, RopeFactors, RopeScaling, SlidingWindow,
+    TrainingConfig, UnknownChoice, Yarn, parse_dtype,
 };
 pub use data::{
     Batch, CacheState, CacheUse, Data, DataError, DataFile, IGNORED_TARGET, Split, SplitOptions,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use retrograph_finetune::bench::BenchStrategy;
 use retrograph_finetune::{
-    DType, DeviceChoice, OptimizerConfig, Precision, TrainingConfig, parse_dtype,
+    DType, DeviceChoice, F16Copies, OptimizerConfig, Precision, TrainingConfig, parse_dtype,
 };
 
 use super::{CacheArguments, ModelArguments, up_to};
@@ -65,13 +65,11 @@ pub(crate) struct BenchArguments {
 impl BenchArguments {
     /// The configuration, with the first size. The rate is so small that nothing diverges.
     pub(crate) fn config(&self) -> TrainingConfig {
+        let f16_copies = if self.bf16_weights { F16Copies::OnePart } else { F16Copies::TwoParts };
         TrainingConfig {
             model: self.model.model(),
             mode: self.model.mode(self.model.preset.default_rank(), true),
-            precision: Precision {
-                frozen_16_bit: self.bf16_weights,
-                ..self.model.precision(DType::F32)
-            },
+            precision: Precision { f16_copies, ..self.model.precision(DType::F32) },
             batch: 1,
             seq: 1,
             optimizer: OptimizerConfig::new(1e-7, 1000),

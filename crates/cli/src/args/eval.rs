@@ -72,7 +72,8 @@ impl EvalArguments {
         config: TrainingConfig,
         base: Option<&ModelDirectory>,
     ) -> TrainingConfig {
-        let precision = config.precision.of_base(base);
+        // A copy of two parts takes longer to upload than it saves in few batches.
+        let precision = config.precision.of_base(base).without_two_part_copies();
         TrainingConfig { batch: self.batch, seq: self.seq(base), precision, ..config }
     }
 

@@ -24,6 +24,11 @@ impl Startup {
 
     pub(crate) fn show(&mut self, stage: &Stage<'_>) {
         match stage {
+            Stage::WithoutCopies { bytes } => {
+                let bytes = HumanBytes(*bytes as u64);
+                let why = format!("copies of {bytes} in f16 do not fit into memory");
+                fact("weights", format!("frozen weights are split in each step: {why}"));
+            }
             Stage::Warming(progress) => {
                 self.progress(("warm", progress.image), progress.done, progress.total);
             }

@@ -106,8 +106,8 @@ impl Header {
         compare("generator of initial weights", &self.init, &crate::init::INIT_VERSION)?;
         compare("model", &here.model, &config.model)?;
         compare("mode", &here.mode, &config.mode)?;
-        let frozen_16_bit = here.precision.frozen_16_bit;
-        let precision = Precision { frozen_16_bit, ..config.precision };
+        let f16_copies = here.precision.f16_copies;
+        let precision = Precision { f16_copies, ..config.precision };
         compare("precision", &here.precision, &precision)?;
         compare("seed", &here.seed, &config.seed)?;
         compare("batch", &here.batch, &config.batch)?;

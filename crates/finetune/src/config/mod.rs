@@ -24,8 +24,8 @@ pub use lora::{LoraConfig, LoraLayers, LoraModule, LoraPatterns, LoraTargets, Pa
 pub use mode::Mode;
 pub use model::{GatedActivation, ModelConfig, SlidingWindow};
 pub use optimizer::{LrSchedule, OptimizerConfig};
+pub use precision::{F16Copies, Precision, Quantization, parse_dtype};
 pub(crate) use precision::{MIN_COPIED_ROWS, MIN_SPLIT_ROWS, dtype_name, is_bf16};
-pub use precision::{Precision, Quantization, parse_dtype};
 pub use preference::PreferenceConfig;
 pub use preset::{BYTE_VOCABULARY, Preset};
 pub use projection::Projection;

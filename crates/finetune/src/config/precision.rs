@@ -14,7 +14,7 @@ use crate::hub::ModelDirectory;
 /// of 1.5 billion weights (docs/hardware/2026-11-25-split-f16).
 pub(crate) const MIN_SPLIT_ROWS: usize = 256;
 
-/// The same for weights that were split at upload. Measured for the same model
+/// The same for weights of 16 bits, which were split at upload. Measured for the same model
 /// (docs/hardware/2026-11-25-f16-copies).
 pub(crate) const MIN_COPIED_ROWS: usize = 32;
 
@@ -58,6 +58,33 @@ pub enum Quantization {
     },
 }
 
+/// Copies in f16 of frozen f32 matrices, from which products in f32 of many rows read them. They
+/// are made at upload and stay beside the matrices; see
+/// [`SplitMatrix`](retrograph_kernels::ops::SplitMatrix).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum F16Copies {
+    /// None: such products split the matrices in each step.
+    #[default]
+    None,
+    /// One part, 2 bytes per element. Every frozen matrix must be exactly bf16 or f16, as in most
+    /// checkpoints.
+    OnePart,
+    /// Two parts, 4 bytes per element. Steps have the bits of those without copies. A run that does
+    /// not fit into device memory with them has none.
+    TwoParts,
+}
+
+impl F16Copies {
+    /// Returns the number of parts in runs with micro-batches of `rows` rows; `None` for no copies.
+    pub(crate) fn parts(self, rows: usize) -> Option<usize> {
+        match self {
+            Self::OnePart if rows >= MIN_COPIED_ROWS => Some(1),
+            Self::TwoParts if rows >= MIN_SPLIT_ROWS => Some(2),
+            _ => None,
+        }
+    }
+}
+
 /// The dtypes of a run. The default is f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Precision {
@@ -77,17 +104,20 @@ pub struct Precision {
     /// nothing in LoRA.
     #[serde(default, with = "dtype_name")]
     pub gradients: DType,
-    /// Whether every frozen matrix is exactly bf16 or f16, as in most checkpoints; see
-    /// [`Precision::of_base`]. Products in f32 of many rows then read frozen matrices in f16, which
-    /// changes no weight. Not stored in checkpoints: it follows from the base model.
+    /// Copies of frozen f32 matrices; see [`Precision::of_base`]. Not stored in checkpoints: they
+    /// follow from the base model.
     #[serde(skip)]
-    pub frozen_16_bit: bool,
+    pub f16_copies: F16Copies,
 }
 
 impl Precision {
     /// f32 throughout.
-    pub const F32: Self =
-        Self { dtype: DType::F32, quantize: None, gradients: DType::F32, frozen_16_bit: false };
+    pub const F32: Self = Self {
+        dtype: DType::F32,
+        quantize: None,
+        gradients: DType::F32,
+        f16_copies: F16Copies::None,
+    };
     /// Products in bf16.
     pub const BF16: Self = Self { dtype: DType::Bf16, ..Self::F32 };
 
@@ -96,9 +126,22 @@ impl Precision {
         Self { gradients: DType::Bf16, ..self }
     }
 
-    /// Returns this precision for a run whose frozen weights come from `base`, or from a seed.
+    /// Returns this precision with copies for a run whose frozen weights come from `base`, or from
+    /// a seed: one part if the matrices of `base` have 16 bits, else two.
     pub fn of_base(self, base: Option<&ModelDirectory>) -> Self {
-        Self { frozen_16_bit: base.is_some_and(ModelDirectory::is_16_bit), ..self }
+        let f16_copies = match base.is_some_and(ModelDirectory::is_16_bit) {
+            true => F16Copies::OnePart,
+            false => F16Copies::TwoParts,
+        };
+        Self { f16_copies, ..self }
+    }
+
+    /// Returns this precision without copies of two parts, which change no bit.
+    pub fn without_two_part_copies(self) -> Self {
+        match self.f16_copies {
+            F16Copies::TwoParts => Self { f16_copies: F16Copies::None, ..self },
+            _ => self,
+        }
     }
 
     /// Returns this precision with frozen linear layers in NF4.

@@ -4,20 +4,19 @@ use retrograph_kernels::DType;
 
 use super::{EMBEDDING, HEAD, Parameter, Storage, inventory};
 use crate::config::{
-    InferenceConfig, MIN_COPIED_ROWS, ModelConfig, Precision, Projection, Quantization,
-    TrainingConfig,
+    InferenceConfig, ModelConfig, Precision, Projection, Quantization, TrainingConfig,
 };
 
 impl TrainingConfig {
     /// Returns every parameter of the run, with its dtype on the device. Trained parameters, norms
     /// and biases are f32; other matrices have the dtype of `precision`. If that is bf16, LoRA
     /// matrices and trained weights of linear layers have a bf16 copy, too. If it is f32, frozen
-    /// weights of 16 bits that products of many rows read have an f16 copy.
+    /// weights that products of many rows read have the f16 copies of `precision`.
     pub fn parameters(&self) -> Vec<Parameter> {
         let mut parameters = InferenceConfig::from(self).parameters();
-        let Precision { dtype, frozen_16_bit, .. } = self.precision;
-        if dtype == DType::F32 && frozen_16_bit && self.rows() >= MIN_COPIED_ROWS {
-            parameters.iter_mut().for_each(|parameter| add_f16(parameter, &self.model));
+        let Precision { dtype, f16_copies, .. } = self.precision;
+        if let (DType::F32, Some(parts)) = (dtype, f16_copies.parts(self.rows())) {
+            parameters.iter_mut().for_each(|parameter| add_f16(parameter, &self.model, parts));
         }
         parameters
     }
@@ -35,15 +34,15 @@ impl InferenceConfig {
     }
 }
 
-/// Adds an f16 copy to a frozen matrix of products that is f32 and whose rows and columns are
-/// multiples of 8.
-fn add_f16(parameter: &mut Parameter, model: &ModelConfig) {
+/// Adds an f16 copy of these `parts` to a frozen matrix of products that is f32 and whose rows and
+/// columns are multiples of 8.
+fn add_f16(parameter: &mut Parameter, model: &ModelConfig, parts: usize) {
     let Parameter { name, shape, storage, trainable, .. } = parameter;
     let frozen = *storage == Storage::F32 && !*trainable;
     let whole = shape.iter().all(|size| size.is_multiple_of(8));
     let in_products = is_linear(name) || is_head(name, model);
     if frozen && whole && in_products {
-        *storage = Storage::F32WithF16 { rows: shape[0] };
+        *storage = Storage::F32WithF16 { rows: shape[0], parts };
     }
 }
 

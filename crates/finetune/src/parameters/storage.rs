@@ -13,12 +13,13 @@ pub enum Storage {
     /// f32 master weights, with a bf16 copy that matrix products read. The optimizer updates both;
     /// checkpoints have the master weights alone.
     F32WithBf16,
-    /// f32, with a copy in f16 that products of many rows read: a frozen matrix whose elements are
-    /// exactly bf16 or f16. The copy has one scale per row, see
-    /// [`SplitMatrix`](retrograph_kernels::ops::SplitMatrix).
+    /// f32, with a copy in f16 that products of many rows read: a frozen matrix. The copy has one
+    /// scale per row, see [`SplitMatrix`](retrograph_kernels::ops::SplitMatrix).
     F32WithF16 {
         /// Rows of the matrix.
         rows: usize,
+        /// Parts of an element: 2, or 1 if the elements are exactly bf16 or f16.
+        parts: usize,
     },
     /// 4-bit codes with scales.
     Nf4 {
@@ -41,8 +42,8 @@ impl Storage {
             Self::F32 => vec![len * size_of::<f32>()],
             Self::Bf16 => vec![len * 2],
             Self::F32WithBf16 => vec![len * size_of::<f32>(), len * 2],
-            Self::F32WithF16 { rows } => {
-                vec![len * size_of::<f32>(), len * 2, rows * size_of::<f32>()]
+            Self::F32WithF16 { rows, parts } => {
+                vec![len * size_of::<f32>(), parts * len * 2, rows * size_of::<f32>()]
             }
             Self::Nf4 { double: false } => vec![len.div_ceil(2), blocks * size_of::<f32>()],
             Self::Nf4 { double: true } => {
@@ -58,7 +59,8 @@ impl Storage {
             Self::F32 => "f32",
             Self::Bf16 => "bf16",
             Self::F32WithBf16 => "f32 with a bf16 copy",
-            Self::F32WithF16 { .. } => "f32 with an f16 copy",
+            Self::F32WithF16 { parts: 1, .. } => "f32 with an f16 copy",
+            Self::F32WithF16 { .. } => "f32 with an f16 copy of two parts",
             Self::Nf4 { double: false } => "NF4",
             Self::Nf4 { double: true } => "NF4 with 8-bit scales",
         }

@@ -66,7 +66,7 @@ impl<'a> Uploader<'a> {
                 Ok(DeviceValue::Bf16(self.copy(len, CHUNK, fill)?))
             }
             Storage::F32WithBf16 => self.with_copy(len, fill),
-            Storage::F32WithF16 { rows } => self.with_f16(parameter, rows, fill),
+            Storage::F32WithF16 { rows, parts } => self.with_f16(parameter, [rows, parts], fill),
             Storage::Nf4 { double } => self.quantize(parameter, double, fill),
         }
     }
@@ -94,30 +94,37 @@ impl<'a> Uploader<'a> {
     fn with_f16(
         &mut self,
         parameter: &Parameter,
-        rows: usize,
+        [rows, parts]: [usize; 2],
         fill: Fill<'_>,
     ) -> Result<DeviceValue> {
         let len = parameter.len();
         let columns = len / rows.max(1);
-        let (master, copy) = (self.pool.uninit(len)?, self.pool.uninit(len)?);
-        let (mut high, mut scales) = (Vec::new(), Vec::with_capacity(rows));
+        let (master, copy) = (self.pool.uninit(len)?, self.pool.uninit(parts * len)?);
+        let (mut scratch, mut scales) = (Vec::new(), Vec::with_capacity(rows));
         for (first, count) in chunks(len, CHUNK / columns.max(1) * columns) {
-            high.resize(count, f16::ZERO);
-            let mut split = Ok(());
+            scratch.resize(parts * count, f16::ZERO);
+            let mut split = Ok(Vec::new());
             self.send((&master, first), count, |chunk| {
                 fill(first, Chunk::F32(chunk))?;
-                split = split_all(chunk, columns, &mut high).map(|found| scales.extend(found));
+                split = split_all(chunk, columns, (&mut scratch, parts));
                 Ok(())
             })?;
-            split.map_err(|error| Error::NotInF16 {
+            let shares = split.map_err(|error| Error::NotInF16 {
                 parameter: parameter.name.clone(),
                 index: first + error.index,
                 value: error.value,
             })?;
-            self.send((&copy, first), count, |chunk| {
-                chunk.copy_from_slice(&high);
-                Ok(())
-            })?;
+            for part in 0..parts {
+                self.send((&copy, part * len + first), count, |chunk| {
+                    for (at, share) in &shares {
+                        let len = share.len() * columns;
+                        let source = &scratch[parts * at + part * len..][..len];
+                        chunk[*at..][..len].copy_from_slice(source);
+                    }
+                    Ok(())
+                })?;
+            }
+            scales.extend(shares.into_iter().flat_map(|(_, scales)| scales));
         }
         Ok(DeviceValue::F32WithF16(master, copy, self.whole(&scales)?))
     }
@@ -234,16 +241,18 @@ fn quantize(values: &[f32], codes: &mut [u8]) -> Result<Vec<f32>, nf4::NotFinite
     Ok(quantized.absmax)
 }
 
-/// Writes the f16 copy of rows of `columns` values and returns their scales.
-fn split_all(values: &[f32], columns: usize, copy: &mut [f16]) -> Result<Vec<f32>, NotInF16> {
+/// Splits rows of `columns` values, in shares of whole rows. Returns the first value of each share
+/// with its scales; its parts are in `copy` from that value on, times `parts`.
+fn split_all(
+    values: &[f32],
+    columns: usize,
+    (copy, parts): (&mut [f16], usize),
+) -> Result<Vec<(usize, Vec<f32>)>, NotInF16> {
     let unit = columns.max(1);
-    let results =
-        on_all_cores((values, unit), (copy, unit), |values, copy| split_rows(values, unit, copy));
-    let mut scales = Vec::with_capacity(values.len() / unit);
-    for (first, result) in results {
-        scales.extend(result.map_err(|error| NotInF16 { index: first + error.index, ..error })?);
-    }
-    Ok(scales)
+    let split = |values: &[f32], copy: &mut [f16]| split_rows(values, unit, copy);
+    let shares = on_all_cores((values, unit), (copy, parts * unit), split).into_iter();
+    let moved = |first, error: NotInF16| NotInF16 { index: first + error.index, ..error };
+    shares.map(|(first, found)| Ok((first, found.map_err(|error| moved(first, error))?))).collect()
 }
 
 /// Calls `convert` for a share of `values` and of `out` on one thread per CPU core. Shares are

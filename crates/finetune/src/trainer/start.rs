@@ -68,6 +68,23 @@ impl Plan {
         Ok(plan.with_code())
     }
 
+    /// Returns this plan, or if it needs more than `free` bytes for copies in f16 of two parts, one
+    /// without them.
+    pub(crate) fn fitting(self, free: usize) -> Result<Self> {
+        let precision = self.config.precision.without_two_part_copies();
+        let planned = |plan: &Self| plan.need.least() + plan.need.driver.total();
+        if precision == self.config.precision || planned(&self) <= free {
+            return Ok(self);
+        }
+        let plan = Self::new(&TrainingConfig { precision, ..self.config }, self.options)?;
+        let plan = if self.held_out.is_some() { plan.with_held_out()? } else { plan };
+        let (base, group) = (self.base.clone(), self.group.clone());
+        let after_training = self.after_training.clone();
+        let plan = Self { base, group, after_training, ..plan }.with_code();
+        // Few layers need less memory for copies than for weights that each step splits.
+        Ok(if planned(&plan) < planned(&self) { plan } else { self })
+    }
+
     /// Adds the code of all kernels to the planned memory.
     fn with_code(self) -> Self {
         Self { need: self.need.with_code(&self.requirements()), ..self }
@@ -133,7 +150,7 @@ impl Plan {
 
     /// Starts the run on the device of `cache`. Warms all kernels and checks the memory before it
     /// uploads anything. The memory is not checked with [`Source::State`], which is already
-    /// uploaded.
+    /// uploaded. A run that does not fit with copies in f16 of two parts has none.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) before anything is uploaded; if a
@@ -144,12 +161,29 @@ impl Plan {
         source: Source<'_>,
         on: &mut dyn FnMut(Stage<'_>),
     ) -> Result<Trainer> {
-        let context = cache.context();
         self.require_group()?;
-        let (free_before, _) = context.memory()?;
+        let (free_before, _) = cache.context().memory()?;
+        if matches!(source, Source::State(_)) {
+            return self.start_as_planned(cache, free_before, source, on);
+        }
+        let with_copies = self.need.parameters;
+        let plan = self.fitting(free_before)?;
+        if plan.need.parameters < with_copies {
+            on(Stage::WithoutCopies { bytes: with_copies - plan.need.parameters });
+        }
+        plan.start_as_planned(cache, free_before, source, on)
+    }
+
+    fn start_as_planned(
+        self,
+        cache: &ModuleCache,
+        free_before: usize,
+        source: Source<'_>,
+        on: &mut dyn FnMut(Stage<'_>),
+    ) -> Result<Trainer> {
+        let context = cache.context();
         let modules = self.warm(cache, on)?;
-        let already_there = matches!(source, Source::State(_));
-        if !already_there {
+        if !matches!(source, Source::State(_)) {
             self.need.require(context)?;
             on(Stage::Fits(&self.need, context.memory()?.0));
         }

@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 
 use half::bf16;
+use retrograph_driver_sim::Config;
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, Storage};
 use retrograph_finetune::{
-    Error, LoraConfig, LoraTargets, Mode, Plan, Precision, Source, TrainerOptions, TrainingConfig,
+    Error, F16Copies, LoraConfig, LoraTargets, Mode, Plan, Precision, Source, Stage,
+    TrainerOptions, TrainingConfig,
 };
-use retrograph_runtime::{OperationKind, Pass, Policy};
+use retrograph_runtime::{OperationKind, Policy};
 
-use crate::device::device;
+use crate::device::{device, simulated};
 use crate::golden::{self, distance, weights};
 use crate::precision::{config, trainer};
 
@@ -130,59 +132,104 @@ fn rounded(parameter: &Parameter) -> Vec<f32> {
     values
 }
 
-/// The low parts that are left out are 0.
+/// The configuration of a LoRA step of 256 rows with these copies.
+fn copied(f16_copies: F16Copies) -> TrainingConfig {
+    let mut config = large(modes()[0]);
+    config.precision.f16_copies = f16_copies;
+    config
+}
+
+/// The low parts that one part leaves out are 0.
 #[test]
-fn frozen_weights_of_16_bits_are_split_once_and_give_the_same_bits() {
-    let config = |frozen_16_bit| {
-        let mut config = large(modes()[0]);
-        config.precision.frozen_16_bit = frozen_16_bit;
-        config
-    };
-    let losses = |frozen_16_bit| {
+fn frozen_weights_are_split_once_and_give_the_same_bits() {
+    let losses = |f16_copies, weights: fn(&Parameter) -> Vec<f32>| {
         let options = TrainerOptions { verify: true, step: always(), ..Default::default() };
-        let config = config(frozen_16_bit);
-        let mut trainer = trainer(&config, options, &mut |p| Ok(rounded(p)));
+        let config = copied(f16_copies);
+        let mut trainer = trainer(&config, options, &mut |p| Ok(weights(p)));
         for step in 0..3 {
             trainer.step(&golden::batch(&config, step)).unwrap();
         }
         trainer.losses().iter().map(|loss| loss.to_bits()).collect::<Vec<_>>()
     };
-    assert_eq!(losses(true), losses(false));
+    assert_eq!(losses(F16Copies::OnePart, rounded), losses(F16Copies::None, rounded));
+    assert_eq!(losses(F16Copies::TwoParts, weights), losses(F16Copies::None, weights));
 
-    let pass = |frozen_16_bit| StepPass::new(&config(frozen_16_bit), always()).unwrap().pass;
-    let converts = |pass: Pass| {
+    let converts = |f16_copies| {
+        let pass = StepPass::new(&copied(f16_copies), always()).unwrap().pass;
         pass.buffers().any(|(_, buffer)| buffer.name().starts_with("converted weights"))
     };
-    assert_eq!([pass(true), pass(false)].map(converts), [false, true]);
+    let found = [F16Copies::None, F16Copies::OnePart, F16Copies::TwoParts].map(converts);
+    assert_eq!(found, [true, false, false]);
+}
+
+/// A device with too little memory for copies trains without them, with the same bits.
+#[test]
+fn copies_of_two_parts_are_left_out_where_they_do_not_fit() {
+    // Nodes of a graph would take more memory than the weights of this model.
+    let build = Policy::Eager.into();
+    let options = TrainerOptions { build, step: always(), ..Default::default() };
+    let config = |f16_copies| {
+        let mut config = copied(f16_copies);
+        // Weights that are split in each step take the memory of three layers.
+        config.model.layers = 8;
+        config
+    };
+    let plan = |f16_copies| Plan::new(&config(f16_copies), options).unwrap();
+    let [with, without] = [F16Copies::TwoParts, F16Copies::None].map(|copies| {
+        let memory = *plan(copies).memory();
+        (memory.least() + memory.driver.total(), memory.parameters)
+    });
+    assert!(without.0 < with.0, "{without:?} bytes without copies, {with:?} with them");
+    let mut losses = Vec::new();
+    for (bytes, expected) in [(with.0, 0), (with.0 - 1, with.1 - without.1)] {
+        // The device of the simulator takes nothing for itself.
+        let device = simulated(Config { memory_bytes: bytes as u64, ..Config::default() });
+        let (mut left_out, mut planned) = (0, 0);
+        let values = &mut |parameter: &Parameter| Ok(weights(parameter));
+        let on = &mut |stage: Stage<'_>| match stage {
+            Stage::WithoutCopies { bytes } => left_out = bytes,
+            Stage::Fits(need, _) => planned = need.parameters,
+            _ => {}
+        };
+        let plan = plan(F16Copies::TwoParts);
+        let mut trainer = plan.start(&device.modules(), Source::Values(values), on).unwrap();
+        assert_eq!((left_out, planned), (expected, with.1 - expected));
+        losses.push(trainer.step(&golden::batch(&config(F16Copies::None), 0)).unwrap().loss);
+    }
+    assert_eq!(losses[0].to_bits(), losses[1].to_bits());
 }
 
 #[test]
 fn copies_in_f16_are_kept_for_products_of_many_rows_alone() {
-    let stored = |rows: usize, mode: Mode, precision: Precision| {
-        let precision = Precision { frozen_16_bit: true, ..precision };
-        let config = TrainingConfig { batch: 1, seq: rows, precision, ..large(mode) };
-        let parameters = config.parameters();
-        let copied = |one: &&Parameter| matches!(one.storage, Storage::F32WithF16 { .. });
-        parameters.iter().filter(copied).map(|one| one.name.clone()).collect::<Vec<_>>()
-    };
     let [lora, full] = modes();
-    let copied = stored(32, lora, Precision::F32);
-    // Five matrices of each layer, and the output projection. k and v have 12 rows.
-    assert_eq!(copied.len(), 5 * large(lora).model.layers + 1, "{copied:?}");
-    for (rows, mode, precision) in [
-        (31, lora, Precision::F32),
-        (32, full, Precision::F32),
-        (32, lora, Precision::BF16),
-        (32, lora, Precision::BF16.nf4(false)),
-    ] {
-        assert!(stored(rows, mode, precision).is_empty(), "{rows} {mode:?} {precision:?}");
+    for (f16_copies, parts, least) in [(F16Copies::OnePart, 1, 32), (F16Copies::TwoParts, 2, 256)] {
+        let stored = |rows: usize, mode: Mode, precision: Precision| {
+            let precision = Precision { f16_copies, ..precision };
+            let config = TrainingConfig { batch: 1, seq: rows, precision, ..large(mode) };
+            let copied = |one: &Parameter| match one.storage {
+                Storage::F32WithF16 { parts, .. } => Some((one.name.clone(), parts)),
+                _ => None,
+            };
+            config.parameters().iter().filter_map(copied).collect::<Vec<_>>()
+        };
+        let copied = stored(least, lora, Precision::F32);
+        // Five matrices of each layer, and the output projection. k and v have 12 rows.
+        assert_eq!(copied.len(), 5 * large(lora).model.layers + 1, "{copied:?}");
+        assert!(copied.iter().all(|(_, found)| *found == parts), "{copied:?}");
+        for (rows, mode, precision) in [
+            (least - 1, lora, Precision::F32),
+            (least, full, Precision::F32),
+            (least, lora, Precision::BF16),
+            (least, lora, Precision::BF16.nf4(false)),
+        ] {
+            assert!(stored(rows, mode, precision).is_empty(), "{rows} {mode:?} {precision:?}");
+        }
     }
 }
 
 #[test]
 fn weights_of_more_bits_are_refused_by_name() {
-    let mut config = large(modes()[0]);
-    config.precision.frozen_16_bit = true;
+    let config = copied(F16Copies::OnePart);
     let values = &mut |parameter: &Parameter| {
         let mut values = rounded(parameter);
         if parameter.name.ends_with("1.mlp.up_proj.weight") {

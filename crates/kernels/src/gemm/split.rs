@@ -83,16 +83,20 @@ pub struct NotInF16 {
     pub value: f32,
 }
 
-/// Writes the high parts of rows of `columns` values on the host, with the bits of [`Split`], and
-/// returns their scales.
+/// Writes the parts of rows of `columns` values on the host, with the bits of [`Split`], and
+/// returns their scales. `parts` has the high parts, and after them the low ones if it is twice as
+/// long as `values`.
 ///
 /// # Errors
-/// If the low part of an element is not 0 and not below 2⁻³⁹ of the largest element of its row.
+/// If there are no low parts, and that of an element is not 0 and not below 2⁻³⁹ of the largest
+/// element of its row.
 ///
 /// # Panics
-/// If `high` has another length than `values`, or `columns` is 0.
-pub fn split_rows(values: &[f32], columns: usize, high: &mut [f16]) -> Result<Vec<f32>, NotInF16> {
-    assert_eq!(values.len(), high.len(), "one high part per value");
+/// If `parts` is neither as long as `values` nor twice as long, or `columns` is 0.
+pub fn split_rows(values: &[f32], columns: usize, parts: &mut [f16]) -> Result<Vec<f32>, NotInF16> {
+    let (high, low) = parts.split_at_mut(values.len());
+    assert!([0, values.len()].contains(&low.len()), "one part or two per value");
+    let mut low = low.chunks_mut(columns);
     let exponent = |value: f32| (value.to_bits() >> 23) & 255;
     let (mut scaled, mut rounded) = (vec![0.0; columns], vec![0.0; columns]);
     let mut scales = Vec::with_capacity(values.len() / columns);
@@ -103,22 +107,34 @@ pub fn split_rows(values: &[f32], columns: usize, high: &mut [f16]) -> Result<Ve
         let shift = largest.max().unwrap_or(0).clamp(15, 254) - 14;
         let factor = f32::from_bits((254 - shift).max(1) << 23);
         for (scaled, value) in scaled.iter_mut().zip(values) {
-            *scaled = if value.is_finite() { value * factor } else { f32::NAN };
+            *scaled = if value.is_finite() { value * factor } else { NAN };
         }
         high.convert_from_f32_slice(&scaled[..high.len()]);
         high.convert_to_f32_slice(&mut rounded[..high.len()]);
-        // The kernel rounds to +0.
-        high.iter_mut().filter(|part| **part == f16::ZERO).for_each(|part| *part = f16::ZERO);
-        let rest = |(rounded, scaled): (&f32, &f32)| (rounded - scaled).abs();
-        let is_exact = |rest: f32| rest.is_nan() || rest <= SMALLEST_PART;
-        let inexact = rounded.iter().zip(&scaled).map(rest).position(|rest| !is_exact(rest));
-        if let Some(column) = inexact.filter(|column| *column < values.len()) {
+        without_negative_zeros(high);
+        for (scaled, rounded) in scaled.iter_mut().zip(&rounded) {
+            // What is left of NaN is 0.
+            *scaled = if scaled.is_nan() { 0.0 } else { *scaled - rounded };
+        }
+        let rest = &scaled[..high.len()];
+        if let Some(low) = low.next() {
+            low.convert_from_f32_slice(rest);
+            without_negative_zeros(low);
+        } else if let Some(column) = rest.iter().position(|rest| rest.abs() > SMALLEST_PART) {
             return Err(NotInF16 { index: row * columns + column, value: values[column] });
         }
         scales.push(f32::from_bits(shift << 23));
     }
     Ok(scales)
 }
+
+/// Replaces -0 by 0: the kernel rounds to +0.
+fn without_negative_zeros(parts: &mut [f16]) {
+    parts.iter_mut().filter(|part| **part == f16::ZERO).for_each(|part| *part = f16::ZERO);
+}
+
+/// A number that becomes the NaN of the kernel in f16.
+const NAN: f32 = f32::from_bits(0x7fff_ffff);
 
 /// Half of the smallest f16: 2⁻²⁵.
 const SMALLEST_PART: f32 = f32::from_bits((127 - 25) << 23);

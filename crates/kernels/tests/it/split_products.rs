@@ -281,6 +281,25 @@ fn one_part_keeps_the_bound_of_two() {
     }
 }
 
+/// Rows of any magnitude, zeros of both signs and values that are not finite.
+#[test]
+fn the_host_splits_into_the_bits_of_the_kernel() {
+    let (mut data, device) = (Data::new("split on the host"), Device::new());
+    for [rows, columns] in [[1, 8], [7, 1032], [3, 4104]] {
+        let mut values = data.spread(rows * columns);
+        values[..6].copy_from_slice(&[-0.0, 0.0, f32::NAN, f32::NEG_INFINITY, 1.0, 1e-42]);
+        let matrix = split(&device, (&values, [rows, columns]), None);
+        let mut on_host = vec![f16::NAN; 2 * values.len()];
+        let scales = split_rows(&values, columns, &mut on_host).unwrap();
+        same_bits(&device.download::<f32>(matrix.scales), &scales, "scales");
+        let parts: Vec<f16> = device.download(matrix.parts);
+        for (at, (on_device, on_host)) in parts.iter().zip(&on_host).enumerate() {
+            let (value, bits) = (values[at % values.len()], [on_device, on_host]);
+            assert_eq!(bits[0].to_bits(), bits[1].to_bits(), "{value} at {at}: {bits:?}");
+        }
+    }
+}
+
 #[test]
 fn the_host_refuses_elements_that_need_a_second_part() {
     let mut high = [f16::ZERO; 8];

@@ -106,7 +106,7 @@ impl Products {
                 DType::Bf16
             }
             (DType::F32, DType::F32)
-                if rows >= f16.map_or(MIN_SPLIT_ROWS, |_| MIN_COPIED_ROWS)
+                if rows >= min_rows(*f16)
                     && rows * inputs * outputs >= config.min_split_multiplications
                     && inputs % 8 == 0
                     && outputs % 8 == 0 =>
@@ -368,6 +368,14 @@ impl Products {
     /// Returns an input or gradient in the dtype that products read.
     fn operand(&self, x: Activation) -> Result<TensorView<BufferId>> {
         if self.bf16_operand { Ok(x.narrowest()) } else { Ok(x.f32()?.into()) }
+    }
+}
+
+/// Rows from which a product in f32 reads its weight in f16.
+fn min_rows(copy: Option<SplitMatrix<BufferId>>) -> usize {
+    match copy {
+        Some(SplitMatrix { count: 1, .. }) => MIN_COPIED_ROWS,
+        _ => MIN_SPLIT_ROWS,
     }
 }
 
