@@ -94,6 +94,8 @@ const IMAGES: &[(&str, Build)] = &[
     (abi::attention::SOFTMAX_BACKWARD.signature.image, attention::softmax_backward::module),
     (abi::gemm::SKINNY.image, gemm::skinny::module),
     (abi::gemm::SPLIT.image, gemm::split::module),
+    (abi::gemm::SPLIT_SWIGLU.image, gemm::split::swiglu),
+    (abi::gemm::SPLIT_SWIGLU_BACKWARD.image, gemm::split::swiglu_backward),
     (abi::gemm::SPLIT_K_SUM.image, gemm::split_k_sum::module),
     (abi::elementwise::SWIGLU.image, elementwise::swiglu::module),
     (abi::elementwise::SWIGLU_BACKWARD.image, elementwise::swiglu_backward::module),

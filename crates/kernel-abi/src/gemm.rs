@@ -20,8 +20,9 @@ pub use skinny::{
     SKINNY, SKINNY_MAX_ROWS, SKINNY_OUTPUTS, SKINNY_SPLITS, SKINNY_WARPS, SkinnyParameters,
 };
 pub use split::{
-    SPLIT, SPLIT_ANY_WIDTH, SPLIT_IN_REGISTERS, SPLIT_MAX_THREADS, SPLIT_PARTS, SplitParameters,
-    SplitScaleParameters,
+    SPLIT, SPLIT_ENTRIES, SPLIT_PARTS, SPLIT_SWIGLU, SPLIT_SWIGLU_BACKWARD,
+    SPLIT_SWIGLU_BACKWARD_ENTRIES, SPLIT_SWIGLU_ENTRIES, SplitEntries, SplitParameters,
+    SplitScaleParameters, SplitSwiGluBackwardParameters, SplitSwiGluParameters,
 };
 pub use tile::{
     CONSUMER_ROWS, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, QKV_ROPE, SIMT, SIMT_NF4,

@@ -34,8 +34,9 @@ pub use crate::gemm::{
     DGRAD_NF4, DGRAD_SPLIT, Dgrad, DgradFactors, DgradSplitK, DgradSum, FPROP, FPROP_BF16,
     FPROP_BF16_BF16, FPROP_BF16_NF4, FPROP_MULTISTAGE, FPROP_MULTISTAGE_NF4, FPROP_NF4,
     FPROP_SPLIT, Fprop, FpropSplitK, FpropSum, GemmConfig, GemmProblem, GemmShape, NotInF16,
-    QKV_ROPE_FPROP, QkvRopeFprop, QkvRopeProjection, SKINNY, SPLIT, SPLIT_K_SUM, SWIGLU_DGRAD,
-    SWIGLU_FPROP, SkinnyFprop, Split, SplitKSum, SplitMatrix, SwiGluDgrad, SwiGluFprop, WGRAD,
+    QKV_ROPE_FPROP, QkvRopeFprop, QkvRopeProjection, SKINNY, SPLIT, SPLIT_K_SUM, SPLIT_SWIGLU,
+    SPLIT_SWIGLU_BACKWARD, SWIGLU_DGRAD, SWIGLU_FPROP, SkinnyFprop, Split, SplitGradient,
+    SplitKSum, SplitMatrix, SplitSwiGlu, SplitSwiGluBackward, SwiGluDgrad, SwiGluFprop, WGRAD,
     WGRAD_BF16, WGRAD_MULTISTAGE, Wgrad, WgradSplitK, split_rows,
 };
 pub use crate::gemv::{

@@ -1,17 +1,20 @@
-//! Splits the rows of an f32 matrix into two parts of f16, or into the first one alone:
-//! `x[i, j] · factors[j] = scales[i] · (high[i, j] + low[i, j])`, up to rounding.
+//! Splits the rows of f32 matrices into two parts of f16, or into the first one alone:
+//! `x[i, j] · factors[j] = scales[i] · (high[i, j] + low[i, j])`, up to rounding. x is read, or
+//! computed: SwiGLU, or the gradients of its inputs.
 //!
 //! Grid: one block per row. The threads find the largest exponent of the row, and then split it,
-//! eight elements at a time. Entries `split_f16_1`, `_2` and `_4` keep that many groups of eight
-//! elements per thread in registers; `split_f16` reads a row twice.
+//! eight elements at a time. Entries `…_1`, `…_2` and `…_4` keep that many groups of eight elements
+//! per thread in registers; the others read, or compute, a row twice.
 //!
 //! An infinity or NaN becomes NaN, and has no part in the scale of its row. Elements that are
 //! subnormal, or whose product with the factor exceeds 2^141, are clamped in the range of f16.
 //!
 //! Deterministic: a maximum does not depend on the order, and one thread computes each element.
 
+use retrograph_kernel_abi::F16;
 use retrograph_kernel_abi::gemm::{
-    SPLIT_ANY_WIDTH, SPLIT_IN_REGISTERS, SPLIT_MAX_THREADS, SplitParameters,
+    SPLIT_ENTRIES, SPLIT_SWIGLU_BACKWARD_ENTRIES, SPLIT_SWIGLU_ENTRIES, SplitEntries,
+    SplitParameters, SplitSwiGluBackwardParameters, SplitSwiGluParameters,
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -19,7 +22,8 @@ use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value};
 
 use crate::primitives::f16;
 use crate::primitives::parameters::Declarations;
-use crate::primitives::registers::{Registers, registers, set};
+use crate::primitives::registers::{Registers, registers, set, values};
+use crate::primitives::sigmoid;
 
 /// Elements of a group, which one thread splits.
 const GROUP: u32 = 8;
@@ -30,63 +34,248 @@ const TOP: u32 = ONE + 14;
 /// The largest f16.
 const LARGEST: f32 = 65504.0;
 
-/// Builds the image.
+/// Builds the image that splits a matrix.
 pub(crate) fn module(target: SmTarget) -> Module {
-    let any_width = Kernel::build(SPLIT_ANY_WIDTH, |k| any_width(k, &Row::declare(k)));
-    SPLIT_IN_REGISTERS
-        .into_iter()
-        .fold(ModuleBuilder::new(target).entry(any_width), |module, (groups, name)| {
-            let entry = Kernel::build(name, |k| in_registers(k, &Row::declare(k), groups));
-            module.entry(entry)
-        })
-        .build()
+    build(target, SPLIT_ENTRIES, matrix)
 }
 
-/// The operands of one row.
-struct Row<'k> {
-    x: Ptr<'k, f32>,
-    /// The factors of the columns, or null.
-    factors: Ptr<'k, f32>,
-    has_factors: Pred<'k>,
-    /// Both parts, as words of two elements.
-    high: Ptr<'k, u32>,
-    low: Ptr<'k, u32>,
-    writes_low: Pred<'k>,
-    scale: Ptr<'k, f32>,
-    columns: Value<'k, u32>,
+/// Builds the image that splits SwiGLU.
+pub(crate) fn swiglu(target: SmTarget) -> Module {
+    build(target, SPLIT_SWIGLU_ENTRIES, of_swiglu)
+}
+
+/// Builds the image that splits the gradients of gate and up through SwiGLU.
+pub(crate) fn swiglu_backward(target: SmTarget) -> Module {
+    build(target, SPLIT_SWIGLU_BACKWARD_ENTRIES, of_swiglu_backward)
+}
+
+fn matrix<'k>(k: &Kernel<'k>) -> Rows<'k, 1> {
+    let SplitParameters { x, factors, parts, scales, rows, columns, count } =
+        SplitParameters::declare(&mut Declarations(*k));
+    let split = SplitRow {
+        factors: Some(Optional::new(factors)),
+        writes_low: Some(count.gt(1)),
+        ..SplitRow::new(k, (parts, scales), [rows, columns])
+    };
+    let x = row_of(x, columns);
+    let fetch = move |column, [group]: &[Group<'k>; 1]| set(group, load(x, column));
+    Rows { splits: [split], columns, fetch: Box::new(fetch) }
+}
+
+fn of_swiglu<'k>(k: &Kernel<'k>) -> Rows<'k, 1> {
+    let SplitSwiGluParameters { gate, up, out, parts, scales, rows, columns } =
+        SplitSwiGluParameters::declare(&mut Declarations(*k));
+    let split = SplitRow::new(k, (parts, scales), [rows, columns]);
+    let [gate, up] = [gate, up].map(|matrix| row_of(matrix, columns));
+    let out = Optional::row_of(out, columns);
+    let fetch = move |column, [group]: &[Group<'k>; 1]| {
+        let inputs = load(gate, column).into_iter().zip(load(up, column));
+        set(group, inputs.map(|(gate, up)| sigmoid::swiglu(gate, up)));
+        out.store(column, group);
+    };
+    Rows { splits: [split], columns, fetch: Box::new(fetch) }
+}
+
+fn of_swiglu_backward<'k>(k: &Kernel<'k>) -> Rows<'k, 2> {
+    let SplitSwiGluBackwardParameters {
+        gate,
+        up,
+        grad_out,
+        gate_factors,
+        up_factors,
+        grad_gate,
+        grad_up,
+        gate_parts,
+        up_parts,
+        gate_scales,
+        up_scales,
+        rows,
+        columns,
+    } = SplitSwiGluBackwardParameters::declare(&mut Declarations(*k));
+    let split = |factors, parts, scales| SplitRow {
+        factors: Some(Optional::new(factors)),
+        ..SplitRow::new(k, (parts, scales), [rows, columns])
+    };
+    let splits =
+        [split(gate_factors, gate_parts, gate_scales), split(up_factors, up_parts, up_scales)];
+    let inputs = [gate, up, grad_out].map(|matrix| row_of(matrix, columns));
+    let grads = [grad_gate, grad_up].map(|matrix| Optional::row_of(matrix, columns));
+    let fetch = move |column, groups: &[Group<'k>; 2]| {
+        let [gate, up, grad_out] = inputs.map(|input| load(input, column));
+        for j in 0..GROUP as usize {
+            let grads = sigmoid::swiglu_gradients([gate[j], up[j]], grad_out[j]);
+            groups.iter().zip(grads).for_each(|(group, grad)| group[j].set(grad));
+        }
+        grads.iter().zip(groups).for_each(|(grad, group)| grad.store(column, group));
+    };
+    Rows { splits, columns, fetch: Box::new(fetch) }
+}
+
+/// Builds an image with `entries`. `declare` declares the parameters and describes the rows.
+fn build<const N: usize>(
+    target: SmTarget,
+    SplitEntries { any_width, in_registers }: SplitEntries,
+    declare: impl for<'k> Fn(&Kernel<'k>) -> Rows<'k, N>,
+) -> Module {
+    let entry = |name: &str, groups: Option<u32>| {
+        Kernel::build(name, |k| {
+            let rows = declare(k);
+            k.max_threads(SplitEntries::MAX_THREADS);
+            match groups {
+                None => rows.any_width(k),
+                Some(groups) => rows.in_registers(k, groups),
+            }
+        })
+    };
+    let module = ModuleBuilder::new(target).entry(entry(any_width, None));
+    let add = |module: ModuleBuilder, (groups, name)| module.entry(entry(name, Some(groups)));
+    in_registers.into_iter().fold(module, add).build()
 }
 
 /// The elements of a group.
 type Group<'k> = Registers<'k, { GROUP as usize }>;
 
-impl<'k> Row<'k> {
-    /// Declares the parameters and selects the row of this block.
-    fn declare(k: &Kernel<'k>) -> Self {
-        let SplitParameters { x, factors, parts, scales, rows, columns, count } =
-            SplitParameters::declare(&mut Declarations(*k));
-        k.max_threads(SPLIT_MAX_THREADS);
+/// Sets the groups of all matrices at a column.
+type Fetch<'k, const N: usize> = Box<dyn Fn(Value<'k, u32>, &[Group<'k>; N]) + 'k>;
+
+/// The row of this block in `N` matrices.
+struct Rows<'k, const N: usize> {
+    splits: [SplitRow<'k>; N],
+    columns: Value<'k, u32>,
+    fetch: Fetch<'k, N>,
+}
+
+/// What a row is split into.
+struct SplitRow<'k> {
+    /// The factors of the columns.
+    factors: Option<Optional<'k>>,
+    /// Both parts, as words of two elements.
+    high: Ptr<'k, u32>,
+    low: Ptr<'k, u32>,
+    /// Whether low is written; always if there is no condition.
+    writes_low: Option<Pred<'k>>,
+    scale: Ptr<'k, f32>,
+}
+
+/// An array that may be null.
+#[derive(Clone, Copy)]
+struct Optional<'k> {
+    array: Ptr<'k, f32>,
+    exists: Pred<'k>,
+}
+
+impl<'k> Optional<'k> {
+    fn new(array: Ptr<'k, f32>) -> Self {
+        Self { array, exists: !array.is_null() }
+    }
+
+    /// The row of this block.
+    fn row_of(matrix: Ptr<'k, f32>, columns: Value<'k, u32>) -> Self {
+        Self { array: row_of(matrix, columns), exists: !matrix.is_null() }
+    }
+
+    /// Stores a group from `column` on.
+    fn store(&self, column: Value<'k, u32>, group: &Group<'k>) {
+        column.kernel().when(self.exists, || {
+            let [a, b, c, d, e, f, g, h] = values(group);
+            self.array.store_vec4(column, [a, b, c, d]);
+            self.array.store_vec4(column + 4, [e, f, g, h]);
+        });
+    }
+}
+
+/// The row of this block.
+fn row_of<'k>(matrix: Ptr<'k, f32>, columns: Value<'k, u32>) -> Ptr<'k, f32> {
+    matrix.at(columns.kernel().ctaid_x().mul_wide(columns))
+}
+
+/// Loads a group from `column` on.
+fn load<'k>(row: Ptr<'k, f32>, column: Value<'k, u32>) -> Vec<Value<'k, f32>> {
+    [column, column + 4].into_iter().flat_map(|at| row.load_vec4(at)).collect()
+}
+
+impl<'k, const N: usize> Rows<'k, N> {
+    /// A row of any width, computed twice.
+    fn any_width(&self, k: &Kernel<'k>) {
+        let (first, step) = (k.tid_x() * GROUP, k.ntid_x() * GROUP);
+        let (largest, groups) =
+            ([(); N].map(|()| k.var(0_u32)), [(); N].map(|()| registers(k, 0.0)));
+        k.range(first, self.columns, step, |column| {
+            (self.fetch)(column, &groups);
+            for ((split, group), largest) in self.splits.iter().zip(&groups).zip(largest) {
+                largest.update(|largest| split.largest((column, group), largest));
+            }
+        });
+        let largest = self.write_scales(k, largest.map(|largest| largest.get()));
+        k.range(first, self.columns, step, |column| {
+            (self.fetch)(column, &groups);
+            self.write((column, &groups), largest);
+        });
+    }
+
+    /// A row of which each thread has `count` groups.
+    fn in_registers(&self, k: &Kernel<'k>, count: u32) {
+        let groups: Vec<(Value<'k, u32>, [Group<'k>; N])> = (0..count)
+            .map(|number| {
+                ((k.tid_x() + k.ntid_x() * number) * GROUP, [(); N].map(|()| registers(k, 0.0)))
+            })
+            .collect();
+        let inside = |column: Value<'k, u32>| column.lt(self.columns);
+        for &(column, ref groups) in &groups {
+            k.when(inside(column), || (self.fetch)(column, groups));
+        }
+        let largest = [(); N].map(|()| k.var(0_u32));
+        for &(column, ref groups) in &groups {
+            k.when(inside(column), || {
+                for ((split, group), largest) in self.splits.iter().zip(groups).zip(largest) {
+                    largest.update(|largest| split.largest((column, group), largest));
+                }
+            });
+        }
+        let largest = self.write_scales(k, largest.map(|largest| largest.get()));
+        for &(column, ref groups) in &groups {
+            k.when(inside(column), || self.write((column, groups), largest));
+        }
+    }
+
+    /// Writes the scales, see [`SplitRow::write_scale`].
+    fn write_scales(&self, k: &Kernel<'k>, largest: [Value<'k, u32>; N]) -> [Value<'k, u32>; N] {
+        std::array::from_fn(|at| self.splits[at].write_scale(k, largest[at]))
+    }
+
+    /// Writes the parts of the groups at `column`.
+    fn write(
+        &self,
+        (column, groups): (Value<'k, u32>, &[Group<'k>; N]),
+        largest: [Value<'k, u32>; N],
+    ) {
+        for ((split, group), largest) in self.splits.iter().zip(groups).zip(largest) {
+            split.write((column, group), largest);
+        }
+    }
+}
+
+impl<'k> SplitRow<'k> {
+    /// The row of this block in a matrix with two parts and without factors.
+    fn new(
+        k: &Kernel<'k>,
+        (parts, scales): (Ptr<'k, F16>, Ptr<'k, f32>),
+        [rows, columns]: [Value<'k, u32>; 2],
+    ) -> Self {
         let first = k.ctaid_x().mul_wide(columns);
         let high = Ptr::<u32>::from_address(parts.address() + (first << 1));
         let low = Ptr::<u32>::from_address(high.address() + (rows.mul_wide(columns) << 1));
-        let (x, scale) = (x.at(first), scales.at(k.ctaid_x()));
-        let (has_factors, writes_low) = (!factors.is_null(), count.gt(1));
-        Self { x, factors, has_factors, high, low, writes_low, scale, columns }
-    }
-
-    /// Loads the elements from `column` on.
-    fn fetch(&self, column: Value<'k, u32>, group: &Group<'k>) {
-        let vec4s = [column, column + 4].map(|at| self.x.load_vec4(at));
-        set(group, vec4s.into_iter().flatten());
+        Self { factors: None, high, low, writes_low: None, scale: scales.at(k.ctaid_x()) }
     }
 
     /// The bits of the factors from `column` on.
     fn factors(&self, column: Value<'k, u32>) -> Vec<Value<'k, u32>> {
         let k = column.kernel();
+        let Some(Optional { array, exists }) = self.factors else {
+            return vec![k.constant(ONE << 23); GROUP as usize];
+        };
         let factors = [(); GROUP as usize].map(|()| k.var(ONE << 23));
-        k.when(self.has_factors, || {
-            let vec4s = [column, column + 4].map(|at| self.factors.load_vec4(at));
-            set(&factors, vec4s.into_iter().flatten().map(Value::<f32>::bits));
-        });
+        k.when(exists, || set(&factors, load(array, column).into_iter().map(Value::<f32>::bits)));
         factors.map(|factor| factor.get()).to_vec()
     }
 
@@ -121,41 +310,10 @@ impl<'k> Row<'k> {
             to.store_vec4(column >> 1, [0, 2, 4, 6].map(word));
         };
         store(0, self.high);
-        column.kernel().when(self.writes_low, || store(1, self.low));
-    }
-}
-
-/// A row of any width, read twice.
-fn any_width<'k>(k: &Kernel<'k>, row: &Row<'k>) {
-    let (first, step) = (k.tid_x() * GROUP, k.ntid_x() * GROUP);
-    let (largest, group) = (k.var(0_u32), registers(k, 0.0));
-    k.range(first, row.columns, step, |column| {
-        row.fetch(column, &group);
-        largest.update(|largest| row.largest((column, &group), largest));
-    });
-    let largest = row.write_scale(k, largest.get());
-    k.range(first, row.columns, step, |column| {
-        row.fetch(column, &group);
-        row.write((column, &group), largest);
-    });
-}
-
-/// A row of which each thread has `groups` groups.
-fn in_registers<'k>(k: &Kernel<'k>, row: &Row<'k>, groups: u32) {
-    let groups: Vec<(Value<'k, u32>, Group<'k>)> = (0..groups)
-        .map(|number| ((k.tid_x() + k.ntid_x() * number) * GROUP, registers(k, 0.0)))
-        .collect();
-    let inside = |column: Value<'k, u32>| column.lt(row.columns);
-    for &(column, ref group) in &groups {
-        k.when(inside(column), || row.fetch(column, group));
-    }
-    let largest = k.var(0_u32);
-    for &(column, ref group) in &groups {
-        k.when(inside(column), || largest.update(|largest| row.largest((column, group), largest)));
-    }
-    let largest = row.write_scale(k, largest.get());
-    for &(column, ref group) in &groups {
-        k.when(inside(column), || row.write((column, group), largest));
+        match self.writes_low {
+            None => store(1, self.low),
+            Some(writes_low) => column.kernel().when(writes_low, || store(1, self.low)),
+        }
     }
 }
 

@@ -35,6 +35,59 @@ parameters! {
 }
 
 parameters! {
+    /// The parameters of [`SPLIT_SWIGLU`]. Matrices have `rows × columns` elements.
+    pub struct SplitSwiGluParameters {
+        /// Read.
+        gate: pointer<f32>,
+        /// Read.
+        up: pointer<f32>,
+        /// `silu(gate) · up`, written, or null.
+        out: pointer<f32>,
+        /// `2 × rows × columns` elements, written: high, then low.
+        parts: pointer<F16>,
+        /// `rows` scales, written.
+        scales: pointer<f32>,
+        /// Number of rows.
+        rows: u32,
+        /// Elements of a row, a multiple of 8.
+        columns: u32,
+    }
+}
+
+parameters! {
+    /// The parameters of [`SPLIT_SWIGLU_BACKWARD`]. Matrices have `rows × columns` elements.
+    pub struct SplitSwiGluBackwardParameters {
+        /// Read.
+        gate: pointer<f32>,
+        /// Read.
+        up: pointer<f32>,
+        /// The gradient of `silu(gate) · up`, read.
+        grad_out: pointer<f32>,
+        /// `columns` powers of two by which columns of the gradient of gate are multiplied before
+        /// it is split, read, or null.
+        gate_factors: pointer<f32>,
+        /// The same for up.
+        up_factors: pointer<f32>,
+        /// Written, or null.
+        grad_gate: pointer<f32>,
+        /// Written, or null.
+        grad_up: pointer<f32>,
+        /// `2 × rows × columns` elements, written: high, then low.
+        gate_parts: pointer<F16>,
+        /// The same for up.
+        up_parts: pointer<F16>,
+        /// `rows` scales, written.
+        gate_scales: pointer<f32>,
+        /// The same for up.
+        up_scales: pointer<f32>,
+        /// Number of rows.
+        rows: u32,
+        /// Elements of a row, a multiple of 8.
+        columns: u32,
+    }
+}
+
+parameters! {
     /// The scales of split operands; they follow [`GemmTensorMaps`](super::GemmTensorMaps).
     pub struct SplitScaleParameters {
         /// `m` scales of the rows of a.
@@ -48,24 +101,64 @@ parameters! {
     }
 }
 
-/// The entry of [`SPLIT`] for rows of any width, which reads them twice.
-pub const SPLIT_ANY_WIDTH: &str = "split_f16";
+/// The entries of a kernel that splits rows, a row per block.
+#[derive(Clone, Copy, Debug)]
+pub struct SplitEntries {
+    /// The entry for rows of any width, which reads them twice.
+    pub any_width: &'static str,
+    /// The entries that keep a row in registers, each with its groups of eight elements per thread.
+    pub in_registers: [(u32, &'static str); 3],
+}
 
-/// The entries of [`SPLIT`] that keep a row in registers, each with its groups of eight elements
-/// per thread.
-pub const SPLIT_IN_REGISTERS: [(u32, &str); 3] =
-    [(1, "split_f16_1"), (2, "split_f16_2"), (4, "split_f16_4")];
+impl SplitEntries {
+    /// The most threads of a block.
+    pub const MAX_THREADS: u32 = 512;
 
-/// Splits the rows of a matrix, a row per block.
+    const fn list(&self) -> [&'static str; 4] {
+        let [(_, one), (_, two), (_, four)] = self.in_registers;
+        [self.any_width, one, two, four]
+    }
+}
+
+/// The entries of [`SPLIT`].
+pub const SPLIT_ENTRIES: SplitEntries = SplitEntries {
+    any_width: "split_f16",
+    in_registers: [(1, "split_f16_1"), (2, "split_f16_2"), (4, "split_f16_4")],
+};
+
+/// The entries of [`SPLIT_SWIGLU`].
+pub const SPLIT_SWIGLU_ENTRIES: SplitEntries = SplitEntries {
+    any_width: "split_f16_swiglu",
+    in_registers: [(1, "split_f16_swiglu_1"), (2, "split_f16_swiglu_2"), (4, "split_f16_swiglu_4")],
+};
+
+/// The entries of [`SPLIT_SWIGLU_BACKWARD`].
+pub const SPLIT_SWIGLU_BACKWARD_ENTRIES: SplitEntries = SplitEntries {
+    any_width: "split_f16_swiglu_backward",
+    in_registers: [
+        (1, "split_f16_swiglu_backward_1"),
+        (2, "split_f16_swiglu_backward_2"),
+        (4, "split_f16_swiglu_backward_4"),
+    ],
+};
+
+/// Splits the rows of a matrix.
 pub const SPLIT: Signature = Signature {
     image: "split_f16",
     parameters: SplitParameters::<()>::LIST,
-    entries: &[
-        SPLIT_ANY_WIDTH,
-        SPLIT_IN_REGISTERS[0].1,
-        SPLIT_IN_REGISTERS[1].1,
-        SPLIT_IN_REGISTERS[2].1,
-    ],
+    entries: &SPLIT_ENTRIES.list(),
 };
-/// The most threads of a block of [`SPLIT`].
-pub const SPLIT_MAX_THREADS: u32 = 512;
+
+/// Computes SwiGLU and splits its rows.
+pub const SPLIT_SWIGLU: Signature = Signature {
+    image: "split_f16_swiglu",
+    parameters: SplitSwiGluParameters::<()>::LIST,
+    entries: &SPLIT_SWIGLU_ENTRIES.list(),
+};
+
+/// Computes the gradients of gate and up through SwiGLU and splits their rows.
+pub const SPLIT_SWIGLU_BACKWARD: Signature = Signature {
+    image: "split_f16_swiglu_backward",
+    parameters: SplitSwiGluBackwardParameters::<()>::LIST,
+    entries: &SPLIT_SWIGLU_BACKWARD_ENTRIES.list(),
+};

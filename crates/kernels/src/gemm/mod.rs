@@ -28,6 +28,7 @@ pub mod reference;
 mod skinny;
 mod split;
 mod split_k;
+mod split_swiglu;
 mod swiglu;
 mod tensor_map;
 
@@ -47,6 +48,9 @@ pub use qkv_rope::{QkvRopeFprop, QkvRopeProjection};
 pub use skinny::{SKINNY, SkinnyFprop};
 pub use split::{NotInF16, SPLIT, Split, SplitMatrix, split_rows};
 pub use split_k::{DgradSplitK, FpropSplitK, SPLIT_K_SUM, SplitKSum, WgradSplitK};
+pub use split_swiglu::{
+    SPLIT_SWIGLU, SPLIT_SWIGLU_BACKWARD, SplitGradient, SplitSwiGlu, SplitSwiGluBackward,
+};
 pub use swiglu::{SwiGluDgrad, SwiGluFprop};
 
 use crate::Kernel;
@@ -73,6 +77,8 @@ pub(crate) static KERNELS: &[&Kernel] = &[
     &SKINNY,
     &SPLIT,
     &SPLIT_K_SUM,
+    &SPLIT_SWIGLU,
+    &SPLIT_SWIGLU_BACKWARD,
     &SWIGLU_DGRAD,
     &SWIGLU_FPROP,
     &WGRAD,

@@ -2,31 +2,29 @@
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use retrograph_kernel_abi::gemm::{self as abi, SPLIT_PARTS};
+use retrograph_kernel_abi::gemm::{self as abi, SPLIT_PARTS, SplitEntries};
 
 use crate::checks::Check;
 use crate::geometry::{MAX_GRID_X, linear};
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::RowsProblem;
-use crate::{Kernel, KernelError, Launch, Problem, View};
+use crate::{Dispatch, Element, Kernel, KernelError, Launch, Problem, View};
 use thiserror::Error;
 
 /// Kernel of [`Split`].
-pub static SPLIT: Kernel = Kernel::new("split_f16", &abi::SPLIT, |problem, _| {
-    let RowsProblem { rows, width, .. } = problem.rows()?;
-    let (entry, threads) = entry(width);
-    Some(linear(entry, rows, threads))
-});
+pub static SPLIT: Kernel =
+    Kernel::new("split_f16", &abi::SPLIT, |problem, _| dispatch(&abi::SPLIT_ENTRIES, problem));
 
-/// The entry for rows of this width, and its threads per row: as few elements per thread as keep a
-/// row in registers.
-fn entry(width: u32) -> (&'static str, u32) {
+/// The entry for rows of this width, with as few elements per thread as keep a row in registers.
+pub(super) fn dispatch(entries: &SplitEntries, problem: &Problem) -> Option<Dispatch> {
+    let RowsProblem { rows, width, .. } = problem.rows()?;
     let threads = |groups: u32| width.div_ceil(8 * groups).next_multiple_of(32).max(32);
-    let fits = |(groups, _): &&(u32, &str)| threads(*groups) <= abi::SPLIT_MAX_THREADS;
-    match abi::SPLIT_IN_REGISTERS.iter().find(fits) {
+    let fits = |(groups, _): &&(u32, &str)| threads(*groups) <= SplitEntries::MAX_THREADS;
+    let (entry, threads) = match entries.in_registers.iter().find(fits) {
         Some(&(groups, entry)) => (entry, threads(groups)),
-        None => (abi::SPLIT_ANY_WIDTH, abi::SPLIT_MAX_THREADS),
-    }
+        None => (entries.any_width, SplitEntries::MAX_THREADS),
+    };
+    Some(linear(entry, rows, threads))
 }
 
 /// A row-major matrix in two parts of f16: row i is `scales[i] · (parts[0][i] + parts[1][i])`.
@@ -139,6 +137,77 @@ const NAN: f32 = f32::from_bits(0x7fff_ffff);
 /// Half of the smallest f16: 2⁻²⁵.
 const SMALLEST_PART: f32 = f32::from_bits((127 - 25) << 23);
 
+/// The sizes of matrices whose rows a kernel splits.
+#[derive(Clone, Copy)]
+pub(super) struct Matrix {
+    check: Check,
+    rows: usize,
+    columns: usize,
+    elements: usize,
+}
+
+impl Matrix {
+    pub(super) fn new(kernel: &Kernel, [rows, columns]: [usize; 2]) -> Result<Self, KernelError> {
+        let check = Check(kernel.name);
+        let elements = check.product("rows × columns", &[rows, columns])?;
+        let rule = "rows of a split matrix must have a multiple of 8 elements";
+        check.rule(columns.is_multiple_of(8), rule, (columns, 8))?;
+        Ok(Self { check, rows, columns, elements })
+    }
+
+    /// Checks the lengths and the alignment of f32 matrices, as far as there are any.
+    pub(super) fn require<B: Copy>(
+        &self,
+        matrices: &[(&'static str, Option<View<B, f32>>)],
+    ) -> Result<(), KernelError> {
+        for &(name, view) in matrices {
+            let Some(view) = view else { continue };
+            self.check.length(name, view, self.elements)?;
+            self.require_aligned(view)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the factors of columns.
+    pub(super) fn require_factors<B: Copy>(
+        &self,
+        name: &'static str,
+        factors: Option<View<B, f32>>,
+    ) -> Result<(), KernelError> {
+        let Some(factors) = factors else { return Ok(()) };
+        self.check.length(name, factors, self.columns)?;
+        self.require_aligned(factors)
+    }
+
+    /// Checks a matrix of two parts, whose parts and scales have these names.
+    pub(super) fn require_parts<B: Copy>(
+        &self,
+        split: SplitMatrix<B>,
+        names: [&'static str; 2],
+    ) -> Result<(), KernelError> {
+        split.check(self.check, names, [self.rows, self.columns])?;
+        let (count, both) = (split.count, SplitMatrix::<B>::PARTS);
+        self.check.rule(
+            count == both,
+            "an activation must be split into two parts",
+            (count, both),
+        )?;
+        self.require_aligned(split.parts)
+    }
+
+    fn require_aligned<B: Copy, T: Element>(&self, view: View<B, T>) -> Result<(), KernelError> {
+        let rule = "matrices, factors and parts must start at multiples of 16 bytes";
+        self.check.rule(view.is_aligned(16), rule, (view.byte_range().start, 16))
+    }
+
+    /// The problem, and rows and columns as the kernel takes them.
+    pub(super) fn problem(&self) -> Result<(Problem, [u32; 2]), KernelError> {
+        let rows = self.check.at_most("the number of rows", self.rows, MAX_GRID_X)?;
+        let width = self.check.size("the number of columns", self.columns)?;
+        Ok((Problem::Rows(RowsProblem { rows, width, vectorized: true }), [rows, width]))
+    }
+}
+
 /// Splits the rows of `x`, or of x with column j multiplied by `factors[j]`.
 ///
 /// The gradient `dy·w` of an input contracts over the rows of w, so dy is split with the scales of
@@ -165,28 +234,22 @@ impl<B: Copy> Split<B> {
     /// If a length does not match, a row has no multiple of 8 elements, or x, factors or parts are
     /// not aligned to 16 bytes.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
-        let (check, Self { x, factors, out, rows, columns }) = (Check(SPLIT.name), *self);
-        check.length("x", x, check.product("rows × columns", &[rows, columns])?)?;
-        factors.map_or(Ok(()), |factors| check.length("factors", factors, columns))?;
-        out.check(check, ["the parts of out", "the scales of out"], [rows, columns])?;
-        let rule = "rows of a split matrix must have a multiple of 8 elements";
-        check.rule(columns.is_multiple_of(8), rule, (columns, 8))?;
-        let aligned = [x.is_aligned(16), out.parts.is_aligned(16)];
-        let aligned = aligned == [true; 2] && factors.is_none_or(|factors| factors.is_aligned(16));
-        let rule = "x, factors and parts must start at multiples of 16 bytes";
-        check.rule(aligned, rule, (x.byte_range().start, out.parts.byte_range().start))?;
-        let rows = check.at_most("the number of rows", rows, MAX_GRID_X)?;
-        let width = check.size("the number of columns", columns)?;
+        let Self { x, factors, out, rows, columns } = *self;
+        let matrix = Matrix::new(&SPLIT, [rows, columns])?;
+        matrix.require(&[("x", Some(x))])?;
+        matrix.require_factors("factors", factors)?;
+        out.check(matrix.check, ["the parts of out", "the scales of out"], [rows, columns])?;
+        matrix.require_aligned(out.parts)?;
+        let (problem, [rows, columns]) = matrix.problem()?;
         let parameters = abi::SplitParameters::<ArgumentTypes<B>> {
             x: Pointer::read(x),
             factors: Pointer::read_optional(factors),
             parts: Pointer::write(out.parts),
             scales: Pointer::write(out.scales),
             rows,
-            columns: width,
+            columns,
             count: out.count as u32,
         };
-        let problem = Problem::Rows(RowsProblem { rows, width, vectorized: true });
         let arguments = parameters.into_arguments();
         Ok(Launch { kernel: &SPLIT, problem, arguments })
     }

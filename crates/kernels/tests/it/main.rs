@@ -47,6 +47,7 @@ mod softcap;
 mod softmax;
 mod split_k;
 mod split_products;
+mod split_swiglu;
 mod step_parameters;
 mod support;
 mod swiglu_products;

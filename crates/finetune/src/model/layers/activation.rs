@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use half::bf16;
 use retrograph_kernels::KernelError;
-use retrograph_kernels::ops::{Cast, DType, NormPrologue, Output, TensorView};
+use retrograph_kernels::ops::{Cast, DType, NormPrologue, Output, SplitMatrix, TensorView};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::Builder;
@@ -148,6 +148,9 @@ pub(super) fn missing(dtype: DType) -> KernelError {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
     pub(super) x: Activation,
+    /// x in parts of f16, if the launch that computed it has split it. Products with a weight in
+    /// f16 read these.
+    pub(super) parts: Option<SplitMatrix<BufferId>>,
     /// A norm of x that the products of one row compute while they read x.
     pub(super) norm: Option<NormPrologue<BufferId>>,
     /// The weight that the next product reads. Products of one row prefetch it to the L2 cache.
@@ -156,6 +159,6 @@ pub(super) struct Input {
 
 impl From<Activation> for Input {
     fn from(x: Activation) -> Self {
-        Self { x, norm: None, prefetch: None }
+        Self { x, parts: None, norm: None, prefetch: None }
     }
 }

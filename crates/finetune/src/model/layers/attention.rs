@@ -309,7 +309,8 @@ impl Attention {
         builder.scope(self.scope("o backward"));
         let (layer, projection) = (&self.o.projection, saved.o.projection);
         let dtype = layer.grad_input_dtype(dtypes);
-        let output = Backward { layer, scope, saved: projection, grad_out, dtype };
+        let output =
+            Backward { layer, scope, saved: projection, grad_out, grad_parts: None, dtype };
         let grad_mixed = linear::backward(builder, &[output])?[0];
         let grad_mixed = grad_mixed.in_dtypes(builder, dtypes)?;
         builder.scope(self.scope("attention backward"));
@@ -327,7 +328,8 @@ impl Attention {
             [(&self.q, saved.q, grad_q), (&self.k, saved.k, grad_k), (&self.v, saved.v, grads.v)];
         let calls: [_; 3] = std::array::from_fn(|at| {
             let (layer, saved, grad_out) = layers[at];
-            Backward { layer, scope: Some(&scopes[at]), saved, grad_out, dtype: DType::Bf16 }
+            let (scope, grad_parts, dtype) = (Some(&*scopes[at]), None, DType::Bf16);
+            Backward { layer, scope, saved, grad_out, grad_parts, dtype }
         });
         linear::backward(builder, &calls)
     }

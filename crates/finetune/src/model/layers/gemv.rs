@@ -49,7 +49,7 @@ pub(super) fn project(
     input: Input,
     calls: &[GemvCall<'_>],
 ) -> Result<Vec<Option<SavedIn<f32>>>> {
-    let Input { x, norm, mut prefetch } = input;
+    let Input { x, norm, mut prefetch, .. } = input;
     let x = x.f32()?;
     let (mut updates, mut lows) = (Vec::new(), Vec::new());
     for call in calls {

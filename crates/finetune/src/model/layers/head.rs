@@ -196,7 +196,8 @@ impl Head {
     ) -> Result<Activation> {
         builder.scope("logits backward");
         let (layer, scope, dtype) = (&self.projection, None, DType::F32);
-        let call = Backward { layer, scope, saved: saved.projection, grad_out, dtype };
+        let projection = saved.projection;
+        let call = Backward { layer, scope, saved: projection, grad_out, grad_parts: None, dtype };
         let grad_normed = linear::backward(builder, &[call])?[0];
         builder.scope("final norm backward");
         let mut grad_normed = grad_normed.f32()?;

@@ -9,9 +9,11 @@ mod dora;
 mod forward;
 mod layer;
 mod products;
+mod split_swiglu;
 
 pub(super) use backward::{Backward, backward, backward_through_swiglu};
 pub(super) use forward::{
     Forward, Forwarded, Output, Saved, forward, forward_qkv_rope, forward_swiglu,
 };
 pub(super) use layer::Linear;
+pub(super) use split_swiglu::{split_swiglu, split_swiglu_backward};

@@ -1,7 +1,9 @@
 //! The gated MLP: `down(activation(gate(x)) · up(x))`.
 
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::{GeGlu, GeGluBackward, SwiGlu, SwiGluBackward, TensorView};
+use retrograph_kernels::ops::{
+    GeGlu, GeGluBackward, SplitMatrix, SwiGlu, SwiGluBackward, TensorView,
+};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Dtypes, Input};
@@ -30,6 +32,10 @@ pub(super) struct Mlp {
     fused: bool,
     /// Whether one launch computes the backward passes of down and SwiGLU.
     fused_backward: bool,
+    /// Whether SwiGLU writes the parts that the product of down reads.
+    splits: bool,
+    /// Whether the backward pass of SwiGLU writes the parts that those of gate and up read.
+    splits_backward: bool,
 }
 
 /// Tensors saved for the backward pass.
@@ -54,12 +60,26 @@ impl Mlp {
         let fused = swiglu && gate.has_swiglu() && up.has_swiglu() && down.dtypes == bf16;
         let read_bf16 = [gate.grad_dtypes, up.grad_dtypes] == [bf16; 2];
         let fused_backward = down.has_grad_swiglu() && swiglu && read_bf16 && inner == DType::Bf16;
+        let splits = swiglu && down.reads_parts();
+        let reads_parts = |layer: &Linear| layer.reads_parts() && !layer.has_factors();
+        let splits_backward = swiglu && [&gate, &up].into_iter().all(reads_parts);
         let norm =
             spec.post_norm.map(|it| Norm::new(pass.0, &layer_name(number, POST_MLP_NORM), it));
         let scopes = ["down", "post-mlp norm"].map(|part| format!("layer {number}/{part}"));
         let down = BlockOutput::new(pass.1, (down, norm), scopes);
         let scope = format!("layer {number}");
-        Self { scope, gate, up, down, activation, inner, fused, fused_backward }
+        Self {
+            scope,
+            gate,
+            up,
+            down,
+            activation,
+            inner,
+            fused,
+            fused_backward,
+            splits,
+            splits_backward,
+        }
     }
 
     /// The dtypes in which the MLP reads its input.
@@ -88,7 +108,7 @@ impl Mlp {
         (input, residual): (Input, Slice<f32>),
     ) -> Result<(Residual, Saved)> {
         let ([gate, up], inner) = self.gated(builder, input)?;
-        let (out, down) = self.down.forward(builder, (inner.into(), residual))?;
+        let (out, down) = self.down.forward(builder, (inner, residual))?;
         Ok((out, Saved { gate, up, down }))
     }
 
@@ -100,7 +120,7 @@ impl Mlp {
     }
 
     /// Appends gate, up and `activation(gate) · up` over all rows.
-    fn gated(&self, builder: &mut Builder, input: Input) -> Result<([Forwarded; 2], Activation)> {
+    fn gated(&self, builder: &mut Builder, input: Input) -> Result<([Forwarded; 2], Input)> {
         let scopes = ["gate", "up"].map(|part| self.scope(part));
         let layers = [&self.gate, &self.up];
         let calls = std::array::from_fn(|at| Forward {
@@ -110,10 +130,16 @@ impl Mlp {
         });
         if self.fused {
             builder.scope(self.scope("gate and up"));
-            return linear::forward_swiglu(builder, input, calls);
+            let (outputs, inner) = linear::forward_swiglu(builder, input, calls)?;
+            return Ok((outputs, inner.into()));
         }
         let [gate, up] = linear::forward(builder, input, calls)?;
         builder.scope(self.scope(self.activation_name()));
+        if self.splits {
+            let inputs = [gate.y.f32()?, up.y.f32()?];
+            let inner = linear::split_swiglu(builder, &self.down.projection, inputs)?;
+            return Ok(([gate, up], inner));
+        }
         let (gate_out, up_out) = (gate.y.narrowest(), up.y.narrowest());
         let dtypes = self.down.projection.dtypes;
         let inner = Activation::transient(builder, ("out", gate_out.len()), dtypes);
@@ -122,7 +148,7 @@ impl Mlp {
             GatedActivation::Silu => SwiGlu { gate: gate_out, up: up_out, out }.launch(),
             GatedActivation::GeluTanh => GeGlu { gate: gate_out, up: up_out, out }.launch(),
         })?;
-        Ok(([gate, up], inner))
+        Ok(([gate, up], inner.into()))
     }
 
     /// Appends the MLP over one token and adds it to `residual`. `next` is the weight that is read
@@ -156,34 +182,47 @@ impl Mlp {
         Saved { gate, up, down }: Saved,
         grad_out: Activation,
     ) -> Result<Vec<Activation>> {
-        let [grad_gate, grad_up] =
+        let [(grad_gate, gate_parts), (grad_up, up_parts)] =
             self.backward_to_gate_and_up(builder, [gate.y, up.y], (down, grad_out))?;
         let scopes = ["gate", "up"].map(|part| self.scope(&format!("{part} backward")));
-        let layers = [(&self.gate, gate.saved, grad_gate), (&self.up, up.saved, grad_up)];
+        let layers = [
+            (&self.gate, gate.saved, grad_gate, gate_parts),
+            (&self.up, up.saved, grad_up, up_parts),
+        ];
         let calls: [_; 2] = std::array::from_fn(|at| {
-            let (layer, saved, grad_out) = layers[at];
-            Backward { layer, scope: Some(&scopes[at]), saved, grad_out, dtype: DType::Bf16 }
+            let (layer, saved, grad_out, grad_parts) = layers[at];
+            let (scope, dtype) = (Some(&*scopes[at]), DType::Bf16);
+            Backward { layer, scope, saved, grad_out, grad_parts, dtype }
         });
         linear::backward(builder, &calls)
     }
 
-    /// Appends the gradients of the weights of down, and of gate and up.
+    /// Appends the gradients of the weights of down, and of gate and up. Returns the last two, with
+    /// their parts if the launch has split them.
     fn backward_to_gate_and_up(
         &self,
         builder: &mut Builder,
         [gate, up]: [Activation; 2],
         (saved, grad_out): (block_output::Saved, Activation),
-    ) -> Result<[Activation; 2]> {
+    ) -> Result<[(Activation, Option<SplitMatrix<BufferId>>); 2]> {
         let grad_out = self.down.backward(builder, saved, grad_out)?;
         builder.scope(self.scope("down backward"));
         let (layer, saved) = (&self.down.projection, saved.projection);
-        let call = Backward { layer, scope: None, saved, grad_out, dtype: self.inner };
+        let (scope, grad_parts, dtype) = (None, None, self.inner);
+        let call = Backward { layer, scope, saved, grad_out, grad_parts, dtype };
         if self.fused_backward {
             let inputs = [gate.bf16()?, up.bf16()?];
-            return linear::backward_through_swiglu(builder, call, inputs);
+            let grads = linear::backward_through_swiglu(builder, call, inputs)?;
+            return Ok(grads.map(|grad| (grad, None)));
         }
-        let grad_inner = linear::backward(builder, &[call])?[0].narrowest();
+        let grad_inner = linear::backward(builder, &[call])?[0];
         builder.scope(self.scope(&format!("{} backward", self.activation_name())));
+        if self.splits_backward {
+            let inputs = ([gate.f32()?, up.f32()?], grad_inner.f32()?);
+            let grads = linear::split_swiglu_backward(builder, [&self.gate, &self.up], inputs)?;
+            return Ok(grads.map(|(grad, parts)| (grad, Some(parts))));
+        }
+        let grad_inner = grad_inner.narrowest();
         let len = grad_inner.len();
         let grad_gate = Activation::transient(builder, ("grad_gate", len), self.gate.grad_dtypes);
         let grad_up = Activation::transient(builder, ("grad_up", len), self.up.grad_dtypes);
@@ -197,6 +236,6 @@ impl Mlp {
                 GeGluBackward { gate, up, grad_out, grad_gate, grad_up }.launch()
             }
         })?;
-        Ok([grad_gate, grad_up])
+        Ok([grad_gate, grad_up].map(|grad| (grad, None)))
     }
 }

@@ -2,7 +2,7 @@
 
 use half::bf16;
 use retrograph_kernels::DType;
-use retrograph_kernels::ops::{ColumnSum, DgradFactors, DgradSum, GemmShape};
+use retrograph_kernels::ops::{ColumnSum, DgradFactors, DgradSum, GemmShape, SplitMatrix};
 use retrograph_runtime::{BufferId, Slice};
 
 use super::super::Builder;
@@ -19,6 +19,9 @@ pub(in crate::model::layers) struct Backward<'a> {
     pub(in crate::model::layers) scope: Option<&'a str>,
     pub(in crate::model::layers) saved: Saved,
     pub(in crate::model::layers) grad_out: Activation,
+    /// `grad_out` in parts of f16, if the launch that computed it has split it with the scales of
+    /// the weight as factors.
+    pub(in crate::model::layers) grad_parts: Option<SplitMatrix<BufferId>>,
     /// The dtype of the gradient of the input. A product that can't write bf16 writes f32.
     pub(in crate::model::layers) dtype: DType,
 }
@@ -106,7 +109,7 @@ impl<'a> Backward<'a> {
         let Some((dora, z)) = dora.zip(saved.unscaled) else { return Ok(*self) };
         builder.enter(self.scope);
         let grad_out = dora.backward(builder, (products, *grad_dtypes), [z, self.grad_out])?;
-        Ok(Self { grad_out, ..*self })
+        Ok(Self { grad_out, grad_parts: None, ..*self })
     }
 
     /// The backward pass of the LoRA update, if there is one.
@@ -167,7 +170,7 @@ impl<'a> Backward<'a> {
                 let update = DgradFactors { grad_out: grad_t, w: matrices.a, outputs: lora.rank };
                 products.dgrad_sum(builder, (first, &[update]), to)?;
             }
-            None => products.dgrad(builder, grad_out, to)?,
+            None => products.dgrad(builder, (grad_out, self.grad_parts), to)?,
         }
         Ok(grad_input)
     }

@@ -85,7 +85,7 @@ pub(in crate::model::layers) fn forward<const N: usize>(
     } else {
         let loras = calls.each_ref().map(|call| (call.layer.lora.as_ref(), call.scope));
         let downs = lora::down(builder, input.x, &loras)?;
-        let (mut updates, mut parts) = (Vec::with_capacity(N), None);
+        let (mut updates, mut parts) = (Vec::with_capacity(N), input.parts);
         for ((call, y), down) in calls.iter().zip(results).zip(downs) {
             builder.enter(call.scope);
             updates.push(call.project_and_update(builder, (input.x, &mut parts, down), y)?);

@@ -161,7 +161,7 @@ impl Products {
         x: Activation,
         parts: &mut Option<SplitMatrix<BufferId>>,
     ) -> Result<TensorView<BufferId>> {
-        if self.weights != DType::F16 {
+        if !self.is_split() {
             return self.operand(x);
         }
         let GemmShape { rows, inputs, .. } = self.shape;
@@ -182,6 +182,22 @@ impl Products {
             TensorView::Bf16(w) => Ok(w),
             _ => Err(missing(DType::Bf16).into()),
         }
+    }
+
+    /// As [`Products::weight`], if it is split.
+    ///
+    /// # Errors
+    /// `KernelError::UnsupportedDType` if products read it in another dtype.
+    pub(super) fn split_weight(&self, builder: &mut Builder) -> Result<SplitMatrix<BufferId>> {
+        match self.weight(builder)? {
+            TensorView::Split(w) => Ok(w),
+            _ => Err(missing(DType::F16).into()),
+        }
+    }
+
+    /// Whether products read both operands in parts of f16.
+    pub(super) fn is_split(&self) -> bool {
+        self.weights == DType::F16
     }
 
     /// Whether the layer reads its input and the gradient of its output as bf16.
@@ -318,17 +334,19 @@ impl Products {
         self.launch(builder, product.launch_in(compute))
     }
 
-    /// Appends `dx = dy·W`.
+    /// Appends `dx = dy·W`. `parts` is dy in parts, split with the scales of W as factors, if it
+    /// was split before.
     pub(super) fn dgrad(
         &self,
         builder: &mut Builder,
-        grad_out: Activation,
+        (grad_out, parts): (Activation, Option<SplitMatrix<BufferId>>),
         grad_input: TensorView<BufferId>,
     ) -> Result<()> {
         let Self { shape, compute, backward_splits: splits, .. } = *self;
         let w = self.weight(builder)?;
-        let grad_out = match w {
-            TensorView::Split(w) => {
+        let grad_out = match (w, parts) {
+            (TensorView::Split(_), Some(parts)) => parts.into(),
+            (TensorView::Split(w), None) => {
                 let sizes = [shape.rows, shape.outputs];
                 split(builder, ("grad_out", grad_out.f32()?), sizes, Some(w.scales))?.into()
             }
@@ -371,6 +389,17 @@ impl Products {
     }
 }
 
+/// Declares a matrix in two parts with these rows and columns, which the next launch writes.
+pub(super) fn unsplit(
+    builder: &mut Builder,
+    name: &str,
+    [rows, columns]: [usize; 2],
+) -> SplitMatrix<BufferId> {
+    let parts = builder.transient_of::<f16>(&format!("{name}_parts"), PARTS * rows * columns);
+    let scales = builder.transient(&format!("{name}_scales"), rows);
+    SplitMatrix { parts, count: PARTS, scales }
+}
+
 /// Rows from which a product in f32 reads its weight in f16.
 fn min_rows(copy: Option<SplitMatrix<BufferId>>) -> usize {
     match copy {
@@ -386,9 +415,7 @@ fn split(
     [rows, columns]: [usize; 2],
     factors: Option<Slice<f32>>,
 ) -> Result<SplitMatrix<BufferId>> {
-    let parts = builder.transient_of::<f16>(&format!("{name}_parts"), PARTS * x.len());
-    let scales = builder.transient(&format!("{name}_scales"), rows);
-    let out = SplitMatrix { parts, count: PARTS, scales };
+    let out = unsplit(builder, name, [rows, columns]);
     builder.launch(Split { x, factors, out, rows, columns }.launch())?;
     Ok(out)
 }

@@ -1,0 +1,137 @@
+//! SwiGLU and its gradients, split into parts of f16 by the kernels that compute them.
+
+use retrograph_kernel_abi::gemm as abi;
+
+use super::split::{self, Matrix, SplitMatrix};
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{Kernel, KernelError, Launch, View};
+
+/// Kernel of [`SplitSwiGlu`].
+pub static SPLIT_SWIGLU: Kernel =
+    Kernel::new("split_f16_swiglu", &abi::SPLIT_SWIGLU, |problem, _| {
+        split::dispatch(&abi::SPLIT_SWIGLU_ENTRIES, problem)
+    });
+
+/// Kernel of [`SplitSwiGluBackward`].
+pub static SPLIT_SWIGLU_BACKWARD: Kernel =
+    Kernel::new("split_f16_swiglu_backward", &abi::SPLIT_SWIGLU_BACKWARD, |problem, _| {
+        split::dispatch(&abi::SPLIT_SWIGLU_BACKWARD_ENTRIES, problem)
+    });
+
+/// Splits the rows of `silu(gate) · up`, with the bits of [`SwiGlu`](crate::elementwise::SwiGlu)
+/// and [`Split`](super::Split).
+#[derive(Clone, Copy, Debug)]
+pub struct SplitSwiGlu<B> {
+    /// `[rows, columns]`, read.
+    pub gate: View<B, f32>,
+    /// `[rows, columns]`, read.
+    pub up: View<B, f32>,
+    /// `[rows, columns]`, written: the product itself.
+    pub out: Option<View<B, f32>>,
+    /// Two parts and scales, written.
+    pub split: SplitMatrix<B>,
+    /// Number of rows.
+    pub rows: usize,
+    /// Elements of a row, a multiple of 8.
+    pub columns: usize,
+}
+
+impl<B: Copy> SplitSwiGlu<B> {
+    /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length does not match, a row has no multiple of 8 elements, there is one part, or a
+    /// matrix is not aligned to 16 bytes.
+    pub fn launch(&self) -> Result<Launch<B>, KernelError> {
+        let Self { gate, up, out, split, .. } = *self;
+        let matrix = Matrix::new(&SPLIT_SWIGLU, [self.rows, self.columns])?;
+        matrix.require(&[("gate", Some(gate)), ("up", Some(up)), ("out", out)])?;
+        matrix.require_parts(split, ["the parts of the product", "the scales of the product"])?;
+        let (problem, [rows, columns]) = matrix.problem()?;
+        let parameters = abi::SplitSwiGluParameters::<ArgumentTypes<B>> {
+            gate: Pointer::read(gate),
+            up: Pointer::read(up),
+            out: out.map_or(Pointer::null(), Pointer::write),
+            parts: Pointer::write(split.parts),
+            scales: Pointer::write(split.scales),
+            rows,
+            columns,
+        };
+        let arguments = parameters.into_arguments();
+        Ok(Launch { kernel: &SPLIT_SWIGLU, problem, arguments })
+    }
+}
+
+/// A gradient that [`SplitSwiGluBackward`] writes.
+#[derive(Clone, Copy, Debug)]
+pub struct SplitGradient<B> {
+    /// `[columns]`, read: powers of two by which columns are multiplied before they are split.
+    pub factors: Option<View<B, f32>>,
+    /// `[rows, columns]`, written: the gradient itself, without factors.
+    pub out: Option<View<B, f32>>,
+    /// Two parts and scales, written.
+    pub split: SplitMatrix<B>,
+}
+
+/// Splits the rows of the gradients of gate and up, with the bits of
+/// [`SwiGluBackward`](crate::elementwise::SwiGluBackward) and [`Split`](super::Split).
+#[derive(Clone, Copy, Debug)]
+pub struct SplitSwiGluBackward<B> {
+    /// `[rows, columns]`, read.
+    pub gate: View<B, f32>,
+    /// `[rows, columns]`, read.
+    pub up: View<B, f32>,
+    /// `[rows, columns]`, read: the gradient of `silu(gate) · up`.
+    pub grad_out: View<B, f32>,
+    /// The gradient of gate.
+    pub grad_gate: SplitGradient<B>,
+    /// The gradient of up.
+    pub grad_up: SplitGradient<B>,
+    /// Number of rows.
+    pub rows: usize,
+    /// Elements of a row, a multiple of 8.
+    pub columns: usize,
+}
+
+impl<B: Copy> SplitSwiGluBackward<B> {
+    /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// As [`SplitSwiGlu::launch`].
+    pub fn launch(&self) -> Result<Launch<B>, KernelError> {
+        let Self { gate, up, grad_out, grad_gate, grad_up, .. } = *self;
+        let matrix = Matrix::new(&SPLIT_SWIGLU_BACKWARD, [self.rows, self.columns])?;
+        matrix.require(&[
+            ("gate", Some(gate)),
+            ("up", Some(up)),
+            ("grad_out", Some(grad_out)),
+            ("grad_gate", grad_gate.out),
+            ("grad_up", grad_up.out),
+        ])?;
+        matrix.require_factors("the factors of grad_gate", grad_gate.factors)?;
+        matrix.require_factors("the factors of grad_up", grad_up.factors)?;
+        let names = ["the parts of grad_gate", "the scales of grad_gate"];
+        matrix.require_parts(grad_gate.split, names)?;
+        let names = ["the parts of grad_up", "the scales of grad_up"];
+        matrix.require_parts(grad_up.split, names)?;
+        let (problem, [rows, columns]) = matrix.problem()?;
+        let written = |out: Option<View<B, f32>>| out.map_or(Pointer::null(), Pointer::write);
+        let parameters = abi::SplitSwiGluBackwardParameters::<ArgumentTypes<B>> {
+            gate: Pointer::read(gate),
+            up: Pointer::read(up),
+            grad_out: Pointer::read(grad_out),
+            gate_factors: Pointer::read_optional(grad_gate.factors),
+            up_factors: Pointer::read_optional(grad_up.factors),
+            grad_gate: written(grad_gate.out),
+            grad_up: written(grad_up.out),
+            gate_parts: Pointer::write(grad_gate.split.parts),
+            up_parts: Pointer::write(grad_up.split.parts),
+            gate_scales: Pointer::write(grad_gate.split.scales),
+            up_scales: Pointer::write(grad_up.split.scales),
+            rows,
+            columns,
+        };
+        let arguments = parameters.into_arguments();
+        Ok(Launch { kernel: &SPLIT_SWIGLU_BACKWARD, problem, arguments })
+    }
+}
