@@ -155,22 +155,22 @@ impl<'k> QkvRopeParams<'k> {
                 }
             });
         }
-        for half in [0, 2] {
-            // Rows past the end are not written, so any angle will do for them.
-            let row = (row + half as u32 * 4).min(product.m - 1);
-            let angles = self.rope.angles(k, [row, row % self.seq]);
-            let rotate = |head_dim: u32| {
-                let heads: Vec<_> = acc.chunks(head_dim as usize / 8).collect();
-                for pairs in (0..head_dim as usize / 16).step_by(PAIRS_AT_ONCE) {
-                    let pairs = pairs..pairs + PAIRS_AT_ONCE;
+        let rotate = |head_dim: u32| {
+            let heads: Vec<_> = acc.chunks(head_dim as usize / 8).collect();
+            let pairs = head_dim as usize / 16;
+            for half in [0, 2] {
+                // Rows past the end are not written, so any angle will do for them.
+                let row = (row + half as u32 * 4).min(product.m - 1);
+                let angles = self.rope.angles(k, [row, row % self.seq]);
+                for pairs in [0..pairs / 2, pairs / 2..pairs] {
                     k.when(self.rotates, || {
                         Direction::Forward.rotate_row((&heads, pairs), half, angles);
                     });
                 }
-            };
-            let [small, large] = QKV_ROPE_HEAD_DIMS;
-            k.when_else(self.head_dim.eq(large), || rotate(large), || rotate(small));
-        }
+            }
+        };
+        let [small, large] = QKV_ROPE_HEAD_DIMS;
+        k.when_else(self.head_dim.eq(large), || rotate(large), || rotate(small));
     }
 
     /// Applies the epilogue to the accumulators of a warp and writes them from registers. The tile
@@ -194,7 +194,6 @@ impl<'k> QkvRopeParams<'k> {
     }
 }
 
-/// Fragments whose bias, and pairs of fragments whose angles, are loaded in one branch. Without
-/// branches the compiler loads more at once than there are registers for.
-const BIAS_FRAGMENTS: usize = 8;
-const PAIRS_AT_ONCE: usize = 2;
+/// Fragments whose bias is loaded in one branch, as are the angles of half a head. Without branches
+/// the compiler loads more at once than there are registers for.
+const BIAS_FRAGMENTS: usize = 16;

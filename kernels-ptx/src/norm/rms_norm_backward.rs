@@ -58,8 +58,6 @@ struct Rows<'k> {
     gamma: Ptr<'k, f32>,
     rstd: Ptr<'k, f32>,
     grad_out: [Input<'k>; 3],
-    /// Whether the second and the third gradient are given.
-    given: [Pred<'k>; 2],
     grad_input: Output<'k>,
     /// Whether `grad_input` is added to.
     accumulate: Pred<'k>,
@@ -98,7 +96,7 @@ impl<'k> Rows<'k> {
         ];
         let grad_input = Output::new(grad_input, grad_input_bf16);
         k.max_threads(MAX_THREADS);
-        let (frozen, given) = (partials.is_null(), [1, 2].map(|at| grad_out[at].is_given()));
+        let frozen = partials.is_null();
         let partial = partials.at(k.ctaid_x().mul_wide(width));
         let first = k.ctaid_x() * rows_per_block;
         let rows_of_block = [first, (first + rows_per_block).min(rows)];
@@ -107,7 +105,6 @@ impl<'k> Rows<'k> {
             gamma,
             rstd,
             grad_out,
-            given,
             grad_input,
             accumulate,
             partial,

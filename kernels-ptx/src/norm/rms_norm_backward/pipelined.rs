@@ -26,10 +26,8 @@ impl<'k> RowInFlight<'k> {
     fn fetch(&self, k: &Kernel<'k>, row_vec4: &RowVec4<'k>, row: &Rows<'k>) {
         k.when(row_vec4.inside, || {
             row_vec4.fetch(row.x, &self.x);
-            row_vec4.fetch_bits(row.grad_out[0], &self.grad_out[0]);
-            for at in 1..3 {
-                let (from, to) = (row.grad_out[at], &self.grad_out[at]);
-                k.when(row.given[at - 1], || row_vec4.fetch_bits(from, to));
+            for (from, to) in row.grad_out.into_iter().zip(&self.grad_out) {
+                row_vec4.fetch_bits(from, to);
             }
             k.when(row.accumulate, || row_vec4.fetch(row.grad_input.f32, &self.before));
         });
