@@ -49,6 +49,7 @@ mod qkv_rope;
 pub(crate) mod skinny;
 pub(crate) mod split;
 pub(crate) mod split_k_sum;
+mod squares;
 mod staged_store;
 mod swiglu;
 

@@ -113,6 +113,19 @@ parameters! {
 }
 
 parameters! {
+    /// Partial sums of squares of c; they follow [`GemmTensorMaps`] in the entries of images that
+    /// [sum squares](GemmImage::sums_squares).
+    pub struct GemmSquaresParameters {
+        /// `⌈m / 64⌉ × ⌈n / 64⌉` partial sums of the squares of c before it is rounded, written, or
+        /// null. With them, `alpha` is 1, there is one plane and no bias, and c is not added to.
+        squares: pointer<f64>,
+    }
+}
+
+/// Rows, and columns, of c for each partial sum of [`GemmSquaresParameters`].
+pub const SQUARES_BLOCK: u32 = 64;
+
+parameters! {
     /// Operands of keys and values; those of queries are b and c. The three products share a. The
     /// first three added products belong to queries, keys and values. All are bf16 and contiguous,
     /// in the layouts of b and c; `alpha` is 1. They follow [`AddedProductParameters`] in entries

@@ -117,7 +117,9 @@ parameters! {
 }
 
 /// Threads of the one block of [`CLIP_FACTOR`].
-pub const CLIP_FACTOR_THREADS: u32 = 256;
+pub const CLIP_FACTOR_THREADS: u32 = 1024;
+/// Partial sums that a thread of [`CLIP_FACTOR`] loads at a time.
+pub const CLIP_FACTOR_LOADS: u32 = 4;
 
 /// The clip factor, with the guard against steps that are not finite.
 pub const CLIP_FACTOR: Signature = Signature {

@@ -37,7 +37,7 @@ pub use crate::gemm::{
     QKV_ROPE_FPROP, QkvRopeFprop, QkvRopeProjection, SKINNY, SPLIT, SPLIT_K_SUM, SPLIT_SWIGLU,
     SPLIT_SWIGLU_BACKWARD, SWIGLU_DGRAD, SWIGLU_FPROP, SkinnyFprop, Split, SplitGradient,
     SplitKSum, SplitMatrix, SplitSwiGlu, SplitSwiGluBackward, SwiGluDgrad, SwiGluFprop, WGRAD,
-    WGRAD_BF16, WGRAD_MULTISTAGE, Wgrad, WgradSplitK, split_rows,
+    WGRAD_BF16, WGRAD_MULTISTAGE, Wgrad, WgradSplitK, WgradSquares, split_rows,
 };
 pub use crate::gemv::{
     GEMV, GEMV_BF16, GEMV_MAX_LAYERS, GEMV_NF4, GatedGemv, Gemv, GemvForm, GemvLayer, GemvProblem,

@@ -123,6 +123,11 @@ impl<'k> BulkStore<'k> {
         });
     }
 
+    /// Waits for all threads of the warpgroup.
+    pub(super) fn synchronize(&self) {
+        self.kernel.bar_sync(self.barrier, None);
+    }
+
     /// Waits until all stores have read their buffers.
     pub(super) fn wait(&self) {
         let k = self.kernel;

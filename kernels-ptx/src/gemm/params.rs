@@ -10,6 +10,7 @@ use retrograph_ptx::build::{Kernel, Pred, Ptr, TensorMapParam, Value, Var};
 use super::loader::vector::{OperandFormat, SecondPart};
 use super::operand_tile::{BlockOperand, OperandTile};
 use super::qkv_rope::QkvRopeParams;
+use super::squares::SquaresParams;
 use super::swiglu::{SwiGluBackwardParams, SwiGluParams};
 use crate::primitives::arith::div_const;
 use crate::primitives::nf4::Nf4;
@@ -79,6 +80,8 @@ pub(super) struct GemmParams<'k> {
     pub(super) split: Option<SplitParams<'k>>,
     /// The added products, in entries that have any.
     pub(super) added: [Option<AddedProduct<'k>>; MAX_ADDED_PRODUCTS],
+    /// Partial sums of squares of c, in entries that have them.
+    pub(super) squares: Option<SquaresParams<'k>>,
     /// Further operands of the epilogue.
     pub(super) epilogue: EpilogueParams<'k>,
 }
@@ -241,6 +244,7 @@ impl<'k> GemmParams<'k> {
             ),
             split: None,
             added: [None; MAX_ADDED_PRODUCTS],
+            squares: None,
             epilogue: EpilogueParams::Linear,
         }
     }
@@ -282,6 +286,7 @@ impl<'k> GemmParams<'k> {
                 Some(AddedProduct { operands, k, maps: [a_map, b_map] })
             }),
         };
+        let squares = image.sums_squares().then(|| SquaresParams::declare(k));
         let epilogue = match image.epilogue {
             Epilogue::Linear => EpilogueParams::Linear,
             Epilogue::QkvRope => EpilogueParams::QkvRope(QkvRopeParams::declare(k, added)),
@@ -290,7 +295,7 @@ impl<'k> GemmParams<'k> {
                 EpilogueParams::SwiGluBackward(SwiGluBackwardParams::declare(k))
             }
         };
-        Self { added, epilogue, ..params }
+        Self { added, squares, epilogue, ..params }
     }
 
     /// The product with `b` in place of the second operand, in the same layout.

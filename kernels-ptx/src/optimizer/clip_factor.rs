@@ -3,11 +3,12 @@
 //! If the norm or the loss (if given) is not finite, `scale` is 0 and `halt` (if given) becomes
 //! `step + 1`, unless it is already set. NaN counts as a failure.
 //!
-//! Grid: one block of 256 threads; thread t adds the partial sums t, t + 256, … in f64.
+//! Grid: one block of 1024 threads; thread t adds the partial sums t, t + 1024, … in f64, and loads
+//! four at a time.
 //! Deterministic: each thread adds in order, and a tree of fixed shape adds the threads.
 
 use retrograph_kernel_abi::optimizer::{
-    CLIP_FACTOR, CLIP_FACTOR_THREADS as THREADS, ClipFactorParameters,
+    CLIP_FACTOR, CLIP_FACTOR_LOADS as LOADS, CLIP_FACTOR_THREADS as THREADS, ClipFactorParameters,
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
@@ -27,7 +28,13 @@ fn clip_factor(k: &Kernel<'_>) {
     k.max_threads(THREADS);
 
     let sum = k.var(0.0);
-    k.range(k.tid_x(), n, THREADS, |i| sum.add_assign(partials.load(i)));
+    k.range(k.tid_x(), n, LOADS * THREADS, |first| {
+        let at = |load| first + load * THREADS;
+        let loaded: Vec<_> = (0..LOADS).map(|load| partials.load(at(load).min(n - 1))).collect();
+        for (load, partial) in (0..).zip(loaded) {
+            sum.add_assign(at(load).lt(n).select(partial, 0.0));
+        }
+    });
     let total = block_sum_f64(k, sum.get(), THREADS);
     k.return_if(k.tid_x().ne(0));
 

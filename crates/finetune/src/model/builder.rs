@@ -12,6 +12,7 @@ use super::dora::DoraNorms;
 use super::exchange::{Exchange, GradientOptions, Rows};
 use super::gradient::Gradient;
 use super::sequences::Sequences;
+use super::squares::GradientSquares;
 use super::value::Value;
 use crate::error::Result;
 use crate::parameters::Parameter;
@@ -96,6 +97,9 @@ pub(super) struct Builder {
     converted: ConvertedWeights,
     /// The norms of DoRA layers.
     pub(super) dora_norms: DoraNorms,
+    /// The partial sums that products write, if gradients are complete after one micro-batch of one
+    /// rank.
+    pub(super) squares: Option<GradientSquares>,
 }
 
 impl Builder {
@@ -139,7 +143,19 @@ impl Builder {
             sequences: Sequences::default(),
             converted: ConvertedWeights::default(),
             dora_norms: DoraNorms::default(),
+            squares: None,
         }
+    }
+
+    /// Lets products write partial sums of the squares of whole gradients.
+    pub(super) fn sum_squares(&mut self) {
+        let gradient = |held: &ParameterBuffers| held.trained.as_ref().map(|it| it.grad);
+        let trained: Vec<_> = self
+            .parameters
+            .iter()
+            .filter_map(|held| Some((&held.parameter, gradient(held)?)))
+            .collect();
+        self.squares = Some(GradientSquares::declare(&mut self.pass, &trained));
     }
 
     /// Sets the counter and seed of dropout. Without them, dropout is off. The micro-batches of

@@ -17,6 +17,7 @@ mod gradient;
 mod layers;
 mod passes;
 mod sequences;
+mod squares;
 mod value;
 
 pub use builder::{ParameterBuffers, TrainableBuffers};

@@ -45,6 +45,7 @@ mod resume;
 mod saving;
 mod small_tokenizer;
 mod split;
+mod squares;
 mod strategies;
 mod templates;
 mod text;

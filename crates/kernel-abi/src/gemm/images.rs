@@ -63,6 +63,12 @@ impl GemmImage {
             && !matches!(self.layout, Layout::Tn)
             && !matches!(self.epilogue, Epilogue::SwiGlu)
     }
+
+    /// Whether the entries have [`GemmSquaresParameters`](super::GemmSquaresParameters): gradients
+    /// of weights, of operands in bf16.
+    pub const fn sums_squares(&self) -> bool {
+        matches!((self.a, self.b, self.layout), (DType::Bf16, DType::Bf16, Layout::Tn))
+    }
 }
 
 /// The entries of an image, one for each tile of a table.

@@ -2,8 +2,8 @@
 
 use retrograph_kernel_abi::gemm::{
     AddedProductParameters, Epilogue, GemmImage, GemmParameters, GemmQkvRopeParameters,
-    GemmSwiGluBackwardParameters, GemmSwiGluParameters, GemmTensorMaps, Layout, Nf4ScaleParameters,
-    SplitScaleParameters,
+    GemmSquaresParameters, GemmSwiGluBackwardParameters, GemmSwiGluParameters, GemmTensorMaps,
+    Layout, Nf4ScaleParameters, SplitScaleParameters,
 };
 
 use crate::{DType, Kernel, KernelError, Parameter};
@@ -17,7 +17,7 @@ pub(crate) const fn parameters(image: &GemmImage) -> &'static [Parameter] {
         _ if matches!(image.epilogue, Epilogue::SwiGlu) => WITH_SWIGLU,
         _ if matches!(image.epilogue, Epilogue::SwiGluBackward) => WITH_SWIGLU_BACKWARD,
         _ if image.adds_products() => WITH_ADDED,
-        (DType::Bf16, DType::Bf16) => WITH_MAPS,
+        _ if image.sums_squares() => WITH_SQUARES,
         _ => GEMM,
     }
 }
@@ -32,6 +32,9 @@ const SPLIT_SCALES: &[Parameter] = SplitScaleParameters::<()>::LIST;
 const WITH_SPLIT_SCALES: &[Parameter] =
     &concat::<{ WITH_MAPS.len() + SPLIT_SCALES.len() }>(WITH_MAPS, SPLIT_SCALES);
 const WITH_ADDED: &[Parameter] = &concat::<{ WITH_MAPS.len() + ADDED.len() }>(WITH_MAPS, ADDED);
+const SQUARES: &[Parameter] = GemmSquaresParameters::<()>::LIST;
+const WITH_SQUARES: &[Parameter] =
+    &concat::<{ WITH_MAPS.len() + SQUARES.len() }>(WITH_MAPS, SQUARES);
 const QKV_ROPE: &[Parameter] = GemmQkvRopeParameters::<()>::LIST;
 const SWIGLU: &[Parameter] = GemmSwiGluParameters::<()>::LIST;
 const SWIGLU_BACKWARD: &[Parameter] = GemmSwiGluBackwardParameters::<()>::LIST;

@@ -6,8 +6,8 @@
 use half::bf16;
 use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::gemm::{
-    AddedProductParameters, GemmFlags, GemmParameters, GemmTensorMaps, Layout, MAX_ADDED_PRODUCTS,
-    Nf4ScaleParameters, SplitScaleParameters,
+    AddedProductParameters, GemmFlags, GemmParameters, GemmSquaresParameters, GemmTensorMaps,
+    Layout, MAX_ADDED_PRODUCTS, Nf4ScaleParameters, SplitScaleParameters,
 };
 use retrograph_kernel_abi::nf4::Nf4Scales;
 
@@ -102,6 +102,10 @@ impl<B: Copy> Gemm<B> {
         let mut arguments = self.arguments(check, ([m, n, k], c), (flags, maps))?;
         if self.kernels.image(kernel).adds_products() {
             arguments.extend(self.added_arguments(check, added)?);
+        }
+        if self.kernels.image(kernel).sums_squares() && further.is_empty() {
+            let none = GemmSquaresParameters::<ArgumentTypes<B>> { squares: Pointer::null() };
+            arguments.extend(none.into_arguments());
         }
         arguments.extend(further);
         let problem =

@@ -31,6 +31,7 @@ mod split_k;
 mod split_swiglu;
 mod swiglu;
 mod tensor_map;
+mod wgrad_squares;
 
 pub use config::GemmConfig;
 pub use heuristic::dispatch_entry;
@@ -52,6 +53,7 @@ pub use split_swiglu::{
     SPLIT_SWIGLU, SPLIT_SWIGLU_BACKWARD, SplitGradient, SplitSwiGlu, SplitSwiGluBackward,
 };
 pub use swiglu::{SwiGluDgrad, SwiGluFprop};
+pub use wgrad_squares::WgradSquares;
 
 use crate::Kernel;
 

@@ -123,7 +123,7 @@ impl<B: Copy> ClipScale<B> {
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(CLIP_SCALE.name);
         // The kernel counts in steps of the block, which must not wrap around.
-        let most = (u32::MAX - abi::CLIP_FACTOR_THREADS) as usize;
+        let most = (u32::MAX - abi::CLIP_FACTOR_THREADS * abi::CLIP_FACTOR_LOADS) as usize;
         let n = check.at_most("the number of partial sums", self.partials.len(), most)?;
         check.length("scale", self.scale, 1)?;
         check.length("norm", self.norm, 1)?;

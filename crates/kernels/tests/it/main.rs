@@ -51,3 +51,4 @@ mod split_swiglu;
 mod step_parameters;
 mod support;
 mod swiglu_products;
+mod wgrad_squares;

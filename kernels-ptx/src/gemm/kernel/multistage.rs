@@ -170,6 +170,13 @@ impl MultistageKernel {
                 let mainloop = self.mainloop((k, smem), added.block_operands(self.tiles(), origin));
                 self.run(&mainloop, &added, (&warp_tile, &acc));
             });
+            if let Some(squares) = params.squares {
+                let warps = self.threads() / 32;
+                let sums = k.shared("square_sums", warps as usize);
+                let threads = (sums, [k.warp(), k.tid_x()], warps);
+                squares
+                    .write((&params, origin, config.tile), threads, &acc.concat(), || k.barrier());
+            }
             let place = (&warp_tile, origin);
             match params.epilogue {
                 EpilogueParams::Linear => (),

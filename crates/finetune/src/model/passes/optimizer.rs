@@ -11,6 +11,7 @@ use retrograph_runtime::{BufferId, CollectiveGroup, Slice};
 use crate::config::OptimizerConfig;
 use crate::error::Result;
 use crate::model::builder::{Builder, ParameterBuffers, TrainableBuffers};
+use crate::model::squares::GradientSquares;
 use crate::parameters::Sharding;
 
 /// The scalars that clipping and optimizer read and write.
@@ -130,14 +131,41 @@ fn tensor(held: &ParameterBuffers, decay: f32) -> Option<AdamWTensor<BufferId>> 
 }
 
 /// Appends the norm of all gradients and the factor that clips them to `max_norm`. Every rank adds
-/// the same squared sums in the same order: those of replicated parameters, and then those of the
-/// blocks of each rank.
+/// the same squared sums in the same order.
 fn clip_scale(
     builder: &mut Builder,
     (max_norm, scalars): (f32, Scalars),
     sharding: Sharding,
 ) -> Result<Slice<f32>> {
     builder.scope("clip");
+    let partials = match builder.squares.take() {
+        Some(squares) => remaining_squares(builder, squares)?,
+        None => squares_of_all_ranks(builder, sharding)?,
+    };
+    let scale = builder.transient("scale", 1);
+    let Scalars { step, loss, norm, halt } = scalars;
+    let guard = Some(Guard { loss, step, halt });
+    builder.launch(ClipScale { partials, max_norm, scale, norm, guard }.launch())?;
+    Ok(scale)
+}
+
+/// Appends the squared sums of the gradients whose products did not write them. Returns the sums of
+/// all gradients.
+fn remaining_squares(builder: &mut Builder, mut squares: GradientSquares) -> Result<Slice<f64>> {
+    let trained = builder.parameters.iter().filter_map(|held| held.trained.as_ref());
+    let missed = trained.map(|trained| trained.grad).filter(|grad| squares.misses(*grad));
+    let tensors: Vec<TensorView<BufferId>> = missed.map(TensorView::from).collect();
+    let lens: Vec<usize> = tensors.iter().map(|tensor| tensor.len()).collect();
+    let partials = squares.next(squared_sums_partials(&lens));
+    if !tensors.is_empty() {
+        builder.launch(SquaredSums { tensors: &tensors, partials }.launch())?;
+    }
+    Ok(squares.all())
+}
+
+/// Appends the squared sums of all gradients: those of replicated parameters, and then those of the
+/// blocks of each rank, which the ranks exchange.
+fn squares_of_all_ranks(builder: &mut Builder, sharding: Sharding) -> Result<Slice<f64>> {
     let trained = builder.parameters.iter().filter_map(|held| {
         let TrainableBuffers { grad, block, .. } = held.trained.clone()?;
         let grad = TensorView::from(grad.slice(block));
@@ -163,9 +191,5 @@ fn clip_scale(
         builder.launch(SquaredSums { tensors: &blocks, partials }.launch())?;
         builder.pass.collectives(CollectiveGroup::new(ranks).all_gather(all)?)?;
     }
-    let scale = builder.transient("scale", 1);
-    let Scalars { step, loss, norm, halt } = scalars;
-    let guard = Some(Guard { loss, step, halt });
-    builder.launch(ClipScale { partials, max_norm, scale, norm, guard }.launch())?;
-    Ok(scale)
+    Ok(partials)
 }

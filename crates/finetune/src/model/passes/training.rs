@@ -159,6 +159,9 @@ impl StepPass {
                 .then_some(config.rows()),
         };
         let mut builder = Builder::new("training step", config.parameters(), Some(gradients));
+        if ranks.count == 1 && micro_batching.micro_batches == 1 {
+            builder.sum_squares();
+        }
         let pass = &mut builder.pass;
         let step = pass.control::<u32>("step");
         let tokens = pass.control_array::<u32>("tokens", config.rows());

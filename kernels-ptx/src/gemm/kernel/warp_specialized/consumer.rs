@@ -13,6 +13,7 @@ use crate::gemm::staged_store::StagedStore;
 use crate::primitives::mma::{fragment_column, fragment_row};
 use crate::primitives::registers::set;
 use crate::primitives::tma_pipeline::{PipelineState, TmaPipeline};
+use crate::primitives::wgmma::WARPGROUP_THREADS;
 
 /// Stages by which the first consumer warpgroup is ahead of the others. While one writes a tile,
 /// the others have the tensor cores.
@@ -53,8 +54,16 @@ impl WarpSpecializedKernel {
         };
         if let EpilogueParams::Linear | EpilogueParams::QkvRope(_) = params.epilogue {
             let store = self.bulk_store(k, (warpgroup, stores));
+            let sums =
+                params.squares.map(|_| k.shared("square_sums", self.warpgroups() as usize * 4));
             self.for_each_tile(k, params, |tile| {
                 multiply(&tile, &|| ());
+                if let Some((squares, sums)) = params.squares.zip(sums) {
+                    let of_tile = (&tile.product, rows(&tile), [CONSUMER_ROWS, self.columns()]);
+                    let threads = [warp & 3, k.tid_x() & (WARPGROUP_THREADS - 1)];
+                    let warps = (sums.at(warpgroup * 4), threads, 4);
+                    squares.write(of_tile, warps, &acc, || store.synchronize());
+                }
                 self.write(&tile.product, &store, (tile.origin, rows(&tile)), &acc);
             });
             return store.wait();

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use retrograph_kernels::ops::{
     DType, Dequantize, Dgrad, DgradFactors, DgradSplitK, DgradSum, Fprop, FpropSplitK, FpropSum,
     GemmConfig, GemmShape, SkinnyFprop, Split, SplitKSum, SplitMatrix, SwiGluDgrad, SwiGluFprop,
-    TensorView, Wgrad,
+    TensorView, Wgrad, WgradSquares,
 };
 use retrograph_kernels::{KernelError, Launch};
 use retrograph_runtime::{BufferId, Slice};
@@ -370,6 +370,13 @@ impl Products {
         grad_weight: Gradient,
     ) -> Result<()> {
         let (x, grad_out, shape) = (self.operand(x)?, self.operand(grad_out)?, self.shape);
+        if let (TensorView::Bf16(grad_out), TensorView::Bf16(x)) = (grad_out, x)
+            && let Some(squares) = &mut builder.squares
+            && let Some(squares) = squares.of_product(grad_weight, shape)
+        {
+            let wgrad = WgradSquares { grad_out, x, grad_weight, squares, shape };
+            return builder.launch(wgrad.launch());
+        }
         let (alpha, accumulate) = (1.0, builder.accumulates());
         let wgrad = Wgrad { grad_out, x, grad_weight, shape, alpha, accumulate };
         builder.launch(wgrad.launch_in(self.compute))

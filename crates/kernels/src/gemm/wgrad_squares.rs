@@ -1,0 +1,64 @@
+//! The gradient of a weight with partial sums of its squares.
+
+use half::bf16;
+use retrograph_kernel_abi::gemm::{GemmSquaresParameters, SQUARES_BLOCK};
+
+use super::GemmShape;
+use super::kernels::WGRAD_KERNELS;
+use super::launch::Gemm;
+use super::operand::{GemmSizes, Strides};
+use crate::checks::Check;
+use crate::launch::{ArgumentTypes, Pointer};
+use crate::{DType, KernelError, Launch, TensorView, View};
+
+/// `dw = dyᵀ·x`, in bf16, and partial sums of its squares, from which the norm of a gradient
+/// follows without reading it again.
+///
+/// dw has the bits of [`Wgrad`](super::Wgrad). The sum of `squares` is `Σ dw²` before rounding. A
+/// tile adds its squares in f32, scaled if they do not fit; tiles are added in f64 by
+/// [`ClipScale`](crate::optimizer::ClipScale). The partial sums depend on the tile that is chosen,
+/// and have the same bits on repetition.
+#[derive(Clone, Copy, Debug)]
+pub struct WgradSquares<B, W = View<B, f32>> {
+    /// dy, `[rows, outputs]`, read.
+    pub grad_out: View<B, bf16>,
+    /// `[rows, inputs]`, read.
+    pub x: View<B, bf16>,
+    /// dw, `[outputs, inputs]`, written: f32 or bf16.
+    pub grad_weight: W,
+    /// `[WgradSquares::partials(shape)]`, written.
+    pub squares: View<B, f64>,
+    /// The sizes.
+    pub shape: GemmShape,
+}
+
+impl WgradSquares<()> {
+    /// Number of partial sums of the gradient of a weight of this shape.
+    pub fn partials(shape: GemmShape) -> usize {
+        let blocks = |size: usize| size.div_ceil(SQUARES_BLOCK as usize);
+        blocks(shape.outputs) * blocks(shape.inputs)
+    }
+}
+
+impl<B: Copy, W: Into<TensorView<B>>> WgradSquares<B, W> {
+    /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length does not match the shape, or rows cannot be copied in vectors of 16 bytes.
+    pub fn launch(self) -> Result<Launch<B>, KernelError> {
+        let Self { grad_out, x, grad_weight, squares, shape } = self;
+        let (grad_out, x) = (TensorView::Bf16(grad_out), TensorView::Bf16(x));
+        let (grad_weight, check) = (grad_weight.into(), Check(WGRAD_KERNELS.name()));
+        shape.check(check, [("x", x), ("grad_weight", grad_weight), ("grad_out", grad_out)])?;
+        check.length("squares", squares, WgradSquares::partials(shape))?;
+        let GemmShape { rows, inputs, outputs } = shape;
+        let [a, b, c] = [(grad_out, outputs), (x, inputs), (grad_weight, inputs)]
+            .map(|(view, columns)| (view, Strides::contiguous(columns)));
+        let (sizes, bias) = (GemmSizes::single([outputs, inputs, rows]), None);
+        let (kernels, compute, alpha, accumulate) = (WGRAD_KERNELS, DType::Bf16, 1.0, false);
+        let gemm = Gemm { kernels, compute, a, b, c, bias, sizes, alpha, accumulate };
+        let squares = Pointer::write(squares);
+        let further = GemmSquaresParameters::<ArgumentTypes<B>> { squares }.into_arguments();
+        gemm.launch_with(&[], further)
+    }
+}
