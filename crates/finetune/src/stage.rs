@@ -7,8 +7,8 @@ use crate::trainer::MemoryNeed;
 /// A stage of the start of a trainer or a generator, in this order.
 #[derive(Debug)]
 pub enum Stage<'a> {
-    /// Copies in f16 of frozen weights do not fit into device memory: each step splits the weights,
-    /// which takes longer and gives the same bits.
+    /// Copies in f16 of frozen weights do not fit into device memory. Each step splits the weights,
+    /// which takes longer.
     WithoutCopies {
         /// Bytes of the copies.
         bytes: usize,

@@ -14,7 +14,7 @@ use crate::hub::ModelDirectory;
 /// of 1.5 billion weights (docs/hardware/2026-11-25-split-f16).
 pub(crate) const MIN_SPLIT_ROWS: usize = 256;
 
-/// The same for weights of 16 bits, which were split at upload. Measured for the same model
+/// The same for weights that were split at upload. Measured for the same model
 /// (docs/hardware/2026-11-25-f16-copies).
 pub(crate) const MIN_COPIED_ROWS: usize = 32;
 
@@ -69,8 +69,8 @@ pub enum F16Copies {
     /// One part, 2 bytes per element. Every frozen matrix must be exactly bf16 or f16, as in most
     /// checkpoints.
     OnePart,
-    /// Two parts, 4 bytes per element. Steps have the bits of those without copies. A run that does
-    /// not fit into device memory with them has none.
+    /// Two parts, 4 bytes per element. A run that does not fit into device memory with them has
+    /// none; its steps have the same bits from 256 rows on.
     TwoParts,
 }
 
@@ -78,9 +78,10 @@ impl F16Copies {
     /// Returns the number of parts in runs with micro-batches of `rows` rows; `None` for no copies.
     pub(crate) fn parts(self, rows: usize) -> Option<usize> {
         match self {
-            Self::OnePart if rows >= MIN_COPIED_ROWS => Some(1),
-            Self::TwoParts if rows >= MIN_SPLIT_ROWS => Some(2),
-            _ => None,
+            _ if rows < MIN_COPIED_ROWS => None,
+            Self::None => None,
+            Self::OnePart => Some(1),
+            Self::TwoParts => Some(2),
         }
     }
 }
@@ -136,7 +137,7 @@ impl Precision {
         Self { f16_copies, ..self }
     }
 
-    /// Returns this precision without copies of two parts, which change no bit.
+    /// Returns this precision without copies of two parts.
     pub fn without_two_part_copies(self) -> Self {
         match self.f16_copies {
             F16Copies::TwoParts => Self { f16_copies: F16Copies::None, ..self },

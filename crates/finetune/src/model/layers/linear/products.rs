@@ -106,7 +106,7 @@ impl Products {
                 DType::Bf16
             }
             (DType::F32, DType::F32)
-                if rows >= min_rows(*f16)
+                if rows >= f16.map_or(MIN_SPLIT_ROWS, |_| MIN_COPIED_ROWS)
                     && rows * inputs * outputs >= config.min_split_multiplications
                     && inputs % 8 == 0
                     && outputs % 8 == 0 =>
@@ -405,14 +405,6 @@ pub(super) fn unsplit(
     let parts = builder.transient_of::<f16>(&format!("{name}_parts"), PARTS * rows * columns);
     let scales = builder.transient(&format!("{name}_scales"), rows);
     SplitMatrix { parts, count: PARTS, scales }
-}
-
-/// Rows from which a product in f32 reads its weight in f16.
-fn min_rows(copy: Option<SplitMatrix<BufferId>>) -> usize {
-    match copy {
-        Some(SplitMatrix { count: 1, .. }) => MIN_COPIED_ROWS,
-        _ => MIN_SPLIT_ROWS,
-    }
 }
 
 /// Splits the rows of a matrix.
