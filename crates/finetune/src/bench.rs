@@ -130,7 +130,7 @@ impl Bench {
 
     /// The configuration of the largest size.
     fn largest(&self) -> Option<TrainingConfig> {
-        let largest = self.sizes.iter().max_by_key(|[batch, seq]| batch * seq);
+        let largest = self.sizes.iter().max_by_key(|[batch, seq]| batch.saturating_mul(*seq));
         largest.map(|size| self.sized(*size))
     }
 

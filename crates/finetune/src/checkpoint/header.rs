@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::difference;
 use super::error::CheckpointError;
-use crate::config::{OptimizerConfig, Precision, PreferenceConfig, TrainingConfig};
+use crate::config::{OptimizerConfig, PreferenceConfig, TrainingConfig};
 use crate::error::Result;
 use crate::hub::ModelDirectory;
 use crate::model::StepOptions;
@@ -61,7 +61,7 @@ impl Header {
         Self {
             format: FORMAT_VERSION,
             init: crate::init::INIT_VERSION,
-            config,
+            config: TrainingConfig { precision: config.precision.without_copies(), ..config },
             base: None,
             ranks: one(),
             micro_batch: None,
@@ -106,9 +106,7 @@ impl Header {
         compare("generator of initial weights", &self.init, &crate::init::INIT_VERSION)?;
         compare("model", &here.model, &config.model)?;
         compare("mode", &here.mode, &config.mode)?;
-        let f16_copies = here.precision.f16_copies;
-        let precision = Precision { f16_copies, ..config.precision };
-        compare("precision", &here.precision, &precision)?;
+        compare("precision", &here.precision, &config.precision.without_copies())?;
         compare("seed", &here.seed, &config.seed)?;
         compare("batch", &here.batch, &config.batch)?;
         compare("seq", &here.seq, &config.seq)?;
@@ -198,4 +196,31 @@ pub(super) fn find_digest(head: &[u8], digest: &str) -> Option<usize> {
     let key = format!(r#"\"digest\":\"{digest}"#);
     let found = head.windows(key.len()).position(|window| window == key.as_bytes())?;
     Some(found + key.len() - digest.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{F16Copies, LoraConfig, Mode, Precision, Preset};
+
+    /// Otherwise a run would take its own older checkpoints for those of another run, and keep them.
+    #[test]
+    fn copies_of_weights_are_no_part_of_a_run() {
+        for f16_copies in [F16Copies::None, F16Copies::OnePart, F16Copies::TwoParts] {
+            let config = TrainingConfig {
+                model: Preset::Tiny.model(),
+                mode: Mode::Lora(LoraConfig::new(4, 8.0)),
+                precision: Precision { f16_copies, ..Precision::F32 },
+                batch: 1,
+                seq: 8,
+                optimizer: OptimizerConfig::new(1e-3, 10),
+                seed: 0,
+            };
+            let header = Header::new(config, "text", vec![1.0]);
+            let json = serde_json::to_string(&header).unwrap();
+            let read: Header = serde_json::from_str(&json).unwrap();
+            assert!(header.is_of_run_of(&read), "{f16_copies:?}");
+            read.require(&config, "text").unwrap();
+        }
+    }
 }

@@ -137,10 +137,15 @@ impl Precision {
         Self { f16_copies, ..self }
     }
 
+    /// Returns this precision without copies.
+    pub(crate) fn without_copies(self) -> Self {
+        Self { f16_copies: F16Copies::None, ..self }
+    }
+
     /// Returns this precision without copies of two parts.
     pub fn without_two_part_copies(self) -> Self {
         match self.f16_copies {
-            F16Copies::TwoParts => Self { f16_copies: F16Copies::None, ..self },
+            F16Copies::TwoParts => self.without_copies(),
             _ => self,
         }
     }
