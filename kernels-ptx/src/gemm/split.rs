@@ -6,7 +6,7 @@
 //! eight elements at a time. Entries `…_1`, `…_2` and `…_4` keep that many groups of eight elements
 //! per thread in registers; the others read, or compute, a row twice.
 //!
-//! An infinity or NaN becomes NaN, and has no part in the scale of its row. Elements that are
+//! An infinity or NaN becomes NaN in both parts, and has no part in the scale of its row. Elements that are
 //! subnormal, or whose product with the factor exceeds 2^141, are clamped in the range of f16.
 //!
 //! Deterministic: a maximum does not depend on the order, and one thread computes each element.
@@ -121,9 +121,13 @@ fn build<const N: usize>(
         Kernel::build(name, |k| {
             let rows = declare(k);
             k.max_threads(SplitEntries::MAX_THREADS);
+            if groups == Some(2) {
+                // Two rows at a time, of which one is loaded while the other is written.
+                k.min_blocks(2);
+            }
             match groups {
-                None => rows.any_width(k),
-                Some(groups) => rows.in_registers(k, groups),
+                None => rows.any_width((k, target)),
+                Some(groups) => rows.in_registers((k, target), groups),
             }
         })
     };
@@ -196,7 +200,7 @@ fn load<'k>(row: Ptr<'k, f32>, column: Value<'k, u32>) -> Vec<Value<'k, f32>> {
 
 impl<'k, const N: usize> Rows<'k, N> {
     /// A row of any width, computed twice.
-    fn any_width(&self, k: &Kernel<'k>) {
+    fn any_width(&self, (k, target): (&Kernel<'k>, SmTarget)) {
         let (first, step) = (k.tid_x() * GROUP, k.ntid_x() * GROUP);
         let (largest, groups) =
             ([(); N].map(|()| k.var(0_u32)), [(); N].map(|()| registers(k, 0.0)));
@@ -209,12 +213,12 @@ impl<'k, const N: usize> Rows<'k, N> {
         let largest = self.write_scales(k, largest.map(|largest| largest.get()));
         k.range(first, self.columns, step, |column| {
             (self.fetch)(column, &groups);
-            self.write((column, &groups), largest);
+            self.write(target, (column, &groups), largest);
         });
     }
 
     /// A row of which each thread has `count` groups.
-    fn in_registers(&self, k: &Kernel<'k>, count: u32) {
+    fn in_registers(&self, (k, target): (&Kernel<'k>, SmTarget), count: u32) {
         let groups: Vec<(Value<'k, u32>, [Group<'k>; N])> = (0..count)
             .map(|number| {
                 ((k.tid_x() + k.ntid_x() * number) * GROUP, [(); N].map(|()| registers(k, 0.0)))
@@ -234,7 +238,7 @@ impl<'k, const N: usize> Rows<'k, N> {
         }
         let largest = self.write_scales(k, largest.map(|largest| largest.get()));
         for &(column, ref groups) in &groups {
-            k.when(inside(column), || self.write((column, groups), largest));
+            k.when(inside(column), || self.write(target, (column, groups), largest));
         }
     }
 
@@ -246,11 +250,12 @@ impl<'k, const N: usize> Rows<'k, N> {
     /// Writes the parts of the groups at `column`.
     fn write(
         &self,
+        target: SmTarget,
         (column, groups): (Value<'k, u32>, &[Group<'k>; N]),
         largest: [Value<'k, u32>; N],
     ) {
         for ((split, group), largest) in self.splits.iter().zip(groups).zip(largest) {
-            split.write((column, group), largest);
+            split.write(target, (column, group), largest);
         }
     }
 }
@@ -301,12 +306,17 @@ impl<'k> SplitRow<'k> {
     }
 
     /// Writes the parts of a group.
-    fn write(&self, (column, group): (Value<'k, u32>, &Group<'k>), largest: Value<'k, u32>) {
+    fn write(
+        &self,
+        target: SmTarget,
+        (column, group): (Value<'k, u32>, &Group<'k>),
+        largest: Value<'k, u32>,
+    ) {
         let elements = group.iter().zip(self.factors(column));
         let parts: Vec<_> =
             elements.map(|(value, factor)| split(value.get(), factor, largest)).collect();
         let store = |part: usize, to: Ptr<'k, u32>| {
-            let word = |at: usize| parts[at][part] | (parts[at + 1][part] << 16);
+            let word = |at: usize| f16::pack(target, [parts[at][part], parts[at + 1][part]]);
             to.store_vec4(column >> 1, [0, 2, 4, 6].map(word));
         };
         store(0, self.high);
@@ -329,18 +339,17 @@ fn exponent(bits: Value<'_, u32>) -> Value<'_, u32> {
     (bits >> 23) & 255
 }
 
-/// The bits of both parts of an element. `largest` is the largest sum of exponents of its row.
+/// Both parts of an element, of which f16 keeps the first bits. `largest` is the largest sum of
+/// exponents of its row.
 fn split<'k>(
     value: Value<'k, f32>,
     factor: Value<'k, u32>,
     largest: Value<'k, u32>,
-) -> [Value<'k, u32>; 2] {
+) -> [Value<'k, f32>; 2] {
     // The factor divided by the scale, which alone may be out of range.
     let shifted = (exponent(factor) + (TOP + ONE)).max(largest + 1) - largest;
     let scaled = value * Value::<f32>::from_bits(shifted.min(254) << 23);
-    let scaled = scaled.max(-LARGEST).min(LARGEST);
-    let high = f16::round(scaled);
-    let low = f16::round(scaled - high);
     let finite = exponent(value.bits()).lt(255);
-    [finite.select(f16::bits(high), f16::NAN), finite.select(f16::bits(low), 0)]
+    let scaled = finite.select(scaled.max(-LARGEST).min(LARGEST), f32::NAN);
+    [scaled, scaled - f16::round(scaled)]
 }

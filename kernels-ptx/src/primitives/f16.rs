@@ -1,5 +1,6 @@
-//! Conversion between f32 and f16 by integer instructions, which every target has.
+//! Conversion between f32 and f16.
 
+use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::Value;
 
 /// The sign of an f32.
@@ -7,7 +8,7 @@ const SIGN: u32 = 0x8000_0000;
 /// 2^112, the factor between floats with the exponent bits of f16 and of f32.
 const REBIAS: f32 = f32::from_bits((127 + 112) << 23);
 /// The bits of an f16 that is not a number.
-pub(crate) const NAN: u32 = 0x7fff;
+const NAN: u32 = 0x7fff;
 
 /// Rounds a number below 2^16 to the nearest f16, ties to even. The result is an f32.
 pub(crate) fn round(value: Value<'_, f32>) -> Value<'_, f32> {
@@ -18,10 +19,17 @@ pub(crate) fn round(value: Value<'_, f32>) -> Value<'_, f32> {
     (value + magic) - magic
 }
 
-/// The bits of an f32 that is an f16, too.
-pub(crate) fn bits(value: Value<'_, f32>) -> Value<'_, u32> {
-    let magnitude = Value::<f32>::from_bits(value.bits() & !SIGN) * (1.0 / REBIAS);
-    (magnitude.bits() >> 13) | ((value.bits() & SIGN) >> 16)
+/// Packs two numbers below 2^16 as f16 into one word, each rounded to nearest even; NaN stays NaN.
+pub(crate) fn pack<'k>(target: SmTarget, [low, high]: [Value<'k, f32>; 2]) -> Value<'k, u32> {
+    if target.features().bf16_mma {
+        return low.cvt_rn_f16x2(high);
+    }
+    let bits = |value: Value<'k, f32>| {
+        let magnitude = round(value).abs() * (1.0 / REBIAS);
+        let bits = (magnitude.bits() >> 13) | ((value.bits() & SIGN) >> 16);
+        value.ne(value).select(bits.kernel().constant(NAN), bits)
+    };
+    bits(low) | (bits(high) << 16)
 }
 
 /// The two f16 elements of one word as f32, the lower half first. Infinities become NaN.

@@ -111,8 +111,8 @@ pub struct SplitEntries {
 }
 
 impl SplitEntries {
-    /// The most threads of a block.
-    pub const MAX_THREADS: u32 = 512;
+    /// The most threads of a block: rows of up to 9216 elements have two groups per thread.
+    pub const MAX_THREADS: u32 = 576;
 
     const fn list(&self) -> [&'static str; 4] {
         let [(_, one), (_, two), (_, four)] = self.in_registers;

@@ -109,26 +109,17 @@ pub fn split_rows(values: &[f32], columns: usize, parts: &mut [f16]) -> Result<V
         }
         high.convert_from_f32_slice(&scaled[..high.len()]);
         high.convert_to_f32_slice(&mut rounded[..high.len()]);
-        without_negative_zeros(high);
-        for (scaled, rounded) in scaled.iter_mut().zip(&rounded) {
-            // What is left of NaN is 0.
-            *scaled = if scaled.is_nan() { 0.0 } else { *scaled - rounded };
-        }
+        // The kernel rounds to +0 before it subtracts.
+        scaled.iter_mut().zip(&rounded).for_each(|(scaled, rounded)| *scaled -= rounded + 0.0);
         let rest = &scaled[..high.len()];
         if let Some(low) = low.next() {
             low.convert_from_f32_slice(rest);
-            without_negative_zeros(low);
         } else if let Some(column) = rest.iter().position(|rest| rest.abs() > SMALLEST_PART) {
             return Err(NotInF16 { index: row * columns + column, value: values[column] });
         }
         scales.push(f32::from_bits(shift << 23));
     }
     Ok(scales)
-}
-
-/// Replaces -0 by 0: the kernel rounds to +0.
-fn without_negative_zeros(parts: &mut [f16]) {
-    parts.iter_mut().filter(|part| **part == f16::ZERO).for_each(|part| *part = f16::ZERO);
 }
 
 /// A number that becomes the NaN of the kernel in f16.

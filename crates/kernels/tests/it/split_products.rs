@@ -147,9 +147,18 @@ const OPS: [Op; 2] = [Op::Fprop, Op::Dgrad];
 #[test]
 fn a_split_keeps_23_bits_of_elements_near_the_largest_of_their_row() {
     let (mut data, device) = (Data::new("split"), Device::new());
-    for [rows, columns] in
-        [[0, 8], [3, 0], [1, 8], [5, 24], [3, 1024], [2, 1032], [4, 4104], [3, 8960], [2, 16392]]
-    {
+    for [rows, columns] in [
+        [0, 8],
+        [3, 0],
+        [1, 8],
+        [5, 24],
+        [3, 1024],
+        [2, 1032],
+        [4, 4104],
+        [3, 8960],
+        [2, 9224],
+        [1, 18440],
+    ] {
         let mut values = data.spread(rows * columns);
         // A row of zeros, and one with an outlier.
         if rows > 2 {

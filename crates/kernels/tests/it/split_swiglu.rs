@@ -12,8 +12,18 @@ use crate::support::{Data, doubles, same_bits};
 
 /// Nothing, rows of one thread, of each number of groups per thread, and of more than registers
 /// hold.
-const SIZES: [[usize; 2]; 9] =
-    [[0, 8], [3, 0], [1, 8], [5, 24], [3, 1024], [7, 1032], [2, 4104], [3, 8960], [2, 16392]];
+const SIZES: [[usize; 2]; 10] = [
+    [0, 8],
+    [3, 0],
+    [1, 8],
+    [5, 24],
+    [3, 1024],
+    [7, 1032],
+    [2, 4104],
+    [3, 8960],
+    [2, 9224],
+    [1, 18440],
+];
 
 /// A matrix of NaN in two parts.
 fn unwritten(device: &Device, [rows, columns]: [usize; 2]) -> SplitMatrix<u64> {

@@ -69,10 +69,21 @@ impl<'k> Value<'k, f32> {
     /// (`cvt.rn.bf16x2.f32`). Needs sm_80.
     #[track_caller]
     pub fn cvt_rn_bf16x2(self, upper: Self) -> Value<'k, u32> {
+        self.pack(upper, Type::Bf16x2)
+    }
+
+    /// The same as f16 (`cvt.rn.f16x2.f32`). Needs sm_80.
+    #[track_caller]
+    pub fn cvt_rn_f16x2(self, upper: Self) -> Value<'k, u32> {
+        self.pack(upper, Type::F16x2)
+    }
+
+    #[track_caller]
+    fn pack(self, upper: Self, packed: Type) -> Value<'k, u32> {
         let kernel = self.kernel();
         let operands =
             vec![Operand::Register(upper.register()), Operand::Register(self.register())];
-        let (modifiers, types) = (&[Modifier::Rn], &[Type::Bf16x2, Type::F32]);
+        let (modifiers, types) = (&[Modifier::Rn], &[packed, Type::F32]);
         let emit = Emit { opcode: Opcode::Cvt, modifiers, types, operands };
         Value::from_register(kernel, kernel.compute(Type::U32, emit))
     }

@@ -213,6 +213,7 @@ fn tensor_cores_and_narrow_numbers_are_accepted_where_they_exist() {
         let memory = k.shared::<u32>("memory", 256);
         let lane = k.lane();
         memory.store(lane, x.load(lane).cvt_rn_bf16x2(x.load(lane + 32)));
+        memory.store(lane + 64, x.load(lane).cvt_rn_f16x2(x.load(lane + 32)));
         memory.store(lane + 32, x.load_u8(lane) | (x.load_u16(lane) << 16));
         k.barrier();
         let sums = [(); 4].map(|()| k.var(0.0f32));
