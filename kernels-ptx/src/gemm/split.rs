@@ -6,8 +6,9 @@
 //! eight elements at a time. Entries `…_1`, `…_2` and `…_4` keep that many groups of eight elements
 //! per thread in registers; the others read, or compute, a row twice.
 //!
-//! An infinity or NaN becomes NaN in both parts, and has no part in the scale of its row. Elements that are
-//! subnormal, or whose product with the factor exceeds 2^141, are clamped in the range of f16.
+//! An infinity or NaN becomes NaN in both parts, and has no part in the scale of its row. Elements
+//! that are subnormal, or whose product with the factor exceeds 2^141, are clamped in the range of
+//! f16.
 //!
 //! Deterministic: a maximum does not depend on the order, and one thread computes each element.
 
