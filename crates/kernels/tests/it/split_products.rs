@@ -290,14 +290,20 @@ fn one_part_keeps_the_bound_of_two() {
     }
 }
 
-/// Rows of any magnitude, zeros of both signs and values that are not finite.
+/// Rows of any magnitude, zeros of both signs and values that are not finite. Before sm_80 integer
+/// instructions pack f16.
 #[test]
 fn the_host_splits_into_the_bits_of_the_kernel() {
-    let (mut data, device) = (Data::new("split on the host"), Device::new());
+    splits_as_the_host(&Device::new());
+    splits_as_the_host(&Device::with_images_for(SmTarget::portable(75)));
+}
+
+fn splits_as_the_host(device: &Device) {
+    let mut data = Data::new("split on the host");
     for [rows, columns] in [[1, 8], [7, 1032], [3, 4104]] {
         let mut values = data.spread(rows * columns);
         values[..6].copy_from_slice(&[-0.0, 0.0, f32::NAN, f32::NEG_INFINITY, 1.0, 1e-42]);
-        let matrix = split(&device, (&values, [rows, columns]), None);
+        let matrix = split(device, (&values, [rows, columns]), None);
         let mut on_host = vec![f16::NAN; 2 * values.len()];
         let scales = split_rows(&values, columns, &mut on_host).unwrap();
         same_bits(&device.download::<f32>(matrix.scales), &scales, "scales");
