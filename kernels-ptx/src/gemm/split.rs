@@ -19,7 +19,7 @@ use retrograph_kernel_abi::gemm::{
 };
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
-use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value};
+use retrograph_ptx::build::{Kernel, ModuleBuilder, Pred, Ptr, Value, Var};
 
 use crate::primitives::f16;
 use crate::primitives::parameters::Declarations;
@@ -207,9 +207,7 @@ impl<'k, const N: usize> Rows<'k, N> {
             ([(); N].map(|()| k.var(0_u32)), [(); N].map(|()| registers(k, 0.0)));
         k.range(first, self.columns, step, |column| {
             (self.fetch)(column, &groups);
-            for ((split, group), largest) in self.splits.iter().zip(&groups).zip(largest) {
-                largest.update(|largest| split.largest((column, group), largest));
-            }
+            self.update_largest((column, &groups), largest);
         });
         let largest = self.write_scales(k, largest.map(|largest| largest.get()));
         k.range(first, self.columns, step, |column| {
@@ -231,15 +229,22 @@ impl<'k, const N: usize> Rows<'k, N> {
         }
         let largest = [(); N].map(|()| k.var(0_u32));
         for &(column, ref groups) in &groups {
-            k.when(inside(column), || {
-                for ((split, group), largest) in self.splits.iter().zip(groups).zip(largest) {
-                    largest.update(|largest| split.largest((column, group), largest));
-                }
-            });
+            k.when(inside(column), || self.update_largest((column, groups), largest));
         }
         let largest = self.write_scales(k, largest.map(|largest| largest.get()));
         for &(column, ref groups) in &groups {
             k.when(inside(column), || self.write(target, (column, groups), largest));
+        }
+    }
+
+    /// Updates the largest sums of exponents with the groups at `column`.
+    fn update_largest(
+        &self,
+        (column, groups): (Value<'k, u32>, &[Group<'k>; N]),
+        largest: [Var<'k, u32>; N],
+    ) {
+        for ((split, group), largest) in self.splits.iter().zip(groups).zip(largest) {
+            largest.update(|largest| split.largest((column, group), largest));
         }
     }
 
