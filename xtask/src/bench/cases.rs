@@ -119,6 +119,7 @@ const STEPS: &[(Mode, Dtype, Shape, [usize; 2])] = &[
     (Mode::Lora, Dtype::F32, QWEN_1_5B, [1, 32]),
     (Mode::Lora, Dtype::F32, QWEN_1_5B, [4, 128]),
     (Mode::Lora, Dtype::F32, QWEN_1_5B, [4, 512]),
+    (Mode::Lora, Dtype::F32Bf16Weights, QWEN_1_5B, [1, 32]),
     (Mode::Lora, Dtype::F32Bf16Weights, QWEN_1_5B, [4, 128]),
     (Mode::Lora, Dtype::F32Bf16Weights, QWEN_1_5B, [4, 512]),
 ];
