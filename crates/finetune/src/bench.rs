@@ -103,7 +103,7 @@ impl Bench {
         on: &mut dyn FnMut(&Measurement) -> bool,
     ) -> Result<Vec<Measurement>> {
         let (free, _) = modules.context().memory()?;
-        let fitting = self.fitting(free)?;
+        let fitting = self.fitting(free, start)?;
         let state = fitting.state(modules, start)?;
         let mut measurements = Vec::new();
         for &size in &self.sizes {
@@ -121,9 +121,9 @@ impl Bench {
 
     /// Returns these cases without copies of two parts if the largest size does not fit into `free`
     /// bytes with them.
-    fn fitting(&self, free: usize) -> Result<Self> {
+    fn fitting(&self, free: usize, on: &mut dyn FnMut(Stage<'_>)) -> Result<Self> {
         let Some(largest) = self.largest() else { return Ok(self.clone()) };
-        let plan = Plan::new(&largest, TrainerOptions::default())?.fitting(free)?;
+        let plan = Plan::new(&largest, TrainerOptions::default())?.fitting(free, on)?;
         let precision = plan.config().precision;
         Ok(Self { config: TrainingConfig { precision, ..self.config }, ..self.clone() })
     }

@@ -126,10 +126,10 @@ parameters! {
 pub const SQUARES_BLOCK: u32 = 64;
 
 parameters! {
-    /// Operands of keys and values; those of queries are b and c. The three products share a. The
-    /// first three added products belong to queries, keys and values. All are bf16 and contiguous,
-    /// in the layouts of b and c; `alpha` is 1. They follow [`AddedProductParameters`] in entries
-    /// of [`Epilogue::QkvRope`].
+    /// Operands of the products for keys and for values. The product for queries reads b and writes
+    /// c, and all three read a. Added products 0, 1 and 2 belong to queries, keys and values. All
+    /// are bf16 and contiguous, in the layouts of b and c; `alpha` is 1. They follow
+    /// [`AddedProductParameters`] in entries of [`Epilogue::QkvRope`].
     pub struct GemmQkvRopeParameters {
         /// `kv_columns × k` elements, read.
         keys_b: pointer<Bf16>,

@@ -33,9 +33,9 @@ impl<'k> SquaresParams<'k> {
     }
 
     /// Writes the partial sums of a tile of `rows` × `columns` elements of `product` at `origin`,
-    /// if they are asked for. `acc` are the accumulators of a warp, `warp` its index among the
-    /// `warps` that call this together, `thread` that of the thread. `synchronize` waits for all
-    /// of them.
+    /// if they are asked for. `warps` warps call this together, each with its accumulators in
+    /// `acc`. `warp` and `thread` are indices within these warps, and `synchronize` is their
+    /// barrier.
     pub(super) fn write(
         &self,
         (product, origin, [rows, columns]): (&GemmParams<'k>, [Value<'k, u32>; 2], [u32; 2]),

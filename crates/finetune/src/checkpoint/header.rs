@@ -203,7 +203,7 @@ mod tests {
     use super::*;
     use crate::config::{F16Copies, LoraConfig, Mode, Precision, Preset};
 
-    /// Otherwise a run would take its own older checkpoints for those of another, and keep them.
+    /// A run removes its older checkpoints, which it recognizes by their headers.
     #[test]
     fn copies_of_weights_are_no_part_of_a_run() {
         for f16_copies in [F16Copies::None, F16Copies::OnePart, F16Copies::TwoParts] {

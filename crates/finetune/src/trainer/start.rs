@@ -68,9 +68,9 @@ impl Plan {
         Ok(plan.with_code())
     }
 
-    /// Returns this plan, or if it needs more than `free` bytes for copies in f16 of two parts, one
-    /// without them.
-    pub(crate) fn fitting(self, free: usize) -> Result<Self> {
+    /// Returns this plan, or one without copies in f16 of two parts if this one needs more than
+    /// `free` bytes, and reports the latter.
+    pub(crate) fn fitting(self, free: usize, on: &mut dyn FnMut(Stage<'_>)) -> Result<Self> {
         let precision = self.config.precision.without_two_part_copies();
         let planned = |plan: &Self| plan.need.least() + plan.need.driver.total();
         if precision == self.config.precision || planned(&self) <= free {
@@ -82,7 +82,11 @@ impl Plan {
         let after_training = self.after_training.clone();
         let plan = Self { base, group, after_training, ..plan }.with_code();
         // Few layers need less memory for copies than for weights that each step splits.
-        Ok(if planned(&plan) < planned(&self) { plan } else { self })
+        if planned(&plan) >= planned(&self) {
+            return Ok(self);
+        }
+        on(Stage::WithoutCopies { bytes: self.need.parameters - plan.need.parameters });
+        Ok(plan)
     }
 
     /// Adds the code of all kernels to the planned memory.
@@ -163,14 +167,10 @@ impl Plan {
     ) -> Result<Trainer> {
         self.require_group()?;
         let (free_before, _) = cache.context().memory()?;
-        if matches!(source, Source::State(_)) {
-            return self.start_as_planned(cache, free_before, source, on);
-        }
-        let with_copies = self.need.parameters;
-        let plan = self.fitting(free_before)?;
-        if plan.need.parameters < with_copies {
-            on(Stage::WithoutCopies { bytes: with_copies - plan.need.parameters });
-        }
+        let plan = match source {
+            Source::State(_) => self,
+            _ => self.fitting(free_before, on)?,
+        };
         plan.start_as_planned(cache, free_before, source, on)
     }
 

@@ -104,6 +104,7 @@ impl<B: Copy> Gemm<B> {
             arguments.extend(self.added_arguments(check, added)?);
         }
         if self.kernels.image(kernel).sums_squares() && further.is_empty() {
+            // Entries have the parameter, whether or not sums are asked for.
             let none = GemmSquaresParameters::<ArgumentTypes<B>> { squares: Pointer::null() };
             arguments.extend(none.into_arguments());
         }

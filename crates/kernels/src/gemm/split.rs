@@ -86,8 +86,8 @@ pub struct NotInF16 {
 /// long as `values`.
 ///
 /// # Errors
-/// If there are no low parts, and that of an element is not 0 and not below 2⁻³⁹ of the largest
-/// element of its row.
+/// If `parts` has no low parts, and an element needs one: high is off by more than 2⁻³⁹ of the
+/// largest element of the row.
 ///
 /// # Panics
 /// If `parts` is neither as long as `values` nor twice as long, or `columns` is 0.
@@ -130,14 +130,14 @@ const SMALLEST_PART: f32 = f32::from_bits((127 - 25) << 23);
 
 /// The sizes of matrices whose rows a kernel splits.
 #[derive(Clone, Copy)]
-pub(super) struct Matrix {
+pub(super) struct SplitSizes {
     check: Check,
     rows: usize,
     columns: usize,
     elements: usize,
 }
 
-impl Matrix {
+impl SplitSizes {
     pub(super) fn new(kernel: &Kernel, [rows, columns]: [usize; 2]) -> Result<Self, KernelError> {
         let check = Check(kernel.name);
         let elements = check.product("rows × columns", &[rows, columns])?;
@@ -226,12 +226,12 @@ impl<B: Copy> Split<B> {
     /// not aligned to 16 bytes.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let Self { x, factors, out, rows, columns } = *self;
-        let matrix = Matrix::new(&SPLIT, [rows, columns])?;
-        matrix.require(&[("x", Some(x))])?;
-        matrix.require_factors("factors", factors)?;
-        out.check(matrix.check, ["the parts of out", "the scales of out"], [rows, columns])?;
-        matrix.require_aligned(out.parts)?;
-        let (problem, [rows, columns]) = matrix.problem()?;
+        let sizes = SplitSizes::new(&SPLIT, [rows, columns])?;
+        sizes.require(&[("x", Some(x))])?;
+        sizes.require_factors("factors", factors)?;
+        out.check(sizes.check, ["the parts of out", "the scales of out"], [rows, columns])?;
+        sizes.require_aligned(out.parts)?;
+        let (problem, [rows, columns]) = sizes.problem()?;
         let parameters = abi::SplitParameters::<ArgumentTypes<B>> {
             x: Pointer::read(x),
             factors: Pointer::read_optional(factors),

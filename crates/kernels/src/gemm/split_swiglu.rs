@@ -2,7 +2,7 @@
 
 use retrograph_kernel_abi::gemm as abi;
 
-use super::split::{self, Matrix, SplitMatrix};
+use super::split::{self, SplitMatrix, SplitSizes};
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{Kernel, KernelError, Launch, View};
 
@@ -44,10 +44,10 @@ impl<B: Copy> SplitSwiGlu<B> {
     /// matrix is not aligned to 16 bytes.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let Self { gate, up, out, split, .. } = *self;
-        let matrix = Matrix::new(&SPLIT_SWIGLU, [self.rows, self.columns])?;
-        matrix.require(&[("gate", Some(gate)), ("up", Some(up)), ("out", out)])?;
-        matrix.require_parts(split, ["the parts of the product", "the scales of the product"])?;
-        let (problem, [rows, columns]) = matrix.problem()?;
+        let sizes = SplitSizes::new(&SPLIT_SWIGLU, [self.rows, self.columns])?;
+        sizes.require(&[("gate", Some(gate)), ("up", Some(up)), ("out", out)])?;
+        sizes.require_parts(split, ["the parts of the product", "the scales of the product"])?;
+        let (problem, [rows, columns]) = sizes.problem()?;
         let parameters = abi::SplitSwiGluParameters::<ArgumentTypes<B>> {
             gate: Pointer::read(gate),
             up: Pointer::read(up),
@@ -100,21 +100,21 @@ impl<B: Copy> SplitSwiGluBackward<B> {
     /// As [`SplitSwiGlu::launch`].
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let Self { gate, up, grad_out, grad_gate, grad_up, .. } = *self;
-        let matrix = Matrix::new(&SPLIT_SWIGLU_BACKWARD, [self.rows, self.columns])?;
-        matrix.require(&[
+        let sizes = SplitSizes::new(&SPLIT_SWIGLU_BACKWARD, [self.rows, self.columns])?;
+        sizes.require(&[
             ("gate", Some(gate)),
             ("up", Some(up)),
             ("grad_out", Some(grad_out)),
             ("grad_gate", grad_gate.out),
             ("grad_up", grad_up.out),
         ])?;
-        matrix.require_factors("the factors of grad_gate", grad_gate.factors)?;
-        matrix.require_factors("the factors of grad_up", grad_up.factors)?;
+        sizes.require_factors("the factors of grad_gate", grad_gate.factors)?;
+        sizes.require_factors("the factors of grad_up", grad_up.factors)?;
         let names = ["the parts of grad_gate", "the scales of grad_gate"];
-        matrix.require_parts(grad_gate.split, names)?;
+        sizes.require_parts(grad_gate.split, names)?;
         let names = ["the parts of grad_up", "the scales of grad_up"];
-        matrix.require_parts(grad_up.split, names)?;
-        let (problem, [rows, columns]) = matrix.problem()?;
+        sizes.require_parts(grad_up.split, names)?;
+        let (problem, [rows, columns]) = sizes.problem()?;
         let written = |out: Option<View<B, f32>>| out.map_or(Pointer::null(), Pointer::write);
         let parameters = abi::SplitSwiGluBackwardParameters::<ArgumentTypes<B>> {
             gate: Pointer::read(gate),

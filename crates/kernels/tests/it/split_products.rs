@@ -26,7 +26,7 @@ const SHAPES: [[usize; 3]; 9] = [
 ];
 
 /// A matrix of NaN with room for the split of `rows` × `columns` elements.
-fn unwritten(device: &Device, rows: usize, columns: usize) -> SplitMatrix<u64> {
+pub(crate) fn unwritten(device: &Device, rows: usize, columns: usize) -> SplitMatrix<u64> {
     unwritten_parts(device, [rows, columns], SplitMatrix::<u64>::PARTS)
 }
 

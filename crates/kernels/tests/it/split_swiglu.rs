@@ -8,6 +8,7 @@ use retrograph_kernels::ops::{
 use retrograph_kernels::{KernelError, Launch, View};
 
 use crate::harness::Device;
+use crate::split_products::unwritten;
 use crate::support::{Data, doubles, same_bits};
 
 /// Nothing, rows of one thread, of each number of groups per thread, and of more than registers
@@ -24,13 +25,6 @@ const SIZES: [[usize; 2]; 10] = [
     [2, 9224],
     [1, 18440],
 ];
-
-/// A matrix of NaN in two parts.
-fn unwritten(device: &Device, [rows, columns]: [usize; 2]) -> SplitMatrix<u64> {
-    let count = SplitMatrix::<u64>::PARTS;
-    let parts = device.upload(&vec![f16::NAN; count * rows * columns]);
-    SplitMatrix { parts, count, scales: device.unwritten(rows) }
-}
 
 /// Values of many magnitudes, zeros of both signs, and infinity and NaN in the last row.
 fn values(data: &mut Data, [rows, columns]: [usize; 2]) -> Vec<f32> {
@@ -57,7 +51,7 @@ fn split(
     (x, factors): (View<u64, f32>, Option<View<u64, f32>>),
     [rows, columns]: [usize; 2],
 ) -> SplitMatrix<u64> {
-    let out = unwritten(device, [rows, columns]);
+    let out = unwritten(device, rows, columns);
     device.run(&Split { x, factors, out, rows, columns }.launch().unwrap());
     out
 }
@@ -73,8 +67,14 @@ fn swiglu_is_split_with_the_bits_of_two_launches() {
         let expected_split = split(&device, (expected, None), sizes);
         for writes in [true, false] {
             let out = writes.then(|| device.unwritten(rows * columns));
-            let launch =
-                SplitSwiGlu { gate, up, out, split: unwritten(&device, sizes), rows, columns };
+            let launch = SplitSwiGlu {
+                gate,
+                up,
+                out,
+                split: unwritten(&device, rows, columns),
+                rows,
+                columns,
+            };
             device.run(&launch.launch().unwrap());
             same(&device, launch.split, expected_split, &format!("{sizes:?}"));
             if let Some(out) = out {
@@ -92,7 +92,7 @@ fn the_parts_of_swiglu_add_up_to_the_reference() {
     let [rows, columns] = [6, 1040];
     let inputs = [(); 2].map(|()| data.uniform(rows * columns, 6.0));
     let [gate, up] = inputs.each_ref().map(|values| device.upload(values));
-    let split = unwritten(&device, [rows, columns]);
+    let split = unwritten(&device, rows, columns);
     device.run(&SplitSwiGlu { gate, up, out: None, split, rows, columns }.launch().unwrap());
     let parts: Vec<f16> = device.download(split.parts);
     let scales: Vec<f32> = device.download(split.scales);
@@ -127,7 +127,7 @@ fn gradients_are_split_with_the_bits_of_two_launches() {
             let gradient = |at: usize| SplitGradient {
                 factors: has_factors.then_some(factors[at]),
                 out: writes.then(|| device.unwritten(rows * columns)),
-                split: unwritten(&device, sizes),
+                split: unwritten(&device, rows, columns),
             };
             let (grad_gate, grad_up) = (gradient(0), gradient(1));
             let launch =
@@ -154,7 +154,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         let error = launch.unwrap_err().to_string();
         assert!(error.contains(text), "{error}");
     };
-    let (gate, up, split) = (matrix(), matrix(), unwritten(&device, [8, 16]));
+    let (gate, up, split) = (matrix(), matrix(), unwritten(&device, 8, 16));
     let good = SplitSwiGlu { gate, up, out: Some(matrix()), split, rows: 8, columns: 16 };
     assert!(good.launch().is_ok());
     let (short, shifted) = (gate.slice(0..120), device.unwritten(8 * 16 + 1).slice(1..129));
@@ -171,7 +171,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     let gradient = || SplitGradient {
         factors: Some(device.unwritten(16)),
         out: Some(matrix()),
-        split: unwritten(&device, [8, 16]),
+        split: unwritten(&device, 8, 16),
     };
     let (grad_out, grad_gate, grad_up) = (matrix(), gradient(), gradient());
     let good = SplitSwiGluBackward { gate, up, grad_out, grad_gate, grad_up, rows: 8, columns: 16 };

@@ -2,8 +2,9 @@
 
 use half::bf16;
 use retrograph_kernels::ops::{GemmShape, Wgrad, WgradSquares};
-use retrograph_kernels::{DType, KernelError, Launch, SmTarget, TensorView, View};
+use retrograph_kernels::{DType, KernelError, Launch, SmTarget, TensorView};
 
+use crate::bf16_matrix::{Matrix, upload};
 use crate::gemm_case::{Tile, geometry, multistage_tiles, shape};
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
@@ -23,17 +24,14 @@ const SHAPES: [[usize; 3]; 8] = [
 
 /// The operands of a gradient: dy and x in bf16.
 struct Operands {
-    grad_out: View<u64, bf16>,
-    x: View<u64, bf16>,
+    grad_out: Matrix,
+    x: Matrix,
     shape: GemmShape,
 }
 
 impl Operands {
     fn new(device: &Device, shape: GemmShape, [grad_out, x]: [&[f32]; 2]) -> Self {
-        let upload = |values: &[f32]| {
-            device.upload(&values.iter().map(|value| bf16::from_f32(*value)).collect::<Vec<_>>())
-        };
-        Self { grad_out: upload(grad_out), x: upload(x), shape }
+        Self { grad_out: upload(device, grad_out), x: upload(device, x), shape }
     }
 
     fn uniform(device: &Device, data: &mut Data, (shape, bound): (GemmShape, f32)) -> Self {
@@ -67,6 +65,10 @@ fn tiles(device: &Device) -> impl Iterator<Item = Tile> {
     multistage_tiles(device.target()).iter().copied()
 }
 
+fn bits(sums: &[f64]) -> Vec<u64> {
+    sums.iter().map(|sum| sum.to_bits()).collect()
+}
+
 fn sum_of_squares(values: &[f32]) -> f64 {
     values.iter().map(|value| f64::from(*value).powi(2)).sum()
 }
@@ -85,7 +87,6 @@ fn the_partial_sums_of_every_tile_add_up_to_the_square_of_the_norm() {
             let bound = expected * 80.0 / f64::from(1 << 24);
             assert!((sum - expected).abs() <= bound, "{what}: {sum} is not {expected}");
             let again = operands.run(&device, tile).1;
-            let bits = |sums: &[f64]| sums.iter().map(|sum| sum.to_bits()).collect::<Vec<_>>();
             assert_eq!(bits(&squares), bits(&again), "{what}: repetition");
         }
     }
@@ -170,7 +171,6 @@ fn a_gradient_in_bf16_is_squared_before_it_is_rounded() {
         let of_f32 = in_f32.iter().map(|value| bf16::from_f32(*value));
         assert!(rounded.iter().copied().eq(of_f32), "{tile:?}");
         let squares: Vec<f64> = device.download(squares);
-        let bits = |sums: &[f64]| sums.iter().map(|sum| sum.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&squares), bits(&expected), "{tile:?}");
     }
 }

@@ -32,9 +32,9 @@ pub(super) struct Mlp {
     fused: bool,
     /// Whether one launch computes the backward passes of down and SwiGLU.
     fused_backward: bool,
-    /// Whether SwiGLU writes the parts that the product of down reads.
+    /// Whether SwiGLU splits its result into parts of f16.
     splits: bool,
-    /// Whether the backward pass of SwiGLU writes the parts that those of gate and up read.
+    /// Whether the backward pass of SwiGLU splits the gradients of gate and up.
     splits_backward: bool,
 }
 

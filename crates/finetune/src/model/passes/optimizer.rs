@@ -163,8 +163,8 @@ fn remaining_squares(builder: &mut Builder, mut squares: GradientSquares) -> Res
     Ok(squares.all())
 }
 
-/// Appends the squared sums of all gradients: those of replicated parameters, and then those of the
-/// blocks of each rank, which the ranks exchange.
+/// Appends the squared sums of all gradients. Replicated parameters come first. The sums of sharded
+/// parameters follow rank by rank; the ranks exchange them.
 fn squares_of_all_ranks(builder: &mut Builder, sharding: Sharding) -> Result<Slice<f64>> {
     let trained = builder.parameters.iter().filter_map(|held| {
         let TrainableBuffers { grad, block, .. } = held.trained.clone()?;

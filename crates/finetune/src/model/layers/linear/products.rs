@@ -397,7 +397,7 @@ impl Products {
 }
 
 /// Declares a matrix in two parts with these rows and columns, which the next launch writes.
-pub(super) fn unsplit(
+pub(super) fn declare_parts(
     builder: &mut Builder,
     name: &str,
     [rows, columns]: [usize; 2],
@@ -414,7 +414,7 @@ fn split(
     [rows, columns]: [usize; 2],
     factors: Option<Slice<f32>>,
 ) -> Result<SplitMatrix<BufferId>> {
-    let out = unsplit(builder, name, [rows, columns]);
+    let out = declare_parts(builder, name, [rows, columns]);
     builder.launch(Split { x, factors, out, rows, columns }.launch())?;
     Ok(out)
 }

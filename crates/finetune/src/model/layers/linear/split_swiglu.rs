@@ -1,5 +1,4 @@
-//! SwiGLU between layers whose products in f32 read operands in parts of f16: one launch computes
-//! and splits it.
+//! SwiGLU fused with the split into parts of f16 that the next product in f32 reads.
 
 use retrograph_kernels::ops::{SplitGradient, SplitMatrix, SplitSwiGlu, SplitSwiGluBackward};
 use retrograph_runtime::{BufferId, Slice};
@@ -7,7 +6,7 @@ use retrograph_runtime::{BufferId, Slice};
 use super::super::Builder;
 use super::super::activation::{Activation, Dtypes, Input};
 use super::layer::Linear;
-use super::products::unsplit;
+use super::products::declare_parts;
 use crate::error::Result;
 
 /// A gradient of the output of a layer, and its parts.
@@ -36,12 +35,13 @@ pub(in crate::model::layers) fn split_swiglu(
     let (rows, columns) = (layer.products.shape.rows, layer.products.shape.inputs);
     let x = Activation::transient(builder, ("out", gate.len()), Dtypes::F32);
     let out = if layer.reads_f32() { Some(x.f32()?) } else { None };
-    let split = unsplit(builder, "out", [rows, columns]);
+    let split = declare_parts(builder, "out", [rows, columns]);
     builder.launch(SplitSwiGlu { gate, up, out, split, rows, columns }.launch())?;
     Ok(Input { parts: Some(split), ..x.into() })
 }
 
-/// Appends the gradients of the outputs of `layers`, gate and up, given that of `silu(gate) · up`.
+/// Appends the backward pass of `silu(gate) · up`, whose gradient is `grad_out`. Returns the
+/// gradients of gate and up, the outputs of `layers`.
 pub(in crate::model::layers) fn split_swiglu_backward(
     builder: &mut Builder,
     layers: [&Linear; 2],
@@ -68,5 +68,5 @@ fn gradient(
     let factors = Some(layer.products.split_weight(builder)?.scales);
     let whole = Activation::transient(builder, (name, sizes[0] * sizes[1]), Dtypes::F32);
     let out = if layer.reads_f32() { Some(whole.f32()?) } else { None };
-    Ok((whole, SplitGradient { factors, out, split: unsplit(builder, name, sizes) }))
+    Ok((whole, SplitGradient { factors, out, split: declare_parts(builder, name, sizes) }))
 }
