@@ -83,13 +83,27 @@ macro_rules! driver_list {
 retrograph_driver_sys::driver_functions!(driver_list);
 
 macro_rules! nccl_list {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty;)*) => {
+    (
+        required {
+            $($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty;)*
+        }
+        optional {
+            $($(#[$o_doc:meta])* fn $o_name:ident($($o_arg:ident: $o_type:ty),* $(,)?)
+                since $since:literal;)*
+        }
+    ) => {
         const NCCL: &[Listed] = &[
             $(Listed {
                 name: stringify!($name),
                 arguments: &[$(stringify!($type)),*],
                 result: stringify!($result),
                 since: None,
+            },)*
+            $(Listed {
+                name: stringify!($o_name),
+                arguments: &[$(stringify!($o_type)),*],
+                result: "ncclResult_t",
+                since: Some($since),
             },)*
         ];
     };

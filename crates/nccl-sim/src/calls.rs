@@ -7,8 +7,10 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_void};
 use std::sync::atomic::Ordering;
 
+use retrograph_driver_sys::CUresult;
 use retrograph_nccl_sys::{
-    CUstream, NcclTable, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t, ncclUniqueId,
+    CUstream, NCCL_WIN_COLL_SYMMETRIC, NcclConfig, NcclTable, ncclComm_t, ncclDataType_t,
+    ncclRedOp_t, ncclResult_t, ncclUniqueId, ncclWindow_t,
 };
 
 use crate::comm::Comm;
@@ -16,8 +18,8 @@ use crate::exchange::Exchange;
 use crate::request::{Kind, Request};
 use crate::{group, hub};
 
-/// The version that the simulated NCCL reports: 2.27.0.
-pub const VERSION: i32 = 22700;
+/// The version that the simulated NCCL reports: 2.28.3.
+pub const VERSION: i32 = 22803;
 
 thread_local! {
     /// The text about the last error without a communicator.
@@ -25,10 +27,18 @@ thread_local! {
 }
 
 macro_rules! table {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty;)*) => {
+    (
+        required {
+            $($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty;)*
+        }
+        optional {
+            $($(#[$o_doc:meta])* fn $o_name:ident($($o_arg:ident: $o_type:ty),* $(,)?)
+                since $since:literal;)*
+        }
+    ) => {
         /// The functions of the simulated NCCL. One table serves all simulators of the process.
         pub fn table() -> NcclTable {
-            NcclTable { version: VERSION, $($name,)* }
+            NcclTable { version: VERSION, $($name,)* $($o_name: Some($o_name),)* }
         }
     };
 }
@@ -83,6 +93,79 @@ unsafe extern "C" fn ncclCommInitRank(
     }
 }
 
+unsafe extern "C" fn ncclCommInitRankConfig(
+    comm: *mut ncclComm_t,
+    ranks: i32,
+    id: ncclUniqueId,
+    rank: i32,
+    config: *mut c_void,
+) -> ncclResult_t {
+    // SAFETY: the caller of the NCCL function guarantees a configuration, which is not null.
+    let magic = (!config.is_null()).then(|| unsafe { (*config.cast::<NcclConfig>()).magic });
+    if magic != Some(NcclConfig::MAGIC) {
+        return say(ncclResult_t::ncclInvalidArgument, "the configuration is not initialized");
+    }
+    // SAFETY: passed on from the caller.
+    unsafe { ncclCommInitRank(comm, ranks, id, rank) }
+}
+
+unsafe extern "C" fn ncclMemAlloc(place: *mut *mut c_void, size: usize) -> ncclResult_t {
+    let Some(device) = retrograph_driver_sim::current_device() else {
+        return say(ncclResult_t::ncclInvalidUsage, "no simulated device is current");
+    };
+    let mut address = 0;
+    // SAFETY: the place is valid.
+    match unsafe { (device.table.cuMemAlloc_v2)(&mut address, size) } {
+        // SAFETY: passed on from the caller.
+        CUresult::CUDA_SUCCESS => unsafe { put(place, address as *mut c_void) },
+        code => say(ncclResult_t::ncclUnhandledCudaError, &format!("{code:?}")),
+    }
+}
+
+unsafe extern "C" fn ncclMemFree(memory: *mut c_void) -> ncclResult_t {
+    let Some(device) = retrograph_driver_sim::current_device() else {
+        return say(ncclResult_t::ncclInvalidUsage, "no simulated device is current");
+    };
+    // SAFETY: the caller of the NCCL function guarantees memory of `ncclMemAlloc`.
+    match unsafe { (device.table.cuMemFree_v2)(memory as u64) } {
+        CUresult::CUDA_SUCCESS => ncclResult_t::ncclSuccess,
+        code => say(ncclResult_t::ncclUnhandledCudaError, &format!("{code:?}")),
+    }
+}
+
+unsafe extern "C" fn ncclCommWindowRegister(
+    comm: ncclComm_t,
+    memory: *mut c_void,
+    size: usize,
+    window: *mut ncclWindow_t,
+    flags: i32,
+) -> ncclResult_t {
+    with(comm, |comm| {
+        if memory.is_null() || size == 0 || flags != NCCL_WIN_COLL_SYMMETRIC {
+            comm.say("a window is memory that is not empty, at the same offsets on all ranks");
+            return ncclResult_t::ncclInvalidArgument;
+        }
+        comm.windows.fetch_add(1, Ordering::AcqRel);
+        // SAFETY: passed on from the caller.
+        unsafe { put(window, ncclWindow_t(memory)) }
+    })
+}
+
+unsafe extern "C" fn ncclCommWindowDeregister(
+    comm: ncclComm_t,
+    window: ncclWindow_t,
+) -> ncclResult_t {
+    with(comm, |comm| {
+        let less = |open: usize| open.checked_sub(1);
+        let [set, fetch] = [Ordering::AcqRel, Ordering::Acquire];
+        if window.is_null() || comm.windows.fetch_update(set, fetch, less).is_err() {
+            comm.say("the communicator has no such window");
+            return ncclResult_t::ncclInvalidArgument;
+        }
+        ncclResult_t::ncclSuccess
+    })
+}
+
 /// Calls `body` with the communicator of a handle.
 fn with(comm: ncclComm_t, body: impl FnOnce(&Comm) -> ncclResult_t) -> ncclResult_t {
     match Comm::of(comm) {
@@ -97,9 +180,13 @@ unsafe extern "C" fn ncclCommFinalize(comm: ncclComm_t) -> ncclResult_t {
 
 unsafe extern "C" fn ncclCommDestroy(comm: ncclComm_t) -> ncclResult_t {
     with(comm, |found| match found.in_graphs.load(Ordering::Acquire) {
-        0 => {
+        0 if found.windows.load(Ordering::Acquire) == 0 => {
             Comm::forget(comm);
             ncclResult_t::ncclSuccess
+        }
+        0 => {
+            found.say("windows of the communicator are open");
+            ncclResult_t::ncclInvalidUsage
         }
         held => {
             let text = format!("graphs still hold {held} operations of the communicator");

@@ -24,6 +24,8 @@ pub(crate) struct Comm {
     pub(crate) aborted: AtomicBool,
     /// Captured operations that graphs still hold.
     pub(crate) in_graphs: AtomicUsize,
+    /// Windows that were not deregistered.
+    pub(crate) windows: AtomicUsize,
     pub(crate) forks: Forks,
     faults: Vec<Fault>,
     calls: AtomicU64,
@@ -70,6 +72,7 @@ impl Comm {
             stream: Mutex::new(stream),
             aborted: AtomicBool::new(false),
             in_graphs: AtomicUsize::new(0),
+            windows: AtomicUsize::new(0),
             forks: Forks::default(),
             faults: fault::of(address, rank),
             calls: AtomicU64::new(0),

@@ -15,7 +15,8 @@
 //!   NVLink nothing else ends it. Results are then undefined, here the poison of fresh memory.
 //! - Ranks that disagree on an operation, a size or an order get an asynchronous error that names
 //!   what each of them asked for. Hardware hangs, or computes something else.
-//! - Destroying a communicator that graphs still use is an error. NCCL waits for these graphs.
+//! - Destroying a communicator that graphs still use, or whose windows are open, is an error. NCCL
+//!   waits for these graphs, and closes these windows.
 //! - [`inject`] makes a rank fail, be late, disagree or die at a given collective.
 //!
 //! Sums are added in the order of a ring that starts at another rank for each block, as NCCL's are.
@@ -23,7 +24,8 @@
 //! # Limits
 //!
 //! Reductions are sums of f32, f64 and bf16. One thread drives one rank: communicators are not made
-//! in a group. After two minutes without an abort, a hanging collective gives up.
+//! in a group. Windows change nothing: no copy engine is simulated, and sizes of windows are not
+//! compared between ranks. After two minutes without an abort, a hanging collective gives up.
 
 mod calls;
 mod comm;

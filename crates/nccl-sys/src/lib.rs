@@ -20,8 +20,9 @@
 //!   NCCL stay values.
 //! - Streams are [`CUstream`]: `cudaStream_t` is the same type.
 //!
-//! Not included: safety (see the crate `retrograph-runtime`), point-to-point calls, configurations
-//! of communicators, registered buffers, the device API.
+//! - Functions of newer versions are `Option`.
+//!
+//! Not included: safety (see the crate `retrograph-runtime`), point-to-point calls, the device API.
 
 // Types, fields and functions carry the names of nccl.h, so that its documentation applies.
 #![allow(non_camel_case_types, non_snake_case, non_upper_case_globals)]

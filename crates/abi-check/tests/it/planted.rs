@@ -16,7 +16,7 @@ fn complaints(item: &str, plant: impl FnOnce(&mut Description)) -> Option<Vec<St
     let mut ours = ours::describe().unwrap_or_else(|error| panic!("{error}"));
     plant(&mut ours);
     let differences = oracles.compare(&ours).unwrap_or_else(|error| panic!("{error}"));
-    let (left, _) = exceptions::apply(differences);
+    let (left, _) = exceptions::apply(exceptions::DRIVER, differences);
     let about = |difference: &Difference| difference.item == item;
     Some(left.into_iter().filter(about).map(|difference| difference.source).collect())
 }

@@ -4,3 +4,4 @@ mod collectives;
 mod faults;
 mod graphs;
 mod rank;
+mod windows;
