@@ -109,10 +109,14 @@ impl MemoryPool {
     /// As [`DeviceBuffer::uninit`].
     pub fn new(context: &Context, bytes: usize) -> Result<Self> {
         let words = bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(bytes) / 4;
-        let chunk = DeviceBuffer::uninit(context, words)?;
-        let (gaps, waiting, seals) = (Gaps::all(chunk.bytes()), Vec::new(), Vec::new());
+        Ok(Self::of(DeviceBuffer::uninit(context, words)?))
+    }
+
+    /// Takes memory that was allocated otherwise.
+    pub fn of(memory: DeviceBuffer<u32>) -> Self {
+        let (gaps, waiting, seals) = (Gaps::all(memory.bytes()), Vec::new(), Vec::new());
         let state = Mutex::new(State { gaps, waiting, drops: 0, seals, next_seal: 0 });
-        Ok(Self { shared: Arc::new(Shared { chunk, state }) })
+        Self { shared: Arc::new(Shared { chunk: memory, state }) }
     }
 
     /// The bytes that a buffer of `bytes` takes in a pool.

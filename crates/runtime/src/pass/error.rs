@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use retrograph_kernels::{DType, KernelError};
 
+use super::operation::OpId;
 use crate::library::{MatrixShape, Ranks};
 
 /// An operation that was refused. The pass is unchanged.
@@ -62,6 +63,15 @@ pub enum PassError {
         buffer: String,
         /// The bytes that both access.
         bytes: Range<usize>,
+    },
+
+    /// An operation would wait for one that does not come before it.
+    #[error("operation {later} cannot wait for {first}, which is not an operation before it")]
+    NotInOrder {
+        /// The operation that comes first.
+        first: OpId,
+        /// The operation that waits.
+        later: OpId,
     },
 
     /// A control would be written.

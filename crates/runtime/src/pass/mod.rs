@@ -195,6 +195,25 @@ impl Pass {
         }
     }
 
+    /// Lets `later` wait for `first`, which shares no bytes with it: for example, so that what
+    /// waits for `first` runs beside `later`.
+    ///
+    /// # Errors
+    /// [`PassError::NotInOrder`] if `first` is not before `later`.
+    pub fn order(&mut self, first: OpId, later: OpId) -> Result<(), PassError> {
+        if first >= later || later.index() >= self.operations.len() {
+            return Err(PassError::NotInOrder { first, later });
+        }
+        // Nothing is stored there.
+        let order = self.transient::<u32>(format!("order/{}", later.index()), 1);
+        for (operation, access) in [(first, Access::Write), (later, Access::Read)] {
+            let access = BufferArgument::new(order, access);
+            self.operations[operation.index()].accesses.push(access);
+        }
+        self.initialized[order.buffer().index()].insert(order.byte_range());
+        Ok(())
+    }
+
     /// Appends a library call.
     ///
     /// # Safety

@@ -10,6 +10,9 @@ use super::sequence::{Sequence, Step};
 
 /// The high priority; the default is 0.
 const HIGH_PRIORITY: i32 = -1;
+/// The priority of collectives: their few blocks start before those of kernels that fill the
+/// device.
+const COLLECTIVE_PRIORITY: i32 = -2;
 
 /// How a node is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +106,7 @@ impl Assembly {
         let (nodes, ends) = unsafe { found.of_graph(graph) };
         for &node in nodes.iter().filter(|_| options.high_priority && step.is_collective()) {
             if graph.kind(node)? == NodeKind::Kernel {
-                graph.set_priority(node, HIGH_PRIORITY)?;
+                graph.set_priority(node, COLLECTIVE_PRIORITY)?;
                 self.high_priority_nodes += 1;
             }
         }

@@ -157,6 +157,90 @@ fn two_collectives_over_other_buffers_keep_their_order() {
 }
 
 #[test]
+fn an_operation_can_wait_for_one_that_shares_no_bytes_with_it() {
+    let mut pass = Pass::new("independent");
+    let [a, b, c] = ["a", "b", "c"].map(|name| pass.external::<f32>(name, 8));
+    let mut add = |out| pass.launch(Add { a, b: a, out }.launch().unwrap()).unwrap();
+    let (first, later) = (add(b), add(c));
+    let waits = |pass: &Pass| {
+        let edges = pass.edges();
+        edges.into_operation(later).iter().any(|edge| edge.from == first)
+    };
+    assert!(!waits(&pass));
+    let error = pass.order(later, first).unwrap_err();
+    assert_eq!(error, PassError::NotInOrder { first: later, later: first });
+    assert!(error.to_string().contains("operation #0 cannot wait for #1"), "{error}");
+    pass.order(first, later).unwrap();
+    assert!(waits(&pass));
+    let device = device();
+    let buffers = [1.0, 2.0, 3.0].map(|x| DeviceBuffer::from_slice(&device.stream, &[x; 8]));
+    let [x, y, z] = buffers.map(Result::unwrap);
+    let mut bindings = Bindings::new();
+    bindings.bind(a, &x).bind(b, &y).bind(c, &z);
+    for policy in [Policy::Eager, Policy::Capture, Policy::Manual] {
+        let mut program = build(&device, &pass, &bindings, policy).unwrap();
+        program.step(&device.stream, &pass.controls()).unwrap();
+        assert_eq!(z.download(&device.stream).unwrap(), [2.0; 8], "{policy:?}");
+    }
+}
+
+/// Gathers the blocks of a buffer in memory of the communicator.
+fn gathered(rank: &Rank, policy: Policy) -> Vec<f32> {
+    let ranks = rank.communicator.ranks();
+    let mut pass = Pass::new("gather");
+    let x = pass.external::<f32>("x", LEN);
+    pass.collectives(CollectiveGroup::new(ranks).all_gather(x).unwrap()).unwrap();
+    let buffer = rank.communicator.allocate::<f32>(LEN).unwrap();
+    let values: Vec<f32> = (0..LEN).map(|at| (at + 1000 * rank.number()) as f32).collect();
+    buffer.upload(&rank.device.stream, &values).unwrap();
+    let mut bindings = Bindings::new();
+    bindings.bind(x, &buffer).communicator(&rank.communicator);
+    let mut program = build(&rank.device, &pass, &bindings, policy).unwrap();
+    program.step(&rank.device.stream, &pass.controls()).unwrap();
+    buffer.download(&rank.device.stream).unwrap()
+}
+
+#[test]
+fn memory_of_a_communicator_is_gathered_as_other_memory() {
+    let expected: Vec<f32> = (0..LEN).map(|at| (at + 1000 * (at / (LEN / 2))) as f32).collect();
+    for policy in [Policy::Eager, Policy::Capture, Policy::Hybrid] {
+        let found = two_ranks(|rank| gathered(rank, policy));
+        assert_eq!(found, [expected.clone(), expected.clone()], "{policy:?}");
+    }
+}
+
+#[test]
+fn memory_of_a_communicator_is_freed_also_after_an_abort() {
+    const BYTES: usize = 64 << 20;
+    for aborts in [false, true] {
+        two_ranks(|rank| {
+            let free = || rank.device.context.memory().unwrap().0;
+            // NCCL keeps memory of its own from the first use on.
+            drop(rank.communicator.allocate::<u8>(1).unwrap());
+            let before = free();
+            let buffer = rank.communicator.allocate::<u8>(BYTES).unwrap();
+            assert!(free() <= before - BYTES);
+            if aborts {
+                rank.communicator.abort();
+                let error = rank.communicator.allocate::<u8>(1).unwrap_err();
+                assert!(error.to_string().contains("aborted"), "{error}");
+            }
+            drop(buffer);
+            rank.device.stream.synchronize().unwrap();
+            assert!(free() > before - BYTES / 2);
+        });
+    }
+}
+
+#[test]
+fn memory_that_a_device_lacks_is_refused_before_other_ranks_know() {
+    two_ranks(|rank| {
+        let error = rank.communicator.allocate::<u8>(1 << 50).unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory { requested, .. } if requested == 1 << 50));
+    });
+}
+
+#[test]
 fn a_group_mixes_dtypes() {
     let found = two_ranks(|rank| {
         let ranks = rank.communicator.ranks();

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use retrograph_driver::{Context, DeviceBuffer, Error, Owner, Result, Stream};
 use retrograph_kernels::Element;
-use retrograph_nccl_sys::{NcclTable, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
+use retrograph_nccl_sys::{
+    NCCL_CTA_POLICY_ZERO, NcclConfig, NcclTable, ncclComm_t, ncclDataType_t, ncclRedOp_t,
+    ncclResult_t,
+};
 
 use super::{Collective, CollectiveKind};
 use super::{Nccl, Ranks, UniqueId, check, failure};
@@ -44,8 +47,17 @@ impl Communicator {
         let [rank, count] = [ranks.rank, ranks.count].map(|number| number as i32);
         // Not under the lock of captures: other ranks of this process join at the same time, and
         // NCCL switches its threads to the relaxed mode.
-        // SAFETY: the place is valid, and the context is current.
-        let code = unsafe { (table.ncclCommInitRank)(&mut comm, count, id.raw(), rank) };
+        let with_config = table.ncclCommInitRankConfig;
+        let code = match with_config.filter(|_| table.version >= NcclConfig::VERSION) {
+            Some(join) => {
+                let cta_policy = NCCL_CTA_POLICY_ZERO;
+                let mut config = NcclConfig { cta_policy, ..NcclConfig::default() };
+                // SAFETY: the places are valid, and the context is current.
+                unsafe { join(&mut comm, count, id.raw(), rank, (&raw mut config).cast()) }
+            }
+            // SAFETY: as above.
+            None => unsafe { (table.ncclCommInitRank)(&mut comm, count, id.raw(), rank) },
+        };
         code.ok().map_err(|code| {
             failure("ncclCommInitRank", code, &last_error(&table, ncclComm_t::NULL))
         })?;
@@ -85,6 +97,14 @@ impl Communicator {
     /// Whether [`Communicator::abort`] was called.
     pub fn is_aborted(&self) -> bool {
         *self.inner.aborted.lock()
+    }
+
+    /// Calls `body` unless the communicator was aborted. It is not aborted meanwhile.
+    pub(super) fn unless_aborted(&self, body: impl FnOnce()) {
+        let aborted = self.inner.aborted.lock();
+        if !*aborted {
+            body();
+        }
     }
 
     /// Ends running collectives, whose results are then undefined, and makes later ones fail. Any
@@ -140,7 +160,7 @@ impl Communicator {
         stream.synchronize()
     }
 
-    fn require_not_aborted(&self) -> Result<()> {
+    pub(super) fn require_not_aborted(&self) -> Result<()> {
         if self.is_aborted() { Err(was_aborted()) } else { Ok(()) }
     }
 
@@ -200,8 +220,13 @@ impl Communicator {
         }
     }
 
+    /// The functions of NCCL, and the communicator.
+    pub(super) fn raw(&self) -> (&NcclTable, ncclComm_t) {
+        (&self.inner.table, self.inner.comm)
+    }
+
     /// As [`check`], with what NCCL says. In a capture, the first failure is the cause.
-    fn check(&self, call: &'static str, code: ncclResult_t) -> Result<()> {
+    pub(super) fn check(&self, call: &'static str, code: ncclResult_t) -> Result<()> {
         let Err(code) = code.ok() else { return Ok(()) };
         let Inner { table, comm, .. } = &*self.inner;
         let text = if self.is_aborted() { String::new() } else { last_error(table, *comm) };

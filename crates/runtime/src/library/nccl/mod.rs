@@ -9,6 +9,7 @@
 
 mod collective;
 mod communicator;
+mod window;
 
 use std::fmt;
 use std::path::Path;
