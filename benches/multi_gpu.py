@@ -1,7 +1,8 @@
 """Measures training on several GPUs of one host, and checks that it repeats and survives kills.
 
 Parts, one after another:
-  steps   our step of each case on each number of GPUs, and PyTorch's beside it
+  steps   our step of each case on each number of GPUs, and PyTorch's beside it; a step of one GPU is that of all GPUs at
+          once, each with a run of its own, since GPUs of a host share power and cooling (the peer does so, too)
   repeat  two runs of many steps, which must have the same losses and the same weights, bit for bit
   kills   a run whose processes are killed at random moments; it must end in time, and go on from its checkpoint
   resume  a run on the second most GPUs that continues from its checkpoint on the most
@@ -17,6 +18,7 @@ import os
 import random
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -52,8 +54,9 @@ def parse():
     made.add_argument("--parts", type=names, default=["steps", "repeat", "kills"])
     made.add_argument("--gpus", type=numbers, default=[1, 2], help="numbers of GPUs, such as 1,2,4")
     made.add_argument("--cases", type=numbers, default=[0, 1, 2], help=f"numbers of cases, from 0: {', '.join(case[0] for case in CASES)}")
-    made.add_argument("--steps", type=int, default=40, help="steps of a timed run")
+    made.add_argument("--steps", type=int, default=300, help="steps of a timed run: enough for GPUs to become warm")
     made.add_argument("--bucket-sizes", type=names, default=[""], help="such as 16MiB,64MiB; empty for the default")
+    made.add_argument("--gradient-dtype", default="f32", help="of linear layers in full fine-tuning: f32 or bf16")
     made.add_argument("--variants", default="captured", help="variants of the peer; none leaves it out")
     made.add_argument("--repeat-steps", type=int, default=1000)
     made.add_argument("--kills", type=int, default=20)
@@ -103,25 +106,50 @@ class Bench:
         flags = ["--mode", mode, "--dtype", "bf16"]
         if mode == "lora":
             flags += ["--rank", "16", "--lora-targets", "q,v", "--train-norms"]
+        else:
+            flags += ["--gradient-dtype", self.arguments.gradient_dtype]
         if not self.arguments.dry_run:
             flags += ["--preset", "qwen2.5-1.5b", *shape(dimensions | ({"layers": layers} if layers else {}))]
         return flags
 
     def run(self, line, timeout=240):
         """Runs to the end. Returns standard output."""
-        done = subprocess.run(line, capture_output=True, text=True, timeout=timeout)
-        if done.returncode != 0:
-            raise Failed(f"status {done.returncode}: {done.stderr.strip()[-600:]}")
-        return done.stdout
+        return self.run_together([(line, {})], timeout)[0]
+
+    def run_together(self, lines, timeout=240):
+        """Runs command lines at the same time, each with variables of its own. Returns standard outputs."""
+        running = [
+            subprocess.Popen(line, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for line, variables in lines
+        ]
+        try:
+            ended = [(process.communicate(timeout=timeout), process.returncode) for process in running]
+        finally:
+            for process in running:
+                process.kill()
+        for (_, error), status in ended:
+            if status != 0:
+                raise Failed(f"status {status}: {error.strip()[-600:]}")
+        return [output for (output, _), _ in ended]
 
     def measured(self, gpus, flags, steps, size):
-        """Runs steps, and returns the report."""
-        report = self.folder / "report.json"
+        """Runs steps, and returns the report. One GPU is each of them at the same time: the report is that of the first,
+        with the mean time and all times."""
         per_gpu, seq = size
-        batch = per_gpu * gpus
-        self.run(self.command(gpus, *flags, "--steps", steps, "--batch", batch, "--seq", seq, "--discard",
-                              "--report", report))
-        return json.loads(report.read_text())
+        every = range(max(self.arguments.gpus) if gpus == 1 else 1)
+        reports = [self.folder / f"report-{index}.json" for index in every]
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, every))).split(",")
+        lines = []
+        for report, device in zip(reports, visible):
+            line = self.command(gpus, *flags, "--steps", steps, "--batch", per_gpu * gpus, "--seq", seq, "--discard",
+                                "--report", report)
+            lines.append((line, {"CUDA_VISIBLE_DEVICES": device} if gpus == 1 else {}))
+        self.run_together(lines)
+        found = [json.loads(report.read_text()) for report in reports]
+        times = [report["step_ms_median"] for report in found]
+        # Simulated devices report no times.
+        mean = None if None in times else statistics.fmean(times)
+        return found[0] | {"step_ms_median": mean, "each_ms": times}
 
     def steps(self):
         """Times our step and the peer's."""
@@ -138,17 +166,17 @@ class Bench:
                     except (Failed, subprocess.TimeoutExpired) as error:
                         self.fail(f"{name} on {gpus}", str(error))
                         continue
-                    keys = ("step_ms_median", "strategy", "reason", "operations", "nodes", "edges", "collectives", "device", "memory")
+                    keys = ("step_ms_median", "each_ms", "strategy", "reason", "operations", "nodes", "edges", "collectives", "device", "memory")
                     kept = {key: found.get(key) for key in keys}
                     self.keep(kind="step", case=name, gpus=gpus, bucket=bucket, loss=found["losses"][-1], **kept)
-                    print(f"{name} on {gpus} {bucket}: {found['step_ms_median']} ms", flush=True)
+                    print(f"{name} on {gpus} {bucket}: {number(found['step_ms_median'])} ms", flush=True)
             if self.arguments.variants != "none" and not self.late():
                 self.peer(name, mode, dimensions, f"{per_gpu}x{seq}")
 
     def peer(self, name, mode, dimensions, size):
         """Times the peer on the most GPUs, and on each alone."""
         gpus = max(self.arguments.gpus)
-        flags = shape(dimensions) + ["--mode", mode, "--dtype", "bf16", "--size", size, "--samples", "10"]
+        flags = shape(dimensions) + ["--mode", mode, "--dtype", "bf16", "--size", size, "--samples", "60"]
         line = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={gpus}"]
         line = [sys.executable] if self.arguments.dry_run else line
         line += [str(PEER), *flags, "--variants", self.arguments.variants]

@@ -13,8 +13,8 @@ use crate::config::TrainingConfig;
 use crate::data::Data;
 use crate::error::Result;
 use crate::model::LossPass;
-use crate::parameters::{Parameter, Sharding};
-use crate::state::{RotaryTables, Source, load_state};
+use crate::parameters::Parameter;
+use crate::state::{Placement, RotaryTables, Source, load_state};
 use crate::trainer::Trainer;
 
 /// The loss of a model on data.
@@ -63,7 +63,7 @@ impl Evaluator {
             pass.parameters.iter().map(|held| held.parameter.clone()).collect();
         let source = Source::Values(values);
         let (_, state) = load_state(
-            (&stream, &parameters, Sharding::NONE),
+            (&stream, &parameters, Placement::ALONE),
             (None, config.seed),
             source,
             &mut |_, _, _| (),

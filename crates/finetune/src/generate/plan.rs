@@ -8,9 +8,8 @@ use crate::config::InferenceConfig;
 use crate::error::{Error, Reduce, Result};
 use crate::hub::ModelDirectory;
 use crate::model::GenerationPass;
-use crate::parameters::Sharding;
 use crate::stage::Stage;
-use crate::state::{ModelState, Source, load_state, pooled_bytes, trained};
+use crate::state::{ModelState, Placement, Source, load_state, pooled_bytes, trained};
 
 /// The device bytes of a generator, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +194,7 @@ impl GenerationPlan {
         }
         let origin = (self.base.as_ref(), self.config.seed);
         let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
-        let site = (stream, parameters.as_slice(), Sharding::NONE);
+        let site = (stream, parameters.as_slice(), Placement::ALONE);
         let (_, state) = load_state(site, origin, source, progress)?;
         Ok(state.without_moments())
     }

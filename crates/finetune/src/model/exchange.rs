@@ -17,14 +17,19 @@ use retrograph_runtime::{CollectiveGroup, Pass, Ranks, Slice};
 use super::gradient::Gradient;
 use crate::error::Result;
 use crate::model::passes::GradientHome;
-use crate::parameters::{ALIGNED_ELEMENTS, EMBEDDING, HEAD, Parameter, Sharding, Storage};
+use crate::parameters::{
+    ALIGNED_ELEMENTS, ATTENTION_NORM, EMBEDDING, HEAD, Parameter, Sharding, Storage, layer_name,
+};
+
+/// Bytes from which the latency of an exchange is not most of its time.
+const SMALLEST_GROUP: usize = 1 << 20;
 
 /// How the gradients of a pass are kept and exchanged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GradientOptions {
     pub(super) home: GradientHome,
     pub(super) sharding: Sharding,
-    /// Bytes of gradients from which a group is complete.
+    /// Bytes of gradients from which a group is complete, except towards the end.
     pub(super) group_bytes: usize,
     /// The rows of activations, if gradients of weights of linear layers may be bf16.
     pub(super) bf16_rows: Option<usize>,
@@ -74,6 +79,8 @@ pub(super) struct Exchange {
     pub(super) groups: Vec<Group>,
     /// The next group.
     next: usize,
+    /// The number of parameters before the second layer.
+    first_layer: usize,
 }
 
 impl Exchange {
@@ -97,7 +104,10 @@ impl Exchange {
         if ranks.count == 1 {
             groups.clear();
         }
-        (Self { ranks, groups, next: 0 }, gradients)
+        let second_layer = layer_name(1, ATTENTION_NORM);
+        let first_layer = parameters.iter().position(|parameter| parameter.name == second_layer);
+        let first_layer = first_layer.unwrap_or(parameters.len());
+        (Self { ranks, groups, next: 0, first_layer }, gradients)
     }
 
     /// Appends the exchange of every group all of whose members have numbers of at least `from`:
@@ -134,6 +144,17 @@ impl Exchange {
         }
         Ok(())
     }
+
+    /// Whether the gradient of the parameter `number` is one of the last that are complete: it
+    /// shares its group with the first layer, or is the token table.
+    pub(super) fn is_late(&self, number: usize) -> bool {
+        let first_layer = self.groups.iter().position(|group| {
+            !group.is_tied_table && group.members.iter().any(|&member| member < self.first_layer)
+        });
+        let late = self.groups.iter().skip(first_layer.unwrap_or(self.groups.len()));
+        let tied = self.groups.iter().filter(|group| group.is_tied_table);
+        late.chain(tied).any(|group| group.members.contains(&number))
+    }
 }
 
 /// Rows of all ranks: the gradients of embedded tokens.
@@ -169,6 +190,9 @@ fn tied_table(parameters: &[Parameter], sharding: Sharding) -> Option<usize> {
 
 /// The members of each group, first the `tied` table. With one rank, every parameter is a group of
 /// its own.
+///
+/// Nothing runs beside the exchange of the last group, so groups become smaller towards the end:
+/// each is complete with a third of the bytes that are left.
 fn grouped(
     parameters: &[Parameter],
     options: GradientOptions,
@@ -176,15 +200,19 @@ fn grouped(
 ) -> Vec<Vec<usize>> {
     let alone = options.sharding.ranks().count == 1;
     let mut groups: Vec<Vec<usize>> = tied.into_iter().map(|tied| vec![tied]).collect();
-    let mut bytes = usize::MAX;
-    let others = |&at: &usize| parameters[at].trainable && Some(at) != tied;
-    for number in (0..parameters.len()).rev().filter(others) {
-        if alone || bytes >= options.group_bytes {
+    let is_other = |&at: &usize| parameters[at].trainable && Some(at) != tied;
+    let others: Vec<usize> = (0..parameters.len()).rev().filter(is_other).collect();
+    let mut left: usize = others.iter().map(|&at| options.bytes(&parameters[at])).sum();
+    let (mut bytes, mut complete) = (0, 0);
+    for at in others {
+        if alone || bytes >= complete {
             groups.push(Vec::new());
             bytes = 0;
+            complete = (left / 3).max(SMALLEST_GROUP).min(options.group_bytes);
         }
-        bytes += options.bytes(&parameters[number]);
-        groups.last_mut().expect("the first parameter starts a group").push(number);
+        bytes += options.bytes(&parameters[at]);
+        left -= options.bytes(&parameters[at]);
+        groups.last_mut().expect("the first parameter starts a group").push(at);
     }
     groups
 }
@@ -254,5 +282,43 @@ impl Declared<'_> {
             GradientHome::Transient => self.pass.transient(name, len),
             GradientHome::External => self.pass.external(name, len),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{LoraConfig, Mode, Preset};
+    use crate::parameters::inventory;
+
+    /// Bytes of each group, in the order of their exchange.
+    fn sizes(mode: Mode, group_bytes: usize) -> Vec<usize> {
+        let parameters = inventory(&Preset::Qwen25OneAndHalf.model(), mode);
+        let sharding = Sharding::new(mode, Ranks { rank: 0, count: 2 }, None);
+        let home = GradientHome::Transient;
+        let options = GradientOptions { home, sharding, group_bytes, bf16_rows: None };
+        let tied = tied_table(&parameters, sharding);
+        let bytes = |&at: &usize| options.bytes(&parameters[at]);
+        let groups = grouped(&parameters, options, tied);
+        assert_eq!(
+            groups.iter().flatten().count(),
+            parameters.iter().filter(|p| p.trainable).count()
+        );
+        groups.iter().map(|group| group.iter().map(bytes).sum()).collect()
+    }
+
+    #[test]
+    fn groups_become_smaller_towards_the_end() {
+        const MIB: usize = 1 << 20;
+        let groups = sizes(Mode::Full, 512 * MIB);
+        let (table, others) = groups.split_first().unwrap();
+        assert_eq!(*table, 151_936 * 1536 * 4);
+        let full = others.iter().filter(|bytes| (512 * MIB..570 * MIB).contains(*bytes)).count();
+        assert!(full > 6, "{others:?}");
+        assert!(*others.last().unwrap() < 8 * MIB, "{others:?}");
+        assert!(others.len() < full + 12, "{others:?}");
+        let groups = sizes(Mode::Lora(LoraConfig::new(16, 32.0)), 512 * MIB);
+        assert!((3..=6).contains(&groups.len()), "{groups:?}");
+        assert!(*groups.last().unwrap() < 2 * MIB, "{groups:?}");
     }
 }

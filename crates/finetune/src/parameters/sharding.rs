@@ -19,15 +19,26 @@ pub(crate) const ALIGNED_ELEMENTS: usize = 64;
 pub struct Sharding {
     ranks: Ranks,
     full: bool,
+    large: usize,
 }
 
 impl Sharding {
     /// One rank with everything.
-    pub const NONE: Self = Self { ranks: Ranks::ONE, full: false };
+    pub const NONE: Self = Self { ranks: Ranks::ONE, full: false, large: Self::LARGE };
 
-    /// The division of a run in `mode`.
-    pub fn new(mode: Mode, ranks: Ranks) -> Self {
-        Self { ranks, full: mode.is_full() }
+    /// Elements of a large parameter, unless the options say otherwise. Exchanging a smaller one
+    /// takes longer than updating all of it (docs/hardware/2026-11-27-two-h200).
+    pub const LARGE: usize = 1 << 20;
+
+    /// The division of a run in `mode`, where parameters of at least `large` elements are large;
+    /// `None` for [`Sharding::LARGE`].
+    pub fn new(mode: Mode, ranks: Ranks, large: Option<usize>) -> Self {
+        Self { ranks, full: mode.is_full(), large: large.unwrap_or(Self::LARGE) }
+    }
+
+    /// Elements of a large parameter.
+    pub(crate) fn large(self) -> usize {
+        self.large
     }
 
     /// The ranks.
@@ -35,11 +46,12 @@ impl Sharding {
         self.ranks
     }
 
-    /// Whether each rank updates a block of `parameter`: its blocks are equal and aligned.
+    /// Whether each rank updates a block of `parameter`: it is large, and its blocks are equal and
+    /// aligned.
     pub fn is_sharded(self, parameter: &Parameter) -> bool {
         let blocks = self.ranks.count * ALIGNED_ELEMENTS;
         let may = self.full && self.ranks.count > 1 && parameter.trainable;
-        may && parameter.len().is_multiple_of(blocks)
+        may && parameter.len() >= self.large && parameter.len().is_multiple_of(blocks)
     }
 
     /// The elements of `parameter` that this rank updates.
@@ -73,19 +85,21 @@ mod tests {
     fn large_weights_are_sharded_and_the_rest_is_replicated() {
         let weight = layer_name(0, "mlp.up_proj.weight");
         let [weight, norm] = [&weight, FINAL_NORM].map(|name| find(Mode::Full, name));
-        let second = Sharding::new(Mode::Full, Ranks { rank: 1, count: 2 });
+        let second = Sharding::new(Mode::Full, Ranks { rank: 1, count: 2 }, Some(0));
         assert_eq!(second.block(&weight), weight.len() / 2..weight.len());
         assert_eq!(second.block(&norm), 0..norm.len(), "64 elements are one aligned block");
-        let third = Sharding::new(Mode::Full, Ranks { rank: 2, count: 3 });
+        let third = Sharding::new(Mode::Full, Ranks { rank: 2, count: 3 }, Some(0));
         assert_eq!(third.block(&weight), 0..weight.len(), "176 × 64 elements have no three blocks");
         assert!(!Sharding::NONE.is_sharded(&weight));
+        let large = Sharding::new(Mode::Full, Ranks { rank: 1, count: 2 }, Some(weight.len() + 1));
+        assert_eq!(large.block(&weight), 0..weight.len(), "smaller than a large parameter");
     }
 
     #[test]
     fn lora_matrices_are_replicated() {
         let mode = Mode::Lora(LoraConfig::new(64, 1.0));
         let a = find(mode, &layer_name(0, "self_attn.q_proj.lora_A.weight"));
-        let sharding = Sharding::new(mode, Ranks { rank: 0, count: 2 });
+        let sharding = Sharding::new(mode, Ranks { rank: 0, count: 2 }, Some(0));
         assert!(a.len().is_multiple_of(128) && !sharding.is_sharded(&a));
     }
 }

@@ -3,13 +3,13 @@
 use retrograph_runtime::Stream;
 
 use super::magnitudes::row_norms;
-use super::{ModelState, UploadProgress};
+use super::{ModelState, Placement, UploadProgress};
 use crate::adapter::Adapter;
 use crate::checkpoint::{Checkpoint, StatePart};
 use crate::error::{Error, Result};
 use crate::hub::ModelDirectory;
 use crate::init;
-use crate::parameters::{Chunk, Parameter, Sharding, normed_weight};
+use crate::parameters::{Chunk, Parameter, normed_weight};
 
 /// The source of the weights.
 pub enum Source<'a> {
@@ -29,7 +29,7 @@ pub enum Source<'a> {
 /// `source` lacks come from the model `base`, or else from the seed. A checkpoint must have been
 /// checked with [`Checkpoint::require`].
 pub(crate) fn load_state(
-    (stream, parameters, sharding): (&Stream, &[Parameter], Sharding),
+    (stream, parameters, placement): (&Stream, &[Parameter], Placement<'_>),
     (base, seed): (Option<&ModelDirectory>, u64),
     source: Source<'_>,
     progress: UploadProgress<'_>,
@@ -52,7 +52,7 @@ pub(crate) fn load_state(
     };
     match source {
         Source::Seed => {
-            let state = ModelState::sharded(stream, (parameters, sharding), initial, progress)?;
+            let state = ModelState::sharded(stream, (parameters, placement), initial, progress)?;
             Ok((Vec::new(), state))
         }
         Source::Checkpoint(checkpoint) => {
@@ -68,7 +68,7 @@ pub(crate) fn load_state(
                 chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
                 Ok(())
             };
-            let state = ModelState::sharded(stream, (parameters, sharding), fill, progress)?;
+            let state = ModelState::sharded(stream, (parameters, placement), fill, progress)?;
             state.load_moments(stream, checkpoint)?;
             Ok((checkpoint.header().losses.clone(), state))
         }
@@ -85,7 +85,7 @@ pub(crate) fn load_state(
                 chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
                 Ok(())
             };
-            let state = ModelState::sharded(stream, (parameters, sharding), fill, progress)?;
+            let state = ModelState::sharded(stream, (parameters, placement), fill, progress)?;
             Ok((Vec::new(), state))
         }
         Source::Values(values) => {
@@ -98,7 +98,7 @@ pub(crate) fn load_state(
                 chunk.fill(|values| values.copy_from_slice(&whole[first..][..values.len()]));
                 Ok(())
             };
-            let state = ModelState::sharded(stream, (parameters, sharding), fill, progress)?;
+            let state = ModelState::sharded(stream, (parameters, placement), fill, progress)?;
             Ok((Vec::new(), state))
         }
         Source::State(state) => Ok((Vec::new(), state)),

@@ -9,6 +9,6 @@ mod value;
 
 pub use load::{Source, frozen_values};
 pub(crate) use load::{load_state, trained};
-pub use model_state::{DeviceReader, ModelState, UploadProgress};
+pub use model_state::{DeviceReader, ModelState, Placement, UploadProgress};
 pub(crate) use rope_tables::RotaryTables;
 pub(crate) use upload::pooled_bytes;

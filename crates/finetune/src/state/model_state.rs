@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use half::bf16;
 use retrograph_kernels::Element;
-use retrograph_runtime::{Bindings, DeviceBuffer, MemoryPool, Stream};
+use retrograph_runtime::{Bindings, Communicator, DeviceBuffer, MemoryPool, Stream};
 
 use super::upload::Uploader;
 use super::value::DeviceValue;
@@ -22,6 +22,30 @@ struct Tensor {
     block: Range<usize>,
     /// The first and the second moment of these elements, if the parameter is trained.
     moments: Option<[DeviceBuffer<f32>; 2]>,
+}
+
+/// How the state is divided among ranks, and their communicator.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement<'a> {
+    /// The blocks of each rank.
+    pub sharding: Sharding,
+    /// Gives the memory of large parameters with blocks, which ranks exchange; `None` for ordinary
+    /// memory.
+    pub communicator: Option<&'a Communicator>,
+}
+
+impl Placement<'_> {
+    /// One rank.
+    pub const ALONE: Self = Self { sharding: Sharding::NONE, communicator: None };
+
+    /// Whether `parameter` is in memory of the communicator: it has blocks, and several times as
+    /// many elements as a large parameter. Copy engines exchange each parameter on its own. Smaller
+    /// ones are exchanged faster by a kernel, many at once (docs/hardware/2026-11-27-two-h200).
+    fn is_exchanged(&self, parameter: &Parameter) -> bool {
+        let few = 4 * self.sharding.large();
+        let many = self.sharding.is_sharded(parameter) && parameter.len() >= few;
+        many && self.communicator.is_some()
+    }
 }
 
 /// Receives the uploaded bytes, all bytes, and the last parameter.
@@ -45,26 +69,39 @@ impl ModelState {
         fill: impl FnMut(&Parameter, usize, Chunk<'_>) -> Result<()>,
         progress: UploadProgress<'_>,
     ) -> Result<Self> {
-        Self::sharded(stream, (parameters, Sharding::NONE), fill, progress)
+        Self::sharded(stream, (parameters, Placement::ALONE), fill, progress)
     }
 
-    /// As [`ModelState::from_values`], with the moments of the blocks that this rank updates.
+    /// As [`ModelState::from_values`], with the moments of the blocks that this rank updates. Large
+    /// parameters with blocks are in memory of the communicator.
     ///
     /// # Errors
     /// As [`ModelState::from_values`].
     pub fn sharded(
         stream: &Stream,
-        (parameters, sharding): (&[Parameter], Sharding),
+        (parameters, placement): (&[Parameter], Placement<'_>),
         mut fill: impl FnMut(&Parameter, usize, Chunk<'_>) -> Result<()>,
         progress: UploadProgress<'_>,
     ) -> Result<Self> {
         let total = parameters.iter().map(Parameter::bytes).sum();
-        let mut uploader = Uploader::new(stream, parameters)?;
+        let sharding = placement.sharding;
+        let (exchanged, others): (Vec<Parameter>, Vec<Parameter>) =
+            parameters.iter().cloned().partition(|parameter| placement.is_exchanged(parameter));
+        let communicator = placement.communicator.filter(|_| !exchanged.is_empty());
+        let mut uploader = Uploader::new(stream, &others, None)?;
+        let mut of_exchanged = match communicator {
+            Some(_) => Some(Uploader::new(stream, &exchanged, communicator)?),
+            None => None,
+        };
         let moments = moments(stream, (parameters, sharding))?;
         let mut done = 0;
         let mut tensors = Vec::with_capacity(parameters.len());
         for parameter in parameters {
             let fill = &mut |first, chunk: Chunk<'_>| fill(parameter, first, chunk);
+            let uploader = match &mut of_exchanged {
+                Some(of_exchanged) if placement.is_exchanged(parameter) => of_exchanged,
+                _ => &mut uploader,
+            };
             let value = uploader.upload(parameter, fill)?;
             let block = sharding.block(parameter);
             let moments = match moments.as_ref().filter(|_| parameter.trainable) {

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use retrograph_kernels::Element;
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::ops::{NF4_BLOCK, NotInF16, split_rows};
-use retrograph_runtime::{DeviceBuffer, Event, MemoryPool, PinnedBuffer, Stream};
+use retrograph_runtime::{Communicator, DeviceBuffer, Event, MemoryPool, PinnedBuffer, Stream};
 
 use super::value::{DeviceScales, DeviceValue};
 use crate::error::{Error, Result};
@@ -39,11 +39,19 @@ pub(super) struct Uploader<'a> {
 }
 
 impl<'a> Uploader<'a> {
-    /// Returns an uploader with memory for all `parameters`.
-    pub(super) fn new(stream: &'a Stream, parameters: &[Parameter]) -> Result<Self> {
+    /// Returns an uploader with memory for all `parameters`, of the communicator if there is one.
+    pub(super) fn new(
+        stream: &'a Stream,
+        parameters: &[Parameter],
+        communicator: Option<&Communicator>,
+    ) -> Result<Self> {
         let context = stream.context();
         let largest = parameters.iter().map(Parameter::len).max().unwrap_or(0);
-        let pool = MemoryPool::new(context, pooled_bytes(parameters))?;
+        let bytes = pooled_bytes(parameters);
+        let pool = match communicator {
+            Some(communicator) => MemoryPool::of(communicator.allocate(bytes.div_ceil(4))?),
+            None => MemoryPool::new(context, bytes)?,
+        };
         let slot = |_| {
             let pinned = PinnedBuffer::zeroed(context, largest.min(CHUNK))?;
             Ok((pinned, Event::untimed(context)?))

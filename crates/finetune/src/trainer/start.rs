@@ -17,7 +17,7 @@ use crate::model::{LossPass, MetricsLayout, StepPass};
 use crate::parameters::{Parameter, Sharding};
 use crate::programs::Programs;
 use crate::stage::Stage;
-use crate::state::{ModelState, RotaryTables, Source, load_state, trained};
+use crate::state::{ModelState, Placement, RotaryTables, Source, load_state, trained};
 use crate::verify::Verified;
 
 /// A described run. No device is involved yet.
@@ -199,8 +199,12 @@ impl Plan {
         };
         let origin = (self.base.as_ref(), self.config.seed);
         let progress = &mut |done, total, name: &str| on(Stage::Uploading { done, total, name });
-        let sharding = Sharding::new(self.config.mode, self.options.step.ranks);
-        let site = (&stream, parameters.as_slice(), sharding);
+        let step = &self.options.step;
+        let sharding = Sharding::new(self.config.mode, step.ranks, step.shard_from);
+        let group = self.group.as_ref().filter(|group| group.ranks().count > 1);
+        let communicator = group.map(ProcessGroup::communicator).transpose()?;
+        let placement = Placement { sharding, communicator };
+        let site = (&stream, parameters.as_slice(), placement);
         let (losses, state) = load_state(site, origin, source, progress)?;
         let rotary = RotaryTables::new(&stream, &self.config.model, self.config.seq)?;
         let site = (&stream, &modules, &rotary);

@@ -260,7 +260,7 @@ fn the_optimizer_state_is_sharded() {
     let config = batch_of(Mode::Full, Precision::BF16, 4);
     let need = |count| {
         let ranks = Ranks { rank: 0, count };
-        let step = StepOptions { ranks, ..StepOptions::default() };
+        let step = StepOptions { ranks, shard_from: Some(0), ..StepOptions::default() };
         let options = TrainerOptions { step, ..TrainerOptions::default() };
         Plan::new(&config, options).unwrap().memory().optimizer
     };
@@ -275,7 +275,8 @@ fn the_optimizer_state_is_sharded() {
 fn collectives_overlap_with_the_passes() {
     let config = batch_of(Mode::Full, Precision::F32, 4);
     let ranks = Ranks { rank: 1, count: 2 };
-    let step = StepOptions { ranks, group_bytes: Some(2048), ..StepOptions::default() };
+    let (shard_from, group_bytes) = (Some(0), Some(2048));
+    let step = StepOptions { ranks, shard_from, group_bytes, ..StepOptions::default() };
     let pass = StepPass::new(&config, step).unwrap().pass;
     let is_collective = |at: usize| pass.operations()[at].collective_bytes().is_some();
     let numbers: Vec<usize> =
@@ -286,17 +287,20 @@ fn collectives_overlap_with_the_passes() {
     assert!(count("weights/") > 2 && count("gradients ") > 2, "{names:?}");
     assert_eq!((count("clip/all_gather"), count("optimizer/all_gather")), (1, 1), "{names:?}");
     let edges = pass.edges();
-    let free_during = |name: &str| {
-        let first = numbers[names.iter().position(|found| found.starts_with(name)).unwrap()];
+    let waiting_for = |first: usize| {
         let mut waits = vec![false; pass.operations().len()];
         waits[first] = true;
         for at in first + 1..waits.len() {
             let incoming = edges.into_operation(edges.operation(at));
             waits[at] = incoming.iter().any(|edge| waits[edge.from.index()]);
         }
-        waits[first..].iter().filter(|waits| !**waits).count()
+        waits
     };
-    let during = free_during("gradients ");
+    let named = numbers.iter().zip(&names);
+    let of_gradients: Vec<usize> =
+        named.filter(|(_, name)| name.starts_with("gradients ")).map(|(&at, _)| at).collect();
+    let first = of_gradients[0];
+    let during = waiting_for(first)[first..].iter().filter(|waits| !**waits).count();
     assert!(during > 20, "{during} operations can run during the first exchange of gradients");
     let last_of_weights = numbers[count("weights/") - 1];
     let waits = |at: usize| {
@@ -306,6 +310,17 @@ fn collectives_overlap_with_the_passes() {
     let reader = (last_of_weights + 1..pass.operations().len()).find(|&at| waits(at)).unwrap();
     let head = pass.operations()[reader].name();
     assert!(head.starts_with("layer 1/"), "the forward pass runs meanwhile, until {head}");
+    let all = |verb: &str| -> Vec<usize> {
+        let found = pass.operations().iter().enumerate();
+        found.filter(|(_, operation)| operation.verb() == verb).map(|(at, _)| at).collect()
+    };
+    let after_last = waiting_for(of_gradients[of_gradients.len() - 1]);
+    let sums = all("grad_norm_partials");
+    let early = sums.iter().filter(|&&at| !after_last[at]).count();
+    assert!(early > 0 && early < sums.len(), "squares are summed during the last exchange");
+    let updates = all("adamw");
+    assert_eq!(updates.len(), 2, "of the token table, and of the rest");
+    assert!(waiting_for(updates[0])[updates[1]], "the exchange of the table has time");
 }
 
 #[test]

@@ -34,7 +34,9 @@ impl Rank {
     }
 
     pub(crate) fn options(&self, options: TrainerOptions) -> TrainerOptions {
-        let step = StepOptions { ranks: self.ranks(), ..options.step };
+        // Small parameters have blocks, too.
+        let shard_from = options.step.shard_from.or(Some(0));
+        let step = StepOptions { ranks: self.ranks(), shard_from, ..options.step };
         TrainerOptions { step, ..options }
     }
 

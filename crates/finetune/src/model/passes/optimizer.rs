@@ -49,32 +49,36 @@ pub(super) fn update(
         }
         .launch(),
     )?;
+    // The embedding is updated first: its blocks are exchanged while the others are updated.
     let (first, rest): (Vec<usize>, Vec<usize>) = (0..builder.parameters.len())
         .partition(|&at| sharding.gathers_at_once(&builder.parameters[at].parameter));
+    let mut before = None;
     for members in [first, rest] {
-        let held = members.iter().map(|&member| &builder.parameters[member]);
+        let held: Vec<_> = members.iter().map(|&member| &builder.parameters[member]).collect();
         let tensors: Vec<_> =
-            held.filter_map(|held| tensor(held, optimizer.weight_decay)).collect();
+            held.iter().filter_map(|held| tensor(held, optimizer.weight_decay)).collect();
         if tensors.is_empty() {
             continue;
         }
-        builder.launch(
-            AdamW {
-                tensors: &tensors,
-                scalars: values,
-                halt: Some(scalars.halt),
-                grad_scale: Some(scale),
-                beta1: optimizer.beta1,
-                beta2: optimizer.beta2,
-                eps: optimizer.eps,
-            }
-            .launch(),
-        )?;
+        let update = AdamW {
+            tensors: &tensors,
+            scalars: values,
+            halt: Some(scalars.halt),
+            grad_scale: Some(scale),
+            beta1: optimizer.beta1,
+            beta2: optimizer.beta2,
+            eps: optimizer.eps,
+        };
         let mut group = CollectiveGroup::new(sharding.ranks());
-        for held in members.iter().map(|&member| &builder.parameters[member]) {
+        for held in held {
             if sharding.gathers_at_once(&held.parameter) {
                 group = group.all_gather(held.value.floats())?;
             }
+        }
+        let update = builder.pass.launch(update.launch()?)?;
+        if let Some(before) = before.replace(update) {
+            // Both could start at once, and the exchange would wait for both.
+            builder.pass.order(before, update)?;
         }
         if !group.is_empty() {
             builder.pass.collectives(group)?;
@@ -89,8 +93,8 @@ pub(super) fn norm(builder: &mut Builder, scalars: Scalars) -> Result<()> {
 }
 
 /// Appends the exchange of the blocks that the previous step updated, as far as this step reads
-/// them, in groups of `group_bytes` and in the order in which the forward pass reads them: it waits
-/// for the first group only.
+/// them, in the order in which the forward pass reads them. It waits for the first group only: each
+/// group is complete with twice the bytes of the one before it, up to `group_bytes`.
 pub(super) fn gather(builder: &mut Builder, sharding: Sharding, group_bytes: usize) -> Result<()> {
     let (parameters, ranks) = (&builder.parameters, sharding.ranks());
     let (head, layers): (Vec<&ParameterBuffers>, Vec<_>) = parameters
@@ -98,6 +102,7 @@ pub(super) fn gather(builder: &mut Builder, sharding: Sharding, group_bytes: usi
         .filter(|held| sharding.is_sharded(&held.parameter))
         .partition(|held| sharding.gathers_at_once(&held.parameter));
     let (mut groups, mut group) = (Vec::new(), CollectiveGroup::new(ranks));
+    let mut complete = group_bytes / 16;
     // A table that is also the output projection has a copy, which is read last.
     for held in layers.into_iter().chain(head) {
         group = match held.value.copy() {
@@ -105,7 +110,8 @@ pub(super) fn gather(builder: &mut Builder, sharding: Sharding, group_bytes: usi
             None if sharding.gathers_at_once(&held.parameter) => group,
             None => group.all_gather(held.value.floats())?,
         };
-        if group.bytes() >= group_bytes {
+        if group.bytes() >= complete {
+            complete = (2 * complete).min(group_bytes);
             groups.push(std::mem::replace(&mut group, CollectiveGroup::new(ranks)));
         }
     }
@@ -165,31 +171,41 @@ fn remaining_squares(builder: &mut Builder, mut squares: GradientSquares) -> Res
 
 /// Appends the squared sums of all gradients. Replicated parameters come first. The sums of sharded
 /// parameters follow rank by rank; the ranks exchange them.
+///
+/// The gradients that are exchanged last have a launch of their own, so that the others are read
+/// meanwhile.
 fn squares_of_all_ranks(builder: &mut Builder, sharding: Sharding) -> Result<Slice<f64>> {
-    let trained = builder.parameters.iter().filter_map(|held| {
-        let TrainableBuffers { grad, block, .. } = held.trained.clone()?;
-        let grad = TensorView::from(grad.slice(block));
-        Some((sharding.is_sharded(&held.parameter), grad))
-    });
-    let (blocks, whole): (Vec<_>, Vec<_>) = trained.partition(|(is_sharded, _)| *is_sharded);
-    let [whole, blocks] =
-        [whole, blocks].map(|all| all.into_iter().map(|(_, grad)| grad).collect::<Vec<_>>());
-    let [of_whole, of_block] = [&whole, &blocks].map(|grads| {
-        let lens: Vec<usize> = grads.iter().map(|grad| grad.len()).collect();
+    let mut lists: [Vec<TensorView<BufferId>>; 3] = Default::default();
+    for (number, held) in builder.parameters.iter().enumerate() {
+        let Some(TrainableBuffers { grad, block, .. }) = held.trained.clone() else { continue };
+        let last = builder.exchange.as_ref().is_some_and(|exchange| exchange.is_late(number));
+        let list = match sharding.is_sharded(&held.parameter) {
+            false => 0,
+            true if !last => 1,
+            true => 2,
+        };
+        lists[list].push(grad.slice(block).into());
+    }
+    let counts = lists.each_ref().map(|list| {
+        let lens: Vec<usize> = list.iter().map(TensorView::len).collect();
         squared_sums_partials(&lens)
     });
+    let [of_whole, of_early, of_late] = counts;
     let ranks = sharding.ranks();
-    let len = of_whole + ranks.count * of_block;
+    let len = of_whole + ranks.count * (of_early + of_late);
     let partials = builder.pass.transient::<f64>("clip/partials", len);
-    if !whole.is_empty() {
-        let partials = partials.slice(0..of_whole);
-        builder.launch(SquaredSums { tensors: &whole, partials }.launch())?;
+    let blocks = partials.slice(of_whole..len);
+    let own = blocks.slice(ranks.block(blocks.len()));
+    let places = [
+        partials.slice(0..of_whole),
+        own.slice(0..of_early),
+        own.slice(of_early..of_early + of_late),
+    ];
+    for (tensors, partials) in lists.iter().zip(places).filter(|(list, _)| !list.is_empty()) {
+        builder.launch(SquaredSums { tensors, partials }.launch())?;
     }
     if !blocks.is_empty() {
-        let all = partials.slice(of_whole..len);
-        let partials = all.slice(ranks.block(all.len()));
-        builder.launch(SquaredSums { tensors: &blocks, partials }.launch())?;
-        builder.pass.collectives(CollectiveGroup::new(ranks).all_gather(all)?)?;
+        builder.pass.collectives(CollectiveGroup::new(ranks).all_gather(blocks)?)?;
     }
     Ok(partials)
 }

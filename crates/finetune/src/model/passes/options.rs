@@ -48,6 +48,9 @@ pub struct StepOptions {
     /// Bytes of gradients that ranks exchange together; `None` for
     /// [`StepOptions::GROUP_BYTES`].
     pub group_bytes: Option<usize>,
+    /// Elements of a parameter from which each rank updates a block of it; `None` for
+    /// [`Sharding::LARGE`](crate::parameters::Sharding::LARGE).
+    pub shard_from: Option<usize>,
 }
 
 impl From<GradientHome> for StepOptions {

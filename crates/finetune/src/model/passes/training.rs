@@ -16,7 +16,7 @@ use crate::model::builder::{Builder, ParameterBuffers};
 use crate::model::exchange::GradientOptions;
 use crate::model::layers::{Layer, LayerSaved, Model, Objective, PassConfig, Residual, RopeTables};
 use crate::model::sequences::Sequences;
-use crate::parameters::{ATTENTION_NORM, FINAL_NORM, Sharding, layer_name};
+use crate::parameters::{ATTENTION_NORM, FINAL_NORM, MLP_NORM, Sharding, layer_name};
 use crate::spec::ModelSpec;
 
 /// The training step, and the buffers that a caller binds and sets.
@@ -150,7 +150,7 @@ impl StepPass {
         let ranks = if end == End::Update { options.ranks } else { Ranks::ONE };
         let gradients = GradientOptions {
             home: options.gradients,
-            sharding: Sharding::new(config.mode, ranks),
+            sharding: Sharding::new(config.mode, ranks, options.shard_from),
             group_bytes: options.group_bytes.unwrap_or(StepOptions::GROUP_BYTES),
             bf16_rows: (options.gradients == GradientHome::Transient
                 && config.precision.gradients == DType::Bf16
@@ -179,7 +179,7 @@ impl StepPass {
         let shape = [config.batch, config.seq];
         let sequences = Sequences::declare(&mut builder.pass, &spec, (shape, options.packed));
         let model = Model::new(&builder, &spec, &micro_batch, tables);
-        // The forward pass waits for the first group, which is therefore smaller.
+        // Weights are read sooner than gradients are complete, so their groups are smaller.
         optimizer::gather(&mut builder, gradients.sharding, gradients.group_bytes / 8)?;
         builder.scope("loss");
         let losses = builder.transient("per_token", config.rows());
@@ -318,7 +318,9 @@ impl StepOf<'_> {
             };
             grad = layer.backward(builder, saved, grad)?;
             if last {
-                builder.exchange_from(&layer_name(number, ATTENTION_NORM), &[])?;
+                // The rows of embedded tokens are exchanged before the last gradients.
+                let first = if number == 0 { MLP_NORM } else { ATTENTION_NORM };
+                builder.exchange_from(&layer_name(number, first), &[])?;
             }
         }
         model.embedding.backward(builder, tokens, grad.f32()?)
