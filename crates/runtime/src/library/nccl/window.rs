@@ -80,6 +80,10 @@ impl Drop for Window {
             (self.communicator.clone(), self.memory as usize, self.window);
         let context = self.communicator.context().clone();
         context.release(move |_| {
+            // Unmapping does not wait for work that uses the memory. A lost context has lost it.
+            if communicator.context().synchronize().is_err() {
+                return Ok(());
+            }
             let (table, comm) = communicator.raw();
             let registered = table.ncclCommWindowDeregister.filter(|_| !window.is_null());
             // An abort ends windows.
