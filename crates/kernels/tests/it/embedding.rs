@@ -9,8 +9,8 @@ use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
 /// Positions, hidden, vocabulary: one of each, both sides of a warp of positions, rows that need
 /// two blocks, primes, a vocabulary far larger than the text, more positions than are listed at a
-/// time, and nothing.
-const SHAPES: [(usize, usize, usize); 11] = [
+/// time by one warp and by several, and nothing.
+const SHAPES: [(usize, usize, usize); 12] = [
     (1, 1, 1),
     (31, 3, 7),
     (32, 4, 5),
@@ -21,6 +21,7 @@ const SHAPES: [(usize, usize, usize); 11] = [
     (67, 5, 1),
     (1025, 5, 3),
     (2600, 4, 90),
+    (1100, 260, 40),
     (0, 8, 3),
 ];
 
