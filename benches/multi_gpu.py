@@ -1,8 +1,8 @@
 """Measures training on several GPUs of one host, and checks that it repeats and survives kills.
 
 Parts, one after another:
-  steps   our step of each case on each number of GPUs, and PyTorch's beside it; a step of one GPU is that of all GPUs at
-          once, each with a run of its own, since GPUs of a host share power and cooling (the peer does so, too)
+  steps   our step of each case on each number of GPUs, and PyTorch's beside it; a step of one GPU is the mean over all
+          GPUs, each with a run of its own at the same time, as the peer measures it
   repeat  two runs of many steps, which must have the same losses and the same weights, bit for bit
   kills   a run whose processes are killed at random moments; it must end in time, and go on from its checkpoint
   resume  a run on the second most GPUs that continues from its checkpoint on the most
@@ -133,18 +133,16 @@ class Bench:
         return [output for (output, _), _ in ended]
 
     def measured(self, gpus, flags, steps, size):
-        """Runs steps, and returns the report. One GPU is each of them at the same time: the report is that of the first,
-        with the mean time and all times."""
+        """Runs steps, and returns the report. If `gpus` is 1, every GPU has a run of its own at the same time; returns the
+        report of the first, with the mean of their times and the times of each."""
         per_gpu, seq = size
-        every = range(max(self.arguments.gpus) if gpus == 1 else 1)
-        reports = [self.folder / f"report-{index}.json" for index in every]
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, every))).split(",")
-        lines = []
-        for report, device in zip(reports, visible):
-            line = self.command(gpus, *flags, "--steps", steps, "--batch", per_gpu * gpus, "--seq", seq, "--discard",
-                                "--report", report)
-            lines.append((line, {"CUDA_VISIBLE_DEVICES": device} if gpus == 1 else {}))
-        self.run_together(lines)
+        every = [str(index) for index in range(max(self.arguments.gpus))]
+        visible = os.environ["CUDA_VISIBLE_DEVICES"].split(",") if "CUDA_VISIBLE_DEVICES" in os.environ else every
+        runs = [{"CUDA_VISIBLE_DEVICES": device} for device in visible[:len(every)]] if gpus == 1 else [{}]
+        reports = [self.folder / f"report-{index}.json" for index in range(len(runs))]
+        more = ("--steps", steps, "--batch", per_gpu * gpus, "--seq", seq, "--discard")
+        lines = [self.command(gpus, *flags, *more, "--report", report) for report in reports]
+        self.run_together(list(zip(lines, runs)))
         found = [json.loads(report.read_text()) for report in reports]
         times = [report["step_ms_median"] for report in found]
         # Simulated devices report no times.

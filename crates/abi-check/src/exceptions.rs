@@ -21,8 +21,8 @@ pub const NCCL: &[Exception] = &[
     },
     Exception {
         source: "nccl.h",
-        item: "type NcclConfig",
-        reason: "`ncclConfig_t` of NCCL 2.28, which the library accepts from then on",
+        item: "type ncclConfig_v22800",
+        reason: "the configuration of NCCL 2.28, which later versions accept",
     },
     Exception {
         source: "nccl.h 2.18.3",

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use retrograph_driver_sys::CUresult;
 use retrograph_nccl_sys::{
-    CUstream, NCCL_WIN_COLL_SYMMETRIC, NcclConfig, NcclTable, ncclComm_t, ncclDataType_t,
+    CUstream, NCCL_WIN_COLL_SYMMETRIC, NcclTable, ncclComm_t, ncclConfig_v22800, ncclDataType_t,
     ncclRedOp_t, ncclResult_t, ncclUniqueId, ncclWindow_t,
 };
 
@@ -79,18 +79,8 @@ unsafe extern "C" fn ncclCommInitRank(
     id: ncclUniqueId,
     rank: i32,
 ) -> ncclResult_t {
-    let invalid = ncclResult_t::ncclInvalidUsage;
-    if group::is_open() {
-        return say(invalid, "communicators that are made in a group are not simulated");
-    }
-    let Some(device) = retrograph_driver_sim::current_device() else {
-        return say(invalid, "no simulated device is current on this thread");
-    };
-    match Comm::join(device, (ranks, rank), &id) {
-        // SAFETY: passed on from the caller.
-        Ok(joined) => unsafe { put(comm, joined.register()) },
-        Err(code) => say(code, "the rank cannot join the communicator"),
-    }
+    // SAFETY: passed on from the caller.
+    unsafe { join(comm, (ranks, rank), id, None) }
 }
 
 unsafe extern "C" fn ncclCommInitRankConfig(
@@ -100,13 +90,34 @@ unsafe extern "C" fn ncclCommInitRankConfig(
     rank: i32,
     config: *mut c_void,
 ) -> ncclResult_t {
-    // SAFETY: the caller of the NCCL function guarantees a configuration, which is not null.
-    let magic = (!config.is_null()).then(|| unsafe { (*config.cast::<NcclConfig>()).magic });
-    if magic != Some(NcclConfig::MAGIC) {
-        return say(ncclResult_t::ncclInvalidArgument, "the configuration is not initialized");
+    // SAFETY: the caller of the NCCL function guarantees a configuration, or null.
+    match unsafe { config.cast::<ncclConfig_v22800>().as_ref() } {
+        Some(config) if config.magic == ncclConfig_v22800::MAGIC => {
+            // SAFETY: passed on from the caller.
+            unsafe { join(comm, (ranks, rank), id, Some(config.CTAPolicy)) }
+        }
+        _ => say(ncclResult_t::ncclInvalidArgument, "the configuration is not initialized"),
     }
-    // SAFETY: passed on from the caller.
-    unsafe { ncclCommInitRank(comm, ranks, id, rank) }
+}
+
+unsafe fn join(
+    comm: *mut ncclComm_t,
+    ranks: (i32, i32),
+    id: ncclUniqueId,
+    cta_policy: Option<i32>,
+) -> ncclResult_t {
+    let invalid = ncclResult_t::ncclInvalidUsage;
+    if group::is_open() {
+        return say(invalid, "communicators that are made in a group are not simulated");
+    }
+    let Some(device) = retrograph_driver_sim::current_device() else {
+        return say(invalid, "no simulated device is current on this thread");
+    };
+    match Comm::join(device, ranks, &id, cta_policy) {
+        // SAFETY: passed on from the caller.
+        Ok(joined) => unsafe { put(comm, joined.register()) },
+        Err(code) => say(code, "the rank cannot join the communicator"),
+    }
 }
 
 unsafe extern "C" fn ncclMemAlloc(place: *mut *mut c_void, size: usize) -> ncclResult_t {

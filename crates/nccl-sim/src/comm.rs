@@ -19,6 +19,7 @@ pub(crate) struct Comm {
     address: Address,
     pub(crate) rank: i32,
     pub(crate) ranks: i32,
+    cta_policy: Option<i32>,
     pub(crate) device: CurrentDevice,
     pub(crate) stream: Mutex<TcpStream>,
     pub(crate) aborted: AtomicBool,
@@ -36,11 +37,27 @@ pub(crate) struct Comm {
 
 static COMMS: LazyLock<Mutex<BTreeMap<usize, Arc<Comm>>>> = LazyLock::new(Mutex::default);
 
-/// The number of ranks of this process in the communicator that was made from `id`: those that were
+/// A rank of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RankState {
+    /// Its number.
+    pub rank: i32,
+    /// `CTAPolicy` of its configuration; `None` if it has joined without one.
+    pub cta_policy: Option<i32>,
+    /// Its registered windows.
+    pub windows: usize,
+}
+
+/// The ranks of this process in the communicator that was made from `id`, in order: those that were
 /// neither destroyed nor aborted.
-pub fn live(id: &ncclUniqueId) -> usize {
-    let Some(address) = Address::of(id) else { return 0 };
-    COMMS.lock().values().filter(|comm| comm.address == address).count()
+pub fn ranks(id: &ncclUniqueId) -> Vec<RankState> {
+    let Some(address) = Address::of(id) else { return Vec::new() };
+    let comms = COMMS.lock();
+    let of_id = comms.values().filter(|comm| comm.address == address);
+    let mut ranks: Vec<RankState> = of_id.map(|comm| comm.state()).collect();
+    ranks.sort_by_key(|state| state.rank);
+    ranks
 }
 
 impl Comm {
@@ -49,6 +66,7 @@ impl Comm {
         device: CurrentDevice,
         (ranks, rank): (i32, i32),
         id: &ncclUniqueId,
+        cta_policy: Option<i32>,
     ) -> Result<Self, ncclResult_t> {
         if ranks < 1 || !(0..ranks).contains(&rank) {
             return Err(ncclResult_t::ncclInvalidArgument);
@@ -68,6 +86,7 @@ impl Comm {
             address,
             rank,
             ranks,
+            cta_policy,
             device,
             stream: Mutex::new(stream),
             aborted: AtomicBool::new(false),
@@ -80,6 +99,11 @@ impl Comm {
             error: Mutex::new(None),
             text: Mutex::default(),
         })
+    }
+
+    fn state(&self) -> RankState {
+        let windows = self.windows.load(Ordering::Acquire);
+        RankState { rank: self.rank, cta_policy: self.cta_policy, windows }
     }
 
     /// Makes a handle of the communicator.

@@ -39,7 +39,7 @@ mod request;
 mod wire;
 
 pub use calls::{VERSION, table};
-pub use comm::live;
+pub use comm::{RankState, ranks};
 pub use fault::{Fault, FaultKind, inject};
 
 /// Runs the example of the README as a test.

@@ -100,153 +100,133 @@ impl fmt::Debug for ncclUniqueId {
     }
 }
 
-/// A communicator: one rank of a group of devices.
-///
-/// A plain value: copying it copies the name of the object, not the object, and nothing is
-/// destroyed when it goes out of scope.
-#[repr(transparent)]
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ncclComm_t(pub *mut c_void);
+/// Declares handles of nccl.h, each a pointer that this crate never follows.
+macro_rules! handles {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// A plain value: copying it copies the name of the object, not the object, and nothing is
+        /// destroyed when it goes out of scope.
+        #[repr(transparent)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub *mut c_void);
 
-impl ncclComm_t {
-    /// The null handle.
-    pub const NULL: Self = Self(std::ptr::null_mut());
+        impl $name {
+            /// The null handle.
+            pub const NULL: Self = Self(std::ptr::null_mut());
 
-    /// Whether the handle is null.
-    pub const fn is_null(self) -> bool {
-        self.0.is_null()
-    }
+            /// Whether the handle is null.
+            pub const fn is_null(self) -> bool {
+                self.0.is_null()
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::NULL
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({:p})"), self.0)
+            }
+        }
+
+        // SAFETY: this crate never follows the pointer. Which threads may use the object, and when,
+        // is an obligation of the unsafe calls, not of owning the value.
+        unsafe impl Send for $name {}
+        // SAFETY: as above; a shared reference gives nothing but a copy of the value.
+        unsafe impl Sync for $name {}
+    )*};
 }
 
-impl Default for ncclComm_t {
-    fn default() -> Self {
-        Self::NULL
-    }
+handles! {
+    /// A communicator: one rank of a group of devices.
+    ncclComm_t;
+    /// Memory that all ranks of a communicator have registered.
+    ncclWindow_t;
 }
 
-impl fmt::Debug for ncclComm_t {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ncclComm_t({:p})", self.0)
-    }
-}
-
-// SAFETY: this crate never follows the pointer. Which threads may use a communicator, and when, is
-// an obligation of the unsafe calls, not of owning the value.
-unsafe impl Send for ncclComm_t {}
-// SAFETY: as above; a shared reference gives nothing but a copy of the value.
-unsafe impl Sync for ncclComm_t {}
-
-/// Memory that all ranks of a communicator have made known to each other. A plain value, as
-/// [`ncclComm_t`].
-#[repr(transparent)]
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ncclWindow_t(pub *mut c_void);
-
-impl ncclWindow_t {
-    /// The null handle.
-    pub const NULL: Self = Self(std::ptr::null_mut());
-
-    /// Whether the handle is null.
-    pub const fn is_null(self) -> bool {
-        self.0.is_null()
-    }
-}
-
-impl Default for ncclWindow_t {
-    fn default() -> Self {
-        Self::NULL
-    }
-}
-
-impl fmt::Debug for ncclWindow_t {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ncclWindow_t({:p})", self.0)
-    }
-}
-
-// SAFETY: as for communicators.
-unsafe impl Send for ncclWindow_t {}
-// SAFETY: as for communicators.
-unsafe impl Sync for ncclWindow_t {}
-
-/// Of a window: all ranks register memory of the same size, and use it at the same offsets.
+/// A flag of `ncclCommWindowRegister`: all ranks register memory of the same size, and use it at
+/// the same offsets.
 pub const NCCL_WIN_COLL_SYMMETRIC: i32 = 1;
 
-/// Of [`NcclConfig::cta_policy`]: collectives run on copy engines where they can, and take no
-/// multiprocessors there.
+/// A value of [`ncclConfig_v22800::CTAPolicy`]: where copy engines can run a collective, it takes
+/// no multiprocessors.
 pub const NCCL_CTA_POLICY_ZERO: i32 = 2;
 
-/// The configuration of a communicator: `ncclConfig_t` of NCCL 2.28, which later versions append
-/// to and accept.
+/// A field of a configuration whose value NCCL chooses.
+pub const NCCL_CONFIG_UNDEF_INT: i32 = i32::MIN;
+
+/// The configuration of a communicator in NCCL 2.28. Later versions append fields, and accept it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct NcclConfig {
-    /// Bytes of this structure.
+pub struct ncclConfig_v22800 {
+    /// Bytes of this configuration.
     pub size: usize,
-    /// [`NcclConfig::MAGIC`].
+    /// [`ncclConfig_v22800::MAGIC`].
     pub magic: u32,
-    /// [`NcclConfig::VERSION`].
+    /// [`ncclConfig_v22800::VERSION`].
     pub version: u32,
     /// Whether calls wait.
     pub blocking: i32,
     /// Blocks of a cluster.
-    pub cga_cluster_size: i32,
+    pub cgaClusterSize: i32,
     /// The fewest blocks of a collective.
-    pub min_ctas: i32,
+    pub minCTAs: i32,
     /// The most blocks of a collective.
-    pub max_ctas: i32,
+    pub maxCTAs: i32,
     /// The network; null for any.
-    pub net_name: *const c_char,
+    pub netName: *const c_char,
     /// Whether communicators split from this one share its resources.
-    pub split_share: i32,
+    pub splitShare: i32,
     /// The class of network traffic.
-    pub traffic_class: i32,
+    pub trafficClass: i32,
     /// The name for logs and profilers; null for none.
-    pub comm_name: *const c_char,
+    pub commName: *const c_char,
     /// Whether reductions in the network are used.
-    pub collnet_enable: i32,
+    pub collnetEnable: i32,
     /// How blocks are used, such as [`NCCL_CTA_POLICY_ZERO`].
-    pub cta_policy: i32,
+    pub CTAPolicy: i32,
     /// Whether communicators shrunk from this one share its resources.
-    pub shrink_share: i32,
+    pub shrinkShare: i32,
     /// Blocks of collectives over NVLink SHARP.
-    pub nvls_ctas: i32,
+    pub nvlsCTAs: i32,
     /// Channels per peer over a network.
-    pub n_channels_per_net_peer: i32,
+    pub nChannelsPerNetPeer: i32,
     /// Whether launches are scheduled by the use of NVLink.
-    pub nvlink_centric_sched: i32,
+    pub nvlinkCentricSched: i32,
 }
 
-impl NcclConfig {
+impl ncclConfig_v22800 {
     /// The version of this configuration: 2.28.0.
     pub const VERSION: i32 = 22800;
-    /// A value that NCCL chooses.
-    pub const UNDEFINED: i32 = i32::MIN;
     /// The number by which NCCL knows an initialized configuration.
     pub const MAGIC: u32 = 0xcafe_beef;
 }
 
-impl Default for NcclConfig {
+impl Default for ncclConfig_v22800 {
     /// NCCL chooses all values.
     fn default() -> Self {
         Self {
             size: size_of::<Self>(),
             magic: Self::MAGIC,
             version: Self::VERSION as u32,
-            blocking: Self::UNDEFINED,
-            cga_cluster_size: Self::UNDEFINED,
-            min_ctas: Self::UNDEFINED,
-            max_ctas: Self::UNDEFINED,
-            net_name: std::ptr::null(),
-            split_share: Self::UNDEFINED,
-            traffic_class: Self::UNDEFINED,
-            comm_name: std::ptr::null(),
-            collnet_enable: Self::UNDEFINED,
-            cta_policy: Self::UNDEFINED,
-            shrink_share: Self::UNDEFINED,
-            nvls_ctas: Self::UNDEFINED,
-            n_channels_per_net_peer: Self::UNDEFINED,
-            nvlink_centric_sched: Self::UNDEFINED,
+            blocking: NCCL_CONFIG_UNDEF_INT,
+            cgaClusterSize: NCCL_CONFIG_UNDEF_INT,
+            minCTAs: NCCL_CONFIG_UNDEF_INT,
+            maxCTAs: NCCL_CONFIG_UNDEF_INT,
+            netName: std::ptr::null(),
+            splitShare: NCCL_CONFIG_UNDEF_INT,
+            trafficClass: NCCL_CONFIG_UNDEF_INT,
+            commName: std::ptr::null(),
+            collnetEnable: NCCL_CONFIG_UNDEF_INT,
+            CTAPolicy: NCCL_CONFIG_UNDEF_INT,
+            shrinkShare: NCCL_CONFIG_UNDEF_INT,
+            nvlsCTAs: NCCL_CONFIG_UNDEF_INT,
+            nChannelsPerNetPeer: NCCL_CONFIG_UNDEF_INT,
+            nvlinkCentricSched: NCCL_CONFIG_UNDEF_INT,
         }
     }
 }

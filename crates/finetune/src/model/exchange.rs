@@ -79,8 +79,8 @@ pub(super) struct Exchange {
     pub(super) groups: Vec<Group>,
     /// The next group.
     next: usize,
-    /// The number of parameters before the second layer.
-    first_layer: usize,
+    /// The number of the first group with a parameter of the first layer, or of what comes before.
+    first_late: usize,
 }
 
 impl Exchange {
@@ -105,9 +105,13 @@ impl Exchange {
             groups.clear();
         }
         let second_layer = layer_name(1, ATTENTION_NORM);
-        let first_layer = parameters.iter().position(|parameter| parameter.name == second_layer);
-        let first_layer = first_layer.unwrap_or(parameters.len());
-        (Self { ranks, groups, next: 0, first_layer }, gradients)
+        let second_layer = parameters.iter().position(|parameter| parameter.name == second_layer);
+        let is_late = |group: &Group| {
+            let before = |&member: &usize| second_layer.is_none_or(|layer| member < layer);
+            !group.is_tied_table && group.members.iter().any(before)
+        };
+        let first_late = groups.iter().position(is_late).unwrap_or(groups.len());
+        (Self { ranks, groups, next: 0, first_late }, gradients)
     }
 
     /// Appends the exchange of every group all of whose members have numbers of at least `from`:
@@ -145,15 +149,12 @@ impl Exchange {
         Ok(())
     }
 
-    /// Whether the gradient of the parameter `number` is one of the last that are complete: it
-    /// shares its group with the first layer, or is the token table.
-    pub(super) fn is_late(&self, number: usize) -> bool {
-        let first_layer = self.groups.iter().position(|group| {
-            !group.is_tied_table && group.members.iter().any(|&member| member < self.first_layer)
-        });
-        let late = self.groups.iter().skip(first_layer.unwrap_or(self.groups.len()));
-        let tied = self.groups.iter().filter(|group| group.is_tied_table);
-        late.chain(tied).any(|group| group.members.contains(&number))
+    /// The parameters whose gradients are the last to be complete: those that are exchanged with
+    /// the first layer or after it, and a tied token table.
+    pub(super) fn late(&self) -> impl Iterator<Item = usize> {
+        let groups = self.groups.iter().enumerate();
+        let late = groups.filter(|(at, group)| *at >= self.first_late || group.is_tied_table);
+        late.flat_map(|(_, group)| group.members.iter().copied())
     }
 }
 

@@ -38,13 +38,13 @@ impl Placement<'_> {
     /// One rank.
     pub const ALONE: Self = Self { sharding: Sharding::NONE, communicator: None };
 
-    /// Whether `parameter` is in memory of the communicator: it has blocks, and several times as
-    /// many elements as a large parameter. Copy engines exchange each parameter on its own. Smaller
-    /// ones are exchanged faster by a kernel, many at once (docs/hardware/2026-11-27-two-h200).
+    /// Whether `parameter` is in memory of the communicator: it has blocks, and four times as many
+    /// elements as the smallest large parameter. Copy engines exchange one parameter at a time, so
+    /// that a kernel is faster for many small ones (docs/hardware/2026-11-27-two-h200).
     fn is_exchanged(&self, parameter: &Parameter) -> bool {
-        let few = 4 * self.sharding.large();
-        let many = self.sharding.is_sharded(parameter) && parameter.len() >= few;
-        many && self.communicator.is_some()
+        self.communicator.is_some()
+            && self.sharding.is_sharded(parameter)
+            && parameter.len() >= 4 * self.sharding.large()
     }
 }
 
@@ -87,11 +87,12 @@ impl ModelState {
         let sharding = placement.sharding;
         let (exchanged, others): (Vec<Parameter>, Vec<Parameter>) =
             parameters.iter().cloned().partition(|parameter| placement.is_exchanged(parameter));
-        let communicator = placement.communicator.filter(|_| !exchanged.is_empty());
         let mut uploader = Uploader::new(stream, &others, None)?;
-        let mut of_exchanged = match communicator {
-            Some(_) => Some(Uploader::new(stream, &exchanged, communicator)?),
-            None => None,
+        let mut of_exchanged = match placement.communicator {
+            Some(communicator) if !exchanged.is_empty() => {
+                Some(Uploader::new(stream, &exchanged, Some(communicator))?)
+            }
+            _ => None,
         };
         let moments = moments(stream, (parameters, sharding))?;
         let mut done = 0;

@@ -10,12 +10,13 @@ use retrograph_finetune::{
     LoraPatterns, LoraTargets, Mode, Plan, Precision, PreferenceConfig, Run, Source, Tokenizer,
     Trainer, TrainerOptions, TrainingConfig,
 };
+use retrograph_nccl_sys::NCCL_CTA_POLICY_ZERO;
 use retrograph_runtime::{Ranks, Strategy};
 
 use crate::device::device;
 use crate::dora::DORA;
 use crate::models::{LORA, bits, config, text, train, trainer};
-use crate::ranks::{Rank, on_ranks};
+use crate::ranks::{Rank, Setup, on_ranks};
 
 const STEPS: u32 = 6;
 
@@ -270,6 +271,21 @@ fn the_optimizer_state_is_sharded() {
     assert_eq!(two - replicated, (one - replicated) / 2);
 }
 
+#[test]
+fn weights_that_are_exchanged_are_in_memory_of_the_communicator() {
+    for (mode, windows) in [(Mode::Full, 1), (LORA, 0)] {
+        let config = batch_of(mode, Precision::BF16, 4);
+        // Only the simulated NCCL says which memory is registered.
+        Setup { simulated: true, ..Setup::of(2) }.run(|rank| {
+            let _trainer = rank.trainer(&config, TrainerOptions::default());
+            let states = retrograph_nccl_sim::ranks(&rank.id);
+            let number = rank.ranks().rank as i32;
+            let state = states.iter().find(|state| state.rank == number).unwrap();
+            assert_eq!((state.windows, state.cta_policy), (windows, Some(NCCL_CTA_POLICY_ZERO)));
+        });
+    }
+}
+
 /// Weights are exchanged during the forward pass, and gradients during the backward pass.
 #[test]
 fn collectives_overlap_with_the_passes() {
@@ -300,6 +316,9 @@ fn collectives_overlap_with_the_passes() {
     let of_gradients: Vec<usize> =
         named.filter(|(_, name)| name.starts_with("gradients ")).map(|(&at, _)| at).collect();
     let first = of_gradients[0];
+    let last = of_gradients[of_gradients.len() - 1];
+    let rows = names.iter().position(|name| *name == "embedding backward/all_gather").unwrap();
+    assert!(numbers[rows] < last, "rows of embedded tokens are exchanged first: {names:?}");
     let during = waiting_for(first)[first..].iter().filter(|waits| !**waits).count();
     assert!(during > 20, "{during} operations can run during the first exchange of gradients");
     let last_of_weights = numbers[count("weights/") - 1];
@@ -314,7 +333,7 @@ fn collectives_overlap_with_the_passes() {
         let found = pass.operations().iter().enumerate();
         found.filter(|(_, operation)| operation.verb() == verb).map(|(at, _)| at).collect()
     };
-    let after_last = waiting_for(of_gradients[of_gradients.len() - 1]);
+    let after_last = waiting_for(last);
     let sums = all("grad_norm_partials");
     let early = sums.iter().filter(|&&at| !after_last[at]).count();
     assert!(early > 0 && early < sums.len(), "squares are summed during the last exchange");

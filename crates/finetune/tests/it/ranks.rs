@@ -5,6 +5,7 @@
 
 use std::env;
 use std::path::Path;
+use std::sync::mpsc;
 
 use retrograph_driver_sim::Config;
 use retrograph_finetune::group::{Coordinator, GroupOptions, ProcessGroup};
@@ -22,6 +23,8 @@ use crate::device::simulated;
 pub(crate) struct Rank {
     pub(crate) device: Device,
     pub(crate) group: ProcessGroup,
+    /// The id of the communicator, by which the simulated NCCL knows its ranks.
+    pub(crate) id: ncclUniqueId,
 }
 
 impl Rank {
@@ -60,16 +63,19 @@ pub(crate) struct Setup {
     pub(crate) options: GroupOptions,
     /// What a rank of the simulated NCCL meets.
     pub(crate) fault: Option<(i32, Fault)>,
+    /// Whether devices are simulated, also if there are GPUs.
+    pub(crate) simulated: bool,
 }
 
 impl Setup {
     pub(crate) fn of(count: usize) -> Self {
-        Self { count, options: GroupOptions::default(), fault: None }
+        Self { count, options: GroupOptions::default(), fault: None, simulated: false }
     }
 
     /// Runs `body` on every rank, and returns the results in order.
     pub(crate) fn run<T: Send>(&self, body: impl Fn(&Rank) -> T + Sync) -> Vec<T> {
-        let gpus = if self.fault.is_none() { gpus(self.count) } else { None };
+        let may_use_gpus = !self.simulated && self.fault.is_none();
+        let gpus = if may_use_gpus { gpus(self.count) } else { None };
         let coordinator = Coordinator::listen("127.0.0.1:0", self.count, self.options).unwrap();
         let address = coordinator.address();
         std::thread::scope(|scope| {
@@ -87,8 +93,8 @@ impl Setup {
                             (simulated(config), simulated_nccl())
                         }
                     };
-                    self.connect(&group, &nccl, &device);
-                    let result = body(&Rank { device, group: group.clone() });
+                    let id = self.connect(&group, &nccl, &device);
+                    let result = body(&Rank { device, group: group.clone(), id });
                     group.leave();
                     result
                 })
@@ -98,19 +104,20 @@ impl Setup {
         })
     }
 
-    fn connect(&self, group: &ProcessGroup, nccl: &Nccl, device: &Device) {
-        let Some((rank, fault)) = self.fault else {
-            return group.connect(nccl, &device.context).unwrap();
-        };
-        let (held, context) = (*nccl, device.context.clone());
+    /// Returns the id of the communicator.
+    fn connect(&self, group: &ProcessGroup, nccl: &Nccl, device: &Device) -> ncclUniqueId {
+        let (held, context, fault) = (*nccl, device.context.clone(), self.fault);
+        let (sender, receiver) = mpsc::channel();
         let join = move |ranks: Ranks, id: UniqueId| {
-            if ranks.rank as i32 == rank {
-                let raw = ncclUniqueId { internal: id.bytes().map(|byte| byte as _) };
+            let raw = ncclUniqueId { internal: id.bytes().map(|byte| byte as _) };
+            sender.send(raw).unwrap();
+            if let Some((rank, fault)) = fault.filter(|(rank, _)| ranks.rank as i32 == *rank) {
                 retrograph_nccl_sim::inject(&raw, rank, fault);
             }
             Communicator::join(&held, &context, id, ranks)
         };
         group.connect_by(nccl, join).unwrap();
+        receiver.recv().unwrap()
     }
 }
 

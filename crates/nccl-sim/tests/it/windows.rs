@@ -1,7 +1,7 @@
 //! Configurations of communicators, and memory that ranks make known to each other.
 
 use retrograph_nccl_sys::{
-    NCCL_WIN_COLL_SYMMETRIC, NcclConfig, ncclComm_t, ncclResult_t, ncclWindow_t,
+    NCCL_WIN_COLL_SYMMETRIC, ncclComm_t, ncclConfig_v22800, ncclResult_t, ncclWindow_t,
 };
 
 use crate::rank::{Rank, run, unique_id};
@@ -11,15 +11,17 @@ fn a_configuration_must_be_initialized() {
     let rank = Rank::device(0);
     let join = rank.nccl.ncclCommInitRankConfig.unwrap();
     let mut comm = ncclComm_t::NULL;
-    let mut wrong = NcclConfig { magic: 1, ..NcclConfig::default() };
+    let mut wrong = ncclConfig_v22800 { magic: 1, ..ncclConfig_v22800::default() };
     for config in [std::ptr::null_mut(), (&raw mut wrong).cast()] {
         // SAFETY: the places are valid.
         let code = unsafe { join(&mut comm, 1, unique_id(), 0, config) };
         assert_eq!(code, ncclResult_t::ncclInvalidArgument);
     }
-    let mut config = NcclConfig::default();
+    let (id, mut config) = (unique_id(), ncclConfig_v22800 { CTAPolicy: 2, ..Default::default() });
     // SAFETY: as above.
-    unsafe { join(&mut comm, 1, unique_id(), 0, (&raw mut config).cast()) }.ok().unwrap();
+    unsafe { join(&mut comm, 1, id, 0, (&raw mut config).cast()) }.ok().unwrap();
+    let states = retrograph_nccl_sim::ranks(&id);
+    assert_eq!((states.len(), states[0].cta_policy, states[0].windows), (1, Some(2), 0));
     // SAFETY: the communicator is not used afterwards.
     unsafe { (rank.nccl.ncclCommDestroy)(comm) }.ok().unwrap();
 }

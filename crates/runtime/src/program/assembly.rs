@@ -10,8 +10,7 @@ use super::sequence::{Sequence, Step};
 
 /// The high priority; the default is 0.
 const HIGH_PRIORITY: i32 = -1;
-/// The priority of collectives: their few blocks start before those of kernels that fill the
-/// device.
+/// The priority of collectives. Their few blocks do not wait for kernels that fill the device.
 const COLLECTIVE_PRIORITY: i32 = -2;
 
 /// How a node is added.

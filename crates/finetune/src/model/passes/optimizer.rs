@@ -3,6 +3,8 @@
 //! A loss or norm that is not finite sets the halt flag. From then on no step changes the state, so
 //! that the host reads the state before the failed step.
 
+use std::collections::HashSet;
+
 use retrograph_kernels::ops::{
     AdamW, AdamWTensor, ClipScale, Guard, Schedule, SquaredSums, TensorView, squared_sums_partials,
 };
@@ -11,6 +13,7 @@ use retrograph_runtime::{BufferId, CollectiveGroup, Slice};
 use crate::config::OptimizerConfig;
 use crate::error::Result;
 use crate::model::builder::{Builder, ParameterBuffers, TrainableBuffers};
+use crate::model::exchange::Exchange;
 use crate::model::squares::GradientSquares;
 use crate::parameters::Sharding;
 
@@ -77,7 +80,7 @@ pub(super) fn update(
         }
         let update = builder.pass.launch(update.launch()?)?;
         if let Some(before) = before.replace(update) {
-            // Both could start at once, and the exchange would wait for both.
+            // Otherwise, both could start at once, and the exchange would begin after both.
             builder.pass.order(before, update)?;
         }
         if !group.is_empty() {
@@ -175,22 +178,22 @@ fn remaining_squares(builder: &mut Builder, mut squares: GradientSquares) -> Res
 /// The gradients that are exchanged last have a launch of their own, so that the others are read
 /// meanwhile.
 fn squares_of_all_ranks(builder: &mut Builder, sharding: Sharding) -> Result<Slice<f64>> {
+    let late: HashSet<usize> = builder.exchange.iter().flat_map(Exchange::late).collect();
     let mut lists: [Vec<TensorView<BufferId>>; 3] = Default::default();
     for (number, held) in builder.parameters.iter().enumerate() {
         let Some(TrainableBuffers { grad, block, .. }) = held.trained.clone() else { continue };
-        let last = builder.exchange.as_ref().is_some_and(|exchange| exchange.is_late(number));
+        let [whole, early_blocks, late_blocks] = &mut lists;
         let list = match sharding.is_sharded(&held.parameter) {
-            false => 0,
-            true if !last => 1,
-            true => 2,
+            false => whole,
+            true if late.contains(&number) => late_blocks,
+            true => early_blocks,
         };
-        lists[list].push(grad.slice(block).into());
+        list.push(grad.slice(block).into());
     }
-    let counts = lists.each_ref().map(|list| {
+    let [of_whole, of_early, of_late] = lists.each_ref().map(|list| {
         let lens: Vec<usize> = list.iter().map(TensorView::len).collect();
         squared_sums_partials(&lens)
     });
-    let [of_whole, of_early, of_late] = counts;
     let ranks = sharding.ranks();
     let len = of_whole + ranks.count * (of_early + of_late);
     let partials = builder.pass.transient::<f64>("clip/partials", len);

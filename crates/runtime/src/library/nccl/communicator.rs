@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use retrograph_driver::{Context, DeviceBuffer, Error, Owner, Result, Stream};
 use retrograph_kernels::Element;
 use retrograph_nccl_sys::{
-    NCCL_CTA_POLICY_ZERO, NcclConfig, NcclTable, ncclComm_t, ncclDataType_t, ncclRedOp_t,
+    NCCL_CTA_POLICY_ZERO, NcclTable, ncclComm_t, ncclConfig_v22800, ncclDataType_t, ncclRedOp_t,
     ncclResult_t,
 };
 
@@ -48,10 +48,10 @@ impl Communicator {
         // Not under the lock of captures: other ranks of this process join at the same time, and
         // NCCL switches its threads to the relaxed mode.
         let with_config = table.ncclCommInitRankConfig;
-        let code = match with_config.filter(|_| table.version >= NcclConfig::VERSION) {
+        let code = match with_config.filter(|_| table.version >= ncclConfig_v22800::VERSION) {
             Some(join) => {
-                let cta_policy = NCCL_CTA_POLICY_ZERO;
-                let mut config = NcclConfig { cta_policy, ..NcclConfig::default() };
+                let policy = NCCL_CTA_POLICY_ZERO;
+                let mut config = ncclConfig_v22800 { CTAPolicy: policy, ..Default::default() };
                 // SAFETY: the places are valid, and the context is current.
                 unsafe { join(&mut comm, count, id.raw(), rank, (&raw mut config).cast()) }
             }
