@@ -312,13 +312,20 @@ fn collectives_overlap_with_the_passes() {
         }
         waits
     };
-    let named = numbers.iter().zip(&names);
-    let of_gradients: Vec<usize> =
-        named.filter(|(_, name)| name.starts_with("gradients ")).map(|(&at, _)| at).collect();
+    let named = |start: &str, part: &str| -> Vec<usize> {
+        let all = numbers.iter().zip(&names);
+        let found = all.filter(|(_, name)| name.starts_with(start) && name.contains(part));
+        found.map(|(&at, _)| at).collect()
+    };
+    let (of_gradients, of_blocks) =
+        (named("gradients ", ""), named("gradients ", "reduce_scatter"));
     let first = of_gradients[0];
-    let last = of_gradients[of_gradients.len() - 1];
-    let rows = names.iter().position(|name| *name == "embedding backward/all_gather").unwrap();
-    assert!(numbers[rows] < last, "rows of embedded tokens are exchanged first: {names:?}");
+    let rows = named("embedding backward/", "all_gather")[0];
+    let after_rows = of_gradients.iter().filter(|&&at| at > rows).count();
+    assert!(
+        after_rows > 1,
+        "the first layer exchanges its last gradients after the rows of tokens: {names:?}"
+    );
     let during = waiting_for(first)[first..].iter().filter(|waits| !**waits).count();
     assert!(during > 20, "{during} operations can run during the first exchange of gradients");
     let last_of_weights = numbers[count("weights/") - 1];
@@ -333,7 +340,7 @@ fn collectives_overlap_with_the_passes() {
         let found = pass.operations().iter().enumerate();
         found.filter(|(_, operation)| operation.verb() == verb).map(|(at, _)| at).collect()
     };
-    let after_last = waiting_for(last);
+    let after_last = waiting_for(of_blocks[of_blocks.len() - 1]);
     let sums = all("grad_norm_partials");
     let early = sums.iter().filter(|&&at| !after_last[at]).count();
     assert!(early > 0 && early < sums.len(), "squares are summed during the last exchange");
