@@ -78,11 +78,11 @@ macro_rules! trampolines {
             use super::*;
             $(pub(super) unsafe fn $name(slot: usize, $($arg: $type),*) -> CUresult {
                 // SAFETY: the caller of the driver function guarantees valid arguments.
-                enter(slot, Function::$name, |state| unsafe { state.$name($($arg.admit()),*) })
+                enter(slot, Function::$name, &|state| unsafe { state.$name($($arg.admit()),*) })
             })*
             $(pub(super) unsafe fn $o_name(slot: usize, $($o_arg: $o_type),*) -> CUresult {
                 // SAFETY: the caller of the driver function guarantees valid arguments.
-                enter(slot, Function::$o_name, |state| unsafe {
+                enter(slot, Function::$o_name, &|state| unsafe {
                     state.$o_name($($o_arg.admit()),*)
                 })
             })*
@@ -281,8 +281,9 @@ impl Function {
     }
 }
 
-/// Runs one call in the world of `slot`.
-fn enter(slot: usize, function: Function, body: impl Fn(&mut State) -> Call) -> CUresult {
+/// Runs one call in the world of `slot`. The body is not a generic parameter: the compiler would make
+/// a copy of this function for every function of the driver.
+fn enter(slot: usize, function: Function, body: &dyn Fn(&mut State) -> Call) -> CUresult {
     let Some(world) = world::in_slot(slot) else {
         return CUresult::CUDA_ERROR_DEINITIALIZED;
     };
@@ -311,7 +312,7 @@ fn enter(slot: usize, function: Function, body: impl Fn(&mut State) -> Call) -> 
     }
     // A panic must not cross into a caller that may not be Rust.
     let call = catch_unwind(AssertUnwindSafe(|| {
-        let result = to_end(&mut state, &body);
+        let result = to_end(&mut state, body);
         if state.config.order == Order::Prompt && state.stopped.is_none() {
             // What fails is reported by later calls.
             let _ = to_end(&mut state, &State::complete_promptly);

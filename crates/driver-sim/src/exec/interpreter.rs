@@ -107,59 +107,59 @@ pub(super) fn best() -> Interpreter {
             && is_x86_feature_detected!("avx512dq");
         let fused = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
         if wide && fused {
-            return with_avx512;
+            return avx512::run;
         }
         if fused {
-            return with_avx2;
+            return avx2::run;
         }
     }
-    portable
+    portable::run
 }
 
 /// Every interpreter that the host can run, for tests that compare them.
 #[cfg(test)]
 pub(super) fn all() -> Vec<Interpreter> {
-    let mut list: Vec<Interpreter> = vec![portable, best()];
+    let mut list: Vec<Interpreter> = vec![portable::run, best()];
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-        list.push(with_avx2);
+        list.push(avx2::run);
     }
     list
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,bmi1,bmi2,popcnt,lzcnt")]
-unsafe fn with_avx512(
-    machine: &mut Machine<'_>,
-    warp: &mut Warp,
-    file: RegisterFile,
-    turn: u64,
-) -> Pause {
-    // SAFETY: by the contract of `Interpreter`.
-    unsafe { interpret(machine, warp, file, turn) }
+/// Declares an interpreter in a module of its own: the compiler translates modules in parallel.
+macro_rules! interpreter {
+    ($(#[$attribute:meta])* $name:ident) => {
+        mod $name {
+            use super::{Machine, Pause, RegisterFile, Warp, interpret};
+
+            $(#[$attribute])*
+            pub(super) unsafe fn run(
+                machine: &mut Machine<'_>,
+                warp: &mut Warp,
+                file: RegisterFile,
+                turn: u64,
+            ) -> Pause {
+                // SAFETY: by the contract of `Interpreter`.
+                unsafe { interpret(machine, warp, file, turn) }
+            }
+        }
+    };
 }
 
+interpreter!(portable);
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn with_avx2(
-    machine: &mut Machine<'_>,
-    warp: &mut Warp,
-    file: RegisterFile,
-    turn: u64,
-) -> Pause {
-    // SAFETY: by the contract of `Interpreter`.
-    unsafe { interpret(machine, warp, file, turn) }
-}
-
-unsafe fn portable(
-    machine: &mut Machine<'_>,
-    warp: &mut Warp,
-    file: RegisterFile,
-    turn: u64,
-) -> Pause {
-    // SAFETY: by the contract of `Interpreter`.
-    unsafe { interpret(machine, warp, file, turn) }
-}
+interpreter!(
+    #[target_feature(enable = "avx2,fma")]
+    avx2
+);
+#[cfg(target_arch = "x86_64")]
+interpreter!(
+    #[target_feature(
+        enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,bmi1,bmi2,popcnt,lzcnt"
+    )]
+    avx512
+);
 
 /// # Safety
 ///
