@@ -1,5 +1,6 @@
 //! Opcodes with their modifiers and types.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::body::forms;
@@ -100,13 +101,21 @@ fn joined(cursor: &Cursor<'_>, opcode: Opcode) -> Option<Modifier> {
         let mut texts = modifier.text().split('.').enumerate();
         texts.all(|(index, text)| next(index) == Some(Token::Dotted(text)))
     };
-    let several = OF_SEVERAL_WORDS.iter().copied();
+    let Some(Token::Dotted(first)) = next(0) else { return None };
+    let several = OF_SEVERAL_WORDS.get(first)?.iter().copied();
     several.filter(|one| is(one) && has(opcode, *one)).max_by_key(|&one| words(one))
 }
 
-/// The modifiers that are more than one word. Every word of a text is compared with them.
-static OF_SEVERAL_WORDS: LazyLock<Vec<Modifier>> =
-    LazyLock::new(|| Modifier::ALL.iter().copied().filter(|one| words(*one) > 1).collect());
+/// The modifiers of more than one word, by the first one.
+static OF_SEVERAL_WORDS: LazyLock<HashMap<&str, Vec<Modifier>>> = LazyLock::new(|| {
+    let mut by_first = HashMap::<_, Vec<_>>::new();
+    for &modifier in Modifier::ALL {
+        if let Some((first, _)) = modifier.text().split_once('.') {
+            by_first.entry(first).or_default().push(modifier);
+        }
+    }
+    by_first
+});
 
 /// How many words a modifier is.
 fn words(modifier: Modifier) -> usize {
