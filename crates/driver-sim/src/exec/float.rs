@@ -34,6 +34,15 @@ pub(super) fn d(bits: u64) -> f64 {
     f64::from_bits(bits)
 }
 
+/// `f32` to bf16, rounded to nearest, with the canonical NaN.
+#[inline(always)]
+pub(super) fn bf16(bits: u32) -> u32 {
+    let is_nan = bits & 0x7fff_ffff > 0x7f80_0000;
+    // The addition carries where the rest is more than a half, or a half above an odd number.
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    if is_nan { 0x7fff } else { rounded }
+}
+
 /// The bits of a result, with the canonical NaN.
 #[inline(always)]
 pub(super) fn canonical(value: f32) -> u32 {

@@ -103,6 +103,15 @@ pub(super) struct Narrowing {
 }
 
 impl Narrowing {
+    /// To bf16, to nearest: operations of their own.
+    pub(super) const BF16: Self = Self {
+        to: Narrow::Bf16,
+        rounding: Rounding::Nearest,
+        away: false,
+        relu: false,
+        finite: false,
+    };
+
     fn apply(self, value: f64) -> u32 {
         let (nan, greatest) = self.to.ends();
         if value.is_nan() {
@@ -205,6 +214,18 @@ mod tests {
         assert_eq!(run(zero, f32::from_bits(0x3f80_1fff)), 0x3f80_0000);
         assert_eq!(run(away, f32::MAX), u64::from(f32::INFINITY.to_bits()));
         assert_eq!(run(tf32, f32::NAN), 0x7fff_e000);
+    }
+
+    #[test]
+    fn bf16_is_that_of_its_own_operation() {
+        let edges = [0x7f7f_7fff, 0x7f7f_8000, 0x7f80_0000, 0x7f80_0001, 0xffff_ffff, 0x8000_8000];
+        let spread = (0..=0xffffu32).map(|i| i.wrapping_mul(0x1_0001).wrapping_add(i << 7));
+        let ties =
+            (0..=0xffffu32).flat_map(|i| [i << 16 | 0x7fff, i << 16 | 0x8000, i << 16 | 0x8001]);
+        for bits in edges.into_iter().chain(spread).chain(ties) {
+            let expected = Narrowing::BF16.apply(f64::from(f32::from_bits(bits)));
+            assert_eq!(crate::exec::float::bf16(bits), expected, "{bits:#010x}");
+        }
     }
 
     #[test]

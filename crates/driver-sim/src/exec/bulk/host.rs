@@ -9,6 +9,7 @@ use crate::exec::fault::FaultKind;
 use crate::exec::program::{Access, Width};
 use crate::exec::races::AccessKind;
 use crate::exec::undefined::ProxyMisuse;
+use crate::memory::Span;
 use crate::tensor_map::{MOST_DIMENSIONS, TENSOR_MAP_BYTES, TensorMap};
 
 impl Memories<'_> {
@@ -33,8 +34,13 @@ impl Memories<'_> {
 
     /// The host address of bytes of global memory.
     pub(super) fn global_bytes(&self, address: u64, bytes: u64) -> Result<*mut u8, FaultKind> {
-        let span = self.global.find(address).filter(|span| bytes <= span.end - address);
-        match span {
+        let mut span = self.found.get();
+        if address < span.base || address >= span.end {
+            span = self.global.find(address).unwrap_or(Span::NONE);
+            self.found.set(span);
+        }
+        let inside = (span.base..span.end).contains(&address) && bytes <= span.end - address;
+        match inside.then_some(span) {
             // SAFETY: the bytes are inside of the allocation.
             Some(span) => Ok(unsafe { span.host.add((address - span.base) as usize) }),
             None => {

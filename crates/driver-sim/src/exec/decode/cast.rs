@@ -171,6 +171,14 @@ impl Decoder<'_> {
         for operand in from {
             registers.push(self.read(operand, from_type)?);
         }
+        if narrowing == Narrowing::BF16 && from_type == Type::F32 {
+            match registers[..] {
+                [a] => self.emit(Convert::F32ToBf16 { d: to, a }),
+                [a, b] => self.emit(Convert::F32ToBf16x2 { d: to, a, b }),
+                _ => return Err("without one or two operands".to_owned()),
+            }
+            return Ok(());
+        }
         let function: fn([u64; 3], Narrowing) -> u64 = match (registers.len(), from_type) {
             (2, Type::F32) => narrow::two,
             (1, Type::F32) => narrow::one,
@@ -226,6 +234,7 @@ fn common(
         (Type::U32 | Type::S32, Type::U64 | Type::S64) => Convert::Low32 { d, a },
         (Type::U32 | Type::S32, Type::U32 | Type::S32) => Convert::Move32 { d, a },
         (Type::U64 | Type::S64, Type::U64 | Type::S64) => Convert::Move64 { d, a },
+        (Type::Bf16, Type::F32) => Convert::F32ToBf16 { d, a },
         (Type::F64, Type::F32) => Convert::F32ToF64 { d, a },
         (Type::F32, Type::F64) if !integral => Convert::F64ToF32 { d, a },
         _ => return None,

@@ -21,6 +21,10 @@ lane_operations! {
         S32To64 = |a: i32| i64::from(a);
         /// `cvt.u32.u64`: the low 32 bits.
         Low32 = |a: u64| a as u32;
+        /// `cvt.rn.bf16.f32`.
+        F32ToBf16 = |a: u32| float::bf16(a);
+        /// `cvt.rn.bf16x2.f32`: the first operand is above the second.
+        F32ToBf16x2 = |a: u32, b: u32| float::bf16(a) << 16 | float::bf16(b);
         /// `cvt.f64.f32`.
         F32ToF64 = |a: u32| float::widen(a);
         /// `cvt.rn.f32.f64`.

@@ -14,6 +14,7 @@ use crate::exec::fault::FaultKind;
 use crate::exec::program::{Access, Width};
 use crate::exec::races::AccessKind;
 use crate::exec::undefined::Undefined;
+use crate::memory::Span;
 
 /// Bytes that the swizzle moves as a unit, and the most elements in them.
 const PIECE: u32 = 16;
@@ -87,43 +88,75 @@ impl SharedMatrix {
         let mut out = vec![[0.0; STEPS]; range.len()];
         let (steps, elements) = (steps(self.dtype), PIECE as usize / self.size as usize);
         let every = |apart| (0..steps).step_by(apart);
+        let whole = self.whole(memories, &range);
         if self.transposed {
             for (first, step) in
                 range.clone().step_by(elements).flat_map(|r| every(1).map(move |s| (r, s)))
             {
-                let values = self.load(memories, (first, step))?;
+                let values = self.load(memories, (first, step), whole)?;
                 for (i, value) in values.into_iter().enumerate() {
                     out[first - range.start + i][step] = value;
                 }
             }
         } else {
             for (line, step) in range.clone().flat_map(|r| every(elements).map(move |s| (r, s))) {
-                let values = self.load(memories, (line, step))?;
+                let values = self.load(memories, (line, step), whole)?;
                 out[line - range.start][step..step + elements].copy_from_slice(&values[..elements]);
             }
         }
         Ok(out)
     }
 
+    /// The memory from the first to the last piece of `range`, if all of it may be read, so that no
+    /// piece needs a check. The memory between pieces may be forbidden where they are not.
+    fn whole(&self, memories: &Memories<'_>, range: &Range<usize>) -> Option<Span> {
+        let (steps, elements) = (steps(self.dtype), PIECE as usize / self.size as usize);
+        let apart = if self.transposed { (elements, 1) } else { (1, elements) };
+        let lines = range.clone().step_by(apart.0);
+        let pieces = lines
+            .flat_map(|line| (0..steps).step_by(apart.1).map(move |step| self.piece(line, step)));
+        let (low, high) = pieces.fold((u64::MAX, 0), |(low, high), piece| {
+            (low.min(piece), high.max(piece + u64::from(PIECE)))
+        });
+        let bytes = high.checked_sub(low)?;
+        if memories.races.is_some() || memories.first_unfenced(&(low..high)).is_some() {
+            return None;
+        }
+        memories.check_async(Some(Space::Shared), (low, bytes), AccessKind::Read).ok()?;
+        let host = memories.shared_bytes(low, bytes).ok()?;
+        Some(Span { base: low, end: high, host })
+    }
+
+    /// A piece, from memory that may be read as a whole, or checked by itself.
     fn load(
         &self,
         memories: &mut Memories<'_>,
         (line, step): (usize, usize),
+        whole: Option<Span>,
     ) -> Result<[f32; ELEMENTS], LaneFault> {
         let address = self.piece(line, step);
-        let trouble = |kind: FaultKind| (kind, 0);
-        let from = memories.shared_bytes(address, u64::from(PIECE)).map_err(trouble)?;
-        memories.watch(&ACCESS, (0, address, PIECE), AccessKind::Read).map_err(trouble)?;
-        if memories.unfenced.as_ref().is_some_and(|unfenced| unfenced.holds(address)) {
-            return Err(trouble(FaultKind::Undefined(Undefined::UnfencedSharedMemory)));
-        }
+        let from = match whole {
+            // SAFETY: the piece is inside of the span.
+            Some(span) => unsafe { span.host.add((address - span.base) as usize) },
+            None => Self::checked(memories, address).map_err(|kind| (kind, 0))?,
+        };
         if self.dtype == Type::Tf32 {
-            // SAFETY: `shared_bytes` proved 16 bytes.
+            // SAFETY: a piece has 16 bytes.
             let [a, b, c, d] = unsafe { from.cast::<[u32; 4]>().read_unaligned() }.map(of_tf32);
             return Ok([a, b, c, d, 0.0, 0.0, 0.0, 0.0]);
         }
-        // SAFETY: `shared_bytes` proved 16 bytes.
+        // SAFETY: a piece has 16 bytes.
         let halves = unsafe { from.cast::<[u16; ELEMENTS]>().read_unaligned() };
         Ok(of_halves(self.dtype, halves))
+    }
+
+    /// The host address of the piece at `address`, if it may be read.
+    fn checked(memories: &mut Memories<'_>, address: u64) -> Result<*mut u8, FaultKind> {
+        let from = memories.shared_bytes(address, u64::from(PIECE))?;
+        memories.watch(&ACCESS, (0, address, PIECE), AccessKind::Read)?;
+        if memories.unfenced.as_ref().is_some_and(|unfenced| unfenced.holds(address)) {
+            return Err(FaultKind::Undefined(Undefined::UnfencedSharedMemory));
+        }
+        Ok(from)
     }
 }
