@@ -64,6 +64,7 @@ mod current;
 mod diagnostic;
 pub mod exec;
 mod globals;
+mod image;
 mod jit;
 mod kernel;
 mod live;

@@ -2,12 +2,14 @@
 
 use std::ffi::c_void;
 use std::io::ErrorKind;
+use std::sync::Arc;
 
 use retrograph_driver_sys::*;
+use retrograph_ptx::IsaVersion;
 use retrograph_ptx::ast::{Function, Linkage, Module, Operand, Statement};
-use retrograph_ptx::{IsaVersion, ast};
 
 use crate::argument::In;
+use crate::image::{self, Image};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
 
@@ -56,7 +58,7 @@ impl State {
     }
 
     /// Parses the PTX of an image, which may refer to undefined functions.
-    pub(super) fn parse_image(&self, text: &str) -> Result<ast::Module, LoadFailure> {
+    pub(super) fn parse_image(&self, text: &str) -> Result<Arc<Image>, LoadFailure> {
         if !begins_with_version(text) {
             return Err(LoadFailure::no_image());
         }
@@ -67,24 +69,24 @@ impl State {
                 format!("PTX ISA {version} is newer than {newest}, which this driver understands"),
             ));
         }
-        let parsed = retrograph_ptx::parse(text).map_err(|error| match error.is_missing {
+        let parsed = image::parse(text).map_err(|error| match error.is_missing {
             // A real driver may accept it.
             true => LoadFailure::new(Refusal::UNSUPPORTED, error.to_string()),
             false => LoadFailure::bad_text(Rule::ModuleText, error.to_string()),
         })?;
         let (major, minor) = self.config.compute_capability;
-        if !parsed.target.runs_on(major, minor) {
-            let message =
-                format!("an image for {} does not run on a device {major}.{minor}", parsed.target);
+        let target = parsed.module.target;
+        if !target.runs_on(major, minor) {
+            let message = format!("an image for {target} does not run on a device {major}.{minor}");
             return Err(LoadFailure::bad_text(Rule::ModuleTarget, message));
         }
         Ok(parsed)
     }
 
     /// Parses the PTX of an image that must define all functions that it calls.
-    pub(super) fn parse_complete(&self, text: &str) -> Result<ast::Module, LoadFailure> {
+    pub(super) fn parse_complete(&self, text: &str) -> Result<Arc<Image>, LoadFailure> {
         let parsed = self.parse_image(text)?;
-        match undefined_function(&parsed) {
+        match undefined_function(&parsed.module) {
             Some(name) => {
                 let message = format!("the function `{name}` is called and has no body");
                 Err(LoadFailure::bad_text(Rule::ModuleUndefined, message))

@@ -5,10 +5,10 @@ use std::ffi::{CString, c_char, c_void};
 use std::sync::Arc;
 
 use retrograph_driver_sys::*;
-use retrograph_ptx::ast;
 
 use super::images::{image_text, read_file};
 use crate::argument::{Call, In, Out};
+use crate::image::Image;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Kernel, Library, Module, State};
 
@@ -91,14 +91,14 @@ impl State {
     }
 
     /// The parsed PTX of a library. Parsed on first use.
-    fn image_of(&mut self, library: CUlibrary) -> Result<Arc<ast::Module>, Refusal> {
+    fn image_of(&mut self, library: CUlibrary) -> Result<Arc<Image>, Refusal> {
         let found = self.library(library)?;
         if let Some(image) = &found.image {
             return Ok(Arc::clone(image));
         }
         let text = Arc::clone(&found.text);
         let image = self.parse_complete(&text).map_err(|failure| self.failed(failure))?;
-        Ok(Arc::clone(self.library(library)?.image.insert(Arc::new(image))))
+        Ok(Arc::clone(self.library(library)?.image.insert(image)))
     }
 
     pub(crate) fn cuLibraryUnload(&mut self, library: CUlibrary) -> Call {
@@ -138,7 +138,7 @@ impl State {
             return Ok(*known);
         }
         let missing = refuse(CUresult::CUDA_ERROR_NOT_FOUND, Rule::LibraryKernel);
-        self.image_of(library)?.entry(name).ok_or(missing)?;
+        self.image_of(library)?.module.entry(name).ok_or(missing)?;
         let text = CString::new(name).map_err(|_| missing)?;
         let handle: CUkernel = self.handle();
         self.kernels.insert(handle, Kernel { library, name: text });
@@ -148,7 +148,7 @@ impl State {
 
     pub(crate) fn cuLibraryGetKernelCount(&mut self, count: Out<u32>, library: CUlibrary) -> Call {
         count.demand()?;
-        let kernels = self.image_of(library)?.entries.len();
+        let kernels = self.image_of(library)?.module.entries.len();
         count.put(u32::try_from(kernels).unwrap_or(u32::MAX))
     }
 
@@ -159,7 +159,7 @@ impl State {
         library: CUlibrary,
     ) -> Call {
         let image = self.image_of(library)?;
-        let names: Vec<_> = image.entries.iter().map(|entry| entry.name.clone()).collect();
+        let names: Vec<_> = image.module.entries.iter().map(|entry| entry.name.clone()).collect();
         for (index, name) in names.iter().take(count as usize).enumerate() {
             let kernel = self.kernel_named(library, name)?;
             kernels.put_at(index, kernel)?;
@@ -221,7 +221,7 @@ impl State {
         self.library(library)?;
         let name = name.text()?;
         let image = self.image_of(library)?;
-        let mut variables = image.variables.iter();
+        let mut variables = image.module.variables.iter();
         if !variables.any(|variable| variable.is_managed && variable.name == name) {
             return Err(refuse(CUresult::CUDA_ERROR_NOT_FOUND, Rule::LibraryManaged));
         }

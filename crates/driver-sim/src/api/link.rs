@@ -110,7 +110,7 @@ impl State {
         self.finish_log(link, parsed.as_ref().err())?;
         let parsed = parsed.map_err(|failure| self.failed(failure))?;
         let found = self.links.get_mut(link)?;
-        for name in public_names(&parsed) {
+        for name in public_names(&parsed.module) {
             if !found.names.insert(name.to_owned()) {
                 found.is_broken = true;
             }
@@ -149,7 +149,8 @@ impl State {
     /// All inputs as one text.
     fn joined(&mut self, link: CUlinkState) -> Result<String, Refusal> {
         let found = self.links.get(link)?;
-        let mut inputs = found.inputs.clone();
+        let mut inputs: Vec<Module> =
+            found.inputs.iter().map(|input| input.module.clone()).collect();
         if let Some(most) = found.log.most_registers() {
             for entry in inputs.iter_mut().flat_map(|module| &mut module.entries) {
                 let own = entry.limits.max_registers;
@@ -161,11 +162,11 @@ impl State {
             let isa = self.config.newest_isa();
             return Ok(format!(".version {isa}\n.target sm_{major}{minor}\n.address_size 64\n"));
         };
-        let module = self.parse_image(&text).map_err(|failure| {
+        let parsed = self.parse_image(&text).map_err(|failure| {
             let LoadFailure { message, .. } = failure;
             self.unsupported(format!("texts that cannot be joined as they are: {message}"))
         })?;
-        match undefined_function(&module) {
+        match undefined_function(&parsed.module) {
             Some(_) => Err(refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, Rule::LinkUndefined)),
             None => Ok(text),
         }

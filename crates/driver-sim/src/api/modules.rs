@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_void};
-use std::sync::Arc;
 
 use retrograph_driver_sys::*;
-use retrograph_ptx::ast;
 
 use super::images::{LoadFailure, image_text, read_file};
 use crate::argument::{Call, In, Out};
-use crate::exec::Program;
 use crate::globals;
+use crate::image::Image;
 use crate::jit::JitLog;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Module, State};
@@ -71,29 +69,18 @@ impl State {
     }
 
     /// Allocates the global variables of a module and decodes its kernels.
-    pub(super) fn place(
-        &mut self,
-        device: usize,
-        parsed: &ast::Module,
-    ) -> Result<Module, LoadFailure> {
+    pub(super) fn place(&mut self, device: usize, image: &Image) -> Result<Module, LoadFailure> {
+        let parsed = &image.module;
         let globals = self.allocate_globals(device, &parsed.variables)?;
         let address_of = |name: &str| globals.get(name).map(|(address, _)| *address);
-        let decoded: Result<BTreeMap<_, _>, _> = parsed
-            .entries
-            .iter()
-            .map(|entry| {
-                let program = Program::decode(parsed, &entry.name, &address_of)?;
-                Ok((entry.name.clone(), Arc::new(program)))
-            })
-            .collect();
-        let decoded = decoded.map_err(|error: crate::exec::DecodeError| {
+        let programs = image.programs(&address_of).map_err(|error| {
             self.free_globals(device, &globals);
             LoadFailure::new(Refusal::UNSUPPORTED, error.to_string())
-        });
+        })?;
         Ok(Module {
             device,
             target: parsed.target,
-            programs: decoded?,
+            programs,
             functions: BTreeMap::new(),
             globals,
             library: None,

@@ -1,16 +1,16 @@
 //! Linker invocations (`cuLinkCreate`).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use retrograph_ptx::ast::Module;
-
+use crate::image::Image;
 use crate::jit::JitLog;
 
 /// A linker invocation.
 #[derive(Default)]
 pub(crate) struct Link {
     /// The modules added so far.
-    pub(crate) inputs: Vec<Module>,
+    pub(crate) inputs: Vec<Arc<Image>>,
     /// The public names that they define.
     pub(crate) names: BTreeSet<String>,
     /// Whether a name was defined twice. Every later call fails.

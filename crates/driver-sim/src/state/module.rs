@@ -5,16 +5,17 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use retrograph_driver_sys::{CUfunction, CUkernel, CUlibrary, CUmodule};
-use retrograph_ptx::{SmTarget, ast};
+use retrograph_ptx::SmTarget;
 
 use crate::exec::Program;
+use crate::image::{Image, Programs};
 
 /// A loaded module.
 pub(crate) struct Module {
     pub(crate) device: usize,
     pub(crate) target: SmTarget,
     /// Decoded kernels by name.
-    pub(crate) programs: BTreeMap<String, Arc<Program>>,
+    pub(crate) programs: Programs,
     /// Handles of functions by name, created on first use.
     pub(crate) functions: BTreeMap<String, CUfunction>,
     /// Address and size of global variables by name.
@@ -52,7 +53,7 @@ pub(crate) struct Library {
     /// The PTX, compiled when a context first needs it.
     pub(crate) text: Arc<str>,
     /// The parsed PTX, after the first use.
-    pub(crate) image: Option<Arc<ast::Module>>,
+    pub(crate) image: Option<Arc<Image>>,
     /// Modules by the index of their context among the devices.
     pub(crate) modules: BTreeMap<usize, CUmodule>,
     pub(crate) kernels: BTreeMap<String, CUkernel>,
