@@ -98,6 +98,7 @@ mod warp;
 mod warpgroup;
 mod words;
 
+pub(crate) use decode::{GET_GRID_HANDLE, SYNCHRONIZE_GRID};
 pub use fault::{DecodeError, Fault, FaultKind, FaultSite, RacingAccess};
 pub use grid::{Launch, LaunchStats, launch};
 pub use program::Program;

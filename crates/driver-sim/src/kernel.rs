@@ -21,6 +21,7 @@ pub(crate) fn run(
         grid: launch.grid,
         block: launch.block,
         cluster: launch.cluster,
+        is_cooperative: launch.is_cooperative,
         shared_bytes: launch.shared_bytes,
         parameters: &launch.parameters.block,
         threads: config.threads,

@@ -9,6 +9,7 @@ use retrograph_ptx::IsaVersion;
 use retrograph_ptx::ast::{Function, Linkage, Module, Operand, Statement};
 
 use crate::argument::In;
+use crate::exec::{GET_GRID_HANDLE, SYNCHRONIZE_GRID};
 use crate::image::{self, Image};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::State;
@@ -24,7 +25,8 @@ const ELF_CLASS_64: u8 = 2;
 const NOT_PTX: &str = "images other than PTX cannot be simulated";
 
 /// Device functions that the driver provides.
-const OF_THE_DRIVER: [&str; 4] = ["vprintf", "malloc", "free", "__assertfail"];
+const OF_THE_DRIVER: [&str; 6] =
+    ["vprintf", "malloc", "free", "__assertfail", GET_GRID_HANDLE, SYNCHRONIZE_GRID];
 
 /// A failed load: the code and the message of the JIT log.
 #[derive(Clone)]

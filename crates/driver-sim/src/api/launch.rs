@@ -232,6 +232,7 @@ impl State {
             grid: request.grid,
             block: request.block,
             cluster: [1; 3],
+            is_cooperative: request.is_cooperative,
             shared_bytes: request.shared_bytes,
             parameters,
         })

@@ -7,6 +7,7 @@ use std::ffi::{c_char, c_void};
 use retrograph_driver_sys::*;
 use retrograph_ptx::ast::{Linkage, Module};
 
+use super::device_runtime::{is_device_runtime, take_from_device_runtime};
 use super::images::{LoadFailure, is_binary, read_bytes, undefined_function};
 use super::join::join;
 use crate::argument::{Call, In, Out};
@@ -71,12 +72,12 @@ impl State {
         self.add_input(input, || read_bytes(&path.text()?))
     }
 
-    /// Refuses inputs that are not PTX. PTX is accepted as a fat binary, too.
+    /// Refuses inputs that are neither PTX nor libcudadevrt. PTX is accepted as a fat binary, too.
     fn refuse_other_inputs(&mut self, kind: CUjitInputType, bytes: &[u8]) -> Call {
         use CUjitInputType as K;
         let is_text = bytes.first().is_none_or(u8::is_ascii);
         if !is_text || is_binary(bytes) || bytes.starts_with(b"!<arch>") {
-            return Err(self.unsupported("inputs of a linker other than PTX"));
+            return Err(self.unsupported("inputs of a linker other than PTX and libcudadevrt"));
         }
         match kind {
             _ if bytes.is_empty() => {
@@ -100,6 +101,11 @@ impl State {
         let is_complete = self.links.get(link)?.image.is_some();
         self.jit_log(count, options, values)?;
         let bytes = read()?;
+        let is_library = kind == CUjitInputType::CU_JIT_INPUT_LIBRARY;
+        if is_library && !is_complete && is_device_runtime(&bytes) {
+            self.links.get_mut(link)?.has_device_runtime = true;
+            return Ok(());
+        }
         self.refuse_other_inputs(kind, &bytes)?;
         if is_complete {
             return Err(invalid(Rule::LinkComplete));
@@ -151,6 +157,10 @@ impl State {
         let found = self.links.get(link)?;
         let mut inputs: Vec<Module> =
             found.inputs.iter().map(|input| input.module.clone()).collect();
+        let has_device_runtime = found.has_device_runtime;
+        if has_device_runtime {
+            take_from_device_runtime(&mut inputs);
+        }
         if let Some(most) = found.log.most_registers() {
             for entry in inputs.iter_mut().flat_map(|module| &mut module.entries) {
                 let own = entry.limits.max_registers;
@@ -167,6 +177,9 @@ impl State {
             self.unsupported(format!("texts that cannot be joined as they are: {message}"))
         })?;
         match undefined_function(&parsed.module) {
+            Some(name) if has_device_runtime && name.starts_with("cuda") => {
+                Err(self.unsupported(format!("`{name}` of libcudadevrt is not simulated")))
+            }
             Some(_) => Err(refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, Rule::LinkUndefined)),
             None => Ok(text),
         }

@@ -14,6 +14,7 @@ mod capture_into;
 mod context;
 mod copies;
 mod device;
+mod device_runtime;
 mod dot;
 mod edges;
 mod errors;

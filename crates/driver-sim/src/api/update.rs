@@ -40,7 +40,7 @@ impl State {
         match (&mut found.work, kind) {
             (PlanWork::Operation(old), NodeKind::Operation(new)) => {
                 replaceable(old, new).map_err(|_| invalid(Rule::GraphNotReplaceable))?;
-                *old = new.clone();
+                *old = new.clone().in_place_of(old);
             }
             (PlanWork::Record(old), NodeKind::Record(new))
             | (PlanWork::Wait(old), NodeKind::Wait(new)) => *old = *new,

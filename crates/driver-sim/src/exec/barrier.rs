@@ -14,6 +14,8 @@ enum State {
     Waiting(u32, u32),
     /// Waits at the barrier of the cluster.
     WaitingForCluster,
+    /// Waits at the barrier of the grid.
+    WaitingForGrid,
     /// Waits for a barrier in shared memory.
     Stalled,
     Done,
@@ -71,6 +73,30 @@ impl Barriers {
     /// The warp waits for a barrier in shared memory.
     pub(super) fn stall(&mut self, warp: usize) {
         self.states[warp] = State::Stalled;
+    }
+
+    /// The warp waits at the barrier of the grid.
+    pub(super) fn wait_grid(&mut self, warp: usize) {
+        self.states[warp] = State::WaitingForGrid;
+    }
+
+    /// Whether a warp waits at the barrier of the grid.
+    pub(super) fn waits_for_grid(&self, warp: usize) -> bool {
+        self.states[warp] == State::WaitingForGrid
+    }
+
+    /// Whether all warps that have not ended wait at the barrier of the grid.
+    pub(super) fn has_grid_arrived(&self) -> bool {
+        let arrived = |state: &State| matches!(state, State::WaitingForGrid | State::Done);
+        self.states.iter().all(arrived)
+    }
+
+    /// The barrier of the grid opens. Returns the warps that waited.
+    pub(super) fn open_grid(&mut self) -> Vec<usize> {
+        let waiting = (0..self.states.len()).filter(|&warp| self.waits_for_grid(warp));
+        let waiting: Vec<_> = waiting.collect();
+        waiting.iter().for_each(|&warp| self.states[warp] = State::Ready);
+        waiting
     }
 
     /// Whether the warp waits for a barrier in shared memory.

@@ -16,7 +16,7 @@ use super::bulk::{AsyncProxy, shared_base};
 use super::fault::FaultKind;
 use super::grid::Launch;
 use super::interpreter::{Contributions, Interpreter, Machine, Pause};
-use super::program::{CLUSTER_BARRIER, LANES, Preset, Program};
+use super::program::{CLUSTER_BARRIER, GRID_BARRIER, GRID_HANDLE, LANES, Preset, Program};
 use super::races::{AccessHistory, Races};
 use super::registers::{Lanes, Offset, RegisterFile};
 use super::undefined::{ProxyMisuse, Undefined};
@@ -46,7 +46,7 @@ pub(super) enum Progress {
     Ended { executed: u64 },
     /// It has not ended.
     Rests,
-    /// None of its warps can continue without other blocks of the cluster.
+    /// None of its warps can continue without other blocks of the cluster or the grid.
     Waits,
 }
 
@@ -125,6 +125,7 @@ impl<'a> BlockRunner<'a> {
         let mut runner = Self {
             machine: Machine {
                 program,
+                grid_handle: if launch.is_cooperative { GRID_HANDLE } else { 0 },
                 memories,
                 executed: 0,
                 contributions: Contributions::default(),
@@ -265,6 +266,10 @@ impl<'a> BlockRunner<'a> {
             Pause::Barrier { id, count, arrives } => {
                 if id == CLUSTER_BARRIER {
                     return self.cluster_barrier(index, arrives);
+                }
+                if id == GRID_BARRIER {
+                    self.wait_for_grid(index);
+                    return Ok(false);
                 }
                 if id >= BARRIERS || !count.is_multiple_of(LANES as u32) {
                     let kind = FaultKind::Undefined(Undefined::Barrier);

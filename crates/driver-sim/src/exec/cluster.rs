@@ -60,7 +60,7 @@ impl<'a> ClusterRunner<'a> {
     pub(super) fn run(&mut self, budget: u64) -> Result<Progress, BlockFault> {
         if let [block] = &mut self.blocks[..] {
             return match block.run(budget, GivesUp(true))? {
-                Progress::Waits => Err(block.stuck()),
+                Progress::Waits if !block.barriers().has_grid_arrived() => Err(block.stuck()),
                 progress => Ok(progress),
             };
         }
@@ -91,6 +91,9 @@ impl<'a> ClusterRunner<'a> {
             }
             changes |= self.open_barrier();
             if !changes && gives_up.0 {
+                if self.blocks.iter().all(|block| block.barriers().has_grid_arrived()) {
+                    return Ok(Progress::Waits);
+                }
                 return Err(self.stuck());
             }
             gives_up = GivesUp(!changes);
@@ -142,8 +145,23 @@ impl<'a> ClusterRunner<'a> {
         opens
     }
 
+    /// Blocks of a cluster.
+    pub(super) fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Blocks that have ended.
+    pub(super) fn ended(&self) -> usize {
+        self.ended.iter().filter(|&&ended| ended).count()
+    }
+
+    /// All blocks of the grid wait at its barrier.
+    pub(super) fn open_grid_barrier(&mut self) {
+        self.blocks.iter_mut().for_each(BlockRunner::open_grid_barrier);
+    }
+
     /// The fault of a deadlock, reported for the first block that has not ended.
-    fn stuck(&self) -> BlockFault {
+    pub(super) fn stuck(&self) -> BlockFault {
         let first = self.ended.iter().position(|ended| !ended).unwrap_or(0);
         self.blocks[first].stuck()
     }

@@ -31,6 +31,7 @@ use retrograph_ptx::ast::{self, Entry, Modifier, Module, Statement, Type};
 use self::call::Frame;
 use self::frames::{DecodedRegion, functions_with_frames};
 pub(super) use self::micro::{Micro, RegisterInfo, VirtualRegister};
+pub(crate) use self::of_driver::{GET_GRID_HANDLE, SYNCHRONIZE_GRID};
 use self::variables::VariableLayout;
 use super::async_copy::AsyncCopy;
 use super::bulk::BulkInstruction;

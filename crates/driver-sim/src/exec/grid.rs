@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use super::block::{BlockFault, Progress, Surroundings, scramble};
 use super::cluster::ClusterRunner;
-use super::fault::Fault;
+use super::fault::{Fault, FaultKind};
 use super::interpreter::{Interpreter, best};
 use super::program::Program;
 use super::races::AccessHistory;
@@ -37,6 +37,8 @@ pub struct Launch<'a> {
     pub block: [u32; 3],
     /// Blocks of a cluster. Blocks of the grid beyond a multiple of it do not run.
     pub cluster: [u32; 3],
+    /// Whether all blocks are resident, so that they may meet at the barrier of the grid.
+    pub is_cooperative: bool,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
     /// The parameter block; [`Program::parameters`] gives its layout.
@@ -74,6 +76,7 @@ impl Default for Launch<'_> {
             grid: [1; 3],
             block: [1; 3],
             cluster: [1; 3],
+            is_cooperative: false,
             shared_bytes: 0,
             parameters: &[],
             threads: 1,
@@ -221,10 +224,12 @@ impl Grid<'_> {
 
     /// Runs blocks that may wait for each other, on this thread and in a fixed order. A block that
     /// has run for long rests while others run, so that one that spins until another has done
-    /// something does not starve it.
+    /// something does not starve it. The barrier of the grid opens when all blocks wait there.
     fn run_interleaved(&self) {
         let mut resting: VecDeque<(u64, ClusterRunner<'_>)> = VecDeque::new();
+        let mut waiting: Vec<(u64, ClusterRunner<'_>)> = Vec::new();
         let mut free: Vec<ClusterRunner<'_>> = Vec::new();
+        let mut ended = 0;
         loop {
             let has_capacity = resting.len() < RESIDENT;
             let fresh = if has_capacity { self.next_position() } else { None };
@@ -236,19 +241,60 @@ impl Grid<'_> {
                 }
                 None => match resting.pop_front() {
                     Some(rested) => rested,
-                    None => return,
+                    None if waiting.is_empty() => return,
+                    None => {
+                        if let Err((position, fault)) = self.check_all_wait(&waiting, ended) {
+                            let _ = self.finish(position, Err(fault));
+                            return;
+                        }
+                        resting.extend(self.open_grid_barrier(std::mem::take(&mut waiting)));
+                        continue;
+                    }
                 },
             };
             match runner.run(QUANTUM) {
                 Ok(Progress::Rests) => resting.push_back((position, runner)),
+                Ok(Progress::Waits) => waiting.push((position, runner)),
                 result => {
                     if self.finish(position, result).is_break() {
                         return;
                     }
+                    ended += runner.blocks();
                     free.push(runner);
                 }
             }
         }
+    }
+
+    /// Refuses a barrier of the grid at which some blocks never arrive.
+    fn check_all_wait(
+        &self,
+        waiting: &[(u64, ClusterRunner<'_>)],
+        ended: usize,
+    ) -> Result<(), (u64, BlockFault)> {
+        let ended = ended + waiting.iter().map(|(_, runner)| runner.ended()).sum::<usize>();
+        let first = waiting.iter().min_by_key(|(position, _)| *position);
+        let Some((position, runner)) = first.filter(|_| ended > 0) else { return Ok(()) };
+        let mut fault = runner.stuck();
+        if let FaultKind::Deadlock { waiting } = &mut fault.kind {
+            waiting.push_str(&format!("; {ended} block(s) of the grid ended without it"));
+        }
+        Err((*position, fault))
+    }
+
+    /// Opens the barrier of the grid. Returns the waiting clusters in the order in which they
+    /// continue, which the seed varies.
+    fn open_grid_barrier<'r>(
+        &self,
+        mut waiting: Vec<(u64, ClusterRunner<'r>)>,
+    ) -> Vec<(u64, ClusterRunner<'r>)> {
+        waiting.iter_mut().for_each(|(_, runner)| runner.open_grid_barrier());
+        if self.launch.seed != 0 {
+            let seen = self.executed.load(Ordering::Relaxed) ^ waiting[0].0;
+            let first = scramble(self.launch.seed ^ seen) as usize % waiting.len();
+            waiting.rotate_left(first);
+        }
+        waiting
     }
 
     fn runner(&self) -> ClusterRunner<'_> {

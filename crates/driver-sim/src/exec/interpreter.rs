@@ -40,6 +40,8 @@ pub(super) enum Pause {
 pub(super) struct Machine<'a> {
     /// The kernel.
     pub(super) program: &'a Program,
+    /// The handle of the grid, or 0 if the launch is not cooperative.
+    pub(super) grid_handle: u64,
     /// The memories.
     pub(super) memories: Memories<'a>,
     /// Instructions that the warps of this block have executed.

@@ -22,6 +22,13 @@ use super::warpgroup::Warpgroup;
 /// The number of the barrier of a cluster, which no barrier of a block has.
 pub(super) const CLUSTER_BARRIER: u32 = u32::MAX;
 
+/// The number of the barrier of a grid.
+pub(super) const GRID_BARRIER: u32 = CLUSTER_BARRIER - 1;
+
+/// What `cudaCGGetIntrinsicHandle` returns for the grid of a cooperative launch. On hardware it is
+/// an address that means nothing to programs.
+pub(super) const GRID_HANDLE: u64 = 0x6772_6964;
+
 /// Lanes of a warp.
 pub(super) const LANES: usize = 32;
 

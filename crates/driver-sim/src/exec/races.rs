@@ -6,7 +6,8 @@
 //! clocks of its warps. `bar.warp.sync` advances the clock of one warp, because its lanes are not
 //! ordered either. Atomics and other strong accesses do not race with each other; a thread that
 //! reads a strong write acquires the clocks of the writer. Placement of fences is not checked.
-//! Only strong accesses to global memory order blocks; the barrier of a cluster does not.
+//! Strong accesses to global memory and the barrier of a grid order blocks; the barrier of a cluster
+//! does not.
 //!
 //! Detection costs a few hundred bytes and some hash look-ups per accessed byte and runs blocks one
 //! after another. It is off by default.
@@ -124,6 +125,13 @@ impl<'a> Races<'a> {
     /// A barrier has let all go that waited.
     pub(super) fn open(&mut self, id: u32) {
         self.arrived.remove(&id);
+    }
+
+    /// All blocks have met, so that nothing that was seen races with what follows.
+    pub(super) fn forget_blocks(&mut self) {
+        self.known.clear();
+        let mut seen = self.global.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        *seen = AccessHistory::default();
     }
 
     /// A warp arrives at the barrier in shared memory at `address`, or a copy that it has issued

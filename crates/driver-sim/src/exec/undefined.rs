@@ -14,6 +14,12 @@ pub enum Undefined {
     /// `barrier.cluster.arrive` and `barrier.cluster.wait` of a warp do not alternate.
     #[error("barrier.cluster.arrive twice without a wait, or a wait without an arrive")]
     ClusterBarrier,
+    /// `cudaCGSynchronize` in a launch that is not cooperative, or with a handle that is not the
+    /// one of its grid.
+    #[error(
+        "a barrier of the grid without the handle of a grid, which only cooperative launches have"
+    )]
+    GridBarrier,
     /// The index of `brx.idx`.
     #[error("the index of brx.idx is outside of its table")]
     BranchIndex,

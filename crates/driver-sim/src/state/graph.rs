@@ -172,7 +172,12 @@ impl State {
             return Err(invalid(Rule::GraphAnotherKind));
         }
         node.parameter_pointers = pointers_of(&kind);
-        node.kind = kind;
+        node.kind = match (kind, &node.kind) {
+            (NodeKind::Operation(new), NodeKind::Operation(old)) => {
+                NodeKind::Operation(new.in_place_of(old))
+            }
+            (kind, _) => kind,
+        };
         Ok(())
     }
 

@@ -15,6 +15,8 @@ pub(crate) struct Link {
     pub(crate) names: BTreeSet<String>,
     /// Whether a name was defined twice. Every later call fails.
     pub(crate) is_broken: bool,
+    /// Whether the archive of libcudadevrt was added.
+    pub(crate) has_device_runtime: bool,
     /// The log of messages.
     pub(crate) log: JitLog,
     /// The result with a final zero, after `cuLinkComplete`.

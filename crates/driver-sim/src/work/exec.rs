@@ -140,13 +140,17 @@ impl State {
             let node = self.nodes.get(source).map_err(|code| (code, source))?;
             let edge_data =
                 node.edge_data.iter().filter_map(|(from, data)| Some((index_of(from)?, *data)));
+            let mut work = self.plan_work(&node.kind)?;
+            if let PlanWork::Operation(Operation::Launch(launch)) = &mut work {
+                launch.is_cooperative |= node.is_cooperative();
+            }
             nodes.push(PlanNode {
                 source,
                 dependencies: node.dependencies.iter().filter_map(index_of).collect(),
                 edge_data: edge_data.collect(),
                 is_cooperative: node.is_cooperative(),
                 is_enabled: true,
-                work: self.plan_work(&node.kind)?,
+                work,
             });
         }
         let plan = Plan { graph, nodes };

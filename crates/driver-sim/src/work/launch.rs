@@ -34,6 +34,8 @@ pub(crate) struct Launch {
     pub(crate) block: [u32; 3],
     /// Blocks of a cluster along x, y and z.
     pub(crate) cluster: [u32; 3],
+    /// Whether all blocks are resident, so that they may meet at the barrier of the grid.
+    pub(crate) is_cooperative: bool,
     /// Dynamic shared memory in bytes.
     pub(crate) shared_bytes: u32,
     pub(crate) parameters: Parameters,

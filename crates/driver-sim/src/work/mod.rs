@@ -42,6 +42,16 @@ pub(crate) enum Operation {
     Host(HostCall),
 }
 
+impl Operation {
+    /// The operation of a node whose parameters it replaces. A launch stays cooperative.
+    pub(crate) fn in_place_of(mut self, old: &Self) -> Self {
+        if let (Self::Launch(new), Self::Launch(old)) = (&mut self, old) {
+            new.is_cooperative |= old.is_cooperative;
+        }
+        self
+    }
+}
+
 /// The work of a task.
 pub(crate) enum Work {
     /// One operation.

@@ -204,3 +204,120 @@ fn a_linker_limits_the_registers_of_each_kernel() {
     let text = unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy();
     assert!(text.contains(".maxnreg 24") && text.contains(".maxnreg 16"), "{text}");
 }
+
+/// A kernel whose blocks meet, as numba-cuda and nvcc compile it: block 0 reads what the last block
+/// has written before.
+const MEETS: &str = "
+.extern .func (.param .b64 r) cudaCGGetIntrinsicHandle (.param .b32 scope);
+.extern .func (.param .b32 r) cudaCGSynchronize (.param .b64 grid, .param .b32 flags);
+.visible .entry meet (.param .u64 out)
+{
+    .reg .pred %p<3>;
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<4>;
+    .param .b32 scope;
+    .param .b64 grid;
+    .param .b32 flags;
+    .param .b32 code;
+    ld.param.u64 %rd1, [out];
+    mov.u32 %r1, %ctaid.x;
+    setp.ne.u32 %p1, %r1, 3;
+    @%p1 bra MEET;
+    st.global.u32 [%rd1], 41;
+MEET:
+    st.param.b32 [scope], 1;
+    call.uni (grid), cudaCGGetIntrinsicHandle, (scope);
+    ld.param.b64 %rd2, [grid];
+    st.param.b64 [grid], %rd2;
+    st.param.b32 [flags], 0;
+    call.uni (code), cudaCGSynchronize, (grid, flags);
+    ld.param.b32 %r2, [code];
+    setp.ne.u32 %p2, %r1, 0;
+    @%p2 bra END;
+    ld.global.u32 %r3, [%rd1];
+    add.u32 %r3, %r3, 1;
+    add.u32 %r3, %r3, %r2;
+    st.global.u32 [%rd1], %r3;
+END:
+    ret;
+}
+";
+
+/// An archive with one empty member, whose name is in a table of long names.
+fn archive(member: &str) -> Vec<u8> {
+    let header = |name: &str, bytes: usize| format!("{name:<48}{bytes:<10}`\n");
+    let name = format!("{member:<29}\n");
+    format!("!<arch>\n{}{name}{}", header("//", name.len()), header("/0", 0)).into_bytes()
+}
+
+impl Machine {
+    fn add_library(&self, link: CUlinkState, bytes: &[u8]) -> CUresult {
+        let (data, size) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
+        let (kind, name) = (CUjitInputType::CU_JIT_INPUT_LIBRARY, c"library".as_ptr());
+        let (none, nothing) = (std::ptr::null_mut(), std::ptr::null_mut());
+        cu!(self, cuLinkAddData_v2(link, kind, data, size, name, 0, none, nothing))
+    }
+
+    /// The kernel of a link, or the code of the call that failed.
+    fn complete(&self, link: CUlinkState, kernel: &CStr) -> Result<CUfunction, CUresult> {
+        let (mut image, mut function) = (std::ptr::null_mut::<c_void>(), CUfunction::NULL);
+        cu!(self, cuLinkComplete(link, &mut image, std::ptr::null_mut())).ok()?;
+        // SAFETY: the image lives as long as the linker, and ends in a zero byte.
+        let module = self.load(unsafe { CStr::from_ptr(image.cast()) })?;
+        cu!(self, cuModuleGetFunction(&mut function, module, kernel.as_ptr())).ok()?;
+        Ok(function)
+    }
+}
+
+#[test]
+fn a_grid_that_libcudadevrt_synchronizes_meets_in_launches_and_graphs() {
+    let machine = Machine::new();
+    let link = machine.link(&mut [], &mut []);
+    assert_eq!(machine.add_library(link, &archive("cuda_device_runtime.o/")), SUCCESS);
+    assert_eq!(machine.add_text(link, &part("7.0", MEETS)), SUCCESS);
+    let kernel = machine.complete(link, c"meet").expect("the link provides the functions");
+    let (word, stream, none) = (machine.zero(), machine.stream(), std::ptr::null_mut());
+    let mut out = word;
+    let mut list = [(&raw mut out).cast()];
+    let list = list.as_mut_ptr();
+    let launch =
+        || cu!(machine, cuLaunchCooperativeKernel(kernel, 4, 1, 1, 1, 1, 1, 0, stream, list));
+    assert_eq!((launch(), machine.sync(stream)), (SUCCESS, SUCCESS));
+    assert_eq!(machine.peek(word), 42);
+    // A captured launch is cooperative, too.
+    assert_eq!(machine.begin(stream), SUCCESS);
+    assert_eq!(launch(), SUCCESS);
+    let (ended, graph) = machine.end(stream);
+    assert_eq!(ended, SUCCESS);
+    let mut exec = CUgraphExec::NULL;
+    assert_eq!(cu!(machine, cuGraphInstantiateWithFlags(&mut exec, graph, 0)), SUCCESS);
+    assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
+    assert_eq!((machine.sync(stream), machine.peek(word)), (SUCCESS, 42));
+    // An ordinary launch has no barrier of the grid.
+    let plain = cu!(machine, cuLaunchKernel(kernel, 4, 1, 1, 1, 1, 1, 0, stream, list, none));
+    assert_eq!((plain, machine.sync(stream)), (SUCCESS, CUresult::CUDA_ERROR_UNKNOWN));
+    let said = machine.simulator.diagnostics();
+    assert!(said[0].message.contains("only cooperative launches have"), "{}", said[0].message);
+}
+
+#[test]
+fn functions_of_libcudadevrt_need_the_archive() {
+    let machine = Machine::new();
+    let add = |library: Option<&str>, text: &str| {
+        let link = machine.link(&mut [], &mut []);
+        let added = library.map(|member| machine.add_library(link, &archive(member)));
+        assert_eq!(machine.add_text(link, &part("7.0", text)), SUCCESS);
+        (added, machine.complete(link, c"meet").err())
+    };
+    let unsupported = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+    let missing = Some(CUresult::CUDA_ERROR_INVALID_SOURCE);
+    assert_eq!(add(None, MEETS), (None, missing));
+    assert_eq!(add(Some("other.o/"), MEETS), (Some(unsupported), missing));
+    // The archive has functions that are not simulated.
+    let other = MEETS.replace("cudaCGSynchronize", "cudaDeviceSynchronizeOfGrid");
+    let library = Some("cuda_device_runtime.o/");
+    assert_eq!(add(library, &other), (Some(SUCCESS), Some(unsupported)));
+    let own = MEETS.replace("cudaCGSynchronize", "meet_all");
+    assert_eq!(add(library, &own), (Some(SUCCESS), missing));
+    assert_eq!(machine.load(&part("7.0", MEETS)), Err(CUresult::CUDA_ERROR_INVALID_PTX));
+}

@@ -1,12 +1,14 @@
-//! A block as a part of its cluster.
+//! A block as a part of its cluster and its grid.
 
 use super::{BlockFault, BlockRunner};
 use crate::exec::barrier::{BARRIERS, Barriers};
 use crate::exec::bulk::Message;
 use crate::exec::fault::FaultKind;
+use crate::exec::program::GRID_BARRIER;
 use crate::exec::undefined::Undefined;
 
-/// The number under which the race detector knows a phase of the barrier of the cluster.
+/// The number under which the race detector knows a phase of the barrier of the cluster. The
+/// barrier of the grid has its own number.
 fn races_id(phase: u64) -> u32 {
     BARRIERS.saturating_add(u32::try_from(phase).unwrap_or(u32::MAX))
 }
@@ -82,6 +84,24 @@ impl BlockRunner<'_> {
         let (phase, released) = self.barriers.open_cluster();
         if let Some(races) = &mut self.machine.memories.races {
             released.into_iter().for_each(|warp| races.release(races_id(phase), warp));
+        }
+    }
+
+    /// A warp waits at the barrier of the grid.
+    pub(super) fn wait_for_grid(&mut self, warp: usize) {
+        self.barriers.wait_grid(warp);
+        if let Some(races) = &mut self.machine.memories.races {
+            races.arrive(GRID_BARRIER, warp);
+        }
+    }
+
+    /// All warps of the grid have arrived at its barrier.
+    pub(in crate::exec) fn open_grid_barrier(&mut self) {
+        let released = self.barriers.open_grid();
+        if let Some(races) = &mut self.machine.memories.races {
+            released.into_iter().for_each(|warp| races.release(GRID_BARRIER, warp));
+            races.open(GRID_BARRIER);
+            races.forget_blocks();
         }
     }
 }

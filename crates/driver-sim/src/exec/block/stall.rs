@@ -71,6 +71,10 @@ impl BlockRunner<'_> {
                 first = first.or(Some((index, warp.pc.saturating_sub(1))));
                 list.push(format!("warp {index} waits at the barrier of the cluster"));
             }
+            if self.barriers.waits_for_grid(index) {
+                first = first.or(Some((index, warp.pc.saturating_sub(1))));
+                list.push(format!("warp {index} waits at the barrier of the grid"));
+            }
             for pc in warp.parked_at().filter(|_| self.barriers.is_stalled(index)) {
                 first = first.or(Some((index, pc)));
                 let proxy = self.machine.memories.proxy.as_ref();
@@ -84,7 +88,12 @@ impl BlockRunner<'_> {
 
     /// The fault of a deadlock, reported for the first warp that waits.
     pub(in crate::exec) fn stuck(&self) -> BlockFault {
-        let waits = |warp| self.barriers.is_stalled(warp) || self.barriers.waits_for_cluster(warp);
+        let waits = |warp| {
+            let barriers = &self.barriers;
+            barriers.is_stalled(warp)
+                || barriers.waits_for_cluster(warp)
+                || barriers.waits_for_grid(warp)
+        };
         if (0..self.warps.len()).any(waits) {
             let (warp, pc, waiting) = self.describe_waits();
             let lane = self.warps[warp].live.trailing_zeros() & 31;

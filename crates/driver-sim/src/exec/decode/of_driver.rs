@@ -4,6 +4,12 @@ use retrograph_ptx::ast::{Function, Operand, Parameter, Type};
 
 use super::{Decoder, Reason, VirtualRegister, width_of};
 use crate::exec::operation::{Control, Memory};
+use crate::exec::program::{GRID_BARRIER, Width};
+
+/// `cudaCGGetIntrinsicHandle` of a program that was linked with libcudadevrt.
+pub(crate) const GET_GRID_HANDLE: &str = "libcudadevrt$cudaCGGetIntrinsicHandle";
+/// `cudaCGSynchronize` of a program that was linked with libcudadevrt.
+pub(crate) const SYNCHRONIZE_GRID: &str = "libcudadevrt$cudaCGSynchronize";
 
 impl<'a> Decoder<'a> {
     /// A call of a function without a body, which only the driver can have.
@@ -21,6 +27,8 @@ impl<'a> Decoder<'a> {
                 | ("vprintf", [8, 8], [4])
                 | ("malloc", [8], [8])
                 | ("free", [8], [])
+                | (GET_GRID_HANDLE, [4], [8])
+                | (SYNCHRONIZE_GRID, [8, 4], [4])
         );
         if !is_known || arguments.len() != code.parameters.len() {
             let name = &code.name;
@@ -34,6 +42,22 @@ impl<'a> Decoder<'a> {
             values.push(self.load_argument(address, parameter.ty));
         }
         match (&values[..], &given[..]) {
+            (&[scope], &[address]) if code.name == GET_GRID_HANDLE => {
+                let handle = self.temporary(width_of(Type::B64));
+                self.emit(Control::GridHandle { d: handle, scope });
+                let (at, access) = self.local_access(address, Type::B64, handle);
+                self.emit(Memory::Store1 { address: at, a: handle, access });
+            }
+            (&[handle, _], &[address]) if code.name == SYNCHRONIZE_GRID => {
+                self.communicates = true;
+                self.emit(Control::CheckGridHandle { handle });
+                let id = self.constant(u64::from(GRID_BARRIER), Width::Word);
+                let none = self.constant(0, Width::Word);
+                self.emit(Control::Barrier { id, count: none, arrives: false });
+                // cudaSuccess
+                let (at, access) = self.local_access(address, Type::B32, none);
+                self.emit(Memory::Store1 { address: at, a: none, access });
+            }
             (&[message, file, line, name, _], _) => {
                 self.emit(Control::AssertFail { message, file, line, name });
             }

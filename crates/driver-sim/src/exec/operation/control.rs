@@ -11,6 +11,9 @@ use crate::exec::registers::{ActiveLanes, Offset};
 use crate::exec::undefined::Undefined;
 use crate::exec::warp::{Deadlock, Warp};
 
+/// `cudaCGScopeGrid`.
+const GRID_SCOPE: u32 = 1;
+
 operations! {
     /// Branches, ends, barriers and clocks.
     enum Control {
@@ -35,6 +38,10 @@ operations! {
         Allocate(d) <- (size);
         /// `free`.
         Free() <- (address);
+        /// `cudaCGGetIntrinsicHandle`.
+        GridHandle(d) <- (scope);
+        /// `cudaCGSynchronize`, before the barrier: checks the handle.
+        CheckGridHandle() <- (handle);
         /// Reached by lanes whose index of `brx.idx` is not in its table.
         BranchOutOfTable() <- ();
         /// `barrier.sync` and `barrier.arrive`. A count of 0 means all threads of the block.
@@ -112,6 +119,20 @@ impl Control<Offset> {
                     if let Some(lane) = free(machine, lanes, address) {
                         let kind = FaultKind::Undefined(Undefined::Freed);
                         return Ok(Next::Pause(Pause::Fault(kind, lane)));
+                    }
+                }
+                Self::GridHandle { d, scope } => {
+                    let scopes = lanes.file.read::<u32>(scope);
+                    let handle = |scope| if scope == GRID_SCOPE { machine.grid_handle } else { 0 };
+                    lanes.write(d, &scopes.map(handle));
+                }
+                Self::CheckGridHandle { handle } => {
+                    let handles = lanes.file.read::<u64>(handle);
+                    let is_wrong =
+                        |lane: &usize| handles[*lane] == 0 || handles[*lane] != machine.grid_handle;
+                    if let Some(lane) = lanes.iter().find(is_wrong) {
+                        let kind = FaultKind::Undefined(Undefined::GridBarrier);
+                        return Ok(Next::Pause(Pause::Fault(kind, lane as u32)));
                     }
                 }
                 Self::BranchOutOfTable {} => {

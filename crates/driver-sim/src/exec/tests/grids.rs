@@ -3,7 +3,7 @@
 use retrograph_ptx::parse;
 
 use super::{Bench, Fault, Launch, bytes_of, decode, kernel, kernel_with, words};
-use crate::exec::{FaultKind, Program};
+use crate::exec::{FaultKind, Program, Undefined};
 
 /// A kernel with work that depends on the thread, so that blocks take different times.
 fn uneven() -> Program {
@@ -198,4 +198,110 @@ fn a_launch_without_threads_does_nothing() {
     let bench = Bench::new(&[0; 4], 4);
     let launch = Launch { grid: [0, 1, 1], ..Launch::default() };
     assert_eq!(bench.launch(&uneven(), launch).unwrap().blocks, 0);
+}
+
+/// The declarations that a link leaves of libcudadevrt, in front of a kernel with a barrier of the
+/// grid for each `SYNC` in `body`.
+fn with_grid_barriers(declarations: &str, body: &str) -> String {
+    let sync = "{ .param .b32 scope; .param .b64 handle; .param .b32 flags; .param .b32 code;
+        .reg .b64 %grid; st.param.b32 [scope], 1;
+        call.uni (handle), libcudadevrt$cudaCGGetIntrinsicHandle, (scope);
+        ld.param.b64 %grid, [handle]; st.param.b64 [handle], %grid; st.param.b32 [flags], 0;
+        call.uni (code), libcudadevrt$cudaCGSynchronize, (handle, flags); }";
+    let text = kernel_with(declarations, &body.replace("SYNC", sync));
+    let declared = ".extern .func (.param .b64 r) libcudadevrt$cudaCGGetIntrinsicHandle \
+        (.param .b32 a);
+        .extern .func (.param .b32 r) libcudadevrt$cudaCGSynchronize \
+        (.param .b64 a, .param .b32 b);
+        .visible .entry";
+    text.replace(".visible .entry", declared)
+}
+
+#[test]
+fn the_barrier_of_a_grid_orders_all_blocks() {
+    // Thrice each thread adds its neighbour's value of the round before, in another block.
+    let body = "st.global.u32 [%rd3], %r1; mov.u32 %r10, 0;
+        add.u32 %r6, %r1, 1; mov.u32 %r5, %nctaid.x; rem.u32 %r6, %r6, %r5;
+        mad.lo.u32 %r6, %r6, %r2, %r3; mad.wide.u32 %rd7, %r6, 4, %rd1;
+        LOOP: SYNC
+        ld.global.u32 %r7, [%rd7]; ld.global.u32 %r8, [%rd3];
+        SYNC
+        add.u32 %r7, %r7, %r8; st.global.u32 [%rd3], %r7;
+        add.u32 %r10, %r10, 1; setp.lt.u32 %p1, %r10, 3; @%p1 bra LOOP;";
+    let program = decode(&with_grid_barriers("", body)).unwrap();
+    // More blocks than may begin without waiting for an end, if they do not meet.
+    let blocks = 1100u32;
+    let expected = |block: u32| {
+        let at = |distance: u32| (block + distance) % blocks;
+        at(0) + 3 * at(1) + 3 * at(2) + at(3)
+    };
+    for (threads, seed, cluster) in [(1, 0, 1), (2, 0, 1), (8, 5, 1), (1, 9, 2)] {
+        let bench = Bench::new(&[0; 4], 4 * 64 * blocks as usize);
+        let (grid, block, cluster) = ([blocks, 1, 1], [64, 1, 1], [cluster, 1, 1]);
+        let is_cooperative = true;
+        let launch =
+            Launch { grid, block, cluster, is_cooperative, threads, seed, ..Launch::default() };
+        bench.launch(&program, launch).unwrap_or_else(|fault| panic!("{fault}"));
+        let found = words(&bench.output());
+        assert!(found.into_iter().eq((0..64 * blocks).map(|i| expected(i / 64))), "seed {seed}");
+    }
+}
+
+#[test]
+fn the_barrier_of_a_grid_orders_accesses_for_the_race_detector() {
+    let neighbour = "xor.b32 %r6, %r0, 64; mad.wide.u32 %rd7, %r6, 4, %rd1;";
+    let run = |body: String| {
+        let program = decode(&with_grid_barriers("", &body)).unwrap();
+        let bench = Bench::new(&[0; 4], 4 * 128);
+        let (grid, block) = ([2, 1, 1], [64, 1, 1]);
+        let launch = Launch { grid, block, is_cooperative: true, races: true, ..Launch::default() };
+        bench.launch(&program, launch).map_err(|fault| fault.kind)
+    };
+    let ordered = "st.global.u32 [%rd3], 1; SYNC ld.global.u32 %r7, [%rd7];
+        add.u32 %r7, %r7, %r0; SYNC st.global.u32 [%rd7], %r7;";
+    run(format!("{neighbour} {ordered}")).unwrap();
+    for racing in ["ld.global.u32 %r7, [%rd7];", "SYNC ld.global.u32 %r7, [%rd7];"] {
+        let body = format!("{neighbour} {racing} st.global.u32 [%rd3], 7;");
+        assert!(matches!(run(body).unwrap_err(), FaultKind::Race { .. }), "{racing}");
+    }
+}
+
+#[test]
+fn a_barrier_of_a_grid_that_a_block_skips_is_a_deadlock() {
+    let program = |body: &str| decode(&with_grid_barriers("", body)).unwrap();
+    let run = |body: &str, cluster| {
+        let bench = Bench::new(&[0; 4], 4);
+        let (grid, block, cluster) = ([4, 1, 1], [64, 1, 1], [cluster, 1, 1]);
+        let launch = Launch { grid, block, cluster, is_cooperative: true, ..Launch::default() };
+        bench.launch(&program(body), launch).unwrap_err()
+    };
+    let skips = "setp.eq.u32 %p1, %r1, 0; @%p1 bra END; SYNC END:";
+    for cluster in [1, 2] {
+        let fault = run(skips, cluster);
+        let text = fault.to_string();
+        assert!(text.contains("warp 1 waits at the barrier of the grid"), "{text}");
+        assert!(text.contains("1 block(s) of the grid ended without it"), "{text}");
+        assert!(text.contains("libcudadevrt$cudaCGSynchronize"), "{text}");
+    }
+    // Half of a block waits for the other half, which waits for the grid.
+    let fault = run("setp.lt.u32 %p1, %r3, 32; @%p1 bra HALF; SYNC HALF: bar.sync 0;", 1);
+    let FaultKind::Deadlock { waiting } = fault.kind else { panic!("{fault}") };
+    assert!(waiting.contains("warp 0 waits at barrier 0 for all threads; warp 1"), "{waiting}");
+}
+
+#[test]
+fn a_barrier_of_a_grid_needs_a_cooperative_launch_and_its_handle() {
+    let run = |body: &str, is_cooperative| {
+        let program = decode(&with_grid_barriers("", body)).unwrap();
+        let bench = Bench::new(&[0; 4], 4);
+        let launch = Launch { is_cooperative, ..Launch::default() };
+        bench.launch(&program, launch).map_err(|fault| fault.kind)
+    };
+    let refused = Err(FaultKind::Undefined(Undefined::GridBarrier));
+    run("SYNC", true).unwrap();
+    assert_eq!(run("SYNC", false).map(|_| ()), refused);
+    let multi = with_grid_barriers("", "SYNC").replace("[scope], 1", "[scope], 2");
+    let launch = Launch { is_cooperative: true, ..Launch::default() };
+    let fault = Bench::new(&[0; 4], 4).launch(&decode(&multi).unwrap(), launch).unwrap_err();
+    assert_eq!(Err(fault.kind), refused, "the scope of several grids");
 }
