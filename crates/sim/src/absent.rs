@@ -104,7 +104,7 @@ absent! {
     cuMipmappedArrayGetSparseProperties cuModuleGetGlobal cuModuleGetSurfRef cuModuleGetTexRef
     cuMulticastAddDevice cuMulticastBindAddr cuMulticastBindMem cuMulticastCreate
     cuMulticastGetGranularity cuMulticastUnbind cuParamSetSize cuParamSetTexRef cuParamSetf
-    cuParamSeti cuParamSetv cuProfilerInitialize cuProfilerStart cuProfilerStop
+    cuParamSeti cuParamSetv cuProfilerInitialize
     cuSignalExternalSemaphoresAsync cuSignalExternalSemaphoresAsync_ptsz
     cuStreamAddCallback_ptsz cuStreamAttachMemAsync_ptsz cuStreamBatchMemOp
     cuStreamBatchMemOp_ptsz cuStreamBatchMemOp_v2_ptsz cuStreamBeginCapture

@@ -16,6 +16,7 @@
 
 mod absent;
 mod exports;
+mod profiler;
 #[cfg(libcuda)]
 mod program;
 mod report;

@@ -11,7 +11,7 @@ use retrograph_driver_sys::{
     CUdriverProcAddressQueryResult, CUresult, CUuuid,
 };
 
-use crate::{absent, exports, machine};
+use crate::{absent, exports, machine, profiler};
 
 const PER_THREAD: u64 = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
 const KNOWN_FLAGS: u64 = PER_THREAD | CU_GET_PROC_ADDRESS_LEGACY_STREAM;
@@ -111,9 +111,10 @@ unsafe fn means(name: *const c_char, version: i32) -> Option<&'static str> {
     }
     let version = if version < 0 { newest } else { version };
     // SAFETY: the caller guarantees a C string.
-    match meaning(unsafe { CStr::from_ptr(name) }.to_str().ok()?, version) {
+    let name = unsafe { CStr::from_ptr(name) }.to_str().ok()?;
+    match meaning(name, version) {
         Meaning::Symbol(symbol) => Some(symbol),
-        Meaning::Later | Meaning::Nothing => None,
+        Meaning::Later | Meaning::Nothing => profiler::meaning(name, version),
     }
 }
 
@@ -122,6 +123,6 @@ fn stub(symbol: &'static str) -> Option<*mut c_void> {
     match symbol {
         "cuGetProcAddress" => Some(cuGetProcAddress as *mut c_void),
         "cuGetExportTable" => Some(cuGetExportTable as *mut c_void),
-        symbol => absent::address(symbol),
+        symbol => profiler::address(symbol).or_else(|| absent::address(symbol)),
     }
 }

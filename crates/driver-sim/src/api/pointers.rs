@@ -147,7 +147,8 @@ impl State {
     /// Writes the value of an attribute for an unknown address.
     fn put_unknown(&mut self, to: Out<c_void>, attribute: CUpointer_attribute) -> Call {
         match attribute {
-            CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE => to.cast().put(0u32),
+            CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+            | CUpointer_attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED => to.cast().put(0u32),
             CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => to.cast().put(NO_DEVICE),
             _ => Err(self.unsupported(format!("{attribute:?} of an unknown address"))),
         }

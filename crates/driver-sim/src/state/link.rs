@@ -11,6 +11,8 @@ use crate::jit::JitLog;
 pub(crate) struct Link {
     /// The modules added so far.
     pub(crate) inputs: Vec<Arc<Image>>,
+    /// Their names, for messages.
+    pub(crate) input_names: Vec<String>,
     /// The public names that they define.
     pub(crate) names: BTreeSet<String>,
     /// Whether a name was defined twice. Every later call fails.

@@ -62,6 +62,29 @@ fn the_log_of_a_linker_names_the_error_of_an_input() {
     assert!(said.contains("found `no`"), "{said}");
 }
 
+#[test]
+fn the_log_of_a_linker_names_an_undefined_function_and_who_calls_it() {
+    let machine = Machine::new();
+    let mut log = vec![0u8; 400];
+    let size: *mut c_void = std::ptr::without_provenance_mut(log.len());
+    let mut options =
+        [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    let mut values = [log.as_mut_ptr().cast(), size];
+    let link = machine.link(&mut options, &mut values);
+    assert_eq!(machine.add_text(link, &part("7.0", ".visible .entry k() { ret; }\n")), SUCCESS);
+    let calls = ".extern .func far();\n.visible .entry e() { call.uni far; ret; }\n";
+    let bytes = part("7.0", calls).into_bytes_with_nul();
+    let (kind, data) = (CUjitInputType::CU_JIT_INPUT_PTX, bytes.as_ptr().cast_mut().cast());
+    let (none, nothing) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let name = c"caller".as_ptr();
+    let added =
+        cu!(machine, cuLinkAddData_v2(link, kind, data, bytes.len(), name, 0, none, nothing));
+    assert_eq!(added, SUCCESS);
+    assert_eq!(machine.complete(link, c"e"), Err(CUresult::CUDA_ERROR_INVALID_SOURCE));
+    let said = CStr::from_bytes_until_nul(&log).expect("a log ends in a zero byte");
+    assert_eq!(said, c"error   : Undefined reference to 'far' in 'caller'");
+}
+
 /// A text with the functions and variables that two modules share.
 fn part(version: &str, code: &str) -> std::ffi::CString {
     ptx::image(version, "sm_80", code)

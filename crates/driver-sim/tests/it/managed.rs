@@ -283,3 +283,17 @@ fn a_reset_frees_managed_variables() {
     assert_eq!(machine.simulator.live().allocations, 0);
     assert_eq!(machine.diagnostics(DiagnosticKind::Internal), [""; 0]);
 }
+
+#[test]
+fn an_address_that_the_driver_does_not_know_is_not_managed() {
+    let machine = Machine::new();
+    let (mut kind, mut managed) = (7u32, 7u32);
+    let mut names = [
+        CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        CUpointer_attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED,
+    ];
+    let mut places = [(&raw mut kind).cast(), (&raw mut managed).cast()];
+    let (names, places) = (names.as_mut_ptr(), places.as_mut_ptr());
+    assert_eq!(cu!(machine, cuPointerGetAttributes(2, names, places, 0x10)), SUCCESS);
+    assert_eq!((kind, managed), (0, 0));
+}

@@ -193,3 +193,33 @@ fn a_handle_that_was_never_a_context_stops_the_simulator() {
         assert!(said.len() == 1 && said[0].contains("context"), "{said:?}");
     }
 }
+
+/// What programs print to people; the test suite of cuda-bindings compares both texts.
+#[test]
+fn two_texts_of_codes_are_those_of_the_driver() {
+    let machine = Machine::new();
+    assert_eq!(error_text(&machine, SUCCESS), "no error");
+    let unknown = cu!(machine, cuDeviceGet(&mut 0, 99));
+    assert_eq!(error_text(&machine, unknown), "invalid device ordinal");
+}
+
+#[test]
+fn a_kernel_of_a_library_has_a_preference_for_the_cache() {
+    let machine = Machine::new();
+    let (mut library, mut kernel) = (CUlibrary::NULL, CUkernel::NULL);
+    let image = crate::ptx::small("7.0", "sm_80");
+    let (text, none) = (image.as_ptr().cast(), null_mut());
+    let code = cu!(
+        machine,
+        cuLibraryLoadData(&mut library, text, none, null_mut(), 0, null_mut(), null_mut(), 0)
+    );
+    assert_eq!(code, SUCCESS);
+    let found = cu!(machine, cuLibraryGetKernel(&mut kernel, library, c"store".as_ptr()));
+    assert_eq!(found, SUCCESS);
+    let prefers = |config| cu!(machine, cuKernelSetCacheConfig(kernel, CUfunc_cache(config), 0));
+    assert_eq!([0, 1, 2, 3].map(prefers), [SUCCESS; 4]);
+    assert!(machine.diagnostics(DiagnosticKind::Unattested).is_empty());
+    // Recorded for functions alone.
+    assert_eq!(prefers(4), NOT_SUPPORTED);
+    assert_eq!(machine.diagnostics(DiagnosticKind::Unattested).len(), 1);
+}
