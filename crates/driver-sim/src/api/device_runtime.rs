@@ -1,7 +1,8 @@
 //! libcudadevrt, the device runtime, in a link.
 //!
-//! The archive contains machine code. Two of its functions are simulated: `cudaCGGetIntrinsicHandle`
-//! and `cudaCGSynchronize`, with which kernels of cooperative launches wait for their whole grid.
+//! The archive contains machine code. Two of its functions are simulated:
+//! `cudaCGGetIntrinsicHandle` and `cudaCGSynchronize`, with which kernels of cooperative launches
+//! wait for their whole grid.
 
 use std::collections::BTreeSet;
 

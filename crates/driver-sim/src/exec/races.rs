@@ -6,8 +6,8 @@
 //! clocks of its warps. `bar.warp.sync` advances the clock of one warp, because its lanes are not
 //! ordered either. Atomics and other strong accesses do not race with each other; a thread that
 //! reads a strong write acquires the clocks of the writer. Placement of fences is not checked.
-//! Strong accesses to global memory and the barrier of a grid order blocks; the barrier of a cluster
-//! does not.
+//! Strong accesses to global memory and the barrier of a grid order blocks; the barrier of a
+//! cluster does not.
 //!
 //! Detection costs a few hundred bytes and some hash look-ups per accessed byte and runs blocks one
 //! after another. It is off by default.
