@@ -80,8 +80,8 @@ mod tests {
     fn text(name: &str, bytes: usize) -> String {
         let comment = "x".repeat(bytes);
         format!(
-            ".version 8.0\n.target sm_90\n.address_size 64\n// {comment}\n.visible .entry {name}()\n\
-             {{\nret;\n}}\n"
+            ".version 8.0\n.target sm_90\n.address_size 64\n// {comment}\n\
+             .visible .entry {name}()\n{{\nret;\n}}\n"
         )
     }
 

@@ -281,8 +281,8 @@ impl Function {
     }
 }
 
-/// Runs one call in the world of `slot`. The body is not a generic parameter: the compiler would make
-/// a copy of this function for every function of the driver.
+/// Runs one call in the world of `slot`. The body is not a generic parameter, so that there is one
+/// copy of this function, and not one for every function of the driver.
 fn enter(slot: usize, function: Function, body: &dyn Fn(&mut State) -> Call) -> CUresult {
     let Some(world) = world::in_slot(slot) else {
         return CUresult::CUDA_ERROR_DEINITIALIZED;
