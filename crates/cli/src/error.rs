@@ -156,6 +156,17 @@ impl CliError {
         }
     }
 
+    /// Whether another rank has ended the run. Threads may then still be inside of NCCL, which can
+    /// crash or wait for ever in what libraries do when a process exits.
+    pub(crate) fn is_of_another_rank(&self) -> bool {
+        match self {
+            Self::Finetune(Error::Group(_)) => true,
+            Self::OfRank(_, error) => error.is_of_another_rank(),
+            Self::Several(errors) => errors.iter().any(Self::is_of_another_rank),
+            _ => false,
+        }
+    }
+
     /// Returns the error of writing `what` to `path`.
     pub(crate) fn write(what: &'static str, path: &Path, why: impl ToString) -> Self {
         Self::Write { what, path: path.to_owned(), why: why.to_string() }

@@ -91,8 +91,11 @@ fn parse(line: Vec<OsString>) -> Command {
 
 /// Prints an error that ends the program.
 fn failed(error: &CliError) -> ExitCode {
-    let error = screen::printable(&error.to_string());
-    let _ = writeln!(std::io::stderr(), "error: {error}");
+    let text = screen::printable(&error.to_string());
+    let _ = writeln!(std::io::stderr(), "error: {text}");
+    if error.is_of_another_rank() {
+        signal_hook::low_level::exit(1);
+    }
     ExitCode::FAILURE
 }
 

@@ -14,7 +14,7 @@ use crate::error::CliError;
 use crate::screen::{self, fact};
 
 /// How long the process may take to end after another rank has failed.
-const GRACE: Duration = Duration::from_secs(8);
+const GRACE: Duration = Duration::from_secs(5);
 /// How often the group is asked for failures.
 const POLL: Duration = Duration::from_millis(200);
 /// How long rank 0 waits for the others at the end.
@@ -117,7 +117,8 @@ fn named(error: CliError, ranks: Ranks) -> CliError {
 }
 
 /// Ends the process some time after another rank has failed, if it does not end by itself: a call
-/// of NCCL or of the driver may wait for the rank for ever.
+/// of NCCL or of the driver may wait for the rank for ever, and so may what these libraries do when
+/// a process exits, which is left out.
 fn end_with(group: ProcessGroup) {
     let weak = group.downgrade();
     std::thread::spawn(move || {
@@ -131,6 +132,6 @@ fn end_with(group: ProcessGroup) {
         std::thread::sleep(GRACE);
         let text = screen::printable(&failure.to_string());
         let _ = writeln!(std::io::stderr(), "error: {text}");
-        std::process::exit(1);
+        signal_hook::low_level::exit(1);
     });
 }

@@ -109,6 +109,10 @@ impl Communicator {
 
     /// Ends running collectives, whose results are then undefined, and makes later ones fail. Any
     /// thread may call it; it can wait until graphs with collectives are dropped.
+    ///
+    /// Copy engines that wait for another rank ([`Communicator::allocate`]) go on waiting: if that
+    /// rank has ended, work behind them never does, and neither do calls that wait for it. End the
+    /// process then, without functions that run at exit.
     pub fn abort(&self) {
         let Inner { table, comm, aborted, .. } = &*self.inner;
         // Not locked during the call, which can wait.
