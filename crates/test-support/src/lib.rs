@@ -1,4 +1,4 @@
-//! Test support of `retrograph-driver` and `retrograph-runtime`.
+//! Test support of `retrograph-driver`, `retrograph-runtime` and `retrograph-finetune`.
 
 #[cfg(doctest)]
 mod guides;
@@ -6,6 +6,7 @@ mod guides;
 pub mod device;
 pub mod locks;
 pub mod ptx;
+pub mod reference;
 pub mod threads;
 
 #[doc(hidden)]

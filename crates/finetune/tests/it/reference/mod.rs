@@ -8,6 +8,7 @@ use std::f64::consts::FRAC_2_PI;
 use retrograph_finetune::{
     Batch, GatedActivation, IGNORED_TARGET, LoraModule, Mode, ModelConfig, TrainingConfig,
 };
+use retrograph_test_support::reference::{dot, product};
 
 /// Weights by name.
 pub(crate) type Weights = BTreeMap<String, Vec<f64>>;
@@ -216,20 +217,4 @@ fn add(stream: &mut [Row], branch: &[Row]) {
     for (row, branch) in stream.iter_mut().zip(branch) {
         row.iter_mut().zip(branch).for_each(|(x, y)| *x += y);
     }
-}
-
-/// A loop: without optimization, iterators take nine times as long, and this is most of the tests'
-/// time.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let (mut sum, mut i) = (0.0, 0);
-    while i < a.len() {
-        sum += a[i] * b[i];
-        i += 1;
-    }
-    sum
-}
-
-/// A matrix `[outputs, inputs]` times a vector.
-fn product(w: &[f64], x: &[f64]) -> Row {
-    w.chunks(x.len()).map(|row| dot(row, x)).collect()
 }
