@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Context;
 
 use crate::toolchain;
-use crate::workspace::{check, command, profiles, root, target_dir};
+use crate::workspace::{BUILD_PROGRAMS, check, command, profiles, root, target_dir};
 
 /// Checks format and lints of every example, and runs it: programs assert their results.
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -43,9 +43,10 @@ pub(crate) fn folders() -> anyhow::Result<Vec<PathBuf>> {
 
 /// Builds the simulator's libcuda.so.1 for programs that load it by name, and returns its folder.
 fn library() -> anyhow::Result<PathBuf> {
+    check(command("cargo", BUILD_PROGRAMS))?;
     let folder = target_dir().join("libcuda");
-    let mut command = command("cargo", &["run", "--locked", "-p", "retrograph-sim"]);
-    command.args(profiles()).args(["--", "library", "--out"]).arg(&folder);
+    let mut command = Command::new(target_dir().join("debug/retrograph-sim"));
+    command.args(["library", "--out"]).arg(&folder);
     check(command)?;
     Ok(folder)
 }
