@@ -16,6 +16,10 @@ use super::{GroupError, GroupOptions};
 /// How often the communicator is asked for errors.
 const POLL: Duration = Duration::from_millis(100);
 
+/// How long a rank that finds a collective failed waits for the name of the rank that caused it. The
+/// coordinator takes a part of that to find out why a connection was lost.
+const CAUSE: Duration = Duration::from_secs(1);
+
 /// What a rank knows about the others.
 #[derive(Debug)]
 pub(super) struct Watch {
@@ -113,7 +117,7 @@ impl Watch {
         let Some(Err(error)) = self.communicator.get().map(Communicator::require_healthy) else {
             return Ok(());
         };
-        self.fail(&error.to_string());
+        self.fail_without_cause(&error.to_string());
         // The answer of the coordinator names the rank that failed first.
         let mut state = self.state();
         loop {
@@ -128,6 +132,15 @@ impl Watch {
         if self.state().failure.is_none() {
             self.say(&Message::Failed { reason: reason.to_owned() });
         }
+    }
+
+    /// Fails unless another failure is known soon: of the rank that ended, and not of the one whose
+    /// collective it broke.
+    fn fail_without_cause(&self, reason: &str) {
+        let unknown = |state: &mut State| state.failure.is_none() && !state.ended;
+        let waited = self.changed.wait_timeout_while(self.state(), CAUSE, unknown);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        self.fail(reason);
     }
 
     pub(super) fn leave(&self) {
@@ -224,7 +237,7 @@ impl Watch {
             };
             let unhealthy = self.communicator.get().and_then(|one| one.require_healthy().err());
             if let Some(reason) = late.or(unhealthy.map(|error| error.to_string())) {
-                self.fail(&reason);
+                self.fail_without_cause(&reason);
                 // The coordinator tells all ranks, also this one; without it nobody does.
             }
             if said.elapsed() > self.options.beat() {
