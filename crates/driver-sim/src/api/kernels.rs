@@ -91,6 +91,10 @@ impl State {
         config: CUfunc_cache,
         device: CUdevice,
     ) -> Call {
+        if self.current().is_err() {
+            self.device_index(device)?;
+            return self.kernels.get(kernel).map(|_| ());
+        }
         let function = self.function_on(kernel, device)?;
         self.cuFuncSetCacheConfig(function, config)
     }

@@ -2,6 +2,7 @@
 //!
 //! The result is PTX, which loads like any other image.
 
+use std::collections::BTreeSet;
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
@@ -185,16 +186,19 @@ impl State {
             Some(name) if has_device_runtime && name.starts_with("cuda") => {
                 Err(self.unsupported(format!("`{name}` of libcudadevrt is not simulated")))
             }
-            Some(name) => {
+            Some(_) => {
                 let found = self.links.get(link)?;
-                let is_caller = |input: &Arc<Image>| {
-                    undefined_functions(&input.module).any(|undefined| undefined == name)
-                };
-                let caller = found.inputs.iter().position(is_caller);
-                let caller = caller.map_or("", |index| found.input_names[index].as_str());
-                // The format of the driver, which the test suite of cuda-core compares.
-                let message = format!("error   : Undefined reference to '{name}' in '{caller}'");
-                found.log.finish(Some(&message))?;
+                // The format of the driver.
+                let missing: BTreeSet<_> = undefined_functions(&parsed.module).collect();
+                let lines = missing.into_iter().map(|name| {
+                    let is_caller = |input: &Arc<Image>| {
+                        undefined_functions(&input.module).any(|undefined| undefined == name)
+                    };
+                    let caller = found.inputs.iter().position(is_caller);
+                    let caller = caller.map_or("", |index| found.input_names[index].as_str());
+                    format!("error   : Undefined reference to '{name}' in '{caller}'")
+                });
+                found.log.finish(Some(&lines.collect::<Vec<_>>().join("\n")))?;
                 Err(refuse(CUresult::CUDA_ERROR_INVALID_SOURCE, Rule::LinkUndefined))
             }
             None => Ok(text),

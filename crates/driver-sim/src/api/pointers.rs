@@ -138,18 +138,38 @@ impl State {
             let to: Out<c_void> = unsafe { crate::argument::Admit::admit(to) };
             match &info {
                 Some(info) => self.put_attribute(to, attribute, address, info)?,
-                None => self.put_unknown(to, attribute)?,
+                None => self.put_unknown(to, attribute, address)?,
             }
         }
         Ok(())
     }
 
     /// Writes the value of an attribute for an unknown address.
-    fn put_unknown(&mut self, to: Out<c_void>, attribute: CUpointer_attribute) -> Call {
+    fn put_unknown(
+        &mut self,
+        to: Out<c_void>,
+        attribute: CUpointer_attribute,
+        address: CUdeviceptr,
+    ) -> Call {
+        use CUpointer_attribute as A;
         match attribute {
-            CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-            | CUpointer_attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED => to.cast().put(0u32),
-            CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => to.cast().put(NO_DEVICE),
+            A::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => to.cast().put(NO_DEVICE),
+            // It may be memory of the host.
+            A::CU_POINTER_ATTRIBUTE_HOST_POINTER => to.cast().put(address),
+            A::CU_POINTER_ATTRIBUTE_RANGE_SIZE => Ok(()),
+            A::CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+            | A::CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+            | A::CU_POINTER_ATTRIBUTE_IS_MANAGED
+            | A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE
+            | A::CU_POINTER_ATTRIBUTE_MAPPED
+            | A::CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE
+            | A::CU_POINTER_ATTRIBUTE_ACCESS_FLAGS => to.cast().put(0u32),
+            A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER
+            | A::CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES
+            | A::CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
+            | A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE
+            | A::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR
+            | A::CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID => to.cast().put(0u64),
             _ => Err(self.unsupported(format!("{attribute:?} of an unknown address"))),
         }
     }

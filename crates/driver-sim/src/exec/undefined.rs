@@ -16,9 +16,7 @@ pub enum Undefined {
     ClusterBarrier,
     /// `cudaCGSynchronize` in a launch that is not cooperative, or with a handle that is not the
     /// one of its grid.
-    #[error(
-        "a barrier of the grid without the handle of a grid, which only cooperative launches have"
-    )]
+    #[error("a barrier of the grid with a handle that is not that of its grid")]
     GridBarrier,
     /// The index of `brx.idx`.
     #[error("the index of brx.idx is outside of its table")]

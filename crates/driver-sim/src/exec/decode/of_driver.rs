@@ -4,7 +4,6 @@ use retrograph_ptx::ast::{Function, Operand, Parameter, Type};
 
 use super::{Decoder, Reason, VirtualRegister, width_of};
 use crate::exec::operation::{Control, Memory};
-use crate::exec::program::{GRID_BARRIER, Width};
 
 /// `cudaCGGetIntrinsicHandle` of a program that was linked with libcudadevrt.
 pub(crate) const GET_GRID_HANDLE: &str = "libcudadevrt$cudaCGGetIntrinsicHandle";
@@ -50,13 +49,10 @@ impl<'a> Decoder<'a> {
             }
             (&[handle, _], &[address]) if code.name == SYNCHRONIZE_GRID => {
                 self.communicates = true;
-                self.emit(Control::CheckGridHandle { handle });
-                let id = self.constant(u64::from(GRID_BARRIER), Width::Word);
-                let none = self.constant(0, Width::Word);
-                self.emit(Control::Barrier { id, count: none, arrives: false });
-                // cudaSuccess
-                let (at, access) = self.local_access(address, Type::B32, none);
-                self.emit(Memory::Store1 { address: at, a: none, access });
+                let code = self.temporary(width_of(Type::B32));
+                self.emit(Control::GridBarrier { d: code, handle });
+                let (at, access) = self.local_access(address, Type::B32, code);
+                self.emit(Memory::Store1 { address: at, a: code, access });
             }
             (&[message, file, line, name, _], _) => {
                 self.emit(Control::AssertFail { message, file, line, name });

@@ -6,13 +6,15 @@ use crate::exec::call_stack;
 use crate::exec::fault::FaultKind;
 use crate::exec::interpreter::{Machine, Pause};
 use crate::exec::printf::LaneMemory;
-use crate::exec::program::LANES;
+use crate::exec::program::{GRID_BARRIER, LANES};
 use crate::exec::registers::{ActiveLanes, Offset};
 use crate::exec::undefined::Undefined;
 use crate::exec::warp::{Deadlock, Warp};
 
 /// `cudaCGScopeGrid`.
 const GRID_SCOPE: u32 = 1;
+/// `cudaErrorUnknown`, with which `cudaCGSynchronize` refuses the handle 0.
+const NO_GRID: u32 = 999;
 
 operations! {
     /// Branches, ends, barriers and clocks.
@@ -40,8 +42,8 @@ operations! {
         Free() <- (address);
         /// `cudaCGGetIntrinsicHandle`.
         GridHandle(d) <- (scope);
-        /// `cudaCGSynchronize`, before the barrier: checks the handle.
-        CheckGridHandle() <- (handle);
+        /// `cudaCGSynchronize`: 0 after the barrier, or an error if the handle is 0.
+        GridBarrier(d) <- (handle);
         /// Reached by lanes whose index of `brx.idx` is not in its table.
         BranchOutOfTable() <- ();
         /// `barrier.sync` and `barrier.arrive`. A count of 0 means all threads of the block.
@@ -126,14 +128,32 @@ impl Control<Offset> {
                     let handle = |scope| if scope == GRID_SCOPE { machine.grid_handle } else { 0 };
                     lanes.write(d, &scopes.map(handle));
                 }
-                Self::CheckGridHandle { handle } => {
+                Self::GridBarrier { d, handle } => {
                     let handles = lanes.file.read::<u64>(handle);
+                    if lanes.iter().all(|lane| handles[lane] == 0) {
+                        lanes.write(d, &[NO_GRID; LANES]);
+                        return Ok(Next::Advance);
+                    }
                     let is_wrong =
                         |lane: &usize| handles[*lane] == 0 || handles[*lane] != machine.grid_handle;
                     if let Some(lane) = lanes.iter().find(is_wrong) {
                         let kind = FaultKind::Undefined(Undefined::GridBarrier);
                         return Ok(Next::Pause(Pause::Fault(kind, lane as u32)));
                     }
+                    if lanes.mask != warp.active {
+                        return Ok(fault(FaultKind::BarrierDivergence, lanes));
+                    }
+                    if !warp.is_converged() {
+                        warp.wait()?;
+                        return Ok(Next::Resume);
+                    }
+                    lanes.write(d, &[0u32; LANES]);
+                    warp.pc += 1;
+                    return Ok(Next::Pause(Pause::Barrier {
+                        id: GRID_BARRIER,
+                        count: 0,
+                        arrives: false,
+                    }));
                 }
                 Self::BranchOutOfTable {} => {
                     return Ok(fault(FaultKind::Undefined(Undefined::BranchIndex), lanes));

@@ -291,17 +291,21 @@ fn a_barrier_of_a_grid_that_a_block_skips_is_a_deadlock() {
 
 #[test]
 fn a_barrier_of_a_grid_needs_a_cooperative_launch_and_its_handle() {
-    let run = |body: &str, is_cooperative| {
-        let program = decode(&with_grid_barriers("", body)).unwrap();
+    let code_of = |text: &str, is_cooperative| {
         let bench = Bench::new(&[0; 4], 4);
         let launch = Launch { is_cooperative, ..Launch::default() };
-        bench.launch(&program, launch).map_err(|fault| fault.kind)
+        bench.launch(&decode(text).unwrap(), launch).map_err(|fault| fault.kind)?;
+        Ok(words(&bench.output())[0])
     };
+    let read = "ld.param.b32 %r7, [code]; st.global.u32 [%rd3], %r7; }";
+    let body = with_grid_barriers("", "SYNC").replace("(handle, flags); }", "(handle, flags);");
+    let body = body.replacen("(handle, flags);", &format!("(handle, flags); {read}"), 1);
+    assert_eq!(code_of(&body, true), Ok(0));
+    // Recorded on an H200: the handle is 0, and the call refuses it.
+    assert_eq!(code_of(&body, false), Ok(999));
+    let multi = body.replace("[scope], 1", "[scope], 2");
+    assert_eq!(code_of(&multi, true), Ok(999), "the scope of several grids");
+    let other = body.replace("[handle], %grid", "[handle], 8");
     let refused = Err(FaultKind::Undefined(Undefined::GridBarrier));
-    run("SYNC", true).unwrap();
-    assert_eq!(run("SYNC", false).map(|_| ()), refused);
-    let multi = with_grid_barriers("", "SYNC").replace("[scope], 1", "[scope], 2");
-    let launch = Launch { is_cooperative: true, ..Launch::default() };
-    let fault = Bench::new(&[0; 4], 4).launch(&decode(&multi).unwrap(), launch).unwrap_err();
-    assert_eq!(Err(fault.kind), refused, "the scope of several grids");
+    assert_eq!(code_of(&other, true), refused);
 }
