@@ -93,6 +93,7 @@ impl Rank {
 
     /// Tells the others how the run of this process has ended.
     pub(crate) fn end<T>(self, outcome: Result<T, CliError>) -> Result<T, CliError> {
+        let outcome = outcome.map_err(|error| self.cause_of(error));
         match &outcome {
             // Other ranks stop for the same reason, and say so themselves.
             Ok(_)
@@ -105,6 +106,19 @@ impl Rank {
             coordinator.finish(LEAVING);
         }
         outcome.map_err(|error| named(error, self.placement.ranks))
+    }
+}
+
+impl Rank {
+    /// The failure of another rank if there is one: what fails here after it, such as a call of an
+    /// aborted communicator, is its consequence.
+    fn cause_of(&self, error: CliError) -> CliError {
+        let own = self.placement.ranks.rank;
+        match self.group.check() {
+            Err(GroupError::RankFailed { rank, .. }) if rank == own => error,
+            Err(failure) => Error::Group(failure).into(),
+            Ok(()) => error,
+        }
     }
 }
 
