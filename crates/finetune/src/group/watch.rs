@@ -16,7 +16,7 @@ use super::{GroupError, GroupOptions};
 /// How often the communicator is asked for errors.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How long a rank that finds a collective failed waits for the name of the rank that caused it. The
+/// How long a rank whose collective has failed waits for the name of the rank that caused it. The
 /// coordinator takes a part of that to find out why a connection was lost.
 const CAUSE: Duration = Duration::from_secs(1);
 
