@@ -97,8 +97,8 @@ macro_rules! nccl_functions {
                 fn ncclGroupEnd() -> $crate::ncclResult_t;
             }
             optional {
-                /// As `ncclCommInitRank`, with a configuration: that of NCCL 2.28
-                /// ([`ncclConfig_v22800`]($crate::ncclConfig_v22800)) or of another version.
+                /// As `ncclCommInitRank`, with a configuration, for example
+                /// [`ncclConfig_v22800`]($crate::ncclConfig_v22800) of NCCL 2.28.
                 fn ncclCommInitRankConfig(
                     comm: *mut $crate::ncclComm_t, ranks: i32, id: $crate::ncclUniqueId,
                     rank: i32, config: *mut $crate::c_void

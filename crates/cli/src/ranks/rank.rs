@@ -107,17 +107,16 @@ impl Rank {
         }
         outcome.map_err(|error| named(error, self.placement.ranks))
     }
-}
 
-impl Rank {
-    /// The failure of another rank if there is one: what fails here after it, such as a call of an
-    /// aborted communicator, is its consequence.
+    /// The failure of another rank if there is one: a run that fails after it, for example in a
+    /// call of an aborted communicator, fails because of it. Errors of outputs have other causes.
     fn cause_of(&self, error: CliError) -> CliError {
         let own = self.placement.ranks.rank;
-        match self.group.check() {
-            Err(GroupError::RankFailed { rank, .. }) if rank == own => error,
-            Err(failure) => Error::Group(failure).into(),
-            Ok(()) => error,
+        match (error, self.group.check()) {
+            (error, Ok(())) => error,
+            (error, Err(GroupError::RankFailed { rank, .. })) if rank == own => error,
+            (CliError::Finetune(_), Err(failure)) => Error::Group(failure).into(),
+            (error, Err(_)) => error,
         }
     }
 }

@@ -105,6 +105,7 @@ impl State {
         let is_complete = self.links.get(link)?.image.is_some();
         self.jit_log(count, options, values)?;
         let bytes = read()?;
+        let name = if name.is_null() { String::new() } else { name.text()? };
         let is_library = kind == CUjitInputType::CU_JIT_INPUT_LIBRARY;
         if is_library && !is_complete && is_device_runtime(&bytes) {
             self.links.get_mut(link)?.has_device_runtime = true;
@@ -128,9 +129,7 @@ impl State {
         if found.is_broken {
             return Err(DEFINED_TWICE);
         }
-        found.inputs.push(parsed);
-        let name = if name.is_null() { String::new() } else { name.text()? };
-        self.links.get_mut(link)?.input_names.push(name);
+        found.inputs.push((name, parsed));
         Ok(())
     }
 
@@ -162,7 +161,7 @@ impl State {
     fn joined(&mut self, link: CUlinkState) -> Result<String, Refusal> {
         let found = self.links.get(link)?;
         let mut inputs: Vec<Module> =
-            found.inputs.iter().map(|input| input.module.clone()).collect();
+            found.inputs.iter().map(|(_, image)| image.module.clone()).collect();
         let has_device_runtime = found.has_device_runtime;
         if has_device_runtime {
             take_from_device_runtime(&mut inputs);
@@ -191,11 +190,11 @@ impl State {
                 // The format of the driver.
                 let missing: BTreeSet<_> = undefined_functions(&parsed.module).collect();
                 let lines = missing.into_iter().map(|name| {
-                    let is_caller = |input: &Arc<Image>| {
-                        undefined_functions(&input.module).any(|undefined| undefined == name)
+                    let calls = |(_, image): &&(String, Arc<Image>)| {
+                        undefined_functions(&image.module).any(|undefined| undefined == name)
                     };
-                    let caller = found.inputs.iter().position(is_caller);
-                    let caller = caller.map_or("", |index| found.input_names[index].as_str());
+                    let caller = found.inputs.iter().find(calls);
+                    let caller = caller.map_or("", |(caller, _)| caller.as_str());
                     format!("error   : Undefined reference to '{name}' in '{caller}'")
                 });
                 found.log.finish(Some(&lines.collect::<Vec<_>>().join("\n")))?;

@@ -14,9 +14,8 @@ pub enum Undefined {
     /// `barrier.cluster.arrive` and `barrier.cluster.wait` of a warp do not alternate.
     #[error("barrier.cluster.arrive twice without a wait, or a wait without an arrive")]
     ClusterBarrier,
-    /// `cudaCGSynchronize` in a launch that is not cooperative, or with a handle that is not the
-    /// one of its grid.
-    #[error("a barrier of the grid with a handle that is not that of its grid")]
+    /// `cudaCGSynchronize` with the handle of another grid.
+    #[error("cudaCGSynchronize needs the handle that cudaCGGetIntrinsicHandle gave this grid")]
     GridBarrier,
     /// The index of `brx.idx`.
     #[error("the index of brx.idx is outside of its table")]

@@ -9,10 +9,8 @@ use crate::jit::JitLog;
 /// A linker invocation.
 #[derive(Default)]
 pub(crate) struct Link {
-    /// The modules added so far.
-    pub(crate) inputs: Vec<Arc<Image>>,
-    /// Their names, for messages.
-    pub(crate) input_names: Vec<String>,
+    /// The modules added so far, each with the name that messages give it.
+    pub(crate) inputs: Vec<(String, Arc<Image>)>,
     /// The public names that they define.
     pub(crate) names: BTreeSet<String>,
     /// Whether a name was defined twice. Every later call fails.

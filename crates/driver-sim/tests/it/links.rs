@@ -21,11 +21,27 @@ impl Machine {
 
     /// Adds a text to a linker.
     fn add_text(&self, link: CUlinkState, text: &CStr) -> CUresult {
-        let bytes = text.to_bytes_with_nul();
+        self.add_input(link, CUjitInputType::CU_JIT_INPUT_PTX, (c"text", text.to_bytes_with_nul()))
+    }
+
+    /// Adds an input with a name.
+    fn add_input(
+        &self,
+        link: CUlinkState,
+        kind: CUjitInputType,
+        (name, bytes): (&CStr, &[u8]),
+    ) -> CUresult {
         let (data, size) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
-        let (kind, name) = (CUjitInputType::CU_JIT_INPUT_PTX, c"text".as_ptr());
         let (none, nothing) = (std::ptr::null_mut(), std::ptr::null_mut());
-        cu!(self, cuLinkAddData_v2(link, kind, data, size, name, 0, none, nothing))
+        cu!(self, cuLinkAddData_v2(link, kind, data, size, name.as_ptr(), 0, none, nothing))
+    }
+
+    /// A linker whose log of errors goes to `log`.
+    fn link_with_log(&self, log: &mut [u8]) -> CUlinkState {
+        use CUjit_option as O;
+        let size: *mut c_void = std::ptr::without_provenance_mut(log.len());
+        let mut options = [O::CU_JIT_ERROR_LOG_BUFFER, O::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        self.link(&mut options, &mut [log.as_mut_ptr().cast(), size])
     }
 }
 
@@ -50,11 +66,7 @@ fn a_linked_image_is_a_text_of_the_reported_size() {
 fn the_log_of_a_linker_names_the_error_of_an_input() {
     let machine = Machine::new();
     let mut log = vec![0u8; 400];
-    let size: *mut c_void = std::ptr::without_provenance_mut(log.len());
-    let mut options =
-        [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-    let mut values = [log.as_mut_ptr().cast(), size];
-    let link = machine.link(&mut options, &mut values);
+    let link = machine.link_with_log(&mut log);
     let image = ptx::image("7.0", "sm_80", ".visible .entry bad()\n{\n    no.such.thing %r1;\n}\n");
     assert_eq!(machine.add_text(link, &image), CUresult::CUDA_ERROR_INVALID_PTX);
     let said = CStr::from_bytes_until_nul(&log).expect("a log ends in a zero byte");
@@ -66,20 +78,12 @@ fn the_log_of_a_linker_names_the_error_of_an_input() {
 fn the_log_of_a_linker_names_an_undefined_function_and_who_calls_it() {
     let machine = Machine::new();
     let mut log = vec![0u8; 400];
-    let size: *mut c_void = std::ptr::without_provenance_mut(log.len());
-    let mut options =
-        [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-    let mut values = [log.as_mut_ptr().cast(), size];
-    let link = machine.link(&mut options, &mut values);
+    let link = machine.link_with_log(&mut log);
     assert_eq!(machine.add_text(link, &part("7.0", ".visible .entry k() { ret; }\n")), SUCCESS);
     let calls = ".extern .func far();\n.visible .entry e() { call.uni far; ret; }\n";
-    let bytes = part("7.0", calls).into_bytes_with_nul();
-    let (kind, data) = (CUjitInputType::CU_JIT_INPUT_PTX, bytes.as_ptr().cast_mut().cast());
-    let (none, nothing) = (std::ptr::null_mut(), std::ptr::null_mut());
-    let name = c"caller".as_ptr();
-    let added =
-        cu!(machine, cuLinkAddData_v2(link, kind, data, bytes.len(), name, 0, none, nothing));
-    assert_eq!(added, SUCCESS);
+    let text = part("7.0", calls);
+    let kind = CUjitInputType::CU_JIT_INPUT_PTX;
+    assert_eq!(machine.add_input(link, kind, (c"caller", text.to_bytes_with_nul())), SUCCESS);
     assert_eq!(machine.complete(link, c"e"), Err(CUresult::CUDA_ERROR_INVALID_SOURCE));
     let said = CStr::from_bytes_until_nul(&log).expect("a log ends in a zero byte");
     assert_eq!(said, c"error   : Undefined reference to 'far' in 'caller'");
@@ -275,10 +279,7 @@ fn archive(member: &str) -> Vec<u8> {
 
 impl Machine {
     fn add_library(&self, link: CUlinkState, bytes: &[u8]) -> CUresult {
-        let (data, size) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
-        let (kind, name) = (CUjitInputType::CU_JIT_INPUT_LIBRARY, c"library".as_ptr());
-        let (none, nothing) = (std::ptr::null_mut(), std::ptr::null_mut());
-        cu!(self, cuLinkAddData_v2(link, kind, data, size, name, 0, none, nothing))
+        self.add_input(link, CUjitInputType::CU_JIT_INPUT_LIBRARY, (c"library", bytes))
     }
 
     /// The kernel of a link, or the code of the call that failed.

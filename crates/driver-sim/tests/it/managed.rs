@@ -284,6 +284,25 @@ fn a_reset_frees_managed_variables() {
     assert_eq!(machine.diagnostics(DiagnosticKind::Internal), [""; 0]);
 }
 
+/// As an H200 wrote them: the address for the host, and nothing for the size of a range.
+#[test]
+fn an_unknown_address_may_be_one_of_the_host() {
+    use CUpointer_attribute as A;
+    let machine = Machine::new();
+    let written = |attribute| {
+        let (mut place, mut names) = ([u64::MAX; 2], [attribute]);
+        let mut places = [place.as_mut_ptr().cast()];
+        let (names, places) = (names.as_mut_ptr(), places.as_mut_ptr());
+        assert_eq!(cu!(machine, cuPointerGetAttributes(1, names, places, 0x10)), SUCCESS);
+        assert_eq!(place[1], u64::MAX);
+        place[0]
+    };
+    assert_eq!(written(A::CU_POINTER_ATTRIBUTE_HOST_POINTER), 0x10);
+    assert_eq!(written(A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER), 0);
+    assert_eq!(written(A::CU_POINTER_ATTRIBUTE_RANGE_SIZE), u64::MAX);
+    assert_eq!(written(A::CU_POINTER_ATTRIBUTE_MAPPED), u64::from(u32::MAX) << 32);
+}
+
 #[test]
 fn an_address_that_the_driver_does_not_know_is_not_managed() {
     let machine = Machine::new();

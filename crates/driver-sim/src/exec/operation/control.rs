@@ -140,35 +140,16 @@ impl Control<Offset> {
                         let kind = FaultKind::Undefined(Undefined::GridBarrier);
                         return Ok(Next::Pause(Pause::Fault(kind, lane as u32)));
                     }
-                    if lanes.mask != warp.active {
-                        return Ok(fault(FaultKind::BarrierDivergence, lanes));
-                    }
-                    if !warp.is_converged() {
-                        warp.wait()?;
-                        return Ok(Next::Resume);
-                    }
                     lanes.write(d, &[0u32; LANES]);
-                    warp.pc += 1;
-                    return Ok(Next::Pause(Pause::Barrier {
-                        id: GRID_BARRIER,
-                        count: 0,
-                        arrives: false,
-                    }));
+                    let barrier = Pause::Barrier { id: GRID_BARRIER, count: 0, arrives: false };
+                    return pause_at(barrier, warp, lanes);
                 }
                 Self::BranchOutOfTable {} => {
                     return Ok(fault(FaultKind::Undefined(Undefined::BranchIndex), lanes));
                 }
                 Self::Barrier { id, count, arrives } => {
-                    if lanes.mask != warp.active {
-                        return Ok(fault(FaultKind::BarrierDivergence, lanes));
-                    }
-                    if !warp.is_converged() {
-                        warp.wait()?;
-                        return Ok(Next::Resume);
-                    }
-                    warp.pc += 1;
                     let (id, count) = (barrier(id), barrier(count));
-                    return Ok(Next::Pause(Pause::Barrier { id, count, arrives }));
+                    return pause_at(Pause::Barrier { id, count, arrives }, warp, lanes);
                 }
                 Self::Contribute { id, predicate } => {
                     let votes = lanes.file.predicate(predicate) & lanes.mask;
@@ -284,6 +265,19 @@ unsafe fn free(machine: &Machine<'_>, lanes: ActiveLanes, address: Offset) -> Op
 
 fn fault(kind: FaultKind, lanes: ActiveLanes) -> Next {
     Next::Pause(Pause::Fault(kind, lanes.mask.trailing_zeros()))
+}
+
+/// Pauses at a barrier, which all lanes of the warp must reach together.
+fn pause_at(barrier: Pause, warp: &mut Warp, lanes: ActiveLanes) -> Result<Next, Deadlock> {
+    if lanes.mask != warp.active {
+        return Ok(fault(FaultKind::BarrierDivergence, lanes));
+    }
+    if !warp.is_converged() {
+        warp.wait()?;
+        return Ok(Next::Resume);
+    }
+    warp.pc += 1;
+    Ok(Next::Pause(barrier))
 }
 
 /// Ends the active lanes. Copies that they did not wait for land now.

@@ -200,8 +200,8 @@ fn a_launch_without_threads_does_nothing() {
     assert_eq!(bench.launch(&uneven(), launch).unwrap().blocks, 0);
 }
 
-/// The declarations that a link leaves of libcudadevrt, in front of a kernel with a barrier of the
-/// grid for each `SYNC` in `body`.
+/// A kernel in which each `SYNC` of `body` is a barrier of the grid. It declares the functions of
+/// libcudadevrt under the names that the linker gives them.
 fn with_grid_barriers(declarations: &str, body: &str) -> String {
     let sync = "{ .param .b32 scope; .param .b64 handle; .param .b32 flags; .param .b32 code;
         .reg .b64 %grid; st.param.b32 [scope], 1;

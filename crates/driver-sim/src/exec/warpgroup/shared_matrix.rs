@@ -86,35 +86,36 @@ impl SharedMatrix {
         range: Range<usize>,
     ) -> Result<Vec<[f32; STEPS]>, LaneFault> {
         let mut out = vec![[0.0; STEPS]; range.len()];
-        let (steps, elements) = (steps(self.dtype), PIECE as usize / self.size as usize);
-        let every = |apart| (0..steps).step_by(apart);
-        let whole = self.whole(memories, &range);
-        if self.transposed {
-            for (first, step) in
-                range.clone().step_by(elements).flat_map(|r| every(1).map(move |s| (r, s)))
-            {
-                let values = self.load(memories, (first, step), whole)?;
-                for (i, value) in values.into_iter().enumerate() {
-                    out[first - range.start + i][step] = value;
-                }
-            }
-        } else {
-            for (line, step) in range.clone().flat_map(|r| every(elements).map(move |s| (r, s))) {
-                let values = self.load(memories, (line, step), whole)?;
-                out[line - range.start][step..step + elements].copy_from_slice(&values[..elements]);
+        let (elements, whole) = (self.elements(), self.whole(memories, &range));
+        for (line, step) in self.positions(&range) {
+            let values = self.load(memories, (line, step), whole)?;
+            let line = line - range.start;
+            if self.transposed {
+                values.into_iter().enumerate().for_each(|(i, value)| out[line + i][step] = value);
+            } else {
+                out[line][step..step + elements].copy_from_slice(&values[..elements]);
             }
         }
         Ok(out)
     }
 
-    /// The memory from the first to the last piece of `range`, if all of it may be read, so that no
-    /// piece needs a check. The memory between pieces may be forbidden where they are not.
+    /// Elements of a piece.
+    fn elements(&self) -> usize {
+        PIECE as usize / self.size as usize
+    }
+
+    /// Where the pieces of `range` begin: a row or column, and a step.
+    fn positions(&self, range: &Range<usize>) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let (steps, elements) = (steps(self.dtype), self.elements());
+        let (lines_apart, apart) = if self.transposed { (elements, 1) } else { (1, elements) };
+        let lines = range.clone().step_by(lines_apart);
+        lines.flat_map(move |line| (0..steps).step_by(apart).map(move |step| (line, step)))
+    }
+
+    /// The memory from the first to the last piece of `range`, if a thread may read all of it.
+    /// Otherwise each piece needs a check of its own: there may be other data between pieces.
     fn whole(&self, memories: &Memories<'_>, range: &Range<usize>) -> Option<Span> {
-        let (steps, elements) = (steps(self.dtype), PIECE as usize / self.size as usize);
-        let apart = if self.transposed { (elements, 1) } else { (1, elements) };
-        let lines = range.clone().step_by(apart.0);
-        let pieces = lines
-            .flat_map(|line| (0..steps).step_by(apart.1).map(move |step| self.piece(line, step)));
+        let pieces = self.positions(range).map(|(line, step)| self.piece(line, step));
         let (low, high) = pieces.fold((u64::MAX, 0), |(low, high), piece| {
             (low.min(piece), high.max(piece + u64::from(PIECE)))
         });

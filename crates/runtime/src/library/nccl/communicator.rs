@@ -110,9 +110,9 @@ impl Communicator {
     /// Ends running collectives, whose results are then undefined, and makes later ones fail. Any
     /// thread may call it; it can wait until graphs with collectives are dropped.
     ///
-    /// Copy engines that wait for another rank ([`Communicator::allocate`]) go on waiting: if that
-    /// rank has ended, work behind them never does, and neither do calls that wait for it. End the
-    /// process then, without functions that run at exit.
+    /// It does not stop copy engines that wait for another rank ([`Communicator::allocate`]). If
+    /// that rank has ended, such a stream never completes, and calls that synchronize with it do
+    /// not return. Then end the process by `_exit`.
     pub fn abort(&self) {
         let Inner { table, comm, aborted, .. } = &*self.inner;
         // Not locked during the call, which can wait.
