@@ -231,3 +231,41 @@ fn constant_variables_have_a_size() {
     assert_eq!(cu!(machine, cuFuncGetAttribute(&mut bytes, name, function)), SUCCESS);
     assert_eq!(bytes, 12);
 }
+
+/// Images are parsed and decoded once per process, unless kernels depend on where variables are.
+#[test]
+fn each_module_of_an_image_has_its_own_variables() {
+    let image = ptx::image(
+        "7.0",
+        "sm_80",
+        ".global .align 4 .u32 calls;
+.visible .entry count(.param .u64 address, .param .u32 unused)
+{
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [address];
+    ld.global.u32 %r1, [calls];
+    add.u32 %r2, %r1, 1;
+    st.global.u32 [calls], %r2;
+    st.global.u32 [%rd1], %r2;
+    ret;
+}
+",
+    );
+    let machine = Machine::new();
+    let (word, stream) = (machine.zero(), machine.stream());
+    let mut count = |module, calls| {
+        let (mut function, mut address, mut unused) = (CUfunction::NULL, word, 0u32);
+        let code = cu!(machine, cuModuleGetFunction(&mut function, module, c"count".as_ptr()));
+        assert_eq!(code, SUCCESS);
+        let mut list = [(&raw mut address).cast(), (&raw mut unused).cast()];
+        let (list, none) = (list.as_mut_ptr(), std::ptr::null_mut());
+        let code = cu!(machine, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, list, none));
+        assert_eq!((code, machine.sync(stream)), (SUCCESS, SUCCESS));
+        assert_eq!(machine.peek(word), calls);
+    };
+    let [one, other] = [(); 2].map(|()| machine.load(&image).expect("a complete image"));
+    count(one, 1);
+    count(one, 2);
+    count(other, 1);
+}

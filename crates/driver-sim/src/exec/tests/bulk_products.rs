@@ -5,7 +5,8 @@ use retrograph_ptx::ast::Type;
 use retrograph_ptx::build::{HalfType, Kernel, MatrixA, ModuleBuilder, ScaleD};
 
 use super::bytes_of;
-use crate::exec::{Launch, Program, launch};
+use crate::exec::undefined::ProxyMisuse;
+use crate::exec::{FaultKind, Launch, Program, launch};
 use crate::memory::Memory;
 use crate::tensor_map::{Swizzle, TensorMap};
 
@@ -21,8 +22,8 @@ enum Where {
 }
 
 /// One warpgroup multiplies a tile of each matrix and stores the 64 × 64 sums, which start as 1
-/// and are dropped unless the first product adds to them.
-fn product(element: HalfType, place: Where, adds: bool) -> Program {
+/// and are dropped unless the first product adds to them. It waits for the tiles if `waits`.
+fn product(element: HalfType, place: Where, (adds, waits): (bool, bool)) -> Program {
     let entry = Kernel::build("product", |k| {
         k.max_threads(128);
         let (a, b) = (k.tensor_map("a"), k.tensor_map("b"));
@@ -41,7 +42,9 @@ fn product(element: HalfType, place: Where, adds: bool) -> Program {
             k.cp_async_bulk_tensor_2d_load(a_tile, a, (0, 0), full);
             k.cp_async_bulk_tensor_2d_load(b_tile, b, (0, 0), full);
         });
-        k.mbarrier_wait_parity(full, 0);
+        if waits {
+            k.mbarrier_wait_parity(full, 0);
+        }
         let (group, member) = (k.lane() >> 2, k.lane() & 3);
         let row = k.warp() * 16 + group;
         let sums: Vec<_> = (0..EXTENT / 2).map(|_| k.var(1.0f32)).collect();
@@ -101,7 +104,7 @@ fn pairs(element: HalfType, matrix: u32) -> Vec<u32> {
     lines.map(pair).collect()
 }
 
-fn run(element: HalfType, place: Where, adds: bool) -> Vec<f32> {
+fn run(program: &Program, element: HalfType) -> Result<Vec<f32>, FaultKind> {
     let memory = Memory::new(1 << 20);
     let matrices = [0, 1].map(|matrix| {
         let address = memory.alloc(TILE_BYTES.into()).unwrap();
@@ -126,18 +129,17 @@ fn run(element: HalfType, place: Where, adds: bool) -> Vec<f32> {
         seed: 3,
         ..Launch::default()
     };
-    let program = product(element, place, adds);
-    launch(&program, &request, &memory).unwrap_or_else(|fault| panic!("{fault}"));
+    launch(program, &request, &memory).map_err(|fault| fault.kind)?;
     let mut bytes = vec![0; (EXTENT * EXTENT * 4) as usize];
     memory.read(out, &mut bytes).unwrap();
-    bytes.chunks_exact(4).map(|word| f32::from_le_bytes(word.try_into().unwrap())).collect()
+    Ok(bytes.chunks_exact(4).map(|word| f32::from_le_bytes(word.try_into().unwrap())).collect())
 }
 
 #[test]
 fn tensor_copies_and_descriptors_agree_on_the_swizzle() {
     for element in [HalfType::Bf16, HalfType::F16] {
         for (place, adds) in [(Where::Shared, false), (Where::Registers, true)] {
-            let out = run(element, place, adds);
+            let out = run(&product(element, place, (adds, true)), element).unwrap();
             for row in 0..EXTENT {
                 for column in 0..EXTENT {
                     let terms = (0..EXTENT).map(|s| number(0, row, s) * number(1, column, s));
@@ -147,4 +149,14 @@ fn tensor_copies_and_descriptors_agree_on_the_swizzle() {
             }
         }
     }
+}
+
+#[test]
+fn a_product_of_a_tile_that_has_not_landed_is_refused() {
+    let element = HalfType::Bf16;
+    let program = product(element, Where::Shared, (false, false));
+    let Err(FaultKind::AsyncProxy(misuse)) = run(&program, element) else {
+        panic!("the product was computed")
+    };
+    assert!(matches!(*misuse, ProxyMisuse::TargetInFlight { writes: false, .. }), "{misuse}");
 }

@@ -1,7 +1,7 @@
 //! Products of warpgroups.
 
-use super::{bytes_of, decode, fault_of, kernel_with, run_text};
-use crate::exec::{FaultKind, Undefined};
+use super::{Bench, bytes_of, decode, fault_of, kernel_with, run_text};
+use crate::exec::{FaultKind, Launch, Undefined};
 use crate::memory::POISON;
 
 /// Offset of b after a, and bytes of both.
@@ -191,4 +191,17 @@ fn undefined_behaviour_is_refused() {
     let fenced = format!("{copy} fence.proxy.async; bar.sync 0; {FENCE} {one} {END}");
     assert!(decode(&text(PLAIN, &fenced)).is_ok());
     assert_eq!(run(PLAIN, &fenced).len(), 128 * 32);
+}
+
+#[test]
+fn a_product_races_with_stores_that_no_barrier_orders() {
+    let product = text(PLAIN, &format!("{FENCE} {} {END}", multiply(PLAIN)));
+    let run = |text: &str| {
+        let bench = Bench::new(&bytes_of(&tiles(PLAIN)), 256 * PLAIN.columns);
+        let launch = Launch { block: [128, 1, 1], races: true, ..Launch::default() };
+        bench.launch(&decode(text).unwrap(), launch).map_err(|fault| fault.kind)
+    };
+    run(&product).unwrap();
+    let unordered = run(&product.replace("bar.sync 0;", "")).unwrap_err();
+    assert!(matches!(unordered, FaultKind::Race { .. }), "{unordered}");
 }
