@@ -93,7 +93,8 @@ impl Rank {
 
     /// Tells the others how the run of this process has ended.
     pub(crate) fn end<T>(self, outcome: Result<T, CliError>) -> Result<T, CliError> {
-        let outcome = outcome.map_err(|error| self.cause_of(error));
+        let outcome =
+            outcome.map_err(|error| cause(error, self.group.check(), self.placement.ranks.rank));
         match &outcome {
             // Other ranks stop for the same reason, and say so themselves.
             Ok(_)
@@ -107,17 +108,16 @@ impl Rank {
         }
         outcome.map_err(|error| named(error, self.placement.ranks))
     }
+}
 
-    /// The failure of another rank if there is one: a run that fails after it, for example in a
-    /// call of an aborted communicator, fails because of it. Errors of outputs have other causes.
-    fn cause_of(&self, error: CliError) -> CliError {
-        let own = self.placement.ranks.rank;
-        match (error, self.group.check()) {
-            (error, Ok(())) => error,
-            (error, Err(GroupError::RankFailed { rank, .. })) if rank == own => error,
-            (CliError::Finetune(_), Err(failure)) => Error::Group(failure).into(),
-            (error, Err(_)) => error,
-        }
+/// The failure of another rank than `own` if there is one: a run that fails after it, for example
+/// in a call of an aborted communicator, fails because of it. Errors of outputs have other causes.
+fn cause(error: CliError, group: Result<(), GroupError>, own: usize) -> CliError {
+    match (error, group) {
+        (error, Ok(())) => error,
+        (error, Err(GroupError::RankFailed { rank, .. })) if rank == own => error,
+        (CliError::Finetune(_), Err(failure)) => Error::Group(failure).into(),
+        (error, Err(_)) => error,
     }
 }
 
@@ -147,4 +147,22 @@ fn end_with(group: ProcessGroup) {
         let _ = writeln!(std::io::stderr(), "error: {text}");
         signal_hook::low_level::exit(1);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_fails_because_of_the_rank_that_failed_before() {
+        let failed = |rank| Err(GroupError::RankFailed { rank, reason: "killed".to_owned() });
+        let text = |error: CliError, group| cause(error, group, 0).to_string();
+        let aborted = || CliError::Finetune(Error::NoSimulator);
+        let own = aborted().to_string();
+        assert!(text(aborted(), failed(1)).starts_with("rank 1 failed: killed"));
+        assert_eq!(text(aborted(), failed(0)), own);
+        assert_eq!(text(aborted(), Ok(())), own);
+        let output = || CliError::NothingToResume("there".into());
+        assert_eq!(text(output(), failed(1)), output().to_string());
+    }
 }

@@ -254,7 +254,7 @@ fn each_module_of_an_image_has_its_own_variables() {
     );
     let machine = Machine::new();
     let (word, stream) = (machine.zero(), machine.stream());
-    let mut count = |module, calls| {
+    let count = |module, calls| {
         let (mut function, mut address, mut unused) = (CUfunction::NULL, word, 0u32);
         let code = cu!(machine, cuModuleGetFunction(&mut function, module, c"count".as_ptr()));
         assert_eq!(code, SUCCESS);

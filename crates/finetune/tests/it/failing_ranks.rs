@@ -58,6 +58,20 @@ fn a_rank_that_ends_without_a_word_is_named() {
     });
 }
 
+/// NCCL can see that a rank is gone before the coordinator knows.
+#[test]
+fn a_rank_whose_collective_fails_does_not_hide_the_one_that_ended() {
+    let fault = Fault { at: 4, kind: FaultKind::AsyncError(ncclResult_t::ncclRemoteError) };
+    let setup = Setup { fault: Some((0, fault)), ..Setup::of(2) };
+    setup.run(|rank| {
+        if rank.ranks().rank == 1 {
+            let _trainer = trainer(rank);
+            return rank.group.hang_up();
+        }
+        assert_failed(&run_of(rank, 40).unwrap_err(), 1, "its process ended");
+    });
+}
+
 #[test]
 fn a_collective_that_hangs_fails_the_rank_that_waits() {
     let fault = Fault { at: 5, kind: FaultKind::Hang };
