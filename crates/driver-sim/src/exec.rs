@@ -69,6 +69,7 @@ mod bytes;
 mod call_stack;
 mod cluster;
 mod compare;
+mod conditional;
 mod convert;
 mod cross;
 mod decode;
@@ -98,6 +99,7 @@ mod warp;
 mod warpgroup;
 mod words;
 
+pub use conditional::ConditionalValues;
 pub(crate) use decode::{GET_GRID_HANDLE, SYNCHRONIZE_GRID};
 pub use fault::{DecodeError, Fault, FaultKind, FaultSite, RacingAccess};
 pub use grid::{Launch, LaunchStats, launch};

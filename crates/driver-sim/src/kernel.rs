@@ -1,21 +1,16 @@
 //! Between the queue and the executor: a launch runs, and a fault becomes a code.
 
-use std::sync::Mutex;
-
 use retrograph_driver_sys::CUresult;
 
-use crate::config::Config;
 use crate::exec::{self, Fault, FaultKind};
 use crate::memory::Memory;
 use crate::work::{Failure, Launch};
 
-/// Runs a launch to its end.
+/// Runs a launch to its end. `around` has what does not come from the launch.
 pub(crate) fn run(
     launch: &Launch,
     memory: &Memory,
-    config: &Config,
-    seed: u64,
-    output: &Mutex<String>,
+    around: exec::Launch<'_>,
 ) -> Result<(), Failure> {
     let request = exec::Launch {
         grid: launch.grid,
@@ -24,11 +19,7 @@ pub(crate) fn run(
         is_cooperative: launch.is_cooperative,
         shared_bytes: launch.shared_bytes,
         parameters: &launch.parameters.block,
-        threads: config.threads,
-        races: config.detect_races,
-        seed,
-        output: Some(output),
-        ..exec::Launch::default()
+        ..around
     };
     exec::launch(&launch.program, &request, memory).map(|_| ()).map_err(|fault| failure(&fault))
 }
@@ -36,7 +27,9 @@ pub(crate) fn run(
 /// Returns the failure that a fault causes on hardware.
 fn failure(fault: &Fault) -> Failure {
     let code = match fault.kind {
-        FaultKind::OutOfBounds { .. } => CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+        FaultKind::OutOfBounds { .. } | FaultKind::OutsideGraph => {
+            CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+        }
         FaultKind::Misaligned { .. } => CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
         FaultKind::Trap => CUresult::CUDA_ERROR_LAUNCH_FAILED,
         FaultKind::Assertion { .. } => CUresult::CUDA_ERROR_ASSERT,

@@ -53,8 +53,8 @@
 //!
 //! # Limits
 //!
-//! Cubins, fatbins, arrays, textures, captured peer copies and conditional graph nodes are not
-//! simulated. Elapsed times are CPU times.
+//! Cubins, fatbins, arrays, textures and captured peer copies are not simulated. Elapsed times are
+//! CPU times.
 
 mod api;
 mod argument;

@@ -38,9 +38,9 @@ impl State {
             let label = label(kind, parameters);
             // Writing to a string cannot fail.
             let _ = writeln!(text, "  {} [shape=box, label=\"{label}\"];", name(*node));
-            if let NodeKind::Child(child) = kind {
-                let _ = writeln!(text, "  subgraph cluster_{} {{", name(*node));
-                self.write_dot(*child, parameters, text)?;
+            for (index, graph) in kind.graphs().iter().enumerate() {
+                let _ = writeln!(text, "  subgraph cluster_{}_{index} {{", name(*node));
+                self.write_dot(*graph, parameters, text)?;
                 text.push_str("  }\n");
             }
         }
@@ -70,6 +70,9 @@ fn label(kind: &NodeKind, parameters: bool) -> String {
         NodeKind::Operation(Operation::Fill(_)) => "fill".to_owned(),
         NodeKind::Operation(Operation::Host(_)) => "host function".to_owned(),
         NodeKind::Child(_) => "child graph".to_owned(),
+        NodeKind::Conditional(conditional) => {
+            format!("conditional, handle {}", conditional.handle)
+        }
         NodeKind::Empty => "empty".to_owned(),
         NodeKind::Record(_) => "record event".to_owned(),
         NodeKind::Wait(_) => "wait for event".to_owned(),

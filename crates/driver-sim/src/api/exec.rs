@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use retrograph_driver_sys::*;
 
+use super::conditional::check_conditionals;
 use crate::argument::{Call, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Mark, PendingRelease, State};
@@ -45,6 +46,7 @@ impl State {
         }
         let device = self.current().map_err(no_node)?;
         let plan = Arc::new(self.plan(graph)?);
+        check_conditionals(&plan)?;
         if let Some(kernel) = self.unloaded_kernel(&plan) {
             let message = format!("the graph has a launch of `{kernel}`, whose module is unloaded");
             return Err(no_node(self.undefined(message)));
@@ -52,10 +54,14 @@ impl State {
         if flags & DEVICE_LAUNCH != 0 {
             self.check_device_launch(&plan)?;
         }
-        let is_memory = self.has_memory_nodes(graph).map_err(no_node)?;
-        if is_memory && self.execs.values().any(|exec| exec.plan.graph == graph) {
+        if self.execs.values().any(|exec| exec.plan.graph == graph) {
             let code = CUresult::CUDA_ERROR_NOT_SUPPORTED;
-            return Err(no_node(refuse(code, Rule::GraphMemorySecondExec)));
+            if self.has_memory_nodes(graph).map_err(no_node)? {
+                return Err(no_node(refuse(code, Rule::GraphMemorySecondExec)));
+            }
+            if self.is_conditional(graph).map_err(no_node)? {
+                return Err(no_node(refuse(code, Rule::GraphConditionalSecondExec)));
+            }
         }
         let objects = self.graphs.get(graph).map_err(no_node)?.objects.clone();
         let handle = self.handle();
@@ -105,11 +111,19 @@ impl State {
         let made = self.instantiate(exec, graph, given.flags);
         let (result_out, hErrNode_out) = match made {
             Ok(()) => (R::CUDA_GRAPH_INSTANTIATE_SUCCESS, CUgraphNode::NULL),
-            Err((_, node)) if node.is_null() => (R::CUDA_GRAPH_INSTANTIATE_ERROR, node),
-            Err((refusal, node)) if refusal.rule == Rule::GraphNotForDevices => {
-                (R::CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED, node)
-            }
-            Err((_, node)) => (R::CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, node),
+            Err((refusal, node)) => match refusal.rule {
+                Rule::GraphNotForDevices | Rule::GraphConditionalBody => {
+                    (R::CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED, node)
+                }
+                Rule::GraphConditionalPageable => {
+                    (R::CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED, node)
+                }
+                Rule::GraphConditionalUnused => {
+                    (R::CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED, node)
+                }
+                _ if node.is_null() => (R::CUDA_GRAPH_INSTANTIATE_ERROR, node),
+                _ => (R::CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE, node),
+            },
         };
         parameters.put(CUDA_GRAPH_INSTANTIATE_PARAMS { result_out, hErrNode_out, ..given })?;
         made.map_err(|(refusal, _)| refusal)
@@ -205,8 +219,7 @@ impl State {
                 let gone = !self.functions.contains(launch.function);
                 gone.then(|| launch.program.name().to_owned())
             }
-            PlanWork::Child(child) => self.unloaded_kernel(child),
-            _ => None,
+            work => work.plans().iter().find_map(|plan| self.unloaded_kernel(plan)),
         })
     }
 

@@ -131,6 +131,12 @@ impl State {
                 let address = unsafe { given.anonymous.free.dptr };
                 self.add_free(new_node, address)
             }
+            T::CU_GRAPH_NODE_TYPE_CONDITIONAL => self.add(new_node, |state| {
+                // SAFETY: as above.
+                let conditional = unsafe { &mut given.anonymous.conditional };
+                let kind = state.conditional_kind(new_node.graph, conditional)?;
+                parameters.put(given).map(|()| kind)
+            }),
             _ => self.add(new_node, |state| state.generic_kind(&given)),
         }
     }
@@ -138,6 +144,10 @@ impl State {
     /// Adds a child-graph node that takes ownership of `child`.
     fn move_child(&mut self, new_node: &NewNode, child: CUgraph) -> Call {
         let child = self.known_graph(child)?;
+        if self.is_conditional(child)? {
+            let code = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+            return Err(refuse(code, Rule::GraphConditionalCopy));
+        }
         if child == new_node.graph || self.graphs.get(child)?.is_owned() {
             return Err(self.unsupported("moving a graph that is not free to be moved"));
         }
@@ -146,11 +156,17 @@ impl State {
         Ok(())
     }
 
-    /// Refuses changes of allocation and free nodes.
-    fn refuse_memory_node(&self, node: CUgraphNode) -> Call {
-        match self.nodes.get(node)?.kind.is_memory() {
-            true => Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::GraphMemoryFixed)),
-            false => Ok(()),
+    /// Refuses changes of nodes that allocate or free, and of conditional nodes.
+    fn refuse_fixed_node(&self, node: CUgraphNode, given: &CUgraphNodeParams) -> Call {
+        let code = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+        match &self.nodes.get(node)?.kind {
+            NodeKind::Conditional(_)
+                if given.r#type == CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL =>
+            {
+                Err(refuse(code, Rule::GraphConditionalFixed))
+            }
+            kind if kind.is_memory() => Err(refuse(code, Rule::GraphMemoryFixed)),
+            _ => Ok(()),
         }
     }
 
@@ -161,7 +177,7 @@ impl State {
     ) -> Call {
         let node = self.known_node(node)?;
         let given = parameters.get()?;
-        self.refuse_memory_node(node)?;
+        self.refuse_fixed_node(node, &given)?;
         if let NodeKind::Child(old) = self.nodes.get(node)?.kind
             && given.r#type == CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH
         {
@@ -184,7 +200,7 @@ impl State {
         let exec = self.known_exec(exec)?;
         let node = self.known_node(node)?;
         let given = parameters.get()?;
-        self.refuse_memory_node(node)?;
+        self.refuse_fixed_node(node, &given)?;
         if given.r#type == CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH {
             // SAFETY: `type` selects this field, which is plain data.
             let child = unsafe { given.anonymous.graph.graph };

@@ -30,25 +30,26 @@ impl State {
     pub(crate) fn cuGraphClone(&mut self, clone: Out<CUgraph>, graph: CUgraph) -> Call {
         clone.demand()?;
         let graph = self.known_graph(graph)?;
-        if self.has_memory_nodes(graph)? {
-            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::GraphMemoryCopy));
-        }
+        self.refuse_copy(graph)?;
         let copy = self.clone_graph(graph, Owner::Program)?;
         clone.put(copy)
     }
 
-    /// Whether a graph or one of its child graphs allocates or frees.
+    /// Whether a graph or a graph inside of it allocates or frees.
     pub(super) fn has_memory_nodes(&self, graph: CUgraph) -> Result<bool, Refusal> {
-        for node in &self.graphs.get(graph)?.nodes {
-            let found = match &self.nodes.get(*node)?.kind {
-                NodeKind::Child(child) => self.has_memory_nodes(*child)?,
-                kind => kind.is_memory(),
-            };
-            if found {
-                return Ok(true);
-            }
+        self.any_node(graph, &NodeKind::is_memory)
+    }
+
+    /// Refuses to copy graphs that allocate, free or have conditional nodes.
+    pub(super) fn refuse_copy(&self, graph: CUgraph) -> Call {
+        let code = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+        if self.has_memory_nodes(graph)? {
+            return Err(refuse(code, Rule::GraphMemoryCopy));
         }
-        Ok(false)
+        match self.is_conditional(graph)? {
+            true => Err(refuse(code, Rule::GraphConditionalCopy)),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn cuGraphNodeFindInClone(

@@ -25,8 +25,15 @@ const ELF_CLASS_64: u8 = 2;
 const NOT_PTX: &str = "images other than PTX cannot be simulated";
 
 /// Device functions that the driver provides.
-const OF_THE_DRIVER: [&str; 6] =
-    ["vprintf", "malloc", "free", "__assertfail", GET_GRID_HANDLE, SYNCHRONIZE_GRID];
+const OF_THE_DRIVER: [&str; 7] = [
+    "vprintf",
+    "malloc",
+    "free",
+    "__assertfail",
+    "cudaGraphSetConditional",
+    GET_GRID_HANDLE,
+    SYNCHRONIZE_GRID,
+];
 
 /// A failed load: the code and the message of the JIT log.
 #[derive(Clone)]

@@ -11,6 +11,7 @@ mod attributes;
 mod boxes;
 mod capture;
 mod capture_into;
+mod conditional;
 mod context;
 mod copies;
 mod device;

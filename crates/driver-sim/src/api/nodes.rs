@@ -153,9 +153,7 @@ impl State {
         if child == new_node.graph {
             return Err(self.undefined("a graph inside itself"));
         }
-        if self.has_memory_nodes(child)? {
-            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::GraphMemoryCopy));
-        }
+        self.refuse_copy(child)?;
         self.add(new_node, |state| state.clone_graph(child, Owner::Node).map(NodeKind::Child))
     }
 
@@ -175,9 +173,6 @@ impl State {
             other.dependencies.retain(|dependency| *dependency != node);
             other.dependents.retain(|dependent| *dependent != node);
         }
-        match found.kind {
-            NodeKind::Child(child) => self.drop_graph(child),
-            _ => Ok(()),
-        }
+        found.kind.graphs().iter().try_for_each(|graph| self.drop_graph(*graph))
     }
 }

@@ -130,6 +130,7 @@ impl<'a> BlockRunner<'a> {
                 executed: 0,
                 contributions: Contributions::default(),
                 output: launch.output,
+                conditions: launch.conditions,
             },
             launch,
             interpreter,

@@ -55,6 +55,9 @@ pub enum FaultKind {
         /// The function.
         function: String,
     },
+    /// The kernel called `cudaGraphSetConditional`, and its launch is not part of a graph.
+    #[error("cudaGraphSetConditional in a launch that is not part of a graph")]
+    OutsideGraph,
     /// Threads wait at different barriers, or at different instructions, for each other.
     #[error("threads wait for each other at different barriers")]
     BarrierDivergence,

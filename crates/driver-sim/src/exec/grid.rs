@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use super::block::{BlockFault, Progress, Surroundings, scramble};
 use super::cluster::ClusterRunner;
+use super::conditional::ConditionalValues;
 use super::fault::{Fault, FaultKind};
 use super::interpreter::{Interpreter, best};
 use super::program::Program;
@@ -53,6 +54,8 @@ pub struct Launch<'a> {
     pub step_limit: u64,
     /// Where text goes that kernels print by `vprintf`; without a place it is dropped.
     pub output: Option<&'a Mutex<String>>,
+    /// The values of the conditional handles of the graph, if the launch is part of one.
+    pub conditions: Option<&'a ConditionalValues>,
 }
 
 impl Launch<'_> {
@@ -84,6 +87,7 @@ impl Default for Launch<'_> {
             races: false,
             step_limit: Self::STEP_LIMIT,
             output: None,
+            conditions: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::access::Memories;
 use super::bulk;
+use super::conditional::ConditionalValues;
 use super::fault::FaultKind;
 use super::operation::{Next, Operation, Outcome};
 use super::program::Program;
@@ -50,6 +51,8 @@ pub(super) struct Machine<'a> {
     pub(super) contributions: Contributions,
     /// Where printed text goes.
     pub(super) output: Option<&'a Mutex<String>>,
+    /// The values of the conditional handles of the graph.
+    pub(super) conditions: Option<&'a ConditionalValues>,
 }
 
 impl Machine<'_> {

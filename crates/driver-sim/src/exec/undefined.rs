@@ -17,6 +17,9 @@ pub enum Undefined {
     /// `cudaCGSynchronize` with the handle of another grid.
     #[error("cudaCGSynchronize needs the handle that cudaCGGetIntrinsicHandle gave this grid")]
     GridBarrier,
+    /// `cudaGraphSetConditional` with a handle that the graph does not have.
+    #[error("cudaGraphSetConditional needs a conditional handle of the graph that runs")]
+    ConditionalHandle,
     /// The index of `brx.idx`.
     #[error("the index of brx.idx is outside of its table")]
     BranchIndex,

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use retrograph_driver_sys::*;
 
-use super::State;
+use super::{Conditional, State};
 use crate::argument::Call;
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::work::Operation;
@@ -17,6 +17,8 @@ pub(crate) enum NodeKind {
     Operation(Operation),
     /// A child graph, owned by the node.
     Child(CUgraph),
+    /// Graphs that run, or do not, as kernels decide.
+    Conditional(Conditional),
     /// Nothing.
     Empty,
     /// Records an event.
@@ -38,11 +40,21 @@ impl NodeKind {
             Self::Operation(Operation::Fill(_)) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET,
             Self::Operation(Operation::Host(_)) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_HOST,
             Self::Child(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH,
+            Self::Conditional(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL,
             Self::Empty => CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY,
             Self::Record(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_EVENT_RECORD,
             Self::Wait(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_WAIT_EVENT,
             Self::Alloc(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC,
             Self::Free(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_FREE,
+        }
+    }
+
+    /// The graphs that the node owns.
+    pub(crate) fn graphs(&self) -> &[CUgraph] {
+        match self {
+            Self::Child(child) => std::slice::from_ref(child),
+            Self::Conditional(conditional) => &conditional.bodies,
+            _ => &[],
         }
     }
 
@@ -89,6 +101,10 @@ pub(crate) struct Graph {
     /// The number of its captures: all have the same, as recorded in
     /// docs/hardware/2026-11-25-two-gpus-overlapped.
     pub(crate) capture_number: Option<u64>,
+    /// The default of each handle for conditional nodes, if it has one. The first handle is 1.
+    pub(crate) defaults: Vec<Option<u32>>,
+    /// The node that it is inside of.
+    pub(crate) within: Option<CUgraphNode>,
 }
 
 /// The owner of a graph, which destroys it.
@@ -149,6 +165,9 @@ impl State {
         let handle = self.handle();
         self.graphs.get_mut(graph)?.nodes.push(handle);
         let parameter_pointers = pointers_of(&kind);
+        for inner in kind.graphs() {
+            self.graphs.get_mut(*inner)?.within = Some(handle);
+        }
         for dependency in &dependencies {
             self.nodes.get_mut(*dependency)?.dependents.push(handle);
         }
@@ -167,10 +186,13 @@ impl State {
 
     /// Replaces the parameters of a node; its kind stays.
     pub(crate) fn set_node(&mut self, node: CUgraphNode, kind: NodeKind) -> Call {
-        let node = self.nodes.get_mut(node)?;
-        if node.kind.node_type() != kind.node_type() {
+        if self.nodes.get(node)?.kind.node_type() != kind.node_type() {
             return Err(invalid(Rule::GraphAnotherKind));
         }
+        for inner in kind.graphs() {
+            self.graphs.get_mut(*inner)?.within = Some(node);
+        }
+        let node = self.nodes.get_mut(node)?;
         node.parameter_pointers = pointers_of(&kind);
         node.kind = match (kind, &node.kind) {
             (NodeKind::Operation(new), NodeKind::Operation(old)) => {
@@ -192,8 +214,8 @@ impl State {
     pub(crate) fn drop_graph(&mut self, graph: CUgraph) -> Call {
         let graph = self.graphs.remove(graph)?;
         for node in graph.nodes {
-            if let Ok(Node { kind: NodeKind::Child(child), .. }) = self.nodes.remove(node) {
-                self.drop_graph(child)?;
+            for graph in self.nodes.remove(node)?.kind.graphs() {
+                self.drop_graph(*graph)?;
             }
         }
         self.release_objects(graph.objects);
@@ -237,6 +259,26 @@ impl State {
         let made = self.graphs.get_mut(clone)?;
         (made.clones, made.objects) = (clones, objects);
         Ok(clone)
+    }
+
+    /// Whether a node of a graph, or of a graph inside of it, is of a kind.
+    pub(crate) fn any_node(
+        &self,
+        graph: CUgraph,
+        is_sought: &dyn Fn(&NodeKind) -> bool,
+    ) -> Result<bool, Refusal> {
+        for node in &self.graphs.get(graph)?.nodes {
+            let kind = &self.nodes.get(*node)?.kind;
+            if is_sought(kind) {
+                return Ok(true);
+            }
+            for inner in kind.graphs() {
+                if self.any_node(*inner, is_sought)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// `from` and all nodes that they depend on.

@@ -1,6 +1,7 @@
 //! The state of a simulated machine: devices, threads, and every object by its handle.
 
 mod capture;
+mod conditional;
 mod device;
 mod graph;
 mod graph_memory;
@@ -21,6 +22,7 @@ use std::sync::{Arc, Mutex};
 use retrograph_driver_sys::*;
 
 pub(crate) use capture::{Capture, CaptureTarget, Route};
+pub(crate) use conditional::Conditional;
 pub(crate) use device::{Allocation, Device, memory_refusal};
 pub(crate) use graph::{Node, NodeKind, Owner};
 pub(crate) use graph_memory::{Reserved, Usage};

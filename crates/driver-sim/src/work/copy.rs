@@ -40,6 +40,12 @@ unsafe impl Sync for Copy {}
 type Row = (usize, usize, usize);
 
 impl Copy {
+    /// Whether it reads or writes pageable memory when it runs.
+    pub(crate) fn is_pageable(&self) -> bool {
+        let is_pageable = |end: &End| matches!(end, End::Pageable(_));
+        is_pageable(&self.source) || is_pageable(&self.target)
+    }
+
     /// The rows. Offsets count from the address of an end.
     fn rows(given: &CUDA_MEMCPY3D) -> impl Iterator<Item = Row> + '_ {
         let slices = 0..given.Depth;

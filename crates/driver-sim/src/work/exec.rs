@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use retrograph_driver_sys::{
-    CUevent, CUgraph, CUgraphEdgeData, CUgraphNode, CUresult, CUuserObject,
+    CUevent, CUgraph, CUgraphConditionalHandle, CUgraphConditionalNodeType, CUgraphEdgeData,
+    CUgraphNode, CUresult, CUuserObject,
 };
 
 use super::{Operation, TaskId};
 use crate::refusal::{Refusal, Rule, refuse};
-use crate::state::{NodeKind, State};
+use crate::state::{Conditional, NodeKind, State};
 
 /// The work of a node of an instantiated graph.
 #[derive(Clone)]
@@ -18,6 +19,8 @@ pub(crate) enum PlanWork {
     Operation(Operation),
     /// A graph inside the graph.
     Child(Plan),
+    /// Graphs that run, or do not, as kernels decide.
+    Conditional(PlanConditional),
     /// Nothing.
     Empty,
     /// Records an event.
@@ -34,6 +37,46 @@ impl PlanWork {
     /// Whether it allocates or frees.
     pub(crate) fn is_memory(&self) -> bool {
         matches!(self, Self::Alloc(_) | Self::Free(_))
+    }
+
+    /// The graphs inside of it.
+    pub(crate) fn plans(&self) -> &[Plan] {
+        match self {
+            Self::Child(child) => std::slice::from_ref(child),
+            Self::Conditional(conditional) => &conditional.bodies,
+            _ => &[],
+        }
+    }
+
+    fn plans_mut(&mut self) -> &mut [Plan] {
+        match self {
+            Self::Child(child) => std::slice::from_mut(child),
+            Self::Conditional(conditional) => &mut conditional.bodies,
+            _ => &mut [],
+        }
+    }
+}
+
+/// A conditional node of an instantiated graph.
+#[derive(Clone)]
+pub(crate) struct PlanConditional {
+    pub(crate) handle: CUgraphConditionalHandle,
+    pub(crate) r#type: CUgraphConditionalNodeType,
+    pub(crate) bodies: Vec<Plan>,
+}
+
+impl PlanConditional {
+    pub(crate) fn is_loop(&self) -> bool {
+        self.r#type == CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_WHILE
+    }
+
+    /// The index of the body that runs at a value of the handle, if one does.
+    pub(crate) fn body_at(&self, value: u32) -> Option<usize> {
+        let index = match self.r#type {
+            CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_SWITCH => value as usize,
+            _ => usize::from(value == 0),
+        };
+        (index < self.bodies.len()).then_some(index)
     }
 }
 
@@ -59,6 +102,8 @@ pub(crate) struct Plan {
     /// The template.
     pub(crate) graph: CUgraph,
     pub(crate) nodes: Vec<PlanNode>,
+    /// The default of each conditional handle of the graph, if it has one.
+    pub(crate) defaults: Vec<Option<u32>>,
 }
 
 impl Plan {
@@ -67,16 +112,14 @@ impl Plan {
         self.nodes.iter().map(|node| node.dependencies.clone()).collect()
     }
 
-    /// The node that was made from a node of the template, also inside child graphs.
+    /// The node that was made from a node of the template, also inside other nodes.
     pub(crate) fn find(&mut self, source: CUgraphNode) -> Option<&mut PlanNode> {
         let found = self.nodes.iter().position(|node| node.source == source);
         if let Some(index) = found {
             return self.nodes.get_mut(index);
         }
-        self.nodes.iter_mut().find_map(|node| match &mut node.work {
-            PlanWork::Child(child) => child.find(source),
-            _ => None,
-        })
+        let mut inner = self.nodes.iter_mut().flat_map(|node| node.work.plans_mut());
+        inner.find_map(|plan| plan.find(source))
     }
 
     /// The plan of a launch: sources in pageable memory are read now. `None` without any.
@@ -153,7 +196,7 @@ impl State {
                 work,
             });
         }
-        let plan = Plan { graph, nodes };
+        let plan = Plan { graph, nodes, defaults: template.defaults.clone() };
         match cyclic(&plan.dependencies()) {
             None => Ok(plan),
             Some(index) => Err(invalid(template.nodes[index])),
@@ -164,6 +207,11 @@ impl State {
         Ok(match kind {
             NodeKind::Operation(operation) => PlanWork::Operation(operation.clone()),
             NodeKind::Child(child) => PlanWork::Child(self.plan(*child)?),
+            NodeKind::Conditional(Conditional { handle, r#type, bodies }) => {
+                let bodies =
+                    bodies.iter().map(|body| self.plan(*body)).collect::<Result<_, _>>()?;
+                PlanWork::Conditional(PlanConditional { handle: *handle, r#type: *r#type, bodies })
+            }
             NodeKind::Empty => PlanWork::Empty,
             NodeKind::Record(event) => PlanWork::Record(*event),
             NodeKind::Wait(event) => PlanWork::Wait(*event),

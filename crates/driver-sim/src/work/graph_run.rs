@@ -2,31 +2,63 @@
 
 use std::sync::Arc;
 
-use super::{HostRun, Plan, PlanWork, TaskId};
+use retrograph_driver_sys::CUresult;
+
+use super::{HostRun, Operation, Plan, PlanConditional, PlanWork, TaskId};
+use crate::exec::ConditionalValues;
 use crate::state::State;
 use crate::work::Failure;
+
+/// Rounds of a loop after which it is taken to never end.
+const MOST_ROUNDS: u32 = 1 << 20;
 
 /// A launch of a graph that has begun.
 pub(crate) struct GraphRun {
     plan: Arc<Plan>,
-    /// The nodes to come of the graph and of the child graphs that it is inside of, innermost last.
-    levels: Vec<std::vec::IntoIter<usize>>,
-    /// The child node of each level except the innermost.
-    children: Vec<usize>,
+    /// The graph and the graphs inside of it that run, innermost last.
+    levels: Vec<Level>,
+    conditions: ConditionalValues,
+}
+
+/// A graph that runs.
+struct Level {
+    /// Its nodes to come.
+    nodes: std::vec::IntoIter<usize>,
+    /// The node of the graph around it that it belongs to.
+    node: usize,
+    /// Which of the graphs of that node it is.
+    index: usize,
+    /// How often it ran before, if it is the body of a loop.
+    rounds: u32,
+    /// Whether it is in the body of a conditional node.
+    is_in_body: bool,
 }
 
 impl GraphRun {
     pub(super) fn new(plan: Arc<Plan>) -> Self {
-        Self { plan, levels: Vec::new(), children: Vec::new() }
+        let conditions = ConditionalValues::new(plan.defaults.clone());
+        Self { plan, levels: Vec::new(), conditions }
+    }
+
+    /// The body of a conditional node that its handle says to run, if any.
+    fn chosen(&self, conditional: &PlanConditional) -> Result<Option<usize>, Failure> {
+        let handle = conditional.handle;
+        let value = self.conditions.get(handle).ok_or_else(|| {
+            let message = format!(
+                "no kernel set the conditional handle {handle} in this launch, and it has no \
+                 default"
+            );
+            Failure::Undefined(message.into())
+        })?;
+        Ok(conditional.body_at(value))
     }
 }
 
 impl Plan {
-    /// The child graph of a child graph and so on, by the indices of their nodes.
-    fn inner(&self, children: &[usize]) -> &Self {
-        children.iter().fold(self, |plan, &index| match &plan.nodes[index].work {
-            PlanWork::Child(child) => child,
-            _ => plan,
+    /// The innermost graph that runs.
+    fn inner(&self, levels: &[Level]) -> &Self {
+        levels.iter().skip(1).fold(self, |plan, level| {
+            plan.nodes[level.node].work.plans().get(level.index).unwrap_or(plan)
         })
     }
 }
@@ -35,6 +67,27 @@ impl State {
     /// The nodes of a graph in an order chosen among those that its edges allow.
     fn order_of(&mut self, plan: &Plan) -> std::vec::IntoIter<usize> {
         self.random.order(&plan.dependencies()).unwrap_or_default().into_iter()
+    }
+
+    /// Ends the innermost graph, and begins it again if it is the body of a loop that goes on.
+    fn leave(&mut self, run: &mut GraphRun, plan: &Plan) -> Result<(), Failure> {
+        let ended = run.levels.pop().filter(|_| !run.levels.is_empty());
+        let Some(Level { node, index, rounds, .. }) = ended else { return Ok(()) };
+        let outer = plan.inner(&run.levels);
+        let PlanWork::Conditional(conditional) = &outer.nodes[node].work else { return Ok(()) };
+        if !conditional.is_loop() || run.chosen(conditional)?.is_none() {
+            return Ok(());
+        }
+        if rounds == MOST_ROUNDS {
+            let handle = conditional.handle;
+            let message = format!(
+                "the loop of the conditional handle {handle} ran {rounds} times and goes on"
+            );
+            return Err(Failure::Undefined(message.into()));
+        }
+        let nodes = self.order_of(&conditional.bodies[index]);
+        run.levels.push(Level { nodes, node, index, rounds: rounds + 1, is_in_body: true });
+        Ok(())
     }
 
     /// Runs nodes of a graph up to its end, or until a host function has started.
@@ -46,25 +99,37 @@ impl State {
     ) -> Result<Option<Arc<HostRun>>, Failure> {
         let plan = Arc::clone(&run.plan);
         if run.levels.is_empty() {
-            run.levels.push(self.order_of(&plan));
+            let nodes = self.order_of(&plan);
+            run.levels.push(Level { nodes, node: 0, index: 0, rounds: 0, is_in_body: false });
         }
         while let Some(level) = run.levels.last_mut() {
-            let Some(index) = level.next() else {
-                run.levels.pop();
-                run.children.pop();
+            let is_in_body = level.is_in_body;
+            let Some(node) = level.nodes.next() else {
+                self.leave(run, &plan)?;
                 continue;
             };
-            let node = &plan.inner(&run.children).nodes[index];
-            match &node.work {
-                _ if !node.is_enabled => {}
+            let found = &plan.inner(&run.levels).nodes[node];
+            match &found.work {
+                _ if !found.is_enabled => {}
+                PlanWork::Operation(Operation::Copy(copy)) if is_in_body && copy.is_pageable() => {
+                    return Err(pageable_in_body());
+                }
                 PlanWork::Operation(operation) => {
-                    if let Some(host) = self.run_operation(device, operation)? {
+                    let conditions = Some(&run.conditions);
+                    if let Some(host) = self.run_operation(device, operation, conditions)? {
                         return Ok(Some(host));
                     }
                 }
                 PlanWork::Child(child) => {
-                    run.levels.push(self.order_of(child));
-                    run.children.push(index);
+                    let nodes = self.order_of(child);
+                    run.levels.push(Level { nodes, node, index: 0, rounds: 0, is_in_body });
+                }
+                PlanWork::Conditional(conditional) => {
+                    if let Some(index) = run.chosen(conditional)? {
+                        let nodes = self.order_of(&conditional.bodies[index]);
+                        let is_in_body = true;
+                        run.levels.push(Level { nodes, node, index, rounds: 0, is_in_body });
+                    }
                 }
                 PlanWork::Record(event) => self.stamp(*event, task),
                 PlanWork::Alloc(address) => self.run_alloc(device, *address)?,
@@ -75,4 +140,10 @@ impl State {
         }
         Ok(None)
     }
+}
+
+/// What an H200 does if parameters that were set after the instantiation name pageable memory.
+fn pageable_in_body() -> Failure {
+    let message = "a node in the body of a conditional node copies pageable memory of the host";
+    Failure::Fault(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, message.into())
 }

@@ -15,7 +15,7 @@ mod run;
 
 pub(crate) use attempt::{Attempt, Patience};
 pub(crate) use copy::{Copy, End, Fill};
-pub(crate) use exec::{Exec, Plan, PlanNode, PlanWork};
+pub(crate) use exec::{Exec, Plan, PlanConditional, PlanNode, PlanWork};
 pub(crate) use graph_run::GraphRun;
 pub(crate) use host::{HostCall, HostRun, HostTarget, Hosting};
 pub(crate) use launch::{Launch, Parameters};

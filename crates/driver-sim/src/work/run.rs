@@ -9,6 +9,7 @@ use retrograph_driver_sys::{CUevent, CUresult, CUstream};
 use super::{Copy, End, GraphRun, HostRun, Launch, Operation, Patience, Task, TaskId, Work};
 use crate::argument::Call;
 use crate::diagnostic::Finding;
+use crate::exec::{self, ConditionalValues};
 use crate::kernel;
 use crate::memory::MemoryError;
 use crate::refusal::{Refusal, Rule, refuse};
@@ -120,7 +121,7 @@ impl State {
     fn run_task(&mut self, id: TaskId, task: Task) -> Result<Option<Arc<HostRun>>, Refusal> {
         let (device, mut graph) = (task.device, None::<Box<GraphRun>>);
         let result = match task.work {
-            Work::Operation(operation) => self.run_operation(device, &operation),
+            Work::Operation(operation) => self.run_operation(device, &operation, None),
             Work::Graph(plan) => {
                 self.run_graph(device, graph.insert(Box::new(GraphRun::new(plan))), id)
             }
@@ -173,11 +174,13 @@ impl State {
         })
     }
 
-    /// Runs an operation; a host function only starts.
+    /// Runs an operation; a host function only starts. An operation of a graph has the values of
+    /// the conditional handles of that graph.
     pub(super) fn run_operation(
         &mut self,
         device: usize,
         operation: &Operation,
+        conditions: Option<&ConditionalValues>,
     ) -> Result<Option<Arc<HostRun>>, Failure> {
         if let Operation::Launch(launch) = operation {
             self.count_launch(launch)?;
@@ -185,8 +188,15 @@ impl State {
         let memory = &self.devices[device].memory;
         let result = match operation {
             Operation::Launch(launch) => {
-                let seed = self.random.seed();
-                kernel::run(launch, memory, &self.config, seed, &self.output)?;
+                let around = exec::Launch {
+                    threads: self.config.threads,
+                    races: self.config.detect_races,
+                    seed: self.random.seed(),
+                    output: Some(&self.output),
+                    conditions,
+                    ..exec::Launch::default()
+                };
+                kernel::run(launch, memory, around)?;
                 return Ok(None);
             }
             Operation::Copy(copy) if !self.pinned_ends_live(copy) => return Err(pinned_freed()),

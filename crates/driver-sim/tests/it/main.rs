@@ -6,6 +6,7 @@ mod attributes;
 mod capture;
 mod capture_into;
 mod capture_modes;
+mod conditional;
 mod copies;
 mod faults;
 mod graph_nodes;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use retrograph_driver_sys::*;
 
 use super::Difference;
-use crate::work::{Copy, End, Fill, Operation, Plan, PlanNode, PlanWork};
+use crate::work::{Copy, End, Fill, Operation, Plan, PlanConditional, PlanNode, PlanWork};
 
 /// Graphs whose nodes or edges differ, without a particular node.
 pub(super) const ANOTHER_SHAPE: Difference = (
@@ -109,6 +109,16 @@ pub(super) fn compare_nodes(old: &PlanNode, new: &PlanNode) -> Result<(), Differ
             replaceable(old, replacement).map_err(at_node)?;
         }
         (PlanWork::Child(old), PlanWork::Child(replacement)) => compare(old, replacement)?,
+        (PlanWork::Conditional(old), PlanWork::Conditional(replacement)) => {
+            let shape = |conditional: &PlanConditional| {
+                (conditional.handle, conditional.r#type, conditional.bodies.len())
+            };
+            if shape(old) != shape(replacement) {
+                return Err(at_node(R::CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED));
+            }
+            let mut bodies = old.bodies.iter().zip(&replacement.bodies);
+            bodies.try_for_each(|(old, replacement)| compare(old, replacement))?;
+        }
         (PlanWork::Empty, PlanWork::Empty)
         | (PlanWork::Record(_), PlanWork::Record(_))
         | (PlanWork::Wait(_), PlanWork::Wait(_))
@@ -129,7 +139,12 @@ pub(super) fn adopt(old: &mut Plan, mut new: Plan) {
         let replacement = std::mem::replace(&mut new.nodes[to].work, PlanWork::Empty);
         match (&mut old.nodes[from].work, replacement) {
             (PlanWork::Child(old), PlanWork::Child(replacement)) => adopt(old, replacement),
+            (PlanWork::Conditional(old), PlanWork::Conditional(replacement)) => {
+                let bodies = old.bodies.iter_mut().zip(replacement.bodies);
+                bodies.for_each(|(old, replacement)| adopt(old, replacement));
+            }
             (work, replacement) => *work = replacement,
         }
     }
+    old.defaults = new.defaults;
 }

@@ -24,6 +24,7 @@ impl<'a> Decoder<'a> {
             shape,
             ("__assertfail", [8, 8, 4, 8, 8], [])
                 | ("vprintf", [8, 8], [4])
+                | ("cudaGraphSetConditional", [8, 4], [])
                 | ("malloc", [8], [8])
                 | ("free", [8], [])
                 | (GET_GRID_HANDLE, [4], [8])
@@ -64,6 +65,11 @@ impl<'a> Decoder<'a> {
                 self.emit(Control::Print { d: count, format, list });
                 let (at, access) = self.local_access(address, Type::B32, count);
                 self.emit(Memory::Store1 { address: at, a: count, access });
+            }
+            (&[handle, value], &[]) => {
+                // The last value holds, so that blocks run in one order.
+                self.communicates = true;
+                self.emit(Control::SetConditional { handle, value });
             }
             (&[size], &[address]) => {
                 // What each block gets depends on their order.

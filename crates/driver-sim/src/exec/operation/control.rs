@@ -36,6 +36,8 @@ operations! {
         AssertFail() <- (message, file, line, name);
         /// `vprintf`: the addresses of the format and of the arguments.
         Print(d) <- (format, list);
+        /// `cudaGraphSetConditional`.
+        SetConditional() <- (handle, value);
         /// `malloc`.
         Allocate(d) <- (size);
         /// `free`.
@@ -113,6 +115,11 @@ impl Control<Offset> {
                 }
                 Self::Print { d, format, list } => {
                     if let Err((kind, lane)) = print(machine, lanes, (d, format, list)) {
+                        return Ok(Next::Pause(Pause::Fault(kind, lane)));
+                    }
+                }
+                Self::SetConditional { handle, value } => {
+                    if let Some((kind, lane)) = set_conditional(machine, lanes, (handle, value)) {
                         return Ok(Next::Pause(Pause::Fault(kind, lane)));
                     }
                 }
@@ -223,6 +230,29 @@ unsafe fn print(
     // SAFETY: as above.
     unsafe { lanes.write(d, &counts) };
     Ok(())
+}
+
+/// Sets the value of a conditional handle for each active lane; returns the fault of a lane that
+/// cannot. Out of line, as kernels rarely call it.
+///
+/// # Safety
+///
+/// The registers must come from decoding [`Control::SetConditional`].
+#[cold]
+#[inline(never)]
+unsafe fn set_conditional(
+    machine: &Machine<'_>,
+    lanes: ActiveLanes,
+    (handle, value): (Offset, Offset),
+) -> Option<LaneFault> {
+    // SAFETY: decoding made the registers this wide.
+    let (handles, values) =
+        unsafe { (lanes.file.read::<u64>(handle), lanes.file.read::<u32>(value)) };
+    let Some(conditions) = machine.conditions else {
+        return Some((FaultKind::OutsideGraph, lanes.first() as u32));
+    };
+    let wrong = lanes.iter().find(|lane| !conditions.set(handles[*lane], values[*lane]));
+    wrong.map(|lane| (FaultKind::Undefined(Undefined::ConditionalHandle), lane as u32))
 }
 
 /// Allocates a block of the heap for each active lane. Out of line, as kernels rarely call it.

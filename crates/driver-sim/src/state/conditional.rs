@@ -1,0 +1,35 @@
+//! Conditional nodes and the handles by which kernels decide them.
+
+use std::sync::Arc;
+
+use retrograph_driver_sys::{CUgraph, CUgraphConditionalHandle, CUgraphConditionalNodeType};
+
+use super::{NodeKind, State};
+use crate::refusal::Refusal;
+
+/// A node whose bodies run, or do not, as the value of a handle says.
+#[derive(Clone)]
+pub(crate) struct Conditional {
+    pub(crate) handle: CUgraphConditionalHandle,
+    pub(crate) r#type: CUgraphConditionalNodeType,
+    /// The bodies, which the node owns. The program has a pointer to this list.
+    pub(crate) bodies: Arc<[CUgraph]>,
+}
+
+impl State {
+    /// The outermost graph, whose handles all conditional nodes inside of it have.
+    pub(crate) fn root_of(&self, mut graph: CUgraph) -> Result<CUgraph, Refusal> {
+        while let Some(node) = self.graphs.get(graph)?.within {
+            graph = self.nodes.get(node)?.graph;
+        }
+        Ok(graph)
+    }
+
+    /// Whether a graph is a body, or has conditional nodes, or a graph inside of it has.
+    pub(crate) fn is_conditional(&self, graph: CUgraph) -> Result<bool, Refusal> {
+        let is_conditional = |kind: &NodeKind| matches!(kind, NodeKind::Conditional(_));
+        let node = self.graphs.get(graph)?.within.and_then(|node| self.nodes.get(node).ok());
+        let is_body = node.is_some_and(|node| is_conditional(&node.kind));
+        Ok(is_body || self.any_node(graph, &is_conditional)?)
+    }
+}

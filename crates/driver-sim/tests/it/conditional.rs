@@ -1,0 +1,217 @@
+//! Conditional nodes: loops that kernels decide, and what a program does wrong with them.
+
+use std::ffi::c_void;
+use std::time::{Duration, Instant};
+
+use retrograph_driver_sim::DiagnosticKind;
+use retrograph_driver_sys::*;
+
+use crate::machine::{Machine, cu};
+
+const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
+const UNKNOWN: CUresult = CUresult::CUDA_ERROR_UNKNOWN;
+
+/// `set(handle, value)` sets a handle. `count_down(handle, words)` adds 1 to `words[0]`, takes 1
+/// from `words[1]`, and sets the handle to what is left.
+const KERNELS: &std::ffi::CStr = c"
+.version 7.0
+.target sm_70
+.address_size 64
+.extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);
+.visible .entry set(.param .u64 handle, .param .u32 value)
+{
+    .reg .b32 %r<2>;
+    .reg .b64 %rd<2>;
+    .param .b64 a;
+    .param .b32 b;
+    ld.param.u64 %rd1, [handle];
+    ld.param.u32 %r1, [value];
+    st.param.b64 [a], %rd1;
+    st.param.b32 [b], %r1;
+    call.uni cudaGraphSetConditional, (a, b);
+    ret;
+}
+.visible .entry count_down(.param .u64 handle, .param .u64 words)
+{
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<3>;
+    .param .b64 a;
+    .param .b32 b;
+    ld.param.u64 %rd1, [handle];
+    ld.param.u64 %rd2, [words];
+    ld.global.u32 %r1, [%rd2];
+    add.u32 %r1, %r1, 1;
+    st.global.u32 [%rd2], %r1;
+    ld.global.u32 %r2, [%rd2+4];
+    sub.u32 %r2, %r2, 1;
+    st.global.u32 [%rd2+4], %r2;
+    st.param.b64 [a], %rd1;
+    st.param.b32 [b], %r2;
+    call.uni cudaGraphSetConditional, (a, b);
+    ret;
+}
+";
+
+const IF: CUgraphConditionalNodeType = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_IF;
+const WHILE: CUgraphConditionalNodeType = CUgraphConditionalNodeType::CU_GRAPH_COND_TYPE_WHILE;
+
+impl Machine {
+    /// A handle; with a default if there is one.
+    fn handle(&self, graph: CUgraph, default: Option<u32>) -> CUgraphConditionalHandle {
+        let mut handle = 0;
+        let flags = if default.is_some() { CU_GRAPH_COND_ASSIGN_DEFAULT } else { 0 };
+        let (context, default) = (self.context, default.unwrap_or(0));
+        let create = self.simulator.table().cuGraphConditionalHandleCreate.expect("since 12.3");
+        // SAFETY: the pointer is valid during the call.
+        let code = unsafe { create(&mut handle, graph, context, default, flags) };
+        assert_eq!(code, SUCCESS);
+        handle
+    }
+
+    /// Adds a conditional node after others; gives it and its body.
+    fn conditional(
+        &self,
+        graph: CUgraph,
+        after: &[CUgraphNode],
+        (handle, r#type): (CUgraphConditionalHandle, CUgraphConditionalNodeType),
+    ) -> (CUgraphNode, CUgraph) {
+        let (mut node, mut given) = (CUgraphNode::NULL, CUgraphNodeParams::default());
+        given.r#type = CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL;
+        given.anonymous.conditional = CUDA_CONDITIONAL_NODE_PARAMS {
+            handle,
+            r#type,
+            size: 1,
+            ctx: self.context,
+            ..CUDA_CONDITIONAL_NODE_PARAMS::default()
+        };
+        let (from, count, none) = (after.as_ptr(), after.len(), std::ptr::null());
+        let add = self.simulator.table().cuGraphAddNode_v2.expect("since 12.3");
+        // SAFETY: the pointers are valid during the call.
+        let code = unsafe { add(&mut node, graph, from, none, count, &mut given) };
+        assert_eq!(code, SUCCESS);
+        // SAFETY: the call wrote a list of one body, which lives as long as the node.
+        let body = unsafe { *given.anonymous.conditional.phGraph_out };
+        (node, body)
+    }
+
+    /// Adds a kernel node with a handle and another parameter.
+    fn kernel(
+        &self,
+        graph: CUgraph,
+        after: &[CUgraphNode],
+        (module, name): (CUmodule, &std::ffi::CStr),
+        (mut handle, mut other): (u64, u64),
+    ) -> CUgraphNode {
+        let (mut func, mut node) = (CUfunction::NULL, CUgraphNode::NULL);
+        let code = cu!(self, cuModuleGetFunction(&mut func, module, name.as_ptr()));
+        assert_eq!(code, SUCCESS);
+        let mut list = [(&raw mut handle).cast::<c_void>(), (&raw mut other).cast()];
+        let kernelParams = list.as_mut_ptr();
+        let given =
+            CUDA_KERNEL_NODE_PARAMS { func, kernelParams, ..CUDA_KERNEL_NODE_PARAMS::default() };
+        let (from, count) = (after.as_ptr(), after.len());
+        let code = cu!(self, cuGraphAddKernelNode_v2(&mut node, graph, from, count, &given));
+        assert_eq!(code, SUCCESS);
+        node
+    }
+
+    fn outcome(&self, graph: CUgraph) -> CUresult {
+        let (exec, stream) = (self.instantiate(graph).expect("a complete graph"), self.stream());
+        assert_eq!(cu!(self, cuGraphLaunch(exec, stream)), SUCCESS);
+        self.sync(stream)
+    }
+}
+
+/// The loop of a decoder: as often as memory says, by one launch of the host, and again.
+#[test]
+fn a_loop_runs_as_often_as_its_kernel_decides() {
+    let machine = Machine::new();
+    let module = machine.load(KERNELS).expect("the kernels load");
+    let (graph, words) = (machine.graph(), machine.words(&[0, 5, 0, 9]));
+    let handle = machine.handle(graph, Some(1));
+    let (_, body) = machine.conditional(graph, &[], (handle, WHILE));
+    machine.kernel(body, &[], (module, c"count_down"), (handle, words));
+    assert_eq!(machine.outcome(graph), SUCCESS);
+    assert_eq!([machine.peek(words), machine.peek(words + 4)], [5, 0]);
+}
+
+/// A body runs between what comes before its node and what comes after.
+#[test]
+fn a_body_takes_the_place_of_its_node_in_the_order() {
+    for seed in 0..8 {
+        let machine = Machine::seeded(seed);
+        let module = machine.load(KERNELS).expect("the kernels load");
+        let (graph, words) = (machine.graph(), machine.words(&[0, 3, 0, 0]));
+        let [handle, second] = [(); 2].map(|()| machine.handle(graph, None));
+        let first = machine.kernel(graph, &[], (module, c"set"), (handle, 1));
+        let (node, body) = machine.conditional(graph, &[first], (handle, WHILE));
+        machine.kernel(body, &[], (module, c"count_down"), (handle, words));
+        // The words are 3 and 0 now, so that this makes 4 and -1.
+        let last = machine.kernel(graph, &[node], (module, c"count_down"), (second, words));
+        let (_, body) = machine.conditional(graph, &[last], (second, IF));
+        machine.kernel(body, &[], (module, c"count_down"), (second, words + 8));
+        assert_eq!(machine.outcome(graph), SUCCESS);
+        let values = [0, 4, 8].map(|offset| machine.peek(words + offset));
+        assert_eq!(values, [4, u32::MAX, 1], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_value_that_nobody_set_is_undefined() {
+    let machine = Machine::new();
+    let graph = machine.graph();
+    let handle = machine.handle(graph, None);
+    machine.conditional(graph, &[], (handle, IF));
+    assert_eq!(machine.outcome(graph), UNKNOWN);
+    let said = machine.diagnostics(DiagnosticKind::Undefined);
+    let expected = "no kernel set the conditional handle 1 in this launch, and it has no default";
+    assert!(said.iter().any(|said| said.contains(expected)), "{said:?}");
+}
+
+#[test]
+fn a_loop_that_no_kernel_ends_is_stopped() {
+    let machine = Machine::new();
+    let graph = machine.graph();
+    let handle = machine.handle(graph, Some(1));
+    machine.conditional(graph, &[], (handle, WHILE));
+    let start = Instant::now();
+    assert_eq!(machine.outcome(graph), UNKNOWN);
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
+    let said = machine.diagnostics(DiagnosticKind::Undefined);
+    let expected = "the loop of the conditional handle 1 ran 1048576 times and goes on";
+    assert!(said.iter().any(|said| said.contains(expected)), "{said:?}");
+}
+
+#[test]
+fn a_kernel_outside_of_a_graph_has_no_handles() {
+    let machine = Machine::new();
+    let module = machine.load(KERNELS).expect("the kernels load");
+    let (mut function, stream) = (CUfunction::NULL, machine.stream());
+    let code = cu!(machine, cuModuleGetFunction(&mut function, module, c"set".as_ptr()));
+    assert_eq!(code, SUCCESS);
+    let (mut handle, mut value) = (1u64, 1u32);
+    let mut list = [(&raw mut handle).cast::<c_void>(), (&raw mut value).cast()];
+    let (list, none) = (list.as_mut_ptr(), std::ptr::null_mut());
+    let code = cu!(machine, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, list, none));
+    assert_eq!((code, machine.sync(stream)), (SUCCESS, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS));
+    let said = machine.diagnostics(DiagnosticKind::Fault);
+    let expected = "cudaGraphSetConditional in a launch that is not part of a graph";
+    assert!(said.iter().any(|said| said.contains(expected)), "{said:?}");
+}
+
+#[test]
+fn bodies_are_drawn_inside_of_their_node() {
+    let machine = Machine::new();
+    let graph = machine.graph();
+    let handle = machine.handle(graph, Some(1));
+    let (_, body) = machine.conditional(graph, &[], (handle, IF));
+    let (mut node, none) = (CUgraphNode::NULL, std::ptr::null());
+    assert_eq!(cu!(machine, cuGraphAddEmptyNode(&mut node, body, none, 0)), SUCCESS);
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let path = std::ffi::CString::new(file.path().to_str().expect("a path of text")).unwrap();
+    assert_eq!(cu!(machine, cuGraphDebugDotPrint(graph, path.as_ptr(), 0)), SUCCESS);
+    let text = std::fs::read_to_string(file.path()).expect("the call wrote it");
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    assert!(lines[1].contains("conditional, handle 1"), "{text}");
+    assert!(lines[2].starts_with("subgraph cluster_") && lines[3].contains("empty"), "{text}");
+}
