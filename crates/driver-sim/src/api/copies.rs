@@ -159,7 +159,9 @@ impl State {
     /// A copy between unified addresses: an address outside every device is a host address.
     fn unified(&mut self, dst: CUdeviceptr, src: CUdeviceptr, bytes: usize) -> CUDA_MEMCPY3D {
         let device = self.current_even_lost().unwrap_or_default();
-        let kind = |address| match self.on_device(device, address, 1) {
+        let is_device =
+            |address| self.on_device(device, address, 1) && !self.is_of_host_pool(address);
+        let kind = |address| match is_device(address) {
             true => CUmemorytype::CU_MEMORYTYPE_DEVICE,
             false => CUmemorytype::CU_MEMORYTYPE_HOST,
         };

@@ -51,10 +51,8 @@ impl State {
         }
         self.refuse_release()?;
         let address = pointer.pointer().addr();
-        let found = self
-            .pinned
-            .get(&address)
-            .filter(|found| !found.is_registered() && found.advice.is_none());
+        let found =
+            self.pinned.get(&address).filter(|found| !found.is_registered() && found.is_plain());
         let device = found.ok_or(invalid(Rule::HostUnknown))?.device;
         self.forget(device, address)
     }
@@ -124,7 +122,7 @@ impl State {
     /// The pinned memory that contains an address.
     fn pinned_of(&self, pointer: Out<c_void>) -> Result<&Pinned, Refusal> {
         let found = self.pinned_at(pointer.pointer().addr(), 1);
-        found.filter(|found| found.advice.is_none()).ok_or(invalid(Rule::HostUnknown))
+        found.filter(|found| found.is_plain()).ok_or(invalid(Rule::HostUnknown))
     }
 
     pub(crate) fn cuMemHostGetDevicePointer_v2(

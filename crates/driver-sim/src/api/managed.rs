@@ -9,7 +9,7 @@ use std::ops::Range;
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{Refusal, Rule, invalid};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Advice, Pinned, Route, State};
 
 /// The host, as an ordinal.
@@ -55,9 +55,12 @@ impl State {
         address.put(base as u64)
     }
 
-    /// Frees managed memory; false if the address is not one of it.
-    pub(super) fn free_managed(&mut self, address: CUdeviceptr) -> Result<bool, Refusal> {
-        let is_freed = |found: &&Pinned| found.advice.is_some() && !found.is_variable;
+    /// Frees managed memory, or memory of a pool of the host; false if the address is none of it.
+    pub(super) fn free_hosted(&mut self, address: CUdeviceptr) -> Result<bool, Refusal> {
+        let is_freed = |found: &&Pinned| {
+            let is_hosted = found.advice.is_some() || found.pool.is_some();
+            is_hosted && !found.is_variable && !found.is_freed
+        };
         let found = self.pinned.get(&(address as usize)).filter(is_freed);
         let Some(device) = found.map(|found| found.device) else {
             return Ok(false);
@@ -80,6 +83,11 @@ impl State {
         });
         let base = *found.ok_or(invalid(Rule::ManagedRange))?.0;
         Ok((base, address - base..address - base + bytes))
+    }
+
+    /// Whether managed memory belongs to a pool.
+    fn is_pooled(&self, base: usize) -> bool {
+        self.pinned.get(&base).is_some_and(|found| found.pool.is_some())
     }
 
     /// Refuses a location that does not exist.
@@ -124,6 +132,9 @@ impl State {
         use CUmem_advise as A;
         self.current()?;
         let range = self.managed_range(address, bytes)?;
+        if self.is_pooled(range.0) {
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::ManagedPooled));
+        }
         match advice {
             A::CU_MEM_ADVISE_SET_READ_MOSTLY | A::CU_MEM_ADVISE_UNSET_READ_MOSTLY => {
                 let is_set = advice == A::CU_MEM_ADVISE_SET_READ_MOSTLY;
@@ -218,6 +229,9 @@ impl State {
         let route = self.route(stream)?;
         let (base, _) = self.managed_range(address, length.max(1))?;
         let whole = self.pinned.get(&base).map_or(0, Pinned::bytes);
+        if self.is_pooled(base) {
+            return Err(invalid(Rule::ManagedPooled));
+        }
         if base != address as usize || (length != 0 && length != whole) {
             return Err(invalid(Rule::ManagedRange));
         }

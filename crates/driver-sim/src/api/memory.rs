@@ -87,7 +87,7 @@ impl State {
             let freed = self.devices[device].memory.free(address);
             return freed.map(|_| ()).map_err(|error| memory_refusal(&error));
         }
-        if self.free_managed(address)? {
+        if self.free_hosted(address)? {
             return Ok(());
         }
         let known = self.allocations.get(&address).filter(|known| !known.is_freed);

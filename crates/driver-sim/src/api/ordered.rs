@@ -3,8 +3,8 @@
 use retrograph_driver_sys::*;
 
 use crate::argument::{Call, Out};
-use crate::refusal::{Refusal, Rule, invalid};
-use crate::state::{NodeKind, Route, State};
+use crate::refusal::{Refusal, Rule, invalid, refuse};
+use crate::state::{Location, NodeKind, Pinned, PoolKind, Route, State};
 use crate::work::Work;
 
 impl State {
@@ -23,10 +23,7 @@ impl State {
         address.offer(0);
         let device = self.device_of_stream(stream)?;
         let ordinal = self.devices[device].ordinal;
-        let pool = match self.current_pools.get(&ordinal) {
-            Some(pool) => *pool,
-            None => self.default_pool(ordinal),
-        };
+        let pool = self.current_pool(PoolKind::of_device(ordinal));
         self.allocate_ordered(address, bytes, pool, stream)
     }
 
@@ -53,12 +50,20 @@ impl State {
         if let Route::Queue(_) = route {
             self.refuse_unsafe()?;
         }
-        self.pool(pool)?;
+        let kind = self.pool(pool)?.kind;
         address.demand()?;
         if bytes == 0 {
             return Ok(());
         }
         match route {
+            Route::Queue(_) if kind.is_hosted() => {
+                let base = self.allocate_hosted(device, bytes, pool)?;
+                address.put(base as u64)
+            }
+            Route::Capture(..) if kind.is_hosted() => Err(match kind.is_managed {
+                true => invalid(Rule::PoolCaptured),
+                false => refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::PoolCaptured),
+            }),
             Route::Queue(_) => {
                 let base = self.allocate(device, bytes, Some(pool))?;
                 if let Err(refusal) = self.take_from_pool(pool, bytes as u64) {
@@ -77,6 +82,27 @@ impl State {
         }
     }
 
+    /// Allocates from a pool of the host or of managed memory.
+    fn allocate_hosted(
+        &mut self,
+        device: usize,
+        bytes: usize,
+        pool: CUmemoryPool,
+    ) -> Result<usize, Refusal> {
+        let found = self.pool(pool)?;
+        let (kind, granted) = (found.kind, found.granted.clone());
+        let memory = Pinned::pooled(bytes, device, (pool, kind))?;
+        self.take_from_pool(pool, bytes as u64)?;
+        if kind.is_managed {
+            return self.pin(memory);
+        }
+        let ordinals = granted.into_iter().filter_map(|location| match location {
+            Location::Device(ordinal) => Some(ordinal),
+            _ => None,
+        });
+        self.pin_on(ordinals, memory)
+    }
+
     pub(crate) fn cuMemFreeAsync(&mut self, address: CUdeviceptr, stream: CUstream) -> Call {
         match self.route(stream)? {
             Route::Queue(_) if address == 0 => self.refuse_unsafe(),
@@ -85,8 +111,14 @@ impl State {
                 self.enqueue(stream, Work::Free(address)).map(|_| ())
             }
             Route::Queue(stream) => {
-                let known = self.allocations.get_mut(&address).filter(|known| !known.is_freed);
-                known.ok_or(invalid(Rule::MemoryUnknown))?.is_freed = true;
+                let pooled = self.pinned.get_mut(&(address as usize));
+                let pooled = pooled.filter(|known| known.pool.is_some());
+                let is_freed = match pooled {
+                    Some(known) => Some(&mut known.is_freed),
+                    None => self.allocations.get_mut(&address).map(|known| &mut known.is_freed),
+                };
+                let known = is_freed.filter(|is_freed| !**is_freed);
+                *known.ok_or(invalid(Rule::MemoryUnknown))? = true;
                 self.enqueue(stream, Work::Free(address)).map(|_| ())
             }
             Route::Capture(..) if address == 0 => Ok(()),

@@ -58,6 +58,10 @@ impl State {
         let device = self.usable_device()?;
         let on_device = |state: &Self| state.on_device(device, given.device, given.bytes as u64);
         match given.kind {
+            // Even if the device has access to it.
+            CUmemorytype::CU_MEMORYTYPE_DEVICE if self.is_of_host_pool(given.device) => {
+                Err(invalid(Rule::CopyHostPool))
+            }
             CUmemorytype::CU_MEMORYTYPE_DEVICE | CUmemorytype::CU_MEMORYTYPE_UNIFIED => {
                 let found = on_device(self).then_some(End::Device(given.device));
                 found.map(Some).ok_or(invalid(Rule::ParametersEnd))

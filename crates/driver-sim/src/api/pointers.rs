@@ -16,6 +16,8 @@ struct AddressInfo {
     device: usize,
     is_host: bool,
     is_managed: bool,
+    /// Whether its device can access it.
+    is_mapped: bool,
     pool: Option<CUmemoryPool>,
 }
 
@@ -34,20 +36,33 @@ const NO_DEVICE: i32 = -2;
 
 impl State {
     fn info_of(&self, address: CUdeviceptr) -> Result<AddressInfo, Refusal> {
+        if let Some(pinned) = self.pinned_at(address as usize, 1) {
+            let (device, is_managed) = (pinned.device, pinned.advice.is_some());
+            return Ok(AddressInfo {
+                base: pinned.host().as_ptr() as u64,
+                bytes: pinned.bytes() as u64,
+                device,
+                is_host: !is_managed,
+                is_managed,
+                is_mapped: self.devices[device].memory.allocation_of(address).is_some(),
+                pool: pinned.pool,
+            });
+        }
         let mut devices = self.devices.iter().take(self.config.devices).enumerate();
         let found = devices.find_map(|(device, view)| {
             view.memory.allocation_of(address).map(|(base, bytes)| (device, base, bytes))
         });
         let (device, base, bytes) = found.ok_or(invalid(Rule::PointerUnknown))?;
-        let pinned = self.pinned_at(address as usize, 1);
-        let is_managed = pinned.is_some_and(|pinned| pinned.advice.is_some());
-        let pinned = pinned.map(|pinned| pinned.device);
         let allocation = self.allocations.get(&base);
-        let owner = allocation.map(|allocation| allocation.device);
-        let pool = allocation.and_then(|allocation| allocation.pool);
-        let device = pinned.or(owner).unwrap_or(device);
-        let is_host = pinned.is_some() && !is_managed;
-        Ok(AddressInfo { base, bytes, device, is_host, is_managed, pool })
+        Ok(AddressInfo {
+            base,
+            bytes,
+            device: allocation.map_or(device, |allocation| allocation.device),
+            is_host: false,
+            is_managed: false,
+            is_mapped: true,
+            pool: allocation.and_then(|allocation| allocation.pool),
+        })
     }
 
     pub(crate) fn cuPointerGetAttribute(
@@ -80,6 +95,9 @@ impl State {
                 true => CUmemorytype::CU_MEMORYTYPE_HOST,
                 false => CUmemorytype::CU_MEMORYTYPE_DEVICE,
             }),
+            A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER if !info.is_mapped => {
+                Err(invalid(Rule::PointerNotMapped))
+            }
             A::CU_POINTER_ATTRIBUTE_DEVICE_POINTER => data.cast().put(address),
             A::CU_POINTER_ATTRIBUTE_HOST_POINTER if info.is_host || info.is_managed => {
                 data.cast().put(address)
@@ -112,7 +130,7 @@ impl State {
                 data.cast().put(info.pool.unwrap_or(CUmemoryPool::NULL))
             }
             A::CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => data.cast().put(info.base),
-            A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE if !info.is_host => {
+            A::CU_POINTER_ATTRIBUTE_MAPPING_SIZE if !info.is_host || info.pool.is_some() => {
                 let unit = if info.pool.is_some() { CHUNK } else { PAGE };
                 data.cast().put(info.bytes.next_multiple_of(unit))
             }

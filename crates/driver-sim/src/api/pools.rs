@@ -6,7 +6,7 @@ use retrograph_driver_sys::*;
 
 use crate::argument::{Call, In, Out};
 use crate::refusal::{Refusal, Rule, invalid, refuse};
-use crate::state::{Pool, State};
+use crate::state::{Location, Pool, PoolKind, State};
 
 impl State {
     pub(crate) fn cuMemPoolCreate(
@@ -15,50 +15,64 @@ impl State {
         properties: In<CUmemPoolProps>,
     ) -> Call {
         let given = properties.get()?;
-        let ordinal = self.pool_location(&given)?;
+        let kind = self.pool_kind(given.allocType, given.location)?;
+        self.check_pool_handles(kind, given.handleTypes)?;
+        if kind.is_managed && given.maxSize != 0 {
+            return Err(invalid(Rule::PoolManagedSize));
+        }
         let handle = self.handle();
         pool.put(handle)?;
-        self.pools.insert(handle, Pool::new(ordinal, given.maxSize as u64, false));
+        self.pools.insert(handle, Pool::new(kind, given.maxSize as u64, false));
         Ok(())
     }
 
-    /// The device of a new pool.
-    fn pool_location(&mut self, given: &CUmemPoolProps) -> Result<usize, Refusal> {
-        use CUmemAllocationHandleType as Handle;
-        use CUmemAllocationType as Kind;
-        use CUmemLocationType as Location;
-        // A pool of managed memory need not have a location.
-        if given.allocType == Kind::CU_MEM_ALLOCATION_TYPE_MANAGED {
-            return Err(self.unsupported("pools of managed memory are not simulated"));
-        }
-        match given.location.r#type {
-            Location::CU_MEM_LOCATION_TYPE_DEVICE => {}
-            Location::CU_MEM_LOCATION_TYPE_HOST_NUMA if given.location.id != 0 => {
-                return Err(invalid(Rule::PoolNode));
+    /// What a pool of a type and a location allocates.
+    fn pool_kind(
+        &self,
+        r#type: CUmemAllocationType,
+        location: CUmemLocation,
+    ) -> Result<PoolKind, Refusal> {
+        use CUmemAllocationType as Type;
+        use CUmemLocationType as Place;
+        let is_managed = r#type == Type::CU_MEM_ALLOCATION_TYPE_MANAGED;
+        let location = match location.r#type {
+            Place::CU_MEM_LOCATION_TYPE_NONE if is_managed => Location::Anywhere,
+            Place::CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT if is_managed => Location::HostNode,
+            Place::CU_MEM_LOCATION_TYPE_DEVICE => {
+                let ordinal = self.device_index(location.id);
+                Location::Device(ordinal.map_err(|_| invalid(Rule::PoolDevice))?)
             }
-            Location::CU_MEM_LOCATION_TYPE_HOST | Location::CU_MEM_LOCATION_TYPE_HOST_NUMA => {
-                return Err(self.unsupported("pools of host memory are not simulated"));
-            }
+            Place::CU_MEM_LOCATION_TYPE_HOST => Location::Host,
+            Place::CU_MEM_LOCATION_TYPE_HOST_NUMA if location.id == 0 => Location::HostNode,
+            Place::CU_MEM_LOCATION_TYPE_HOST_NUMA => return Err(invalid(Rule::PoolNode)),
             _ => return Err(invalid(Rule::PoolLocation)),
-        }
-        if given.allocType != Kind::CU_MEM_ALLOCATION_TYPE_PINNED {
-            return Err(invalid(Rule::PoolKind));
-        }
-        let is_exported = match given.handleTypes {
-            Handle::CU_MEM_HANDLE_TYPE_NONE => false,
-            Handle::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-            | Handle::CU_MEM_HANDLE_TYPE_FABRIC => true,
-            _ => return Err(invalid(Rule::PoolHandles)),
         };
-        let ordinal = self.device_index(given.location.id);
-        let ordinal = ordinal.map_err(|_| invalid(Rule::PoolDevice))?;
-        // The recorded device has handles. Here no call can export one.
-        if is_exported && !self.config.recorded_attributes {
-            return Err(
-                self.unsupported("pools with handles for other processes are not simulated")
-            );
+        match r#type {
+            Type::CU_MEM_ALLOCATION_TYPE_PINNED | Type::CU_MEM_ALLOCATION_TYPE_MANAGED => {
+                Ok(PoolKind { is_managed, location })
+            }
+            _ => Err(invalid(Rule::PoolKind)),
         }
-        Ok(ordinal)
+    }
+
+    /// Refuses handles for other processes.
+    fn check_pool_handles(&mut self, kind: PoolKind, types: CUmemAllocationHandleType) -> Call {
+        use CUmemAllocationHandleType as Handle;
+        let can_be_exported = !kind.is_managed && kind.location != Location::Host;
+        match types {
+            Handle::CU_MEM_HANDLE_TYPE_NONE => Ok(()),
+            Handle::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+            | Handle::CU_MEM_HANDLE_TYPE_FABRIC
+                if can_be_exported =>
+            {
+                // The recorded device has handles. Here no call can export one.
+                if self.config.recorded_attributes {
+                    return Ok(());
+                }
+                Err(self.unsupported("pools with handles for other processes are not simulated"))
+            }
+            _ => Err(invalid(Rule::PoolHandles)),
+        }
     }
 
     pub(crate) fn cuMemPoolDestroy(&mut self, pool: CUmemoryPool) -> Call {
@@ -141,22 +155,27 @@ impl State {
         pool: CUmemoryPool,
         location: Out<CUmemLocation>,
     ) -> Call {
-        use CUmemLocationType as Location;
-        let ordinal = self.undestroyed_pool(pool)?.ordinal;
-        let location = location.get()?;
-        let is_own = match location.r#type {
-            Location::CU_MEM_LOCATION_TYPE_DEVICE => self.access_device(&location)? == ordinal,
-            Location::CU_MEM_LOCATION_TYPE_HOST | Location::CU_MEM_LOCATION_TYPE_HOST_NUMA => false,
-            _ => return Err(invalid(Rule::PoolAccess)),
-        };
-        flags.put(match is_own {
+        self.undestroyed_pool(pool)?;
+        let location = self.access_location(location.get()?)?;
+        let found = self.pool(pool)?;
+        flags.put(match found.is_at(location) || found.granted.contains(&location) {
             true => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
             false => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE,
         })
     }
 
-    fn access_device(&self, location: &CUmemLocation) -> Result<usize, Refusal> {
-        self.device_index(location.id).map_err(|_| invalid(Rule::PoolAccess))
+    /// A location that may have access.
+    fn access_location(&self, location: CUmemLocation) -> Result<Location, Refusal> {
+        use CUmemLocationType as Place;
+        match location.r#type {
+            Place::CU_MEM_LOCATION_TYPE_DEVICE => {
+                let ordinal = self.device_index(location.id);
+                ordinal.map(Location::Device).map_err(|_| invalid(Rule::PoolAccess))
+            }
+            Place::CU_MEM_LOCATION_TYPE_HOST => Ok(Location::Host),
+            Place::CU_MEM_LOCATION_TYPE_HOST_NUMA => Ok(Location::HostNode),
+            _ => Err(invalid(Rule::PoolAccess)),
+        }
     }
 
     pub(crate) fn cuMemPoolSetAccess(
@@ -165,30 +184,83 @@ impl State {
         descriptors: In<CUmemAccessDesc>,
         count: usize,
     ) -> Call {
-        use CUmemAccess_flags as Flags;
-        let ordinal = self.pool(pool)?.ordinal;
+        let kind = self.pool(pool)?.kind;
         if count == 0 {
             return Err(invalid(Rule::PoolAccess));
         }
         for given in descriptors.list(count)? {
-            if given.location.r#type != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
-                return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::PoolHost));
+            match kind.is_hosted() {
+                true => self.grant(pool, given)?,
+                false => self.check_access_to_device(kind, given)?,
             }
-            if self.access_device(&given.location)? != ordinal {
-                return Err(self.unsupported("access of other devices is not simulated"));
+        }
+        Ok(())
+    }
+
+    /// Checks a change of the access to device memory, of which none has an effect.
+    fn check_access_to_device(&mut self, kind: PoolKind, given: CUmemAccessDesc) -> Call {
+        use CUmemAccess_flags as Flags;
+        if given.location.r#type != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::PoolHost));
+        }
+        if self.access_location(given.location)? != kind.location {
+            return Err(self.unsupported("access of other devices is not simulated"));
+        }
+        match given.flags {
+            Flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE => Ok(()),
+            Flags::CU_MEM_ACCESS_FLAGS_PROT_NONE => {
+                // The device of a pool always has access.
+                Err(refuse(CUresult::CUDA_ERROR_INVALID_DEVICE, Rule::PoolOwn))
             }
-            match given.flags {
-                Flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE => {}
-                Flags::CU_MEM_ACCESS_FLAGS_PROT_NONE => {
-                    // The device of a pool always has access.
-                    let code = CUresult::CUDA_ERROR_INVALID_DEVICE;
-                    return Err(refuse(code, Rule::PoolOwn));
-                }
-                Flags::CU_MEM_ACCESS_FLAGS_PROT_READ => {
-                    let code = CUresult::CUDA_ERROR_NOT_SUPPORTED;
-                    return Err(refuse(code, Rule::PoolReadOnly));
-                }
-                _ => return Err(self.unsupported("other kinds of access")),
+            Flags::CU_MEM_ACCESS_FLAGS_PROT_READ => {
+                Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::PoolReadOnly))
+            }
+            _ => Err(self.unsupported("other kinds of access")),
+        }
+    }
+
+    /// Gives a location access to the memory of a pool of the host or of managed memory, or takes
+    /// it back.
+    fn grant(&mut self, pool: CUmemoryPool, given: CUmemAccessDesc) -> Call {
+        use CUmemAccess_flags as Flags;
+        let code = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+        let is_granted = match given.flags {
+            Flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE => true,
+            Flags::CU_MEM_ACCESS_FLAGS_PROT_NONE => false,
+            Flags::CU_MEM_ACCESS_FLAGS_PROT_READ => {
+                return Err(refuse(code, Rule::PoolReadOnly));
+            }
+            _ => return Err(self.unsupported("other kinds of access")),
+        };
+        let location = self.access_location(given.location)?;
+        let found = self.pool(pool)?;
+        if found.is_at(location) {
+            // The host always has access to its pools.
+            return if is_granted { Ok(()) } else { Err(refuse(code, Rule::PoolOwn)) };
+        }
+        let is_changed = match is_granted {
+            true => found.granted.insert(location),
+            false => found.granted.remove(&location),
+        };
+        let is_managed = found.kind.is_managed;
+        match location {
+            // Devices have managed memory without being asked.
+            Location::Device(ordinal) if is_changed && !is_managed => {
+                self.map_pool(pool, ordinal, is_granted)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Maps the memory of a pool of the host on a device, or takes it from the device.
+    fn map_pool(&mut self, pool: CUmemoryPool, ordinal: usize, is_granted: bool) -> Call {
+        self.complete_device(ordinal)?;
+        let of_pool = self.pinned.iter().filter(|(_, pinned)| pinned.pool == Some(pool));
+        let addresses: Vec<_> = of_pool.map(|(address, _)| *address).collect();
+        for address in addresses {
+            match is_granted {
+                true => self.map_pinned(ordinal, address)?,
+                false => self.unmap_pinned(ordinal, address),
             }
         }
         Ok(())
@@ -200,26 +272,61 @@ impl State {
         device: CUdevice,
     ) -> Call {
         let ordinal = self.device_index(device)?;
-        let found = self.default_pool(ordinal);
+        let found = self.default_pool(PoolKind::of_device(ordinal));
         pool.put(found)
     }
 
     pub(crate) fn cuDeviceGetMemPool(&mut self, pool: Out<CUmemoryPool>, device: CUdevice) -> Call {
         let ordinal = self.device_index(device).map_err(|_| invalid(Rule::PoolDevice))?;
-        let found = match self.current_pools.get(&ordinal) {
-            Some(present) => *present,
-            None => self.default_pool(ordinal),
-        };
+        let found = self.current_pool(PoolKind::of_device(ordinal));
         pool.put(found)
     }
 
     pub(crate) fn cuDeviceSetMemPool(&mut self, device: CUdevice, pool: CUmemoryPool) -> Call {
         self.refuse_unsafe()?;
         let ordinal = self.device_index(device).map_err(|_| invalid(Rule::PoolDevice))?;
-        if self.undestroyed_pool(pool)?.ordinal != ordinal {
-            return Err(invalid(Rule::PoolDevice));
+        self.set_current_pool(PoolKind::of_device(ordinal), pool)
+    }
+
+    fn set_current_pool(&mut self, kind: PoolKind, pool: CUmemoryPool) -> Call {
+        if self.undestroyed_pool(pool)?.kind != kind {
+            return Err(invalid(Rule::PoolPlace));
         }
-        self.current_pools.insert(ordinal, pool);
+        self.current_pools.insert(kind, pool);
         Ok(())
+    }
+
+    pub(crate) fn cuMemGetDefaultMemPool(
+        &mut self,
+        pool: Out<CUmemoryPool>,
+        location: Out<CUmemLocation>,
+        r#type: CUmemAllocationType,
+    ) -> Call {
+        pool.demand()?;
+        let kind = self.pool_kind(r#type, location.get()?)?;
+        let found = self.default_pool(kind);
+        pool.put(found)
+    }
+
+    pub(crate) fn cuMemGetMemPool(
+        &mut self,
+        pool: Out<CUmemoryPool>,
+        location: Out<CUmemLocation>,
+        r#type: CUmemAllocationType,
+    ) -> Call {
+        pool.demand()?;
+        let kind = self.pool_kind(r#type, location.get()?)?;
+        let found = self.current_pool(kind);
+        pool.put(found)
+    }
+
+    pub(crate) fn cuMemSetMemPool(
+        &mut self,
+        location: Out<CUmemLocation>,
+        r#type: CUmemAllocationType,
+        pool: CUmemoryPool,
+    ) -> Call {
+        let kind = self.pool_kind(r#type, location.get()?)?;
+        self.set_current_pool(kind, pool)
     }
 }

@@ -4,9 +4,9 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 
-use retrograph_driver_sys::CUresult;
+use retrograph_driver_sys::{CUmemoryPool, CUresult};
 
-use super::{AdvisedRanges, State, memory_refusal};
+use super::{AdvisedRanges, PoolKind, State, memory_refusal};
 use crate::memory::{POISON, fill_host};
 use crate::refusal::{Refusal, Rule, refuse};
 
@@ -24,6 +24,10 @@ pub(crate) struct Pinned {
     pub(crate) advice: Option<AdvisedRanges>,
     /// Whether it is a variable of a module, which the program cannot free.
     pub(crate) is_variable: bool,
+    /// The pool that it was allocated from.
+    pub(crate) pool: Option<CUmemoryPool>,
+    /// Whether a free is queued (`cuMemFreeAsync`).
+    pub(crate) is_freed: bool,
 }
 
 impl Pinned {
@@ -38,8 +42,25 @@ impl Pinned {
         let host = host.ok_or(refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::HostHuge))?;
         // SAFETY: this many bytes were just allocated.
         unsafe { fill_host(host.as_ptr(), &POISON.to_le_bytes(), bytes) };
-        let layout = Some(layout);
-        Ok(Self { host, bytes, layout, flags, device, advice: None, is_variable: false })
+        let mut made = Self::registered(host, bytes, device, flags);
+        made.layout = Some(layout);
+        Ok(made)
+    }
+
+    /// Memory of a pool of the host or of managed memory.
+    pub(crate) fn pooled(
+        bytes: usize,
+        device: usize,
+        (pool, kind): (CUmemoryPool, PoolKind),
+    ) -> Result<Self, Refusal> {
+        let mut made = Self::new(bytes, device, 0)?;
+        made.pool = Some(pool);
+        if kind.is_managed {
+            let mut advice = AdvisedRanges::new(bytes);
+            advice.change(&(0..bytes), |advice| advice.preferred = kind.location.value());
+            made.advice = Some(advice);
+        }
+        Ok(made)
     }
 
     /// Managed memory, which is poisoned too.
@@ -60,7 +81,17 @@ impl Pinned {
 
     /// Registered memory of the program, which must outlive the registration.
     pub(crate) fn registered(host: NonNull<u8>, bytes: usize, device: usize, flags: u32) -> Self {
-        Self { host, bytes, layout: None, flags, device, advice: None, is_variable: false }
+        Self {
+            host,
+            bytes,
+            layout: None,
+            flags,
+            device,
+            advice: None,
+            is_variable: false,
+            pool: None,
+            is_freed: false,
+        }
     }
 
     pub(crate) fn host(&self) -> NonNull<u8> {
@@ -69,6 +100,11 @@ impl Pinned {
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether it is neither managed memory nor of a pool.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.advice.is_none() && self.pool.is_none()
     }
 
     /// Whether the program owns the memory.
@@ -89,30 +125,49 @@ impl Drop for Pinned {
 impl State {
     /// Adds pinned memory and maps it on every device.
     pub(crate) fn pin(&mut self, pinned: Pinned) -> Result<usize, Refusal> {
-        let (host, bytes) = (pinned.host(), pinned.bytes() as u64);
-        for (done, device) in self.devices.iter().enumerate().take(self.config.devices) {
-            // SAFETY: the state forgets the memory only after `Memory::free` of its address, and
-            // only when no kernel runs, because it runs them itself. Who registers memory keeps it
-            // until the registration is taken back.
-            let mapped = unsafe { device.memory.map_host(host, bytes) };
-            if let Err(error) = mapped {
-                for device in &self.devices[..done] {
-                    let _ = device.memory.free(host.as_ptr() as u64);
-                }
-                return Err(memory_refusal(&error));
+        self.pin_on(0..self.config.devices, pinned)
+    }
+
+    /// Adds pinned memory and maps it on some devices.
+    pub(crate) fn pin_on(
+        &mut self,
+        ordinals: impl IntoIterator<Item = usize>,
+        pinned: Pinned,
+    ) -> Result<usize, Refusal> {
+        let address = pinned.host().as_ptr().expose_provenance();
+        self.pinned.insert(address, pinned);
+        for ordinal in ordinals {
+            if let Err(refusal) = self.map_pinned(ordinal, address) {
+                self.unpin(address);
+                return Err(refusal);
             }
         }
-        let address = host.as_ptr().expose_provenance();
-        self.pinned.insert(address, pinned);
         Ok(address)
+    }
+
+    /// Maps pinned memory on a device.
+    pub(crate) fn map_pinned(&mut self, ordinal: usize, address: usize) -> Result<(), Refusal> {
+        let Some(pinned) = self.pinned.get(&address) else { return Ok(()) };
+        // SAFETY: the state forgets the memory only after `Memory::free` of its address, and only
+        // when no kernel runs, because it runs them itself. Who registers memory keeps it until the
+        // registration is taken back.
+        let mapped =
+            unsafe { self.devices[ordinal].memory.map_host(pinned.host(), pinned.bytes() as u64) };
+        mapped.map(|_| ()).map_err(|error| memory_refusal(&error))
+    }
+
+    /// Takes pinned memory from a device.
+    pub(crate) fn unmap_pinned(&mut self, ordinal: usize, address: usize) {
+        // A device without it stays as it is.
+        let _ = self.devices[ordinal].memory.free(address as u64);
     }
 
     /// Removes pinned memory, and frees it if the driver allocated it.
     pub(crate) fn unpin(&mut self, address: usize) {
-        for device in &self.devices[..self.config.devices] {
-            // Cannot fail: every device has it mapped.
-            let _ = device.memory.free(address as u64);
+        for ordinal in 0..self.config.devices {
+            self.unmap_pinned(ordinal, address);
         }
+        self.return_to_pool(address as u64);
         self.pinned.remove(&address);
     }
 

@@ -31,7 +31,7 @@ pub(crate) use link::Link;
 pub(crate) use managed::{Advice, AdvisedRanges};
 pub(crate) use module::{Function, Kernel, Library, Module};
 pub(crate) use object::{Handle, Table};
-pub(crate) use pool::Pool;
+pub(crate) use pool::{Location, Pool, PoolKind};
 pub(crate) use stream::{Event, Mark, Member, Stream};
 pub(crate) use thread::{Thread, this_thread};
 pub(crate) use user_object::{PendingRelease, UserObject};
@@ -76,10 +76,10 @@ pub(crate) struct State {
     pub(crate) per_thread: BTreeMap<(u64, usize), CUstream>,
     pub(crate) tasks: BTreeMap<TaskId, Task>,
     pub(crate) pools: Table<CUmemoryPool, Pool>,
-    /// The default pool of each device, created on first use.
-    pub(crate) default_pools: BTreeMap<usize, CUmemoryPool>,
-    /// The current pool of a device, if the program set one (`cuDeviceSetMemPool`).
-    pub(crate) current_pools: BTreeMap<usize, CUmemoryPool>,
+    /// The default pool of each location, created on first use.
+    pub(crate) default_pools: BTreeMap<PoolKind, CUmemoryPool>,
+    /// The current pool of a location, if the program set one.
+    pub(crate) current_pools: BTreeMap<PoolKind, CUmemoryPool>,
     /// Addresses of allocations with `CU_POINTER_ATTRIBUTE_SYNC_MEMOPS`.
     pub(crate) sync_memops: BTreeSet<u64>,
     /// Device ordinals by context, of destroyed contexts too.

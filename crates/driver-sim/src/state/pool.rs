@@ -1,6 +1,10 @@
 //! Memory pools.
 
-use retrograph_driver_sys::{CUdeviceptr, CUmemoryPool, CUresult};
+use std::collections::BTreeSet;
+
+use retrograph_driver_sys::{
+    CUdeviceptr, CUmemLocation, CUmemLocationType, CUmemoryPool, CUresult,
+};
 
 use super::State;
 use crate::refusal::{Refusal, Rule, invalid, refuse};
@@ -8,11 +12,62 @@ use crate::refusal::{Refusal, Rule, invalid, refuse};
 /// The granularity in which a pool reserves device memory.
 const CHUNK: u64 = 32 << 20;
 
+/// Where memory of a pool is, or who may access it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Location {
+    /// No place in particular.
+    Anywhere,
+    /// A device, by its ordinal.
+    Device(usize),
+    /// The host.
+    Host,
+    /// The only NUMA node of the host.
+    HostNode,
+}
+
+impl Location {
+    pub(crate) fn is_host(self) -> bool {
+        matches!(self, Self::Host | Self::HostNode)
+    }
+
+    /// The driver's value, unless the memory has no place.
+    pub(crate) fn value(self) -> Option<CUmemLocation> {
+        let (r#type, id) = match self {
+            Self::Anywhere => return None,
+            Self::Device(ordinal) => (CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, ordinal),
+            Self::Host => (CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST, 0),
+            Self::HostNode => (CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA, 0),
+        };
+        Some(CUmemLocation { r#type, id: id as i32 })
+    }
+}
+
+/// What a pool allocates. A location has a default pool for each kind of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PoolKind {
+    /// Whether the memory moves between host and devices. Then its location is only preferred.
+    pub(crate) is_managed: bool,
+    pub(crate) location: Location,
+}
+
+impl PoolKind {
+    /// Memory of a device.
+    pub(crate) fn of_device(ordinal: usize) -> Self {
+        Self { is_managed: false, location: Location::Device(ordinal) }
+    }
+
+    /// Whether the memory is memory of the host here.
+    pub(crate) fn is_hosted(self) -> bool {
+        self.is_managed || self.location.is_host()
+    }
+}
+
 /// A memory pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
-    /// The ordinal of the device.
-    pub(crate) ordinal: usize,
+    pub(crate) kind: PoolKind,
+    /// Who has access besides the location of the memory.
+    pub(crate) granted: BTreeSet<Location>,
     /// The maximum size (`CUmemPoolProps::maxSize`); 0 for the memory of the device.
     pub(crate) max_bytes: u64,
     /// The attributes REUSE_FOLLOW_EVENT_DEPENDENCIES, REUSE_ALLOW_OPPORTUNISTIC and
@@ -26,14 +81,15 @@ pub(crate) struct Pool {
     pub(crate) reserved_high: u64,
     /// Whether the program destroyed it. Its allocations stay valid.
     pub(crate) is_destroyed: bool,
-    /// Whether it is the default pool of its device.
+    /// Whether it is the default pool of its location.
     pub(crate) is_default: bool,
 }
 
 impl Pool {
-    pub(crate) fn new(ordinal: usize, max_bytes: u64, is_default: bool) -> Self {
+    pub(crate) fn new(kind: PoolKind, max_bytes: u64, is_default: bool) -> Self {
         Self {
-            ordinal,
+            kind,
+            granted: BTreeSet::new(),
             max_bytes,
             reuse: [1; 3],
             threshold: 0,
@@ -64,6 +120,18 @@ impl Pool {
         Ok(())
     }
 
+    /// Whether memory of the pool is where somebody is, without a call that grants access.
+    pub(crate) fn is_at(&self, location: Location) -> bool {
+        let own = self.kind.location;
+        !self.kind.is_managed && (own == location || own.is_host() && location.is_host())
+    }
+
+    /// Gives bytes back to the pool.
+    fn give(&mut self, bytes: u64) {
+        self.used = self.used.saturating_sub(bytes);
+        self.trim(self.threshold);
+    }
+
     /// Returns memory to the device, but keeps `keep` bytes and all used bytes.
     pub(crate) fn trim(&mut self, keep: u64) {
         let needed = self.used.max(keep).checked_next_multiple_of(CHUNK).unwrap_or(u64::MAX);
@@ -86,15 +154,29 @@ impl State {
         self.pool(pool)
     }
 
-    /// The default pool of a device.
-    pub(crate) fn default_pool(&mut self, ordinal: usize) -> CUmemoryPool {
-        if let Some(pool) = self.default_pools.get(&ordinal) {
+    /// The pool that a location came with.
+    pub(crate) fn default_pool(&mut self, kind: PoolKind) -> CUmemoryPool {
+        if let Some(pool) = self.default_pools.get(&kind) {
             return *pool;
         }
         let pool = self.handle();
-        self.pools.insert(pool, Pool::new(ordinal, 0, true));
-        self.default_pools.insert(ordinal, pool);
+        self.pools.insert(pool, Pool::new(kind, 0, true));
+        self.default_pools.insert(kind, pool);
         pool
+    }
+
+    /// The pool that a location uses.
+    pub(crate) fn current_pool(&mut self, kind: PoolKind) -> CUmemoryPool {
+        match self.current_pools.get(&kind) {
+            Some(pool) => *pool,
+            None => self.default_pool(kind),
+        }
+    }
+
+    /// Whether memory at an address is of a pool of the host.
+    pub(crate) fn is_of_host_pool(&self, address: CUdeviceptr) -> bool {
+        let found = self.pinned_at(address as usize, 1);
+        found.is_some_and(|found| found.pool.is_some() && found.advice.is_none())
     }
 
     /// Counts an allocation from a pool.
@@ -104,14 +186,17 @@ impl State {
 
     /// Counts a free to the pool of an allocation.
     pub(crate) fn return_to_pool(&mut self, address: CUdeviceptr) {
-        let Some(allocation) = self.allocations.get(&address) else { return };
-        let bytes = allocation.bytes;
-        if let Some(pool) = allocation.pool
+        let (pool, bytes) = match self.pinned.get(&(address as usize)) {
+            Some(pinned) => (pinned.pool, pinned.bytes() as u64),
+            None => {
+                let Some(allocation) = self.allocations.get(&address) else { return };
+                (allocation.pool, allocation.bytes)
+            }
+        };
+        if let Some(pool) = pool
             && let Ok(pool) = self.pools.get_mut(pool)
         {
-            pool.used = pool.used.saturating_sub(bytes);
-            let keep = pool.threshold;
-            pool.trim(keep);
+            pool.give(bytes);
         }
     }
 }

@@ -239,6 +239,10 @@ impl State {
     }
 
     pub(super) fn run_free(&mut self, device: usize, address: u64) -> Result<(), Failure> {
+        if self.pinned.contains_key(&(address as usize)) {
+            self.unpin(address as usize);
+            return Ok(());
+        }
         self.return_to_pool(address);
         self.allocations.remove(&address);
         let freed = self.devices[device].memory.free(address);

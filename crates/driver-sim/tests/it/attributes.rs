@@ -34,7 +34,7 @@ const FACTS: [A; 14] = [
 /// The calls that an attribute with a value advertises.
 type Check = fn(&Machine, i32);
 
-const CHECKS: [(A, Check); 35] = [
+const CHECKS: [(A, Check); 37] = [
     (A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, |machine, most| {
         assert!(launches(machine, [1; 3], [most, 1, 1]) && launches(machine, [1; 3], [1, most, 1]));
         assert!(!launches(machine, [1; 3], [most / 2, 3, 1]));
@@ -173,6 +173,12 @@ const CHECKS: [(A, Check); 35] = [
     (A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, |machine, _| {
         assert_eq!(cooperative(machine, 2, 32), SUCCESS);
     }),
+    (A::CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED, |machine, _| {
+        pool_of_host(machine, CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST);
+    }),
+    (A::CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED, |machine, _| {
+        pool_of_host(machine, CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST_NUMA);
+    }),
     (A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, |machine, _| {
         let (mut pool, mut address, stream) = (CUmemoryPool::NULL, 0, machine.stream());
         assert_eq!(cu!(machine, cuMemPoolCreate(&mut pool, &pool_properties())), SUCCESS);
@@ -294,6 +300,24 @@ fn registered(machine: &Machine, flags: u32) {
 fn managed(machine: &Machine) {
     let mut address = 0;
     assert_eq!(cu!(machine, cuMemAllocManaged(&mut address, 4, 1)), SUCCESS);
+    let host = std::ptr::with_exposed_provenance_mut::<u32>(address as usize);
+    // SAFETY: the word lives, and nothing is queued that accesses it.
+    unsafe { host.write(1) };
+    assert_eq!(appended(machine, address, host), 0x17);
+}
+
+/// A kernel changes a word of a pool that its device has access to.
+fn pool_of_host(machine: &Machine, r#type: CUmemLocationType) {
+    let mut given = pool_properties();
+    given.location.r#type = r#type;
+    let (mut pool, mut address, stream) = (CUmemoryPool::NULL, 0, machine.stream());
+    assert_eq!(cu!(machine, cuMemPoolCreate(&mut pool, &given)), SUCCESS);
+    let access = CUmemAccessDesc {
+        location: pool_properties().location,
+        flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+    assert_eq!(cu!(machine, cuMemPoolSetAccess(pool, &access, 1)), SUCCESS);
+    assert_eq!(cu!(machine, cuMemAllocFromPoolAsync(&mut address, 4, pool, stream)), SUCCESS);
     let host = std::ptr::with_exposed_provenance_mut::<u32>(address as usize);
     // SAFETY: the word lives, and nothing is queued that accesses it.
     unsafe { host.write(1) };

@@ -1,4 +1,4 @@
-//! Pools of device memory: counters, reserved memory, and the state after a refused call.
+//! Memory pools: counters, reserved memory, access, and the state after a refused call.
 
 use retrograph_driver_sim::Config;
 use retrograph_driver_sys::*;
@@ -148,4 +148,129 @@ fn a_pool_belongs_to_one_device() {
     place.id = 1;
     assert_eq!(cu!(machine, cuMemPoolGetAccess(&mut flags, pool, &mut place)), SUCCESS);
     assert_eq!(flags, CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE);
+}
+
+/// A pool of the host or of managed memory.
+struct HostPool {
+    machine: Machine,
+    pool: CUmemoryPool,
+    stream: CUstream,
+}
+
+impl HostPool {
+    fn new(r#type: CUmemAllocationType, location: CUmemLocationType) -> Self {
+        let machine = Machine::new();
+        let mut given = CUmemPoolProps { allocType: r#type, ..Default::default() };
+        given.location.r#type = location;
+        let mut pool = CUmemoryPool::NULL;
+        assert_eq!(cu!(machine, cuMemPoolCreate(&mut pool, &given)), SUCCESS);
+        let stream = machine.stream();
+        Self { machine, pool, stream }
+    }
+
+    /// A word of the pool, which the host writes.
+    fn word(&self) -> *mut u32 {
+        let address = self.machine.take(self.pool, 4, self.stream);
+        let word = std::ptr::with_exposed_provenance_mut::<u32>(address as usize);
+        // SAFETY: memory of the host, or managed memory, of this size.
+        unsafe { word.write(0) };
+        word
+    }
+
+    fn set_access(&self, flags: CUmemAccess_flags) -> CUresult {
+        let r#type = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        let given = CUmemAccessDesc { location: CUmemLocation { r#type, id: 0 }, flags };
+        cu!(self.machine, cuMemPoolSetAccess(self.pool, &given, 1))
+    }
+
+    /// A kernel appends a digit to a word.
+    fn append(&self, word: *mut u32, digit: u32) -> CUresult {
+        let code = self.machine.append(word as u64, digit, self.stream);
+        assert_eq!(code, SUCCESS);
+        self.machine.sync(self.stream)
+    }
+}
+
+const PINNED: CUmemAllocationType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+const MANAGED: CUmemAllocationType = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_MANAGED;
+const HOST: CUmemLocationType = CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST;
+const READ_WRITE: CUmemAccess_flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+const NO_ACCESS: CUmemAccess_flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE;
+
+#[test]
+fn kernels_use_a_pool_of_the_host_as_long_as_their_device_has_access() {
+    let host = HostPool::new(PINNED, HOST);
+    let before = host.word();
+    assert_eq!(host.set_access(READ_WRITE), SUCCESS);
+    let after = host.word();
+    assert_eq!([host.append(before, 1), host.append(after, 2)], [SUCCESS; 2]);
+    // SAFETY: the kernels have ended.
+    assert_eq!(unsafe { [before.read(), after.read()] }, [1, 2]);
+    assert_eq!(host.set_access(NO_ACCESS), SUCCESS);
+    assert_eq!(host.append(after, 3), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+#[test]
+fn kernels_use_a_pool_of_managed_memory_without_being_given_access() {
+    let managed = HostPool::new(MANAGED, CUmemLocationType::CU_MEM_LOCATION_TYPE_NONE);
+    let word = managed.word();
+    assert_eq!(managed.set_access(NO_ACCESS), SUCCESS);
+    assert_eq!(managed.append(word, 7), SUCCESS);
+    // SAFETY: the kernel has ended.
+    assert_eq!(unsafe { word.read() }, 7);
+}
+
+#[test]
+fn memory_of_the_host_comes_back_to_its_pool() {
+    for (r#type, location) in [(PINNED, HOST), (MANAGED, HOST)] {
+        let host = HostPool::new(r#type, location);
+        let (machine, pool) = (&host.machine, host.pool);
+        let [first, second] = [host.word() as u64, host.word() as u64];
+        assert_eq!(machine.counters(pool, [USED, RESERVED]), [8, CHUNK]);
+        machine.give(first, host.stream);
+        assert_eq!(machine.counters(pool, [USED, RESERVED]), [4, CHUNK]);
+        assert_eq!(cu!(machine, cuMemFreeAsync(first, host.stream)), INVALID_VALUE);
+        assert_eq!(cu!(machine, cuMemFree_v2(second)), SUCCESS);
+        assert_eq!(machine.counters(pool, [USED, RESERVED]), [0, 0]);
+        assert_eq!(cu!(machine, cuMemFree_v2(second)), INVALID_VALUE);
+    }
+}
+
+/// A free waits for its stream, as the use of the memory there does.
+#[test]
+fn a_free_in_a_stream_comes_after_the_work_before_it() {
+    let host = HostPool::new(PINNED, HOST);
+    assert_eq!(host.set_access(READ_WRITE), SUCCESS);
+    let word = host.word();
+    let machine = &host.machine;
+    assert_eq!(machine.append(word as u64, 1, host.stream), SUCCESS);
+    machine.give(word as u64, host.stream);
+    assert_eq!(machine.append(word as u64, 1, host.stream), SUCCESS);
+    assert_eq!(machine.sync(host.stream), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+#[test]
+fn each_kind_of_memory_has_pools_of_its_own() {
+    let machine = Machine::new();
+    let mut location = CUmemLocation { r#type: HOST, id: 0 };
+    let driver = machine.simulator.table();
+    let default_of = |location: &mut CUmemLocation, r#type| {
+        let (mut pool, ask) = (CUmemoryPool::NULL, driver.cuMemGetDefaultMemPool);
+        // SAFETY: the pointers are valid during the call.
+        let code = unsafe { ask.expect("since 13.0")(&mut pool, location, r#type) };
+        assert_eq!(code, SUCCESS);
+        pool
+    };
+    let pinned = default_of(&mut location, PINNED);
+    let managed = default_of(&mut location, MANAGED);
+    let mut of_device = location;
+    of_device.r#type = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+    let device = default_of(&mut of_device, PINNED);
+    assert_eq!(device, machine.present_pool());
+    assert!(pinned != managed && pinned != device && managed != device);
+    assert_eq!(pinned, default_of(&mut location, PINNED));
+    let set = driver.cuMemSetMemPool.expect("since 13.0");
+    // SAFETY: the pointer is valid during the calls.
+    let codes = unsafe { [MANAGED, PINNED].map(|r#type| set(&mut location, r#type, pinned)) };
+    assert_eq!(codes, [INVALID_VALUE, SUCCESS]);
 }

@@ -61,9 +61,10 @@ fn calls_after_one_that_is_not_simulated_go_on_working() {
     for _ in 0..2 {
         let mut properties = CUmemPoolProps {
             allocType: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
+            handleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
             ..CUmemPoolProps::default()
         };
-        properties.location.r#type = CUmemLocationType::CU_MEM_LOCATION_TYPE_HOST;
+        properties.location.r#type = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
         let mut pool = CUmemoryPool::NULL;
         assert_eq!(cu!(machine, cuMemPoolCreate(&mut pool, &properties)), NOT_SUPPORTED);
         assert_eq!(pool, CUmemoryPool::NULL);
