@@ -183,7 +183,7 @@ fn run_mode(mut command: Command, mode: &str) -> anyhow::Result<()> {
     let plot = dir.join(format!("main-job-{mode}.svg"));
     command
         .args(["finetune", "--device", "sim", "--verify", "--discard"])
-        .args(["--mode", mode, "--steps", "50"])
+        .args(["--mode", mode, "--steps", "25"])
         .arg("--text")
         .arg(root().join("README.md"));
     command.arg("--report").arg(&report).arg("--plot").arg(&plot);

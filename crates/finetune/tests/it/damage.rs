@@ -13,7 +13,7 @@ use retrograph_finetune::{ChatTemplate, Conversation, Tokenizer};
 use serde_json::{Value, json};
 
 /// The time for a target, and the limit of one try.
-const ALL: Duration = Duration::from_secs(5);
+const ALL: Duration = Duration::from_secs(2);
 const ONE: Duration = Duration::from_secs(30);
 
 struct Damage(ChaCha8Rng);

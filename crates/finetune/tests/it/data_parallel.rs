@@ -19,6 +19,8 @@ use crate::models::{LORA, bits, config, text, train, trainer};
 use crate::ranks::{Rank, Setup, on_ranks};
 
 const STEPS: u32 = 6;
+/// Steps whose losses and norms are compared.
+const COMPARED: u32 = 3;
 
 /// Prompts with completions of several lengths, some of which fill a third of a sequence.
 fn examples(lengths: usize, packing: bool) -> Data {
@@ -35,11 +37,11 @@ fn batch_of(mode: Mode, precision: Precision, batch: usize) -> TrainingConfig {
     TrainingConfig { precision, batch, ..config(mode, STEPS) }
 }
 
-/// Trains on `data`, and returns the losses and norms.
+/// Trains the first steps on `data`, and returns the losses and norms.
 fn train_on(trainer: &mut Trainer, data: &Data) -> Vec<[f32; 2]> {
     let config = *trainer.config();
     let mut all = Vec::new();
-    while trainer.next_step() < STEPS {
+    while trainer.next_step() < COMPARED {
         let shape = [config.batch, config.seq];
         let batch = data.batch(shape, config.seed, trainer.next_step()).unwrap();
         let metrics = trainer.step(&batch).unwrap();

@@ -208,20 +208,22 @@ fn fused_products_keep_the_loss_and_the_gradients() {
 /// Updates of a rank that bf16 products take, on every projection, and enough rows for them.
 #[test]
 fn lora_gradients_by_bf16_products_stay_near_those_in_f32() {
-    for dora in [false, true] {
+    for (dora, precisions) in
+        [(false, &[Precision::BF16, Precision::BF16.nf4(false)][..]), (true, &[Precision::BF16])]
+    {
         let lora = LoraConfig { targets: LoraTargets::ALL, dora, ..LoraConfig::new(8, 12.0) };
-        gradients_by_bf16_products_stay_near_those_in_f32(lora);
+        gradients_by_bf16_products_stay_near_those_in_f32(lora, precisions);
     }
 }
 
-fn gradients_by_bf16_products_stay_near_those_in_f32(lora: LoraConfig) {
+fn gradients_by_bf16_products_stay_near_those_in_f32(lora: LoraConfig, precisions: &[Precision]) {
     let rows = |precision| {
         let mut config = TrainingConfig { batch: 32, ..large(Mode::Lora(lora), precision) };
         (config.model.hidden, config.model.intermediate) = (64, 128);
         config
     };
     let single = gradients(&rows(Precision::F32), None);
-    for precision in [Precision::BF16, Precision::BF16.nf4(false)] {
+    for &precision in precisions {
         let plan = Plan::new(&rows(precision), TrainerOptions::default()).unwrap();
         let uses = |name| plan.requirements().kernels().iter().any(|kernel| kernel.name == name);
         assert!(uses("gemm_wgrad_multistage") && !uses("lora_grad"), "{precision:?}");
@@ -271,7 +273,9 @@ fn large_steps_over_nf4_read_rounded_operands_and_stay_near_those_in_f32() {
 /// From 512 tokens on, weights are decoded before their products, which then are those for bf16.
 #[test]
 fn decoded_nf4_weights_train_with_the_bits_of_the_same_weights_in_bf16() {
-    for (rank, fuse_from) in [(8, Some(1)), (8, None), (3, None)] {
+    for (rank, fuse_from, double) in
+        [(8, Some(1), true), (8, Some(1), false), (8, None, true), (3, None, false)]
+    {
         let lora = LoraConfig { targets: LoraTargets::ALL, ..LoraConfig::new(rank, 12.0) };
         let of = |precision| {
             let mut config = config(Mode::Lora(lora), precision);
@@ -290,18 +294,16 @@ fn decoded_nf4_weights_train_with_the_bits_of_the_same_weights_in_bf16() {
             }
             trainer.losses().to_vec()
         };
-        for double in [false, true] {
-            let quantized = of(Precision::BF16.nf4(double));
-            let pass = StepPass::new(&quantized, step).unwrap().pass;
-            let kernels = pass.requirements();
-            let uses = |name| kernels.kernels().iter().any(|kernel| kernel.name == name);
-            assert!(uses("nf4_dequantize") && !uses("gemm_fprop_multistage_nf4"));
-            let found = losses(&quantized, &mut |p| Ok(weights(p)));
-            let forms = quantized.parameters();
-            let form = |name: &str| forms.iter().find(|parameter| parameter.name == name).unwrap();
-            let expected = losses(&of(Precision::BF16), &mut |p| Ok(stored(form(&p.name))));
-            assert_eq!(found, expected, "rank {rank}, fused from {fuse_from:?}");
-        }
+        let quantized = of(Precision::BF16.nf4(double));
+        let pass = StepPass::new(&quantized, step).unwrap().pass;
+        let kernels = pass.requirements();
+        let uses = |name| kernels.kernels().iter().any(|kernel| kernel.name == name);
+        assert!(uses("nf4_dequantize") && !uses("gemm_fprop_multistage_nf4"));
+        let found = losses(&quantized, &mut |p| Ok(weights(p)));
+        let forms = quantized.parameters();
+        let form = |name: &str| forms.iter().find(|parameter| parameter.name == name).unwrap();
+        let expected = losses(&of(Precision::BF16), &mut |p| Ok(stored(form(&p.name))));
+        assert_eq!(found, expected, "rank {rank}, fused from {fuse_from:?}");
     }
 }
 

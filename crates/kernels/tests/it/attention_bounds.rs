@@ -57,12 +57,17 @@ fn with_first_keys(case: Case, keys: &[u32]) -> Case {
 
 fn results_match(compute: DType, device: impl Fn() -> Device, shapes: &[[usize; 5]]) {
     let mut data = Data::new("attention bounds");
-    for sizes in shapes.iter().filter(|sizes| shape(**sizes).can_be_fused(compute)) {
+    let shapes = shapes.iter().filter(|sizes| shape(**sizes).can_be_fused(compute));
+    for (number, sizes) in shapes.enumerate() {
         let mut patterns = patterns(sizes[1]);
         // A window of one token is documents of a token, and one of all tokens is no window.
         let mut seen = HashSet::new();
         patterns.retain(|(_, keys)| seen.insert(keys.clone()));
-        for (name, keys) in patterns {
+        for (index, (name, keys)) in patterns.into_iter().enumerate() {
+            // A shape has every second pattern, and the next shape the others.
+            if index > 0 && (index + number) % 2 == 1 {
+                continue;
+            }
             let case = with_first_keys(Case::new(&mut data, compute, *sizes), &keys);
             let results = case.run_on(&device(), 1);
             if name == "a window in documents" {
