@@ -9,8 +9,10 @@ use crate::refusal::{Refusal, Rule, invalid, refuse};
 use crate::state::{Conditional, NodeKind, Owner, State};
 use crate::work::{Operation, Plan, PlanWork};
 
-/// More bodies than programs have.
+/// More bodies of one node than programs have.
 const MOST_BODIES: u32 = 1 << 16;
+/// More bodies inside of each other than programs have. Each is a level of recursion here.
+const MOST_DEPTH: usize = 64;
 
 impl State {
     pub(crate) fn cuGraphConditionalHandleCreate(
@@ -27,7 +29,7 @@ impl State {
         if flags & !CU_GRAPH_COND_ASSIGN_DEFAULT != 0 {
             return Err(invalid(Rule::GraphConditionalFlags));
         }
-        let root = self.root_of(graph)?;
+        let (root, _) = self.root_of(graph)?;
         let defaults = &mut self.graphs.get_mut(root)?.defaults;
         defaults.push((flags & CU_GRAPH_COND_ASSIGN_DEFAULT != 0).then_some(default));
         let number = defaults.len() as u64;
@@ -60,10 +62,10 @@ impl State {
         if !is_known {
             return Err(invalid(Rule::GraphConditionalShape));
         }
-        if given.size > MOST_BODIES {
-            return Err(self.unsupported("a conditional node of this many bodies"));
+        let (root, depth) = self.root_of(graph)?;
+        if given.size > MOST_BODIES || depth > MOST_DEPTH {
+            return Err(self.unsupported("a conditional node of this many bodies or this deep"));
         }
-        let root = self.root_of(graph)?;
         let handles = 1..=self.graphs.get(root)?.defaults.len() as u64;
         let has_it = |kind: &NodeKind| match kind {
             NodeKind::Conditional(conditional) => conditional.handle == given.handle,

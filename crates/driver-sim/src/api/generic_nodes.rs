@@ -183,6 +183,9 @@ impl State {
         {
             // SAFETY: `type` selects this field, which is plain data.
             let child = self.known_graph(unsafe { given.anonymous.graph.graph })?;
+            if self.is_conditional(child)? {
+                return Err(self.unsupported("a child graph with conditional nodes as parameters"));
+            }
             let copy = self.clone_graph(child, Owner::Node)?;
             self.drop_graph(old)?;
             return self.set_node(node, NodeKind::Child(copy));

@@ -136,6 +136,9 @@ impl State {
             return Err(invalid(Rule::GraphAnotherKind));
         }
         let child = self.known_graph(child)?;
+        if self.is_conditional(child)? {
+            return Err(self.unsupported("a child graph with conditional nodes as parameters"));
+        }
         let code = CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
         let new = self.plan(child).map_err(|_| refuse(code, Rule::GraphAnotherShape))?;
         if let PlanWork::Child(old) = &mut self.exec_node(exec, node)?.work {

@@ -17,12 +17,14 @@ pub(crate) struct Conditional {
 }
 
 impl State {
-    /// The outermost graph, whose handles all conditional nodes inside of it have.
-    pub(crate) fn root_of(&self, mut graph: CUgraph) -> Result<CUgraph, Refusal> {
+    /// The outermost graph, whose handles all conditional nodes inside of it have, and how many
+    /// graphs deep a graph is inside of it.
+    pub(crate) fn root_of(&self, mut graph: CUgraph) -> Result<(CUgraph, usize), Refusal> {
+        let mut depth = 0;
         while let Some(node) = self.graphs.get(graph)?.within {
-            graph = self.nodes.get(node)?.graph;
+            (graph, depth) = (self.nodes.get(node)?.graph, depth + 1);
         }
-        Ok(graph)
+        Ok((graph, depth))
     }
 
     /// Whether a graph is a body, or has conditional nodes, or a graph inside of it has.

@@ -1,5 +1,5 @@
 //! Host memory that devices have mapped: pinned memory, allocated by the driver or registered with
-//! it, and managed memory.
+//! it, managed memory, and memory of pools of either.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;

@@ -28,7 +28,7 @@ struct Level {
     node: usize,
     /// Which of the graphs of that node it is.
     index: usize,
-    /// How often it ran before, if it is the body of a loop.
+    /// How often it has run in this launch, if it is the body of a loop; this time counts.
     rounds: u32,
     /// Whether it is in the body of a conditional node.
     is_in_body: bool,
@@ -100,7 +100,7 @@ impl State {
         let plan = Arc::clone(&run.plan);
         if run.levels.is_empty() {
             let nodes = self.order_of(&plan);
-            run.levels.push(Level { nodes, node: 0, index: 0, rounds: 0, is_in_body: false });
+            run.levels.push(Level { nodes, node: 0, index: 0, rounds: 1, is_in_body: false });
         }
         while let Some(level) = run.levels.last_mut() {
             let is_in_body = level.is_in_body;
@@ -122,13 +122,13 @@ impl State {
                 }
                 PlanWork::Child(child) => {
                     let nodes = self.order_of(child);
-                    run.levels.push(Level { nodes, node, index: 0, rounds: 0, is_in_body });
+                    run.levels.push(Level { nodes, node, index: 0, rounds: 1, is_in_body });
                 }
                 PlanWork::Conditional(conditional) => {
                     if let Some(index) = run.chosen(conditional)? {
                         let nodes = self.order_of(&conditional.bodies[index]);
                         let is_in_body = true;
-                        run.levels.push(Level { nodes, node, index, rounds: 0, is_in_body });
+                        run.levels.push(Level { nodes, node, index, rounds: 1, is_in_body });
                     }
                 }
                 PlanWork::Record(event) => self.stamp(*event, task),

@@ -68,6 +68,26 @@ impl Machine {
         handle
     }
 
+    /// The parameters of a conditional node with one body.
+    fn conditional_parameters(
+        &self,
+        handle: CUgraphConditionalHandle,
+        r#type: CUgraphConditionalNodeType,
+    ) -> CUgraphNodeParams {
+        let conditional = CUDA_CONDITIONAL_NODE_PARAMS {
+            handle,
+            r#type,
+            size: 1,
+            ctx: self.context,
+            ..CUDA_CONDITIONAL_NODE_PARAMS::default()
+        };
+        CUgraphNodeParams {
+            r#type: CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL,
+            anonymous: CUgraphNodeParams_anonymous { conditional },
+            ..CUgraphNodeParams::default()
+        }
+    }
+
     /// Adds a conditional node after others; gives it and its body.
     fn conditional(
         &self,
@@ -75,15 +95,8 @@ impl Machine {
         after: &[CUgraphNode],
         (handle, r#type): (CUgraphConditionalHandle, CUgraphConditionalNodeType),
     ) -> (CUgraphNode, CUgraph) {
-        let (mut node, mut given) = (CUgraphNode::NULL, CUgraphNodeParams::default());
-        given.r#type = CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL;
-        given.anonymous.conditional = CUDA_CONDITIONAL_NODE_PARAMS {
-            handle,
-            r#type,
-            size: 1,
-            ctx: self.context,
-            ..CUDA_CONDITIONAL_NODE_PARAMS::default()
-        };
+        let (mut node, mut given) =
+            (CUgraphNode::NULL, self.conditional_parameters(handle, r#type));
         let (from, count, none) = (after.as_ptr(), after.len(), std::ptr::null());
         let add = self.simulator.table().cuGraphAddNode_v2.expect("since 12.3");
         // SAFETY: the pointers are valid during the call.
@@ -214,4 +227,49 @@ fn bodies_are_drawn_inside_of_their_node() {
     let lines: Vec<_> = text.lines().map(str::trim).collect();
     assert!(lines[1].contains("conditional, handle 1"), "{text}");
     assert!(lines[2].starts_with("subgraph cluster_") && lines[3].contains("empty"), "{text}");
+}
+
+/// What a program can nest without end is refused before the simulator's stack ends.
+#[test]
+fn bodies_in_bodies_have_a_limit() {
+    let machine = Machine::new();
+    let graph = machine.graph();
+    let mut inner = graph;
+    for _ in 0..65 {
+        let handle = machine.handle(graph, Some(1));
+        (_, inner) = machine.conditional(inner, &[], (handle, IF));
+    }
+    let handle = machine.handle(inner, Some(1));
+    let (mut node, mut given) = (CUgraphNode::NULL, machine.conditional_parameters(handle, IF));
+    let (add, none) = (machine.simulator.table().cuGraphAddNode_v2, std::ptr::null());
+    let add = add.expect("since 12.3");
+    // SAFETY: the pointers are valid during the call.
+    let code = unsafe { add(&mut node, inner, none, none.cast(), 0, &mut given) };
+    assert_eq!(code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+}
+
+/// A copy would share the bodies with the graph.
+#[test]
+fn a_graph_with_conditional_nodes_does_not_become_a_child() {
+    let machine = Machine::new();
+    let (graph, outer, plain) = (machine.graph(), machine.graph(), machine.graph());
+    let handle = machine.handle(graph, Some(1));
+    machine.conditional(graph, &[], (handle, IF));
+    let (mut node, none) = (CUgraphNode::NULL, std::ptr::null());
+    let code = cu!(machine, cuGraphAddChildGraphNode(&mut node, outer, none, 0, plain));
+    assert_eq!(code, SUCCESS);
+    let child = CUDA_CHILD_GRAPH_NODE_PARAMS { graph, ..Default::default() };
+    let mut given = CUgraphNodeParams {
+        r#type: CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH,
+        anonymous: CUgraphNodeParams_anonymous { graph: child },
+        ..CUgraphNodeParams::default()
+    };
+    let set = machine.simulator.table().cuGraphNodeSetParams.expect("since 12.2");
+    // SAFETY: the pointer is valid during the call.
+    let code = unsafe { set(node, &mut given) };
+    assert_eq!(code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    let exec = machine.instantiate(outer).expect("the child is as before");
+    let code = cu!(machine, cuGraphExecChildGraphNodeSetParams(exec, node, graph));
+    assert_eq!(code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    assert_eq!(cu!(machine, cuGraphDestroy(graph)), SUCCESS);
 }
