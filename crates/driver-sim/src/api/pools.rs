@@ -197,21 +197,12 @@ impl State {
         Ok(())
     }
 
-    /// Checks a change of the access to device memory, of which none has an effect.
-    fn check_access_to_device(&mut self, kind: PoolKind, given: CUmemAccessDesc) -> Call {
+    /// Whether flags give access or take it.
+    fn is_grant(&mut self, flags: CUmemAccess_flags) -> Result<bool, Refusal> {
         use CUmemAccess_flags as Flags;
-        if given.location.r#type != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
-            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::PoolHost));
-        }
-        if self.access_location(given.location)? != kind.location {
-            return Err(self.unsupported("access of other devices is not simulated"));
-        }
-        match given.flags {
-            Flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE => Ok(()),
-            Flags::CU_MEM_ACCESS_FLAGS_PROT_NONE => {
-                // The device of a pool always has access.
-                Err(refuse(CUresult::CUDA_ERROR_INVALID_DEVICE, Rule::PoolOwn))
-            }
+        match flags {
+            Flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE => Ok(true),
+            Flags::CU_MEM_ACCESS_FLAGS_PROT_NONE => Ok(false),
             Flags::CU_MEM_ACCESS_FLAGS_PROT_READ => {
                 Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::PoolReadOnly))
             }
@@ -219,37 +210,45 @@ impl State {
         }
     }
 
+    /// Checks a change of the access to device memory, of which none has an effect.
+    fn check_access_to_device(&mut self, kind: PoolKind, given: CUmemAccessDesc) -> Call {
+        if given.location.r#type != CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE {
+            return Err(refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::PoolHost));
+        }
+        if self.access_location(given.location)? != kind.location {
+            return Err(self.unsupported("access of other devices is not simulated"));
+        }
+        match self.is_grant(given.flags)? {
+            true => Ok(()),
+            // The device of a pool always has access.
+            false => Err(refuse(CUresult::CUDA_ERROR_INVALID_DEVICE, Rule::PoolOwn)),
+        }
+    }
+
     /// Gives a location access to the memory of a pool of the host or of managed memory, or takes
     /// it back.
     fn grant(&mut self, pool: CUmemoryPool, given: CUmemAccessDesc) -> Call {
-        use CUmemAccess_flags as Flags;
-        let code = CUresult::CUDA_ERROR_NOT_SUPPORTED;
-        let is_granted = match given.flags {
-            Flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE => true,
-            Flags::CU_MEM_ACCESS_FLAGS_PROT_NONE => false,
-            Flags::CU_MEM_ACCESS_FLAGS_PROT_READ => {
-                return Err(refuse(code, Rule::PoolReadOnly));
-            }
-            _ => return Err(self.unsupported("other kinds of access")),
-        };
+        let is_granted = self.is_grant(given.flags)?;
         let location = self.access_location(given.location)?;
         let found = self.pool(pool)?;
         if found.is_at(location) {
             // The host always has access to its pools.
-            return if is_granted { Ok(()) } else { Err(refuse(code, Rule::PoolOwn)) };
+            let own = refuse(CUresult::CUDA_ERROR_NOT_SUPPORTED, Rule::PoolOwn);
+            return if is_granted { Ok(()) } else { Err(own) };
         }
-        let is_changed = match is_granted {
-            true => found.granted.insert(location),
-            false => found.granted.remove(&location),
+        if found.granted.contains(&location) == is_granted {
+            return Ok(());
+        }
+        // Devices have managed memory without being asked.
+        if let (Location::Device(ordinal), false) = (location, found.kind.is_managed) {
+            self.map_pool(pool, ordinal, is_granted)?;
+        }
+        let granted = &mut self.pool(pool)?.granted;
+        match is_granted {
+            true => granted.insert(location),
+            false => granted.remove(&location),
         };
-        let is_managed = found.kind.is_managed;
-        match location {
-            // Devices have managed memory without being asked.
-            Location::Device(ordinal) if is_changed && !is_managed => {
-                self.map_pool(pool, ordinal, is_granted)
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Maps the memory of a pool of the host on a device, or takes it from the device.
@@ -296,16 +295,26 @@ impl State {
         Ok(())
     }
 
+    /// Writes a pool for a type of memory at a location.
+    fn put_pool(
+        &mut self,
+        (pool, location): (Out<CUmemoryPool>, Out<CUmemLocation>),
+        r#type: CUmemAllocationType,
+        pool_of: fn(&mut Self, PoolKind) -> CUmemoryPool,
+    ) -> Call {
+        pool.demand()?;
+        let kind = self.pool_kind(r#type, location.get()?)?;
+        let found = pool_of(self, kind);
+        pool.put(found)
+    }
+
     pub(crate) fn cuMemGetDefaultMemPool(
         &mut self,
         pool: Out<CUmemoryPool>,
         location: Out<CUmemLocation>,
         r#type: CUmemAllocationType,
     ) -> Call {
-        pool.demand()?;
-        let kind = self.pool_kind(r#type, location.get()?)?;
-        let found = self.default_pool(kind);
-        pool.put(found)
+        self.put_pool((pool, location), r#type, Self::default_pool)
     }
 
     pub(crate) fn cuMemGetMemPool(
@@ -314,10 +323,7 @@ impl State {
         location: Out<CUmemLocation>,
         r#type: CUmemAllocationType,
     ) -> Call {
-        pool.demand()?;
-        let kind = self.pool_kind(r#type, location.get()?)?;
-        let found = self.current_pool(kind);
-        pool.put(found)
+        self.put_pool((pool, location), r#type, Self::current_pool)
     }
 
     pub(crate) fn cuMemSetMemPool(

@@ -128,6 +128,12 @@ impl Machine {
         node
     }
 
+    #[track_caller]
+    fn assert_said(&self, kind: DiagnosticKind, expected: &str) {
+        let said = self.diagnostics(kind);
+        assert!(said.iter().any(|said| said.contains(expected)), "{said:?}");
+    }
+
     fn outcome(&self, graph: CUgraph) -> CUresult {
         let (exec, stream) = (self.instantiate(graph).expect("a complete graph"), self.stream());
         assert_eq!(cu!(self, cuGraphLaunch(exec, stream)), SUCCESS);
@@ -176,9 +182,10 @@ fn a_value_that_nobody_set_is_undefined() {
     let handle = machine.handle(graph, None);
     machine.conditional(graph, &[], (handle, IF));
     assert_eq!(machine.outcome(graph), UNKNOWN);
-    let said = machine.diagnostics(DiagnosticKind::Undefined);
-    let expected = "no kernel set the conditional handle 1 in this launch, and it has no default";
-    assert!(said.iter().any(|said| said.contains(expected)), "{said:?}");
+    machine.assert_said(
+        DiagnosticKind::Undefined,
+        "no kernel set the conditional handle 1 in this launch, and it has no default",
+    );
 }
 
 #[test]
@@ -190,9 +197,10 @@ fn a_loop_that_no_kernel_ends_is_stopped() {
     let start = Instant::now();
     assert_eq!(machine.outcome(graph), UNKNOWN);
     assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
-    let said = machine.diagnostics(DiagnosticKind::Undefined);
-    let expected = "the loop of the conditional handle 1 ran 1048576 times and goes on";
-    assert!(said.iter().any(|said| said.contains(expected)), "{said:?}");
+    machine.assert_said(
+        DiagnosticKind::Undefined,
+        "the loop of the conditional handle 1 ran 1048576 times and goes on",
+    );
 }
 
 #[test]
@@ -207,9 +215,10 @@ fn a_kernel_outside_of_a_graph_has_no_handles() {
     let (list, none) = (list.as_mut_ptr(), std::ptr::null_mut());
     let code = cu!(machine, cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, list, none));
     assert_eq!((code, machine.sync(stream)), (SUCCESS, CUresult::CUDA_ERROR_ILLEGAL_ADDRESS));
-    let said = machine.diagnostics(DiagnosticKind::Fault);
-    let expected = "cudaGraphSetConditional in a launch that is not part of a graph";
-    assert!(said.iter().any(|said| said.contains(expected)), "{said:?}");
+    machine.assert_said(
+        DiagnosticKind::Fault,
+        "cudaGraphSetConditional in a launch that is not part of a graph",
+    );
 }
 
 #[test]

@@ -274,3 +274,15 @@ fn each_kind_of_memory_has_pools_of_its_own() {
     let codes = unsafe { [MANAGED, PINNED].map(|r#type| set(&mut location, r#type, pinned)) };
     assert_eq!(codes, [INVALID_VALUE, SUCCESS]);
 }
+
+/// A call that waits for a host function is made again after it, and then changes everything.
+#[test]
+fn access_that_is_given_while_a_host_function_runs_is_given() {
+    unsafe extern "C" fn nothing(_: *mut std::ffi::c_void) {}
+    let host = HostPool::new(PINNED, HOST);
+    let (word, none) = (host.word(), std::ptr::null_mut());
+    let code = cu!(host.machine, cuLaunchHostFunc(host.stream, Some(nothing), none));
+    assert_eq!([code, host.set_access(READ_WRITE), host.append(word, 1)], [SUCCESS; 3]);
+    // SAFETY: the kernel has ended.
+    assert_eq!(unsafe { word.read() }, 1);
+}
