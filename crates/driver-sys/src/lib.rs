@@ -34,7 +34,7 @@
 //!   least driver; only its use fails.
 //! - [`constants`] and [`layouts`] list the rest as values, for tools.
 //!
-//! Not included: safety (see the crate `retrograph-runtime`), the runtime API
+//! Not included: safe wrappers (see the crate `retrograph-driver`), the runtime API
 //! (`cudaMalloc` and the like), textures, arrays, graphics
 //! interop, inter-process handles other than of pools.
 

@@ -66,7 +66,7 @@
 //!
 //! - Errors carry the failing call, its code and a remedy. Nothing is retried silently, except
 //!   instantiating a graph once more after freeing the driver's cached graph memory.
-//! - All streams are non-blocking, and copies are ordered on the stream they are given.
+//! - Streams made here are non-blocking, and copies are ordered on the stream they are given.
 //! - Enqueueing unchecked work is `unsafe` and documents its conditions; everything else is safe.
 //! - Objects can be used from any thread; a capture stays on the thread that began it.
 //! - Dropping an object releases it after the work that uses it, and never during a capture.

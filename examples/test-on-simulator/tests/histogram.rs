@@ -1,4 +1,4 @@
-//! The library on simulated devices; with `RETROGRAPH_DEVICE=gpu` on the GPU of this machine.
+//! The library on simulated devices; with `RETROGRAPH_DEVICE=cuda:0` on the GPU of this machine.
 
 use retrograph_driver::sys::CUresult;
 use retrograph_driver::{Context, DeviceIndex, Driver, Stream};
@@ -7,7 +7,7 @@ use test_on_simulator::Histogram;
 /// A device of its own for each test, so that tests run in parallel and cannot disturb each other.
 fn driver() -> Driver {
     match std::env::var("RETROGRAPH_DEVICE").as_deref() {
-        Ok("gpu") => Driver::load().expect("this machine has a driver"),
+        Ok("cuda:0") => Driver::load().expect("this machine has a driver"),
         _ => Driver::simulated(Default::default()).expect("a simulator can be made"),
     }
 }

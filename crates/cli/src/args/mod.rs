@@ -180,7 +180,7 @@ pub(crate) struct ModelArguments {
     /// Dimensions of a model with random weights: tiny, qwen2.5-0.5b or qwen2.5-1.5b.
     #[arg(long, default_value = "tiny")]
     pub(crate) preset: Preset,
-    /// Number of layers, 1 to 4096 [default: the preset's].
+    /// Number of layers, 1 to 512 [default: the preset's].
     #[arg(long)]
     layers: Option<usize>,
     /// Width of the residual stream [default: the preset's].

@@ -1,8 +1,8 @@
 //! Matrix products of linear layers: `y = x·wᵀ`, its two gradients, and split-K.
 //!
 //! Operands and results are f32, bf16 or NF4; accumulators are f32 always. Parameters, flags, tiles
-//! and entry points are declared in `retrograph-kernel-abi`; [`GemmConfig`] and the sizes choose
-//! among them, the same on every device.
+//! and entry points are declared in `retrograph-kernel-abi`; [`GemmConfig`], sizes and dtypes choose
+//! among them. SM targets that lack a tile take one with the same order.
 //!
 //! x is `[rows, inputs]`, w `[outputs, inputs]` and y `[rows, outputs]`, all row-major. Each launch
 //! documents which combinations of types it takes.
@@ -11,9 +11,10 @@
 //! more, or if no kernel multiplies the given types. Operands in bf16 need rows of a multiple of 8
 //! elements that start at multiples of 16 bytes; NF4 needs whole rows of 8.
 //!
-//! **Determinism.** The order of additions depends on the sizes alone, not on the device. Products
-//! in f32 on tensor cores split each factor into two of tf32 (Ootomo and Yokota, arXiv 2203.03341).
-//! Products of matrices that were split before ([`SplitMatrix`]) take half of that time.
+//! **Determinism.** The order of additions depends on sizes and dtypes. Products in f32 on tensor
+//! cores split each factor into two of tf32 (Ootomo and Yokota, arXiv 2203.03341). Products of
+//! matrices that were split before ([`SplitMatrix`]) take half of that time; they add in f32 on SM
+//! targets without `wgmma`.
 
 mod config;
 pub(crate) mod heuristic;
