@@ -16,11 +16,13 @@
 //! **Mask.** Causal. `first_key` is 0, or data of the launch, which expresses packed documents and
 //! sliding windows; see [`row_bounds`]. Tiles that are masked as a whole are skipped.
 //!
-//! **bf16.** Probabilities and score gradients are rounded in registers. On sm_90a, heads of 64 and
-//! 128 elements have entries of their own, see [`wgmma`].
+//! **bf16.** Probabilities and score gradients are rounded in registers.
 //!
 //! **f32.** From sm_80 on, each product takes three tf32 products, as in
 //! `gemm/mainloop/tf32x3.rs`; 32 steps of K accumulate from zero and are then added in f32.
+//!
+//! **sm_90a.** Heads of 64, 96 and 128 elements have entries of their own, see [`wgmma`]. In f32
+//! they read operands in parts of f16.
 //!
 //! **Grid.** Each entry handles heads of up to 64 or 128 elements, and pads narrower ones with
 //! zeros. A warp has 16 rows of its block. [`forward`] and `grad_q`: one block per 64 queries of a
@@ -103,13 +105,12 @@ fn backward_image(target: SmTarget, dtype: DType) -> Module {
     entries.fold(module, ModuleBuilder::entry).build()
 }
 
-/// The `wgmma` entries that `build` gives for each configuration; none in f32.
+/// The `wgmma` entries that `build` gives for each configuration.
 fn wgmma_entries(
     (target, dtype): (SmTarget, DType),
     build: fn(wgmma::Config) -> Vec<Entry>,
 ) -> impl Iterator<Item = Entry> {
-    let configs = wgmma::Config::all(target).into_iter();
-    configs.filter(move |_| dtype == DType::Bf16).flat_map(build)
+    wgmma::Config::all(target, dtype).into_iter().flat_map(build)
 }
 
 /// The entries that need dynamic shared memory, with their bytes.

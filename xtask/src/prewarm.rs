@@ -173,6 +173,14 @@ fn cover(jobs: &[Job], findings: &mut Findings) -> Coverage {
     coverage
 }
 
+/// The bytes that an entry may spill, stores and loads together. Entries that are not listed spill
+/// nothing.
+fn allowed_spills(entry: &str) -> u32 {
+    /// Both gradients of 64 rows and 128 columns take 128 registers, and the sum of a tile 32.
+    const ALLOWED: [(&str, u32); 1] = [("flash_attention_f32_grad_kv_wgmma_hd128", 384)];
+    ALLOWED.iter().find(|(allowed, _)| *allowed == entry).map_or(0, |(_, bytes)| *bytes)
+}
+
 fn assemble(
     arguments: &Arguments,
     (jobs, coverage): (&[Job], &Coverage),
@@ -195,7 +203,8 @@ fn assemble(
     let (usages, failures) = assemble_all(&ptxas, &jobs, &bar);
     bar.finish_and_clear();
     findings.shortfalls.extend(failures);
-    let spills = usages.iter().filter(|usage| usage.spill_bytes > 0).map(|usage| {
+    let spills = usages.iter().filter(|usage| usage.spill_bytes > allowed_spills(&usage.entry));
+    let spills = spills.map(|usage| {
         format!("{} for {} spills {} bytes", usage.entry, usage.target, usage.spill_bytes)
     });
     findings.shortfalls.extend(spills);

@@ -1,13 +1,13 @@
-//! Times fused attention and its gradients in f32 and in bf16 on a GPU, after a comparison with the
-//! references in f64.
+//! Times fused attention and its gradients in f32, from parts of f32 (f16) and in bf16 on a GPU,
+//! after a comparison with the references in f64.
 //!
 //! ```text
-//! attention_speed [--samples N] [--splits N] [--documents N] [--bf16] [--sizes SIZES] [--simulate]
-//!     OUT.jsonl
+//! attention_speed [--samples N] [--splits N] [--documents N] [--dtype DTYPE] [--sizes SIZES]
+//!     [--simulate] OUT.jsonl
 //! ```
 //!
-//! `--bf16` leaves out f32. `--sizes` is a list of batch x sequence x heads x key heads x head
-//! size. `--splits` cuts groups of heads into that many splits for the gradients of keys and
+//! `--dtype` chooses one of f32, f16 and bf16. `--sizes` is a list of batch x
+//! sequence x heads x key heads x head size. `--splits` cuts groups of heads into that many splits for the gradients of keys and
 //! values, which must divide them; without it they are cut as a training step cuts them.
 //! `--documents` gives bounds of attention: documents of that many tokens, at least 2.
 //!
@@ -30,14 +30,17 @@ use retrograph_kernels::attention::reference::forward::CausalAttention;
 use retrograph_kernels::attention::{first_keys, query_ends};
 use retrograph_kernels::ops::{
     AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionBounds, AttentionShape, Cast,
-    DType, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Output, SplitKSum,
-    TensorView,
+    DType, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Output, Split, SplitKSum,
+    SplitMatrix, TensorView,
 };
 use retrograph_kernels::{KernelError, Launch, View};
 
 type F32 = View<u64, f32>;
 type Bf16 = View<u64, bf16>;
 type Launches = Result<Vec<Launch<u64>>, KernelError>;
+
+/// The types of factors; f16 means f32 in parts.
+const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 
 /// Operands, results and intermediates, all in the device's pool.
 struct Attention {
@@ -49,6 +52,8 @@ struct Attention {
     inputs: [F32; 4],
     /// The same in bf16.
     rounded: [Bf16; 4],
+    /// The same in parts, for factors in parts.
+    parts: Option<[SplitMatrix<u64>; 4]>,
     out: F32,
     out_bf16: Bf16,
     lse: F32,
@@ -99,6 +104,13 @@ impl Attention {
         let (rounded, out_bf16) = (lens.map(&mut take), take(query));
         let scale = 1.0 / (head_dim as f32).sqrt();
         let tokens = batch * seq;
+        let count = SplitMatrix::<u64>::PARTS;
+        let mut split = |len| SplitMatrix {
+            parts: View::new(bytes(count * len * 2), count * len),
+            count,
+            scales: View::new(bytes(tokens * 4), tokens),
+        };
+        let parts = (compute == DType::F16).then(|| lens.map(&mut split));
         let first_keys = documents.map(|documents| {
             let positions: Vec<u32> = (0..documents as u32).cycle().take(seq).collect();
             first_keys(&positions, None).repeat(batch)
@@ -114,6 +126,7 @@ impl Attention {
             scale,
             inputs,
             rounded,
+            parts,
             out,
             out_bf16,
             lse,
@@ -143,28 +156,44 @@ impl Attention {
     /// q, k, v and the gradient of the output, in the type of the factors.
     fn operands(&self) -> [TensorView<u64>; 4] {
         match self.compute {
-            DType::F32 => self.inputs.map(TensorView::F32),
+            DType::F32 | DType::F16 => self.inputs.map(TensorView::F32),
             _ => self.rounded.map(TensorView::Bf16),
         }
+    }
+
+    /// The launches that split the first `count` operands, if they are read in parts.
+    fn split(&self, count: usize) -> Launches {
+        let rows = self.shape.batch * self.shape.seq;
+        let pairs = self.inputs.into_iter().zip(self.parts.into_iter().flatten()).take(count);
+        let split =
+            |(x, out)| Split { x, factors: None, out, rows, columns: x.len() / rows }.launch();
+        pairs.map(split).collect()
     }
 
     /// The forward pass. In bf16 a training step writes the output in bf16 alone.
     fn forward(&self, out: Output<u64>) -> Launches {
         let &Self { shape, scale, lse, bounds, .. } = self;
         let [q, k, v, _] = self.operands();
-        Ok(vec![FusedAttention { q, k, v, out, lse, bounds, shape, scale }.launch()?])
+        let parts = self.parts.map(|[q, k, v, _]| [q, k, v]);
+        let mut launches = self.split(3)?;
+        let attention = FusedAttention { q, k, v, out, lse, parts, bounds, shape, scale };
+        launches.push(attention.launch()?);
+        Ok(launches)
     }
 
+    /// The backward pass. A training step splits all operands again.
     fn backward(&self, out: TensorView<u64>) -> Launches {
-        let &Self { shape, scale, lse, lse_delta, grad_q, splits, bounds, .. } = self;
+        let &Self { shape, scale, lse, lse_delta, grad_q, splits, bounds, parts, .. } = self;
         let [q, k, v, grad_out] = self.operands();
-        let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, bounds, shape, scale };
+        let inputs =
+            AttentionBackwardInputs { q, k, v, grad_out, lse_delta, parts, bounds, shape, scale };
         let grads = if splits == 1 { self.grad_kv } else { self.partials };
-        let mut launches = vec![
+        let mut launches = self.split(4)?;
+        launches.extend([
             AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape }.launch()?,
             FusedAttentionGradQ { inputs, grad_q: grad_q.into(), rope: None }.launch()?,
             FusedAttentionGradKv { inputs, grads: grads.into(), splits, rope: None }.launch()?,
-        ];
+        ]);
         if splits > 1 {
             launches.push(SplitKSum { partials: grads, out: self.grad_kv, splits }.launch()?);
         }
@@ -174,7 +203,7 @@ impl Attention {
     /// The output as a training step writes it.
     fn output(&self) -> (Output<u64>, TensorView<u64>) {
         match self.compute {
-            DType::F32 => (self.out.into(), self.out.into()),
+            DType::F32 | DType::F16 => (self.out.into(), self.out.into()),
             _ => (self.out_bf16.into(), self.out_bf16.into()),
         }
     }
@@ -182,7 +211,7 @@ impl Attention {
     /// How far results may be from the reference.
     fn most(&self) -> f64 {
         match self.compute {
-            DType::F32 => 5e-6,
+            DType::F32 | DType::F16 => 5e-6,
             _ => 0.01,
         }
     }
@@ -196,7 +225,7 @@ impl Attention {
         }
         let doubles = |view: F32| read(device, view).into_iter().map(f64::from).collect::<Vec<_>>();
         let factors = |view: F32| match self.compute {
-            DType::F32 => doubles(view),
+            DType::F32 | DType::F16 => doubles(view),
             _ => {
                 let values = read(device, view).into_iter();
                 values.map(|x| half::bf16::from_f32(x).to_f64()).collect()
@@ -261,7 +290,7 @@ fn time(device: &Device, launch: &Launch<u64>, samples: usize) -> f64 {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut samples, mut splits, mut simulate, mut path) = (15, None, false, None);
-    let (mut dtypes, mut only, mut documents) = (vec![DType::F32, DType::Bf16], None, None);
+    let (mut dtypes, mut only, mut documents) = (DTYPES.to_vec(), None, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -274,7 +303,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     arguments.next().ok_or("--documents needs a number")?.parse()?;
                 documents = Some(tokens.max(2));
             }
-            "--bf16" => dtypes = vec![DType::Bf16],
+            "--dtype" => {
+                let name = arguments.next().ok_or("--dtype needs f32, f16 or bf16")?;
+                dtypes.retain(|dtype| dtype.name() == name);
+            }
             "--sizes" => only = Some(parse_sizes(&arguments.next().ok_or("--sizes: a list")?)?),
             "--simulate" => simulate = true,
             flag if flag.starts_with("--") => return Err(format!("no option {flag}").into()),
@@ -285,7 +317,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let device = Device::open(simulate)?;
     println!("{} images for {}", device.name, device.target);
     let (checked, timed) = if simulate {
-        (vec![[1, 37, 2, 1, 16]], vec![[1, 70, 2, 1, 32]])
+        (vec![[1, 37, 2, 1, 64]], vec![[1, 70, 2, 1, 64]])
     } else {
         let checked = vec![[2, 193, 12, 2, 128], [1, 130, 14, 2, 64], [1, 70, 4, 2, 96]];
         let sizes = [[1, 32], [4, 128], [3, 384], [4, 512], [2, 1024], [1, 2048], [4, 2048]];

@@ -2,7 +2,7 @@
 
 use std::f32::consts::LOG2_E;
 
-use retrograph_ptx::build::{Kernel, Value, Var};
+use retrograph_ptx::build::{Kernel, Value, Var, Word};
 
 use crate::primitives::mma::AccFragment;
 
@@ -30,7 +30,7 @@ impl<'k> OnlineSoftmax<'k> {
         for half in 0..2 {
             let before = self.max[half].get();
             let max = row(scores, half).fold(before, |max, score| max.max(score));
-            let max = self.reduce_row(max, |a, b| a.max(b));
+            let max = reduce_row(&self.kernel, max, |a, b| a.max(b));
             self.max[half].set(max);
             // If all scores so far are −∞, the exponentials are 0.
             let base = max.eq(f32::NEG_INFINITY).select(0.0, max) * self.scale_log2;
@@ -44,18 +44,6 @@ impl<'k> OnlineSoftmax<'k> {
         }
     }
 
-    /// Reduces over the four lanes that share a row.
-    fn reduce_row(
-        &self,
-        value: Value<'k, f32>,
-        combine: impl Fn(Value<'k, f32>, Value<'k, f32>) -> Value<'k, f32>,
-    ) -> Value<'k, f32> {
-        [2, 1].into_iter().fold(value, |value, mask| {
-            let other = self.kernel.shfl_bfly(value, mask);
-            combine(value, other)
-        })
-    }
-
     /// Divides `out` by the sums. Calls `write_lse` with 0 (upper row) or 1 (lower row), and a
     /// function that computes the base-2 logsumexp of that row.
     pub(super) fn finish(
@@ -64,7 +52,7 @@ impl<'k> OnlineSoftmax<'k> {
         write_lse: impl Fn(usize, &dyn Fn() -> Value<'k, f32>),
     ) {
         for half in 0..2 {
-            let sum = self.reduce_row(self.sum[half].get(), |a, b| a + b);
+            let sum = reduce_row(&self.kernel, self.sum[half].get(), |a, b| a + b);
             write_lse(half, &|| self.max[half].get() * self.scale_log2 + sum.log2());
             let factor = sum.rcp_approx();
             row(out, half).for_each(|out| out.mul_assign(factor));
@@ -72,7 +60,19 @@ impl<'k> OnlineSoftmax<'k> {
     }
 }
 
+/// Reduces over the four lanes that share a row.
+pub(super) fn reduce_row<'k, T: Word>(
+    k: &Kernel<'k>,
+    value: Value<'k, T>,
+    combine: impl Fn(Value<'k, T>, Value<'k, T>) -> Value<'k, T>,
+) -> Value<'k, T> {
+    [2, 1].into_iter().fold(value, |value, mask| {
+        let other = k.shfl_bfly(value, mask);
+        combine(value, other)
+    })
+}
+
 /// The elements of the lane's upper (0) or lower (1) row.
-fn row<'k>(acc: &[AccFragment<'k>], half: usize) -> impl Iterator<Item = Var<'k, f32>> {
+pub(super) fn row<'k>(acc: &[AccFragment<'k>], half: usize) -> impl Iterator<Item = Var<'k, f32>> {
     acc.iter().flat_map(move |fragment| [fragment[half * 2], fragment[half * 2 + 1]])
 }

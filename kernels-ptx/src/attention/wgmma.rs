@@ -1,4 +1,5 @@
-//! Fused attention in bf16 for sm_90a: two warpgroups multiply by `wgmma` tiles copied by TMA.
+//! Fused attention for sm_90a: two warpgroups multiply by `wgmma` tiles copied by TMA. Operands are
+//! bf16, or both parts of f32, see [`split`].
 //!
 //! A block has 128 rows (queries, or keys in [`grad_kv`]), 64 per warpgroup, which stay in shared
 //! memory. It loops over pairs of tiles (keys and values, or queries and gradients of the output),
@@ -17,48 +18,95 @@ pub(super) mod forward;
 pub(super) mod grad_kv;
 pub(super) mod grad_q;
 mod smem;
+mod split;
 
+use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::attention::{
-    FLASH_ATTENTION_BF16, FlashAttention, MAX_HEAD_DIMS, WGMMA_HEAD_DIMS, WGMMA_THREADS,
+    FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32, FlashAttention, FlashBackwardParameters,
+    MAX_HEAD_DIMS, SPLIT_TENSOR_MAP_BOX, WGMMA_HEAD_DIMS, WGMMA_THREADS,
 };
+use retrograph_kernel_abi::gemm::SPLIT_PARTS;
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{HalfType, Kernel, MatrixA, ScaleD, Value};
 
+use super::inverse_rope::InverseRope;
 use super::mma::Fragments;
 use crate::primitives::mma::{AccFragment, acc_registers};
+use crate::primitives::parameters::Declarations;
 use crate::primitives::smem_tile::SmemTile;
+use crate::primitives::tma_pipeline::BOX;
 use crate::primitives::wgmma::STEPS;
 use smem::PlacedTile;
 
 /// Warps of a block.
 const WARPS: u32 = WGMMA_THREADS / 32;
 
+/// The form of the operands in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operands {
+    Bf16,
+    /// f32 in two parts of f16, with a scale for each row of tokens.
+    Split,
+}
+
+impl Operands {
+    fn parts(self) -> u32 {
+        match self {
+            Self::Bf16 => 1,
+            Self::Split => SPLIT_PARTS,
+        }
+    }
+
+    /// Rows of the boxes of tensor maps.
+    fn box_rows(self) -> u32 {
+        match self {
+            Self::Bf16 => BOX,
+            Self::Split => SPLIT_TENSOR_MAP_BOX[1],
+        }
+    }
+}
+
 /// The configuration of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Config {
     target: SmTarget,
+    operands: Operands,
     head_dim: u32,
     /// Index of the entry in its kernel.
     entry: usize,
 }
 
 impl Config {
-    /// One configuration per head dimension, if the target has `wgmma` and TMA.
-    pub(super) fn all(target: SmTarget) -> Vec<Self> {
+    /// One configuration per head dimension, if the target has `wgmma` and TMA, with factors in
+    /// `dtype`, bf16 or f32.
+    pub(super) fn all(target: SmTarget, dtype: DType) -> Vec<Self> {
         let features = target.features();
         let supported = features.wgmma && features.tma;
+        let operands = if dtype == DType::Bf16 { Operands::Bf16 } else { Operands::Split };
         let head_dims = WGMMA_HEAD_DIMS.into_iter().filter(|_| supported);
-        let first = MAX_HEAD_DIMS.len();
-        (first..).zip(head_dims).map(|(entry, head_dim)| Self { target, head_dim, entry }).collect()
+        let entries = (MAX_HEAD_DIMS.len()..).zip(head_dims);
+        entries.map(|(entry, head_dim)| Self { target, operands, head_dim, entry }).collect()
     }
 
-    fn family() -> &'static FlashAttention {
-        &FLASH_ATTENTION_BF16
+    fn family(self) -> &'static FlashAttention {
+        match self.operands {
+            Operands::Bf16 => &FLASH_ATTENTION_BF16,
+            Operands::Split => &FLASH_ATTENTION_F32,
+        }
+    }
+
+    /// The rotation of the gradients of queries and keys, which factors in f32 don't have.
+    fn rotation<'k>(
+        self,
+        parameters: &FlashBackwardParameters<Declarations<'k>>,
+        sequence: Value<'k, u32>,
+    ) -> Option<InverseRope<'k>> {
+        (self.operands == Operands::Bf16).then(|| InverseRope::new(parameters, sequence))
     }
 
     /// A tile of `rows` rows.
     fn tile(self, rows: u32) -> SmemTile {
-        SmemTile::swizzled_bf16([rows, self.head_dim])
+        SmemTile::swizzled_16_bit([rows, self.head_dim])
     }
 }
 
@@ -99,7 +147,8 @@ fn warpgroup<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
 
 /// The entries that need dynamic shared memory, with their bytes.
 pub(super) fn dynamic_shared(target: SmTarget) -> impl Iterator<Item = (&'static str, u32)> {
-    Config::all(target).into_iter().flat_map(|config| {
+    let configs = [DType::F32, DType::Bf16].map(|dtype| Config::all(target, dtype));
+    configs.into_iter().flatten().flat_map(|config| {
         [
             (forward::name(config), forward::smem_layout(config).bytes()),
             (grad_q::name(config), grad_q::smem_layout(config).bytes()),

@@ -50,7 +50,7 @@ impl OperandTile {
 
     /// The same in bf16 for `wgmma`.
     pub(super) fn swizzled([extent, tile_k]: [u32; 2], threads: u32, major: Major) -> Self {
-        let smem = SmemTile::swizzled_bf16(runs([extent, tile_k], major));
+        let smem = SmemTile::swizzled_16_bit(runs([extent, tile_k], major));
         Self { extent, tile_k, threads, major, smem }
     }
 

@@ -56,8 +56,8 @@ impl SmemTile {
         Self { runs, length, dtype: DType::F32, layout: SmemLayout::Padded(padding) }
     }
 
-    /// A tile in bf16 for TMA and `wgmma`.
-    pub(crate) const fn swizzled_bf16([runs, length]: [u32; 2]) -> Self {
+    /// A tile of 16-bit elements for TMA and `wgmma`.
+    pub(crate) const fn swizzled_16_bit([runs, length]: [u32; 2]) -> Self {
         Self { runs, length, dtype: DType::Bf16, layout: SmemLayout::Swizzled }
     }
 

@@ -133,21 +133,31 @@ impl<'k> TmaPipeline<'k> {
     }
 }
 
-/// Starts to copy a swizzled tile in bf16 from a plane of `map` to `to`, in boxes of [`BOX`] ×
-/// [`BOX`] elements; with `blocks`, to these blocks of the cluster. `position` gives column and row
-/// in the plane for a column and row of the tile. The last box of a row may be partly unused;
-/// columns past its end are copied, too. `full` completes when the bytes have arrived. One
-/// thread does it.
+/// As [`copy_boxes`], in boxes of [`BOX`] × [`BOX`] elements.
 pub(crate) fn copy_tile<'k>(
-    (tile, to): (SmemTile, Shared<'k, u32>),
+    tile: (SmemTile, Shared<'k, u32>),
+    source: (TensorMapParam<'k>, Value<'k, u32>, Option<u16>),
+    full: Shared<'k, u64>,
+    position: impl Fn([u32; 2]) -> [Value<'k, u32>; 2],
+) {
+    copy_boxes((tile, BOX), source, full, position);
+}
+
+/// Starts to copy a swizzled tile of 16-bit elements from a plane of `map` to `to`, in boxes of
+/// `box_rows` × [`BOX`] elements; with `blocks`, to these blocks of the cluster. `position` gives
+/// column and row in the plane for a column and row of the tile. The last box of a row may be
+/// partly unused; columns past its end are copied, too. `full` completes when the bytes have
+/// arrived. One thread does it.
+pub(crate) fn copy_boxes<'k>(
+    ((tile, to), box_rows): ((SmemTile, Shared<'k, u32>), u32),
     (map, plane, blocks): (TensorMapParam<'k>, Value<'k, u32>, Option<u16>),
     full: Shared<'k, u64>,
     position: impl Fn([u32; 2]) -> [Value<'k, u32>; 2],
 ) {
-    let (k, boxes_down) = (plane.kernel(), tile.runs / BOX);
+    let (k, boxes_down) = (plane.kernel(), tile.runs / box_rows);
     for index in 0..boxes_down * tile.length.div_ceil(BOX) {
-        let [x, y] = position([index / boxes_down * BOX, index % boxes_down * BOX]);
-        let to = to.offset(i64::from(index * BOX_WORDS));
+        let [x, y] = position([index / boxes_down * BOX, index % boxes_down * box_rows]);
+        let to = to.offset(i64::from(index * box_rows * LINE_WORDS));
         match blocks {
             None => k.cp_async_bulk_tensor_3d_load(to, map, (x, y, plane), full),
             Some(blocks) => {

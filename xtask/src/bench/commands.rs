@@ -76,9 +76,13 @@ pub(crate) fn ours(case: &Case, place: Place, out: &Path) -> Call {
         Case::Products { rows, layers } => example("gemm_speed", place)
             .with(&["--bf16", "--streamed", "--bf16-results", "--weights", "bf16", "--chosen"])
             .with(&["--rows", &rows.to_string(), "--layers", &list(layers), &out]),
-        Case::Attention { sizes } => {
-            example("attention_speed", place).with(&["--bf16", "--sizes", &list(sizes), &out])
-        }
+        Case::Attention { sizes } => example("attention_speed", place).with(&[
+            "--dtype",
+            "bf16",
+            "--sizes",
+            &list(sizes),
+            &out,
+        ]),
     }
 }
 

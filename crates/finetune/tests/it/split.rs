@@ -7,10 +7,11 @@ use retrograph_driver_sim::Config;
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, Storage};
 use retrograph_finetune::{
-    Error, F16Copies, LoraConfig, LoraTargets, Mode, Plan, Precision, Source, Stage,
+    Error, F16Copies, LoraConfig, LoraTargets, Mode, ModelConfig, Plan, Precision, Source, Stage,
     TrainerOptions, TrainingConfig,
 };
-use retrograph_runtime::{OperationKind, Policy};
+use retrograph_kernels::{Launch, SmTarget};
+use retrograph_runtime::{BufferId, OperationKind, Policy};
 
 use crate::device::{device, simulated};
 use crate::golden::{self, distance, weights};
@@ -29,6 +30,15 @@ fn large(mode: Mode) -> TrainingConfig {
     config
 }
 
+/// The same with heads of 64 elements in LoRA steps, so that their attention reads parts.
+fn with_wide_heads(mode: Mode) -> TrainingConfig {
+    let mut config = large(mode);
+    if config.mode.lora().is_some() {
+        config.model = ModelConfig { heads: 2, kv_heads: 1, head_dim: Some(64), ..config.model };
+    }
+    config
+}
+
 fn modes() -> [Mode; 2] {
     let lora = LoraConfig { targets: LoraTargets::ALL, ..LoraConfig::new(4, 12.0) };
     [Mode::Lora(lora), Mode::Full]
@@ -36,12 +46,39 @@ fn modes() -> [Mode; 2] {
 
 /// The kernels of a step, by name, one for each launch.
 fn launches(config: &TrainingConfig, step: StepOptions) -> Vec<&'static str> {
+    of_launches(config, step, |launch| launch.kernel().name)
+}
+
+fn of_launches<T>(
+    config: &TrainingConfig,
+    step: StepOptions,
+    what: impl Fn(&Launch<BufferId>) -> T,
+) -> Vec<T> {
     let pass = StepPass::new(config, step).unwrap().pass;
     let launches = pass.operations().iter().filter_map(|operation| match operation.kind() {
-        OperationKind::Launch(launch) => Some(launch.kernel().name),
+        OperationKind::Launch(launch) => Some(what(launch)),
         _ => None,
     });
     launches.collect()
+}
+
+#[test]
+fn attention_of_many_rows_reads_parts() {
+    let hopper = SmTarget::for_device(9, 0).unwrap();
+    let entries = |step| {
+        let entries =
+            of_launches(&with_wide_heads(modes()[0]), step, |launch| launch.dispatch(hopper).entry);
+        let attention =
+            entries.into_iter().filter(|entry| entry.starts_with("flash_attention_f32"));
+        attention.filter(|entry| !entry.ends_with("preprocess")).collect::<Vec<_>>()
+    };
+    let whole = entries(always());
+    assert!(!whole.is_empty() && whole.iter().all(|entry| entry.contains("wgmma")), "{whole:?}");
+    // Fewer rows, and fewer multiplications.
+    for step in [StepOptions { micro_batch: Some(2), ..always() }, StepOptions::default()] {
+        let small = entries(step);
+        assert!(small.iter().all(|entry| !entry.contains("wgmma")), "{small:?}");
+    }
 }
 
 /// In two halves, the products of one step split their operands in each tile.
@@ -55,7 +92,7 @@ fn the_loss_and_the_gradients_are_those_of_products_that_split_their_operands_th
         (loss, trainer.gradients().unwrap())
     };
     for mode in modes() {
-        let config = large(mode);
+        let config = with_wide_heads(mode);
         let (whole, halves) = (always(), StepOptions { micro_batch: Some(2), ..always() });
         for (step, expected) in [(whole, true), (halves, false)] {
             let found = launches(&config, step).contains(&"gemm_dgrad_split");
@@ -75,7 +112,7 @@ fn the_loss_and_the_gradients_are_those_of_products_that_split_their_operands_th
 #[test]
 fn replayed_steps_have_the_bits_of_eager_ones() {
     for mode in modes() {
-        let config = large(mode);
+        let config = with_wide_heads(mode);
         let losses = |policy: Policy| {
             let (build, verify) = (policy.into(), policy != Policy::Eager);
             let options = TrainerOptions { build, verify, step: always(), ..Default::default() };

@@ -1,7 +1,8 @@
 //! Fused causal attention (FlashAttention-2), forward and backward.
 
+use crate::gemm::TENSOR_MAP_BOX;
 use crate::parameters::parameters;
-use crate::{Any, Bf16, DType, Signature};
+use crate::{Any, Bf16, DType, F16, Signature};
 
 parameters! {
     /// The parameters of [`FlashAttention::forward`]. Operands have the type of the factors.
@@ -31,11 +32,24 @@ parameters! {
         head_dim: u32,
         /// The factor of the scores.
         scale: f32,
-        /// The map of q, for entries that copy by TMA.
+        /// `[2, batch, seq, heads, head_dim]`: both parts of q, read through its map; null without
+        /// parts.
+        q_parts: pointer<F16>,
+        /// The same of the keys.
+        k_parts: pointer<F16>,
+        /// The same of the values.
+        v_parts: pointer<F16>,
+        /// `[batch × seq]`: the scales of the rows of q in parts, read; null without parts.
+        q_scales: pointer<f32>,
+        /// The same of the keys.
+        k_scales: pointer<f32>,
+        /// The same of the values.
+        v_scales: pointer<f32>,
+        /// The map of q, or of its parts, for entries that copy by TMA.
         q_map: tensor_map,
-        /// The map of the keys, for entries that copy by TMA.
+        /// The map of the keys, or of their parts, for entries that copy by TMA.
         k_map: tensor_map,
-        /// The map of the values, for entries that copy by TMA.
+        /// The map of the values, or of their parts, for entries that copy by TMA.
         v_map: tensor_map,
     }
 }
@@ -111,13 +125,30 @@ parameters! {
         splits: u32,
         /// The factor of the scores.
         scale: f32,
-        /// The map of q, for entries that copy by TMA.
+        /// `[2, batch, seq, heads, head_dim]`: both parts of q, read through its map; null without
+        /// parts.
+        q_parts: pointer<F16>,
+        /// The same of the keys.
+        k_parts: pointer<F16>,
+        /// The same of the values.
+        v_parts: pointer<F16>,
+        /// The same of `grad_out`.
+        grad_out_parts: pointer<F16>,
+        /// `[batch × seq]`: the scales of the rows of q in parts, read; null without parts.
+        q_scales: pointer<f32>,
+        /// The same of the keys.
+        k_scales: pointer<f32>,
+        /// The same of the values.
+        v_scales: pointer<f32>,
+        /// The same of `grad_out`.
+        grad_out_scales: pointer<f32>,
+        /// The map of q, or of its parts, for entries that copy by TMA.
         q_map: tensor_map,
-        /// The map of the keys, for entries that copy by TMA.
+        /// The map of the keys, or of their parts, for entries that copy by TMA.
         k_map: tensor_map,
-        /// The map of the values, for entries that copy by TMA.
+        /// The map of the values, or of their parts, for entries that copy by TMA.
         v_map: tensor_map,
-        /// The map of `grad_out`, for entries that copy by TMA.
+        /// The map of `grad_out`, or of its parts, for entries that copy by TMA.
         grad_out_map: tensor_map,
     }
 }
@@ -133,8 +164,10 @@ pub const WGMMA_THREADS: u32 = 256;
 
 /// The widest heads of the entries of fused attention, in the order of the entries.
 pub const MAX_HEAD_DIMS: [u32; 2] = [64, 128];
-/// The heads of the `wgmma` entries of sm_90a, which follow in bf16.
+/// The heads of the `wgmma` entries of sm_90a, which follow.
 pub const WGMMA_HEAD_DIMS: [u32; 3] = [64, 96, 128];
+/// The box of the tensor map of an operand in parts: columns, and rows.
+pub const SPLIT_TENSOR_MAP_BOX: [u32; 2] = [TENSOR_MAP_BOX[0], 32];
 
 /// Warps of a block of [`FlashAttention::preprocess`].
 pub const PREPROCESS_WARPS: u32 = 4;
@@ -164,15 +197,27 @@ impl FlashAttention {
     }
 }
 
+macro_rules! entries {
+    ($($part:literal),*) => {
+        &[
+            concat!($($part),*, "_hd64"),
+            concat!($($part),*, "_hd128"),
+            concat!($($part),*, "_wgmma_hd64"),
+            concat!($($part),*, "_wgmma_hd96"),
+            concat!($($part),*, "_wgmma_hd128"),
+        ]
+    };
+}
+
 macro_rules! flash_attention {
-    ($(#[$doc:meta])* $constant:ident = $name:literal, $dtype:ident, [$($entry:literal),*]) => {
+    ($($(#[$doc:meta])* $constant:ident = $name:literal, $dtype:ident;)*) => { $(
         $(#[$doc])*
         pub const $constant: FlashAttention = FlashAttention {
             dtype: DType::$dtype,
             forward: Signature {
                 image: $name,
                 parameters: FlashForwardParameters::<()>::LIST,
-                entries: &[$(concat!($name, $entry)),*],
+                entries: entries!($name),
             },
             preprocess: Signature {
                 image: concat!($name, "_backward"),
@@ -182,23 +227,20 @@ macro_rules! flash_attention {
             grad_q: Signature {
                 image: concat!($name, "_backward"),
                 parameters: FlashBackwardParameters::<()>::LIST,
-                entries: &[$(concat!($name, "_grad_q", $entry)),*],
+                entries: entries!($name, "_grad_q"),
             },
             grad_kv: Signature {
                 image: concat!($name, "_backward"),
                 parameters: FlashBackwardParameters::<()>::LIST,
-                entries: &[$(concat!($name, "_grad_kv", $entry)),*],
+                entries: entries!($name, "_grad_kv"),
             },
         };
-    };
+    )* };
 }
 
 flash_attention! {
-    /// Factors in f32.
-    FLASH_ATTENTION_F32 = "flash_attention_f32", F32, ["_hd64", "_hd128"]
-}
-flash_attention! {
+    /// Factors in f32. `wgmma` entries read them in parts of f16.
+    FLASH_ATTENTION_F32 = "flash_attention_f32", F32;
     /// Factors in bf16.
-    FLASH_ATTENTION_BF16 = "flash_attention_bf16", Bf16,
-        ["_hd64", "_hd128", "_wgmma_hd64", "_wgmma_hd96", "_wgmma_hd128"]
+    FLASH_ATTENTION_BF16 = "flash_attention_bf16", Bf16;
 }

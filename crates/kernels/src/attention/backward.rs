@@ -7,9 +7,12 @@
 use retrograph_kernel_abi::attention as abi;
 
 use super::bounds::AttentionBounds;
-use super::fused::{by_dtype, check_alignment, check_dtypes, check_scale, dispatch};
+use super::fused::{
+    by_dtype, check_alignment, check_dtypes, check_scale, dispatch, optional, part_pointers,
+};
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
+use crate::gemm::SplitMatrix;
 use crate::geometry::{MAX_GRID_X, linear};
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::AttentionProblem;
@@ -128,6 +131,8 @@ pub struct AttentionBackwardInputs<B> {
     pub grad_out: TensorView<B>,
     /// `[batch, heads, padded seq, 2]`, read: the result of [`AttentionBackwardPreprocess`].
     pub lse_delta: View<B, f32>,
+    /// q, k, v and `grad_out` in parts, as [`FusedAttention::parts`](super::FusedAttention::parts).
+    pub parts: Option<[SplitMatrix<B>; 4]>,
     /// The bounds of the forward pass.
     pub bounds: Option<AttentionBounds<B>>,
     /// The sizes.
@@ -196,7 +201,7 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         kernel: &'static Kernel,
         gradient: Gradient<'_, B>,
     ) -> Result<Launch<B>, KernelError> {
-        let Self { q, k, v, grad_out, lse_delta, bounds, shape, scale } = self;
+        let Self { q, k, v, grad_out, lse_delta, parts, bounds, shape, scale } = self;
         let Gradient { output, rope, row_bounds, dimensions, planes, splits } = gradient;
         let check = Check(kernel.name);
         check_dtypes(check, [q, k, v, grad_out])?;
@@ -217,12 +222,31 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         let planes = check.at_most("batch × heads", planes, MAX_GRID_X)?;
         let rows = check.product("rows of partial sums", &[2 * splits, shape.batch, shape.seq])?;
         check.size("rows of partial sums", rows)?;
-        let tensors = [(q, heads), (k, kv_heads), (v, kv_heads), (grad_out, heads)];
+        if let Some([q_parts, k_parts, v_parts, grad_out_parts]) = parts {
+            let grad_out_names = &["the parts of grad_out", "the scales of grad_out"];
+            let operands = [
+                (&["the parts of q", "the scales of q"], q_parts, shape.heads),
+                (&["the parts of k", "the scales of k"], k_parts, shape.kv_heads),
+                (&["the parts of v", "the scales of v"], v_parts, shape.kv_heads),
+                (grad_out_names, grad_out_parts, shape.heads),
+            ];
+            shape.check_parts(check, q.dtype(), operands)?;
+        }
+        let [q_parts, k_parts, v_parts, grad_out_parts] = optional(parts);
+        let tensors = [
+            ((q, q_parts), heads),
+            ((k, k_parts), kv_heads),
+            ((v, v_parts), kv_heads),
+            ((grad_out, grad_out_parts), heads),
+        ];
         let [q_map, k_map, v_map, grad_out_map] =
             tensors.map(|(tensor, heads)| shape.tensor_map(tensor, heads));
         let tensor_maps = q_map.is_some();
         let (grads, grads_bf16) = output.pointers();
         let positions = rope.map_or(1, |rope| rope.positions);
+        let [(q_parts, q_scales), (k_parts, k_scales), (v_parts, v_scales)] =
+            [q_parts, k_parts, v_parts].map(part_pointers);
+        let (grad_out_parts, grad_out_scales) = part_pointers(grad_out_parts);
         let parameters = abi::FlashBackwardParameters::<ArgumentTypes<B>> {
             q: q.pointer(),
             keys: k.pointer(),
@@ -243,6 +267,14 @@ impl<B: Copy> AttentionBackwardInputs<B> {
             head_dim,
             splits: check.size("splits", splits)?,
             scale,
+            q_parts,
+            k_parts,
+            v_parts,
+            grad_out_parts,
+            q_scales,
+            k_scales,
+            v_scales,
+            grad_out_scales,
             q_map,
             k_map,
             v_map,

@@ -15,9 +15,12 @@
 use retrograph_kernel_abi::attention::{self as abi, FLASH_ATTENTION_BF16, FLASH_ATTENTION_F32};
 
 use super::bounds::AttentionBounds;
-use super::fused::{by_dtype, check_alignment, check_dtypes, check_scale, dispatch};
+use super::fused::{
+    by_dtype, check_alignment, check_dtypes, check_scale, dispatch, optional, part_pointers,
+};
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
+use crate::gemm::SplitMatrix;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::AttentionProblem;
 use crate::{Kernel, KernelError, Launch, Output, Problem, TensorView, View};
@@ -52,6 +55,10 @@ pub struct FusedAttention<B, O = View<B, f32>> {
     pub out: O,
     /// `[batch, heads, seq]`, written: the log-sum-exp of the scores, to base 2.
     pub lse: View<B, f32>,
+    /// q, k and v in parts, if they are f32, with a row of each matrix per token: what
+    /// [`Split`](crate::gemm::Split) writes. On devices with `wgmma` and for heads of 64, 96 or 128
+    /// elements they are read instead.
+    pub parts: Option<[SplitMatrix<B>; 3]>,
     /// Which earlier tokens each token attends to; all if `None`.
     pub bounds: Option<AttentionBounds<B>>,
     /// The sizes; see [`AttentionShape::can_be_fused`].
@@ -65,9 +72,10 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
     ///
     /// # Errors
     /// If q, k and v are not of one type, a length does not match the shape, a view is not aligned
-    /// to 16 bytes, the head size is not supported, or `scale` is not positive and finite.
+    /// to 16 bytes, the head size is not supported, parts are given for factors in bf16 or are not
+    /// two, or `scale` is not positive and finite.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
-        let Self { q, k, v, out, lse, bounds, shape, scale } = self;
+        let Self { q, k, v, out, lse, parts, bounds, shape, scale } = self;
         let kernel = by_dtype(q.dtype(), [&FUSED_ATTENTION_F32, &FUSED_ATTENTION])?;
         let check = Check(kernel.name);
         check_dtypes(check, [q, k, v])?;
@@ -84,10 +92,21 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
         let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check, q.dtype())?;
         check.length("lse", lse, shape.batch * shape.heads * shape.seq)?;
         bounds.map_or(Ok(()), |bounds| bounds.check(check, shape))?;
+        if let Some([q_parts, k_parts, v_parts]) = parts {
+            let operands = [
+                (&["the parts of q", "the scales of q"], q_parts, shape.heads),
+                (&["the parts of k", "the scales of k"], k_parts, shape.kv_heads),
+                (&["the parts of v", "the scales of v"], v_parts, shape.kv_heads),
+            ];
+            shape.check_parts(check, q.dtype(), operands)?;
+        }
         let (out, out_bf16) = out.pointers();
-        let [q_map, k_map, v_map] = [(q, heads), (k, kv_heads), (v, kv_heads)]
-            .map(|(tensor, heads)| shape.tensor_map(tensor, heads));
+        let [q_parts, k_parts, v_parts] = optional(parts);
+        let tensors = [((q, q_parts), heads), ((k, k_parts), kv_heads), ((v, v_parts), kv_heads)];
+        let [q_map, k_map, v_map] = tensors.map(|(tensor, heads)| shape.tensor_map(tensor, heads));
         let tensor_maps = q_map.is_some();
+        let [(q_parts, q_scales), (k_parts, k_scales), (v_parts, v_scales)] =
+            [q_parts, k_parts, v_parts].map(part_pointers);
         let parameters = abi::FlashForwardParameters::<ArgumentTypes<B>> {
             q: q.pointer(),
             keys: k.pointer(),
@@ -101,6 +120,12 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
             kv_heads,
             head_dim,
             scale,
+            q_parts,
+            k_parts,
+            v_parts,
+            q_scales,
+            k_scales,
+            v_scales,
             q_map,
             k_map,
             v_map,

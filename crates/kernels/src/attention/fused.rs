@@ -1,16 +1,17 @@
 //! Shared parts of the launches of fused attention: sizes, checks, tensor maps, dispatch.
 
-use retrograph_kernel_abi::Signature;
 use retrograph_kernel_abi::attention::{
-    self as abi, FlashAttention, LSE_DELTA_ROWS, WGMMA_ROWS, WGMMA_THREADS,
+    self as abi, FlashAttention, LSE_DELTA_ROWS, SPLIT_TENSOR_MAP_BOX, WGMMA_ROWS, WGMMA_THREADS,
 };
 use retrograph_kernel_abi::gemm::TENSOR_MAP_BOX;
+use retrograph_kernel_abi::{F16, Signature};
 
 use super::shape::{AttentionShape, TensorLayout};
 use crate::checks::Check;
+use crate::gemm::SplitMatrix;
 use crate::geometry::{MAX_GRID_X, MAX_GRID_YZ, linear};
 use crate::images::dynamic_shared;
-use crate::launch::TensorMapArgument;
+use crate::launch::{Pointer, TensorMapArgument};
 use crate::problem::AttentionProblem;
 use crate::{DType, Dispatch, Kernel, KernelError, Problem, SmTarget, TensorView};
 
@@ -108,25 +109,58 @@ impl AttentionShape {
         Ok(())
     }
 
-    /// The tensor map of a tensor with `heads` heads, if `wgmma` entries take it: a matrix per
-    /// sequence, with a row per token.
+    /// The tensor map of a tensor with `heads` heads, or of its parts, if `wgmma` entries take it:
+    /// a matrix per sequence and part, with a row per token.
     pub(super) fn tensor_map<B: Copy>(
         self,
-        tensor: TensorView<B>,
+        (tensor, parts): (TensorView<B>, Option<SplitMatrix<B>>),
         heads: u32,
     ) -> Option<TensorMapArgument<B>> {
-        let TensorView::Bf16(view) = tensor else { return None };
-        let has_width = abi::WGMMA_HEAD_DIMS.iter().any(|width| self.head_dim == *width as usize);
+        let (buffer, bytes, box_sizes) = match (tensor, parts) {
+            (TensorView::Bf16(view), _) => (view.buffer(), view.byte_range(), TENSOR_MAP_BOX),
+            (_, Some(SplitMatrix { parts, .. })) => {
+                (parts.buffer(), parts.byte_range(), SPLIT_TENSOR_MAP_BOX)
+            }
+            _ => return None,
+        };
+        let dtype = if parts.is_some() { DType::F16 } else { DType::Bf16 };
         let row = self.head_dim as u64 * u64::from(heads);
-        let sizes = [row, self.seq as u64, self.batch as u64];
-        (has_width && !sizes.contains(&0)).then(|| TensorMapArgument {
-            buffer: view.buffer(),
-            bytes: view.byte_range(),
-            dtype: DType::Bf16,
+        let planes = self.batch * parts.map_or(1, |parts| parts.count);
+        let sizes = [row, self.seq as u64, planes as u64];
+        let strides = [2 * row, 2 * row * sizes[1]];
+        (self.reads_parts() && !sizes.contains(&0)).then_some(TensorMapArgument {
+            buffer,
+            bytes,
+            dtype,
             sizes,
-            strides: [2 * row, 2 * row * sizes[1]],
-            box_sizes: TENSOR_MAP_BOX,
+            strides,
+            box_sizes,
         })
+    }
+
+    /// Whether devices with `wgmma` read the parts of factors in f32: heads have 64, 96 or 128
+    /// elements.
+    pub fn reads_parts(self) -> bool {
+        abi::WGMMA_HEAD_DIMS.iter().any(|width| self.head_dim == *width as usize)
+    }
+
+    /// Checks the parts of tensors in f32, whose rows are tokens: two of each.
+    pub(super) fn check_parts<B: Copy, const N: usize>(
+        self,
+        check: Check,
+        dtype: DType,
+        parts: [(&'static [&'static str; 2], SplitMatrix<B>, usize); N],
+    ) -> Result<(), KernelError> {
+        let rule = "operands in parts must be f32 in two parts";
+        for (names, matrix, heads) in parts {
+            let rows = check.product("tokens", &[self.batch, self.seq])?;
+            let columns = check.product("elements of a token", &[heads, self.head_dim])?;
+            matrix.check(check, *names, [rows, columns])?;
+            let complete = dtype == DType::F32 && matrix.count == SplitMatrix::<B>::PARTS;
+            check.rule(complete, rule, (matrix.count, SplitMatrix::<B>::PARTS))?;
+            check_alignment(check, &[Some(matrix.into())])?;
+        }
+        Ok(())
     }
 }
 
@@ -178,4 +212,19 @@ pub(super) fn by_dtype(
             help: "give operands in f32 or bf16",
         }),
     }
+}
+
+/// The parts of each of `N` operands.
+pub(super) fn optional<B: Copy, const N: usize>(
+    parts: Option<[SplitMatrix<B>; N]>,
+) -> [Option<SplitMatrix<B>>; N] {
+    parts.map_or([None; N], |parts| parts.map(Some))
+}
+
+/// The parts and the scales of an operand, or null.
+pub(super) fn part_pointers<B: Copy>(
+    parts: Option<SplitMatrix<B>>,
+) -> (Pointer<B, F16>, Pointer<B, f32>) {
+    let scales = Pointer::read_optional(parts.map(|parts| parts.scales));
+    (Pointer::read_optional(parts.map(|parts| parts.parts)), scales)
 }

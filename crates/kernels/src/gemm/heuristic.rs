@@ -1,8 +1,8 @@
 //! The choice of a tile and of split-K for a matrix product.
 //!
 //! Both depend on sizes and dtypes. A target that lacks a tile takes one that adds in the same
-//! order. Tiles without sliced-K all add the contraction in the same order; each tile with sliced-K has an order
-//! of its own. Only tiles without sliced-K may be missing on some SM target.
+//! order. Tiles without sliced-K all add the contraction in the same order; each tile with sliced-K
+//! has an order of its own. Only tiles without sliced-K may be missing on some SM target.
 
 use retrograph_kernel_abi::gemm::{
     Epilogue, GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, QKV_ROPE,

@@ -1,8 +1,8 @@
 //! Matrix products of linear layers: `y = x·wᵀ`, its two gradients, and split-K.
 //!
 //! Operands and results are f32, bf16 or NF4; accumulators are f32 always. Parameters, flags, tiles
-//! and entry points are declared in `retrograph-kernel-abi`; [`GemmConfig`], sizes and dtypes choose
-//! among them. SM targets that lack a tile take one with the same order.
+//! and entry points are declared in `retrograph-kernel-abi`; [`GemmConfig`], sizes and dtypes
+//! choose among them. SM targets that lack a tile take one with the same order.
 //!
 //! x is `[rows, inputs]`, w `[outputs, inputs]` and y `[rows, outputs]`, all row-major. Each launch
 //! documents which combinations of types it takes.

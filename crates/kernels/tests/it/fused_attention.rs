@@ -1,13 +1,14 @@
 //! Fused attention and its gradients against their references and finite differences.
 
-use half::bf16;
+use half::{bf16, f16};
 use retrograph_kernels::ops::{
     AttentionBackwardInputs, AttentionShape, DType, FusedAttention, FusedAttentionGradKv,
+    SplitMatrix,
 };
 use retrograph_kernels::{KernelError, SmTarget, View};
 
 use crate::bounds::within;
-use crate::fused_attention_case::{Case, shape};
+use crate::fused_attention_case::{Case, FORMS, is_supported, shape};
 use crate::gemm_case::rounded;
 use crate::harness::Device;
 use crate::support::{Data, differences, same_bits};
@@ -41,7 +42,7 @@ const BOTH: [DType; 2] = [DType::F32, DType::Bf16];
 
 fn results_match(compute: DType) {
     let mut data = Data::new("fused attention");
-    let shapes = SHAPES.into_iter().filter(|sizes| shape(*sizes).can_be_fused(compute));
+    let shapes = SHAPES.into_iter().filter(|sizes| is_supported(compute, shape(*sizes)));
     for sizes in shapes {
         let case = Case::new(&mut data, compute, sizes);
         let group = case.shape.heads / case.shape.kv_heads;
@@ -60,6 +61,11 @@ fn results_in_f32_match_their_references_and_repeat_their_bits() {
 }
 
 #[test]
+fn results_of_parts_match_their_references_and_repeat_their_bits() {
+    results_match(DType::F16);
+}
+
+#[test]
 fn results_in_bf16_match_their_references_and_repeat_their_bits() {
     results_match(DType::Bf16);
 }
@@ -72,14 +78,58 @@ fn heads_of_64_96_and_128_take_wgmma_on_hopper() {
         let (bf16, f32) = (View::<u64, bf16>::new(4096, len), View::<u64, f32>::new(1 << 20, len));
         let (shape, lse) = (shape([1, tokens, 2, 2, head_dim]), View::new(8192, 2 * tokens));
         let [q, k, v] = [bf16.into(); 3];
-        let launch = FusedAttention { q, k, v, out: f32, lse, bounds: None, shape, scale: 1.0 }
-            .launch()
-            .unwrap();
+        let launch =
+            FusedAttention { q, k, v, out: f32, lse, parts: None, bounds: None, shape, scale: 1.0 }
+                .launch()
+                .unwrap();
         let entry = |target| launch.dispatch(target).entry;
         let hopper = entry(SmTarget::for_device(9, 0).unwrap());
         assert_eq!(hopper.contains("wgmma"), expected, "{hopper}");
         assert!(!entry(SmTarget::portable(90)).contains("wgmma"));
     }
+}
+
+#[test]
+fn parts_take_wgmma_on_hopper_and_f32_elsewhere() {
+    let shape = shape([1, 4, 2, 2, 64]);
+    let matrix = || SplitMatrix {
+        parts: View::<u64, f16>::new(1 << 22, 2 * 512),
+        count: 2,
+        scales: View::new(1 << 23, 4),
+    };
+    let f32 = View::<u64, f32>::new(1 << 20, 512);
+    let [q, k, v] = [f32.into(); 3];
+    let lse = View::new(8192, 8);
+    let attention = FusedAttention {
+        q,
+        k,
+        v,
+        out: f32,
+        lse,
+        parts: Some([(); 3].map(|()| matrix())),
+        bounds: None,
+        shape,
+        scale: 1.0,
+    };
+    let entry =
+        |attention: FusedAttention<u64>, target| attention.launch().unwrap().dispatch(target).entry;
+    let hopper = SmTarget::for_device(9, 0).unwrap();
+    assert_eq!(entry(attention, hopper), "flash_attention_f32_wgmma_hd64");
+    assert_eq!(entry(attention, SmTarget::portable(80)), "flash_attention_f32_hd64");
+    let without = FusedAttention { parts: None, ..attention };
+    assert_eq!(entry(without, hopper), "flash_attention_f32_hd64");
+
+    let refused = |parts| {
+        let attention = FusedAttention { parts: Some(parts), ..attention };
+        attention.launch().unwrap_err().to_string()
+    };
+    let one = SplitMatrix { parts: View::new(1 << 22, 512), count: 1, ..matrix() };
+    assert!(refused([matrix(), one, matrix()]).contains("two parts"));
+    let short = SplitMatrix { scales: View::new(1 << 23, 3), ..matrix() };
+    assert!(refused([short, matrix(), matrix()]).contains("the scales of q"));
+    let bf16 = View::<u64, bf16>::new(4096, 512).into();
+    let mixed = FusedAttention { q: bf16, k: bf16, v: bf16, ..attention };
+    assert!(mixed.launch().unwrap_err().to_string().contains("must be f32"));
 }
 
 #[test]
@@ -96,11 +146,12 @@ fn targets_without_tensor_cores_get_the_same() {
 #[test]
 fn gradients_match_finite_differences() {
     let mut data = Data::new("fused differences");
-    BOTH.into_iter().for_each(|compute| gradients_match(&mut data, compute));
+    BOTH.into_iter().for_each(|compute| gradients_match(&mut data, compute, [2, 5, 4, 2, 8]));
+    gradients_match(&mut data, DType::F16, [1, 3, 2, 1, 64]);
 }
 
-fn gradients_match(data: &mut Data, compute: DType) {
-    let mut case = Case::new(data, compute, [2, 5, 4, 2, 8]);
+fn gradients_match(data: &mut Data, compute: DType, sizes: [usize; 5]) {
+    let mut case = Case::new(data, compute, sizes);
     // Numbers that bf16 has, so that the reference can be moved from where the kernels are.
     for tensor in [&mut case.q, &mut case.k, &mut case.v, &mut case.grad_out] {
         *tensor = rounded(tensor);
@@ -122,12 +173,13 @@ fn gradients_match(data: &mut Data, compute: DType) {
 #[test]
 fn large_and_tiny_numbers_neither_overflow_nor_vanish() {
     let mut data = Data::new("fused scales");
-    BOTH.into_iter().for_each(|compute| neither_overflow_nor_vanish(&mut data, compute));
+    BOTH.into_iter().for_each(|compute| neither_overflow_nor_vanish(&mut data, compute, [16, 8]));
+    neither_overflow_nor_vanish(&mut data, DType::F16, [64, 96]);
 }
 
-fn neither_overflow_nor_vanish(data: &mut Data, compute: DType) {
+fn neither_overflow_nor_vanish(data: &mut Data, compute: DType, head_dims: [usize; 2]) {
     // Scores of ±1e4: nearly all weight is on one key, and exponentials would overflow.
-    let mut case = Case::new(data, compute, [1, 70, 2, 1, 16]);
+    let mut case = Case::new(data, compute, [1, 70, 2, 1, head_dims[0]]);
     case.scale = 1e4 / 64.0;
     let results = case.run(1);
     assert!(results.all().iter().all(|x| x.is_finite()));
@@ -137,7 +189,7 @@ fn neither_overflow_nor_vanish(data: &mut Data, compute: DType) {
     within(&results.out, &expected.out, &vec![0.05; q.len()], "out");
     within(&results.lse, &expected.lse, &vec![0.02; results.lse.len()], "lse");
     for (of_values, of_grads) in [(1e-30, 1e30), (1e30, 1e-30), (1e-15, 1e-12)] {
-        let mut case = Case::new(data, compute, [1, 40, 2, 1, 8]);
+        let mut case = Case::new(data, compute, [1, 40, 2, 1, head_dims[1]]);
         let plain = case.run(1);
         case.v.iter_mut().for_each(|v| *v *= of_values);
         case.grad_out.iter_mut().for_each(|grad| *grad *= of_grads);
@@ -152,7 +204,7 @@ fn neither_overflow_nor_vanish(data: &mut Data, compute: DType) {
             let expected: Vec<_> =
                 plain.iter().map(|x| f64::from(*x) * f64::from(factor)).collect();
             // Rounding may differ, as factors are no powers of 2.
-            let rounding = if compute == DType::F32 { 2e-5 } else { 0.05 };
+            let rounding = if compute == DType::Bf16 { 0.05 } else { 2e-5 };
             let bounds = vec![rounding * f64::from(factor); found.len()];
             within(found, &expected, &bounds, &format!("{of_values:e}, {of_grads:e}"));
         }
@@ -170,8 +222,10 @@ fn nan_and_infinity_reach_all_dependents_and_stay_in_their_sequence() {
 
 fn stays_in_its_run(data: &mut Data, [seq, token, head_dim, run]: [usize; 4]) {
     let specials = [f32::NAN, f32::INFINITY].into_iter().flat_map(|x| [0, 1, 2, 3].map(|i| (x, i)));
+    let supported = |compute: &DType| is_supported(*compute, shape([1, seq, 1, 1, head_dim]));
+    let forms = FORMS.into_iter().filter(supported);
     for (compute, (special, which)) in
-        BOTH.into_iter().flat_map(|compute| specials.clone().map(move |special| (compute, special)))
+        forms.flat_map(|compute| specials.clone().map(move |special| (compute, special)))
     {
         let mut case = Case::new(data, compute, [1, seq, 1, 1, head_dim]);
         let tensor = [&mut case.q, &mut case.k, &mut case.v, &mut case.grad_out];
@@ -230,6 +284,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         v: view(16).into(),
         out: view(32),
         lse: view(4),
+        parts: None,
         bounds: None,
         shape,
         scale: 0.5,
@@ -269,6 +324,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
         v: good.v,
         grad_out: view(32).into(),
         lse_delta: view(512),
+        parts: None,
         bounds: None,
         shape,
         scale: 0.5,

@@ -1,13 +1,13 @@
 //! One problem of fused attention: its operands, its results, and their error bounds.
 
-use half::bf16;
+use half::{bf16, f16};
 use retrograph_kernels::View;
 use retrograph_kernels::attention::query_ends;
 use retrograph_kernels::attention::reference::forward::{AttentionGradients, CausalAttention};
 use retrograph_kernels::ops::{
     AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionBounds, AttentionRope,
     AttentionShape, DType, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Output,
-    SplitKSum, TensorView,
+    Split, SplitKSum, SplitMatrix, TensorView,
 };
 
 use crate::bounds::within;
@@ -28,7 +28,7 @@ impl Errors {
     /// In f32 scores of 10 are sums of a few dozen numbers, each off by 2⁻²⁴ of their sum.
     fn of(compute: DType) -> Self {
         match compute {
-            DType::F32 => Self { rounding: 1e-6, weights: 1e-5 },
+            DType::F32 | DType::F16 => Self { rounding: 1e-6, weights: 1e-5 },
             _ => Self { rounding: 1.0 / 256.0, weights: 1e-4 },
         }
     }
@@ -37,12 +37,23 @@ impl Errors {
 /// A tensor in the type of the factors.
 pub(crate) fn upload(device: &Device, compute: DType, tensor: &[f32]) -> TensorView<u64> {
     match compute {
-        DType::F32 => device.upload(tensor).into(),
+        DType::F32 | DType::F16 => device.upload(tensor).into(),
         _ => {
             let rounded: Vec<_> = tensor.iter().copied().map(bf16::from_f32).collect();
             device.upload(&rounded).into()
         }
     }
+}
+
+/// Splits a tensor of `rows` tokens.
+fn split(device: &Device, tensor: TensorView<u64>, rows: usize) -> SplitMatrix<u64> {
+    let TensorView::F32(x) = tensor else { panic!("only f32 is split") };
+    let count = SplitMatrix::<u64>::PARTS;
+    let parts = device.upload(&vec![f16::MAX; count * x.len()]);
+    let out = SplitMatrix { parts, count, scales: device.unwritten(rows) };
+    let columns = x.len().checked_div(rows).unwrap_or(0);
+    device.run(&Split { x, factors: None, out, rows, columns }.launch().unwrap());
+    out
 }
 
 /// Checks that the second tensor is the first one, rounded.
@@ -66,8 +77,18 @@ pub(crate) struct RopeCase {
     pub(crate) token_positions: Option<Vec<u32>>,
 }
 
+/// The types of factors in tests: f32, the parts of f32, and bf16.
+pub(crate) const FORMS: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
+
+/// Whether kernels multiply factors of this form and size.
+pub(crate) fn is_supported(compute: DType, shape: AttentionShape) -> bool {
+    let in_parts = compute == DType::F16;
+    shape.can_be_fused(compute) && (!in_parts || [64, 96, 128].contains(&shape.head_dim))
+}
+
 /// Operands and the factor of scores.
 pub(crate) struct Case {
+    /// The type of the factors; f16 for f32 in parts.
     pub(crate) compute: DType,
     pub(crate) shape: AttentionShape,
     pub(crate) scale: f32,
@@ -122,12 +143,25 @@ impl Case {
             let query_ends = device.upload(&ends.collect::<Vec<_>>());
             AttentionBounds { first_keys: device.upload(first_keys), query_ends }
         });
-        let forward = FusedAttention { q, k, v, out: output, lse, bounds, shape, scale };
+        let parts = (compute == DType::F16)
+            .then(|| [q, k, v, grad_out].map(|it| split(device, it, shape.batch * shape.seq)));
+        let forward_parts = parts.map(|[q, k, v, _]| [q, k, v]);
+        let forward = FusedAttention {
+            q,
+            k,
+            v,
+            out: output,
+            lse,
+            parts: forward_parts,
+            bounds,
+            shape,
+            scale,
+        };
         device.run(&forward.launch().unwrap());
         if splits == 1 {
             check_rounded(device, out, out_bf16);
         }
-        let out_read = if splits == 1 || compute == DType::F32 {
+        let out_read = if splits == 1 || compute != DType::Bf16 {
             out.into()
         } else {
             let rounded: Vec<_> = device.download(out).into_iter().map(bf16::from_f32).collect();
@@ -136,7 +170,8 @@ impl Case {
         let preprocess =
             AttentionBackwardPreprocess { out: out_read, grad_out, lse, lse_delta, shape };
         device.run(&preprocess.launch().unwrap());
-        let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, bounds, shape, scale };
+        let inputs =
+            AttentionBackwardInputs { q, k, v, grad_out, lse_delta, parts, bounds, shape, scale };
         let rope = self.rope.as_ref().map(|rope| AttentionRope {
             cos: device.upload(&rope.cos),
             sin: device.upload(&rope.sin),
@@ -177,7 +212,7 @@ impl Case {
     pub(crate) fn operands(&self) -> [Vec<f64>; 4] {
         let finite = |x: f64| if x.is_finite() { x } else { f64::NAN };
         [&self.q, &self.k, &self.v, &self.grad_out].map(|tensor| match self.compute {
-            DType::F32 => doubles(tensor).into_iter().map(finite).collect(),
+            DType::F32 | DType::F16 => doubles(tensor).into_iter().map(finite).collect(),
             _ => doubles(&rounded(tensor)),
         })
     }

@@ -157,9 +157,9 @@ impl<'k> Kernel<'k> {
         self.wgmma_mma_async(HalfType::Bf16, (MatrixA::Shared(a), b), acc, ScaleD::One);
     }
 
-    /// Starts a product of 16-bit elements: `wgmma.mma_async` m64nNk16 with N 64, 96, 128, 192,
-    /// 224 or 256 and `a` in shared memory or in registers. `scale_d` says whether it adds to the
-    /// accumulators, which are distributed as in [`Kernel::wgmma_mma_async_bf16`].
+    /// Starts a product of 16-bit elements: `wgmma.mma_async` m64nNk16 with N 32, 64, 96, 128,
+    /// 192, 224 or 256 and `a` in shared memory or in registers. `scale_d` says whether it adds to
+    /// the accumulators, which are distributed as in [`Kernel::wgmma_mma_async_bf16`].
     /// [`Kernel::wgmma_fence`] must follow the last write to registers of `a`.
     ///
     /// # Panics
@@ -173,6 +173,7 @@ impl<'k> Kernel<'k> {
         scale_d: ScaleD<'k>,
     ) {
         let shape = match acc.len() {
+            16 => Modifier::M64n32k16,
             32 => Modifier::M64n64k16,
             48 => Modifier::M64n96k16,
             64 => Modifier::M64n128k16,

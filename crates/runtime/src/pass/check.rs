@@ -24,6 +24,7 @@ impl Pass {
         }
         self.check_aliasing(&operation.name, &accesses)?;
         operation.accesses = joined(accesses);
+        self.check_tensor_maps(&operation)?;
         self.check_initialized(&operation)?;
         Ok(operation)
     }
@@ -59,6 +60,31 @@ impl Pass {
                 parameter: parameter.name,
             }),
         }
+    }
+
+    /// Checks that another argument of a kernel accesses what a tensor map describes, since a map
+    /// is no access.
+    fn check_tensor_maps(&self, operation: &Operation) -> Result<(), PassError> {
+        let OperationKind::Launch(launch) = &operation.kind else { return Ok(()) };
+        for argument in launch.arguments() {
+            let Argument::TensorMap(Some(map)) = argument else { continue };
+            let covers = |access: &BufferAccess| {
+                let (start, end) = (access.bytes.start, access.bytes.end);
+                access.buffer == map.buffer && start <= map.bytes.start && map.bytes.end <= end
+            };
+            if !operation.accesses.iter().any(covers) {
+                let Some(buffer) = self.buffer(map.buffer) else {
+                    let (operation, pass) = (operation.name.clone(), self.name.clone());
+                    return Err(PassError::WrongPass { operation, pass });
+                };
+                return Err(PassError::UndeclaredTensorMap {
+                    operation: operation.name.clone(),
+                    buffer: buffer.name.clone(),
+                    bytes: map.bytes.clone(),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Checks that custom images of the same name have the same text.

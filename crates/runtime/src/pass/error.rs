@@ -65,6 +65,20 @@ pub enum PassError {
         bytes: Range<usize>,
     },
 
+    /// A tensor map of a kernel describes bytes that none of its other arguments accesses.
+    #[error(
+        "`{operation}` has a tensor map of bytes {bytes:?} of `{buffer}`, which none of its other \
+         arguments accesses, so that no edge would order it"
+    )]
+    UndeclaredTensorMap {
+        /// The operation.
+        operation: String,
+        /// The buffer.
+        buffer: String,
+        /// The bytes that the map describes.
+        bytes: Range<usize>,
+    },
+
     /// An operation would wait for one that does not come before it.
     #[error("operation {later} cannot wait for {first}, which is not an operation before it")]
     NotInOrder {

@@ -3,7 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use retrograph_kernels::ops::{SoftmaxInPlace, SoftmaxMask};
-use retrograph_kernels::{Access, Argument, BufferArgument, Cell, Launch, Problem};
+use retrograph_kernels::{
+    Access, Argument, BufferArgument, Cell, DType, Kernel, Launch, Parameter, ParameterKind,
+    Problem, TensorMapArgument,
+};
 use retrograph_runtime::{ControlError, CustomImage, CustomLaunch, Pass, PassError, Slice};
 
 use crate::described::ANY;
@@ -43,6 +46,50 @@ fn a_transient_is_read_only_where_it_was_written() {
     assert!(matches!(pass.launch(update), Err(PassError::ReadBeforeWrite { .. })));
     pass.fill(scratch.slice(3..5), 0).unwrap();
     pass.copy(scratch, out).unwrap();
+}
+
+/// A kernel that takes a matrix as a pointer and as a tensor map.
+static MAPPED: Kernel = Kernel {
+    name: "mapped",
+    image: "mapped",
+    parameters: &[
+        Parameter { name: "matrix", kind: ParameterKind::Pointer },
+        Parameter { name: "map", kind: ParameterKind::TensorMap },
+    ],
+    entries: &["mapped"],
+    dispatch: |_, _| None,
+};
+
+#[test]
+fn a_tensor_map_describes_what_another_argument_accesses() {
+    let mut pass = Pass::new("mapped");
+    let matrix = pass.external::<f32>("matrix", 64);
+    let other = pass.external::<f32>("other", 64);
+    let launch = |declared: Slice<f32>| {
+        let map = TensorMapArgument {
+            buffer: matrix.buffer(),
+            bytes: matrix.byte_range(),
+            dtype: DType::F32,
+            sizes: [8, 8, 1],
+            strides: [32, 256],
+            box_sizes: [8, 8],
+        };
+        let pointer = Argument::Buffer(BufferArgument::new(declared, Access::Read));
+        let arguments = vec![pointer, Argument::TensorMap(Some(map))];
+        // SAFETY: the kernel is never launched.
+        unsafe { Launch::new_unchecked(&MAPPED, Problem::Items(0), arguments) }
+    };
+    for declared in [other, matrix.slice(1..64), matrix.slice(0..63)] {
+        let error = pass.launch(launch(declared)).unwrap_err();
+        let expected = PassError::UndeclaredTensorMap {
+            operation: "mapped".to_owned(),
+            buffer: "matrix".to_owned(),
+            bytes: 0..256,
+        };
+        assert_eq!(error, expected);
+    }
+    assert_eq!(pass.operations().len(), 0);
+    pass.launch(launch(matrix)).unwrap();
 }
 
 /// The size in bytes of each wraps to 0 or 4, which would be inside of any buffer.

@@ -1,21 +1,24 @@
 //! Forward pass: a block has 128 queries and loops over the tiles of 128 keys and values from the
 //! first key of its first query up to the diagonal.
 //!
-//! Ping-pong scheduling, as in FlashAttention-3: while one warpgroup multiplies, the other computes
-//! its softmax. A turn starts the values of one tile and the scores of the next.
+//! Ping-pong scheduling in bf16, as in FlashAttention-3: while one warpgroup multiplies, the other
+//! computes its softmax. A turn starts the values of one tile and the scores of the next.
+
+mod split;
 
 use retrograph_kernel_abi::attention::{FlashForwardParameters, WGMMA_ROWS};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, NamedBarrier, Pred, Ptr, Value};
 
 use super::smem::{HeadMap, Smem, SmemLayout};
-use super::{Config, WARPS, bound_block, multiply, multiply_transposed, warpgroup};
+use super::split::RowScales;
+use super::{Config, Operands, WARPS, bound_block, multiply, multiply_transposed, warpgroup};
 use crate::attention::epilogue::ResultRows;
 use crate::attention::mask::{apply_causal_mask, lane_row};
 use crate::attention::mma::pack_fragments;
 use crate::attention::online_softmax::OnlineSoftmax;
 use crate::attention::row_bounds::{Masked, RowBounds};
-use crate::primitives::mma::acc_row;
+use crate::primitives::mma::{AccFragment, acc_row};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::tma_pipeline::PipelineState;
@@ -26,16 +29,21 @@ const KEYS: u32 = WGMMA_ROWS;
 
 /// The name of the entry.
 pub(super) fn name(config: Config) -> &'static str {
-    Config::family().forward.entries[config.entry]
+    config.family().forward.entries[config.entry]
 }
 
 /// Queries are resident.
 pub(super) fn smem_layout(config: Config) -> SmemLayout {
+    let (keys, stages) = match config.operands {
+        Operands::Bf16 => (KEYS, 6),
+        Operands::Split => (split::KEYS, split::STAGES),
+    };
     SmemLayout {
+        parts: config.operands.parts(),
         resident: config.tile(WGMMA_ROWS),
         resident_count: 1,
-        streamed: config.tile(KEYS),
-        stages: 6,
+        streamed: config.tile(keys),
+        stages,
     }
 }
 
@@ -43,10 +51,13 @@ pub(super) fn smem_layout(config: Config) -> SmemLayout {
 pub(in crate::attention) fn entry(config: Config) -> Entry {
     Kernel::build(name(config), |k| {
         bound_block(k);
-        let params = Params::declare(k);
+        let params = Params::declare(k, config);
         k.return_if(params.start.ge(params.out.rows));
         let smem = smem_layout(config).declare(k);
-        params.compute((k, config), &smem);
+        match config.operands {
+            Operands::Bf16 => params.compute((k, config), &smem),
+            Operands::Split => params.compute_split((k, config), &smem),
+        }
     })
 }
 
@@ -58,30 +69,29 @@ struct Params<'k> {
     values: HeadMap<'k>,
     out: ResultRows<'k>,
     lse: Ptr<'k, f32>,
+    /// Of split operands: q, keys and values.
+    scales: [RowScales<'k>; 3],
     scale: Value<'k, f32>,
     /// The first query of the block.
     start: Value<'k, u32>,
-    /// The first and the last tile of keys.
-    first: Value<'k, u32>,
-    last: Value<'k, u32>,
     /// The first keys of the queries.
     bounds: RowBounds<'k>,
 }
 
 impl<'k> Params<'k> {
-    fn declare(k: &Kernel<'k>) -> Self {
+    fn declare(k: &Kernel<'k>, config: Config) -> Self {
         let parameters = FlashForwardParameters::declare(&mut Declarations(*k));
         let FlashForwardParameters { out, out_bf16, lse, seq, heads, kv_heads, .. } = parameters;
         let FlashForwardParameters { head_dim, scale, q_map, k_map, v_map, .. } = parameters;
-        let FlashForwardParameters { first_keys, .. } = parameters;
+        let FlashForwardParameters { first_keys, q_scales, k_scales, v_scales, .. } = parameters;
         let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
         let kv_head = head / (heads / kv_heads);
-        let head_map = |map, head| HeadMap::new(map, sequence, (head, head_dim));
+        let planes = [sequence, k.nctaid_x() / heads];
+        let head_map = |map, head| HeadMap::new((map, config.operands), planes, (head, head_dim));
         let stride = heads * head_dim;
         let first = (sequence * seq).mul_wide(stride) + (head * head_dim).cast::<u64>();
         // Blocks with the most keys start first.
-        let last = k.nctaid_y() - 1 - k.ctaid_y();
-        let start = last * WGMMA_ROWS;
+        let start = (k.nctaid_y() - 1 - k.ctaid_y()) * WGMMA_ROWS;
         let masked = (first_keys, Masked::Below);
         let bounds = RowBounds::new(masked, (sequence, seq), (start, WGMMA_ROWS));
         Self {
@@ -95,25 +105,26 @@ impl<'k> Params<'k> {
                 rotation: None,
             },
             lse: lse.at(k.ctaid_x().mul_wide(seq)),
+            scales: [q_scales, k_scales, v_scales]
+                .map(|scales| RowScales::new(scales, [sequence, seq])),
             scale,
             start,
-            first: bounds.first_key(KEYS) / KEYS,
-            last,
             bounds,
         }
     }
 
-    /// Copies a tile of keys and one of values.
-    fn copy(&self, smem: &Smem<'k>, tile: Value<'k, u32>) {
-        smem.copy((self.keys, tile * KEYS));
-        smem.copy((self.values, tile * KEYS));
+    /// Copies tiles of keys and values from `key` on.
+    fn copy(&self, smem: &Smem<'k>, key: Value<'k, u32>) {
+        smem.copy((self.keys, key));
+        smem.copy((self.values, key));
     }
 
     fn compute(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
+        let (first, last) = (self.bounds.first_key(KEYS) / KEYS, self.start / KEYS);
         k.when(smem.copies, || {
             smem.copy_resident(&[self.q], self.start);
-            let end = (self.last + 1).min(self.first + smem.pairs());
-            k.range(self.first, end, 1, |tile| self.copy(smem, tile));
+            let end = (last + 1).min(first + smem.pairs());
+            k.range(first, end, 1, |tile| self.copy(smem, tile * KEYS));
         });
         let (state, warpgroup) = (PipelineState::new(k), warpgroup(k));
         let (out, scores) = (acc_row(k, config.head_dim), acc_row(k, KEYS));
@@ -128,31 +139,40 @@ impl<'k> Params<'k> {
         let mask = |tile: Value<'k, u32>| {
             self.bounds.apply(k, (tile * KEYS, KEYS), (&[&scores], f32::NEG_INFINITY));
         };
-        k.range(self.first, self.last, 1, |tile| {
+        k.range(first, last, 1, |tile| {
             mask(tile);
             softmax.update(&scores, &out);
             let probs = pack_fragments(config.target, &scores);
             let (values_stage, values) = smem.wait(state);
             let (keys_stage, keys) = smem.wait(state);
-            ping_pong.wait(tile.ne(self.first));
+            ping_pong.wait(tile.ne(first));
             multiply(k, (&probs, values), &out);
             multiply_transposed(k, [queries, keys], &scores);
-            ping_pong.pass((tile + 1).ne(self.last));
+            ping_pong.pass((tile + 1).ne(last));
             k.wgmma_wait_group(1);
             smem.release(values_stage.index);
             k.wgmma_wait_group(0);
             smem.release(keys_stage.index);
             let next = tile + smem.pairs();
-            k.when(smem.copies & next.le(self.last), || self.copy(smem, next));
+            k.when(smem.copies & next.le(last), || self.copy(smem, next * KEYS));
         });
         apply_causal_mask(k, ([self.start; 2], true), &scores, f32::NEG_INFINITY);
-        mask(self.last);
+        mask(last);
         softmax.update(&scores, &out);
         let probs = pack_fragments(config.target, &scores);
         let (_, values) = smem.wait(state);
         multiply(k, (&probs, values), &out);
         k.wgmma_wait_group(0);
-        softmax.finish(&out, |half, lse| {
+        self.finish((k, config), (&softmax, &out));
+    }
+
+    /// Writes the results.
+    fn finish(
+        &self,
+        (k, config): (&Kernel<'k>, Config),
+        (softmax, out): (&OnlineSoftmax<'k>, &[AccFragment<'k>]),
+    ) {
+        softmax.finish(out, |half, lse| {
             let token = self.start + lane_row(k) + half as u32 * 8;
             let writes = token.lt(self.out.rows) & (k.lane() & 3).eq(0);
             k.when(writes, || {
@@ -160,7 +180,7 @@ impl<'k> Params<'k> {
                 self.lse.store(token, lse);
             });
         });
-        self.out.write_pairs(config.target, (self.start, None), &out);
+        self.out.write_pairs(config.target, (self.start, None), out);
     }
 }
 

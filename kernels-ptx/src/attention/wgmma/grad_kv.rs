@@ -5,6 +5,8 @@
 //! Scores are computed with keys as rows, so that probabilities and score gradients are in the
 //! right registers for the next product.
 
+mod split;
+
 use std::f32::consts::LOG2_E;
 
 use retrograph_kernel_abi::attention::{FlashBackwardParameters, WGMMA_ROWS};
@@ -12,10 +14,10 @@ use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
 use super::smem::{HeadMap, Smem, SmemLayout};
-use super::{Config, bound_block, multiply, multiply_transposed, warpgroup};
+use super::split::RowScales;
+use super::{Config, Operands, bound_block, multiply, multiply_transposed, warpgroup};
 use crate::attention::backward::padded_rows;
 use crate::attention::epilogue::ResultRows;
-use crate::attention::inverse_rope::InverseRope;
 use crate::attention::mask::apply_causal_mask;
 use crate::attention::mma::pack_fragments;
 use crate::attention::row_bounds::{Masked, RowBounds};
@@ -29,16 +31,21 @@ const QUERIES: u32 = 64;
 
 /// The name of the entry.
 pub(super) fn name(config: Config) -> &'static str {
-    Config::family().grad_kv.entries[config.entry]
+    config.family().grad_kv.entries[config.entry]
 }
 
 /// Keys and values are resident.
 pub(super) fn smem_layout(config: Config) -> SmemLayout {
+    let (queries, stages) = match config.operands {
+        Operands::Bf16 => (QUERIES, 8),
+        Operands::Split => (split::QUERIES, split::STAGES),
+    };
     SmemLayout {
+        parts: config.operands.parts(),
         resident: config.tile(WGMMA_ROWS),
         resident_count: 2,
-        streamed: config.tile(QUERIES),
-        stages: 8,
+        streamed: config.tile(queries),
+        stages,
     }
 }
 
@@ -46,10 +53,13 @@ pub(super) fn smem_layout(config: Config) -> SmemLayout {
 pub(in crate::attention) fn entry(config: Config) -> Entry {
     Kernel::build(name(config), |k| {
         bound_block(k);
-        let params = Params::declare(k);
+        let params = Params::declare(k, config);
         k.return_if(params.start.ge(params.seq));
         let smem = smem_layout(config).declare(k);
-        params.compute((k, config), &smem);
+        match config.operands {
+            Operands::Bf16 => params.compute((k, config), &smem),
+            Operands::Split => params.compute_split((k, config), &smem),
+        }
     })
 }
 
@@ -67,6 +77,8 @@ struct Params<'k> {
     padded: Value<'k, u32>,
     grad_k: ResultRows<'k>,
     grad_v: ResultRows<'k>,
+    /// Of split operands: q, keys, values and gradients of the output.
+    scales: [RowScales<'k>; 4],
     head_dim: Value<'k, u32>,
     scale: Value<'k, f32>,
     /// The first key of the block.
@@ -82,23 +94,26 @@ struct Params<'k> {
 }
 
 impl<'k> Params<'k> {
-    fn declare(k: &Kernel<'k>) -> Self {
+    fn declare(k: &Kernel<'k>, config: Config) -> Self {
         let parameters = FlashBackwardParameters::declare(&mut Declarations(*k));
         let FlashBackwardParameters { lse_delta, grads, grads_bf16, batch, seq, .. } = parameters;
         let FlashBackwardParameters { heads, kv_heads, head_dim, splits, scale, .. } = parameters;
         let FlashBackwardParameters { q_map, k_map, v_map, grad_out_map, row_bounds, .. } =
+            parameters;
+        let FlashBackwardParameters { q_scales, k_scales, v_scales, grad_out_scales, .. } =
             parameters;
         let (split, plane) = (k.ctaid_x() % splits, k.ctaid_x() / splits);
         let (sequence, kv_head) = (plane / kv_heads, plane % kv_heads);
         let group = heads / kv_heads;
         let heads_per_split = group / splits;
         let head = kv_head * group + split * heads_per_split;
-        let head_map = |map, head| HeadMap::new(map, sequence, (head, head_dim));
+        let head_map =
+            |map, head| HeadMap::new((map, config.operands), [sequence, batch], (head, head_dim));
         let padded = padded_rows(seq);
         let stride = kv_heads * head_dim;
         // The gradients of k and v are [split, 2, batch, seq, kv_heads, head_dim].
         let grads = Output::new(grads, grads_bf16);
-        let rotation = InverseRope::new(&parameters, sequence);
+        let rotation = config.rotation(&parameters, sequence);
         let result = |index: u32, rotation| {
             let row = (split * 2 + index) * (batch * seq) + sequence * seq;
             let first = row.mul_wide(stride) + (kv_head * head_dim).cast::<u64>();
@@ -115,8 +130,10 @@ impl<'k> Params<'k> {
             values: head_map(v_map, kv_head),
             lse_delta: lse_delta.at((sequence * heads + head).mul_wide(padded) << 1),
             padded,
-            grad_k: result(0, Some(rotation)),
+            grad_k: result(0, rotation),
             grad_v: result(1, None),
+            scales: [q_scales, k_scales, v_scales, grad_out_scales]
+                .map(|scales| RowScales::new(scales, [sequence, seq])),
             head_dim,
             scale,
             start,
@@ -127,8 +144,8 @@ impl<'k> Params<'k> {
         }
     }
 
-    /// Copies the tile of queries at `position`, and advances it to the next one.
-    fn copy(&self, smem: &Smem<'k>, position: &Position<'k>) {
+    /// Copies the tile of `queries` queries at `position`, and advances it to the next one.
+    fn copy(&self, (smem, queries): (&Smem<'k>, u32), position: &Position<'k>) {
         let (head, query) = (position.head.get(), position.query.get());
         let in_head = |first: HeadMap<'k>| HeadMap {
             column: head.mad_lo(self.head_dim, first.column),
@@ -136,20 +153,32 @@ impl<'k> Params<'k> {
         };
         smem.copy((in_head(self.q), query));
         smem.copy((in_head(self.grad_out), query));
-        let next = query + QUERIES;
+        let next = query + queries;
         let wraps = next.ge(self.end);
         position.query.set(wraps.select(self.start, next));
         position.head.update(|head| wraps.select(head + 1, head));
     }
 
-    fn compute(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
+    /// Copies the resident tiles, and the first tiles of `queries` queries. Returns the position of
+    /// the next one.
+    fn copy_first(&self, (smem, queries): (&Smem<'k>, u32)) -> Position<'k> {
+        let k = &self.start.kernel();
         let position = Position { head: k.var(0u32), query: k.var(self.start) };
         k.when(smem.copies, || {
             smem.copy_resident(&[self.keys, self.values], self.start);
-            k.range(0, smem.pairs(), 1, |_| {
-                k.when(position.head.get().lt(self.heads), || self.copy(smem, &position));
-            });
+            k.range(0, smem.pairs(), 1, |_| self.copy_next((smem, queries), &position));
         });
+        position
+    }
+
+    /// Copies the tile of `queries` queries at `position`, if there is one.
+    fn copy_next(&self, smem: (&Smem<'k>, u32), position: &Position<'k>) {
+        let more = position.head.get().lt(self.heads);
+        self.start.kernel().when(more, || self.copy(smem, position));
+    }
+
+    fn compute(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
+        let position = self.copy_first((smem, QUERIES));
         let state = PipelineState::new(k);
         let [grad_k, grad_v] = [(); 2].map(|()| acc_row(k, config.head_dim));
         let [scores, grads] = [(); 2].map(|()| acc_row(k, QUERIES));
@@ -185,8 +214,7 @@ impl<'k> Params<'k> {
                 k.wgmma_wait_group(0);
                 smem.release(q_stage.index);
                 smem.release(grad_out_stage.index);
-                let more = position.head.get().lt(self.heads);
-                k.when(smem.copies & more, || self.copy(smem, &position));
+                k.when(smem.copies, || self.copy_next((smem, QUERIES), &position));
             });
         });
         self.grad_k.write_pairs(config.target, (self.start, Some(self.scale)), &grad_k);

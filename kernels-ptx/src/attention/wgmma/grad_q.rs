@@ -3,6 +3,8 @@
 //!
 //! The product of the score gradients with the keys overlaps the scores of the next tile.
 
+mod split;
+
 use std::f32::consts::LOG2_E;
 
 use retrograph_kernel_abi::attention::{FlashBackwardParameters, WGMMA_ROWS};
@@ -10,10 +12,10 @@ use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Value};
 
 use super::smem::{HeadMap, Smem, SmemLayout};
-use super::{Config, bound_block, multiply, multiply_transposed, warpgroup};
+use super::split::RowScales;
+use super::{Config, Operands, bound_block, multiply, multiply_transposed, warpgroup};
 use crate::attention::backward::padded_rows;
 use crate::attention::epilogue::ResultRows;
-use crate::attention::inverse_rope::InverseRope;
 use crate::attention::mask::{apply_causal_mask, lane_row};
 use crate::attention::mma::pack_fragments;
 use crate::attention::row_bounds::{Masked, RowBounds};
@@ -27,16 +29,21 @@ const KEYS: u32 = 64;
 
 /// The name of the entry.
 pub(super) fn name(config: Config) -> &'static str {
-    Config::family().grad_q.entries[config.entry]
+    config.family().grad_q.entries[config.entry]
 }
 
 /// Queries and gradients of the output are resident.
 pub(super) fn smem_layout(config: Config) -> SmemLayout {
+    let (keys, stages) = match config.operands {
+        Operands::Bf16 => (KEYS, 8),
+        Operands::Split => (split::KEYS, split::STAGES),
+    };
     SmemLayout {
+        parts: config.operands.parts(),
         resident: config.tile(WGMMA_ROWS),
         resident_count: 2,
-        streamed: config.tile(KEYS),
-        stages: 8,
+        streamed: config.tile(keys),
+        stages,
     }
 }
 
@@ -44,10 +51,13 @@ pub(super) fn smem_layout(config: Config) -> SmemLayout {
 pub(in crate::attention) fn entry(config: Config) -> Entry {
     Kernel::build(name(config), |k| {
         bound_block(k);
-        let params = Params::declare(k);
+        let params = Params::declare(k, config);
         k.return_if(params.start.ge(params.grad_q.rows));
         let smem = smem_layout(config).declare(k);
-        params.compute((k, config), &smem);
+        match config.operands {
+            Operands::Bf16 => params.compute((k, config), &smem),
+            Operands::Split => params.compute_split((k, config), &smem),
+        }
     })
 }
 
@@ -61,31 +71,32 @@ struct Params<'k> {
     /// Log-sum-exp and delta of each query.
     lse_delta: Ptr<'k, f32>,
     grad_q: ResultRows<'k>,
+    /// Of split operands: q, keys, values and gradients of the output.
+    scales: [RowScales<'k>; 4],
     scale: Value<'k, f32>,
     /// The first query of the block.
     start: Value<'k, u32>,
-    /// The first tile of keys, and the end of the tiles.
-    first: Value<'k, u32>,
-    end: Value<'k, u32>,
     /// The first keys of the queries.
     bounds: RowBounds<'k>,
 }
 
 impl<'k> Params<'k> {
-    fn declare(k: &Kernel<'k>) -> Self {
+    fn declare(k: &Kernel<'k>, config: Config) -> Self {
         let parameters = FlashBackwardParameters::declare(&mut Declarations(*k));
         let FlashBackwardParameters { lse_delta, grads, grads_bf16, seq, heads, .. } = parameters;
         let FlashBackwardParameters { kv_heads, head_dim, scale, q_map, k_map, .. } = parameters;
         let FlashBackwardParameters { v_map, grad_out_map, row_bounds, .. } = parameters;
+        let FlashBackwardParameters { q_scales, k_scales, v_scales, grad_out_scales, .. } =
+            parameters;
         let (sequence, head) = (k.ctaid_x() / heads, k.ctaid_x() % heads);
         let kv_head = head / (heads / kv_heads);
-        let head_map = |map, head| HeadMap::new(map, sequence, (head, head_dim));
+        let planes = [sequence, parameters.batch];
+        let head_map = |map, head| HeadMap::new((map, config.operands), planes, (head, head_dim));
         let stride = heads * head_dim;
         let first = (sequence * seq).mul_wide(stride) + (head * head_dim).cast::<u64>();
         let padded = padded_rows(seq);
         // Blocks with the most keys start first.
         let start = (k.nctaid_y() - 1 - k.ctaid_y()) * WGMMA_ROWS;
-        let end = (start + WGMMA_ROWS).min(seq);
         let masked = (row_bounds, Masked::Below);
         let bounds = RowBounds::new(masked, (sequence, seq), (start, WGMMA_ROWS));
         Self {
@@ -98,48 +109,59 @@ impl<'k> Params<'k> {
                 first: Output::new(grads, grads_bf16).at(first),
                 stride,
                 rows: seq,
-                rotation: Some(InverseRope::new(&parameters, sequence)),
+                rotation: config.rotation(&parameters, sequence),
             },
+            scales: [q_scales, k_scales, v_scales, grad_out_scales]
+                .map(|scales| RowScales::new(scales, [sequence, seq])),
             scale,
             start,
-            first: bounds.first_key(KEYS) / KEYS,
-            end: (end + (KEYS - 1)) / KEYS,
             bounds,
         }
     }
 
-    /// Copies a tile of keys and one of values.
-    fn copy(&self, smem: &Smem<'k>, tile: Value<'k, u32>) {
-        smem.copy((self.keys, tile * KEYS));
-        smem.copy((self.values, tile * KEYS));
+    /// The first and the end of the tiles of `keys` keys.
+    fn tiles(&self, keys: u32) -> [Value<'k, u32>; 2] {
+        let end = (self.start + WGMMA_ROWS).min(self.grad_q.rows);
+        [self.bounds.first_key(keys) / keys, (end + (keys - 1)) / keys]
+    }
+
+    /// Copies tiles of keys and values from `key` on.
+    fn copy(&self, smem: &Smem<'k>, key: Value<'k, u32>) {
+        smem.copy((self.keys, key));
+        smem.copy((self.values, key));
+    }
+
+    /// Log-sum-exp and delta of the lane's two queries.
+    fn stats(&self, k: &Kernel<'k>) -> [[Value<'k, f32>; 2]; 2] {
+        [0, 8].map(|half| {
+            let query = self.start + lane_row(k) + half;
+            self.lse_delta.load_vec2(query << 1)
+        })
     }
 
     fn compute(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
+        let [first, end] = self.tiles(KEYS);
         k.when(smem.copies, || {
             smem.copy_resident(&[self.q, self.grad_out], self.start);
-            let end = self.end.min(self.first + smem.pairs());
-            k.range(self.first, end, 1, |tile| self.copy(smem, tile));
+            k.range(first, end.min(first + smem.pairs()), 1, |tile| self.copy(smem, tile * KEYS));
         });
         let state = PipelineState::new(k);
         let grad_q = acc_row(k, config.head_dim);
         let (scores, grads) = (acc_row(k, KEYS), acc_row(k, KEYS));
         let scale_log2 = self.scale * LOG2_E;
-        let stats = [0, 8].map(|half| {
-            let query = self.start + lane_row(k) + half;
-            self.lse_delta.load_vec2(query << 1)
-        });
+        let stats = self.stats(k);
         let [queries, grad_out] = smem.wait_resident(warpgroup(k));
         let previous = k.var(0u32);
-        k.range(self.first, self.end, 1, |tile| {
+        k.range(first, end, 1, |tile| {
             let (keys_stage, keys) = smem.wait(state);
             multiply_transposed(k, [queries, keys], &scores);
             let (values_stage, values) = smem.wait(state);
             multiply_transposed(k, [grad_out, values], &grads);
             k.wgmma_wait_group(2);
-            k.when(tile.ne(self.first), || {
+            k.when(tile.ne(first), || {
                 smem.release(previous.get());
                 let next = tile + (smem.pairs() - 1);
-                k.when(smem.copies & next.lt(self.end), || self.copy(smem, next));
+                k.when(smem.copies & next.lt(end), || self.copy(smem, next * KEYS));
             });
             previous.set(keys_stage.index);
             k.wgmma_wait_group(1);

@@ -2,22 +2,39 @@
 
 use retrograph_ptx::build::{Kernel, MatrixDescriptor, Pred, Shared, TensorMapParam, Value};
 
-use super::WARPS;
+use super::{Operands, WARPS};
 use crate::primitives::smem_tile::{Major, SmemTile};
 use crate::primitives::swizzle::{LINE_WORDS, SWIZZLE_ALIGNMENT, align_for_swizzle};
 use crate::primitives::tma_pipeline::{
-    PipelineState, Stage, TmaPipeline, barrier_words, copy_tile,
+    PipelineState, Stage, TmaPipeline, barrier_words, copy_boxes,
 };
 use crate::primitives::wgmma::ROWS;
 
-/// A tile, or its last rows, at an address in shared memory.
+/// A tile, or its last rows, at an address in shared memory. Further parts follow.
 #[derive(Clone, Copy)]
 pub(super) struct PlacedTile<'k> {
     pub(super) tile: SmemTile,
     smem: Shared<'k, u32>,
+    /// Words from one part to the next.
+    part_words: u32,
 }
 
 impl<'k> PlacedTile<'k> {
+    /// A part of the tile.
+    pub(super) fn part(self, index: usize) -> Self {
+        Self { smem: self.smem.offset(i64::from(self.part_words) * index as i64), ..self }
+    }
+
+    /// The columns of the tile in tiles of at most `width` columns: whole lines.
+    pub(super) fn columns(self, width: u32) -> impl Iterator<Item = Self> {
+        let SmemTile { runs, length, .. } = self.tile;
+        (0..length).step_by(width as usize).map(move |first| {
+            let tile = SmemTile { length: width.min(length - first), ..self.tile };
+            let lines = first / self.tile.line_len() * runs;
+            Self { tile, smem: self.smem.offset((lines * LINE_WORDS).into()), ..self }
+        })
+    }
+
     /// The descriptor with the head along K, at a step of K.
     pub(super) fn k_major(self, step: u32) -> MatrixDescriptor<'k> {
         self.at_step(Major::K, step)
@@ -40,27 +57,43 @@ pub(super) struct HeadMap<'k> {
     pub(super) sequence: Value<'k, u32>,
     /// First column of the head.
     pub(super) column: Value<'k, u32>,
+    /// The planes of the sequences of one part.
+    pub(super) batch: Value<'k, u32>,
+    pub(super) operands: Operands,
 }
 
 impl<'k> HeadMap<'k> {
-    /// Head `head` of a sequence, where each head has `head_dim` elements.
+    /// Head `head` of a sequence of the batch, where each head has `head_dim` elements.
     pub(super) fn new(
-        map: TensorMapParam<'k>,
-        sequence: Value<'k, u32>,
+        (map, operands): (TensorMapParam<'k>, Operands),
+        [sequence, batch]: [Value<'k, u32>; 2],
         (head, head_dim): (Value<'k, u32>, Value<'k, u32>),
     ) -> Self {
-        Self { map, sequence, column: head * head_dim }
+        Self { map, sequence, column: head * head_dim, batch, operands }
     }
 
-    /// Copies `tile` from row `row` of the head on. `full` completes when its bytes have arrived.
-    fn copy(self, tile: (SmemTile, Shared<'k, u32>), row: Value<'k, u32>, full: Shared<'k, u64>) {
-        copy_tile(tile, (self.map, self.sequence, None), full, |[x, y]| [self.column + x, row + y]);
+    /// Copies the parts of `tile` from row `row` of the head on. `full` completes when their bytes
+    /// have arrived.
+    fn copy(
+        self,
+        (tile, to): (SmemTile, Shared<'k, u32>),
+        row: Value<'k, u32>,
+        full: Shared<'k, u64>,
+    ) {
+        for part in 0..self.operands.parts() {
+            let to = to.offset((part * tile.words()).into());
+            let plane = if part == 0 { self.sequence } else { self.sequence + self.batch };
+            let boxes = ((tile, to), self.operands.box_rows());
+            copy_boxes(boxes, (self.map, plane, None), full, |[x, y]| [self.column + x, row + y]);
+        }
     }
 }
 
 /// The sizes of the shared memory of a block.
 #[derive(Clone, Copy)]
 pub(super) struct SmemLayout {
+    /// Parts of each tile.
+    pub(super) parts: u32,
     /// The tiles that stay for the whole block.
     pub(super) resident: SmemTile,
     pub(super) resident_count: u32,
@@ -74,10 +107,15 @@ impl SmemLayout {
     /// Words of resident tiles, of stages, and of barriers.
     fn words(self) -> [u32; 3] {
         [
-            self.resident_count * self.resident.words(),
-            self.stages * self.streamed.words(),
+            self.resident_count * self.parts * self.resident.words(),
+            self.stages * self.stage_words(),
             barrier_words(self.stages) + 2,
         ]
+    }
+
+    /// Words of a stage.
+    fn stage_words(self) -> u32 {
+        self.parts * self.streamed.words()
     }
 
     /// Dynamic shared memory in bytes.
@@ -88,12 +126,11 @@ impl SmemLayout {
     /// Assigns addresses, and initializes the barriers.
     pub(super) fn declare<'k>(self, k: &Kernel<'k>) -> Smem<'k> {
         let resident = align_for_swizzle(k, k.dynamic_shared());
-        let [resident_words, stage_words, _] = self.words();
+        let [resident_words, words_of_stages, _] = self.words();
         let stages = resident.offset(resident_words.into());
-        let barriers = stages.offset(stage_words.into()).reinterpret::<u64>();
+        let barriers = stages.offset(words_of_stages.into()).reinterpret::<u64>();
         let resident_full = barriers.offset(i64::from(2 * self.stages));
-        let pipeline =
-            TmaPipeline::new(k, (self.stages, self.streamed.words()), (stages, barriers));
+        let pipeline = TmaPipeline::new(k, (self.stages, self.stage_words()), (stages, barriers));
         k.when(k.tid_x().eq(0), || {
             pipeline.init(WARPS);
             k.mbarrier_init(resident_full, 1);
@@ -130,7 +167,7 @@ impl<'k> Smem<'k> {
     /// Copies the resident tiles, from row `row` of the heads on.
     pub(super) fn copy_resident(&self, sources: &[HeadMap<'k>], row: Value<'k, u32>) {
         let tile = self.layout.resident;
-        let bytes = self.layout.resident_count * tile.bytes();
+        let bytes = self.layout.resident_count * self.layout.parts * tile.bytes();
         self.kernel.mbarrier_arrive_expect_tx(self.resident_full, bytes);
         for (index, source) in (0..).zip(sources) {
             source.copy((tile, self.resident_tile(index)), row, self.resident_full);
@@ -140,7 +177,7 @@ impl<'k> Smem<'k> {
     /// Copies the next tile, from row `row` of a head on, into its stage.
     pub(super) fn copy(&self, (source, row): (HeadMap<'k>, Value<'k, u32>)) {
         let tile = self.layout.streamed;
-        self.pipeline.fill(self.filled, tile.bytes(), |stage, full| {
+        self.pipeline.fill(self.filled, self.layout.parts * tile.bytes(), |stage, full| {
             source.copy((tile, stage.smem), row, full);
         });
     }
@@ -151,17 +188,19 @@ impl<'k> Smem<'k> {
         warpgroup: Value<'k, u32>,
     ) -> [PlacedTile<'k>; N] {
         self.kernel.mbarrier_wait_parity(self.resident_full, 0);
-        let rows = warpgroup * (ROWS * LINE_WORDS);
+        let (tile, rows) = (self.layout.resident, warpgroup * (ROWS * LINE_WORDS));
         std::array::from_fn(|index| PlacedTile {
-            tile: self.layout.resident,
+            tile,
             smem: self.resident_tile(index as u32).at(rows),
+            part_words: tile.words(),
         })
     }
 
     /// Waits for the next tile.
     pub(super) fn wait(&self, state: PipelineState<'k>) -> (Stage<'k>, PlacedTile<'k>) {
         let stage = self.pipeline.wait_full(state);
-        (stage, PlacedTile { tile: self.layout.streamed, smem: stage.smem })
+        let tile = self.layout.streamed;
+        (stage, PlacedTile { tile, smem: stage.smem, part_words: tile.words() })
     }
 
     /// Signals that this warp has read a stage.
@@ -171,6 +210,6 @@ impl<'k> Smem<'k> {
     }
 
     fn resident_tile(&self, index: u32) -> Shared<'k, u32> {
-        self.resident.offset((index * self.layout.resident.words()).into())
+        self.resident.offset((index * self.layout.parts * self.layout.resident.words()).into())
     }
 }

@@ -128,7 +128,7 @@ impl WarpSpecializedKernel {
 
     /// The tile of gate or up in a stage that has them.
     fn input_tile(self) -> SmemTile {
-        SmemTile::swizzled_bf16([self.tile.shape[0], BOX])
+        SmemTile::swizzled_16_bit([self.tile.shape[0], BOX])
     }
 
     /// The addresses of a and b in a stage.

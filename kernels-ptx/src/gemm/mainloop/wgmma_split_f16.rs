@@ -15,11 +15,6 @@ use crate::gemm::operand_tile::OperandTile;
 use crate::primitives::mma::acc_registers;
 use crate::primitives::wgmma::STEPS;
 
-/// The parts of a and b of each product: the rests with the high parts, then both high parts.
-pub(in crate::gemm) const PRODUCTS: &[[usize; 2]] = &[[1, 0], [0, 1], [0, 0]];
-/// The same if b has no low part.
-pub(in crate::gemm) const PRODUCTS_WITH_HIGH_B: &[[usize; 2]] = &[[1, 0], [0, 0]];
-
 /// Starts `products` of a stage, which replace `sum`. `parts` are the addresses of both parts of a
 /// and of b; the warpgroup has 64 rows from word `offset` of a.
 pub(in crate::gemm) fn start<'k>(

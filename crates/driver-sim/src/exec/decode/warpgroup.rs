@@ -9,6 +9,7 @@ use crate::exec::warpgroup::{Product, Warpgroup};
 const COLUMNS: &[(M, usize)] = &[
     (M::M64n32k8, 32),
     (M::M64n64k8, 64),
+    (M::M64n32k16, 32),
     (M::M64n64k16, 64),
     (M::M64n96k16, 96),
     (M::M64n128k16, 128),

@@ -16,4 +16,5 @@ pub(super) use forward::{
     Forward, Forwarded, Output, Saved, forward, forward_qkv_rope, forward_swiglu,
 };
 pub(super) use layer::Linear;
+pub(super) use products::split;
 pub(super) use split_swiglu::{split_swiglu, split_swiglu_backward};

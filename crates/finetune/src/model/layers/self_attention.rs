@@ -8,13 +8,14 @@ use retrograph_kernels::ops::{
     AttentionBackwardInputs, AttentionBackwardPreprocess, AttentionGradK, AttentionGradProbs,
     AttentionGradQ, AttentionGradV, AttentionRope, AttentionScores, AttentionShape,
     AttentionValues, DType, FusedAttention, FusedAttentionGradKv, FusedAttentionGradQ, Softcap,
-    SoftcapBackward, Softmax, SoftmaxBackward, SoftmaxMask, SplitKSum,
+    SoftcapBackward, Softmax, SoftmaxBackward, SoftmaxMask, SplitKSum, SplitMatrix,
 };
 use retrograph_runtime::{BufferId, Slice};
 
 use super::activation::{Activation, Dtypes};
 use super::rope::{RotaryEmbedding, Rotation};
-use super::{Builder, PassConfig};
+use super::{Builder, PassConfig, linear};
+use crate::config::MIN_SPLIT_ROWS;
 use crate::error::Result;
 use crate::spec::AttentionSpec;
 
@@ -23,6 +24,8 @@ use crate::spec::AttentionSpec;
 pub(super) struct SelfAttention {
     shape: AttentionShape,
     compute: DType,
+    /// Whether factors in f32 are read in parts.
+    in_parts: bool,
     /// The most tokens that a token attends to, itself included.
     window: Option<u32>,
     /// The factor of the scores.
@@ -73,9 +76,13 @@ pub(super) struct GradDtypes {
 impl SelfAttention {
     pub(super) fn new(config: &PassConfig, spec: &AttentionSpec) -> Self {
         let AttentionSpec { heads, kv_heads, head_dim, window, scale, softcap, .. } = *spec;
-        let shape =
-            AttentionShape { batch: config.batch, seq: config.seq, heads, kv_heads, head_dim };
-        Self { shape, compute: config.compute, window, scale, softcap }
+        let &PassConfig { batch, seq, .. } = config;
+        let shape = AttentionShape { batch, seq, heads, kv_heads, head_dim };
+        let in_parts = config.compute == DType::F32
+            && shape.reads_parts()
+            && batch * seq >= MIN_SPLIT_ROWS
+            && batch * heads * seq * seq * head_dim >= config.min_split_multiplications;
+        Self { shape, compute: config.compute, in_parts, window, scale, softcap }
     }
 
     /// The sizes.
@@ -128,12 +135,13 @@ impl SelfAttention {
         dtypes: Dtypes,
     ) -> Result<(Activation, Probabilities)> {
         let Self { shape, scale, .. } = *self;
+        let parts = self.split(builder, [("q", q), ("k", k), ("v", v)])?;
         let [q, k, v] = [q, k, v].map(Activation::narrowest);
         let result = Activation::transient(builder, ("out", q.len()), dtypes);
         let lse = builder.transient("lse", shape.batch * shape.heads * shape.seq);
         let bounds = builder.sequences.bounds(self.window);
         let attention =
-            FusedAttention { q, k, v, out: result.written(), lse, bounds, shape, scale };
+            FusedAttention { q, k, v, out: result.written(), lse, parts, bounds, shape, scale };
         builder.launch(attention.launch())?;
         Ok((result, Probabilities::Recomputed { out: result, lse }))
     }
@@ -191,12 +199,14 @@ impl SelfAttention {
         (grad_out, dtypes, rope): (Activation, GradDtypes, &RotaryEmbedding),
     ) -> Result<Gradients> {
         let shape = self.shape;
+        let parts = self.split(builder, [("q", q), ("k", k), ("v", v), ("grad_out", grad_out)])?;
         let [q, k, v, out, grad_out] = [q, k, v, out, grad_out].map(Activation::narrowest);
         let lse_delta = builder.transient("rows", shape.lse_delta_len());
         let preprocess = AttentionBackwardPreprocess { out, grad_out, lse, lse_delta, shape };
         builder.launch(preprocess.launch())?;
         let (scale, bounds) = (self.scale, builder.sequences.bounds(self.window));
-        let inputs = AttentionBackwardInputs { q, k, v, grad_out, lse_delta, bounds, shape, scale };
+        let inputs =
+            AttentionBackwardInputs { q, k, v, grad_out, lse_delta, parts, bounds, shape, scale };
         let in_kernels = self.compute == DType::Bf16;
         let (undone, written) = if in_kernels {
             (rope.of_attention(builder), dtypes)
@@ -213,6 +223,24 @@ impl SelfAttention {
         let heads = [(grad_q.f32()?, dtypes.q), (grad_k.f32()?, dtypes.k)];
         let [q, k] = rope.rotate(builder, heads, Rotation::Inverse)?;
         Ok(Gradients { q, k, v })
+    }
+
+    /// Appends the launches that split operands, if they are read in parts.
+    fn split<const N: usize>(
+        &self,
+        builder: &mut Builder,
+        operands: [(&str, Activation); N],
+    ) -> Result<Option<[SplitMatrix<BufferId>; N]>> {
+        if !self.in_parts {
+            return Ok(None);
+        }
+        let rows = self.shape.batch * self.shape.seq;
+        let mut parts = Vec::with_capacity(N);
+        for (name, operand) in operands {
+            let x = operand.f32()?;
+            parts.push(linear::split(builder, (name, x), [rows, x.len() / rows], None)?);
+        }
+        Ok(parts.try_into().ok())
     }
 
     /// Appends the gradients of keys and values, which are read in `dtypes`.

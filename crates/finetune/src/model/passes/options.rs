@@ -35,8 +35,9 @@ pub struct StepOptions {
     /// its gradient, and the sum of two gradients of an input. Smaller products run concurrently.
     /// `None` for the size that benchmarks showed.
     pub fuse_from: Option<usize>,
-    /// Multiplications of a product in f32, of at least 256 rows, from which it splits its operands
-    /// before. `None` for the number from which that is estimated to pay.
+    /// Multiplications of a product in f32, of at least 256 rows, from which it splits its
+    /// operands before; so does attention with as many multiplications of queries and keys.
+    /// `None` for the number from which that is estimated to pay.
     pub split_from: Option<usize>,
     /// Whether batches may be packed: the step then reads positions and bounds of attention.
     pub packed: bool,

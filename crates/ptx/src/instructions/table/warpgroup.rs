@@ -73,6 +73,7 @@ macro_rules! wgmma {
 }
 
 wgmma! {
+    M64n32k16 16
     M64n64k16 32
     M64n96k16 48
     M64n128k16 64

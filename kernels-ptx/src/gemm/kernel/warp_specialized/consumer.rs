@@ -13,7 +13,7 @@ use crate::gemm::staged_store::StagedStore;
 use crate::primitives::mma::{fragment_column, fragment_row};
 use crate::primitives::registers::set;
 use crate::primitives::tma_pipeline::{PipelineState, TmaPipeline};
-use crate::primitives::wgmma::WARPGROUP_THREADS;
+use crate::primitives::wgmma::{SPLIT_PRODUCTS, SPLIT_PRODUCTS_WITH_HIGH_B, WARPGROUP_THREADS};
 
 /// Stages by which the first consumer warpgroup is ahead of the others. While one writes a tile,
 /// the others have the tensor cores.
@@ -124,8 +124,8 @@ impl WarpSpecializedKernel {
             acc.as_flattened().iter().for_each(|acc| acc.set(0.0));
             k.when_else(
                 split.b_has_low,
-                || multiply(wgmma_split_f16::PRODUCTS),
-                || multiply(wgmma_split_f16::PRODUCTS_WITH_HIGH_B),
+                || multiply(SPLIT_PRODUCTS),
+                || multiply(SPLIT_PRODUCTS_WITH_HIGH_B),
             );
             let [row, column] = tile.origin;
             let rows = [row + warpgroup * CONSUMER_ROWS, column];

@@ -408,7 +408,7 @@ pub(super) fn declare_parts(
 }
 
 /// Splits the rows of a matrix.
-fn split(
+pub(in crate::model::layers) fn split(
     builder: &mut Builder,
     (name, x): (&str, Slice<f32>),
     [rows, columns]: [usize; 2],

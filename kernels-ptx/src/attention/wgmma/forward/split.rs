@@ -1,0 +1,63 @@
+//! The forward pass of operands in parts. A tile has 64 keys, so that both parts of keys and values
+//! fit in shared memory twice; each warpgroup ends at the tile of its own diagonal.
+
+use retrograph_kernel_abi::attention::WGMMA_ROWS;
+use retrograph_ptx::build::Kernel;
+
+use super::{Config, Params};
+use crate::attention::mask::apply_causal_mask;
+use crate::attention::online_softmax::OnlineSoftmax;
+use crate::attention::wgmma::smem::Smem;
+use crate::attention::wgmma::split::{SplitRows, for_each, multiply_transposed};
+use crate::attention::wgmma::warpgroup;
+use crate::primitives::mma::acc_row;
+use crate::primitives::tma_pipeline::PipelineState;
+use crate::primitives::wgmma::ROWS;
+
+/// Keys of a tile: as many as queries of a warpgroup.
+pub(super) const KEYS: u32 = ROWS;
+/// Tiles of keys and values in flight.
+pub(super) const STAGES: u32 = 4;
+
+impl<'k> Params<'k> {
+    pub(super) fn compute_split(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
+        let first = self.bounds.first_key(KEYS) / KEYS;
+        let end = ((self.start + WGMMA_ROWS).min(self.out.rows) + (KEYS - 1)) / KEYS;
+        k.when(smem.copies, || {
+            smem.copy_resident(&[self.q], self.start);
+            k.range(first, end.min(first + smem.pairs()), 1, |tile| self.copy(smem, tile * KEYS));
+        });
+        let (state, warpgroup) = (PipelineState::new(k), warpgroup(k));
+        let (out, scores) = (acc_row(k, config.head_dim), acc_row(k, KEYS));
+        let softmax = OnlineSoftmax::new(k, self.scale);
+        let [q_scales, k_scales, v_scales] = self.scales;
+        let rows = q_scales.of_rows(self.start);
+        let [queries] = smem.wait_resident(warpgroup);
+        let diagonal = self.start / KEYS + warpgroup;
+        k.range(first, end.min(diagonal + 1), 1, |tile| {
+            let key = tile * KEYS;
+            let (keys_stage, keys) = smem.wait(state);
+            multiply_transposed(k, [queries, keys], &scores);
+            let columns = k_scales.of_columns(key, scores.len());
+            let value_scales = v_scales.of_columns(key, scores.len());
+            k.wgmma_wait_group(0);
+            smem.release(keys_stage.index);
+            for_each(&scores, |score, [row, column], j| {
+                score.mul_assign(rows[row] * columns[j][column]);
+            });
+            k.when(tile.eq(diagonal), || {
+                apply_causal_mask(k, ([self.start, key], true), &scores, f32::NEG_INFINITY);
+            });
+            self.bounds.apply(k, (key, KEYS), (&[&scores], f32::NEG_INFINITY));
+            softmax.update(&scores, &out);
+            for_each(&scores, |prob, [_, column], j| prob.mul_assign(value_scales[j][column]));
+            let probs = SplitRows::new(k, config.target, &scores);
+            let (values_stage, values) = smem.wait(state);
+            probs.multiply(k, (values, config.head_dim), &out);
+            smem.release(values_stage.index);
+            let next = tile + smem.pairs();
+            k.when(smem.copies & next.lt(end), || self.copy(smem, next * KEYS));
+        });
+        self.finish((k, config), (&softmax, &out));
+    }
+}

@@ -1,0 +1,75 @@
+//! The gradients of k and v from operands in parts, in tiles of 32 queries.
+
+use std::f32::consts::LOG2_E;
+
+use retrograph_kernel_abi::attention::WGMMA_ROWS;
+use retrograph_ptx::build::Kernel;
+
+use super::{Config, Params, for_each_element};
+use crate::attention::mask::apply_causal_mask;
+use crate::attention::wgmma::smem::Smem;
+use crate::attention::wgmma::split::{SplitRows, multiply_transposed};
+use crate::attention::wgmma::warpgroup;
+use crate::primitives::mma::{acc_row, fragment_column};
+use crate::primitives::tma_pipeline::{BOX, PipelineState};
+
+/// Queries of a tile.
+pub(super) const QUERIES: u32 = 32;
+/// Tiles of queries and gradients of the output in flight.
+pub(super) const STAGES: u32 = 6;
+/// Columns of the gradients that are summed at a time, since registers hold both gradients.
+const COLUMNS: u32 = BOX;
+
+impl<'k> Params<'k> {
+    pub(super) fn compute_split(&self, (k, config): (&Kernel<'k>, Config), smem: &Smem<'k>) {
+        let position = self.copy_first((smem, QUERIES));
+        let state = PipelineState::new(k);
+        let [grad_k, grad_v] = [(); 2].map(|()| acc_row(k, config.head_dim));
+        let [scores, grads] = [(); 2].map(|()| acc_row(k, QUERIES));
+        let scale_log2 = self.scale * LOG2_E;
+        let [q_scales, k_scales, v_scales, grad_out_scales] = self.scales;
+        let [k_rows, v_rows] = [k_scales, v_scales].map(|scales| scales.of_rows(self.start));
+        let [keys, values] = smem.wait_resident(warpgroup(k));
+        k.range(0, self.heads, 1, |head| {
+            let lse_delta = self.lse_delta.at(head.mul_wide(self.padded) << 1);
+            k.range(self.start, self.end, QUERIES, |query| {
+                let (q_stage, q) = smem.wait(state);
+                multiply_transposed(k, [keys, q], &scores);
+                let (grad_out_stage, grad_out) = smem.wait(state);
+                multiply_transposed(k, [values, grad_out], &grads);
+                let stats = lse_delta.at((query + fragment_column(k)) << 1);
+                let [query_scales, out_scales] = [q_scales, grad_out_scales]
+                    .map(|scales| scales.of_columns(query, scores.len()));
+                k.wgmma_wait_group(1);
+                for_each_element((stats, &scores), |score, [lse, _], [j, i]| {
+                    let factor = k_rows[i / 2] * query_scales[j][i % 2];
+                    score.update(|score| (score * factor).fma(scale_log2, -lse).exp2_ftz());
+                });
+                k.wgmma_wait_group(0);
+                for_each_element((stats, &grads), |grad, [_, delta], [j, i]| {
+                    let (prob, factor) = (scores[j][i], v_rows[i / 2] * out_scales[j][i % 2]);
+                    grad.update(|grad| {
+                        grad.fma(factor, -delta) * prob.get() * query_scales[j][i % 2]
+                    });
+                    prob.mul_assign(out_scales[j][i % 2]);
+                });
+                // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
+                k.when(query.lt(self.start + (WGMMA_ROWS - 1)), || {
+                    for acc in [&scores, &grads] {
+                        apply_causal_mask(k, ([self.start, query], false), acc, 0.0);
+                    }
+                });
+                self.bounds.apply(k, (query, QUERIES), (&[&scores, &grads], 0.0));
+                let probs = SplitRows::new(k, config.target, &scores);
+                probs.multiply(k, (grad_out, COLUMNS), &grad_v);
+                smem.release(grad_out_stage.index);
+                let grads = SplitRows::new(k, config.target, &grads);
+                grads.multiply(k, (q, COLUMNS), &grad_k);
+                smem.release(q_stage.index);
+                k.when(smem.copies, || self.copy_next((smem, QUERIES), &position));
+            });
+        });
+        self.grad_k.write_pairs(config.target, (self.start, Some(self.scale)), &grad_k);
+        self.grad_v.write_pairs(config.target, (self.start, None), &grad_v);
+    }
+}

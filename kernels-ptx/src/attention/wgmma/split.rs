@@ -1,0 +1,167 @@
+//! Products of operands in f32, as two parts of f16 each, with powers of two as scales.
+//!
+//! ```text
+//! x[i] = scale[i] · (high[i] + low[i])        a·b ≈ aₗ·bₕ + aₕ·bₗ + aₕ·bₕ
+//! ```
+//!
+//! A launch has split the rows of q, k, v and `grad_out` before, all heads of a token with one
+//! scale. Scales of rows of a product are factors of its result. Scales of steps of K are
+//! multiplied into the left operand, which is then split in registers, each row of a tile with a
+//! scale of its own.
+//!
+//! **Accumulation.** Tensor cores cut off the low bits of sums in f32. So each tile is summed from
+//! zero, the small products first, and then added to the accumulators in f32, rounded to nearest.
+
+use retrograph_ptx::SmTarget;
+use retrograph_ptx::build::{HalfType, Kernel, MatrixA, Ptr, ScaleD, Value, Var};
+
+use super::smem::PlacedTile;
+use crate::attention::mask::lane_row;
+use crate::attention::mma::Fragments;
+use crate::attention::online_softmax::{reduce_row, row};
+use crate::primitives::f16;
+use crate::primitives::mma::{AccFragment, acc_registers, acc_row, fragment_column};
+use crate::primitives::wgmma::{SPLIT_PRODUCTS, STEPS};
+
+/// The bits of an f32 without its sign, and those of its exponent.
+const MAGNITUDE: u32 = 0x7fff_ffff;
+const EXPONENT: u32 = 0x7f80_0000;
+/// The exponent bits of 2¹⁴ as a factor: rows are scaled so that their largest element is below
+/// 2¹⁵.
+const TOP: u32 = 14 << 23;
+/// The sum of the exponent bits of a power of two and of its reciprocal.
+const RECIPROCAL: u32 = 254 << 23;
+
+/// The scales of the tokens of a sequence.
+#[derive(Clone, Copy)]
+pub(super) struct RowScales<'k> {
+    scales: Ptr<'k, f32>,
+    /// The first token and the last one in the sequence.
+    first: Value<'k, u32>,
+    last: Value<'k, u32>,
+}
+
+impl<'k> RowScales<'k> {
+    /// The scales of sequence `sequence` of `seq` tokens.
+    pub(super) fn new(scales: Ptr<'k, f32>, [sequence, seq]: [Value<'k, u32>; 2]) -> Self {
+        Self { scales, first: sequence * seq, last: seq - 1 }
+    }
+
+    /// The scale of a token; of the last one past the end.
+    fn of(self, token: Value<'k, u32>) -> Value<'k, f32> {
+        self.scales.load(self.first + token.min(self.last))
+    }
+
+    /// The scales of the lane's two rows in a block that starts at token `start`.
+    pub(super) fn of_rows(self, start: Value<'k, u32>) -> [Value<'k, f32>; 2] {
+        let row = start + lane_row(&start.kernel());
+        [0, 8].map(|half| self.of(row + half))
+    }
+
+    /// The scales of the lane's columns in each of `fragments` fragments from token `start` on.
+    pub(super) fn of_columns(
+        self,
+        start: Value<'k, u32>,
+        fragments: usize,
+    ) -> Vec<[Value<'k, f32>; 2]> {
+        let column = start + fragment_column(&start.kernel());
+        (0..fragments as u32).map(|j| [0, 1].map(|next| self.of(column + (j * 8 + next)))).collect()
+    }
+}
+
+/// Calls `body` for each element of `acc` with the indices of its row and of its column among
+/// those of the lane in the fragment, and of its fragment.
+pub(super) fn for_each<'k>(
+    acc: &[AccFragment<'k>],
+    body: impl Fn(Var<'k, f32>, [usize; 2], usize),
+) {
+    for (j, fragment) in acc.iter().enumerate() {
+        for (index, element) in fragment.iter().enumerate() {
+            body(*element, [index / 2, index % 2], j);
+        }
+    }
+}
+
+/// Starts `acc = a·bᵀ` without scales, for 64 rows of a and all rows of b.
+pub(super) fn multiply_transposed<'k>(
+    k: &Kernel<'k>,
+    [a, b]: [PlacedTile<'k>; 2],
+    acc: &[AccFragment<'k>],
+) {
+    let acc = acc_registers(acc);
+    k.wgmma_fence();
+    for (index, &[part_a, part_b]) in SPLIT_PRODUCTS.iter().enumerate() {
+        for step in 0..a.tile.length / STEPS {
+            let scale_d = if index == 0 && step == 0 { ScaleD::Zero } else { ScaleD::One };
+            let a = MatrixA::Shared(a.part(part_a).k_major(step));
+            let operands = (a, b.part(part_b).k_major(step));
+            k.wgmma_mma_async(HalfType::F16, operands, &acc, scale_d);
+        }
+    }
+    k.wgmma_commit_group();
+}
+
+/// A left operand in registers.
+pub(super) struct SplitRows<'k> {
+    parts: [Fragments<'k>; 2],
+    /// The scales of the lane's two rows.
+    scales: [Value<'k, f32>; 2],
+}
+
+impl<'k> SplitRows<'k> {
+    /// Splits the rows of `acc`, which it overwrites. NaN and infinity make a row NaN.
+    pub(super) fn new(k: &Kernel<'k>, target: SmTarget, acc: &[AccFragment<'k>]) -> Self {
+        let scales = [0, 1].map(|half| {
+            let magnitudes = row(acc, half).map(|element| element.get().bits() & MAGNITUDE);
+            let largest = magnitudes.reduce(|a, b| a.max(b)).expect("a tile has columns");
+            let largest = reduce_row(k, largest, |a, b| a.max(b)) & EXPONENT;
+            let scale = largest.max(TOP + (1 << 23)) - TOP;
+            let reciprocal = Value::<f32>::from_bits(k.constant(RECIPROCAL) - scale);
+            row(acc, half).for_each(|element| element.mul_assign(reciprocal));
+            Value::<f32>::from_bits(scale)
+        });
+        let high = pack_fragments(target, acc);
+        for element in acc.iter().flatten() {
+            element.update(|element| element - f16::round(element));
+        }
+        Self { parts: [high, pack_fragments(target, acc)], scales }
+    }
+
+    /// Adds the product with all rows of `b` to `acc`, by `width` columns at a time. Waits for all
+    /// products.
+    pub(super) fn multiply(
+        &self,
+        k: &Kernel<'k>,
+        (b, width): (PlacedTile<'k>, u32),
+        acc: &[AccFragment<'k>],
+    ) {
+        for (b, acc) in b.columns(width).zip(acc.chunks(width as usize / 8)) {
+            let sum = acc_row(k, b.tile.length);
+            let registers = acc_registers(&sum);
+            k.wgmma_fence();
+            for (index, &[part_a, part_b]) in SPLIT_PRODUCTS.iter().enumerate() {
+                for (step, fragment) in (0..).zip(&self.parts[part_a]) {
+                    let scale_d = if index == 0 && step == 0 { ScaleD::Zero } else { ScaleD::One };
+                    let operands = (MatrixA::Registers(*fragment), b.part(part_b).mn_major(step));
+                    k.wgmma_mma_async(HalfType::F16, operands, &registers, scale_d);
+                }
+            }
+            k.wgmma_commit_group();
+            k.wgmma_wait_group(0);
+            for (acc, sum) in acc.iter().zip(&sum) {
+                for (index, (acc, sum)) in acc.iter().zip(sum).enumerate() {
+                    acc.update(|acc| sum.get().fma(self.scales[index / 2], acc));
+                }
+            }
+        }
+    }
+}
+
+/// Rounds an accumulator to f16, as the left operand of a product.
+fn pack_fragments<'k>(target: SmTarget, acc: &[AccFragment<'k>]) -> Fragments<'k> {
+    let pair = |acc: &AccFragment<'k>, half: usize| {
+        f16::pack(target, [acc[half * 2].get(), acc[half * 2 + 1].get()])
+    };
+    let steps = acc.chunks_exact(2);
+    steps.map(|two| [0, 1, 2, 3].map(|i| pair(&two[i / 2], i % 2))).collect()
+}
