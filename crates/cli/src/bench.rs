@@ -4,7 +4,7 @@ use std::path::Path;
 
 use indicatif::HumanBytes;
 use retrograph_finetune::bench::{Bench, Measurement};
-use retrograph_finetune::{Device, Stage};
+use retrograph_finetune::{Device, Mode, Stage};
 use serde::Serialize;
 
 use crate::args::BenchArguments;
@@ -43,11 +43,13 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
     let modules = arguments.cache.modules(&device, arguments.device)?;
     let mut startup = Startup::new();
     let start = &mut |stage: Stage<'_>| startup.show(&stage);
+    let config = arguments.config()?;
     if !arguments.decode.is_empty() {
-        return decode_bench::run(arguments, (&device, &modules), start);
+        return decode_bench::run((arguments, &config), (&device, &modules), start);
     }
+    let mode = config.mode;
     let bench = Bench {
-        config: arguments.config(),
+        config,
         sizes: arguments.sizes.iter().map(|size| size.0).collect(),
         strategies: arguments.strategies.clone(),
         warm_up: arguments.warm_up,
@@ -58,7 +60,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
     let measurements = bench.run(&modules, start, rows)?;
     if let Some(path) = &arguments.json {
         let settings = Settings { steps: arguments.steps };
-        write(path, arguments, settings, (&device, &measurements))?;
+        write(path, (arguments, mode), settings, (&device, &measurements))?;
     }
     Ok(Outcome::Done)
 }
@@ -127,7 +129,7 @@ fn line(one: &Measurement) {
 /// Writes the results as JSON.
 pub(crate) fn write(
     path: &Path,
-    arguments: &BenchArguments,
+    (arguments, mode): (&BenchArguments, Mode),
     settings: impl Serialize,
     (device, measurements): (&Device, &[impl Serialize]),
 ) -> Result<(), CliError> {
@@ -136,7 +138,7 @@ pub(crate) fn write(
         simulated: device.simulated,
         driver: device.context.driver().version().to_string(),
         preset: arguments.model.preset.name(),
-        mode: arguments.config().mode,
+        mode,
         settings,
         measurements,
     };

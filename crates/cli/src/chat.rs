@@ -125,9 +125,12 @@ impl Chat<'_> {
         self.tell(if on { "answers with the adapter" } else { "answers without the adapter" });
     }
 
-    /// Prints the effect of a command.
+    /// Prints a notice: to standard error if standard output has only answers.
     fn tell(&self, text: &str) {
-        if !self.arguments.quiet {
+        if self.arguments.quiet {
+            // There is nothing to do about a closed standard error.
+            let _ = writeln!(std::io::stderr(), "({text})");
+        } else {
             screen::line(format_args!("({text})"));
         }
     }
@@ -144,9 +147,9 @@ impl Chat<'_> {
         let (used, capacity) = (request.prompt.len(), self.engine.capacity());
         if used >= capacity {
             self.messages.pop();
-            screen::line(format_args!(
-                "(the conversation now has {used} tokens, and the context {capacity}; /reset \
-                 starts again, --max-length sets the context)"
+            self.tell(&format!(
+                "the conversation now has {used} tokens, and the context {capacity}; /reset \
+                 starts again, --max-length sets the context"
             ));
             return Ok(Outcome::Done);
         }

@@ -4,6 +4,7 @@
 //! so that both are parsed and checked alike. A flag of the command line replaces its key and all
 //! keys that it excludes.
 
+use std::any::TypeId;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -97,6 +98,9 @@ fn file_of(line: &[OsString]) -> Option<PathBuf> {
 }
 
 /// The flags of the command.
+/// The flag of the adapter from which a run starts.
+const ADAPTER: &str = "adapter";
+
 struct Flags(Command);
 
 impl Flags {
@@ -154,7 +158,12 @@ impl Flags {
                 key: key.clone(),
                 expected,
             })?;
-            let replaced = given.iter().any(|name| name == key || self.conflict(name, key));
+            let is_replaced =
+                |key: &str| given.iter().any(|name| name == key || self.conflict(name, key));
+            // A file has both the adapter from which a run starts and its options, with which the
+            // run is resumed.
+            let starts = table.contains_key(ADAPTER) && !is_replaced(ADAPTER);
+            let replaced = is_replaced(key) || starts && self.conflict(ADAPTER, key);
             arguments.extend(written.filter(|_| !replaced).map(OsString::from));
         }
         Ok(arguments)
@@ -217,7 +226,10 @@ impl Given {
             }
             let value = match flag.get_action() {
                 ArgAction::SetTrue => Some(Value::Boolean(true)),
-                _ => matches.get_raw(id).into_iter().flatten().last().and_then(value_of),
+                _ => {
+                    let raw = matches.get_raw(id).into_iter().flatten().last();
+                    raw.and_then(|raw| value_of(flag, raw))
+                }
             };
             table.extend(value.map(|value| (name.to_owned(), value)));
         }
@@ -234,7 +246,8 @@ impl Given {
         let mut table = self.0.clone();
         REPLACED.iter().for_each(|name| drop(table.remove(*name)));
         for (name, value) in resolved {
-            let excluded = table.keys().any(|given| flags.conflict(given, name));
+            let others = table.keys().filter(|given| *given != ADAPTER);
+            let excluded = others.into_iter().any(|given| flags.conflict(given, name));
             if !excluded {
                 table.insert((*name).to_owned(), value.clone());
             }
@@ -245,22 +258,23 @@ impl Given {
     }
 }
 
-/// Returns a value of the command line in its type. `None` for a path that is not Unicode, which
-/// TOML cannot hold.
-fn value_of(raw: &OsStr) -> Option<Value> {
+/// Returns a value of the command line in the type of its flag: `007` can be a number or a path. An
+/// integer that TOML cannot hold becomes a text. `None` for a path that is not Unicode, which TOML
+/// cannot hold either.
+fn value_of(flag: &Arg, raw: &OsStr) -> Option<Value> {
     let text = raw.to_str()?;
-    if let Ok(on) = text.parse() {
-        return Some(Value::Boolean(on));
-    }
-    if let Ok(number) = text.parse() {
-        return Some(Value::Integer(number));
-    }
-    // A text such as `inf` or `nan` can be a name.
-    let is_number = text.starts_with(|first: char| first.is_ascii_digit() || "-.".contains(first));
-    match text.parse() {
-        Ok(number) if is_number => Some(Value::Float(number)),
-        _ => Some(Value::String(text.to_owned())),
-    }
+    let kind = flag.get_value_parser().type_id();
+    let is_one_of = |kinds: &[TypeId]| kinds.iter().any(|one| kind == *one);
+    let value = if is_one_of(&[TypeId::of::<bool>()]) {
+        text.parse().ok().map(Value::Boolean)
+    } else if is_one_of(&[TypeId::of::<f32>(), TypeId::of::<f64>()]) {
+        text.parse().ok().map(Value::Float)
+    } else if is_one_of(&[TypeId::of::<u32>(), TypeId::of::<u64>(), TypeId::of::<usize>()]) {
+        text.parse().ok().map(Value::Integer)
+    } else {
+        None
+    };
+    Some(value.unwrap_or_else(|| Value::String(text.to_owned())))
 }
 
 /// Returns a number of single precision with the digits that it is written with.

@@ -11,12 +11,15 @@ use crate::args::DataArguments;
 use crate::error::CliError;
 use crate::screen::{fact, style};
 
+/// What is said of a model directory without `tokenizer.json`.
+pub(crate) const NO_TOKENIZER: &str = "none in the model directory: bytes are tokens";
+
 /// Opens the tokenizer of `base`; without one, bytes are tokens.
 pub(crate) fn tokenizer(base: Option<&ModelDirectory>) -> Result<Tokenizer, CliError> {
     let Some(base) = base else { return Ok(Tokenizer::bytes()) };
     let tokenizer = base.tokenizer()?;
     if tokenizer.is_bytes() {
-        fact("tokenizer", "none in the model directory: bytes are tokens");
+        fact("tokenizer", NO_TOKENIZER);
     } else {
         fact("tokenizer", format!("{} tokens", HumanCount(tokenizer.len() as u64)));
     }

@@ -2,7 +2,7 @@
 
 use indicatif::HumanBytes;
 use retrograph_finetune::bench::decode::{DecodeBench, DecodeMeasurement};
-use retrograph_finetune::{Device, InferenceConfig, Sampling, Stage};
+use retrograph_finetune::{Device, InferenceConfig, Sampling, Stage, TrainingConfig};
 use retrograph_runtime::ModuleCache;
 use serde::Serialize;
 
@@ -21,13 +21,13 @@ struct Settings {
 
 /// Measures text generation as the arguments say.
 pub(crate) fn run(
-    arguments: &BenchArguments,
+    (arguments, config): (&BenchArguments, &TrainingConfig),
     (device, modules): (&Device, &ModuleCache),
     start: &mut dyn FnMut(Stage<'_>),
 ) -> Result<Outcome, CliError> {
     let drawn = Sampling { temperature: 1.0, top_k: 20, top_p: 0.8, ..Sampling::greedy() };
     let bench = DecodeBench {
-        config: InferenceConfig::from(&arguments.config()),
+        config: InferenceConfig::from(config),
         sizes: arguments.decode.iter().map(|size| size.0).collect(),
         strategies: arguments.strategies.clone(),
         cache: arguments.cache_dtype,
@@ -40,7 +40,7 @@ pub(crate) fn run(
     let measurements = bench.run(modules, start, rows)?;
     if let Some(path) = &arguments.json {
         let settings = Settings { temperature: arguments.temperature, tokens: arguments.steps };
-        write(path, arguments, settings, (device, &measurements))?;
+        write(path, (arguments, config.mode), settings, (device, &measurements))?;
     }
     Ok(Outcome::Done)
 }

@@ -9,6 +9,7 @@ use retrograph_finetune::{
 };
 
 use crate::args::{EngineArguments, InferenceArguments};
+use crate::data::NO_TOKENIZER;
 use crate::error::CliError;
 use crate::screen::{self, Startup, fact};
 
@@ -37,6 +38,9 @@ impl Engine {
     ) -> Result<Self, CliError> {
         let model = ModelDirectory::open(&arguments.model)?;
         let tokenizer = model.tokenizer()?;
+        if tokenizer.is_bytes() && !quiet {
+            fact("tokenizer", NO_TOKENIZER);
+        }
         let template = match tokenizer.chat_template() {
             Err(HubError::NoChatTemplate) => None,
             template => Some(template.map_err(Error::from)?),

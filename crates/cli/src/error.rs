@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use retrograph_finetune::{Error, HubError, LoraLayers, LoraTargets};
+use retrograph_finetune::{Error, HubError, LoraLayers, LoraTargets, WeightType};
 
 use crate::config_file::ConfigError;
 use crate::hints;
@@ -80,6 +80,12 @@ pub(crate) enum CliError {
          leave out --adapter-only"
     )]
     NoAdapter,
+    /// A type is asked for that the weights of an adapter directory do not have.
+    #[error(
+        "an adapter directory has weights in f32, and --dtype {0} is asked for; leave out --dtype, \
+         or give --format gguf"
+    )]
+    AdapterType(WeightType),
     /// The processes of a run on several GPUs cannot be placed or started, or one has failed.
     #[error("{0}")]
     Ranks(String),

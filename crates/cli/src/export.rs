@@ -10,7 +10,7 @@ use retrograph_finetune::export::{
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
     AdapterOutput, Error, ExportError, Mode, ModelDirectory, ModelOutput, ModelWeights,
-    OptimizerConfig, Precision, Preset, Trainer, TrainingConfig,
+    OptimizerConfig, Precision, Preset, Trainer, TrainingConfig, WeightType,
 };
 
 use crate::args::{DestinationArguments, ExportArguments, FormatArgument, OutputArguments};
@@ -34,6 +34,9 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Outcome, CliError> {
     let facts: Vec<String> = trained.fact().into_iter().collect();
     let mut weights = Weights { trained, base: base.clone(), seed: config.seed };
     if *adapter_only && destination.format == FormatArgument::Hf {
+        if let Some(dtype) = destination.dtype.filter(|dtype| *dtype != WeightType::F32) {
+            return Err(CliError::AdapterType(dtype));
+        }
         return adapter_directory(&destination.out, (&config, base.as_ref()), &mut weights);
     }
     let values = &mut |parameter: &Parameter| weights.of(parameter);

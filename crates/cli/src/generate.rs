@@ -14,6 +14,7 @@ use retrograph_finetune::{
 use serde_json::json;
 
 use crate::args::{GenerateArguments, InferenceArguments};
+use crate::data::NO_TOKENIZER;
 use crate::error::CliError;
 use crate::file::write;
 use crate::outputs::{self, Output};
@@ -40,6 +41,9 @@ impl GenerateConfig {
         require_output(arguments)?;
         let model = arguments.model.as_deref().map(ModelDirectory::open).transpose()?;
         let tokenizer = model.as_ref().map_or_else(|| Ok(Tokenizer::bytes()), |m| m.tokenizer())?;
+        if model.is_some() && tokenizer.is_bytes() && !arguments.quiet {
+            fact("tokenizer", NO_TOKENIZER);
+        }
         let defaults = match &model {
             Some(model) => GenerationDefaults::open(model.path(), &tokenizer)?,
             None => GenerationDefaults::default(),

@@ -1,9 +1,12 @@
 //! The configuration of `retrograph finetune`: resolved from the arguments, the model directory,
 //! the adapter and the checkpoint, and checked before anything runs.
 
+use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use retrograph_finetune::checkpoint::Checkpoint;
+use retrograph_finetune::new_directory::place_of;
 use retrograph_finetune::parameters::inventory;
 use retrograph_finetune::temporary::require_writable;
 use retrograph_finetune::{
@@ -54,6 +57,8 @@ pub(crate) struct RunConfig {
     /// The flags of the run.
     pub(crate) given: Given,
     pub(crate) cache: CacheArguments,
+    /// The directory for the weights, if none was named.
+    pub(crate) _claimed: Option<ClaimedDirectory>,
 }
 
 impl RunConfig {
@@ -63,7 +68,7 @@ impl RunConfig {
         mut arguments: FinetuneArguments,
         mut device: Option<Device>,
     ) -> Result<Self, CliError> {
-        default_output(&mut arguments);
+        let claimed = default_output(&mut arguments);
         require_places(&arguments)?;
         let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
         let adapter = adapter(&arguments)?;
@@ -128,6 +133,7 @@ impl RunConfig {
             opened: device,
             cache: arguments.cache,
             given: arguments.given,
+            _claimed: claimed,
         })
     }
 
@@ -173,28 +179,63 @@ impl RunConfig {
     }
 }
 
+/// A directory for the weights of this process, which another one without a named output does not
+/// choose meanwhile. If nothing was written to it, it is removed in the end.
+#[derive(Debug)]
+pub(crate) struct ClaimedDirectory {
+    path: PathBuf,
+    _lock: Option<File>,
+}
+
+impl ClaimedDirectory {
+    /// Claims `path` if it is empty, or does not exist, and no other process has claimed it.
+    fn at(path: PathBuf) -> Result<Self, PathBuf> {
+        let created = std::fs::create_dir(&path);
+        if created.as_ref().is_err_and(|error| error.kind() != ErrorKind::AlreadyExists) {
+            // The check of all outputs names the reason.
+            return Ok(Self { path, _lock: None });
+        }
+        let is_empty = std::fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none());
+        let lock = File::open(&path).ok();
+        let is_taken = |lock: &File| matches!(lock.try_lock(), Err(TryLockError::WouldBlock));
+        if !is_empty || lock.as_ref().is_some_and(is_taken) {
+            return Err(path);
+        }
+        Ok(Self { path, _lock: lock })
+    }
+}
+
+impl Drop for ClaimedDirectory {
+    fn drop(&mut self) {
+        // It fails if the weights are there.
+        let _ = std::fs::remove_dir(&self.path);
+    }
+}
+
 /// Sets a directory for the trained weights if the arguments name none, and prints it.
-fn default_output(arguments: &mut FinetuneArguments) {
+fn default_output(arguments: &mut FinetuneArguments) -> Option<ClaimedDirectory> {
     let FinetuneArguments { output, checkpoint, .. } = arguments;
     if output.discard
         || checkpoint.is_some()
         || output.adapter_out.is_some()
         || output.model_out.is_some()
     {
-        return;
+        return None;
     }
     let lora = arguments.trains_lora();
     let name = |number: u32| match number {
         1 => PathBuf::from(DEFAULT_OUTPUT),
         number => PathBuf::from(format!("{DEFAULT_OUTPUT}-{number}")),
     };
-    let free = (1..).map(name).find(|folder| !folder.exists());
-    let folder = free.expect("some number is free");
+    let claimed = (1..).map(name).find_map(|folder| ClaimedDirectory::at(folder).ok());
+    let claimed = claimed.expect("some number is free");
+    let folder = claimed.path.clone();
     let what = if lora { "adapter" } else { "model" };
     fact("output", format!("{}: the {what}, as no output is named", folder.display()));
     let place =
         if lora { &mut arguments.output.adapter_out } else { &mut arguments.output.model_out };
     *place = Some(folder);
+    Some(claimed)
 }
 
 fn adapter_output<'a>(
@@ -235,7 +276,11 @@ fn require_folders(arguments: &FinetuneArguments) -> Result<(), CliError> {
     let model = model.map(|output| ("the model", output.folder));
     let checkpoints = arguments.checkpoint.as_deref().map(|path| ("the checkpoints", path));
     let files = arguments.output.files().into_iter().map(|file| (file.what, file.path));
-    let all: Vec<_> = files.chain(checkpoints).chain(adapter).chain(model).collect();
+    let events = arguments.output.tensorboard.as_deref().map(|path| ("the events", path));
+    let tokens = arguments.data.token_cache_dir().map(|path| ("the token cache", path));
+    let kernels = arguments.cache.dir().map(|path| ("the kernel cache", path));
+    let folders = [checkpoints, events, tokens, kernels, adapter, model];
+    let all: Vec<_> = files.chain(folders.into_iter().flatten()).collect();
     for (what, folder) in adapter.into_iter().chain(model) {
         // The folder is replaced as a whole, so nothing else may go there.
         let others = all.iter().filter(|other| other.0 != what);
@@ -243,19 +288,16 @@ fn require_folders(arguments: &FinetuneArguments) -> Result<(), CliError> {
             let why = format!("{other} would go into the same folder; give another one");
             return Err(CliError::write(what, folder, why));
         }
-        require_above(what, folder)?;
+        require_place(what, folder)?;
     }
     Ok(())
 }
 
-/// Checks that `folder` can be created. Missing folders above it are created when it is written.
-fn require_above(what: &'static str, folder: &Path) -> Result<(), CliError> {
-    let above = folder.ancestors().skip(1).map(|folder| match folder {
-        empty if empty == Path::new("") => Path::new("."),
-        folder => folder,
-    });
-    let Some(there) = above.into_iter().find(|folder| folder.exists()) else { return Ok(()) };
-    require_writable(there).map_err(|why| CliError::write(what, folder, why))
+/// Checks that `folder` can be created or filled. Missing folders above it are created when it is
+/// written.
+fn require_place(what: &'static str, folder: &Path) -> Result<(), CliError> {
+    let place = place_of(folder).and_then(|place| require_writable(&place));
+    place.map_err(|why| CliError::write(what, folder, why))
 }
 
 /// Opens the adapter from which the run starts.

@@ -25,8 +25,10 @@ impl RunConfig {
             ("batch", integer(batch)),
             ("grad-accumulation", integer(config.batch / sequences.max(1))),
             ("seq", integer(config.seq)),
-            // TOML has no larger numbers.
-            ("seed", Value::Integer(config.seed.min(i64::MAX as u64) as i64)),
+            (
+                "seed",
+                i64::try_from(config.seed).map_or(text(config.seed.to_string()), Value::Integer),
+            ),
             ("dtype", text(config.precision.dtype.to_string())),
         ];
         match step.preference {

@@ -51,7 +51,7 @@ pub mod hub;
 pub mod init;
 mod json_file;
 pub mod model;
-mod new_directory;
+pub mod new_directory;
 pub mod parameters;
 mod programs;
 pub mod report;

@@ -1,7 +1,11 @@
 //! Atomic creation and replacement of directories.
 //!
 //! A directory is filled under a temporary name in the same folder, synchronized, and then renamed.
-//! If it replaces a directory, the two names are exchanged atomically.
+//! If it replaces a directory, the two names are exchanged atomically. A link is followed.
+//!
+//! A mount point cannot be renamed, and neither can a directory in a folder without the right to
+//! write; the current directory would be lost to the shell that is in it. Such a directory is
+//! filled under a temporary name inside it, and its files are then renamed one by one.
 
 use std::fs::File;
 use std::io;
@@ -10,13 +14,15 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use crate::adapter::AdapterError;
-use crate::temporary::{directory_in, folder_of};
+use crate::temporary::{directory_in, folder_of, is_temporary, require_writable};
 
 /// A directory under construction.
 #[derive(Debug)]
 pub(crate) struct NewDirectory {
     temporary: TempDir,
     path: PathBuf,
+    /// Whether the files go into the directory at `path` one by one.
+    in_place: bool,
     /// Keeps other processes from removing the temporary directory.
     lock: Option<File>,
 }
@@ -27,10 +33,12 @@ impl NewDirectory {
     pub(crate) fn create(path: &Path, replaceable: &[&str]) -> Result<Self, AdapterError> {
         require_free(path, replaceable)?;
         let failed = |source| AdapterError::Write { path: path.to_owned(), source };
-        let parent = folder_of(path);
-        std::fs::create_dir_all(parent).map_err(failed)?;
-        let (temporary, lock) = directory_in(parent).map_err(failed)?;
-        Ok(Self { temporary, path: path.to_owned(), lock })
+        let path = followed(path).map_err(failed)?;
+        let in_place = is_filled_in_place(&path);
+        let place = if in_place { &path } else { folder_of(&path) };
+        std::fs::create_dir_all(place).map_err(failed)?;
+        let (temporary, lock) = directory_in(place).map_err(failed)?;
+        Ok(Self { temporary, path, in_place, lock })
     }
 
     /// The directory to fill. The caller synchronizes each file.
@@ -40,9 +48,16 @@ impl NewDirectory {
 
     /// Renames the directory to its path.
     pub(crate) fn publish(self) -> Result<(), AdapterError> {
-        let Self { temporary, path, lock } = self;
+        let Self { temporary, path, in_place, lock } = self;
         let put = || {
             File::open(temporary.path())?.sync_all()?;
+            if in_place {
+                for entry in std::fs::read_dir(temporary.path())? {
+                    let entry = entry?;
+                    std::fs::rename(entry.path(), path.join(entry.file_name()))?;
+                }
+                return File::open(&path)?.sync_all();
+            }
             if is_filled(&path) {
                 // The old directory gets the temporary name, and is removed with it.
                 exchange(temporary.path(), &path)?;
@@ -57,6 +72,62 @@ impl NewDirectory {
     }
 }
 
+/// The directory in which a temporary one is created for a directory at `path`, or the nearest one
+/// above it that exists.
+///
+/// # Errors
+/// If `path` is a link that cannot be followed.
+pub fn place_of(path: &Path) -> io::Result<PathBuf> {
+    let path = followed(path)?;
+    if is_filled_in_place(&path) {
+        return Ok(path);
+    }
+    let mut place = folder_of(&path);
+    while !place.exists() {
+        let above = folder_of(place);
+        if above == place {
+            break;
+        }
+        place = above;
+    }
+    Ok(place.to_owned())
+}
+
+/// The directory to which links lead, which need not exist.
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    /// As many as Linux follows.
+    const MOST_LINKS: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        match std::fs::read_link(&path) {
+            Ok(target) => path = folder_of(&path).join(target),
+            // `.` and `..` have no name that could be replaced.
+            Err(_) if path.file_name().is_none() => return path.canonicalize(),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("it is a link to itself"))
+}
+
+/// Whether a directory at `path` is there and can only be filled, and not be replaced.
+fn is_filled_in_place(path: &Path) -> bool {
+    let Ok(path) = path.canonicalize() else { return false };
+    let is_current = std::env::current_dir().is_ok_and(|current| current == path);
+    is_current || is_mount_point(&path) || require_writable(folder_of(&path)).is_err()
+}
+
+#[cfg(target_os = "linux")]
+fn is_mount_point(path: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS);
+    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_mount_point(_path: &Path) -> bool {
+    false
+}
+
 /// Checks that `path` holds only files named `replaceable`.
 pub(crate) fn require_free(path: &Path, replaceable: &[&str]) -> Result<(), AdapterError> {
     let failed = |source| AdapterError::Read { path: path.to_owned(), source };
@@ -67,6 +138,9 @@ pub(crate) fn require_free(path: &Path, replaceable: &[&str]) -> Result<(), Adap
     };
     for entry in entries {
         let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        if is_temporary(&name) {
+            continue;
+        }
         if !replaceable.contains(&name.as_str()) {
             return Err(AdapterError::Occupied { path: path.to_owned(), entry: name });
         }
@@ -154,6 +228,48 @@ mod tests {
         put(&path, "newer").unwrap();
         assert_eq!(std::fs::read_to_string(path.join("a")).unwrap(), "newer");
         assert!(!left.exists());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_are_followed() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir(path("empty")).unwrap();
+        symlink("empty", path("to empty")).unwrap();
+        symlink("new", path("to nothing")).unwrap();
+        symlink(path("to nothing"), path("twice")).unwrap();
+        symlink("itself", path("itself")).unwrap();
+        for (link, target) in [("to empty", "empty"), ("twice", "new"), ("to nothing", "new")] {
+            put(&path(link), link).unwrap();
+            assert!(path(link).is_symlink());
+            assert_eq!(std::fs::read_to_string(path(target).join("a")).unwrap(), link);
+        }
+        assert!(put(&path("itself"), "x").is_err());
+        assert_eq!(place_of(&path("twice")).unwrap(), folder.path());
+        assert_eq!(place_of(&path("deep/er")).unwrap(), folder.path());
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_replaced_is_filled() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("result");
+        std::fs::create_dir(&path).unwrap();
+        for text in ["first", "second"] {
+            let (temporary, lock) = directory_in(&path).unwrap();
+            let new = NewDirectory { temporary, path: path.clone(), in_place: true, lock };
+            require_free(&path, &["a"]).unwrap();
+            std::fs::write(new.path().join("a"), text).unwrap();
+            new.publish().unwrap();
+            assert_eq!(std::fs::read_to_string(path.join("a")).unwrap(), text);
+            assert_eq!(files(&path), ["a"]);
+        }
+        let current = std::env::current_dir().unwrap();
+        assert_eq!(place_of(Path::new(".")).unwrap(), current);
+        assert_eq!(place_of(&current).unwrap(), current);
+        #[cfg(target_os = "linux")]
+        assert!(is_mount_point(Path::new("/proc")) && !is_mount_point(&path));
     }
 
     #[test]

@@ -66,7 +66,9 @@ pub(crate) fn directory_in(folder: &Path) -> io::Result<(TempDir, Option<File>)>
     }
 }
 
-fn builder(mode: u32) -> Builder<'static, 'static> {
+/// A builder of temporary files or directories with these permissions, as far as the umask allows
+/// them.
+pub(crate) fn builder(mode: u32) -> Builder<'static, 'static> {
     let mut builder = Builder::new();
     builder.prefix(PREFIX).rand_bytes(RANDOM);
     // The default of `tempfile` is readable only by the user.
@@ -82,17 +84,19 @@ fn is_locked(file: &File) -> bool {
     !matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock))
 }
 
+/// Whether a file or directory with this name is temporary.
+pub(crate) fn is_temporary(name: &str) -> bool {
+    name.strip_prefix(PREFIX).is_some_and(|random| {
+        random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
+}
+
 /// Removes temporary files of killed processes in `folder`. A file that cannot be locked stays: it
 /// is in use, or its file system has no locks.
 fn remove_left(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
-    let temporary = |entry: &std::fs::DirEntry| {
-        let name = entry.file_name();
-        let random = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        random.is_some_and(|random| {
-            random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
-        })
-    };
+    let temporary =
+        |entry: &std::fs::DirEntry| entry.file_name().to_str().is_some_and(is_temporary);
     for entry in entries.flatten().filter(temporary) {
         let path = entry.path();
         let Ok(kind) = entry.file_type() else { continue };

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use retrograph_finetune::bench::BenchStrategy;
 use retrograph_finetune::{
-    DType, DeviceChoice, F16Copies, OptimizerConfig, Precision, TrainingConfig, parse_dtype,
+    Adapter, DType, DeviceChoice, Error, F16Copies, Mode, OptimizerConfig, Precision,
+    TrainingConfig, parse_dtype,
 };
 
 use super::{CacheArguments, ModelArguments, up_to};
@@ -29,15 +30,19 @@ pub(crate) struct BenchArguments {
     /// Texts that --decode generates together, 1 to 8.
     #[arg(
         long, value_name = "TEXTS", default_value_t = 1, requires = "decode",
+        conflicts_with = "sizes",
         value_parser = clap::value_parser!(u8).range(1..=8)
     )]
     pub(crate) batch: u8,
     /// Sampling temperature for --decode, at least 0; 0 takes the most likely token. Top-k is 20
     /// and top-p is 0.8.
-    #[arg(long, default_value_t = 0.0, requires = "decode")]
+    #[arg(long, default_value_t = 0.0, requires = "decode", conflicts_with = "sizes")]
     pub(crate) temperature: f32,
     /// Data type of the KV cache for --decode: f32 or bf16 [default: --dtype].
-    #[arg(long, value_name = "TYPE", value_parser = parse_dtype, requires = "decode")]
+    #[arg(
+        long, value_name = "TYPE", value_parser = parse_dtype, requires = "decode",
+        conflicts_with = "sizes"
+    )]
     pub(crate) cache_dtype: Option<DType>,
     /// Strategies to measure: eager, capture, manual, manual-no-pdl (without programmatic dependent
     /// launch) and manual-no-priorities.
@@ -63,18 +68,23 @@ pub(crate) struct BenchArguments {
 }
 
 impl BenchArguments {
-    /// The configuration, with the first size. The rate is so small that nothing diverges.
-    pub(crate) fn config(&self) -> TrainingConfig {
+    /// The configuration, with the first size. The rate is so small that nothing diverges. Of an
+    /// adapter only the LoRA options are used, since weights are random.
+    pub(crate) fn config(&self) -> Result<TrainingConfig, Error> {
         let f16_copies = if self.bf16_weights { F16Copies::OnePart } else { F16Copies::TwoParts };
-        TrainingConfig {
+        let mode = match &self.model.lora.adapter {
+            Some(path) => Mode::Lora(Adapter::open(path)?.lora()),
+            None => self.model.mode(self.model.preset.default_rank(), true),
+        };
+        Ok(TrainingConfig {
             model: self.model.model(),
-            mode: self.model.mode(self.model.preset.default_rank(), true),
+            mode,
             precision: Precision { f16_copies, ..self.model.precision(DType::F32) },
             batch: 1,
             seq: 1,
             optimizer: OptimizerConfig::new(1e-7, 1000),
             seed: 0,
-        }
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where compiled kernels come from.
 
 use std::convert::Infallible;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
@@ -42,6 +42,13 @@ pub(crate) enum DirChoice {
     At(PathBuf),
 }
 
+impl DirChoice {
+    /// The directory, if there is one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        if let Self::At(path) = self { Some(path) } else { None }
+    }
+}
+
 impl FromStr for DirChoice {
     type Err = Infallible;
 
@@ -71,6 +78,11 @@ impl FromStr for CompileChoice {
 }
 
 impl CacheArguments {
+    /// The directory that is named for compiled kernels.
+    pub(crate) fn dir(&self) -> Option<&Path> {
+        self.cache_dir.as_ref().and_then(DirChoice::path)
+    }
+
     /// The module cache of `device`, which was opened for `choice`.
     pub(crate) fn modules(
         &self,

@@ -60,6 +60,11 @@ impl DataArguments {
         }
     }
 
+    /// The directory that is named for tokenized data.
+    pub(crate) fn token_cache_dir(&self) -> Option<&Path> {
+        self.token_cache.as_ref().and_then(DirChoice::path)
+    }
+
     /// Whether examples are packed, if the options or `buckets` say so.
     pub(crate) fn packs(&self, buckets: u32) -> bool {
         self.text.is_none() && self.packing.unwrap_or(buckets <= 1)
@@ -94,7 +99,7 @@ pub(crate) struct UseArguments {
     pub(crate) eval_every: u32,
     /// Keep the checkpoint with the lowest held-out loss, and write --adapter-out and --model-out
     /// from it instead of from the last step.
-    #[arg(long, requires = "checkpoint", requires = "holdout")]
+    #[arg(long, requires = "checkpoint", requires = "holdout", conflicts_with = "discard")]
     pub(crate) save_best: bool,
     /// End training after this many measurements without a new lowest held-out loss, at least 1.
     /// Needs --eval-every.

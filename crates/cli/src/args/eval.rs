@@ -23,7 +23,14 @@ pub(crate) struct EvalArguments {
     )]
     pub(crate) base: Option<PathBuf>,
     /// Evaluate the newest checkpoint in this directory.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["adapter", "mode"])]
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = [
+            "adapter", "mode", "preset", "layers", "hidden", "intermediate", "heads", "kv_heads",
+            "vocab", "dtype", "quantize", "seed",
+        ]
+    )]
     pub(crate) checkpoint: Option<PathBuf>,
     /// Take the checkpoint with the lowest held-out loss, of a run with --save-best.
     #[arg(long, requires = "checkpoint")]

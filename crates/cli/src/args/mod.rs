@@ -161,10 +161,16 @@ pub(crate) struct FinetuneArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) checkpoint: Option<PathBuf>,
     /// Steps between checkpoints; 0 writes one only at the end.
-    #[arg(long, value_name = "STEPS", default_value_t = 100, requires = "checkpoint")]
+    #[arg(
+        long,
+        value_name = "STEPS",
+        default_value_t = 100,
+        requires = "checkpoint",
+        conflicts_with = "discard"
+    )]
     pub(crate) checkpoint_every: u32,
     /// Continue the run of the newest checkpoint, with its optimizer and schedule.
-    #[arg(long, requires = "checkpoint", conflicts_with = "adapter")]
+    #[arg(long, requires = "checkpoint", conflicts_with_all = ["adapter", "discard"])]
     pub(crate) resume: bool,
     /// Run every step eagerly, too, on a copy of the model, and require equal bits.
     #[arg(long)]

@@ -37,10 +37,13 @@ pub(crate) struct OutputArguments {
     pub(crate) discard: bool,
     /// Type of the weights of --model-out: f32, bf16 or f16 [default: the type in the base model,
     /// else f32].
-    #[arg(long, value_name = "TYPE", requires = "model_out")]
+    #[arg(long, value_name = "TYPE", requires = "model_out", conflicts_with = "discard")]
     pub(crate) model_dtype: Option<WeightType>,
     /// Maximum size of a weight file of --model-out, such as 500MB [default: 5GB].
-    #[arg(long, value_name = "SIZE", requires = "model_out", value_parser = parse_size)]
+    #[arg(
+        long, value_name = "SIZE", requires = "model_out", value_parser = parse_size,
+        conflicts_with = "discard"
+    )]
     pub(crate) max_shard_size: Option<u64>,
     /// Print every operation and buffer of the training step.
     #[arg(long)]

@@ -80,6 +80,9 @@ pub(super) fn placement(get: Get<'_>) -> Result<Option<Placement>, CliError> {
             continue;
         }
         let count = launcher.number(get, launcher.count)?;
+        // Also checks the rank of a process that is alone.
+        let rank = launcher.number(get, launcher.rank)?;
+        ranks(launcher.name, rank, count)?;
         return if count > 1 { launcher.placement(get, count).map(Some) } else { Ok(None) };
     }
     Ok(None)

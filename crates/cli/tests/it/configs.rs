@@ -41,6 +41,45 @@ fn a_run_is_configured_by_a_file_and_repeated_by_its_own() {
 }
 
 #[test]
+fn the_file_of_a_run_keeps_the_types_of_its_values() {
+    let place = Place::new();
+    fs::rename(place.path("text"), place.path("0123")).unwrap();
+    let seed = u64::MAX.to_string();
+    let line = ["finetune", "--text", "0123", "--steps", "2", "--checkpoint", "007", "--seed"];
+    let sizes =
+        ["--device", "sim", "--seq", "8", "--batch", "1", "--sample", "0", "--prompt", "1e5"];
+    run(&place, &[&line[..], &[&seed], &sizes].concat()).good();
+    let own = fs::read_to_string(place.path("007/run.toml")).unwrap();
+    let seed = format!("seed = \"{seed}\"");
+    for line in ["text = \"0123\"", "checkpoint = \"007\"", "prompt = \"1e5\"", &seed] {
+        assert!(own.lines().any(|one| one == line), "`{line}` is not in: {own}");
+    }
+    let more = ["finetune", "--config", "007/run.toml", "--resume", "--steps", "3"];
+    run(&place, &more).good();
+}
+
+/// Runs of one directory that overlap in time.
+#[test]
+fn runs_that_name_no_output_do_not_share_one() {
+    let place = Place::new();
+    let runs: Vec<_> = (0..2)
+        .map(|_| {
+            let mut command = place.command(&["--steps", "20", "--sample", "0"]);
+            command.stdout(std::process::Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    for mut run in runs {
+        assert!(run.wait().unwrap().success());
+    }
+    for folder in ["retrograph-out", "retrograph-out-2"] {
+        assert!(place.path(folder).join("model.safetensors").exists(), "{folder}");
+    }
+    // A run that fails leaves no directory.
+    place.finetune(&["--seq", "440"]).bad(&["440 tokens"]);
+    assert!(!place.path("retrograph-out-3").exists());
+}
+
+#[test]
 fn a_run_that_names_no_output_writes_to_a_directory_that_it_prints() {
     let place = Place::new();
     let steps = ["--steps", "2", "--sample", "0"];

@@ -110,6 +110,8 @@ fn models_and_adapters_become_gguf_files() {
     place.finetune(&["--steps", "1", "--checkpoint", "full"]).good();
     let full = ["export", "--checkpoint", "full", "--out", "n", "--adapter-only"];
     run(&place, &full).bad(&["no LoRA adapter", "--adapter-only"]);
+    let rounded = [&export[..], &["r", "--adapter-only", "--dtype", "f16"]].concat();
+    run(&place, &rounded).bad(&["weights in f32", "--dtype f16"]);
     assert!(!place.path("n").exists());
 }
 

@@ -1,7 +1,7 @@
 //! Outputs that cannot be written, or would replace something else: trained state and existing
 //! files are kept.
 
-use crate::program::{Done, Place};
+use crate::program::{Done, Place, SMALL};
 
 /// Options by which a run writes a file.
 const FILES: [&str; 6] = ["--report", "--plot", "--metrics", "--dot", "--graph", "--profile"];
@@ -60,6 +60,55 @@ fn a_folder_removed_during_training_costs_only_its_own_outputs() {
     assert_eq!(done.status.code(), Some(1), "{errors}");
     assert!(errors.contains("gone/c") && errors.contains("gone/r"), "{errors}");
     assert!(place.path("a/adapter_model.safetensors").is_file());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_directory_and_the_current_one_are_filled() {
+    use std::os::unix::fs::symlink;
+
+    let place = Place::new();
+    std::fs::create_dir(place.path("empty")).unwrap();
+    symlink("empty", place.path("link")).unwrap();
+    symlink("absent", place.path("dangling")).unwrap();
+    lora(&place, &["--adapter-out", "link", "--model-out", "dangling"]).good();
+    assert!(place.path("empty/adapter_model.safetensors").is_file());
+    assert!(place.path("absent/model.safetensors").is_file());
+    assert!(place.path("link").is_symlink() && place.path("dangling").is_symlink());
+    // The trained weights go into the directory in which the program runs.
+    std::fs::create_dir(place.path("here")).unwrap();
+    let mut command = place.program();
+    command.current_dir(place.path("here")).args(["finetune", "--device", "sim"]).args(SMALL);
+    command.args(["--mode", "lora", "--steps", "2", "--sample", "0", "--adapter-out", "."]);
+    command.arg("--text").arg(place.path("text"));
+    Done::from(command).good();
+    assert!(place.path("here/adapter_model.safetensors").is_file());
+}
+
+#[test]
+fn other_folders_inside_that_of_the_weights_are_refused_before_training() {
+    let place = Place::new();
+    for other in ["--tensorboard", "--token-cache", "--cache-dir"] {
+        for folder in ["a", "a/inside"] {
+            let done = lora(&place, &["--adapter-out", "a", other, folder]).bad(&["same folder"]);
+            assert!(!done.out.contains("train"), "{}", done.out);
+        }
+    }
+}
+
+#[test]
+fn what_needs_a_checkpoint_is_refused_beside_discard() {
+    let place = Place::new();
+    let needs: [&[&str]; 4] = [
+        &["--resume"],
+        &["--checkpoint-every", "1"],
+        &["--save-best", "--holdout", "0.2"],
+        &["--model-dtype", "f32"],
+    ];
+    for options in needs {
+        let done = place.finetune(&[&["--discard"], options].concat());
+        assert_eq!(done.code, Some(2), "{options:?}: {}", done.err);
+    }
 }
 
 #[test]

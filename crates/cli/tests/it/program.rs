@@ -16,7 +16,7 @@ pub(crate) struct Done {
 }
 
 /// A model that trains in no time.
-const SMALL: [&str; 14] = [
+pub(crate) const SMALL: [&str; 14] = [
     "--layers",
     "1",
     "--hidden",

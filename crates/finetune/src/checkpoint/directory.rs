@@ -13,6 +13,7 @@ use super::write::{UNFINISHED, persist};
 use super::{Checkpoint, Header, StateReader, write_checkpoint};
 use crate::error::{Error, Result};
 use crate::parameters::Parameter;
+use crate::temporary::builder;
 
 /// The file that names the newest checkpoint.
 const LATEST: &str = "latest";
@@ -257,8 +258,7 @@ impl CheckpointDirectory {
     }
 
     fn point(&self, file: &str, name: &str) -> std::io::Result<()> {
-        let mut temporary =
-            tempfile::Builder::new().prefix(UNFINISHED_NAME).tempfile_in(&self.path)?;
+        let mut temporary = builder(0o666).prefix(UNFINISHED_NAME).tempfile_in(&self.path)?;
         temporary.write_all(name.as_bytes())?;
         temporary.write_all(b"\n")?;
         persist(temporary, &self.path.join(file))

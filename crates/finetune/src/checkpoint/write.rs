@@ -14,6 +14,7 @@ use super::part::{StatePart, StateReader, state_order};
 use crate::digest::hex;
 use crate::error::{Error, Result};
 use crate::parameters::Parameter;
+use crate::temporary::builder;
 use crate::tensor_file::{self, Entry};
 
 /// Prefix of temporary files that become checkpoints.
@@ -33,8 +34,7 @@ pub fn write_checkpoint(
 ) -> Result<()> {
     let failed = unwritable(path);
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut temporary =
-        tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder).map_err(&failed)?;
+    let mut temporary = builder(0o666).prefix(UNFINISHED).tempfile_in(folder).map_err(&failed)?;
     let digest = write_body(temporary.as_file_mut(), path, (header, parameters), state)?;
     finish(temporary, digest, path).map_err(failed)
 }

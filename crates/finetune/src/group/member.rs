@@ -71,6 +71,8 @@ impl ProcessGroup {
         loop {
             match receive(&mut reader).map_err(gone)? {
                 Some(Message::Start) => break,
+                // The coordinator takes a rank that says nothing for dead.
+                Some(Message::Alive) => send(&stream, &Message::Alive).map_err(gone)?,
                 Some(Message::Refused { reason }) => {
                     return Err(GroupError::Refused { rank, reason });
                 }

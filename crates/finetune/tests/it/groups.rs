@@ -39,6 +39,18 @@ fn failure(group: &ProcessGroup) -> GroupError {
 }
 
 #[test]
+fn a_rank_that_joins_late_finds_the_others_alive() {
+    let coordinator = coordinator(2, short(20_000, 300));
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| join(&coordinator, (0, 2), "run"));
+        std::thread::sleep(Duration::from_millis(1000));
+        join(&coordinator, (1, 2), "run").unwrap().leave();
+        first.join().unwrap().unwrap().leave();
+    });
+    assert_eq!(coordinator.failure(), None);
+}
+
+#[test]
 fn what_the_first_rank_shares_reaches_all_in_order() {
     let coordinator = coordinator(3, GroupOptions::default());
     std::thread::scope(|scope| {
