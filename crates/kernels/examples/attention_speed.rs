@@ -6,10 +6,10 @@
 //!     [--simulate] OUT.jsonl
 //! ```
 //!
-//! `--dtype` chooses one of f32, f16 and bf16. `--sizes` is a list of batch x
-//! sequence x heads x key heads x head size. `--splits` cuts groups of heads into that many splits for the gradients of keys and
-//! values, which must divide them; without it they are cut as a training step cuts them.
-//! `--documents` gives bounds of attention: documents of that many tokens, at least 2.
+//! `--dtype` chooses one of f32, f16 and bf16. `--sizes` is a list of batch x sequence x heads x
+//! key heads x head size. `--splits` cuts groups of heads into that many splits for the gradients
+//! of keys and values, which must divide them; without it they are cut as a training step cuts
+//! them. `--documents` gives bounds of attention: documents of that many tokens, at least 2.
 //!
 //! `--simulate` runs small shapes on the simulated driver, which shows that the program works and
 //! nothing about speed. A time is the median over samples, each of a graph of several launches
