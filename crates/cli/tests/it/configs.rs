@@ -58,6 +58,22 @@ fn the_file_of_a_run_keeps_the_types_of_its_values() {
     run(&place, &more).good();
 }
 
+#[test]
+fn a_run_that_starts_from_an_adapter_is_repeated_and_resumed_by_its_file() {
+    let place = Place::new();
+    let lora = ["--mode", "lora", "--rank", "4", "--alpha", "8", "--lora-targets", "all"];
+    let steps = ["--steps", "2", "--sample", "0"];
+    place.finetune(&[&lora[..], &steps, &["--adapter-out", "a"]].concat()).good();
+    let from = ["--adapter", "a", "--checkpoint", "c", "--report", "first"];
+    place.finetune(&[&from[..], &steps].concat()).good();
+    let again = ["finetune", "--config", "c/run.toml", "--report", "second"];
+    run(&place, &[&again[..], &["--checkpoint", "d"]].concat()).good();
+    let losses = |name: &str| json(&place.path(name))["losses"].clone();
+    assert_eq!(losses("first"), losses("second"));
+    run(&place, &[&again[..], &["--resume", "--steps", "3"]].concat()).good();
+    assert_eq!(json(&place.path("second"))["steps"], 3);
+}
+
 /// Runs of one directory that overlap in time.
 #[test]
 fn runs_that_name_no_output_do_not_share_one() {

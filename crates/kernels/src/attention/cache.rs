@@ -145,11 +145,18 @@ pub struct CacheScores<B, W = View<B, f32>> {
 
 impl<B: Copy, W: Into<TensorView<B>>> CacheScores<B, W> {
     /// Checks the operands and describes a launch that computes in f32.
+    ///
+    /// # Errors
+    /// The errors of [`Self::launch_in`].
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(DType::F32)
     }
 
     /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    ///
+    /// # Errors
+    /// If a length does not match the shape, a size is out of range, or no kernel multiplies the
+    /// types of the operands in `compute`.
     pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         let Self { q, keys, scores, queries, shape, scale } = self;
         let (check, keys) = (Check(SCORES.name), keys.into());
@@ -190,11 +197,18 @@ pub struct CacheValues<B, W = View<B, f32>> {
 
 impl<B: Copy, W: Into<TensorView<B>>> CacheValues<B, W> {
     /// Checks the operands and describes a launch that computes in f32.
+    ///
+    /// # Errors
+    /// The errors of [`Self::launch_in`].
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(DType::F32)
     }
 
     /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    ///
+    /// # Errors
+    /// If a length does not match the shape, a size is out of range, or no kernel multiplies the
+    /// types of the operands in `compute`.
     pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         let Self { probs, values, out, queries, shape } = self;
         let (check, values) = (Check(VALUES.name), values.into());

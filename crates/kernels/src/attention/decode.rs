@@ -130,6 +130,11 @@ struct QkvParameters<B> {
 
 impl<B: Copy> DecodeAttention<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length does not match the shape and the number of texts, `head_dim` is odd or above
+    /// 512, a row of the cache is not whole words, LoRA matrices or norms do not fit the heads, or
+    /// the window is 0.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { norm_rope, caches, partials, stats, position, shape, window, scale, .. } = self;
         let check = Check(DECODE_ATTENTION.name);
@@ -306,6 +311,9 @@ pub struct DecodeAttentionCombine<B> {
 
 impl<B: Copy> DecodeAttentionCombine<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length does not match the shape and the number of texts, or the window is 0.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { partials, stats, out, position, shape, window } = self;
         let check = Check(DECODE_ATTENTION_COMBINE.name);

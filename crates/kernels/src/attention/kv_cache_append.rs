@@ -109,6 +109,10 @@ pub struct CacheAppend<B> {
 
 impl<B: Copy> CacheAppend<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If the length of a cache does not match the shape, keys and values are not equally many
+    /// whole tokens, or `start` or `count` is not one number.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { keys, values, caches, start, count, shape } = self;
         let check = Check(CACHE_APPEND.name);

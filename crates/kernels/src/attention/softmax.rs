@@ -116,6 +116,10 @@ pub struct Softmax<B> {
 
 impl<B: Copy> Softmax<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length is not rows × width, the mask does not match the rows, or a size is out of
+    /// range.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { input, output, rows, width, mask } = self;
         let check = Check(SOFTMAX.name);
@@ -141,6 +145,10 @@ pub struct SoftmaxInPlace<B> {
 
 impl<B: Copy> SoftmaxInPlace<B> {
     /// Checks the operand and describes the launch.
+    ///
+    /// # Errors
+    /// If the length is not rows × width, the mask does not match the rows, or a size is out of
+    /// range.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { values, rows, width, mask } = self;
         let check = Check(SOFTMAX.name);
@@ -170,6 +178,10 @@ pub struct CacheSoftmax<B> {
 
 impl<B: Copy> CacheSoftmax<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If `start` is not one number, the length of `values` is not heads × queries × width, or a
+    /// size is out of range.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { values, start, heads, queries, width, window } = self;
         let check = Check(SOFTMAX.name);
@@ -203,6 +215,10 @@ pub struct SoftmaxBackward<B> {
 
 impl<B: Copy> SoftmaxBackward<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If a length is not rows × width, the mask does not match the rows, or a size is out of
+    /// range.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { probs, grad_out, grad_input, rows, width, mask } = self;
         let check = Check(SOFTMAX_BACKWARD.name);

@@ -64,11 +64,18 @@ pub struct AttentionScores<B> {
 
 impl<B: Copy> AttentionScores<B> {
     /// Checks the operands and describes a launch that computes in f32.
+    ///
+    /// # Errors
+    /// The errors of [`Self::launch_in`].
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(DType::F32)
     }
 
     /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    ///
+    /// # Errors
+    /// If the head counts do not fit, a length does not match the shape, a size is out of range, or
+    /// `compute` is neither f32 nor bf16.
     pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         use TensorLayout::{KeyValue, Query, Scores};
         let Self { q, k, scores, shape, scale } = self;
@@ -100,11 +107,18 @@ pub struct AttentionValues<B> {
 
 impl<B: Copy> AttentionValues<B> {
     /// Checks the operands and describes a launch that computes in f32.
+    ///
+    /// # Errors
+    /// The errors of [`Self::launch_in`].
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(DType::F32)
     }
 
     /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    ///
+    /// # Errors
+    /// If the head counts do not fit, a length does not match the shape, a size is out of range, or
+    /// `compute` is neither f32 nor bf16.
     pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         use TensorLayout::{KeyValue, Query, Scores};
         let Self { probs, v, out, shape } = self;

@@ -59,11 +59,18 @@ pub struct AttentionGradProbs<B> {
 
 impl<B: Copy> AttentionGradProbs<B> {
     /// Checks the operands and describes a launch that computes in f32.
+    ///
+    /// # Errors
+    /// The errors of [`Self::launch_in`].
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(DType::F32)
     }
 
     /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    ///
+    /// # Errors
+    /// If the head counts do not fit, a length does not match the shape, a size is out of range, or
+    /// `compute` is neither f32 nor bf16.
     pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         use TensorLayout::{KeyValue, Query, Scores};
         let Self { grad_out, v, grad_probs, shape } = self;
@@ -96,11 +103,18 @@ pub struct AttentionGradV<B> {
 
 impl<B: Copy> AttentionGradV<B> {
     /// Checks the operands and describes a launch that computes in f32.
+    ///
+    /// # Errors
+    /// The errors of [`Self::launch_in`].
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(DType::F32)
     }
 
     /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    ///
+    /// # Errors
+    /// If the head counts do not fit, a length does not match the shape, a size is out of range, or
+    /// `compute` is neither f32 nor bf16.
     pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         use TensorLayout::{KeyValue, Query, Scores};
         let Self { probs, grad_out, grad_v, shape } = self;
@@ -139,11 +153,18 @@ pub struct AttentionGradQ<B> {
 
 impl<B: Copy> AttentionGradQ<B> {
     /// Checks the operands and describes a launch that computes in f32.
+    ///
+    /// # Errors
+    /// The errors of [`Self::launch_in`].
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(DType::F32)
     }
 
     /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    ///
+    /// # Errors
+    /// If the head counts do not fit, a length does not match the shape, a size is out of range, or
+    /// `compute` is neither f32 nor bf16.
     pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         use TensorLayout::{KeyValue, Query, Scores};
         let Self { grad_scores, k, grad_q, shape, scale } = self;
@@ -178,11 +199,18 @@ pub struct AttentionGradK<B> {
 
 impl<B: Copy> AttentionGradK<B> {
     /// Checks the operands and describes a launch that computes in f32.
+    ///
+    /// # Errors
+    /// The errors of [`Self::launch_in`].
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_in(DType::F32)
     }
 
     /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
+    ///
+    /// # Errors
+    /// If the head counts do not fit, a length does not match the shape, a size is out of range, or
+    /// `compute` is neither f32 nor bf16.
     pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         use TensorLayout::{KeyValue, Query, Scores};
         let Self { grad_scores, q, grad_k, shape, scale } = self;

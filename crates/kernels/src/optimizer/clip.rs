@@ -120,6 +120,10 @@ pub struct ClipScale<B> {
 
 impl<B: Copy> ClipScale<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If there are too many partial sums, another operand is not one number, or `max_norm` is not
+    /// positive.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(CLIP_SCALE.name);
         // The kernel counts in steps of the block, which must not wrap around.
@@ -162,6 +166,9 @@ pub struct Clip<'a, B> {
 
 impl<B: Copy> Clip<'_, B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If `scale` is not one number, or there are too many elements.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(CLIP.name);
         check.length("scale", self.scale, 1)?;

@@ -69,6 +69,10 @@ impl<B> Schedule<B> {
 
 impl<B: Copy> Schedule<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If `step` or `scalars` has another length, a rate is not finite, or a beta is outside of [0,
+    /// 1).
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(SCHEDULE.name);
         check.length("step", self.step, 1)?;

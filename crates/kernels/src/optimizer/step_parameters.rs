@@ -54,6 +54,9 @@ impl<B> FetchStepParameters<B> {
 
 impl<B: Copy> FetchStepParameters<B> {
     /// Checks the operands and describes the launch.
+    ///
+    /// # Errors
+    /// If the block is empty or no multiple of 16 bytes, or the ring or `taken` has another length.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(FETCH_STEP_PARAMETERS.name);
         let words = self.block.len();
