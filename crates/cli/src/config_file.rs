@@ -338,9 +338,11 @@ mod tests {
         let mut flags = added(&text, &[]).unwrap();
         flags.sort_unstable();
         assert_eq!(flags, ["--data=d", "--eps=0.00000001", "--lr=0.00001", "--steps=7"]);
-        // With an adapter, its own options count.
+        // With an adapter, its own options count. A resumed run does not start from it.
         let line = ["retrograph", "finetune", "--text", "t", "--adapter", "a"];
         let given = Given::of(&Arguments::command().get_matches_from(line));
-        assert!(!given.file(&[("rank", Value::Integer(4))]).contains("rank"));
+        let text = given.file(&[("rank", Value::Integer(4))]);
+        assert_eq!(added(&text, &[]).unwrap(), ["--adapter=a", "--text=t"]);
+        assert_eq!(added(&text, &["--resume"]).unwrap(), ["--rank=4", "--text=t"]);
     }
 }

@@ -91,7 +91,7 @@ struct Part {
 }
 
 /// Values that mean the same as no field.
-const NO_EFFECT: [(&str, &[&str]); 14] = [
+const NO_EFFECT: [(&str, &[&str]); 18] = [
     ("n", &["1"]),
     ("best_of", &["1"]),
     ("echo", &["false"]),
@@ -106,6 +106,11 @@ const NO_EFFECT: [(&str, &[&str]); 14] = [
     ("tool_choice", &["\"none\"", "\"auto\""]),
     ("response_format", &["{\"type\":\"text\"}"]),
     ("modalities", &["[\"text\"]"]),
+    // Fields of other servers.
+    ("min_p", &["0", "0.0"]),
+    ("min_tokens", &["0"]),
+    ("stop_token_ids", &["[]"]),
+    ("ignore_eos", &["false"]),
 ];
 
 impl Common {
@@ -244,6 +249,8 @@ mod tests {
             ("frequency_penalty", json!(0.5)),
             ("logprobs", json!(5)),
             ("response_format", json!({ "type": "json_object" })),
+            ("min_p", json!(0.5)),
+            ("stop_token_ids", json!([1])),
         ] {
             let error = common(json!({ name: value })).require_supported().unwrap_err();
             assert!(error.message.contains(name), "{}", error.message);
