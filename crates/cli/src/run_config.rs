@@ -68,7 +68,6 @@ impl RunConfig {
         mut arguments: FinetuneArguments,
         mut device: Option<Device>,
     ) -> Result<Self, CliError> {
-        let claimed = default_output(&mut arguments);
         require_places(&arguments)?;
         let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
         let adapter = adapter(&arguments)?;
@@ -109,6 +108,9 @@ impl RunConfig {
         training.validate()?;
         data.training.require(training.seq)?;
         data::require_vocab(&data, &training)?;
+        // Not before: a signal while data are read leaves no directory.
+        let claimed = default_output(&mut arguments);
+        require_folders(&arguments)?;
         if arguments.output.adapter_out.is_some() {
             training.mode.lora().ok_or(AdapterError::NotLora).map_err(Error::from)?;
         }
@@ -212,14 +214,16 @@ impl Drop for ClaimedDirectory {
     }
 }
 
+/// Whether the arguments name a place for the trained weights, or want none.
+fn names_output(arguments: &FinetuneArguments) -> bool {
+    let FinetuneArguments { output, checkpoint, .. } = arguments;
+    let named = output.adapter_out.is_some() || output.model_out.is_some();
+    named || output.discard || checkpoint.is_some()
+}
+
 /// Sets a directory for the trained weights if the arguments name none, and prints it.
 fn default_output(arguments: &mut FinetuneArguments) -> Option<ClaimedDirectory> {
-    let FinetuneArguments { output, checkpoint, .. } = arguments;
-    if output.discard
-        || checkpoint.is_some()
-        || output.adapter_out.is_some()
-        || output.model_out.is_some()
-    {
+    if names_output(arguments) {
         return None;
     }
     let lora = arguments.trains_lora();
@@ -259,6 +263,9 @@ fn require_places(arguments: &FinetuneArguments) -> Result<(), CliError> {
     }
     outputs::require(&arguments.output.files(), &inputs)?;
     require_folders(arguments)?;
+    if !names_output(arguments) {
+        require_place("the trained weights", DEFAULT_OUTPUT.as_ref())?;
+    }
     match &arguments.checkpoint {
         Some(path) => resume::require_usable(path, arguments.resume),
         None => Ok(()),
