@@ -177,7 +177,7 @@ fn cover(jobs: &[Job], findings: &mut Findings) -> Coverage {
 /// nothing.
 fn allowed_spills(entry: &str) -> u32 {
     /// Both gradients of 64 rows and 128 columns take 128 registers, and the sum of a tile 32.
-    const ALLOWED: [(&str, u32); 1] = [("flash_attention_f32_grad_kv_wgmma_hd128", 384)];
+    const ALLOWED: [(&str, u32); 1] = [("flash_attention_f32_grad_kv_wgmma_hd128", 368)];
     ALLOWED.iter().find(|(allowed, _)| *allowed == entry).map_or(0, |(_, bytes)| *bytes)
 }
 

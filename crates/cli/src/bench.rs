@@ -38,12 +38,12 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
     let output = arguments.json.as_deref();
     let output = output.map(|path| Output { what: "the results", path, begins: r#"{"device":"# });
     outputs::require(output.as_slice(), &[])?;
+    let config = arguments.config()?;
     let device = Device::open(arguments.device)?;
     screen::device(&device);
     let modules = arguments.cache.modules(&device, arguments.device)?;
     let mut startup = Startup::new();
     let start = &mut |stage: Stage<'_>| startup.show(&stage);
-    let config = arguments.config()?;
     if !arguments.decode.is_empty() {
         return decode_bench::run((arguments, &config), (&device, &modules), start);
     }

@@ -55,9 +55,16 @@ pub(super) fn to_fragments<'k>(config: Config, acc: &[AccFragment<'k>]) -> Fragm
 
 /// Rounds an accumulator to bf16, as the left operand of the next product.
 pub(super) fn pack_fragments<'k>(target: SmTarget, acc: &[AccFragment<'k>]) -> Fragments<'k> {
-    let pair = |acc: &AccFragment<'k>, half: usize| {
-        pack(target, [acc[half * 2].get(), acc[half * 2 + 1].get()])
-    };
+    fragments_of(acc, |pair| pack(target, pair))
+}
+
+/// An accumulator as the left operand of the next product, whose pairs of elements `pack` rounds.
+pub(super) fn fragments_of<'k>(
+    acc: &[AccFragment<'k>],
+    pack: impl Fn([Value<'k, f32>; 2]) -> Value<'k, u32>,
+) -> Fragments<'k> {
+    let pair =
+        |acc: &AccFragment<'k>, half: usize| pack([acc[half * 2].get(), acc[half * 2 + 1].get()]);
     let steps = acc.chunks_exact(2);
     steps.map(|two| [0, 1, 2, 3].map(|i| pair(&two[i / 2], i % 2))).collect()
 }

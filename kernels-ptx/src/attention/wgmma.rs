@@ -35,7 +35,7 @@ use crate::primitives::mma::{AccFragment, acc_registers};
 use crate::primitives::parameters::Declarations;
 use crate::primitives::smem_tile::SmemTile;
 use crate::primitives::tma_pipeline::BOX;
-use crate::primitives::wgmma::STEPS;
+use crate::primitives::wgmma::{SPLIT_PRODUCTS, STEPS};
 use smem::PlacedTile;
 
 /// Warps of a block.
@@ -54,6 +54,21 @@ impl Operands {
         match self {
             Self::Bf16 => 1,
             Self::Split => SPLIT_PARTS,
+        }
+    }
+
+    /// The parts of a and b in each product of theirs.
+    fn products(self) -> &'static [[usize; 2]] {
+        match self {
+            Self::Bf16 => &[[0, 0]],
+            Self::Split => SPLIT_PRODUCTS,
+        }
+    }
+
+    fn half_type(self) -> HalfType {
+        match self {
+            Self::Bf16 => HalfType::Bf16,
+            Self::Split => HalfType::F16,
         }
     }
 
@@ -110,14 +125,21 @@ impl Config {
     }
 }
 
-/// Starts `acc = a·bᵀ`, for 64 rows of a and all rows of b.
-fn multiply_transposed<'k>(k: &Kernel<'k>, [a, b]: [PlacedTile<'k>; 2], acc: &[AccFragment<'k>]) {
+/// Starts `acc = a·bᵀ`, without scales, for 64 rows of a and all rows of b.
+fn multiply_transposed<'k>(
+    k: &Kernel<'k>,
+    (operands, [a, b]): (Operands, [PlacedTile<'k>; 2]),
+    acc: &[AccFragment<'k>],
+) {
     let acc = acc_registers(acc);
     k.wgmma_fence();
-    for step in 0..a.tile.length / STEPS {
-        let scale_d = if step == 0 { ScaleD::Zero } else { ScaleD::One };
-        let operands = (MatrixA::Shared(a.k_major(step)), b.k_major(step));
-        k.wgmma_mma_async(HalfType::Bf16, operands, &acc, scale_d);
+    for (index, &[part_a, part_b]) in operands.products().iter().enumerate() {
+        for step in 0..a.tile.length / STEPS {
+            let scale_d = if index == 0 && step == 0 { ScaleD::Zero } else { ScaleD::One };
+            let a = MatrixA::Shared(a.part(part_a).k_major(step));
+            let b = b.part(part_b).k_major(step);
+            k.wgmma_mma_async(operands.half_type(), (a, b), &acc, scale_d);
+        }
     }
     k.wgmma_commit_group();
 }

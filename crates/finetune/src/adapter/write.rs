@@ -41,7 +41,8 @@ impl AdapterOutput<'_> {
 ///
 /// # Errors
 /// [`AdapterError::Occupied`], [`AdapterError::Write`], [`AdapterError::TrainedNotFinite`], or the
-/// error of `values`. An existing adapter is then unchanged.
+/// error of `values`. An existing adapter is then unchanged, except in a directory that can only be
+/// filled (see [`new_directory`](crate::new_directory)) if a file cannot be renamed in it.
 pub fn write_adapter(
     output: AdapterOutput<'_>,
     lora: LoraConfig,

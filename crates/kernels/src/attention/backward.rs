@@ -222,16 +222,7 @@ impl<B: Copy> AttentionBackwardInputs<B> {
         let planes = check.at_most("batch × heads", planes, MAX_GRID_X)?;
         let rows = check.product("rows of partial sums", &[2 * splits, shape.batch, shape.seq])?;
         check.size("rows of partial sums", rows)?;
-        if let Some([q_parts, k_parts, v_parts, grad_out_parts]) = parts {
-            let grad_out_names = &["the parts of grad_out", "the scales of grad_out"];
-            let operands = [
-                (&["the parts of q", "the scales of q"], q_parts, shape.heads),
-                (&["the parts of k", "the scales of k"], k_parts, shape.kv_heads),
-                (&["the parts of v", "the scales of v"], v_parts, shape.kv_heads),
-                (grad_out_names, grad_out_parts, shape.heads),
-            ];
-            shape.check_parts(check, q.dtype(), operands)?;
-        }
+        shape.check_parts(check, q.dtype(), parts.iter().flatten())?;
         let [q_parts, k_parts, v_parts, grad_out_parts] = optional(parts);
         let tensors = [
             ((q, q_parts), heads),

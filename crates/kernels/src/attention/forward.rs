@@ -92,14 +92,7 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
         let [batch, seq, heads, kv_heads, head_dim] = shape.fused_sizes(check, q.dtype())?;
         check.length("lse", lse, shape.batch * shape.heads * shape.seq)?;
         bounds.map_or(Ok(()), |bounds| bounds.check(check, shape))?;
-        if let Some([q_parts, k_parts, v_parts]) = parts {
-            let operands = [
-                (&["the parts of q", "the scales of q"], q_parts, shape.heads),
-                (&["the parts of k", "the scales of k"], k_parts, shape.kv_heads),
-                (&["the parts of v", "the scales of v"], v_parts, shape.kv_heads),
-            ];
-            shape.check_parts(check, q.dtype(), operands)?;
-        }
+        shape.check_parts(check, q.dtype(), parts.iter().flatten())?;
         let (out, out_bf16) = out.pointers();
         let [q_parts, k_parts, v_parts] = optional(parts);
         let tensors = [((q, q_parts), heads), ((k, k_parts), kv_heads), ((v, v_parts), kv_heads)];

@@ -144,21 +144,28 @@ impl AttentionShape {
         abi::WGMMA_HEAD_DIMS.iter().any(|width| self.head_dim == *width as usize)
     }
 
-    /// Checks the parts of tensors in f32, whose rows are tokens: two of each.
-    pub(super) fn check_parts<B: Copy, const N: usize>(
+    /// Checks operands in parts: q, k, v and the gradient of the output, as far as there are any.
+    pub(super) fn check_parts<'a, B: Copy + 'a>(
         self,
         check: Check,
         dtype: DType,
-        parts: [(&'static [&'static str; 2], SplitMatrix<B>, usize); N],
+        parts: impl Iterator<Item = &'a SplitMatrix<B>>,
     ) -> Result<(), KernelError> {
+        let Self { batch, seq, heads, kv_heads, head_dim } = self;
+        let operands = [
+            (["the parts of q", "the scales of q"], heads),
+            (["the parts of k", "the scales of k"], kv_heads),
+            (["the parts of v", "the scales of v"], kv_heads),
+            (["the parts of grad_out", "the scales of grad_out"], heads),
+        ];
         let rule = "operands in parts must be f32 in two parts";
-        for (names, matrix, heads) in parts {
-            let rows = check.product("tokens", &[self.batch, self.seq])?;
-            let columns = check.product("elements of a token", &[heads, self.head_dim])?;
-            matrix.check(check, *names, [rows, columns])?;
+        for (matrix, (names, heads)) in parts.zip(operands) {
+            let rows = check.product("tokens", &[batch, seq])?;
+            let columns = check.product("elements of a token", &[heads, head_dim])?;
+            matrix.check(check, names, [rows, columns])?;
             let complete = dtype == DType::F32 && matrix.count == SplitMatrix::<B>::PARTS;
             check.rule(complete, rule, (matrix.count, SplitMatrix::<B>::PARTS))?;
-            check_alignment(check, &[Some(matrix.into())])?;
+            check_alignment(check, &[Some((*matrix).into())])?;
         }
         Ok(())
     }

@@ -70,9 +70,9 @@ impl<B: Copy> AdamW<'_, B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If the length of a gradient, moment or copy differs from that of its parameter, `scalars`,
-    /// `halt` or `grad_scale` has another length, a gradient is neither f32 nor bf16, a beta is
-    /// outside of [0, 1), or `eps` or a weight decay is negative or not finite.
+    /// If a gradient, moment or copy has another length than its parameter; if `scalars`, `halt` or
+    /// `grad_scale` has a wrong length; if a gradient is neither f32 nor bf16; if a beta is outside
+    /// of [0, 1); or if `eps` or a weight decay is negative or not finite.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(ADAMW.name);
         self.check_constants(check)?;

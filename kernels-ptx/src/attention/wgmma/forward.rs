@@ -133,7 +133,7 @@ impl<'k> Params<'k> {
 
         let [queries] = smem.wait_resident(warpgroup);
         let (stage, keys) = smem.wait(state);
-        multiply_transposed(k, [queries, keys], &scores);
+        multiply_transposed(k, (config.operands, [queries, keys]), &scores);
         k.wgmma_wait_group(0);
         smem.release(stage.index);
         let mask = |tile: Value<'k, u32>| {
@@ -147,7 +147,7 @@ impl<'k> Params<'k> {
             let (keys_stage, keys) = smem.wait(state);
             ping_pong.wait(tile.ne(first));
             multiply(k, (&probs, values), &out);
-            multiply_transposed(k, [queries, keys], &scores);
+            multiply_transposed(k, (config.operands, [queries, keys]), &scores);
             ping_pong.pass((tile + 1).ne(last));
             k.wgmma_wait_group(1);
             smem.release(values_stage.index);

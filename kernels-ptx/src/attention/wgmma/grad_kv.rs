@@ -171,6 +171,31 @@ impl<'k> Params<'k> {
         position
     }
 
+    /// Calls `body` with the first query of each tile of `queries` queries, and log-sum-exp and
+    /// delta of the queries of its head.
+    fn for_each_tile(
+        &self,
+        (k, queries): (&Kernel<'k>, u32),
+        body: impl Fn(Value<'k, u32>, Ptr<'k, f32>),
+    ) {
+        k.range(0, self.heads, 1, |head| {
+            let lse_delta = self.lse_delta.at(head.mul_wide(self.padded) << 1);
+            k.range(self.start, self.end, queries, |query| body(query, lse_delta));
+        });
+    }
+
+    /// Sets probabilities and score gradients of `queries` queries from `query` on to 0 where they
+    /// are masked. After p and ds, so that a non-finite query doesn't spoil later keys.
+    fn mask(&self, (query, queries): (Value<'k, u32>, u32), accs: [&[AccFragment<'k>]; 2]) {
+        let k = &query.kernel();
+        k.when(query.lt(self.start + (WGMMA_ROWS - 1)), || {
+            for acc in accs {
+                apply_causal_mask(k, ([self.start, query], false), acc, 0.0);
+            }
+        });
+        self.bounds.apply(k, (query, queries), (&accs, 0.0));
+    }
+
     /// Copies the tile of `queries` queries at `position`, if there is one.
     fn copy_next(&self, smem: (&Smem<'k>, u32), position: &Position<'k>) {
         let more = position.head.get().lt(self.heads);
@@ -184,38 +209,28 @@ impl<'k> Params<'k> {
         let [scores, grads] = [(); 2].map(|()| acc_row(k, QUERIES));
         let scale_log2 = self.scale * LOG2_E;
         let [keys, values] = smem.wait_resident(warpgroup(k));
-        k.range(0, self.heads, 1, |head| {
-            let lse_delta = self.lse_delta.at(head.mul_wide(self.padded) << 1);
-            k.range(self.start, self.end, QUERIES, |query| {
-                let (q_stage, q) = smem.wait(state);
-                multiply_transposed(k, [keys, q], &scores);
-                let (grad_out_stage, grad_out) = smem.wait(state);
-                multiply_transposed(k, [values, grad_out], &grads);
-                let stats = lse_delta.at((query + fragment_column(k)) << 1);
-                k.wgmma_wait_group(1);
-                for_each_element((stats, &scores), |score, [lse, _], _| {
-                    score.update(|score| score.fma(scale_log2, -lse).exp2_ftz());
-                });
-                k.wgmma_wait_group(0);
-                for_each_element((stats, &grads), |grad, [_, delta], [j, i]| {
-                    grad.update(|grad| (grad - delta) * scores[j][i].get());
-                });
-                // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
-                k.when(query.lt(self.start + (WGMMA_ROWS - 1)), || {
-                    for acc in [&scores, &grads] {
-                        apply_causal_mask(k, ([self.start, query], false), acc, 0.0);
-                    }
-                });
-                self.bounds.apply(k, (query, QUERIES), (&[&scores, &grads], 0.0));
-                let [probs, grads] =
-                    [&scores, &grads].map(|acc| pack_fragments(config.target, acc));
-                multiply(k, (&probs, grad_out), &grad_v);
-                multiply(k, (&grads, q), &grad_k);
-                k.wgmma_wait_group(0);
-                smem.release(q_stage.index);
-                smem.release(grad_out_stage.index);
-                k.when(smem.copies, || self.copy_next((smem, QUERIES), &position));
+        self.for_each_tile((k, QUERIES), |query, lse_delta| {
+            let (q_stage, q) = smem.wait(state);
+            multiply_transposed(k, (config.operands, [keys, q]), &scores);
+            let (grad_out_stage, grad_out) = smem.wait(state);
+            multiply_transposed(k, (config.operands, [values, grad_out]), &grads);
+            let stats = lse_delta.at((query + fragment_column(k)) << 1);
+            k.wgmma_wait_group(1);
+            for_each_element((stats, &scores), |score, [lse, _], _| {
+                score.update(|score| score.fma(scale_log2, -lse).exp2_ftz());
             });
+            k.wgmma_wait_group(0);
+            for_each_element((stats, &grads), |grad, [_, delta], [j, i]| {
+                grad.update(|grad| (grad - delta) * scores[j][i].get());
+            });
+            self.mask((query, QUERIES), [&scores, &grads]);
+            let [probs, grads] = [&scores, &grads].map(|acc| pack_fragments(config.target, acc));
+            multiply(k, (&probs, grad_out), &grad_v);
+            multiply(k, (&grads, q), &grad_k);
+            k.wgmma_wait_group(0);
+            smem.release(q_stage.index);
+            smem.release(grad_out_stage.index);
+            k.when(smem.copies, || self.copy_next((smem, QUERIES), &position));
         });
         self.grad_k.write_pairs(config.target, (self.start, Some(self.scale)), &grad_k);
         self.grad_v.write_pairs(config.target, (self.start, None), &grad_v);

@@ -154,9 +154,9 @@ impl<'k> Params<'k> {
         let previous = k.var(0u32);
         k.range(first, end, 1, |tile| {
             let (keys_stage, keys) = smem.wait(state);
-            multiply_transposed(k, [queries, keys], &scores);
+            multiply_transposed(k, (config.operands, [queries, keys]), &scores);
             let (values_stage, values) = smem.wait(state);
-            multiply_transposed(k, [grad_out, values], &grads);
+            multiply_transposed(k, (config.operands, [grad_out, values]), &grads);
             k.wgmma_wait_group(2);
             k.when(tile.ne(first), || {
                 smem.release(previous.get());

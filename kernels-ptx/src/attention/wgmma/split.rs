@@ -17,14 +17,15 @@ use retrograph_ptx::build::{HalfType, Kernel, MatrixA, Ptr, ScaleD, Value, Var};
 
 use super::smem::PlacedTile;
 use crate::attention::mask::lane_row;
-use crate::attention::mma::Fragments;
+use crate::attention::mma::{Fragments, fragments_of};
 use crate::attention::online_softmax::{reduce_row, row};
 use crate::primitives::f16;
 use crate::primitives::mma::{AccFragment, acc_registers, acc_row, fragment_column};
-use crate::primitives::wgmma::{SPLIT_PRODUCTS, STEPS};
+use crate::primitives::wgmma::SPLIT_PRODUCTS;
 
-/// The bits of an f32 without its sign, and those of its exponent.
+/// All bits of an f32 but the sign.
 const MAGNITUDE: u32 = 0x7fff_ffff;
+/// The exponent bits of an f32.
 const EXPONENT: u32 = 0x7f80_0000;
 /// The exponent bits of 2¹⁴ as a factor: rows are scaled so that their largest element is below
 /// 2¹⁵.
@@ -69,8 +70,8 @@ impl<'k> RowScales<'k> {
     }
 }
 
-/// Calls `body` for each element of `acc` with the indices of its row and of its column among
-/// those of the lane in the fragment, and of its fragment.
+/// Calls `body` for each element of `acc`, with its row and column and the index of its fragment.
+/// A lane has two rows and two columns of each fragment, which are counted from 0.
 pub(super) fn for_each<'k>(
     acc: &[AccFragment<'k>],
     body: impl Fn(Var<'k, f32>, [usize; 2], usize),
@@ -80,25 +81,6 @@ pub(super) fn for_each<'k>(
             body(*element, [index / 2, index % 2], j);
         }
     }
-}
-
-/// Starts `acc = a·bᵀ` without scales, for 64 rows of a and all rows of b.
-pub(super) fn multiply_transposed<'k>(
-    k: &Kernel<'k>,
-    [a, b]: [PlacedTile<'k>; 2],
-    acc: &[AccFragment<'k>],
-) {
-    let acc = acc_registers(acc);
-    k.wgmma_fence();
-    for (index, &[part_a, part_b]) in SPLIT_PRODUCTS.iter().enumerate() {
-        for step in 0..a.tile.length / STEPS {
-            let scale_d = if index == 0 && step == 0 { ScaleD::Zero } else { ScaleD::One };
-            let a = MatrixA::Shared(a.part(part_a).k_major(step));
-            let operands = (a, b.part(part_b).k_major(step));
-            k.wgmma_mma_async(HalfType::F16, operands, &acc, scale_d);
-        }
-    }
-    k.wgmma_commit_group();
 }
 
 /// A left operand in registers.
@@ -120,11 +102,12 @@ impl<'k> SplitRows<'k> {
             row(acc, half).for_each(|element| element.mul_assign(reciprocal));
             Value::<f32>::from_bits(scale)
         });
-        let high = pack_fragments(target, acc);
+        let packed = || fragments_of(acc, |pair| f16::pack(target, pair));
+        let high = packed();
         for element in acc.iter().flatten() {
             element.update(|element| element - f16::round(element));
         }
-        Self { parts: [high, pack_fragments(target, acc)], scales }
+        Self { parts: [high, packed()], scales }
     }
 
     /// Adds the product with all rows of `b` to `acc`, by `width` columns at a time. Waits for all
@@ -155,13 +138,4 @@ impl<'k> SplitRows<'k> {
             }
         }
     }
-}
-
-/// Rounds an accumulator to f16, as the left operand of a product.
-fn pack_fragments<'k>(target: SmTarget, acc: &[AccFragment<'k>]) -> Fragments<'k> {
-    let pair = |acc: &AccFragment<'k>, half: usize| {
-        f16::pack(target, [acc[half * 2].get(), acc[half * 2 + 1].get()])
-    };
-    let steps = acc.chunks_exact(2);
-    steps.map(|two| [0, 1, 2, 3].map(|i| pair(&two[i / 2], i % 2))).collect()
 }

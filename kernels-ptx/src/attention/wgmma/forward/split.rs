@@ -8,8 +8,8 @@ use super::{Config, Params};
 use crate::attention::mask::apply_causal_mask;
 use crate::attention::online_softmax::OnlineSoftmax;
 use crate::attention::wgmma::smem::Smem;
-use crate::attention::wgmma::split::{SplitRows, for_each, multiply_transposed};
-use crate::attention::wgmma::warpgroup;
+use crate::attention::wgmma::split::{SplitRows, for_each};
+use crate::attention::wgmma::{multiply_transposed, warpgroup};
 use crate::primitives::mma::acc_row;
 use crate::primitives::tma_pipeline::PipelineState;
 use crate::primitives::wgmma::ROWS;
@@ -37,7 +37,7 @@ impl<'k> Params<'k> {
         k.range(first, end.min(diagonal + 1), 1, |tile| {
             let key = tile * KEYS;
             let (keys_stage, keys) = smem.wait(state);
-            multiply_transposed(k, [queries, keys], &scores);
+            multiply_transposed(k, (config.operands, [queries, keys]), &scores);
             let columns = k_scales.of_columns(key, scores.len());
             let value_scales = v_scales.of_columns(key, scores.len());
             k.wgmma_wait_group(0);

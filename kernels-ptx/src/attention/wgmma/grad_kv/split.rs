@@ -2,14 +2,12 @@
 
 use std::f32::consts::LOG2_E;
 
-use retrograph_kernel_abi::attention::WGMMA_ROWS;
 use retrograph_ptx::build::Kernel;
 
 use super::{Config, Params, for_each_element};
-use crate::attention::mask::apply_causal_mask;
 use crate::attention::wgmma::smem::Smem;
-use crate::attention::wgmma::split::{SplitRows, multiply_transposed};
-use crate::attention::wgmma::warpgroup;
+use crate::attention::wgmma::split::SplitRows;
+use crate::attention::wgmma::{multiply_transposed, warpgroup};
 use crate::primitives::mma::{acc_row, fragment_column};
 use crate::primitives::tma_pipeline::{BOX, PipelineState};
 
@@ -30,44 +28,33 @@ impl<'k> Params<'k> {
         let [q_scales, k_scales, v_scales, grad_out_scales] = self.scales;
         let [k_rows, v_rows] = [k_scales, v_scales].map(|scales| scales.of_rows(self.start));
         let [keys, values] = smem.wait_resident(warpgroup(k));
-        k.range(0, self.heads, 1, |head| {
-            let lse_delta = self.lse_delta.at(head.mul_wide(self.padded) << 1);
-            k.range(self.start, self.end, QUERIES, |query| {
-                let (q_stage, q) = smem.wait(state);
-                multiply_transposed(k, [keys, q], &scores);
-                let (grad_out_stage, grad_out) = smem.wait(state);
-                multiply_transposed(k, [values, grad_out], &grads);
-                let stats = lse_delta.at((query + fragment_column(k)) << 1);
-                let [query_scales, out_scales] = [q_scales, grad_out_scales]
-                    .map(|scales| scales.of_columns(query, scores.len()));
-                k.wgmma_wait_group(1);
-                for_each_element((stats, &scores), |score, [lse, _], [j, i]| {
-                    let factor = k_rows[i / 2] * query_scales[j][i % 2];
-                    score.update(|score| (score * factor).fma(scale_log2, -lse).exp2_ftz());
-                });
-                k.wgmma_wait_group(0);
-                for_each_element((stats, &grads), |grad, [_, delta], [j, i]| {
-                    let (prob, factor) = (scores[j][i], v_rows[i / 2] * out_scales[j][i % 2]);
-                    grad.update(|grad| {
-                        grad.fma(factor, -delta) * prob.get() * query_scales[j][i % 2]
-                    });
-                    prob.mul_assign(out_scales[j][i % 2]);
-                });
-                // Masked after p and ds, so that a non-finite query doesn't spoil later keys.
-                k.when(query.lt(self.start + (WGMMA_ROWS - 1)), || {
-                    for acc in [&scores, &grads] {
-                        apply_causal_mask(k, ([self.start, query], false), acc, 0.0);
-                    }
-                });
-                self.bounds.apply(k, (query, QUERIES), (&[&scores, &grads], 0.0));
-                let probs = SplitRows::new(k, config.target, &scores);
-                probs.multiply(k, (grad_out, COLUMNS), &grad_v);
-                smem.release(grad_out_stage.index);
-                let grads = SplitRows::new(k, config.target, &grads);
-                grads.multiply(k, (q, COLUMNS), &grad_k);
-                smem.release(q_stage.index);
-                k.when(smem.copies, || self.copy_next((smem, QUERIES), &position));
+        self.for_each_tile((k, QUERIES), |query, lse_delta| {
+            let (q_stage, q) = smem.wait(state);
+            multiply_transposed(k, (config.operands, [keys, q]), &scores);
+            let (grad_out_stage, grad_out) = smem.wait(state);
+            multiply_transposed(k, (config.operands, [values, grad_out]), &grads);
+            let stats = lse_delta.at((query + fragment_column(k)) << 1);
+            let [query_scales, out_scales] =
+                [q_scales, grad_out_scales].map(|scales| scales.of_columns(query, scores.len()));
+            k.wgmma_wait_group(1);
+            for_each_element((stats, &scores), |score, [lse, _], [j, i]| {
+                let factor = k_rows[i / 2] * query_scales[j][i % 2];
+                score.update(|score| (score * factor).fma(scale_log2, -lse).exp2_ftz());
             });
+            k.wgmma_wait_group(0);
+            for_each_element((stats, &grads), |grad, [_, delta], [j, i]| {
+                let (prob, factor) = (scores[j][i], v_rows[i / 2] * out_scales[j][i % 2]);
+                grad.update(|grad| grad.fma(factor, -delta) * prob.get() * query_scales[j][i % 2]);
+                prob.mul_assign(out_scales[j][i % 2]);
+            });
+            self.mask((query, QUERIES), [&scores, &grads]);
+            let probs = SplitRows::new(k, config.target, &scores);
+            probs.multiply(k, (grad_out, COLUMNS), &grad_v);
+            smem.release(grad_out_stage.index);
+            let grads = SplitRows::new(k, config.target, &grads);
+            grads.multiply(k, (q, COLUMNS), &grad_k);
+            smem.release(q_stage.index);
+            k.when(smem.copies, || self.copy_next((smem, QUERIES), &position));
         });
         self.grad_k.write_pairs(config.target, (self.start, Some(self.scale)), &grad_k);
         self.grad_v.write_pairs(config.target, (self.start, None), &grad_v);

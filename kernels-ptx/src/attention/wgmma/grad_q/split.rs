@@ -8,8 +8,8 @@ use retrograph_ptx::build::{Kernel, Value};
 use super::{Config, Params};
 use crate::attention::mask::apply_causal_mask;
 use crate::attention::wgmma::smem::Smem;
-use crate::attention::wgmma::split::{SplitRows, for_each, multiply_transposed};
-use crate::attention::wgmma::warpgroup;
+use crate::attention::wgmma::split::{SplitRows, for_each};
+use crate::attention::wgmma::{multiply_transposed, warpgroup};
 use crate::primitives::mma::acc_row;
 use crate::primitives::tma_pipeline::PipelineState;
 use crate::primitives::wgmma::ROWS;
@@ -39,9 +39,9 @@ impl<'k> Params<'k> {
         k.range(first, end.min((first_query + ROWS) / KEYS), 1, |tile| {
             let key = tile * KEYS;
             let (keys_stage, keys) = smem.wait(state);
-            multiply_transposed(k, [queries, keys], &scores);
+            multiply_transposed(k, (config.operands, [queries, keys]), &scores);
             let (values_stage, values) = smem.wait(state);
-            multiply_transposed(k, [grad_out, values], &grads);
+            multiply_transposed(k, (config.operands, [grad_out, values]), &grads);
             let [key_scales, value_scales] =
                 [k_scales, v_scales].map(|scales| scales.of_columns(key, scores.len()));
             k.wgmma_wait_group(1);
