@@ -1,6 +1,10 @@
 //! The jobs of CI, one row each. `cargo xtask ci JOB` runs one by hand.
 
+use std::fs::File;
+use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Mutex;
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 
@@ -69,20 +73,62 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string(&names)?);
         return Ok(());
     }
+    if arguments.job == "all" {
+        return all();
+    }
     let every = || JOBS.iter().chain(SEPARATE_JOBS).chain(GPU_JOBS);
-    let chosen: Vec<_> = match arguments.job.as_str() {
-        "all" => JOBS.iter().collect(),
-        job => every().filter(|(name, _)| *name == job).collect(),
-    };
-    if chosen.is_empty() {
+    let Some((name, job)) = every().find(|(name, _)| *name == arguments.job) else {
         let names: Vec<_> = every().map(|(name, _)| *name).collect();
         bail!("no job `{}`; the jobs are all, {}", arguments.job, names.join(", "));
-    }
-    for (name, job) in chosen {
-        let start = std::time::Instant::now();
-        println!("== {name}");
-        job().with_context(|| format!("job {name}"))?;
-        println!("== {name} passed in {:.0} s", start.elapsed().as_secs_f64());
+    };
+    job().with_context(|| format!("job {name}"))
+}
+
+/// Jobs of `all` that run at a time. Cargo builds one after the other, but the tests run for half
+/// of the time, and few other jobs keep two cores busy.
+const CONCURRENT_JOBS: usize = 2;
+
+/// Runs the jobs of `all`. After a failure no job starts.
+fn all() -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder())?;
+    let (jobs, output) = (Mutex::new(JOBS.iter()), Mutex::new(()));
+    let next = || jobs.lock().expect("workers do not panic").next();
+    let worker = || {
+        while let Some((name, _)) = next() {
+            if let Err(error) = run_apart(name, &output) {
+                while next().is_some() {}
+                return Err(error);
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let workers = [(); CONCURRENT_JOBS].map(|()| scope.spawn(worker));
+        let results = workers.map(|worker| worker.join().expect("workers do not panic"));
+        results.into_iter().collect()
+    })
+}
+
+/// The folder of what jobs write.
+fn folder() -> PathBuf {
+    target_dir().join("ci")
+}
+
+/// Runs a job in a process of its own, and then prints what it has printed.
+fn run_apart(name: &str, output: &Mutex<()>) -> anyhow::Result<()> {
+    let (start, log) = (Instant::now(), folder().join(format!("{name}.log")));
+    println!("== {name} starts");
+    let file = File::create(&log)?;
+    let mut job = Command::new(std::env::current_exe()?);
+    job.args(["ci", name]).stdout(file.try_clone()?).stderr(file);
+    let status = job.status()?;
+    let printed = std::fs::read(&log)?;
+    let _turn = output.lock().expect("workers do not panic");
+    println!("== {name}\n{}", String::from_utf8_lossy(&printed).trim_end());
+    let verdict = if status.success() { "passed" } else { "failed" };
+    println!("== {name} {verdict} in {:.0} s", start.elapsed().as_secs_f64());
+    if !status.success() {
+        bail!("job {name} failed: {status}; its output is in {}", log.display());
     }
     Ok(())
 }
@@ -168,7 +214,7 @@ fn release() -> anyhow::Result<()> {
 /// Runs the first steps of the README's first command on the simulator, in both modes side by side,
 /// and verifies every replay against the eager step. `program` starts our program.
 fn first_steps(program: impl Fn() -> Command + Sync) -> anyhow::Result<()> {
-    std::fs::create_dir_all(target_dir().join("ci"))?;
+    std::fs::create_dir_all(folder())?;
     let program = &program;
     std::thread::scope(|scope| {
         let runs = ["full", "lora"].map(|mode| scope.spawn(move || run_mode(program(), mode)));
@@ -178,7 +224,7 @@ fn first_steps(program: impl Fn() -> Command + Sync) -> anyhow::Result<()> {
 
 /// Runs the first steps in one mode and checks the report and the plot.
 fn run_mode(mut command: Command, mode: &str) -> anyhow::Result<()> {
-    let dir = target_dir().join("ci");
+    let dir = folder();
     let report = dir.join(format!("main-job-{mode}.json"));
     let plot = dir.join(format!("main-job-{mode}.svg"));
     command

