@@ -155,11 +155,15 @@ multistage! {
 
 image! {
     NT_SPLIT = "gemm_split_f16_nt", Nt, F32(F16, F16), &SPLIT_F16,
-    ["tma_128x128_cluster2", "tma_128x128", "tma_128x64", "tma_64x64", "64x64"]
+    [
+        "tma_128x128_cluster2", "tma_128x128", "tma_128x96", "tma_128x64", "tma_64x64", "64x64",
+    ]
 }
 image! {
     NN_SPLIT = "gemm_split_f16_nn", Nn, F32(F16, F16), &SPLIT_F16,
-    ["tma_128x128_cluster2", "tma_128x128", "tma_128x64", "tma_64x64", "64x64"]
+    [
+        "tma_128x128_cluster2", "tma_128x128", "tma_128x96", "tma_128x64", "tma_64x64", "64x64",
+    ]
 }
 
 image! {

@@ -239,9 +239,10 @@ pub const MULTISTAGE_NF4: [TileConfig; 4] = [
 
 /// Tiles of products of split operands. Stages have both parts of each operand. Targets without
 /// `wgmma` have the last one.
-pub const SPLIT_F16: [TileConfig; 5] = [
+pub const SPLIT_F16: [TileConfig; 6] = [
     TileConfig::in_pairs([128, 128], 3),
     TileConfig::warp_specialized([128, 128], 3),
+    TileConfig::warp_specialized([128, 96], 3),
     TileConfig::warp_specialized([128, 64], 4),
     TileConfig::warp_specialized([64, 64], 6),
     SIMT[1],

@@ -97,12 +97,14 @@ const MULTISTAGE_BF16_COSTS: [TileCost; 11] = [
 const MULTISTAGE_NF4_COSTS: [TileCost; 4] =
     [cost(1, [23, 23], 400), cost(1, [22, 22], 700), cost(1, [17, 17], 590), cost(2, [9, 15], 300)];
 
-/// Costs of [`SPLIT_F16`], measured (docs/hardware/2026-11-25-split-f16).
-const SPLIT_F16_COSTS: [TileCost; 5] = [
-    cost(1, [26, 26], 230),
-    cost(1, [28, 28], 160),
-    cost(1, [16, 16], 220),
-    cost(1, [10, 10], 350),
+/// Costs of [`SPLIT_F16`], fitted to the times of 48 products at the power limit
+/// (docs/hardware/2026-11-28-split-tiles).
+const SPLIT_F16_COSTS: [TileCost; 6] = [
+    in_clusters(2700, 220, 6000),
+    measured(2760, 220),
+    measured(2160, 270),
+    measured(1700, 150),
+    measured(1120, 130),
     SIMT_COSTS[1],
 ];
 
