@@ -95,6 +95,11 @@ fn up_to<T: TryFrom<u64> + Clone + Send + Sync + 'static>(most: u64) -> RangedU6
     RangedU64ValueParser::new().range(..=most)
 }
 
+/// Parses a maximum number of generated tokens.
+fn token_limit() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=TrainingConfig::MOST_POSITIONS as u64)
+}
+
 /// Default LoRA rank for a model directory.
 pub(crate) const HUB_RANK: usize = 16;
 
@@ -364,6 +369,23 @@ mod tests {
     fn the_command_line_is_consistent() {
         use clap::CommandFactory;
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn values_without_an_effect_are_refused() {
+        let serve = ["serve", "--model", "m"];
+        let generate = ["generate", "--model", "m", "--prompt", "p"];
+        for (command, option, value) in [
+            (&serve[..], "--max-tokens", "0"),
+            (&serve, "--name", ""),
+            (&["chat", "--model", "m"], "--max-tokens", "0"),
+            (&generate, "--max-tokens", "0"),
+            (&generate, "--stop", ""),
+        ] {
+            let line = [&["retrograph"], command, &[option, value]].concat();
+            let error = Arguments::try_parse_from(line).unwrap_err().to_string();
+            assert!(error.contains(option), "{error}");
+        }
     }
 
     #[test]
