@@ -46,8 +46,7 @@ pub enum DataError {
     /// Some lines are not examples.
     #[error(
         "`{}` has {count} of {lines} lines that cannot be used:{}\nEach line is a JSON object \
-         with `text`, with `prompt` and `completion`, with `messages`, with `conversations` \
-         (ShareGPT), or with `instruction` and `output` (Alpaca)",
+         with {forms}",
         path.display(), listed(malformed, *count)
     )]
     Malformed {
@@ -59,6 +58,8 @@ pub enum DataError {
         count: usize,
         /// The first of them: the line number, counted from 1, and the reason.
         malformed: Vec<(usize, String)>,
+        /// The fields of the lines that can be used.
+        forms: &'static str,
     },
     /// The file is one JSON array instead of JSON Lines.
     #[error(

@@ -209,6 +209,7 @@ fn every_malformed_line_is_named_with_its_reason() {
         "line 10: message 1 has no `role`",
         "line 11: the chat template fails on the messages: roles must alternate",
         "line 12: it is not an object",
+        "object with `text`, with `prompt` and `completion`",
     ] {
         assert!(text.contains(words), "`{words}` is not in: {text}");
     }
