@@ -244,8 +244,7 @@ impl ModelArguments {
 
     /// Fails if a LoRA option is given without `--mode lora`.
     pub(crate) fn require_mode(&self) -> Result<(), CliError> {
-        let full = self.mode.unwrap_or_default() == ModeArgument::Full;
-        self.lora.require_mode(full && self.lora.adapter.is_none())
+        self.lora.require_mode(self.mode)
     }
 
     /// Returns the weights to train; `rank` and `norms` are the defaults of LoRA.
@@ -319,9 +318,12 @@ impl FinetuneArguments {
         self.model.lora.adapter.is_some() || self.model.mode == Some(ModeArgument::Lora)
     }
 
-    /// Whether `--mode full` is on the command line.
-    pub(crate) fn asks_for_full(&self) -> bool {
-        self.model.mode == Some(ModeArgument::Full)
+    /// Fails if the strategy cannot have the collectives of several GPUs.
+    pub(crate) fn require_strategy(&self) -> Result<(), CliError> {
+        match self.strategy {
+            StrategyArgument::Manual if self.ranks.ranks.count > 1 => Err(CliError::ManualOfRanks),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -381,6 +383,11 @@ mod tests {
             (&["chat", "--model", "m"], "--max-tokens", "0"),
             (&generate, "--max-tokens", "0"),
             (&generate, "--stop", ""),
+            (
+                &["export", "--model", "m", "--out", "o", "--adapter-only"],
+                "--max-shard-size",
+                "1MB",
+            ),
         ] {
             let line = [&["retrograph"], command, &[option, value]].concat();
             let error = Arguments::try_parse_from(line).unwrap_err().to_string();

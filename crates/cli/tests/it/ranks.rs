@@ -229,6 +229,7 @@ fn errors_are_printed_once_and_name_what_to_do() {
     };
     refused(&["--gpus", "3", "--batch", "4"], &["batch is 4", "multiple of the number of devices"]);
     refused(&["--gpus", "2", "--text", "missing"], &["missing"]);
+    refused(&["--gpus", "2", "--strategy", "manual"], &["--strategy manual", "leave it out"]);
     let mut both = torchrun(&place, [0, 2], 1, &["--gpus", "2"]);
     both.env_remove("RETROGRAPH_COORDINATOR");
     Done::from(both).bad(&["--gpus 2 starts processes, but torchrun has started 2 already"]);
