@@ -77,6 +77,14 @@ pub(crate) enum CliError {
          leave it out, or give --strategy capture or --strategy eager"
     )]
     ManualOfRanks,
+    /// The prompt in a file cannot be used.
+    #[error("the prompt in `{}` cannot be used: {error}{}", path.display(), hints::of(error))]
+    Prompt {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: Box<retrograph_finetune::Error>,
+    },
     /// An adapter was given for a run that trains all weights.
     #[error("--adapter is for --mode lora, and --mode full has no LoRA matrices; leave one out")]
     AdapterOfFull,

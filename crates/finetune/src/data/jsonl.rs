@@ -151,7 +151,7 @@ pub(super) fn examples_of(
     let mut forms = Forms::default();
     readers.iter().for_each(|reader| forms.add(reader.forms));
     if forms.conversations == examples && !readers.iter().any(|reader| reader.answers) {
-        return Err(DataError::NoAssistant { examples }.into());
+        return Err(DataError::NoAssistant { path: path.to_owned(), examples }.into());
     }
     Ok((forms, digest))
 }
