@@ -216,7 +216,8 @@ fn processes_with_other_options_do_not_train_together() {
     let other = Done::from(torchrun(&place, [1, 2], port, &["--seed", "2"]));
     let first = first.wait_with_output().unwrap();
     let texts = [other.err, String::from_utf8_lossy(&first.stderr).into_owned()];
-    assert!(texts.iter().all(|text| text.starts_with("error: ")), "{texts:?}");
+    // On a slow machine, a notice of the one that waits comes before.
+    assert!(texts.iter().all(|text| text.contains("error: ")), "{texts:?}");
     assert!(texts.iter().any(|text| text.contains("`  \"seed\": ")), "{texts:?}");
 }
 
