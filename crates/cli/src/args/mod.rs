@@ -95,9 +95,14 @@ fn up_to<T: TryFrom<u64> + Clone + Send + Sync + 'static>(most: u64) -> RangedU6
     RangedU64ValueParser::new().range(..=most)
 }
 
+/// Parses a number from 1 to `most`.
+fn one_to<T: TryFrom<u64> + Clone + Send + Sync + 'static>(most: u64) -> RangedU64ValueParser<T> {
+    RangedU64ValueParser::new().range(1..=most)
+}
+
 /// Parses a maximum number of generated tokens.
 fn token_limit() -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(1..=TrainingConfig::MOST_POSITIONS as u64)
+    one_to(TrainingConfig::MOST_POSITIONS as u64)
 }
 
 /// Default LoRA rank for a model directory.
@@ -383,6 +388,8 @@ mod tests {
             (&["chat", "--model", "m"], "--max-tokens", "0"),
             (&generate, "--max-tokens", "0"),
             (&generate, "--stop", ""),
+            (&["bench"], "--steps", "0"),
+            (&["finetune", "--text", "t", "--profile", "p"], "--profile-replays", "0"),
             (
                 &["export", "--model", "m", "--out", "o", "--adapter-only"],
                 "--max-shard-size",
