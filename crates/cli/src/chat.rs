@@ -16,7 +16,7 @@ const MOST_LINE_BYTES: u64 = 16 << 20;
 const USER: &str = "user";
 const ASSISTANT: &str = "assistant";
 const SYSTEM: &str = "system";
-const HELP: &str = "commands: /reset, /adapter on, /adapter off, /exit";
+const HELP: &str = "commands: /reset, /adapter on, /adapter off, /exit; //text sends /text";
 
 /// A conversation with a model.
 struct Chat<'a> {
@@ -49,6 +49,7 @@ impl Line {
             ["/adapter", "on"] => Self::Adapter(true),
             ["/adapter", "off"] => Self::Adapter(false),
             ["/exit" | "/quit"] => Self::Exit,
+            [first, ..] if first.starts_with("//") => Self::Message(text[1..].to_owned()),
             [first, ..] if first.starts_with('/') => Self::Unknown((*first).to_owned()),
             _ => Self::Message(text.to_owned()),
         }
@@ -180,5 +181,7 @@ mod tests {
         assert_eq!(Line::parse("\n"), Line::Empty);
         assert_eq!(Line::parse("what is 1/2?\r\n"), message("what is 1/2?"));
         assert_eq!(Line::parse("a  b"), message("a  b"));
+        assert_eq!(Line::parse(" //reset  it\n"), message("/reset  it"));
+        assert_eq!(Line::parse("///"), message("//"));
     }
 }

@@ -71,8 +71,22 @@ pub(crate) enum CliError {
         /// Why.
         why: std::io::Error,
     },
+    /// A graph of several GPUs cannot be built by hand.
+    #[error(
+        "--strategy manual cannot contain the library calls by which GPUs exchange gradients; \
+         leave it out, or give --strategy capture or --strategy eager"
+    )]
+    ManualOfRanks,
+    /// The prompt in a file cannot be used.
+    #[error("the prompt in `{}` cannot be used: {error}{}", path.display(), hints::of(error))]
+    Prompt {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: Box<retrograph_finetune::Error>,
+    },
     /// An adapter was given for a run that trains all weights.
-    #[error("--adapter continues a LoRA run, and --mode full trains all weights; leave one out")]
+    #[error("--adapter is for --mode lora, and --mode full has no LoRA matrices; leave one out")]
     AdapterOfFull,
     /// An adapter was asked for, but there is none.
     #[error(

@@ -22,6 +22,7 @@ use crate::{Outcome, interrupt};
 /// Writes a model, with its adapter or checkpoint merged, or the adapter.
 pub(crate) fn run(arguments: &ExportArguments) -> Result<Outcome, CliError> {
     let ExportArguments { checkpoint, best, model, adapter, adapter_only, destination } = arguments;
+    destination.require_format()?;
     require_free(destination)?;
     let base = model.as_deref().map(ModelDirectory::open).transpose()?;
     let given = (Chosen::of(checkpoint.as_ref(), *best), adapter.as_deref());
@@ -69,9 +70,8 @@ fn require_free(destination: &DestinationArguments) -> Result<(), Error> {
 }
 
 fn directory(destination: &DestinationArguments) -> ModelOutput<'_> {
-    let DestinationArguments { out: folder, dtype, max_shard_size: max_shard_bytes, .. } =
-        destination;
-    let (dtype, max_shard_bytes) = (*dtype, *max_shard_bytes);
+    let DestinationArguments { out: folder, dtype, max_shard_size, .. } = destination;
+    let (dtype, max_shard_bytes) = (*dtype, max_shard_size.unwrap_or(MAX_SHARD_BYTES));
     ModelOutput { folder, base: None, dtype, max_shard_bytes, facts: &[] }
 }
 

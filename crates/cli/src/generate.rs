@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 
 use retrograph_finetune::report::median;
 use retrograph_finetune::{
-    DType, Device, Generated, GenerationDefaults, GenerationPlan, Generator, InferenceConfig, Mode,
-    ModelDirectory, OptimizerConfig, Preset, Sampling, Stage, StopReason, TextRequest, Tokenizer,
-    TrainingConfig,
+    DType, Device, Error, Generated, GenerationDefaults, GenerationPlan, Generator,
+    InferenceConfig, Mode, ModelDirectory, OptimizerConfig, Preset, Sampling, Stage, StopReason,
+    TextRequest, Tokenizer, TrainingConfig,
 };
 use serde_json::json;
 
@@ -51,7 +51,7 @@ impl GenerateConfig {
         let sampling = arguments.sampling.resolve(&defaults);
         sampling.validate()?;
         let ends = if arguments.ignore_eos { Vec::new() } else { defaults.eos };
-        let prompt = TextRequest::new(&tokenizer, prompt(arguments)?, sampling)?.prompt;
+        let prompt = prompt(arguments, &tokenizer)?;
         let checkpoint = Chosen::of(arguments.checkpoint.as_ref(), arguments.best);
         let given = (checkpoint, arguments.adapter.as_deref());
         let (config, trained) = Trained::open(config(arguments, &model), model.as_ref(), given)?;
@@ -108,8 +108,21 @@ fn require_output(arguments: &GenerateArguments) -> Result<(), CliError> {
     outputs::require(output.as_slice(), &inputs)
 }
 
-/// Returns the prompt.
-fn prompt(arguments: &GenerateArguments) -> Result<Vec<u8>, CliError> {
+/// Returns the tokens of the prompt. Errors name its file, if it has one.
+fn prompt(arguments: &GenerateArguments, tokenizer: &Tokenizer) -> Result<Vec<u32>, CliError> {
+    let text = prompt_text(arguments)?;
+    let request = TextRequest::new(tokenizer, text, Sampling::greedy());
+    let prompt = request.and_then(|request| match request.prompt.is_empty() {
+        true => Err(Error::EmptyPrompt),
+        false => Ok(request.prompt),
+    });
+    prompt.map_err(|error| match arguments.prompt_file.clone() {
+        Some(path) => CliError::Prompt { path, error: Box::new(error) },
+        None => error.into(),
+    })
+}
+
+fn prompt_text(arguments: &GenerateArguments) -> Result<Vec<u8>, CliError> {
     match (&arguments.prompt, &arguments.prompt_file) {
         (Some(prompt), _) => Ok(prompt.clone().into_bytes()),
         (None, Some(path)) => read_prompt(path).map_err(|why| CliError::Read {

@@ -1,46 +1,75 @@
 //! Options that help against an error of the library, which names none.
 
+use self::Form::{Flag, List, Pairs, Value};
 use retrograph_finetune::{AdapterError, CheckpointError, DataError, Error, HubError, Reduce};
 
+/// How an option is written with a value of a checkpoint.
+#[derive(Clone, Copy)]
+enum Form {
+    /// As it is.
+    Value,
+    /// Without a value: `true` or fields give the option.
+    Flag,
+    /// A list of names, separated by commas.
+    List,
+    /// A list of names with values.
+    Pairs,
+}
+
 /// Fields of a configuration, and the options that set them.
-const OPTIONS: [(&str, &str); 31] = [
-    ("vocab", "--vocab"),
-    ("hidden", "--hidden"),
-    ("layers", "--layers"),
-    ("intermediate", "--intermediate"),
-    ("heads", "--heads"),
-    ("kv_heads", "--kv-heads"),
-    ("rank", "--rank"),
-    ("alpha", "--alpha"),
-    ("norms", "--train-norms"),
-    ("embeddings", "--train-embeddings"),
-    ("head", "--train-head"),
-    ("dropout", "--lora-dropout"),
-    ("dtype", "--dtype"),
-    ("gradients", "--gradient-dtype"),
-    ("batch", "--batch times --grad-accumulation"),
-    ("interleave", "--interleave"),
-    ("seq", "--seq"),
-    ("preference", "--dpo"),
-    ("beta", "--dpo-beta"),
-    ("label_smoothing", "--dpo-label-smoothing"),
-    ("seed", "--seed"),
-    ("peak_lr", "--lr"),
-    ("min_lr", "--min-lr"),
-    ("warmup_steps", "--warmup"),
-    ("total_steps", "--schedule-steps"),
-    ("schedule", "--schedule"),
-    ("decay_steps", "--decay-steps"),
-    ("beta1", "--beta1"),
-    ("beta2", "--beta2"),
-    ("weight_decay", "--weight-decay"),
-    ("max_norm", "--clip"),
+const OPTIONS: [(&str, &str, Form); 41] = [
+    ("mode", "--mode", Value),
+    ("vocab", "--vocab", Value),
+    ("hidden", "--hidden", Value),
+    ("layers", "--layers", Value),
+    ("intermediate", "--intermediate", Value),
+    ("heads", "--heads", Value),
+    ("kv_heads", "--kv-heads", Value),
+    ("rank", "--rank", Value),
+    ("alpha", "--alpha", Value),
+    ("targets", "--lora-targets", List),
+    ("lora layers", "--lora-layers", Value),
+    ("ranks", "--rank-pattern", Pairs),
+    ("alphas", "--alpha-pattern", Pairs),
+    ("rslora", "--rslora", Flag),
+    ("dora", "--dora", Flag),
+    ("norms", "--train-norms", Value),
+    ("embeddings", "--train-embeddings", Flag),
+    ("head", "--train-head", Flag),
+    ("dropout", "--lora-dropout", Value),
+    ("dtype", "--dtype", Value),
+    ("quantize", "--quantize", Value),
+    ("double", "--double-quant", Flag),
+    ("gradients", "--gradient-dtype", Value),
+    ("batch", "--batch times --grad-accumulation", Value),
+    ("interleave", "--interleave", Value),
+    ("seq", "--seq", Value),
+    ("preference", "--dpo", Flag),
+    ("beta", "--dpo-beta", Value),
+    ("label_smoothing", "--dpo-label-smoothing", Value),
+    ("seed", "--seed", Value),
+    ("peak_lr", "--lr", Value),
+    ("min_lr", "--min-lr", Value),
+    ("warmup_steps", "--warmup", Value),
+    ("total_steps", "--schedule-steps", Value),
+    ("schedule", "--schedule", Value),
+    ("decay_steps", "--decay-steps", Value),
+    ("beta1", "--beta1", Value),
+    ("beta2", "--beta2", Value),
+    ("eps", "--eps", Value),
+    ("weight_decay", "--weight-decay", Value),
+    ("max_norm", "--clip", Value),
 ];
+
+/// The options that make the data of a run, of which a checkpoint has only a digest.
+const OF_DATA: &str = "\nhint: --data or --text, --holdout, --packing and --buckets make the data; \
+    the file run.toml of the checkpoint directory has those of the run";
 
 /// Returns a line to append to `error`, or nothing.
 pub(crate) fn of(error: &Error) -> String {
     let hint = match error {
-        Error::TextTooShort { .. } | Error::Data(DataError::NothingToLearn { .. }) => {
+        // No length of sequences fits a text of one token.
+        Error::TextTooShort { tokens: 2.., .. } | Error::Data(DataError::NothingToLearn { .. }) => {
             "--seq sets the tokens of a sequence".to_owned()
         }
         Error::Data(DataError::Cache { .. }) => {
@@ -91,7 +120,6 @@ fn reduced(reduce: Reduce) -> &'static str {
 
 /// Returns the options of the saved run, for the `saved` fields that differ.
 fn mismatch(what: &str, saved: &str) -> String {
-    let option = |field: &str| OPTIONS.iter().find(|(known, _)| *known == field);
     if what.starts_with("base model") {
         return "\nhint: give the --model of the run of the --checkpoint, or none if it had none"
             .to_owned();
@@ -102,17 +130,38 @@ fn mismatch(what: &str, saved: &str) -> String {
             size => format!("\nhint: the run had --batch {size} per GPU with --grad-accumulation"),
         };
     }
-    let fields = saved.trim_start_matches('{').trim_end_matches('}');
-    let given = fields.split(", ").filter_map(|one| match one.split_once(": ") {
-        Some((field, value)) => option(field).map(|(_, option)| format!("{option} {value}")),
-        None => option(what).map(|(_, option)| format!("{option} {one}")),
+    if what.starts_with("data") {
+        return OF_DATA.to_owned();
+    }
+    let fields = saved.strip_prefix('{').and_then(|fields| fields.strip_suffix('}'));
+    let given = fields.unwrap_or(saved).split(", ").filter_map(|one| match one.split_once(": ") {
+        Some(("layers", value)) if what == "mode" => written("lora layers", value),
+        Some((field, value)) => written(field, value),
+        None => written(what, one),
     });
     let given: Vec<String> = given.collect();
     if given.is_empty() {
         String::new()
     } else {
-        format!("\nhint: the run had {}", given.join(" "))
+        format!("\nhint: the run had {}", given.join(", "))
     }
+}
+
+/// Returns the option that sets `field` to `value`, if there is one.
+fn written(field: &str, value: &str) -> Option<String> {
+    let (_, option, form) = OPTIONS.iter().find(|(known, ..)| *known == field)?;
+    let value = match (form, value) {
+        (_, "none" | "[]") | (Form::Flag, "false") => return Some(format!("no {option}")),
+        (Form::Flag, _) => return Some((*option).to_owned()),
+        (Form::Value, value) => value.to_owned(),
+        (Form::List, names) => serde_json::from_str::<Vec<String>>(names).ok()?.join(","),
+        (Form::Pairs, pairs) => {
+            let pairs: Vec<(String, serde_json::Number)> = serde_json::from_str(pairs).ok()?;
+            let pairs = pairs.iter().map(|(name, value)| format!("{name}={value}"));
+            pairs.collect::<Vec<_>>().join(",")
+        }
+    };
+    Some(format!("{option} {value}"))
 }
 
 #[cfg(test)]
@@ -123,10 +172,24 @@ mod tests {
     fn the_options_of_the_saved_run_are_named() {
         assert_eq!(
             mismatch("model", "{hidden: 16, layers: 1, tied: true}"),
-            "\nhint: the run had --hidden 16 --layers 1"
+            "\nhint: the run had --hidden 16, --layers 1"
         );
         assert_eq!(mismatch("seq", "8"), "\nhint: the run had --seq 8");
-        assert_eq!(mismatch("data (SHA-256)", "0f3a"), "");
+        assert!(mismatch("data (SHA-256)", "0f3a").contains("--holdout"));
+        let mode = |saved| mismatch("mode", saved);
+        assert_eq!(mode("full"), "\nhint: the run had --mode full");
+        assert_eq!(
+            mode(r#"{targets: ["q","v"], layers: 0-3, rslora: true, dora: false}"#),
+            "\nhint: the run had --lora-targets q,v, --lora-layers 0-3, --rslora, no --dora"
+        );
+        assert_eq!(
+            mode(r#"{embeddings: false, ranks: [], alphas: [["q_proj",2.5],["up",1]]}"#),
+            "\nhint: the run had no --train-embeddings, no --rank-pattern, --alpha-pattern \
+             q_proj=2.5,up=1"
+        );
+        assert_eq!(mismatch("precision", "{quantize: none}"), "\nhint: the run had no --quantize");
+        assert_eq!(mismatch("preference", "beta label_smoothing"), "\nhint: the run had --dpo");
+        assert_eq!(mismatch("preference", "none"), "\nhint: the run had no --dpo");
         let accumulated = "\nhint: the run had --batch 2 per GPU with --grad-accumulation";
         assert_eq!(mismatch("micro-batch", "2"), accumulated);
     }

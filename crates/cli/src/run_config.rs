@@ -256,6 +256,7 @@ fn require_places(arguments: &FinetuneArguments) -> Result<(), CliError> {
     arguments.training.require_schedule()?;
     arguments.preference.require_adapter(!arguments.trains_lora())?;
     arguments.data_use.require_measurements()?;
+    arguments.require_strategy()?;
     let mut inputs: Vec<PathBuf> =
         [&arguments.data.text, &arguments.data.data].into_iter().flatten().cloned().collect();
     for folder in [&arguments.base, &arguments.model.lora.adapter].into_iter().flatten() {
@@ -310,9 +311,6 @@ fn require_place(what: &'static str, folder: &Path) -> Result<(), CliError> {
 /// Opens the adapter from which the run starts.
 fn adapter(arguments: &FinetuneArguments) -> Result<Option<Adapter>, CliError> {
     let Some(path) = &arguments.model.lora.adapter else { return Ok(None) };
-    if arguments.asks_for_full() {
-        return Err(CliError::AdapterOfFull);
-    }
     let adapter = Adapter::open(path).map_err(Error::from)?;
     screen::adapter(&adapter);
     Ok(Some(adapter))

@@ -2,7 +2,7 @@
 
 mod reduce;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use retrograph_runtime::modules::UnsupportedDevice;
 
@@ -24,6 +24,14 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// The text cannot be encoded.
+    #[error("the text `{}` cannot be used: {source}", path.display())]
+    EncodeText {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Box<crate::hub::HubError>,
+    },
     /// The text has more tokens than the limit.
     #[error(
         "the text `{}` is too long: its first {bytes} bytes exceed the limit of {limit} tokens; \
@@ -40,10 +48,13 @@ pub enum Error {
     },
     /// The text is shorter than one sequence and its last target.
     #[error(
-        "the text has {tokens} tokens, but a sequence of {seq} tokens needs {needed}; use a longer \
-         text or shorter sequences"
+        "the text{} has {tokens} tokens, but a sequence of {seq} tokens needs {needed}; use a \
+         longer text{}",
+        named(path.as_deref()), if *tokens > 1 { " or shorter sequences" } else { "" }
     )]
     TextTooShort {
+        /// The file, if the text is from one.
+        path: Option<PathBuf>,
         /// Tokens of the text.
         tokens: usize,
         /// Tokens of a sequence.
@@ -269,6 +280,11 @@ pub enum Error {
     /// A control could not be set.
     #[error(transparent)]
     Control(#[from] retrograph_runtime::ControlError),
+}
+
+/// Returns the name of a file after a noun, or nothing.
+pub(crate) fn named(path: Option<&Path>) -> String {
+    path.map_or_else(String::new, |path| format!(" `{}`", path.display()))
 }
 
 fn on_rank(rank: Option<usize>) -> String {

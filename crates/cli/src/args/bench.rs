@@ -9,7 +9,7 @@ use retrograph_finetune::{
     TrainingConfig, parse_dtype,
 };
 
-use super::{CacheArguments, ModelArguments, up_to};
+use super::{CacheArguments, ModelArguments, one_to, up_to};
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
@@ -48,8 +48,8 @@ pub(crate) struct BenchArguments {
     /// launch) and manual-no-priorities.
     #[arg(long, value_delimiter = ',', default_value = "eager,capture,manual")]
     pub(crate) strategies: Vec<BenchStrategy>,
-    /// Measured steps, up to 100000.
-    #[arg(long, default_value_t = 30, value_parser = up_to::<u32>(100_000))]
+    /// Measured steps, 1 to 100000.
+    #[arg(long, default_value_t = 30, value_parser = one_to::<u32>(100_000))]
     pub(crate) steps: u32,
     /// Unmeasured steps before them, up to 100000.
     #[arg(long, default_value_t = 5, value_parser = up_to::<u32>(100_000))]

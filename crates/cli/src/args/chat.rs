@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use retrograph_finetune::TrainingConfig;
 
-use super::{EngineArguments, SamplingArguments, up_to};
+use super::{EngineArguments, SamplingArguments, token_limit};
 
 #[derive(Debug, Args)]
 pub(crate) struct ChatArguments {
@@ -17,10 +16,10 @@ pub(crate) struct ChatArguments {
     /// System message at the start of each conversation.
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
-    /// Maximum number of tokens of an answer, up to 16777216.
+    /// Maximum number of tokens of an answer, 1 to 16777216.
     #[arg(
         long, value_name = "TOKENS", default_value_t = 1024,
-        value_parser = up_to::<usize>(TrainingConfig::MOST_POSITIONS as u64)
+        value_parser = token_limit()
     )]
     pub(crate) max_tokens: usize,
     #[command(flatten)]

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use retrograph_finetune::WeightType;
 
+use crate::error::CliError;
+
 #[derive(Debug, Args)]
 pub(crate) struct ExportArguments {
     /// Newest checkpoint of this directory. If its run had a --model, give the same one.
@@ -20,7 +22,7 @@ pub(crate) struct ExportArguments {
     #[arg(long, value_name = "DIR", requires = "model", conflicts_with = "checkpoint")]
     pub(crate) adapter: Option<PathBuf>,
     /// Write only the LoRA adapter, of --adapter or of the checkpoint.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "max_shard_size")]
     pub(crate) adapter_only: bool,
     #[command(flatten)]
     pub(crate) destination: DestinationArguments,
@@ -51,9 +53,22 @@ pub(crate) struct DestinationArguments {
     /// base model, else f32].
     #[arg(long, value_name = "TYPE")]
     pub(crate) dtype: Option<WeightType>,
-    /// Maximum size of a weight file in a directory, such as 500MB.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "5GB")]
-    pub(crate) max_shard_size: u64,
+    /// Maximum size of a weight file in a directory, such as 500MB [default: 5GB].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) max_shard_size: Option<u64>,
+}
+
+impl DestinationArguments {
+    /// Fails if an option is given that has no effect on the format.
+    pub(crate) fn require_format(&self) -> Result<(), CliError> {
+        match (self.format, self.max_shard_size) {
+            (FormatArgument::Gguf, Some(_)) => {
+                let (option, needed) = ("--max-shard-size", "--format hf");
+                Err(CliError::Ignored { option, needed })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use retrograph_finetune::TrainingConfig;
+use clap::builder::NonEmptyStringValueParser;
 
-use super::{InferenceArguments, SamplingArguments, up_to};
+use super::{InferenceArguments, SamplingArguments, token_limit};
 
 /// Default of `--max-tokens`.
 const DEFAULT_TOKENS: usize = 256;
@@ -30,10 +30,10 @@ pub(crate) struct GenerateArguments {
     /// File with the text to continue, at most 256 MiB.
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub(crate) prompt_file: Option<PathBuf>,
-    /// Maximum number of generated tokens, up to 16777216.
+    /// Maximum number of generated tokens, 1 to 16777216.
     #[arg(
         long, value_name = "TOKENS", default_value_t = DEFAULT_TOKENS,
-        value_parser = up_to::<usize>(TrainingConfig::MOST_POSITIONS as u64)
+        value_parser = token_limit()
     )]
     pub(crate) max_tokens: usize,
     /// KV-cache capacity: maximum tokens of prompt and generated text together, from 2 [default:
@@ -45,7 +45,7 @@ pub(crate) struct GenerateArguments {
     #[command(flatten)]
     pub(crate) sampling: SamplingArguments,
     /// End the text before this string. Can be given several times.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) stop: Vec<String>,
     /// Do not stop at end-of-text tokens.
     #[arg(long)]

@@ -37,7 +37,7 @@ pub(crate) struct InspectArguments {
 impl InspectArguments {
     /// Fails if a LoRA option is given, but all weights are trained.
     pub(crate) fn require_mode(&self) -> Result<(), CliError> {
-        self.lora.require_mode(self.mode == ModeArgument::Full)
+        self.lora.require_mode(Some(self.mode))
     }
 
     /// The adapter that the run starts from, if any.

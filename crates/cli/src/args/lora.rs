@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::Args;
 use retrograph_finetune::{LoraConfig, LoraLayers, LoraPatterns, LoraTargets};
 
+use super::ModeArgument;
 use crate::error::CliError;
 
 /// Default of `--alpha`.
@@ -59,8 +60,14 @@ pub(crate) struct LoraArguments {
 }
 
 impl LoraArguments {
-    /// Fails if an option is given that has no effect because all weights are trained (`full`).
-    pub(crate) fn require_mode(&self, full: bool) -> Result<(), CliError> {
+    /// Fails if an option is given that has no effect with `mode`. Without one, LoRA matrices are
+    /// trained only if there is an adapter.
+    pub(crate) fn require_mode(&self, mode: Option<ModeArgument>) -> Result<(), CliError> {
+        let full = mode.unwrap_or_default() == ModeArgument::Full;
+        if self.adapter.is_some() {
+            // The parser refuses other LoRA options.
+            return if mode.is_some() && full { Err(CliError::AdapterOfFull) } else { Ok(()) };
+        }
         let given = [
             ("--rank", self.rank.is_some()),
             ("--alpha", self.alpha.is_some()),
@@ -170,6 +177,25 @@ mod tests {
         assert_eq!((saved.embeddings, saved.head, saved.norms), (true, true, false));
         let wrong = Line::try_parse_from(["program", "--lora-targets", "head"]).unwrap_err();
         assert!(wrong.to_string().contains("q,k,v,o,gate,up,down"), "{wrong}");
+    }
+
+    #[test]
+    fn options_without_an_effect_are_refused() {
+        let required = |line: &[&str], mode| {
+            let line = Line::parse_from([&["program"], line].concat());
+            line.lora.require_mode(mode).map_err(|error| error.to_string())
+        };
+        let (full, lora) = (Some(ModeArgument::Full), Some(ModeArgument::Lora));
+        let error = required(&["--adapter", "a"], full).unwrap_err();
+        assert!(error.contains("--adapter is for --mode lora"), "{error}");
+        for mode in [None, lora] {
+            assert_eq!(required(&["--adapter", "a"], mode), Ok(()));
+        }
+        for mode in [None, full] {
+            assert!(required(&["--rank", "4"], mode).unwrap_err().contains("--rank"));
+            assert_eq!(required(&[], mode), Ok(()));
+        }
+        assert_eq!(required(&["--rank", "4"], lora), Ok(()));
     }
 
     #[test]

@@ -95,6 +95,16 @@ fn up_to<T: TryFrom<u64> + Clone + Send + Sync + 'static>(most: u64) -> RangedU6
     RangedU64ValueParser::new().range(..=most)
 }
 
+/// Parses a number from 1 to `most`.
+fn one_to<T: TryFrom<u64> + Clone + Send + Sync + 'static>(most: u64) -> RangedU64ValueParser<T> {
+    RangedU64ValueParser::new().range(1..=most)
+}
+
+/// Parses a maximum number of generated tokens.
+fn token_limit() -> RangedU64ValueParser<usize> {
+    one_to(TrainingConfig::MOST_POSITIONS as u64)
+}
+
 /// Default LoRA rank for a model directory.
 pub(crate) const HUB_RANK: usize = 16;
 
@@ -239,8 +249,7 @@ impl ModelArguments {
 
     /// Fails if a LoRA option is given without `--mode lora`.
     pub(crate) fn require_mode(&self) -> Result<(), CliError> {
-        let full = self.mode.unwrap_or_default() == ModeArgument::Full;
-        self.lora.require_mode(full && self.lora.adapter.is_none())
+        self.lora.require_mode(self.mode)
     }
 
     /// Returns the weights to train; `rank` and `norms` are the defaults of LoRA.
@@ -314,9 +323,12 @@ impl FinetuneArguments {
         self.model.lora.adapter.is_some() || self.model.mode == Some(ModeArgument::Lora)
     }
 
-    /// Whether `--mode full` is on the command line.
-    pub(crate) fn asks_for_full(&self) -> bool {
-        self.model.mode == Some(ModeArgument::Full)
+    /// Fails if the strategy cannot have the collectives of several GPUs.
+    pub(crate) fn require_strategy(&self) -> Result<(), CliError> {
+        match self.strategy {
+            StrategyArgument::Manual if self.ranks.ranks.count > 1 => Err(CliError::ManualOfRanks),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -364,6 +376,30 @@ mod tests {
     fn the_command_line_is_consistent() {
         use clap::CommandFactory;
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn values_without_an_effect_are_refused() {
+        let serve = ["serve", "--model", "m"];
+        let generate = ["generate", "--model", "m", "--prompt", "p"];
+        for (command, option, value) in [
+            (&serve[..], "--max-tokens", "0"),
+            (&serve, "--name", ""),
+            (&["chat", "--model", "m"], "--max-tokens", "0"),
+            (&generate, "--max-tokens", "0"),
+            (&generate, "--stop", ""),
+            (&["bench"], "--steps", "0"),
+            (&["finetune", "--text", "t", "--profile", "p"], "--profile-replays", "0"),
+            (
+                &["export", "--model", "m", "--out", "o", "--adapter-only"],
+                "--max-shard-size",
+                "1MB",
+            ),
+        ] {
+            let line = [&["retrograph"], command, &[option, value]].concat();
+            let error = Arguments::try_parse_from(line).unwrap_err().to_string();
+            assert!(error.contains(option), "{error}");
+        }
     }
 
     #[test]

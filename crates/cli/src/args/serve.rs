@@ -4,16 +4,16 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use retrograph_finetune::TrainingConfig;
+use clap::builder::NonEmptyStringValueParser;
 
-use super::{EngineArguments, parse_size, up_to};
+use super::{EngineArguments, parse_size, token_limit, up_to};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
     #[command(flatten)]
     pub(crate) engine: EngineArguments,
     /// Name of the model in requests [default: the name of its directory].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) name: Option<String>,
     /// Serve the model with this LoRA adapter under a name of its own. Can be given several times.
     #[arg(long, value_name = "NAME=DIR", value_parser = named)]
@@ -36,11 +36,11 @@ pub(crate) struct ServeArguments {
         value_parser = up_to::<usize>(65_536)
     )]
     pub(crate) queue: usize,
-    /// Maximum number of tokens of an answer, up to 16777216, and the number if a request gives
+    /// Maximum number of tokens of an answer, 1 to 16777216, and the number if a request gives
     /// none.
     #[arg(
         long, value_name = "TOKENS", default_value_t = 1024,
-        value_parser = up_to::<usize>(TrainingConfig::MOST_POSITIONS as u64)
+        value_parser = token_limit()
     )]
     pub(crate) max_tokens: usize,
     /// Maximum size of a request.

@@ -19,12 +19,30 @@ pub(crate) struct Placement {
     pub(crate) local_rank: usize,
     /// The address of the coordinator.
     pub(crate) address: String,
+    /// The variable that names the host of the coordinator, if one does.
+    pub(crate) host_variable: Option<&'static str>,
     /// Where rank 0 listens.
     pub(crate) listen: String,
     /// Whether this process has the coordinator: rank 0, unless the launcher has it.
     pub(crate) hosts: bool,
     /// What started the processes.
     pub(crate) starter: &'static str,
+}
+
+#[cfg(test)]
+impl Placement {
+    /// Rank 0 of three, on several hosts.
+    pub(super) fn example() -> Self {
+        Self {
+            ranks: Ranks { rank: 0, count: 3 },
+            local_rank: 0,
+            address: "node7:4000".to_owned(),
+            host_variable: Some("MASTER_ADDR"),
+            listen: "0.0.0.0:4000".to_owned(),
+            hosts: true,
+            starter: TORCHRUN.name,
+        }
+    }
 }
 
 type Get<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -93,7 +111,9 @@ fn ours(get: Get<'_>, address: String) -> Result<Placement, CliError> {
     let number = |name| number(OURS, name, &required(OURS, get, name)?);
     let (rank, count) = (number("RETROGRAPH_RANK")?, number("RETROGRAPH_RANKS")?);
     let (ranks, listen) = (ranks(OURS, rank, count)?, address.clone());
-    Ok(Placement { ranks, local_rank: rank, address, listen, hosts: false, starter: OURS })
+    let host_variable = Some("RETROGRAPH_COORDINATOR");
+    let (local_rank, starter) = (rank, OURS);
+    Ok(Placement { ranks, local_rank, address, host_variable, listen, hosts: false, starter })
 }
 
 impl Launcher {
@@ -106,19 +126,16 @@ impl Launcher {
             None => get("SLURM_STEP_NUM_NODES").is_some_and(|nodes| nodes == "1"),
         };
         let port = self.port(get)?;
-        let host = if one_host { Some("127.0.0.1".to_owned()) } else { self.host(get) };
-        let host = host.ok_or_else(|| {
-            CliError::Ranks(format!(
-                "{} does not say where rank 0 runs; set MASTER_ADDR to the name of its host, and \
-                 MASTER_PORT to a free port there",
-                self.name
-            ))
-        })?;
+        let (host, host_variable) = match one_host {
+            true => ("127.0.0.1".to_owned(), None),
+            false => self.host(get)?,
+        };
         let listen = if one_host { "127.0.0.1" } else { "0.0.0.0" };
         Ok(Placement {
             ranks,
             local_rank,
             address: format!("{host}:{port}"),
+            host_variable,
             listen: format!("{listen}:{port}"),
             hosts: rank == 0,
             starter: self.name,
@@ -129,11 +146,19 @@ impl Launcher {
         number(self.name, name, &required(self.name, get, name)?)
     }
 
-    /// The host of rank 0.
-    fn host(&self, get: Get<'_>) -> Option<String> {
-        get("MASTER_ADDR").or_else(|| {
-            let nodes = get("SLURM_STEP_NODELIST").or_else(|| get("SLURM_JOB_NODELIST"))?;
-            (self.name == SLURM.name).then(|| first_host(&nodes))
+    /// The host of rank 0, and the variable that names it.
+    fn host(&self, get: Get<'_>) -> Result<(String, Option<&'static str>), CliError> {
+        let named = |variable| Some((get(variable)?, Some(variable)));
+        let listed = |variable| named(variable).map(|(nodes, from)| (first_host(&nodes), from));
+        let of_slurm = || listed("SLURM_STEP_NODELIST").or_else(|| listed("SLURM_JOB_NODELIST"));
+        let slurm = self.name == SLURM.name;
+        let host = named("MASTER_ADDR").or_else(|| if slurm { of_slurm() } else { None });
+        host.ok_or_else(|| {
+            CliError::Ranks(format!(
+                "{} does not say where rank 0 runs; set MASTER_ADDR to the name of its host, and \
+                 MASTER_PORT to a free port there",
+                self.name
+            ))
         })
     }
 
@@ -219,6 +244,7 @@ mod tests {
         assert_eq!(placement.ranks, Ranks { rank: 3, count: 4 });
         assert_eq!((placement.local_rank, placement.hosts), (1, false));
         assert_eq!(placement.address, "node7:29500");
+        assert_eq!(placement.host_variable, Some("MASTER_ADDR"));
         let store = [&TORCH[..], &[("TORCHELASTIC_USE_AGENT_STORE", "True")]].concat();
         assert_eq!(found(&store).unwrap().unwrap().address, "node7:29501");
     }
@@ -254,7 +280,7 @@ mod tests {
         let placement = found(&step).unwrap().unwrap();
         assert_eq!((placement.ranks.rank, placement.local_rank), (5, 1));
         let (host, port) = placement.address.split_once(':').unwrap();
-        assert_eq!(host, "gpu012");
+        assert_eq!((host, placement.host_variable), ("gpu012", Some("SLURM_STEP_NODELIST")));
         assert!((20_000..40_000).contains(&port.parse::<u16>().unwrap()));
         let other = [&[("SLURM_JOB_ID", "4712")], &step[..]].concat();
         assert_ne!(found(&other).unwrap().unwrap().address, placement.address);

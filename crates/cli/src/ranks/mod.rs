@@ -4,6 +4,7 @@ mod environment;
 mod launch;
 mod library;
 mod rank;
+mod waiting;
 
 use std::fmt;
 

@@ -9,7 +9,8 @@ use retrograph_finetune::{
 };
 use retrograph_runtime::Ranks;
 
-use super::{Placement, library};
+use super::environment::OURS;
+use super::{Placement, library, waiting};
 use crate::error::CliError;
 use crate::screen::{self, fact};
 
@@ -45,7 +46,10 @@ impl Rank {
             false => None,
         };
         let address = placement.address.as_str();
-        let group = ProcessGroup::join(address, ranks, run, options).map_err(failed)?;
+        let say = || say_that_it_waits(&placement, coordinator.as_ref(), options);
+        let join = || ProcessGroup::join(address, ranks, run, options);
+        let group = waiting::during(waiting::QUIET, say, join);
+        let group = group.map_err(|error| unjoined(error, &placement))?;
         end_with(group.clone());
         let Ranks { count, .. } = ranks;
         fact("ranks", format!("{count} processes, started by {}", placement.starter));
@@ -110,6 +114,29 @@ impl Rank {
     }
 }
 
+/// Prints a notice. `--gpus` watches its processes itself, so that it needs none.
+fn say_that_it_waits(
+    placement: &Placement,
+    coordinator: Option<&Coordinator>,
+    options: GroupOptions,
+) {
+    if placement.starter != OURS {
+        let notice = waiting::notice(placement, coordinator, options.join);
+        let _ = writeln!(std::io::stderr(), "{}", screen::printable(&notice));
+    }
+}
+
+/// Adds the variable of the launcher to the error of a host that has no address.
+fn unjoined(error: GroupError, placement: &Placement) -> CliError {
+    match (&error, placement.host_variable) {
+        (GroupError::Unresolved { .. }, Some(variable)) => {
+            let host = placement.address.rsplit_once(':').map_or("", |(host, _)| host);
+            CliError::Ranks(format!("{error}\nhint: the host `{host}` is from {variable}"))
+        }
+        _ => Error::from(error).into(),
+    }
+}
+
 /// The failure of another rank than `own` if there is one: a run that fails after it, for example
 /// in a call of an aborted communicator, fails because of it. Errors of outputs have other causes.
 fn cause(error: CliError, group: Result<(), GroupError>, own: usize) -> CliError {
@@ -152,6 +179,21 @@ fn end_with(group: ProcessGroup) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_without_an_address_is_named_with_its_variable() {
+        let error = || GroupError::Unresolved {
+            rank: 1,
+            address: "node7:4000".to_owned(),
+            reason: "no such host".to_owned(),
+            waited: Duration::from_secs(5),
+        };
+        let placement = |host_variable| Placement { host_variable, ..Placement::example() };
+        let text = unjoined(error(), &placement(Some("MASTER_ADDR"))).to_string();
+        assert!(text.contains("`node7:4000`: no such host"), "{text}");
+        assert!(text.ends_with("hint: the host `node7` is from MASTER_ADDR"), "{text}");
+        assert_eq!(unjoined(error(), &placement(None)).to_string(), error().to_string());
+    }
 
     #[test]
     fn a_run_fails_because_of_the_rank_that_failed_before() {

@@ -1,5 +1,8 @@
 //! Errors of requests, as JSON of the OpenAI API.
 
+use std::fmt;
+
+use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -53,7 +56,21 @@ impl ApiError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
     }
 
-    pub(super) fn body(status: StatusCode, message: String) -> Self {
+    /// A body that is no request, because of `why`.
+    pub(super) fn body(why: impl fmt::Display) -> Self {
+        let message = format!("the request cannot be used: {why}");
+        Self::new(StatusCode::BAD_REQUEST, "invalid_body", message)
+    }
+
+    /// A body that was not received; the limit is `most` bytes.
+    pub(super) fn not_received(error: &BytesRejection, most: usize) -> Self {
+        let status = error.status();
+        let message = match status {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                format!("the request has more than {most} bytes, the limit of this server")
+            }
+            _ => error.body_text(),
+        };
         Self::new(status, "invalid_body", message)
     }
 

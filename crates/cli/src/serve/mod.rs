@@ -60,6 +60,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
         vocab: engine.vocab(),
         capacity: engine.capacity(),
         max_tokens: arguments.max_tokens,
+        max_body: usize::try_from(arguments.max_body).unwrap_or(usize::MAX),
         key,
         metrics: metrics.clone(),
         slots: Arc::new(Semaphore::new(most)),
@@ -70,8 +71,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
         counter: AtomicU64::new(0),
     };
     fact("models", server.names.join(", "));
-    let body = usize::try_from(arguments.max_body).unwrap_or(usize::MAX);
-    let router = routes::router(Arc::new(server), body);
+    let router = routes::router(Arc::new(server));
     let stop = Stop {
         signal: interrupt::defer(),
         failed: Arc::new(AtomicBool::new(false)),

@@ -2,13 +2,23 @@
 
 use retrograph_finetune::{GenerationDefaults, Sampling};
 use serde::Deserialize;
-use serde_json::Value;
+use serde::de::{DeserializeOwned, Deserializer};
+use serde_json::{Map, Value};
 
 use super::error::ApiError;
 use crate::args::SamplingArguments;
 
 /// Maximum number of stop strings.
 const MOST_STOPS: usize = 16;
+
+/// A request with the fields of its kind, `T`.
+#[derive(Debug)]
+pub(super) struct ApiRequest<T> {
+    pub(super) own: T,
+    pub(super) common: Common,
+    /// All fields, also those that are not supported.
+    all: Map<String, Value>,
+}
 
 /// The fields of both kinds of requests.
 #[derive(Debug, Deserialize)]
@@ -25,13 +35,10 @@ pub(super) struct Common {
     stop: Stop,
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
-    /// Fields that are not supported unless they have no effect.
-    #[serde(flatten)]
-    others: serde_json::Map<String, Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(untagged, expecting = "stop must be a text or a list of texts")]
+#[serde(untagged, expecting = "it must be a text or a list of texts")]
 enum Stop {
     #[default]
     None,
@@ -45,29 +52,25 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-/// A request for a completion.
+/// The fields of a request for a completion.
 #[derive(Debug, Deserialize)]
 pub(super) struct Completion {
     pub(super) prompt: Prompt,
-    #[serde(flatten)]
-    pub(super) common: Common,
 }
 
 /// A prompt as text or as tokens.
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "prompt must be a text, a list with one text or a list of tokens")]
+#[serde(untagged, expecting = "it must be a text, a list with one text or a list of tokens")]
 pub(super) enum Prompt {
     Text(String),
     Tokens(Vec<u32>),
     Texts(Vec<String>),
 }
 
-/// A request for an answer.
+/// The fields of a request for an answer.
 #[derive(Debug, Deserialize)]
 pub(super) struct Chat {
     messages: Vec<Message>,
-    #[serde(flatten)]
-    pub(super) common: Common,
 }
 
 #[derive(Debug, Deserialize)]
@@ -77,7 +80,7 @@ struct Message {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "content must be a text or a list of parts")]
+#[serde(untagged, expecting = "it must be a text or a list of parts")]
 enum Content {
     Text(String),
     Parts(Vec<Part>),
@@ -112,6 +115,40 @@ const NO_EFFECT: [(&str, &[&str]); 18] = [
     ("stop_token_ids", &["[]"]),
     ("ignore_eos", &["false"]),
 ];
+
+impl<T: DeserializeOwned> ApiRequest<T> {
+    /// Parses the body of a request. Errors name the field.
+    pub(super) fn parse(body: &[u8]) -> Result<Self, ApiError> {
+        let mut text = serde_json::Deserializer::from_slice(body);
+        let all: Map<String, Value> = fields(&mut text)?;
+        text.end().map_err(ApiError::body)?;
+        Ok(Self { own: fields(&all)?, common: fields(&all)?, all })
+    }
+}
+
+/// Deserializes fields; an error begins with the path of the field, such as `messages[0].content`.
+///
+/// The fields of a type with `serde(flatten)` would have no path.
+fn fields<'de, T: Deserialize<'de>>(from: impl Deserializer<'de>) -> Result<T, ApiError> {
+    serde_path_to_error::deserialize(from).map_err(ApiError::body)
+}
+
+impl<T> ApiRequest<T> {
+    /// Fails for a field that would change the answer and is not supported.
+    pub(super) fn require_supported(&self) -> Result<(), ApiError> {
+        for (name, harmless) in NO_EFFECT {
+            let Some(value) = self.all.get(name).filter(|value| !value.is_null()) else {
+                continue;
+            };
+            if !harmless.contains(&value.to_string().as_str()) {
+                let only = harmless.join(" or ");
+                let why = format!("{name} is {value}, but only {only} is supported");
+                return Err(ApiError::invalid(why));
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Common {
     /// Whether the answer is streamed, and whether its end tells the tokens.
@@ -165,21 +202,6 @@ impl Common {
         }
         Ok(stops)
     }
-
-    /// Fails for a field that would change the answer and is not supported.
-    pub(super) fn require_supported(&self) -> Result<(), ApiError> {
-        for (name, harmless) in NO_EFFECT {
-            let Some(value) = self.others.get(name).filter(|value| !value.is_null()) else {
-                continue;
-            };
-            if !harmless.contains(&value.to_string().as_str()) {
-                let only = harmless.join(" or ");
-                let why = format!("{name} is {value}, but only {only} is supported");
-                return Err(ApiError::invalid(why));
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Chat {
@@ -220,18 +242,26 @@ mod tests {
 
     use super::*;
 
-    fn common(value: Value) -> Common {
-        serde_json::from_value(value).unwrap()
+    /// A completion with further fields.
+    fn parsed(mut fields: Value) -> Result<ApiRequest<Completion>, ApiError> {
+        fields.as_object_mut().unwrap().entry("prompt").or_insert(json!("a"));
+        ApiRequest::parse(fields.to_string().as_bytes())
+    }
+
+    fn common(fields: Value) -> Common {
+        parsed(fields).unwrap().common
     }
 
     #[test]
     fn fields_of_clients_are_read() {
-        let found = common(json!({
+        let found = parsed(json!({
             "model": "m", "max_tokens": 3, "temperature": 0.5, "stop": ["a", "b"], "seed": -1,
             "stream": true, "stream_options": { "include_usage": true }, "user": "me", "n": 1,
             "presence_penalty": 0.0, "tools": [], "logit_bias": null,
         }));
+        let found = found.unwrap();
         found.require_supported().unwrap();
+        let found = found.common;
         assert_eq!((found.tokens(10).unwrap(), found.streams()), (3, Some(true)));
         assert_eq!(found.stops().unwrap(), ["a", "b"]);
         let sampling = found.sampling(&GenerationDefaults::default(), 7).unwrap();
@@ -252,7 +282,7 @@ mod tests {
             ("min_p", json!(0.5)),
             ("stop_token_ids", json!([1])),
         ] {
-            let error = common(json!({ name: value })).require_supported().unwrap_err();
+            let error = parsed(json!({ name: value })).unwrap().require_supported().unwrap_err();
             assert!(error.message.contains(name), "{}", error.message);
         }
         assert!(common(json!({ "max_tokens": 11 })).tokens(10).is_err());
@@ -263,10 +293,40 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_value_is_refused_under_the_name_of_its_field() {
+        let refused = |body: &str| ApiRequest::<Completion>::parse(body.as_bytes()).unwrap_err();
+        let chat = |body: &str| ApiRequest::<Chat>::parse(body.as_bytes()).unwrap_err();
+        for (error, words) in [
+            (parsed(json!({ "temperature": "hot" })).unwrap_err(), "temperature: invalid type"),
+            (parsed(json!({ "top_k": -1 })).unwrap_err(), "top_k: invalid value: integer `-1`"),
+            (parsed(json!({ "stop": 7 })).unwrap_err(), "stop: it must be a text or a list"),
+            (parsed(json!({ "prompt": {} })).unwrap_err(), "prompt: it must be a text, a list"),
+            (
+                parsed(json!({ "stream_options": { "include_usage": 1 } })).unwrap_err(),
+                "stream_options.include_usage: invalid type",
+            ),
+            (refused(r#"{ "top_p": 1e999 }"#), "top_p: number out of range"),
+            (refused("{}"), "missing field `prompt`"),
+            (refused("{"), "EOF while parsing"),
+            (refused("[]"), "invalid type: sequence"),
+            (refused(r#"{ "prompt": "a" } x"#), "trailing characters"),
+            (
+                chat(r#"{ "messages": [{ "role": "user", "content": 7 }] }"#),
+                "messages[0].content: it must be a text or a list of parts",
+            ),
+            (chat(r#"{ "messages": [{ "role": "user" }] }"#), "messages[0]: missing field"),
+        ] {
+            let begins = format!("the request cannot be used: {words}");
+            assert!(error.message.starts_with(&begins), "{words}: {}", error.message);
+        }
+    }
+
+    #[test]
     fn contents_may_have_parts() {
         let chat = |content: Value| -> Chat {
             let messages = json!([{ "role": "user", "content": content }]);
-            serde_json::from_value(json!({ "messages": messages })).unwrap()
+            let body = json!({ "messages": messages }).to_string();
+            ApiRequest::parse(body.as_bytes()).unwrap().own
         };
         let parts = json!([{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }]);
         assert_eq!(chat(parts).messages().unwrap(), [("user", "ab".to_owned())]);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::http::{HeaderMap, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -20,22 +20,27 @@ use serde_json::{Value, json};
 use super::error::ApiError;
 use super::metrics::CONTENT_TYPE;
 use super::reply::{Kind, Reply};
+use super::request::ApiRequest;
 use super::server::{Answer, Prepared, Server};
 use super::worker::{Event, Usage};
 
 type Body = Result<Bytes, BytesRejection>;
 
-/// Returns the paths; a request may have up to `most` bytes.
-pub(super) fn router(server: Arc<Server>, most: usize) -> Router {
+/// The path of each model. Names may have slashes.
+const MODEL: &str = "/v1/models/{*name}";
+
+/// Returns the paths.
+pub(super) fn router(server: Arc<Server>) -> Router {
     Router::new()
         .route("/v1/models", get(models))
+        .route(MODEL, get(model))
         .route("/v1/completions", post(completions))
         .route("/v1/chat/completions", post(chat))
         .route("/metrics", get(metrics))
         .route("/health", get(async || Json(json!({ "status": "ok" }))))
         .method_not_allowed_fallback(async || ApiError::method())
         .fallback(async |uri: Uri| ApiError::route(uri.path()))
-        .layer(DefaultBodyLimit::max(most))
+        .layer(DefaultBodyLimit::max(server.max_body))
         .layer(from_fn_with_state(server.clone(), watched))
         .with_state(server)
 }
@@ -48,6 +53,7 @@ async fn watched(State(server): State<Arc<Server>>, request: Request, next: Next
         | "/v1/chat/completions"
         | "/metrics"
         | "/health") => known.to_owned(),
+        model if model.starts_with("/v1/models/") => MODEL.to_owned(),
         // Paths of strangers would fill the memory.
         _ => "other".to_owned(),
     };
@@ -61,13 +67,22 @@ async fn watched(State(server): State<Arc<Server>>, request: Request, next: Next
 }
 
 async fn models(State(server): State<Arc<Server>>) -> Json<Value> {
-    let model = |name: &String| {
-        json!({
-            "id": name, "object": "model", "created": server.started, "owned_by": "retrograph",
-        })
-    };
-    let data: Vec<Value> = server.names.iter().map(model).collect();
+    let data: Vec<Value> = server.names.iter().map(|name| described(&server, name)).collect();
     Json(json!({ "object": "list", "data": data }))
+}
+
+async fn model(
+    State(server): State<Arc<Server>>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let Path(name) = name.map_err(|error| ApiError::invalid(error.body_text()))?;
+    let index = server.model(Some(&name))?;
+    Ok(Json(described(&server, &server.names[index])))
+}
+
+/// The object of a model.
+fn described(server: &Server, name: &str) -> Value {
+    json!({ "id": name, "object": "model", "created": server.started, "owned_by": "retrograph" })
 }
 
 async fn metrics(State(server): State<Arc<Server>>) -> impl IntoResponse {
@@ -95,21 +110,19 @@ async fn answered<T: DeserializeOwned + Send + 'static>(
     server: Arc<Server>,
     kind: Kind,
     (headers, body): (HeaderMap, Body),
-    prepare: fn(&Server, &T) -> Result<Prepared, ApiError>,
+    prepare: fn(&Server, &ApiRequest<T>) -> Result<Prepared, ApiError>,
 ) -> Result<Response, ApiError> {
     let media = headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
     // A page of another site can send everything else without asking first.
     if !media.is_some_and(|media| media.starts_with("application/json")) {
         return Err(ApiError::media());
     }
-    let body = body.map_err(|error| ApiError::body(error.status(), error.body_text()))?;
+    let body = body.map_err(|error| ApiError::not_received(&error, server.max_body))?;
     // Templates and tokenizers take time and memory, so that the slot comes first. The task holds
     // it, because it goes on if the client leaves.
     let (slot, checked) = (server.slot()?, server.clone());
     let prepared = tokio::task::spawn_blocking(move || {
-        let request: T = serde_json::from_slice(&body).map_err(|error| {
-            ApiError::body(StatusCode::BAD_REQUEST, format!("the request cannot be used: {error}"))
-        })?;
+        let request = ApiRequest::parse(&body)?;
         Ok((slot, prepare(&checked, &request)?))
     });
     let prepared = prepared.await.map_err(|_| ApiError::failed("a check of the request failed"))?;

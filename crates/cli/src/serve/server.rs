@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::ApiError;
 use super::metrics::Metrics;
-use super::request::{Chat, Common, Completion, Prompt};
+use super::request::{ApiRequest, Chat, Completion, Prompt};
 use super::worker::{Event, Job};
 
 /// What all requests share.
@@ -27,6 +27,8 @@ pub(super) struct Server {
     pub(super) vocab: usize,
     pub(super) capacity: usize,
     pub(super) max_tokens: usize,
+    /// Maximum bytes of a request.
+    pub(super) max_body: usize,
     /// The digest of the key that requests must have.
     pub(super) key: Option<[u8; 32]>,
     pub(super) metrics: Arc<Metrics>,
@@ -68,12 +70,15 @@ impl Server {
     }
 
     /// Checks a request for a completion.
-    pub(super) fn completion(&self, request: &Completion) -> Result<Prepared, ApiError> {
+    pub(super) fn completion(
+        &self,
+        request: &ApiRequest<Completion>,
+    ) -> Result<Prepared, ApiError> {
         let tokens = |text: &str| {
             let request = TextRequest::new(&self.tokenizer, text, Sampling::greedy());
             request.map(|request| request.prompt).map_err(invalid)
         };
-        let prompt = match &request.prompt {
+        let prompt = match &request.own.prompt {
             Prompt::Text(text) => tokens(text)?,
             Prompt::Tokens(tokens) => tokens.clone(),
             Prompt::Texts(texts) => match texts.as_slice() {
@@ -81,22 +86,23 @@ impl Server {
                 _ => return Err(ApiError::invalid("only one prompt is supported")),
             },
         };
-        self.prepare(prompt, &request.common)
+        self.prepare(prompt, request)
     }
 
     /// Checks a request for an answer, and renders its messages.
-    pub(super) fn chat(&self, request: &Chat) -> Result<Prepared, ApiError> {
+    pub(super) fn chat(&self, request: &ApiRequest<Chat>) -> Result<Prepared, ApiError> {
         let template = self.template.as_ref().ok_or(HubError::NoChatTemplate).map_err(invalid)?;
-        let messages = request.messages()?;
+        let messages = request.own.messages()?;
         let messages = messages.iter().map(|(role, content)| (*role, content.as_str()));
         let conversation = Conversation::new(messages);
         let greedy = Sampling::greedy();
         let prompt = TextRequest::answer(&self.tokenizer, (template, &conversation), greedy);
-        self.prepare(prompt.map_err(invalid)?.prompt, &request.common)
+        self.prepare(prompt.map_err(invalid)?.prompt, request)
     }
 
-    fn prepare(&self, prompt: Vec<u32>, common: &Common) -> Result<Prepared, ApiError> {
-        common.require_supported()?;
+    fn prepare<T>(&self, prompt: Vec<u32>, request: &ApiRequest<T>) -> Result<Prepared, ApiError> {
+        request.require_supported()?;
+        let common = &request.common;
         let model = self.model(common.model.as_deref())?;
         if prompt.is_empty() {
             return Err(ApiError::invalid("the prompt has no token"));
@@ -121,7 +127,7 @@ impl Server {
     }
 
     /// Returns the index of a model in `names`, 0 (the base model) without a name.
-    fn model(&self, name: Option<&str>) -> Result<usize, ApiError> {
+    pub(super) fn model(&self, name: Option<&str>) -> Result<usize, ApiError> {
         let Some(name) = name else { return Ok(0) };
         let found = self.names.iter().position(|known| known == name);
         found.ok_or_else(|| ApiError::model(name, &self.names.join(", ")))

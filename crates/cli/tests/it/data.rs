@@ -242,7 +242,8 @@ fn data_that_cannot_be_used_is_refused_before_the_run() {
     write_lines(&place, [json!({ "prompt": "longer than a sequence", "completion": "x" })]);
     finetune(&place, &[]).bad(&["none of 1 examples", "12 tokens", "hint: --seq"]);
     write_lines(&place, [json!({ "text": "one" })]);
-    finetune(&place, &["--holdout", "0.5"]).bad(&["0.5 held out of 1 examples", "hint: --holdout"]);
+    finetune(&place, &["--holdout", "0.5"])
+        .bad(&["0.5 held out of the 1 examples of `data`", "hint: --holdout"]);
     for wrong in [
         &["finetune"][..],
         &["finetune", "--data", "data", "--text", "text"],
@@ -323,8 +324,8 @@ fn a_token_outside_the_vocabulary_is_named_before_a_device_is_opened() {
         run(&place, &[&[command], &common[..], &sizes, &["--vocab", "128"], further].concat())
     };
     part("all");
-    run_text("eval", &[]).bad(&["token 0 of the text is 195", "128 entries", "--vocab"]);
-    run_text("finetune", &["--sample", "0"]).bad(&["token 0 of the text is 195"]);
+    run_text("eval", &[]).bad(&["token 0 of the text `text` is 195", "128 entries", "--vocab"]);
+    run_text("finetune", &["--sample", "0"]).bad(&["token 0 of the text `text` is 195"]);
     part("held");
     let done = run_text("finetune", &["--sample", "0", "--holdout", "0.1"]).bad(&["is 195"]);
     assert!(!done.out.contains("device"), "{}", done.out);

@@ -13,7 +13,7 @@ fn a_text_that_is_not_there() {
 #[test]
 fn a_text_that_is_shorter_than_a_sequence() {
     let place = Place::new();
-    place.finetune(&["--seq", "440"]).bad(&["440 tokens", "441", "--seq"]);
+    place.finetune(&["--seq", "440"]).bad(&["`text` has 440 tokens", "441", "--seq"]);
 }
 
 #[test]
@@ -84,7 +84,8 @@ fn a_checkpoint_of_another_model() {
     let resume = ["--checkpoint", "dir", "--resume"];
     let with = |further: &[&str]| place.finetune(&[&resume, further].concat());
     with(&["--hidden", "32"]).bad(&["model", "hidden: 16", "hidden: 32"]);
-    with(&["--mode", "lora"]).bad(&["mode"]);
+    with(&["--mode", "lora"]).bad(&["mode", "the run had --mode full"]);
+    with(&["--holdout", "0.3"]).bad(&["data", "--holdout", "run.toml"]);
     with(&["--lr", "0.5"]).bad(&["optimizer"]);
     std::fs::write(place.path("text"), "another text altogether. ".repeat(9)).unwrap();
     with(&[]).bad(&["data"]);

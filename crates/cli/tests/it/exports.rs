@@ -101,6 +101,8 @@ fn models_and_adapters_become_gguf_files() {
     run(&place, &[&export[..], &["a.gguf", "--adapter-only"], &gguf].concat()).good();
     assert!(is_gguf("a.gguf"));
     run(&place, &[&export[..], &["m.gguf"], &gguf].concat()).bad(&["m.gguf", "not replaced"]);
+    let sized = [&export[..], &["s.gguf", "--max-shard-size", "1MB"], &gguf].concat();
+    run(&place, &sized).bad(&["--max-shard-size has no effect without --format hf"]);
     run(&place, &[&export[..], &["b", "--adapter-only"]].concat()).good();
     let again = [&export[..], &["b", "--adapter-only"]].concat();
     run(&place, &again).bad(&["`b` holds", "another directory"]);

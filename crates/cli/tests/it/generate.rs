@@ -160,6 +160,8 @@ fn requests_that_cannot_be_generated_are_refused() {
     generate(&place, &["--prompt", "a", "--max-length", "33"]).bad(&["33 tokens", "32 positions"]);
     generate(&place, &["--prompt", "a", "--top-p", "2"]).bad(&["top_p is 2"]);
     generate(&place, &["--prompt-file", "nowhere"]).bad(&["nowhere", "prompt"]);
+    std::fs::write(place.path("empty"), "").unwrap();
+    generate(&place, &["--prompt-file", "empty"]).bad(&["prompt in `empty`", "no token"]);
     generate(&place, &["--prompt", "a", "--adapter", "nowhere"]).bad(&["nowhere"]);
     assert_eq!(generate(&place, &[]).code, Some(2));
 }

@@ -216,7 +216,8 @@ fn processes_with_other_options_do_not_train_together() {
     let other = Done::from(torchrun(&place, [1, 2], port, &["--seed", "2"]));
     let first = first.wait_with_output().unwrap();
     let texts = [other.err, String::from_utf8_lossy(&first.stderr).into_owned()];
-    assert!(texts.iter().all(|text| text.starts_with("error: ")), "{texts:?}");
+    // On a slow machine, a notice of the one that waits comes before.
+    assert!(texts.iter().all(|text| text.contains("error: ")), "{texts:?}");
     assert!(texts.iter().any(|text| text.contains("`  \"seed\": ")), "{texts:?}");
 }
 
@@ -229,6 +230,7 @@ fn errors_are_printed_once_and_name_what_to_do() {
     };
     refused(&["--gpus", "3", "--batch", "4"], &["batch is 4", "multiple of the number of devices"]);
     refused(&["--gpus", "2", "--text", "missing"], &["missing"]);
+    refused(&["--gpus", "2", "--strategy", "manual"], &["--strategy manual", "leave it out"]);
     let mut both = torchrun(&place, [0, 2], 1, &["--gpus", "2"]);
     both.env_remove("RETROGRAPH_COORDINATOR");
     Done::from(both).bad(&["--gpus 2 starts processes, but torchrun has started 2 already"]);

@@ -182,6 +182,15 @@ fn answers_are_those_of_the_program_with_and_without_an_adapter() {
     let models: Value = serde_json::from_str(&models).unwrap();
     let ids: Vec<_> = models["data"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
     assert_eq!(ids, ["model", "tuned"]);
+    let (status, one) = server.get("/v1/models/tuned");
+    assert_eq!(
+        (status, serde_json::from_str::<Value>(&one).unwrap()),
+        (200, models["data"][1].clone())
+    );
+    for absent in ["/v1/models/other", "/v1/models/a/b"] {
+        let (status, text) = server.get(absent);
+        assert!(status == 404 && text.contains("model_not_found"), "{status} {text}");
+    }
 
     let plain = generated(&place, "the cat", &["--model", "model"]);
     let tuned = generated(&place, "the cat", &["--model", "model", "--adapter", "adapter"]);
@@ -258,7 +267,8 @@ fn requests_that_cannot_be_answered_are_refused_with_a_reason() {
     refused(json!({ "prompt": ["a", "b"] }), 400, &["one prompt"]);
     refused(json!({ "prompt": 7 }), 400, &["prompt"]);
     refused(json!({}), 400, &["prompt"]);
-    refused(json!({ "prompt": "a".repeat(700) }), 413, &[]);
+    refused(json!({ "prompt": "a".repeat(700) }), 413, &["more than 600 bytes"]);
+    refused(prompt(json!({ "temperature": "hot" })), 400, &["temperature: invalid type"]);
     let chat = json!({ "messages": [{ "role": "user", "content": "a" }] });
     let (status, text) = server.post("/v1/chat/completions", &chat);
     assert!(status == 400 && text.contains("no chat template"), "{status} {text}");

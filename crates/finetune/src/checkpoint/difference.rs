@@ -36,13 +36,19 @@ fn collect(name: &str, sides: (&Value, &Value), fields: &mut Vec<(String, String
     fields.push((format!("{label}{}", words(sides.0)), format!("{label}{}", words(sides.1))));
 }
 
-/// Returns a value without quotes. A variant with fields is written as its name.
+/// Returns a value without quotes. A variant with fields is written as its name, and a number of 32
+/// bits with the digits that it needs.
 fn words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => "none".to_owned(),
         Value::Object(variant) => variant.keys().cloned().collect::<Vec<_>>().join(" "),
-        other => other.to_string(),
+        other => match other.as_f64().map(|value| (value, value as f32)) {
+            Some((value, short)) if other.is_f64() && f64::from(short) == value => {
+                format!("{short:?}")
+            }
+            _ => other.to_string(),
+        },
     }
 }
 
@@ -63,6 +69,7 @@ mod tests {
         let lora = |rank| Mode::Lora(LoraConfig::new(rank, 8.0));
         assert_eq!(of(&lora(4), &lora(8)), ("{rank: 4}".to_owned(), "{rank: 8}".to_owned()));
         assert_eq!(of(&Mode::Full, &lora(8)), ("full".to_owned(), "lora".to_owned()));
+        assert_eq!(of(&0.1_f32, &0.2_f64), ("0.1".to_owned(), "0.2".to_owned()));
         assert_eq!(of(&1, &2), ("1".to_owned(), "2".to_owned()));
         assert_eq!(of(&None::<usize>, &Some(2)), ("none".to_owned(), "2".to_owned()));
     }

@@ -151,11 +151,12 @@ impl CheckpointDirectory {
     /// file that is a complete checkpoint.
     ///
     /// # Errors
-    /// [`CheckpointError::Missing`] if there is none, and the errors of [`Checkpoint::open`].
+    /// [`CheckpointError::Missing`] if there is none, [`CheckpointError::Absent`] if the named one
+    /// does not exist, and the errors of [`Checkpoint::open`].
     pub fn open_latest(&self) -> Result<Checkpoint> {
         self.require_directory()?;
         if let Some(path) = self.latest()? {
-            return Checkpoint::open(&path);
+            return self.open_named(LATEST, &path);
         }
         let mut newest = None;
         for (_, path) in self.files() {
@@ -170,13 +171,25 @@ impl CheckpointDirectory {
     /// Opens and verifies the checkpoint that `best` names.
     ///
     /// # Errors
-    /// [`CheckpointError::NoBest`] if there is none, and the errors of [`Checkpoint::open`].
+    /// [`CheckpointError::NoBest`] if there is none, [`CheckpointError::Absent`] if the named one
+    /// does not exist, and the errors of [`Checkpoint::open`].
     pub fn open_best(&self) -> Result<Checkpoint> {
         self.require_directory()?;
         match self.best()? {
-            Some(path) => Checkpoint::open(&path),
+            Some(path) => self.open_named(BEST, &path),
             None => Err(CheckpointError::NoBest { path: self.path.clone() }.into()),
         }
+    }
+
+    /// Opens the checkpoint at `path`, which the file `pointer` names.
+    fn open_named(&self, pointer: &str, path: &Path) -> Result<Checkpoint> {
+        if std::fs::symlink_metadata(path).is_err_and(|why| why.kind() == ErrorKind::NotFound) {
+            let name = path.file_name().unwrap_or_default().display().to_string();
+            let (pointer, newest) = (self.path.join(pointer), self.files().into_iter().next());
+            let newest = newest.map(|(_, path)| path);
+            return Err(CheckpointError::Absent { pointer, name, newest }.into());
+        }
+        Checkpoint::open(path)
     }
 
     /// Writes a checkpoint and makes it the newest. Removes all but the last two of its run, and

@@ -1,7 +1,7 @@
 //! Errors of checkpoints.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a checkpoint cannot be read, written or continued.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +18,19 @@ pub enum CheckpointError {
     NoBest {
         /// The directory.
         path: PathBuf,
+    },
+    /// A file that names a checkpoint names one that does not exist.
+    #[error(
+        "`{}` names `{name}`, which does not exist; restore that file, {}",
+        pointer.display(), other(pointer, newest.as_deref())
+    )]
+    Absent {
+        /// The file `latest` or `best`.
+        pointer: PathBuf,
+        /// The name in it.
+        name: String,
+        /// The newest file with the name of a checkpoint, if there is one.
+        newest: Option<PathBuf>,
     },
     /// The directory of a new run already has checkpoints.
     #[error(
@@ -46,7 +59,11 @@ pub enum CheckpointError {
         path: PathBuf,
     },
     /// A checkpoint cannot be read.
-    #[error("the checkpoint `{}` cannot be read: {source}", path.display())]
+    #[error(
+        "the checkpoint `{}` cannot be read: {source}; make the file readable, or give another \
+         directory",
+        path.display()
+    )]
     Read {
         /// The file.
         path: PathBuf,
@@ -88,6 +105,19 @@ pub enum CheckpointError {
         /// The checkpoint that remains.
         kept: Kept,
     },
+}
+
+/// Returns what to do instead of restoring the checkpoint that `pointer` names.
+fn other(pointer: &Path, newest: Option<&Path>) -> String {
+    let name = |path: &Path| path.file_name().unwrap_or_default().display().to_string();
+    match newest {
+        Some(newest) => format!(
+            "or write the name of another checkpoint into `{}`; the newest is `{}`",
+            name(pointer),
+            name(newest)
+        ),
+        None => "or give another directory, as this one has no other checkpoint".to_owned(),
+    }
 }
 
 /// The checkpoint that remains of a run that cannot continue.

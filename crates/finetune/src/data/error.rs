@@ -46,8 +46,7 @@ pub enum DataError {
     /// Some lines are not examples.
     #[error(
         "`{}` has {count} of {lines} lines that cannot be used:{}\nEach line is a JSON object \
-         with `text`, with `prompt` and `completion`, with `messages`, with `conversations` \
-         (ShareGPT), or with `instruction` and `output` (Alpaca)",
+         with {forms}",
         path.display(), listed(malformed, *count)
     )]
     Malformed {
@@ -59,6 +58,8 @@ pub enum DataError {
         count: usize,
         /// The first of them: the line number, counted from 1, and the reason.
         malformed: Vec<(usize, String)>,
+        /// The fields of the lines that can be used.
+        forms: &'static str,
     },
     /// The file is one JSON array instead of JSON Lines.
     #[error(
@@ -135,11 +136,14 @@ pub enum DataError {
     },
     /// No example has a learned token.
     #[error(
-        "none of {examples} examples has a learned token in its first {seq} tokens: prompts are \
+        "none of {examples} examples{} has a learned token in its first {seq} tokens: prompts are \
          not learned, and longer examples are truncated; use longer sequences, shorter prompts, or \
-         longer texts or completions"
+         longer texts or completions",
+        path.as_ref().map_or_else(String::new, |path| format!(" of `{}`", path.display()))
     )]
     NothingToLearn {
+        /// The file, if the examples are from one.
+        path: Option<PathBuf>,
         /// Examples read.
         examples: usize,
         /// Tokens of a sequence.
@@ -147,9 +151,13 @@ pub enum DataError {
     },
     /// Only messages of the assistant are learned, but no conversation has one.
     #[error(
-        "the {examples} conversations have no learned token: no message has the role `assistant`"
+        "the {examples} conversations of `{}` have no learned token: no message has the role \
+         `assistant`",
+        path.display()
     )]
     NoAssistant {
+        /// The file.
+        path: PathBuf,
         /// Examples read.
         examples: usize,
     },
@@ -171,10 +179,13 @@ pub enum DataError {
     },
     /// The held-out fraction leaves no training data or no held-out data.
     #[error(
-        "a fraction of {fraction} held out of {all} {what} leaves no training data or no held-out \
-         data; give more data or a fraction between 0 and 1"
+        "a fraction of {fraction} held out of the {all} {what} of `{}` leaves no training data or \
+         no held-out data; give more data or a fraction between 0 and 1",
+        path.display()
     )]
     Holdout {
+        /// The file.
+        path: PathBuf,
         /// The fraction.
         fraction: f64,
         /// Number of examples or tokens.
@@ -193,6 +204,14 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// Adds the file to an error of the examples in it.
+    pub(super) fn of_file(mut self, file: &Path) -> Self {
+        if let Self::NothingToLearn { path, .. } = &mut self {
+            *path = Some(file.to_owned());
+        }
+        self
+    }
+
     pub(super) fn read(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Read { path, source }

@@ -151,7 +151,7 @@ pub(super) fn examples_of(
     let mut forms = Forms::default();
     readers.iter().for_each(|reader| forms.add(reader.forms));
     if forms.conversations == examples && !readers.iter().any(|reader| reader.answers) {
-        return Err(DataError::NoAssistant { examples }.into());
+        return Err(DataError::NoAssistant { path: path.to_owned(), examples }.into());
     }
     Ok((forms, digest))
 }
@@ -270,7 +270,10 @@ impl Reading<'_> {
         match (count, all) {
             (0, 0) => Err(DataError::Empty { path }.into()),
             (0, _) => Ok(parsed),
-            _ => Err(DataError::Malformed { path, lines: all, count, malformed }.into()),
+            (_, lines) => {
+                let forms = P::FORMS;
+                Err(DataError::Malformed { path, lines, count, malformed, forms }.into())
+            }
         }
     }
 }
@@ -299,7 +302,13 @@ struct PairReader<'a>(Reader<'a>);
 impl ParseLines for PairReader<'_> {
     type Line = [Example; 2];
 
+    const FORMS: &'static str = "`chosen` and `rejected`, both texts with a text as `prompt`, or \
+        both lists of messages";
+
     fn parse(&mut self, line: &[u8]) -> Result<Result<Self::Line, String>> {
+        if let Err(why) = require_object(line) {
+            return Ok(Err(why));
+        }
         let Reader { tokenizer, template, .. } = &mut self.0;
         preferences::pair(line, (tokenizer, template))
     }
@@ -307,6 +316,9 @@ impl ParseLines for PairReader<'_> {
 
 impl ParseLines for Reader<'_> {
     type Line = Example;
+
+    const FORMS: &'static str = "`text`, with `prompt` and `completion`, with `messages`, with \
+        `conversations` (ShareGPT), or with `instruction` and `output` (Alpaca)";
 
     /// Parses a line of any form except preferences.
     fn parse(&mut self, line: &[u8]) -> Result<Result<Example, String>> {
@@ -320,8 +332,8 @@ impl<'a> Reader<'a> {
     }
 
     fn example(&mut self, line: &[u8]) -> Result<Result<Example, String>> {
-        if !line.starts_with(b"{") {
-            return Ok(Err("it is not an object".to_owned()));
+        if let Err(why) = require_object(line) {
+            return Ok(Err(why));
         }
         let parsed: Line = match serde_json::from_slice(line) {
             Ok(parsed) => parsed,
@@ -387,6 +399,14 @@ impl<'a> Reader<'a> {
         let template = self.template.as_ref().expect("it is set above");
         let example = Example::conversation(conversation, template, self.tokenizer);
         Ok(example.map_err(|error| error.to_string()))
+    }
+}
+
+/// Fails for a line that is not an object. Lists would be read as the fields of a line in order.
+fn require_object(line: &[u8]) -> Result<(), String> {
+    match line.starts_with(b"{") {
+        true => Ok(()),
+        false => Err("it is not an object".to_owned()),
     }
 }
 

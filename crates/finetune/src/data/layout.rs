@@ -155,7 +155,7 @@ impl Layout {
     ) -> Result<(Arrangement, Tally), DataError> {
         let (examples, seq) = (tally.examples, self.lengths.seq());
         if documents.is_empty() {
-            return Err(DataError::NothingToLearn { examples, seq });
+            return Err(DataError::NothingToLearn { path: None, examples, seq });
         }
         tally.tokens = documents.iter().map(|document| document.tokens as usize).sum();
         let arrangement = match self.packing {

@@ -80,6 +80,9 @@ pub(super) struct Chunk<T> {
 pub(super) trait ParseLines: Send {
     type Line: Send;
 
+    /// The fields of the lines that can be used, for errors.
+    const FORMS: &'static str;
+
     fn parse(&mut self, line: &[u8]) -> Result<Result<Self::Line, String>>;
 }
 

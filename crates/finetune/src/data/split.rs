@@ -98,11 +98,11 @@ impl SplitOptions {
                         &mut |tokens: Vec<u32>| Ok(writer.push(&tokens).map_err(file.failed())?);
                     text::tokens_of((file.path, file.tokenizer), take, on)
                 })?;
-                (TextData::of(corpus), used)
+                (TextData::of(corpus, Some(file.path)), used)
             }
         };
         // The first token is not predicted.
-        let Some(len) = self.held(text.len(), ("tokens", 2))? else {
+        let Some(len) = self.held((file.path, text.len(), "tokens"), 2)? else {
             return Ok(Split { training: text.into(), held_out: None, cache });
         };
         let (training, held_out) = text.split_off(len);
@@ -124,7 +124,7 @@ impl SplitOptions {
         let layout = Layout { lengths: self.lengths, packing, pad: file.tokenizer.pad() };
         let part =
             |numbers: &[usize]| Examples::of(Arc::clone(&corpus), numbers, layout).map(Data::from);
-        self.split((corpus.examples(), "examples"), &part, cache)
+        self.split((file.path, corpus.examples(), "examples"), &part, cache)
     }
 
     /// Reads preferences from JSON Lines as pairs of padded sequences. The seed chooses the
@@ -145,17 +145,18 @@ impl SplitOptions {
         let part = |numbers: &[usize]| {
             Examples::of_pairs(Arc::clone(&corpus), numbers, layout).map(Data::from)
         };
-        self.split((corpus.examples() / 2, "pairs"), &part, cache)
+        self.split((file.path, corpus.examples() / 2, "pairs"), &part, cache)
     }
 
-    /// Makes `part` of training and held-out examples.
+    /// Makes `part` of training and held-out examples of the file `path`.
     fn split(
         &self,
-        (all, what): (usize, &'static str),
+        (path, all, what): (&Path, usize, &'static str),
         part: &dyn Fn(&[usize]) -> Result<Data, DataError>,
         cache: Option<CacheUse>,
     ) -> Result<Split> {
-        let Some(held) = self.held(all, (what, 1))? else {
+        let part = |numbers: &[usize]| part(numbers).map_err(|error| error.of_file(path));
+        let Some(held) = self.held((path, all, what), 1)? else {
             let training = part(&(0..all).collect::<Vec<_>>())?;
             return Ok(Split { training, held_out: None, cache });
         };
@@ -163,15 +164,21 @@ impl SplitOptions {
         Ok(Split { training: part(&training)?, held_out: Some(part(&held_out)?), cache })
     }
 
-    /// Returns how many of `all` are held out; `None` for a fraction of 0.
-    fn held(&self, all: usize, (what, least): (&'static str, usize)) -> Result<Option<usize>> {
+    /// Returns how many of the `all` tokens or examples of `path` are held out, at least `least`;
+    /// `None` for a fraction of 0.
+    fn held(
+        &self,
+        (path, all, what): (&Path, usize, &'static str),
+        least: usize,
+    ) -> Result<Option<usize>> {
         let fraction = self.holdout;
         if fraction == 0.0 {
             return Ok(None);
         }
         let held = ((all as f64 * fraction).round() as usize).max(least);
         if !(fraction > 0.0 && fraction < 1.0) || held + least > all {
-            return Err(DataError::Holdout { fraction, all, what }.into());
+            let path = path.to_owned();
+            return Err(DataError::Holdout { path, fraction, all, what }.into());
         }
         Ok(Some(held))
     }

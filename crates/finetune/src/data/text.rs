@@ -13,7 +13,7 @@ use super::corpus::{Corpus, CorpusWriter};
 use super::order::{EpochOrder, below, generator};
 use super::{IGNORED_TARGET, Progress};
 use crate::digest::{FileDigest, digest_of_words, hex};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, named};
 use crate::tokenizer::Tokenizer;
 
 /// Purpose of the random numbers that place the windows of an epoch.
@@ -31,6 +31,8 @@ const PART: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct TextData {
     corpus: Arc<Corpus>,
+    /// The file, if it is from one.
+    path: Option<Arc<Path>>,
     /// The tokens of the text in the corpus.
     range: Range<usize>,
     fingerprint: String,
@@ -65,7 +67,7 @@ impl TextData {
             Ok(())
         };
         encode(limit, (path, reader), tokenizer, &mut take)?;
-        Ok(Self::from_tokens(tokens))
+        Ok(Self { path: Some(path.into()), ..Self::from_tokens(tokens) })
     }
 
     /// Returns a text whose tokens are bytes.
@@ -77,13 +79,14 @@ impl TextData {
     pub fn from_tokens(tokens: Vec<u32>) -> Self {
         let mut writer = CorpusWriter::in_memory();
         writer.push(&tokens).expect("memory takes all words");
-        Self::of(Arc::new(writer.into_memory()))
+        Self::of(Arc::new(writer.into_memory()), None)
     }
 
-    /// Returns the text whose tokens are the words of `corpus`.
-    pub(super) fn of(corpus: Arc<Corpus>) -> Self {
+    /// Returns the text whose tokens are the words of `corpus`, from the file `path`.
+    pub(super) fn of(corpus: Arc<Corpus>, path: Option<&Path>) -> Self {
         let (range, fingerprint) = (0..corpus.words().len(), hex(corpus.digest()));
-        Self { corpus, range, fingerprint, order: EpochOrder::new(ORDER) }
+        let (path, order) = (path.map(Arc::from), EpochOrder::new(ORDER));
+        Self { corpus, path, range, fingerprint, order }
     }
 
     fn tokens(&self) -> &[u32] {
@@ -116,7 +119,8 @@ impl TextData {
         let part = |range: Range<usize>| {
             let corpus = Arc::clone(&self.corpus);
             let fingerprint = digest_of_words([&corpus.words()[range.clone()]]);
-            Self { corpus, range, fingerprint, order: EpochOrder::new(ORDER) }
+            let (path, order) = (self.path.clone(), EpochOrder::new(ORDER));
+            Self { corpus, path, range, fingerprint, order }
         };
         (part(self.range.start..middle), part(middle..self.range.end))
     }
@@ -129,7 +133,8 @@ impl TextData {
         if self.len() > seq {
             return Ok(());
         }
-        Err(Error::TextTooShort { tokens: self.len(), seq, needed: seq + 1 })
+        let path = self.path.as_deref().map(Path::to_owned);
+        Err(Error::TextTooShort { path, tokens: self.len(), seq, needed: seq + 1 })
     }
 
     /// Checks that all tokens are in a vocabulary of `vocab` tokens.
@@ -141,7 +146,8 @@ impl TextData {
         if self.corpus.is_within(vocab) {
             return Ok(());
         }
-        require_known(self.tokens(), vocab, || "the text".to_owned())
+        let part = || format!("the text{}", named(self.path.as_deref()));
+        require_known(self.tokens(), vocab, part)
     }
 
     /// Returns the number of whole windows of `seq` tokens: the sequences of an epoch.
@@ -206,12 +212,13 @@ pub(super) fn encode(
 ) -> Result<()> {
     let (mut encoder, mut part) = (tokenizer.encoder(), vec![0; PART]);
     let (mut bytes, mut taken) = (0, 0);
+    let unusable = |source| Error::EncodeText { path: path.to_owned(), source: Box::new(source) };
     while taken + encoder.tokens() <= limit {
         match reader.read(&mut part) {
-            Ok(0) => return take(encoder.finish()?),
+            Ok(0) => return take(encoder.finish().map_err(unusable)?),
             Ok(len) => {
                 bytes += len as u64;
-                encoder.push(&part[..len])?;
+                encoder.push(&part[..len]).map_err(unusable)?;
                 if encoder.tokens() >= PART {
                     let complete = encoder.take();
                     taken += complete.len();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::message::{Join, Message, VERSION, receive, send};
-use super::{GroupError, GroupOptions};
+use super::{GroupError, GroupOptions, shown};
 
 /// How long a rank that is gone may be reported by the process that started it, which knows more.
 const BETTER_REASON: Duration = Duration::from_millis(400);
@@ -57,7 +57,7 @@ impl Coordinator {
         count: usize,
         options: GroupOptions,
     ) -> Result<Self, GroupError> {
-        let failed = |error| GroupError::listen(format!("{address:?}"), &error);
+        let failed = |error| GroupError::listen(shown(&address), &error);
         let listener = TcpListener::bind(&address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let bound = listener.local_addr().map_err(failed)?;
@@ -77,6 +77,12 @@ impl Coordinator {
     /// The first rank that failed, and why.
     pub fn failure(&self) -> Option<(usize, String)> {
         self.shared.state().failure.clone()
+    }
+
+    /// The ranks that have not joined.
+    pub fn missing(&self) -> Vec<usize> {
+        let state = self.shared.state();
+        (0..self.shared.count).filter(|rank| state.members[*rank].is_none()).collect()
     }
 
     /// Tells the ranks that `rank` has failed, unless one has already.

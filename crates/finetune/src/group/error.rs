@@ -34,6 +34,22 @@ pub enum GroupError {
         /// How long it was tried.
         waited: Duration,
     },
+    /// The name of the coordinator's host has no address.
+    #[error(
+        "rank {rank} cannot find the address of the coordinator's host in `{address}`: {reason}; \
+         it tried for {} s; give a name that this host can resolve, or an address",
+        waited.as_secs()
+    )]
+    Unresolved {
+        /// The rank.
+        rank: usize,
+        /// Host and port.
+        address: String,
+        /// The last error.
+        reason: String,
+        /// How long it was tried.
+        waited: Duration,
+    },
     /// The coordinator refuses the rank.
     #[error("rank {rank} cannot join: {reason}")]
     Refused {

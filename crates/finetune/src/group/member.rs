@@ -11,7 +11,7 @@ use retrograph_runtime::{Communicator, Context, Nccl, Ranks, UniqueId};
 
 use super::message::{Join, Message, VERSION, receive, send};
 use super::watch::Watch;
-use super::{GroupError, GroupOptions};
+use super::{GroupError, GroupOptions, shown};
 use crate::digest::hex;
 use crate::error::{Error, Result};
 
@@ -50,8 +50,8 @@ impl ProcessGroup {
     /// ranks have joined. `run` describes the run in lines, which must be the same on all ranks.
     ///
     /// # Errors
-    /// [`GroupError::Unreachable`], [`GroupError::Refused`], or [`GroupError::RankFailed`] if
-    /// another rank fails meanwhile.
+    /// [`GroupError::Unresolved`], [`GroupError::Unreachable`], [`GroupError::Refused`], or
+    /// [`GroupError::RankFailed`] if another rank fails meanwhile.
     pub fn join(
         address: impl ToSocketAddrs + std::fmt::Debug,
         ranks: Ranks,
@@ -222,31 +222,53 @@ impl Drop for Inner {
     }
 }
 
-/// Connects to the coordinator, which may not listen yet.
+/// Connects to the coordinator, which may not listen yet. A name server may fail for a moment.
 fn connect(
     address: &(impl ToSocketAddrs + std::fmt::Debug),
     ranks: Ranks,
     options: GroupOptions,
 ) -> Result<TcpStream, GroupError> {
-    let since = Instant::now();
+    let (rank, since) = (ranks.rank, Instant::now());
+    let mut resolved = since;
     loop {
-        let reason = match try_connect(address) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => error.to_string(),
+        let reason = match resolve(address) {
+            Ok(addresses) => {
+                resolved = Instant::now();
+                match try_connect(&addresses) {
+                    Ok(stream) => return Ok(stream),
+                    Err(error) => error.to_string(),
+                }
+            }
+            Err(error) => {
+                let (address, reason, waited) =
+                    (shown(address), error.to_string(), resolved.elapsed());
+                if waited > options.resolve {
+                    return Err(GroupError::Unresolved { rank, address, reason, waited });
+                }
+                reason
+            }
         };
         let waited = since.elapsed();
         if waited > options.join {
-            let (rank, address) = (ranks.rank, format!("{address:?}"));
+            let address = shown(address);
             return Err(GroupError::Unreachable { rank, address, reason, waited });
         }
         std::thread::sleep(RETRY);
     }
 }
 
-fn try_connect(address: &impl ToSocketAddrs) -> std::io::Result<TcpStream> {
-    let mut last = std::io::Error::other("the name has no address");
-    for address in address.to_socket_addrs()?.collect::<Vec<SocketAddr>>() {
-        match TcpStream::connect_timeout(&address, Duration::from_secs(5)) {
+fn resolve(address: &impl ToSocketAddrs) -> std::io::Result<Vec<SocketAddr>> {
+    let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+    match addresses.is_empty() {
+        true => Err(std::io::Error::other("the name has no address")),
+        false => Ok(addresses),
+    }
+}
+
+fn try_connect(addresses: &[SocketAddr]) -> std::io::Result<TcpStream> {
+    let mut last = std::io::Error::other("there is no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(address, Duration::from_secs(5)) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }

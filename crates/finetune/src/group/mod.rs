@@ -53,6 +53,8 @@ pub use member::{ProcessGroup, WeakGroup};
 pub struct GroupOptions {
     /// How long ranks wait for each other at the start.
     pub join: Duration,
+    /// How long a rank tries to resolve the name of the coordinator's host.
+    pub resolve: Duration,
     /// How long a rank may say nothing. Ranks say eight times as often that they live.
     pub silence: Duration,
     /// How long a step may wait for other ranks.
@@ -60,10 +62,11 @@ pub struct GroupOptions {
 }
 
 impl Default for GroupOptions {
-    /// 5 minutes for the start, 8 seconds of silence, 10 minutes for a step.
+    /// 5 minutes for the start, 5 seconds for a name, 8 seconds of silence, 10 minutes for a step.
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        Self { join: seconds(300), silence: seconds(8), patience: seconds(600) }
+        let (join, resolve) = (seconds(300), seconds(5));
+        Self { join, resolve, silence: seconds(8), patience: seconds(600) }
     }
 }
 
@@ -72,4 +75,9 @@ impl GroupOptions {
     fn beat(&self) -> Duration {
         self.silence / 8
     }
+}
+
+/// Returns an address without the quotes of a text.
+fn shown(address: &impl std::fmt::Debug) -> String {
+    format!("{address:?}").trim_matches('"').to_owned()
 }

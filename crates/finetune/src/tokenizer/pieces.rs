@@ -217,7 +217,9 @@ impl<'a> Encoder<'a> {
             Ok(text) if !last && error.error_len().is_none() => Ok(text),
             _ => {
                 let position = self.before + range.start + error.valid_up_to();
-                Err(HubError::encode(format!("byte {position}, counted from 0, is not UTF-8")))
+                Err(HubError::encode(format!(
+                    "byte {position}, counted from 0, is not UTF-8; convert the text"
+                )))
             }
         }
     }

@@ -188,11 +188,21 @@ fn the_pointer_must_name_a_checkpoint_of_the_directory() {
         directory.open_latest(),
         Err(Error::Checkpoint(CheckpointError::Damaged { .. }))
     ));
-    std::fs::write(folder.path().join("latest"), "step-00000009.safetensors\n").unwrap();
-    assert!(matches!(
-        directory.open_latest(),
-        Err(Error::Checkpoint(CheckpointError::Read { .. }))
-    ));
+    for pointer in ["latest", "best"] {
+        std::fs::write(folder.path().join(pointer), "step-00000009.safetensors\n").unwrap();
+    }
+    let absent = || [directory.open_latest(), directory.open_best()].map(|one| one.unwrap_err());
+    for (error, pointer) in absent().into_iter().zip(["latest", "best"]) {
+        let text = error.to_string();
+        assert!(text.contains(&format!("{pointer}` names `step-00000009.safetensors`")), "{text}");
+        assert!(text.contains("give another directory"), "{text}");
+    }
+    std::fs::write(folder.path().join("step-00000003.safetensors"), "").unwrap();
+    for (error, pointer) in absent().into_iter().zip(["latest", "best"]) {
+        let text = error.to_string();
+        let advice = format!("into `{pointer}`; the newest is `step-00000003.safetensors`");
+        assert!(text.contains(&advice), "{text}");
+    }
 }
 
 #[cfg(unix)]

@@ -209,6 +209,7 @@ fn every_malformed_line_is_named_with_its_reason() {
         "line 10: message 1 has no `role`",
         "line 11: the chat template fails on the messages: roles must alternate",
         "line 12: it is not an object",
+        "object with `text`, with `prompt` and `completion`",
     ] {
         assert!(text.contains(words), "`{words}` is not in: {text}");
     }
@@ -273,7 +274,7 @@ fn each_example_is_one_padded_or_truncated_sequence() {
     assert_eq!(*examples.tally(), expected);
     assert!(matches!(examples.in_order([1, 7], 0), Err(Error::Data(DataError::OtherSeq { .. }))));
     let error = laid_out(&lines[1..2], 6, false).unwrap_err();
-    assert!(matches!(error, DataError::NothingToLearn { examples: 1, seq: 6 }), "{error}");
+    assert!(matches!(error, DataError::NothingToLearn { examples: 1, seq: 6, .. }), "{error}");
 }
 
 #[test]
@@ -400,6 +401,32 @@ fn held_out_examples_depend_on_the_seed_and_are_not_trained_on() {
 }
 
 #[test]
+fn errors_of_a_text_name_its_file() {
+    let place = Place::chatml();
+    let read = |bytes: &[u8], holdout| {
+        let path = place.0.path().join("named");
+        fs::write(&path, bytes).unwrap();
+        let lengths = Lengths::new(4, 1);
+        let options = SplitOptions { lengths, packing: None, holdout, seed: 0 };
+        options.text(DataFile::new(&path, &place.tokenizer()), &mut |_, _| ())
+    };
+    let text = |bytes: &[u8]| read(bytes, 0.0).unwrap().training;
+    for (error, words) in [
+        (read(b"ab\xff", 0.0).unwrap_err(), "byte 2, counted from 0, is not UTF-8"),
+        (read(b"a", 0.5).unwrap_err(), "tokens of"),
+        (text(b"").in_order([1, 4], 0).unwrap_err(), "use a longer text"),
+        (text(b"a").batch([1, 4], 0, 0).unwrap_err(), "use a longer text"),
+        (text(b"the cat").require_vocab(1).unwrap_err(), "of the text"),
+    ] {
+        let error = error.to_string();
+        assert!(error.contains(words) && error.contains("named`"), "{words}: {error}");
+        assert!(!error.contains("shorter sequences"), "{error}");
+    }
+    let error = text(b"the cat the cat").batch([1, 99], 0, 0).unwrap_err().to_string();
+    assert!(error.contains("longer text or shorter sequences"), "{error}");
+}
+
+#[test]
 fn the_end_of_a_text_is_held_out() {
     let place = Place::chatml();
     let path = place.file(&"the cat ".repeat(50));
@@ -449,8 +476,8 @@ fn conversations_without_an_answer_are_named() {
     let place = Place::chatml();
     let line = json!({ "messages": [{ "role": "user", "content": "x" }] });
     let found = place.read(&[line.clone(), line.clone()]).unwrap_err();
-    assert!(matches!(found, Error::Data(DataError::NoAssistant { examples: 2 })), "{found}");
-    assert!(found.to_string().contains("no message has the role `assistant`"));
+    assert!(matches!(found, Error::Data(DataError::NoAssistant { examples: 2, .. })), "{found}");
+    assert!(found.to_string().contains("` have no learned token: no message has the role"));
     place.read(&[line, json!({ "text": "x" })]).unwrap();
 }
 

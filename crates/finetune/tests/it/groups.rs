@@ -107,6 +107,7 @@ fn a_rank_that_never_comes_is_named() {
     let error = join(&coordinator, (0, 3), "run").unwrap_err();
     let GroupError::RankFailed { rank: 1, reason } = &error else { panic!("{error}") };
     assert!(reason.contains("did not join"), "{reason}");
+    assert_eq!(coordinator.missing(), [1, 2]);
     assert_eq!(coordinator.failure().unwrap().0, 1);
 }
 
@@ -120,6 +121,30 @@ fn a_coordinator_that_is_not_there_is_named_with_its_address() {
     let error = ProcessGroup::join(address, ranks, "run", short(300, 8000)).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("rank 1 cannot reach") && text.contains(&address.to_string()), "{text}");
+}
+
+/// Resolving fails without a name server, so that the test needs no network.
+#[derive(Debug)]
+struct Nowhere;
+
+impl std::net::ToSocketAddrs for Nowhere {
+    type Iter = std::vec::IntoIter<std::net::SocketAddr>;
+
+    fn to_socket_addrs(&self) -> std::io::Result<Self::Iter> {
+        Err(std::io::Error::other("no such host"))
+    }
+}
+
+#[test]
+fn a_name_that_cannot_be_resolved_is_not_tried_for_long() {
+    let ranks = Ranks { rank: 1, count: 2 };
+    let options = GroupOptions { resolve: Duration::from_millis(150), ..GroupOptions::default() };
+    let error = ProcessGroup::join(Nowhere, ranks, "run", options).unwrap_err();
+    let GroupError::Unresolved { rank: 1, address, reason, waited } = &error else {
+        panic!("{error}")
+    };
+    assert_eq!((address.as_str(), reason.as_str()), ("Nowhere", "no such host"));
+    assert!(*waited > options.resolve, "a name server may fail for a moment");
 }
 
 #[test]

@@ -155,7 +155,13 @@ fn a_prompt_is_shared_and_answers_are_learned() {
     ] {
         let error = marked(&place, &line).unwrap_err();
         assert!(error.contains(why), "`{why}` is not in: {error}");
+        let forms = "object with `chosen` and `rejected`, both texts";
+        assert!(error.contains(forms), "`{forms}` is not in: {error}");
     }
+    let path = place.0.path().join("lists.jsonl");
+    fs::write(&path, format!("{texts}\n[\"a\", \"b\", \"c\", null]")).unwrap();
+    let error = read_preferences(&path, &place.tokenizer(), &mut |_, _| ()).unwrap_err();
+    assert!(error.to_string().contains("line 2: it is not an object"), "{error}");
     let error = place.read(&[texts]).unwrap_err().to_string();
     assert!(error.contains("only preference training reads"), "{error}");
 }
