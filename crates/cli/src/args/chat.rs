@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use retrograph_finetune::TrainingConfig;
+use retrograph_finetune::GeneratorOptions;
 
 use super::{EngineArguments, SamplingArguments, up_to};
 
@@ -17,10 +17,10 @@ pub(crate) struct ChatArguments {
     /// System message at the start of each conversation.
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
-    /// Maximum number of tokens of an answer, up to 16777216.
+    /// Maximum number of tokens of an answer, up to 16776960.
     #[arg(
         long, value_name = "TOKENS", default_value_t = 1024,
-        value_parser = up_to::<usize>(TrainingConfig::MOST_POSITIONS as u64)
+        value_parser = up_to::<usize>(GeneratorOptions::MAX_LENGTH as u64)
     )]
     pub(crate) max_tokens: usize,
     #[command(flatten)]

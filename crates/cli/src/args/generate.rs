@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use retrograph_finetune::TrainingConfig;
+use retrograph_finetune::GeneratorOptions;
 
 use super::{InferenceArguments, SamplingArguments, up_to};
 
@@ -30,10 +30,10 @@ pub(crate) struct GenerateArguments {
     /// File with the text to continue, at most 256 MiB.
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub(crate) prompt_file: Option<PathBuf>,
-    /// Maximum number of generated tokens, up to 16777216.
+    /// Maximum number of generated tokens, up to 16776960.
     #[arg(
         long, value_name = "TOKENS", default_value_t = DEFAULT_TOKENS,
-        value_parser = up_to::<usize>(TrainingConfig::MOST_POSITIONS as u64)
+        value_parser = up_to::<usize>(GeneratorOptions::MAX_LENGTH as u64)
     )]
     pub(crate) max_tokens: usize,
     /// KV-cache capacity: maximum tokens of prompt and generated text together, from 2 [default:

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use retrograph_finetune::TrainingConfig;
+use retrograph_finetune::GeneratorOptions;
 
 use super::{EngineArguments, parse_size, up_to};
 
@@ -36,11 +36,11 @@ pub(crate) struct ServeArguments {
         value_parser = up_to::<usize>(65_536)
     )]
     pub(crate) queue: usize,
-    /// Maximum number of tokens of an answer, up to 16777216, and the number if a request gives
+    /// Maximum number of tokens of an answer, up to 16776960, and the number if a request gives
     /// none.
     #[arg(
         long, value_name = "TOKENS", default_value_t = 1024,
-        value_parser = up_to::<usize>(TrainingConfig::MOST_POSITIONS as u64)
+        value_parser = up_to::<usize>(GeneratorOptions::MAX_LENGTH as u64)
     )]
     pub(crate) max_tokens: usize,
     /// Maximum size of a request.
