@@ -132,6 +132,15 @@ pub enum Error {
         /// The part to reduce first.
         reduce: Reduce,
     },
+    /// The loss of an evaluation is NaN or infinite.
+    #[error(
+        "the loss of the data is {loss}; the weights are damaged, or overflow in this precision; \
+         check the weights, or use f32"
+    )]
+    EvaluationNotFinite {
+        /// The loss.
+        loss: f64,
+    },
     /// The loss or the gradient norm is NaN or infinite. The device skips all updates from that
     /// step on.
     #[error(
