@@ -180,9 +180,13 @@ impl Trainer {
     /// not be [full](Trainer::is_full).
     ///
     /// # Errors
-    /// [`DataError::OutsideVocabulary`](crate::data::DataError::OutsideVocabulary), which changes
+    /// [`Error::StepsInFlight`] if the queue is full, and
+    /// [`DataError::OutsideVocabulary`](crate::data::DataError::OutsideVocabulary); both change
     /// nothing. Or if the device fails; with verification, [`Error::NotBitEqual`].
     pub fn enqueue(&mut self, batch: &Batch) -> Result<()> {
+        if self.is_full() {
+            return Err(Error::StepsInFlight { most: IN_FLIGHT });
+        }
         self.require_vocab(batch)?;
         self.check_group()?;
         let step = StepInput { number: self.next_step, batch, stop: self.stop };
@@ -225,7 +229,7 @@ impl Trainer {
         Ok(Some(metrics))
     }
 
-    /// Runs one step and waits for it. No other step may be in flight.
+    /// Runs one step and waits for it and for all steps in flight.
     ///
     /// # Errors
     /// The errors of [`Trainer::enqueue`] and [`Trainer::finished`].

@@ -278,6 +278,27 @@ fn lora_does_not_change_the_base() {
     }
 }
 
+/// More steps than can be in flight are refused, and those that are in flight end as usual.
+#[test]
+fn a_step_beyond_those_in_flight_is_refused() {
+    let mut config = config(Mode::Full, 20);
+    config.batch = 1;
+    let mut trainer = trainer(&device(), &config, options(Policy::Manual));
+    let batch = text().batch([config.batch, config.seq], config.seed, 0).unwrap();
+    while !trainer.is_full() {
+        trainer.enqueue(&batch).unwrap();
+    }
+    let started = trainer.next_step();
+    for refused in [trainer.enqueue(&batch), trainer.step(&batch).map(|_| ())] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::StepsInFlight { most: 3 }), "{error}");
+    }
+    assert_eq!(trainer.next_step(), started);
+    while trainer.finished(true).unwrap().is_some() {}
+    assert_eq!(trainer.losses().len(), started as usize);
+    trainer.step(&batch).unwrap();
+}
+
 /// A token that the model does not know is named before anything is computed.
 #[test]
 fn a_token_outside_the_vocabulary_is_refused_and_changes_nothing() {
