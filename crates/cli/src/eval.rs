@@ -70,11 +70,13 @@ pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
     let modules = arguments.cache.modules(&device, arguments.device)?;
     let mut values = Weights { trained, base, seed: config.seed };
     let given = &mut |parameter: &Parameter| values.of(parameter);
-    let evaluation = Evaluator::new(&modules, &config, given)?.evaluate(data)?;
+    let evaluation = match Evaluator::new(&modules, &config, given)?.evaluate(data) {
+        Err(Error::EvaluationNotFinite { loss }) => {
+            return Err(explain(&mut values, loss, &config)?);
+        }
+        evaluation => evaluation?,
+    };
     let Evaluation { loss, tokens } = evaluation;
-    if !loss.is_finite() {
-        return Err(explain(&mut values, loss, &config)?);
-    }
     let perplexity = evaluation.perplexity();
     let unit = data::unit(&tokenizer);
     fact(

@@ -1,5 +1,12 @@
 //! The configuration of a simulator, and errors of creating one.
 
+use std::fmt;
+
+use crate::memory::ADDRESSES;
+
+/// The most devices, each of which has addresses of its own.
+const MOST_DEVICES: usize = 64;
+
 /// When work runs, and in which of the orders that CUDA leaves open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -19,9 +26,9 @@ pub enum Order {
 pub struct Config {
     /// Number of devices, all alike.
     pub devices: usize,
-    /// Memory of each device in bytes. Only allocated bytes take host memory.
+    /// Memory of each device in bytes, at most 2^38. Only allocated bytes take host memory.
     pub memory_bytes: u64,
-    /// Compute capability, as `(9, 0)`.
+    /// Compute capability, as `(9, 0)`: the major number is at most 99, the minor one at most 9.
     pub compute_capability: (u32, u32),
     /// The CUDA version that the driver reports, as 1000 × major + 10 × minor. It decides which
     /// optional functions exist and which PTX ISA is understood.
@@ -79,27 +86,37 @@ pub enum SimError {
         name: String,
     },
     /// A value of the configuration is not possible.
-    #[error("a simulated machine cannot have {field} = {value}")]
+    #[error("a simulated machine cannot have {field} = {value}; it must be {rule}")]
     InvalidConfig {
         /// The field.
         field: &'static str,
         /// Its value.
-        value: u64,
+        value: String,
+        /// What the value must be.
+        rule: String,
     },
 }
 
 impl Config {
     /// Says which value is not possible, if any.
     pub(crate) fn check(&self) -> Result<(), SimError> {
-        let invalid = |field, value| Err(SimError::InvalidConfig { field, value });
-        match self {
-            Self { threads: 0, .. } => invalid("threads", 0),
-            Self { devices, .. } if *devices > 64 => invalid("devices", *devices as u64),
-            Self { driver_version: version, .. } if *version < 12000 => {
-                invalid("driver_version", u64::from(version.unsigned_abs()))
+        let (major, minor) = self.compute_capability;
+        let require = |field, value: &dyn fmt::Display, holds, rule: &str| match holds {
+            true => Ok(()),
+            false => {
+                let (value, rule) = (value.to_string(), rule.to_owned());
+                Err(SimError::InvalidConfig { field, value, rule })
             }
-            _ => Ok(()),
-        }
+        };
+        require("threads", &self.threads, self.threads > 0, "at least 1")?;
+        require("devices", &self.devices, self.devices <= MOST_DEVICES, "at most 64")?;
+        let version = self.driver_version;
+        require("driver_version", &version, version >= 12000, "at least 12000")?;
+        let bytes = self.memory_bytes;
+        require("memory_bytes", &bytes, bytes <= ADDRESSES, &format!("at most {ADDRESSES}"))?;
+        let capability = format!("{major}.{minor}");
+        let rule = "at most 99.9, with a minor number of at most 9";
+        require("compute_capability", &capability, major <= 99 && minor <= 9, rule)
     }
 
     /// The newest PTX ISA version that the driver understands.

@@ -6,8 +6,14 @@ use retrograph_driver_sys::CUresult;
 use retrograph_ptx::ast::{Immediate, Space, Variable};
 
 use crate::api::LoadFailure;
+use crate::memory::MemoryError;
 use crate::refusal::{Rule, refuse};
 use crate::state::{Pinned, State, memory_refusal};
+
+/// The most bytes of the constant variables of a module.
+///
+/// Source: `ptxas` 13.0, which refuses more for every target.
+const MOST_CONSTANT: u32 = 64 << 10;
 
 /// Address and size of each variable by name.
 pub(crate) type Globals = BTreeMap<String, (u64, u64)>;
@@ -36,18 +42,30 @@ impl State {
     }
 
     fn place_global(&mut self, device: usize, variable: &Variable) -> Result<u64, LoadFailure> {
-        let bytes = initial_bytes(variable)?;
-        let failed = |refusal| LoadFailure::new(refusal, "memory of a managed variable".to_owned());
+        let (initial, bytes) = (initial_bytes(variable)?, variable.size());
+        let memory = &self.devices[device].memory;
         if variable.is_managed {
-            let pinned = Pinned::variable(&bytes, device).map_err(failed)?;
+            let failed = |refusal| {
+                LoadFailure::new(refusal, format!("memory of managed variable `{}`", variable.name))
+            };
+            // Zeros are written at once, so that the host cannot pretend to have the memory.
+            if bytes > memory.total() {
+                let refusal = refuse(CUresult::CUDA_ERROR_OUT_OF_MEMORY, Rule::MemoryExhausted);
+                return Err(failed(refusal));
+            }
+            let pinned = Pinned::variable(&initial, bytes as usize, device).map_err(failed)?;
             return self.pin(pinned).map(|address| address as u64).map_err(failed);
         }
-        let memory = &self.devices[device].memory;
-        let written = memory.alloc(bytes.len() as u64).and_then(|address| {
-            memory.write(address, &bytes)?;
+        let written = memory.alloc(bytes).and_then(|address| {
+            memory.fill(address, &[0], bytes)?;
+            memory.write(address, &initial)?;
             Ok(address)
         });
-        written.map_err(|error| LoadFailure::new(memory_refusal(&error), error.to_string()))
+        let failed = |error: MemoryError| {
+            let message = format!("variable `{}`: {error}", variable.name);
+            LoadFailure::new(memory_refusal(&error), message)
+        };
+        written.map_err(failed)
     }
 
     /// Frees the memory of [`State::allocate_globals`].
@@ -63,29 +81,36 @@ impl State {
 }
 
 /// Bytes of the constant variables of a module, one after the other.
-pub(crate) fn constant_bytes(variables: &[Variable]) -> u32 {
-    let constants = variables.iter().filter(|variable| variable.space == Space::Const);
-    let end = constants.fold(0u64, |end, variable| {
+pub(crate) fn constant_bytes(variables: &[Variable]) -> Result<u32, LoadFailure> {
+    let constants = || variables.iter().filter(|variable| variable.space == Space::Const);
+    let end = constants().fold(0u64, |end, variable| {
         end.next_multiple_of(u64::from(variable.alignment())) + variable.size()
     });
-    u32::try_from(end).unwrap_or(u32::MAX)
+    match u32::try_from(end) {
+        Ok(bytes) if bytes <= MOST_CONSTANT => Ok(bytes),
+        _ => {
+            let largest = constants().max_by_key(|variable| variable.size());
+            let message = format!(
+                "the module has {end} bytes of const memory, of which there are at most \
+                 {MOST_CONSTANT}; its largest variable is `{}`",
+                largest.map_or("", |variable| &variable.name)
+            );
+            Err(LoadFailure::bad_text(Rule::ModuleText, message))
+        }
+    }
 }
 
-/// The bytes of a variable when its module is loaded: its initializer, then zeros.
+/// The first bytes of a variable when its module is loaded; the others are zeros.
 fn initial_bytes(variable: &Variable) -> Result<Vec<u8>, LoadFailure> {
     let element = variable.ty.size() as usize;
-    let mut bytes = Vec::with_capacity(variable.size() as usize);
+    let mut bytes = Vec::with_capacity(element * variable.initial.len());
     for value in &variable.initial {
         bytes.extend_from_slice(&bits(value).to_le_bytes()[..element]);
     }
     if bytes.len() as u64 > variable.size() {
         let message = format!("variable `{}` has more initial values than elements", variable.name);
-        return Err(LoadFailure::new(
-            refuse(CUresult::CUDA_ERROR_INVALID_PTX, Rule::ModuleText),
-            message,
-        ));
+        return Err(LoadFailure::bad_text(Rule::ModuleText, message));
     }
-    bytes.resize(variable.size() as usize, 0);
     Ok(bytes)
 }
 

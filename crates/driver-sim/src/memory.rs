@@ -36,10 +36,10 @@ pub(crate) use snapshot::Span;
 /// The word that fresh memory is filled with: a NaN with a payload that arithmetic never gives.
 pub const POISON: u32 = 0x7fd0_5a5a;
 
-/// Where addresses start.
-const BASE: u64 = 0x7000_0000_0000;
-/// How many addresses one device has for itself.
-const ADDRESSES: u64 = 1 << 36;
+/// Where addresses start: the programs and libraries of the host are at lower and higher ones.
+const BASE: u64 = 0x6000_0000_0000;
+/// How many addresses one device has for itself, and so the most bytes of its memory.
+pub(crate) const ADDRESSES: u64 = 1 << 38;
 /// Alignment of base addresses.
 const ALIGNMENT: u64 = 256;
 /// The size of the heap of kernels unless a program sets it, as on hardware.
@@ -201,10 +201,10 @@ impl Memory {
         if bytes > free {
             return Err(MemoryError::OutOfMemory { requested: bytes, free, total });
         }
-        let invalid = |_| MemoryError::InvalidSize { bytes };
-        let size = usize::try_from(bytes.next_multiple_of(ALIGNMENT));
-        let size = size.map_err(|_| MemoryError::InvalidSize { bytes })?;
-        let layout = Layout::from_size_align(size, ALIGNMENT as usize).map_err(invalid)?;
+        let size = bytes.checked_next_multiple_of(ALIGNMENT);
+        let size = size.and_then(|size| usize::try_from(size).ok());
+        let layout = size.and_then(|size| Layout::from_size_align(size, ALIGNMENT as usize).ok());
+        let layout = layout.ok_or(MemoryError::InvalidSize { bytes })?;
         // SAFETY: the layout has a size above zero.
         let host = unsafe { alloc_zeroed(layout) };
         // The host has less than the device pretends to have.

@@ -143,6 +143,24 @@ pub enum Error {
         /// The part to reduce first.
         reduce: Reduce,
     },
+    /// As many steps are in flight as can be. No step was started.
+    #[error(
+        "{most} steps are in flight, which is the most; take the metrics of one with \
+         `Trainer::finished` before the next step"
+    )]
+    StepsInFlight {
+        /// The most steps in flight.
+        most: usize,
+    },
+    /// The loss of an evaluation is NaN or infinite.
+    #[error(
+        "the loss of the data is {loss}; the weights are damaged, or overflow in this precision; \
+         check the weights, or use f32"
+    )]
+    EvaluationNotFinite {
+        /// The loss.
+        loss: f64,
+    },
     /// The loss or the gradient norm is NaN or infinite. The device skips all updates from that
     /// step on.
     #[error(

@@ -11,7 +11,7 @@ use retrograph_runtime::{
 
 use crate::config::TrainingConfig;
 use crate::data::Data;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::LossPass;
 use crate::parameters::Parameter;
 use crate::state::{Placement, RotaryTables, Source, load_state};
@@ -104,18 +104,23 @@ impl Evaluator {
     /// Computes the loss on all of `data`.
     ///
     /// # Errors
-    /// The errors of [`Data::in_order`], or if the device fails.
+    /// The errors of [`Evaluator::evaluate_part`], and [`Error::EvaluationNotFinite`].
     pub fn evaluate(&mut self, data: &Data) -> Result<Evaluation> {
         let (sum, tokens) = self.evaluate_part(data, Ranks::ONE)?;
-        Ok(Evaluation { loss: sum / tokens as f64, tokens })
+        let loss = sum / tokens as f64;
+        if !loss.is_finite() {
+            return Err(Error::EvaluationNotFinite { loss });
+        }
+        Ok(Evaluation { loss, tokens })
     }
 
     /// Computes the sum of the losses, and the number of predicted tokens, of the batches of one
     /// rank: every `ranks.count`-th one.
     ///
     /// # Errors
-    /// As [`Evaluator::evaluate`].
+    /// The errors of [`Data::require_vocab`] and [`Data::in_order`], or if the device fails.
     pub fn evaluate_part(&mut self, data: &Data, ranks: Ranks) -> Result<(f64, usize)> {
+        data.require_vocab(self.config.model.vocab)?;
         let shape = [self.config.batch, self.config.seq];
         let mut controls = self.pass.pass.controls();
         let (mut sum, mut tokens) = (0.0, 0);

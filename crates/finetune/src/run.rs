@@ -90,14 +90,16 @@ impl<'a> Run<'a> {
     /// returns to the newest checkpoint that was followed by a step with a finite loss.
     ///
     /// # Errors
-    /// The errors of [`Trainer`], and [`Error::HeldOutNotFinite`]. If the last checkpoint cannot be
-    /// written, the trainer is unchanged.
+    /// The errors of [`Data::require_vocab`] before the first step, those of [`Trainer`], and
+    /// [`Error::HeldOutNotFinite`]. If the last checkpoint cannot be written, the trainer is
+    /// unchanged.
     pub fn train(
         &mut self,
         until: u32,
         stop: &AtomicBool,
         on: &mut dyn FnMut(Event<'_>),
     ) -> Result<Ending> {
+        self.require_vocab()?;
         let before = self.trainer.next_step();
         let ending = match self.steps(until, stop, on) {
             Ok(ending) => ending,
@@ -109,6 +111,13 @@ impl<'a> Run<'a> {
         }
         self.trainer.gather_parameters()?;
         Ok(ending)
+    }
+
+    /// Checks that the model knows all tokens of the data.
+    fn require_vocab(&self) -> Result<()> {
+        let vocab = self.trainer.config().model.vocab;
+        let held_out = self.held_out.as_ref().map(|held_out| held_out.data);
+        held_out.into_iter().chain([self.data]).try_for_each(|data| data.require_vocab(vocab))
     }
 
     fn steps(

@@ -31,13 +31,17 @@
 //! supported: calls through pointers, textures, and 32-bit addressing.
 
 mod body;
+mod labels;
 mod lexer;
 mod mnemonic;
 mod module;
+mod module_scope;
+mod nested;
 mod operand;
 mod scope;
 mod variable;
 
+use labels::Labels;
 use lexer::{Lexer, Position, Token};
 
 use crate::ast::{LineTable, Module};
@@ -78,13 +82,14 @@ impl ParseError {
 
 type Result<T> = std::result::Result<T, ParseError>;
 
-/// Parses and checks a module.
+/// Parses and checks a module, in a time that grows linearly with the text.
 ///
 /// # Errors
 /// The first thing in `text` that is not understood.
 pub fn parse(text: &str) -> Result<Module> {
     let tokens = Lexer::new(text).tokens()?;
-    module::parse_module(&mut Cursor { tokens: &tokens, next: 0, lines: LineTable::default() })
+    let (labels, lines) = (Labels::find(&tokens), LineTable::default());
+    module::parse_module(&mut Cursor { tokens: &tokens, next: 0, labels, lines })
 }
 
 /// The tokens that are still to be read.
@@ -92,6 +97,7 @@ struct Cursor<'a> {
     /// Ends with [`Token::End`].
     tokens: &'a [(Token<'a>, Position)],
     next: usize,
+    labels: Labels<'a>,
     /// The lines of the source so far.
     lines: LineTable,
 }
@@ -164,26 +170,9 @@ impl<'a> Cursor<'a> {
         ParseError::new(self.position(), self.peek().describe(), expected)
     }
 
-    /// The labels of the block that starts here, without labels of nested
-    /// blocks.
-    fn labels(&self) -> Vec<&'a str> {
-        let mut depth = 0;
-        let mut labels = Vec::new();
-        for pair in self.tokens[self.next..].windows(3) {
-            match [pair[0].0, pair[1].0, pair[2].0] {
-                [Token::Symbol('{'), ..] => depth += 1,
-                [Token::Symbol('}'), ..] if depth == 0 => break,
-                [Token::Symbol('}'), ..] => depth -= 1,
-                [
-                    Token::Name(_),
-                    Token::Symbol(':'),
-                    Token::Dotted("branchtargets" | "callprototype" | "calltargets"),
-                ] => {}
-                [Token::Name(name), Token::Symbol(':'), _] if depth == 0 => labels.push(name),
-                _ => {}
-            }
-        }
-        labels
+    /// The labels of the block whose `{` was taken last.
+    fn labels(&mut self) -> Vec<&'a str> {
+        self.labels.take(self.next - 1)
     }
 
     /// Skips to after the next `;`.

@@ -93,7 +93,8 @@ impl SmTarget {
 
     /// The forward-compatible target of a device of compute capability `major.minor`.
     pub const fn of_device(major: u32, minor: u32) -> Self {
-        Self::portable(major * 10 + minor)
+        // Numbers that no device has must not become the target of one that exists.
+        Self::portable(major.saturating_mul(10).saturating_add(minor))
     }
 
     /// The target that PTX names on its `.target` line, or `None` without such a line.
@@ -339,6 +340,14 @@ mod tests {
         assert_eq!(meant("sm_90a"), Some(SmTarget::exact(90)));
         assert_eq!(meant("sm_80"), Some(SmTarget::portable(80)));
         assert_eq!((meant("sm_80a"), meant("sm_87")), (None, None));
+    }
+
+    #[test]
+    fn a_capability_beyond_all_numbers_is_that_of_no_device() {
+        let beyond = SmTarget::of_device(u32::MAX, u32::MAX);
+        assert!(!beyond.is_known());
+        assert_eq!(SmTarget::of_device(429_496_729, u32::MAX), beyond);
+        assert!(SmTarget::portable(90).runs_on(u32::MAX, 0));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(crate) struct ChatArguments {
     /// System message at the start of each conversation.
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
-    /// Maximum number of tokens of an answer, 1 to 16777216.
+    /// Maximum number of tokens of an answer, 1 to 16776960.
     #[arg(
         long, value_name = "TOKENS", default_value_t = 1024,
         value_parser = token_limit()

@@ -30,7 +30,7 @@ pub(crate) struct GenerateArguments {
     /// File with the text to continue, at most 256 MiB.
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     pub(crate) prompt_file: Option<PathBuf>,
-    /// Maximum number of generated tokens, 1 to 16777216.
+    /// Maximum number of generated tokens, 1 to 16776960.
     #[arg(
         long, value_name = "TOKENS", default_value_t = DEFAULT_TOKENS,
         value_parser = token_limit()

@@ -26,8 +26,8 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use retrograph_finetune::model::StepOptions;
 use retrograph_finetune::{
-    DType, DeviceChoice, Mode, ModelConfig, ModelDirectory, OptimizerConfig, Precision, Preset,
-    TrainerOptions, TrainingConfig, parse_dtype,
+    DType, DeviceChoice, GeneratorOptions, Mode, ModelConfig, ModelDirectory, OptimizerConfig,
+    Precision, Preset, TrainerOptions, TrainingConfig, parse_dtype,
 };
 use retrograph_runtime::Policy;
 
@@ -102,7 +102,7 @@ fn one_to<T: TryFrom<u64> + Clone + Send + Sync + 'static>(most: u64) -> RangedU
 
 /// Parses a maximum number of generated tokens.
 fn token_limit() -> RangedU64ValueParser<usize> {
-    one_to(TrainingConfig::MOST_POSITIONS as u64)
+    one_to(GeneratorOptions::MAX_LENGTH as u64)
 }
 
 /// Default LoRA rank for a model directory.

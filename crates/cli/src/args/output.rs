@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use retrograph_finetune::WeightType;
+use retrograph_finetune::{GeneratorOptions, WeightType};
 
 use super::{one_to, parse_size, up_to};
 use crate::outputs::Output;
@@ -69,10 +69,10 @@ pub(crate) struct OutputArguments {
         value_parser = one_to::<usize>(100_000)
     )]
     pub(crate) profile_replays: usize,
-    /// Tokens of sample text to generate at the end, up to 16777216; 0 for none.
+    /// Tokens of sample text to generate at the end, up to 16776960; 0 for none.
     #[arg(
         long, value_name = "TOKENS", default_value_t = 160,
-        value_parser = up_to::<usize>(1 << 24)
+        value_parser = up_to::<usize>(GeneratorOptions::MAX_LENGTH as u64)
     )]
     pub(crate) sample: usize,
     /// Prompt of the sample text [default: the beginning of the data].

@@ -36,7 +36,7 @@ pub(crate) struct ServeArguments {
         value_parser = up_to::<usize>(65_536)
     )]
     pub(crate) queue: usize,
-    /// Maximum number of tokens of an answer, 1 to 16777216, and the number if a request gives
+    /// Maximum number of tokens of an answer, 1 to 16776960, and the number if a request gives
     /// none.
     #[arg(
         long, value_name = "TOKENS", default_value_t = 1024,

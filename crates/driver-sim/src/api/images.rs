@@ -52,7 +52,7 @@ impl LoadFailure {
         Self::new(refusal, "what was given is no image: it does not begin with `.version`")
     }
 
-    fn bad_text(rule: Rule, message: impl Into<String>) -> Self {
+    pub(crate) fn bad_text(rule: Rule, message: impl Into<String>) -> Self {
         Self::new(refuse(CUresult::CUDA_ERROR_INVALID_PTX, rule), message)
     }
 }

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::{c_char, c_void};
 
 use retrograph_driver_sys::*;
+use retrograph_ptx::ast::Space;
 
 use super::images::{LoadFailure, image_text, read_file};
 use crate::argument::{Call, In, Out};
+use crate::exec::DecodeError;
 use crate::globals;
 use crate::image::Image;
 use crate::jit::JitLog;
@@ -71,11 +73,17 @@ impl State {
     /// Allocates the global variables of a module and decodes its kernels.
     pub(super) fn place(&mut self, device: usize, image: &Image) -> Result<Module, LoadFailure> {
         let parsed = &image.module;
+        let constant_bytes = globals::constant_bytes(&parsed.variables)?;
         let globals = self.allocate_globals(device, &parsed.variables)?;
         let address_of = |name: &str| globals.get(name).map(|(address, _)| *address);
         let programs = image.programs(&address_of).map_err(|error| {
             self.free_globals(device, &globals);
-            LoadFailure::new(Refusal::UNSUPPORTED, error.to_string())
+            match error {
+                DecodeError::TooMuchMemory { space: Space::Shared, .. } => {
+                    LoadFailure::bad_text(Rule::ModuleText, error.to_string())
+                }
+                _ => LoadFailure::new(Refusal::UNSUPPORTED, error.to_string()),
+            }
         })?;
         Ok(Module {
             device,
@@ -84,7 +92,7 @@ impl State {
             functions: BTreeMap::new(),
             globals,
             library: None,
-            constant_bytes: globals::constant_bytes(&parsed.variables),
+            constant_bytes,
             most_registers: None,
         })
     }

@@ -15,6 +15,7 @@ mod emit;
 mod float;
 mod frames;
 mod half;
+mod limits;
 mod matrix;
 mod memory;
 mod micro;
@@ -90,6 +91,7 @@ impl Program {
         let mut decoder =
             Decoder::new(module, entry, VariableLayout::new(module, entry, address_of));
         decoder.body()?;
+        decoder.check_memory()?;
         Ok(decoder.finish())
     }
 }

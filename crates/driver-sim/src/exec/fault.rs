@@ -190,4 +190,22 @@ pub enum DecodeError {
         /// The variable.
         variable: String,
     },
+    /// More static shared memory than a block can have, or more local memory than a thread can.
+    #[error(
+        "kernel `{kernel}` has {bytes} bytes of {} memory, of which there are at most {limit}; its \
+         largest variable is `{variable}`",
+        space_name(*.space)
+    )]
+    TooMuchMemory {
+        /// The kernel.
+        kernel: String,
+        /// Shared or local memory.
+        space: Space,
+        /// The largest variable in it.
+        variable: String,
+        /// Bytes of all variables.
+        bytes: u64,
+        /// The most bytes that there can be.
+        limit: u64,
+    },
 }

@@ -17,6 +17,14 @@ fn fresh_memory_is_poisoned_and_bounded() {
 }
 
 #[test]
+fn a_size_that_no_address_can_count_is_refused() {
+    let memory = Memory::new(u64::MAX);
+    for bytes in [u64::MAX, u64::MAX - 7, 1 << 63] {
+        assert_eq!(memory.alloc(bytes), Err(MemoryError::InvalidSize { bytes }));
+    }
+}
+
+#[test]
 fn freed_addresses_do_not_come_back() {
     let memory = Memory::new(4096);
     let first = memory.alloc(4096).unwrap();

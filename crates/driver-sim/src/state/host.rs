@@ -70,12 +70,16 @@ impl Pinned {
         Ok(made)
     }
 
-    /// A managed variable with its initial bytes.
-    pub(crate) fn variable(initial: &[u8], device: usize) -> Result<Self, Refusal> {
-        let mut made = Self::managed(initial.len(), device)?;
+    /// A managed variable of `bytes` bytes, of which the first are `initial` and the others zero.
+    pub(crate) fn variable(initial: &[u8], bytes: usize, device: usize) -> Result<Self, Refusal> {
+        let mut made = Self::managed(bytes, device)?;
         made.is_variable = true;
+        let first = &initial[..initial.len().min(bytes)];
         // SAFETY: that many bytes were just allocated.
-        unsafe { made.host.as_ptr().copy_from_nonoverlapping(initial.as_ptr(), initial.len()) };
+        unsafe {
+            fill_host(made.host.as_ptr(), &[0], bytes);
+            made.host.as_ptr().copy_from_nonoverlapping(first.as_ptr(), first.len());
+        }
         Ok(made)
     }
 

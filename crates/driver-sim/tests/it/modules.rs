@@ -269,3 +269,42 @@ fn each_module_of_an_image_has_its_own_variables() {
     count(one, 2);
     count(other, 1);
 }
+
+#[test]
+fn variables_beyond_the_memory_of_their_space_are_refused_by_name() {
+    use CUresult as R;
+    let machine = Machine::new();
+    let entry = |body: &str| format!(".visible .entry e() {{ {body} ret; }}");
+    let module = |variable: &str| format!("{variable} {}", entry(""));
+    let function = |body: &str| {
+        let call = ".func f() { .reg .u32 a; ".to_owned() + body + " call f; ret; }";
+        call + &entry("call f;")
+    };
+    let (shared, konst) = (R::CUDA_ERROR_INVALID_PTX, R::CUDA_ERROR_INVALID_PTX);
+    // No recorded trace says what a driver returns for these.
+    let (local, global) = (R::CUDA_ERROR_NOT_SUPPORTED, R::CUDA_ERROR_NOT_SUPPORTED);
+    let cases = [
+        (entry(".shared .b8 most[49152];"), None),
+        (entry(".shared .b8 most[49152]; .shared .b8 y[1];"), Some(shared)),
+        (entry(".shared .b8 most[4294967295]; .shared .b8 y[1];"), Some(shared)),
+        // No kernel uses it.
+        (module(".shared .b8 most[4294967295];"), None),
+        (module(".const .b8 most[65536];"), None),
+        (module(".const .b8 most[65536]; .const .b8 y;"), Some(konst)),
+        (module(".const .b8 most[1000000000];"), Some(konst)),
+        (entry(".local .b8 most[524288];"), None),
+        (entry(".local .b8 most[524289];"), Some(local)),
+        (entry(".local .b8 most[4294967295];"), Some(local)),
+        (entry(".local .b64 most[4294967295];"), Some(local)),
+        (module(".local .b8 most[4294967295];"), Some(local)),
+        (function(".local .b8 most[4294967295];"), Some(local)),
+        (module(".global .b64 most[4294967295];"), Some(global)),
+        (module(".global .attribute(.managed) .b64 most[4294967295];"), Some(global)),
+    ];
+    for (body, expected) in cases {
+        let (code, _, log) = load_logged(&machine, &ptx::image("7.0", "sm_80", &body), 300);
+        assert_eq!(code, expected.unwrap_or(SUCCESS), "{body}: {log}");
+        assert!(expected.is_none() || log.contains("`most`"), "{body}: {log}");
+    }
+    assert!(machine.load(&ptx::small("7.0", "sm_80")).is_ok(), "the simulator goes on");
+}

@@ -48,8 +48,35 @@ fn a_machine_without_devices_reports_none() {
     let simulator = Simulator::new(Config { devices: 0, ..Config::default() }).unwrap();
     // SAFETY: the call takes no pointer.
     assert_eq!(unsafe { (simulator.table().cuInit)(0) }, CUresult::CUDA_ERROR_NO_DEVICE);
-    let impossible = Simulator::new(Config { threads: 0, ..Config::default() });
-    assert!(matches!(impossible, Err(SimError::InvalidConfig { field: "threads", .. })));
+}
+
+#[test]
+fn a_machine_that_is_not_possible_is_refused_by_the_name_of_its_field() {
+    let default = Config::default;
+    let configs = [
+        ("threads", Config { threads: 0, ..default() }),
+        ("devices", Config { devices: 65, ..default() }),
+        ("driver_version", Config { driver_version: i32::MIN, ..default() }),
+        ("memory_bytes", Config { memory_bytes: (1 << 38) + 1, ..default() }),
+        ("compute_capability", Config { compute_capability: (100, 0), ..default() }),
+        ("compute_capability", Config { compute_capability: (9, u32::MAX), ..default() }),
+    ];
+    for (name, config) in configs {
+        let error = Simulator::new(config).unwrap_err();
+        assert!(matches!(&error, SimError::InvalidConfig { field, .. } if *field == name));
+        assert!(error.to_string().contains(&format!("cannot have {name} = ")), "{error}");
+    }
+    assert!(Simulator::new(Config { memory_bytes: u64::MAX, ..default() }).is_err());
+}
+
+#[test]
+fn the_largest_machine_refuses_what_it_does_not_have() {
+    let (memory_bytes, compute_capability) = (1 << 38, (99, 9));
+    let machine = Machine::with(Config { memory_bytes, compute_capability, ..Config::default() });
+    for bytes in [usize::MAX, usize::MAX - 7, 1 << 39] {
+        let code = cu!(machine, cuMemAlloc_v2(&mut 0, bytes));
+        assert_eq!(code, CUresult::CUDA_ERROR_OUT_OF_MEMORY, "{bytes}");
+    }
 }
 
 #[test]

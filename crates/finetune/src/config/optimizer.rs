@@ -103,8 +103,9 @@ impl OptimizerConfig {
     }
 
     pub(super) fn validate(&self) -> Result<()> {
-        let rate = |value: f64| value.is_finite() && value >= 0.0;
-        require("lr", self.peak_lr, rate(self.peak_lr), "finite and not below 0")?;
+        // The device computes in f32.
+        let rate = |value: f64| (value as f32).is_finite() && value >= 0.0;
+        require("lr", self.peak_lr, rate(self.peak_lr), "finite in f32 and not below 0")?;
         let floor = rate(self.min_lr) && self.min_lr <= self.peak_lr;
         require("min_lr", self.min_lr, floor, "between 0 and the learning rate")?;
         require("steps", self.total_steps, self.total_steps >= 1, "at least 1")?;
@@ -155,6 +156,16 @@ mod tests {
         assert_eq!(rates(LrSchedule::Constant), [0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
         let wsd = LrSchedule::Wsd { decay_steps: 2 };
         assert_eq!(rates(wsd), [0.5, 1.0, 1.0, 1.0, 1.0, 0.6, 0.2, 0.2]);
+    }
+
+    #[test]
+    fn a_rate_that_is_infinite_in_f32_is_refused() {
+        let rate = |peak_lr| OptimizerConfig { min_lr: 0.0, ..OptimizerConfig::new(peak_lr, 10) };
+        for beyond in [1e39, 1e300, f64::MAX, f64::INFINITY, f64::NAN, -1e-3] {
+            let error = rate(beyond).validate().unwrap_err().to_string();
+            assert!(error.starts_with("lr is "), "{error}");
+        }
+        rate(f64::from(f32::MAX)).validate().unwrap();
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub struct TrainingConfig {
 impl TrainingConfig {
     /// Maximum sequences of a step.
     pub const MOST_SEQUENCES: usize = 1 << 24;
-    /// Maximum tokens of a sequence, or of prompt and generated text together.
+    /// Maximum tokens of a sequence.
     pub const MOST_POSITIONS: usize = 1 << 24;
 
     /// Tokens per step.

@@ -22,16 +22,53 @@ impl Batch {
         last.map_or(0, |last| last / seq + 1)
     }
 
+    /// Checks that tokens and targets are in a vocabulary of `vocab` tokens.
+    ///
+    /// # Errors
+    /// [`DataError::OutsideVocabulary`] with the first one that is not.
+    pub fn require_vocab(&self, vocab: usize) -> Result<()> {
+        require_known(&self.tokens, vocab, || "the batch".to_owned())?;
+        require_targets(&self.targets, vocab, || "the targets of the batch".to_owned())
+    }
+
     /// Returns the number of targets that are not ignored.
     pub fn counted(&self) -> u32 {
         self.targets.iter().filter(|target| **target != IGNORED_TARGET).count() as u32
     }
 }
 
+/// Returns the tokens of `batch` sequences of `seq` tokens.
+///
+/// # Errors
+/// [`DataError::Shape`] if there are none, or more than 32 bits can count.
+pub(super) fn tokens_in([batch, seq]: [usize; 2]) -> Result<usize, DataError> {
+    let tokens = batch.checked_mul(seq).filter(|tokens| *tokens > 0);
+    let tokens = tokens.filter(|tokens| u32::try_from(*tokens).is_ok());
+    tokens.ok_or(DataError::Shape { batch, seq })
+}
+
 /// Checks that `tokens`, a part of the data, are in a vocabulary of `vocab` tokens.
 pub(super) fn require_known(tokens: &[u32], vocab: usize, part: impl Fn() -> String) -> Result<()> {
-    let outside = |token: &&u32| **token as usize >= vocab;
-    let Some(&token) = tokens.iter().find(outside) else { return Ok(()) };
-    let position = tokens.iter().position(|other| *other == token).unwrap_or(0);
+    first_outside(tokens, vocab, (|_| true, &part))
+}
+
+/// As [`require_known`] for targets, which may be ignored.
+pub(super) fn require_targets(
+    targets: &[u32],
+    vocab: usize,
+    part: impl Fn() -> String,
+) -> Result<()> {
+    first_outside(targets, vocab, (|target| target != IGNORED_TARGET, &part))
+}
+
+/// Fails with the first token that counts and is not in the vocabulary.
+fn first_outside(
+    tokens: &[u32],
+    vocab: usize,
+    (counts, part): (fn(u32) -> bool, &dyn Fn() -> String),
+) -> Result<()> {
+    let outside = |token: &u32| *token as usize >= vocab && counts(*token);
+    let Some(position) = tokens.iter().position(outside) else { return Ok(()) };
+    let token = tokens[position];
     Err(DataError::OutsideVocabulary { token, position, part: part(), vocab }.into())
 }

@@ -193,6 +193,17 @@ pub enum DataError {
         /// `examples` or `tokens`.
         what: &'static str,
     },
+    /// A batch or a sequence has no tokens, or more than 32 bits can count.
+    #[error(
+        "batches of {batch} sequences of {seq} tokens are not possible: both numbers must be at \
+         least 1, and their product less than 2^32"
+    )]
+    Shape {
+        /// Sequences of a batch.
+        batch: usize,
+        /// Tokens of a sequence.
+        seq: usize,
+    },
     /// The sequences have another length.
     #[error("the examples are in sequences of {found} tokens, but {asked} are asked for")]
     OtherSeq {

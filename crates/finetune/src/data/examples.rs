@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::batch::{Batch, require_known};
+use super::batch::{Batch, require_known, require_targets, tokens_in};
 use super::corpus::{Corpus, CorpusWriter, LEARNED};
 use super::layout::{Arrangement, Document};
 use super::order::EpochOrder;
@@ -33,7 +33,8 @@ impl Examples {
     /// Arranges `examples` as sequences.
     ///
     /// # Errors
-    /// [`DataError::NothingToLearn`] if no learned token fits into a sequence.
+    /// [`DataError::NothingToLearn`] if no learned token fits into a sequence, and
+    /// [`DataError::Shape`] if a sequence has no tokens or too many.
     pub fn new(examples: Vec<Example>, layout: Layout) -> Result<Self, DataError> {
         let mut writer = CorpusWriter::in_memory();
         // Writing to memory does not fail.
@@ -136,6 +137,7 @@ impl Examples {
     /// # Errors
     /// [`DataError::OutsideVocabulary`] with the first one that is not.
     pub fn require_vocab(&self, vocab: usize) -> Result<()> {
+        require_known(&[self.layout.pad], vocab, || "the padding".to_owned())?;
         if self.corpus.is_within(vocab) {
             return Ok(());
         }
@@ -145,9 +147,8 @@ impl Examples {
             require_known(&tokens, vocab, || format!("sequence {number}"))?;
             // The last token of an example is only a target.
             let targets = documents.iter().flat_map(|one| self.targets(*one));
-            let learned = |target: u32| if target == IGNORED_TARGET { 0 } else { target };
-            let targets: Vec<u32> = targets.map(learned).collect();
-            require_known(&targets, vocab, || format!("the targets of sequence {number}"))?;
+            let targets: Vec<u32> = targets.collect();
+            require_targets(&targets, vocab, || format!("the targets of sequence {number}"))?;
         }
         Ok(())
     }
@@ -156,9 +157,10 @@ impl Examples {
     /// that fits its longest sequence.
     ///
     /// # Errors
-    /// [`DataError::OtherSeq`] if the sequences have another length.
+    /// [`DataError::OtherSeq`] if the sequences have another length, and [`DataError::Shape`].
     pub fn batch(&self, [batch, seq]: [usize; 2], seed: u64, step: u32) -> Result<Batch> {
         self.require(seq)?;
+        tokens_in([batch, seq])?;
         let first = u64::from(step) * batch as u64;
         let (all, group) = (self.arrangement.len() / self.group, self.group as u64);
         let place = |number: u64| {
@@ -176,12 +178,14 @@ impl Examples {
     /// their longest documents. `None` after the last.
     ///
     /// # Errors
-    /// [`DataError::OtherSeq`] if the sequences have another length.
+    /// [`DataError::OtherSeq`] if the sequences have another length, and [`DataError::Shape`].
     pub fn in_order(&self, [batch, seq]: [usize; 2], index: usize) -> Result<Option<Batch>> {
         self.require(seq)?;
-        let (first, all) = (index * batch, self.arrangement.len());
+        tokens_in([batch, seq])?;
+        let all = self.arrangement.len();
         let place = |place: usize| (place < all).then_some(place);
-        Ok((first < all).then(|| self.padded(seq, (first..first + batch).map(place))))
+        let first = index.checked_mul(batch).filter(|first| *first < all);
+        Ok(first.map(|first| self.padded(seq, (first..first + batch).map(place))))
     }
 
     /// Returns a batch of the sequences at `places`, each padded to `length` tokens. `None` is a

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::batch::tokens_in;
 use super::corpus::{Corpus, LEARNED};
 use super::{DataError, Lengths};
 
@@ -104,12 +105,13 @@ impl Layout {
     /// Arranges the `examples` of `corpus` as sequences.
     ///
     /// # Errors
-    /// [`DataError::NothingToLearn`] if no sequence has a learned token.
+    /// [`DataError::NothingToLearn`] if no sequence has a learned token, and [`DataError::Shape`].
     pub(super) fn lay_out(
         self,
         corpus: &Corpus,
         examples: &[usize],
     ) -> Result<(Arrangement, Tally), DataError> {
+        tokens_in([1, self.lengths.seq()])?;
         let tally = Tally { examples: examples.len(), packed: self.packing, ..Tally::default() };
         let mut found = Found { words: corpus.words(), seq: self.lengths.seq(), tally };
         let mut documents = Vec::with_capacity(examples.len());
@@ -126,12 +128,13 @@ impl Layout {
     /// of one of its examples is learned after truncation.
     ///
     /// # Errors
-    /// [`DataError::NothingToLearn`] if no pair is left.
+    /// [`DataError::NothingToLearn`] if no pair is left, and [`DataError::Shape`].
     pub(super) fn lay_out_pairs(
         self,
         corpus: &Corpus,
         pairs: &[usize],
     ) -> Result<(Arrangement, Tally), DataError> {
+        tokens_in([1, self.lengths.seq()])?;
         let tally = Tally { examples: pairs.len(), ..Tally::default() };
         let mut found = Found { words: corpus.words(), seq: self.lengths.seq(), tally };
         let (mut documents, mut dropped) = (Vec::with_capacity(2 * pairs.len()), 0);

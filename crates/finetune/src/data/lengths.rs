@@ -28,12 +28,13 @@ impl Lengths {
 
     /// Returns all lengths, ascending.
     pub fn all(self) -> impl Iterator<Item = usize> {
-        (1..=self.seq.div_ceil(self.step)).map(move |number| (number * self.step).min(self.seq))
+        let count = self.seq.div_ceil(self.step);
+        (1..=count).map(move |number| number.saturating_mul(self.step).min(self.seq))
     }
 
     /// Returns the shortest length that fits `tokens` tokens, or else the longest.
     pub fn fit(self, tokens: usize) -> usize {
-        tokens.max(1).next_multiple_of(self.step).min(self.seq)
+        tokens.max(1).checked_next_multiple_of(self.step).map_or(self.seq, |fit| fit.min(self.seq))
     }
 }
 
@@ -51,5 +52,11 @@ mod tests {
             let fit = Lengths::new(10, 4).fit(tokens);
             assert_eq!(Some(fit), all(10, 4).into_iter().find(|length| *length >= tokens));
         }
+        let (most, half) = (usize::MAX, 1 << 63);
+        assert_eq!((Lengths::new(10, 4).fit(most), all(most, 2)), (10, vec![half, most]));
+        assert_eq!(
+            [1, half, half + 1, most].map(|t| Lengths::new(most, 2).fit(t)),
+            [half, half, most, most]
+        );
     }
 }

@@ -110,7 +110,7 @@ impl Data {
     /// Returns the batch of `step`, counted from 0.
     ///
     /// # Errors
-    /// The errors of [`Data::require`].
+    /// The errors of [`Data::require`], and [`DataError::Shape`].
     pub fn batch(&self, shape: [usize; 2], seed: u64, step: u32) -> Result<Batch> {
         match self {
             Self::Text(text) => text.batch(shape, seed, step),
@@ -122,8 +122,8 @@ impl Data {
     /// `None` after the last batch.
     ///
     /// # Errors
-    /// [`Error::TextTooShort`](crate::Error::TextTooShort) if there is no target, or
-    /// [`DataError::OtherSeq`].
+    /// [`Error::TextTooShort`](crate::Error::TextTooShort) if there is no target,
+    /// [`DataError::OtherSeq`], or [`DataError::Shape`].
     pub fn in_order(&self, shape: [usize; 2], index: usize) -> Result<Option<Batch>> {
         match self {
             Self::Text(text) => text.in_order(shape, index),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::batch::{Batch, require_known};
+use super::batch::{Batch, require_known, tokens_in};
 use super::corpus::{Corpus, CorpusWriter};
 use super::order::{EpochOrder, below, generator};
 use super::{IGNORED_TARGET, Progress};
@@ -134,7 +134,8 @@ impl TextData {
             return Ok(());
         }
         let path = self.path.as_deref().map(Path::to_owned);
-        Err(Error::TextTooShort { path, tokens: self.len(), seq, needed: seq + 1 })
+        let needed = seq.saturating_add(1);
+        Err(Error::TextTooShort { path, tokens: self.len(), seq, needed })
     }
 
     /// Checks that all tokens are in a vocabulary of `vocab` tokens.
@@ -160,13 +161,15 @@ impl TextData {
     /// other; the first one starts where `seed` and the epoch say, so that all tokens are learned.
     ///
     /// # Errors
-    /// [`Error::TextTooShort`] if the text is shorter than a sequence.
+    /// [`Error::TextTooShort`] if the text is shorter than a sequence, and
+    /// [`DataError::Shape`](super::DataError::Shape).
     pub fn batch(&self, [batch, seq]: [usize; 2], seed: u64, step: u32) -> Result<Batch> {
+        let rows = tokens_in([batch, seq])?;
         self.require(seq)?;
         let windows = self.sequences(seq);
         let slack = self.len() - 1 - windows * seq;
-        let mut tokens = Vec::with_capacity(batch * seq);
-        let mut targets = Vec::with_capacity(batch * seq);
+        let mut tokens = Vec::with_capacity(rows);
+        let mut targets = Vec::with_capacity(rows);
         let first = u64::from(step) * batch as u64;
         for number in first..first + batch as u64 {
             let (epoch, at) = (number / windows as u64, (number % windows as u64) as usize);
@@ -183,15 +186,14 @@ impl TextData {
     /// Returns batch `index` of consecutive windows. The last one is padded. `None` after the end.
     ///
     /// # Errors
-    /// [`Error::TextTooShort`] for a text of fewer than two tokens.
-    pub fn in_order(&self, [batch, seq]: [usize; 2], index: usize) -> Result<Option<Batch>> {
+    /// [`Error::TextTooShort`] for a text of fewer than two tokens, and
+    /// [`DataError::Shape`](super::DataError::Shape).
+    pub fn in_order(&self, shape: [usize; 2], index: usize) -> Result<Option<Batch>> {
         self.require(1)?;
         // Consecutive windows make one piece of text per batch.
-        let (rows, predicted) = (batch * seq, self.len() - 1);
-        let start = index * rows;
-        if start >= predicted {
-            return Ok(None);
-        }
+        let (rows, predicted) = (tokens_in(shape)?, self.len() - 1);
+        let start = index.checked_mul(rows).filter(|start| *start < predicted);
+        let Some(start) = start else { return Ok(None) };
         let end = predicted.min(start + rows);
         let piece = |from: usize, to: usize, padding: u32| {
             let mut tokens = self.tokens()[from..to].to_vec();
@@ -282,6 +284,7 @@ fn too_long(path: &Path, bytes: u64, limit: usize) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::DataError;
 
     #[test]
     fn an_endless_text_is_refused() {
@@ -365,5 +368,22 @@ mod tests {
         }
         assert!(targets.into_iter().eq(1..24));
         assert!(matches!(data(1).in_order([1, 1], 0), Err(Error::TextTooShort { .. })));
+    }
+
+    #[test]
+    fn a_batch_without_tokens_or_with_too_many_is_refused() {
+        let text = data(24);
+        for shape in [[0, 8], [2, 0], [usize::MAX, 8], [2, usize::MAX], [1 << 31, 2]] {
+            let [batch, in_order] =
+                [text.batch(shape, 0, 0).map(Some), text.in_order(shape, usize::MAX)];
+            for found in [batch, in_order] {
+                let error = found.unwrap_err();
+                let Error::Data(DataError::Shape { batch, seq }) = error else { panic!("{error}") };
+                assert_eq!([batch, seq], shape);
+            }
+        }
+        assert_eq!(text.in_order([2, 8], usize::MAX).unwrap(), None);
+        let error = text.require(usize::MAX).unwrap_err();
+        assert!(matches!(error, Error::TextTooShort { tokens: 24, .. }), "{error}");
     }
 }

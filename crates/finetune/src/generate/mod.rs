@@ -40,6 +40,7 @@ mod tokens;
 mod workload;
 
 use retrograph_kernels::DType;
+use retrograph_kernels::ops::CacheShape;
 use retrograph_runtime::{BuildOptions, Context, ModuleCache, Policy, Report, Stream, WarmModules};
 
 pub use batch::{Advance, Event, GenerationBatch};
@@ -61,7 +62,8 @@ use workload::GenerationWorkload;
 /// Options of a generator. Only the dtype of the KV cache changes the text.
 #[derive(Clone, Copy, Debug)]
 pub struct GeneratorOptions {
-    /// The most tokens of prompt and text together: the capacity of the KV cache.
+    /// The most tokens of prompt and text together: the capacity of the KV cache, from 2 to
+    /// [`GeneratorOptions::MAX_LENGTH`].
     pub max_length: usize,
     /// Texts that a [`GenerationBatch`] generates together, from 1 to 8. Each has a KV cache of its
     /// own.
@@ -76,6 +78,10 @@ pub struct GeneratorOptions {
 }
 
 impl GeneratorOptions {
+    /// The largest [`max_length`](Self::max_length). That of a model with many or large heads is
+    /// smaller.
+    pub const MAX_LENGTH: usize = CacheShape::MAX_CAPACITY;
+
     /// Returns defaults for `max_length` tokens: a KV cache in the dtype of the products, and the
     /// strategy that the program chooses.
     pub fn new(max_length: usize) -> Self {

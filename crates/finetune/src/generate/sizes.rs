@@ -1,10 +1,12 @@
 //! The sizes of programs: rows of a prompt, and positions that a pass can attend to.
 
 use retrograph_kernels::DType;
+use retrograph_kernels::ops::CacheShape;
 use retrograph_runtime::Requirements;
 use retrograph_runtime::program::Buckets;
 
-use crate::config::{InferenceConfig, LoraLayers, Mode, TrainingConfig};
+use super::GeneratorOptions;
+use crate::config::{InferenceConfig, LoraLayers, Mode};
 use crate::error::{Error, Result};
 use crate::model::{CacheConfig, GenerationPass};
 
@@ -37,18 +39,10 @@ impl Sizes {
     /// Returns powers of two up to `capacity`, which must hold a token of the prompt and one more.
     ///
     /// # Errors
-    /// If the cache of a layer has more elements than the 32-bit sizes of the kernels.
+    /// If the cache of a layer, or a product over it, has more elements than the 32-bit sizes of
+    /// the kernels.
     pub(super) fn new(config: &InferenceConfig, capacity: usize, dtype: DType) -> Result<Self> {
-        let elements = capacity.saturating_mul(config.model.kv_width().max(1));
-        let most = TrainingConfig::MOST_POSITIONS;
-        let rule = if !(2..=most).contains(&capacity) {
-            Some(format!("from 2 to {most}: a token of the prompt and those that follow"))
-        } else if u32::try_from(elements).is_err() {
-            Some("such that the keys of a layer have fewer than 2^32 elements".to_owned())
-        } else {
-            None
-        };
-        if let Some(rule) = rule {
+        if let Some(rule) = violated(config, capacity) {
             let (field, value) = ("max_length", capacity.to_string());
             return Err(Error::InvalidConfig { field, value, rule });
         }
@@ -162,10 +156,31 @@ impl Sizes {
     }
 }
 
+/// The rule that a capacity violates.
+fn violated(config: &InferenceConfig, capacity: usize) -> Option<String> {
+    let (model, most) = (&config.model, GeneratorOptions::MAX_LENGTH);
+    if !(2..=most).contains(&capacity) {
+        return Some(format!("from 2 to {most}: a token of the prompt and those that follow"));
+    }
+    let (heads, head_dim) = (model.heads, model.head_dim());
+    let shape = CacheShape { capacity, heads, kv_heads: model.kv_heads, head_dim };
+    let sizes = [
+        ("keys of a layer", capacity, model.kv_width()),
+        ("attention scores of a prompt", capacity, FEWEST_ROWS.saturating_mul(heads)),
+        ("partial sums of attention", shape.splits(), model.q_width()),
+    ];
+    let too_large = |&(_, positions, width): &(&str, usize, usize)| {
+        u32::try_from(positions.saturating_mul(width)).is_err()
+    };
+    let (what, ..) = sizes.into_iter().find(too_large)?;
+    Some(format!("such that the {what} have fewer than 2^32 elements"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::{LoraConfig, ModelConfig, Precision, Preset};
+    use crate::generate::GenerationPlan;
 
     fn config() -> InferenceConfig {
         InferenceConfig::frozen(Preset::Qwen25OneAndHalf.model(), Precision::F32)
@@ -223,13 +238,33 @@ mod tests {
 
     #[test]
     fn a_capacity_above_the_sizes_of_kernels_is_refused() {
-        for capacity in [0, 1, (1 << 24) + 1, 1 << 32, usize::MAX] {
+        let most = GeneratorOptions::MAX_LENGTH;
+        for capacity in [0, 1, most + 1, 1 << 24, 1 << 32, usize::MAX] {
             let error = Sizes::new(&config(), capacity, DType::F32).unwrap_err().to_string();
             assert!(error.starts_with(&format!("max_length is {capacity}, ")), "{error}");
         }
         let wide = ModelConfig { head_dim: Some(1 << 20), ..config().model };
         let error = Sizes::new(&InferenceConfig { model: wide, ..config() }, 1 << 20, DType::F32);
         assert!(error.unwrap_err().to_string().contains("2^32 elements"));
+    }
+
+    #[test]
+    fn the_largest_capacity_works_and_the_first_larger_one_is_refused_by_name() {
+        let most = GeneratorOptions::MAX_LENGTH;
+        let plan = |heads: usize, capacity| {
+            let model = ModelConfig { heads, kv_heads: 1, head_dim: Some(2), ..config().model };
+            let model =
+                ModelConfig { vocab: 256, hidden: 16, intermediate: 16, layers: 1, ..model };
+            let config = InferenceConfig { model, ..config() };
+            GenerationPlan::new(&config, GeneratorOptions::new(capacity)).map(|_| ())
+        };
+        plan(4, most).unwrap();
+        // 64 heads have 2^32 scores of 16 rows over 2^22 positions.
+        plan(64, (1 << 22) - 1).unwrap();
+        for (heads, capacity) in [(4, most + 1), (64, 1 << 22)] {
+            let error = plan(heads, capacity).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("max_length is {capacity}, ")), "{error}");
+        }
     }
 
     #[test]

@@ -158,8 +158,10 @@ impl Trainer {
     /// Sets the controls of a step of whole sequences.
     ///
     /// # Errors
-    /// If the batch does not have the size of the configuration.
+    /// If the batch does not have the size of the configuration, or a token is not in the
+    /// vocabulary.
     pub fn controls(&mut self, step: u32, batch: &Batch) -> Result<&Controls> {
+        self.require_vocab(batch)?;
         let programs = self.programs.tested_mut();
         Ok(programs.set_prebuilt(input(step, batch))?.expect(PREBUILT).1)
     }
@@ -169,12 +171,23 @@ impl Trainer {
         self.queue.is_full()
     }
 
+    /// Checks that the model knows the tokens of `batch`, of which others have no loss.
+    fn require_vocab(&self, batch: &Batch) -> Result<()> {
+        batch.require_vocab(self.config.model.vocab)
+    }
+
     /// Starts the next step on `batch`. Does not wait for it, except to verify it. The queue must
     /// not be [full](Trainer::is_full).
     ///
     /// # Errors
-    /// If the device fails; with verification, [`Error::NotBitEqual`].
+    /// [`Error::StepsInFlight`] if the queue is full, and
+    /// [`DataError::OutsideVocabulary`](crate::data::DataError::OutsideVocabulary); both change
+    /// nothing. Or if the device fails; with verification, [`Error::NotBitEqual`].
     pub fn enqueue(&mut self, batch: &Batch) -> Result<()> {
+        if self.is_full() {
+            return Err(Error::StepsInFlight { most: IN_FLIGHT });
+        }
+        self.require_vocab(batch)?;
         self.check_group()?;
         let step = StepInput { number: self.next_step, batch, stop: self.stop };
         let (programs, stream) = (self.programs.tested_mut(), &self.stream);
@@ -216,7 +229,7 @@ impl Trainer {
         Ok(Some(metrics))
     }
 
-    /// Runs one step and waits for it. No other step may be in flight.
+    /// Runs one step and waits for it and for all steps in flight.
     ///
     /// # Errors
     /// The errors of [`Trainer::enqueue`] and [`Trainer::finished`].
@@ -233,8 +246,10 @@ impl Trainer {
     /// may be in flight. The state of the model is unchanged.
     ///
     /// # Errors
-    /// If a graph with events cannot be built, or the device fails.
+    /// If a token is not in the vocabulary, a graph with events cannot be built, or the device
+    /// fails.
     pub fn profile(&mut self, batch: &Batch, replays: usize) -> Result<Profile> {
+        self.require_vocab(batch)?;
         let (programs, number) = (self.programs.tested_mut(), self.next_step);
         let (program, controls) = programs.set_prebuilt(input(number, batch))?.expect(PREBUILT);
         Ok(program.profile(&self.stream, controls, replays)?)

@@ -498,4 +498,33 @@ fn a_token_outside_the_vocabulary_is_found_in_text_and_in_examples() {
     // The last token is predicted and never seen.
     assert_eq!((outside(examples(), 123), outside(examples(), 122)), (None, Some((122, 1))));
     assert_eq!(outside(examples(), 98), Some((98, 1)));
+    let padded = Examples::new(vec![example.clone()], Layout { pad: 256, ..layout }).unwrap();
+    assert_eq!(outside(padded.into(), 256), Some((256, 0)));
+}
+
+#[test]
+fn examples_have_no_batch_without_tokens_or_with_too_many() {
+    let example = || Example::text("abc", &Tokenizer::bytes()).unwrap();
+    let examples = |seq, packing| {
+        let layout = Layout { lengths: Lengths::new(seq, 2), packing, pad: 0 };
+        Examples::new(vec![example()], layout)
+    };
+    for packing in [true, false] {
+        for seq in [0, 1 << 32, usize::MAX] {
+            let error = examples(seq, packing).unwrap_err();
+            assert!(matches!(error, DataError::Shape { batch: 1, .. }), "{error}");
+        }
+        let examples = examples(4, packing).unwrap();
+        for batch in [0, 1 << 30, usize::MAX] {
+            let [first, in_order] = [
+                examples.batch([batch, 4], 0, 0).map(Some),
+                examples.in_order([batch, 4], usize::MAX),
+            ];
+            for found in [first, in_order] {
+                let error = found.unwrap_err();
+                assert!(matches!(error, Error::Data(DataError::Shape { seq: 4, .. })), "{error}");
+            }
+        }
+        assert_eq!(examples.in_order([2, 4], usize::MAX).unwrap(), None);
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use retrograph_finetune::checkpoint::{Checkpoint, CheckpointDirectory};
 use retrograph_finetune::data::{Example, Examples, Layout, Lengths};
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
+use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
     Batch, Data, Ending, Error, Evaluator, Event, HeldOut, HeldOutLoss, LoraConfig, LoraLayers,
     LoraPatterns, LoraTargets, Mode, Plan, Precision, PreferenceConfig, Run, Source, Tokenizer,
@@ -15,7 +16,9 @@ use retrograph_runtime::{Ranks, Strategy};
 
 use crate::device::device;
 use crate::dora::DORA;
-use crate::models::{LORA, bits, config, text, train, trainer};
+use crate::models::{
+    LORA, NAN_TOKEN, bits, config, config_with_nan, text, train, trainer, values_with_nan,
+};
 use crate::ranks::{Rank, Setup, on_ranks};
 
 const STEPS: u32 = 6;
@@ -564,16 +567,18 @@ fn ranks_end_early_together_and_keep_the_best_checkpoint() {
     assert_eq!(last, best.steps + 2);
 }
 
-/// A target outside of the vocabulary, in the rows of one rank, stops all and names that rank.
+/// A token without a finite loss, in the rows of one rank, stops all and names that rank.
 #[test]
 fn a_loss_that_is_not_finite_names_step_and_rank() {
-    let config = batch_of(LORA, Precision::F32, 4);
+    let config = config_with_nan(batch_of(LORA, Precision::F32, 4));
     for culprit in [0, 1] {
         on_ranks(2, |rank| {
-            let mut trainer = rank.trainer(&config, TrainerOptions::default());
+            let plan = rank.plan(&config, TrainerOptions::default());
+            let values = &mut |parameter: &Parameter| Ok(values_with_nan(parameter));
+            let mut trainer = rank.start(plan, Source::Values(values));
             train(&mut trainer, 3);
             let mut batch = text().batch([4, 9], 1, 3).unwrap();
-            batch.targets[18 * culprit + 4] = 9999;
+            batch.tokens[18 * culprit + 4] = NAN_TOKEN;
             let Err(Error::NotFinite { step: 3, rank, .. }) = trainer.step(&batch) else {
                 panic!("the step has a finite loss");
             };

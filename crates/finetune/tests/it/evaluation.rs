@@ -6,7 +6,7 @@ use retrograph_finetune::{
 };
 
 use crate::device::device;
-use crate::models::{LORA, config, text, trainer};
+use crate::models::{LORA, NAN_TOKEN, config, config_with_nan, text, trainer, values_with_nan};
 
 fn evaluator(config: &TrainingConfig) -> Evaluator {
     let seed = config.seed;
@@ -47,4 +47,19 @@ fn a_text_without_targets_is_refused() {
     let data = Data::from(TextData::from_bytes(b"x".to_vec()));
     let error = evaluator(&config(LORA, 1)).evaluate(&data).unwrap_err();
     assert!(matches!(error, Error::TextTooShort { needed: 2, .. }), "{error}");
+}
+
+#[test]
+fn tokens_outside_the_vocabulary_and_a_loss_that_is_not_finite_are_errors() {
+    let outside = Data::from(TextData::from_tokens((0..64).map(|at| at * 5).collect()));
+    let error = evaluator(&config(LORA, 1)).evaluate(&outside).unwrap_err().to_string();
+    assert!(error.starts_with("token 52 of the text is 260, but the vocabulary"), "{error}");
+
+    let config = config_with_nan(config(LORA, 1));
+    let values = &mut |parameter: &Parameter| Ok(values_with_nan(parameter));
+    let mut evaluator = Evaluator::new(&device().modules(), &config, values).unwrap();
+    evaluator.evaluate(&text().into()).unwrap();
+    let data = Data::from(TextData::from_tokens(vec![1, NAN_TOKEN, 2, 3]));
+    let error = evaluator.evaluate(&data).unwrap_err();
+    assert!(matches!(error, Error::EvaluationNotFinite { loss } if loss.is_nan()), "{error}");
 }

@@ -3,13 +3,15 @@
 use retrograph_finetune::checkpoint::CheckpointDirectory;
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
-    Batch, Data, Device, Error, Kept, Mode, Plan, Run, Source, TextData, Trainer, TrainerOptions,
-    TrainingConfig,
+    Batch, Data, Device, Error, Evaluator, HeldOut, Kept, Mode, Plan, Run, Source, TextData,
+    Trainer, TrainerOptions, TrainingConfig,
 };
 use retrograph_runtime::Policy;
 
 use crate::device::device;
-use crate::models::{LORA, bits, config, text, train, trainer};
+use crate::models::{
+    LORA, NAN_TOKEN, bits, config, config_with_nan, text, train, trainer, values_with_nan,
+};
 
 const GRAPHS: [Policy; 2] = [Policy::Manual, Policy::Capture];
 
@@ -211,9 +213,8 @@ fn a_step_that_is_not_finite_changes_nothing_and_is_named() {
 }
 
 /// A run with a checkpoint after each step, which fails.
-fn fails(directory: &CheckpointDirectory, config: &TrainingConfig, text: TextData) -> Error {
-    let data = Data::from(text);
-    let trainer = trainer(&device(), config, options(Policy::Manual));
+fn fails(directory: &CheckpointDirectory, trainer: Trainer, text: TextData) -> Error {
+    let (data, config) = (Data::from(text), *trainer.config());
     let checkpoints = Some(directory.clone());
     let mut run = Run { checkpoints, checkpoint_every: 1, ..Run::new(trainer, &data) };
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -226,18 +227,18 @@ fn fails(directory: &CheckpointDirectory, config: &TrainingConfig, text: TextDat
 fn the_last_good_checkpoint_is_one_that_a_finite_loss_followed() {
     let folder = tempfile::tempdir().unwrap();
     let directory = CheckpointDirectory::create(folder.path()).unwrap();
-    let config = config(Mode::Full, 40);
-    // A token that the model does not know has no finite loss.
+    let config = config_with_nan(config(LORA, 40));
     let mut tokens: Vec<u32> = (0..400).map(|at| at % 97).collect();
-    tokens[10] = 256;
+    tokens[10] = NAN_TOKEN;
     let text = TextData::from_tokens(tokens);
     let bad = |step: &u32| {
         let batch = text.batch([config.batch, config.seq], config.seed, *step).unwrap();
-        batch.targets.contains(&256) || batch.tokens.contains(&256)
+        batch.tokens.contains(&NAN_TOKEN)
     };
     let first = (0..40).find(bad).unwrap();
     assert!(first >= 2, "the seed must leave steps before it: {first}");
-    let error = fails(&directory, &config, text.clone());
+    let trainer = with_values(&device(), &config, &mut values_with_nan);
+    let error = fails(&directory, trainer, text.clone());
     let Error::NotFinite { step, kept: Kept::Checkpoint(path), .. } = error else {
         panic!("{error}");
     };
@@ -255,7 +256,8 @@ fn a_checkpoint_of_weights_that_exploded_is_not_called_good() {
     // So large a rate overflows after a step.
     (config.optimizer.peak_lr, config.optimizer.min_lr) = (1e30, 0.0);
     config.optimizer.warmup_steps = 0;
-    let error = fails(&directory, &config, text());
+    let trainer = trainer(&device(), &config, options(Policy::Manual));
+    let error = fails(&directory, trainer, text());
     let found = matches!(&error, Error::NotFinite { step: 1, kept: Kept::Suspect(_), .. });
     assert!(found, "{error}");
     assert!(error.to_string().contains("no checkpoint is known to be good"), "{error}");
@@ -273,5 +275,74 @@ fn lora_does_not_change_the_base() {
         let found = state.values(trainer.stream(), &parameter.name).unwrap().unwrap();
         let start = retrograph_finetune::init::initial_values(parameter, config.seed);
         assert_eq!(found == start, !parameter.trainable, "{}", parameter.name);
+    }
+}
+
+/// More steps than can be in flight are refused, and those that are in flight end as usual.
+#[test]
+fn a_step_beyond_those_in_flight_is_refused() {
+    let mut config = config(Mode::Full, 20);
+    config.batch = 1;
+    let mut trainer = trainer(&device(), &config, options(Policy::Manual));
+    let batch = text().batch([config.batch, config.seq], config.seed, 0).unwrap();
+    while !trainer.is_full() {
+        trainer.enqueue(&batch).unwrap();
+    }
+    let started = trainer.next_step();
+    for refused in [trainer.enqueue(&batch), trainer.step(&batch).map(|_| ())] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::StepsInFlight { most: 3 }), "{error}");
+    }
+    assert_eq!(trainer.next_step(), started);
+    while trainer.finished(true).unwrap().is_some() {}
+    assert_eq!(trainer.losses().len(), started as usize);
+    trainer.step(&batch).unwrap();
+}
+
+/// A token that the model does not know is named before anything is computed.
+#[test]
+fn a_token_outside_the_vocabulary_is_refused_and_changes_nothing() {
+    let config = config(Mode::Full, 20);
+    let mut trainer = trainer(&device(), &config, options(Policy::Manual));
+    let before = bits(&trainer);
+    let good = text().batch([config.batch, config.seq], config.seed, 0).unwrap();
+    for token in [256, u32::MAX - 1, u32::MAX] {
+        let of_token = |change: fn(&mut Batch) -> &mut Vec<u32>| {
+            let mut batch = good.clone();
+            change(&mut batch)[3] = token;
+            batch
+        };
+        let mut batches = vec![(of_token(|batch| &mut batch.tokens), "the batch")];
+        // The largest number says that a target has no loss.
+        if token != u32::MAX {
+            batches.push((of_token(|batch| &mut batch.targets), "the targets of the batch"));
+        }
+        for (batch, part) in batches {
+            let refusals = [
+                trainer.enqueue(&batch).unwrap_err(),
+                trainer.controls(0, &batch).map(|_| ()).unwrap_err(),
+                trainer.profile(&batch, 1).map(|_| ()).unwrap_err(),
+            ];
+            for error in refusals {
+                let said = error.to_string();
+                let expected = format!("token 3 of {part} is {token}, but the vocabulary");
+                assert!(said.starts_with(&expected), "{said}");
+            }
+        }
+    }
+    assert!(trainer.next_step() == 0 && bits(&trainer) == before);
+
+    let outside = TextData::from_tokens((0..64).map(|at| at * 5).collect()).into();
+    let inside = Data::from(text());
+    for (training, held_out) in [(&outside, &inside), (&inside, &outside)] {
+        let plan = Plan::new(&config, TrainerOptions::default()).unwrap();
+        let plan = plan.with_held_out().unwrap();
+        let trainer = plan.start(&device().modules(), Source::Seed, &mut |_| ()).unwrap();
+        let held_out = HeldOut::new(held_out, Evaluator::of(&trainer).unwrap(), 0);
+        let mut run = Run { held_out: Some(held_out), ..Run::new(trainer, training) };
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let error = run.train(2, &stop, &mut |_| ()).unwrap_err().to_string();
+        assert!(error.starts_with("token 52 of the text is 260"), "{error}");
+        assert_eq!(run.trainer.next_step(), 0);
     }
 }

@@ -1,8 +1,9 @@
 //! Models that are small enough to train in a test.
 
+use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
     Device, LoraConfig, Mode, ModelConfig, OptimizerConfig, Plan, Precision, Preset, Source,
-    TextData, Trainer, TrainerOptions, TrainingConfig,
+    TextData, Trainer, TrainerOptions, TrainingConfig, init,
 };
 
 /// LoRA with a rank that is no multiple of anything.
@@ -25,6 +26,27 @@ pub(crate) fn config(mode: Mode, steps: u32) -> TrainingConfig {
         OptimizerConfig { warmup_steps: steps.min(5), ..OptimizerConfig::new(0.01, steps) };
     let precision = Precision::F32;
     TrainingConfig { model, mode, precision, batch: 2, seq: 9, optimizer, seed: 11 }
+}
+
+/// A token whose embedding is NaN in a model of [`values_with_nan`], so that a step that reads it
+/// has no finite loss.
+pub(crate) const NAN_TOKEN: u32 = 255;
+
+/// A run of LoRA on a model for [`values_with_nan`]: its output projection is a matrix of its own,
+/// and no checkpoint has its embeddings.
+pub(crate) fn config_with_nan(config: TrainingConfig) -> TrainingConfig {
+    let model = ModelConfig { tied: false, ..config.model };
+    TrainingConfig { model, mode: LORA, ..config }
+}
+
+/// The initial values of `parameter`, with an embedding of [`NAN_TOKEN`] that is NaN.
+pub(crate) fn values_with_nan(parameter: &Parameter) -> Vec<f32> {
+    let mut values = init::initial_values(parameter, 3);
+    if parameter.name == "model.embed_tokens.weight" {
+        let width = values.len() / 256;
+        values[width * NAN_TOKEN as usize..][..width].fill(f32::NAN);
+    }
+    values
 }
 
 /// A text with something to learn.

@@ -14,6 +14,7 @@ use crate::checks::Check;
 use crate::gemm::kernels::gemm_kernels;
 use crate::gemm::launch::Gemm;
 use crate::gemm::operand::{GemmSizes, Strides};
+use crate::geometry::MAX_GRID_YZ;
 use crate::{DType, KernelError, Launch, TensorView, View};
 
 gemm_kernels! {
@@ -44,6 +45,10 @@ pub struct CacheShape {
 }
 
 impl CacheShape {
+    /// The most positions over which [`DecodeAttention`](crate::attention::DecodeAttention)
+    /// attends: each block computes a split, and a grid has so many blocks.
+    pub const MAX_CAPACITY: usize = MAX_GRID_YZ * DECODE_MAX_SPLIT_LEN as usize;
+
     /// Elements per token in the cache.
     pub(crate) fn width(self) -> usize {
         self.kv_heads * self.head_dim

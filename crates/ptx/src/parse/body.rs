@@ -14,9 +14,9 @@ use crate::ast::{
 use crate::instructions::{Names, Needs, check, needs};
 use crate::target::IsaVersion;
 
-/// Reads up to and including the `}` that ends the entry.
+/// Reads from after the `{` of the entry up to and including its `}`.
 pub(super) fn parse_body(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<()> {
-    scope.open(cursor.labels().into_iter());
+    scope.open(&cursor.labels());
     loop {
         if cursor.skip_debug()? {
             continue;
@@ -24,7 +24,7 @@ pub(super) fn parse_body(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Resu
         match cursor.peek() {
             Token::Symbol('{') => {
                 cursor.take();
-                scope.open(cursor.labels().into_iter());
+                scope.open(&cursor.labels());
             }
             Token::Symbol('}') => {
                 cursor.take();
@@ -54,8 +54,8 @@ fn parse_registers(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<()>
     cursor.take();
     let place = cursor.position();
     let ty = parse_type(cursor)?;
-    if ty == Type::B128 && scope.module.isa < IsaVersion::new(8, 3) {
-        let expected = format!("a type of PTX ISA {}", scope.module.isa);
+    if ty == Type::B128 && scope.outer.module.isa < IsaVersion::new(8, 3) {
+        let expected = format!("a type of PTX ISA {}", scope.outer.module.isa);
         let error = ParseError::new(place, "`.b128`", expected);
         return Err(error.help("it needs PTX ISA 8.3"));
     }
@@ -65,9 +65,8 @@ fn parse_registers(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<()>
         let count = if cursor.accept('<') {
             let count = cursor.count()?;
             cursor.expect('>')?;
-            if !(1..=1 << 20).contains(&count) {
-                let expected = "between 1 and 1048576 registers";
-                return Err(ParseError::new(at, format!("{count} registers"), expected));
+            if count == 0 {
+                return Err(ParseError::new(at, "0 registers", "at least one register"));
             }
             Some(count)
         } else {
@@ -204,7 +203,7 @@ fn parse_instruction(
     cursor.take();
     let space = |symbol| scope.space(symbol);
     let parameter = |symbol| scope.parameter(symbol);
-    let (module, registers) = (scope.module, &scope.types[..]);
+    let (module, registers) = (&scope.outer.module, &scope.types[..]);
     let prototypes = &scope.entry.prototypes[..];
     let names = Names { module, parameter: &parameter, registers, space: &space, prototypes };
     let mnemonic = crate::print::mnemonic(&instruction);

@@ -1,13 +1,15 @@
 //! Directives of a module: versions, variables, and entries up to their body.
 
+use std::collections::HashSet;
+
 use super::body::parse_body;
 use super::lexer::{Position, Token};
+use super::module_scope::ModuleScope;
 use super::scope::Scope;
 use super::variable::{parse_align, parse_length, parse_sized_type, parse_variables};
 use super::{Cursor, ParseError, Result};
 use crate::ast::{
     Entry, Function, Limits, Linkage, Modifier, Module, Parameter, PointerAttribute, Space,
-    Variable,
 };
 use crate::target::{IsaVersion, SmTarget};
 
@@ -26,7 +28,8 @@ const TOP_LEVEL: &str = "`.entry`, a variable, or the end of the text";
 pub(super) fn parse_module(cursor: &mut Cursor<'_>) -> Result<Module> {
     let (isa, target) = parse_header(cursor)?;
     let (variables, functions, entries, lines) = Default::default();
-    let mut module = Module { isa, target, variables, functions, entries, lines };
+    let module = Module { isa, target, variables, functions, entries, lines };
+    let mut scope = ModuleScope::new(module);
     while cursor.peek() != Token::End {
         if cursor.skip_debug()? {
             continue;
@@ -37,50 +40,20 @@ pub(super) fn parse_module(cursor: &mut Cursor<'_>) -> Result<Module> {
             check_common(cursor, isa)?;
         }
         if cursor.accept_word("func") {
-            parse_function(cursor, &mut module, linkage)?;
+            parse_function(cursor, &mut scope, linkage)?;
             cursor.end_of_lines();
         } else if cursor.accept_word("entry") {
-            let entry = parse_entry(cursor, &module)?;
-            if module.entry(&entry.name).is_some() {
-                let found = format!("entry `{}` again", entry.name);
-                return Err(ParseError::new(at, found, "an entry name that is not taken"));
-            }
-            module.entries.push(entry);
+            let entry = parse_entry(cursor, &scope)?;
+            scope.add_entry(at, entry)?;
             cursor.end_of_lines();
         } else {
             for variable in parse_variables(cursor, linkage, (TOP_LEVEL, false))? {
-                declare_variable(&mut module, at, variable)?;
+                scope.declare_variable(at, variable)?;
             }
         }
     }
-    module.lines = std::mem::take(&mut cursor.lines).into();
-    Ok(module)
-}
-
-/// Declares a variable of the module. An extern declaration and a definition of the same type may
-/// both be there, in either order.
-fn declare_variable(module: &mut Module, at: Position, variable: Variable) -> Result<()> {
-    let again = || {
-        let found = format!("`{}` again", variable.name);
-        Err(ParseError::new(at, found, "a name that is not taken"))
-    };
-    if module.functions.iter().any(|known| known.code.name == variable.name) {
-        return again();
-    }
-    let Some(known) = module.variables.iter_mut().find(|known| known.name == variable.name) else {
-        module.variables.push(variable);
-        return Ok(());
-    };
-    let is_same = (known.space, known.ty) == (variable.space, variable.ty);
-    match (known.linkage, variable.linkage) {
-        (Linkage::Internal, _) | (_, Linkage::Internal) => again(),
-        (_, Linkage::Extern) if is_same => Ok(()),
-        (Linkage::Extern, _) if is_same => {
-            *known = variable;
-            Ok(())
-        }
-        _ => again(),
-    }
+    let lines = std::mem::take(&mut cursor.lines);
+    Ok(Module { lines: lines.into(), ..scope.module })
 }
 
 /// Refuses `.common` before anything but a global variable.
@@ -156,82 +129,60 @@ fn parse_linkage(cursor: &mut Cursor<'_>) -> Linkage {
     }
 }
 
-fn parse_entry(cursor: &mut Cursor<'_>, module: &Module) -> Result<Entry> {
+fn parse_entry(cursor: &mut Cursor<'_>, outer: &ModuleScope) -> Result<Entry> {
     let name = cursor.name("the name of the entry")?.to_owned();
     let mut entry = Entry { name, ..Entry::default() };
-    entry.parameters = parse_parameters(cursor, (module, &[]))?;
-    entry.limits = parse_limits(cursor, module)?;
+    let at = cursor.position();
+    entry.parameters = parse_parameters(cursor, outer, &mut HashSet::new())?;
+    let bytes = |parameter: &Parameter| u64::from(parameter.size());
+    if entry.parameters.iter().map(bytes).sum::<u64>() > u64::from(MOST_PARAMETER_BYTES) {
+        return Err(too_many_bytes(at, "more"));
+    }
+    entry.limits = parse_limits(cursor, &outer.module)?;
     cursor.expect('{')?;
-    let mut scope = Scope::new(module, entry);
+    let mut scope = Scope::new(outer, entry);
     parse_body(cursor, &mut scope)?;
     Ok(scope.finish())
 }
 
 /// A function after `.func`: `(results) name (parameters)`, and a body or `;`.
-fn parse_function(cursor: &mut Cursor<'_>, module: &mut Module, linkage: Linkage) -> Result<()> {
-    let results = parse_parameters(cursor, (module, &[]))?;
+fn parse_function(
+    cursor: &mut Cursor<'_>,
+    outer: &mut ModuleScope,
+    linkage: Linkage,
+) -> Result<()> {
+    let mut names = HashSet::new();
+    let results = parse_parameters(cursor, outer, &mut names)?;
     let at = cursor.position();
     let name = cursor.name("the name of the function")?.to_owned();
-    let parameters = parse_parameters(cursor, (module, &results))?;
+    let parameters = parse_parameters(cursor, outer, &mut names)?;
     let code = Entry { name, parameters, results, ..Entry::default() };
     cursor.accept_word("noreturn");
     let is_declaration = cursor.accept(';');
-    let index = declare_function(module, at, Function { linkage, code, is_defined: false })?;
+    let index = outer.declare_function(at, Function { linkage, code, is_defined: false })?;
     if is_declaration {
         return Ok(());
     }
-    let function = &module.functions[index];
+    let function = &outer.module.functions[index];
     if function.is_defined || linkage == Linkage::Extern {
         let found = format!("the body of `{}`", function.code.name);
         return Err(ParseError::new(at, found, "a function without a body so far"));
     }
     let mut code = function.code.clone();
-    code.limits = parse_limits(cursor, module)?;
+    code.limits = parse_limits(cursor, &outer.module)?;
     cursor.expect('{')?;
-    let mut scope = Scope::new(module, code);
+    let mut scope = Scope::new(outer, code);
     parse_body(cursor, &mut scope)?;
     let code = scope.finish();
-    module.functions[index] = Function { linkage, code, is_defined: true };
+    outer.module.functions[index] = Function { linkage, code, is_defined: true };
     Ok(())
 }
 
-/// Declares a function, which may have been declared before in the same way, and gives its index.
-fn declare_function(module: &mut Module, at: Position, function: Function) -> Result<usize> {
-    let name = &function.code.name;
-    let taken = module.variables.iter().any(|variable| variable.name == *name)
-        || module.entry(name).is_some();
-    let known = module.functions.iter().position(|known| known.code.name == *name);
-    let fits = |new: &[Parameter], old: &[Parameter]| {
-        new.len() == old.len() && new.iter().zip(old).all(|(new, old)| new.fits(old))
-    };
-    let differs = known.is_some_and(|index| {
-        let old = &module.functions[index].code;
-        let new = &function.code;
-        !fits(&new.parameters, &old.parameters) || !fits(&new.results, &old.results)
-    });
-    if taken || differs {
-        let found = format!("`{name}` again");
-        return Err(ParseError::new(at, found, "a name that is not taken"));
-    }
-    match known {
-        Some(index) => {
-            // The names of the body are declared before it.
-            if !module.functions[index].is_defined {
-                module.functions[index] = function;
-            }
-            Ok(index)
-        }
-        None => {
-            module.functions.push(function);
-            Ok(module.functions.len() - 1)
-        }
-    }
-}
-
-/// Parameters in parentheses, if they are there; `before` are others of the same entry.
+/// Parameters in parentheses, if they are there. `names` has those of the same entry so far.
 fn parse_parameters(
     cursor: &mut Cursor<'_>,
-    (module, before): (&Module, &[Parameter]),
+    outer: &ModuleScope,
+    names: &mut HashSet<String>,
 ) -> Result<Vec<Parameter>> {
     let mut list: Vec<Parameter> = Vec::new();
     if !cursor.accept('(') || cursor.accept(')') {
@@ -240,9 +191,7 @@ fn parse_parameters(
     loop {
         let at = cursor.position();
         let parameter = parse_parameter(cursor, false)?;
-        let mut names = list.iter().chain(before).map(|known| &known.name);
-        let mut outer = module.variables.iter().map(|known| &known.name);
-        if names.any(|name| *name == parameter.name) || outer.any(|name| *name == parameter.name) {
+        if outer.has_variable(&parameter.name) || !names.insert(parameter.name.clone()) {
             let found = format!("`{}` again", parameter.name);
             return Err(ParseError::new(at, found, "a name that is not taken"));
         }
@@ -283,10 +232,14 @@ pub(super) fn parse_parameter(cursor: &mut Cursor<'_>, in_prototype: bool) -> Re
     let at = cursor.position();
     let length = parse_length(cursor)?;
     if length.is_some_and(|length| length > MOST_PARAMETER_BYTES) {
-        let expected = format!("at most {MOST_PARAMETER_BYTES} bytes of parameters");
-        return Err(ParseError::new(at, "a longer array", expected));
+        return Err(too_many_bytes(at, "a longer array"));
     }
     Ok(Parameter { name, ty, align, length, pointer })
+}
+
+fn too_many_bytes(at: Position, found: &str) -> ParseError {
+    let expected = format!("at most {MOST_PARAMETER_BYTES} bytes of parameters");
+    ParseError::new(at, found, expected)
 }
 
 fn parse_limits(cursor: &mut Cursor<'_>, module: &Module) -> Result<Limits> {

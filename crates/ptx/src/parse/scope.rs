@@ -3,11 +3,16 @@
 use std::collections::{HashMap, HashSet};
 
 use super::lexer::Position;
+use super::module_scope::ModuleScope;
+use super::nested::Nested;
 use super::{ParseError, Result};
 use crate::ast::{
-    BranchTable, Entry, LabelId, Module, Parameter, Prototype, RegisterDeclaration, RegisterId,
-    Space, Symbol, Type, Variable,
+    BranchTable, Entry, LabelId, Parameter, Prototype, RegisterDeclaration, RegisterId, Space,
+    Symbol, Type, Variable,
 };
+
+/// The most registers of an entry. Each has a name in memory while the entry is being read.
+const MOST_REGISTERS: usize = 1 << 20;
 
 /// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,22 +26,20 @@ pub(super) enum Meaning {
 
 /// An entry while it is being read.
 pub(super) struct Scope<'m> {
-    pub(super) module: &'m Module,
+    pub(super) outer: &'m ModuleScope,
     pub(super) entry: Entry,
     /// The types of the registers so far.
     pub(super) types: Vec<Type>,
-    /// The open blocks, outermost first: the module, the parameters, the body.
-    blocks: Vec<Block>,
+    /// The parameters outside of all blocks, and what the blocks declare.
+    names: Nested<Meaning>,
+    /// The labels of the open blocks, known in advance.
+    labels: Nested<Label>,
+    /// How many blocks are open.
+    depth: usize,
     /// Every name of the entry so far, open block or not.
     taken: HashSet<String>,
-}
-
-/// The declarations of a block.
-#[derive(Default)]
-struct Block {
-    names: HashMap<String, Meaning>,
-    /// The labels of the block, known in advance.
-    labels: HashMap<String, Label>,
+    /// How often a name was declared after it was taken.
+    again: HashMap<String, u32>,
 }
 
 /// A label: its number once it has been named, and whether it has been placed.
@@ -48,46 +51,46 @@ struct Label {
 
 impl<'m> Scope<'m> {
     /// The scope of `entry`, whose parameters are known.
-    pub(super) fn new(module: &'m Module, entry: Entry) -> Self {
-        let symbols = |symbol: fn(u32) -> Symbol| move |index| Meaning::Symbol(symbol(index));
-        let variables = module.variables.iter().map(|variable| &variable.name);
-        let functions = module.functions.iter().map(|function| &function.code.name);
-        let outer = numbered(variables, symbols(Symbol::Module));
-        let outer = outer.into_iter().chain(numbered(functions, Meaning::Function)).collect();
-        let parameters = entry.parameters.iter().map(|parameter| &parameter.name);
-        let results = entry.results.iter().map(|result| &result.name);
-        let inner = numbered(parameters, symbols(Symbol::Parameter));
-        let inner = inner.into_iter().chain(numbered(results, symbols(Symbol::Result))).collect();
-        let block = |names| Block { names, labels: HashMap::new() };
-        let blocks = vec![block(outer), block(inner)];
-        let taken = blocks.iter().flat_map(|block| block.names.keys()).cloned().collect();
-        Self { module, entry, types: Vec::new(), blocks, taken }
+    pub(super) fn new(outer: &'m ModuleScope, entry: Entry) -> Self {
+        let mut names = Nested::default();
+        for (index, parameter) in (0..).zip(&entry.parameters) {
+            names.insert(&parameter.name, Meaning::Symbol(Symbol::Parameter(index)));
+        }
+        for (index, result) in (0..).zip(&entry.results) {
+            names.insert(&result.name, Meaning::Symbol(Symbol::Result(index)));
+        }
+        let all = entry.parameters.iter().chain(&entry.results);
+        let taken = all.map(|parameter| parameter.name.clone()).collect();
+        let (types, labels, again) = Default::default();
+        Self { outer, entry, types, names, labels, depth: 0, taken, again }
     }
 
     /// Opens a block, `{`, with its labels.
-    pub(super) fn open<'t>(&mut self, labels: impl Iterator<Item = &'t str>) {
-        let labels = labels.map(|name| (name.to_owned(), Label::default())).collect();
-        self.blocks.push(Block { names: HashMap::new(), labels });
+    pub(super) fn open(&mut self, labels: &[&str]) {
+        self.depth += 1;
+        self.names.open();
+        self.labels.open();
+        for name in labels {
+            self.labels.insert(name, Label::default());
+        }
     }
 
-    /// Closes a block, `}`. False when none is open.
+    /// Closes a block, `}`. Returns false if it is the body of the entry.
     pub(super) fn close(&mut self) -> bool {
-        // The first two are the module and the parameters.
-        let open = self.blocks.len() > 3;
-        if open {
-            self.blocks.pop();
-        }
-        open
+        self.depth -= 1;
+        self.names.close();
+        self.labels.close();
+        self.depth > 0
     }
 
     /// The meaning of `name`.
     pub(super) fn find(&self, name: &str) -> Option<Meaning> {
-        self.blocks.iter().rev().find_map(|block| block.names.get(name)).copied()
+        self.names.get(name).copied().or_else(|| self.outer.find(name))
     }
 
     /// The space of a symbol.
     pub(super) fn space(&self, symbol: Symbol) -> Option<Space> {
-        crate::validate::space_of(self.module, &self.entry, symbol)
+        crate::validate::space_of(&self.outer.module, &self.entry, symbol)
     }
 
     /// The parameter that a symbol is, or that the variable of a call would be.
@@ -96,12 +99,11 @@ impl<'m> Scope<'m> {
     }
 
     fn bind(&mut self, at: Position, name: &str, meaning: Meaning) -> Result<()> {
-        let block = self.blocks.last_mut().expect("the outermost blocks are never closed");
-        if block.labels.contains_key(name) {
+        if self.labels.is_here(name) {
             let found = format!("label `{name}`, which is also a variable");
             return Err(ParseError::new(at, found, "a name that is not taken"));
         }
-        if block.names.insert(name.to_owned(), meaning).is_some() {
+        if !self.names.insert(name, meaning) {
             return Err(ParseError::new(at, format!("`{name}` again"), "a name that is not taken"));
         }
         Ok(())
@@ -113,6 +115,11 @@ impl<'m> Scope<'m> {
         at: Position,
         mut declaration: RegisterDeclaration,
     ) -> Result<()> {
+        let total = self.types.len() + declaration.len() as usize;
+        if total > MOST_REGISTERS {
+            let expected = format!("at most {MOST_REGISTERS} registers in an entry");
+            return Err(ParseError::new(at, format!("{total} registers"), expected));
+        }
         for index in 0..declaration.len() {
             let register = RegisterId(self.types.len() as u32);
             self.types.push(declaration.ty);
@@ -120,7 +127,7 @@ impl<'m> Scope<'m> {
         }
         declaration.name = self.fresh(declaration.name.clone(), |name| {
             let renamed = RegisterDeclaration { name: name.to_owned(), ..declaration.clone() };
-            (0..renamed.len()).map(|index| renamed.name_of(index)).collect()
+            (0..renamed.len()).map(move |index| renamed.name_of(index))
         });
         self.entry.registers.push(declaration);
         Ok(())
@@ -130,7 +137,7 @@ impl<'m> Scope<'m> {
     pub(super) fn declare_variable(&mut self, at: Position, mut variable: Variable) -> Result<()> {
         let symbol = Symbol::Local(self.entry.variables.len() as u32);
         self.bind(at, &variable.name, Meaning::Symbol(symbol))?;
-        variable.name = self.fresh(variable.name.clone(), |name| vec![name.to_owned()]);
+        variable.name = self.fresh(variable.name.clone(), one);
         self.entry.variables.push(variable);
         Ok(())
     }
@@ -138,33 +145,41 @@ impl<'m> Scope<'m> {
     /// A name for the entry as a whole, and takes it. An inner block may reuse a name, but the
     /// entry has no blocks, so a declaration of the block gets a unique name. `expand` gives all
     /// names of a declaration.
-    fn fresh(&mut self, name: String, expand: impl Fn(&str) -> Vec<String>) -> String {
-        let mut fresh = name.clone();
-        let mut names = expand(&fresh);
-        let mut number = 0;
-        while names.iter().any(|name| self.taken.contains(name)) {
-            number += 1;
-            fresh = format!("{name}_{number}_");
-            names = expand(&fresh);
+    fn fresh<I>(&mut self, name: String, expand: impl Fn(&str) -> I) -> String
+    where
+        I: Iterator<Item = String>,
+    {
+        let is_taken =
+            |name: String| self.taken.contains(&name) || self.outer.find(&name).is_some();
+        if !expand(&name).any(is_taken) {
+            self.taken.extend(expand(&name));
+            return name;
         }
-        self.taken.extend(names);
+        // Numbers that were tried before are taken.
+        let number = self.again.entry(name.clone()).or_default();
+        let renamed = |number: u32| format!("{name}_{number}_");
+        *number += 1;
+        while expand(&renamed(*number)).any(is_taken) {
+            *number += 1;
+        }
+        let fresh = renamed(*number);
+        self.taken.extend(expand(&fresh));
         fresh
     }
 
     /// The label called `name`, which may come later, of the innermost block that has it.
     pub(super) fn label(&mut self, at: Position, name: &str) -> Result<LabelId> {
-        let known = self.blocks.iter().rposition(|block| block.labels.contains_key(name));
-        let Some(block) = known else {
+        let Some(label) = self.labels.get(name).copied() else {
             let found = format!("label `{name}`, which is not defined");
             return Err(ParseError::new(at, found, "a label of this block or one around it"));
         };
-        if let Some(id) = self.blocks[block].labels[name].id {
+        if let Some(id) = label.id {
             return Ok(id);
         }
-        let unique = self.fresh(name.to_owned(), |name| vec![name.to_owned()]);
+        let id = LabelId(self.entry.labels.len() as u32);
+        let unique = self.fresh(name.to_owned(), one);
         self.entry.labels.push(unique);
-        let id = LabelId(self.entry.labels.len() as u32 - 1);
-        if let Some(label) = self.blocks[block].labels.get_mut(name) {
+        if let Some(label) = self.labels.get_mut(name) {
             label.id = Some(id);
         }
         Ok(id)
@@ -173,8 +188,9 @@ impl<'m> Scope<'m> {
     /// Places a label.
     pub(super) fn place(&mut self, at: Position, name: &str) -> Result<LabelId> {
         let id = self.label(at, name)?;
-        let block = self.blocks.last_mut().and_then(|block| block.labels.get_mut(name));
-        if block.is_none_or(|label| std::mem::replace(&mut label.placed, true)) {
+        let is_here = self.labels.is_here(name);
+        let label = self.labels.get_mut(name).filter(|_| is_here);
+        if label.is_none_or(|label| std::mem::replace(&mut label.placed, true)) {
             let found = format!("label `{name}` again");
             return Err(ParseError::new(at, found, "a label that is not taken"));
         }
@@ -185,7 +201,7 @@ impl<'m> Scope<'m> {
     pub(super) fn declare_table(&mut self, at: Position, table: BranchTable) -> Result<()> {
         let meaning = Meaning::Table(self.entry.tables.len() as u32);
         self.bind(at, &table.name, meaning)?;
-        let name = self.fresh(table.name, |name| vec![name.to_owned()]);
+        let name = self.fresh(table.name, one);
         self.entry.tables.push(BranchTable { name, ..table });
         Ok(())
     }
@@ -194,7 +210,7 @@ impl<'m> Scope<'m> {
     pub(super) fn declare_prototype(&mut self, at: Position, declared: Prototype) -> Result<()> {
         let meaning = Meaning::Prototype(self.entry.prototypes.len() as u32);
         self.bind(at, &declared.name, meaning)?;
-        let name = self.fresh(declared.name, |name| vec![name.to_owned()]);
+        let name = self.fresh(declared.name, one);
         self.entry.prototypes.push(Prototype { name, ..declared });
         Ok(())
     }
@@ -205,10 +221,7 @@ impl<'m> Scope<'m> {
     }
 }
 
-/// Names and their numbers.
-fn numbered<'a>(
-    names: impl Iterator<Item = &'a String>,
-    meaning: impl Fn(u32) -> Meaning,
-) -> Vec<(String, Meaning)> {
-    names.enumerate().map(|(index, name)| (name.clone(), meaning(index as u32))).collect()
+/// The names of a declaration that has one.
+fn one(name: &str) -> std::iter::Once<String> {
+    std::iter::once(name.to_owned())
 }

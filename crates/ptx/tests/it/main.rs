@@ -4,6 +4,7 @@ mod build;
 mod bulk;
 mod control;
 mod forms;
+mod long;
 mod math;
 mod mutants;
 mod ptxas;

@@ -221,7 +221,13 @@ const TEXTS: &[(&str, &str)] = &[
     (".version 7.0\n.target sm_80\n.tex .u64 t;", "a variable"),
     (".version 7.0\n.target sm_80\n.entry k() { ret\n ret; }", "4:2: found `ret`"),
     (".version 7.0\n.target sm_80\n/* ", "a comment without end"),
-    (".version 7.0\n.target sm_80\n.entry k() { .reg .b32 %r<4000000000>; }", "registers"),
+    (".version 7.0\n.target sm_80\n.entry k() { .reg .b32 %r<4000000000>; }", "1048576 registers"),
+    (".version 7.0\n.target sm_80\n.entry k() { .reg .b32 a, r<1048576>; }", "1048576 registers"),
+    (".version 7.0\n.target sm_80\n.entry k() { .reg .b32 %r<0>; }", "at least one register"),
+    (
+        ".version 7.0\n.target sm_80\n.entry k(.param .b8 a[32760], .param .b64 b) { }",
+        "bytes of parameters",
+    ),
 ];
 
 #[test]

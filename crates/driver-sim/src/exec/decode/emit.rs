@@ -161,8 +161,9 @@ impl Decoder<'_> {
             bulk: self.bulk,
             register_bytes: layout.register_bytes,
             file_bytes: layout.file_bytes,
-            shared_bytes: self.variables.shared_bytes,
-            local_bytes: (self.local_most as u32).next_multiple_of(16),
+            // `check_memory` has refused what does not fit.
+            shared_bytes: self.variables.shared_bytes as u32,
+            local_bytes: self.local_most.next_multiple_of(16) as u32,
             calls,
             communicates: self.communicates,
             uses_heap: self.uses_heap,

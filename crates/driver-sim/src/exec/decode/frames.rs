@@ -27,7 +27,7 @@ pub(super) struct DecodedRegion {
     /// The index of its first instruction.
     pub(super) start: usize,
     /// Bytes of its frame.
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 /// What a call reaches.

@@ -16,7 +16,7 @@ pub(super) struct VariableLayout {
     /// The variables of the module.
     module: Vec<VariableAddress>,
     /// Bytes of static shared memory.
-    pub(super) shared_bytes: u32,
+    pub(super) shared_bytes: u64,
     /// Bytes of local memory that variables of the module take.
     pub(super) local_bytes: u64,
 }
@@ -105,7 +105,7 @@ impl VariableLayout {
         }
         fill(&mut outer, &module.variables);
         let local_bytes = layout.local;
-        Self { parameters, own, module: outer, shared_bytes: shared as u32, local_bytes }
+        Self { parameters, own, module: outer, shared_bytes: shared, local_bytes }
     }
 
     /// The variables of the kernel (0) or of the function before `code`.

@@ -1,0 +1,43 @@
+//! Limits of the memory that a kernel declares.
+
+use retrograph_ptx::ast::{Space, Variable};
+
+use super::Decoder;
+use crate::exec::fault::DecodeError;
+
+/// The most bytes of static shared memory of a block.
+///
+/// Source: `ptxas` 13.0, which refuses more for every target.
+const MOST_SHARED: u64 = 48 << 10;
+
+/// The most bytes of local memory of a thread.
+///
+/// Source: "Technical Specifications per Compute Capability" in the CUDA C++ programming guide.
+const MOST_LOCAL: u64 = 512 << 10;
+
+impl Decoder<'_> {
+    /// Refuses a kernel with more memory than a block or a thread has.
+    pub(super) fn check_memory(&self) -> Result<(), DecodeError> {
+        let frames = self.regions.iter().map(|region| region.bytes);
+        let local = frames.fold(self.local_most, u64::max);
+        self.require(Space::Shared, self.variables.shared_bytes, MOST_SHARED)?;
+        self.require(Space::Local, local, MOST_LOCAL)
+    }
+
+    fn require(&self, space: Space, bytes: u64, limit: u64) -> Result<(), DecodeError> {
+        if bytes <= limit {
+            return Ok(());
+        }
+        let (kernel, variable) = (self.frame.entry.name.clone(), self.largest(space));
+        Err(DecodeError::TooMuchMemory { kernel, space, variable, bytes, limit })
+    }
+
+    /// The largest variable in a space that the kernel may use.
+    fn largest(&self, space: Space) -> String {
+        let codes = self.module.functions.iter().map(|function| &function.code);
+        let codes = codes.chain([self.frame.entry]);
+        let variables = codes.flat_map(|code| &code.variables).chain(&self.module.variables);
+        let of_space = variables.filter(|variable| variable.space == space);
+        of_space.max_by_key(|v| v.size()).map_or(String::new(), |v: &Variable| v.name.clone())
+    }
+}
