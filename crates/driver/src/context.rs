@@ -46,7 +46,8 @@ impl Context {
     /// captures and faults.
     ///
     /// # Errors
-    /// [`Error::NoSuchDevice`], or a failed driver call.
+    /// [`Error::NoSuchDevice`], [`Error::RefusedDuringCapture`] if this thread captures and the
+    /// device has no context yet, or a failed driver call.
     pub fn new(driver: &Driver, index: DeviceIndex) -> Result<Self> {
         // The first range looks up the NVTX library, which takes a millisecond.
         let _range = nvtx::range(c"retrograph: open context");
@@ -118,7 +119,7 @@ impl Context {
     /// captures: waiting would break that capture.
     pub fn synchronize(&self) -> Result<()> {
         self.bind_outside_capture("waiting for the context")?;
-        let _lock = self.inner.releases.no_capture_begins();
+        let _hold = self.inner.releases.hold_in_turn();
         if self.inner.releases.capturing() {
             let operation = "waiting for the context while another thread captures in it";
             return Err(Error::RefusedDuringCapture { operation });
@@ -146,12 +147,13 @@ impl Context {
         self.inner.hot_path.lost.get().map(Box::as_ref)
     }
 
-    /// Makes the context current, unless this thread captures in it.
+    /// Makes the context current, unless this thread captures, in this context or another: the
+    /// driver restricts a capturing thread on every device.
     ///
     /// # Errors
     /// [`Error::RefusedDuringCapture`] with `operation`, or as [`Context::bind`].
     pub fn bind_outside_capture(&self, operation: &'static str) -> Result<()> {
-        if window::is_open(self.identity()) {
+        if window::is_open() {
             return Err(Error::RefusedDuringCapture { operation });
         }
         self.bind()

@@ -62,9 +62,22 @@ pub enum Error {
         /// surface at a later call.
         cause: CallError,
     },
-    /// The operation would break a capture in progress, and was not tried.
-    #[error("{operation} would break the capture in progress, so it was refused")]
+    /// The operation would break a capture in progress or become part of it, and was not tried.
+    #[error(
+        "{operation} would break a capture in progress or become part of it, so it was refused; \
+         try again after the capture"
+    )]
     RefusedDuringCapture {
+        /// The operation.
+        operation: &'static str,
+    },
+    /// The thread excludes captures in the context, so it would wait for itself.
+    #[error(
+        "{operation} was refused: this thread is inside of a call that excludes captures in the \
+         context, such as `Context::without_captures`, a step or a release; capture before or \
+         after it"
+    )]
+    CaptureExcluded {
         /// The operation.
         operation: &'static str,
     },

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use retrograph_driver_sys::{CU_EVENT_DEFAULT, CU_EVENT_DISABLE_TIMING, CUevent, CUresult};
 
 use crate::context::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::stream::Stream;
 
 /// A point in a stream, once recorded there. Clones share it.
@@ -17,6 +18,9 @@ pub struct Event {
 struct Inner {
     context: Context,
     raw: CUevent,
+    /// Whether it was last recorded on a stream that captured. Locked while the event is recorded
+    /// or waited for, after the lock of captures.
+    captured: Mutex<bool>,
 }
 
 impl Event {
@@ -41,7 +45,8 @@ impl Event {
         let mut raw = CUevent::NULL;
         // SAFETY: the context is current, and the out pointer is valid.
         unsafe { call!(context, cuEventCreate(&mut raw, flags)) }?;
-        Ok(Self { inner: Arc::new(Inner { context: context.clone(), raw }) })
+        let inner = Inner { context: context.clone(), raw, captured: Mutex::new(false) };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The context.
@@ -62,8 +67,23 @@ impl Event {
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.context().same(stream.context(), "the stream")?;
         stream.bind_to_enqueue()?;
+        let _hold = self.context().releases().hold_in_turn();
+        let captures = self.context().releases().capturing() && stream.captures()?;
+        let mut captured = self.inner.captured.lock();
+        *captured |= captures;
         // SAFETY: event and stream live.
-        unsafe { call!(self.context(), cuEventRecord(self.raw(), stream.raw())) }
+        unsafe { call!(self.context(), cuEventRecord(self.raw(), stream.raw())) }?;
+        *captured = captures;
+        Ok(())
+    }
+
+    /// Makes the context current, unless this thread captures or the event is part of a capture.
+    fn bind_outside_capture(&self, operation: &'static str) -> Result<()> {
+        self.context().bind_outside_capture(operation)?;
+        if *self.inner.captured.lock() && self.context().releases().capturing() {
+            return Err(Error::RefusedDuringCapture { operation });
+        }
+        Ok(())
     }
 
     /// Records the event, or waits for the stream if recording fails, so that later waits for the
@@ -83,7 +103,7 @@ impl Event {
     /// # Errors
     /// The fault of earlier work, or [`crate::Error::RefusedDuringCapture`].
     pub fn is_complete(&self) -> Result<bool> {
-        self.context().bind_outside_capture("asking an event")?;
+        self.bind_outside_capture("asking an event")?;
         // SAFETY: the event lives.
         match unsafe { (self.context().table().cuEventQuery)(self.raw()) } {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
@@ -96,7 +116,7 @@ impl Event {
     /// # Errors
     /// As [`Event::is_complete`].
     pub fn synchronize(&self) -> Result<()> {
-        self.context().bind_outside_capture("waiting for an event")?;
+        self.bind_outside_capture("waiting for an event")?;
         // SAFETY: the event lives.
         unsafe { call!(self.context(), cuEventSynchronize(self.raw())) }
     }
@@ -118,13 +138,30 @@ impl Event {
 }
 
 impl Stream {
-    /// Makes work enqueued from now on wait for `event`.
+    /// Makes work enqueued from now on wait for `event`. The stream joins the capture in which the
+    /// event was recorded, if any.
     ///
     /// # Errors
-    /// If the event belongs to another context, or the driver fails.
+    /// If the event belongs to another context, or the driver fails; [`Error::CaptureExcluded`].
     pub fn wait(&self, event: &Event) -> Result<()> {
         self.context().same(event.context(), "the event")?;
         self.bind_to_enqueue()?;
+        let releases = self.context().releases();
+        {
+            let _hold = releases.hold_in_turn();
+            let captured = event.inner.captured.lock();
+            if !*captured || !releases.capturing() {
+                return self.enqueue_wait(event);
+            }
+        }
+        if releases.is_held_here() {
+            return Err(Error::CaptureExcluded { operation: "joining a capture" });
+        }
+        // No other thread may be enqueuing work on this stream that is not to be captured.
+        releases.join_capture(|| self.enqueue_wait(event))
+    }
+
+    fn enqueue_wait(&self, event: &Event) -> Result<()> {
         // SAFETY: stream and event live; the driver keeps what it needs of the event.
         unsafe { call!(self.context(), cuStreamWaitEvent(self.raw(), event.raw(), 0)) }
     }

@@ -1,20 +1,11 @@
 //! Running the releases of a context.
 
-use std::marker::PhantomData;
-
 use crate::call::CallError;
+use crate::capture::window;
 use crate::context::Context;
 use crate::driver::Driver;
 use crate::error::{Error, Result};
-use crate::locks::CaptureGuard;
 use crate::release::Release;
-
-/// While this lives, no capture begins in the context. See [`Context::no_capture_begins`].
-#[must_use = "captures may begin again when this is dropped"]
-pub struct NoCaptureBegins<'a> {
-    _lock: CaptureGuard<'a>,
-    stays_on_its_thread: PhantomData<*const ()>,
-}
 
 impl Context {
     /// Releases an object by `action`: now, or after the captures in progress. `action` runs with
@@ -25,7 +16,14 @@ impl Context {
     where
         F: FnMut(&Driver) -> Result<(), CallError> + Send + 'static,
     {
-        let _lock = self.releases().no_capture_begins();
+        let _hold = self.releases().hold();
+        // This thread may capture in another context, whose end does not run these releases.
+        if window::is_open() {
+            self.releases().later(Release::new(action));
+            let context = self.clone();
+            window::after_captures(move || context.hand_back_due());
+            return;
+        }
         if let Some(release) = self.releases().now_or_later(Release::new(action)) {
             self.hand_back(release);
             // Earlier failures get another chance.
@@ -42,29 +40,31 @@ impl Context {
     /// calls that wait for the device or allocate, which would break a capture of any thread.
     ///
     /// # Errors
-    /// [`Error::RefusedDuringCapture`] with `operation` if any thread captures.
+    /// [`Error::RefusedDuringCapture`] with `operation` if any thread captures in the context, or
+    /// this thread in another one.
     pub fn without_captures<R>(
         &self,
         operation: &'static str,
         action: impl FnOnce() -> R,
     ) -> Result<R> {
-        let _lock = self.releases().no_capture_begins();
-        if self.releases().capturing() {
+        let _hold = self.releases().hold_in_turn();
+        if window::is_open() || self.releases().capturing() {
             return Err(Error::RefusedDuringCapture { operation });
         }
         Ok(action())
     }
 
-    /// Prevents captures from beginning in this context, on any thread, until the guard is dropped.
-    pub fn no_capture_begins(&self) -> NoCaptureBegins<'_> {
-        let _lock = self.releases().no_capture_begins();
-        NoCaptureBegins { _lock, stays_on_its_thread: PhantomData }
+    /// Counts the end of a capture and runs the releases that it deferred, unless this thread
+    /// captures in another context.
+    pub(crate) fn capture_ended(&self) {
+        self.releases().capture_ends();
+        let context = self.clone();
+        window::after_captures(move || context.hand_back_due());
     }
 
-    /// Counts the end of a capture and runs the releases that it deferred.
-    pub(crate) fn capture_ended(&self) {
-        let _lock = self.releases().no_capture_begins();
-        self.releases().capture_ends();
+    /// Runs the deferred releases, unless a capture is in progress.
+    fn hand_back_due(&self) {
+        let _hold = self.releases().hold();
         self.releases().due().into_iter().for_each(|release| self.hand_back(release));
     }
 

@@ -110,13 +110,12 @@ pub use event::Event;
 pub use graph::{
     DeviceCopy, DeviceFill, Graph, GraphExec, GraphReport, Node, NodeKind, UpdateOutcome,
 };
-pub use hand_back::NoCaptureBegins;
 pub use launch::{KernelArguments, KernelLaunch, LaunchGeometry};
 pub use memory::{DeviceBuffer, DeviceScalar, MemoryPool, PinnedBuffer, PoolSeal, PoolUse};
 pub use module::{Function, LoadError, Module, compile_ptx};
 pub use owner::Owner;
 pub use profile::{KernelTime, OperationTime, PhaseTime, Profile};
-pub use stream::Stream;
+pub use stream::{OutsideCapture, Stream};
 pub use tensor_map::{TensorMap, TensorMapLayout, TensorMapSwizzle, TensorMapType};
 pub use version::DriverVersion;
 

@@ -1,6 +1,9 @@
 //! Streams: work in order.
 //!
 //! Streams made here are non-blocking: they never synchronize with the legacy default stream.
+//!
+//! Whatever any thread enqueues on a stream that captures becomes part of the capture. Safe
+//! functions that enqueue or wait therefore hold an [`OutsideCapture`] meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +18,7 @@ use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::hot_path::{PreparedCalls, prefetch};
 use crate::launch::KernelLaunch;
+use crate::locks::Hold;
 use crate::owner::Owner;
 
 /// A non-blocking stream. Clones share it, and any thread may enqueue.
@@ -31,6 +35,28 @@ struct Inner {
     retired: AtomicBool,
     /// Holds the stream of another library; `None` for a stream that is destroyed here.
     owner: Option<Owner>,
+}
+
+/// A stream that does not capture. While this lives, no stream of its context begins or joins a
+/// capture, on any thread.
+#[must_use = "the stream may capture again when this is dropped"]
+pub struct OutsideCapture<'a> {
+    stream: &'a Stream,
+    _hold: Hold<'a>,
+}
+
+impl std::ops::Deref for OutsideCapture<'_> {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        self.stream
+    }
+}
+
+impl std::fmt::Debug for OutsideCapture<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OutsideCapture({:?})", self.stream)
+    }
 }
 
 impl Stream {
@@ -76,7 +102,7 @@ impl Stream {
     /// # Errors
     /// The fault of earlier work, [`Error::RefusedDuringCapture`] or [`Error::StreamRetired`].
     pub fn synchronize(&self) -> Result<()> {
-        self.bind_outside_capture("waiting for a stream")?;
+        let _outside = self.outside_capture("waiting for a stream")?;
         // SAFETY: the stream lives.
         unsafe { call!(self.context(), cuStreamSynchronize(self.raw())) }
     }
@@ -86,7 +112,7 @@ impl Stream {
     /// # Errors
     /// As [`Stream::synchronize`].
     pub fn query(&self) -> Result<bool> {
-        self.bind_outside_capture("asking a stream")?;
+        let _outside = self.outside_capture("asking a stream")?;
         // SAFETY: the stream lives.
         match unsafe { (self.context().table().cuStreamQuery)(self.raw()) } {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
@@ -248,14 +274,30 @@ impl Stream {
         self.context().require_active_capture()
     }
 
-    /// Makes the context current, unless this thread captures in it.
+    /// Makes the context current and holds captures off, to enqueue work that must not become part
+    /// of a capture or to wait. Costs a driver call only while a thread captures in the context.
+    /// Captures that this thread begins meanwhile are refused with [`Error::CaptureExcluded`].
     ///
     /// # Errors
-    /// [`Error::RefusedDuringCapture`] with `operation`, [`Error::StreamRetired`], or
-    /// [`Error::ContextLost`].
-    pub fn bind_outside_capture(&self, operation: &'static str) -> Result<()> {
+    /// [`Error::RefusedDuringCapture`] with `operation` if any thread captures the stream, or this
+    /// thread captures; [`Error::StreamRetired`], or [`Error::ContextLost`].
+    pub fn outside_capture(&self, operation: &'static str) -> Result<OutsideCapture<'_>> {
         self.usable()?;
-        self.context().bind_outside_capture(operation)
+        self.context().bind_outside_capture(operation)?;
+        let hold = self.context().releases().hold_in_turn();
+        if self.context().releases().capturing() && self.captures()? {
+            return Err(Error::RefusedDuringCapture { operation });
+        }
+        Ok(OutsideCapture { stream: self, _hold: hold })
+    }
+
+    /// Fails as [`Stream::outside_capture`], to refuse a call before it begins. The stream may
+    /// capture afterwards.
+    ///
+    /// # Errors
+    /// As [`Stream::outside_capture`].
+    pub fn require_outside_capture(&self, operation: &'static str) -> Result<()> {
+        self.outside_capture(operation).map(drop)
     }
 }
 

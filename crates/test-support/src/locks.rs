@@ -94,6 +94,11 @@ impl<T> RwLock<T> {
         RwLockReadGuard(self)
     }
 
+    /// As [`Self::read_recursive`]: the checker chooses whether a waiting writer comes first.
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.read_recursive()
+    }
+
     /// Waits until nobody holds the lock.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let mut holders = self.holders.lock();

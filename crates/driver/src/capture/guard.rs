@@ -42,8 +42,14 @@ impl<'a> Guard<'a> {
         target: Option<Target<'_>>,
     ) -> Result<Self> {
         let context = stream.context();
-        context.bind_outside_capture("a second capture")?;
+        if window::is_open_in(context.identity()) {
+            return Err(Error::RefusedDuringCapture { operation: "a second capture" });
+        }
+        if context.releases().is_held_here() {
+            return Err(Error::CaptureExcluded { operation: "beginning a capture" });
+        }
         stream.usable()?;
+        context.bind()?;
         context.releases().begin_capture(|| match &target {
             // SAFETY: the stream lives, and its context is current on this thread.
             None => unsafe { call!(context, cuStreamBeginCapture_v2(stream.raw(), mode.raw())) },
@@ -87,6 +93,7 @@ impl<'a> Guard<'a> {
             None => (!raw.is_null()).then(|| unsafe { Graph::from_raw(context, raw) }),
         };
         context.capture_ended();
+        window::captures_ended();
         Ended { loss, code, graph }
     }
 }

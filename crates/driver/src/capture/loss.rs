@@ -25,7 +25,8 @@ impl fmt::Display for FirstFailure {
 pub enum Loss {
     /// A driver call failed.
     Failed(FirstFailure),
-    /// No call is known to have failed, but the driver reports that the stream does not capture.
+    /// No call is known to have failed, but the driver reports that the stream does not capture:
+    /// a library or another thread broke or ended the capture.
     NotActive {
         /// The last place named by [`Capturing::at`](super::Capturing::at).
         place: String,
@@ -47,7 +48,11 @@ impl fmt::Display for Loss {
         match self {
             Self::Failed(first) => first.fmt(f),
             Self::NotActive { place } => {
-                write!(f, "the stream was found not to capture any more at {place}")
+                write!(
+                    f,
+                    "the stream was found not to capture any more at {place}; a library or another \
+                     thread broke or ended the capture"
+                )
             }
         }
     }

@@ -9,7 +9,9 @@ pub enum CaptureMode {
     /// The capturing thread. Other threads may allocate and wait meanwhile.
     #[default]
     ThreadLocal,
-    /// Every thread of the process.
+    /// Every thread of the process: an allocation or a wait of another thread breaks the capture.
+    /// This crate refuses such calls only on the capturing thread, so that the others must not make
+    /// them meanwhile.
     Global,
     /// None. The safe functions of this crate still refuse them on the capturing thread.
     Relaxed,

@@ -35,7 +35,7 @@ impl Stream {
     }
 
     /// Whether the stream is in a capture, active or broken.
-    pub(super) fn captures(&self) -> Result<bool> {
+    pub(crate) fn captures(&self) -> Result<bool> {
         let context = self.context();
         context.bind()?;
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;

@@ -5,6 +5,9 @@
 //! the graph, and again in every replay. Before each enqueue, the context therefore checks that the
 //! thread's capture is still active (`Context::require_active_capture`).
 //!
+//! The driver restricts a capturing thread on every device. Calls that would break a capture are
+//! therefore refused, and releases deferred, whichever context they belong to.
+//!
 //! Contexts are named by their identity, so that the context itself can use this module.
 
 use std::cell::RefCell;
@@ -36,6 +39,8 @@ pub(crate) enum OpenCapture {
 thread_local! {
     /// At most one window per context: a second capture on the same thread is refused.
     static WINDOWS: RefCell<Vec<Window>> = const { RefCell::new(Vec::new()) };
+    /// What this thread does after its last capture.
+    static AFTERWARDS: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Runs `visit` on this thread's window in `context`, if there is one. A thread that is ending has
@@ -48,9 +53,30 @@ fn with<R>(context: usize, visit: impl FnOnce(&mut Window) -> R) -> Option<R> {
     visited.ok().flatten()
 }
 
+/// Whether this thread captures, in any context.
+pub(crate) fn is_open() -> bool {
+    WINDOWS.try_with(|windows| !windows.borrow().is_empty()).unwrap_or(false)
+}
+
 /// Whether this thread captures in `context`.
-pub(crate) fn is_open(context: usize) -> bool {
+pub(super) fn is_open_in(context: usize) -> bool {
     with(context, |_| ()).is_some()
+}
+
+/// Does `action` after the last capture of this thread, or now if there is none.
+pub(crate) fn after_captures(action: impl FnOnce() + 'static) {
+    if is_open() {
+        AFTERWARDS.with_borrow_mut(|actions| actions.push(Box::new(action)));
+    } else {
+        action();
+    }
+}
+
+/// Does what was to be done after the last capture of this thread, if this was it.
+pub(super) fn captures_ended() {
+    if !is_open() {
+        AFTERWARDS.take().into_iter().for_each(|action| action());
+    }
 }
 
 /// The capture of this thread in `context`.

@@ -7,9 +7,10 @@ use retrograph_driver_sys::{
 };
 
 use crate::call::CallError;
+use crate::capture::window;
 use crate::device::{DeviceIndex, DeviceInfo};
 use crate::driver::Driver;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hot_path::PreparedCalls;
 use crate::release::{Release, Releases};
 
@@ -31,6 +32,9 @@ impl Inner {
         index: DeviceIndex,
         releases: Arc<Releases>,
     ) -> Result<Self> {
+        if window::is_open() {
+            return Err(Error::RefusedDuringCapture { operation: "opening a context" });
+        }
         let device = driver.device(index)?;
         let info = driver.info(device)?;
         let limit = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
@@ -67,11 +71,15 @@ impl Drop for Inner {
             end_context(&driver, raw, &releases, (service, device));
             Ok(())
         };
-        // The device's next context may already exist, and a thread may capture in it.
-        let _lock = self.releases.no_capture_begins();
-        if let Some(mut end) = self.releases.now_or_later(Release::new(end)) {
-            let _ = end.run(&self.driver);
-        }
+        let (driver, releases) = (self.driver.clone(), self.releases.clone());
+        // This thread may capture on another device.
+        window::after_captures(move || {
+            // The device's next context may already exist, and a thread may capture in it.
+            let _hold = releases.hold();
+            if let Some(mut end) = releases.now_or_later(Release::new(end)) {
+                let _ = end.run(&driver);
+            }
+        });
     }
 }
 

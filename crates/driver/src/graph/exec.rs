@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::launch::KernelLaunch;
 use crate::owner::Owner;
-use crate::stream::Stream;
+use crate::stream::{OutsideCapture, Stream};
 
 /// The result of updating an exec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl GraphExec {
     /// If the stream belongs to another context, or the driver fails.
     pub fn upload(&mut self, stream: &Stream) -> Result<()> {
         self.context.same(stream.context(), "the stream")?;
-        stream.bind_outside_capture("uploading a graph")?;
+        let _outside = stream.outside_capture("uploading a graph")?;
         // SAFETY: exec and stream live.
         unsafe { call!(self.context, cuGraphUpload(self.raw, stream.raw())) }
     }
@@ -113,27 +113,27 @@ impl GraphExec {
     /// enqueued then, unless the context is lost.
     pub fn launch(&mut self, stream: &Stream) -> Result<()> {
         self.context.same(stream.context(), "the stream")?;
-        stream.bind_outside_capture("launching a graph; add it as a child instead")?;
+        let outside = stream.outside_capture("launching a graph; add it as a child instead")?;
         // SAFETY: checked above.
-        unsafe { self.launch_prepared(stream) }
+        unsafe { self.launch_prepared(&outside) }
     }
 
     /// [`GraphExec::launch`] without its checks, for the hot path: making the context current again
     /// costs as much host time as everything else outside the driver.
     ///
     /// # Safety
-    /// `stream` belongs to the context of this exec and does not capture on this thread, and the
-    /// context is current: [`Stream::bind_outside_capture`] has just succeeded.
+    /// `stream` belongs to the context of this exec, which is still current:
+    /// [`Stream::outside_capture`] has just succeeded.
     ///
     /// # Errors
     /// If the driver fails. Nothing was enqueued then, unless the context is lost.
-    pub unsafe fn launch_prepared(&mut self, stream: &Stream) -> Result<()> {
+    pub unsafe fn launch_prepared(&mut self, stream: &OutsideCapture<'_>) -> Result<()> {
         // SAFETY: exec and stream live, and `&mut self` excludes other threads. The callers that
         // added the nodes promised that they may run.
         let code = unsafe { (self.context.hot_path().launch_graph)(self.raw, stream.raw()) };
         self.context.check("cuGraphLaunch", code)?;
         if self.launched_on.as_ref().is_none_or(|last| last.raw() != stream.raw()) {
-            self.launched_on = Some(stream.clone());
+            self.launched_on = Some(Stream::clone(stream));
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ impl Graph {
     /// [`Error::RefusedDuringCapture`]; or a failed driver call.
     pub fn profile(&self, stream: &Stream, replays: usize) -> Result<Profile> {
         self.context.same(stream.context(), "the stream")?;
-        stream.bind_outside_capture("profiling a graph")?;
+        stream.require_outside_capture("profiling a graph")?;
         let nodes = self.memory_nodes()?;
         if nodes > 0 {
             return Err(Error::MemoryNodes { nodes });

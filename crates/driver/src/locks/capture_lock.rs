@@ -4,6 +4,10 @@
 //! context breaks the captures of all threads. Such actions run while no capture is in progress and
 //! none can begin, or they are deferred until the last capture has ended.
 //!
+//! Work enqueued on a stream that captures becomes part of the capture, whichever thread enqueues
+//! it. A thread that enqueues other work holds the lock while it asks the stream and enqueues, so
+//! that the stream does not begin or join a capture in between.
+//!
 //! This file uses only locks; `tests/models` checks all its interleavings.
 
 use super::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -12,11 +16,12 @@ use super::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// actions of type `A`.
 pub(crate) struct CaptureLock<A> {
     state: Mutex<State<A>>,
-    /// Write-locked while a capture begins; read-locked by actions that would break a capture.
+    /// Write-locked while a stream begins or joins a capture; read-locked by actions that would
+    /// break a capture or become part of it.
     begin: RwLock<()>,
 }
 
-/// While this lives, no capture begins.
+/// While this lives, no stream begins or joins a capture.
 pub(crate) type CaptureGuard<'a> = RwLockReadGuard<'a, ()>;
 
 struct State<A> {
@@ -44,10 +49,25 @@ impl<A> CaptureLock<A> {
         begun
     }
 
+    /// Runs `join`, which may make a stream part of a capture in progress, after actions in
+    /// progress.
+    pub(crate) fn join_capture<R>(&self, join: impl FnOnce() -> R) -> R {
+        let lock = self.begin.write();
+        let joined = join();
+        RwLockWriteGuard::unlock_fair(lock);
+        joined
+    }
+
     /// Prevents captures from beginning until the guard is dropped. Recursive: dropping one owner
     /// may drop others.
     pub(crate) fn no_capture_begins(&self) -> CaptureGuard<'_> {
         self.begin.read_recursive()
+    }
+
+    /// As [`Self::no_capture_begins`], but after captures that wait to begin, which threads that
+    /// enqueue work all the time would hold up for ever. Not recursive.
+    pub(crate) fn no_capture_begins_in_turn(&self) -> CaptureGuard<'_> {
+        self.begin.read()
     }
 
     /// Whether any thread captures in the context.

@@ -1,6 +1,8 @@
 //! Locks between captures and the calls that would break them.
 
 mod capture_lock;
+mod hold;
 mod sync;
 
-pub(crate) use capture_lock::{CaptureGuard, CaptureLock};
+pub(crate) use capture_lock::CaptureLock;
+pub(crate) use hold::Hold;

@@ -173,7 +173,8 @@ impl<T: Pod> DeviceBuffer<T> {
         let address = self.checked_address("upload", &range)?;
         let bytes: &[u8] = bytemuck::cast_slice(data);
         self.context().same(stream.context(), "the stream")?;
-        stream.bind_outside_capture("uploading")?;
+        // Held until the copy has finished, so that the wait is not refused.
+        let stream = stream.outside_capture("uploading")?;
         if !bytes.is_empty() {
             // SAFETY: the range lies in the allocation, and `data` outlives the wait.
             unsafe { stream.copy_to_device(address, bytes.as_ptr(), bytes.len()) }?;
@@ -196,7 +197,8 @@ impl<T: Pod> DeviceBuffer<T> {
     pub fn download_range(&self, stream: &Stream, range: Range<usize>) -> Result<Vec<T>> {
         let address = self.checked_address("download", &range)?;
         self.context().same(stream.context(), "the stream")?;
-        stream.bind_outside_capture("downloading")?;
+        // Held until the copy has finished, so that the wait is not refused.
+        let stream = stream.outside_capture("downloading")?;
         let mut data = vec![T::zeroed(); range.len()];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut data);
         if !bytes.is_empty() {

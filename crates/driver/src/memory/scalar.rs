@@ -62,14 +62,15 @@ impl<T: Pod> DeviceScalar<T> {
     /// Sets the value for work enqueued on the scalar's stream from now on.
     ///
     /// # Errors
-    /// [`crate::Error::RefusedDuringCapture`], since a captured copy would set the same value in
-    /// every replay; or a failed driver call, after which the value is unchanged.
+    /// [`crate::Error::RefusedDuringCapture`] if any thread captures the stream, since a captured
+    /// copy would set the same value in every replay; or a failed driver call. The value is then
+    /// unchanged.
     pub fn set(&mut self, value: T) -> Result<()> {
-        self.stream.bind_outside_capture("setting a device scalar")?;
+        let outside = self.stream.outside_capture("setting a device scalar")?;
         let bytes = bytemuck::bytes_of(&value);
         // SAFETY: the buffer holds one value. Like the pinned memory, it is freed only after a wait
         // for the context.
-        unsafe { self.staging.upload(&self.stream, self.buffer.address(), bytes) }?;
+        unsafe { self.staging.upload(&outside, self.buffer.address(), bytes) }?;
         self.value = value;
         Ok(())
     }

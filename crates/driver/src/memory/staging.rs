@@ -7,7 +7,7 @@
 use crate::context::Context;
 use crate::error::Result;
 use crate::event::Event;
-use crate::stream::Stream;
+use crate::stream::OutsideCapture;
 
 use super::pinned::PinnedBuffer;
 
@@ -59,7 +59,12 @@ impl Staging {
     ///
     /// # Panics
     /// If there are more bytes than a slot holds.
-    pub unsafe fn upload(&mut self, stream: &Stream, target: u64, bytes: &[u8]) -> Result<()> {
+    pub unsafe fn upload(
+        &mut self,
+        stream: &OutsideCapture<'_>,
+        target: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
         let Some(pinned) = &mut self.pinned else { return Ok(()) };
         assert!(bytes.len() <= self.slot_bytes, "a slot has {} bytes", self.slot_bytes);
         let copied = &self.copied[self.next / GROUP];

@@ -3,6 +3,7 @@
 mod arguments;
 mod broken_captures;
 mod buffers;
+mod captured_streams;
 mod capturing;
 mod disturbed_captures;
 mod disturbers;
@@ -12,5 +13,6 @@ mod lost_context;
 mod scalars;
 mod streams;
 mod threads;
+mod two_devices;
 
 use retrograph_test_support::{device, ptx};

@@ -19,7 +19,7 @@ assert_threads! {
     sent { Graph }
     // Only the thread that began a capture may end it; a lock stays on its thread. An energy
     // counter holds a handle of NVML.
-    stay { Capturing<'static>, EnergyCounter, NoCaptureBegins<'static> }
+    stay { Capturing<'static>, EnergyCounter, OutsideCapture<'static> }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! All interleavings of captures and releases, checked by the model checker `loom`.
+//! All interleavings of captures, releases and enqueued work, checked by the model checker `loom`.
 //!
 //! The file of the lock itself is included here, with the checker's locks in place of those that
 //! the crate uses.
@@ -8,7 +8,7 @@
 mod capture_lock;
 
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 
 use capture_lock::CaptureLock;
@@ -20,6 +20,8 @@ struct World {
     lock: CaptureLock<Arc<AtomicUsize>>,
     /// Open captures of the driver.
     open: AtomicUsize,
+    /// Whether a stream captures.
+    stream_captures: AtomicBool,
 }
 
 impl World {
@@ -35,6 +37,25 @@ impl World {
         let _lock = self.lock.no_capture_begins();
         self.lock.capture_ends();
         self.lock.due().into_iter().for_each(|done| self.free(&done));
+    }
+
+    /// A capture that the stream joins.
+    fn capture_and_join(&self) {
+        self.lock.begin_capture(|| Ok::<_, ()>(())).unwrap();
+        self.lock.join_capture(|| self.stream_captures.store(true, Ordering::SeqCst));
+        thread::yield_now();
+        self.stream_captures.store(false, Ordering::SeqCst);
+        self.lock.capture_ends();
+    }
+
+    /// Enqueues work on the stream, unless that captures.
+    fn enqueue(&self) {
+        let _lock = self.lock.no_capture_begins_in_turn();
+        if self.lock.capturing() && self.stream_captures.load(Ordering::SeqCst) {
+            return;
+        }
+        thread::yield_now();
+        assert!(!self.stream_captures.load(Ordering::SeqCst), "the work is captured");
     }
 
     /// A drop, with an inner object that it drops.
@@ -104,6 +125,20 @@ fn the_last_of_overlapping_captures_runs_the_releases() {
         world.release(&only, None);
         capturing.into_iter().for_each(|thread| thread.join().unwrap());
         assert_done_once(&world, &[only]);
+    });
+}
+
+#[test]
+fn work_is_not_captured_by_a_capture_that_its_stream_joins() {
+    check(|| {
+        let world = Arc::new(World::default());
+        let threads = [World::capture_and_join, World::enqueue].map(|act| {
+            let world = Arc::clone(&world);
+            thread::spawn(move || act(&world))
+        });
+        world.enqueue();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_done_once(&world, &[]);
     });
 }
 

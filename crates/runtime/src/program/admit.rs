@@ -93,7 +93,7 @@ impl Program {
     pub fn admit(&mut self, stream: &Stream, controls: &Controls) -> Result<Admission, AdmitError> {
         let layout = std::sync::Arc::clone(&self.controls);
         let bytes = controls.complete(&layout)?.to_vec();
-        self.after_last_step(stream)?;
+        self.after_last_step(&stream.outside_capture("admitting a program")?)?;
         let nodes = match self.report.strategy {
             Strategy::Eager => 0,
             strategy => {
@@ -119,10 +119,12 @@ impl Program {
         stream: &Stream,
         controls: &[u8],
     ) -> Result<Template, AdmitError> {
-        stream.bind_outside_capture("admitting a program")?;
+        let outside = stream.outside_capture("admitting a program")?;
         self.mark(stream);
-        self.with_controls(stream, controls, Self::fetch_parameters)?;
-        stream.synchronize()?;
+        self.with_controls(&outside, controls, Self::fetch_parameters)?;
+        outside.synchronize()?;
+        // The graph may be captured.
+        drop(outside);
         Ok(self.template(strategy, stream)?)
     }
 
@@ -179,7 +181,8 @@ impl Program {
         let replayed = self.snapshot(stream)?;
         self.restore(stream, before)?;
         self.fill_transients_with_nan(stream)?;
-        self.with_controls(stream, bytes, |program, stream| program.enqueue_all(stream))?;
+        let outside = stream.outside_capture("admitting a program")?;
+        self.with_controls(&outside, bytes, |program, stream| program.enqueue_all(stream))?;
         let eager = self.snapshot(stream)?;
         for (at, external) in self.written().enumerate() {
             if let Some(bytes) = first_difference(&replayed[at], &eager[at]) {
@@ -195,6 +198,8 @@ impl Program {
 
     /// The contents of all external buffers that a step writes.
     pub(super) fn snapshot(&self, stream: &Stream) -> Result<Vec<Vec<u8>>> {
+        // Held until the copies have finished, so that the waits are not refused.
+        let stream = stream.outside_capture("copying the state of a program")?;
         let download = |external: &External| {
             let mut bytes = vec![0; external.bytes];
             if !bytes.is_empty() {
@@ -208,6 +213,7 @@ impl Program {
     }
 
     pub(super) fn restore(&self, stream: &Stream, snapshot: &[Vec<u8>]) -> Result<()> {
+        let stream = stream.outside_capture("restoring the state of a program")?;
         for (external, bytes) in self.written().zip(snapshot).filter(|(_, held)| !held.is_empty()) {
             // SAFETY: as above; the snapshot is only read.
             unsafe { stream.copy_to_device(external.address, bytes.as_ptr(), bytes.len()) }?;

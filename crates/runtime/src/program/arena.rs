@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use retrograph_driver::{DeviceBuffer, Owner, Result, Stream};
+use retrograph_driver::{DeviceBuffer, OutsideCapture, Owner, Result, Stream};
 
 use super::error::BuildError;
 use super::last::LastUse;
@@ -40,7 +40,7 @@ impl Share {
     }
 
     /// Makes `stream` wait for the last step in the arena, possibly on another stream.
-    pub(super) fn after_last_step(&self, stream: &Stream) -> Result<()> {
+    pub(super) fn after_last_step(&self, stream: &OutsideCapture<'_>) -> Result<()> {
         self.last.lock().order_after(stream)
     }
 

@@ -50,18 +50,14 @@ impl Program {
         Ok(())
     }
 
-    /// Retries the graph if it is due; returns whether it did. Either way the next step can run, by
-    /// the graph or eagerly. A lost context shows in the calls of that step.
-    pub(super) fn retry_graph(&mut self, stream: &Stream) -> bool {
-        if !self.retries.due() {
-            return false;
-        }
+    /// Retries the graph. Either way the next step can run, by the graph or eagerly. A lost context
+    /// shows in the calls of that step.
+    pub(super) fn retry_graph(&mut self, stream: &Stream) {
         self.retries.used += 1;
         match self.attempt_graph(stream) {
             Ok(()) => tracing::info!(attempts = self.report.attempts, "steps are graphs again"),
             Err(error) => self.fall_back(GraphFailure::Build { cause: Arc::new(error) }),
         }
-        true
     }
 
     /// Makes later steps eager because of `failure`.

@@ -4,7 +4,7 @@
 //! stream. An event is recorded only when another stream must wait, and freeing waits for the
 //! stream.
 
-use retrograph_driver::{Error, Event, Result, Stream};
+use retrograph_driver::{Error, Event, OutsideCapture, Result, Stream};
 
 /// The stream of the last use of memory.
 #[derive(Default)]
@@ -27,23 +27,25 @@ impl LastUse {
     /// # Errors
     /// [`Error::RefusedDuringCapture`] if another thread captures the stream of the last use, or
     /// a failed driver call. Nothing was enqueued on `stream` then.
-    pub(super) fn order_after(&mut self, stream: &Stream) -> Result<()> {
+    pub(super) fn order_after(&mut self, stream: &OutsideCapture<'_>) -> Result<()> {
         let Some(last) = self.stream.as_ref().filter(|last| last.raw() != stream.raw()) else {
             return Ok(());
         };
-        let _lock = last.context().no_capture_begins();
-        not_capturing(last, "a step after one on a captured stream")?;
         let event = match self.event.take() {
             Some(event) => event,
             None => Event::untimed(last.context())?,
         };
-        // A retired stream accepts no event.
-        let outcome = event.record(last).or_else(|error| {
-            tracing::warn!(%error, "no event can be recorded; waiting for the context instead");
-            last.context().synchronize()
-        });
         let event = self.event.insert(event);
-        outcome?;
+        let last_outside = last.outside_capture("a step after one on a captured stream");
+        match last_outside.and_then(|last| event.record(&last)) {
+            Ok(()) => {}
+            Err(error @ Error::RefusedDuringCapture { .. }) => return Err(error),
+            // A retired stream accepts no event.
+            Err(error) => {
+                tracing::warn!(%error, "no event can be recorded; waiting for the context instead");
+                last.context().synchronize()?;
+            }
+        }
         stream.wait(event)
     }
 
@@ -52,13 +54,6 @@ impl LastUse {
     /// # Errors
     /// [`Error::RefusedDuringCapture`], or a failed driver call.
     pub(super) fn wait(&self) -> Result<()> {
-        let Some(last) = &self.stream else { return Ok(()) };
-        let _lock = last.context().no_capture_begins();
-        not_capturing(last, "waiting for a stream that is captured")?;
-        last.synchronize()
+        self.stream.as_ref().map_or(Ok(()), Stream::synchronize)
     }
-}
-
-fn not_capturing(stream: &Stream, operation: &'static str) -> Result<()> {
-    if stream.is_capturing()? { Err(Error::RefusedDuringCapture { operation }) } else { Ok(()) }
 }

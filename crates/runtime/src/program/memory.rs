@@ -2,7 +2,7 @@
 //! allocation. In a program cache, transients are in a shared arena instead.
 
 use retrograph_driver::memory::NAN_PATTERN;
-use retrograph_driver::{DeviceBuffer, Error, Owner, Stream};
+use retrograph_driver::{DeviceBuffer, Error, OutsideCapture, Owner, Stream};
 use retrograph_kernels::ops::FetchStepParameters;
 use retrograph_kernels::{Argument, Cell, KernelError, Launch, View};
 
@@ -208,7 +208,7 @@ impl Memory {
     /// Enqueues a fill of every transient with NaN.
     pub(super) fn fill_transients_with_nan(
         &self,
-        stream: &Stream,
+        stream: &OutsideCapture<'_>,
     ) -> retrograph_driver::error::Result<()> {
         let words = self.plan.peak_bytes() / 4;
         if words == 0 {

@@ -173,7 +173,7 @@ impl Program {
         let started = Instant::now();
         let &Blueprint { pass, bindings, options, .. } = blueprint;
         let context = stream.context().clone();
-        stream.bind_outside_capture("building a program")?;
+        stream.require_outside_capture("building a program")?;
         context.same(modules.context(), "the warm modules")?;
         if let Some(cublas) = bindings.cublas_handle() {
             context.same(cublas.context(), "the handle of cuBLAS")?;
@@ -234,18 +234,24 @@ impl Program {
         self.steps
     }
 
+    /// Whether a failure ended the program, so that no later step runs. Build it again.
+    pub fn is_given_up(&self) -> bool {
+        self.failed.is_some()
+    }
+
     /// Enqueues a fill of every transient with NaN, to expose reads of unwritten transients.
     /// [`BuildOptions::nan_transients`] does this before each step.
     ///
     /// # Errors
-    /// If the driver fails.
+    /// [`retrograph_driver::Error::RefusedDuringCapture`], or if the driver fails.
     pub fn fill_transients_with_nan(
         &mut self,
         stream: &Stream,
     ) -> retrograph_driver::error::Result<()> {
-        self.after_last_step(stream)?;
-        self.memory.fill_transients_with_nan(stream)?;
-        self.mark(stream);
+        let stream = stream.outside_capture("filling the transients")?;
+        self.after_last_step(&stream)?;
+        self.memory.fill_transients_with_nan(&stream)?;
+        self.mark(&stream);
         Ok(())
     }
 

@@ -86,8 +86,7 @@ impl Program {
     ) -> Result<Profile, ProfileError> {
         let layout = Arc::clone(&self.controls);
         controls.complete(&layout)?;
-        stream.bind_outside_capture("profiling a program")?;
-        self.after_last_step(stream)?;
+        self.after_last_step(&stream.outside_capture("profiling a program")?)?;
         let before = self.snapshot(stream)?;
         let steps = self.steps;
         let outcome = self.measure(stream, controls, replays.max(1));

@@ -72,13 +72,13 @@ impl Program {
         if let Some(failed) = &self.failed {
             return Err(BuildError::GivenUp { cause: failed.clone() });
         }
-        stream.bind_outside_capture("rebinding a program")?;
+        stream.require_outside_capture("rebinding a program")?;
         let handle = bindings.cublas_handle();
         if let Some(handle) = handle {
             self.context.same(handle.context(), "the handle of cuBLAS")?;
         }
         let externals = bindings.resolve(&self.wanted, &self.memory.externals, &self.context)?;
-        self.after_last_step(stream)?;
+        self.after_last_step(&stream.outside_capture("rebinding a program")?)?;
         let mut moved = self.move_to(externals, handle);
         let updated = match self.follow(least, stream, &mut moved) {
             Ok(updated) => updated,
@@ -143,9 +143,10 @@ impl Program {
         if self.table_staging.is_empty() {
             self.table_staging = Staging::new(&self.context, size_of_val(words))?;
         }
+        let outside = stream.outside_capture("rebinding a program")?;
         // SAFETY: the tables belong to the program, and the stream is ordered after its last step.
         let outcome =
-            unsafe { self.table_staging.upload(stream, target, bytemuck::cast_slice(words)) };
+            unsafe { self.table_staging.upload(&outside, target, bytemuck::cast_slice(words)) };
         // A step on another stream waits for this one.
         self.mark(stream);
         Ok(outcome?)

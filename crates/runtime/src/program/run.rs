@@ -1,7 +1,7 @@
 //! Running a step: exactly once, or an error that says whether any of it ran.
 
 use retrograph_driver::hot_path::{MAX_PREFETCH_BYTES, prefetch};
-use retrograph_driver::{Result, Stream, nvtx};
+use retrograph_driver::{OutsideCapture, Result, Stream, nvtx};
 
 use super::Program;
 use super::error::{StepError, is_lost};
@@ -49,13 +49,13 @@ impl Program {
 
     fn attempt(&mut self, stream: &Stream, controls: &Controls) -> Result<StepOutcome, StepError> {
         let bytes = controls.complete(&self.controls)?;
-        self.before_step(stream).map_err(|cause| StepError::NotStarted { cause })?;
-        self.with_controls(stream, bytes, Self::run)?;
+        let stream = self.before_step(stream).map_err(|cause| StepError::NotStarted { cause })?;
+        self.with_controls(&stream, bytes, Self::run)?;
         let index = self.steps;
         self.steps += 1;
         self.retries.stepped();
         let strategy = self.replay.as_ref().map_or(Strategy::Eager, |replay| {
-            self.prefetch_next(stream, bytes);
+            self.prefetch_next(&stream, bytes);
             replay.strategy
         });
         Ok(StepOutcome { strategy, index })
@@ -72,30 +72,33 @@ impl Program {
         stream.prefetch();
     }
 
-    /// Prepares a step before its first operation. Can be repeated if it fails.
-    fn before_step(&mut self, stream: &Stream) -> Result<()> {
-        stream.bind_outside_capture("a step")?;
-        self.after_last_step(stream)?;
+    /// Prepares a step before its first operation, and holds captures off until it is enqueued. Can
+    /// be repeated if it fails.
+    fn before_step<'a>(&mut self, stream: &'a Stream) -> Result<OutsideCapture<'a>> {
+        self.context.same(stream.context(), "the stream")?;
+        if self.retries.due() {
+            // A stream that another thread captures is no failure of the graph.
+            stream.require_outside_capture("a step")?;
+            self.retry_graph(stream);
+        }
+        let stream = stream.outside_capture("a step")?;
+        self.after_last_step(&stream)?;
         // Before anything is enqueued, so that a partly enqueued step is waited for too.
-        self.mark(stream);
+        self.mark(&stream);
         self.retired.release_finished();
-        if self.retry_graph(stream) {
-            // A library may have made another context current.
-            stream.bind_outside_capture("a step")?;
-        }
         if self.options.nan_transients {
-            self.memory.fill_transients_with_nan(stream)?;
+            self.memory.fill_transients_with_nan(&stream)?;
         }
-        Ok(())
+        Ok(stream)
     }
 
     /// Writes `controls` for the device to fetch, and calls `enqueue`, which enqueues the fetch.
     /// Controls that nothing fetches are withdrawn.
     pub(super) fn with_controls(
         &mut self,
-        stream: &Stream,
+        stream: &OutsideCapture<'_>,
         controls: &[u8],
-        enqueue: impl FnOnce(&mut Self, &Stream) -> Result<(), StepError>,
+        enqueue: impl FnOnce(&mut Self, &OutsideCapture<'_>) -> Result<(), StepError>,
     ) -> Result<(), StepError> {
         if let Some(ring) = &mut self.ring {
             ring.put(stream, controls)?;
@@ -116,7 +119,10 @@ impl Program {
     }
 
     /// Enqueues only the operation that fetches the controls.
-    pub(super) fn fetch_parameters(&mut self, stream: &Stream) -> Result<(), StepError> {
+    pub(super) fn fetch_parameters(
+        &mut self,
+        stream: &OutsideCapture<'_>,
+    ) -> Result<(), StepError> {
         let Some(at) = self.sequence.fetches_parameters else { return Ok(()) };
         // SAFETY: as in `enqueue_all`.
         let outcome = unsafe { self.sequence.steps[at].command.enqueue(stream) };
@@ -125,7 +131,7 @@ impl Program {
 
     /// Orders `stream` after the last step, possibly on another stream: both use the same
     /// transients and control block. Programs that share an arena wait for each other.
-    pub(super) fn after_last_step(&mut self, stream: &Stream) -> Result<()> {
+    pub(super) fn after_last_step(&mut self, stream: &OutsideCapture<'_>) -> Result<()> {
         self.context.same(stream.context(), "the stream")?;
         if let Some(share) = self.share() {
             share.after_last_step(stream)?;
@@ -133,9 +139,9 @@ impl Program {
         self.last.order_after(stream)
     }
 
-    fn run(&mut self, stream: &Stream) -> Result<(), StepError> {
+    fn run(&mut self, stream: &OutsideCapture<'_>) -> Result<(), StepError> {
         let Some(replay) = &mut self.replay else { return self.enqueue_all(stream) };
-        // SAFETY: `before_step` has bound the stream outside of a capture, and compared contexts.
+        // SAFETY: `before_step` has made the context current, and compared it with the stream's.
         match unsafe { replay.exec.launch_prepared(stream) } {
             Ok(()) => Ok(()),
             // The driver enqueues a graph as a whole or not at all, so an eager step instead
@@ -151,7 +157,7 @@ impl Program {
     }
 
     /// Enqueues one operation after another.
-    pub(super) fn enqueue_all(&self, stream: &Stream) -> Result<(), StepError> {
+    pub(super) fn enqueue_all(&self, stream: &OutsideCapture<'_>) -> Result<(), StepError> {
         let operations = self.sequence.steps.len();
         for (enqueued, step) in self.sequence.steps.iter().enumerate() {
             // SAFETY: the program keeps everything that the command accesses alive until its last

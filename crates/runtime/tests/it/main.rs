@@ -4,6 +4,7 @@ mod analysis;
 mod bound;
 mod broken_libraries;
 mod caching;
+mod captured_steps;
 mod collectives;
 mod cublas;
 mod cublas_handles;

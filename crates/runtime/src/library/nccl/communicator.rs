@@ -134,7 +134,7 @@ impl Communicator {
     /// [`Error::LengthMismatch`] if the buffer has no equal blocks, [`Error::Library`], or if the
     /// device fails.
     pub fn all_gather<T: Element>(&self, stream: &Stream, buffer: &DeviceBuffer<T>) -> Result<()> {
-        stream.bind_outside_capture("a collective")?;
+        let stream = stream.outside_capture("a collective")?;
         self.inner.context.same(stream.context(), "the stream")?;
         self.inner.context.same(buffer.context(), "the buffer")?;
         self.require_not_aborted()?;

@@ -1,0 +1,124 @@
+//! Safe calls of one thread on a stream that another thread captures.
+
+use std::thread;
+
+use retrograph_driver::{
+    CaptureError, CaptureMode, DeviceBuffer, DeviceScalar, Error, Event, Graph, Stream,
+};
+
+use crate::device::{Device, assert_works, capture_fill, device};
+
+/// Captures a fill of `kept` on `stream` while another thread does `meanwhile`.
+fn capture_while(
+    stream: &Stream,
+    kept: &DeviceBuffer<u32>,
+    meanwhile: impl FnOnce() + Send,
+) -> Result<Graph, CaptureError> {
+    stream.capture(CaptureMode::ThreadLocal, |capturing| {
+        capturing.keep(kept.owner());
+        thread::scope(|scope| scope.spawn(meanwhile).join()).unwrap();
+        // SAFETY: the range is the whole buffer, which the graph keeps.
+        unsafe { capturing.stream().fill_u32(kept.address(), 9, kept.len()) }
+    })
+}
+
+fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, Error>) {
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, Error::RefusedDuringCapture { .. }), "{error}");
+}
+
+#[test]
+fn work_of_another_thread_does_not_become_part_of_a_capture() {
+    let Device { context, stream } = device();
+    let [kept, own] = [(); 2].map(|()| DeviceBuffer::<u32>::zeroed(&context, 8).unwrap());
+    let mut exec = capture_fill(&stream, &own, 1).instantiate().unwrap();
+    let mut scalar = DeviceScalar::new(&stream, 1.0_f32).unwrap();
+    let graph = capture_while(&stream, &kept, || {
+        assert_refused(exec.launch(&stream));
+        assert_refused(exec.upload(&stream));
+        assert_refused(scalar.set(2.0));
+        assert_refused(own.upload(&stream, &[1; 8]));
+        assert_refused(own.download(&stream));
+    });
+    let graph = graph.unwrap();
+    assert_eq!(graph.nodes().unwrap().len(), 1);
+    drop((exec, own));
+    graph.instantiate().unwrap().launch(&stream).unwrap();
+    assert_eq!(kept.download(&stream).unwrap(), [9; 8]);
+    assert!(scalar.value().total_cmp(&1.0).is_eq(), "unchanged");
+    scalar.set(2.0).unwrap();
+    assert_works(&stream);
+}
+
+#[test]
+fn waits_of_another_thread_for_a_captured_stream_are_refused() {
+    let Device { context, stream } = device();
+    let kept = DeviceBuffer::<u32>::zeroed(&context, 8).unwrap();
+    let event = Event::new(&context).unwrap();
+    let graph = capture_while(&stream, &kept, || {
+        event.record(&stream).unwrap();
+        assert_refused(stream.synchronize());
+        assert_refused(stream.query());
+        assert_refused(event.synchronize());
+        assert_refused(event.is_complete());
+    });
+    assert_eq!(graph.unwrap().nodes().unwrap().len(), 1);
+    event.record(&stream).unwrap();
+    event.synchronize().unwrap();
+}
+
+#[test]
+fn a_stream_that_joins_a_capture_accepts_no_other_work() {
+    let Device { context, stream } = device();
+    let side = Stream::new(&context).unwrap();
+    let [kept, own] = [(); 2].map(|()| DeviceBuffer::<u32>::zeroed(&context, 8).unwrap());
+    let [fork, join] = [(); 2].map(|()| Event::untimed(&context).unwrap());
+    let mut exec = capture_fill(&stream, &own, 1).instantiate().unwrap();
+    let graph = capture_while(&stream, &kept, || {
+        exec.launch(&side).unwrap();
+        side.synchronize().unwrap();
+        fork.record(&stream).unwrap();
+        side.wait(&fork).unwrap();
+        assert_refused(exec.launch(&side));
+        assert_refused(side.synchronize());
+        join.record(&side).unwrap();
+        stream.wait(&join).unwrap();
+    });
+    assert_eq!(graph.unwrap().nodes().unwrap().len(), 1);
+    assert_eq!(own.download(&side).unwrap(), [1; 8]);
+}
+
+#[test]
+fn a_thread_that_excludes_captures_does_not_wait_for_itself() {
+    let Device { context, stream } = device();
+    let begin = || stream.capture(CaptureMode::ThreadLocal, |_| Ok::<_, Error>(()));
+    let refused = [context.without_captures("a test", begin).unwrap().unwrap_err(), {
+        let _outside = stream.outside_capture("a test").unwrap();
+        begin().unwrap_err()
+    }];
+    for error in refused {
+        let cause = error.cause.unwrap();
+        let cause = cause.downcast_ref::<Error>().unwrap();
+        assert!(matches!(cause, Error::CaptureExcluded { .. }), "{cause}");
+        assert!(error.recovered && error.first.is_none());
+    }
+    begin().unwrap();
+}
+
+#[test]
+fn a_thread_that_excludes_captures_joins_none() {
+    let Device { context, stream } = device();
+    let [side, busy] = [(); 2].map(|()| Stream::new(&context).unwrap());
+    let kept = DeviceBuffer::<u32>::zeroed(&context, 8).unwrap();
+    let [captured, free] = [(); 2].map(|()| Event::untimed(&context).unwrap());
+    let graph = capture_while(&stream, &kept, || {
+        captured.record(&stream).unwrap();
+        let busy = busy.outside_capture("a test").unwrap();
+        free.record(&busy).unwrap();
+        side.wait(&free).unwrap();
+        let refused = side.wait(&captured).unwrap_err();
+        assert!(matches!(refused, Error::CaptureExcluded { .. }), "{refused}");
+        side.synchronize().unwrap();
+    });
+    assert_eq!(graph.unwrap().nodes().unwrap().len(), 1);
+}
