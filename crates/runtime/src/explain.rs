@@ -28,13 +28,14 @@ impl<'a> Explanation<'a> {
     }
 
     fn operations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.pass.operations().iter().map(|operation| operation.name().len());
+        let names = self.pass.operations().iter();
+        let names = names.map(|operation| escaped(operation.name()).chars().count());
         let width = names.max().unwrap_or(0).max("operation".len());
         writeln!(f, "{:>6}  {:width$}  {:<14}  accesses", "#", "operation", "waits for")?;
         for (at, operation) in self.pass.operations().iter().enumerate() {
             let edges = self.edges.into_operation(OpId(at as u32));
             let waits: Vec<_> = edges.iter().map(|edge| edge.from.to_string()).collect();
-            let (name, waits) = (operation.name(), shortened(&waits));
+            let (name, waits) = (escaped(operation.name()), shortened(&waits));
             write!(f, "{at:>6}  {name:width$}  {waits:<14}  ")?;
             self.accesses(f, operation)?;
         }
@@ -45,14 +46,14 @@ impl<'a> Explanation<'a> {
         let (writes, reads): (Vec<&BufferAccess>, Vec<&BufferAccess>) =
             operation.accesses().iter().partition(|range| range.access.writes());
         let names = |accesses: &[&BufferAccess]| {
-            let name = |range: &&BufferAccess| self.pass.name_of(range.buffer);
+            let name = |range: &&BufferAccess| escaped(&self.pass.name_of(range.buffer));
             shortened(&accesses.iter().map(name).collect::<Vec<_>>())
         };
         writeln!(f, "{} -> {}", names(&reads), names(&writes))
     }
 
     fn buffers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.pass.buffers().map(|(_, buffer)| buffer.name().len());
+        let names = self.pass.buffers().map(|(_, buffer)| escaped(buffer.name()).chars().count());
         let width = names.max().unwrap_or(0).max("buffer".len());
         writeln!(f, "{:width$}  {:9}  {:>14}  {:>12}", "buffer", "kind", "elements", "offset")?;
         for (id, buffer) in self.pass.buffers() {
@@ -62,7 +63,7 @@ impl<'a> Explanation<'a> {
                 control.then(|| self.pass.control_layout().offset(id.index())).flatten()
             });
             let offset = offset.map_or_else(String::new, |offset| offset.to_string());
-            let (name, kind) = (buffer.name(), buffer.kind());
+            let (name, kind) = (escaped(buffer.name()), buffer.kind());
             writeln!(f, "{name:width$}  {kind:9}  {elements:>14}  {offset:>12}")?;
         }
         Ok(())
@@ -76,7 +77,7 @@ impl<'a> Explanation<'a> {
         let mut counts: Vec<_> = counts.into_iter().collect();
         counts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
         for (verb, count) in counts {
-            writeln!(f, "{count:>6} × {verb}")?;
+            writeln!(f, "{count:>6} × {}", escaped(verb))?;
         }
         Ok(())
     }
@@ -101,7 +102,7 @@ impl<'a> Explanation<'a> {
 
 impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "pass `{}`", self.pass.name())?;
+        writeln!(f, "pass `{}`", escaped(self.pass.name()))?;
         self.sums(f)?;
         writeln!(f)?;
         self.kernels(f)?;
@@ -110,6 +111,11 @@ impl fmt::Display for Explanation<'_> {
         writeln!(f)?;
         self.buffers(f)
     }
+}
+
+/// A name of the caller without line breaks and control characters, so that it stays in its cell.
+fn escaped(name: &str) -> String {
+    name.escape_debug().to_string()
 }
 
 /// The first few names, for operations over many tensors.

@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use retrograph_kernels::View;
 
+/// Alignment of transients and of arrays of controls, as of driver allocations.
+pub(super) const ALIGNMENT: usize = 256;
+
 /// A typed range of elements of a buffer of a [`Pass`](super::Pass).
 pub type Slice<T> = View<BufferId, T>;
 

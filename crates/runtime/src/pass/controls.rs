@@ -10,12 +10,10 @@ use std::sync::Arc;
 
 use retrograph_kernels::Element;
 
-use super::buffer::{PassId, Slice};
+use super::buffer::{ALIGNMENT, PassId, Slice};
 use super::ranges::RangeSet;
 
-/// Alignment of arrays, as of allocations, for wide loads.
-const ARRAY_ALIGNMENT: usize = 256;
-/// Alignment of single values.
+/// Alignment of single values. Arrays are aligned as allocations, for wide loads.
 const VALUE_ALIGNMENT: usize = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +37,7 @@ impl ControlLayout {
     }
 
     pub(super) fn push(&mut self, buffer: usize, name: String, bytes: usize) {
-        let alignment = if bytes > VALUE_ALIGNMENT { ARRAY_ALIGNMENT } else { VALUE_ALIGNMENT };
+        let alignment = if bytes > VALUE_ALIGNMENT { ALIGNMENT } else { VALUE_ALIGNMENT };
         let start = self.bytes.next_multiple_of(alignment);
         self.fields.push(Field { buffer, name, bytes: start..start + bytes });
         self.bytes = start + bytes;

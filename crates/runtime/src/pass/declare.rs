@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use buffer::{Buffer, BufferId, BufferKind, Slice};
+use buffer::{ALIGNMENT, Buffer, BufferId, BufferKind, Slice};
 use operation::{OpId, Operation, OperationKind};
 use retrograph_kernels::ops::FETCH_STEP_PARAMETERS;
 use retrograph_kernels::{Access, BufferArgument, Element};
@@ -12,11 +12,15 @@ use super::ranges::RangeSet;
 use super::{Pass, buffer, operation};
 
 impl Pass {
+    /// The most bytes of all controls of a pass. A program holds them 16 times in pinned memory.
+    pub const MAX_CONTROL_BYTES: usize = 1 << 28;
+
     /// Declares a buffer that is bound when a program is built, and keeps its contents between
     /// steps.
     ///
     /// # Panics
-    /// If the buffer has more bytes than there are addresses, as for every declaration.
+    /// If the buffers of the pass have more bytes than there are addresses, as for every
+    /// declaration.
     pub fn external<T: Element>(&mut self, name: impl Into<String>, len: usize) -> Slice<T> {
         let slice = self.declare(name.into(), BufferKind::External, len);
         let held = &mut self.initialized[slice.buffer().index()];
@@ -31,16 +35,22 @@ impl Pass {
 
     /// Declares a single value that the host sets before each step. The first control of a pass
     /// also appends the operation that fetches all controls.
+    ///
+    /// # Panics
+    /// As [`Pass::control_array`].
     pub fn control<T: Element>(&mut self, name: impl Into<String>) -> Slice<T> {
         self.control_array(name, 1)
     }
 
     /// Declares `len` values that the host sets before each step, for example tokens.
+    ///
+    /// # Panics
+    /// If the controls of the pass have more than [`Pass::MAX_CONTROL_BYTES`] bytes.
     pub fn control_array<T: Element>(&mut self, name: impl Into<String>, len: usize) -> Slice<T> {
         let slice = self.declare(name.into(), BufferKind::Control, len);
         let index = slice.buffer().index();
         self.initialized[index].insert(slice.byte_range());
-        let (name, bytes) = (self.buffers[index].name.clone(), self.buffers[index].bytes());
+        let (name, bytes) = (self.buffers[index].name().to_owned(), self.buffers[index].bytes());
         Arc::make_mut(&mut self.controls).push(index, name, bytes);
         self.fetch(BufferArgument::new(slice, Access::Write));
         slice
@@ -63,6 +73,7 @@ impl Pass {
 
     fn declare<T: Element>(&mut self, name: String, kind: BufferKind, len: usize) -> Slice<T> {
         let id = BufferId { pass: self.id, index: self.buffers.len() as u32 };
+        self.declared_bytes = self.declared_bytes_with::<T>(&name, kind, len);
         let name = self.names.unique(name);
         self.buffers.push(Buffer {
             name,
@@ -72,9 +83,29 @@ impl Pass {
             len,
         });
         self.initialized.push(RangeSet::default());
-        let slice = Slice::new(id, len);
-        // Panics if the size in bytes overflows.
-        slice.byte_range();
-        slice
+        Slice::new(id, len)
+    }
+
+    /// The aligned bytes of all buffers together with a new one. No sum of sizes and no offset in
+    /// an arena or in the control block exceeds them, so that later sums cannot overflow.
+    fn declared_bytes_with<T: Element>(&self, name: &str, kind: BufferKind, len: usize) -> usize {
+        let aligned = len
+            .checked_mul(size_of::<T>())
+            .and_then(|bytes| bytes.checked_next_multiple_of(ALIGNMENT));
+        let all = aligned.and_then(|bytes| bytes.checked_add(self.declared_bytes));
+        let Some(all) = all.filter(|&bytes| isize::try_from(bytes).is_ok()) else {
+            panic!(
+                "the pass has no more bytes than there are addresses: `{name}` has {len} {}",
+                T::DTYPE.name()
+            )
+        };
+        let controls = self.controls.bytes() + aligned.unwrap_or(0);
+        assert!(
+            kind != BufferKind::Control || controls <= Self::MAX_CONTROL_BYTES,
+            "the control `{name}` has {len} elements; the controls of a pass have at most {} \
+             bytes, so make it an external buffer",
+            Self::MAX_CONTROL_BYTES
+        );
+        all
     }
 }

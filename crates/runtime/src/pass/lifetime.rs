@@ -1,10 +1,7 @@
 //! Lifetimes of transients: from the first to the last operation that uses them.
 
 use super::Pass;
-use super::buffer::BufferKind;
-
-/// Alignment of transients, as of driver allocations.
-const ALIGNMENT: usize = 256;
+use super::buffer::{ALIGNMENT, BufferKind};
 
 /// A transient, with the operations that use it in order.
 pub(super) struct Lifetime {

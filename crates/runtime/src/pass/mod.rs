@@ -78,6 +78,8 @@ pub struct Pass {
     name: String,
     scope: String,
     buffers: Vec<Buffer>,
+    /// The bytes of all buffers, each rounded up to its alignment.
+    declared_bytes: usize,
     names: Names,
     operations: Vec<Operation>,
     /// The initialized bytes of each buffer after the operations so far.
@@ -98,6 +100,7 @@ impl Pass {
             name: name.into(),
             scope: String::new(),
             buffers: Vec::new(),
+            declared_bytes: 0,
             names: Names::default(),
             operations: Vec::new(),
             initialized: Vec::new(),

@@ -258,3 +258,16 @@ fn programs_and_passes_can_change_threads() {
     sent::<retrograph_runtime::Program>();
     sent::<retrograph_runtime::Controls>();
 }
+
+#[test]
+fn names_stay_in_their_cells() {
+    let mut pass = Pass::new("pass\nof two lines");
+    pass.set_scope("scope\r");
+    let x = pass.external::<f32>("x\u{1b}[31m", 4);
+    let y = pass.external::<f32>("y\n", 4);
+    pass.copy(x, y).unwrap();
+    let text = pass.explain().to_string();
+    let printable = |letter: char| letter == '\n' || !letter.is_control();
+    assert!(text.chars().all(printable), "{text:?}");
+    assert!(text.contains("x\\u{1b}[31m"), "{text}");
+}

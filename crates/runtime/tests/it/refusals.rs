@@ -120,6 +120,47 @@ fn a_buffer_whose_bytes_wrap_is_not_declared() {
     }
 }
 
+/// The panic of a declaration in a pass that has a buffer already; the pass is unchanged.
+fn refused_declaration(declare: impl FnOnce(&mut Pass) -> Slice<u8>) -> String {
+    let mut pass = Pass::new("huge");
+    let value = pass.control::<u32>("value");
+    let held = pass.transient::<u32>("held", 1);
+    pass.copy(value, held).unwrap();
+    let before = pass.explain().to_string();
+    let declared = catch_unwind(AssertUnwindSafe(|| declare(&mut pass)));
+    assert_eq!(pass.explain().to_string(), before);
+    *declared.unwrap_err().downcast::<String>().unwrap()
+}
+
+#[test]
+fn buffers_that_are_larger_than_the_addresses_are_not_declared() {
+    const HALF: usize = usize::MAX / 4 + 1;
+    let refused = [
+        refused_declaration(|pass| pass.transient::<u8>("large", usize::MAX)),
+        refused_declaration(|pass| pass.external::<u8>("large", usize::MAX)),
+        refused_declaration(|pass| pass.control_array::<u8>("large", usize::MAX - 8)),
+        refused_declaration(|pass| pass.transient::<u8>("large", isize::MAX as usize)),
+        refused_declaration(|pass| {
+            let mut pass = Pass::new(pass.name());
+            pass.transient::<u8>("half", HALF);
+            pass.transient::<u8>("large", HALF)
+        }),
+    ];
+    for message in refused {
+        assert!(message.contains("no more bytes than there are addresses: `large`"), "{message}");
+    }
+}
+
+#[test]
+fn controls_that_no_host_memory_holds_are_not_declared() {
+    let most = Pass::MAX_CONTROL_BYTES;
+    for len in [most, 1 << 46] {
+        let message = refused_declaration(|pass| pass.control_array::<u8>("large", len));
+        assert!(message.contains("the control `large`"), "{message}");
+    }
+    assert_eq!(Pass::new("most").control_array::<u8>("most", most).len(), most);
+}
+
 #[test]
 fn slices_of_other_passes_are_refused() {
     let mut other = Pass::new("other");
