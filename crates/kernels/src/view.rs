@@ -101,8 +101,8 @@ impl<B: Copy, T: Element> View<B, T> {
         self.len == 0
     }
 
-    /// Whether the view starts at a multiple of `bytes` in its buffer. Buffers themselves are
-    /// aligned to 256 bytes, as every CUDA allocation is.
+    /// Whether the view starts at a multiple of `bytes`, at most 16, in its buffer. Buffers
+    /// themselves start at multiples of 16.
     pub(crate) fn is_aligned(self, bytes: usize) -> bool {
         self.byte_range().start.is_multiple_of(bytes)
     }

@@ -109,10 +109,13 @@ impl<T: Pod> DeviceBuffer<T> {
     ///
     /// # Safety
     /// The range must lie in one allocation on the device of `context` that stays valid until
-    /// `owner` is dropped, and `address` must be a multiple of the size of `T`. Work that accesses
-    /// it, here and in the other library, must be ordered by streams, events or waits. If dropping
-    /// `owner` does not wait for work on other streams, as `cuMemFreeAsync` does not, wait for the
-    /// work on this buffer before the last holder is dropped.
+    /// `owner` is dropped, and `address` must be a multiple of the size of `T`. Kernels of
+    /// `retrograph-kernels` need a multiple of 16, which programs of `retrograph-runtime` check.
+    ///
+    /// Work that accesses the memory, here and in the other library, must be ordered by streams,
+    /// events or waits. If dropping `owner` does not wait for work on other streams, as
+    /// `cuMemFreeAsync` does not, wait for the work on this buffer before the last holder is
+    /// dropped.
     pub unsafe fn from_raw(
         context: &Context,
         address: CUdeviceptr,

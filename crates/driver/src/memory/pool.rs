@@ -66,7 +66,15 @@ pub struct MemoryPool {
 #[derive(Debug)]
 struct Shared {
     chunk: DeviceBuffer<u32>,
+    /// Bytes of the chunk before its first aligned address.
+    skipped: usize,
     state: Mutex<State>,
+}
+
+impl Shared {
+    fn capacity(&self) -> usize {
+        self.chunk.bytes() - self.skipped
+    }
 }
 
 #[derive(Debug)]
@@ -112,11 +120,14 @@ impl MemoryPool {
         Ok(Self::of(DeviceBuffer::uninit(context, words)?))
     }
 
-    /// Takes memory that was allocated otherwise.
+    /// Takes memory that was allocated otherwise, from its first multiple of 256 bytes.
     pub fn of(memory: DeviceBuffer<u32>) -> Self {
-        let (gaps, waiting, seals) = (Gaps::all(memory.bytes()), Vec::new(), Vec::new());
+        let before = memory.address().next_multiple_of(ALIGNMENT as u64) - memory.address();
+        let skipped = memory.bytes().min(before as usize);
+        let gaps = Gaps::all(memory.bytes() - skipped);
+        let (waiting, seals) = (Vec::new(), Vec::new());
         let state = Mutex::new(State { gaps, waiting, drops: 0, seals, next_seal: 0 });
-        Self { shared: Arc::new(Shared { chunk: memory, state }) }
+        Self { shared: Arc::new(Shared { chunk: memory, skipped, state }) }
     }
 
     /// The bytes that a buffer of `bytes` takes in a pool.
@@ -160,7 +171,7 @@ impl MemoryPool {
         self.free_dropped()?;
         self.take(requested)?.ok_or_else(|| {
             let (free, largest) = self.shared.state.lock().gaps.free();
-            Error::PoolExhausted { requested, free, largest, capacity: self.shared.chunk.bytes() }
+            Error::PoolExhausted { requested, free, largest, capacity: self.shared.capacity() }
         })
     }
 
@@ -208,7 +219,7 @@ impl MemoryPool {
     /// Current usage.
     pub fn usage(&self) -> PoolUse {
         let state = self.shared.state.lock();
-        let ((free, largest), capacity) = (state.gaps.free(), self.shared.chunk.bytes());
+        let ((free, largest), capacity) = (state.gaps.free(), self.shared.capacity());
         let waiting = state.waiting.iter().map(|(_, range)| range.len()).sum();
         PoolUse { capacity, used: capacity - free - waiting, waiting, largest }
     }
@@ -242,7 +253,7 @@ struct Block {
 
 impl Block {
     fn address(&self) -> CUdeviceptr {
-        self.shared.chunk.address() + self.range.start as u64
+        self.shared.chunk.address() + (self.shared.skipped + self.range.start) as u64
     }
 }
 

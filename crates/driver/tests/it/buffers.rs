@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use retrograph_driver::{Context, DeviceBuffer, DeviceIndex, Error, PinnedBuffer};
+use retrograph_driver::{Context, DeviceBuffer, DeviceIndex, Error, MemoryPool, PinnedBuffer};
 use retrograph_driver_sim::Config;
 
-use crate::device::{capture_fill, device, device_of, simulated};
+use crate::device::{Device, capture_fill, device, device_of, simulated};
 
 #[test]
 fn uploads_and_downloads_round_trip() {
@@ -132,4 +132,29 @@ fn a_graph_holds_the_owner_of_borrowed_memory() {
     assert_eq!(Arc::strong_count(&theirs), 1);
     // Nothing has freed the memory.
     assert_eq!(theirs.download(&device.stream).unwrap(), [9; 5]);
+}
+
+#[test]
+fn a_pool_in_memory_that_is_not_aligned_gives_aligned_buffers() {
+    let Device { context, stream } = device();
+    let theirs = Arc::new(DeviceBuffer::<u32>::zeroed(&context, 1024).unwrap());
+    for (offset, capacity) in [(0, 4000), (4, 4000 - 252), (252, 4000 - 4), (4092, 0)] {
+        let (address, owner) = (theirs.address() + offset, theirs.clone());
+        let words = if capacity == 0 { 1 } else { 1000 };
+        // SAFETY: the range is inside of the buffer, which is its owner.
+        let part = unsafe { DeviceBuffer::<u32>::from_raw(&context, address, words, owner) };
+        let pool = MemoryPool::of(part);
+        assert_eq!(pool.usage().capacity, capacity);
+        if capacity == 0 {
+            assert!(matches!(pool.zeroed::<u8>(1), Err(Error::PoolExhausted { .. })));
+            continue;
+        }
+        let [one, two] = [1.5, 2.5].map(|value| (pool.zeroed::<f64>(200).unwrap(), value));
+        for (buffer, value) in [&one, &two] {
+            assert!(buffer.address().is_multiple_of(256));
+            assert!(buffer.address() + 1600 <= address + 4000);
+            buffer.upload(&stream, &[*value; 200]).unwrap();
+        }
+        assert_eq!(one.0.download(&stream).unwrap(), [1.5; 200]);
+    }
 }

@@ -1,6 +1,7 @@
 //! Binding device memory to the external buffers of a pass.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use retrograph_driver::{Context, DeviceBuffer, Owner};
 use retrograph_kernels::Element;
@@ -23,9 +24,13 @@ struct Bound {
     context: Context,
     address: u64,
     bytes: usize,
-    starts_at: usize,
+    /// The bytes of the external buffer that were named.
+    slice: Range<usize>,
     owner: Owner,
 }
+
+/// The alignment of bound memory: kernels load vectors, and tensor maps need it.
+const ALIGNMENT: u64 = 16;
 
 impl Bindings {
     /// No bindings.
@@ -34,13 +39,14 @@ impl Bindings {
     }
 
     /// Binds `buffer` to the external buffer of which `slice` is the whole, replacing an earlier
-    /// binding. Lengths are checked when a program is built.
+    /// binding. Lengths and addresses are checked when a program is built: memory starts at a
+    /// multiple of 16 bytes.
     pub fn bind<T: Element>(&mut self, slice: Slice<T>, buffer: &DeviceBuffer<T>) -> &mut Self {
         let bound = Bound {
             context: buffer.context().clone(),
             address: buffer.address(),
             bytes: buffer.len() * size_of::<T>(),
-            starts_at: slice.byte_range().start,
+            slice: slice.byte_range(),
             owner: buffer.owner(),
         };
         self.bound.insert(slice.buffer(), bound);
@@ -112,9 +118,17 @@ impl Bindings {
 
 impl Bound {
     fn check(&self, buffer: &Declared, context: &Context) -> Result<(), BuildError> {
-        if self.bytes != buffer.bytes || self.starts_at != 0 {
-            let (expected, found) = (buffer.bytes, self.bytes);
+        let (expected, found) = (buffer.bytes, self.bytes);
+        if self.slice != (0..expected) {
+            let (buffer, slice) = (buffer.name.clone(), self.slice.clone());
+            return Err(BuildError::BoundSlice { buffer, slice, expected });
+        }
+        if found != expected {
             return Err(BuildError::BoundLength { buffer: buffer.name.clone(), expected, found });
+        }
+        if found > 0 && !self.address.is_multiple_of(ALIGNMENT) {
+            let (buffer, address) = (buffer.name.clone(), self.address);
+            return Err(BuildError::Misaligned { buffer, address, alignment: ALIGNMENT });
         }
         Ok(context.same(&self.context, "a bound buffer")?)
     }

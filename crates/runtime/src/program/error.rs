@@ -1,5 +1,6 @@
 //! Errors of building programs and of stepping them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use retrograph_driver::{CallError, CaptureError, Error};
@@ -29,6 +30,34 @@ pub enum BuildError {
         expected: usize,
         /// Bytes that were bound.
         found: usize,
+    },
+
+    /// A part of an external buffer is bound.
+    #[error(
+        "bytes {slice:?} of `{buffer}` are bound, which has {expected} bytes; bind the whole \
+         buffer, or declare an external buffer for the part"
+    )]
+    BoundSlice {
+        /// The buffer.
+        buffer: String,
+        /// The bytes that were named.
+        slice: Range<usize>,
+        /// The bytes of the buffer.
+        expected: usize,
+    },
+
+    /// The memory of an external buffer does not start where kernels can load vectors.
+    #[error(
+        "`{buffer}` is bound to address {address:#x}, which is no multiple of {alignment}; copy \
+         it to aligned memory, or bind an allocation from its start"
+    )]
+    Misaligned {
+        /// The buffer.
+        buffer: String,
+        /// Its address.
+        address: u64,
+        /// What it must be a multiple of.
+        alignment: u64,
     },
 
     /// A binding names a buffer of another pass.

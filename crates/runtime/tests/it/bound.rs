@@ -1,6 +1,9 @@
 //! Memory of external buffers, and builds that run out of memory.
 
+use std::sync::Arc;
+
 use retrograph_driver_sim::Config;
+use retrograph_kernels::ops::Silu;
 use retrograph_runtime::{
     Bindings, BuildError, BuildOptions, DeviceBuffer, Pass, Policy, Reuse, Slice,
 };
@@ -52,6 +55,52 @@ fn lengths_and_owners_of_bound_memory_are_checked() {
     bindings.bind(wrong, &floats(&device, 4));
     let error = build(&device, &pass, &bindings, Policy::Auto).unwrap_err();
     assert!(matches!(error, BuildError::WrongPass { .. }), "{error}");
+}
+
+#[test]
+fn a_part_of_a_buffer_is_not_bound() {
+    let device = device();
+    let (pass, x, y) = copy();
+    let (whole, half) = (floats(&device, 4), floats(&device, 2));
+    for (slice, memory) in [(2..4, &half), (0..2, &half), (0..2, &whole), (2..2, &whole)] {
+        let mut bindings = Bindings::new();
+        bindings.bind(x.slice(slice.clone()), memory).bind(y, &floats(&device, 4));
+        match build(&device, &pass, &bindings, Policy::Auto).unwrap_err() {
+            BuildError::BoundSlice { buffer, slice: bound, expected: 16 } => {
+                assert_eq!((buffer.as_str(), bound), ("x", 4 * slice.start..4 * slice.end));
+            }
+            error => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn memory_from_which_kernels_cannot_load_vectors_is_refused() {
+    let device = device();
+    let whole = Arc::new(floats(&device, 16));
+    let mut pass = Pass::new("silu");
+    let (x, y) = (pass.external("x", 8), pass.external("y", 8));
+    pass.launch(Silu { x, y }.launch().unwrap()).unwrap();
+    let out = floats(&device, 8);
+    for offset in [4, 8, 16] {
+        let (address, owner) = (whole.address() + offset, whole.clone());
+        // SAFETY: the range is inside of the buffer, which is its owner.
+        let part = unsafe { DeviceBuffer::<f32>::from_raw(&device.context, address, 8, owner) };
+        let mut bindings = Bindings::new();
+        bindings.bind(x, &part).bind(y, &out);
+        match build(&device, &pass, &bindings, Policy::Auto) {
+            Ok(mut program) => {
+                assert_eq!(offset, 16);
+                program.step(&device.stream, &pass.controls()).unwrap();
+                assert_eq!(out.download(&device.stream).unwrap(), [0.0; 8]);
+            }
+            Err(BuildError::Misaligned { buffer, address: found, alignment: 16 }) => {
+                assert_eq!((buffer.as_str(), found), ("x", address));
+                assert_ne!(offset, 16);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 #[test]
