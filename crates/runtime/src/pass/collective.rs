@@ -36,7 +36,7 @@ pub struct CollectiveGroup {
 }
 
 impl CollectiveGroup {
-    /// No collectives yet.
+    /// No collectives yet. Adding one fails if there is no such rank.
     pub fn new(ranks: Ranks) -> Self {
         let call = LibraryCall::collectives(ranks);
         Self { ranks, collectives: Vec::new(), bytes: 0, call }
@@ -55,7 +55,8 @@ impl CollectiveGroup {
     /// Adds the sum of `slice` over all ranks, which all get.
     ///
     /// # Errors
-    /// [`PassError::NotCollective`] for elements that NCCL does not know.
+    /// [`PassError::NotCollective`] for elements that NCCL does not know,
+    /// [`PassError::NoSuchRank`].
     pub fn all_reduce<T: Element>(self, slice: Slice<T>) -> Result<Self, PassError> {
         self.add::<T>(CollectiveKind::AllReduce, slice.len(), |call, _| call.updates(slice))
     }
@@ -64,7 +65,7 @@ impl CollectiveGroup {
     /// other blocks keep its own values.
     ///
     /// # Errors
-    /// [`PassError::NotDivisible`], [`PassError::NotCollective`].
+    /// [`PassError::NotDivisible`], [`PassError::NotCollective`], [`PassError::NoSuchRank`].
     pub fn reduce_scatter<T: Element>(self, slice: Slice<T>) -> Result<Self, PassError> {
         let block = self.block(slice)?;
         self.add::<T>(CollectiveKind::ReduceScatter, block.len(), |call, _| {
@@ -75,7 +76,7 @@ impl CollectiveGroup {
     /// Adds the exchange of blocks: each rank gives its block of `slice` and gets all others.
     ///
     /// # Errors
-    /// [`PassError::NotDivisible`], [`PassError::NotCollective`].
+    /// [`PassError::NotDivisible`], [`PassError::NotCollective`], [`PassError::NoSuchRank`].
     pub fn all_gather<T: Element>(self, slice: Slice<T>) -> Result<Self, PassError> {
         let block = self.block(slice)?;
         self.add::<T>(CollectiveKind::AllGather, block.len(), |call, _| {
@@ -99,11 +100,17 @@ impl CollectiveGroup {
     }
 
     fn block<T: Element>(&self, slice: Slice<T>) -> Result<std::ops::Range<usize>, PassError> {
+        self.require_valid_ranks()?;
         let (len, count) = (slice.len(), self.ranks.count);
         if len.is_multiple_of(count) {
             return Ok(self.ranks.block(len));
         }
         Err(PassError::NotDivisible { len, count })
+    }
+
+    fn require_valid_ranks(&self) -> Result<(), PassError> {
+        let Ranks { rank, count } = self.ranks;
+        if self.ranks.is_valid() { Ok(()) } else { Err(PassError::NoSuchRank { rank, count }) }
     }
 
     fn add<T: Element>(
@@ -112,6 +119,7 @@ impl CollectiveGroup {
         count: usize,
         declare: impl FnOnce(LibraryCall, Ranks) -> LibraryCall,
     ) -> Result<Self, PassError> {
+        self.require_valid_ranks()?;
         let dtype = T::DTYPE;
         let data_type = data_type(dtype).ok_or(PassError::NotCollective { dtype })?;
         let first_range = self.call.declared().len();
@@ -142,22 +150,25 @@ impl Pass {
     /// before them: all ranks must run them in one order.
     ///
     /// # Errors
-    /// [`PassError::OtherRanks`] if earlier collectives have other ranks, or a slice is refused.
+    /// [`PassError::NoCollectives`] for an empty group, [`PassError::OtherRanks`] if earlier
+    /// collectives have other ranks, or a slice is refused.
     pub fn collectives(&mut self, group: CollectiveGroup) -> Result<OpId, PassError> {
         let CollectiveGroup { ranks, collectives, bytes, call } = group;
+        if collectives.is_empty() {
+            return Err(PassError::NoCollectives);
+        }
+        if let Some((held, _)) = self.collective_order.filter(|(held, _)| *held != ranks) {
+            return Err(PassError::OtherRanks { ranks, held });
+        }
+        let call = call.with_collectives(collectives, bytes);
+        // A refused group declares no buffer.
+        self.checked(OperationKind::Library(call.clone()))?;
         let order = match self.collective_order {
-            Some((held, _)) if held != ranks => {
-                return Err(PassError::OtherRanks { ranks, held });
-            }
             Some((_, order)) => order,
-            None => {
-                // Nothing is stored there: a write orders each collective after the one before.
-                let order = self.transient::<u32>("collectives/order", 1);
-                self.collective_order = Some((ranks, order));
-                order
-            }
+            // Nothing is stored there: a write orders each collective after the one before.
+            None => self.transient::<u32>("collectives/order", 1),
         };
-        let call = call.with_collectives(collectives, bytes).writes(order);
-        self.append(OperationKind::Library(call))
+        self.collective_order = Some((ranks, order));
+        self.append(OperationKind::Library(call.writes(order)))
     }
 }

@@ -171,6 +171,10 @@ pub enum PassError {
         image: String,
     },
 
+    /// A group has no collectives.
+    #[error("a group of collectives is empty; add one, or append no group")]
+    NoCollectives,
+
     /// A collective of blocks has a length that the number of ranks does not divide.
     #[error("{len} elements have no equal blocks for {count} ranks; pad them")]
     NotDivisible {

@@ -309,8 +309,45 @@ fn descriptions_that_cannot_work_are_refused() {
     pass.collectives(group.clone().all_reduce(even).unwrap()).unwrap();
     let other = CollectiveGroup::new(Ranks { rank: 1, count: 2 }).all_reduce(even).unwrap();
     assert!(matches!(pass.collectives(other), Err(PassError::OtherRanks { .. })));
+    let empty = pass.collectives(group.clone()).unwrap_err();
+    assert_eq!(empty, PassError::NoCollectives);
     let twice = group.all_reduce(even).unwrap().all_reduce(even.slice(0..4)).unwrap();
     assert!(matches!(pass.collectives(twice), Err(PassError::Aliased { .. })));
+}
+
+#[test]
+fn ranks_that_do_not_exist_are_refused() {
+    let slice = Pass::new("ranks").external::<f32>("x", 8);
+    for ranks in [(0, 0), (5, 2), (usize::MAX, 2)].map(|(rank, count)| Ranks { rank, count }) {
+        let Ranks { rank, count } = ranks;
+        let group = CollectiveGroup::new(ranks);
+        let refused = [
+            group.clone().all_reduce(slice),
+            group.clone().reduce_scatter(slice),
+            group.clone().all_gather(slice),
+        ];
+        for refused in refused {
+            assert_eq!(refused.unwrap_err(), PassError::NoSuchRank { rank, count });
+        }
+        assert!(group.broadcast(slice, 0).is_err());
+        let (device, nccl) = (device_of(&simulated(Config::default())), ranks::simulated());
+        let id = nccl.unique_id().unwrap();
+        let error = Communicator::join(&nccl, &device.context, id, ranks).unwrap_err();
+        let named = format!("no rank {rank} among {count}");
+        assert!(error.to_string().contains(&named), "{error}");
+    }
+}
+
+#[test]
+fn a_refused_group_leaves_the_pass_unchanged() {
+    let mut pass = Pass::new("unchanged");
+    let wrong = Pass::new("other").external::<f32>("x", 8);
+    let x = pass.external::<f32>("x", 8);
+    let refused = pass.collectives(CollectiveGroup::new(TWO).all_reduce(wrong).unwrap());
+    assert!(matches!(refused, Err(PassError::WrongPass { .. })));
+    assert_eq!(pass.buffers().len(), 1);
+    let four = CollectiveGroup::new(Ranks { rank: 0, count: 4 });
+    pass.collectives(four.all_reduce(x).unwrap()).unwrap();
 }
 
 #[test]

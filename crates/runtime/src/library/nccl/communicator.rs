@@ -44,7 +44,7 @@ impl Communicator {
         context.bind_outside_capture("joining a communicator")?;
         let table = *nccl.table();
         let mut comm = ncclComm_t::NULL;
-        let [rank, count] = [ranks.rank, ranks.count].map(|number| number as i32);
+        let (rank, count) = numbers(ranks)?;
         // Not under the lock of captures: other ranks of this process join at the same time, and
         // NCCL switches its threads to the relaxed mode.
         let with_config = table.ncclCommInitRankConfig;
@@ -278,5 +278,16 @@ impl Drop for Inner {
             }
             Ok(())
         });
+    }
+}
+
+/// The numbers of rank and ranks for NCCL.
+fn numbers(ranks: Ranks) -> Result<(i32, i32)> {
+    match (i32::try_from(ranks.rank), i32::try_from(ranks.count)) {
+        (Ok(rank), Ok(count)) if ranks.is_valid() => Ok((rank, count)),
+        _ => {
+            let text = format!("there is no rank {} among {}", ranks.rank, ranks.count);
+            Err(failure("ncclCommInitRank", ncclResult_t::ncclInvalidArgument, &text))
+        }
     }
 }

@@ -41,8 +41,17 @@ impl Ranks {
     /// One device.
     pub const ONE: Self = Self { rank: 0, count: 1 };
 
+    /// Whether there is such a rank.
+    pub fn is_valid(self) -> bool {
+        self.rank < self.count
+    }
+
     /// Returns the block of this rank among `len` elements, which the number of ranks divides.
+    ///
+    /// # Panics
+    /// If there is no such rank.
     pub fn block(self, len: usize) -> std::ops::Range<usize> {
+        assert!(self.is_valid(), "there is no rank {} among {}", self.rank, self.count);
         let block = len / self.count;
         self.rank * block..(self.rank + 1) * block
     }
