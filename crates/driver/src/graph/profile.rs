@@ -3,13 +3,13 @@
 use super::template::Graph;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::profile::{OperationTime, Profile, Timed, median};
+use crate::profile::{MAX_REPLAYS, OperationTime, Profile, Timed, median};
 use crate::stream::Stream;
 
 impl Graph {
     /// Runs copies of the graph on `stream` and measures the whole and each node. The graph's work
     /// is really done: `replays` times as it is, `replays` times node by node, and twice more for
-    /// warm-up. At least one replay is measured.
+    /// warm-up. At least one replay and at most [`MAX_REPLAYS`] are measured.
     ///
     /// Nodes are named by [`Graph::label`] and listed in a topological order.
     ///
@@ -44,7 +44,8 @@ impl Graph {
         if nodes > 0 {
             return Err(Error::MemoryNodes { nodes });
         }
-        let mut profile = Profile::of("graph", &self.context, replays.max(1))?;
+        let replays = replays.clamp(1, MAX_REPLAYS);
+        let mut profile = Profile::of("graph", &self.context, replays)?;
         profile.strategy = "captured or built by hand".to_owned();
         profile.step_ms = self.time_whole(stream, profile.replays)?;
         self.time_nodes(stream, &mut profile)?;
@@ -55,7 +56,7 @@ impl Graph {
         let (start, end) = (Event::new(&self.context)?, Event::new(&self.context)?);
         let mut exec = self.instantiate()?;
         exec.launch(stream)?;
-        let mut times = Vec::with_capacity(replays);
+        let mut times = Vec::new();
         for _ in 0..replays {
             start.record(stream)?;
             exec.launch(stream)?;

@@ -28,6 +28,9 @@ use serde::Serialize;
 
 use crate::context::Context;
 
+/// The most replays that a profile measures.
+pub const MAX_REPLAYS: usize = 10_000;
+
 /// Device times of a step, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Profile {

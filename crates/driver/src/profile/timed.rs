@@ -66,7 +66,7 @@ impl Timed {
     /// As [`GraphExec::launch`].
     pub fn measure(&mut self, stream: &Stream, replays: usize) -> Result<(f32, Vec<f32>)> {
         self.launch(stream)?;
-        let (mut idle, mut groups) = (Vec::new(), Vec::with_capacity(replays));
+        let (mut idle, mut groups) = (Vec::new(), Vec::new());
         for _ in 0..replays {
             let laps = self.launch(stream)?;
             idle.extend(laps.idle);

@@ -157,10 +157,16 @@ impl<const N: usize> Bucket<N> {
         self.size[axis] - self.asked[axis]
     }
 
-    /// Number of padding positions of the whole shape.
+    /// Number of padding positions of the whole shape; `usize::MAX` if the shape has more positions
+    /// than that.
     pub fn padded_positions(&self) -> usize {
-        let product = |sizes: &[usize; N]| sizes.iter().product::<usize>();
-        product(&self.size) - product(&self.asked)
+        let product = |sizes: &[usize; N]| {
+            sizes.iter().try_fold(1_usize, |product, &size| product.checked_mul(size))
+        };
+        match (product(&self.size), product(&self.asked)) {
+            (Some(size), Some(asked)) => size - asked,
+            _ => usize::MAX,
+        }
     }
 }
 
@@ -223,6 +229,8 @@ mod tests {
         let bucket = Bucket::of([3, 20], &buckets).unwrap();
         assert_eq!((bucket.size, bucket.padding(0), bucket.padding(1)), ([4, 32], 1, 12));
         assert_eq!(bucket.padded_positions(), 4 * 32 - 3 * 20);
+        let huge = Bucket { asked: [usize::MAX, 2], size: [usize::MAX, 4] };
+        assert_eq!(huge.padded_positions(), usize::MAX, "more than can be counted");
         let (axis, error) = Bucket::of([3, 65], &buckets).unwrap_err();
         assert_eq!((axis, error), (1, ShapeError::TooLarge { asked: 65, largest: 64 }));
     }

@@ -159,7 +159,8 @@ impl<const N: usize, T> ProgramCache<N, T> {
         Self { modules, buckets, options, entries: Vec::new(), arena: None, uses: 0, statistics }
     }
 
-    /// Returns the program for `shape`, and builds it from `describe` if it is not cached. The
+    /// Returns the program for `shape`, and builds it from `describe` if it is not cached, or if
+    /// the cached one was given up after a failed step. The
     /// least recently used programs are then evicted until the budget is met, which waits for their
     /// last steps. During the build, the old programs still exist.
     ///
@@ -173,7 +174,8 @@ impl<const N: usize, T> ProgramCache<N, T> {
     ) -> Result<Cached<'_, N, T>, CacheError<E>> {
         let bucket = Bucket::of(shape, &self.buckets);
         let bucket = bucket.map_err(|(axis, cause)| CacheError::Shape { axis, cause })?;
-        let known = self.entries.iter().position(|entry| entry.size == bucket.size);
+        let runs = |entry: &Entry<N, T>| entry.size == bucket.size && !entry.program.is_given_up();
+        let known = self.entries.iter().position(runs);
         let at = match known {
             Some(at) => {
                 self.statistics.hits += 1;
@@ -210,6 +212,8 @@ impl<const N: usize, T> ProgramCache<N, T> {
         let program = Program::assemble(stream, &self.modules, &blueprint)?;
         self.arena = program.share().cloned();
         self.statistics.builds += 1;
+        // The one that it replaces was given up.
+        self.entries.retain(|entry| entry.size != size);
         let last_used = self.uses + 1;
         self.entries.push(Entry { size, program, pass, handles, last_used });
         while self.bytes() > budget && self.entries.len() > 1 {

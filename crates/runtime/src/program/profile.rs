@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use retrograph_driver::profile::{Timed, median, scope_of};
+use retrograph_driver::profile::{MAX_REPLAYS, Timed, median, scope_of};
 use retrograph_driver::{Error, Event, Node, OperationTime, PhaseTime, Profile, Result, Stream};
 
 use super::Program;
@@ -39,8 +39,8 @@ impl Program {
     ///
     /// Real steps run with `controls` over the program's own memory: `replays` by the program's
     /// strategy and by each of two graphs with event records, after one warm-up each. At least one
-    /// is measured. The steps are not counted, and everything that a step writes is restored
-    /// afterwards.
+    /// and at most [`MAX_REPLAYS`] are measured. The steps are not counted, and everything that a
+    /// step writes is restored afterwards.
     ///
     /// ```
     /// # #[cfg(feature = "sim")] {
@@ -89,7 +89,7 @@ impl Program {
         self.after_last_step(&stream.outside_capture("profiling a program")?)?;
         let before = self.snapshot(stream)?;
         let steps = self.steps;
-        let outcome = self.measure(stream, controls, replays.max(1));
+        let outcome = self.measure(stream, controls, replays.clamp(1, MAX_REPLAYS));
         self.steps = steps;
         // The first failure is more informative than a failed restore.
         let restored = self.restore(stream, &before);
@@ -133,7 +133,7 @@ impl Program {
     ) -> Result<f32, ProfileError> {
         let (start, end) = (Event::new(&self.context)?, Event::new(&self.context)?);
         self.step(stream, controls)?;
-        let mut times = Vec::with_capacity(replays);
+        let mut times = Vec::new();
         for _ in 0..replays {
             start.record(stream)?;
             self.step(stream, controls)?;

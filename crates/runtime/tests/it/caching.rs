@@ -1,16 +1,18 @@
 //! Programs for many shapes in one cache: they give the results of separate programs, share memory
 //! safely, and are evicted by least recent use.
 
-use retrograph_driver_sim::Config;
+use std::sync::Arc;
+
+use retrograph_driver_sim::{Config, Simulator};
 use retrograph_runtime::program::{
     Bucket, Buckets, CacheError, CacheOptions, Cached, Described, ProgramCache, ShapeError,
 };
 use retrograph_runtime::{
     Bindings, BuildError, BuildOptions, ControlError, DeviceBuffer, ModuleCache, Pass, PassError,
-    Policy, Slice, Stream,
+    Policy, Slice, StepError, Stream,
 };
 
-use crate::device::{Device, device, device_of, simulated};
+use crate::device::{Device, device, device_of, driver_of, simulated};
 use crate::failing_programs::{Bench, UNKNOWN};
 
 const LARGEST: usize = 256;
@@ -69,12 +71,16 @@ impl Bound {
 }
 
 fn cache(device: &Device, budget_bytes: usize) -> Cache {
+    cache_with(device, budget_bytes, Policy::Manual)
+}
+
+fn cache_with(device: &Device, budget_bytes: usize, policy: Policy) -> Cache {
     // A pass with controls needs the kernel that fetches them; these passes need no other kernel.
     let mut controlled = Pass::new("controlled");
     controlled.control::<u32>("value");
     let required = controlled.requirements();
     let modules = ModuleCache::new(&device.context).prewarm(&required, |_| ()).unwrap();
-    let build = BuildOptions { policy: Policy::Manual, ..Default::default() };
+    let build = BuildOptions { policy, ..Default::default() };
     let options = CacheOptions { budget_bytes, build };
     ProgramCache::new(&modules, [Buckets::powers_of_two(LARGEST).unwrap()], options)
 }
@@ -213,4 +219,23 @@ fn errors_keep_what_was_there() {
     bound.step(&mut cache, 64, 9, stream);
     bound.check(64, 9);
     assert_eq!((cache.statistics().builds, cache.statistics().evictions), (2, 0));
+}
+
+#[test]
+fn a_program_that_was_given_up_is_built_again() {
+    let simulator = Arc::new(Simulator::new(Config::default()).unwrap());
+    let device = device_of(&driver_of(&simulator).unwrap());
+    let bound = Bound::new(&device);
+    let mut cache = cache_with(&device, usize::MAX, Policy::Eager);
+    bound.step(&mut cache, 8, 1, &device.stream);
+    simulator.fail("cuMemcpyDtoDAsync_v2", 2, UNKNOWN).unwrap();
+    let mut cached = bound.get(&mut cache, 8);
+    let mut controls = cached.pass().controls();
+    controls.set_array(*cached.handles(), &[0; 8]).unwrap();
+    assert!(matches!(cached.step(&device.stream, &controls), Err(StepError::Incomplete { .. })));
+    assert!(cached.program().is_given_up());
+    bound.step(&mut cache, 8, 5, &device.stream);
+    bound.check(8, 5);
+    let found = cache.statistics();
+    assert_eq!((found.programs, found.builds, found.hits), (1, 2, 1));
 }

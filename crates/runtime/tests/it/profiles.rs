@@ -138,3 +138,23 @@ fn a_profile_that_fails_leaves_the_state_and_the_program_as_they_were() {
         assert!(buffers.state(stream) == bench.expected(3), "{call}: the next step differs");
     }
 }
+
+#[test]
+fn replays_that_cannot_be_counted_are_limited() {
+    let bench = Bench::new(7);
+    let (stream, mlp) = (&bench.device.stream, &bench.mlp);
+    let buffers = mlp.buffers(stream);
+    let mut program = bench.build(&buffers, Policy::Manual).unwrap();
+    let before = buffers.state(stream);
+    // The first measurement fails, so that the test does not take all replays.
+    bench.simulator.fail("cuEventElapsedTime", 1, UNKNOWN).unwrap();
+    let failed = program.profile(stream, &mlp.controls(0), usize::MAX).unwrap_err();
+    assert!(failed.to_string().contains("cuEventElapsedTime"), "{failed}");
+    assert!(buffers.state(stream) == before);
+    let [one, other] =
+        [(); 2].map(|()| DeviceBuffer::<u32>::zeroed(&bench.device.context, 32).unwrap());
+    let graph = shift(stream, &one, &other);
+    bench.simulator.fail("cuEventElapsedTime", 1, UNKNOWN).unwrap();
+    let failed = graph.profile(stream, usize::MAX).unwrap_err();
+    assert!(failed.to_string().contains("cuEventElapsedTime"), "{failed}");
+}
