@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use retrograph_driver::profile::printable;
+
 use crate::pass::{BufferAccess, BufferKind, Edges, MemoryPlan, OpId, Operation, Pass};
 
 /// Displays a pass: a line per operation and per buffer, and sums.
@@ -29,13 +31,13 @@ impl<'a> Explanation<'a> {
 
     fn operations(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.pass.operations().iter();
-        let names = names.map(|operation| escaped(operation.name()).chars().count());
+        let names = names.map(|operation| printable(operation.name()).chars().count());
         let width = names.max().unwrap_or(0).max("operation".len());
         writeln!(f, "{:>6}  {:width$}  {:<14}  accesses", "#", "operation", "waits for")?;
         for (at, operation) in self.pass.operations().iter().enumerate() {
             let edges = self.edges.into_operation(OpId(at as u32));
             let waits: Vec<_> = edges.iter().map(|edge| edge.from.to_string()).collect();
-            let (name, waits) = (escaped(operation.name()), shortened(&waits));
+            let (name, waits) = (printable(operation.name()), shortened(&waits));
             write!(f, "{at:>6}  {name:width$}  {waits:<14}  ")?;
             self.accesses(f, operation)?;
         }
@@ -46,14 +48,14 @@ impl<'a> Explanation<'a> {
         let (writes, reads): (Vec<&BufferAccess>, Vec<&BufferAccess>) =
             operation.accesses().iter().partition(|range| range.access.writes());
         let names = |accesses: &[&BufferAccess]| {
-            let name = |range: &&BufferAccess| escaped(&self.pass.name_of(range.buffer));
+            let name = |range: &&BufferAccess| printable(&self.pass.name_of(range.buffer));
             shortened(&accesses.iter().map(name).collect::<Vec<_>>())
         };
         writeln!(f, "{} -> {}", names(&reads), names(&writes))
     }
 
     fn buffers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.pass.buffers().map(|(_, buffer)| escaped(buffer.name()).chars().count());
+        let names = self.pass.buffers().map(|(_, buffer)| printable(buffer.name()).chars().count());
         let width = names.max().unwrap_or(0).max("buffer".len());
         writeln!(f, "{:width$}  {:9}  {:>14}  {:>12}", "buffer", "kind", "elements", "offset")?;
         for (id, buffer) in self.pass.buffers() {
@@ -63,7 +65,7 @@ impl<'a> Explanation<'a> {
                 control.then(|| self.pass.control_layout().offset(id.index())).flatten()
             });
             let offset = offset.map_or_else(String::new, |offset| offset.to_string());
-            let (name, kind) = (escaped(buffer.name()), buffer.kind());
+            let (name, kind) = (printable(buffer.name()), buffer.kind());
             writeln!(f, "{name:width$}  {kind:9}  {elements:>14}  {offset:>12}")?;
         }
         Ok(())
@@ -77,7 +79,7 @@ impl<'a> Explanation<'a> {
         let mut counts: Vec<_> = counts.into_iter().collect();
         counts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
         for (verb, count) in counts {
-            writeln!(f, "{count:>6} × {}", escaped(verb))?;
+            writeln!(f, "{count:>6} × {}", printable(verb))?;
         }
         Ok(())
     }
@@ -102,7 +104,7 @@ impl<'a> Explanation<'a> {
 
 impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "pass `{}`", escaped(self.pass.name()))?;
+        writeln!(f, "pass `{}`", printable(self.pass.name()))?;
         self.sums(f)?;
         writeln!(f)?;
         self.kernels(f)?;
@@ -111,11 +113,6 @@ impl fmt::Display for Explanation<'_> {
         writeln!(f)?;
         self.buffers(f)
     }
-}
-
-/// A name of the caller without line breaks and control characters, so that it stays in its cell.
-fn escaped(name: &str) -> String {
-    name.escape_debug().to_string()
 }
 
 /// The first few names, for operations over many tensors.

@@ -147,6 +147,18 @@ pub fn scope_of(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(scope, _)| scope)
 }
 
+/// A name without line breaks and other characters that are not printable, for a line of a table.
+pub fn printable(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for letter in name.chars() {
+        match letter {
+            '"' | '\'' | '\\' => text.push(letter),
+            letter => text.extend(letter.escape_debug()),
+        }
+    }
+    text
+}
+
 /// The family of a scope, with numbers replaced: `layer 3/q` belongs to `layer */q`.
 pub fn family_of(scope: &str) -> String {
     let mut family = String::with_capacity(scope.len());

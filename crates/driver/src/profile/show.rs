@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{KernelTime, PhaseTime, Profile, family_of};
+use super::{KernelTime, PhaseTime, Profile, family_of, printable};
 
 /// A table row.
 struct Row {
@@ -15,6 +15,7 @@ impl fmt::Display for Profile {
     /// Phases by family, then kernels. Shares refer to the sum of each table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { subject, device, strategy, replays, .. } = self;
+        let subject = printable(subject);
         writeln!(
             f,
             "profile of `{subject}` on {device}, {strategy}, medians of {replays} replays"
@@ -32,7 +33,11 @@ impl fmt::Display for Profile {
         }
         writeln!(f)?;
         let kernels = self.kernels().into_iter();
-        let rows = kernels.map(|KernelTime { kernel, count, ms }| Row { name: kernel, count, ms });
+        let rows = kernels.map(|KernelTime { kernel, count, ms }| Row {
+            name: printable(&kernel),
+            count,
+            ms,
+        });
         table(f, ["kernel", "count"], &rows.collect::<Vec<_>>())
     }
 }
@@ -43,7 +48,7 @@ fn families(phases: &[PhaseTime]) -> Vec<Row> {
     for phase in phases {
         let name = match family_of(&phase.name) {
             family if family.is_empty() => "(no scope)".to_owned(),
-            family => family,
+            family => printable(&family),
         };
         match rows.iter_mut().find(|row| row.name == name) {
             Some(row) => {
@@ -110,6 +115,18 @@ mod tests {
         assert_eq!(words("gemm"), ["gemm", "1", "2.000", "66.7%"]);
         assert_eq!(words("copy"), ["copy", "2", "1.000", "33.3%"]);
         assert!(text.contains("SIMULATED") && text.contains("in all"), "{text}");
+    }
+
+    #[test]
+    fn names_stay_in_their_lines() {
+        let mut odd = profile();
+        odd.subject = "two\nlines".to_owned();
+        odd.phases[0].name = "phase\r".to_owned();
+        odd.operations[0].kernel = "red \u{1b}[31m \"quoted\"".to_owned();
+        let text = odd.to_string();
+        assert_eq!(text.lines().count(), profile().to_string().lines().count() + 2);
+        assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{text:?}");
+        assert!(text.contains("red \\u{1b}[31m \"quoted\""), "{text}");
     }
 
     #[test]

@@ -34,8 +34,8 @@ impl World {
         self.lock.begin_capture(begin).unwrap();
         thread::yield_now();
         self.open.fetch_sub(1, Ordering::SeqCst);
-        let _lock = self.lock.no_capture_begins();
         self.lock.capture_ends();
+        let _lock = self.lock.no_capture_begins();
         self.lock.due().into_iter().for_each(|done| self.free(&done));
     }
 

@@ -53,13 +53,14 @@ impl Ring {
 
     /// Enqueues the copy of the words at `address` on `stream`.
     pub(super) fn push(&mut self, stream: &Stream, address: u64) -> Result<()> {
+        let stream = stream.outside_capture("copying sampled tokens")?;
         let mut slot = self.free.pop().expect("the caller has checked that the ring is not full");
         let target = slot.words.as_mut_ptr().cast();
         let bytes = self.words * size_of::<u32>();
         // SAFETY: both places have this many words. The host reads the slot only after the event
         // of the copy, and pinned memory waits for the context before it is freed.
         let copied = unsafe { stream.copy_to_host(target, address, bytes) };
-        let done = copied.and_then(|()| slot.copied.record(stream));
+        let done = copied.and_then(|()| slot.copied.record(&stream));
         self.in_flight.push_back(slot);
         Ok(done?)
     }

@@ -110,6 +110,7 @@ impl GenerationWorkload {
     /// Forgets the last text. Attention multiplies cache rows without a token by 0, so that they
     /// must be finite.
     pub(super) fn clear(&self, stream: &Stream) -> Result<()> {
+        let stream = stream.outside_capture("clearing the caches")?;
         let caches = self.caches.iter().flat_map(CacheBuffers::words);
         for (address, words) in caches.chain([(self.seen.address(), self.seen.len())]) {
             // SAFETY: the buffer has this many words. Programs that use it run on this stream after
@@ -127,6 +128,7 @@ impl GenerationWorkload {
         (prefilled, tokens): (&Self, usize),
         text: usize,
     ) -> Result<()> {
+        let stream = stream.outside_capture("copying a prefilled text")?;
         let word = size_of::<u32>();
         // The address of the words of `text`, of which there are as many in every text.
         let of_text = |address: u64, words: usize| address + (text * words * word) as u64;

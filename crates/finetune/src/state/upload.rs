@@ -209,11 +209,12 @@ impl<'a> Uploader<'a> {
         assert!(first + count <= buffer.len(), "the chunk is inside the buffer");
         let target = buffer.address() + (first * size_of::<T>()) as u64;
         let bytes: &[u8] = bytemuck::cast_slice(chunk);
+        let stream = self.stream.outside_capture("uploading a parameter")?;
         // SAFETY: the range is inside the buffer. The slot is not written before the event after
         // its copy is complete, and device and pinned memory wait for the context before they are
         // freed.
-        unsafe { self.stream.copy_to_device(target, bytes.as_ptr(), bytes.len()) }?;
-        free.record(self.stream)?;
+        unsafe { stream.copy_to_device(target, bytes.as_ptr(), bytes.len()) }?;
+        free.record(&stream)?;
         self.next = (self.next + 1) % SLOTS;
         Ok(())
     }

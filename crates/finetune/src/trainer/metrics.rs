@@ -115,16 +115,20 @@ impl MetricsQueue {
         (slot.step, slot.tokens) = (step, tokens);
         let done = slot.start.record(stream).map_err(Into::into).and_then(|()| enqueue());
         let done = done.and_then(|()| Ok(slot.end.record(stream)?));
-        if let Err(error) = done {
-            self.free.push(slot);
-            return Err(error);
-        }
+        let outside = done.and_then(|()| Ok(stream.outside_capture("copying the metrics")?));
+        let stream = match outside {
+            Ok(stream) => stream,
+            Err(error) => {
+                self.free.push(slot);
+                return Err(error);
+            }
+        };
         let target = slot.values.as_mut_ptr().cast();
         let bytes = self.layout.len() * size_of::<f32>();
         // SAFETY: both ranges have this many bytes. The host reads the slot only after the event of
         // the copy, and pinned memory waits for the context before it is freed.
         unsafe { stream.copy_to_host(target, self.metrics.address(), bytes) }?;
-        let copied = slot.copied.record(stream);
+        let copied = slot.copied.record(&stream);
         self.in_flight.push_back(slot);
         Ok(copied?)
     }
