@@ -9,7 +9,7 @@ use retrograph_runtime::{
     Bindings, DeviceBuffer, ModuleCache, Policy, Program, Ranks, Stream, WarmModules,
 };
 
-use crate::config::TrainingConfig;
+use crate::config::{TrainingConfig, require_rank};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::model::LossPass;
@@ -118,8 +118,10 @@ impl Evaluator {
     /// rank: every `ranks.count`-th one.
     ///
     /// # Errors
-    /// The errors of [`Data::require_vocab`] and [`Data::in_order`], or if the device fails.
+    /// [`Error::InvalidConfig`] for a rank that does not exist, the errors of
+    /// [`Data::require_vocab`] and [`Data::in_order`], or if the device fails.
     pub fn evaluate_part(&mut self, data: &Data, ranks: Ranks) -> Result<(f64, usize)> {
+        require_rank(ranks)?;
         data.require_vocab(self.config.model.vocab)?;
         let shape = [self.config.batch, self.config.seq];
         let mut controls = self.pass.pass.controls();

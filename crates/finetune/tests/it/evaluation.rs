@@ -4,6 +4,7 @@ use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
     Data, Error, Evaluator, Mode, TextData, TrainerOptions, TrainingConfig, init,
 };
+use retrograph_runtime::Ranks;
 
 use crate::device::device;
 use crate::models::{LORA, NAN_TOKEN, config, config_with_nan, text, trainer, values_with_nan};
@@ -62,4 +63,13 @@ fn tokens_outside_the_vocabulary_and_a_loss_that_is_not_finite_are_errors() {
     let data = Data::from(TextData::from_tokens(vec![1, NAN_TOKEN, 2, 3]));
     let error = evaluator.evaluate(&data).unwrap_err();
     assert!(matches!(error, Error::EvaluationNotFinite { loss } if loss.is_nan()), "{error}");
+}
+
+#[test]
+fn a_part_of_a_rank_that_does_not_exist_is_refused() {
+    let mut evaluator = evaluator(&config(LORA, 1));
+    for (rank, count) in [(0, 0), (2, 2), (usize::MAX, 2)] {
+        let error = evaluator.evaluate_part(&text().into(), Ranks { rank, count }).unwrap_err();
+        assert!(matches!(error, Error::InvalidConfig { field: "rank", .. }), "{error}");
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use retrograph_runtime::Ranks;
 
-use crate::config::{PreferenceConfig, TrainingConfig};
+use crate::config::{PreferenceConfig, TrainingConfig, require_rank};
 use crate::error::{Error, Result};
 
 /// The owner of the gradients.
@@ -77,8 +77,9 @@ impl StepOptions {
     /// Returns `config` with the part of the batch that one rank computes.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`] if the batch has no equal parts.
+    /// [`Error::InvalidConfig`] if the batch has no equal parts, or there is no such rank.
     pub fn of_rank(&self, config: &TrainingConfig) -> Result<TrainingConfig> {
+        require_rank(self.ranks)?;
         let count = self.ranks.count;
         if config.batch.is_multiple_of(count) {
             return Ok(TrainingConfig { batch: config.batch / count, ..*config });
