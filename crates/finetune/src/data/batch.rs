@@ -49,7 +49,7 @@ pub(super) fn tokens_in([batch, seq]: [usize; 2]) -> Result<usize, DataError> {
 
 /// Checks that `tokens`, a part of the data, are in a vocabulary of `vocab` tokens.
 pub(super) fn require_known(tokens: &[u32], vocab: usize, part: impl Fn() -> String) -> Result<()> {
-    first_outside(tokens, vocab, (|_| true, &part))
+    require_except(None, (tokens, vocab), part)
 }
 
 /// As [`require_known`] for targets, which may be ignored.
@@ -58,16 +58,15 @@ pub(super) fn require_targets(
     vocab: usize,
     part: impl Fn() -> String,
 ) -> Result<()> {
-    first_outside(targets, vocab, (|target| target != IGNORED_TARGET, &part))
+    require_except(Some(IGNORED_TARGET), (targets, vocab), part)
 }
 
-/// Fails with the first token that counts and is not in the vocabulary.
-fn first_outside(
-    tokens: &[u32],
-    vocab: usize,
-    (counts, part): (fn(u32) -> bool, &dyn Fn() -> String),
+fn require_except(
+    ignored: Option<u32>,
+    (tokens, vocab): (&[u32], usize),
+    part: impl Fn() -> String,
 ) -> Result<()> {
-    let outside = |token: &u32| *token as usize >= vocab && counts(*token);
+    let outside = |token: &u32| *token as usize >= vocab && Some(*token) != ignored;
     let Some(position) = tokens.iter().position(outside) else { return Ok(()) };
     let token = tokens[position];
     Err(DataError::OutsideVocabulary { token, position, part: part(), vocab }.into())
