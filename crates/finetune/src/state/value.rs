@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use retrograph_kernels::nf4::{self, Nested};
 use retrograph_kernels::ops::{Nf4, Nf4Scales, TensorView};
-use retrograph_runtime::{Bindings, DeviceBuffer, Stream};
+use retrograph_runtime::{Bindings, DeviceBuffer, Slice, Stream};
 
 use crate::error::Result;
 use crate::model::Value;
@@ -106,7 +106,8 @@ impl DeviceScales {
                 Nf4Scales::Nested { absmax: bytes, map: values, offset, .. },
             ) => {
                 // The mean is the first element of the buffer of the nested scales.
-                bindings.bind(bytes, absmax).bind(offset, nested).bind(values, map);
+                let whole = Slice::new(offset.buffer(), nested.len());
+                bindings.bind(bytes, absmax).bind(whole, nested).bind(values, map);
             }
             _ => panic!("a pass and its state have the same scales"),
         }
