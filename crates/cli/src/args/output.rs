@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use retrograph_finetune::{GeneratorOptions, WeightType};
+use retrograph_runtime::profile::MAX_REPLAYS;
 
 use super::{one_to, parse_size, up_to};
 use crate::outputs::Output;
@@ -63,10 +64,10 @@ pub(crate) struct OutputArguments {
     /// of the graph to this JSON file, for Perfetto (ui.perfetto.dev).
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Replays per measurement of --profile and --trace, 1 to 100000; times are medians.
+    /// Replays per measurement of --profile and --trace, 1 to 10000; times are medians.
     #[arg(
         long, value_name = "REPLAYS", default_value_t = 20,
-        value_parser = one_to::<usize>(100_000)
+        value_parser = one_to::<usize>(MAX_REPLAYS as u64)
     )]
     pub(crate) profile_replays: usize,
     /// Tokens of sample text to generate at the end, up to 16776960; 0 for none.

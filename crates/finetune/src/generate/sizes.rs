@@ -5,7 +5,6 @@ use retrograph_kernels::ops::CacheShape;
 use retrograph_runtime::Requirements;
 use retrograph_runtime::program::Buckets;
 
-use super::GeneratorOptions;
 use crate::config::{InferenceConfig, LoraLayers, Mode};
 use crate::error::{Error, Result};
 use crate::model::{CacheConfig, GenerationPass};
@@ -158,7 +157,7 @@ impl Sizes {
 
 /// The rule that a capacity violates.
 fn violated(config: &InferenceConfig, capacity: usize) -> Option<String> {
-    let (model, most) = (&config.model, GeneratorOptions::MAX_LENGTH);
+    let (model, most) = (&config.model, CacheShape::MAX_CAPACITY);
     if !(2..=most).contains(&capacity) {
         return Some(format!("from 2 to {most}: a token of the prompt and those that follow"));
     }
@@ -180,7 +179,7 @@ fn violated(config: &InferenceConfig, capacity: usize) -> Option<String> {
 mod tests {
     use super::*;
     use crate::config::{LoraConfig, ModelConfig, Precision, Preset};
-    use crate::generate::GenerationPlan;
+    use crate::generate::{GenerationPlan, GeneratorOptions};
 
     fn config() -> InferenceConfig {
         InferenceConfig::frozen(Preset::Qwen25OneAndHalf.model(), Precision::F32)
