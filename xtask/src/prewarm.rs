@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use retrograph_finetune::Preset;
+use retrograph_kernels::images;
 use retrograph_ptx::SmTarget;
 use retrograph_runtime::modules::{Bundle, BundleEntry};
 use sha2::{Digest, Sha256};
@@ -173,14 +174,6 @@ fn cover(jobs: &[Job], findings: &mut Findings) -> Coverage {
     coverage
 }
 
-/// The bytes that an entry may spill, stores and loads together. Entries that are not listed spill
-/// nothing.
-fn allowed_spills(entry: &str) -> u32 {
-    /// Both gradients of 64 rows and 128 columns take 128 registers, and the sum of a tile 32.
-    const ALLOWED: [(&str, u32); 1] = [("flash_attention_f32_grad_kv_wgmma_hd128", 368)];
-    ALLOWED.iter().find(|(allowed, _)| *allowed == entry).map_or(0, |(_, bytes)| *bytes)
-}
-
 fn assemble(
     arguments: &Arguments,
     (jobs, coverage): (&[Job], &Coverage),
@@ -203,8 +196,8 @@ fn assemble(
     let (usages, failures) = assemble_all(&ptxas, &jobs, &bar);
     bar.finish_and_clear();
     findings.shortfalls.extend(failures);
-    let spills = usages.iter().filter(|usage| usage.spill_bytes > allowed_spills(&usage.entry));
-    let spills = spills.map(|usage| {
+    let spilling = |usage: &&Usage| usage.spill_bytes > images::most_spilled_bytes(&usage.entry);
+    let spills = usages.iter().filter(spilling).map(|usage| {
         format!("{} for {} spills {} bytes", usage.entry, usage.target, usage.spill_bytes)
     });
     findings.shortfalls.extend(spills);

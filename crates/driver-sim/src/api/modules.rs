@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::{c_char, c_void};
 
 use retrograph_driver_sys::*;
-use retrograph_ptx::ast::Space;
 
 use super::images::{LoadFailure, image_text, read_file};
 use crate::argument::{Call, In, Out};
-use crate::exec::DecodeError;
 use crate::globals;
 use crate::image::Image;
 use crate::jit::JitLog;
@@ -78,12 +76,7 @@ impl State {
         let address_of = |name: &str| globals.get(name).map(|(address, _)| *address);
         let programs = image.programs(&address_of).map_err(|error| {
             self.free_globals(device, &globals);
-            match error {
-                DecodeError::TooMuchMemory { space: Space::Shared, .. } => {
-                    LoadFailure::bad_text(Rule::ModuleText, error.to_string())
-                }
-                _ => LoadFailure::new(Refusal::UNSUPPORTED, error.to_string()),
-            }
+            LoadFailure::new(Refusal::UNSUPPORTED, error.to_string())
         })?;
         Ok(Module {
             device,

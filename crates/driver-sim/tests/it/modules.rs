@@ -280,12 +280,12 @@ fn variables_beyond_the_memory_of_their_space_are_refused_by_name() {
         let call = ".func f() { .reg .u32 a; ".to_owned() + body + " call f; ret; }";
         call + &entry("call f;")
     };
-    let (shared, konst) = (R::CUDA_ERROR_INVALID_PTX, R::CUDA_ERROR_INVALID_PTX);
+    let konst = R::CUDA_ERROR_INVALID_PTX;
     // No recorded trace says what a driver returns for these.
-    let (local, global) = (R::CUDA_ERROR_NOT_SUPPORTED, R::CUDA_ERROR_NOT_SUPPORTED);
+    let [shared, local, global] = [R::CUDA_ERROR_NOT_SUPPORTED; 3];
     let cases = [
-        (entry(".shared .b8 most[49152];"), None),
-        (entry(".shared .b8 most[49152]; .shared .b8 y[1];"), Some(shared)),
+        (entry(".shared .b8 most[233472];"), None),
+        (entry(".shared .b8 most[233472]; .shared .b8 y[1];"), Some(shared)),
         (entry(".shared .b8 most[4294967295]; .shared .b8 y[1];"), Some(shared)),
         // No kernel uses it.
         (module(".shared .b8 most[4294967295];"), None),

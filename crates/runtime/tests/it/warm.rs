@@ -35,7 +35,8 @@ fn every_kernel_of_the_workspace_becomes_warm() {
         let there = |entry: &&&str| images::has_entry(kernel.image, entry, target);
         for entry in kernel.entries.iter().filter(there) {
             let function = modules.function(kernel.image, entry).unwrap();
-            assert_eq!(function.local_bytes(), 0, "{entry} spills registers");
+            let spilled = function.local_bytes();
+            assert!(spilled <= images::most_spilled_bytes(entry), "{entry} spills {spilled} bytes");
             let said = function.parameter_sizes().unwrap();
             assert_eq!(said.len(), kernel.parameters.len(), "{entry}");
             for (index, said) in said.iter().enumerate() {

@@ -5,14 +5,14 @@ use retrograph_ptx::ast::{Space, Variable};
 use super::Decoder;
 use crate::exec::fault::DecodeError;
 
-/// The most bytes of static shared memory of a block.
+/// The most bytes of static shared memory of a block: what a multiprocessor has. Drivers load
+/// kernels with more than the 48 KiB that a block can have, and refuse to launch them.
 ///
-/// Source: `ptxas` 13.0, which refuses more for every target.
-const MOST_SHARED: u64 = 48 << 10;
+/// Source of both limits: "Technical Specifications per Compute Capability" in the CUDA C++
+/// programming guide.
+const MOST_SHARED: u64 = 228 << 10;
 
 /// The most bytes of local memory of a thread.
-///
-/// Source: "Technical Specifications per Compute Capability" in the CUDA C++ programming guide.
 const MOST_LOCAL: u64 = 512 << 10;
 
 impl Decoder<'_> {
