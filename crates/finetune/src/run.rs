@@ -90,7 +90,7 @@ impl<'a> Run<'a> {
     /// returns to the newest checkpoint that was followed by a step with a finite loss.
     ///
     /// # Errors
-    /// The errors of [`Data::require_vocab`] before the first step, those of [`Trainer`], and
+    /// Before the first step the errors of [`Data::require_vocab`]; later those of [`Trainer`], or
     /// [`Error::HeldOutNotFinite`]. If the last checkpoint cannot be written, the trainer is
     /// unchanged.
     pub fn train(

@@ -78,8 +78,8 @@ pub struct GeneratorOptions {
 }
 
 impl GeneratorOptions {
-    /// The largest [`max_length`](Self::max_length). That of a model with many or large heads is
-    /// smaller.
+    /// The largest [`max_length`](Self::max_length). Models with many or large heads have a smaller
+    /// limit.
     pub const MAX_LENGTH: usize = CacheShape::MAX_CAPACITY;
 
     /// Returns defaults for `max_length` tokens: a KV cache in the dtype of the products, and the

@@ -46,7 +46,7 @@ pub struct CacheShape {
 
 impl CacheShape {
     /// The most positions over which [`DecodeAttention`](crate::attention::DecodeAttention)
-    /// attends: each block computes a split, and a grid has so many blocks.
+    /// attends: the largest grid, with a split per block, times the length of a split.
     pub const MAX_CAPACITY: usize = MAX_GRID_YZ * DECODE_MAX_SPLIT_LEN as usize;
 
     /// Elements per token in the cache.

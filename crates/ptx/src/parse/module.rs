@@ -178,7 +178,7 @@ fn parse_function(
     Ok(())
 }
 
-/// Parameters in parentheses, if they are there. `names` has those of the same entry so far.
+/// Parses optional parameters in parentheses. `names` collects the names of an entry.
 fn parse_parameters(
     cursor: &mut Cursor<'_>,
     outer: &ModuleScope,

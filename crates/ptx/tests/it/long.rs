@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use retrograph_ptx::parse;
 
-/// So many that one step for each pair of them takes half a minute or more.
+/// Names or blocks of a text. A parser that takes quadratic time needs more than half a minute.
 const N: usize = 200_000;
 
 fn module(text: &str) -> String {

@@ -160,9 +160,9 @@ impl<const N: usize, T> ProgramCache<N, T> {
     }
 
     /// Returns the program for `shape`, and builds it from `describe` if it is not cached, or if
-    /// the cached one was given up after a failed step. The
-    /// least recently used programs are then evicted until the budget is met, which waits for their
-    /// last steps. During the build, the old programs still exist.
+    /// the cached one was given up after a failed step. The least recently used programs are then
+    /// evicted until the budget is met, which waits for their last steps. During the build, the old
+    /// programs still exist.
     ///
     /// # Errors
     /// See [`CacheError`]; [`BuildError::OverBudget`] if the program alone exceeds the budget.

@@ -13,7 +13,7 @@ use retrograph_kernel_abi::attention::{FlashBackwardParameters, WGMMA_ROWS};
 use retrograph_ptx::ast::Entry;
 use retrograph_ptx::build::{Kernel, Ptr, Value, Var};
 
-use super::smem::{HeadMap, Smem, SmemLayout};
+use super::smem::{HeadMap, PlacedTile, Smem, SmemLayout};
 use super::split::RowScales;
 use super::{Config, Operands, bound_block, multiply, multiply_transposed, warpgroup};
 use crate::attention::backward::padded_rows;
@@ -24,7 +24,7 @@ use crate::attention::row_bounds::{Masked, RowBounds};
 use crate::primitives::mma::{AccFragment, acc_row, fragment_column};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
-use crate::primitives::tma_pipeline::PipelineState;
+use crate::primitives::tma_pipeline::{PipelineState, Stage};
 
 /// Queries of a tile.
 const QUERIES: u32 = 64;
@@ -210,10 +210,9 @@ impl<'k> Params<'k> {
         let scale_log2 = self.scale * LOG2_E;
         let [keys, values] = smem.wait_resident(warpgroup(k));
         self.for_each_tile((k, QUERIES), |query, lse_delta| {
-            let (q_stage, q) = smem.wait(state);
-            multiply_transposed(k, (config.operands, [keys, q]), &scores);
-            let (grad_out_stage, grad_out) = smem.wait(state);
-            multiply_transposed(k, (config.operands, [values, grad_out]), &grads);
+            let products = [(keys, &scores[..]), (values, &grads)];
+            let [(q_stage, q), (grad_out_stage, grad_out)] =
+                products.map(|product| start_product((k, config), (smem, state), product));
             let stats = lse_delta.at((query + fragment_column(k)) << 1);
             k.wgmma_wait_group(1);
             for_each_element((stats, &scores), |score, [lse, _], _| {
@@ -235,6 +234,18 @@ impl<'k> Params<'k> {
         self.grad_k.write_pairs(config.target, (self.start, Some(self.scale)), &grad_k);
         self.grad_v.write_pairs(config.target, (self.start, None), &grad_v);
     }
+}
+
+/// Waits for the next streamed tile and starts its product with a resident one, which replaces
+/// `acc`.
+fn start_product<'k>(
+    (k, config): (&Kernel<'k>, Config),
+    (smem, state): (&Smem<'k>, PipelineState<'k>),
+    (resident, acc): (PlacedTile<'k>, &[AccFragment<'k>]),
+) -> (Stage<'k>, PlacedTile<'k>) {
+    let (stage, tile) = smem.wait(state);
+    multiply_transposed(k, (config.operands, [resident, tile]), acc);
+    (stage, tile)
 }
 
 /// The tile that is copied next.

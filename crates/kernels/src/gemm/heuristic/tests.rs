@@ -1,6 +1,6 @@
 //! Selected tiles, splits and grids of the heuristic.
 
-use retrograph_kernel_abi::gemm::{IMAGES, MULTISTAGE_NN, NT, TN};
+use retrograph_kernel_abi::gemm::{IMAGES, MULTISTAGE_NN, NT, NT_SPLIT, TN};
 
 use super::*;
 
@@ -33,6 +33,24 @@ fn large_products_take_larger_tiles_than_small_ones() {
     let area = |sizes| selected(sizes).shape.iter().product::<u32>();
     assert!(area([32, 16, 1536, 1]) < area([512, 1536, 1536, 1]));
     assert!(area([512, 1536, 1536, 1]) < area([512, 151_936, 1536, 1]));
+}
+
+/// The fastest tiles of docs/hardware/2026-11-28-split-tiles.
+#[test]
+fn split_products_take_the_measured_tiles() {
+    for (sizes, tile) in [
+        ([2048, 1536, 8960, 1], "tma_128x96"),
+        ([2048, 1536, 1536, 1], "tma_128x96"),
+        ([2048, 8960, 1536, 1], "tma_128x128_cluster2"),
+        ([1152, 8960, 1536, 1], "tma_128x128"),
+        ([512, 8960, 1536, 1], "tma_128x96"),
+        ([512, 1536, 8960, 1], "tma_128x64"),
+        ([512, 896, 4864, 1], "tma_64x64"),
+    ] {
+        let problem = GemmProblem { vectorized: true, tensor_maps: true, ..problem(sizes) };
+        let entry = dispatch(&problem, TARGET, &NT_SPLIT).entry;
+        assert_eq!(entry, format!("gemm_split_f16_nt_{tile}"), "{sizes:?}");
+    }
 }
 
 #[test]

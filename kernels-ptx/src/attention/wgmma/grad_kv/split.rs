@@ -4,10 +4,10 @@ use std::f32::consts::LOG2_E;
 
 use retrograph_ptx::build::Kernel;
 
-use super::{Config, Params, for_each_element};
+use super::{Config, Params, for_each_element, start_product};
 use crate::attention::wgmma::smem::Smem;
 use crate::attention::wgmma::split::SplitRows;
-use crate::attention::wgmma::{multiply_transposed, warpgroup};
+use crate::attention::wgmma::warpgroup;
 use crate::primitives::mma::{acc_row, fragment_column};
 use crate::primitives::tma_pipeline::{BOX, PipelineState};
 
@@ -29,10 +29,9 @@ impl<'k> Params<'k> {
         let [k_rows, v_rows] = [k_scales, v_scales].map(|scales| scales.of_rows(self.start));
         let [keys, values] = smem.wait_resident(warpgroup(k));
         self.for_each_tile((k, QUERIES), |query, lse_delta| {
-            let (q_stage, q) = smem.wait(state);
-            multiply_transposed(k, (config.operands, [keys, q]), &scores);
-            let (grad_out_stage, grad_out) = smem.wait(state);
-            multiply_transposed(k, (config.operands, [values, grad_out]), &grads);
+            let products = [(keys, &scores[..]), (values, &grads)];
+            let [(q_stage, q), (grad_out_stage, grad_out)] =
+                products.map(|product| start_product((k, config), (smem, state), product));
             let stats = lse_delta.at((query + fragment_column(k)) << 1);
             let [query_scales, out_scales] =
                 [q_scales, grad_out_scales].map(|scales| scales.of_columns(query, scores.len()));
