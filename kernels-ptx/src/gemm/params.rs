@@ -258,7 +258,8 @@ impl<'k> GemmParams<'k> {
             Layout::Nt => Some(b_scales),
             Layout::Nn | Layout::Tn => None,
         };
-        let b_rows = if layout == Layout::Nt { self.n } else { self.k };
+        // With split-K, a plane has `k` of the rows.
+        let b_rows = if layout == Layout::Nt { self.n } else { self.k * k.nctaid_z() };
         let b_has_low = b_parts.gt(1);
         let split = |operand: GlobalOperand<'k>, rows: Value<'k, u32>, exists| {
             let offset = rows.mul_wide(operand.leading_dim) << 1;

@@ -7,7 +7,7 @@ use half::bf16;
 use retrograph_kernel_abi::Any;
 use retrograph_kernel_abi::gemm::{
     AddedProductParameters, GemmFlags, GemmParameters, GemmSquaresParameters, GemmTensorMaps,
-    Layout, MAX_ADDED_PRODUCTS, Nf4ScaleParameters, SplitScaleParameters,
+    Layout, MAX_ADDED_PRODUCTS, Nf4ScaleParameters, SplitScaleParameters, TENSOR_MAP_BOX,
 };
 use retrograph_kernel_abi::nf4::Nf4Scales;
 
@@ -21,6 +21,9 @@ use crate::geometry::MAX_GRID_YZ;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::tensor::NF4_BLOCK;
 use crate::{Argument, DType, KernelError, Launch, Problem, TensorView, View};
+
+/// Lengths of splits of split operands are a multiple of this: of the stages of their kernels.
+pub(super) const SPLIT_K_UNIT: usize = TENSOR_MAP_BOX[0] as usize;
 
 /// The largest m, n and k, so that indices of padded tiles fit in 32 bits.
 const MAX_EXTENT: usize = 0x7fff_ffff;
@@ -166,9 +169,13 @@ impl<B: Copy> Gemm<B> {
         if let Some((a, b)) = self.a.0.split().zip(self.b.0.split()) {
             let rule = "only the second operand of a product can have one part";
             check.rule(a.count == SplitMatrix::<B>::PARTS, rule, (a.count, b.count))?;
-            let (rows, [a_row, b_row, _]) = (self.stored_rows(), self.row_sizes());
+            let unsplit = self.without_split_k();
+            let (rows, [a_row, b_row, _]) = (unsplit.stored_rows(), unsplit.row_sizes());
             a.check(check, ["the parts of a", "the scales of a"], [rows[0], a_row[0]])?;
             b.check(check, ["the parts of b", "the scales of b"], [rows[1], b_row[0]])?;
+            let GemmSizes { k, batches, .. } = self.sizes;
+            let rule = "splits of f16 operands must be a multiple of 64 elements long";
+            check.rule(batches == 1 || k.is_multiple_of(SPLIT_K_UNIT), rule, (k, SPLIT_K_UNIT))?;
             let b_scales = Some(b.scales).filter(|_| self.kernels.layout() == Layout::Nt);
             let scales = SplitScaleParameters::<ArgumentTypes<B>> {
                 a_scales: Pointer::read(a.scales),
@@ -231,14 +238,25 @@ impl<B: Copy> Gemm<B> {
         })
     }
 
+    /// The same product without split-K: a product of split operands has one plane per split.
+    fn without_split_k(&self) -> Self {
+        let GemmSizes { k, batches, .. } = self.sizes;
+        Self { sizes: GemmSizes { k: k * batches, batches: 1, ..self.sizes }, ..*self }
+    }
+
     /// The tensor maps of a and b, if both have one in bf16. With them, the map of c, unless c is
     /// added to.
     fn tensor_maps(&self, row_sizes: &[[usize; 5]; 3]) -> GemmTensorMaps<ArgumentTypes<B>> {
-        let [a_rows, b_rows] = self.stored_rows();
-        let rows = [a_rows, b_rows, self.sizes.m];
-        let operands = [self.a, self.b, self.c];
-        let [a, b, c] =
-            [0, 1, 2].map(|i| tensor_map(self.sizes, operands[i], (rows[i], row_sizes[i])));
+        // The planes of the map of a split operand are its parts; kernels offset the contraction.
+        let inputs = match self.a.0 {
+            TensorView::Split(_) => &self.without_split_k(),
+            _ => self,
+        };
+        let (rows, input_sizes) = (inputs.stored_rows(), inputs.row_sizes());
+        let operands = [self.a, self.b];
+        let [a, b] =
+            [0, 1].map(|i| tensor_map(inputs.sizes, operands[i], (rows[i], input_sizes[i])));
+        let c = tensor_map(self.sizes, self.c, (self.sizes.m, row_sizes[2]));
         let c = c.filter(|_| !self.accumulate);
         match (a, b) {
             (Some(a), Some(b)) if a.dtype == b.dtype && a.dtype != DType::F32 => {

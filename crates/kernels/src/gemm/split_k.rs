@@ -24,9 +24,9 @@ pub static SPLIT_K_SUM: Kernel = Kernel::new("split_k_sum", &abi::SPLIT_K_SUM, |
 /// The splits of `y = x·wᵀ`: `partials[s] = x[:, split s] · w[:, split s]ᵀ`.
 #[derive(Clone, Copy, Debug)]
 pub struct FpropSplitK<B, W = View<B, f32>, X = View<B, f32>> {
-    /// `[rows, inputs]`: f32, or bf16 if w is bf16 or NF4.
+    /// `[rows, inputs]`: f32, bf16 if w is bf16 or NF4, or split if w is.
     pub x: X,
-    /// `[outputs, inputs]`: f32, bf16 or NF4.
+    /// `[outputs, inputs]`: f32, bf16, NF4 or split.
     pub w: W,
     /// `[splits, rows, outputs]`, written.
     pub partials: View<B, f32>,
@@ -48,8 +48,8 @@ impl<B: Copy, W: Into<TensorView<B>>, X: Into<TensorView<B>>> FpropSplitK<B, W, 
     /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
     ///
     /// # Errors
-    /// If a length does not match the shape, `splits` does not divide the contraction, or no kernel
-    /// takes the combination of types.
+    /// If a length does not match the shape, `splits` does not divide the contraction, a split of
+    /// split operands is no multiple of 64 elements, or no kernel takes the combination of types.
     pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         let Self { x, w, partials, shape, splits } = self;
         let (x, w) = (x.into(), w.into());
@@ -79,9 +79,10 @@ impl<B: Copy, W: Into<TensorView<B>>, X: Into<TensorView<B>>> FpropSplitK<B, W, 
 /// The splits of `dx = dy·w`: `partials[s] = dy[:, split s] · w[split s, :]`.
 #[derive(Clone, Copy, Debug)]
 pub struct DgradSplitK<B, W = View<B, f32>, Y = View<B, f32>> {
-    /// dy, `[rows, outputs]`: f32, or bf16 if w is bf16 or NF4.
+    /// dy, `[rows, outputs]`: f32, bf16 if w is bf16 or NF4, or split if w is, with the scales of w
+    /// as factors.
     pub grad_out: Y,
-    /// `[outputs, inputs]`: f32, bf16 or NF4.
+    /// `[outputs, inputs]`: f32, bf16, NF4 or split.
     pub w: W,
     /// `[splits, rows, inputs]`, written.
     pub partials: View<B, f32>,
@@ -103,8 +104,8 @@ impl<B: Copy, W: Into<TensorView<B>>, Y: Into<TensorView<B>>> DgradSplitK<B, W, 
     /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
     ///
     /// # Errors
-    /// If a length does not match the shape, `splits` does not divide the contraction, or no kernel
-    /// takes the combination of types.
+    /// If a length does not match the shape, `splits` does not divide the contraction, a split of
+    /// split operands is no multiple of 64 elements, or no kernel takes the combination of types.
     pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         let Self { grad_out, w, partials, shape, splits } = self;
         let (grad_out, w) = (grad_out.into(), w.into());

@@ -100,6 +100,12 @@ fn few_tiles_with_a_long_contraction_are_split() {
     assert!(both([32, 1536, 151_936], in_bf16).1 > 1);
     let codes = GemmConfig { weights: DType::Nf4, ..in_bf16 };
     assert_eq!(both([32, 1536, 1187 * 64], codes).1, 1);
+    // Splits of split operands are whole stages: of 64 elements.
+    let in_parts = GemmConfig { weights: DType::F16, ..single };
+    assert_eq!(both([512, 8960, 1536], in_parts).0, 2);
+    assert_eq!(both([512, 1536, 151_936], in_parts).1, 2);
+    assert_eq!(both([512, 1536, 64 * 1187], in_parts).1, 1);
+    assert_eq!(both([2048, 8960, 1536], in_parts), (1, 1));
     // Eight concurrent products need fewer splits to fill a device.
     let concurrent = GemmConfig { concurrent: 7, ..in_bf16 };
     let [alone, beside] = [in_bf16, concurrent].map(|config| both([32, 1536, 8960], config).1);

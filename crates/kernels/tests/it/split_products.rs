@@ -4,7 +4,8 @@ use half::{bf16, f16};
 use retrograph_kernel_abi::gemm::SPLIT_F16;
 use retrograph_kernels::gemm::reference;
 use retrograph_kernels::ops::{
-    DType, Dgrad, Fprop, GemmShape, NotInF16, Split, SplitMatrix, split_rows,
+    DType, Dgrad, DgradSplitK, Fprop, FpropSplitK, GemmShape, NotInF16, Split, SplitKSum,
+    SplitMatrix, split_rows,
 };
 use retrograph_kernels::{KernelError, Launch, SmTarget, View};
 
@@ -73,22 +74,29 @@ struct Case<'a> {
     bias: Option<&'a [f32]>,
     /// Parts of w.
     parts: usize,
+    /// Splits of the contraction.
+    splits: usize,
 }
 
 impl<'a> Case<'a> {
     fn new(op: Op, shape: GemmShape, operands: [&'a [f32]; 2]) -> Self {
-        Self { op, shape, operands, bias: None, parts: SplitMatrix::<u64>::PARTS }
+        Self { op, shape, operands, bias: None, parts: SplitMatrix::<u64>::PARTS, splits: 1 }
     }
 
-    /// The launch, and its result, which is NaN before.
+    /// The launch, and its result, which is NaN before: with split-K, the partial sums.
     fn launch(&self, device: &Device) -> (Launch<u64>, View<u64, f32>) {
         let GemmShape { rows, inputs, outputs } = self.shape;
         let w = unwritten_parts(device, [outputs, inputs], self.parts);
         let w = split_into(device, (self.operands[1], None), w, [outputs, inputs]);
-        let (shape, alpha, accumulate) = (self.shape, 1.0, false);
+        let (shape, splits, alpha, accumulate) = (self.shape, self.splits, 1.0, false);
         match self.op {
             Op::Fprop => {
                 let x = split(device, (self.operands[0], [rows, inputs]), None);
+                if splits > 1 {
+                    let partials = device.unwritten(splits * rows * outputs);
+                    let product = FpropSplitK { x, w, partials, shape, splits };
+                    return (product.launch().unwrap(), partials);
+                }
                 let (y, bias) = (device.unwritten(rows * outputs), self.bias);
                 let bias = bias.map(|bias| device.upload(bias));
                 (Fprop { x, w, bias, y, shape, alpha, accumulate }.launch().unwrap(), y)
@@ -96,6 +104,11 @@ impl<'a> Case<'a> {
             Op::Dgrad => {
                 let grad_out = (self.operands[0], [rows, outputs]);
                 let grad_out = split(device, grad_out, Some(w.scales));
+                if splits > 1 {
+                    let partials = device.unwritten(splits * rows * inputs);
+                    let product = DgradSplitK { grad_out, w, partials, shape, splits };
+                    return (product.launch().unwrap(), partials);
+                }
                 let grad_input = device.unwritten(rows * inputs);
                 let product = Dgrad { grad_out, w, grad_input, shape, alpha, accumulate };
                 (product.launch().unwrap(), grad_input)
@@ -107,7 +120,13 @@ impl<'a> Case<'a> {
     fn run(&self, device: &Device, tile: Tile) -> Vec<f32> {
         let (launch, result) = self.launch(device);
         device.run_as(&launch, geometry(&launch, device.target(), tile));
-        device.download(result)
+        if self.splits == 1 {
+            return device.download(result);
+        }
+        let out = device.unwritten(result.len() / self.splits);
+        let sum = SplitKSum { partials: result, out, splits: self.splits };
+        device.run(&sum.launch().unwrap());
+        device.download(out)
     }
 
     fn reference(&self, [a, b]: [&[f64]; 2]) -> Vec<f64> {
@@ -422,6 +441,37 @@ fn nan_and_infinity_reach_exactly_what_depends_on_them() {
     }
 }
 
+#[test]
+fn split_k_matches_the_reference_with_every_tile() {
+    let (mut data, device) = (Data::new("split-K of split products"), Device::new());
+    for (op, sizes, splits) in [
+        (Op::Fprop, [7, 192, 136], 3),
+        (Op::Fprop, [1160, 128, 72], 2),
+        (Op::Fprop, [1, 1024, 8], 16),
+        (Op::Dgrad, [40, 328, 256], 2),
+        (Op::Dgrad, [136, 72, 640], 5),
+        (Op::Dgrad, [264, 200, 192], 3),
+    ] {
+        let shape = shape(sizes);
+        let ([a, b, _], _) = op.lens(shape);
+        let a = data.uniform(a, 2.0);
+        let b: Vec<f32> = data.uniform(b, 2.0).into_iter().map(ROUNDINGS[0].1).collect();
+        let case = Case { splits, ..Case::new(op, shape, [&a, &b]) };
+        let one_part = Case { parts: 1, ..case };
+        let [by_wgmma @ .., portable] = tiles_of(device.target(), &SPLIT_F16) else { panic!() };
+        let found = case.run(&device, *portable);
+        assert!(case.error(&found) <= case.bound(), "{op:?} {sizes:?}: {}", case.error(&found));
+        let Some((first, others)) = by_wgmma.split_first() else { continue };
+        let found = case.run(&device, *first);
+        assert!(case.error(&found) <= case.bound(), "{op:?} {sizes:?}: {}", case.error(&found));
+        same_bits(&found, &case.run(&device, *first), "two runs");
+        same_bits(&found, &one_part.run(&device, *first), "one part and two");
+        for &tile in others {
+            same_bits(&found, &case.run(&device, tile), &format!("{op:?} {sizes:?} {tile:?}"));
+        }
+    }
+}
+
 /// Targets without `wgmma` multiply in f32.
 #[test]
 fn images_of_other_targets_match_the_reference() {
@@ -429,14 +479,15 @@ fn images_of_other_targets_match_the_reference() {
     for target in [75, 80, 86].map(SmTarget::portable) {
         let device = Device::with_images_for(target);
         for op in OPS {
-            let shape = shape([72, 40, 136]);
+            let shape = shape([72, 128, 256]);
             let ([a, b, _], _) = op.lens(shape);
             let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
-            let case = Case::new(op, shape, [&a, &b]);
-            let (launch, result) = case.launch(&device);
-            device.run(&launch);
-            let error = case.error(&device.download(result));
-            assert!(error <= case.bound(), "{target} {op:?}: {error}");
+            for splits in [1, 2] {
+                let case = Case { splits, ..Case::new(op, shape, [&a, &b]) };
+                let [portable] = tiles_of(target, &SPLIT_F16) else { panic!() };
+                let error = case.error(&case.run(&device, *portable));
+                assert!(error <= case.bound(), "{target} {op:?} {splits}: {error}");
+            }
         }
     }
 }
@@ -487,6 +538,10 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     refused(Fprop { x: one_part(out), ..product }, "only the second operand");
     refused(Fprop { w: SplitMatrix { scales: out.scales, ..w }, ..product }, "the scales of b");
     refused(Fprop { x: SplitMatrix { scales: w.scales, ..out }, ..product }, "the scales of a");
+    let partials = device.unwritten(2 * 8 * 24);
+    let in_splits = FpropSplitK { x: out, w, partials, shape, splits: 2 };
+    let error = in_splits.launch().unwrap_err().to_string();
+    assert!(error.contains("multiple of 64"), "{error}");
     let error = product.launch_in(DType::Bf16);
     assert!(matches!(error, Err(KernelError::UnsupportedDType { .. })));
 }

@@ -25,6 +25,8 @@ impl WarpSpecializedKernel {
         };
         let b_has_low = params.split.map(|split| split.b_has_low);
         let bytes = self.copied_bytes(k, b_has_low);
+        // With split-K, the contraction of a plane of split operands starts here.
+        let first_k = (self.parts() > 1).then(|| k.ctaid_z() * params.k);
         self.for_each_tile(k, params, |tile| {
             let maps = tile.product.maps.expect("operands have maps");
             let first = ([maps.a, maps.b], params.k);
@@ -32,6 +34,7 @@ impl WarpSpecializedKernel {
             let added = added.map(|product| (product.maps, product.k));
             for (maps, k_len) in [first].into_iter().chain(added) {
                 k.range(0, k_len, wgmma::TILE_K, |k_start| {
+                    let k_start = first_k.map_or(k_start, |first| first + k_start);
                     pipeline.fill(state, bytes, |stage, full| {
                         let from = (maps, up_map, b_has_low);
                         self.fill_stage(stage, from, full, (tile.origin, k_start));

@@ -68,11 +68,10 @@ impl Products {
         let min_fused_elements = config.min_fused_elements;
         let weights = Self::weights(&weight, shape, config);
         let config = GemmConfig { compute, activations, weights, concurrent: concurrent[0] };
-        // Only a product without split-K adds a bias, and many rows need none.
-        let is_split = weights == DType::F16;
-        let whole = bias.is_some() || is_split || Self::is_skinny(config, shape);
+        // Only a product without split-K adds a bias.
+        let whole = bias.is_some() || Self::is_skinny(config, shape);
         let forward_splits = if whole { 1 } else { shape.fprop_splits(config) };
-        let backward_splits = if is_split { 1 } else { shape.dgrad_splits(config) };
+        let backward_splits = shape.dgrad_splits(config);
         Self {
             w,
             f16,
