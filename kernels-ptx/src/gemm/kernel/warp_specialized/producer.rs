@@ -33,8 +33,11 @@ impl WarpSpecializedKernel {
             let added = tile.product.added.into_iter().flatten();
             let added = added.map(|product| (product.maps, product.k));
             for (maps, k_len) in [first].into_iter().chain(added) {
-                k.range(0, k_len, wgmma::TILE_K, |k_start| {
-                    let k_start = first_k.map_or(k_start, |first| first + k_start);
+                let (start, end) = match first_k {
+                    Some(first) => (first, first + k_len),
+                    None => (k.constant(0), k_len),
+                };
+                k.range(start, end, wgmma::TILE_K, |k_start| {
                     pipeline.fill(state, bytes, |stage, full| {
                         let from = (maps, up_map, b_has_low);
                         self.fill_stage(stage, from, full, (tile.origin, k_start));
