@@ -78,7 +78,7 @@ plain! {
     CUmemRangeHandleType, CUfunction_attribute, CUjitInputType, CUlaunchAttributeID,
     CUgraphMem_attribute, CUstreamCaptureMode, CUhostFn, CUstreamCallback, CUoccupancyB2DSize,
     CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
-    CUtensorMapFloatOOBfill,
+    CUtensorMapFloatOOBfill, CUcoredumpSettings, CUdevResourceType, CUarray,
 }
 
 impl<T> Out<T> {

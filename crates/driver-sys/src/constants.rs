@@ -42,12 +42,16 @@ pub fn value(name: &str) -> Option<i64> {
 
 /// The lists of all modules.
 const LISTS: &[&[Constant]] = &[
+    crate::array::ENUMERATIONS,
+    crate::array::FLAGS,
     crate::capture::ENUMERATIONS,
     crate::capture::FLAGS,
     crate::context::ENUMERATIONS,
     crate::context::FLAGS,
     crate::copy::ENUMERATIONS,
     crate::copy::FLAGS,
+    crate::coredump::ENUMERATIONS,
+    crate::coredump::FLAGS,
     crate::device::ATTRIBUTES,
     crate::device::ENUMERATIONS,
     crate::device::FLAGS,
@@ -73,6 +77,8 @@ const LISTS: &[&[Constant]] = &[
     crate::occupancy::FLAGS,
     crate::pool::ENUMERATIONS,
     crate::pool::FLAGS,
+    crate::resource::ENUMERATIONS,
+    crate::resource::FLAGS,
     crate::stream::FLAGS,
     crate::symbol::ENUMERATIONS,
     crate::symbol::FLAGS,

@@ -77,7 +77,7 @@ handles! {
     CUgreenCtx;
     /// A semaphore of another interface. No function of this crate makes one.
     CUexternalSemaphore;
-    /// A CUDA array. No function of this crate makes one; copies name it in their parameters.
+    /// A CUDA array.
     CUarray;
 }
 

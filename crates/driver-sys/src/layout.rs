@@ -27,6 +27,10 @@ layout! {
     CUaccessPolicyWindow: 32, 8 { base_ptr 0, num_bytes 8, hitRatio 16, hitProp 20, missProp 24 }
     CUctxCigParam: 16, 8 { sharedDataType 0, sharedData 8 }
     CUctxCreateParams: 24, 8 { execAffinityParams 0, numExecAffinityParams 8, cigParams 16 }
+    CUDA_ARRAY_DESCRIPTOR: 24, 8 { Width 0, Height 8, Format 16, NumChannels 20 }
+    CUDA_ARRAY3D_DESCRIPTOR: 40, 8 {
+        Width 0, Height 8, Depth 16, Format 24, NumChannels 28, Flags 32,
+    }
     CUDA_BATCH_MEM_OP_NODE_PARAMS: 32, 8 { ctx 0, count 8, paramArray 16, flags 24 }
     CUDA_CHILD_GRAPH_NODE_PARAMS: 16, 8 { graph 0, ownership 8 }
     CUDA_CONDITIONAL_NODE_PARAMS: 32, 8 { handle 0, r#type 8, size 12, phGraph_out 16, ctx 24 }
@@ -69,6 +73,8 @@ layout! {
     CUDA_MEMSET_NODE_PARAMS_v2: 48, 8 {
         dst 0, pitch 8, value 16, elementSize 20, width 24, height 32, ctx 40,
     }
+    CUdevResource: 144, 4 { r#type 0, _internal_padding 4, anonymous 96 }
+    CUdevSmResource: 12, 4 { smCount 0, minSmPartitionSize 4, smCoscheduledAlignment 8 }
     CUexecAffinityParam: 8, 4 { r#type 0, param 4 }
     CUexecAffinityParam_param: 4, 4 { smCount 0 }
     CUexecAffinitySmCount: 4, 4 { val 0 }
@@ -136,7 +142,11 @@ const _: () = assert!(size_of::<CUhostFn>() == 8 && size_of::<CUdevice>() == 4);
 #[cfg(test)]
 mod tests {
     /// A type without a name in C: its content is asserted through the struct around it.
-    const UNNAMED: &[&str] = &["CUgraphNodeParams_anonymous", "CUstreamMemOpValueParams_anonymous"];
+    const UNNAMED: &[&str] = &[
+        "CUdevResource_anonymous",
+        "CUgraphNodeParams_anonymous",
+        "CUstreamMemOpValueParams_anonymous",
+    ];
 
     #[test]
     fn every_layout_is_asserted() {

@@ -42,6 +42,7 @@ pub fn all() -> impl Iterator<Item = &'static Layout> {
 
 /// The lists of all modules.
 const LISTS: &[&[Layout]] = &[
+    crate::array::LAYOUTS,
     crate::context::LAYOUTS,
     crate::copy::BATCHES,
     crate::copy::LAYOUTS,
@@ -57,6 +58,7 @@ const LISTS: &[&[Layout]] = &[
     crate::location::LAYOUTS,
     crate::memory_operation::LAYOUTS,
     crate::pool::LAYOUTS,
+    crate::resource::LAYOUTS,
     crate::tensor_map::LAYOUTS,
     crate::virtual_memory::LAYOUTS,
 ];

@@ -35,16 +35,18 @@
 //! - [`constants`] and [`layouts`] list the rest as values, for tools.
 //!
 //! Not included: safe wrappers (see the crate `retrograph-driver`), the runtime API
-//! (`cudaMalloc` and the like), textures, arrays, graphics
-//! interop, inter-process handles other than of pools.
+//! (`cudaMalloc` and the like), textures, surfaces, green
+//! contexts, graphics interop, inter-process handles other than of pools.
 
 // Types, fields and functions carry the names of cuda.h, so that its documentation applies.
 #![allow(non_camel_case_types, non_snake_case)]
 
+mod array;
 mod capture;
 pub mod constants;
 mod context;
 mod copy;
+mod coredump;
 mod device;
 mod enumeration;
 mod event;
@@ -67,6 +69,7 @@ mod memory_operation;
 mod missing;
 mod occupancy;
 mod pool;
+mod resource;
 mod result;
 mod stream;
 mod structure;
@@ -78,9 +81,11 @@ mod virtual_memory;
 #[doc(no_inline)]
 pub use std::ffi::{c_char, c_void};
 
+pub use array::*;
 pub use capture::*;
 pub use context::*;
 pub use copy::*;
+pub use coredump::*;
 pub use device::*;
 pub use event::*;
 pub use function::*;
@@ -97,6 +102,7 @@ pub use memory_operation::*;
 pub use missing::MissingFunction;
 pub use occupancy::*;
 pub use pool::*;
+pub use resource::*;
 pub use result::CUresult;
 pub use stream::*;
 pub use symbol::*;

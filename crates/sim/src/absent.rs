@@ -41,17 +41,17 @@ pub(crate) fn address(name: &str) -> Option<*mut c_void> {
 }
 
 absent! {
-    cuArray3DCreate cuArray3DCreate_v2 cuArray3DGetDescriptor cuArray3DGetDescriptor_v2
-    cuArrayCreate cuArrayCreate_v2 cuArrayDestroy cuArrayGetDescriptor cuArrayGetDescriptor_v2
+    cuArray3DCreate cuArray3DGetDescriptor
+    cuArrayCreate cuArrayGetDescriptor
     cuArrayGetMemoryRequirements cuArrayGetPlane cuArrayGetSparseProperties
     cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId
     cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessRestore
-    cuCheckpointProcessUnlock cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal
-    cuCoredumpSetAttribute cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxCreate cuCtxCreate_v3
-    cuCtxDestroy cuCtxDetach cuCtxFromGreenCtx cuCtxGetDevResource cuCtxGetSharedMemConfig
+    cuCheckpointProcessUnlock
+    cuCtxAttach cuCtxCreate cuCtxCreate_v3
+    cuCtxDestroy cuCtxDetach cuCtxFromGreenCtx cuCtxGetSharedMemConfig
     cuCtxPopCurrent cuCtxPushCurrent cuCtxSetSharedMemConfig cuDestroyExternalMemory
-    cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplitByCount
-    cuDeviceComputeCapability cuDeviceGetDevResource cuDeviceGetNvSciSyncAttributes
+    cuDestroyExternalSemaphore cuDevResourceGenerateDesc
+    cuDeviceComputeCapability cuDeviceGetNvSciSyncAttributes
     cuDeviceGetProperties cuDeviceGetTexture1DLinearMaxWidth cuDeviceGetUuid
     cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset cuDevicePrimaryCtxSetFlags
     cuDeviceRegisterAsyncNotification cuDeviceTotalMem cuDeviceUnregisterAsyncNotification
@@ -86,14 +86,14 @@ absent! {
     cuMemcpy2DAsync cuMemcpy2DAsync_v2_ptsz cuMemcpy2DUnaligned cuMemcpy2DUnaligned_v2_ptds
     cuMemcpy2D_v2_ptds cuMemcpy3D cuMemcpy3DAsync cuMemcpy3DAsync_v2_ptsz cuMemcpy3DBatchAsync
     cuMemcpy3DBatchAsync_ptsz cuMemcpy3DBatchAsync_v2_ptsz cuMemcpy3DPeerAsync_ptsz
-    cuMemcpy3DPeer_ptds cuMemcpy3D_v2_ptds cuMemcpyAsync_ptsz cuMemcpyAtoA cuMemcpyAtoA_v2
-    cuMemcpyAtoA_v2_ptds cuMemcpyAtoD cuMemcpyAtoD_v2 cuMemcpyAtoD_v2_ptds cuMemcpyAtoH
-    cuMemcpyAtoHAsync cuMemcpyAtoHAsync_v2 cuMemcpyAtoHAsync_v2_ptsz cuMemcpyAtoH_v2
+    cuMemcpy3DPeer_ptds cuMemcpy3D_v2_ptds cuMemcpyAsync_ptsz cuMemcpyAtoA
+    cuMemcpyAtoA_v2_ptds cuMemcpyAtoD cuMemcpyAtoD_v2_ptds cuMemcpyAtoH
+    cuMemcpyAtoHAsync cuMemcpyAtoHAsync_v2_ptsz
     cuMemcpyAtoH_v2_ptds cuMemcpyBatchAsync cuMemcpyBatchAsync_ptsz cuMemcpyBatchAsync_v2_ptsz
-    cuMemcpyDtoA cuMemcpyDtoA_v2 cuMemcpyDtoA_v2_ptds cuMemcpyDtoD cuMemcpyDtoDAsync
+    cuMemcpyDtoA cuMemcpyDtoA_v2_ptds cuMemcpyDtoD cuMemcpyDtoDAsync
     cuMemcpyDtoDAsync_v2_ptsz cuMemcpyDtoD_v2_ptds cuMemcpyDtoH cuMemcpyDtoHAsync
     cuMemcpyDtoHAsync_v2_ptsz cuMemcpyDtoH_v2_ptds cuMemcpyHtoA cuMemcpyHtoAAsync
-    cuMemcpyHtoAAsync_v2 cuMemcpyHtoAAsync_v2_ptsz cuMemcpyHtoA_v2 cuMemcpyHtoA_v2_ptds
+    cuMemcpyHtoAAsync_v2_ptsz cuMemcpyHtoA_v2_ptds
     cuMemcpyHtoD cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2_ptsz cuMemcpyHtoD_v2_ptds
     cuMemcpyPeerAsync_ptsz cuMemcpyPeer_ptds cuMemcpy_ptds cuMemsetD16 cuMemsetD16Async_ptsz
     cuMemsetD16_v2_ptds cuMemsetD2D16 cuMemsetD2D16Async_ptsz cuMemsetD2D16_v2_ptds cuMemsetD2D32

@@ -14,6 +14,7 @@ mod capture_into;
 mod conditional;
 mod context;
 mod copies;
+mod coredump;
 mod device;
 mod device_runtime;
 mod dot;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use retrograph_driver_sys::{CU_STREAM_DEFAULT, CUcontext, CUmemoryPool, CUresult, CUstream};
 
-use super::{Handle, State, Stream};
+use super::{CoreDumps, Handle, State, Stream};
 use crate::argument::Call;
 use crate::config::Config;
 use crate::diagnostic::{DiagnosticKind, Finding};
@@ -39,6 +39,8 @@ pub(crate) struct Device {
     pub(crate) limits: BTreeMap<u32, usize>,
     /// The contexts of other devices whose memory this context uses.
     pub(crate) peers: BTreeSet<usize>,
+    /// The settings of core dumps that the program changed in this context.
+    pub(crate) core_dumps: CoreDumps,
 }
 
 impl Device {
@@ -60,6 +62,7 @@ impl Device {
             legacy_tail: None,
             limits: BTreeMap::new(),
             peers: BTreeSet::new(),
+            core_dumps: CoreDumps::default(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod capture;
 mod conditional;
+mod core_dumps;
 mod device;
 mod graph;
 mod graph_memory;
@@ -23,6 +24,7 @@ use retrograph_driver_sys::*;
 
 pub(crate) use capture::{Capture, CaptureTarget, Route};
 pub(crate) use conditional::Conditional;
+pub(crate) use core_dumps::CoreDumps;
 pub(crate) use device::{Allocation, Device, memory_refusal};
 pub(crate) use graph::{Node, NodeKind, Owner};
 pub(crate) use graph_memory::{Reserved, Usage};
@@ -88,6 +90,8 @@ pub(crate) struct State {
     pub(crate) allocations: BTreeMap<u64, Allocation>,
     /// Pinned host memory by address.
     pub(crate) pinned: BTreeMap<usize, Pinned>,
+    /// The settings of core dumps of the process.
+    pub(crate) core_dumps: CoreDumps,
     pub(crate) random: Random,
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// What kernels printed and nobody took yet.
@@ -144,6 +148,7 @@ impl State {
             context_ordinals: BTreeMap::new(),
             allocations: BTreeMap::new(),
             pinned: BTreeMap::new(),
+            core_dumps: CoreDumps::default(),
             random: Random::of(&config),
             diagnostics: Vec::new(),
             output: Mutex::default(),

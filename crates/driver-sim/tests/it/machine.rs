@@ -17,6 +17,16 @@ macro_rules! cu {
 }
 pub(crate) use cu;
 
+/// Calls an optional function of the driver.
+macro_rules! cu_optional {
+    ($machine:expr, $name:ident($($argument:expr),* $(,)?)) => {{
+        let function = $machine.simulator.table().$name().expect("a function of this driver");
+        // SAFETY: every pointer that the tests pass is valid during its call.
+        unsafe { function($($argument),*) }
+    }};
+}
+pub(crate) use cu_optional;
+
 /// A machine whose context is current on the thread that made it.
 pub(crate) struct Machine {
     pub(crate) simulator: Simulator,
@@ -31,6 +41,12 @@ impl Machine {
 
     pub(crate) fn seeded(seed: u64) -> Self {
         Self::with(Config { seed, memory_bytes: 1 << 24, threads: 1, ..Config::default() })
+    }
+
+    /// Errors need no recorded trace.
+    pub(crate) fn trusting() -> Self {
+        let config = Config { memory_bytes: 1 << 24, threads: 1, ..Config::default() };
+        Self::with(Config { attested_only: false, ..config })
     }
 
     pub(crate) fn with(config: Config) -> Self {

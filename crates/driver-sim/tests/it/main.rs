@@ -8,6 +8,7 @@ mod capture_into;
 mod capture_modes;
 mod conditional;
 mod copies;
+mod coredump;
 mod faults;
 mod graph_nodes;
 mod graph_update;

@@ -3,9 +3,11 @@
 //! Each area is a macro in its own file, named `__<file>_functions`. It hands its functions on to
 //! the macro that it was given, and `__gather_functions` collects them.
 
+mod array;
 mod capture;
 mod context;
 mod copy;
+mod coredump;
 mod device;
 mod event;
 mod exec;
@@ -19,6 +21,7 @@ mod module;
 mod node;
 mod occupancy;
 mod pool;
+mod resource;
 mod stream;
 mod tensor_map;
 mod version;
@@ -58,7 +61,8 @@ macro_rules! driver_functions {
                 __pool_functions __virtual_memory_functions __copy_functions __fill_functions
                 __stream_functions __event_functions __module_functions __library_functions
                 __function_functions __occupancy_functions __capture_functions __graph_functions
-                __node_functions __exec_functions __tensor_map_functions
+                __node_functions __exec_functions __tensor_map_functions __array_functions
+                __resource_functions __coredump_functions
             ]
             required {}
             optional {}
