@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Live {
     /// References to primary contexts, and contexts that were created.
     pub contexts: usize,
-    /// Device and managed allocations. Global variables of modules are not among them.
+    /// Device and managed allocations, and arrays. Global variables of modules are not among them.
     pub allocations: usize,
     /// Bytes of those.
     pub allocated_bytes: u64,

@@ -38,6 +38,11 @@ macro_rules! rules {
 }
 
 rules! {
+    ArrayBounds = "array.bounds",
+    ArrayElement = "array.element",
+    ArrayExtent = "array.extent",
+    ArrayFlags = "array.flags",
+    ArrayFormat = "array.format",
     BoxHeight = "box.height",
     BoxPitch = "box.pitch",
     CaptureBegun = "capture.begun",
@@ -283,6 +288,9 @@ rules! {
     PoolUnknown = "pool.unknown",
     PrimaryMapped = "primary.mapped",
     PrimaryReleased = "primary.released",
+    ResourceCount = "resource.count",
+    ResourceFlags = "resource.flags",
+    ResourceType = "resource.type",
     Sticky = "sticky",
     StreamAttribute = "stream.attribute",
     StreamFlags = "stream.flags",

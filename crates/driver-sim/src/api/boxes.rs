@@ -32,13 +32,17 @@ fn slice_of(given: &CUDA_MEMCPY2D) -> CUDA_MEMCPY3D {
 /// The largest pitch (`CU_DEVICE_ATTRIBUTE_MAX_PITCH`).
 const MOST_PITCH: usize = i32::MAX as usize;
 
-/// Refuses copies whose rows overlap. A pitch or height of 0 means rows without gaps.
+/// Refuses copies whose rows overlap. A pitch or height of 0 means rows without gaps. An array has
+/// a pitch and a height of its own.
 fn check(mut given: CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
     let ends = [
-        (&mut given.srcPitch, &mut given.srcHeight, given.srcXInBytes),
-        (&mut given.dstPitch, &mut given.dstHeight, given.dstXInBytes),
+        (given.srcMemoryType, &mut given.srcPitch, &mut given.srcHeight, given.srcXInBytes),
+        (given.dstMemoryType, &mut given.dstPitch, &mut given.dstHeight, given.dstXInBytes),
     ];
-    for (pitch, height, x) in ends {
+    for (kind, pitch, height, x) in ends {
+        if kind == CUmemorytype::CU_MEMORYTYPE_ARRAY {
+            continue;
+        }
         // Saturates: a row that ends beyond the last address exceeds every pitch.
         let row = x.saturating_add(given.WidthInBytes);
         *pitch = if *pitch == 0 { row } else { *pitch };

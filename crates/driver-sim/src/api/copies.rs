@@ -35,7 +35,12 @@ impl State {
 
     /// Queues or captures a linear copy. A synchronous copy is allowed while another stream is
     /// captured.
-    fn submit_copy(&mut self, given: CUDA_MEMCPY3D, stream: CUstream, wait: Wait) -> Call {
+    pub(super) fn submit_copy(
+        &mut self,
+        given: CUDA_MEMCPY3D,
+        stream: CUstream,
+        wait: Wait,
+    ) -> Call {
         let route = self.route(stream)?;
         self.copy_along(route, given, wait)
     }

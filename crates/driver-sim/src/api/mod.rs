@@ -7,6 +7,8 @@
 // Methods carry the names of the driver's functions.
 #![allow(non_snake_case)]
 
+mod array_forms;
+mod arrays;
 mod attributes;
 mod boxes;
 mod capture;
@@ -53,6 +55,7 @@ mod peers;
 mod pointers;
 mod pools;
 mod primary;
+mod resources;
 mod stream_attributes;
 mod stream_identity;
 mod streams;

@@ -8,18 +8,22 @@ use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::{NodeKind, State};
 use crate::work::{Fill, HostCall, HostTarget, Operation};
 
-/// The checked parameters of a copy node. A pitch of 0 means rows without gaps.
+/// The checked parameters of a copy node. A pitch of 0 means rows without gaps. An array
+/// has a pitch of its own.
 fn checked_box(given: &CUDA_MEMCPY3D) -> Result<CUDA_MEMCPY3D, Refusal> {
     let mut given = *given;
     if given.WidthInBytes == 0 {
         return Err(invalid(Rule::GraphNoWidth));
     }
     let ends = [
-        (&mut given.srcPitch, &mut given.srcHeight, given.srcXInBytes),
-        (&mut given.dstPitch, &mut given.dstHeight, given.dstXInBytes),
+        (given.srcMemoryType, &mut given.srcPitch, &mut given.srcHeight, given.srcXInBytes),
+        (given.dstMemoryType, &mut given.dstPitch, &mut given.dstHeight, given.dstXInBytes),
     ];
     let is_row = given.Height <= 1 && given.Depth <= 1;
-    for (pitch, height, x) in ends {
+    for (kind, pitch, height, x) in ends {
+        if kind == CUmemorytype::CU_MEMORYTYPE_ARRAY {
+            continue;
+        }
         // Saturates: a row that ends beyond the last address exceeds every pitch.
         let row = x.saturating_add(given.WidthInBytes);
         match *pitch {

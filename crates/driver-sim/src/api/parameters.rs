@@ -7,7 +7,7 @@ use retrograph_driver_sys::*;
 use crate::argument::{Admit, Call, In};
 use crate::refusal::{Refusal, Rule, invalid};
 use crate::state::State;
-use crate::work::{Copy, End, Fill};
+use crate::work::{Copy, End, Fill, Strides};
 
 /// Whether the source of a copy is its first or second end.
 #[derive(Clone, Copy)]
@@ -16,6 +16,10 @@ struct CopyEnd {
     host: *mut c_void,
     device: CUdeviceptr,
     array: CUarray,
+    /// The first byte, row and slice.
+    start: [usize; 3],
+    /// Bytes of a row, rows and slices.
+    extent: [usize; 3],
     bytes: usize,
 }
 
@@ -24,11 +28,14 @@ impl State {
     fn ends(&self, given: &CUDA_MEMCPY3D) -> Result<(CopyEnd, CopyEnd), Refusal> {
         let (source_bytes, target_bytes) =
             Copy::extent(given).ok_or(invalid(Rule::ParametersEnds))?;
+        let extent = [given.WidthInBytes, given.Height, given.Depth];
         let source = CopyEnd {
             kind: given.srcMemoryType,
             host: given.srcHost.cast_mut(),
             device: given.srcDevice,
             array: given.srcArray,
+            start: [given.srcXInBytes, given.srcY, given.srcZ],
+            extent,
             bytes: source_bytes,
         };
         let target = CopyEnd {
@@ -36,6 +43,8 @@ impl State {
             host: given.dstHost,
             device: given.dstDevice,
             array: given.dstArray,
+            start: [given.dstXInBytes, given.dstY, given.dstZ],
+            extent,
             bytes: target_bytes,
         };
         Ok((source, target))
@@ -88,11 +97,30 @@ impl State {
             CUmemorytype::CU_MEMORYTYPE_ARRAY if given.array.is_null() => {
                 Err(invalid(Rule::CopyNoArray))
             }
-            CUmemorytype::CU_MEMORYTYPE_ARRAY => {
-                Err(self.unsupported("copies of arrays are not simulated"))
-            }
+            CUmemorytype::CU_MEMORYTYPE_ARRAY => self.array_end(device, &given).map(Some),
             _ => Err(invalid(Rule::ParametersEnd3)),
         }
+    }
+
+    /// The end of a copy in an array: whole elements inside of it.
+    fn array_end(&mut self, device: usize, given: &CopyEnd) -> Result<End, Refusal> {
+        let array = self.array(given.array)?;
+        let element = array.element_bytes();
+        if !given.start[0].is_multiple_of(element) || !given.extent[0].is_multiple_of(element) {
+            return Err(invalid(Rule::ArrayElement));
+        }
+        let mut ranges = given.start.into_iter().zip(given.extent).zip(array.extent());
+        let fits = |((start, extent), most): ((usize, usize), usize)| {
+            start.checked_add(extent).is_some_and(|end| end <= most)
+        };
+        if !ranges.all(fits) {
+            return Err(invalid(Rule::ArrayBounds));
+        }
+        if !self.on_device(device, array.address, 1) {
+            return Err(self.unsupported("a copy of an array of another device"));
+        }
+        let [pitch, height, _] = array.extent();
+        Ok(End::Array(array.address, Strides { pitch, height }))
     }
 
     /// The copy of a node, which may run later and repeatedly.

@@ -177,6 +177,7 @@ impl State {
             // The address belongs to a live allocation, which this frees.
             keep || memory.free(*address).is_err()
         });
+        self.free_arrays(device);
         // Allocation nodes keep their reservations.
         for (address, found) in &mut self.graph_memory {
             if found.device == device && std::mem::take(&mut found.is_live) {

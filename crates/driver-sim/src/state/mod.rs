@@ -1,5 +1,6 @@
 //! The state of a simulated machine: devices, threads, and every object by its handle.
 
+mod array;
 mod capture;
 mod conditional;
 mod core_dumps;
@@ -22,6 +23,7 @@ use std::sync::{Arc, Mutex};
 
 use retrograph_driver_sys::*;
 
+pub(crate) use array::{Array, channel_bytes};
 pub(crate) use capture::{Capture, CaptureTarget, Route};
 pub(crate) use conditional::Conditional;
 pub(crate) use core_dumps::CoreDumps;
@@ -77,6 +79,7 @@ pub(crate) struct State {
     /// Per-thread streams by thread and device.
     pub(crate) per_thread: BTreeMap<(u64, usize), CUstream>,
     pub(crate) tasks: BTreeMap<TaskId, Task>,
+    pub(crate) arrays: Table<CUarray, Array>,
     pub(crate) pools: Table<CUmemoryPool, Pool>,
     /// The default pool of each location, created on first use.
     pub(crate) default_pools: BTreeMap<PoolKind, CUmemoryPool>,
@@ -141,6 +144,7 @@ impl State {
             captures: BTreeMap::new(),
             per_thread: BTreeMap::new(),
             tasks: BTreeMap::new(),
+            arrays: Table::default(),
             pools: Table::default(),
             default_pools: BTreeMap::new(),
             current_pools: BTreeMap::new(),
@@ -231,7 +235,8 @@ impl State {
         let managed = self.pinned.values().filter(is_managed).filter(|pinned| !pinned.is_variable);
         let managed = managed.map(|found| found.bytes() as u64);
         let pinned = self.pinned.len() - managed.clone().count() - variables;
-        let allocated = allocated.chain(managed);
+        let arrays: Vec<_> = self.arrays.values().map(Array::bytes).collect();
+        let allocated = allocated.chain(managed).chain(arrays);
         Live {
             contexts: self.references(),
             allocations: allocated.clone().count(),

@@ -49,7 +49,8 @@ handles!(
     CUlibrary,
     CUkernel,
     CUlinkState,
-    CUmemoryPool
+    CUmemoryPool,
+    CUarray
 );
 
 /// Objects by handle. Handles are never reused, so use after destruction is detected; on hardware

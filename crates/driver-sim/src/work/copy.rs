@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use retrograph_driver_sys::{CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS};
+use retrograph_driver_sys::{CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUmemorytype};
 
 use crate::memory::{Memory, MemoryError};
 
@@ -11,6 +11,8 @@ use crate::memory::{Memory, MemoryError};
 pub(crate) enum End {
     /// Device memory.
     Device(u64),
+    /// An array, by the address of its first row. It decides the distances of rows and slices.
+    Array(u64, Strides),
     /// Host memory, read or written when the copy runs. It is pinned, and the state keeps it for as
     /// long as work that names it is queued; or the copy runs before the call returns.
     Host(usize),
@@ -19,6 +21,33 @@ pub(crate) enum End {
     Pageable(usize),
     /// Host memory at the time of the call, as hardware reads pageable memory.
     Snapshot(Arc<[u8]>),
+}
+
+/// Distances in a box of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Strides {
+    /// Bytes from row to row.
+    pub(crate) pitch: usize,
+    /// Rows from slice to slice.
+    pub(crate) height: usize,
+}
+
+impl End {
+    /// The address, if it is memory of the device.
+    fn device_address(&self) -> Option<u64> {
+        match self {
+            Self::Device(address) | Self::Array(address, _) => Some(*address),
+            _ => None,
+        }
+    }
+
+    /// The distances of an array, or those that the parameters of the copy have.
+    fn strides(&self, pitch: usize, height: usize) -> Strides {
+        match self {
+            Self::Array(_, strides) => *strides,
+            _ => Strides { pitch, height },
+        }
+    }
 }
 
 /// A box of bytes to copy.
@@ -47,26 +76,34 @@ impl Copy {
     }
 
     /// The rows. Offsets count from the address of an end.
-    fn rows(given: &CUDA_MEMCPY3D) -> impl Iterator<Item = Row> + '_ {
+    fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+        let given = &self.given;
+        let from = self.source.strides(given.srcPitch, given.srcHeight);
+        let to = self.target.strides(given.dstPitch, given.dstHeight);
         let slices = 0..given.Depth;
         slices.flat_map(move |z| (0..given.Height).map(move |y| (y, z))).map(move |(y, z)| {
-            let source_row = given.srcY + y + (given.srcZ + z) * given.srcHeight;
-            let target_row = given.dstY + y + (given.dstZ + z) * given.dstHeight;
-            let source = given.srcXInBytes + source_row * given.srcPitch;
-            let target = given.dstXInBytes + target_row * given.dstPitch;
+            let source_row = given.srcY + y + (given.srcZ + z) * from.height;
+            let target_row = given.dstY + y + (given.dstZ + z) * to.height;
+            let source = given.srcXInBytes + source_row * from.pitch;
+            let target = given.dstXInBytes + target_row * to.pitch;
             (source, target, given.WidthInBytes)
         })
     }
 
     /// How many bytes past the address the source and the target reach, unless that is more than
-    /// can be counted. The last row of the last slice reaches farthest.
+    /// can be counted. The last row of the last slice reaches farthest. The extent in an array has
+    /// no meaning.
     pub(crate) fn extent(given: &CUDA_MEMCPY3D) -> Option<(usize, usize)> {
         let (y, z) = (given.Height.checked_sub(1)?, given.Depth.checked_sub(1)?);
-        let end = |x: usize, rows: usize, slices: usize, height: usize, pitch: usize| {
+        let end = |kind, x: usize, rows: usize, slices: usize, height: usize, pitch: usize| {
+            if kind == CUmemorytype::CU_MEMORYTYPE_ARRAY {
+                return Some(0);
+            }
             let rows = slices.checked_mul(height)?.checked_add(rows)?;
             rows.checked_mul(pitch)?.checked_add(x)?.checked_add(given.WidthInBytes)
         };
         let source = end(
+            given.srcMemoryType,
             given.srcXInBytes,
             given.srcY.checked_add(y)?,
             given.srcZ.checked_add(z)?,
@@ -74,6 +111,7 @@ impl Copy {
             given.srcPitch,
         )?;
         let target = end(
+            given.dstMemoryType,
             given.dstXInBytes,
             given.dstY.checked_add(y)?,
             given.dstZ.checked_add(z)?,
@@ -85,15 +123,16 @@ impl Copy {
 
     /// Moves the bytes.
     pub(crate) fn run(&self, memory: &Memory) -> Result<(), MemoryError> {
-        Self::rows(&self.given).try_for_each(|row| self.run_row(memory, row))
+        self.rows().try_for_each(|row| self.run_row(memory, row))
     }
 
     fn run_row(&self, memory: &Memory, (from, to, bytes): Row) -> Result<(), MemoryError> {
-        if let (End::Device(source), End::Device(target)) = (&self.source, &self.target) {
+        let ends = (self.source.device_address(), self.target.device_address());
+        if let (Some(source), Some(target)) = ends {
             return memory.copy(target + to as u64, source + from as u64, bytes as u64);
         }
         let row = match &self.source {
-            End::Device(source) => {
+            End::Device(source) | End::Array(source, _) => {
                 let mut row = vec![0; bytes];
                 memory.read(source + from as u64, &mut row)?;
                 row
@@ -102,7 +141,7 @@ impl Copy {
             End::Snapshot(source) => source[from..from + bytes].to_vec(),
         };
         match &self.target {
-            End::Device(target) => memory.write(target + to as u64, &row),
+            End::Device(target) | End::Array(target, _) => memory.write(target + to as u64, &row),
             End::Host(target) | End::Pageable(target) => {
                 write_host(target + to, &row);
                 Ok(())

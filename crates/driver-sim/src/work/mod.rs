@@ -14,7 +14,7 @@ mod peer_copy;
 mod run;
 
 pub(crate) use attempt::{Attempt, Patience};
-pub(crate) use copy::{Copy, End, Fill};
+pub(crate) use copy::{Copy, End, Fill, Strides};
 pub(crate) use exec::{Exec, Plan, PlanConditional, PlanNode, PlanWork};
 pub(crate) use graph_run::GraphRun;
 pub(crate) use host::{HostCall, HostRun, HostTarget, Hosting};

@@ -2,6 +2,7 @@
 
 #![expect(non_snake_case, reason = "fields of node parameters are named as in cuda.h")]
 
+mod arrays;
 mod attributes;
 mod capture;
 mod capture_into;
@@ -29,6 +30,7 @@ mod pools;
 mod ptx;
 mod refusals;
 mod resets;
+mod resources;
 mod symbols;
 mod tensor_maps;
 mod worlds;

@@ -21,7 +21,7 @@ pub(super) fn replaceable(old: &Operation, new: &Operation) -> Result<(), CUgrap
     match (old, new) {
         (Operation::Launch(_), Operation::Launch(_)) => Ok(()),
         (Operation::Copy(old), Operation::Copy(new)) => {
-            let kinds = |copy: &Copy| [is_device(&copy.source), is_device(&copy.target)];
+            let kinds = |copy: &Copy| [kind(&copy.source), kind(&copy.target)];
             let flat = |copy: &Copy| copy.given.Height == 1 && copy.given.Depth == 1;
             if kinds(old) == kinds(new) && flat(old) == flat(new) { Ok(()) } else { changed }
         }
@@ -38,8 +38,13 @@ pub(super) fn replaceable(old: &Operation, new: &Operation) -> Result<(), CUgrap
     }
 }
 
-fn is_device(end: &End) -> bool {
-    matches!(end, End::Device(_))
+/// The kind of memory, which an update cannot change.
+fn kind(end: &End) -> CUmemorytype {
+    match end {
+        End::Device(_) => CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        End::Array(..) => CUmemorytype::CU_MEMORYTYPE_ARRAY,
+        End::Host(_) | End::Pageable(_) | End::Snapshot(_) => CUmemorytype::CU_MEMORYTYPE_HOST,
+    }
 }
 
 /// Indices of nodes in topological order; among ready nodes, the one added first comes first.

@@ -1,0 +1,155 @@
+//! Resources of devices: multiprocessors, which a program divides into groups.
+//!
+//! Green contexts, which use such a group, are not simulated.
+
+use retrograph_driver_sys::*;
+
+use super::device::MULTIPROCESSORS;
+use crate::argument::{Call, In, Out};
+use crate::refusal::{Rule, invalid, refuse};
+use crate::state::State;
+
+/// Marks resources of the simulator, in the part that only the driver changes.
+const MARK: [u8; 8] = *b"SIM-RES.";
+
+/// What the simulator knows about a resource of multiprocessors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Multiprocessors {
+    /// The ordinal of the device.
+    device: u32,
+    /// How many.
+    count: u32,
+    /// Whether a split made the group.
+    is_group: bool,
+}
+
+impl Multiprocessors {
+    /// The resource, as programs see it.
+    fn resource(self, capability: (u32, u32)) -> CUdevResource {
+        let (fewest, alignment) = granularity(capability);
+        let mut resource = CUdevResource {
+            r#type: CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM,
+            ..Default::default()
+        };
+        let parts = [self.device, u32::from(self.is_group)].map(u32::to_ne_bytes);
+        let bytes = MARK.into_iter().chain(parts.into_iter().flatten());
+        for (place, byte) in resource._internal_padding.iter_mut().zip(bytes) {
+            *place = byte;
+        }
+        resource.anonymous.sm = CUdevSmResource {
+            smCount: self.count,
+            minSmPartitionSize: fewest,
+            smCoscheduledAlignment: alignment,
+        };
+        resource
+    }
+
+    /// The multiprocessors of a resource that the simulator made.
+    fn of(resource: &CUdevResource) -> Option<Self> {
+        let (mark, parts) = resource._internal_padding.split_at(MARK.len());
+        let word = |index: usize| {
+            let bytes = parts.get(4 * index..4 * index + 4)?;
+            Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+        };
+        // SAFETY: all fields are integers, for which any bytes are valid.
+        let count = unsafe { resource.anonymous.sm.smCount };
+        let found = Self { device: word(0)?, count, is_group: word(1)? != 0 };
+        (mark == MARK && count <= MULTIPROCESSORS.cast_unsigned()).then_some(found)
+    }
+}
+
+/// The fewest multiprocessors of a group, and what their number is a multiple of.
+///
+/// Source: the chapter about green contexts in cuda.h 13.0.
+fn granularity((major, _): (u32, u32)) -> (u32, u32) {
+    match major {
+        ..=7 => (2, 2),
+        8 => (4, 2),
+        _ => (8, 8),
+    }
+}
+
+/// Refuses a type of resources that devices do not have.
+fn check_type(kind: CUdevResourceType) -> Call {
+    match kind {
+        CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM => Ok(()),
+        _ => Err(refuse(CUresult::CUDA_ERROR_INVALID_RESOURCE_TYPE, Rule::ResourceType)),
+    }
+}
+
+impl State {
+    /// All multiprocessors of the device with this ordinal.
+    fn all_multiprocessors(&self, ordinal: usize) -> CUdevResource {
+        let (device, count) = (ordinal as u32, MULTIPROCESSORS.cast_unsigned());
+        let all = Multiprocessors { device, count, is_group: false };
+        all.resource(self.config.compute_capability)
+    }
+
+    pub(crate) fn cuDeviceGetDevResource(
+        &mut self,
+        device: CUdevice,
+        resource: Out<CUdevResource>,
+        kind: CUdevResourceType,
+    ) -> Call {
+        let ordinal = self.device_index(device)?;
+        resource.demand()?;
+        check_type(kind)?;
+        resource.put(self.all_multiprocessors(ordinal))
+    }
+
+    pub(crate) fn cuCtxGetDevResource(
+        &mut self,
+        context: CUcontext,
+        resource: Out<CUdevResource>,
+        kind: CUdevResourceType,
+    ) -> Call {
+        let index = self.named_or_current(context)?;
+        resource.demand()?;
+        check_type(kind)?;
+        resource.put(self.all_multiprocessors(self.devices[index].ordinal))
+    }
+
+    pub(crate) fn cuDevSmResourceSplitByCount(
+        &mut self,
+        result: Out<CUdevResource>,
+        groups: Out<u32>,
+        input: In<CUdevResource>,
+        remaining: Out<CUdevResource>,
+        flags: u32,
+        min_count: u32,
+    ) -> Call {
+        groups.demand()?;
+        let input = input.get()?;
+        check_type(input.r#type)?;
+        let Some(input) = Multiprocessors::of(&input).filter(|known| !known.is_group) else {
+            return Err(self.unsupported("a split of what is not all multiprocessors of a device"));
+        };
+        let known = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING
+            | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
+        if flags & !known != 0 {
+            return Err(invalid(Rule::ResourceFlags));
+        }
+        if min_count > input.count {
+            return Err(invalid(Rule::ResourceCount));
+        }
+        let capability = self.config.compute_capability;
+        let (fewest, alignment) = granularity(capability);
+        let size = min_count.max(fewest).next_multiple_of(alignment);
+        if flags != 0 || min_count == 0 || size > input.count {
+            let message = format!("a split with flags {flags} and at least {min_count} SMs");
+            return Err(self.unsupported(message));
+        }
+        let possible = input.count / size;
+        let made = if result.is_null() { possible } else { groups.get()?.min(possible) };
+        let part = |count| match count {
+            // Not a resource.
+            0 => CUdevResource::default(),
+            _ => Multiprocessors { count, is_group: true, ..input }.resource(capability),
+        };
+        if !result.is_null() {
+            (0..made as usize).try_for_each(|index| result.put_at(index, part(size)))?;
+        }
+        remaining.offer(part(input.count - made * size));
+        groups.put(made)
+    }
+}

@@ -1,0 +1,60 @@
+//! Arrays.
+
+use retrograph_driver_sys::{CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUarray_format};
+
+use super::State;
+
+/// An array. Its rows are in device memory without gaps; programs get no address of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Array {
+    /// The index among the devices of the context that made it.
+    pub(crate) device: usize,
+    pub(crate) address: u64,
+    pub(crate) descriptor: CUDA_ARRAY3D_DESCRIPTOR,
+}
+
+/// Bytes of a channel, if the format is simulated.
+pub(crate) fn channel_bytes(format: CUarray_format) -> Option<usize> {
+    use CUarray_format as F;
+    Some(match format {
+        F::CU_AD_FORMAT_UNSIGNED_INT8 | F::CU_AD_FORMAT_SIGNED_INT8 => 1,
+        F::CU_AD_FORMAT_UNSIGNED_INT16 | F::CU_AD_FORMAT_SIGNED_INT16 | F::CU_AD_FORMAT_HALF => 2,
+        F::CU_AD_FORMAT_UNSIGNED_INT32 | F::CU_AD_FORMAT_SIGNED_INT32 | F::CU_AD_FORMAT_FLOAT => 4,
+        _ => return None,
+    })
+}
+
+impl Array {
+    /// Bytes of an element.
+    pub(crate) fn element_bytes(&self) -> usize {
+        let channels = self.descriptor.NumChannels as usize;
+        channel_bytes(self.descriptor.Format).unwrap_or(1) * channels
+    }
+
+    /// Bytes of a row, rows of a slice, and slices.
+    pub(crate) fn extent(&self) -> [usize; 3] {
+        let CUDA_ARRAY3D_DESCRIPTOR { Width, Height, Depth, .. } = self.descriptor;
+        [Width * self.element_bytes(), Height.max(1), Depth.max(1)]
+    }
+
+    /// Bytes of the whole array.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.extent().into_iter().product::<usize>() as u64
+    }
+}
+
+impl State {
+    /// Frees the memory of an array and forgets it.
+    pub(crate) fn remove_array(&mut self, array: CUarray) {
+        if let Ok(Array { device, address, .. }) = self.arrays.remove(array) {
+            // The address belongs to the array alone.
+            let _ = self.devices[device].memory.free(address);
+        }
+    }
+
+    /// Frees the memory of all arrays of a context.
+    pub(crate) fn free_arrays(&mut self, device: usize) {
+        let memory = self.devices[device].memory.clone();
+        self.arrays.retain(|array| array.device != device || memory.free(array.address).is_err());
+    }
+}

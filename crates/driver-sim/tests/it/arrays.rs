@@ -1,0 +1,388 @@
+//! Arrays: descriptors, and copies between arrays, the host and device memory.
+
+use std::ptr::{null, null_mut};
+
+use retrograph_driver_sim::{Config, DiagnosticKind};
+use retrograph_driver_sys::*;
+
+use crate::machine::{Machine, cu};
+
+const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
+const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+const NOT_SUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+const ARRAY: CUmemorytype = CUmemorytype::CU_MEMORYTYPE_ARRAY;
+const HOST: CUmemorytype = CUmemorytype::CU_MEMORYTYPE_HOST;
+const WORD: CUarray_format = CUarray_format::CU_AD_FORMAT_UNSIGNED_INT32;
+
+/// An array of 32-bit integers of these extents.
+fn words_of([width, height, depth]: [usize; 3], flags: u32) -> CUDA_ARRAY3D_DESCRIPTOR {
+    CUDA_ARRAY3D_DESCRIPTOR {
+        Width: width,
+        Height: height,
+        Depth: depth,
+        Format: WORD,
+        NumChannels: 1,
+        Flags: flags,
+    }
+}
+
+impl Machine {
+    fn try_array(&self, descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> Result<CUarray, CUresult> {
+        let mut array = CUarray::NULL;
+        let code = cu!(self, cuArray3DCreate_v2(&mut array, descriptor));
+        assert_eq!(array.is_null(), code != SUCCESS);
+        code.ok().map(|()| array)
+    }
+
+    fn array(&self, extents: [usize; 3]) -> CUarray {
+        self.try_array(&words_of(extents, 0)).expect("a valid descriptor")
+    }
+
+    /// Copies words from the host into a row.
+    fn fill_row(&self, array: CUarray, words: &[u32]) {
+        let code = cu!(self, cuMemcpyHtoA_v2(array, 0, words.as_ptr().cast(), 4 * words.len()));
+        assert_eq!(code, SUCCESS);
+    }
+
+    /// The words of a row.
+    fn row(&self, array: CUarray, count: usize) -> Vec<u32> {
+        let mut words = vec![0; count];
+        let code = cu!(self, cuMemcpyAtoH_v2(words.as_mut_ptr().cast(), array, 0, 4 * count));
+        assert_eq!(code, SUCCESS);
+        words
+    }
+}
+
+/// A copy of a box of an array to words of the host without gaps.
+fn read_box(
+    array: CUarray,
+    start: [usize; 3],
+    extent: [usize; 3],
+    to: &mut [u32],
+) -> CUDA_MEMCPY3D {
+    CUDA_MEMCPY3D {
+        srcMemoryType: ARRAY,
+        srcArray: array,
+        srcXInBytes: 4 * start[0],
+        srcY: start[1],
+        srcZ: start[2],
+        dstMemoryType: HOST,
+        dstHost: to.as_mut_ptr().cast(),
+        dstPitch: 4 * extent[0],
+        dstHeight: extent[1],
+        WidthInBytes: 4 * extent[0],
+        Height: extent[1],
+        Depth: extent[2],
+        ..CUDA_MEMCPY3D::device_to_device(0, 0, 0)
+    }
+}
+
+/// A copy of words of the host without gaps to a box of an array.
+fn write_box(array: CUarray, start: [usize; 3], extent: [usize; 3], from: &[u32]) -> CUDA_MEMCPY3D {
+    CUDA_MEMCPY3D {
+        dstMemoryType: ARRAY,
+        dstArray: array,
+        dstXInBytes: 4 * start[0],
+        dstY: start[1],
+        dstZ: start[2],
+        srcMemoryType: HOST,
+        srcHost: from.as_ptr().cast(),
+        srcPitch: 4 * extent[0],
+        srcHeight: extent[1],
+        WidthInBytes: 4 * extent[0],
+        Height: extent[1],
+        Depth: extent[2],
+        ..CUDA_MEMCPY3D::device_to_device(0, 0, 0)
+    }
+}
+
+#[test]
+fn an_array_has_the_descriptor_that_it_was_made_with() {
+    let machine = Machine::new();
+    let given = CUDA_ARRAY_DESCRIPTOR {
+        Width: 7,
+        Height: 3,
+        Format: CUarray_format::CU_AD_FORMAT_HALF,
+        NumChannels: 4,
+    };
+    let (mut array, before) = (CUarray::NULL, machine.simulator.live());
+    assert_eq!(cu!(machine, cuArrayCreate_v2(&mut array, &given)), SUCCESS);
+    let live = machine.simulator.live();
+    assert_eq!(live.allocations, before.allocations + 1);
+    assert_eq!(live.allocated_bytes, before.allocated_bytes + 7 * 3 * 8);
+    let (mut flat, mut full) = (CUDA_ARRAY_DESCRIPTOR::default(), words_of([9; 3], 9));
+    assert_eq!(cu!(machine, cuArrayGetDescriptor_v2(&mut flat, array)), SUCCESS);
+    assert_eq!(flat, given);
+    assert_eq!(cu!(machine, cuArray3DGetDescriptor_v2(&mut full, array)), SUCCESS);
+    let expected = CUDA_ARRAY3D_DESCRIPTOR {
+        Width: 7,
+        Height: 3,
+        Format: given.Format,
+        NumChannels: 4,
+        ..CUDA_ARRAY3D_DESCRIPTOR::default()
+    };
+    assert_eq!(full, expected);
+    assert_eq!(cu!(machine, cuArrayDestroy(array)), SUCCESS);
+    assert_eq!(machine.simulator.live(), before);
+    assert!(machine.simulator.diagnostics().is_empty());
+}
+
+#[test]
+fn descriptors_that_no_device_has_are_refused() {
+    let machine = Machine::trusting();
+    let before = machine.simulator.live();
+    let valid = words_of([4, 0, 0], 0);
+    for (descriptor, code) in [
+        (CUDA_ARRAY3D_DESCRIPTOR::default(), INVALID_VALUE),
+        (CUDA_ARRAY3D_DESCRIPTOR { Format: CUarray_format(4), ..valid }, INVALID_VALUE),
+        (CUDA_ARRAY3D_DESCRIPTOR { NumChannels: 0, ..valid }, INVALID_VALUE),
+        (CUDA_ARRAY3D_DESCRIPTOR { NumChannels: 3, ..valid }, INVALID_VALUE),
+        (CUDA_ARRAY3D_DESCRIPTOR { Flags: 0x200, ..valid }, INVALID_VALUE),
+        (words_of([0, 1, 1], 0), INVALID_VALUE),
+        (words_of([4, 0, 2], 0), INVALID_VALUE),
+        (words_of([4, 4, 0], CUDA_ARRAY3D_LAYERED), INVALID_VALUE),
+        (words_of([4, 4, 5], CUDA_ARRAY3D_CUBEMAP), INVALID_VALUE),
+        (words_of([4, 4, 12], CUDA_ARRAY3D_CUBEMAP), INVALID_VALUE),
+        (words_of([4, 3, 6], CUDA_ARRAY3D_CUBEMAP), INVALID_VALUE),
+        (words_of([131_073, 0, 0], 0), INVALID_VALUE),
+        (words_of([32_769, 0, 0], CUDA_ARRAY3D_SURFACE_LDST), INVALID_VALUE),
+        (words_of([1, 65_537, 0], 0), INVALID_VALUE),
+        (words_of([1, 1, 16_385], CUDA_ARRAY3D_SURFACE_LDST), INVALID_VALUE),
+        (words_of([1, 1, 32_769], 0), INVALID_VALUE),
+        (words_of([1, 1, 2049], CUDA_ARRAY3D_LAYERED), INVALID_VALUE),
+        // Valid on a device, but not simulated.
+        (CUDA_ARRAY3D_DESCRIPTOR { Format: CUarray_format(0xb0), ..valid }, NOT_SUPPORTED),
+        (CUDA_ARRAY3D_DESCRIPTOR { Flags: CUDA_ARRAY3D_TEXTURE_GATHER, ..valid }, NOT_SUPPORTED),
+    ] {
+        assert_eq!(machine.try_array(&descriptor), Err(code), "{descriptor:?}");
+    }
+    let mut array = CUarray::NULL;
+    assert_eq!(cu!(machine, cuArray3DCreate_v2(null_mut(), &valid)), INVALID_VALUE);
+    assert_eq!(cu!(machine, cuArray3DCreate_v2(&mut array, null())), INVALID_VALUE);
+    assert_eq!(cu!(machine, cuArrayCreate_v2(&mut array, null())), INVALID_VALUE);
+    assert_eq!(machine.simulator.live(), before);
+    assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 2);
+    let huge = machine.try_array(&words_of([16_384, 16_384, 2], 0));
+    assert_eq!(huge, Err(CUresult::CUDA_ERROR_OUT_OF_MEMORY));
+    assert_eq!(cu!(machine, cuCtxSetCurrent(CUcontext::NULL)), SUCCESS);
+    assert_eq!(machine.try_array(&valid), Err(CUresult::CUDA_ERROR_INVALID_CONTEXT));
+}
+
+#[test]
+fn the_largest_layers_and_faces_are_possible() {
+    let machine = Machine::new();
+    for (extents, flags) in [
+        ([1, 0, 2048], CUDA_ARRAY3D_LAYERED),
+        ([1, 1, 2048], CUDA_ARRAY3D_LAYERED),
+        ([4, 4, 6], CUDA_ARRAY3D_CUBEMAP),
+        ([4, 4, 18], CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_LAYERED),
+        ([1, 1, 16_384], CUDA_ARRAY3D_SURFACE_LDST),
+        // The alternative extents of three dimensions.
+        ([1, 1, 32_768], 0),
+        ([131_072, 0, 0], 0),
+        ([131_072, 2, 0], 0),
+    ] {
+        let descriptor = words_of(extents, flags);
+        let array = machine.try_array(&descriptor).expect("a possible array");
+        let mut known = CUDA_ARRAY3D_DESCRIPTOR::default();
+        assert_eq!(cu!(machine, cuArray3DGetDescriptor_v2(&mut known, array)), SUCCESS);
+        assert_eq!(known, descriptor);
+        assert_eq!(cu!(machine, cuArrayDestroy(array)), SUCCESS);
+    }
+}
+
+#[test]
+fn rows_are_copied_from_and_to_all_kinds_of_memory() {
+    let machine = Machine::new();
+    let (first, second) = (machine.array([4, 0, 0]), machine.array([4, 0, 0]));
+    machine.fill_row(first, &[1, 2, 3, 4]);
+    assert_eq!(machine.row(first, 4), [1, 2, 3, 4]);
+    // From the second element of one array to the third of the other.
+    machine.fill_row(second, &[0; 4]);
+    assert_eq!(cu!(machine, cuMemcpyAtoA_v2(second, 8, first, 4, 8)), SUCCESS);
+    assert_eq!(machine.row(second, 4), [0, 0, 2, 3]);
+    let words = machine.words(&[7, 8]);
+    assert_eq!(cu!(machine, cuMemcpyDtoA_v2(second, 4, words, 8)), SUCCESS);
+    assert_eq!(machine.row(second, 4), [0, 7, 8, 3]);
+    assert_eq!(cu!(machine, cuMemcpyAtoD_v2(words, second, 8, 8)), SUCCESS);
+    assert_eq!([machine.peek(words), machine.peek(words + 4)], [8, 3]);
+    let (stream, pinned) = (machine.stream(), machine.pinned(&[5, 6]));
+    assert_eq!(cu!(machine, cuMemcpyHtoAAsync_v2(first, 0, pinned.cast(), 4, stream)), SUCCESS);
+    // SAFETY: the pinned words live, and nothing runs before it is waited for.
+    unsafe { pinned.write(9) };
+    // SAFETY: as above.
+    let target = unsafe { pinned.add(1) };
+    assert_eq!(cu!(machine, cuMemcpyAtoHAsync_v2(target.cast(), first, 0, 4, stream)), SUCCESS);
+    assert_eq!(machine.sync(stream), SUCCESS);
+    // SAFETY: as above.
+    assert_eq!(unsafe { target.read() }, 9, "the copies ran in stream order");
+}
+
+#[test]
+fn boxes_find_their_rows_and_slices_in_an_array() {
+    let machine = Machine::new();
+    let array = machine.array([3, 4, 2]);
+    let all: Vec<u32> = (0..24).collect();
+    let mut given = write_box(array, [0; 3], [3, 4, 2], &all);
+    // The array ignores these.
+    (given.dstPitch, given.dstHeight) = (usize::MAX, 1);
+    assert_eq!(cu!(machine, cuMemcpy3D_v2(&given)), SUCCESS);
+    let mut some = [0; 8];
+    assert_eq!(
+        cu!(machine, cuMemcpy3D_v2(&read_box(array, [1, 2, 0], [2, 2, 2], &mut some))),
+        SUCCESS
+    );
+    assert_eq!(some, [7, 8, 10, 11, 19, 20, 22, 23]);
+    // A rectangle of one array to another one, in stream order.
+    let (flat, stream) = (machine.array([2, 2, 0]), machine.stream());
+    let rectangle = CUDA_MEMCPY2D {
+        srcMemoryType: ARRAY,
+        srcArray: array,
+        srcXInBytes: 4,
+        srcY: 1,
+        dstMemoryType: ARRAY,
+        dstArray: flat,
+        WidthInBytes: 8,
+        Height: 2,
+        ..CUDA_MEMCPY2D::default()
+    };
+    assert_eq!(cu!(machine, cuMemcpy2DAsync_v2(&rectangle, stream)), SUCCESS);
+    assert_eq!(machine.sync(stream), SUCCESS);
+    let mut four = [0; 4];
+    let given = read_box(flat, [0; 3], [2, 2, 1], &mut four);
+    assert_eq!(cu!(machine, cuMemcpy3D_v2(&given)), SUCCESS);
+    assert_eq!(four, [4, 5, 7, 8]);
+}
+
+#[test]
+fn layers_without_rows_are_slices() {
+    let machine = Machine::new();
+    let array = machine.try_array(&words_of([2, 0, 3], CUDA_ARRAY3D_LAYERED)).expect("layers");
+    let given = write_box(array, [0; 3], [2, 1, 3], &[1, 2, 3, 4, 5, 6]);
+    assert_eq!(cu!(machine, cuMemcpy3D_v2(&given)), SUCCESS);
+    let mut layer = [0; 2];
+    let given = read_box(array, [0, 0, 2], [2, 1, 1], &mut layer);
+    assert_eq!(cu!(machine, cuMemcpy3D_v2(&given)), SUCCESS);
+    assert_eq!(layer, [5, 6]);
+}
+
+#[test]
+fn copies_past_an_array_or_inside_of_an_element_are_refused() {
+    let machine = Machine::trusting();
+    let array = machine.array([3, 2, 2]);
+    let mut words = [7; 12];
+    for (start, extent) in [
+        ([1, 0, 0], [3, 1, 1]),
+        ([0, 1, 0], [1, 2, 1]),
+        ([0, 0, 1], [1, 1, 2]),
+        ([0, 0, 2], [1, 1, 1]),
+        ([usize::MAX / 4, 0, 0], [1, 1, 1]),
+    ] {
+        let given = read_box(array, start, extent, &mut words);
+        assert_eq!(cu!(machine, cuMemcpy3D_v2(&given)), INVALID_VALUE, "{start:?} {extent:?}");
+    }
+    let inside = read_box(array, [0; 3], [1; 3], &mut words);
+    for given in [
+        CUDA_MEMCPY3D { srcXInBytes: 2, ..inside },
+        CUDA_MEMCPY3D { WidthInBytes: 6, ..inside },
+        CUDA_MEMCPY3D { srcArray: CUarray::NULL, ..inside },
+    ] {
+        assert_eq!(cu!(machine, cuMemcpy3D_v2(&given)), INVALID_VALUE);
+    }
+    let row = machine.array([4, 0, 0]);
+    let source = words.as_ptr().cast();
+    assert_eq!(cu!(machine, cuMemcpyHtoA_v2(row, 8, source, 12)), INVALID_VALUE);
+    assert_eq!(cu!(machine, cuMemcpyHtoA_v2(row, 1, source, 4)), INVALID_VALUE);
+    assert_eq!(cu!(machine, cuMemcpyAtoD_v2(8, row, 0, 4)), INVALID_VALUE);
+    // No device was recorded to do this.
+    assert_eq!(cu!(machine, cuMemcpyHtoA_v2(array, 0, source, 4)), NOT_SUPPORTED);
+    let mut flat = CUDA_ARRAY_DESCRIPTOR::default();
+    assert_eq!(cu!(machine, cuArrayGetDescriptor_v2(&mut flat, array)), NOT_SUPPORTED);
+    assert_eq!(cu!(machine, cuArrayGetDescriptor_v2(null_mut(), row)), INVALID_VALUE);
+    assert_eq!(cu!(machine, cuArray3DGetDescriptor_v2(null_mut(), row)), INVALID_VALUE);
+    assert_eq!(words, [7; 12], "nothing was read");
+    assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 2);
+}
+
+#[test]
+fn a_destroyed_array_is_unknown() {
+    let machine = Machine::trusting();
+    let unknown = CUresult::CUDA_ERROR_INVALID_HANDLE;
+    let (array, mut descriptor) = (machine.array([4, 0, 0]), words_of([1; 3], 0));
+    assert_eq!(cu!(machine, cuArrayDestroy(array)), SUCCESS);
+    assert_eq!(cu!(machine, cuArrayDestroy(array)), unknown);
+    assert_eq!(cu!(machine, cuArrayDestroy(CUarray::NULL)), unknown);
+    assert_eq!(cu!(machine, cuArray3DGetDescriptor_v2(&mut descriptor, array)), unknown);
+    let mut word = 0u32;
+    let place = (&raw mut word).cast();
+    assert_eq!(cu!(machine, cuMemcpyAtoH_v2(place, array, 0, 4)), unknown);
+    assert_eq!(cu!(machine, cuArrayDestroy(CUarray(place))), CUresult::CUDA_ERROR_UNKNOWN);
+    assert_eq!(machine.diagnostics(DiagnosticKind::Undefined).len(), 1);
+}
+
+#[test]
+fn queued_copies_end_before_their_array_is_destroyed() {
+    let machine = Machine::new();
+    let (array, stream) = (machine.array([1, 0, 0]), machine.stream());
+    machine.fill_row(array, &[5]);
+    let pinned = machine.pinned(&[0]);
+    assert_eq!(cu!(machine, cuMemcpyAtoHAsync_v2(pinned.cast(), array, 0, 4, stream)), SUCCESS);
+    assert_eq!(cu!(machine, cuArrayDestroy(array)), SUCCESS);
+    assert_eq!(machine.sync(stream), SUCCESS);
+    // SAFETY: the pinned word lives, and nothing runs.
+    assert_eq!(unsafe { pinned.read() }, 5);
+}
+
+#[test]
+fn graphs_copy_arrays_at_each_launch() {
+    let machine = Machine::new();
+    let (array, stream, word) = (machine.array([2, 0, 0]), machine.stream(), machine.zero());
+    assert_eq!(machine.begin(stream), SUCCESS);
+    let given = CUDA_MEMCPY3D {
+        srcMemoryType: ARRAY,
+        srcArray: array,
+        srcXInBytes: 4,
+        srcPitch: 1,
+        ..CUDA_MEMCPY3D::device_to_device(word, 0, 4)
+    };
+    assert_eq!(cu!(machine, cuMemcpy3DAsync_v2(&given, stream)), SUCCESS);
+    let (code, graph) = machine.end(stream);
+    assert_eq!(code, SUCCESS);
+    let (mut node, mut count, mut known) = (CUgraphNode::NULL, 1, CUDA_MEMCPY3D::default());
+    assert_eq!(cu!(machine, cuGraphGetNodes(graph, &mut node, &mut count)), SUCCESS);
+    assert_eq!(cu!(machine, cuGraphMemcpyNodeGetParams(node, &mut known)), SUCCESS);
+    assert_eq!((known.srcArray, known.srcXInBytes, known.srcPitch), (array, 4, 1));
+    let exec = machine.instantiate(graph).expect("the graph is valid");
+    for value in [3, 4] {
+        machine.fill_row(array, &[0, value]);
+        assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
+        assert_eq!(machine.sync(stream), SUCCESS);
+        assert_eq!(machine.peek(word), value);
+    }
+    // The array of a node that was added by its parameters.
+    let (none, context) = (null(), machine.context);
+    let given = CUDA_MEMCPY3D { srcXInBytes: 0, ..given };
+    assert_eq!(
+        cu!(machine, cuGraphAddMemcpyNode(&mut node, graph, none, 0, &given, context)),
+        SUCCESS
+    );
+    let exec = machine.instantiate(graph).expect("the graph is valid");
+    assert_eq!(cu!(machine, cuArrayDestroy(array)), SUCCESS);
+    assert_eq!(cu!(machine, cuGraphLaunch(exec, stream)), SUCCESS);
+    let late = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
+    assert_eq!(machine.sync(stream), late, "the array of the node is gone");
+}
+
+#[test]
+fn arrays_of_a_context_end_with_it() {
+    let machine = Machine::with(Config { memory_bytes: 1 << 20, ..Config::default() });
+    let before = machine.simulator.live();
+    for _ in 0..3 {
+        let mut context = CUcontext::NULL;
+        assert_eq!(cu!(machine, cuCtxCreate_v2(&mut context, 0, 0)), SUCCESS);
+        // Two of them have no room.
+        machine.array([150_000 / 4, 4, 0]);
+        assert_eq!(cu!(machine, cuCtxDestroy_v2(context)), SUCCESS);
+        assert_eq!(machine.simulator.live(), before);
+    }
+}

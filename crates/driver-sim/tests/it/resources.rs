@@ -1,0 +1,144 @@
+//! Multiprocessors of devices, and their division into groups.
+
+use std::ptr::{null, null_mut};
+
+use retrograph_driver_sim::{Config, DiagnosticKind};
+use retrograph_driver_sys::*;
+
+use crate::machine::{Machine, cu, cu_optional};
+
+const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
+const INVALID_VALUE: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+const NOT_SUPPORTED: CUresult = CUresult::CUDA_ERROR_NOT_SUPPORTED;
+const SM: CUdevResourceType = CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM;
+
+/// The result of a split: the groups, how many there are, and the rest.
+type Split = (Vec<CUdevResource>, u32, CUdevResource);
+
+impl Machine {
+    fn multiprocessors(&self) -> CUdevResource {
+        let mut resource = CUdevResource::default();
+        assert_eq!(cu_optional!(self, cuDeviceGetDevResource(0, &mut resource, SM)), SUCCESS);
+        resource
+    }
+
+    /// Divides all multiprocessors into at most `room` groups; without room only counts them.
+    fn split(&self, room: usize, least: u32) -> Result<Split, CUresult> {
+        let (all, mut rest) = (self.multiprocessors(), CUdevResource::default());
+        let mut groups = vec![CUdevResource::default(); room];
+        let mut count = room as u32;
+        let result = if room == 0 { null_mut() } else { groups.as_mut_ptr() };
+        cu_optional!(
+            self,
+            cuDevSmResourceSplitByCount(result, &mut count, &all, &mut rest, 0, least)
+        )
+        .ok()?;
+        Ok((groups, count, rest))
+    }
+}
+
+fn sm(resource: &CUdevResource) -> CUdevSmResource {
+    assert_eq!(resource.r#type, SM);
+    // SAFETY: the type says that this is the field.
+    unsafe { resource.anonymous.sm }
+}
+
+#[test]
+fn a_device_and_its_contexts_have_the_multiprocessors_of_its_attribute() {
+    let machine = Machine::new();
+    let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+    let mut count = 0;
+    assert_eq!(cu!(machine, cuDeviceGetAttribute(&mut count, attribute, 0)), SUCCESS);
+    let expected = CUdevSmResource {
+        smCount: count.cast_unsigned(),
+        minSmPartitionSize: 8,
+        smCoscheduledAlignment: 8,
+    };
+    assert_eq!(sm(&machine.multiprocessors()), expected);
+    for context in [machine.context, CUcontext::NULL] {
+        let mut resource = CUdevResource::default();
+        let code = cu_optional!(machine, cuCtxGetDevResource(context, &mut resource, SM));
+        assert_eq!((code, sm(&resource)), (SUCCESS, expected));
+    }
+}
+
+#[test]
+fn groups_have_at_least_the_count_in_multiples_of_the_alignment() {
+    let machine = Machine::new();
+    for (least, size, possible) in [(1, 8, 16), (8, 8, 16), (9, 16, 8), (64, 64, 2), (67, 72, 1)] {
+        let (_, count, rest) = machine.split(0, least).expect("a count");
+        assert_eq!((count, sm(&rest).smCount), (possible, 132 - possible * size), "{least}");
+        let (groups, count, rest) = machine.split(16, least).expect("groups");
+        assert_eq!((count, sm(&rest).smCount), (possible, 132 - possible * size), "{least}");
+        for (index, group) in groups.iter().enumerate() {
+            match index < possible as usize {
+                true => assert_eq!(sm(group).smCount, size, "{least}"),
+                false => assert_eq!(group.r#type, CUdevResourceType(0), "not written"),
+            }
+        }
+    }
+    let (groups, count, rest) = machine.split(3, 2).expect("fewer groups than possible");
+    assert_eq!((count, sm(&groups[2]).smCount, sm(&rest).smCount), (3, 8, 108));
+}
+
+#[test]
+fn devices_of_capability_8_have_smaller_groups() {
+    let machine = Machine::with(Config { compute_capability: (8, 0), ..Config::default() });
+    let all = sm(&machine.multiprocessors());
+    assert_eq!((all.minSmPartitionSize, all.smCoscheduledAlignment), (4, 2));
+    let (groups, ..) = machine.split(1, 1).expect("one group");
+    assert_eq!(sm(&groups[0]).smCount, 4);
+    let (_, count, rest) = machine.split(0, 65).expect("two halves");
+    assert_eq!((count, rest.r#type), (2, CUdevResourceType::CU_DEV_RESOURCE_TYPE_INVALID));
+}
+
+#[test]
+fn bad_arguments_of_a_split_write_nothing() {
+    let machine = Machine::trusting();
+    let all = machine.multiprocessors();
+    let (mut group, mut count, mut rest) = (CUdevResource::default(), 1, CUdevResource::default());
+    let mut split = |groups: *mut u32, input, flags, least| {
+        let remaining = &raw mut rest;
+        cu_optional!(
+            machine,
+            cuDevSmResourceSplitByCount(&mut group, groups, input, remaining, flags, least)
+        )
+    };
+    assert_eq!(split(null_mut(), &all, 0, 8), INVALID_VALUE);
+    assert_eq!(split(&mut count, null(), 0, 8), INVALID_VALUE);
+    assert_eq!(split(&mut count, &all, 4, 8), INVALID_VALUE);
+    assert_eq!(split(&mut count, &all, 0, 133), INVALID_VALUE);
+    let other = CUdevResource::default();
+    let invalid_type = CUresult::CUDA_ERROR_INVALID_RESOURCE_TYPE;
+    assert_eq!(split(&mut count, &other, 0, 8), invalid_type);
+    // No device was recorded to do this.
+    let made_up = CUdevResource { r#type: SM, ..other };
+    assert_eq!(split(&mut count, &made_up, 0, 8), NOT_SUPPORTED);
+    let (groups, ..) = machine.split(1, 8).expect("a group");
+    for (input, flags, least) in [(&groups[0], 0, 8), (&all, 0, 0), (&all, 1, 8), (&all, 0, 132)] {
+        assert_eq!(split(&mut count, input, flags, least), NOT_SUPPORTED, "{flags} {least}");
+    }
+    assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 5);
+    assert_eq!((count, group.r#type, rest.r#type), (1, other.r#type, other.r#type));
+}
+
+#[test]
+fn other_resources_are_refused() {
+    let machine = Machine::trusting();
+    let mut resource = CUdevResource::default();
+    let invalid_type = CUresult::CUDA_ERROR_INVALID_RESOURCE_TYPE;
+    for kind in [0, 2, 99].map(CUdevResourceType) {
+        let code = cu_optional!(machine, cuDeviceGetDevResource(0, &mut resource, kind));
+        assert_eq!(code, invalid_type);
+        let code = cu_optional!(machine, cuCtxGetDevResource(machine.context, &mut resource, kind));
+        assert_eq!(code, invalid_type);
+    }
+    assert_eq!(resource.r#type, CUdevResourceType(0), "nothing was written");
+    let none = null_mut();
+    assert_eq!(cu_optional!(machine, cuDeviceGetDevResource(0, none, SM)), INVALID_VALUE);
+    let unknown = cu_optional!(machine, cuDeviceGetDevResource(9, &mut resource, SM));
+    assert_eq!(unknown, CUresult::CUDA_ERROR_INVALID_DEVICE);
+    assert_eq!(cu!(machine, cuCtxSetCurrent(CUcontext::NULL)), SUCCESS);
+    let unknown = cu_optional!(machine, cuCtxGetDevResource(CUcontext::NULL, &mut resource, SM));
+    assert_eq!(unknown, CUresult::CUDA_ERROR_INVALID_CONTEXT);
+}
