@@ -50,6 +50,21 @@ pub const DRIVER: &[Exception] = &[
     },
     Exception {
         source: "cuda.h 12.9",
+        item: "CUdevSmResource.minSmPartitionSize",
+        reason: "a field since CUDA 13.0, inside of a union that did not grow",
+    },
+    Exception {
+        source: "cuda.h 12.9",
+        item: "CUdevSmResource.smCoscheduledAlignment",
+        reason: "a field since CUDA 13.0, inside of a union that did not grow",
+    },
+    Exception {
+        source: "cuda.h 12.9",
+        item: "size of CUdevSmResource",
+        reason: "CUDA 13.0 added two fields, inside of a union that did not grow",
+    },
+    Exception {
+        source: "cuda.h 12.9",
         item: "CUlaunchAttributeValue.nvlinkUtilCentricScheduling",
         reason: "a member since CUDA 13.0, of a union that did not grow",
     },
