@@ -53,8 +53,8 @@
 //!
 //! # Limits
 //!
-//! Cubins, fatbins, arrays, textures and captured peer copies are not simulated. Elapsed times are
-//! CPU times.
+//! Cubins, fatbins, textures, surfaces, green contexts and captured peer copies are not simulated.
+//! Elapsed times are CPU times.
 
 mod api;
 mod argument;

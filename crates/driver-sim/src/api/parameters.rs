@@ -116,7 +116,7 @@ impl State {
         if !ranges.all(fits) {
             return Err(invalid(Rule::ArrayBounds));
         }
-        if !self.on_device(device, array.address, 1) {
+        if self.devices[array.device].ordinal != self.devices[device].ordinal {
             return Err(self.unsupported("a copy of an array of another device"));
         }
         let [pitch, height, _] = array.extent();

@@ -374,6 +374,24 @@ fn graphs_copy_arrays_at_each_launch() {
 }
 
 #[test]
+fn an_array_is_copied_on_its_own_device_only() {
+    let config = Config { devices: 2, memory_bytes: 1 << 20, ..Config::default() };
+    let machine = Machine::with(config);
+    let (array, mut other) = (machine.array([4, 0, 0]), CUcontext::NULL);
+    machine.fill_row(array, &[1, 2, 3, 4]);
+    // Another context of the device may use it.
+    assert_eq!(cu!(machine, cuCtxCreate_v2(&mut other, 0, 0)), SUCCESS);
+    assert_eq!(machine.row(array, 4), [1, 2, 3, 4]);
+    assert_eq!(cu!(machine, cuCtxCreate_v2(&mut other, 0, 1)), SUCCESS);
+    assert_eq!(cu!(machine, cuCtxEnablePeerAccess(machine.context, 0)), SUCCESS);
+    let mut word = 7u32;
+    let place = (&raw mut word).cast();
+    assert_eq!(cu!(machine, cuMemcpyAtoH_v2(place, array, 0, 4)), NOT_SUPPORTED);
+    assert_eq!(word, 7);
+    assert_eq!(machine.diagnostics(DiagnosticKind::Unsupported).len(), 1);
+}
+
+#[test]
 fn arrays_of_a_context_end_with_it() {
     let machine = Machine::with(Config { memory_bytes: 1 << 20, ..Config::default() });
     let before = machine.simulator.live();

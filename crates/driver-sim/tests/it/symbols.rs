@@ -75,13 +75,13 @@ fn missing_symbols_differ_from_those_of_later_versions() {
 #[test]
 fn a_function_that_is_not_simulated_stops_the_machine_when_it_is_called() {
     let simulator = simulator();
-    let answer = ask(&simulator, c"cuArrayDestroy", 13000, 0);
+    let answer = ask(&simulator, c"cuTexObjectDestroy", 13000, 0);
     assert_eq!(answer.code, CUresult::CUDA_SUCCESS);
-    type Destroy = unsafe extern "C" fn(*mut c_void) -> CUresult;
-    // SAFETY: this is the address of `cuArrayDestroy`, which has this type.
+    type Destroy = unsafe extern "C" fn(u64) -> CUresult;
+    // SAFETY: this is the address of `cuTexObjectDestroy`, which has this type.
     let destroy = unsafe { std::mem::transmute::<*mut c_void, Destroy>(answer.address) };
-    // SAFETY: a null array is an error at worst.
-    let code = unsafe { destroy(std::ptr::null_mut()) };
+    // SAFETY: no object is an error at worst.
+    let code = unsafe { destroy(0) };
     assert_eq!(code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
     assert_eq!(simulator.diagnostics()[0].kind, DiagnosticKind::Unsupported);
 }

@@ -69,13 +69,13 @@ fn too_little_memory_is_an_error_of_the_program() {
 fn an_unsimulated_call_returns_801_and_the_program_goes_on() {
     let library = library();
     let Some(path) = build("absent", library.path()) else { return };
-    let kinds = ["array", "table", "array", "array"];
+    let kinds = ["texture", "table", "texture", "texture"];
     let output = run(start(&path, library.path(), &[]).args(kinds));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "801 801 801 801 0 no table\n");
     let said = text(&output);
-    assert_eq!(said.matches("SIMULATED CUDA driver: cuArrayDestroy: ").count(), 1, "{said}");
+    assert_eq!(said.matches("SIMULATED CUDA driver: cuTexObjectDestroy: ").count(), 1, "{said}");
     assert!(said.contains("4 call(s) were not simulated and returned 801:"), "{said}");
-    assert!(said.contains("       3 cuArrayDestroy\n"), "{said}");
+    assert!(said.contains("       3 cuTexObjectDestroy\n"), "{said}");
     let table = "       1 cuGetExportTable 01000000-0000-0000-0000-000000000000\n";
     assert!(said.contains(table), "{said}");
 
@@ -88,7 +88,7 @@ fn an_unsimulated_call_aborts_on_request() {
     let library = library();
     let Some(path) = build("absent", library.path()) else { return };
     let variables = [("RETROGRAPH_SIM_ON_UNSUPPORTED", "abort")];
-    for (kind, name) in [("table", "cuGetExportTable"), ("array", "cuArrayDestroy")] {
+    for (kind, name) in [("table", "cuGetExportTable"), ("texture", "cuTexObjectDestroy")] {
         let mut command = start(&path, library.path(), &variables);
         let output = command.arg(kind).output().expect("it starts");
         let said = text(&output);

@@ -13,7 +13,7 @@ int main(int argc, char **argv) {
     CUresult code = cuInit(0);
     for (int i = 1; i < argc && code != CUDA_ERROR_NOT_INITIALIZED; i++) {
         if (strcmp(argv[i], "table") == 0) code = cuGetExportTable(&table, &id);
-        if (strcmp(argv[i], "array") == 0) code = cuArrayDestroy(NULL);
+        if (strcmp(argv[i], "texture") == 0) code = cuTexObjectDestroy(0);
         printf("%d ", (int)code);
     }
     if (cuGetErrorString(code, &text) != CUDA_SUCCESS) return 1;
