@@ -6,11 +6,15 @@ use retrograph_driver_sys::*;
 
 use super::device::MULTIPROCESSORS;
 use crate::argument::{Call, In, Out};
+use crate::config::Config;
 use crate::refusal::{Rule, invalid, refuse};
 use crate::state::State;
 
 /// Marks resources of the simulator, in the part that only the driver changes.
 const MARK: [u8; 8] = *b"SIM-RES.";
+
+/// The first driver that writes the granularity of groups to a resource.
+const GRANULARITY_SINCE: i32 = 13000;
 
 /// What the simulator knows about a resource of multiprocessors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +29,11 @@ struct Multiprocessors {
 
 impl Multiprocessors {
     /// The resource, as programs see it.
-    fn resource(self, capability: (u32, u32)) -> CUdevResource {
-        let (fewest, alignment) = granularity(capability);
+    fn resource(self, config: &Config) -> CUdevResource {
+        let (fewest, alignment) = match config.driver_version {
+            ..GRANULARITY_SINCE => (0, 0),
+            _ => granularity(config.compute_capability),
+        };
         let mut resource = CUdevResource {
             r#type: CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM,
             ..Default::default()
@@ -82,7 +89,7 @@ impl State {
     fn all_multiprocessors(&self, ordinal: usize) -> CUdevResource {
         let (device, count) = (ordinal as u32, MULTIPROCESSORS.cast_unsigned());
         let all = Multiprocessors { device, count, is_group: false };
-        all.resource(self.config.compute_capability)
+        all.resource(&self.config)
     }
 
     pub(crate) fn cuDeviceGetDevResource(
@@ -132,8 +139,7 @@ impl State {
         if min_count > input.count {
             return Err(invalid(Rule::ResourceCount));
         }
-        let capability = self.config.compute_capability;
-        let (fewest, alignment) = granularity(capability);
+        let (fewest, alignment) = granularity(self.config.compute_capability);
         let size = min_count.max(fewest).next_multiple_of(alignment);
         if flags != 0 || min_count == 0 || size > input.count {
             let message = format!("a split with flags {flags} and at least {min_count} SMs");
@@ -144,7 +150,7 @@ impl State {
         let part = |count| match count {
             // Not a resource.
             0 => CUdevResource::default(),
-            _ => Multiprocessors { count, is_group: true, ..input }.resource(capability),
+            _ => Multiprocessors { count, is_group: true, ..input }.resource(&self.config),
         };
         if !result.is_null() {
             (0..made as usize).try_for_each(|index| result.put_at(index, part(size)))?;

@@ -93,6 +93,15 @@ fn devices_of_capability_8_have_smaller_groups() {
 }
 
 #[test]
+fn a_driver_of_12_4_returns_only_the_count() {
+    let machine = Machine::with(Config { driver_version: 12040, ..Config::default() });
+    let expected = CUdevSmResource { smCount: 132, ..CUdevSmResource::default() };
+    assert_eq!(sm(&machine.multiprocessors()), expected);
+    let (groups, count, _) = machine.split(1, 9).expect("a group");
+    assert_eq!((count, sm(&groups[0]).smCount), (1, 16));
+}
+
+#[test]
 fn bad_arguments_of_a_split_write_nothing() {
     let machine = Machine::trusting();
     let all = machine.multiprocessors();
