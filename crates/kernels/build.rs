@@ -1,7 +1,8 @@
-//! Packs every image for all generated SM targets, and writes a table of them and of their entries.
+//! Compresses every image for all generated SM targets and generates the table of images and
+//! entries.
 //!
-//! The texts of one image for different targets are nearly the same. They follow one another in one
-//! Brotli stream, in the order of the targets, which is hardly longer than one of them packed.
+//! The texts of one image for different targets are nearly the same. They share one Brotli stream,
+//! in the order of the targets, which is hardly longer than one compressed text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,9 +17,10 @@ use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::Module;
 use sha2::{Digest, Sha256};
 
-/// Brotli's effort: less packs worse, and more takes longer to no avail.
+/// Brotli quality: lower compresses worse, higher takes longer without a gain.
 const QUALITY: u32 = 5;
-/// Brotli looks back 2²² bytes, which is more than a text has, and hence into the one before.
+/// Brotli window of 2²² bytes: longer than a text, so that it reaches the text of the previous
+/// target.
 const WINDOW: u32 = 22;
 
 /// An image for one target.
@@ -28,7 +30,7 @@ struct Text {
     entries: String,
 }
 
-/// One image: its texts one after the other, and the table row of each.
+/// One image: its concatenated texts, and the table row of each.
 struct Image {
     name: &'static str,
     stream: Vec<u8>,
@@ -52,7 +54,7 @@ fn main() -> io::Result<()> {
     fs::write(out.join("dynamic_shared.rs"), dynamic_shared())
 }
 
-/// All images, each with its texts for all targets, which are generated in parallel.
+/// Returns all images with their texts for all targets. Targets are generated in parallel.
 fn images() -> Vec<Image> {
     let mut images: Vec<Image> = Vec::new();
     let made = thread::scope(|scope| {
@@ -77,14 +79,14 @@ fn images() -> Vec<Image> {
     images
 }
 
-/// The images for `target`: names and texts.
+/// Returns the names and texts of the images for `target`.
 fn texts(target: SmTarget) -> Vec<(&'static str, Text)> {
     let images = retrograph_kernels_ptx::images(target);
     images.into_iter().map(|(name, module)| (name, text(module))).collect()
 }
 
-/// The text of `module`, and the positions of its entries. The declarations before the first entry,
-/// followed by one entry, are the text of a module that has this entry alone.
+/// Returns the text of `module` and the positions of its entries. The declarations before the first
+/// entry, followed by one entry, are the text of a module with that entry alone.
 fn text(module: Module) -> Text {
     let Module { isa, target, variables, functions, entries: all, .. } = module;
     let with = |entries| {
@@ -111,7 +113,7 @@ fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text).into()
 }
 
-/// The streams, compressed in parallel.
+/// Compresses the streams in parallel.
 fn pack(images: &[Image]) -> Vec<Vec<u8>> {
     let next = AtomicUsize::new(0);
     let packed: Vec<OnceLock<Vec<u8>>> = images.iter().map(|_| OnceLock::new()).collect();
@@ -140,8 +142,8 @@ fn line(to: &mut String, what: std::fmt::Arguments<'_>) {
     writeln!(to, "{what}").expect("writing to a string does not fail");
 }
 
-/// For each entry that needs shared memory of its launch, the bytes for each generated target: none
-/// where the target has no such entry.
+/// Returns the bytes of dynamic shared memory per generated target, for each entry that needs any;
+/// 0 for targets without the entry.
 fn dynamic_shared() -> String {
     const TARGETS: [SmTarget; SmTarget::GENERATED.len()] = SmTarget::GENERATED;
     let mut bytes = BTreeMap::<&str, [u32; TARGETS.len()]>::new();

@@ -14,15 +14,15 @@
 //! pass recomputes them. Operands are bf16 or f32; accumulators, log-sum-exp and gradients are f32.
 //!
 //! **Mask.** Causal. `first_key` is 0, or data of the launch, which expresses packed documents and
-//! sliding windows; see [`row_bounds`]. Tiles that are masked as a whole are skipped.
+//! sliding windows; see [`row_bounds`]. Fully masked tiles are skipped.
 //!
 //! **bf16.** Probabilities and score gradients are rounded in registers.
 //!
-//! **f32.** From sm_80 on, each product takes three tf32 products, as in
-//! `gemm/mainloop/tf32x3.rs`; 32 steps of K accumulate from zero and are then added in f32.
+//! **f32.** From sm_80 on, each product takes three tf32 products, as in `gemm/mainloop/tf32x3.rs`.
+//! Each 32 elements of K accumulate from zero and are then added in f32.
 //!
-//! **sm_90a.** Heads of 64, 96 and 128 elements have entries of their own, see [`wgmma`]. In f32
-//! they read operands in parts of f16.
+//! **sm_90a.** A head_dim of 64, 96 or 128 has its own entries, see [`wgmma`]. In f32 they read
+//! operands split into f16 parts.
 //!
 //! **Grid.** Each entry handles heads of up to 64 or 128 elements, and pads narrower ones with
 //! zeros. A warp has 16 rows of its block. [`forward`] and `grad_q`: one block per 64 queries of a
@@ -30,9 +30,9 @@
 //! split of its group of heads, blocks with the most queries first. Loops take 32 rows at a time.
 //! Before sm_80, f32 blocks have 32 rows to fit into shared memory.
 //!
-//! **Determinism.** Loops run in ascending order of tiles and of the heads of a group. A sum
-//! belongs to one lane, or to four that add up by a butterfly. There are no atomics: `grad_q` and
-//! `grad_kv` each recompute the probabilities.
+//! **Determinism.** Loops run in ascending order of tiles and of the heads of a group. One lane
+//! computes each sum, or four lanes and a butterfly. There are no atomics: `grad_q` and `grad_kv`
+//! each recompute the probabilities.
 
 mod backward;
 mod backward_preprocess;

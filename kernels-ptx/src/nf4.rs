@@ -16,7 +16,7 @@ use crate::primitives::bf16::pack;
 use crate::primitives::nf4::Nf4;
 use crate::primitives::parameters::Declarations;
 
-/// Codes in a word.
+/// Codes per 32-bit word.
 const CODES: u32 = 8;
 
 /// Builds the image.

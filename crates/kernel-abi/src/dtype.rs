@@ -10,8 +10,8 @@ pub enum DType {
     Bf16,
     /// IEEE 754 binary16.
     F16,
-    /// NormalFloat4: 4-bit codes, two per byte, and one scale per block of 64 elements in a tensor
-    /// of its own.
+    /// NormalFloat4: 4-bit codes, two per byte, and one scale per block of 64 elements in a
+    /// separate tensor.
     Nf4,
     /// IEEE 754 binary64.
     F64,
@@ -52,7 +52,7 @@ impl DType {
     /// Bytes of one element.
     ///
     /// # Panics
-    /// For NF4, of which two elements share a byte.
+    /// For NF4, because two elements share a byte.
     pub const fn bytes(self) -> u32 {
         assert!(!matches!(self, Self::Nf4), "two NF4 elements share a byte");
         self.bits() / 8

@@ -1,6 +1,6 @@
 //! Elementwise kernels: activations, addition, conversion and dropout.
 //!
-//! A thread has [`ELEMENTS_PER_THREAD`] consecutive elements, of dropout four.
+//! A thread handles [`ELEMENTS_PER_THREAD`] consecutive elements; four for dropout.
 
 use crate::parameters::parameters;
 use crate::{Any, Bf16, Signature};
@@ -153,7 +153,7 @@ parameters! {
         n: u32,
         /// Elements whose random word is below it are dropped.
         threshold: u32,
-        /// The factor of the other elements.
+        /// The scale of the other elements.
         scale: f32,
         /// The random sequence.
         sequence: u32,

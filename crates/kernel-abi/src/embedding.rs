@@ -20,7 +20,7 @@ parameters! {
         hidden: u32,
         /// Rows of the table.
         vocab: u32,
-        /// The factor of the rows.
+        /// The scale of the rows.
         scale: f32,
     }
 }
@@ -40,7 +40,7 @@ parameters! {
         hidden: u32,
         /// Rows of the table.
         vocab: u32,
-        /// The factor of the rows.
+        /// The scale of the rows.
         scale: f32,
     }
 }

@@ -1,6 +1,7 @@
-//! Matrix-vector products: up to [`MAX_LAYERS`] layers with one input, and as many LoRA matrices.
+//! Matrix-vector products: up to [`MAX_LAYERS`] layers and up to as many LoRA matrices with one
+//! input.
 //!
-//! The entries of a kernel are all forms, each with every number of warps that share rows.
+//! A kernel has an entry for each form and each number of warps that share rows.
 
 mod parameters;
 
@@ -13,7 +14,7 @@ use crate::{DType, Signature};
 pub const WARP_ROWS: u32 = 4;
 /// Warps of a block.
 pub const BLOCK_WARPS: u32 = 8;
-/// Warps that share the rows of a tile, in the order of the entries of a form.
+/// Numbers of warps that share the rows of a tile, in the order of the entries of a form.
 pub const SPLITS: [u32; 4] = [1, 2, 4, 8];
 
 /// Elements of a vector of weights: 16 bytes, or 4 bytes of NF4 codes.
@@ -50,10 +51,10 @@ pub struct GemvKernel {
 }
 
 impl GemvKernel {
-    /// The entry with the given form and a choice of [`SPLITS`].
+    /// The entry with the given form; `split` is an index into [`SPLITS`].
     ///
     /// # Panics
-    /// If there are fewer splits.
+    /// If `split` is out of range.
     pub const fn entry(&self, form: GemvForm, split: usize) -> &'static str {
         assert!(split < SPLITS.len(), "no such split");
         let first = match form {

@@ -4,9 +4,9 @@
 //! types, parameters, flag bits, block sizes, tile shapes and entry names. This crate declares each
 //! of them once, in one module per family of kernels.
 //!
-//! A parameter list is a struct that the macro `parameters!` makes. The source declares its
-//! parameters by [`Declare`], the launch fills a field for each of them and takes the list by
-//! [`Arguments`]. A parameter that one side forgets is a compile error. A [`Signature`] joins the
+//! The macro `parameters!` defines a parameter list as a struct. The source declares its parameters
+//! through [`Declare`]; the launch fills a field for each of them and converts the struct through
+//! [`Arguments`]. Omitting a parameter on one side is a compile error. A [`Signature`] joins the
 //! list with the image and the entry points.
 //!
 //! ```

@@ -54,7 +54,7 @@ parameters! {
         adapters: u32,
         /// Elements of the contraction per split.
         split_len: u32,
-        /// The factor α.
+        /// The scale α.
         alpha: f32,
     }
 }
@@ -83,7 +83,7 @@ pub mod shrink {
     }
 }
 
-/// From long rows to the ranks of adapters.
+/// LoRA shrink: from rows of x or dy to the ranks of adapters.
 pub const SHRINK: Signature = Signature {
     image: IMAGE,
     parameters: ShrinkParameters::<()>::LIST,
@@ -132,7 +132,7 @@ parameters! {
         splits1: u32,
         /// Splits of t2.
         splits2: u32,
-        /// The factor α.
+        /// The scale α.
         alpha: f32,
         /// Whether y is added to.
         accumulate: bool,
@@ -159,7 +159,7 @@ pub mod expand {
     }
 }
 
-/// From the ranks of adapters to long rows.
+/// LoRA expand: from the ranks of adapters to rows of y or dx.
 pub const EXPAND: Signature = Signature {
     image: IMAGE,
     parameters: ExpandParameters::<()>::LIST,
@@ -191,7 +191,7 @@ parameters! {
         rank: u32,
         /// Rows per split.
         split_len: u32,
-        /// The factor α.
+        /// The scale α.
         alpha: f32,
         /// Whether `out` is added to.
         accumulate: bool,

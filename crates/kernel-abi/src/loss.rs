@@ -1,4 +1,4 @@
-//! Cross-entropy and the mean loss.
+//! Cross-entropy, the mean loss, and the DPO loss.
 
 use crate::parameters::parameters;
 use crate::{Any, Bf16, RowKernel, Signature};
@@ -87,10 +87,11 @@ parameters! {
     }
 }
 
-/// Threads of a block of [`LOG_RATIOS`], which has one sequence.
+/// Threads of a block of [`LOG_RATIOS`]; one block per sequence.
 pub const LOG_RATIOS_THREADS: u32 = 256;
 
-/// The log-ratio of each sequence: its log-probability minus that of the reference.
+/// The log-ratio of each sequence: its log-probability minus its log-probability under the
+/// reference.
 pub const LOG_RATIOS: Signature = Signature {
     image: "log_ratios",
     parameters: LogRatiosParameters::<()>::LIST,
@@ -100,7 +101,7 @@ pub const LOG_RATIOS: Signature = Signature {
 parameters! {
     /// The parameters of [`PREFERENCE`].
     pub struct PreferenceParameters {
-        /// `2 × pairs` log-ratios: chosen and rejected in turns, read.
+        /// `2 × pairs` log-ratios, alternating between chosen and rejected, read.
         ratios: pointer<f64>,
         /// `pairs` losses, written.
         losses: pointer<f32>,
@@ -110,7 +111,8 @@ parameters! {
         rejected: pointer<f32>,
         /// `pairs`: 1 if the chosen reward is larger, else 0, written.
         correct: pointer<f32>,
-        /// `2 × pairs` derivatives of the loss by the negative log-probabilities, written.
+        /// `2 × pairs` derivatives of the loss with respect to the negative log-probabilities,
+        /// written.
         weights: pointer<f32>,
         /// Number of pairs.
         pairs: u32,
@@ -121,7 +123,7 @@ parameters! {
     }
 }
 
-/// Threads of a block of [`PREFERENCE`], one for each pair.
+/// Threads of a block of [`PREFERENCE`]; one thread per pair.
 pub const PREFERENCE_THREADS: u32 = 128;
 
 /// The DPO loss of pairs and its derivatives.
@@ -147,10 +149,10 @@ parameters! {
     }
 }
 
-/// Threads of a block of [`SCALE_ROWS`], which has one row.
+/// Threads of a block of [`SCALE_ROWS`]; one block per row.
 pub const SCALE_ROWS_THREADS: u32 = 256;
 
-/// Rows times factors.
+/// Multiplies each row by a factor.
 pub const SCALE_ROWS: Signature = Signature {
     image: "scale_rows",
     parameters: ScaleRowsParameters::<()>::LIST,

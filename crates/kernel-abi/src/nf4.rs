@@ -1,7 +1,7 @@
 //! NF4, the 4-bit data type of QLoRA, in the layout of bitsandbytes.
 //!
 //! The flattened matrix is divided into blocks of [`BLOCK`] elements, each with a scale. A code is
-//! an index into [`CODE_VALUES`]. A byte holds two codes, the first one in its upper half. With
+//! an index into [`CODE_VALUES`]. A byte holds two codes, the first one in its high nibble. With
 //! double quantization, a scale is a byte, an index into a table of [`BYTE_VALUES`] values, and
 //! [`NESTED_BLOCK`] bytes share an f32 scale.
 //!
@@ -25,7 +25,7 @@ pub struct Nf4Scales<T: ParameterTypes> {
 parameters! {
     /// The parameters of [`NF4_DEQUANTIZE`].
     pub struct DequantizeParameters {
-        /// The codes, eight in a word, read.
+        /// The codes, eight per word, read.
         codes: pointer<Any>,
         /// One scale per block: f32, or u8 if scales are quantized.
         absmax: pointer<Any>,
@@ -50,12 +50,12 @@ pub const NF4_DEQUANTIZE: Signature = Signature {
 };
 /// Threads of a block of [`NF4_DEQUANTIZE`].
 pub const DEQUANTIZE_THREADS: u32 = 256;
-/// Words of codes of a thread of [`NF4_DEQUANTIZE`].
+/// Words of codes per thread of [`NF4_DEQUANTIZE`].
 pub const WORDS_PER_THREAD: u32 = 4;
 
 /// Elements that share a scale.
 pub const BLOCK: u32 = 64;
-/// Quantized scales that share a scale.
+/// Quantized scales that share a second-level scale.
 pub const NESTED_BLOCK: u32 = 256;
 /// Values of a quantized scale.
 pub const BYTE_VALUES: u32 = 256;

@@ -1,8 +1,8 @@
 //! Gradient clipping, learning-rate schedule, AdamW, and the parameters of a step.
 //!
-//! Kernels over lists of tensors take a table in global memory. It has one row per chunk of a
-//! tensor, which one block handles: the address of each array, the number of elements, and then the
-//! constants of the tensor, eight bytes each.
+//! Kernels over lists of tensors read a table in global memory. It has one row per chunk of a
+//! tensor, and one block per row. A row holds the address of each array, the number of elements,
+//! and the constants of the tensor, eight bytes each.
 
 use crate::Signature;
 use crate::parameters::parameters;
@@ -30,7 +30,7 @@ impl TableRow {
 }
 
 /// A row of [`ADAMW`]: parameter, gradient, first and second moment, bf16 copy of the parameter or
-/// null; the bits of the weight decay, and 1 if the gradient is bf16 or 0 if it is f32.
+/// null; the bits of the weight decay; 1 if the gradient is bf16, 0 if it is f32.
 pub const ADAMW_ROW: TableRow = TableRow { arrays: 5, constants: 2 };
 /// A row of [`GRAD_NORM_PARTIALS`]: the gradient; 1 if it is bf16 or 0 if it is f32.
 pub const GRAD_ROW: TableRow = TableRow { arrays: 1, constants: 1 };
@@ -56,9 +56,9 @@ parameters! {
         table: pointer<u64>,
         /// The values of [`scalar`], read.
         scalars: pointer<f32>,
-        /// Not 0 if nothing must change, read; or null.
+        /// Nonzero to skip the update, read; or null.
         halt: pointer<u32>,
-        /// The factor of all gradients, read; or null for 1.
+        /// The scale of all gradients, read; or null for 1.
         grad_scale: pointer<f32>,
         /// β1.
         beta1: f32,
@@ -158,7 +158,7 @@ parameters! {
         decay_start: u32,
         /// The step at which the rate reaches `min_lr`.
         total_steps: u32,
-        /// 0 for a decay by a cosine, 1 for a linear one.
+        /// 0 for a cosine decay, 1 for a linear one.
         linear: u32,
         /// The rate at the end of the warm-up.
         peak_lr: f64,
@@ -171,7 +171,7 @@ parameters! {
     }
 }
 
-/// Learning rate and bias corrections; one warp, of which one thread computes.
+/// Learning rate and bias corrections; one warp, in which one thread computes.
 pub const LR_SCHEDULE: Signature = Signature {
     image: "lr_schedule",
     parameters: LrScheduleParameters::<()>::LIST,
@@ -181,13 +181,13 @@ pub const LR_SCHEDULE: Signature = Signature {
 parameters! {
     /// The parameters of [`FETCH_STEP_PARAMETERS`].
     pub struct FetchStepParametersParameters {
-        /// The ring in pinned memory of the host, read; its first word is written.
+        /// The ring in pinned host memory, read; its first word is written.
         ring: pointer<u32>,
         /// The parameters, written if there is a new slot.
         block: pointer<u32>,
         /// The count of fetched slots, updated.
         taken: pointer<u32>,
-        /// Words from slot to slot.
+        /// Words from the start of a slot to the next.
         slot_words: u32,
         /// Vec4s of parameters.
         vec4s: u32,

@@ -1,4 +1,4 @@
-//! Kernel parameters, and structs that are lists of them.
+//! Kernel parameters, and the structs that list them.
 
 /// The PTX type of a kernel parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,11 +86,11 @@ pub enum Bf16 {}
 #[derive(Clone, Copy, Debug)]
 pub enum F16 {}
 
-/// The element type of a pointer whose elements are of another type in each entry or launch.
+/// The element type of a pointer whose elements differ between entries or launches.
 #[derive(Clone, Copy, Debug)]
 pub enum Any {}
 
-/// The type of a parameter of each kind: typed registers in a source, values in a launch.
+/// The Rust type of each kind of parameter: typed registers in a source, values in a launch.
 pub trait ParameterTypes {
     /// A pointer to elements of type `E`: a Rust type, [`Bf16`], [`F16`] or [`Any`].
     type Pointer<E>;
@@ -108,7 +108,7 @@ pub trait ParameterTypes {
     type TensorMap;
 }
 
-/// Nothing: for uses that need the list of parameters alone.
+/// No values, for code that only needs the list of parameters.
 impl ParameterTypes for () {
     type Pointer<E> = ();
     type U32 = ();
@@ -190,7 +190,7 @@ macro_rules! parameters {
                 Self { $($field: kernel.$kind(stringify!($field)),)* }
             }
 
-            /// The arguments in order.
+            /// Returns the arguments in order.
             pub fn into_arguments(self) -> Vec<T::Argument>
             where
                 T: $crate::Arguments,
@@ -225,7 +225,7 @@ macro_rules! flags {
             pub const NONE: Self = Self(0);
             $($(#[$flag_doc])* pub const $flag: Self = Self($bit);)*
 
-            /// The same flags and, if `holds`, `flag`.
+            /// Returns the flags, with `flag` added if `holds`.
             #[must_use]
             pub const fn with(self, flag: Self, holds: bool) -> Self {
                 if holds { Self(self.0 | flag.0) } else { self }

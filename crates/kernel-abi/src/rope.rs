@@ -1,6 +1,7 @@
 //! Rotary position embedding (RoPE) of one or two tensors.
 //!
-//! A thread has one vec4 of pairs; the vec4s of the second tensor follow the vec4s of the first.
+//! A thread handles one vec4 of pairs; the vec4s of the second tensor follow the vec4s of the
+//! first.
 
 use crate::parameters::parameters;
 use crate::{Bf16, Signature};
@@ -30,8 +31,7 @@ parameters! {
         sin: pointer<f32>,
         /// The position of the first token of each sequence, read; null for 0.
         start: pointer<u32>,
-        /// `[batch, seq]`: the position of each token, read, instead of consecutive positions; or
-        /// null.
+        /// `[batch, seq]`: the position of each token, read; null for consecutive positions.
         token_positions: pointer<u32>,
         /// Vec4s of pairs of the first tensor.
         vec4s_of_first: u32,

@@ -14,7 +14,7 @@ pub const THRESHOLD_THREADS: u32 = 1024;
 pub mod word {
     /// The temperature, f32.
     pub const TEMPERATURE: usize = 0;
-    /// The number of greatest logits to keep, or 0.
+    /// The number of largest logits to keep, or 0 for all.
     pub const TOP_K: usize = 1;
     /// The probability to keep, f32.
     pub const TOP_P: usize = 2;
@@ -35,7 +35,7 @@ parameters! {
     pub struct SampleAdjustParameters {
         /// `vocab` logits, read.
         logits: pointer<f32>,
-        /// `vocab` marks, read: not 0 for tokens with a penalty.
+        /// `vocab` marks, read: nonzero for tokens with a penalty.
         seen: pointer<u32>,
         /// The words of [`word`], read.
         sampling: pointer<u32>,
@@ -57,7 +57,7 @@ parameters! {
         maxima: pointer<f32>,
         /// The words of [`word`], read.
         sampling: pointer<u32>,
-        /// The bits of the maximum and the least key that is kept, written.
+        /// The bits of the maximum and the smallest sort key that is kept, written.
         selection: pointer<u32>,
         /// Number of tokens.
         vocab: u32,
@@ -71,7 +71,7 @@ parameters! {
     pub struct SampleDrawParameters {
         /// `vocab` logits after the penalty, read.
         adjusted: pointer<f32>,
-        /// The bits of the maximum and the least key that is kept, read.
+        /// The bits of the maximum and the smallest sort key that is kept, read.
         selection: pointer<u32>,
         /// The words of [`word`], read.
         sampling: pointer<u32>,
@@ -91,7 +91,7 @@ parameters! {
         scores: pointer<f32>,
         /// The token of each of these scores, read.
         tokens: pointer<u32>,
-        /// The bits of the maximum and the least key that is kept, read.
+        /// The bits of the maximum and the smallest sort key that is kept, read.
         selection: pointer<u32>,
         /// The token and a status, written.
         sampled: pointer<u32>,
@@ -100,28 +100,28 @@ parameters! {
     }
 }
 
-/// The repetition penalty and the maximum of each chunk.
+/// Applies the repetition penalty and finds the maximum of each chunk.
 pub const SAMPLE_ADJUST: Signature = Signature {
     image: "sample",
     parameters: SampleAdjustParameters::<()>::LIST,
     entries: &["sample_adjust"],
 };
 
-/// The least logit that top-k and top-p keep.
+/// Finds the smallest logit that top-k and top-p keep.
 pub const SAMPLE_THRESHOLD: Signature = Signature {
     image: SAMPLE_ADJUST.image,
     parameters: SampleThresholdParameters::<()>::LIST,
     entries: &["sample_threshold"],
 };
 
-/// The best token of each chunk.
+/// Draws the best token of each chunk.
 pub const SAMPLE_DRAW: Signature = Signature {
     image: SAMPLE_ADJUST.image,
     parameters: SampleDrawParameters::<()>::LIST,
     entries: &["sample_draw"],
 };
 
-/// The best token of all chunks.
+/// Picks the best token of all chunks.
 pub const SAMPLE_PICK: Signature = Signature {
     image: SAMPLE_ADJUST.image,
     parameters: SamplePickParameters::<()>::LIST,

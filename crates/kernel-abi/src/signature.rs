@@ -2,7 +2,7 @@
 
 use crate::Parameter;
 
-/// The signature of a kernel: entry points of one image that have the same parameters.
+/// The signature of a kernel: entry points of one image with the same parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Signature {
     /// The name of the image, which several kernels may share.
@@ -14,7 +14,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// The entry point of a kernel that has one.
+    /// The entry point of a kernel with a single one.
     ///
     /// # Panics
     /// If the kernel has several.
@@ -29,7 +29,7 @@ impl Signature {
 pub struct RowKernel {
     /// The signature. The first entry has one warp per row, the second one block per row.
     pub signature: Signature,
-    /// Warps of a block of the first entry, each with a row of its own.
+    /// Warps per block of the first entry, each with its own row.
     pub warps: u32,
     /// Threads of a block of the second entry.
     pub block_threads: u32,

@@ -1,5 +1,5 @@
-//! Times fused attention and its gradients in f32, from parts of f32 (f16) and in bf16 on a GPU,
-//! after a comparison with the references in f64.
+//! Benchmarks fused attention and its gradients on a GPU in f32, split f32 (f16 parts) and bf16,
+//! after comparing the results with f64 references.
 //!
 //! ```text
 //! attention_speed [--samples N] [--splits N] [--documents N] [--dtype DTYPE] [--sizes SIZES]
@@ -7,14 +7,14 @@
 //! ```
 //!
 //! `--dtype` chooses one of f32, f16 and bf16. `--sizes` is a list of batch x sequence x heads x
-//! key heads x head size. `--splits` cuts groups of heads into that many splits for the gradients
-//! of keys and values, which must divide them; without it they are cut as a training step cuts
-//! them. `--documents` gives bounds of attention: documents of that many tokens, at least 2.
+//! key heads x head_dim. `--splits` is the number of splits of a group's heads for the gradients of
+//! keys and values, a divisor of the group size; the default is the number that a training step
+//! uses. `--documents` bounds attention by documents of that many tokens, at least 2.
 //!
-//! `--simulate` runs small shapes on the simulated driver, which shows that the program works and
-//! nothing about speed. A time is the median over samples, each of a graph of several launches
-//! between two events, with the same operands. FLOP count the pairs of query and key that
-//! are not masked: two products forward, five backward.
+//! `--simulate` runs small shapes on the simulated driver: a functional test without meaningful
+//! times. A time is the median over samples; a sample is a graph of several launches with the same
+//! operands between two events. FLOP counts include only query-key pairs that are not masked: two
+//! matrix products forward, five backward.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
@@ -39,7 +39,7 @@ type F32 = View<u64, f32>;
 type Bf16 = View<u64, bf16>;
 type Launches = Result<Vec<Launch<u64>>, KernelError>;
 
-/// The types of factors; f16 means f32 in parts.
+/// The operand types; f16 means split f32.
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 
 /// Operands, results and intermediates, all in the device's pool.
@@ -52,7 +52,7 @@ struct Attention {
     inputs: [F32; 4],
     /// The same in bf16.
     rounded: [Bf16; 4],
-    /// The same in parts, for factors in parts.
+    /// The same operands split, for split f32.
     parts: Option<[SplitMatrix<u64>; 4]>,
     out: F32,
     out_bf16: Bf16,
@@ -66,7 +66,7 @@ struct Attention {
     bounds: Option<AttentionBounds<u64>>,
 }
 
-/// What the options choose.
+/// The values of the options.
 #[derive(Clone, Copy)]
 struct Choice {
     compute: DType,
@@ -153,7 +153,7 @@ impl Attention {
         Ok(())
     }
 
-    /// q, k, v and the gradient of the output, in the type of the factors.
+    /// q, k, v and the gradient of the output, in the operand type.
     fn operands(&self) -> [TensorView<u64>; 4] {
         match self.compute {
             DType::F32 | DType::F16 => self.inputs.map(TensorView::F32),
@@ -161,7 +161,7 @@ impl Attention {
         }
     }
 
-    /// The launches that split the first `count` operands, if they are read in parts.
+    /// The launches that split the first `count` operands, if the kernels read split operands.
     fn split(&self, count: usize) -> Launches {
         let rows = self.shape.batch * self.shape.seq;
         let pairs = self.inputs.into_iter().zip(self.parts.into_iter().flatten()).take(count);
@@ -170,7 +170,7 @@ impl Attention {
         pairs.map(split).collect()
     }
 
-    /// The forward pass. In bf16 a training step writes the output in bf16 alone.
+    /// The forward pass. In bf16, a training step writes the output only in bf16.
     fn forward(&self, out: Output<u64>) -> Launches {
         let &Self { shape, scale, lse, bounds, .. } = self;
         let [q, k, v, _] = self.operands();
@@ -208,7 +208,7 @@ impl Attention {
         }
     }
 
-    /// How far results may be from the reference.
+    /// The largest allowed distance from the reference.
     fn most(&self) -> f64 {
         match self.compute {
             DType::F32 | DType::F16 => 5e-6,
@@ -263,7 +263,7 @@ fn read(device: &Device, view: F32) -> Vec<f32> {
     let mut values = vec![0.0_f32; view.len()];
     let from = view.buffer() + view.byte_range().start as u64;
     let (to, bytes) = (values.as_mut_ptr().cast(), view.len() * 4);
-    // SAFETY: the vector has as many bytes, and the call returns when they have arrived.
+    // SAFETY: the vector has `bytes` bytes, and the call returns after the copy.
     let code = unsafe { (device.table.cuMemcpyDtoH_v2)(to, from, bytes) };
     assert_eq!(code, retrograph_driver_sys::CUresult::CUDA_SUCCESS, "cuMemcpyDtoH_v2");
     values
@@ -273,15 +273,15 @@ fn read(device: &Device, view: F32) -> Vec<f32> {
 fn write(device: &Device, view: View<u64, u32>, values: &[u32]) {
     let to = view.buffer() + view.byte_range().start as u64;
     let (from, bytes) = (values.as_ptr().cast(), 4 * values.len());
-    // SAFETY: the view has as many bytes, and the call returns when they have been read. The stream
-    // of the launches does not wait for the copy, so the host does.
+    // SAFETY: the view has `bytes` bytes, and the call returns after they have been read. The
+    // stream of the launches does not wait for the copy, so the host does.
     let codes = unsafe {
         [(device.table.cuMemcpyHtoD_v2)(to, from, bytes), (device.table.cuCtxSynchronize)()]
     };
     assert_eq!(codes, [retrograph_driver_sys::CUresult::CUDA_SUCCESS; 2], "cuMemcpyHtoD_v2");
 }
 
-/// Seconds that a launch takes.
+/// Returns the seconds that a launch takes.
 fn time(device: &Device, launch: &Launch<u64>, samples: usize) -> f64 {
     let (launches, dispatch) = (std::slice::from_ref(launch), launch.dispatch(device.target));
     let batch = if samples > 1 { 16 } else { 1 };
@@ -345,7 +345,7 @@ fn parse_sizes(text: &str) -> Result<Vec<[usize; 5]>, String> {
         numbers?.try_into().ok()
     };
     let sizes: Option<_> = text.split(',').map(size).collect();
-    sizes.ok_or_else(|| format!("`{text}` is no list of sizes such as 4x512x12x2x128"))
+    sizes.ok_or_else(|| format!("`{text}` is not a list of sizes such as 4x512x12x2x128"))
 }
 
 impl Attention {
@@ -357,7 +357,7 @@ impl Attention {
     ) -> Result<(), Box<dyn std::error::Error>> {
         let AttentionShape { batch, seq, heads, kv_heads, head_dim } = self.shape;
         let sizes = [batch, seq, heads, kv_heads, head_dim];
-        // Of one product.
+        // FLOP of one matrix product.
         let pairs: usize = match &self.first_keys {
             None => batch * seq * (seq + 1) / 2,
             Some(keys) => (0..batch * seq).map(|i| i % seq + 1 - keys[i] as usize).sum(),

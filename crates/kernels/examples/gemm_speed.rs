@@ -1,4 +1,4 @@
-//! Times every tile of a matrix product on a GPU, and the one that the sizes choose.
+//! Benchmarks every GEMM tile on a GPU, and the tile that the heuristic chooses.
 //!
 //! ```text
 //! gemm_speed [--bf16 [--streamed [--bf16-results]] | --swiglu] [--weights DTYPE] \
@@ -6,19 +6,17 @@
 //!     [--sustained SECONDS] [--simulate] OUT.jsonl
 //! ```
 //!
-//! `--bf16` computes in bf16; `--weights` says how the second operand is stored: f32, bf16, nf4,
-//! split or split-1. `--streamed` stores the first one as bf16, which a second one in bf16 or NF4
-//! takes. `split` stores both in two parts of f16, and `split-1` the second one in one part;
-//! splitting is timed, too.
-//! `--bf16-results` writes results in bf16. `--swiglu` times the
-//! products of gate and up with SwiGLU, and the gradients of both through a layer from OUTPUTS to
-//! INPUTS, all in bf16.
-//! `--tile` times that tile alone beside the chosen one, `--chosen` only the chosen one.
-//! `--sustained` times each tile after half of SECONDS of the same launches, with the clocks that
-//! the power limit allows then. `--simulate` runs small shapes on the simulated driver, which shows
-//! that the program works and nothing about speed. A launch takes its operands from a ring of
-//! copies larger than the L2 cache, so that memory is not hidden. The time is the median over
-//! samples, each of a graph of several launches between two events.
+//! `--bf16` computes in bf16. `--weights` is the format of the second operand: f32, bf16, nf4,
+//! split or split-1. `--streamed` stores the first operand as bf16; the second must be bf16 or NF4.
+//! `split` stores both in two f16 parts, and `split-1` the second one in one part; the split
+//! kernels are timed, too. `--bf16-results` writes results in bf16. `--swiglu` times the products
+//! of gate and up with SwiGLU, and the gradients of both through a layer from OUTPUTS to INPUTS,
+//! all in bf16. `--tile` times that tile and the chosen one, `--chosen` only the chosen one.
+//! `--sustained` first runs the same launches for half of SECONDS, so that clocks settle at the
+//! power limit. `--simulate` runs small shapes on the simulated driver: a functional test without
+//! meaningful times. A launch takes its operands from a ring of copies larger than the L2 cache, so
+//! that operands come from memory. The time is the median over samples; a sample is a graph of
+//! several launches between two events.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
@@ -36,10 +34,9 @@ use retrograph_kernels::ops::{
 };
 use retrograph_kernels::{Launch, View, images};
 
-/// Bytes that the operands of consecutive launches spread over.
+/// Bytes of the ring of operands.
 const RING: usize = 160 << 20;
-/// Inputs and outputs of the layers of a model of 1.5 · 10⁹ weights, of LoRA's factors, and of the
-/// head.
+/// Inputs and outputs of the layers of a 1.5B model, of its LoRA matrices, and of its LM head.
 const LAYERS: [[usize; 2]; 7] = [
     [1536, 1536],
     [1536, 256],
@@ -50,13 +47,13 @@ const LAYERS: [[usize; 2]; 7] = [
     [1536, 151_936],
 ];
 
-/// How the second operand is stored.
+/// The format of the second operand.
 #[derive(Clone, Copy)]
 enum Weights {
     F32,
     Bf16,
     Nf4,
-    /// In this many parts.
+    /// Split into this many f16 parts.
     Split(usize),
 }
 
@@ -72,7 +69,7 @@ impl Weights {
         })
     }
 
-    /// Bytes of the elements, and of their scales.
+    /// Returns the bytes of the elements and of their scales.
     fn bytes(self, [rows, columns]: [usize; 2]) -> [usize; 2] {
         let len = rows * columns;
         match self {
@@ -185,7 +182,8 @@ impl Options {
         })
     }
 
-    /// Whether the second operand may be an input: f32, or bf16 beside a first one in bf16.
+    /// Whether the second operand can be the input of a weight gradient: f32, or bf16 if the first
+    /// is bf16.
     fn has_wgrad(&self) -> bool {
         match self.weights {
             Weights::F32 => true,
@@ -199,7 +197,7 @@ impl Options {
         if self.bf16_results { Weights::Bf16 } else { Weights::F32 }.at([address, 0], sizes)
     }
 
-    /// A first operand at an address, with its scales.
+    /// The first operand at an address, with its scales.
     fn first(&self, at: [u64; 2], sizes: [usize; 2]) -> TensorView<u64> {
         let format = match self.weights {
             Weights::Split(_) => Weights::Split(2),
@@ -209,7 +207,7 @@ impl Options {
         format.at(at, sizes)
     }
 
-    /// Rows, inputs and outputs of every product.
+    /// Rows, inputs and outputs of every GEMM.
     fn shapes(&self) -> Vec<GemmShape> {
         let shape = |rows, [inputs, outputs]: [usize; 2]| GemmShape { rows, inputs, outputs };
         let mut shapes = if self.simulate {
@@ -222,8 +220,7 @@ impl Options {
         shapes
     }
 
-    /// Whether there is a product of this shape: beside operands that stream, rows in NF4 are whole
-    /// blocks.
+    /// Whether a kernel supports the shape: with streamed operands, NF4 rows must be whole blocks.
     fn has(&self, shape: &GemmShape) -> bool {
         let blocks = self.streamed && matches!(self.weights, Weights::Nf4);
         !blocks || shape.inputs.is_multiple_of(NF4_BLOCK)
@@ -256,7 +253,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Times the tiles of one product, the chosen one marked with a star.
+/// Times the tiles of one GEMM. A star marks the chosen tile.
 fn compare(
     device: &Device,
     options: &mut Options,
@@ -288,10 +285,10 @@ fn compare(
         if !there || (!wanted && *entry != chosen.entry) {
             continue;
         }
-        // A launch that is no product has one entry.
+        // A launch that is not a GEMM has one entry.
         let dispatch = dispatch_entry(first, entry, device.target).unwrap_or(chosen);
-        // As many launches as take about a millisecond, so that events are exact, and every copy of
-        // the operands at least once.
+        // Enough launches to run for about a millisecond, so that event resolution is negligible,
+        // and to use every copy of the operands.
         let batch = (1e-3 / (flops / 15e12 + bytes / 2e12 + 4e-6)).clamp(2.0, 64.0) as usize;
         let batch = batch.max(launches.len());
         let Options { samples, sustained, .. } = *options;
@@ -317,7 +314,7 @@ fn compare(
     Ok(())
 }
 
-/// How many copies of operands of `bytes` the launches take in turn.
+/// Returns how many copies of operands of `bytes` the ring has.
 fn copies(device: &Device, bytes: usize) -> Result<usize, String> {
     let pool = device.pool_bytes;
     match bytes <= pool {
@@ -326,7 +323,7 @@ fn copies(device: &Device, bytes: usize) -> Result<usize, String> {
     }
 }
 
-/// The same product over and over, each time on operands of its own.
+/// The same GEMM, once per copy of the operands.
 fn ring(
     device: &Device,
     options: &Options,
@@ -335,7 +332,7 @@ fn ring(
     let GemmShape { rows, inputs, outputs } = shape;
     let lens = [rows * inputs, inputs * outputs, rows * outputs];
     let [elements, scales] = options.weights.bytes([rows.max(outputs), inputs]);
-    // Bytes of an element of inputs, results and their gradients.
+    // Bytes per element of inputs, results and their gradients.
     let each = if options.streamed && options.bf16_results { 2 } else { 4 };
     let elements = elements.max(if op == "wgrad" { lens[1] * each } else { 0 });
     let slots = [lens[0] * each, elements, scales, lens[0].max(lens[2]) * each]

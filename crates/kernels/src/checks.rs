@@ -1,13 +1,13 @@
-//! Checks of operands that constructors of launches share.
+//! Operand checks that launch constructors share.
 
 use crate::{Element, KernelError, View};
 
-/// The checks of one kernel; the field is its name, for messages.
+/// The checks of one kernel; the field is the kernel name for error messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Check(pub(crate) &'static str);
 
 impl Check {
-    /// `view` must have exactly `expected` elements.
+    /// Checks that `view` has exactly `expected` elements.
     pub(crate) fn length<B: Copy, T: Element>(
         self,
         operand: &'static str,
@@ -17,7 +17,7 @@ impl Check {
         self.elements(operand, view.len(), expected)
     }
 
-    /// An operand of `actual` elements must have exactly `expected`.
+    /// Checks that `actual`, the length of an operand, is `expected`.
     pub(crate) fn elements(
         self,
         operand: &'static str,
@@ -30,12 +30,12 @@ impl Check {
         Err(KernelError::Length { kernel: self.0, operand, expected, actual })
     }
 
-    /// A size as the value of a `.u32` parameter.
+    /// Converts a size to a `.u32` parameter.
     pub(crate) fn size(self, what: &'static str, value: usize) -> Result<u32, KernelError> {
         self.at_most(what, value, u32::MAX as usize)
     }
 
-    /// A size of at most `limit`, which itself fits a `.u32` parameter.
+    /// Converts a size of at most `limit`, which itself fits a `.u32` parameter.
     pub(crate) fn at_most(
         self,
         what: &'static str,
@@ -48,7 +48,7 @@ impl Check {
         }
     }
 
-    /// The product of sizes, which must not overflow `usize`.
+    /// Multiplies sizes; the product must not overflow `usize`.
     pub(crate) fn product(self, what: &'static str, sizes: &[usize]) -> Result<usize, KernelError> {
         let checked = |product: usize, size: &usize| product.checked_mul(*size);
         sizes.iter().try_fold(1, checked).ok_or(KernelError::TooLarge {
@@ -59,7 +59,7 @@ impl Check {
         })
     }
 
-    /// A rule about two sizes must hold. `rule` is a sentence without full stop.
+    /// Checks a rule about two sizes. `rule` is a sentence without a full stop.
     pub(crate) fn rule(
         self,
         holds: bool,
@@ -69,7 +69,7 @@ impl Check {
         if holds { Ok(()) } else { Err(KernelError::Shape { kernel: self.0, rule, left, right }) }
     }
 
-    /// A rule about a constant must hold.
+    /// Checks a rule about a constant.
     pub(crate) fn constant(
         self,
         operand: &'static str,

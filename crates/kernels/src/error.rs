@@ -1,21 +1,21 @@
-//! Errors of constructors of launches.
+//! Errors of launch constructors.
 
 use crate::DType;
 
-/// A launch that cannot be described: its operands do not fit its shape.
+/// An invalid launch: its operands do not fit its shape.
 ///
-/// All of these are found when the launch is constructed, before any device is involved.
+/// All of these are detected when the launch is constructed, before any device is involved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
-    /// A view does not have the number of elements that the shape asks for.
+    /// A view does not have the number of elements that the shape requires.
     #[error("{kernel}: `{operand}` has {actual} elements, but the shape needs {expected}")]
     Length {
         /// The kernel.
         kernel: &'static str,
         /// The operand, by the name of its field.
         operand: &'static str,
-        /// The number of elements that the shape asks for.
+        /// The number of elements that the shape requires.
         expected: usize,
         /// The number of elements that the view has.
         actual: usize,
@@ -37,14 +37,14 @@ pub enum KernelError {
     Shape {
         /// The kernel.
         kernel: &'static str,
-        /// The rule that is broken, as a sentence without full stop.
+        /// The violated rule, a sentence without a full stop.
         rule: &'static str,
-        /// The first size that the rule is about.
+        /// The first size in the rule.
         left: usize,
-        /// The second size that the rule is about.
+        /// The second size in the rule.
         right: usize,
     },
-    /// A constant outside the range for which the formula is defined.
+    /// A constant is outside the range for which the formula is defined.
     #[error("{kernel}: `{operand}` is {value}, but it must be {rule}")]
     Constant {
         /// The kernel.
@@ -56,12 +56,12 @@ pub enum KernelError {
         /// The valid values, for example "finite and not negative".
         rule: &'static str,
     },
-    /// No kernel takes operands of these types.
+    /// No kernel supports operands of these types.
     #[error("{kernel}: no variant computes in {compute} with an operand in {dtype}; {help}")]
     UnsupportedDType {
         /// The kernel.
         kernel: &'static str,
-        /// The type in which it would compute.
+        /// The compute type.
         compute: DType,
         /// The type of the operand.
         dtype: DType,

@@ -1,4 +1,4 @@
-//! Launch geometry that families share.
+//! Launch geometry that kernel families share.
 
 use retrograph_kernel_abi::RowKernel;
 
@@ -30,7 +30,7 @@ pub(crate) fn linear(entry: &'static str, blocks: u32, threads: u32) -> Dispatch
     Dispatch { entry, grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
 }
 
-/// The widest row of one warp in kernels with an entry for one block per row.
+/// The widest row with one warp, in kernels that also have an entry with one block per row.
 const MAX_WARP_WIDTH: u32 = 1024;
 
 /// One warp per narrow row, or one block per wide row.
@@ -42,7 +42,7 @@ pub(crate) fn per_row(kernel: &RowKernel, rows: u32, width: u32) -> Dispatch {
     }
 }
 
-/// Threads for a row of `width` elements: one for each four, in whole warps, 256 at most.
+/// Threads for a row of `width` elements: one for each four, in whole warps, at most 256.
 pub(crate) fn row_threads(width: u32) -> u32 {
     width.div_ceil(4).clamp(1, 256).next_power_of_two().max(32)
 }

@@ -11,7 +11,7 @@
 //!
 //! The texts are compressed. The first use of a text decompresses it; later ones reuse it.
 //! [`digest`] identifies a text without decompressing it, for caches of compiled code. To compile
-//! only what is launched, [`entry_ptx`] cuts an image to one entry point.
+//! only one entry point, [`entry_ptx`] cuts an image to it.
 
 use std::io::{Read, copy, sink};
 use std::ops::Range;
@@ -20,7 +20,7 @@ use std::sync::OnceLock;
 use brotli_decompressor::Decompressor;
 use retrograph_ptx::SmTarget;
 
-/// Bytes to decompress at once.
+/// Bytes of the decompression buffer.
 const BUFFER: usize = 1 << 16;
 
 /// An image for all targets.
@@ -46,9 +46,9 @@ struct Text {
 /// An entry point of an image.
 struct Entry {
     name: &'static str,
-    /// SHA-256 of the text that is cut to this entry point.
+    /// SHA-256 of the text cut to this entry point.
     digest: [u8; 32],
-    /// Its range in the text. All entry points share what is before the first one.
+    /// Its range in the text. All entry points share the declarations before the first one.
     bytes: Range<usize>,
 }
 
@@ -76,7 +76,7 @@ impl Image {
     }
 }
 
-/// The PTX of `image` for `target`; `None` without such an image or target. The first call
+/// Returns the PTX of `image` for `target`; `None` without such an image or target. The first call
 /// decompresses it.
 ///
 /// Use [`SmTarget::for_device`] to find the target whose images run on a device.
@@ -85,12 +85,13 @@ pub fn ptx(image: &str, target: SmTarget) -> Option<&'static str> {
     Some(text.unpacked.get_or_init(|| image.unpack(&text.bytes)))
 }
 
-/// Entries that spill registers, with the most bytes of spilled stores and loads that `ptxas`
-/// reports. Both gradients of 64 rows and 128 columns take 128 registers, and the sum of a tile 32.
+/// Entries that spill registers, with the bytes of spill stores and loads that `ptxas` reports at
+/// most. The accumulators of both gradients, 64 × 128 elements each, take 128 registers, and those
+/// of a tile 32.
 const SPILLS: [(&str, u32); 1] = [("flash_attention_f32_grad_kv_wgmma_hd128", 368)];
 
-/// The most bytes that an entry spills to local memory, stores and loads together; 0 for almost all
-/// entries.
+/// Returns the most bytes that an entry spills to local memory, stores and loads together; 0 for
+/// almost all entries.
 pub fn most_spilled_bytes(entry: &str) -> u32 {
     SPILLS.iter().find(|(spills, _)| *spills == entry).map_or(0, |(_, bytes)| *bytes)
 }
@@ -100,8 +101,8 @@ pub fn has_entry(image: &str, entry: &str, target: SmTarget) -> bool {
     entry_digest(image, entry, target).is_some()
 }
 
-/// The PTX of `image` for `target` with `entry` as its only entry point; `None` without such an
-/// image, target or entry point. The first call for an image decompresses it.
+/// Returns the PTX of `image` for `target` with `entry` as its only entry point; `None` without
+/// such an image, target or entry point. The first call for an image decompresses it.
 pub fn entry_ptx(image: &str, entry: &str, target: SmTarget) -> Option<String> {
     let text = find(image, target)?.1;
     let (whole, entry) = (ptx(image, target)?, text.entry(entry)?);
@@ -140,7 +141,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 static DYNAMIC_SHARED: &[(&str, [u32; SmTarget::GENERATED.len()])] =
     include!(concat!(env!("OUT_DIR"), "/dynamic_shared.rs"));
 
-/// The bytes of dynamic shared memory that a launch of `entry` needs on `target`.
+/// Returns the bytes of dynamic shared memory that a launch of `entry` needs on `target`.
 pub fn dynamic_shared(entry: &str, target: SmTarget) -> u32 {
     let place = SmTarget::GENERATED.iter().position(|generated| *generated == target);
     let row = DYNAMIC_SHARED.iter().find(|(name, _)| *name == entry);

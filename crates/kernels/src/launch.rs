@@ -1,7 +1,7 @@
 //! Launches: a kernel, its problem and its arguments, before any device is known.
 //!
-//! [`Launch::dispatch`] derives entry point, grid, block and shared memory once the SM target is
-//! known. Until then a pass can be described, counted and planned without a device.
+//! [`Launch::dispatch`] derives entry point, grid, block and shared memory from the SM target. A
+//! pass can be described, counted and planned without a device.
 
 mod argument;
 mod pointer;
@@ -18,7 +18,7 @@ use crate::problem::Problem;
 pub struct Dispatch {
     /// The entry point in the kernel's image.
     pub entry: &'static str,
-    /// Blocks in x, y, z. A zero in any of them means that there is nothing to launch.
+    /// Blocks in x, y, z. If any is zero, there is nothing to launch.
     pub grid: [u32; 3],
     /// Threads per block in x, y, z.
     pub block: [u32; 3],
@@ -27,13 +27,13 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// Whether the problem is empty, so that nothing must be launched.
+    /// Whether the problem is empty, so that there is nothing to launch.
     pub fn is_empty(&self) -> bool {
         self.grid.contains(&0)
     }
 }
 
-/// A kernel: the image with its entry points, its parameters, and its launch geometry.
+/// A kernel: its image and entry points, its parameters, and its launch geometry.
 pub struct Kernel {
     /// The name, unique among kernels.
     pub name: &'static str,
@@ -43,8 +43,8 @@ pub struct Kernel {
     pub parameters: &'static [Parameter],
     /// Every entry point that `dispatch` can choose, on any target.
     pub entries: &'static [&'static str],
-    /// Chooses entry point, grid, block and shared memory. `None` for a problem of a kind that the
-    /// kernel does not take.
+    /// Chooses entry point, grid, block and shared memory. `None` if the kernel does not support
+    /// this kind of problem.
     pub dispatch: fn(&Problem, SmTarget) -> Option<Dispatch>,
 }
 
@@ -74,8 +74,8 @@ impl PartialEq for Kernel {
 
 /// One launch: a kernel, its problem and its arguments.
 ///
-/// The operations in [`ops`](crate::ops) make launches and check them: the kernel accesses nothing
-/// outside of its operands, and its arguments name every access.
+/// The operations in [`ops`](crate::ops) create and check launches: the kernel accesses nothing
+/// outside of its operands, and its arguments declare every access.
 ///
 /// ```
 /// # use retrograph_kernels::ops::Silu;
@@ -85,7 +85,7 @@ impl PartialEq for Kernel {
 /// assert_eq!(launch.arguments().len(), launch.kernel().parameters.len());
 /// ```
 ///
-/// A launch cannot be changed into one that was not checked:
+/// A launch cannot be changed after it was checked:
 ///
 /// ```compile_fail,E0616
 /// # use retrograph_kernels::ops::Silu;
@@ -124,7 +124,7 @@ pub struct Launch<B> {
     pub(crate) arguments: Vec<Argument<B>>,
 }
 
-// A pass is described on one thread and built on another one.
+// A pass is described on one thread and built on another.
 const _: () = {
     const fn is_send_and_sync<T: Send + Sync>() {}
     is_send_and_sync::<Launch<u32>>();
@@ -133,13 +133,13 @@ const _: () = {
 };
 
 impl<B> Launch<B> {
-    /// A launch that no operation has checked.
+    /// Creates a launch that no operation has checked.
     ///
     /// # Safety
-    /// On every SM target, the entry point and the geometry that the kernel chooses for `problem`
-    /// access memory only through the buffers that `arguments` name, inside their lengths, and as
-    /// their [`Access`] says. Everything that the kernel reads or writes is declared, because a
-    /// pass infers its edges and the lifetimes of buffers from the arguments.
+    /// On every SM target, the entry point and geometry that the kernel chooses for `problem` must
+    /// access memory only through the buffers that `arguments` name, within their lengths, and as
+    /// their [`Access`] declares. Every read and write must be declared, because a pass infers its
+    /// edges and the lifetimes of buffers from the arguments.
     pub unsafe fn new_unchecked(
         kernel: &'static Kernel,
         problem: Problem,
@@ -166,16 +166,16 @@ impl<B> Launch<B> {
     /// Entry point and geometry on `target`.
     ///
     /// # Panics
-    /// If the kernel does not take problems of this kind. Launches that this crate returns never
+    /// If the kernel does not support this kind of problem. Launches that this crate returns never
     /// panic.
     pub fn dispatch(&self, target: SmTarget) -> Dispatch {
         let dispatch = (self.kernel.dispatch)(&self.problem, target);
         dispatch.unwrap_or_else(|| panic!("{:?} does not take {:?}", self.kernel, self.problem))
     }
 
-    /// Declares that `count` launches of the same sizes may run concurrently with this one, as
-    /// parallel branches of a graph do. A matrix product then uses the tile with the least time for
-    /// all of them. Other launches, and the bits of every result, do not change.
+    /// Declares that `count` launches of the same sizes may run concurrently with this one, as in
+    /// parallel branches of a graph. A GEMM then uses the tile that minimizes the time of all of
+    /// them. Other launches, and the bits of every result, do not change.
     pub fn concurrent(mut self, count: u32) -> Self {
         if let Problem::Gemm(problem) = &mut self.problem {
             problem.concurrent = count;

@@ -2,7 +2,7 @@
 //!
 //! Every operation is a struct with public fields. Its `launch` checks the lengths of the operands
 //! and returns a [`Launch`]: the kernel, its problem and its arguments, before any device is known.
-//! Operands are [`View`]s, which are generic over the name of a buffer.
+//! Operands are [`View`]s, which are generic over the buffer type.
 //!
 //! ```
 //! use retrograph_kernels::ops::{Fprop, GemmShape};

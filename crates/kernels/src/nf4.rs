@@ -3,12 +3,12 @@
 //! The flattened matrix is divided into blocks of 64 elements. Each block has a scale, its largest
 //! absolute value, and each element a 4-bit code: the nearest of 16 quantiles of the normal
 //! distribution, in units of the scale (Dettmers et al., "QLoRA", arXiv 2305.14314). With double
-//! quantization the scales, less their mean, are quantized in blocks of 256 to the 8-bit dynamic
-//! type of Dettmers et al., arXiv 2110.02861.
+//! quantization, the mean of the scales is subtracted and they are quantized in blocks of 256 to
+//! the 8-bit dynamic type of Dettmers et al., arXiv 2110.02861.
 //!
 //! Codes equal the codes of bitsandbytes' CUDA kernels with one exception: bitsandbytes
-//! approximates the reciprocal of a scale to one unit in the last place, and this module rounds it
-//! correctly. A code can differ if a quotient is that close to the boundary of two codes.
+//! approximates the reciprocal of a scale to 1 ulp, and this module rounds it correctly. A code can
+//! differ if a quotient is that close to the boundary between two codes.
 //!
 //! ```
 //! use retrograph_kernels::nf4;
@@ -28,9 +28,9 @@ pub use retrograph_kernel_abi::nf4::CODE_VALUES as VALUES;
 
 pub use crate::tensor::{NF4_BLOCK as BLOCK, NF4_NESTED_BLOCK as NESTED_BLOCK};
 
-/// Numbers above boundary i have a code greater than i. A boundary is the midpoint of two values up
-/// to rounding, with the digits of bitsandbytes: most midpoints are not f32 numbers, and rounding
-/// twice would give other boundaries.
+/// Numbers above boundary i have a code greater than i. Boundaries are the midpoints of neighboring
+/// values, with the decimal digits of bitsandbytes: most midpoints are not f32 numbers, and
+/// rounding twice would give other boundaries.
 #[expect(clippy::excessive_precision, reason = "the digits decide how they are rounded")]
 pub const BOUNDARIES: [f32; 15] = [
     -0.848_096_400_499_343_9,
@@ -54,7 +54,7 @@ pub const BOUNDARIES: [f32; 15] = [
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("element {index} is {value}, which NF4 cannot represent")]
 pub struct NotFinite {
-    /// Which element.
+    /// The index of the element.
     pub index: usize,
     /// Its value.
     pub value: f32,
@@ -63,19 +63,18 @@ pub struct NotFinite {
 /// Codes and scales.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quantized {
-    /// Two codes in a byte, the first in the upper half.
+    /// Two codes per byte, the first in the high nibble.
     pub codes: Vec<u8>,
     /// The scale of each block.
     pub absmax: Vec<f32>,
 }
 
-/// The code of a number in units of its scale. A NaN, as in a block of zeros, has code
-/// 0.
+/// Returns the code of a number in units of its scale. A NaN, as in a block of zeros, has code 0.
 pub fn code(scaled: f32) -> u8 {
     BOUNDARIES.iter().filter(|&&boundary| scaled > boundary).count() as u8
 }
 
-/// Codes and scales of `values`. The last block may be shorter, and half a byte left over is 0.
+/// Quantizes `values`. The last block may be shorter, and an unused nibble is 0.
 ///
 /// # Errors
 /// [`NotFinite`] for the first element that is infinite or not a number.
@@ -95,7 +94,7 @@ pub fn quantize(values: &[f32]) -> Result<Quantized, NotFinite> {
     Ok(quantized)
 }
 
-/// The `len` values of codes, each a product that is rounded once.
+/// Returns the `len` values of the codes, each a product that is rounded once.
 pub fn dequantize(codes: &[u8], absmax: &[f32], len: usize) -> Vec<f32> {
     let value = |index: usize| {
         let code = codes[index / 2] >> if index.is_multiple_of(2) { 4 } else { 0 };
@@ -104,14 +103,14 @@ pub fn dequantize(codes: &[u8], absmax: &[f32], len: usize) -> Vec<f32> {
     (0..len).map(value).collect()
 }
 
-/// Scales that are quantized in turn.
+/// Scales that are themselves quantized (double quantization).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nested {
-    /// A byte for each scale.
+    /// One byte per scale.
     pub absmax: Vec<u8>,
-    /// A scale for each 256 bytes.
+    /// One scale per 256 bytes.
     pub nested: Vec<f32>,
-    /// The mean of the scales, which was subtracted.
+    /// The subtracted mean of the scales.
     pub offset: f32,
 }
 
@@ -134,7 +133,7 @@ impl Nested {
         Self { absmax: bytes, nested, offset }
     }
 
-    /// The scales: a product and a sum, each rounded once.
+    /// Returns the scales, each a rounded product plus the offset, rounded again.
     pub fn scales(&self) -> Vec<f32> {
         let map = dynamic_map();
         let scale = |(index, &byte): (usize, &u8)| {
@@ -144,10 +143,10 @@ impl Nested {
     }
 }
 
-/// The 256 values of the 8-bit dynamic type, in rising order: for each power of ten from 10⁻⁶ to 1
-/// twice as many fractions as for the one before, of either sign; and 0, and 1.
+/// Returns the 256 values of the 8-bit dynamic type in ascending order: for each power of ten from
+/// 10⁻⁶ to 1, twice as many fractions as for the previous one, of either sign; and 0 and 1.
 ///
-/// Fractions are the midpoints of equal parts of the interval from 0.1 to 1. The ends of a part are
+/// Fractions are the midpoints of equal subintervals of [0.1, 1]. The ends of a subinterval are
 /// computed from the nearer end of the interval by fused multiply-adds, which gives the bits of the
 /// published tables.
 pub fn dynamic_map() -> [f32; 256] {
@@ -173,8 +172,8 @@ pub fn dynamic_map() -> [f32; 256] {
     values.try_into().expect("0, 1, and 127 magnitudes of either sign")
 }
 
-/// The index of the value of `map` nearest to `scaled`: a binary search, then the nearer of
-/// two neighbours. A NaN has index 0.
+/// Returns the index of the value of `map` nearest to `scaled`: a binary search, then the nearer of
+/// two neighbors. A NaN has index 0.
 fn nearest(map: &[f32; 256], scaled: f32) -> u8 {
     let (mut low, mut pivot, mut high) = (0usize, 127usize, 255usize);
     for step in [64, 32, 16, 8, 4, 2, 1] {

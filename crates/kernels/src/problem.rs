@@ -1,4 +1,4 @@
-//! Problems: the sizes from which a kernel chooses its entry point and its grid.
+//! Problems: the sizes that determine entry point and grid of a kernel.
 
 use retrograph_kernel_abi::gemv::GemvForm;
 use retrograph_kernel_abi::lora::LoraMatrix;
@@ -9,8 +9,8 @@ use crate::gemv::GemvProblem;
 
 /// The sizes of a launch, by the kind of kernel.
 ///
-/// Each kernel takes one kind; see [`Kernel::dispatch`](crate::Kernel::dispatch). A size of 0 is
-/// an empty problem, for which nothing is launched.
+/// Each kernel supports one kind; see [`Kernel::dispatch`](crate::Kernel::dispatch). A problem with
+/// a size of 0 is empty, and nothing is launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Problem {
@@ -46,7 +46,7 @@ pub enum Problem {
         heads: u32,
         /// Splits of the cache.
         splits: u32,
-        /// Texts, each with a cache of its own.
+        /// Sequences, each with its own cache.
         texts: u32,
     },
     /// LoRA shrink: from rows of x or dy to ranks.
@@ -80,14 +80,14 @@ pub enum Problem {
         /// The matrix of the gradient.
         matrix: LoraMatrix,
     },
-    /// The columns of a matrix times factors.
+    /// Columns of a matrix, each multiplied by a factor.
     ScaleColumns {
         /// Rows.
         rows: u32,
         /// Elements per row.
         columns: u32,
-        /// The types of the gradient of the result, and of the matrix. Without a gradient they are
-        /// equal.
+        /// The type of the gradient of the result, and of the matrix. They are equal if there is no
+        /// gradient.
         dtypes: [DType; 2],
     },
 }
@@ -95,7 +95,7 @@ pub enum Problem {
 /// Rows of a matrix, each reduced or normalized on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowsProblem {
-    /// Rows, or runs of rows if a block has several.
+    /// Rows, or row groups if a block has several rows.
     pub rows: u32,
     /// Elements per row.
     pub width: u32,
@@ -116,7 +116,7 @@ pub struct AttentionProblem {
     pub tensor_maps: bool,
 }
 
-/// Accessors of the sizes of one kind, for kernels that take that kind alone.
+/// Accessors for kernels that support one kind of problem.
 impl Problem {
     pub(crate) fn items(&self) -> Option<u32> {
         if let Self::Items(count) = *self { Some(count) } else { None }
@@ -146,8 +146,8 @@ impl Problem {
         if let Self::Attention(problem) = *self { Some(problem) } else { None }
     }
 
-    /// Problems of every kind, with every combination of `sizes`: for checks that visit all entry
-    /// points of all kernels.
+    /// Returns problems of every kind with every combination of `sizes`, for checks that visit all
+    /// entry points of all kernels.
     pub fn samples(sizes: &[u32]) -> Vec<Self> {
         let mut problems = Vec::new();
         for &a in sizes {

@@ -30,7 +30,7 @@ pub enum Output<B> {
     F32(View<B, f32>),
     /// Rounded to bf16, to the nearest, ties to even.
     Bf16(View<B, bf16>),
-    /// Twice: f32, and the same rounded to bf16.
+    /// Both: f32, and the same rounded to bf16.
     Both(View<B, f32>, View<B, bf16>),
 }
 
@@ -77,7 +77,7 @@ impl<B: Copy> Output<B> {
         }
     }
 
-    /// The view in f32, which `rule` demands.
+    /// The view in f32, or the violated `rule` as an error.
     pub(crate) fn require_f32(
         self,
         check: Check,
@@ -95,7 +95,7 @@ impl<B: Copy> Output<B> {
 
 /// A row-major matrix in NF4, in the layout of bitsandbytes.
 ///
-/// A byte holds two codes, the first one in its upper half. Each 64 elements of the flattened
+/// A byte holds two codes, the first one in its high nibble. Every 64 elements of the flattened
 /// matrix share a scale. Rows have a multiple of 8 elements. See [`crate::nf4`] for the values.
 #[derive(Clone, Copy, Debug)]
 pub struct Nf4<B> {
@@ -154,7 +154,7 @@ impl<B: Copy> Nf4<B> {
         check.rule(holds, rule, (codes.byte_range().start, ragged.unwrap_or(0)))
     }
 
-    /// The pointers to scales; those that the matrix does not have are null.
+    /// The pointers to scales; null for scales that the matrix does not have.
     pub(crate) fn scale_pointers(&self) -> nf4::Nf4Scales<ArgumentTypes<B>> {
         match self.scales {
             Nf4Scales::Plain(absmax) => nf4::Nf4Scales {
@@ -228,7 +228,7 @@ impl<B: Copy> TensorView<B> {
         self.len() == 0
     }
 
-    /// The element type; f16 of a split matrix.
+    /// The element type; f16 for a split matrix.
     pub fn dtype(&self) -> DType {
         match self {
             Self::F32(_) => DType::F32,

@@ -26,8 +26,8 @@ pub(crate) fn problem(check: Check, chunks: usize) -> Result<Problem, KernelErro
     Ok(Problem::Items(check.at_most("the number of chunks", chunks, MAX_GRID_X)?))
 }
 
-/// One tensor of a list: its arrays, all of one length, and its constants, as many as
-/// [`abi::TableRow`] says.
+/// One tensor of a list: its arrays, all of one length, and its constants, in the numbers that
+/// [`abi::TableRow`] defines.
 pub(crate) struct ListedTensor<B, const ARRAYS: usize, const CONSTANTS: usize> {
     /// Elements of each array.
     pub(crate) len: usize,

@@ -1,4 +1,4 @@
-//! Typed views of buffers, generic over the name of a buffer.
+//! Typed views of buffers, generic over the buffer type.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -44,8 +44,8 @@ impl Element for u64 {
 
 /// A contiguous run of `len` elements of type `T`, `offset` elements into the buffer `B`.
 ///
-/// `B` names a buffer: a device address if the caller launches directly, a buffer of a pass with
-/// the runtime.
+/// `B` identifies a buffer: a device address if the caller launches directly, or a buffer of a pass
+/// in the runtime.
 pub struct View<B, T> {
     buffer: B,
     offset: usize,
@@ -110,8 +110,7 @@ impl<B: Copy, T: Element> View<B, T> {
     /// The bytes of the buffer that the view covers.
     ///
     /// # Panics
-    /// If the view has more bytes than there are addresses. A wrapped end would pass as one inside
-    /// of the buffer.
+    /// If the byte range overflows `usize`: a wrapped end would look like one inside the buffer.
     pub fn byte_range(self) -> Range<usize> {
         let bytes = |elements: usize| elements.checked_mul(size_of::<T>());
         let range = bytes(self.offset).zip(bytes(self.offset + self.len));

@@ -169,7 +169,7 @@ impl<'k> Params<'k> {
             let base = tensor.reinterpret().at(stride.mul_wide(token));
             HeadRows { base, stride, offset: head * head_words, rows: seq }
         };
-        // Gradients of factors in f32 are rotated by a launch of their own.
+        // A separate launch rotates f32 gradients.
         let rotation =
             (config.dtype == DType::Bf16).then(|| InverseRope::new(&parameters, sequence));
         let grads = Output::new(grads, grads_bf16);

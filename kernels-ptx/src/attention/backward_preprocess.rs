@@ -1,7 +1,7 @@
 //! Backward preprocess: interleaves the logsumexp of each query with delta = grad_out·out.
 //!
-//! One warp per [`PREPROCESS_ROWS`] rows, which it reads in vec4s; a butterfly adds the lanes. Rows
-//! of padding get (∞, 0).
+//! One warp per [`PREPROCESS_ROWS`] rows, which it reads in vec4s; a butterfly adds the lanes.
+//! Padding rows get (∞, 0).
 
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::attention::{
@@ -19,12 +19,12 @@ use crate::primitives::vec4::F32x4;
 
 /// A row of the gradient and of the output.
 struct Row<'k> {
-    /// Where its result goes, if it is one of the launch.
+    /// The index of its result, if the launch has this row.
     index: Value<'k, u64>,
     exists: Pred<'k>,
-    /// Whether it is no padding.
+    /// Whether it is not padding.
     inside: Pred<'k>,
-    /// Its first element; of another row unless it is inside.
+    /// Its first element; the first element of another row if it is padding.
     first: Value<'k, u64>,
     lse: Value<'k, f32>,
 }

@@ -13,7 +13,7 @@ use crate::primitives::smem_tile::{SmemLayout, SmemTile};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Config {
     pub(super) target: SmTarget,
-    /// Type of the factors, bf16 or f32.
+    /// Type of the operands, bf16 or f32.
     pub(super) dtype: DType,
     /// Maximum head dimension; narrower heads are padded with zeros.
     pub(super) max_head_dim: u32,
@@ -32,7 +32,7 @@ impl Config {
         })
     }
 
-    /// The kernels with factors of this type.
+    /// The kernels for operands of this type.
     pub(super) fn family(self) -> &'static FlashAttention {
         match self.dtype {
             DType::F32 => &FLASH_ATTENTION_F32,

@@ -1,6 +1,6 @@
-//! Decode attention: one new token of each text attends to the KV cache of its text (split-KV, as
-//! in FlashDecoding), fused with the epilogue of its projections, q/k norm, RoPE and the append to
-//! the cache.
+//! Decode attention: one new token of each sequence attends to its KV cache (split-KV, as in
+//! FlashDecoding), fused with the epilogue of its projections, q/k norm, RoPE and the append to the
+//! cache.
 //!
 //! ```text
 //! q, k, v = projections (+ lora_scale · B · t)        with LoRA: t = A·x
@@ -12,16 +12,16 @@
 //! `decode_attention` and `decode_attention_bf16` compute partial results for splits of `split_len`
 //! positions, relative to the maximum of each split. `decode_attention_combine` rescales the splits
 //! to a common maximum and adds them. The new token has position `*position`; its key and value are
-//! written to the cache if there is capacity. Later positions of the cache are not read, nor those
-//! before the last `window`. The cache is f32 or bf16; arithmetic is f32, on the rounded new key
+//! written to the cache if there is capacity. Later positions of the cache and positions before the
+//! last `window` are not read. The cache is f32 or bf16; arithmetic is f32, on the rounded new key
 //! and value.
 //!
-//! **Grid.** Splits: block (h, r, t) of eight warps handles split r of head h of text t; blocks
+//! **Grid.** Splits: block (h, r, t) of eight warps handles split r of head h of sequence t; blocks
 //! past the length or before the window return at once. A warp takes every eighth position, eight
 //! at a time, and its lanes the vec4s of a head. Every block computes q of the new token. The
 //! blocks of the last split compute its key and value, and the first head of each group writes
 //! them. Meanwhile the other positions are prefetched into L2. Combine: one block of 128 threads
-//! per head of each text, one thread per element.
+//! per head and sequence, one thread per element.
 //!
 //! **Determinism.** A warp adds its positions in ascending order, the new one last. Warps are added
 //! in order, and so are splits. The assignment of positions to splits depends only on `split_len`.
@@ -46,7 +46,7 @@ use new_token::NewToken;
 
 /// Warps of a block.
 const WARPS: u32 = DECODE_THREADS / 32;
-/// Positions of a warp in flight: all that it has of a split of 64.
+/// Positions of a warp in flight: all its positions in a split of 64.
 const KEYS_IN_FLIGHT: u32 = 8;
 const KEY_STEPS: [u32; KEYS_IN_FLIGHT as usize] = [0, 1, 2, 3, 4, 5, 6, 7];
 /// Elements of a head that a warp handles at a time.

@@ -20,7 +20,7 @@ pub(super) struct ResultRows<'k> {
     pub(super) stride: Value<'k, u32>,
     /// Rows of the sequence.
     pub(super) rows: Value<'k, u32>,
-    /// The rotation, applied before the factor; none for factors in f32.
+    /// The rotation, applied before the factor; `None` for f32 operands.
     pub(super) rotation: Option<InverseRope<'k>>,
 }
 
@@ -136,7 +136,7 @@ impl<'k> Epilogue<'k> {
         k.barrier();
     }
 
-    /// Writes from registers: of each 16 columns a lane has four consecutive ones.
+    /// Writes from registers: a lane has four consecutive columns of each 16.
     fn write_from_registers(
         self,
         to: ResultRows<'k>,

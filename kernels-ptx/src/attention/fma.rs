@@ -1,4 +1,5 @@
-//! The products of [`WarpMma`] by fused multiply-adds, for targets without tensor cores for them.
+//! The products of [`WarpMma`] by fused multiply-adds, for targets whose tensor cores lack the
+//! type.
 //!
 //! Loops over K keep the code small at the cost of speed. f32 operands are not split.
 
@@ -90,7 +91,7 @@ impl<'k> WarpMma<'k> {
         }
     }
 
-    /// Two neighbours in a row.
+    /// Loads two neighbors in a row.
     fn load_pair(&self, from: Shared<'k, u32>) -> [Value<'k, f32>; 2] {
         match self.config.dtype {
             DType::F32 => from.reinterpret().load_vec2(0),

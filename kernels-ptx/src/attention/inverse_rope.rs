@@ -1,5 +1,5 @@
-//! The inverse of RoPE at the end of the backward pass: turns the gradients of rotated queries and
-//! keys into the gradients of those before the rotation, see [`rope`](crate::rope).
+//! The inverse of RoPE at the end of the backward pass: converts gradients of rotated queries and
+//! keys to gradients before the rotation, see [`rope`](crate::rope).
 //!
 //! ```text
 //! out[i]        = x[i] · cos[p][i] + x[i + half] · sin[p][i]        i < half, p the position

@@ -40,7 +40,8 @@ struct Element<'k, I> {
     element: I,
 }
 
-/// The entry whose threads copy `unit` consecutive elements each; the width of rows is a multiple.
+/// The entry whose threads copy `unit` consecutive elements each. The row width is a multiple of
+/// `unit`.
 fn entry(
     name: &str,
     unit: u32,

@@ -2,10 +2,10 @@
 //! registers and a tile.
 //!
 //! **Columns.** `a·bᵀ` has the columns of an `mma` accumulator: of each fragment, a lane holds the
-//! columns 2·member and 2·member + 1, with member = lane mod 4. So does `p·b` in bf16. In f32,
-//! where `ldmatrix` can't transpose, a lane loads two neighbours in a row of b at once, one for
-//! each of two fragments. Of 16 columns it then holds four consecutive ones: the first and third in
-//! one fragment, the second and fourth in the next.
+//! columns 2·member and 2·member + 1, with member = lane mod 4. `p·b` in bf16 has the same columns.
+//! In f32, which `ldmatrix` can't transpose, a lane loads two neighbors in a row of b at once, one
+//! for each of two fragments. It then holds four consecutive columns of each 16: the first and
+//! third in one fragment, the second and fourth in the next.
 
 use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
@@ -45,7 +45,7 @@ type Operand<'k, const N: usize> = Vec<[Value<'k, u32>; N]>;
 /// Converts an accumulator to the left operand of the next product.
 pub(super) fn to_fragments<'k>(config: Config, acc: &[AccFragment<'k>]) -> Fragments<'k> {
     match config.dtype {
-        // The columns 2·member and 2·member + 1 serve as the steps member and member + 4 of K.
+        // The columns 2·member and 2·member + 1 become the elements member and member + 4 along K.
         DType::F32 => {
             acc.iter().map(|acc| [0, 2, 1, 3].map(|i: usize| acc[i].get().bits())).collect()
         }
@@ -58,7 +58,8 @@ pub(super) fn pack_fragments<'k>(target: SmTarget, acc: &[AccFragment<'k>]) -> F
     fragments_of(acc, |pair| pack(target, pair))
 }
 
-/// An accumulator as the left operand of the next product, whose pairs of elements `pack` rounds.
+/// Converts an accumulator to the left operand of the next product; `pack` rounds pairs of
+/// elements.
 pub(super) fn fragments_of<'k>(
     acc: &[AccFragment<'k>],
     pack: impl Fn([Value<'k, f32>; 2]) -> Value<'k, u32>,

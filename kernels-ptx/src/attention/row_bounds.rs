@@ -1,11 +1,11 @@
-//! Bounds of attention as data, which a launch may give for each row of its blocks.
+//! Bounds of attention for each row, as optional data of a launch.
 //!
 //! Rows are queries, with the first key that each attends to, or keys, with the end of the queries
 //! that attend to each. Bounds ascend within a sequence, so the bounds of the first and the last
-//! row of a block say which tiles it needs, and which of them have elements to mask.
+//! row of a block determine which tiles it needs, and which of them have elements to mask.
 //!
-//! Bounds that are out of range may cost results, but neither memory accesses nor loops depend on
-//! more than their value clamped to the sequence.
+//! Bounds that are out of range give wrong results, but memory accesses and loops only depend on
+//! their values clamped to the sequence.
 
 use retrograph_ptx::build::{Kernel, Ptr, Value};
 
@@ -25,7 +25,7 @@ pub(super) enum Masked {
 #[derive(Clone, Copy)]
 pub(super) struct RowBounds<'k> {
     masked: Masked,
-    /// `[batch, seq]`, or null for the causal mask alone.
+    /// `[batch, seq]`, or null for only the causal mask.
     bounds: Ptr<'k, u32>,
     /// The first row of the sequence in `bounds`, and its last one.
     sequence: [Value<'k, u32>; 2],

@@ -70,8 +70,8 @@ impl<'a, 'k> ScoreGrads<'a, 'k> {
     }
 }
 
-/// `[logsumexp, delta]` of a query. Past the end of the sequence the logsumexp is ∞, which makes
-/// probabilities 0; queries are less than a tile past it.
+/// `[logsumexp, delta]` of a query. Past the end of the sequence, by less than a tile, the
+/// logsumexp is ∞, which makes probabilities 0.
 fn query_stats<'k>(
     params: &Params<'k>,
     head: Value<'k, u32>,

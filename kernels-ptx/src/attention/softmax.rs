@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The causal mask keeps the columns c ≤ start + r mod queries. The first of `queries` consecutive
-//! rows has position `*start`, or 0 if the pointer is null. Of these columns a row keeps the last
-//! `window`, or those from its entry in `first_columns` on.
+//! rows has position `*start`, or 0 if the pointer is null. Of these columns, a row keeps the last
+//! `window`, or the columns from its entry in `first_columns` on.
 //!
 //! **Grid.** `softmax_warp_per_row`: 4 rows per block of 128 threads, for narrow rows.
 //! `softmax_block_per_row`: one block of 256 threads per row, for wide ones. Thread i of a group

@@ -4,7 +4,7 @@
 //! grad_input[r][c] = probs[r][c] · (grad_out[r][c] − Σ_c probs[r][c] · grad_out[r][c])
 //! ```
 //!
-//! The causal mask covers the columns c > r mod width, and those before the entry of the row in
+//! The mask covers the columns c > r mod width and the columns before the row's entry in
 //! `first_columns`: their gradient is 0, and their inputs are not read.
 //!
 //! **Grid.** `softmax_backward_warp_per_row`: 4 rows per block of 128 threads, for narrow rows.

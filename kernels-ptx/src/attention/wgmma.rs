@@ -1,5 +1,5 @@
 //! Fused attention for sm_90a: two warpgroups multiply by `wgmma` tiles copied by TMA. Operands are
-//! bf16, or both parts of f32, see [`split`].
+//! bf16, or f32 split into two parts, see [`split`].
 //!
 //! A block has 128 rows (queries, or keys in [`grad_kv`]), 64 per warpgroup, which stay in shared
 //! memory. It loops over pairs of tiles (keys and values, or queries and gradients of the output),
@@ -7,7 +7,7 @@
 //! the left operand of the next product.
 //!
 //! **Copies.** One thread of the second warpgroup starts them, since that warpgroup runs after the
-//! first. There is no producer warp: with one, a quarter of an SM would hold three warps, and each
+//! first. There is no producer warp: with one, an SM sub-partition would hold three warps, and each
 //! thread would have 168 registers instead of 255.
 //!
 //! **Heads** have exactly 64, 96 or 128 elements. Rows past the end of a sequence are zeros.
@@ -45,7 +45,7 @@ const WARPS: u32 = WGMMA_THREADS / 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operands {
     Bf16,
-    /// f32 in two parts of f16, with a scale for each row of tokens.
+    /// f32 split into two f16 parts, with a scale per token.
     Split,
 }
 
@@ -57,7 +57,7 @@ impl Operands {
         }
     }
 
-    /// The parts of a and b in each product of theirs.
+    /// The parts of a and b in each of their products.
     fn products(self) -> &'static [[usize; 2]] {
         match self {
             Self::Bf16 => &[[0, 0]],
@@ -92,7 +92,7 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// One configuration per head dimension, if the target has `wgmma` and TMA, with factors in
+    /// One configuration per head dimension, if the target has `wgmma` and TMA, for operands in
     /// `dtype`, bf16 or f32.
     pub(super) fn all(target: SmTarget, dtype: DType) -> Vec<Self> {
         let features = target.features();
@@ -110,7 +110,7 @@ impl Config {
         }
     }
 
-    /// The rotation of the gradients of queries and keys, which factors in f32 don't have.
+    /// The rotation of the gradients of queries and keys; `None` for f32 operands.
     fn rotation<'k>(
         self,
         parameters: &FlashBackwardParameters<Declarations<'k>>,
@@ -156,7 +156,7 @@ fn multiply<'k>(k: &Kernel<'k>, (p, b): (&Fragments<'k>, PlacedTile<'k>), acc: &
     k.wgmma_commit_group();
 }
 
-/// Bounds the block, which has an SM to itself.
+/// Sets the launch bounds: one block per SM.
 fn bound_block(k: &Kernel<'_>) {
     k.max_threads(WGMMA_THREADS);
     k.min_blocks(1);

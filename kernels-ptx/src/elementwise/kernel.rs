@@ -1,4 +1,5 @@
-//! The frame of elementwise kernels: which thread has which elements, and how it accesses them.
+//! The common structure of elementwise kernels: the elements of each thread, and how it accesses
+//! them.
 
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::elementwise::ELEMENTS_PER_THREAD;
@@ -19,8 +20,8 @@ pub(crate) struct Elementwise<'k, const I: usize, const O: usize> {
     pub(crate) n: Value<'k, u32>,
 }
 
-/// An elementwise kernel over inputs of type `dtype`: a thread has [`ELEMENTS_PER_THREAD`]
-/// consecutive elements. It loads all inputs before it computes.
+/// An elementwise kernel over inputs of type `dtype`. A thread handles [`ELEMENTS_PER_THREAD`]
+/// consecutive elements and loads all inputs before it computes.
 ///
 /// Each output is written as f32, bf16, or both.
 pub(crate) fn elementwise<const I: usize, const O: usize>(
@@ -31,7 +32,7 @@ pub(crate) fn elementwise<const I: usize, const O: usize>(
     elementwise_with(what, |k| (declare(k), []), |inputs, []| formula(inputs))
 }
 
-/// As [`elementwise`], with scalars that the formula reads, too.
+/// As [`elementwise`], but the formula also reads scalars.
 pub(crate) fn elementwise_with<const I: usize, const O: usize, const S: usize>(
     (target, name, dtype): (SmTarget, &str, DType),
     declare: impl for<'k> Fn(&mut Declarations<'k>) -> (Elementwise<'k, I, O>, [Value<'k, f32>; S]),

@@ -16,7 +16,7 @@ use super::kernel::{Elementwise, elementwise_with};
 use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 
-/// The greatest |u| for the series: its error is 2⁻²⁶ there, and `1 − e` loses one bit beyond.
+/// The largest |u| for the series: its error is 2⁻²⁶ there, and above it `1 − e` loses one bit.
 const SERIES: f32 = 0.25;
 
 /// Builds the image.

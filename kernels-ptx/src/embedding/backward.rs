@@ -2,9 +2,9 @@
 //!
 //! Grid: block (t, j) handles the j-th group of columns for position t, four columns per thread.
 //! The block of the first position of a token owns its row of the table; all other blocks return.
-//! The owner lists the positions with its token in shared memory, and adds their gradients. Loads
-//! of several rows are in flight together, because a text can have one token in every tenth
-//! position. Time depends on the number of positions, not on the vocabulary.
+//! The owner lists the positions with its token in shared memory, and adds their gradients. Several
+//! row loads are in flight together, because one token can fill every tenth position of a text.
+//! Time depends on the number of positions, not on the vocabulary.
 //!
 //! Deterministic: only the owner adds to a row, in order of positions.
 
@@ -22,7 +22,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
     ModuleBuilder::new(target).entry(Kernel::build(EMBEDDING_BACKWARD.entry(), backward)).build()
 }
 
-/// Positions that are listed at a time: a word of bits for each lane of a warp.
+/// Positions that are listed at a time: a bitmask word for each lane of a warp.
 const LISTED: u32 = 32 * 32;
 /// Rows whose loads are in flight together.
 const IN_FLIGHT: u32 = 8;
@@ -32,7 +32,7 @@ const IN_FLIGHT: u32 = 8;
 struct Positions<'k> {
     tokens: Ptr<'k, u32>,
     token: Value<'k, u32>,
-    /// A bit for each of the positions that are listed at a time.
+    /// The bitmask of the listed positions.
     found: Shared<'k, u32>,
     list: Shared<'k, u32>,
 }
@@ -108,7 +108,7 @@ impl<'k> Positions<'k> {
             k.when(lane.eq(0), || self.found.store(word, found));
         });
         k.barrier();
-        // Each warp has all words, and lists the positions of its own.
+        // Each warp has all words, and lists its own positions.
         let found = self.found.load(lane);
         let mut until = found.popc();
         for delta in [1, 2, 4, 8, 16] {

@@ -35,6 +35,6 @@ fn lookup(k: &Kernel<'_>, dtype: DType) {
     let vec4 = Vec4::new(first, hidden, aligned(&[Ptr::from_address(row), out]));
     let registers = registers(k, f32::NAN);
     k.when(token.lt(vocab), || set(&registers, vec4.load_as(dtype, row)));
-    // Without a factor, the bits of the row.
+    // A scale of 1 copies the bits of the row.
     vec4.store(out, values(&registers).map(|row| scale.eq(1.0).select(row, row * scale)));
 }

@@ -1,7 +1,6 @@
-//! `dB = α·dyᵀ·t` or `dA = α·dtᵀ·x`, split over rows: `out[p]` is the partial sum of the p-th run
-//! of rows.
+//! `dB = α·dyᵀ·t` or `dA = α·dtᵀ·x`, split over rows: `out[p]` is the partial sum of split p.
 //!
-//! Grid: x: a run of rows; y: 128 columns; z: 16 of the ranks of all adapters. Each of the
+//! Grid: x: a split of the rows; y: 128 columns; z: 16 of the ranks of all adapters. Each of the
 //! four warps takes every fourth row; a thread has one vec4 of columns and all 16 ranks. Rows of x
 //! are loaded into registers, eight in flight per warp; t is copied to shared memory 64 rows at a
 //! time.
@@ -82,7 +81,7 @@ struct Block<'k> {
     x: Ptr<'k, f32>,
     t: Ptr<'k, f32>,
     vec4: Vec4<'k>,
-    /// The end of the run, the number of columns, and the rank.
+    /// The end of the split, the number of columns, and the rank.
     sizes: [Value<'k, u32>; 3],
     /// First rank of the block.
     first: Value<'k, u32>,
@@ -93,7 +92,7 @@ struct Block<'k> {
 
 impl<'k> Block<'k> {
     /// Starts loading row number `step` of this warp from row `at` on; zeros past the end of the
-    /// run.
+    /// split.
     fn fetch(&self, step: u32, at: Value<'k, u32>) {
         let (row, registers) =
             (at + self.k.warp() + step * WARPS, &self.rows_in_flight[step as usize]);

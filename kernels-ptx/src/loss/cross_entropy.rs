@@ -229,7 +229,7 @@ fn load<'k>(
     }
 }
 
-/// Combines neighbours, then the results of neighbours.
+/// Reduces values by a tree: combines neighbors, then the results of neighbors.
 fn tree<'k>(
     values: &[Value<'k, f32>],
     combine: &impl Fn(Value<'k, f32>, Value<'k, f32>) -> Value<'k, f32>,

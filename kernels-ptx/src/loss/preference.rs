@@ -7,11 +7,11 @@
 //! loss   = −(1 − ε) · ln σ(x) − ε · ln σ(−x)
 //! weight = β · ((1 − ε) · σ(−x) − ε · σ(x))
 //! ```
-//! The weight is the derivative of the loss by the negative log-probability of the chosen sequence;
-//! that of the rejected one is the negative weight.
+//! The weight is the derivative of the loss with respect to the negative log-probability of the
+//! chosen sequence. The derivative of the rejected one is the negative weight.
 //!
-//! `−ln σ(x) = max(−x, 0) + ln(1 + e)` with `e = exp(−|x|)`. The logarithm is that of the rounded
-//! `1 + e`, corrected by its rounding error (Kahan).
+//! `−ln σ(x) = max(−x, 0) + ln(1 + e)` with `e = exp(−|x|)`. The logarithm of the rounded `1 + e`
+//! is corrected by its rounding error (Kahan).
 //!
 //! x is rounded to f32 once, so that a loss has a relative error of up to |x| · 2^-24.
 //!

@@ -1,4 +1,4 @@
-//! Rows times factors: `out[r, c] = x[r, c] · factors[r ÷ rows_of_factor]`.
+//! Scales rows: `out[r, c] = x[r, c] · factors[r ÷ rows_of_factor]`.
 //!
 //! Grid: one block of 256 threads per row; thread t has the columns t, t + 256, …
 //! Deterministic: one thread computes each element from one input.

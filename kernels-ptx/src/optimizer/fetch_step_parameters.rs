@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Any other sequence number means that the host has written no new parameters; the block then
-//! keeps the previous ones. So every set of parameters is taken exactly once.
+//! keeps the previous ones. So every set of parameters is fetched exactly once.
 //!
 //! The host writes the ring before it launches the graph. The kernel uses volatile loads, which
 //! bypass the caches, and completes all of them before it publishes the count that frees the slot.

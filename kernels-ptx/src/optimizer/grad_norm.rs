@@ -1,8 +1,8 @@
 //! First stage of the gradient norm over a list of tensors: `partials[c] = Σ x²` over chunk c.
 //!
 //! Grid: one block per chunk. Its row of the table is `[x, elements, whether x is bf16]`. Sums are
-//! f64, which can hold the square of every f32; the kernel is memory-bound all the same.
-//! Deterministic: each thread adds in order, and a tree of fixed shape adds the threads.
+//! f64, which can hold the square of every f32; the kernel is still memory-bound. Deterministic:
+//! each thread adds in order, and a tree of fixed shape adds the threads.
 
 use retrograph_kernel_abi::optimizer::{
     CHUNK_THREADS, GRAD_NORM_PARTIALS, GRAD_ROW, GradNormPartialsParameters,

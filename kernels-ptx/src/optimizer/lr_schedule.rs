@@ -1,5 +1,5 @@
-//! Learning-rate schedule and AdamW bias corrections: linear warm-up, then the peak, then a decay
-//! by a cosine or by a line. With s the step, counted from 0, and t = s + 1:
+//! Learning-rate schedule and AdamW bias corrections: linear warm-up, constant peak, then cosine or
+//! linear decay. With s the step, counted from 0, and t = s + 1:
 //!
 //! ```text
 //! lr = peak_lr · (s + 1) / warmup_steps                            for s < warmup_steps
@@ -76,7 +76,7 @@ fn sin_half_pi<'k>(x: Value<'k, f64>) -> Value<'k, f64> {
     z * series
 }
 
-/// `base` to the power of a whole number, by repeated squaring.
+/// `base` to an integer power, by repeated squaring.
 fn power<'k>(base: Value<'k, f64>, exponent: Value<'k, u64>) -> Value<'k, f64> {
     let k = base.kernel();
     let (result, square, bits) = (k.var(1.0), k.var(base), k.var(exponent));

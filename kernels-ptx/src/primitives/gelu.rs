@@ -1,7 +1,7 @@
 //! GELU by its tanh approximation, and GeGLU.
 //!
-//! `½ (1 + tanh(u)) = σ(2u)`, so `gelu(x) = x · σ(z)` with `z = 2 √(2/π) (x + 0.044715 x³)`.
-//! σ(z) is 0 or 1 in f32 far inside of the clamp, which keeps z finite.
+//! `½ (1 + tanh(u)) = σ(2u)`, so `gelu(x) = x · σ(z)` with `z = 2 √(2/π) (x + 0.044715 x³)`. x is
+//! clamped to keep z finite; σ(z) is 0 or 1 in f32 long before the clamp.
 
 use retrograph_ptx::build::Value;
 
@@ -19,7 +19,7 @@ fn gate_and_derivative<'k>(x: Value<'k, f32>) -> [Value<'k, f32>; 2] {
     let clamped = x.max(-CLAMP).min(CLAMP);
     let square = clamped * clamped;
     let [up, down] = sigmoids(clamped * (square * CUBIC + LINEAR));
-    // x itself, so that NaN stays NaN; at the clamp its factor is 0.
+    // Uses x, not the clamped value, so that NaN stays NaN; at the clamp, `up * down` is 0.
     let derivative = (up * down * x).fma(square * (3.0 * CUBIC) + LINEAR, up);
     [up, derivative]
 }

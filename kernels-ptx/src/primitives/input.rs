@@ -1,4 +1,4 @@
-//! Operands in f32 or in bf16, by the launch.
+//! Operands that are f32 or bf16, as the launch decides.
 
 use retrograph_kernel_abi::Bf16;
 use retrograph_ptx::build::{Pred, Ptr, Value};
@@ -7,7 +7,8 @@ use super::bf16::unpack;
 use super::output::Output;
 use super::vec4::F32x4;
 
-/// An operand: an f32 array or a bf16 array. The other one is null; both are if there is none.
+/// An optional operand: an f32 array or a bf16 array. The other one is null; both are null without
+/// an operand.
 #[derive(Clone, Copy)]
 pub(crate) struct Input<'k> {
     pub(crate) f32: Ptr<'k, f32>,
@@ -36,7 +37,7 @@ impl<'k> Input<'k> {
         [self.f32, self.bf16.reinterpret()]
     }
 
-    /// The vec4 whose bits were loaded: four words of f32, or two words of bf16 and two others.
+    /// The vec4 from its loaded bits: four words of f32, or two words of bf16 and two unused ones.
     pub(crate) fn decode(self, [a, b, c, d]: [Value<'k, u32>; 4]) -> F32x4<'k> {
         let ([low, high], words) = ([a, b].map(unpack), [a, b, c, d]);
         let halves = [low[0], low[1], high[0], high[1]];

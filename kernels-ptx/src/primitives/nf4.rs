@@ -1,4 +1,4 @@
-//! NF4 operands: their scales, which may be quantized in turn, and dequantization.
+//! NF4 operands: their scales, which may themselves be quantized, and dequantization.
 
 use retrograph_kernel_abi::gemm::Nf4ScaleParameters;
 use retrograph_kernel_abi::nf4::{BLOCK, BYTE_VALUES, CODE_VALUES, NESTED_BLOCK, Nf4Scales};
@@ -147,7 +147,7 @@ impl<'k> Nf4<'k> {
 }
 
 /// The 16 scaled values of one block, rounded to bf16, in registers. Lookups by `prmt` need no
-/// memory access, and the table costs the same for 16 codes as for a whole block.
+/// memory access. The cost of the table does not depend on the number of codes.
 pub(crate) struct Bf16Table<'k> {
     /// The lower bytes of the 16 values, and the upper bytes, four per word.
     bytes: [[Value<'k, u32>; 4]; 2],

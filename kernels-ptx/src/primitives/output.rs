@@ -16,7 +16,7 @@ impl<'k> Output<'k> {
         Self { f32, bf16: bf16.reinterpret() }
     }
 
-    /// The output in f32 alone.
+    /// The output in f32 only.
     pub(crate) fn f32(f32: Ptr<'k, f32>) -> Self {
         Self { f32, bf16: Ptr::from_address(f32.kernel().constant(0u64)) }
     }
@@ -34,7 +34,7 @@ impl<'k> Output<'k> {
         }
     }
 
-    /// The output in `dtype` alone: f32 or bf16.
+    /// The output in `dtype` only: f32 or bf16.
     pub(crate) fn of(dtype: DType, array: Ptr<'k, u32>) -> Self {
         let null = array.kernel().constant(0u64);
         match dtype {

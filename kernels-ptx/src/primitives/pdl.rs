@@ -7,7 +7,7 @@
 //! earlier launch writes.
 //!
 //! A kernel that calls [`launch_dependents`] lets its successor start at once. Only successors that
-//! prefetch gain from that; others would occupy the SM while they wait.
+//! prefetch gain from this; others would occupy the SM while they wait.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::ast::{Instruction, Modifier, Modifiers, Module, SourceLine, Statement};

@@ -46,7 +46,8 @@ impl<'k> RopeTables<'k> {
         self.half
     }
 
-    /// The cosines and sines of `token`, which has the position `counted` unless it is given one.
+    /// The cosines and sines of `token`. Its position is `counted` unless the launch gives
+    /// positions.
     pub(crate) fn angles(
         &self,
         k: &Kernel<'k>,

@@ -1,7 +1,7 @@
 //! The logistic function, SiLU and SwiGLU.
 //!
-//! Functions of operands in bf16 have about a third of the instructions. Their relative error is
-//! below 2⁻¹⁸, and they are 0 where σ(x) is below 2⁻¹²⁶.
+//! Functions of bf16 operands need about a third of the instructions. Their relative error is below
+//! 2⁻¹⁸, and they are 0 where σ(x) is below 2⁻¹²⁶.
 
 use std::f32::consts::LOG2_E;
 
@@ -10,7 +10,7 @@ use retrograph_ptx::build::Value;
 /// `σ(x)` and `σ(−x)`.
 ///
 /// From `e = exp(−|x|)`, which does not overflow: `1 / (1 + e)` and `e / (1 + e)`. Both keep their
-/// relative accuracy far out, where `1 − σ(x)` would cancel to nothing.
+/// relative accuracy for large |x|, where `1 − σ(x)` would cancel.
 pub(crate) fn sigmoids<'k>(x: Value<'k, f32>) -> [Value<'k, f32>; 2] {
     let e = (-x.abs()).exp();
     let larger = (e + 1.0).rcp_approx();

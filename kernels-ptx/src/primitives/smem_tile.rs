@@ -14,7 +14,7 @@ pub(crate) const CHUNK_BYTES: u32 = 16;
 /// Words of a chunk.
 pub(crate) const CHUNK_WORDS: u32 = CHUNK_BYTES / 4;
 
-/// The dimension of an operand along which its runs go.
+/// The dimension of an operand along which its runs are contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Major {
     /// Along K.

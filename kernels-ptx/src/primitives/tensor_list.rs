@@ -37,8 +37,8 @@ impl<'k, const ARRAYS: usize> Chunk<'k, ARRAYS> {
         for_each_vec4(&self.k, self.len, self.aligned, body);
     }
 
-    /// The same for one of two loops: with [`DType::Bf16`] if the constant `index` is not 0, with
-    /// [`DType::F32`] otherwise.
+    /// As [`Self::for_each_vec4`], with [`DType::Bf16`] if the constant `index` is not 0 and
+    /// [`DType::F32`] otherwise. Each type has its own loop.
     pub(crate) fn for_each_vec4_as(&self, index: u32, body: impl Fn(DType, Vec4<'k>)) {
         let of = |dtype| self.for_each_vec4(|vec4| body(dtype, vec4));
         let is_bf16 = self.constant(index).ne(0);

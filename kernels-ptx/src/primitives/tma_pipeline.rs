@@ -11,7 +11,7 @@ use retrograph_ptx::build::{Arg, Kernel, Shared, TensorMapParam, Value, Var};
 use super::smem_tile::SmemTile;
 use super::swizzle::LINE_WORDS;
 
-/// Rows of a box of bf16. A row is a line, so a box is as wide as high.
+/// Rows, and columns, of a box of 16-bit elements. A row is a line of 128 bytes.
 pub(crate) const BOX: u32 = TENSOR_MAP_BOX[1];
 const _: () = assert!(TENSOR_MAP_BOX[0] == BOX, "boxes are square");
 /// Words of a box.
@@ -74,7 +74,7 @@ impl<'k> TmaPipeline<'k> {
         Self { kernel: *k, stages, stage_words, cluster: 1, smem, full: barriers, empty }
     }
 
-    /// The same for clusters of `cluster` blocks that fill each other's stages.
+    /// This pipeline for clusters of `cluster` blocks that fill each other's stages.
     pub(crate) fn of_cluster(self, cluster: u32) -> Self {
         Self { cluster, ..self }
     }
@@ -144,10 +144,10 @@ pub(crate) fn copy_tile<'k>(
 }
 
 /// Starts to copy a swizzled tile of 16-bit elements from a plane of `map` to `to`, in boxes of
-/// `box_rows` × [`BOX`] elements; with `blocks`, to these blocks of the cluster. `position` gives
-/// column and row in the plane for a column and row of the tile. The last box of a row may be
-/// partly unused; columns past its end are copied, too. `full` completes when the bytes have
-/// arrived. One thread does it.
+/// `box_rows` × [`BOX`] elements; with `blocks`, to these blocks of the cluster. `position` maps a
+/// column and row of the tile to a column and row of the plane. The last box of a row may be partly
+/// unused; columns past its end are copied, too. `full` completes when the bytes have arrived. One
+/// thread does it.
 pub(crate) fn copy_boxes<'k>(
     ((tile, to), box_rows): ((SmemTile, Shared<'k, u32>), u32),
     (map, plane, blocks): (TensorMapParam<'k>, Value<'k, u32>, Option<u16>),

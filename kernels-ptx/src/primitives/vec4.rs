@@ -58,7 +58,7 @@ impl<'k> Vec4<'k> {
     pub(crate) fn load_bf16(&self, array: Value<'k, u64>) -> F32x4<'k> {
         let words: Registers<'k, 2, u32> = registers(&self.k, 0);
         self.fetch_bf16(Ptr::from_address(array), &words);
-        // After the branch, so that the loads of several arrays are in flight together.
+        // Unpacks after the branch, so that the loads of several arrays are in flight together.
         let [[a, b], [c, d]] = words.map(|word| unpack(word.get()));
         [a, b, c, d]
     }

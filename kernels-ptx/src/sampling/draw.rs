@@ -83,7 +83,7 @@ impl<'k> Best<'k> {
         Self { score: k.var(f32::NEG_INFINITY), token: k.var(u32::MAX) }
     }
 
-    /// Takes the candidate if it is better.
+    /// Replaces the best by a better candidate.
     fn update(&self, (score, token): (Value<'k, f32>, Value<'k, u32>)) {
         let (best_score, best_token) = (self.score.get(), self.token.get());
         let better = score.gt(best_score) | (score.eq(best_score) & token.lt(best_token));

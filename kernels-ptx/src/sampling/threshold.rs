@@ -191,7 +191,7 @@ impl<'k> Candidates<'k> {
     }
 
     /// The largest key such that the candidates with it or a larger one weigh at least `target`,
-    /// which is positive. The smallest key of all if they don't.
+    /// which is positive. If all candidates weigh less, the smallest key.
     fn select(
         &self,
         target: Value<'k, u64>,

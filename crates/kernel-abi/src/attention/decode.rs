@@ -32,19 +32,19 @@ parameters! {
         cos: pointer<f32>,
         /// `positions × head_dim ÷ 2` sines, read.
         sin: pointer<f32>,
-        /// `[texts, text_positions, kv_heads, head_dim]`, read, and written at the positions.
+        /// `[texts, text_positions, kv_heads, head_dim]`, read, and written at `position`.
         key_cache: pointer<Any>,
-        /// `[texts, text_positions, kv_heads, head_dim]`, read, and written at the positions.
+        /// `[texts, text_positions, kv_heads, head_dim]`, read, and written at `position`.
         value_cache: pointer<Any>,
         /// `[texts, heads, splits, head_dim]`, written.
         partials: pointer<f32>,
         /// `[texts, heads, splits, 2]`: maximum and sum, written.
         stats: pointer<f32>,
-        /// The position of the token of each text, read.
+        /// The position of the token of each sequence, read.
         position: pointer<u32>,
         /// Positions that a token can attend to.
         capacity: u32,
-        /// Positions of a text in the caches.
+        /// Positions of a sequence in the caches.
         text_positions: u32,
         /// Key and value heads.
         kv_heads: u32,
@@ -60,11 +60,11 @@ parameters! {
         rank: u32,
         /// Rows of the tables of cosines and sines.
         positions: u32,
-        /// The factor of the LoRA updates.
+        /// The scale of the LoRA updates.
         lora_scale: f32,
         /// Added to the mean of squares of the norms.
         eps: f32,
-        /// The factor of the scores.
+        /// The softmax scale.
         scale: f32,
     }
 }
@@ -78,7 +78,7 @@ parameters! {
         stats: pointer<f32>,
         /// `[texts, heads, head_dim]`, written.
         out: pointer<f32>,
-        /// The position of the token of each text, read.
+        /// The position of the token of each sequence, read.
         position: pointer<u32>,
         /// Positions that a token can attend to.
         capacity: u32,
@@ -95,7 +95,7 @@ parameters! {
     }
 }
 
-/// The widest heads of [`DECODE_ATTENTION`].
+/// The largest head_dim of [`DECODE_ATTENTION`].
 pub const DECODE_MAX_HEAD_DIM: u32 = 512;
 /// The most positions of a split of [`DECODE_ATTENTION`].
 pub const DECODE_MAX_SPLIT_LEN: u32 = 256;
@@ -104,8 +104,8 @@ pub const DECODE_THREADS: u32 = 256;
 /// Threads of a block of [`DECODE_ATTENTION_COMBINE`].
 pub const DECODE_COMBINE_THREADS: u32 = 128;
 
-/// Attention of one token of each text over each split of its cache in f32; one block per head,
-/// split and text.
+/// Attention of one token per sequence over each split of its cache in f32; one block per head,
+/// split and sequence.
 pub const DECODE_ATTENTION: Signature = Signature {
     image: "decode_attention",
     parameters: DecodeAttentionParameters::<()>::LIST,
@@ -116,7 +116,7 @@ pub const DECODE_ATTENTION: Signature = Signature {
 pub const DECODE_ATTENTION_BF16: Signature =
     Signature { entries: &["decode_attention_bf16"], ..DECODE_ATTENTION };
 
-/// The sum of the splits; one block per head of each text.
+/// Combines the splits; one block per head and sequence.
 pub const DECODE_ATTENTION_COMBINE: Signature = Signature {
     image: DECODE_ATTENTION.image,
     parameters: DecodeCombineParameters::<()>::LIST,

@@ -5,7 +5,8 @@ use crate::parameters::parameters;
 use crate::{Any, Bf16, DType, F16, Signature};
 
 parameters! {
-    /// The parameters of [`FlashAttention::forward`]. Operands have the type of the factors.
+    /// The parameters of [`FlashAttention::forward`]. Operands have the type
+    /// [`FlashAttention::dtype`].
     pub struct FlashForwardParameters {
         /// `[batch, seq, heads, head_dim]`, read.
         q: pointer<Any>,
@@ -30,16 +31,16 @@ parameters! {
         kv_heads: u32,
         /// Elements per head.
         head_dim: u32,
-        /// The factor of the scores.
+        /// The softmax scale.
         scale: f32,
-        /// `[2, batch, seq, heads, head_dim]`: both parts of q, read through its map; null without
+        /// `[2, batch, seq, heads, head_dim]`: both parts of the split q, read through its map; null without
         /// parts.
         q_parts: pointer<F16>,
         /// The same of the keys.
         k_parts: pointer<F16>,
         /// The same of the values.
         v_parts: pointer<F16>,
-        /// `[batch × seq]`: the scales of the rows of q in parts, read; null without parts.
+        /// `[batch × seq]`: the scales of the rows of the split q, read; null without parts.
         q_scales: pointer<f32>,
         /// The same of the keys.
         k_scales: pointer<f32>,
@@ -59,9 +60,9 @@ parameters! {
     pub struct FlashPreprocessParameters {
         /// `[batch, seq, heads, head_dim]` in f32, read, or null.
         out: pointer<f32>,
-        /// The same in bf16, read, or null; one of both is given.
+        /// The same in bf16, read, or null; exactly one of the two is given.
         out_bf16: pointer<Bf16>,
-        /// `[batch, seq, heads, head_dim]` in the type of the factors, read.
+        /// `[batch, seq, heads, head_dim]` in the type of the operands, read.
         grad_out: pointer<Any>,
         /// `[batch, heads, seq]`, read.
         lse: pointer<f32>,
@@ -81,7 +82,7 @@ parameters! {
 
 parameters! {
     /// The parameters of [`FlashAttention::grad_q`] and [`FlashAttention::grad_kv`]. Operands have
-    /// the type of the factors.
+    /// the type [`FlashAttention::dtype`].
     pub struct FlashBackwardParameters {
         /// `[batch, seq, heads, head_dim]`, read.
         q: pointer<Any>,
@@ -98,17 +99,17 @@ parameters! {
         /// The same in bf16, written, or null.
         grads_bf16: pointer<Bf16>,
         /// `positions × head_dim ÷ 2` cosines, read: the gradients of q and k are rotated back by
-        /// RoPE. Null without rotation, and for factors in f32.
+        /// RoPE. Null without rotation, and for f32 operands.
         cos: pointer<f32>,
         /// `positions × head_dim ÷ 2` sines, read, or null.
         sin: pointer<f32>,
         /// `[batch, seq]`, read: the positions of the tokens; null if they count from 0 in each
         /// sequence.
         token_positions: pointer<u32>,
-        /// Rows of the tables; later positions take the last one.
+        /// Rows of the tables. Positions past the end use the last row.
         positions: u32,
-        /// `[batch, seq]`, read: for the gradient of q the first key that each query attends to;
-        /// for the gradients of k and v the end of the queries that attend to each key. Ascending
+        /// `[batch, seq]`, read: for the gradient of q, the first key that each query attends to;
+        /// for the gradients of k and v, the end of the queries that attend to each key. Ascending
         /// within a sequence; null for 0, or for the end of the sequence.
         row_bounds: pointer<u32>,
         /// Sequences.
@@ -123,9 +124,9 @@ parameters! {
         head_dim: u32,
         /// Splits of the heads of a group.
         splits: u32,
-        /// The factor of the scores.
+        /// The softmax scale.
         scale: f32,
-        /// `[2, batch, seq, heads, head_dim]`: both parts of q, read through its map; null without
+        /// `[2, batch, seq, heads, head_dim]`: both parts of the split q, read through its map; null without
         /// parts.
         q_parts: pointer<F16>,
         /// The same of the keys.
@@ -134,7 +135,7 @@ parameters! {
         v_parts: pointer<F16>,
         /// The same of `grad_out`.
         grad_out_parts: pointer<F16>,
-        /// `[batch × seq]`: the scales of the rows of q in parts, read; null without parts.
+        /// `[batch × seq]`: the scales of the rows of the split q, read; null without parts.
         q_scales: pointer<f32>,
         /// The same of the keys.
         k_scales: pointer<f32>,
@@ -153,8 +154,8 @@ parameters! {
     }
 }
 
-/// Sequences of `lse_delta` are padded to multiples of these rows, with a log-sum-exp of infinity,
-/// which makes probabilities 0.
+/// Sequences of `lse_delta` are padded to multiples of this many rows. Padding has an infinite
+/// log-sum-exp, which makes probabilities 0.
 pub const LSE_DELTA_ROWS: u32 = WGMMA_ROWS;
 
 /// Rows of a block of the `wgmma` entries: 64 per warpgroup.
@@ -162,11 +163,11 @@ pub const WGMMA_ROWS: u32 = 128;
 /// Threads of a block of the `wgmma` entries: two warpgroups.
 pub const WGMMA_THREADS: u32 = 256;
 
-/// The widest heads of the entries of fused attention, in the order of the entries.
+/// The largest head_dim of each fused attention entry, in the order of the entries.
 pub const MAX_HEAD_DIMS: [u32; 2] = [64, 128];
-/// The heads of the `wgmma` entries of sm_90a, which follow.
+/// The head_dim of each `wgmma` entry of sm_90a. These entries follow.
 pub const WGMMA_HEAD_DIMS: [u32; 3] = [64, 96, 128];
-/// The box of the tensor map of an operand in parts: columns, and rows.
+/// The box of the tensor map of a split operand: columns, and rows.
 pub const SPLIT_TENSOR_MAP_BOX: [u32; 2] = [TENSOR_MAP_BOX[0], 32];
 
 /// Warps of a block of [`FlashAttention::preprocess`].
@@ -174,10 +175,10 @@ pub const PREPROCESS_WARPS: u32 = 4;
 /// Rows of a warp of [`FlashAttention::preprocess`].
 pub const PREPROCESS_ROWS: u32 = 4;
 
-/// Fused causal attention (FlashAttention-2) with factors of one type.
+/// Fused causal attention (FlashAttention-2) for operands of one type.
 #[derive(Clone, Copy, Debug)]
 pub struct FlashAttention {
-    /// The type of the factors: f32 or bf16.
+    /// The type of the operands: f32 or bf16.
     pub dtype: DType,
     /// The forward pass; entries as in [`MAX_HEAD_DIMS`] and [`WGMMA_HEAD_DIMS`].
     pub forward: Signature,
@@ -190,7 +191,7 @@ pub struct FlashAttention {
 }
 
 impl FlashAttention {
-    /// Rows of a block, one warp for each 16. In f32 without tensor cores shared memory holds only
+    /// Rows of a block, one warp for each 16. In f32 without tensor cores, shared memory only holds
     /// 32.
     pub const fn block_rows(&self, has_tensor_cores: bool) -> u32 {
         if matches!(self.dtype, DType::F32) && !has_tensor_cores { 32 } else { 64 }
@@ -239,8 +240,8 @@ macro_rules! flash_attention {
 }
 
 flash_attention! {
-    /// Factors in f32. `wgmma` entries read them in parts of f16.
+    /// f32 operands. `wgmma` entries read them split into f16 parts.
     FLASH_ATTENTION_F32 = "flash_attention_f32", F32;
-    /// Factors in bf16.
+    /// bf16 operands.
     FLASH_ATTENTION_BF16 = "flash_attention_bf16", Bf16;
 }

@@ -1,4 +1,4 @@
-//! The append of new keys and values to a KV cache.
+//! Appends new keys and values to a KV cache.
 
 use crate::parameters::parameters;
 use crate::{Any, Signature};
@@ -30,14 +30,14 @@ parameters! {
 /// Threads of a block of [`KV_CACHE_APPEND`].
 pub const KV_CACHE_APPEND_THREADS: u32 = 256;
 
-/// The append to caches in f32: one element per thread.
+/// Appends to f32 caches: one element per thread.
 pub const KV_CACHE_APPEND: Signature = Signature {
     image: "kv_cache_append",
     parameters: KvCacheAppendParameters::<()>::LIST,
     entries: &["kv_cache_append"],
 };
 
-/// The append to caches in bf16: [`KV_CACHE_APPEND_BF16_ELEMENTS`] elements per thread.
+/// Appends to bf16 caches: [`KV_CACHE_APPEND_BF16_ELEMENTS`] elements per thread.
 pub const KV_CACHE_APPEND_BF16: Signature =
     Signature { entries: &["kv_cache_append_bf16"], ..KV_CACHE_APPEND };
 

@@ -1,5 +1,5 @@
 //! The parameters of matrix-vector products: grouped by layer for sources and launches, and in the
-//! order of the kernel.
+//! order of the kernel signature.
 
 use crate::nf4::Nf4Scales;
 use crate::parameters::{flags, parameters};
@@ -36,9 +36,9 @@ pub struct GemvParameters<T: ParameterTypes> {
     pub inputs: T::U32,
     /// Added to the mean of squares of the norm.
     pub eps: T::F32,
-    /// The factor of the products.
+    /// The scale of the products.
     pub alpha: T::F32,
-    /// How the launch reads and writes.
+    /// The flags.
     pub flags: T::Flags<GemvFlags>,
 }
 
@@ -241,7 +241,7 @@ impl<T: ParameterTypes> GemvParameters<T> {
         }
     }
 
-    /// The arguments of a launch whose weights are `dtype`, in order.
+    /// Returns the arguments of a launch whose weights are `dtype`, in order.
     ///
     /// # Panics
     /// If `dtype` is NF4 and a layer has no scales.

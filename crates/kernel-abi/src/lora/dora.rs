@@ -1,4 +1,4 @@
-//! DoRA: the norms of the rows of updated weights, and the factors of columns that they give.
+//! DoRA: the row norms of updated weights, and the column factors computed from them.
 
 use crate::parameters::parameters;
 use crate::{Any, Bf16, DType, Signature};
@@ -27,7 +27,7 @@ parameters! {
         inputs: u32,
         /// Rank of the update.
         rank: u32,
-        /// The factor s of the update.
+        /// The scale s of the update.
         scale: f32,
     }
 }
@@ -53,7 +53,7 @@ pub mod norms {
     }
 }
 
-/// The norms of the rows of a weight with its update, and the factors of its outputs.
+/// The row norms of an updated weight, and the factors of its outputs.
 pub const NORMS: Signature = Signature {
     image: IMAGE,
     parameters: NormsParameters::<()>::LIST,
@@ -113,7 +113,7 @@ pub mod scale {
     }
 }
 
-/// Columns times factors, plus a bias.
+/// Multiplies each column by a factor and adds a bias.
 pub const SCALE: Signature = Signature {
     image: IMAGE,
     parameters: ScaleParameters::<()>::LIST,
@@ -135,7 +135,7 @@ parameters! {
         grad_input: pointer<f32>,
         /// `rows × columns` gradients in bf16, written, or null.
         grad_input_bf16: pointer<Bf16>,
-        /// The gradients of the magnitudes per run of rows, written.
+        /// The partial gradients of the magnitudes per [`scale::ROWS`] rows, written.
         grad_magnitudes: pointer<f32>,
         /// Number of rows.
         rows: u32,
@@ -144,7 +144,7 @@ parameters! {
     }
 }
 
-/// The gradients of columns before their factors, and of the magnitudes.
+/// The gradients of the columns before scaling, and of the magnitudes.
 pub const SCALE_BACKWARD: Signature = Signature {
     image: IMAGE,
     parameters: ScaleBackwardParameters::<()>::LIST,

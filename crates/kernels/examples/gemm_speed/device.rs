@@ -1,10 +1,10 @@
-//! The device that is timed, by the functions of its driver.
+//! The benchmarked device, through its driver functions.
 //!
 //! As in a training step, the launches of a measurement are nodes of one graph, with programmatic
 //! edges where the device has them.
 //!
-//! If the folder in `RETROGRAPH_PTX_DIR` has `<image>.ptx`, that text replaces the image of this
-//! build, to time changes of a kernel's source without building this program again.
+//! If the folder `RETROGRAPH_PTX_DIR` has a file `<image>.ptx`, it replaces the embedded image, to
+//! time changes of a kernel source without rebuilding this program.
 
 #[path = "../../tests/it/argument_bytes.rs"]
 mod argument_bytes;
@@ -22,12 +22,12 @@ use retrograph_driver_sys::{
 };
 use retrograph_kernels::{Dispatch, Launch, SmTarget, images};
 
-/// Bytes of operands on a GPU: the head of a large vocabulary and more.
+/// Bytes of operands on a GPU: enough for the LM head of a large vocabulary.
 const POOL: usize = 1200 << 20;
-/// Bytes that are filled before each sample, which empties the cache and gives the host a lead.
+/// Bytes filled before each sample: this flushes the cache and lets the host enqueue ahead.
 const SCRATCH: usize = 1 << 30;
 
-/// A device with memory full of numbers.
+/// A device with memory filled with numbers.
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) target: SmTarget,
@@ -46,18 +46,18 @@ pub(crate) struct Device {
 pub(crate) struct Work<'a> {
     pub(crate) launches: &'a [Launch<u64>],
     pub(crate) dispatch: Dispatch,
-    /// Launches in the graph, which take turns with the operands.
+    /// Launches in the graph, which cycle through the operands.
     pub(crate) batch: usize,
     pub(crate) samples: usize,
-    /// Times after half of that many seconds of the same launches, with the clocks that the power
-    /// limit allows then.
+    /// Runs the same launches for half of this many seconds before timing, so that clocks settle at
+    /// the power limit.
     pub(crate) sustained: Option<f64>,
 }
 
-/// Calls a function of the table and stops with its code if it fails.
+/// Calls a driver function and panics with its code if it fails.
 macro_rules! call {
     ($table:expr, $function:ident($($argument:expr),* $(,)?)) => {{
-        // SAFETY: every pointer is to something that outlives the call, which has completed or
+        // SAFETY: every pointer is valid for the duration of the call, which has completed or
         // copied its operands when it returns; handles are live.
         let code = unsafe { ($table.$function)($($argument),*) };
         assert_eq!(code, CUresult::CUDA_SUCCESS, stringify!($function));
@@ -86,7 +86,7 @@ impl Device {
         call!(table, cuDevicePrimaryCtxRetain(&mut context, device));
         call!(table, cuCtxSetCurrent(context));
         let mut stream = CUstream::NULL;
-        // 1: does not synchronize with the legacy stream.
+        // 1: CU_STREAM_NON_BLOCKING.
         call!(table, cuStreamCreate(&mut stream, 1));
         let events = [CUevent::NULL; 2].map(|mut event| {
             call!(table, cuEventCreate(&mut event, 0));
@@ -98,7 +98,7 @@ impl Device {
             call!(table, cuMemAlloc_v2(&mut address, bytes));
             address
         });
-        // SAFETY: the call ended the name with a zero.
+        // SAFETY: the call terminated the name with a NUL.
         let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
         let target = SmTarget::for_device(major as u32, minor as u32).ok_or("no such target")?;
         let device = Self {
@@ -117,8 +117,8 @@ impl Device {
         Ok(device)
     }
 
-    /// Fills the pool with numbers between −1 and 1, as f32 or as bf16. Power depends on the bits:
-    /// zeros or arbitrary bits would take another one.
+    /// Fills the pool with numbers between −1 and 1, as f32 or as bf16. Power, and thus clocks,
+    /// depend on the bits: zeros or arbitrary bits would distort times.
     pub(crate) fn fill(&self, bf16: bool) {
         let mut state = 1u32;
         let mut next = || {
@@ -142,7 +142,7 @@ impl Device {
         call!(self.table, cuStreamSynchronize(self.stream));
     }
 
-    /// Seconds that a launch takes: the median over samples.
+    /// Returns the seconds that a launch takes: the median over samples.
     pub(crate) fn time(&self, work: &Work<'_>) -> f64 {
         let (graph, exec) = self.graph(work);
         let median = |replays, samples: usize| {
@@ -164,7 +164,7 @@ impl Device {
         seconds
     }
 
-    /// The launches as a graph, one after the other.
+    /// Builds a graph of the launches, one after the other.
     fn graph(&self, work: &Work<'_>) -> (CUgraph, CUgraphExec) {
         let kernel = work.launches[0].kernel();
         let function = self.function(kernel.image, work.dispatch.entry);
@@ -188,9 +188,7 @@ impl Device {
         (launch, dispatch): (&Launch<u64>, Dispatch),
     ) -> CUgraphNode {
         let value = |argument| {
-            argument_bytes::bytes(&self.table, argument, |_| {
-                unreachable!("products take no tables")
-            })
+            argument_bytes::bytes(&self.table, argument, |_| unreachable!("GEMMs take no tables"))
         };
         let mut values: Vec<_> = launch.arguments().iter().map(value).collect();
         let mut pointers: Vec<*mut c_void> =
@@ -217,7 +215,7 @@ impl Device {
         node
     }
 
-    /// Adds an edge, a programmatic one if kernels for the device wait.
+    /// Adds an edge, a programmatic one if kernels for the device support PDL.
     fn add_edge(&self, graph: CUgraph, from: CUgraphNode, to: CUgraphNode) {
         let mut data = CUgraphEdgeData::default();
         if images::supports_pdl(self.target) {
@@ -230,7 +228,7 @@ impl Device {
         assert_eq!(code, CUresult::CUDA_SUCCESS, "cuGraphAddDependencies_v2");
     }
 
-    /// Seconds that some replays of a graph take.
+    /// Returns the seconds that some replays of a graph take.
     fn sample(&self, (exec, replays): (CUgraphExec, u32), sample: usize) -> f64 {
         let (table, [start, end]) = (&self.table, self.events);
         let (scratch, bytes) = self.scratch;
@@ -252,7 +250,7 @@ impl Device {
             .map(|dir| Path::new(&dir).join(format!("{image}.ptx")))
             .filter(|path| path.exists());
         match replaced {
-            Some(path) => std::fs::read_to_string(path).expect("a readable text"),
+            Some(path) => std::fs::read_to_string(path).expect("a readable PTX file"),
             None => images::ptx(image, self.target).expect("an image for every kernel").to_string(),
         }
     }

@@ -32,9 +32,9 @@ macro_rules! preprocess {
 }
 
 preprocess! {
-    /// Kernel of [`AttentionBackwardPreprocess`] with factors in bf16.
+    /// Kernel of [`AttentionBackwardPreprocess`] with bf16 operands.
     FUSED_ATTENTION_PREPROCESS = "flash_attention_bf16_preprocess" in FLASH_ATTENTION_BF16;
-    /// Kernel of [`AttentionBackwardPreprocess`] with factors in f32.
+    /// Kernel of [`AttentionBackwardPreprocess`] with f32 operands.
     FUSED_ATTENTION_F32_PREPROCESS = "flash_attention_f32_preprocess" in FLASH_ATTENTION_F32;
 }
 
@@ -49,18 +49,18 @@ macro_rules! gradients {
 }
 
 gradients! {
-    /// Kernel of [`FusedAttentionGradQ`] with factors in bf16.
+    /// Kernel of [`FusedAttentionGradQ`] with bf16 operands.
     FUSED_ATTENTION_GRAD_Q = "flash_attention_bf16_grad_q" in FLASH_ATTENTION_BF16, grad_q;
-    /// Kernel of [`FusedAttentionGradKv`] with factors in bf16.
+    /// Kernel of [`FusedAttentionGradKv`] with bf16 operands.
     FUSED_ATTENTION_GRAD_KV = "flash_attention_bf16_grad_kv" in FLASH_ATTENTION_BF16, grad_kv;
-    /// Kernel of [`FusedAttentionGradQ`] with factors in f32.
+    /// Kernel of [`FusedAttentionGradQ`] with f32 operands.
     FUSED_ATTENTION_F32_GRAD_Q = "flash_attention_f32_grad_q" in FLASH_ATTENTION_F32, grad_q;
-    /// Kernel of [`FusedAttentionGradKv`] with factors in f32.
+    /// Kernel of [`FusedAttentionGradKv`] with f32 operands.
     FUSED_ATTENTION_F32_GRAD_KV = "flash_attention_f32_grad_kv" in FLASH_ATTENTION_F32, grad_kv;
 }
 
 /// `lse_delta = (lse, grad_out·out)` for each query: the log-sum-exp and delta, which both
-/// gradients read. Tokens of padding get (∞, 0).
+/// gradients read. Padding tokens get (∞, 0).
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionBackwardPreprocess<B> {
     /// `[batch, seq, heads, head_dim]`, read: the output of the forward pass, f32 or bf16.
@@ -80,7 +80,7 @@ impl<B: Copy> AttentionBackwardPreprocess<B> {
     ///
     /// # Errors
     /// If an operand is neither f32 nor bf16, a length does not match the shape, a view is not
-    /// aligned to 16 bytes, or the head size is not supported.
+    /// aligned to 16 bytes, or head_dim is not supported.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { out, grad_out, lse, lse_delta, shape } = self;
         let kernels = [&FUSED_ATTENTION_F32_PREPROCESS, &FUSED_ATTENTION_PREPROCESS];
@@ -117,8 +117,8 @@ impl<B: Copy> AttentionBackwardPreprocess<B> {
     }
 }
 
-/// The inputs of both gradients of fused attention. q, k, v and `grad_out` are f32 or bf16, all of
-/// one type, in which factors are multiplied.
+/// The inputs of both gradients of fused attention. q, k, v and `grad_out` are all f32 or all bf16,
+/// and are multiplied in that type.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionBackwardInputs<B> {
     /// `[batch, seq, heads, head_dim]`, read.
@@ -131,13 +131,13 @@ pub struct AttentionBackwardInputs<B> {
     pub grad_out: TensorView<B>,
     /// `[batch, heads, padded seq, 2]`, read: the result of [`AttentionBackwardPreprocess`].
     pub lse_delta: View<B, f32>,
-    /// q, k, v and `grad_out` in parts, as [`FusedAttention::parts`](super::FusedAttention::parts).
+    /// Split q, k, v and `grad_out`, as [`FusedAttention::parts`](super::FusedAttention::parts).
     pub parts: Option<[SplitMatrix<B>; 4]>,
     /// The bounds of the forward pass.
     pub bounds: Option<AttentionBounds<B>>,
     /// The sizes.
     pub shape: AttentionShape,
-    /// The factor of the forward pass.
+    /// The softmax scale of the forward pass.
     pub scale: f32,
 }
 
@@ -151,7 +151,7 @@ pub struct AttentionRope<B> {
     pub sin: View<B, f32>,
     /// Rows of the tables. Positions past them take the last one.
     pub positions: usize,
-    /// `[batch, seq]`, read: the position of each token. Without it they count from 0 in each
+    /// `[batch, seq]`, read: the position of each token. If `None`, positions count from 0 in each
     /// sequence.
     pub token_positions: Option<View<B, u32>>,
 }
@@ -165,7 +165,7 @@ impl<B: Copy> AttentionRope<B> {
     ) -> Result<(), KernelError> {
         let Self { cos, sin, positions, token_positions } = self;
         if dtype != DType::Bf16 {
-            let help = "give factors in bf16, or rotate the gradients by a launch of Rope";
+            let help = "give operands in bf16, or apply the inverse of Rope in a launch of its own";
             let (kernel, compute) = (check.0, DType::Bf16);
             return Err(KernelError::UnsupportedDType { kernel, compute, dtype, help });
         }
@@ -296,7 +296,7 @@ impl<B: Copy> FusedAttentionGradQ<B> {
     ///
     /// # Errors
     /// If the inputs are not of one type, a length does not match the shape, a view is not aligned
-    /// to 16 bytes, the head size is not supported, a constant is out of range, or gradients of
+    /// to 16 bytes, head_dim is not supported, a constant is out of range, or gradients of
     /// factors in f32 are to be rotated.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let AttentionShape { batch, seq, heads, head_dim, .. } = self.inputs.shape;
@@ -334,7 +334,7 @@ impl<B: Copy> FusedAttentionGradKv<B> {
     ///
     /// # Errors
     /// If the inputs are not of one type, a length does not match the shape, a view is not aligned
-    /// to 16 bytes, the head size is not supported, a constant is out of range, or gradients of
+    /// to 16 bytes, head_dim is not supported, a constant is out of range, or gradients of
     /// factors in f32 are to be rotated.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { inputs, grads: output, splits, rope } = self;

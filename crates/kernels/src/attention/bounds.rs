@@ -4,14 +4,15 @@ use super::shape::AttentionShape;
 use crate::checks::Check;
 use crate::{KernelError, View};
 
-/// Which of the earlier tokens each token attends to, as data of a launch.
+/// The range of earlier tokens that each token attends to, as data of a launch.
 ///
 /// Query i of a sequence attends to the keys `first_keys[i] ..= i`, and key j is attended to by the
-/// queries `j .. query_ends[j]`. Both describe the same pairs; forward pass and gradient of q read
-/// the first, the gradients of k and v the second. [`first_keys`] and [`query_ends`] compute them.
+/// queries `j .. query_ends[j]`. Both describe the same pairs. The forward pass and the gradient of
+/// q read `first_keys`; the gradients of k and v read `query_ends`. [`first_keys`] and
+/// [`query_ends`] compute them.
 ///
-/// Both ascend within a sequence. Bounds that do not, or that are out of range, give wrong results
-/// and no other accesses to memory.
+/// Both must not decrease within a sequence. Other bounds, and bounds out of range, give wrong
+/// results but never access memory outside of the operands.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionBounds<B> {
     /// `[batch, seq]`, read: the first key of each query, at most the query itself.
@@ -32,7 +33,7 @@ impl<B: Copy> AttentionBounds<B> {
 /// Returns the first key of each query of a sequence, from the position of each token in its
 /// document. With a `window`, a query attends to at most that many tokens, itself included.
 ///
-/// A position greater than the place of its token in the sequence counts as that place.
+/// Positions are clamped to the index of the token in the sequence.
 pub fn first_keys(positions: &[u32], window: Option<u32>) -> Vec<u32> {
     let reach = window.map_or(u32::MAX, |window| window.saturating_sub(1));
     let first = |(row, position): (u32, &u32)| row.saturating_sub(reach.min(*position));

@@ -1,10 +1,10 @@
 //! Attention of several new tokens over a cache of keys and values (prefill).
 //!
 //! A cache is `[capacity, kv_heads, head_dim]` in f32 or bf16. The offset of a token does not
-//! depend on the capacity, so the first positions of a cache are a smaller cache.
+//! depend on the capacity, so a prefix of a cache is a smaller cache.
 //!
-//! Several new tokens attend by [`CacheScores`], [`CacheSoftmax`](crate::attention::CacheSoftmax)
-//! and [`CacheValues`], which read the whole cache. One new token attends by
+//! Several new tokens use [`CacheScores`], [`CacheSoftmax`](crate::attention::CacheSoftmax) and
+//! [`CacheValues`], which read the whole cache. One new token uses
 //! [`DecodeAttention`](crate::attention::DecodeAttention), which reads only the positions in use.
 
 use retrograph_kernel_abi::attention::DECODE_MAX_SPLIT_LEN;
@@ -31,7 +31,7 @@ gemm_kernels! {
     CACHE_VALUES_BF16 = "cache_values_bf16" in BF16_NN_BF16;
 }
 
-/// The sizes of a cache and of the queries over it. `heads` is a multiple of `kv_heads`.
+/// The sizes of a cache and of its queries. `heads` is a multiple of `kv_heads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheShape {
     /// Positions that the cache can hold.
@@ -45,8 +45,8 @@ pub struct CacheShape {
 }
 
 impl CacheShape {
-    /// The most positions over which [`DecodeAttention`](crate::attention::DecodeAttention)
-    /// attends: the largest grid, with a split per block, times the length of a split.
+    /// The most positions that [`DecodeAttention`](crate::attention::DecodeAttention) supports: the
+    /// largest grid, with one split per block, times the longest split.
     pub const MAX_CAPACITY: usize = MAX_GRID_YZ * DECODE_MAX_SPLIT_LEN as usize;
 
     /// Elements per token in the cache.
@@ -54,8 +54,8 @@ impl CacheShape {
         self.kv_heads * self.head_dim
     }
 
-    /// Positions of one split of [`DecodeAttention`](crate::attention::DecodeAttention). Below the
-    /// capacity at which splits become longer, every capacity gives the same bits.
+    /// Positions per split of [`DecodeAttention`](crate::attention::DecodeAttention). Results are
+    /// the same for every capacity up to the one at which splits become longer.
     pub(crate) fn split_length(self) -> usize {
         if self.capacity <= 16_384 { 64 } else { DECODE_MAX_SPLIT_LEN as usize }
     }
@@ -90,8 +90,8 @@ impl CacheShape {
         Ok(elements)
     }
 
-    /// Checks the caches of `texts`, and returns the positions of each: the capacity for one text,
-    /// at least the capacity for several.
+    /// Checks the caches of `texts` sequences and returns the positions of each: the capacity for
+    /// one sequence, at least the capacity for several.
     pub(crate) fn check_texts<B: Copy>(
         self,
         check: Check,
@@ -131,7 +131,7 @@ impl CacheShape {
     }
 }
 
-/// `scores = scale·q·kᵀ` of new tokens with every position of the cache.
+/// `scores = scale·q·kᵀ` of new tokens and every position of the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheScores<B, W = View<B, f32>> {
     /// `[queries, heads, head_dim]`, read.
@@ -144,7 +144,7 @@ pub struct CacheScores<B, W = View<B, f32>> {
     pub queries: usize,
     /// The sizes.
     pub shape: CacheShape,
-    /// The factor, usually 1/√head_dim.
+    /// The softmax scale, usually 1/√head_dim.
     pub scale: f32,
 }
 
@@ -184,8 +184,8 @@ impl<B: Copy, W: Into<TensorView<B>>> CacheScores<B, W> {
     }
 }
 
-/// `out = probs·v` of new tokens over every position of the cache. Positions with a probability of
-/// 0 must hold finite numbers, too.
+/// `out = probs·v` of new tokens over every position of the cache. Values must be finite even at
+/// positions with probability 0.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheValues<B, W = View<B, f32>> {
     /// `[heads, queries, capacity]`, read.

@@ -1,9 +1,9 @@
-//! Attention of one new token of each text over the cache of its text (flash-decoding): the
-//! positions are split among blocks. The number of texts is the length of `position`; a text has
-//! the same bits alone and among others.
+//! Attention of one new token per sequence over its KV cache (flash-decoding): positions are split
+//! among blocks. The number of sequences (`texts` in shapes) is the length of `position`. The
+//! result of a sequence has the same bits alone and in a batch.
 //!
-//! [`DecodeAttention`] computes each split and [`DecodeAttentionCombine`] adds them. Only positions
-//! in use are read, in f32 or bf16. Everything is computed in f32.
+//! [`DecodeAttention`] computes each split and [`DecodeAttentionCombine`] combines them. Only
+//! positions in use are read, in f32 or bf16. Everything is computed in f32.
 
 use retrograph_kernel_abi::attention as abi;
 
@@ -33,13 +33,13 @@ pub static DECODE_ATTENTION_COMBINE: Kernel =
         problem.items().map(|heads| linear(entry, heads, threads))
     });
 
-/// One block per head, split and text.
+/// One block per head, split and sequence.
 fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
     let Problem::Decode { heads, splits, texts } = *problem else { return None };
     Some(Dispatch { grid: [heads, splits, texts], ..linear(entry, 1, abi::DECODE_THREADS) })
 }
 
-/// The largest head size.
+/// The largest head_dim.
 const MAX_HEAD_DIM: usize = abi::DECODE_MAX_HEAD_DIM as usize;
 
 /// The LoRA update `scale · b · t`, which is added to a projection.
@@ -49,7 +49,7 @@ pub struct LoraUpdate<B> {
     pub t: View<B, f32>,
     /// B, `[outputs, rank]`, read.
     pub b: View<B, f32>,
-    /// The factor, the same for all three projections.
+    /// The LoRA scale, the same for all three projections.
     pub scale: f32,
 }
 
@@ -84,12 +84,12 @@ pub struct QkNormRope<B> {
 
 /// Attention of one token at `position` over all positions up to it.
 ///
-/// For each split of the cache it computes the sum of values weighted by
-/// `exp(score − maximum of the split)`, that maximum, and the sum of the weights.
-/// [`DecodeAttentionCombine`] computes the output from them.
+/// For each split of the cache it computes the sum of values weighted by `exp(score − max)`, the
+/// maximum score of the split, and the sum of the weights. [`DecodeAttentionCombine`] computes the
+/// output from them.
 ///
 /// The kernel fuses LoRA-B, q/k norm, RoPE and the append: the token's key and value are written to
-/// the cache at `position`, if it is within the capacity, and rounded as by
+/// the cache at `position`, if that is within the capacity, rounded as in
 /// [`CacheAppend`](crate::attention::CacheAppend).
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeAttention<B> {
@@ -97,20 +97,21 @@ pub struct DecodeAttention<B> {
     pub qkv: [QkvProjection<B>; 3],
     /// Norm and RoPE of query and key.
     pub norm_rope: QkNormRope<B>,
-    /// `[texts, positions, kv_heads, head_dim]` each, read, and written at the positions. With one
-    /// text, the positions are the capacity, else at least as many.
+    /// `[texts, positions, kv_heads, head_dim]` each, read, and written at `position`. `positions`
+    /// is the capacity for one sequence, at least the capacity for several.
     pub caches: KvCache<B>,
     /// `[texts, heads, splits, head_dim]`, written for splits with positions in use.
     pub partials: View<B, f32>,
-    /// `[texts, heads, splits, 2]`, written likewise: maximum and sum.
+    /// `[texts, heads, splits, 2]`, written for the same splits: maximum and sum.
     pub stats: View<B, f32>,
     /// `[texts]`, read: the position of the token of each text.
     pub position: View<B, u32>,
-    /// The sizes of one text; head_dim is even and at most 512.
+    /// The sizes of one sequence; head_dim is even and at most 512.
     pub shape: CacheShape,
-    /// The most positions that the token attends to, itself included; all if `None`. At least 1.
+    /// Sliding window: the most positions that the token attends to, itself included; all if
+    /// `None`. At least 1.
     pub window: Option<u32>,
-    /// The factor of the scores, usually 1/√head_dim.
+    /// The softmax scale, usually 1/√head_dim.
     pub scale: f32,
 }
 
@@ -121,7 +122,7 @@ struct ProjectionPointers<B> {
     lora_b: Pointer<B, f32>,
 }
 
-/// The parameters of the projections: pointers, and rank and factor of their LoRA updates.
+/// The parameters of the projections: pointers, and rank and scale of their LoRA updates.
 struct QkvParameters<B> {
     pointers: [ProjectionPointers<B>; 3],
     rank: u32,
@@ -132,9 +133,9 @@ impl<B: Copy> DecodeAttention<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If a length does not match the shape and the number of texts, `head_dim` is odd or above
-    /// 512, a row of the cache is not whole words, LoRA matrices or norms do not fit the heads, or
-    /// the window is 0.
+    /// If a length does not match the shape and the number of sequences, `head_dim` is odd or above
+    /// 512, a bf16 cache row is not a multiple of 4 bytes, LoRA matrices or norms do not fit the
+    /// heads, or the window is 0.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { norm_rope, caches, partials, stats, position, shape, window, scale, .. } = self;
         let check = Check(DECODE_ATTENTION.name);
@@ -249,14 +250,14 @@ impl<B: Copy> QkNormRope<B> {
     }
 }
 
-/// The sizes that both kernels of a token share.
+/// The sizes that both decode kernels share.
 struct Sizes {
     heads: u32,
     splits: u32,
     texts: u32,
 }
 
-/// The operands that both kernels of a token share.
+/// The operands that both decode kernels share.
 struct Splits<B> {
     partials: View<B, f32>,
     stats: View<B, f32>,
@@ -286,13 +287,13 @@ impl<B: Copy> Splits<B> {
     }
 }
 
-/// The parameter of a window, which has the token itself at least.
+/// Returns the window parameter of the kernels. A window includes at least the token itself.
 pub(super) fn check_window(check: Check, window: Option<u32>) -> Result<u32, KernelError> {
     check.rule(window != Some(0), "a window must have at least one position", (0, 1))?;
     Ok(window.unwrap_or(u32::MAX))
 }
 
-/// The output of attention from the splits of [`DecodeAttention`], which are added in order.
+/// Combines the splits of [`DecodeAttention`] into the attention output, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeAttentionCombine<B> {
     /// `[texts, heads, splits, head_dim]`, read.
@@ -313,7 +314,7 @@ impl<B: Copy> DecodeAttentionCombine<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If a length does not match the shape and the number of texts, or the window is 0.
+    /// If a length does not match the shape and the number of sequences, or the window is 0.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { partials, stats, out, position, shape, window } = self;
         let check = Check(DECODE_ATTENTION_COMBINE.name);

@@ -1,13 +1,13 @@
-//! Fused causal attention (FlashAttention-2), with factors in f32 or bf16.
+//! Fused causal attention (FlashAttention-2), with f32 or bf16 operands.
 //!
-//! [`FusedAttention`] computes scores, softmax and values in one kernel. Instead of probabilities
-//! it stores the log-sum-exp of each row, from which the gradients recompute them. Layouts are
-//! as in [`crate::attention`].
+//! [`FusedAttention`] computes scores, softmax and values in one kernel. It stores the log-sum-exp
+//! of each row; the gradients recompute the probabilities from it. Layouts are as in
+//! [`crate::attention`].
 //!
 //! A NaN or infinity of a token reaches every token that attends to it. It may also reach the other
-//! tokens of its aligned run of 128, because masked scores are multiplied by zero. With bounds it
-//! may reach later runs, too, if one of their tokens attends to its run. In f32, an infinite factor
-//! gives NaN.
+//! tokens of its aligned block of 128 tokens, because masked scores are multiplied by zero. With
+//! bounds it may also reach later blocks, if one of their tokens attends to its block. In f32, an
+//! infinite operand gives NaN.
 //!
 //! Source: Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning",
 //! 2023.
@@ -25,13 +25,13 @@ use crate::launch::{ArgumentTypes, Pointer};
 use crate::problem::AttentionProblem;
 use crate::{Kernel, KernelError, Launch, Output, Problem, TensorView, View};
 
-/// Kernel of [`FusedAttention`] with factors in bf16.
+/// Kernel of [`FusedAttention`] with bf16 operands.
 pub static FUSED_ATTENTION: Kernel =
     Kernel::new("flash_attention_bf16", &FLASH_ATTENTION_BF16.forward, |problem, target| {
         dispatch(problem, target, (&FLASH_ATTENTION_BF16, &FLASH_ATTENTION_BF16.forward))
     });
 
-/// Kernel of [`FusedAttention`] with factors in f32.
+/// Kernel of [`FusedAttention`] with f32 operands.
 pub static FUSED_ATTENTION_F32: Kernel =
     Kernel::new("flash_attention_f32", &FLASH_ATTENTION_F32.forward, |problem, target| {
         dispatch(problem, target, (&FLASH_ATTENTION_F32, &FLASH_ATTENTION_F32.forward))
@@ -40,9 +40,9 @@ pub static FUSED_ATTENTION_F32: Kernel =
 /// `out = softmax(scale · q·kᵀ)·v` for every sequence and head, with the causal mask and optional
 /// bounds.
 ///
-/// q, k and v are f32 or bf16, all of one type, in which factors are multiplied. In bf16 the
-/// weights `exp(score − max)` are rounded, but not their sum. A row whose scores have a NaN or a
-/// positive infinity, or only negative infinities, becomes NaN.
+/// q, k and v are all f32 or all bf16, and are multiplied in that type. In bf16 the weights
+/// `exp(score − max)` are rounded, but not their sum. A row whose scores have a NaN or a positive
+/// infinity, or only negative infinities, becomes NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct FusedAttention<B, O = View<B, f32>> {
     /// `[batch, seq, heads, head_dim]`, read.
@@ -55,15 +55,15 @@ pub struct FusedAttention<B, O = View<B, f32>> {
     pub out: O,
     /// `[batch, heads, seq]`, written: the log-sum-exp of the scores, to base 2.
     pub lse: View<B, f32>,
-    /// q, k and v in parts, if they are f32, with a row of each matrix per token: what
-    /// [`Split`](crate::gemm::Split) writes. On devices with `wgmma` and for heads of 64, 96 or 128
-    /// elements they are read instead.
+    /// f32 q, k and v, each split into two f16 parts by [`Split`](crate::gemm::Split), with one row
+    /// per token. Devices with `wgmma` read them instead of q, k and v if head_dim is 64, 96 or
+    /// 128.
     pub parts: Option<[SplitMatrix<B>; 3]>,
     /// Which earlier tokens each token attends to; all if `None`.
     pub bounds: Option<AttentionBounds<B>>,
     /// The sizes; see [`AttentionShape::can_be_fused`].
     pub shape: AttentionShape,
-    /// The factor, usually 1/√head_dim; finite and more than 0.
+    /// The softmax scale, usually 1/√head_dim; finite and positive.
     pub scale: f32,
 }
 
@@ -72,8 +72,8 @@ impl<B: Copy, O: Into<Output<B>>> FusedAttention<B, O> {
     ///
     /// # Errors
     /// If q, k and v are not of one type, a length does not match the shape, a view is not aligned
-    /// to 16 bytes, the head size is not supported, parts are given for factors in bf16 or are not
-    /// two, or `scale` is not positive and finite.
+    /// to 16 bytes, head_dim is not supported, `parts` are given for bf16 operands or do not have
+    /// two parts each, or `scale` is not positive and finite.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { q, k, v, out, lse, parts, bounds, shape, scale } = self;
         let kernel = by_dtype(q.dtype(), [&FUSED_ATTENTION_F32, &FUSED_ATTENTION])?;

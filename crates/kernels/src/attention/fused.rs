@@ -1,4 +1,4 @@
-//! Shared parts of the launches of fused attention: sizes, checks, tensor maps, dispatch.
+//! Sizes, checks, tensor maps and dispatch that the fused attention launches share.
 
 use retrograph_kernel_abi::attention::{
     self as abi, FlashAttention, LSE_DELTA_ROWS, SPLIT_TENSOR_MAP_BOX, WGMMA_ROWS, WGMMA_THREADS,
@@ -15,13 +15,13 @@ use crate::launch::{Pointer, TensorMapArgument};
 use crate::problem::AttentionProblem;
 use crate::{DType, Dispatch, Kernel, KernelError, Problem, SmTarget, TensorView};
 
-/// The widest heads of the entries.
+/// The largest head_dim that an entry supports.
 const MAX_HEAD_DIM: usize = abi::MAX_HEAD_DIMS[1] as usize;
-/// Two blocks for each of 132 SMs.
+/// Two blocks on each of 132 SMs.
 const MIN_BLOCKS: usize = 264;
 
 /// One block per plane and tile of tokens. Launches with tensor maps use the `wgmma` entry on
-/// targets that have it; otherwise a block has a warp for each 16 tokens.
+/// targets that have it; otherwise each warp of a block has 16 tokens.
 pub(super) fn dispatch(
     problem: &Problem,
     target: SmTarget,
@@ -47,7 +47,7 @@ pub(super) fn dispatch(
 }
 
 impl AttentionShape {
-    /// Whether fused attention with factors in `dtype`, f32 or bf16, supports the head size: at
+    /// Whether fused attention supports this head_dim for operands in `dtype` (f32 or bf16): at
     /// most 128 elements, in whole vectors of 16 bytes.
     pub fn can_be_fused(self, dtype: DType) -> bool {
         let vector = match dtype {
@@ -64,14 +64,14 @@ impl AttentionShape {
         2 * self.batch * self.heads * self.padded_seq()
     }
 
-    /// Tokens of a sequence of `lse_delta`.
+    /// Tokens per sequence in `lse_delta`, padding included.
     pub(super) fn padded_seq(self) -> usize {
         self.seq.next_multiple_of(LSE_DELTA_ROWS as usize)
     }
 
-    /// Number of splits of a group's heads for
+    /// Number of splits of a group's query heads for
     /// [`FusedAttentionGradKv`](crate::attention::FusedAttentionGradKv): the smallest divisor of
-    /// their number with which the blocks fill a device.
+    /// the group size whose blocks fill a device, or the group size.
     pub fn grad_kv_splits(self) -> usize {
         let group = self.group().max(1);
         let blocks = self.batch * self.kv_heads * self.seq.div_ceil(64);
@@ -79,7 +79,7 @@ impl AttentionShape {
         divisors.find(|splits| blocks * splits >= MIN_BLOCKS).unwrap_or(group)
     }
 
-    /// Batch, seq, heads, kv_heads and head_dim, if fused kernels can index the tensors.
+    /// Returns batch, seq, heads, kv_heads and head_dim, if fused kernels can index the tensors.
     pub(super) fn fused_sizes(self, check: Check, dtype: DType) -> Result<[u32; 5], KernelError> {
         let Self { batch, seq, heads, kv_heads, head_dim } = self;
         let rule = "head_dim must be a multiple of 4 (8 in bf16) and at most 128";
@@ -109,8 +109,8 @@ impl AttentionShape {
         Ok(())
     }
 
-    /// The tensor map of a tensor with `heads` heads, or of its parts, if `wgmma` entries take it:
-    /// a matrix per sequence and part, with a row per token.
+    /// Returns the tensor map of a bf16 tensor with `heads` heads, or of the parts of a split one,
+    /// for the `wgmma` entries: a matrix per sequence and part, with a row per token.
     pub(super) fn tensor_map<B: Copy>(
         self,
         (tensor, parts): (TensorView<B>, Option<SplitMatrix<B>>),
@@ -138,13 +138,12 @@ impl AttentionShape {
         })
     }
 
-    /// Whether devices with `wgmma` read the parts of factors in f32: heads have 64, 96 or 128
-    /// elements.
+    /// Whether devices with `wgmma` read split f32 operands: head_dim is 64, 96 or 128.
     pub fn reads_parts(self) -> bool {
         abi::WGMMA_HEAD_DIMS.iter().any(|width| self.head_dim == *width as usize)
     }
 
-    /// Checks operands in parts: q, k, v and the gradient of the output, as far as there are any.
+    /// Checks the split operands that are given, of q, k, v and the gradient of the output.
     pub(super) fn check_parts<'a, B: Copy + 'a>(
         self,
         check: Check,
@@ -158,7 +157,7 @@ impl AttentionShape {
             (["the parts of v", "the scales of v"], kv_heads),
             (["the parts of grad_out", "the scales of grad_out"], heads),
         ];
-        let rule = "operands in parts must be f32 in two parts";
+        let rule = "split operands must be f32 in two parts";
         for (matrix, (names, heads)) in parts.zip(operands) {
             let rows = check.product("tokens", &[batch, seq])?;
             let columns = check.product("elements of a token", &[heads, head_dim])?;
@@ -171,12 +170,12 @@ impl AttentionShape {
     }
 }
 
-/// The factor must be positive, because softmax takes the maximum before it scales.
+/// Checks the softmax scale: positive, because the maximum is taken before scaling.
 pub(super) fn check_scale(check: Check, scale: f32) -> Result<(), KernelError> {
     check.constant("scale", scale, (scale.is_finite() && scale > 0.0, "finite and more than 0"))
 }
 
-/// Fused kernels access operands in vectors of 16 bytes.
+/// Checks alignment: fused kernels access operands in vectors of 16 bytes.
 pub(super) fn check_alignment<B: Copy>(
     check: Check,
     tensors: &[Option<TensorView<B>>],
@@ -187,7 +186,7 @@ pub(super) fn check_alignment<B: Copy>(
     })
 }
 
-/// The factors must have one type.
+/// Checks that all operands have one type.
 pub(super) fn check_dtypes<B: Copy, const N: usize>(
     check: Check,
     factors: [TensorView<B>; N],
@@ -204,7 +203,7 @@ pub(super) fn check_dtypes<B: Copy, const N: usize>(
     }
 }
 
-/// Selects the kernel for factors in `dtype` from one in f32 and one in bf16.
+/// Selects the kernel for operands in `dtype`, from the f32 and the bf16 kernel.
 pub(super) fn by_dtype(
     dtype: DType,
     [in_f32, in_bf16]: [&'static Kernel; 2],
@@ -228,7 +227,7 @@ pub(super) fn optional<B: Copy, const N: usize>(
     parts.map_or([None; N], |parts| parts.map(Some))
 }
 
-/// The parts and the scales of an operand, or null.
+/// Pointers to the parts and the scales of a split operand, or null.
 pub(super) fn part_pointers<B: Copy>(
     parts: Option<SplitMatrix<B>>,
 ) -> (Pointer<B, F16>, Pointer<B, f32>) {

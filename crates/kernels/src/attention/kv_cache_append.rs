@@ -1,4 +1,4 @@
-//! The append of new keys and values to their caches, in the type of the caches.
+//! Appends new keys and values to their caches, in the type of the caches.
 
 use half::bf16;
 use retrograph_kernel_abi::{Any, attention as abi};
@@ -58,10 +58,10 @@ impl<B: Copy> KvCache<B> {
         }
     }
 
-    /// These elements of both.
+    /// The elements `range` of both.
     ///
     /// # Panics
-    /// If there are fewer elements.
+    /// If `range` is not inside the caches.
     pub fn slice(self, range: std::ops::Range<usize>) -> Self {
         match self {
             Self::F32(views) => Self::F32(views.map(|view| view.slice(range.clone()))),
@@ -69,7 +69,7 @@ impl<B: Copy> KvCache<B> {
         }
     }
 
-    /// Pointers to both, which are written in part.
+    /// Pointers to both caches, of which the kernel writes a part.
     pub(crate) fn pointers(self) -> [Pointer<B, Any>; 2] {
         match self {
             Self::F32(views) => views.map(|view| Pointer::update(view).any()),
@@ -77,7 +77,7 @@ impl<B: Copy> KvCache<B> {
         }
     }
 
-    /// Two elements of bf16 are written as one word.
+    /// Checks bf16 rows: the kernel writes two elements as one 32-bit word.
     pub(crate) fn check_words(self, check: Check, width: usize) -> Result<(), KernelError> {
         let Self::Bf16(views) = self else { return Ok(()) };
         let rule = "tokens in bf16 must start at multiples of 4 bytes and have an even number of \
@@ -89,7 +89,7 @@ impl<B: Copy> KvCache<B> {
 
 /// Writes the keys and values of new tokens into their caches, from position `start` on.
 ///
-/// Tokens from `count` on, and those past the capacity, are left out. Caches in bf16 need an even
+/// Tokens from `count` on, and tokens past the capacity, are skipped. Caches in bf16 need an even
 /// `kv_heads × head_dim`. NaN stays NaN; numbers beyond the range of bf16 become infinite.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheAppend<B> {
@@ -111,8 +111,8 @@ impl<B: Copy> CacheAppend<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If the length of a cache does not match the shape, keys and values are not equally many
-    /// whole tokens, or `start` or `count` is not one number.
+    /// If the length of a cache does not match the shape, keys and values are not whole tokens or
+    /// not equally many, or `start` or `count` does not have one element.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { keys, values, caches, start, count, shape } = self;
         let check = Check(CACHE_APPEND.name);

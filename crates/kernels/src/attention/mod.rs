@@ -9,18 +9,18 @@
 //!
 //! Queries and outputs are `[batch, seq, heads, head_dim]`, keys and values
 //! `[batch, seq, kv_heads, head_dim]`, scores `[batch, heads, seq, seq]`, and caches
-//! `[capacity, kv_heads, head_dim]`. Query head h uses key and value head
-//! h ÷ (heads ÷ kv_heads) (grouped-query attention). Fused attention multiplies factors in their
-//! type, f32 or bf16. Elsewhere tensors are f32, caches f32 or bf16, and `launch_in` selects the
-//! type in which factors are multiplied. Accumulators and softmax are f32.
+//! `[capacity, kv_heads, head_dim]`. Query head h uses key and value head h ÷ (heads ÷ kv_heads)
+//! (grouped-query attention). Fused attention multiplies operands in their type, f32 or bf16.
+//! Elsewhere tensors are f32, caches f32 or bf16, and `launch_in` selects the compute type.
+//! Accumulators and softmax are f32.
 //!
 //! **Errors.** Every launch fails if a length does not match the shape, if `heads` is not a
 //! multiple of `kv_heads`, or if a size exceeds 32-bit indices. Fused attention needs operands
 //! aligned to 16 bytes and [`AttentionShape::can_be_fused`]; decode attention needs an even
 //! head_dim of at most 512.
 //!
-//! **Determinism.** Sums have a fixed order that depends on the sizes alone. Each gradient kernel
-//! recomputes the probabilities, so that there are no atomics.
+//! **Determinism.** Sums have a fixed order that depends only on the sizes. Each gradient kernel
+//! recomputes the probabilities, so no kernel needs atomics.
 //!
 //! Sources: Vaswani et al., "Attention Is All You Need", 2017; Dao, "FlashAttention-2", arXiv
 //! 2307.08691; Ainslie et al., "GQA", arXiv 2305.13245.

@@ -1,4 +1,4 @@
-//! The sizes of attention, and the layouts of its tensors.
+//! The sizes of attention and the layouts of its tensors.
 
 use crate::checks::Check;
 use crate::gemm::operand::{GemmSizes, Strides};
@@ -66,7 +66,7 @@ impl AttentionShape {
         }
     }
 
-    /// The strides of a tensor, with one plane per head that it has.
+    /// The strides of a tensor with one plane per head.
     pub(crate) fn strides(self, layout: TensorLayout) -> Strides {
         let token = |heads| {
             let leading = heads * self.head_dim;
@@ -82,7 +82,8 @@ impl AttentionShape {
         }
     }
 
-    /// The strides of a tensor with one plane per key head; the heads of its group are summands.
+    /// The strides of a tensor with one plane per key head; the contraction includes the heads of
+    /// its group.
     pub(crate) fn grouped_strides(self, layout: TensorLayout) -> Strides {
         let strides = self.strides(layout);
         Strides { head: strides.head * self.group(), reduce: strides.head, ..strides }

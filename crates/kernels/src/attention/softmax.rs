@@ -30,9 +30,9 @@ fn dispatch(problem: &Problem, kernel: &RowKernel) -> Option<Dispatch> {
 pub enum SoftmaxMask<B> {
     /// All.
     None,
-    /// Row r those up to r mod seq.
+    /// Row r keeps the columns up to r mod seq.
     Causal,
-    /// Of these, those from the first key of its query on: `[batch, seq]`, read; see
+    /// Causal, and only from the first key of the query on: `[batch, seq]`, read; see
     /// [`AttentionBounds`](crate::attention::AttentionBounds).
     From(View<B, u32>),
 }
@@ -42,7 +42,8 @@ impl<B: Copy> SoftmaxMask<B> {
         !matches!(self, Self::None)
     }
 
-    /// The first key of each query, if there is one, and the rows that share a sequence of them.
+    /// Returns the first key of each query, if the mask has them, and the number of rows per
+    /// sequence.
     fn first_columns(
         self,
         check: Check,
@@ -60,7 +61,7 @@ impl<B: Copy> SoftmaxMask<B> {
     }
 }
 
-/// The rows over a cache.
+/// The position and window of rows over a cache.
 #[derive(Clone, Copy)]
 struct CacheRows<B> {
     /// The position of the first of `queries` consecutive rows.
@@ -69,7 +70,7 @@ struct CacheRows<B> {
     window: Option<u32>,
 }
 
-/// The softmax from `input` to `output`, which may be the same tensor.
+/// Describes the softmax of `input` to `output`, which may be the same tensor.
 fn forward<B: Copy>(
     [input, output]: [Pointer<B, f32>; 2],
     (rows, width): (usize, usize),
@@ -180,8 +181,8 @@ impl<B: Copy> CacheSoftmax<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If `start` is not one number, the length of `values` is not heads × queries × width, or a
-    /// size is out of range.
+    /// If `start` does not have one element, the length of `values` is not heads × queries × width,
+    /// or a size is out of range.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { values, start, heads, queries, width, window } = self;
         let check = Check(SOFTMAX.name);

@@ -1,4 +1,4 @@
-//! Attention with stored probabilities: batched products over sequences and heads.
+//! Attention with stored probabilities: batched matrix products over sequences and heads.
 //!
 //! Queries and outputs are `[batch, seq, heads, head_dim]`, keys and values
 //! `[batch, seq, kv_heads, head_dim]`, scores and probabilities `[batch, heads, seq, seq]`. Head h
@@ -30,7 +30,7 @@ gemm_kernels! {
     VALUES_BF16 = "attention_values_bf16" in BF16_NN;
 }
 
-/// A product of attention in which all operands are f32.
+/// A matrix product of attention; all operands are f32.
 pub(super) struct AttentionProduct<B> {
     pub(super) kernels: GemmKernels,
     pub(super) compute: DType,
@@ -58,7 +58,7 @@ pub struct AttentionScores<B> {
     pub scores: View<B, f32>,
     /// The sizes.
     pub shape: AttentionShape,
-    /// The factor, usually 1/√head_dim.
+    /// The softmax scale, usually 1/√head_dim.
     pub scale: f32,
 }
 

@@ -12,24 +12,24 @@ pub static DROPOUT: Kernel = Kernel::new("dropout", &abi::DROPOUT, |problem, _| 
     problem.items().map(|count| per_vec4(abi::DROPOUT.entry(), count))
 });
 
-/// `out (+)= x / (1 − p)` for kept elements and 0 for dropped ones, also if x is not finite.
+/// `out (+)= x / (1 − p)` for kept elements and 0 for dropped ones, even if x is not finite.
 ///
 /// The backward pass is the same launch over gradients: the same seed, step and `sequence` drop the
-/// same elements. Each is dropped with probability p, rounded to a multiple of 2⁻³², by one word of
-/// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+/// same elements. One word of Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as
+/// 1, 2, 3", 2011) drops each element with probability p, rounded to a multiple of 2⁻³².
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout<B> {
     /// `[n]`, read.
     pub x: View<B, f32>,
     /// `[n]`, written, or added to; it may be x.
     pub out: View<B, f32>,
-    /// `[1]`, read: the step. Each step draws anew.
+    /// `[1]`, read: the step. Each step drops other elements.
     pub step: View<B, u32>,
     /// The probability p of dropping an element, at least 0 and below 1.
     pub probability: f32,
     /// The seed of the run.
     pub seed: u64,
-    /// The random sequence of this layer: each layer of a step needs one of its own.
+    /// The random sequence of this layer, distinct for each layer of a step.
     pub sequence: u32,
     /// Whether `out` is added to instead of overwritten.
     pub accumulate: bool,

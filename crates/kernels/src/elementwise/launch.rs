@@ -4,7 +4,7 @@ use crate::checks::Check;
 use crate::geometry::elementwise;
 use crate::{DType, Dispatch, Kernel, KernelError, Output, Problem, TensorView};
 
-/// Geometry of a kernel whose entries read f32 and, if there is a second one, bf16.
+/// Launch geometry. The first entry reads f32; the second, if any, reads bf16.
 pub(super) fn dispatch(problem: &Problem, entries: &[&'static str]) -> Option<Dispatch> {
     let (count, dtype) = problem.elements()?;
     let in_bf16 = dtype == DType::Bf16 && entries.len() > 1;
@@ -12,8 +12,8 @@ pub(super) fn dispatch(problem: &Problem, entries: &[&'static str]) -> Option<Di
 }
 
 /// Checks inputs and outputs, named by the fields of the caller, and returns the problem and the
-/// number of elements. All must have the length of the first input. Inputs are f32, or all bf16 if
-/// the kernel has an entry for it.
+/// number of elements. All must have the length of the first input. Inputs are all f32, or all bf16
+/// if the kernel has an entry for bf16.
 pub(super) fn check<B: Copy>(
     kernel: &Kernel,
     inputs: &[(&'static str, TensorView<B>)],

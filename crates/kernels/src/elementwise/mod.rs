@@ -1,7 +1,7 @@
 //! Elementwise kernels: activations and soft-capping with their gradients, addition, conversion
 //! and dropout.
 //!
-//! One thread has eight consecutive elements (dropout: four). It accesses them in vectors of 16
+//! One thread handles eight consecutive elements (dropout: four). It accesses them in vectors of 16
 //! bytes if every operand is aligned to 16 bytes, otherwise one by one, with the same results. Each
 //! element depends only on the same element of the inputs, so an output may be the same view as an
 //! input. Views that overlap otherwise give wrong results.

@@ -1,15 +1,15 @@
 //! Embedding lookup and the gradient of the table.
 //!
-//! Definition: `torch.nn.functional.embedding` of PyTorch times a factor,
-//! `out[t] = scale · table[tokens[t]]`. Its gradient adds row t of `grad_out`, times the factor, to
+//! Definition: `torch.nn.functional.embedding` of PyTorch times a scale,
+//! `out[t] = scale · table[tokens[t]]`. Its gradient adds row t of `grad_out`, times the scale, to
 //! row `tokens[t]` of `grad_table`.
 //!
 //! Tokens are `[positions]` in u32, the table is `[vocab, hidden]` in f32 or bf16, and outputs and
 //! gradients are `[positions, hidden]` in f32. Rows may have any width and alignment.
 //!
 //! **Errors.** A launch fails if a length does not match, if there are 2³¹ positions or more, or if
-//! a row has more than 65 535 · 1024 elements. Tokens are checked on the device: one that is not in
-//! the table gives NaN in the lookup, and is left out of the gradient.
+//! a row has more than 65 535 · 1024 elements. Tokens are checked on the device: a token that is
+//! not in the table gives NaN in the lookup, and adds nothing to the gradient.
 //!
 //! **Determinism.** One thread writes each element, and adds positions in ascending order.
 
@@ -39,7 +39,7 @@ pub static EMBEDDING_BACKWARD: Kernel =
         dispatch(abi::EMBEDDING_BACKWARD.entry(), problem)
     });
 
-/// One block per position and run of columns, four columns per thread.
+/// One block per position and column tile, four columns per thread.
 fn dispatch(entry: &'static str, problem: &Problem) -> Option<Dispatch> {
     let Problem::Embedding { positions, hidden } = *problem else { return None };
     let threads = row_threads(hidden);
@@ -63,7 +63,7 @@ pub struct Embedding<B, W = View<B, f32>> {
     pub hidden: usize,
     /// Rows of the table.
     pub vocab: usize,
-    /// The factor of the rows; 1 for none.
+    /// Scale of the rows; 1 for none.
     pub scale: f32,
 }
 
@@ -107,9 +107,9 @@ impl<B: Copy, W: Copy + Into<TensorView<B>>> Embedding<B, W> {
 
 /// `grad_table[v] += scale · Σ_{t: tokens[t] = v} grad_out[t]`, positions in order.
 ///
-/// The first position of a token sums for all positions of that token, so that the cost depends on
-/// the number of positions and not on the vocabulary. Rows without a position are not accessed.
-/// Tokens that are not in the table are left out. Deterministic: one thread writes each element.
+/// The block of a token's first position sums all its positions, so the cost depends on the number
+/// of positions and not on the vocabulary. Rows without a position are not accessed. Tokens that
+/// are not in the table are skipped. Deterministic: one thread writes each element.
 #[derive(Clone, Copy, Debug)]
 pub struct EmbeddingBackward<B> {
     /// `[positions]`, read.
@@ -122,7 +122,7 @@ pub struct EmbeddingBackward<B> {
     pub hidden: usize,
     /// Rows of the table.
     pub vocab: usize,
-    /// The factor of the rows; 1 for none.
+    /// Scale of the rows; 1 for none.
     pub scale: f32,
 }
 
@@ -159,7 +159,7 @@ fn check_scale(check: Check, scale: f32) -> Result<(), KernelError> {
     check.constant("scale", scale, (scale.is_finite(), "finite"))
 }
 
-/// Positions, hidden and vocabulary as kernel parameters.
+/// Returns positions, hidden and vocabulary as kernel parameters.
 fn sizes(check: Check, [positions, hidden, vocab]: [usize; 3]) -> Result<[u32; 3], KernelError> {
     Ok([
         check.at_most("the number of positions", positions, MAX_GRID_X)?,

@@ -9,8 +9,8 @@ pub fn embedding(tokens: &[u32], table: &[f64], hidden: usize) -> Vec<f64> {
     tokens.iter().flat_map(|&token| row(token)).collect()
 }
 
-/// Adds the row of `grad_out` of every position to the row of its token in `grad_table`; tokens
-/// that are not in the table are left out.
+/// Adds the row of `grad_out` of every position to the row of its token in `grad_table`. Tokens
+/// that are not in the table are skipped.
 pub fn embedding_backward(tokens: &[u32], grad_out: &[f64], grad_table: &mut [f64], hidden: usize) {
     for (position, &token) in tokens.iter().enumerate() {
         let start = token as usize * hidden;

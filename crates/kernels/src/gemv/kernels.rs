@@ -24,13 +24,13 @@ pub static GEMV_NF4: Kernel = Kernel::new("gemv_nf4", &abi::GEMV_NF4.signature, 
     problem.gemv().map(|problem| dispatch(problem, &abi::GEMV_NF4))
 });
 
-/// Warps that saturate the memory of 132 SMs, about 16 on each.
+/// Warps that saturate memory bandwidth: about 16 on each of 132 SMs.
 const MIN_WARPS: u32 = 2048;
-/// The most blocks of rows that are not split: three on each of 132 SMs.
+/// The most blocks of a launch without a split: three on each of 132 SMs.
 const MAX_BLOCKS: u32 = 396;
 
-/// The rows of a group of warps are split among them, as few as saturate the memory. Without a
-/// split, each block loops over equally many groups. The choice depends on the sizes alone.
+/// Splits each row among the fewest warps that saturate memory bandwidth. Without a split, each
+/// block loops over equally many groups. The choice depends only on the sizes.
 fn dispatch(problem: &GemvProblem, kernel: &GemvKernel) -> Dispatch {
     let GemvProblem { inputs, outputs, lora_ranks, form } = *problem;
     // The two layers of the gated form interleave their rows.

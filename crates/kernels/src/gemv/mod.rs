@@ -4,11 +4,11 @@
 //! Algebra Subprograms", 1988), with W as in `torch.nn.functional.linear`.
 //!
 //! One launch can have several layers with the same input ([`GroupedGemv`]), a fused RMSNorm
-//! ([`NormPrologue`]), and SwiGLU ([`GatedGemv`]). With one row, a launch of its own for each would
+//! ([`NormPrologue`]), and SwiGLU ([`GatedGemv`]). With one row, a separate launch for each would
 //! cost as much as the work.
 //!
-//! Products are f32 for every type of weights. Reading the weights takes all the time, so rounding
-//! x would save none. Weights are [`ReadBeforeWait`](crate::Access::ReadBeforeWait).
+//! Products are f32 for every type of weights. Kernels are bound by reading the weights, so
+//! rounding x would save no time. Weights are [`ReadBeforeWait`](crate::Access::ReadBeforeWait).
 //!
 //! x is `[inputs]`, w `[outputs, inputs]` in f32, bf16 or NF4, bias and y `[outputs]` in f32.
 //!
@@ -16,8 +16,8 @@
 //! there are more than three, or if a layer in NF4 comes with LoRA matrices or with operands that
 //! are not aligned to 16 bytes.
 //!
-//! **Determinism.** Lanes add in ascending order, and warps that share rows are added in order. The
-//! number of such warps depends on the sizes alone.
+//! **Determinism.** Lanes add in ascending order, and the sums of warps that share rows are added
+//! in order. The number of such warps depends only on the sizes.
 
 mod kernels;
 mod operands;

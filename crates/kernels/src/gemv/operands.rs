@@ -13,7 +13,7 @@ use crate::checks::Check;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{DType, Kernel, KernelError, Launch, Problem, TensorView, View};
 
-/// The largest extent, so that the end of a run that starts inside has an index of 32 bits.
+/// The largest extent. The end of a step that starts within it has a 32-bit index.
 const MAX_EXTENT: usize = 0x7fff_ffff;
 
 /// An RMSNorm of x before the products: x is multiplied by `gamma ÷ sqrt(mean(x²) + eps)`.

@@ -2,7 +2,7 @@
 
 use retrograph_kernel_abi::gemv::GemvForm;
 
-/// The sizes from which entry point and grid of matrix-vector products follow.
+/// The sizes that determine entry point and grid of matrix-vector products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GemvProblem {
     /// Elements of x.

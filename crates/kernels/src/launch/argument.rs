@@ -15,8 +15,8 @@ pub enum Access {
     /// Read and written, or written in part.
     ReadWrite,
     /// Only read, and possibly before `griddepcontrol.wait`: with programmatic dependent launch
-    /// (PDL), the read may happen while earlier kernels still run. A caller that launches with PDL
-    /// must make sure that none of them writes the range.
+    /// (PDL), the read may happen while earlier kernels still run. A caller that uses PDL must
+    /// ensure that none of them writes the range.
     ReadBeforeWait,
 }
 
@@ -44,7 +44,7 @@ pub struct BufferArgument<B> {
 }
 
 impl<B: Copy> BufferArgument<B> {
-    /// The argument that accesses `view` by `access`.
+    /// Creates the argument that accesses `view` with `access`.
     pub fn new<T: Element>(view: View<B, T>, access: Access) -> Self {
         Self { buffer: view.buffer(), bytes: view.byte_range(), access }
     }

@@ -1,4 +1,4 @@
-//! Pointer arguments by their parameter, and the argument types of parameter lists.
+//! Typed pointer arguments, and the argument types of parameter structs.
 
 use std::marker::PhantomData;
 

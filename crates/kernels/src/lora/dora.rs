@@ -1,4 +1,4 @@
-//! DoRA: a trained norm for each row of an updated weight.
+//! DoRA: a trained magnitude for each row of an updated weight.
 //!
 //! ```text
 //! n = ‖W + s·B·A‖ of each row, factors = m / n            DoraNorms

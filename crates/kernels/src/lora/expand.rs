@@ -41,13 +41,13 @@ pub struct LoraExpandAdapter<B> {
 pub struct LoraExpand<'a, B> {
     /// The adapters.
     pub adapters: &'a [LoraExpandAdapter<B>],
-    /// Which matrices `w` are.
+    /// Whether each `w` is A or B.
     pub matrix: LoraMatrix,
     /// y or dx, `[rows, width]`, written, or added to.
     pub y: View<B, f32>,
     /// The sizes.
     pub shape: LoraShape,
-    /// The factor α.
+    /// The scale α.
     pub alpha: f32,
     /// Whether y is added to instead of overwritten.
     pub accumulate: bool,
@@ -68,7 +68,7 @@ impl<B: Copy> LoraExpand<'_, B> {
         let mut splits = [0; LORA_MAX_ADAPTERS];
         for (adapter, splits) in adapters.iter().zip(&mut splits) {
             check.rule(adapter.splits > 0, "t must have a split", (adapter.splits, 1))?;
-            // The kernel counts splits in steps of four.
+            // The kernel reads splits in steps of four.
             *splits = check.at_most("splits", adapter.splits, MAX_GRID_YZ)?;
             let elements = check.product("rows × rank", &[shape.rows, shape.rank])?;
             let t_elements = check.product("splits × t", &[adapter.splits, elements])?;

@@ -29,7 +29,7 @@ impl LoraShape {
     }
 }
 
-/// As many splits as give enough blocks. Few rows are not split, and need no second launch.
+/// The fewest splits that give enough blocks. Few rows are not split and need no second launch.
 fn splits(shape: LoraShape, adapters: usize) -> usize {
     let stages = shape.rows.div_ceil(STAGE_ROWS);
     if stages <= 2 {
@@ -53,12 +53,12 @@ fn dispatch(problem: &Problem, _: SmTarget) -> Option<Dispatch> {
 pub struct LoraGradAdapter<B> {
     /// t or dt, `[rows, rank]`, read.
     pub t: View<B, f32>,
-    /// One gradient of the matrix per split, written, or added to.
+    /// The gradient of the matrix, one per split; written, or added to.
     pub out: View<B, f32>,
 }
 
-/// `dB = α·dyᵀ·t` or `dA = α·dtᵀ·x` of one to three adapters, with split rows: the gradient is the
-/// sum of the splits, which [`ColumnSum`](crate::norm::ColumnSum) adds.
+/// `dB = α·dyᵀ·t` or `dA = α·dtᵀ·x` of one to three adapters, with split rows:
+/// [`ColumnSum`](crate::norm::ColumnSum) adds the splits to the gradient.
 ///
 /// In a split, each of four chains of fused multiply-adds has every fourth row; they are added in
 /// order.
@@ -74,7 +74,7 @@ pub struct LoraGrad<'a, B> {
     pub shape: LoraShape,
     /// Number of splits, at least 1; see [`LoraShape::grad_splits`].
     pub splits: usize,
-    /// The factor α.
+    /// The scale α.
     pub alpha: f32,
     /// Whether `out` is added to instead of overwritten.
     pub accumulate: bool,

@@ -7,9 +7,8 @@
 //! ```
 //!
 //! A launch has one to three adapters of one rank that share the wide operand: x, dx, dy or y. Its
-//! contraction is split so that there are enough blocks. The number of splits depends on the sizes
-//! alone ([`LoraShape::shrink_splits`], [`LoraShape::grad_splits`]), and so do the bits of the
-//! result.
+//! contraction is split to give enough blocks. The number of splits ([`LoraShape::shrink_splits`],
+//! [`LoraShape::grad_splits`]) and the bits of the result depend only on the sizes.
 //!
 //! Everything is f32. Any rank works, but above [`LORA_MAX_RANK`] the tiled products
 //! ([`Fprop`](crate::gemm::Fprop) and so on) are faster. In bf16 with many rows,
@@ -19,8 +18,8 @@
 //! A is `[rank, inputs]`, B `[outputs, rank]`, t and dt `[rows, rank]`, x and dx `[rows, inputs]`,
 //! y and dy `[rows, outputs]`.
 //!
-//! **Errors.** A launch fails if a length does not match, without an adapter or with more than
-//! three, and without a split.
+//! **Errors.** A launch fails if a length does not match, if there are no adapters or more than
+//! three, or if the number of splits is 0.
 //!
 //! Source: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", arXiv 2106.09685.
 

@@ -10,7 +10,7 @@ use crate::{KernelError, View};
 /// The most adapters of a launch.
 pub const LORA_MAX_ADAPTERS: usize = abi::MAX_ADAPTERS;
 
-/// The largest rank up to which these kernels are faster than GEMM.
+/// The largest rank at which these kernels are faster than GEMM.
 pub const LORA_MAX_RANK: usize = 64;
 
 /// The sizes of an adapter for one of its matrices.
@@ -45,7 +45,7 @@ impl LoraShape {
     }
 }
 
-/// The most rows: kernels count them in steps, which must not wrap around.
+/// The most rows: kernels advance rows in steps, and the index must not wrap around.
 const MAX_ROWS: usize = 1 << 31;
 /// The widest rows: 128 columns for each block in y.
 const MAX_WIDTH: usize = MAX_GRID_YZ * abi::grad::COLUMNS as usize;
@@ -57,7 +57,7 @@ pub(super) fn adapter_count(check: Check, count: usize) -> Result<u32, KernelErr
     check.size("the number of adapters", count)
 }
 
-/// One pointer per adapter, made from its view, and null for those that are absent.
+/// Returns one pointer per adapter, created from its view; null for absent adapters.
 pub(super) fn per_adapter<A, B: Copy>(
     adapters: &[A],
     view: impl Fn(&A) -> Option<View<B, f32>>,

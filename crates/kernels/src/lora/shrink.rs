@@ -1,4 +1,4 @@
-//! LoRA shrink: multiplies x or dy by A or B, which gives rank elements per row.
+//! LoRA shrink: multiplies x or dy by A or B; the result has rank elements per row.
 
 use retrograph_kernel_abi::lora::{self as abi, LoraMatrix, shrink as geometry};
 
@@ -20,12 +20,13 @@ const MIN_BLOCKS: usize = 264;
 /// The most splits: [`LoraExpand`](super::LoraExpand) reads each of them again.
 const MAX_SPLITS: usize = 32;
 
-/// Whether blocks have the larger of [`geometry::RANKS`], if all adapters together have `ranks`.
+/// Whether blocks have the larger of [`geometry::RANKS`]; `ranks` is the total rank of all
+/// adapters.
 fn is_wide(ranks: usize) -> bool {
     ranks > geometry::RANKS[0] as usize
 }
 
-/// Ranks of a block, if all adapters together have `ranks`.
+/// Ranks of a block; `ranks` is the total rank of all adapters.
 fn block_ranks(ranks: usize) -> usize {
     geometry::RANKS[usize::from(is_wide(ranks))] as usize
 }
@@ -37,7 +38,7 @@ impl LoraShape {
     }
 }
 
-/// As many splits as give enough blocks, but none shorter than two stages.
+/// The fewest splits that give enough blocks, each at least two stages long.
 fn splits(shape: LoraShape, adapters: usize) -> usize {
     let ranks = shape.rank.saturating_mul(adapters);
     let row_blocks = shape.rows.div_ceil(BLOCK_ROWS).max(1);
@@ -48,7 +49,7 @@ fn splits(shape: LoraShape, adapters: usize) -> usize {
     stages.div_ceil(stages.div_ceil(wanted).max(1)).max(1)
 }
 
-/// One block for each 64 rows, split, and 16 or 32 ranks.
+/// One block for each 64 rows, each split, and each 16 or 32 ranks.
 fn dispatch(problem: &Problem, _: SmTarget) -> Option<Dispatch> {
     let Problem::LoraShrink { rows, ranks, splits, matrix } = *problem else { return None };
     let block_ranks = block_ranks(ranks as usize) as u32;
@@ -66,8 +67,8 @@ pub struct LoraShrinkAdapter<B> {
     pub out: View<B, f32>,
 }
 
-/// `t = α·x·Aᵀ` or `dt = α·dy·B` of one to three adapters, with a split contraction: t is the sum
-/// of the splits, which [`LoraExpand`](super::LoraExpand) computes.
+/// `t = α·x·Aᵀ` or `dt = α·dy·B` of one to three adapters, with a split contraction:
+/// [`LoraExpand`](super::LoraExpand) adds the splits to t.
 ///
 /// In a split, each of four chains of fused multiply-adds has a quarter of every 64 elements; they
 /// are added in order.
@@ -77,13 +78,13 @@ pub struct LoraShrink<'a, B> {
     pub x: View<B, f32>,
     /// The adapters.
     pub adapters: &'a [LoraShrinkAdapter<B>],
-    /// Which matrices `w` are.
+    /// Whether each `w` is A or B.
     pub matrix: LoraMatrix,
     /// The sizes.
     pub shape: LoraShape,
     /// Number of splits, at least 1; see [`LoraShape::shrink_splits`].
     pub splits: usize,
-    /// The factor α.
+    /// The scale α.
     pub alpha: f32,
 }
 

@@ -27,10 +27,10 @@ pub static CROSS_ENTROPY_BF16: Kernel =
 /// `(softmax(logits) − onehot(target)) ÷ max(counted, 1)`.
 ///
 /// A row with the target [`IGNORED_TARGET`] has loss 0 and gradient 0. Any other target that is not
-/// below `vocab` gives a NaN loss and a gradient of NaN; nothing outside of the row is accessed. So
-/// does a row with a NaN or a positive infinity, or with only negative infinities; if such a row is
-/// ignored, its loss is 0 and its gradient NaN, as in PyTorch. A target whose logit is a negative
-/// infinity has an infinite loss.
+/// below `vocab` gives a NaN loss and a NaN gradient; nothing outside of the row is accessed. A row
+/// with a NaN or a positive infinity, or with only negative infinities, gives the same; if such a
+/// row is ignored, its loss is 0 and its gradient NaN, as in PyTorch. If the logit of the target is
+/// negative infinity, the loss is infinite.
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropy<B, L = View<B, f32>> {
     /// `[rows, vocab]`, f32 or bf16, read; overwritten by an in-place gradient.
@@ -41,8 +41,8 @@ pub struct CrossEntropy<B, L = View<B, f32>> {
     pub losses: View<B, f32>,
     /// The destination of the gradient.
     pub grad_logits: GradLogits<B>,
-    /// `[1]`, read: the number of targets of the mean that are not ignored, in this launch and in
-    /// all others whose gradients are added to the same sum.
+    /// `[1]`, read: the number of targets that are not ignored, in this launch and all others whose
+    /// gradients are accumulated with it.
     pub counted: View<B, u32>,
     /// Number of rows.
     pub rows: usize,

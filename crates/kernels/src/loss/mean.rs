@@ -12,8 +12,8 @@ pub static MEAN: Kernel = Kernel::new("mean", &abi::MEAN, |problem, _| {
     problem.items().map(|_| linear(abi::MEAN.entry(), 1, abi::MEAN_THREADS))
 });
 
-/// `out = Σ x ÷ max(counted, 1)`: the mean over the values that are not ignored; ignored values are
-/// 0.
+/// `out = Σ x ÷ max(counted, 1)`: the mean over the values that are not ignored. Ignored values
+/// must be 0.
 ///
 /// Deterministic: one block sums in f64 in a fixed order.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ impl<B: Copy> Mean<B> {
     /// If a length does not match, or there are too many values.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(MEAN.name);
-        // The kernel counts in steps of the block, which must not wrap around.
+        // The kernel advances by the block size, and the index must not wrap around.
         let n = check.at_most("n", self.x.len(), (u32::MAX - abi::MEAN_THREADS) as usize)?;
         check.length("counted", self.counted, 1)?;
         check.length("out", self.out, 1)?;

@@ -1,5 +1,5 @@
-//! Direct preference optimization: log-ratios of sequences, the loss of pairs, and the factors of
-//! their gradients.
+//! Direct preference optimization (DPO): log-ratios of sequences, the loss of pairs, and the
+//! weights of their gradients.
 
 use retrograph_kernel_abi::loss as abi;
 
@@ -27,8 +27,8 @@ pub static SCALE_ROWS: Kernel = Kernel::new("scale_rows", &abi::SCALE_ROWS, |pro
     Some(linear(abi::SCALE_ROWS.entry(), rows, abi::SCALE_ROWS_THREADS))
 });
 
-/// For each sequence: `ratio = Σ (reference − policy)`, its log-probability minus that of a
-/// reference model, from the cross-entropy of its tokens by both.
+/// For each sequence: `ratio = Σ (reference − policy)`, the log-probability under the policy minus
+/// the one under the reference model, computed from the cross-entropy losses of both.
 ///
 /// Sums are in f64. An ignored token has the loss 0 and adds nothing.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ impl<B: Copy> LogRatios<B> {
         check.length("policy", self.policy, elements)?;
         check.length("reference", self.reference, elements)?;
         let sequences = check.at_most("sequences", sequences, MAX_GRID_X)?;
-        // The kernel counts in steps of the block, which must not wrap around.
+        // The kernel advances by the block size, and the index must not wrap around.
         let most = (u32::MAX - abi::LOG_RATIOS_THREADS) as usize;
         let seq = check.at_most("seq", self.seq, most)?;
         let parameters = abi::LogRatiosParameters::<ArgumentTypes<B>> {
@@ -85,11 +85,11 @@ impl<B: Copy> LogRatios<B> {
 /// weight = ± β · ((1 − ε) · σ(−x) − ε · σ(x))         + for chosen, − for rejected
 /// ```
 /// These are `loss_type="sigmoid"` and `label_smoothing` of TRL. A weight is the derivative of the
-/// loss of the pair by the negative log-probability of a sequence: the factor of the gradients of
-/// all its losses. A NaN or infinity in a ratio reaches every result of its pair.
+/// pair's loss with respect to the negative log-probability of a sequence; it scales the gradients
+/// of the sequence's token losses. A NaN or infinity in a ratio reaches every result of its pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Preference<B> {
-    /// `[2 · pairs]`, read: log-ratios, chosen and rejected in turns.
+    /// `[2 · pairs]`, read: log-ratios, alternating between chosen and rejected.
     pub ratios: View<B, f64>,
     /// `[pairs]`, written.
     pub losses: View<B, f32>,
@@ -142,7 +142,7 @@ impl<B: Copy> Preference<B> {
     }
 }
 
-/// `out[r, c] = x[r, c] · factors[r ÷ n]`, where each factor has n consecutive rows.
+/// `out[r, c] = x[r, c] · factors[r ÷ n]`: each factor scales n consecutive rows.
 #[derive(Clone, Copy, Debug)]
 pub struct ScaleRows<B> {
     /// `[rows, width]`, read.
@@ -159,12 +159,17 @@ impl<B: Copy> ScaleRows<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If a length does not match, the rows are not shared evenly, or there are too many elements.
+    /// If a length does not match, `rows` is not a multiple of the number of factors, or there are
+    /// too many elements.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let Self { x, factors, out, rows } = *self;
         let check = Check(SCALE_ROWS.name);
         let even = !factors.is_empty() && rows > 0 && rows.is_multiple_of(factors.len());
-        check.rule(even, "rows must be a multiple of the factors", (rows, factors.len()))?;
+        check.rule(
+            even,
+            "rows must be a multiple of the number of factors",
+            (rows, factors.len()),
+        )?;
         let width = x.len() / rows;
         let elements = check.product("rows × width", &[rows, width])?;
         check.length("x", x, elements)?;

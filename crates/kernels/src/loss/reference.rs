@@ -44,12 +44,13 @@ pub struct Preferred {
     pub loss: f64,
     /// β times each log-ratio.
     pub rewards: [f64; 2],
-    /// The derivative of the loss by the negative log-probability of the chosen sequence; that of
-    /// the rejected one is its negative.
+    /// The derivative of the loss with respect to the negative log-probability of the chosen
+    /// sequence. The weight of the rejected sequence is its negative.
     pub weight: f64,
 }
 
-/// Returns the results of a pair with these log-ratios of the chosen and the rejected sequence.
+/// Returns the results of a pair; `ratios` are the log-ratios of the chosen and the rejected
+/// sequence.
 pub fn preference(ratios: [f64; 2], beta: f64, label_smoothing: f64) -> Preferred {
     let rewards = ratios.map(|ratio| beta * ratio);
     let x = rewards[0] - rewards[1];

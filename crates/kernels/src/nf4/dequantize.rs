@@ -13,7 +13,7 @@ use crate::{Dispatch, Kernel, KernelError, Launch, Problem, View};
 pub static NF4_DEQUANTIZE: Kernel =
     Kernel::new("nf4_dequantize", &abi::NF4_DEQUANTIZE, |problem, _| dispatch(problem));
 
-/// Codes in a word.
+/// Codes per 32-bit word.
 const CODES_PER_WORD: usize = 8;
 
 /// Four words of codes per thread.
@@ -22,11 +22,11 @@ fn dispatch(problem: &Problem) -> Option<Dispatch> {
     Some(linear(abi::NF4_DEQUANTIZE.entry(), blocks, abi::DEQUANTIZE_THREADS))
 }
 
-/// `out[i] = value[code[i]] · scale[i ÷ 64]`: a product rounded to f32, then to bf16, as in
-/// products that read NF4.
+/// `out[i] = value[code[i]] · scale[i ÷ 64]`: a product rounded to f32, then to bf16, as in GEMMs
+/// that read NF4.
 ///
-/// A weight that several tiles of a product read is decoded once by this kernel, and once per tile
-/// by the product.
+/// Pays off if several tiles of a GEMM read each weight: this kernel decodes it once, the GEMM once
+/// per tile.
 #[derive(Clone, Copy, Debug)]
 pub struct Dequantize<B> {
     /// `[n]`, read; n is a multiple of 8.
@@ -39,8 +39,8 @@ impl<B: Copy> Dequantize<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If a length does not match, the number of elements is no multiple of 8, or codes or result
-    /// are not aligned to 16 bytes.
+    /// If a length does not match, the number of elements is not a multiple of 8, or codes or
+    /// result are not aligned to 16 bytes.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(NF4_DEQUANTIZE.name);
         let Self { w, out } = *self;

@@ -42,7 +42,7 @@ pub struct AdamWTensor<B> {
 /// Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, in the order of
 /// `torch.optim.AdamW`. The values of a step come from the scalars that
 /// [`Schedule`](crate::optimizer::Schedule) writes on the device. If `halt` is not 0, nothing
-/// changes, and a copy keeps its values.
+/// changes, including the copies.
 #[derive(Clone, Copy, Debug)]
 pub struct AdamW<'a, B> {
     /// The tensors.
@@ -52,9 +52,9 @@ pub struct AdamW<'a, B> {
     /// `[1]`, read: the flag of [`Guard`](crate::optimizer::Guard); `None` for unconditional
     /// updates.
     pub halt: Option<View<B, u32>>,
-    /// `[1]`, read: the factor of all gradients, of [`ClipScale`](crate::optimizer::ClipScale);
-    /// `None` for 1. The result has the bits of [`Clip`](crate::optimizer::Clip): a factor of 0
-    /// makes every gradient 0, also NaN.
+    /// `[1]`, read: the scale of all gradients from [`ClipScale`](crate::optimizer::ClipScale);
+    /// `None` for 1. The result has the same bits as with [`Clip`](crate::optimizer::Clip): a scale
+    /// of 0 makes every gradient 0, even NaN.
     pub grad_scale: Option<View<B, f32>>,
     /// Decay of the first moment, at least 0 and below 1.
     ///
@@ -113,8 +113,8 @@ impl<B: Copy> AdamW<'_, B> {
         Ok(())
     }
 
-    /// A row for each chunk: param, grad, first, second, copy, the element count, the bits of the
-    /// decay, and whether the gradient is bf16.
+    /// Returns a row for each chunk: param, grad, first, second, copy, the element count, the bits
+    /// of the decay, and whether the gradient is bf16.
     fn table(&self, check: Check) -> Result<Vec<crate::Cell<B>>, KernelError> {
         let mut table = Vec::new();
         for tensor in self.tensors {

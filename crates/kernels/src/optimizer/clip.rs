@@ -1,4 +1,5 @@
-//! Gradient clipping by the global norm: squared sums, the factor with its guard, and the scaling.
+//! Gradient clipping by the global norm: sums of squares, the clip factor with its guard, and the
+//! scaling.
 
 use retrograph_kernel_abi::optimizer::{self as abi, CLIP_ROW, GRAD_ROW};
 
@@ -26,7 +27,7 @@ pub static CLIP: Kernel = Kernel::new("clip_grads", &abi::CLIP_GRADS, |problem, 
     tensor_list::dispatch(&abi::CLIP_GRADS, problem)
 });
 
-/// A gradient of `len` elements that is read, and whether it is bf16.
+/// Returns the argument of a gradient of `len` elements, and whether it is bf16.
 pub(super) fn gradient<B: Copy>(
     check: Check,
     grad: TensorView<B>,
@@ -45,7 +46,7 @@ pub(super) fn gradient<B: Copy>(
     }
 }
 
-/// Number of partial sums that [`SquaredSums`] writes for tensors of these lengths.
+/// Returns the number of partial sums that [`SquaredSums`] writes for tensors of these lengths.
 pub fn squared_sums_partials(lens: &[usize]) -> usize {
     tensor_list::chunks(lens.iter().copied())
 }
@@ -102,7 +103,7 @@ pub struct Guard<B> {
 /// `norm = sqrt(Σ partials)` and `scale = min(1, max_norm / norm)`.
 ///
 /// If the norm or the loss of the guard is not finite, `scale` is 0 and `halt` is set. [`Clip`]
-/// then writes zeros, also for NaN, and [`AdamW`](crate::optimizer::AdamW) changes nothing. AdamW
+/// then writes zeros, even for NaN, and [`AdamW`](crate::optimizer::AdamW) changes nothing. AdamW
 /// can multiply by `scale` itself.
 #[derive(Clone, Copy, Debug)]
 pub struct ClipScale<B> {
@@ -122,11 +123,11 @@ impl<B: Copy> ClipScale<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If there are too many partial sums, another operand is not one number, or `max_norm` is not
-    /// positive.
+    /// If there are too many partial sums, another operand does not have one element, or `max_norm`
+    /// is not positive.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(CLIP_SCALE.name);
-        // The kernel counts in steps of the block, which must not wrap around.
+        // The kernel advances by a multiple of the block size, and the index must not wrap around.
         let most = (u32::MAX - abi::CLIP_FACTOR_THREADS * abi::CLIP_FACTOR_LOADS) as usize;
         let n = check.at_most("the number of partial sums", self.partials.len(), most)?;
         check.length("scale", self.scale, 1)?;
@@ -155,7 +156,7 @@ impl<B: Copy> ClipScale<B> {
 /// `x = x · scale` for every element of a list of tensors, in one launch, for callers that read
 /// clipped gradients. [`AdamW`](crate::optimizer::AdamW) does not need it: see its `grad_scale`.
 ///
-/// A scale of 1 changes no bit. A scale of 0 writes 0 to every element, also to NaN.
+/// A scale of 1 changes no bit. A scale of 0 writes 0 to every element, even if it is NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct Clip<'a, B> {
     /// The tensors, updated.
@@ -168,7 +169,7 @@ impl<B: Copy> Clip<'_, B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If `scale` is not one number, or there are too many elements.
+    /// If `scale` does not have one element, or there are too many elements.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(CLIP.name);
         check.length("scale", self.scale, 1)?;

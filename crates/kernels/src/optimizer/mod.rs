@@ -1,12 +1,12 @@
 //! Gradient clipping, learning-rate schedule, AdamW, and the parameters of a step.
 //!
 //! A step runs [`FetchStepParameters`], [`Schedule`], [`SquaredSums`], [`ClipScale`] and [`AdamW`],
-//! which clips gradients as it reads them. [`Clip`] clips them in memory. Values that change from
-//! step to step are read on the device, so that a graph replays them. Kernels over lists of tensors
-//! take all of them in one launch; tensors are f32 of any shape.
+//! which clips gradients as it reads them. [`Clip`] clips them in memory. Kernels read values that
+//! change from step to step from device memory, so a graph can be replayed unchanged. Kernels over
+//! lists of tensors process all of them in one launch; tensors are f32 of any shape.
 //!
 //! **Errors.** A launch fails if a length does not match or if a constant is outside of its range.
-//! A loss or gradient norm that is not finite is found on the device; see [`Guard`].
+//! A loss or gradient norm that is not finite is detected on the device; see [`Guard`].
 //!
 //! **Determinism.** Each element has one thread. Squared sums are f64, and are added per chunk of a
 //! tensor and then over chunks, in ascending order.

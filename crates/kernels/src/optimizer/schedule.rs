@@ -9,7 +9,7 @@ use crate::{Kernel, KernelError, Launch, Problem, View};
 
 /// Kernel of [`Schedule`].
 pub static SCHEDULE: Kernel = Kernel::new("lr_schedule", &abi::LR_SCHEDULE, |problem, _| {
-    // One warp, of which one thread computes.
+    // One warp; only one of its threads computes.
     problem.items().map(|_| linear(abi::LR_SCHEDULE.entry(), 1, 32))
 });
 
@@ -36,8 +36,8 @@ pub enum Decay {
 /// lr = min_lr                                                      afterwards
 /// scalars = [lr, lr / (1 − β1^t), 1 / sqrt(1 − β2^t)]
 /// ```
-/// One thread computes in f64 and rounds once. Step 0 has `peak_lr / warmup_steps`; the last step
-/// of the warm-up and the first one after it have `peak_lr`.
+/// One thread computes in f64 and rounds once. The rate of step 0 is `peak_lr / warmup_steps`; the
+/// rate of the last step of the warm-up and of the next step is `peak_lr`.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule<B> {
     /// `[1]`, read: the step, counted from 0.

@@ -1,4 +1,4 @@
-//! The parameters of a step, fetched by the device from pinned memory of the host.
+//! Step parameters, which the device fetches from pinned host memory.
 
 use retrograph_kernel_abi::optimizer::{self as abi, ring};
 
@@ -16,13 +16,14 @@ pub static FETCH_STEP_PARAMETERS: Kernel =
         Some(linear(abi::FETCH_STEP_PARAMETERS.entry(), vec4s.min(1), threads))
     });
 
-/// Fetches the parameters of the next step from a ring that the host writes, and counts them.
+/// Fetches the parameters of the next step from a ring that the host writes, and counts the fetched
+/// slots.
 ///
-/// The ring is in pinned memory; stores of the host before the launch are visible to it. It starts
-/// with the count of fetched slots, in [`Self::HEADER_WORDS`] words. [`Self::SLOTS`] slots follow,
-/// which the host fills in turn. A slot starts with its sequence number, counted from 1; the
-/// parameters follow after [`Self::SLOT_HEADER_WORDS`] words. If the next slot does not have the
-/// next sequence number, nothing is fetched and `block` keeps its values.
+/// The ring is in pinned memory; the kernel sees host stores that precede the launch. The ring
+/// starts with the count of fetched slots, in [`Self::HEADER_WORDS`] words, followed by
+/// [`Self::SLOTS`] slots, which the host fills in turn. A slot starts with its sequence number,
+/// counted from 1; the parameters start after [`Self::SLOT_HEADER_WORDS`] words. If the next slot
+/// does not have the next sequence number, nothing is fetched and `block` keeps its values.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchStepParameters<B> {
     /// `[ring_words(block.len())]`, read; its first word is written.
@@ -41,7 +42,8 @@ impl<B> FetchStepParameters<B> {
     /// Words of a slot before its parameters.
     pub const SLOT_HEADER_WORDS: usize = ring::SLOT_HEADER_WORDS as usize;
 
-    /// Words from slot to slot, for `block` words of parameters. No two slots share a cache line.
+    /// Words from the start of a slot to the next, for `block` words of parameters. No two slots
+    /// share a cache line.
     pub fn slot_words(block: usize) -> usize {
         (Self::SLOT_HEADER_WORDS + block).next_multiple_of(Self::HEADER_WORDS)
     }
@@ -56,7 +58,8 @@ impl<B: Copy> FetchStepParameters<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If the block is empty or no multiple of 16 bytes, or the ring or `taken` has another length.
+    /// If the block is empty or not a multiple of 16 bytes, or the ring or `taken` has another
+    /// length.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(FETCH_STEP_PARAMETERS.name);
         let words = self.block.len();

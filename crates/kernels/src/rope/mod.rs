@@ -6,8 +6,8 @@
 //! Tensors are `[batch, seq, heads, head_dim]` in f32; results are f32, bf16 or both. Tables of
 //! cosines and sines are `[positions, head_dim ÷ 2]` in f32, made by [`rope_tables`].
 //!
-//! **Errors.** A launch fails if a length does not match, if head_dim is odd, without a tensor or
-//! with more than two, or if the tables have too few rows.
+//! **Errors.** A launch fails if a length does not match, if head_dim is odd, if there is not one
+//! tensor or two, or if the tables have too few rows.
 //!
 //! **Determinism.** One thread computes each pair of elements from the same pair of the input.
 
@@ -31,7 +31,7 @@ pub static ROPE: Kernel = Kernel::new("rope", &abi::ROPE, |problem, _| {
 /// `out[i + half] = x[i + half]·cos + x[i]·sin`.
 ///
 /// The inverse rotates by the negated angle. It is the gradient, since a rotation is orthogonal.
-/// All tensors together have fewer than 2³² pairs.
+/// The tensors have fewer than 2³² pairs in total.
 #[derive(Clone, Copy, Debug)]
 pub struct Rope<'a, B> {
     /// One tensor or two.
@@ -59,9 +59,9 @@ pub struct Rope<'a, B> {
 pub enum TokenPositions<B> {
     /// All 0: the first row of the tables for every token.
     Zero,
-    /// Consecutive from 0 on in each sequence.
+    /// Consecutive from 0 in each sequence.
     FromZero,
-    /// Consecutive in each sequence from the position on that is read from `[1]`.
+    /// Consecutive in each sequence, from a start position: `[1]`, read.
     From(View<B, u32>),
     /// `[batch, seq]`, read: the position of each token.
     Each(View<B, u32>),
@@ -111,10 +111,10 @@ impl<B: Copy> Rope<'_, B> {
         if let Some(token_positions) = token_positions {
             check.length("token_positions", token_positions, tokens)?;
         }
-        // Positions past the rows take the last one.
+        // Positions past the end of the tables use the last row.
         let zero = matches!(self.token_positions, TokenPositions::Zero);
         let rows = if zero { 1 } else { positions };
-        // A vector has at least one pair, so that the number of vectors fits, too.
+        // A vector has at least one pair, so the number of vectors fits as well.
         let heads: usize = tensors.iter().map(|tensor| tensor.heads).sum();
         check.size("the number of pairs", check.product("pairs", &[tokens, heads, half])?)?;
         let vec4s = |heads: usize| (tokens * heads * half.div_ceil(4)) as u32;
@@ -156,24 +156,25 @@ impl<B: Copy> Rope<'_, B> {
     }
 }
 
-/// Cosines and sines of `position · theta^(−2i ÷ head_dim)`, each `[seq, head_dim ÷ 2]`, computed
-/// in f64 and rounded once.
+/// Returns the cosines and sines of `position · theta^(−2i ÷ head_dim)`, each
+/// `[seq, head_dim ÷ 2]`, computed in f64 and rounded once.
 pub fn rope_tables(seq: usize, head_dim: usize, theta: f64) -> (Vec<f32>, Vec<f32>) {
     rope_tables_from(seq, &rope_frequencies(head_dim, theta))
 }
 
-/// The frequencies `theta^(−2i ÷ head_dim)`, in radians per position, of the `head_dim ÷ 2` pairs.
+/// Returns the frequencies `theta^(−2i ÷ head_dim)` of the `head_dim ÷ 2` pairs, in radians per
+/// position.
 pub fn rope_frequencies(head_dim: usize, theta: f64) -> Vec<f64> {
     let frequency = |pair: usize| theta.powf(-2.0 * pair as f64 / head_dim as f64);
     (0..head_dim / 2).map(frequency).collect()
 }
 
-/// [`rope_tables`] for given frequencies, one for each pair.
+/// [`rope_tables`] for given frequencies, one per pair.
 pub fn rope_tables_from(seq: usize, frequencies: &[f64]) -> (Vec<f32>, Vec<f32>) {
     rope_tables_scaled(seq, frequencies, 1.0)
 }
 
-/// [`rope_tables_from`] with a factor of all values, which scales queries and keys.
+/// [`rope_tables_from`] with all values multiplied by `amplitude`, which scales queries and keys.
 pub fn rope_tables_scaled(seq: usize, frequencies: &[f64], amplitude: f64) -> (Vec<f32>, Vec<f32>) {
     let half = frequencies.len();
     let angle = |index: usize| (index / half) as f64 * frequencies[index % half];

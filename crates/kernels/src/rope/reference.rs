@@ -1,7 +1,7 @@
 //! Rotary position embedding in f64.
 
-/// Rotates x, `[batch, seq, heads, head_dim]`, by the angles whose cosines and sines are given as
-/// `[seq, head_dim ÷ 2]`, or back.
+/// Rotates x, `[batch, seq, heads, head_dim]`, by angles given as cosines and sines,
+/// `[seq, head_dim ÷ 2]`; the inverse rotates back.
 pub fn rope(
     x: &[f64],
     (cos, sin): (&[f64], &[f64]),

@@ -1,8 +1,8 @@
-//! Sampling of the next token, and the marks of seen tokens.
+//! Sampling of the next token, and marks of the tokens seen so far.
 //!
-//! Logits are `[vocab]` in f32; tokens and marks are u32. [`SamplingParameters`] are read on the
-//! device, so that a graph replays with new ones. The order is repetition penalty, temperature,
-//! top-k, top-p, as in Hugging Face Transformers.
+//! Logits are `[vocab]` in f32; tokens and marks are u32. Kernels read [`SamplingParameters`] from
+//! device memory, so a graph can be replayed with new ones. The order is repetition penalty,
+//! temperature, top-k, top-p, as in Hugging Face Transformers.
 //!
 //! **Errors.** A launch fails if a length does not match, or if the vocabulary is empty or has more
 //! than 2³⁰ tokens. If the greatest logit is not finite, the result is token 0 with status 1.

@@ -27,7 +27,7 @@ pub fn gumbel(token: usize, seed: u64, draw: u32) -> f64 {
     -(-(-u).ln_1p()).ln()
 }
 
-/// The logits after the penalty for tokens that were seen.
+/// The logits after the penalty for seen tokens.
 pub fn adjusted(logits: &[f64], seen: &[bool], penalty: f64) -> Vec<f64> {
     let adjust = |(&z, &seen): (&f64, &bool)| match (seen, z < 0.0) {
         (false, _) => z,
@@ -37,7 +37,7 @@ pub fn adjusted(logits: &[f64], seen: &[bool], penalty: f64) -> Vec<f64> {
     logits.iter().zip(seen).map(adjust).collect()
 }
 
-/// The least of `adjusted` that top-k and top-p keep.
+/// The smallest of `adjusted` that top-k and top-p keep.
 pub fn threshold(adjusted: &[f64], sampling: SamplingParameters) -> f64 {
     let mut sorted = adjusted.to_vec();
     sorted.sort_by(|left, right| right.total_cmp(left));
@@ -60,7 +60,7 @@ pub fn threshold(adjusted: &[f64], sampling: SamplingParameters) -> f64 {
     sorted.last().copied().unwrap_or(f64::NEG_INFINITY)
 }
 
-/// The score of each token, of which the greatest is chosen; −∞ for tokens that are not kept.
+/// The score of each token; the largest is chosen. −∞ for tokens that are not kept.
 pub fn scores(adjusted: &[f64], sampling: SamplingParameters) -> Vec<f64> {
     if sampling.temperature <= 0.0 {
         return adjusted.to_vec();

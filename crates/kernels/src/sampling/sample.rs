@@ -1,7 +1,7 @@
 //! Sampling of the next token on the device: repetition penalty, top-k, top-p and temperature.
 //!
-//! A token is drawn by the Gumbel-max trick: the greatest sum of a scaled logit and a Gumbel number
-//! of Philox 4x32-10. Deterministic: the same seed and draw give the same token.
+//! A token is drawn by the Gumbel-max trick: the largest sum of a scaled logit and a Gumbel number
+//! from Philox 4x32-10. Deterministic: the same seed and draw give the same token.
 
 use retrograph_kernel_abi::sampling::{self as abi, word};
 
@@ -16,7 +16,7 @@ pub static SAMPLE_ADJUST: Kernel =
         problem.items().map(|chunks| linear(abi::SAMPLE_ADJUST.entry(), chunks, abi::THREADS))
     });
 
-/// Finds the least logit that top-k and top-p keep.
+/// Finds the smallest logit that top-k and top-p keep.
 pub static SAMPLE_THRESHOLD: Kernel =
     Kernel::new("sample_threshold", &abi::SAMPLE_THRESHOLD, |problem, _| {
         let (entry, threads) = (abi::SAMPLE_THRESHOLD.entry(), abi::THRESHOLD_THREADS);
@@ -43,21 +43,22 @@ pub static MARK_TOKENS: Kernel =
 /// The largest vocabulary, so that indices past its end fit in 32 bits.
 const MAX_VOCAB: usize = 1 << 30;
 
-/// Number of chunks of a vocabulary: of maxima, scores and tokens in [`Sample`].
+/// Returns the number of chunks of a vocabulary: the length of `maxima`, `scores` and `tokens` in
+/// [`Sample`].
 pub fn sample_chunks(vocab: usize) -> usize {
     vocab.div_ceil(abi::CHUNK as usize)
 }
 
-/// The parameters of sampling, as the kernels read them.
+/// Sampling parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplingParameters {
-    /// Logits are divided by this. At 0 the greatest logit is chosen (greedy), after the penalty.
+    /// Divisor of the logits. 0 chooses the largest logit after the penalty (greedy).
     pub temperature: f32,
-    /// Number of greatest logits to keep, with all that equal the last of them; 0 for all.
+    /// Number of largest logits to keep, including ties with the smallest of them; 0 for all.
     pub top_k: u32,
-    /// The likeliest tokens are kept until their probabilities sum up to this; 1 for all.
+    /// Total probability of the most likely tokens to keep; 1 for all.
     pub top_p: f32,
-    /// Repetition penalty: positive logits of seen tokens are divided by this, negative ones
+    /// Repetition penalty: positive logits of seen tokens are divided by it, negative ones
     /// multiplied; 1 for none.
     pub penalty: f32,
     /// The seed of all draws.
@@ -90,7 +91,7 @@ impl SamplingParameters {
 pub struct Sample<B> {
     /// `[vocab]`, read.
     pub logits: View<B, f32>,
-    /// `[vocab]`, read: not 0 for tokens with a penalty.
+    /// `[vocab]`, read: nonzero for tokens with a penalty.
     pub seen: View<B, u32>,
     /// `[SamplingParameters::LEN]`, read: [`SamplingParameters::words`].
     pub sampling: View<B, u32>,
@@ -98,7 +99,7 @@ pub struct Sample<B> {
     pub adjusted: View<B, f32>,
     /// `[sample_chunks(vocab)]`, written: the maximum of each chunk.
     pub maxima: View<B, f32>,
-    /// `[2]`, written: the bits of the maximum, and the least key that is kept.
+    /// `[2]`, written: the bits of the maximum, and the smallest sort key that is kept.
     pub selection: View<B, u32>,
     /// `[sample_chunks(vocab)]`, written: the best score of each chunk.
     pub scores: View<B, f32>,
@@ -118,7 +119,7 @@ impl<B: Copy> Sample<B> {
         let Self { scores, tokens, sampled, .. } = self;
         let check = Check(SAMPLE_ADJUST.name);
         let vocab = check.at_most("vocab", logits.len(), MAX_VOCAB)?;
-        check.rule(vocab > 0, "the vocabulary must have a token", (logits.len(), 1))?;
+        check.rule(vocab > 0, "the vocabulary must have at least one token", (logits.len(), 1))?;
         let count = sample_chunks(logits.len());
         check.length("seen", seen, logits.len())?;
         check.length("sampling", sampling, SamplingParameters::LEN)?;
@@ -172,7 +173,7 @@ impl<B: Copy> Sample<B> {
 }
 
 /// `seen[tokens[i]] = 1` for the first `count` tokens. Tokens that are not in the vocabulary are
-/// left out.
+/// skipped.
 #[derive(Clone, Copy, Debug)]
 pub struct MarkTokens<B> {
     /// `[n]`, read.
@@ -187,7 +188,7 @@ impl<B: Copy> MarkTokens<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If `count` has another length than 1, or there are too many tokens.
+    /// If `count` does not have one element, or there are too many tokens.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { tokens, seen, count } = self;
         let check = Check(MARK_TOKENS.name);

@@ -25,7 +25,7 @@ pub(super) fn entry(target: SmTarget) -> Entry {
         pdl::launch_dependents(k, target);
         pdl::wait(k, target);
 
-        // Of all texts.
+        // The index among the heads of all sequences.
         let head = k.ctaid_x();
         let position = position.load(head / heads.max(1));
         let stats = stats.at(head * splits * 2);

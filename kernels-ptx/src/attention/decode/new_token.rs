@@ -44,7 +44,8 @@ pub(super) struct NewToken<'k> {
 }
 
 impl<'k> NewToken<'k> {
-    /// Takes the operands of the token of `text` from `parameters`, and declares shared memory.
+    /// Takes the operands of the token of sequence `text` from `parameters`, and declares shared
+    /// memory.
     pub(super) fn new(
         k: &Kernel<'k>,
         (target, dtype): (SmTarget, DType),
@@ -157,7 +158,7 @@ impl<'k> NewToken<'k> {
         });
     }
 
-    /// Cosine and sine for this thread. A block has as many threads as the widest head has pairs.
+    /// Cosine and sine for this thread. A block has one thread per pair of the widest head.
     fn angles(&self, row: Value<'k, u64>) -> [Value<'k, f32>; 2] {
         let (k, half) = (self.k, self.head_dim >> 1);
         let found = [(); 2].map(|()| k.var(0.0f32));

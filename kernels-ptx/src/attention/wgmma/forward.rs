@@ -2,7 +2,8 @@
 //! first key of its first query up to the diagonal.
 //!
 //! Ping-pong scheduling in bf16, as in FlashAttention-3: while one warpgroup multiplies, the other
-//! computes its softmax. A turn starts the values of one tile and the scores of the next.
+//! computes its softmax. A turn starts the product with the values of one tile and the scores of
+//! the next.
 
 mod split;
 
@@ -23,7 +24,7 @@ use crate::primitives::output::Output;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::tma_pipeline::PipelineState;
 
-/// Keys of a tile: as many as queries of a block, so that only the last tile has keys past the
+/// Keys of a tile, equal to the queries of a block, so that only the last tile crosses the
 /// diagonal.
 const KEYS: u32 = WGMMA_ROWS;
 
@@ -69,7 +70,7 @@ struct Params<'k> {
     values: HeadMap<'k>,
     out: ResultRows<'k>,
     lse: Ptr<'k, f32>,
-    /// Of split operands: q, keys and values.
+    /// The scales of split q, keys and values.
     scales: [RowScales<'k>; 3],
     scale: Value<'k, f32>,
     /// The first query of the block.
@@ -184,7 +185,7 @@ impl<'k> Params<'k> {
     }
 }
 
-/// The alternation of the two warpgroups. The first one begins.
+/// The turns of the two warpgroups. The first one begins.
 struct PingPong<'k> {
     kernel: Kernel<'k>,
     warpgroup: Value<'k, u32>,

@@ -77,7 +77,7 @@ struct Params<'k> {
     padded: Value<'k, u32>,
     grad_k: ResultRows<'k>,
     grad_v: ResultRows<'k>,
-    /// Of split operands: q, keys, values and gradients of the output.
+    /// The scales of split q, keys, values and gradients of the output.
     scales: [RowScales<'k>; 4],
     head_dim: Value<'k, u32>,
     scale: Value<'k, f32>,

@@ -1,7 +1,7 @@
 //! The gradient of q: a block has 128 queries and loops over the tiles of 64 keys and values from
 //! the first key of its first query up to the diagonal.
 //!
-//! The product of the score gradients with the keys overlaps the scores of the next tile.
+//! The product of the score gradients with the keys overlaps with the scores of the next tile.
 
 mod split;
 
@@ -71,7 +71,7 @@ struct Params<'k> {
     /// Log-sum-exp and delta of each query.
     lse_delta: Ptr<'k, f32>,
     grad_q: ResultRows<'k>,
-    /// Of split operands: q, keys, values and gradients of the output.
+    /// The scales of split q, keys, values and gradients of the output.
     scales: [RowScales<'k>; 4],
     scale: Value<'k, f32>,
     /// The first query of the block.

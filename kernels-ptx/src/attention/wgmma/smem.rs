@@ -10,7 +10,7 @@ use crate::primitives::tma_pipeline::{
 };
 use crate::primitives::wgmma::ROWS;
 
-/// A tile, or its last rows, at an address in shared memory. Further parts follow.
+/// A tile, or its last rows, at an address in shared memory. Other parts of a split tile follow it.
 #[derive(Clone, Copy)]
 pub(super) struct PlacedTile<'k> {
     pub(super) tile: SmemTile,

@@ -1,16 +1,17 @@
-//! Products of operands in f32, as two parts of f16 each, with powers of two as scales.
+//! Products of f32 operands, each split into two f16 parts with power-of-two scales.
 //!
 //! ```text
 //! x[i] = scale[i] · (high[i] + low[i])        a·b ≈ aₗ·bₕ + aₕ·bₗ + aₕ·bₕ
 //! ```
 //!
-//! A launch has split the rows of q, k, v and `grad_out` before, all heads of a token with one
-//! scale. Scales of rows of a product are factors of its result. Scales of steps of K are
-//! multiplied into the left operand, which is then split in registers, each row of a tile with a
-//! scale of its own.
+//! An earlier launch splits the rows of q, k, v and `grad_out`, with one scale for all heads of a
+//! token. Scales of the rows or columns of a product multiply its result. Scales along K are
+//! multiplied into the left operand, which is then split in registers, with one scale per row of a
+//! tile.
 //!
-//! **Accumulation.** Tensor cores cut off the low bits of sums in f32. So each tile is summed from
-//! zero, the small products first, and then added to the accumulators in f32, rounded to nearest.
+//! **Accumulation.** Tensor cores cut off the low bits of sums in f32. So each tile is accumulated
+//! from zero, the small products first, and then added to the accumulators in f32, rounded to
+//! nearest.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{HalfType, Kernel, MatrixA, Ptr, ScaleD, Value, Var};
@@ -23,7 +24,7 @@ use crate::primitives::f16;
 use crate::primitives::mma::{AccFragment, acc_registers, acc_row, fragment_column};
 use crate::primitives::wgmma::SPLIT_PRODUCTS;
 
-/// All bits of an f32 but the sign.
+/// All bits of an f32 except the sign.
 const MAGNITUDE: u32 = 0x7fff_ffff;
 /// The exponent bits of an f32.
 const EXPONENT: u32 = 0x7f80_0000;
@@ -48,7 +49,7 @@ impl<'k> RowScales<'k> {
         Self { scales, first: sequence * seq, last: seq - 1 }
     }
 
-    /// The scale of a token; of the last one past the end.
+    /// The scale of a token; past the end, the scale of the last one.
     fn of(self, token: Value<'k, u32>) -> Value<'k, f32> {
         self.scales.load(self.first + token.min(self.last))
     }

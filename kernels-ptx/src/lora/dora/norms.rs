@@ -1,15 +1,15 @@
-//! Row norms of a weight with its update: `n_j = ‖W_j + s·B_j·A‖₂` and `factors_j = m_j / n_j`.
+//! Row norms of an updated weight: `n_j = ‖W_j + s·B_j·A‖₂` and `factors_j = m_j / n_j`.
 //!
 //! Grid: one block per 32 rows of W. It loops over tiles of 128 columns. A warp has four rows, and
-//! a lane every 32nd column of the tile: these elements of W are registers, to which the products
-//! of A and B are added, 32 ranks at a time from shared memory. W is read once.
+//! a lane every 32nd column of the tile. It keeps these elements of W in registers and adds the
+//! products of A and B, 32 ranks at a time from shared memory. W is read once.
 //!
 //! Deterministic: the ranks of an element are added in ascending order; a lane adds its squares in
 //! ascending order, and a butterfly adds the lanes.
 //!
-//! Range: squares are added as they are, and of the elements divided and multiplied by 2^64. The
-//! sum that is inside the range of f32 counts, so that elements from 1e-30 to 1e30 keep full
-//! accuracy.
+//! Range: squares are summed three times: of the elements, and of the elements divided and
+//! multiplied by 2^64. The sum that is within the range of f32 is used, so that elements from 1e-30
+//! to 1e30 keep full accuracy.
 
 use retrograph_kernel_abi::lora::dora::NormsParameters;
 use retrograph_kernel_abi::lora::dora::norms::{self, ROWS, THREADS};
@@ -29,12 +29,12 @@ const RANKS: u32 = 32;
 const LANE_COLUMNS: u32 = COLUMNS / 32;
 /// Rows of a warp.
 const WARP_ROWS: u32 = ROWS / (THREADS / 32);
-/// Ranks that are loaded together, and to a multiple of which a tile is padded with zeros.
+/// Ranks that are loaded together. A tile is padded with zeros to a multiple of them.
 const RANK_STEP: u32 = 8;
 
 /// The tile of A.
 const A_TILE: SmemTile = SmemTile::f32([RANKS, COLUMNS], 0);
-/// The tile of s·B, transposed. The padding keeps vec4s aligned, and stores of a warp are to
+/// The tile of s·B, transposed. The padding keeps vec4s aligned and the stores of a warp in
 /// different banks.
 const B_TILE: SmemTile = SmemTile::f32([RANKS, ROWS], 4);
 
@@ -51,7 +51,7 @@ fn define<'k>(k: &Kernel<'k>, dtype: DType) {
     let NormsParameters { w, a, b, outputs, inputs, rank, scale, .. } = parameters;
     let NormsParameters { magnitudes, norms, factors, .. } = parameters;
     k.max_threads(THREADS);
-    // For four, registers would be spilled on some targets.
+    // Four would spill registers on some targets.
     k.min_blocks(3);
     let first_row = k.ctaid_x() * ROWS;
     let block = Block {

@@ -1,5 +1,5 @@
-//! Columns times factors: `y = x ⊙ factors + bias`, and its backward pass `dx = dy ⊙ factors`,
-//! `dm = Σ dy ⊙ x / norms` per run of 64 rows.
+//! Scales columns: `y = x ⊙ factors + bias`, and the backward pass `dx = dy ⊙ factors`,
+//! `dm = Σ dy ⊙ x / norms` per tile of 64 rows.
 //!
 //! Grid: x: 64 rows; y: 128 columns. A warp takes every eighth row, a lane a vec4 of columns, four
 //! rows in flight.
@@ -77,7 +77,7 @@ pub(super) fn backward_entry(target: SmTarget, [grad_out, x]: [DType; 2]) -> Ent
             let total = warps.reduce(|sum, next| [0, 1, 2, 3].map(|at| sum[at] + next[at]));
             let total = total.expect("there is a warp");
             let result = [0, 1, 2, 3].map(|at| total[at] / norms[at]);
-            // The partial rows may have another alignment than the operands.
+            // The partial rows may be aligned differently from the operands.
             let out = grad_magnitudes.at(k.ctaid_x().mul_wide(columns));
             let whole = aligned(&[out]);
             Vec4::new(block.first_column, columns, whole).store(out, result);

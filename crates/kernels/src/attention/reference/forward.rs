@@ -23,12 +23,12 @@ pub struct AttentionGradients {
     pub v: Vec<f64>,
 }
 
-/// Causal attention: its sizes, factor and bounds.
+/// Causal attention: its sizes, scale and bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct CausalAttention<'a> {
     /// The sizes.
     pub shape: AttentionShape,
-    /// The factor of the scores.
+    /// The softmax scale.
     pub scale: f64,
     /// `[batch, seq]`: the first key of each query; 0 if `None`.
     pub first_keys: Option<&'a [u32]>,
@@ -69,7 +69,7 @@ impl Query {
         ((self.batch * seq + token) * kv_heads + kv_head) * head_dim
     }
 
-    /// The products of its row of `queries` with the rows of `keys` that it attends to.
+    /// The dot products of its row of `queries` with the rows of `keys` that it attends to.
     fn products(self, queries: &[f64], keys: &[f64]) -> Vec<f64> {
         let query = self.row(queries);
         let key = |token| &keys[self.key_offset(token)..][..self.shape.head_dim];
@@ -81,8 +81,8 @@ impl Query {
     }
 }
 
-/// The dot product of vectors of one length. A loop, as is [`add`]: without optimization, as in
-/// tests, iterators take several times as long.
+/// The dot product of two vectors of the same length. A loop, like [`add`], because iterators are
+/// several times slower without optimization, as in tests.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let (mut sum, mut i) = (0.0, 0);
     while i < a.len() {

@@ -1,4 +1,4 @@
-//! The products of attention in double precision, as sums over one index per result.
+//! The matrix products of attention in f64.
 
 use crate::ops::AttentionShape;
 
@@ -47,7 +47,8 @@ impl AttentionShape {
     }
 }
 
-/// `q·kᵀ`, unscaled. With the gradient of the output and v it is the gradient of probabilities.
+/// `q·kᵀ`, unscaled. Applied to the gradient of the output and v, it is the gradient of
+/// probabilities.
 pub fn scores(q: &[f64], k: &[f64], shape: AttentionShape) -> Vec<f64> {
     let mut scores = vec![0.0; shape.score_len()];
     for [batch, head, row, column, d] in shape.indices() {
@@ -58,7 +59,7 @@ pub fn scores(q: &[f64], k: &[f64], shape: AttentionShape) -> Vec<f64> {
     scores
 }
 
-/// `probs·v`. With the gradient of scores and k it is the gradient of q, unscaled.
+/// `probs·v`. Applied to the gradient of scores and k, it is the gradient of q, unscaled.
 pub fn values(probs: &[f64], v: &[f64], shape: AttentionShape) -> Vec<f64> {
     let mut out = vec![0.0; shape.query_len()];
     for [batch, head, row, column, d] in shape.indices() {
@@ -69,8 +70,8 @@ pub fn values(probs: &[f64], v: &[f64], shape: AttentionShape) -> Vec<f64> {
     out
 }
 
-/// `Σ over the heads of a group of probsᵀ·grad_out`: the gradient of v. With the gradient of scores
-/// and q it is the gradient of k, unscaled.
+/// `Σ over the heads of a group of probsᵀ·grad_out`: the gradient of v. Applied to the gradient of
+/// scores and q, it is the gradient of k, unscaled.
 pub fn grad_values(probs: &[f64], grad_out: &[f64], shape: AttentionShape) -> Vec<f64> {
     let mut grad_v = vec![0.0; shape.key_len()];
     for [batch, head, row, column, d] in shape.indices() {

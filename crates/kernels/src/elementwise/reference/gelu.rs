@@ -21,7 +21,7 @@ pub fn gelu(x: f64) -> f64 {
 pub fn gelu_derivative(x: f64) -> f64 {
     let (z, slope) = exponent(x);
     let sigmoid = 1.0 / (1.0 + (-z).exp());
-    // Beyond, σ(−z) is 0, and its factor may be infinite.
+    // Above 16, σ(−z) is 0, and the factor next to it may be infinite.
     let rest = if x > 16.0 { 0.0 } else { x * slope / (1.0 + z.exp()) };
     sigmoid * (1.0 + rest)
 }

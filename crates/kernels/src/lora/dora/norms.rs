@@ -1,4 +1,4 @@
-//! DoRA norms: the row norms of an updated weight, and the factors of its outputs.
+//! DoRA norms: the row norms of an updated weight, and the scale factors of its outputs.
 
 use retrograph_kernel_abi::lora::dora::{self as abi, norms as geometry};
 
@@ -19,9 +19,9 @@ fn dispatch(problem: &Problem, _: SmTarget) -> Option<Dispatch> {
 
 /// `norms[j] = ‖w[j] + scale·b[j]·a‖₂` and `factors[j] = magnitudes[j] / norms[j]`.
 ///
-/// A row without a norm has the factors of IEEE division: NaN, or an infinity. Deterministic: 32
-/// lanes have every 32nd element of a row, and add their squares in ascending order; a butterfly
-/// adds the lanes. Elements from 1e-30 to 1e30 keep full accuracy.
+/// If the norm of a row is 0, the factor is NaN or infinite, as in IEEE division. Deterministic:
+/// each of 32 lanes adds the squares of every 32nd element of a row in ascending order, and a
+/// butterfly reduction adds the lanes. Elements from 1e-30 to 1e30 keep full accuracy.
 #[derive(Clone, Copy, Debug)]
 pub struct DoraNorms<W, B> {
     /// `[outputs, inputs]`, read: f32 or bf16.
@@ -40,7 +40,7 @@ pub struct DoraNorms<W, B> {
     pub inputs: usize,
     /// The rank of the update.
     pub rank: usize,
-    /// The factor of the update.
+    /// The scale of the update.
     pub scale: f32,
 }
 
@@ -68,7 +68,7 @@ impl<W: Copy, B: Copy> DoraNorms<W, B> {
         check.length("norms", norms, outputs)?;
         check.length("factors", factors, outputs)?;
         let outputs = check.at_most("outputs", outputs, MAX_GRID_X)?;
-        // The kernel counts columns and ranks in steps, which must not wrap around.
+        // The kernel advances columns and ranks in steps, and the index must not wrap around.
         let parameters = abi::NormsParameters::<ArgumentTypes<B>> {
             w: w.pointer(),
             a: Pointer::read(a),

@@ -1,4 +1,4 @@
-//! DoRA scale: outputs times the factors of their columns, and the backward pass.
+//! DoRA scale: multiplies output columns by their factors; and the backward pass.
 
 use retrograph_kernel_abi::lora::dora::{self as abi, scale as geometry};
 
@@ -18,7 +18,7 @@ pub static DORA_SCALE: Kernel = Kernel::new("dora_scale", &abi::SCALE, |problem,
 pub static DORA_SCALE_BACKWARD: Kernel =
     Kernel::new("dora_scale_backward", &abi::SCALE_BACKWARD, dispatch_backward);
 
-/// The most rows: the kernels count them in steps, which must not wrap around.
+/// The most rows: the kernels advance rows in steps, and the index must not wrap around.
 const MAX_ROWS: usize = 1 << 31;
 /// The most columns: 128 for each block in y.
 const MAX_COLUMNS: usize = MAX_GRID_YZ * geometry::COLUMNS as usize;
@@ -44,7 +44,7 @@ pub struct DoraScaleShape {
 }
 
 impl DoraScaleShape {
-    /// Number of runs of rows: each has a partial gradient of the magnitudes.
+    /// Number of 64-row tiles: each has a partial gradient of the magnitudes.
     pub fn runs(self) -> usize {
         self.rows.div_ceil(geometry::ROWS as usize)
     }
@@ -70,7 +70,7 @@ impl DoraScaleShape {
     }
 }
 
-/// `y = x ⊙ factors + bias`, a factor and a bias for each column.
+/// `y = x ⊙ factors + bias`, with one factor and one bias per column.
 ///
 /// Deterministic: one thread computes each element. y may be x.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,7 @@ pub struct DoraScale<B, I, O> {
     pub x: I,
     /// `[columns]`, read.
     pub factors: View<B, f32>,
-    /// `[columns]`, read; none adds 0.
+    /// `[columns]`, read; 0 if `None`.
     pub bias: Option<View<B, f32>>,
     /// `[rows, columns]`, written: f32, bf16, or both.
     pub y: O,
@@ -117,10 +117,10 @@ impl<B: Copy, I: Copy, O: Copy> DoraScale<B, I, O> {
     }
 }
 
-/// `grad_input = grad_out ⊙ factors`, and `Σ grad_out ⊙ x / norms` over each run of 64 rows.
-/// [`ColumnSum`](crate::norm::ColumnSum) adds the runs.
+/// `grad_input = grad_out ⊙ factors`, and `Σ grad_out ⊙ x / norms` over each tile of 64 rows.
+/// [`ColumnSum`](crate::norm::ColumnSum) adds the tiles.
 ///
-/// Deterministic: in a run, each of eight chains of fused multiply-adds has every eighth row; they
+/// Deterministic: in a tile, each of eight chains of fused multiply-adds has every eighth row; they
 /// are added in order. `grad_input` may be `grad_out`.
 #[derive(Clone, Copy, Debug)]
 pub struct DoraScaleBackward<B, O> {

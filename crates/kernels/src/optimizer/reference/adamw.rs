@@ -47,7 +47,7 @@ impl AdamWState {
     }
 }
 
-/// A linear warm-up to `peak_lr`, which stays until the decay to `min_lr`.
+/// A linear warm-up to `peak_lr`, a constant phase, and a decay to `min_lr`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LearningRate {
     /// The rate at the end of the warm-up.

@@ -1,5 +1,5 @@
-//! The forward pass of operands in parts. A tile has 64 keys, so that both parts of keys and values
-//! fit in shared memory twice; each warpgroup ends at the tile of its own diagonal.
+//! The forward pass of split operands. A tile has 64 keys, so that two stages with both parts of
+//! keys and values fit in shared memory. Each warpgroup ends at the tile of its own diagonal.
 
 use retrograph_kernel_abi::attention::WGMMA_ROWS;
 use retrograph_ptx::build::Kernel;
@@ -14,7 +14,7 @@ use crate::primitives::mma::acc_row;
 use crate::primitives::tma_pipeline::PipelineState;
 use crate::primitives::wgmma::ROWS;
 
-/// Keys of a tile: as many as queries of a warpgroup.
+/// Keys of a tile, equal to the queries of a warpgroup.
 pub(super) const KEYS: u32 = ROWS;
 /// Tiles of keys and values in flight.
 pub(super) const STAGES: u32 = 4;

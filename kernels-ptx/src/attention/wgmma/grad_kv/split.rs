@@ -1,4 +1,4 @@
-//! The gradients of k and v from operands in parts, in tiles of 32 queries.
+//! The gradients of k and v from split operands, in tiles of 32 queries.
 
 use std::f32::consts::LOG2_E;
 
@@ -15,7 +15,7 @@ use crate::primitives::tma_pipeline::{BOX, PipelineState};
 pub(super) const QUERIES: u32 = 32;
 /// Tiles of queries and gradients of the output in flight.
 pub(super) const STAGES: u32 = 6;
-/// Columns of the gradients that are summed at a time, since registers hold both gradients.
+/// Columns of a gradient that are computed at a time: registers already hold both gradients.
 const COLUMNS: u32 = BOX;
 
 impl<'k> Params<'k> {

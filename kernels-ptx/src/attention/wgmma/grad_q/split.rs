@@ -1,5 +1,5 @@
-//! The gradient of q from operands in parts, in tiles of 32 keys; each warpgroup ends at the tile
-//! of its own diagonal.
+//! The gradient of q from split operands, in tiles of 32 keys. Each warpgroup ends at the tile of
+//! its own diagonal.
 
 use std::f32::consts::LOG2_E;
 
