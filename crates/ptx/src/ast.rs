@@ -1,10 +1,9 @@
-//! A PTX module as a value, made to be printed, parsed, checked and executed.
+//! A PTX module as a value that can be printed, parsed, validated and executed.
 //!
 //! Names are resolved: registers, labels and symbols are indices, so that an executor needs no
-//! tables of strings, and the names are kept beside them for printing and for messages.
+//! string tables. The names are kept for printing and for messages.
 //!
-//! Not represented: textures and debug information other than lines. Kernels that are made here
-//! have no use for them, and the parser says so when it meets one.
+//! Not supported: textures, and debug information other than line numbers. The parser reports them.
 
 use std::sync::Arc;
 
@@ -39,7 +38,7 @@ pub struct Module {
     pub functions: Vec<Function>,
     /// The kernels.
     pub entries: Vec<Entry>,
-    /// The lines of the source, if the text tells them. Not printed.
+    /// The source lines, if the text has line information. Not printed.
     pub lines: Arc<LineTable>,
 }
 
@@ -99,19 +98,19 @@ pub enum Statement {
     Instruction(Instruction),
 }
 
-/// The predicate that an instruction is executed under, `@%p1` or `@!%p1`.
+/// The guard predicate of an instruction, `@%p1` or `@!%p1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Guard {
     /// The predicate register.
     pub predicate: RegisterId,
-    /// Whether the instruction is executed where the predicate is false.
+    /// Whether the instruction is executed if the predicate is false.
     pub negated: bool,
 }
 
 /// An instruction: `@guard opcode.modifiers.types operands;`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction {
-    /// The predicate that it is executed under.
+    /// The guard predicate.
     pub guard: Option<Guard>,
     /// The operation.
     pub opcode: Opcode,
@@ -122,7 +121,7 @@ pub struct Instruction {
     pub types: Vec<Type>,
     /// The operands, destination first.
     pub operands: Vec<Operand>,
-    /// Where it was read.
+    /// The line of the text.
     pub line: SourceLine,
 }
 
@@ -133,8 +132,8 @@ impl Instruction {
         self.modifiers.iter().find_map(Space::from_modifier)
     }
 
-    /// Calls `visit` with every register that is read, and true, or written, and false. A guarded
-    /// instruction may leave its destinations unchanged.
+    /// Calls `visit` with every register, and with true if it is read or false if it is written. A
+    /// guarded instruction may leave its destinations unchanged.
     pub fn visit_registers(&self, mut visit: impl FnMut(RegisterId, bool)) {
         if let Some(guard) = self.guard {
             visit(guard.predicate, true);
@@ -143,14 +142,14 @@ impl Instruction {
             let read = index > 0 || !self.has_destination();
             operand.visit_registers(&mut |register| visit(register, read));
         }
-        // Sums are read and written.
+        // Accumulators are read and written.
         if let (Opcode::Wgmma, Some(sums)) = (self.opcode, self.operands.first()) {
             sums.visit_registers(&mut |register| visit(register, false));
         }
     }
 
-    /// The same, with registers that can be changed. A register that is read and written is visited
-    /// once, as read.
+    /// As [`Self::visit_registers`], with mutable registers. A register that is read and written is
+    /// visited once, as read.
     pub fn visit_registers_mut(&mut self, mut visit: impl FnMut(&mut RegisterId, bool)) {
         if let Some(guard) = &mut self.guard {
             visit(&mut guard.predicate, true);
@@ -174,12 +173,12 @@ impl Instruction {
         }
     }
 
-    /// Whether the instruction moves single values, without `.v2` and the like.
+    /// Whether the instruction is scalar, without a vector modifier such as `.v2`.
     pub fn is_scalar(&self) -> bool {
         self.modifiers.first_of(&[Modifier::V2, Modifier::V4, Modifier::V8]).is_none()
     }
 
-    /// The number of dimensions that `.2d` and the like say.
+    /// The number of dimensions of a modifier such as `.2d`.
     pub fn tensor_rank(&self) -> Option<usize> {
         use Modifier::{Dim1, Dim2, Dim3, Dim4, Dim5};
         let ranks = [Dim1, Dim2, Dim3, Dim4, Dim5];
@@ -192,7 +191,7 @@ impl Instruction {
     }
 }
 
-/// The line of the text that an instruction was parsed from, counted from 1; 0 when it was built.
+/// The line that an instruction was parsed from, counted from 1; 0 if the builder created it.
 ///
 /// All lines compare as equal: the position of an instruction is not part of its meaning.
 #[derive(Clone, Copy, Debug, Default, Eq)]

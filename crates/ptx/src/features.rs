@@ -2,7 +2,7 @@
 
 use crate::target::{Reach, SmTarget};
 
-/// Hardware features that kernels choose their variants by.
+/// Hardware features that select kernel variants.
 ///
 /// Sources: the "Target ISA Notes" of each instruction in the PTX ISA manual, and the table
 /// "Technical Specifications per Compute Capability" in the CUDA C++ programming guide.
@@ -12,7 +12,7 @@ pub struct SmFeatures {
     pub cp_async: bool,
     /// Tensor cores for bf16 and tf32 (`mma.sync`), and conversion of f32 to bf16 (`cvt.bf16x2`).
     pub bf16_mma: bool,
-    /// Tensor cores that a warpgroup drives asynchronously (`wgmma`).
+    /// Asynchronous tensor-core products of a warpgroup (`wgmma`).
     pub wgmma: bool,
     /// Programmatic dependent launch (`griddepcontrol`).
     pub pdl: bool,
@@ -24,15 +24,15 @@ pub struct SmFeatures {
     pub mbarrier: bool,
     /// Stores of 8 × 8 matrices to shared memory (`stmatrix`).
     pub stmatrix: bool,
-    /// Registers that warpgroups give each other (`setmaxnreg`).
+    /// Register reallocation between warpgroups (`setmaxnreg`).
     pub setmaxnreg: bool,
     /// Thread block clusters.
     pub clusters: bool,
     /// Tensor memory accelerator (`cp.async.bulk.tensor`).
     pub tma: bool,
-    /// Bytes of shared memory that one block can get, by opting in to dynamic shared memory.
+    /// Maximum shared memory per block in bytes, with opt-in for dynamic shared memory.
     pub smem_bytes_per_block: u32,
-    /// Whether `ptxas` 13.0 spills in kernels limited to 80 registers per thread that fit on the
+    /// Whether `ptxas` 13.0 spills in kernels with 80 registers per thread that do not spill on
     /// other targets.
     pub spills_at_80_registers: bool,
 }

@@ -1,23 +1,23 @@
 //! The instruction table.
 //!
-//! Every opcode is one row of `table.rs`: its word, its semantics, and its forms, which are in one
-//! file of `table/` for each area. The opcodes, the words that the parser knows, the check that
+//! Every opcode is one row of `table.rs`: its name, its semantics, and its forms, which are in one
+//! file of `table/` for each area. The opcodes, the words that the parser accepts, the check that
 //! parser and builder share ([`validate`](crate::validate())), and the versions that a module needs
 //! are all derived from it.
 //!
 //! # How to add an instruction
 //!
-//! 1. Add it to the table with its forms: modifiers, types, operands, and `since` when it needs
-//!    more than PTX ISA 6.0. If it has a modifier that no instruction had before, add the word to
-//!    [`Modifier`] where the printer shall put it. If `ptxas` wants a modifier before all others,
-//!    name it in [`Opcode::binds`]. If it acts on more than its destination, name it in `is_pure`
-//!    of the builder.
-//! 2. Run the tests with `RETROGRAPH_PTXAS` set. They make every combination of the types and
-//!    modifiers of the form and hand it to the parser, to the printer and to `ptxas`, and fail
-//!    where these disagree. An operand that no form had before needs an example in
-//!    `tests/it/forms.rs`. Invalid texts go to `tests/it/rejected.rs`.
-//! 3. The simulator (`driver-sim`) reports an opcode that it does not know as unsupported when it
-//!    decodes a kernel; teach it there.
+//! 1. Add it to the table with its forms: modifiers, types, operands, and `since` if it needs more
+//!    than PTX ISA 6.0. If it has a new modifier, add the word to [`Modifier`] at its place in the
+//!    printing order. If `ptxas` requires a modifier before all others, name it in
+//!    [`Opcode::binds`]. If it has effects other than its destination, name it in `is_pure` of the
+//!    builder.
+//! 2. Run the tests with `RETROGRAPH_PTXAS` set. They generate every combination of the types and
+//!    modifiers of the form, pass it to the parser, the printer and `ptxas`, and fail if these
+//!    disagree. A new kind of operand needs an example in `tests/it/forms.rs`. Invalid texts go to
+//!    `tests/it/rejected.rs`.
+//! 3. Implement it in the simulator (`driver-sim`), which otherwise reports the opcode as
+//!    unsupported when it decodes a kernel.
 
 mod check;
 mod form;
@@ -46,8 +46,8 @@ impl Opcode {
         }
     }
 
-    /// Whether `modifier` belongs to the name of the instruction, as in `mul.lo`: it must come
-    /// first, whereas `ptxas` takes the others in any order.
+    /// Whether `modifier` is part of the name of the instruction, as in `mul.lo`: it must come
+    /// first, whereas `ptxas` accepts the others in any order.
     pub const fn binds(self, modifier: Modifier) -> bool {
         match self {
             Self::Mul | Self::Mad | Self::Madc | Self::Mul24 | Self::Mad24 | Self::Dp2a => {

@@ -1,7 +1,7 @@
 //! PTX text to a [`Module`].
 //!
 //! The parser reads the output of this crate and of `nvcc` for ordinary kernels. It rejects
-//! everything that is not in the instruction table, with the position and a remedy. It also
+//! everything that is not in the instruction table, and reports the position and a remedy. It also
 //! resolves names and checks operand types, so a parsed module is valid.
 //!
 //! ```
@@ -46,7 +46,7 @@ use lexer::{Lexer, Position, Token};
 
 use crate::ast::{LineTable, Module};
 
-/// Why a text is not a module that this crate knows.
+/// The reason why a text is not a valid module.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{line}:{column}: found {found}, expected {expected}{}", help_suffix(.help))]
 pub struct ParseError {
@@ -82,23 +82,23 @@ impl ParseError {
 
 type Result<T> = std::result::Result<T, ParseError>;
 
-/// Parses and checks a module, in a time that grows linearly with the text.
+/// Parses and checks a module, in linear time.
 ///
 /// # Errors
-/// The first thing in `text` that is not understood.
+/// The first token in `text` that is not accepted.
 pub fn parse(text: &str) -> Result<Module> {
     let tokens = Lexer::new(text).tokens()?;
     let (labels, lines) = (Labels::find(&tokens), LineTable::default());
     module::parse_module(&mut Cursor { tokens: &tokens, next: 0, labels, lines })
 }
 
-/// The tokens that are still to be read.
+/// The remaining tokens.
 struct Cursor<'a> {
     /// Ends with [`Token::End`].
     tokens: &'a [(Token<'a>, Position)],
     next: usize,
     labels: Labels<'a>,
-    /// The lines of the source so far.
+    /// The line table so far.
     lines: LineTable,
 }
 
@@ -163,7 +163,7 @@ impl<'a> Cursor<'a> {
         };
         self.take();
         let value = lexer::integer(text).and_then(|value| u32::try_from(value).ok());
-        value.ok_or_else(|| ParseError::new(at, format!("`{text}`"), "a number of 32 bits"))
+        value.ok_or_else(|| ParseError::new(at, format!("`{text}`"), "a 32-bit number"))
     }
 
     fn unexpected(&self, expected: impl Into<String>) -> ParseError {
@@ -194,7 +194,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Notes the `.file NUMBER "NAME"` or `.loc FILE LINE COLUMN` that comes next.
+    /// Records the next `.file NUMBER "NAME"` or `.loc FILE LINE COLUMN`.
     fn note_line(&mut self) {
         let token = |ahead: usize| self.tokens.get(self.next + ahead).map(|(token, _)| *token);
         let number = |ahead| match token(ahead) {
@@ -234,13 +234,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The end of a function, whose last `.loc` says nothing about what follows.
+    /// Ends the row of the last `.loc` at the end of a function.
     fn end_of_lines(&mut self) {
         let line = self.position().line;
         self.lines.end(line);
     }
 
-    /// Skips a directive without semantics; notes what it says about lines.
+    /// Skips a directive without semantics, and records line information.
     fn skip_debug(&mut self) -> Result<bool> {
         match self.peek() {
             Token::Dotted("loc" | "file") => {

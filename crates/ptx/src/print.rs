@@ -1,6 +1,6 @@
-//! Modules as text, for `ptxas`, for the driver, and for readers.
+//! Prints modules as PTX text.
 //!
-//! Floats are printed as their bits, so that nothing is rounded on the way.
+//! Floats are printed as their bits, so that printing does not round.
 
 mod entry;
 
@@ -46,7 +46,7 @@ impl Display for Linkage {
     }
 }
 
-/// A function up to its body.
+/// A function without its body.
 struct Signature<'a>(&'a Entry);
 
 impl Display for Signature<'_> {

@@ -25,7 +25,7 @@ impl fmt::Display for IsaVersion {
     }
 }
 
-/// Which devices run an image for a target: the suffix of its number.
+/// The devices that can run an image for a target: the suffix of its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reach {
     /// `sm_90`: later devices too.
@@ -41,7 +41,7 @@ pub enum Reach {
 pub struct SmTarget {
     /// Compute capability as `major * 10 + minor`, for example 90.
     pub number: u32,
-    /// On which other devices its images run.
+    /// The devices that can run its images.
     pub reach: Reach,
 }
 
@@ -50,12 +50,12 @@ pub struct SmTarget {
 pub enum ImageForm {
     /// Text, which the driver compiles for its device.
     Ptx,
-    /// Machine code, which runs as it is or not at all.
+    /// Machine code, which the driver does not recompile.
     Cubin,
 }
 
-/// An image does not run on a device. It is found before the driver is asked, whose codes for this
-/// name neither of the two.
+/// An image that cannot run on a device. This is detected before the driver call, because the
+/// driver's error codes name neither of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{form} for {target} does not run on a device of {device}; {}", self.advice())]
 pub struct CannotRun {
@@ -63,14 +63,14 @@ pub struct CannotRun {
     pub form: ImageForm,
     /// The SM target.
     pub target: SmTarget,
-    /// The target that names exactly the device.
+    /// The target of exactly the device.
     pub device: SmTarget,
 }
 
 impl SmTarget {
-    /// The targets for which the workspace generates images. Of 9.0, whose tensor cores are reached
-    /// at their full rate only by instructions that no other device has, it is the exact one: every
-    /// later device has a target of its own.
+    /// The targets for which the workspace generates images. For compute capability 9.0 it is
+    /// `sm_90a`: tensor cores only reach their full rate with instructions that no other device
+    /// has, and every later device has its own target.
     pub const GENERATED: [Self; 7] = [
         Self::portable(75),
         Self::portable(80),
@@ -93,32 +93,32 @@ impl SmTarget {
 
     /// The forward-compatible target of a device of compute capability `major.minor`.
     pub const fn of_device(major: u32, minor: u32) -> Self {
-        // Numbers that no device has must not become the target of one that exists.
+        // Numbers that no device has must not wrap around to an existing target.
         Self::portable(major.saturating_mul(10).saturating_add(minor))
     }
 
-    /// The target that PTX names on its `.target` line, or `None` without such a line.
+    /// Returns the target on the `.target` line of PTX, or `None` without such a line.
     pub fn named_in(ptx: &str) -> Option<Self> {
         let mut lines = ptx.lines().map(str::trim_start);
         let line = lines.find_map(|line| line.strip_prefix(".target"))?;
         line.split([' ', '\t', ',', '/']).find(|word| !word.is_empty())?.parse().ok()
     }
 
-    /// Whether PTX for this target can be loaded on a device of compute capability `major.minor`:
-    /// exact targets on that device alone, family targets on it and every later one of its major
-    /// number, others on it and every later one.
+    /// Whether PTX for this target can be loaded on a device of compute capability `major.minor`.
+    /// Exact targets run only on their device, family targets also on later devices of the same
+    /// major number, others on every later device.
     pub fn runs_on(self, major: u32, minor: u32) -> bool {
         self.require(ImageForm::Ptx, Self::of_device(major, minor)).is_ok()
     }
 
-    /// Fails unless an image of this form and target runs on the device that `device` names. Of
-    /// cubins, the same major number and no lesser minor one is asked, also without a letter.
+    /// Fails unless an image of this form and target runs on `device`. A cubin needs a device of
+    /// the same major number and the same or a higher minor number, even without a letter.
     ///
     /// Source: "Application Compatibility" and "Feature Set Compiler Targets" in the CUDA C++
     /// programming guide.
     ///
     /// # Errors
-    /// [`CannotRun`], which names both and the way out.
+    /// [`CannotRun`], which names both and a remedy.
     pub fn require(self, form: ImageForm, device: Self) -> Result<(), CannotRun> {
         let later = device.number >= self.number;
         let of_family = later && device.number / 10 == self.number / 10;
@@ -136,8 +136,8 @@ impl SmTarget {
         Self::GENERATED.into_iter().rev().find(|target| target.runs_on(major, minor))
     }
 
-    /// The generated target that is meant by this one: itself, or the one for the same device where
-    /// it is named without a letter, as `sm_90` for `sm_90a`.
+    /// Returns the generated target for this one: itself, or the one for the same device if this
+    /// one has no letter, such as `sm_90a` for `sm_90`.
     pub fn generated(self) -> Option<Self> {
         let meant = |target: &Self| {
             *target == self || self.reach == Reach::Forward && target.number == self.number
@@ -150,10 +150,10 @@ impl SmTarget {
         row(self.number).is_some_and(|row| row.version(self.reach).is_some())
     }
 
-    /// The least PTX ISA version that knows this target. Of a target that none knows, the least one
-    /// of the next greater number.
+    /// Returns the lowest PTX ISA version that supports this target. For an unknown target, returns
+    /// the version of the next higher number.
     ///
-    /// Source: `ptxas` 13.0, asked with every version and target.
+    /// Source: `ptxas` 13.0, tested with every version and target.
     pub fn least_isa(self) -> IsaVersion {
         let known = row(self.number).and_then(|row| row.version(self.reach));
         let later = || TARGETS.iter().find(|row| row.number >= self.number);
@@ -164,7 +164,7 @@ impl SmTarget {
 /// The newest PTX ISA version of the table.
 const NEWEST_ISA: IsaVersion = IsaVersion::new(9, 0);
 
-/// The least PTX ISA versions of the targets with one number.
+/// The lowest PTX ISA versions of the targets with one number.
 struct Row {
     number: u32,
     forward: IsaVersion,
@@ -274,7 +274,7 @@ impl CannotRun {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not an SM target; write it like sm_90, sm_90a or sm_100f")]
 pub struct ParseSmTargetError {
-    /// The text that was given.
+    /// The given text.
     pub text: String,
 }
 

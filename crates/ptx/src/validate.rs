@@ -9,18 +9,18 @@ use crate::instructions::{Names, Needs, check, needs};
 use crate::print::mnemonic;
 use crate::target::{IsaVersion, SmTarget};
 
-/// Why a module is not valid.
+/// The reason why a module is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ValidationError {
-    /// An instruction has none of the forms that the table knows.
+    /// An instruction has no form in the table.
     #[error("{entry}: `{instruction}`, statement {statement}: found {found}, expected {expected}")]
     Instruction {
         /// The entry.
         entry: String,
         /// The instruction, without operands.
         instruction: String,
-        /// Which statement of the body it is.
+        /// The index of the statement in the body.
         statement: usize,
         /// The found text.
         found: String,
@@ -71,7 +71,7 @@ pub enum ValidationError {
         entry: String,
         /// The label.
         label: String,
-        /// How often it occurs in the body.
+        /// The number of occurrences in the body.
         places: usize,
     },
 }
@@ -79,7 +79,7 @@ pub enum ValidationError {
 /// Checks every instruction of `module` against the table, and that its names are sound.
 ///
 /// # Errors
-/// The first fault.
+/// The first error.
 pub fn validate(module: &Module) -> Result<(), ValidationError> {
     let (isa, target, least_isa) = (module.isa, module.target, module.target.least_isa());
     if isa < least_isa {
@@ -92,10 +92,11 @@ pub fn validate(module: &Module) -> Result<(), ValidationError> {
     })
 }
 
-/// The least PTX ISA version that knows the target of `module` and all of its instructions.
+/// Returns the lowest PTX ISA version that supports the target of `module` and all of its
+/// instructions.
 ///
 /// # Errors
-/// The first instruction that the table does not know.
+/// The first instruction that is not in the table.
 pub fn least_isa(module: &Module) -> Result<IsaVersion, ValidationError> {
     let mut least = module.target.least_isa();
     let newest = Module { isa: IsaVersion::new(u32::MAX, 0), ..module.clone() };
@@ -231,7 +232,7 @@ pub(crate) fn space_of(module: &Module, entry: &Entry, symbol: Symbol) -> Option
     }
 }
 
-/// The parameter that a symbol is, or that the variable of a call would be.
+/// The parameter that a symbol names; a `.param` variable of a call counts as one.
 pub(crate) fn parameter_of(entry: &Entry, symbol: Symbol) -> Option<Parameter> {
     match symbol {
         Symbol::Parameter(index) => entry.parameters.get(index as usize).cloned(),

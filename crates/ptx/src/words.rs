@@ -1,4 +1,4 @@
-//! The macro that ties the words of the PTX language to the variants of an enum.
+//! The macro that maps words of the PTX language to the variants of an enum.
 
 /// Declares a fieldless enum whose variants are words of PTX, with `ALL`, `text`, `from_text` and
 /// `Display` derived from the one list, so that the printer and the parser cannot disagree.
@@ -15,12 +15,12 @@ macro_rules! words {
             /// Every variant, in the order of declaration.
             pub const ALL: &'static [Self] = &[ $( Self::$variant, )* ];
 
-            /// How it is written in PTX.
+            /// The PTX spelling.
             pub const fn text(self) -> &'static str {
                 match self { $( Self::$variant => $text, )* }
             }
 
-            /// The variant that is written as `text`.
+            /// The variant spelled `text`.
             pub fn from_text(text: &str) -> Option<Self> {
                 match text { $( $text => Some(Self::$variant), )* _ => None }
             }

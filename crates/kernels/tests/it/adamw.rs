@@ -310,7 +310,7 @@ fn nothing_changes_once_training_is_halted() {
 }
 
 #[test]
-fn the_factor_of_gradients_has_the_bits_of_clipping() {
+fn grad_scale_has_the_bits_of_clipping() {
     let mut data = Data::new("adamw scale");
     let mut tensors = list(&mut data);
     for factor in [1.0, 0.37, f32::MIN_POSITIVE, 0.0] {

@@ -89,7 +89,7 @@ fn results_in_f32_match_their_references_and_repeat_their_bits() {
 }
 
 #[test]
-fn results_of_parts_match_their_references_and_repeat_their_bits() {
+fn results_of_split_operands_match_their_references_and_repeat_their_bits() {
     results_match(DType::F16, Device::new, &SHAPES);
 }
 
@@ -99,7 +99,7 @@ fn results_in_bf16_match_their_references_and_repeat_their_bits() {
 }
 
 #[test]
-fn targets_without_wgmma_get_the_same() {
+fn targets_without_wgmma_match_the_references() {
     for target in [75, 80] {
         let device = || Device::with_images_for(SmTarget::portable(target));
         for compute in BOTH {
@@ -110,7 +110,7 @@ fn targets_without_wgmma_get_the_same() {
 }
 
 #[test]
-fn bounds_of_the_whole_sequence_have_the_bits_of_none() {
+fn bounds_of_the_whole_sequence_have_the_bits_of_no_bounds() {
     let mut data = Data::new("bounds of everything");
     for (compute, sizes) in FORMS.into_iter().flat_map(|c| SHAPES.map(|sizes| (c, sizes))) {
         if !is_supported(compute, shape(sizes)) {

@@ -72,7 +72,7 @@ fn gradients_are_rotated_back(device: impl Fn() -> Device, shapes: &[[usize; 5]]
 }
 
 #[test]
-fn gradients_match_those_of_the_kernel_of_rope() {
+fn gradients_match_the_rope_kernel() {
     gradients_are_rotated_back(Device::new, &SHAPES);
 }
 

@@ -127,7 +127,7 @@ impl Case {
 }
 
 #[test]
-fn one_token_attends_to_what_the_cache_holds_and_to_nothing_else() {
+fn one_token_attends_to_the_used_positions_only() {
     let mut data = Data::new("cache attention");
     for (sizes, positions) in [
         ([1, 1, 1, 2], vec![0]),
@@ -157,7 +157,7 @@ fn one_token_attends_to_what_the_cache_holds_and_to_nothing_else() {
 }
 
 #[test]
-fn a_window_reads_the_last_positions_alone() {
+fn a_window_reads_only_the_last_positions() {
     let mut data = Data::new("cache window");
     for (sizes, positions) in [
         ([1, 1, 1, 2], vec![0]),
@@ -204,7 +204,7 @@ fn the_capacity_of_the_cache_changes_no_bit() {
 }
 
 #[test]
-fn special_scores_do_what_softmax_does_with_them() {
+fn special_scores_behave_as_in_softmax() {
     let mut data = Data::new("cache special");
     // A run whose scores are all −∞ counts for nothing; NaN and ∞ show in their head only.
     let mut hidden = Case::new(&mut data, [192, 1, 1, 2], 150);
@@ -230,7 +230,7 @@ fn special_scores_do_what_softmax_does_with_them() {
 }
 
 #[test]
-fn several_tokens_are_appended_and_attend_each_up_to_itself() {
+fn new_tokens_are_appended_and_attend_up_to_themselves() {
     let mut data = Data::new("cache prefill");
     for (sizes, start, tokens, count, window) in [
         ([16, 4, 2, 6], 0, 5, 5, None),

@@ -85,7 +85,7 @@ fn clipping_matches_its_reference_from_1e_minus_30_to_1e30() {
 }
 
 #[test]
-fn the_norm_is_that_of_all_tensors_together() {
+fn the_norm_covers_all_tensors() {
     let clipped = run(&[vec![3.0], vec![4.0]], 1.0, FINE);
     assert_eq!((clipped.norm, clipped.scale), (5.0, 0.2));
     assert_eq!(clipped.tensors, [[3.0 * 0.2_f32], [4.0 * 0.2_f32]]);
@@ -103,7 +103,7 @@ fn gradients_within_the_norm_keep_every_bit() {
 }
 
 #[test]
-fn a_norm_that_is_not_finite_lets_nothing_through_and_halts() {
+fn a_norm_that_is_not_finite_zeroes_gradients_and_halts() {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         for max_norm in [1.0, f32::INFINITY] {
             let clipped = run(&[vec![1.0, 2.0], vec![3.0, bad, 4.0]], max_norm, FINE);

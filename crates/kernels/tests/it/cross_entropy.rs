@@ -137,7 +137,7 @@ fn ignored_targets_have_no_loss_and_no_gradient() {
 
 /// As in PyTorch, whose log_softmax passes 0 · NaN on.
 #[test]
-fn an_ignored_row_that_is_not_a_number_shows_in_the_gradient_alone() {
+fn nan_in_an_ignored_row_reaches_only_the_gradient() {
     for (entry, special) in [0, 1].into_iter().flat_map(|e| [(e, f32::NAN), (e, f32::INFINITY)]) {
         let mut logits = vec![0.5; 2 * 40];
         logits[7] = special;

@@ -13,7 +13,7 @@ use retrograph_kernels::rope::reference::rope;
 use crate::cache::{TOLERANCE, shape};
 use crate::gemm_case::{Format, rounded};
 use crate::harness::Device;
-use crate::kv_cache_bf16::{caches, held};
+use crate::kv_cache_bf16::{caches, contents};
 use crate::support::{Data, Tolerance, doubles, same_bits};
 
 const POSITIONS: usize = 300;
@@ -177,7 +177,7 @@ fn run(texts: &[&Case], (data_of, text_positions): ([bool; 3], usize)) -> Vec<[V
     device.run(&attention.launch().unwrap());
     let combine = DecodeAttentionCombine { partials, stats, out, position, shape, window };
     device.run(&combine.launch().unwrap());
-    let [keys, values] = caches.views().map(|cache| held(&device, cache));
+    let [keys, values] = caches.views().map(|cache| contents(&device, cache));
     let out = device.download(out);
     let part = |all: &[f32], text: usize, len: usize| all[text * len..][..len].to_vec();
     let of_text = |text| {
@@ -188,7 +188,7 @@ fn run(texts: &[&Case], (data_of, text_positions): ([bool; 3], usize)) -> Vec<[V
 }
 
 #[test]
-fn texts_in_one_launch_have_the_bits_that_they_have_alone() {
+fn sequences_have_the_same_bits_alone_and_in_a_batch() {
     let mut data = Data::new("cache texts");
     for (sizes, positions, rank) in [
         ([64, 4, 2, 16], vec![0, 63, 17], 4),
@@ -252,7 +252,7 @@ fn a_token_enters_the_cache_and_attends_to_itself() {
 }
 
 #[test]
-fn norms_of_heads_keep_their_precision_where_squares_leave_the_range() {
+fn head_norms_stay_accurate_if_squares_overflow_or_underflow() {
     let mut data = Data::new("cache token far from one");
     for scale in [1e-30, 1e25] {
         let mut case = Case::new(&mut data, [66, 2, 1, 32], (65, 4, Format::F32));

@@ -57,7 +57,7 @@ fn expected(x: &[f32], before: Option<&[f32]>, drawn: Drawn) -> Vec<f32> {
 }
 
 #[test]
-fn the_elements_of_the_reference_are_left_out() {
+fn the_same_elements_as_in_the_reference_are_dropped() {
     let mut data = Data::new("dropout");
     for probability in [0.0, 0.05, 0.5, 0.999] {
         let drawn = Drawn { probability, ..DRAWN };
@@ -74,7 +74,7 @@ fn the_elements_of_the_reference_are_left_out() {
 }
 
 #[test]
-fn as_many_are_left_out_as_asked_for_and_others_each_time() {
+fn the_drop_rate_is_right_and_each_step_drops_other_elements() {
     let (n, ones) = (1 << 14, vec![1.0; 1 << 14]);
     let dropped = |drawn| run(&ones, None, drawn, 0).iter().map(|&x| x == 0.0).collect::<Vec<_>>();
     let first = dropped(DRAWN);

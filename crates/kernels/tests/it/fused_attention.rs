@@ -61,7 +61,7 @@ fn results_in_f32_match_their_references_and_repeat_their_bits() {
 }
 
 #[test]
-fn results_of_parts_match_their_references_and_repeat_their_bits() {
+fn results_of_split_operands_match_their_references_and_repeat_their_bits() {
     results_match(DType::F16);
 }
 
@@ -71,7 +71,7 @@ fn results_in_bf16_match_their_references_and_repeat_their_bits() {
 }
 
 #[test]
-fn heads_of_64_96_and_128_take_wgmma_on_hopper() {
+fn heads_of_64_96_and_128_use_wgmma_on_hopper() {
     for (head_dim, expected) in [(32, false), (64, true), (96, true), (104, false), (128, true)] {
         let tokens = 4;
         let len = tokens * 2 * head_dim;
@@ -90,7 +90,7 @@ fn heads_of_64_96_and_128_take_wgmma_on_hopper() {
 }
 
 #[test]
-fn parts_take_wgmma_on_hopper_and_f32_elsewhere() {
+fn split_operands_use_wgmma_on_hopper_and_f32_elsewhere() {
     let shape = shape([1, 4, 2, 2, 64]);
     let matrix = || SplitMatrix {
         parts: View::<u64, f16>::new(1 << 22, 2 * 512),
@@ -133,7 +133,7 @@ fn parts_take_wgmma_on_hopper_and_f32_elsewhere() {
 }
 
 #[test]
-fn targets_without_tensor_cores_get_the_same() {
+fn targets_without_tensor_cores_match_the_references() {
     let (mut data, device) =
         (Data::new("fused fma"), Device::with_images_for(SmTarget::portable(75)));
     let sizes = [[1, 1, 1, 1, 8], [2, 37, 4, 2, 24], [1, 65, 3, 1, 128], [1, 97, 2, 2, 56]];
@@ -254,7 +254,7 @@ fn stays_in_its_run(data: &mut Data, [seq, token, head_dim, run]: [usize; 4]) {
 }
 
 #[test]
-fn keys_without_weight_count_for_nothing_and_rows_without_any_are_nan() {
+fn keys_of_weight_zero_are_ignored_and_rows_without_weight_are_nan() {
     // Products of 1 and −∞, and of 0 and −∞, which is NaN.
     let mut data = Data::new("fused hidden");
     let mut case = Case::new(&mut data, DType::Bf16, [1, 70, 1, 1, 8]);
@@ -338,7 +338,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
 }
 
 #[test]
-fn a_group_has_as_few_splits_as_fill_a_device() {
+fn a_group_has_the_fewest_splits_that_fill_a_device() {
     let splits = |sizes| shape(sizes).grad_kv_splits();
     let batches = [1, 4, 16, 17, 1000].map(|batch| splits([batch, 512, 12, 2, 128]));
     assert!(batches.is_sorted_by(|fewer, more| fewer >= more), "{batches:?}");

@@ -68,7 +68,7 @@ fn bias_factor_accumulation_and_alignment_match_the_reference() {
 }
 
 #[test]
-fn the_tile_that_the_sizes_choose_is_right_and_repeats_its_bits() {
+fn the_chosen_tile_matches_the_reference_and_repeats_its_bits() {
     let (mut data, device) = (Data::new("gemm dispatch"), Device::new());
     // Short and long contractions, few columns and many, and sizes that no tile divides.
     let shapes = [

@@ -91,7 +91,7 @@ fn bias_factor_accumulation_and_alignment_match_the_reference() {
 }
 
 #[test]
-fn the_tile_that_the_sizes_choose_is_right_and_repeats_its_bits() {
+fn the_chosen_tile_matches_the_reference_and_repeats_its_bits() {
     let (mut data, device) = (Data::new("mixed dispatch"), Device::new());
     for (compute, format) in FORMATS {
         for sizes in [[40, 24, 72], [7, 264, 400], [150, 256, 136]] {

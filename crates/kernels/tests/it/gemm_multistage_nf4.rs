@@ -93,7 +93,7 @@ fn images_of_other_targets_match_the_reference() {
 }
 
 #[test]
-fn every_weight_is_that_of_the_host_in_its_place() {
+fn every_decoded_weight_matches_the_host() {
     let (mut data, device) = (Data::new("multistage nf4 weights"), Device::new());
     let (inputs, outputs) = (192, 72);
     let w = data.uniform(outputs * inputs, 3.0);

@@ -196,7 +196,7 @@ fn gated_layers_match_the_reference_and_repeat_their_bits() {
 }
 
 #[test]
-fn a_norm_keeps_its_precision_where_squares_leave_the_range() {
+fn a_norm_stays_accurate_if_squares_overflow_or_underflow() {
     let mut data = Data::new("gemv norms far from one");
     for (scale, gated) in
         [1e-30, 1e-22, 1e20, 1e30].into_iter().flat_map(|s| [(s, false), (s, true)])
@@ -213,7 +213,7 @@ fn a_norm_keeps_its_precision_where_squares_leave_the_range() {
 }
 
 #[test]
-fn special_values_of_weights_reach_their_output_only_and_those_of_x_all() {
+fn special_values_of_weights_reach_one_output_and_of_x_every_output() {
     let mut data = Data::new("special gemv layers");
     let mut case = Case::new(&mut data, (Format::F32, 64), [&[6, 5], &[3]]);
     case.layers[1].0[64 * 2 + 5] = f32::NAN;
@@ -266,7 +266,7 @@ fn a_prefetched_tensor_changes_no_bit_and_is_not_accessed() {
 }
 
 #[test]
-fn weights_are_declared_as_read_ahead_and_nothing_else_is() {
+fn only_weights_are_declared_as_read_before_the_wait() {
     let device = Device::new();
     let (x, w, y) = (device.unwritten(8), device.unwritten(32), device.unwritten(4));
     let norm = Some(NormPrologue { gamma: x, eps: 1e-6 });

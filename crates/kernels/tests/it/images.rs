@@ -85,7 +85,7 @@ fn every_image_belongs_to_a_kernel_and_names_are_unique() {
 }
 
 #[test]
-fn the_digest_of_an_image_is_that_of_its_text() {
+fn digests_match_the_texts() {
     use sha2::{Digest, Sha256};
 
     for (target, image) in SmTarget::GENERATED.iter().flat_map(|t| images::names().map(|i| (*t, i)))

@@ -32,7 +32,7 @@ pub(crate) fn caches(
 }
 
 /// The numbers in a cache.
-pub(crate) fn held(device: &Device, cache: TensorView<u64>) -> Vec<f32> {
+pub(crate) fn contents(device: &Device, cache: TensorView<u64>) -> Vec<f32> {
     match cache {
         TensorView::F32(view) => device.download(view),
         TensorView::Bf16(view) => device.download(view).into_iter().map(bf16::to_f32).collect(),
@@ -41,7 +41,7 @@ pub(crate) fn held(device: &Device, cache: TensorView<u64>) -> Vec<f32> {
 }
 
 #[test]
-fn a_cache_in_bf16_holds_what_is_nearest_and_products_read_it() {
+fn a_bf16_cache_holds_rounded_values_and_products_read_it() {
     let mut data = Data::new("cache bf16");
     for (sizes, start, tokens, count) in [
         ([1, 1, 1, 2], 0, 1, 1),
@@ -70,7 +70,7 @@ fn a_cache_in_bf16_holds_what_is_nearest_and_products_read_it() {
             all
         });
         for (cache, expected) in pair.views().into_iter().zip(&expected) {
-            same_bits(&held(&device, cache), expected, "what was appended");
+            same_bits(&contents(&device, cache), expected, "what was appended");
         }
 
         let outs = [pair.views(), expected.clone().map(|cache| device.upload(&cache).into())].map(
@@ -110,7 +110,7 @@ fn a_cache_in_bf16_holds_what_is_nearest_and_products_read_it() {
 }
 
 #[test]
-fn special_numbers_keep_their_kind_in_a_cache_of_bf16() {
+fn special_values_survive_rounding_to_a_bf16_cache() {
     let device = Device::new();
     let new = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, -0.0, 1e-30, 1e30, 1e-40];
     let caches: KvCache<u64> = [(); 2].map(|()| device.upload(&[bf16::ZERO; 16])).into();
@@ -119,7 +119,7 @@ fn special_numbers_keep_their_kind_in_a_cache_of_bf16() {
     let append = CacheAppend { keys: rows, values: rows, caches, start, count: None, shape };
     device.run(&append.launch().unwrap());
     for cache in caches.views() {
-        let found = held(&device, cache);
+        let found = contents(&device, cache);
         assert!(found[..8].iter().all(|&value| value == 0.0));
         assert!(found[8].is_nan());
         same_bits(&found[9..], &rounded(&new)[1..], "what is a number");

@@ -40,9 +40,9 @@ struct Case {
     matrix: LoraMatrix,
     shape: LoraShape,
     /// `rows × width`: x, dy, or the previous y.
-    long: Vec<f32>,
+    wide: Vec<f32>,
     /// t, `rows × rank`.
-    low: Vec<Vec<f32>>,
+    t: Vec<Vec<f32>>,
     w: Vec<Vec<f32>>,
     alpha: f32,
     accumulate: bool,
@@ -54,10 +54,10 @@ impl Case {
     fn new(data: &mut Data, (matrix, shape): (LoraMatrix, LoraShape), adapters: usize) -> Self {
         let LoraShape { rows, width, rank } = shape;
         let (scale, small) = (data.scale().clamp(1e-10, 1e10), data.scale().clamp(1e-10, 1e10));
-        let long = data.uniform(rows * width, scale);
-        let low = (0..adapters).map(|_| data.uniform(rows * rank, scale / small)).collect();
+        let wide = data.uniform(rows * width, scale);
+        let t = (0..adapters).map(|_| data.uniform(rows * rank, scale / small)).collect();
         let w = (0..adapters).map(|_| data.uniform(rank * width, small)).collect();
-        Self { matrix, shape, long, low, w, alpha: 0.75, accumulate: false, shift: 0 }
+        Self { matrix, shape, wide, t, w, alpha: 0.75, accumulate: false, shift: 0 }
     }
 
     fn place(&self, device: &Device, data: &[f32]) -> View<u64, f32> {
@@ -70,14 +70,14 @@ impl Case {
         let len = planes.len() / splits;
         let added = |at: usize| {
             let splits = (0..splits).map(|part| planes[part * len + at]);
-            splits.reduce(|sum, next| sum + next).expect("there is a part")
+            splits.reduce(|sum, next| sum + next).expect("there is a split")
         };
         (0..len).map(added).collect()
     }
 
-    fn down(&self, splits: usize) -> Vec<Vec<f32>> {
+    fn shrink(&self, splits: usize) -> Vec<Vec<f32>> {
         let (device, LoraShape { rows, rank, .. }) = (Device::new(), self.shape);
-        let x = self.place(&device, &self.long);
+        let x = self.place(&device, &self.wide);
         let taken = |w: &Vec<f32>| LoraShrinkAdapter {
             w: self.place(&device, w),
             out: device.unwritten(splits * rows * rank),
@@ -90,29 +90,29 @@ impl Case {
     }
 
     /// y, and the totals of t.
-    fn add(&self, splits: usize) -> (Vec<f32>, Vec<Vec<f32>>) {
+    fn expand(&self, splits: usize) -> (Vec<f32>, Vec<Vec<f32>>) {
         let device = Device::new();
-        let added = |(low, w): (&Vec<f32>, &Vec<f32>)| {
+        let added = |(t, w): (&Vec<f32>, &Vec<f32>)| {
             // Parts that add up to t: t itself, and pairs that vanish.
             let plane = |part: usize| match part {
-                0 => low.clone(),
-                odd if odd % 2 == 1 && odd + 1 < splits => vec![1.0; low.len()],
-                even if even % 2 == 0 => vec![-1.0; low.len()],
-                _ => vec![0.0; low.len()],
+                0 => t.clone(),
+                odd if odd % 2 == 1 && odd + 1 < splits => vec![1.0; t.len()],
+                even if even % 2 == 0 => vec![-1.0; t.len()],
+                _ => vec![0.0; t.len()],
             };
             let planes: Vec<f32> = (0..splits).flat_map(plane).collect();
             LoraExpandAdapter {
                 t: self.place(&device, &planes),
                 splits,
                 w: self.place(&device, w),
-                total: (splits > 1).then(|| device.unwritten(low.len())),
+                total: (splits > 1).then(|| device.unwritten(t.len())),
             }
         };
-        let adapters: Vec<_> = self.low.iter().zip(&self.w).map(added).collect();
+        let adapters: Vec<_> = self.t.iter().zip(&self.w).map(added).collect();
         let y = if self.accumulate {
-            self.place(&device, &self.long)
+            self.place(&device, &self.wide)
         } else {
-            self.place(&device, &vec![f32::NAN; self.long.len()])
+            self.place(&device, &vec![f32::NAN; self.wide.len()])
         };
         let Self { matrix, shape, alpha, accumulate, .. } = *self;
         let launch = LoraExpand { adapters: &adapters, matrix, y, shape, alpha, accumulate };
@@ -123,16 +123,16 @@ impl Case {
 
     fn grad(&self, splits: usize) -> Vec<Vec<f32>> {
         let device = Device::new();
-        let x = self.place(&device, &self.long);
-        let graded = |(low, w): (&Vec<f32>, &Vec<f32>)| LoraGradAdapter {
-            t: self.place(&device, low),
+        let x = self.place(&device, &self.wide);
+        let graded = |(t, w): (&Vec<f32>, &Vec<f32>)| LoraGradAdapter {
+            t: self.place(&device, t),
             out: if self.accumulate {
                 device.upload(w)
             } else {
                 device.unwritten(splits * w.len())
             },
         };
-        let adapters: Vec<_> = self.low.iter().zip(&self.w).map(graded).collect();
+        let adapters: Vec<_> = self.t.iter().zip(&self.w).map(graded).collect();
         let Self { matrix, shape, alpha, accumulate, .. } = *self;
         let launch = LoraGrad { x, adapters: &adapters, matrix, shape, splits, alpha, accumulate };
         device.run(&launch.launch().unwrap());
@@ -169,11 +169,11 @@ impl Case {
         within(actual, &expected, &bounds, &format!("{what} {:?} {:?}", self.matrix, self.shape));
     }
 
-    fn check_down(&self, splits: usize) -> Vec<Vec<f32>> {
-        let (found, LoraShape { rows, width, rank }) = (self.down(splits), self.shape);
+    fn check_shrink(&self, splits: usize) -> Vec<Vec<f32>> {
+        let (found, LoraShape { rows, width, rank }) = (self.shrink(splits), self.shape);
         for (t, w) in found.iter().zip(&self.w) {
             let of = |as_f64: &dyn Fn(&[f32]) -> Vec<f64>| {
-                let (x, w) = (as_f64(&self.long), as_f64(w));
+                let (x, w) = (as_f64(&self.wide), as_f64(w));
                 match self.matrix {
                     LoraMatrix::A => fprop(&x, &w, gemm(rows, width, rank)),
                     LoraMatrix::B => dgrad(&x, &w, gemm(rows, rank, width)),
@@ -185,35 +185,35 @@ impl Case {
         found
     }
 
-    fn check_add(&self, splits: usize) -> Vec<f32> {
-        let ((found, totals), LoraShape { rows, width, rank }) = (self.add(splits), self.shape);
+    fn check_expand(&self, splits: usize) -> Vec<f32> {
+        let ((found, totals), LoraShape { rows, width, rank }) = (self.expand(splits), self.shape);
         let of = |as_f64: &dyn Fn(&[f32]) -> Vec<f64>| {
-            let product = |(low, w): (&Vec<f32>, &Vec<f32>)| {
-                let (low, w) = (as_f64(low), as_f64(w));
+            let product = |(t, w): (&Vec<f32>, &Vec<f32>)| {
+                let (t, w) = (as_f64(t), as_f64(w));
                 match self.matrix {
-                    LoraMatrix::A => dgrad(&low, &w, gemm(rows, width, rank)),
-                    LoraMatrix::B => fprop(&low, &w, gemm(rows, rank, width)),
+                    LoraMatrix::A => dgrad(&t, &w, gemm(rows, width, rank)),
+                    LoraMatrix::B => fprop(&t, &w, gemm(rows, rank, width)),
                 }
             };
-            let products = self.low.iter().zip(&self.w).map(product);
+            let products = self.t.iter().zip(&self.w).map(product);
             let add = |a: Vec<f64>, b: Vec<f64>| a.iter().zip(b).map(|(a, b)| a + b).collect();
             products.reduce(add).expect("there is an update")
         };
-        self.check((&found, (rank + 1) * self.w.len()), of, &self.long, "add");
-        for (total, low) in totals.iter().zip(&self.low).filter(|_| width > 0) {
-            same_bits(total, &Self::planes(&[low.clone()].concat(), 1), "the total of the splits");
+        self.check((&found, (rank + 1) * self.w.len()), of, &self.wide, "add");
+        for (total, t) in totals.iter().zip(&self.t).filter(|_| width > 0) {
+            same_bits(total, &Self::planes(&[t.clone()].concat(), 1), "the total of the splits");
         }
         found
     }
 
     fn check_grad(&self, splits: usize) -> Vec<Vec<f32>> {
         let (found, LoraShape { rows, width, rank }) = (self.grad(splits), self.shape);
-        for ((grad, low), w) in found.iter().zip(&self.low).zip(&self.w) {
+        for ((grad, t), w) in found.iter().zip(&self.t).zip(&self.w) {
             let of = |as_f64: &dyn Fn(&[f32]) -> Vec<f64>| {
-                let (x, low) = (as_f64(&self.long), as_f64(low));
+                let (x, t) = (as_f64(&self.wide), as_f64(t));
                 match self.matrix {
-                    LoraMatrix::A => wgrad(&low, &x, gemm(rows, width, rank)),
-                    LoraMatrix::B => wgrad(&x, &low, gemm(rows, rank, width)),
+                    LoraMatrix::A => wgrad(&t, &x, gemm(rows, width, rank)),
+                    LoraMatrix::B => wgrad(&x, &t, gemm(rows, rank, width)),
                 }
             };
             self.check((grad, rows + splits), of, w, "grad");
@@ -238,15 +238,15 @@ fn each_case(name: &str, work: impl Fn(Case, usize)) {
 }
 
 #[test]
-fn rows_come_down_to_ranks() {
+fn shrink_matches_the_reference() {
     each_case("lora_shrink", |case, adapters| {
         for splits in [case.shape.shrink_splits(adapters), 3] {
-            let found = case.check_down(splits);
-            for (once, again) in found.iter().zip(case.down(splits)) {
+            let found = case.check_shrink(splits);
+            for (once, again) in found.iter().zip(case.shrink(splits)) {
                 same_bits(once, &again, "two splits");
             }
             let shifted = Case { shift: 1, ..case.clone() };
-            for (once, again) in found.iter().zip(shifted.down(splits)) {
+            for (once, again) in found.iter().zip(shifted.shrink(splits)) {
                 same_bits(once, &again, "aligned and unaligned operands");
             }
         }
@@ -254,20 +254,20 @@ fn rows_come_down_to_ranks() {
 }
 
 #[test]
-fn ranks_are_added_to_rows() {
+fn expand_matches_the_reference() {
     each_case("lora_expand", |case, _| {
         for (accumulate, splits) in [(true, 1), (false, 1), (true, 2)] {
             let case = Case { accumulate, ..case.clone() };
-            let found = case.check_add(splits);
-            same_bits(&found, &case.add(splits).0, "two splits");
+            let found = case.check_expand(splits);
+            same_bits(&found, &case.expand(splits).0, "two splits");
             let shifted = Case { shift: 3, ..case.clone() };
-            same_bits(&found, &shifted.add(splits).0, "aligned and unaligned operands");
+            same_bits(&found, &shifted.expand(splits).0, "aligned and unaligned operands");
         }
     });
 }
 
 #[test]
-fn gradients_of_matrices_are_sums_over_rows() {
+fn grad_matches_the_reference() {
     each_case("lora_grad", |case, adapters| {
         for (accumulate, splits) in
             [(false, case.shape.grad_splits(adapters)), (true, 1), (false, 5)]
@@ -283,7 +283,7 @@ fn gradients_of_matrices_are_sums_over_rows() {
 }
 
 #[test]
-fn parts_of_what_is_added_are_summed_in_order() {
+fn splits_of_t_are_added_in_order() {
     let mut data = Data::new("lora_expand splits");
     let (matrix, sizes) = (LoraMatrix::B, shape((33, 40, 6)));
     let (splits, len) = (11, 33 * 6);
@@ -307,17 +307,17 @@ fn nan_stays_in_its_row_or_column() {
     for matrix in SIDES {
         let mut case = Case::new(&mut data, (matrix, sizes), 2);
         case.accumulate = true;
-        // A row of the long operand and of t, and a rank of the second matrix.
-        case.long[67 * 130 + 129] = f32::NAN;
-        case.low[1][66 * 9 + 8] = f32::INFINITY;
+        // A row of the wide operand and of t, and a rank of the second matrix.
+        case.wide[67 * 130 + 129] = f32::NAN;
+        case.t[1][66 * 9 + 8] = f32::INFINITY;
         let place = if matrix == LoraMatrix::A { 8 * 130 + 128 } else { 128 * 9 + 8 };
         case.w[0][place] = f32::NAN;
         let case = Case { accumulate: false, ..case };
-        let down = case.down(2);
+        let down = case.shrink(2);
         for (i, t) in down[0].iter().enumerate() {
             assert_eq!(t.is_nan(), i / 9 == 67 || i % 9 == 8, "down {matrix:?} {i}");
         }
-        let (y, _) = Case { accumulate: true, ..case.clone() }.add(1);
+        let (y, _) = Case { accumulate: true, ..case.clone() }.expand(1);
         for (i, y) in y.iter().enumerate() {
             let (row, column) = (i / 130, i % 130);
             assert_eq!(y.is_nan(), column == 128 || (row, column) == (67, 129), "{matrix:?} {i}");

@@ -100,7 +100,7 @@ fn values_keep_their_code_and_boundaries_belong_to_the_lower_one() {
 }
 
 #[test]
-fn zeros_stay_zeros_and_what_is_not_finite_is_refused() {
+fn zeros_stay_zeros_and_non_finite_values_are_refused() {
     let zeros = nf4::quantize(&[0.0; 65]).unwrap();
     let back = nf4::dequantize(&zeros.codes, &zeros.absmax, 65);
     assert!(back.iter().all(|&value| value == 0.0), "{back:?}");

@@ -13,7 +13,7 @@ use retrograph_ptx::parse;
 
 /// The pointers of an image that its launches declare as read ahead. That they do is a test of
 /// each of them.
-fn read_ahead(image: &str, parameter: &str) -> bool {
+fn is_read_before_wait(image: &str, parameter: &str) -> bool {
     let numbered = |letter: &str| {
         parameter.strip_prefix(letter).is_some_and(|rest| rest.starts_with(['0', '1', '2']))
     };
@@ -80,7 +80,7 @@ fn waits(instruction: &Instruction) -> bool {
 }
 
 /// An instruction before `griddepcontrol.wait` that must not be there.
-fn offence(instruction: &Instruction, allowed: impl Fn(RegisterId) -> bool) -> Option<String> {
+fn violation(instruction: &Instruction, allowed: impl Fn(RegisterId) -> bool) -> Option<String> {
     let global =
         !instruction.modifiers.has(Modifier::Shared) && !instruction.modifiers.has(Modifier::Param);
     let what = match instruction.opcode {
@@ -103,13 +103,13 @@ fn offence(instruction: &Instruction, allowed: impl Fn(RegisterId) -> bool) -> O
     Some(format!("{what} before it waits: {instruction:?}"))
 }
 
-/// The first offence on any path from the beginning to a wait, and whether any path gets to the
+/// The first violation on any path from the beginning to a wait, and whether any path gets to the
 /// end without one.
 fn check(image: &str, entry: &Entry) -> Result<(), String> {
     let origins = origins(entry);
     let allowed = |register| {
         let mut from = origins.get(&register).into_iter().flatten().peekable();
-        let declared = |at: &u32| read_ahead(image, &entry.parameters[*at as usize].name);
+        let declared = |at: &u32| is_read_before_wait(image, &entry.parameters[*at as usize].name);
         from.peek().is_some() && from.all(declared)
     };
     let labels: BTreeMap<LabelId, usize> = (0..)
@@ -134,8 +134,8 @@ fn check(image: &str, entry: &Entry) -> Result<(), String> {
         if waits(instruction) {
             continue;
         }
-        if let Some(offence) = offence(instruction, allowed) {
-            return Err(offence);
+        if let Some(violation) = violation(instruction, allowed) {
+            return Err(violation);
         }
         let target = instruction.operands.iter().find_map(|operand| match operand {
             Operand::Label(label) => Some(labels[label]),
@@ -150,7 +150,7 @@ fn check(image: &str, entry: &Entry) -> Result<(), String> {
 }
 
 #[test]
-fn entries_wait_in_front_of_all_that_they_have_not_declared() {
+fn entries_wait_before_undeclared_accesses() {
     for target in SmTarget::GENERATED {
         for image in images::names() {
             let text = images::ptx(image, target).unwrap();
@@ -169,7 +169,7 @@ fn entries_wait_in_front_of_all_that_they_have_not_declared() {
 }
 
 #[test]
-fn offences_are_found() {
+fn violations_are_found() {
     let target = images::names().find(|image| *image == "gemv_bf16").unwrap();
     let text = images::ptx(target, SmTarget::exact(90)).unwrap();
     let module = parse(text).unwrap();

@@ -86,7 +86,7 @@ fn weights_are_derivatives() {
 }
 
 #[test]
-fn a_ratio_that_is_not_finite_is_seen() {
+fn a_ratio_that_is_not_finite_reaches_its_pair() {
     let [losses, .., weights] = run(&[f64::NAN, 0.0, 1.0, 0.0], 0.1, 0.0);
     assert!(losses[0].is_nan() && weights[..2].iter().all(|weight| weight.is_nan()));
     assert!(losses[1].is_finite());

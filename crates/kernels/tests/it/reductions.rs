@@ -55,7 +55,7 @@ fn not_a_number_stays_in_its_column() {
 }
 
 #[test]
-fn column_sums_are_added_to_what_is_there() {
+fn column_sums_accumulate() {
     let mut data = Data::new("column_sum accumulate");
     let (rows, columns) = (37, 35);
     let (x, before) = (data.uniform(rows * columns, 1.0), data.uniform(columns, 1.0));
@@ -100,7 +100,7 @@ fn means_match_their_reference() {
 }
 
 #[test]
-fn where_nothing_counts_the_mean_is_zero() {
+fn the_mean_of_no_counted_values_is_zero() {
     assert_eq!([mean_of(&[], 0), mean_of(&[0.0; 300], 0)].map(f32::to_bits), [0, 0]);
     assert!(mean_of(&[f32::NAN], 0).is_nan());
 }

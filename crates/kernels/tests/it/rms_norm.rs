@@ -199,7 +199,7 @@ fn backward_matches_its_reference() {
 }
 
 #[test]
-fn backward_adds_to_what_is_there() {
+fn backward_accumulates() {
     let mut data = Data::new("rms_norm_backward accumulate");
     let (x, gamma) = (data.uniform(3 * 21, 2.0), data.uniform(21, 2.0));
     let (grad, before) = (data.uniform(3 * 21, 1.0), data.uniform(3 * 21, 5.0));

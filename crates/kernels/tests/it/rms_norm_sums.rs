@@ -23,7 +23,7 @@ fn added(left: &[f32], right: &[f32]) -> Vec<f32> {
 }
 
 #[test]
-fn a_residual_is_added_in_front_of_the_norm_bit_for_bit() {
+fn a_residual_is_added_before_the_norm_bit_for_bit() {
     let (mut data, device) = (Data::new("rms_norm residual"), Device::new());
     for ((rows, width), shift) in SHAPES.iter().flat_map(|shape| [0, 1].map(|s| (*shape, s))) {
         let len = rows * width;

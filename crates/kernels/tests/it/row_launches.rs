@@ -105,7 +105,7 @@ fn norms_check_every_length() {
 }
 
 #[test]
-fn accumulating_reads_what_it_adds_to() {
+fn accumulated_outputs_are_declared_as_read() {
     let written = |launch: Launch<_>| {
         accesses(&launch)
             .into_iter()
@@ -149,7 +149,7 @@ fn partial_rows_are_few_and_cover_all_rows() {
 }
 
 #[test]
-fn streams_need_equal_lengths() {
+fn elementwise_operands_need_equal_lengths() {
     assert_eq!(refused(Silu { x: view("x", 3), y: view("y", 4) }.launch()), "y");
     let (a, b, out) = (view("a", 3), view("b", 4), view("out", 3));
     assert_eq!(refused(Add { a, b, out }.launch()), "b");

@@ -108,7 +108,7 @@ fn the_same_seed_and_draw_give_the_same_token_and_others_give_others() {
 }
 
 #[test]
-fn of_equal_logits_greedy_takes_the_lowest_token_and_all_of_them_are_kept() {
+fn greedy_takes_the_lowest_of_tied_tokens_and_ties_are_kept() {
     let mut logits = vec![0.5; 3000];
     for token in [1999, 1200, 2500] {
         logits[token] = 2.0;
@@ -130,7 +130,7 @@ fn of_equal_logits_greedy_takes_the_lowest_token_and_all_of_them_are_kept() {
 }
 
 #[test]
-fn extreme_logits_and_settings_choose_a_token_that_can_be() {
+fn extreme_logits_and_settings_choose_a_possible_token() {
     let mut data = Data::new("sampling extremes");
     let seen = vec![1; 600];
     for scale in [1e-30, 1e30] {
@@ -157,7 +157,7 @@ fn extreme_logits_and_settings_choose_a_token_that_can_be() {
 }
 
 #[test]
-fn logits_that_are_not_finite_are_reported_and_give_no_wild_token() {
+fn logits_that_are_not_finite_are_reported_and_give_token_0() {
     let mut data = Data::new("sampling special");
     for value in [f32::NAN, f32::INFINITY] {
         for at in [0, 1500, 2999] {

@@ -141,7 +141,7 @@ fn special_values_reach_their_output_only_and_all_scales_keep_their_precision() 
 }
 
 #[test]
-fn weights_alone_are_read_before_the_wait() {
+fn only_weights_are_read_before_the_wait() {
     let device = Device::new();
     let (x, w) = (device.upload(&[0.0f32; 16]), device.upload(&[bf16::ZERO; 32]));
     let (bias, y) = (Some(device.upload(&[0.0f32; 4])), device.unwritten(8));
@@ -153,7 +153,7 @@ fn weights_alone_are_read_before_the_wait() {
 }
 
 #[test]
-fn operands_that_no_kernel_takes_are_refused() {
+fn unsupported_operands_are_refused() {
     let device = Device::new();
     let refused = |[rows, inputs, outputs]: [usize; 3], start: usize| -> KernelError {
         let x = device.upload(&vec![0.0f32; rows * inputs + start]);

@@ -167,7 +167,7 @@ fn softmax_backward_matches_finite_differences() {
 }
 
 #[test]
-fn nothing_that_the_mask_hides_is_read() {
+fn masked_elements_are_not_read() {
     let width = 40;
     let hidden = |row: usize, column: usize| column > row % width;
     let mut data = Data::new("softmax mask");

@@ -11,18 +11,18 @@ pub struct Entry {
     pub parameters: Vec<Parameter>,
     /// The results of a function; kernels have none.
     pub results: Vec<Parameter>,
-    /// Limits on the geometry that it may be launched with.
+    /// Limits on the launch geometry.
     pub limits: Limits,
     /// The register declarations; [`RegisterId`] counts through them in order.
     pub registers: Vec<RegisterDeclaration>,
     /// Variables of the entry, shared or local.
     pub variables: Vec<Variable>,
     /// Names of the labels; [`LabelId`] is an index into them. The builder and the parser number
-    /// them in the order in which the text names them first.
+    /// them in the order of their first mention.
     pub labels: Vec<String>,
-    /// The tables of labels that `brx.idx` jumps by.
+    /// The label tables of `brx.idx`.
     pub tables: Vec<BranchTable>,
-    /// The signatures that calls through pointers name.
+    /// The prototypes of indirect calls.
     pub prototypes: Vec<Prototype>,
     /// The statements.
     pub body: Vec<Statement>,
@@ -40,7 +40,7 @@ impl Entry {
         self.registers.iter().flat_map(repeat).collect()
     }
 
-    /// The name and type of a register, or `None` when the entry has no such register.
+    /// The name and type of a register, or `None` if the entry has no such register.
     pub fn register(&self, id: RegisterId) -> Option<(String, Type)> {
         let mut index = id.0;
         for declaration in &self.registers {
@@ -78,8 +78,7 @@ pub struct BranchTable {
     pub labels: Vec<LabelId>,
 }
 
-/// The signature of functions that are called through a pointer,
-/// `name: .callprototype (.param .b32 _) _ (.param .b64 _);`
+/// The signature of an indirect call, `name: .callprototype (.param .b32 _) _ (.param .b64 _);`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prototype {
     /// The name.
@@ -90,14 +89,14 @@ pub struct Prototype {
     pub parameters: Vec<Parameter>,
 }
 
-/// A device function, which kernels and functions call.
+/// A device function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
-    /// Who may see it.
+    /// The linkage.
     pub linkage: Linkage,
     /// Name, parameters, results and body.
     pub code: Entry,
-    /// Whether there is a body; otherwise another module has it.
+    /// Whether there is a body; otherwise another module defines it.
     pub is_defined: bool,
 }
 
@@ -110,7 +109,7 @@ pub struct Parameter {
     pub ty: Type,
     /// The `.align` attribute.
     pub align: Option<u32>,
-    /// Number of elements when it is an array, as structs passed by value are.
+    /// Number of elements of an array, such as a struct passed by value.
     pub length: Option<u32>,
     /// The `.ptr` attribute.
     pub pointer: Option<PointerAttribute>,
@@ -132,7 +131,7 @@ impl Parameter {
         self.align.unwrap_or(self.ty.size()).max(1)
     }
 
-    /// Whether this may be passed where `wanted` is declared.
+    /// Whether this may be passed as a parameter declared as `wanted`.
     pub fn fits(&self, wanted: &Self) -> bool {
         self.size() == wanted.size()
             && self.length.is_some() == wanted.length.is_some()
@@ -143,7 +142,7 @@ impl Parameter {
 /// The memory that a pointer parameter points to: `.ptr .global .align 16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointerAttribute {
-    /// The space; generic when absent.
+    /// The space; generic if `None`.
     pub space: Option<Space>,
     /// The alignment in bytes.
     pub align: Option<u32>,
@@ -152,19 +151,19 @@ pub struct PointerAttribute {
 /// Limits on the geometry of a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// `.maxntid`: most threads per block.
+    /// `.maxntid`: maximum threads per block.
     pub max_threads: Option<[u32; 3]>,
     /// `.reqntid`: exactly these threads per block.
     pub required_threads: Option<[u32; 3]>,
     /// `.minnctapersm`: blocks that must fit on a multiprocessor.
     pub min_blocks: Option<u32>,
-    /// `.maxnreg`: most registers per thread.
+    /// `.maxnreg`: maximum registers per thread.
     pub max_registers: Option<u32>,
     /// `.reqnctapercluster`: exactly these blocks per cluster.
     pub cluster: Option<[u32; 3]>,
-    /// `.explicitcluster`: every launch must say how large its clusters are.
+    /// `.explicitcluster`: every launch must specify its cluster size.
     pub explicit_cluster: bool,
-    /// `.maxclusterrank`: most blocks per cluster.
+    /// `.maxclusterrank`: maximum blocks per cluster.
     pub max_cluster_rank: Option<u32>,
 }
 
@@ -175,7 +174,7 @@ pub struct RegisterDeclaration {
     pub name: String,
     /// The type.
     pub ty: Type,
-    /// For several registers, how many; they are called `name0`, `name1` and so on.
+    /// The number of registers called `name0`, `name1` and so on; `None` for a single register.
     pub count: Option<u32>,
 }
 
@@ -195,28 +194,28 @@ impl RegisterDeclaration {
     }
 }
 
-/// Who may see a variable.
+/// The linkage of a symbol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Linkage {
     /// This module.
     #[default]
     Internal,
-    /// Declared here, provided elsewhere: dynamic shared memory.
+    /// Declared here, defined elsewhere, such as dynamic shared memory.
     Extern,
     /// Other modules.
     Visible,
-    /// Other modules, unless one of them defines the name without `.weak`.
+    /// Visible to other modules, unless one of them defines the name without `.weak`.
     Weak,
-    /// Other modules, which may declare the same variable: the linker makes one of them.
+    /// Visible to other modules, which may declare the same variable; the linker merges them.
     Common,
 }
 
 /// A variable: an array or a scalar in a state space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variable {
-    /// Who may see it.
+    /// The linkage.
     pub linkage: Linkage,
-    /// Where it lives.
+    /// The state space.
     pub space: Space,
     /// Whether host and devices share it (`.attribute(.managed)`).
     pub is_managed: bool,

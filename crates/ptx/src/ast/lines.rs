@@ -1,7 +1,7 @@
-//! Lines of the source that PTX was compiled from.
+//! The source lines that PTX was compiled from.
 
-/// The table that `.file` and `.loc` make: which line of a source file each line of the PTX text
-/// comes from. Empty unless the text was compiled with line information (`nvcc -lineinfo`).
+/// The line table of `.file` and `.loc`: maps lines of the PTX text to lines of source files. Empty
+/// unless the text was compiled with line information (`nvcc -lineinfo`).
 ///
 /// ```
 /// let text = "
@@ -22,10 +22,10 @@
 /// ```
 #[derive(Clone, Debug, Default, Eq)]
 pub struct LineTable {
-    /// Names of the files by the numbers that the text gives them.
+    /// Names of the files, with their numbers in the text.
     files: Vec<(u32, String)>,
-    /// Where a row begins in the PTX text, with file and line of the source; in ascending order.
-    /// Line 0 ends the row before it.
+    /// The first PTX line of each row, with source file and line, in ascending order. Source line 0
+    /// ends the previous row.
     rows: Vec<(u32, u32, u32)>,
 }
 
@@ -45,7 +45,7 @@ impl std::fmt::Display for SourcePosition {
 }
 
 impl LineTable {
-    /// The line of the source that a line of the PTX text comes from, if the text says so.
+    /// Returns the source line of a line of the PTX text, if known.
     pub fn source(&self, ptx_line: u32) -> Option<SourcePosition> {
         let next = self.rows.partition_point(|(start, ..)| *start <= ptx_line);
         let (_, file, line) = *self.rows.get(next.checked_sub(1)?)?;
@@ -57,12 +57,12 @@ impl LineTable {
         self.files.push((number, name.to_owned()));
     }
 
-    /// From `ptx_line` on the text comes from this line of the source.
+    /// Starts a row: from `ptx_line` on, the text comes from this source line.
     pub(crate) fn begin(&mut self, ptx_line: u32, file: u32, line: u32) {
         self.rows.push((ptx_line, file, line));
     }
 
-    /// From `ptx_line` on the source is unknown.
+    /// Ends a row: from `ptx_line` on, the source is unknown.
     pub(crate) fn end(&mut self, ptx_line: u32) {
         if self.rows.last().is_some_and(|(.., line)| *line != 0) {
             self.rows.push((ptx_line, 0, 0));
@@ -70,7 +70,7 @@ impl LineTable {
     }
 }
 
-/// Tables are equal: they do not belong to what a module does, as [`SourceLine`]s do not.
+/// All tables compare as equal: like [`SourceLine`]s, they are not part of the meaning of a module.
 ///
 /// [`SourceLine`]: super::SourceLine
 impl PartialEq for LineTable {

@@ -9,7 +9,7 @@ words! {
     /// The order of the variants is the order in which modifiers are printed.
     pub enum Modifier {
         // The operations of `cp`, `mbarrier`, `setmaxnreg`, `wmma` and `wgmma`. A word with a dot
-        // is several modifiers that only occur together.
+        // stands for several modifiers that only occur together.
         Async = "async",
         AsyncBulk = "async.bulk",
         AsyncBulkTensor = "async.bulk.tensor",
@@ -29,7 +29,7 @@ words! {
         TryWaitParity = "try_wait.parity",
         IncSync = "inc.sync",
         DecSync = "dec.sync",
-        // How a bulk copy goes and how it completes.
+        // Direction and completion of a bulk copy.
         Read = "read",
         Dim1 = "1d",
         Dim2 = "2d",
@@ -198,7 +198,7 @@ words! {
         NotANumber = "notanumber",
         Normal = "normal",
         Subnormal = "subnormal",
-        // Operations of atomics, and of `setp` that combines.
+        // Operations of atomics and of combining `setp`.
         Add = "add",
         Min = "min",
         Max = "max",
@@ -236,7 +236,7 @@ words! {
 // The set below has one bit for each modifier.
 const _: () = assert!(Modifier::ALL.len() <= 256);
 
-/// A set of modifiers. Their order means nothing to PTX, and so it means nothing here.
+/// A set of modifiers. Their order has no meaning in PTX.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Modifiers([u128; 2]);
 
@@ -262,7 +262,7 @@ impl Modifiers {
         set
     }
 
-    /// Adds `modifier`; false when it was there.
+    /// Adds `modifier`. Returns false if the set already has it.
     pub fn insert(&mut self, modifier: Modifier) -> bool {
         let fresh = !self.has(modifier);
         *self = self.with(modifier);

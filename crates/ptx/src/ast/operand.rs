@@ -10,7 +10,7 @@ pub struct RegisterId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LabelId(pub u32);
 
-/// A named place in memory.
+/// A named memory location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Symbol {
     /// A parameter: an index into [`super::Entry::parameters`].
@@ -39,7 +39,7 @@ pub enum Immediate {
 pub enum AddressBase {
     /// The value of a register.
     Register(RegisterId),
-    /// The place of a symbol.
+    /// The address of a symbol.
     Symbol(Symbol),
     /// Zero: the offset is the address.
     Absolute,
@@ -61,9 +61,9 @@ pub enum Operand {
     Register(RegisterId),
     /// The negation of a predicate register, `!%p1`.
     NotPredicate(RegisterId),
-    /// Two destinations, `%p1|%p2`, of which one may be thrown away, `_|%p2`.
+    /// Two destinations, `%p1|%p2`. One may be discarded, `_|%p2`.
     Pair(Option<RegisterId>, Option<RegisterId>),
-    /// A special register, which is only read.
+    /// A special register, which is read-only.
     Special(Special),
     /// A constant.
     Immediate(Immediate),
@@ -71,28 +71,28 @@ pub enum Operand {
     Symbol(Symbol, i64),
     /// A memory operand.
     Address(Address),
-    /// A box of a tensor, `[map, {x, y}]`: the register that holds the address of its tensor map,
-    /// and the coordinates of its first element, innermost dimension first.
+    /// A box of a tensor, `[map, {x, y}]`: the register with the address of its tensor map, and the
+    /// coordinates of its first element, innermost dimension first.
     TensorCoordinates(RegisterId, Vec<Operand>),
     /// A vector of registers or constants, `{%f1, %f2}`.
     Vector(Vec<Operand>),
     /// The target of a branch.
     Label(LabelId),
-    /// A table of targets: an index into [`super::Entry::tables`].
+    /// A branch table: an index into [`super::Entry::tables`].
     Targets(u32),
-    /// The signature of a call through a pointer: an index into [`super::Entry::prototypes`].
+    /// The prototype of an indirect call: an index into [`super::Entry::prototypes`].
     Prototype(u32),
-    /// A function that is called, or its address as a value: an index into
+    /// A called function, or the address of a function as a value: an index into
     /// [`super::Module::functions`].
     Function(u32),
     /// Arguments or results of a call, `(a, b)`.
     List(Vec<Operand>),
-    /// A result that is thrown away, `_`.
+    /// A discarded result, `_`.
     Sink,
 }
 
 impl Operand {
-    /// Calls `visit` with every register of the operand, be it read or written.
+    /// Calls `visit` with every register of the operand, read or written.
     pub fn visit_registers(&self, visit: &mut dyn FnMut(RegisterId)) {
         match self {
             Self::Register(register) | Self::NotPredicate(register) => visit(*register),
@@ -111,7 +111,7 @@ impl Operand {
         }
     }
 
-    /// The same, with registers that can be changed.
+    /// As [`Self::visit_registers`], with mutable registers.
     pub fn visit_registers_mut(&mut self, visit: &mut dyn FnMut(&mut RegisterId)) {
         match self {
             Self::Register(register) | Self::NotPredicate(register) => visit(register),
@@ -184,7 +184,7 @@ words! {
 }
 
 impl Special {
-    /// Whether this is an index or a size of threads, blocks or the grid, which `mov` also reads
+    /// Whether this is an index or a size of a block, a grid and so on, which `mov` can also read
     /// as 16 bits.
     pub const fn is_extent(self) -> bool {
         matches!(

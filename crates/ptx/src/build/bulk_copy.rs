@@ -1,5 +1,5 @@
-//! Bulk copies between global and shared memory (`cp.async.bulk`), which the tensor memory
-//! accelerator (TMA) makes while the threads go on.
+//! Asynchronous bulk copies between global and shared memory (`cp.async.bulk`) by the tensor memory
+//! accelerator (TMA).
 //!
 //! One thread starts a copy. A load completes at an `mbarrier`: the phase waits for its bytes,
 //! which [`Kernel::mbarrier_arrive_expect_tx`] announces. A store belongs to the next
@@ -45,7 +45,7 @@ impl<'k> TensorMapParam<'k> {
     }
 }
 
-/// A coordinate as an operand of 32 bits with a sign.
+/// A coordinate as a signed 32-bit operand.
 #[track_caller]
 fn signed(coordinate: Value<'_, u32>) -> Operand {
     match coordinate.known() {
@@ -74,7 +74,7 @@ impl<'k> Kernel<'k> {
         TensorMapParam { address: self.param_bytes(name, bytes, align) }
     }
 
-    /// Asks for the tensor map itself, so that the first copy finds it in a cache
+    /// Prefetches the tensor map, so that the first copy finds it in a cache
     /// (`prefetch.tensormap`). Needs sm_90.
     #[track_caller]
     pub fn prefetch_tensormap(&self, map: TensorMapParam<'k>) {
@@ -84,8 +84,8 @@ impl<'k> Kernel<'k> {
         self.emit(Emit { opcode: Opcode::Prefetch, modifiers, types: &[], operands });
     }
 
-    /// Copies `bytes` bytes from global memory, and completes them at `mbarrier`
-    /// (`cp.async.bulk`): a multiple of 16, from and to multiples of 16. Needs sm_90.
+    /// Copies `bytes` bytes from global memory and completes them at `mbarrier` (`cp.async.bulk`).
+    /// `bytes` and both addresses are multiples of 16. Needs sm_90.
     #[track_caller]
     pub fn cp_async_bulk_load<T: Scalar, U: Scalar>(
         &self,
@@ -99,7 +99,7 @@ impl<'k> Kernel<'k> {
         self.bulk(&[&[Modifier::AsyncBulk], &LOAD], operands);
     }
 
-    /// Copies `bytes` bytes to global memory (`cp.async.bulk`): a multiple of 16, from and to
+    /// Copies `bytes` bytes to global memory (`cp.async.bulk`). `bytes` and both addresses are
     /// multiples of 16. Needs sm_90.
     #[track_caller]
     pub fn cp_async_bulk_store<T: Scalar, U: Scalar>(
@@ -142,8 +142,8 @@ impl<'k> Kernel<'k> {
         self.bulk(&[&name, &LOAD], vec![at(to), map, at(mbarrier)]);
     }
 
-    /// [`Kernel::cp_async_bulk_tensor_2d_load`] to the same place in every block of the cluster
-    /// whose bit is set in `blocks`, where it completes at the `mbarrier` of that block
+    /// As [`Kernel::cp_async_bulk_tensor_2d_load`], but to the same shared address in every block
+    /// of the cluster whose bit is set in `blocks`. It completes at the `mbarrier` of each block
     /// (`.multicast::cluster`). Needs sm_90.
     #[track_caller]
     pub fn cp_async_bulk_tensor_2d_load_multicast<T: Scalar>(
@@ -176,9 +176,8 @@ impl<'k> Kernel<'k> {
         self.bulk(&[&name, &LOAD, &multicast], vec![at(to), map, at(mbarrier), blocks]);
     }
 
-    /// Stores the box of a matrix whose first element is `(x, y)`, x along the contiguous
-    /// dimension (`cp.async.bulk.tensor.2d`). Elements outside of the matrix are left out. Needs
-    /// sm_90.
+    /// Stores the box of a matrix whose first element is `(x, y)`, x along the contiguous dimension
+    /// (`cp.async.bulk.tensor.2d`). Elements outside of the matrix are not written. Needs sm_90.
     #[track_caller]
     pub fn cp_async_bulk_tensor_2d_store<T: Scalar>(
         &self,
@@ -204,7 +203,7 @@ impl<'k> Kernel<'k> {
         self.bulk(&[&name, &STORE], vec![map, at(from)]);
     }
 
-    /// [`Kernel::cp_async_bulk_tensor_2d_store`] that adds to global memory
+    /// As [`Kernel::cp_async_bulk_tensor_2d_store`], but adds to global memory
     /// (`cp.reduce.async.bulk.tensor`). Sums of floats depend on the order of the blocks. Needs
     /// sm_90.
     #[track_caller]
@@ -219,21 +218,21 @@ impl<'k> Kernel<'k> {
         self.bulk(&[&name, &STORE], vec![map, at(from)]);
     }
 
-    /// Makes one group of the bulk stores that this thread has started since the last one
+    /// Puts the bulk stores that this thread has started since the last commit into one group
     /// (`cp.async.bulk.commit_group`). Needs sm_90.
     pub fn cp_async_bulk_commit_group(&self) {
         self.bulk(&[&[Modifier::BulkCommitGroup]], Vec::new());
     }
 
-    /// Waits until all of this thread's groups but the last `pending` are complete, and their
+    /// Waits until all of this thread's groups except the last `pending` are complete, and their
     /// writes are visible to the thread (`cp.async.bulk.wait_group`). Needs sm_90.
     pub fn cp_async_bulk_wait_group(&self, pending: u32) {
         let operands = vec![Operand::Immediate(Immediate::Integer(pending.into()))];
         self.bulk(&[&[Modifier::BulkWaitGroup]], operands);
     }
 
-    /// Waits until all of this thread's groups but the last `pending` have read their sources,
-    /// which may be overwritten then (`cp.async.bulk.wait_group.read`). Needs sm_90.
+    /// Waits until all of this thread's groups except the last `pending` have read their sources,
+    /// which may then be overwritten (`cp.async.bulk.wait_group.read`). Needs sm_90.
     pub fn cp_async_bulk_wait_group_read(&self, pending: u32) {
         let operands = vec![Operand::Immediate(Immediate::Integer(pending.into()))];
         self.bulk(&[&[Modifier::BulkWaitGroup, Modifier::Read]], operands);

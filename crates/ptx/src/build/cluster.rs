@@ -9,7 +9,7 @@ use crate::ast::{
 };
 
 impl<'k> Kernel<'k> {
-    /// True in one lane of the warp (`elect.sync`). Every lane must take part. Needs sm_90.
+    /// True in one lane of the warp (`elect.sync`). Every lane must execute it. Needs sm_90.
     #[track_caller]
     pub fn elect_sync(&self) -> Pred<'k> {
         let elected = self.register(Type::Pred);
@@ -39,7 +39,7 @@ impl<'k> Kernel<'k> {
         self.emit(Emit { opcode: Opcode::Setmaxnreg, modifiers, types, operands });
     }
 
-    /// Index of the block in its cluster (`%cluster_ctarank`). Needs sm_90.
+    /// Rank of the block in its cluster (`%cluster_ctarank`). Needs sm_90.
     pub fn cluster_ctarank(&self) -> Value<'k, u32> {
         self.special(Special::ClusterCtarank)
     }
@@ -59,7 +59,7 @@ impl<'k> Kernel<'k> {
         self.special(Special::ClusterIdX)
     }
 
-    /// Counts at the barrier of the cluster (`barrier.cluster.arrive`). Needs sm_90.
+    /// Arrives at the barrier of the cluster (`barrier.cluster.arrive`). Needs sm_90.
     pub fn barrier_cluster_arrive(&self) {
         self.barrier_cluster(Modifier::Arrive);
     }

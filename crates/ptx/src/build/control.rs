@@ -141,7 +141,7 @@ impl<'k> Kernel<'k> {
     }
 
     /// Memory fence: every thread of the device observes this thread's accesses before the fence
-    /// before those after it (`membar.gl`).
+    /// earlier than its accesses after the fence (`membar.gl`).
     pub fn membar_gl(&self) {
         let modifiers = &[Modifier::Gl];
         self.emit(Emit { opcode: Opcode::Membar, modifiers, types: &[], operands: Vec::new() });

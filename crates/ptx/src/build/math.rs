@@ -21,7 +21,7 @@ use super::value::Value;
 use crate::ast::{Modifier, Opcode, Type};
 
 impl<'k, T: Scalar> Value<'k, T> {
-    /// The absolute value. The least signed integer and unsigned integers are returned unchanged.
+    /// The absolute value. The minimum signed integer and unsigned integers are returned unchanged.
     #[track_caller]
     pub fn abs(self) -> Self {
         match T::TYPE {

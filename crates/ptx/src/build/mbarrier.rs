@@ -1,9 +1,9 @@
 //! Barriers in shared memory (`mbarrier`), for producers and consumers and for bulk copies.
 //!
 //! One thread calls [`Kernel::mbarrier_init`] and [`Kernel::fence_mbarrier_init`], and a block
-//! barrier follows. A phase completes when all expected arrivals have come and all expected bytes
-//! have landed. Waits name the parity of the phase that they wait for, which is 0 for the first;
-//! a wait for parity 1 on a fresh barrier returns at once.
+//! barrier follows. A phase completes when all expected arrivals and all expected bytes have
+//! arrived. Waits specify the parity of their phase, which is 0 for the first phase. A wait for
+//! parity 1 on a new barrier returns at once.
 
 use super::kernel::{Emit, Kernel};
 use super::predicate::Pred;
@@ -13,7 +13,7 @@ use super::value::Value;
 use crate::ast::{Modifier, Opcode, Operand, Type};
 
 impl<'k> Kernel<'k> {
-    /// Makes the 8 bytes at `mbarrier` a barrier whose every phase needs `count` arrivals
+    /// Initializes the 8 bytes at `mbarrier` as a barrier with `count` arrivals per phase
     /// (`mbarrier.init`). Needs sm_80.
     #[track_caller]
     pub fn mbarrier_init(&self, mbarrier: Shared<'k, u64>, count: impl Arg<'k, u32>) {
@@ -21,8 +21,7 @@ impl<'k> Kernel<'k> {
         self.mbarrier(&[Modifier::Init, Modifier::SharedCta], operands);
     }
 
-    /// Ends the barrier, so that its memory can be used for something else (`mbarrier.inval`).
-    /// Needs sm_80.
+    /// Invalidates the barrier, so that its memory can be reused (`mbarrier.inval`). Needs sm_80.
     #[track_caller]
     pub fn mbarrier_inval(&self, mbarrier: Shared<'k, u64>) {
         self.mbarrier(&[Modifier::Inval, Modifier::SharedCta], vec![address(mbarrier)]);
@@ -59,7 +58,7 @@ impl<'k> Kernel<'k> {
         self.mbarrier(&[Modifier::ExpectTx, Modifier::SharedCta], operands);
     }
 
-    /// Whether the phase with this `parity` is complete; waits for a while before it answers no
+    /// Returns whether the phase with this `parity` is complete, after a bounded wait
     /// (`mbarrier.try_wait.parity`). Needs sm_90.
     #[track_caller]
     pub fn mbarrier_try_wait_parity(

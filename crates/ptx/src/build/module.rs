@@ -1,4 +1,4 @@
-//! A module from entries.
+//! Builds a module from entries.
 
 use super::shared::DYNAMIC;
 use crate::ast::{
@@ -27,7 +27,8 @@ impl ModuleBuilder {
         self
     }
 
-    /// The module, with the least PTX ISA version that supports the target and every instruction.
+    /// Returns the module, with the lowest PTX ISA version that supports the target and every
+    /// instruction.
     ///
     /// # Panics
     /// If the module is not valid, for example because an instruction needs a newer SM target.

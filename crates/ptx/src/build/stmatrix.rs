@@ -21,15 +21,16 @@ impl<'k> Kernel<'k> {
     }
 
     /// Stores four matrices of 8 × 8 elements of 16 bits, one from each register (`stmatrix.x4`).
-    /// Lanes 8·i to 8·i + 7 of the warp give the places of the rows of matrix i, 16 bytes each and
-    /// aligned to that. A lane holds the elements 2·(lane mod 4) and the next of row lane ÷ 4.
-    /// Every lane of the warp must take part. Needs sm_90.
+    /// Lanes 8·i to 8·i + 7 of the warp pass the addresses of the rows of matrix i, each a multiple
+    /// of 16. A lane holds elements 2·(lane mod 4) and 2·(lane mod 4) + 1 of row lane ÷ 4. Every
+    /// lane of the warp must execute it. Needs sm_90.
     #[track_caller]
     pub fn stmatrix_x4<T: Scalar>(&self, row: Shared<'k, T>, values: [Value<'k, u32>; 4]) {
         self.stmatrix(row, &values, false);
     }
 
-    /// [`Kernel::stmatrix_x4`] of matrices whose columns the lanes hold (`stmatrix.x4.trans`).
+    /// As [`Kernel::stmatrix_x4`], but the lanes hold columns of the matrices
+    /// (`stmatrix.x4.trans`).
     #[track_caller]
     pub fn stmatrix_x4_trans<T: Scalar>(&self, row: Shared<'k, T>, values: [Value<'k, u32>; 4]) {
         self.stmatrix(row, &values, true);

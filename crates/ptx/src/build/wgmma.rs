@@ -52,14 +52,14 @@ pub enum HalfType {
     F16,
 }
 
-/// The scale-d operand: the factor of the accumulators before the product is added.
+/// The scale-d operand: the accumulators are multiplied by it before the product is added.
 #[derive(Clone, Copy, Debug)]
 pub enum ScaleD<'k> {
     /// 0: the product replaces them.
     Zero,
     /// 1: the product is added to them.
     One,
-    /// 1 if the condition is true, which must be the same for the whole warpgroup; otherwise 0.
+    /// 1 if the condition is true, otherwise 0. The condition must be uniform in the warpgroup.
     OneIf(Pred<'k>),
 }
 
@@ -84,8 +84,7 @@ impl<'k> Shared<'k, u32> {
     /// of 16 bytes; the stride is the offset from one swizzle atom to the next.
     ///
     /// In a kernel with [`Kernel::cluster_blocks`], addresses have the rank of the block from bit
-    /// 24 on, which would be added to the leading dimension: only the 18 bits of the format are
-    /// kept.
+    /// 24 on, which would leak into the leading dimension. Only the 18 bits of the format are kept.
     #[track_caller]
     fn descriptor(self, leading_bytes: u64, transposed: bool) -> MatrixDescriptor<'k> {
         let rest = SWIZZLE_128B | (SWIZZLE_ATOM_BYTES >> 4) << 32 | (leading_bytes >> 4) << 16;
@@ -157,8 +156,8 @@ impl<'k> Kernel<'k> {
         self.wgmma_mma_async(HalfType::Bf16, (MatrixA::Shared(a), b), acc, ScaleD::One);
     }
 
-    /// Starts a product of 16-bit elements: `wgmma.mma_async` m64nNk16 with N 32, 64, 96, 128,
-    /// 192, 224 or 256 and `a` in shared memory or in registers. `scale_d` says whether it adds to
+    /// Starts a product of 16-bit elements: `wgmma.mma_async` m64nNk16 with N 32, 64, 96, 128, 192,
+    /// 224 or 256 and `a` in shared memory or in registers. `scale_d` selects whether it adds to
     /// the accumulators, which are distributed as in [`Kernel::wgmma_mma_async_bf16`].
     /// [`Kernel::wgmma_fence`] must follow the last write to registers of `a`.
     ///

@@ -8,15 +8,15 @@ use crate::ast::{
 
 /// The declarations of an entry, by name.
 pub(crate) struct Names<'a> {
-    /// The module: its version and target decide which of several forms is meant.
+    /// The module: its version and target select one of several forms.
     pub(crate) module: &'a Module,
-    /// The parameter or result that a symbol is, or the `.param` variable of a call.
+    /// Returns the parameter, result or `.param` variable of a call that a symbol names.
     pub(crate) parameter: &'a dyn Fn(Symbol) -> Option<Parameter>,
     /// The types of the registers.
     pub(crate) registers: &'a [Type],
-    /// The space of a symbol, or `None` when there is no such symbol.
+    /// Returns the space of a symbol, or `None` if there is no such symbol.
     pub(crate) space: &'a dyn Fn(Symbol) -> Option<Space>,
-    /// The signatures of calls through pointers.
+    /// The prototypes of indirect calls.
     pub(crate) prototypes: &'a [Prototype],
 }
 
@@ -30,13 +30,13 @@ impl Names<'_> {
 /// Why no form fits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch {
-    /// The operand at fault, if it is one.
+    /// The invalid operand, if it is one.
     pub(crate) operand: Option<usize>,
     /// The found text.
     pub(crate) found: String,
     /// The expected text.
     pub(crate) expected: String,
-    /// How near the form came: known modifiers, types, all slots, operand count, operands.
+    /// How far the form matched: known modifiers, types, all slots, operand count, operands.
     stage: usize,
 }
 
@@ -46,8 +46,8 @@ impl Mismatch {
     }
 }
 
-/// The form that `instruction` has, or why it has none: the reason of the form that came nearest.
-/// Where the module is too old for it, the first form that fits.
+/// Returns the form of `instruction`, or the mismatch of the form that matched furthest. If the
+/// module is too old, returns the first form that fits.
 pub(crate) fn check(
     instruction: &Instruction,
     names: &Names<'_>,
@@ -65,12 +65,12 @@ pub(crate) fn check(
     newer.ok_or_else(|| nearest(instruction, names))
 }
 
-/// Whether modifiers and types fit. Refuses most forms without the text of a [`Mismatch`].
+/// Whether modifiers and types fit. Rejects most forms without creating a [`Mismatch`].
 fn is_similar(form: &Form, instruction: &Instruction) -> bool {
     unknown(form, instruction).is_none() && types_fit(form, &instruction.types)
 }
 
-/// The mismatch of the first form that comes nearest.
+/// Returns the mismatch of the first form that matched furthest.
 fn nearest(instruction: &Instruction, names: &Names<'_>) -> Mismatch {
     let forms = instruction.opcode.forms().iter();
     let mismatches = forms.filter_map(|form| check_form(form, instruction, names).err());
@@ -113,7 +113,7 @@ fn check_known(form: &Form, instruction: &Instruction) -> Result<(), Mismatch> {
     }
 }
 
-/// A modifier that the form does not have.
+/// Returns a modifier that the form does not have.
 fn unknown(form: &Form, instruction: &Instruction) -> Option<Modifier> {
     instruction.modifiers.iter().find(|&modifier| !form.has_slot_for(modifier))
 }

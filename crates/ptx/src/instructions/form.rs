@@ -15,20 +15,20 @@ pub struct Form {
     pub types: &'static [&'static [Type]],
     /// The operands.
     pub operands: &'static [Shape],
-    /// The least PTX ISA version.
+    /// The lowest PTX ISA version.
     pub isa: IsaVersion,
-    /// The least SM target, as its number.
+    /// The lowest SM target, as its number.
     pub sm: u32,
-    /// Whether it is that target alone, with the letter `a`.
+    /// Whether only that target has it, with the letter `a`.
     pub exact: bool,
 }
 
-/// A place for one modifier out of several.
+/// A slot for one modifier out of several.
 #[derive(Clone, Copy, Debug)]
 pub struct ModifierChoice {
     /// The allowed modifiers.
     pub choices: &'static [Modifier],
-    /// Whether one of them must.
+    /// Whether one of them is required.
     pub required: bool,
 }
 
@@ -54,18 +54,18 @@ pub enum Shape {
     WideDestination(Ty),
     /// A register that is written, or `_`.
     DestinationOrSink(Ty),
-    /// A register that is written, and maybe a predicate, `%r1|%p1`.
+    /// A register that is written, and an optional predicate, `%r1|%p1`.
     DestinationAndPredicate(Ty),
-    /// A register that is written, or `_`, and a predicate that must be there, `%r1|%p1`.
+    /// A register that is written, or `_`, and a required predicate, `%r1|%p1`.
     SinkAndPredicate(Ty),
-    /// `_` and nothing else.
+    /// Only `_`.
     Sink,
-    /// Two predicates that are written, of which each may be `_`, or one of them.
+    /// One or two predicates that are written; each may be `_`.
     Predicates,
-    /// A register, or a vector as long as `.v2` or `.v4` says, written by a load. Parts of a vector
-    /// may be `_`.
+    /// A register, or a vector of the length of `.v2` or `.v4`, written by a load. Elements of a
+    /// vector may be `_`.
     Loaded,
-    /// The result of an atomic operation: as for a load, or `_`.
+    /// The result of an atomic operation: as [`Self::Loaded`], or `_`.
     LoadedOrSink,
     /// A register or constant, or a vector of them, written to memory by a store.
     Stored,
@@ -85,17 +85,18 @@ pub enum Shape {
     Memory,
     /// `[address]` of an operand that must be a register or a variable, for `cvta`.
     AddressValue,
-    /// `[address]` in this space, whatever the modifiers say.
+    /// `[address]` in this space, regardless of the modifiers.
     MemoryIn(Space),
-    /// `[map, {x, y}]`: a box of a tensor, with as many coordinates as `.2d` and the like say.
+    /// `[map, {x, y}]`: a box of a tensor, with the number of coordinates of a modifier such as
+    /// `.2d`.
     TensorCoordinates,
-    /// An integer constant out of these.
+    /// One of these integer constants.
     OneOf(&'static [i64]),
     /// An integer constant.
     Integer,
     /// An integer constant that is not negative.
     Count,
-    /// A register of this type, or a constant from 0 to as much as the operand before says.
+    /// A register of this type, or a constant from 0 to the value of the previous operand.
     UpToPrevious(Type),
     /// A register of 32 bits, or a constant from 0 to this.
     Within(i64),
@@ -105,13 +106,13 @@ pub enum Shape {
     PredicateRegister,
     /// A register that is read.
     Register(Type),
-    /// A vector of as many registers that are written, each of which may be `_`.
+    /// A vector of this many registers that are written; each may be `_`.
     FragmentDestination(Type, usize),
-    /// A vector of as many registers or constants.
+    /// A vector of this many registers or constants.
     Fragment(Type, usize),
-    /// A vector of as many registers that are read.
+    /// A vector of this many registers that are read.
     Registers(Type, usize),
-    /// A vector of as many registers that are read and written.
+    /// A vector of this many registers that are read and written.
     Accumulators(Type, usize),
     /// A label of the same entry.
     Target,
@@ -119,7 +120,7 @@ pub enum Shape {
     Targets,
     /// A function that is called.
     Callee,
-    /// A register with the address of a function that is called.
+    /// A register with the address of a called function.
     CalledPointer,
     /// A signature that the entry declares.
     Prototype,
@@ -130,7 +131,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Whether the instruction writes the operand, and does nothing else with it.
+    /// Whether the instruction only writes the operand.
     pub const fn is_written(&self) -> bool {
         matches!(
             self,
@@ -164,7 +165,7 @@ impl Form {
         Self { isa, sm, ..self }
     }
 
-    /// The form, on its least SM target alone, with the letter `a`.
+    /// The form, only on its lowest SM target, with the letter `a`.
     pub(super) const fn exactly(self) -> Self {
         Self { exact: true, ..self }
     }

@@ -4,17 +4,17 @@ use super::form::Form;
 use crate::ast::{Instruction, Modifier, Operand, Special};
 use crate::target::{IsaVersion, Reach, SmTarget};
 
-/// The version whose instructions the table takes for given.
+/// The base version: the table does not record older requirements.
 pub(super) const BASE: IsaVersion = IsaVersion::new(6, 0);
 
-/// The least PTX ISA version and the least SM target, as its number.
+/// The lowest PTX ISA version and the lowest SM target, as its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// The least PTX ISA version.
+    /// The lowest PTX ISA version.
     pub isa: IsaVersion,
-    /// The least SM target, as its number.
+    /// The lowest SM target, as its number.
     pub sm: u32,
-    /// Whether it is that target alone, with the letter `a`.
+    /// Whether only that target has it, with the letter `a`.
     pub exact: bool,
 }
 
@@ -30,22 +30,22 @@ impl Needs {
         Self { isa: self.isa.max(other.isa), sm: self.sm.max(other.sm), exact }
     }
 
-    /// Whether a module of this version for this SM target has it.
+    /// Whether a module of this version for this SM target meets the requirements.
     pub(crate) fn are_met(self, isa: IsaVersion, target: SmTarget) -> bool {
         let exactly = target.reach == Reach::Exact && target.number == self.sm;
-        // The table does not say which version before `BASE` introduced a form.
+        // The table does not record which version before `BASE` introduced a form.
         self.isa <= isa.max(BASE) && self.sm <= target.number && (exactly || !self.exact)
     }
 
-    /// The target that is needed at least, or alone.
+    /// The lowest, or only, target.
     pub(crate) fn target(self) -> SmTarget {
         let reach = if self.exact { Reach::Exact } else { Reach::Forward };
         SmTarget { number: self.sm, reach }
     }
 }
 
-/// The needs of an instruction of this form: of the form itself, and of modifiers and registers
-/// that are newer than the form.
+/// The requirements of an instruction of this form: of the form itself, and of modifiers and
+/// registers that are newer than the form.
 pub(crate) fn needs(form: &Form, instruction: &Instruction) -> Needs {
     let mut all = form.needs();
     for modifier in instruction.modifiers.iter() {

@@ -131,7 +131,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether registers may be wider than the type; not for the types of tensor cores.
+    /// Whether registers may be wider than the type; false for tensor-core types.
     fn may_be_wide(&self) -> bool {
         !self.instruction.types.iter().any(|ty| matches!(ty, Type::Bf16 | Type::Tf32))
     }
@@ -204,7 +204,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A vector of registers that together are as wide as the untyped first type.
+    /// A vector of registers with the total width of the untyped first type.
     fn packed(&self, operand: &Operand, written: bool) -> Result<(), String> {
         let ty = self.resolve(Ty::First);
         let error = || Err(format!("a vector of registers that fill .{ty}"));
@@ -263,7 +263,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A register of a fragment. Those that hold packed elements have no type of their own.
+    /// A register of a fragment. Registers of packed elements are untyped.
     fn element(&self, operand: &Operand, ty: Type) -> Result<(), String> {
         self.register(operand, untyped(ty), false)?;
         let Operand::Register(register) = operand else { return Ok(()) };

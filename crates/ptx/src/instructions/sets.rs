@@ -59,7 +59,7 @@ pub(super) const L1_EVICTION: ModifierChoice = maybe(&[
     M::L1EvictLast,
     M::L1NoAllocate,
 ]);
-/// How much the second-level cache shall fetch.
+/// The L2 prefetch size.
 pub(super) const L2_FETCH: ModifierChoice = maybe(&[M::L2Bytes64, M::L2Bytes128, M::L2Bytes256]);
 pub(super) const GENERIC_OR_GLOBAL: ModifierChoice = maybe(&[M::Global]);
 pub(super) const L2_EVICTION: ModifierChoice =
@@ -213,7 +213,7 @@ pub(super) const MEMORY: &[Type] = &[
 /// Types of 32 and 64 bits.
 pub(super) const WORDS: &[Type] = &[Type::B32, Type::U32, Type::S32, Type::F32];
 
-// Integers with values that the named type has not.
+// Integers with values outside of the range of the named type.
 const ALL_SIGNED: &[Type] = &[Type::S8, Type::S16, Type::S32, Type::S64];
 pub(super) const BEYOND_U8: &[Type] =
     &[Type::U16, Type::U32, Type::U64, Type::S8, Type::S16, Type::S32, Type::S64];

@@ -1,5 +1,5 @@
-//! The table: for each opcode its word, its semantics, and its forms. The forms are in one file
-//! for each area.
+//! The table: for each opcode its name, its semantics, and its forms. The forms are in one file for
+//! each area.
 
 use super::form::Form;
 use crate::words::words;
@@ -25,8 +25,8 @@ mod prelude {
     pub(super) use crate::instructions::sets::*;
 }
 
-/// Declares lists of forms. Each list of slots, types and operands becomes a constant of its own,
-/// because it must live as long as the program.
+/// Declares lists of forms. Each list of slots, types and operands becomes a separate constant,
+/// because it must be `'static`.
 macro_rules! forms {
     ($( $(#[$doc:meta])* $name:ident [ $(
         Form::new($slots:expr, $types:expr, $operands:expr $(,)?)
@@ -74,9 +74,9 @@ instructions! {
     Cvta = "cvta" => memory::CVTA,
     /// Tests which space a generic address is in.
     Isspacep = "isspacep" => memory::ISSPACEP,
-    /// Asks for a line of a cache.
+    /// Prefetches a cache line.
     Prefetch = "prefetch" => memory::PREFETCH,
-    /// Asks for a line of the uniform cache.
+    /// Prefetches a line of the uniform cache.
     Prefetchu = "prefetchu" => memory::PREFETCHU,
     /// Converts between types.
     Cvt = "cvt" => convert::CVT,
@@ -84,15 +84,15 @@ instructions! {
     Add = "add" => arithmetic::ADD,
     /// Subtracts.
     Sub = "sub" => arithmetic::SUB,
-    /// Adds with the carry of the instruction before.
+    /// Adds with the carry of the previous instruction.
     Addc = "addc" => arithmetic::ADDC,
-    /// Subtracts with the borrow of the instruction before.
+    /// Subtracts with the borrow of the previous instruction.
     Subc = "subc" => arithmetic::SUBC,
     /// Multiplies: the lower half, the upper half, or the whole product.
     Mul = "mul" => arithmetic::MUL,
     /// Multiplies and adds; for floats it is `fma`.
     Mad = "mad" => arithmetic::MAD,
-    /// Multiplies and adds with the carry of the instruction before.
+    /// Multiplies and adds with the carry of the previous instruction.
     Madc = "madc" => arithmetic::MADC,
     /// Multiplies and adds with one rounding.
     Fma = "fma" => arithmetic::FMA,
@@ -104,19 +104,19 @@ instructions! {
     Abs = "abs" => arithmetic::ABS,
     /// The negation.
     Neg = "neg" => arithmetic::NEG,
-    /// The lesser; a float that is not a number gives way, unless `.NaN` is written.
+    /// The minimum; ignores NaN unless `.NaN` is given.
     Min = "min" => arithmetic::MIN,
-    /// The greater; a float that is not a number gives way, unless `.NaN` is written.
+    /// The maximum; ignores NaN unless `.NaN` is given.
     Max = "max" => arithmetic::MAX,
     /// Multiplies the lower 24 bits.
     Mul24 = "mul24" => arithmetic::MUL24,
     /// Multiplies the lower 24 bits and adds.
     Mad24 = "mad24" => arithmetic::MAD24,
-    /// The absolute difference of two operands, and a third one added.
+    /// The absolute difference of two operands, plus a third one.
     Sad = "sad" => arithmetic::SAD,
-    /// The dot product of four bytes, and a third operand added.
+    /// The dot product of four bytes, plus a third operand.
     Dp4a = "dp4a" => arithmetic::DP4A,
-    /// The dot product of two halfwords and two bytes, and a third operand added.
+    /// The dot product of two halfwords and two bytes, plus a third operand.
     Dp2a = "dp2a" => arithmetic::DP2A,
     /// The square root.
     Sqrt = "sqrt" => special::SQRT,
@@ -136,7 +136,7 @@ instructions! {
     Tanh = "tanh" => special::TANH,
     /// The second operand with the sign of the first.
     Copysign = "copysign" => special::COPYSIGN,
-    /// Tests which class a float is of.
+    /// Tests the class of a float.
     Testp = "testp" => special::TESTP,
     /// Bitwise and.
     And = "and" => bits::AND,
@@ -146,13 +146,13 @@ instructions! {
     Xor = "xor" => bits::XOR,
     /// Bitwise complement.
     Not = "not" => bits::NOT,
-    /// 1 for zero, 0 for the rest.
+    /// Logical complement: 1 for zero, otherwise 0.
     Cnot = "cnot" => bits::CNOT,
     /// Shifts left.
     Shl = "shl" => bits::SHL,
     /// Shifts right; signed types keep their sign.
     Shr = "shr" => bits::SHR,
-    /// Shifts two registers joined together.
+    /// Funnel shift of two concatenated registers.
     Shf = "shf" => bits::SHF,
     /// Any bitwise function of three operands, by its truth table.
     Lop3 = "lop3" => bits::LOP3,
@@ -168,16 +168,16 @@ instructions! {
     Clz = "clz" => bits::CLZ,
     /// Counts the ones.
     Popc = "popc" => bits::POPC,
-    /// Picks four bytes out of eight.
+    /// Selects four bytes out of eight.
     Prmt = "prmt" => bits::PRMT,
-    /// A mask of ones, by its place and length.
+    /// A mask of ones, by position and length.
     Bmsk = "bmsk" => bits::BMSK,
     /// Extends the low bits by their sign or by zeros.
     Szext = "szext" => bits::SZEXT,
     /// Finds the n-th bit that is set.
     Fns = "fns" => bits::FNS,
-    /// Compares into a predicate, or into a pair of it and its opposite, and may combine both
-    /// with another predicate.
+    /// Compares into a predicate, or into a predicate and its complement; may combine both with
+    /// another predicate.
     Setp = "setp" => compare::SETP,
     /// Compares into a register: all ones or 1.0 for true, 0 for false.
     Set = "set" => compare::SET,
@@ -197,9 +197,9 @@ instructions! {
     Exit = "exit" => control::EXIT,
     /// Stops the launch with an error.
     Trap = "trap" => control::TRAP,
-    /// Stops for a debugger.
+    /// Breakpoint.
     Brkpt = "brkpt" => control::BRKPT,
-    /// Waits about as long as the operand says.
+    /// Sleeps for about the given time.
     Nanosleep = "nanosleep" => control::NANOSLEEP,
     /// Waits for preceding grids, or lets dependent grids start (programmatic dependent launch).
     Griddepcontrol = "griddepcontrol" => control::GRIDDEPCONTROL,
@@ -211,7 +211,7 @@ instructions! {
     Membar = "membar" => cooperate::MEMBAR,
     /// Orders memory accesses.
     Fence = "fence" => cooperate::FENCE,
-    /// The lanes that execute this together.
+    /// The mask of lanes that execute this together.
     Activemask = "activemask" => cooperate::ACTIVEMASK,
     /// Exchanges values between lanes.
     Shfl = "shfl" => cooperate::SHFL,
@@ -221,30 +221,29 @@ instructions! {
     Match = "match" => cooperate::MATCH,
     /// Combines a value over the lanes.
     Redux = "redux" => cooperate::REDUX,
-    /// Chooses one lane.
+    /// Elects one lane.
     Elect = "elect" => cooperate::ELECT,
     /// Changes memory atomically and returns the old value.
     Atom = "atom" => atomics::ATOM,
-    /// Changes memory in one step.
+    /// Changes memory atomically, without a result.
     Red = "red" => atomics::RED,
-    /// An object in shared memory that threads arrive at and wait for, and that counts the bytes of
-    /// asynchronous copies.
+    /// Barrier objects in shared memory, which also track the bytes of asynchronous copies.
     Mbarrier = "mbarrier" => mbarrier::MBARRIER,
-    /// Changes how many registers each thread of the warpgroup has.
+    /// Changes the number of registers per thread of the warpgroup.
     Setmaxnreg = "setmaxnreg" => control::SETMAXNREG,
     /// The address of a shared variable in another block of the cluster.
     Mapa = "mapa" => memory::MAPA,
     /// Asynchronous copies between global and shared memory, commit and wait.
     Cp = "cp" => tensor::CP,
-    /// Loads matrices of 8 by 8 from shared memory, by all lanes of a warp together.
+    /// Loads 8 × 8 matrices from shared memory, by all lanes of a warp together.
     Ldmatrix = "ldmatrix" => tensor::LDMATRIX,
-    /// Stores matrices of 8 by 8 to shared memory, by all lanes of a warp together.
+    /// Stores 8 × 8 matrices to shared memory, by all lanes of a warp together.
     Stmatrix = "stmatrix" => tensor::STMATRIX,
-    /// Transposes a matrix of 8 by 8 that the lanes of a warp hold.
+    /// Transposes an 8 × 8 matrix in the registers of a warp.
     Movmatrix = "movmatrix" => tensor::MOVMATRIX,
-    /// Multiplies matrices that the lanes of a warp hold, and adds.
+    /// Multiplies matrices in the registers of a warp, and accumulates.
     Mma = "mma" => tensor::MMA,
-    /// Loads, stores and multiplies matrices whose places in registers are not told.
+    /// Loads, stores and multiplies matrix fragments with an opaque register layout.
     Wmma = "wmma" => tensor::WMMA,
     /// Asynchronous matrix product of a warpgroup (four warps).
     Wgmma = "wgmma" => warpgroup::WGMMA,

@@ -80,7 +80,7 @@ fn parse_registers(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<()>
     cursor.expect(';')
 }
 
-/// A statement, or nothing after a table of labels or a prototype.
+/// A statement, or `None` after a branch table or a prototype.
 fn parse_statement(cursor: &mut Cursor<'_>, scope: &mut Scope<'_>) -> Result<Option<Statement>> {
     if cursor.peek_second() == Token::Symbol(':') {
         let at = cursor.position();
@@ -138,7 +138,7 @@ fn parse_signature(cursor: &mut Cursor<'_>) -> Result<(Vec<Parameter>, Vec<Param
     Ok((results, parameters))
 }
 
-/// Parameters in parentheses, if they are there.
+/// Parameters in parentheses, if present.
 fn parse_anonymous(cursor: &mut Cursor<'_>) -> Result<Vec<Parameter>> {
     let mut list = Vec::new();
     if !cursor.accept('(') || cursor.accept(')') {
@@ -154,7 +154,7 @@ fn parse_anonymous(cursor: &mut Cursor<'_>) -> Result<Vec<Parameter>> {
     Ok(list)
 }
 
-/// `@%p1` or `@!%p1`, if it is there.
+/// `@%p1` or `@!%p1`, if present.
 fn parse_guard(cursor: &mut Cursor<'_>, scope: &Scope<'_>) -> Result<Option<Guard>> {
     if !cursor.accept('@') {
         return Ok(None);

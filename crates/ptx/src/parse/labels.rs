@@ -1,10 +1,10 @@
-//! The labels of blocks. Branches may name a label before it is placed.
+//! The labels of blocks. Branches may precede their label.
 
 use std::collections::HashMap;
 
 use super::lexer::{Position, Token};
 
-/// The labels of each block, without labels of nested blocks, by the index of its `{`.
+/// The labels of each block, without nested blocks, by the token index of its `{`.
 pub(super) struct Labels<'a>(HashMap<usize, Vec<&'a str>>);
 
 impl<'a> Labels<'a> {

@@ -2,7 +2,7 @@
 
 use super::{ParseError, Result};
 
-/// A place in the text.
+/// A position in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) line: u32,
@@ -58,7 +58,7 @@ impl<'a> Lexer<'a> {
         Self { rest: text, position: Position { line: 1, column: 1 } }
     }
 
-    /// All tokens with their places, [`Token::End`] last.
+    /// All tokens with their positions, [`Token::End`] last.
     pub(super) fn tokens(mut self) -> Result<Vec<(Token<'a>, Position)>> {
         let mut tokens = Vec::new();
         loop {
@@ -103,7 +103,7 @@ impl<'a> Lexer<'a> {
         self.take(length)
     }
 
-    /// A name; the special registers have a dot in theirs.
+    /// A name, which may contain a dot in a special register.
     fn name(&mut self) -> &'a str {
         let body =
             |text: &str| text[1..].find(|c| !continues_name(c)).map_or(text.len(), |n| n + 1);
@@ -137,7 +137,7 @@ impl<'a> Lexer<'a> {
         let start = self.position;
         self.take(1);
         let Some(length) = self.rest.find('"') else {
-            return Err(ParseError::new(start, "a string without end", "`\"`"));
+            return Err(ParseError::new(start, "an unterminated string", "`\"`"));
         };
         let text = self.take(length);
         self.take(1);
@@ -153,7 +153,7 @@ impl<'a> Lexer<'a> {
                 self.take(length);
             } else if self.rest.starts_with("/*") {
                 let Some(length) = self.rest.find("*/") else {
-                    return Err(ParseError::new(self.position, "a comment without end", "`*/`"));
+                    return Err(ParseError::new(self.position, "an unterminated comment", "`*/`"));
                 };
                 self.take(length + 2);
             } else {

@@ -8,7 +8,7 @@ use super::lexer::{Position, Token};
 use super::{Cursor, ParseError, Result};
 use crate::ast::{Modifier, Modifiers, Opcode, Type};
 
-/// Instructions of PTX ISA 9.0 of which the table has no form.
+/// Instructions of PTX ISA 9.0 that the table lacks.
 const MISSING: &[&str] = &[
     "alloca",
     "applypriority",
@@ -55,10 +55,10 @@ const MISSING: &[&str] = &[
     "vsub4",
 ];
 
-/// Reads an opcode, its modifiers in any order, and its types in theirs.
+/// Reads an opcode, its modifiers in any order, and its types in order.
 ///
-/// `ptxas` takes modifiers in any order, even after types, except for those that belong to the name
-/// of the instruction, such as `.lo` of `mul.lo`, which come first.
+/// `ptxas` accepts modifiers in any order, even after types, except modifiers that are part of the
+/// name of the instruction, such as `.lo` of `mul.lo`, which come first.
 pub(super) fn parse_mnemonic(cursor: &mut Cursor<'_>) -> Result<(Opcode, Modifiers, Vec<Type>)> {
     let at = cursor.position();
     let name = cursor.name("an instruction")?;
@@ -94,7 +94,7 @@ pub(super) fn parse_mnemonic(cursor: &mut Cursor<'_>) -> Result<(Opcode, Modifie
     Ok((opcode, modifiers, types))
 }
 
-/// The longest modifier of `opcode` that the next words are together, as in `.row.col`.
+/// Returns the longest modifier of `opcode` that the next words form together, as in `.row.col`.
 fn joined(cursor: &Cursor<'_>, opcode: Opcode) -> Option<Modifier> {
     let next = |index: usize| cursor.tokens.get(cursor.next + index).map(|(token, _)| *token);
     let is = |modifier: &Modifier| {
@@ -117,7 +117,7 @@ static OF_SEVERAL_WORDS: LazyLock<HashMap<&str, Vec<Modifier>>> = LazyLock::new(
     by_first
 });
 
-/// How many words a modifier is.
+/// Returns the number of words of a modifier.
 fn words(modifier: Modifier) -> usize {
     modifier.text().split('.').count()
 }

@@ -13,13 +13,13 @@ use crate::ast::{
 };
 use crate::target::{IsaVersion, SmTarget};
 
-/// The most bytes of parameters that any PTX ISA version allows.
+/// The maximum size of parameters in any PTX ISA version.
 const MOST_PARAMETER_BYTES: u32 = 32_764;
 
-/// The PTX ISA version and the target that know clusters.
+/// The PTX ISA version and the target that introduced clusters.
 const CLUSTERS: (IsaVersion, u32) = (IsaVersion::new(7, 8), 90);
 
-/// The PTX ISA version that knows `.common`.
+/// The PTX ISA version that introduced `.common`.
 const COMMON: IsaVersion = IsaVersion::new(5, 0);
 
 /// Declarations outside of entries.
@@ -56,7 +56,7 @@ pub(super) fn parse_module(cursor: &mut Cursor<'_>) -> Result<Module> {
     Ok(Module { lines: lines.into(), ..scope.module })
 }
 
-/// Refuses `.common` before anything but a global variable.
+/// Rejects `.common` before anything except a global variable.
 fn check_common(cursor: &Cursor<'_>, isa: IsaVersion) -> Result<()> {
     if cursor.peek() != Token::Dotted("global") {
         return Err(cursor.unexpected("`.global`").help("`.common` is for global variables"));
@@ -85,7 +85,7 @@ fn parse_header(cursor: &mut Cursor<'_>) -> Result<(IsaVersion, SmTarget)> {
         .filter(|target: &SmTarget| target.is_known())
         .ok_or_else(|| ParseError::new(at, format!("`{name}`"), "an SM target"))?;
     while cursor.accept(',') {
-        // `debug` and `texmode_independent` change nothing here.
+        // `debug` and `texmode_independent` have no effect here.
         cursor.name("a target option")?;
     }
     if isa < target.least_isa() {
@@ -273,7 +273,7 @@ fn unknown_limit(at: Position, word: &str) -> ParseError {
     ParseError::new(at, format!("`.{word}`"), expected)
 }
 
-/// One to three sizes; those that are left out are 1.
+/// One to three sizes; missing ones are 1.
 fn parse_extent(cursor: &mut Cursor<'_>) -> Result<[u32; 3]> {
     let at = cursor.position();
     let mut extent = [cursor.count()?, 1, 1];

@@ -1,4 +1,4 @@
-//! The module that is being read, and its names.
+//! The module under construction, and its names.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use super::scope::Meaning;
 use super::{ParseError, Result};
 use crate::ast::{Entry, Function, Linkage, Module, Parameter, Symbol, Variable};
 
-/// A module while it is being read. Maps find its names in the same time however many it has.
+/// A module under construction. Names are looked up in constant time.
 pub(super) struct ModuleScope {
     pub(super) module: Module,
     /// Variables and functions.
@@ -17,7 +17,7 @@ pub(super) struct ModuleScope {
 }
 
 impl ModuleScope {
-    /// A module of which only the header is known.
+    /// Starts with a module that only has a header.
     pub(super) fn new(module: Module) -> Self {
         Self { module, meanings: HashMap::new(), entries: HashSet::new() }
     }
@@ -42,8 +42,8 @@ impl ModuleScope {
         Ok(())
     }
 
-    /// Declares a variable. An extern declaration and a definition of the same type may both be
-    /// there, in either order.
+    /// Declares a variable. An extern declaration and a definition of the same type may coexist, in
+    /// either order.
     pub(super) fn declare_variable(&mut self, at: Position, variable: Variable) -> Result<()> {
         let again = |name: &str| Err(taken(at, name));
         let known = match self.find(&variable.name) {
@@ -69,8 +69,7 @@ impl ModuleScope {
         }
     }
 
-    /// Declares a function, which may have been declared before in the same way, and gives its
-    /// index.
+    /// Declares a function, possibly again with the same signature, and returns its index.
     pub(super) fn declare_function(&mut self, at: Position, function: Function) -> Result<usize> {
         let name = &function.code.name;
         let index = match self.find(name) {

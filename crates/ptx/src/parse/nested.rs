@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Values by name in nested blocks, where a name hides the same name of an outer block.
+/// Values by name in nested blocks. A name shadows the same name of an outer block.
 ///
-/// Finding a name takes the same time at any depth.
+/// Lookup takes constant time at any depth.
 pub(super) struct Nested<T> {
     /// The value of each name in the innermost block that has it, and the depth of this block.
     innermost: HashMap<Rc<str>, (usize, T)>,
-    /// The names of each open block, with the values that they hide.
+    /// The names of each open block, with the values that they shadow.
     blocks: Vec<Vec<Hidden<T>>>,
 }
 
-/// A name and what it hides.
+/// A name and the value that it shadows.
 type Hidden<T> = (Rc<str>, Option<(usize, T)>);
 
 impl<T> Default for Nested<T> {

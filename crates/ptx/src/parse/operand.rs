@@ -34,7 +34,7 @@ pub(super) fn parse_operand(
     }
 }
 
-/// The type that a float constant takes: the float type of the instruction.
+/// The type of a float constant: the float type of the instruction.
 fn float_of(types: &[Type]) -> Type {
     types.iter().copied().find(|ty| ty.is_float()).unwrap_or(Type::B32)
 }
@@ -138,7 +138,7 @@ fn parse_address(cursor: &mut Cursor<'_>, scope: &Scope<'_>) -> Result<Operand> 
     Ok(Operand::Address(address))
 }
 
-/// `+4` or `+-4`, if it is there.
+/// `+4` or `+-4`, if present.
 fn offset(cursor: &mut Cursor<'_>) -> Result<i64> {
     if !cursor.accept('+') {
         return Ok(0);
@@ -147,7 +147,7 @@ fn offset(cursor: &mut Cursor<'_>) -> Result<i64> {
     signed(cursor)
 }
 
-/// An integer with an optional sign. Those above `i64::MAX` wrap around.
+/// An integer with an optional sign. Values above `i64::MAX` wrap around.
 fn signed(cursor: &mut Cursor<'_>) -> Result<i64> {
     let at = cursor.position();
     let negative = cursor.accept('-');
@@ -159,7 +159,7 @@ fn signed(cursor: &mut Cursor<'_>) -> Result<i64> {
     match value {
         Some(value) if negative => Ok((value as i64).wrapping_neg()),
         Some(value) => Ok(value as i64),
-        None => Err(ParseError::new(at, format!("`{text}`"), "an integer of 64 bits")),
+        None => Err(ParseError::new(at, format!("`{text}`"), "a 64-bit integer")),
     }
 }
 
@@ -209,7 +209,7 @@ pub(super) fn constant(cursor: &mut Cursor<'_>, ty: Type) -> Result<Immediate> {
     cursor.accept('-');
     cursor.take();
     if negative && matches!(text.as_bytes(), [b'0', b'f' | b'F', ..]) {
-        let expected = "bits of a float, which have their sign in them";
+        let expected = "the bits of a float, which include the sign";
         return Err(ParseError::new(at, format!("`-{text}`"), expected));
     }
     let float = float.map_err(|()| ParseError::new(at, format!("`{text}`"), "a float"))?;
@@ -222,7 +222,7 @@ pub(super) fn constant(cursor: &mut Cursor<'_>, ty: Type) -> Result<Immediate> {
     })
 }
 
-/// A 64-bit float as a constant of `ty`; only 32-bit floats are rounded.
+/// Converts a 64-bit float to a constant of `ty`; only 32-bit floats are rounded.
 fn of_double(value: f64, negative: bool, ty: Type) -> Immediate {
     let value = if negative { -value } else { value };
     match ty {
@@ -231,13 +231,13 @@ fn of_double(value: f64, negative: bool, ty: Type) -> Immediate {
     }
 }
 
-/// A float literal, by its bits.
+/// The bits of a float literal.
 enum Float {
     Single(u32),
     Double(u64),
 }
 
-/// The float that `text` writes, or `None` when it is an integer.
+/// Parses a float literal; `None` if `text` is an integer.
 fn float(text: &str) -> Option<std::result::Result<Float, ()>> {
     let bits = |digits: &str, length: usize| match digits.len() == length {
         true => u64::from_str_radix(digits, 16).map_err(|_| ()),

@@ -1,4 +1,4 @@
-//! The names that are in sight, and the entry that is being read.
+//! The names in scope, and the entry under construction.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use crate::ast::{
     Symbol, Type, Variable,
 };
 
-/// The most registers of an entry. Each has a name in memory while the entry is being read.
+/// The maximum number of registers of an entry. Each has a name in memory during parsing.
 const MOST_REGISTERS: usize = 1 << 20;
 
 /// The meaning of a name.
@@ -24,21 +24,21 @@ pub(super) enum Meaning {
     Prototype(u32),
 }
 
-/// An entry while it is being read.
+/// An entry under construction.
 pub(super) struct Scope<'m> {
     pub(super) outer: &'m ModuleScope,
     pub(super) entry: Entry,
     /// The types of the registers so far.
     pub(super) types: Vec<Type>,
-    /// The parameters outside of all blocks, and what the blocks declare.
+    /// The parameters outside of all blocks, and the declarations of the blocks.
     names: Nested<Meaning>,
     /// The labels of the open blocks, known in advance.
     labels: Nested<Label>,
-    /// How many blocks are open.
+    /// The number of open blocks.
     depth: usize,
     /// Every name of the entry so far, open block or not.
     taken: HashSet<String>,
-    /// How often a name was declared after it was taken.
+    /// How often each name was declared again.
     again: HashMap<String, u32>,
 }
 
@@ -93,7 +93,7 @@ impl<'m> Scope<'m> {
         crate::validate::space_of(&self.outer.module, &self.entry, symbol)
     }
 
-    /// The parameter that a symbol is, or that the variable of a call would be.
+    /// The parameter that a symbol names; a `.param` variable of a call counts as one.
     pub(super) fn parameter(&self, symbol: Symbol) -> Option<Parameter> {
         crate::validate::parameter_of(&self.entry, symbol)
     }
@@ -142,9 +142,8 @@ impl<'m> Scope<'m> {
         Ok(())
     }
 
-    /// A name for the entry as a whole, and takes it. An inner block may reuse a name, but the
-    /// entry has no blocks, so a declaration of the block gets a unique name. `expand` gives all
-    /// names of a declaration.
+    /// Returns a name that is unique in the entry and reserves it. An inner block may reuse a name,
+    /// but [`Entry`] has no blocks. `expand` returns all names of a declaration.
     fn fresh<I>(&mut self, name: String, expand: impl Fn(&str) -> I) -> String
     where
         I: Iterator<Item = String>,
@@ -155,7 +154,7 @@ impl<'m> Scope<'m> {
             self.taken.extend(expand(&name));
             return name;
         }
-        // Numbers that were tried before are taken.
+        // Numbers that were tried before are not free.
         let number = self.again.entry(name.clone()).or_default();
         let renamed = |number: u32| format!("{name}_{number}_");
         *number += 1;
@@ -167,7 +166,7 @@ impl<'m> Scope<'m> {
         fresh
     }
 
-    /// The label called `name`, which may come later, of the innermost block that has it.
+    /// The label `name` of the innermost block that has it, which may come later.
     pub(super) fn label(&mut self, at: Position, name: &str) -> Result<LabelId> {
         let Some(label) = self.labels.get(name).copied() else {
             let found = format!("label `{name}`, which is not defined");
@@ -215,13 +214,13 @@ impl<'m> Scope<'m> {
         Ok(())
     }
 
-    /// The entry as it was read.
+    /// Returns the finished entry.
     pub(super) fn finish(self) -> Entry {
         self.entry
     }
 }
 
-/// The names of a declaration that has one.
+/// The names of a declaration with a single one.
 fn one(name: &str) -> std::iter::Once<String> {
     std::iter::once(name.to_owned())
 }

@@ -5,7 +5,7 @@ use super::operand::constant;
 use super::{Cursor, ParseError, Result};
 use crate::ast::{Immediate, Linkage, Modifier, Space, Type, Variable};
 
-/// `.align n`, if it is there.
+/// `.align n`, if present.
 pub(super) fn parse_align(cursor: &mut Cursor<'_>) -> Result<Option<u32>> {
     if !cursor.accept_word("align") {
         return Ok(None);
@@ -28,7 +28,7 @@ pub(super) fn parse_type(cursor: &mut Cursor<'_>) -> Result<Type> {
     Ok(ty)
 }
 
-/// A type that memory can hold.
+/// A type that variables can have.
 pub(super) fn parse_sized_type(cursor: &mut Cursor<'_>) -> Result<Type> {
     let at = cursor.position();
     match parse_type(cursor)? {
@@ -37,8 +37,8 @@ pub(super) fn parse_sized_type(cursor: &mut Cursor<'_>) -> Result<Type> {
     }
 }
 
-/// Variables of one declaration: `.shared .align 16 .b32 a[64], b;`. `of_calls` says whether
-/// `.param` variables are allowed here; they hold arguments and results of calls.
+/// Variables of one declaration: `.shared .align 16 .b32 a[64], b;`. `of_calls` allows `.param`
+/// variables, which hold arguments and results of calls.
 pub(super) fn parse_variables(
     cursor: &mut Cursor<'_>,
     linkage: Linkage,
@@ -75,7 +75,7 @@ pub(super) fn parse_variables(
     Ok(variables)
 }
 
-/// `.attribute(.managed)`, if it is there.
+/// `.attribute(.managed)`, if present.
 fn parse_managed(cursor: &mut Cursor<'_>, space: Space) -> Result<bool> {
     let at = cursor.position();
     if !cursor.accept_word("attribute") {
@@ -92,7 +92,7 @@ fn parse_managed(cursor: &mut Cursor<'_>, space: Space) -> Result<bool> {
     }
 }
 
-/// `[n]` or `[]`, if it is there.
+/// `[n]` or `[]`, if present.
 pub(super) fn parse_length(cursor: &mut Cursor<'_>) -> Result<Option<u32>> {
     if !cursor.accept('[') {
         return Ok(None);

@@ -174,7 +174,8 @@ impl<'a> EntryPrinter<'a> {
     }
 }
 
-/// `+offset`, nothing for 0. A negative offset is written `+-4`: `ptxas` knows no `-4` here.
+/// `+offset`, or nothing for 0. A negative offset is written `+-4`, because `ptxas` does not accept
+/// `-4` here.
 fn plus(text: &mut String, offset: i64) -> fmt::Result {
     match offset {
         0 => Ok(()),
@@ -182,7 +183,7 @@ fn plus(text: &mut String, offset: i64) -> fmt::Result {
     }
 }
 
-/// Printed for an index without an item; not a valid name.
+/// The text for an index without an item; not a valid name.
 fn name(known: Option<&str>) -> &str {
     known.unwrap_or("<undeclared>")
 }

@@ -7,8 +7,8 @@ use retrograph_ptx::parse;
 
 use crate::ptxas;
 
-/// Builds a kernel, checks that it survives printing and parsing on every target and that `ptxas`
-/// takes it on the oldest and the newest, and gives its text.
+/// Checks that a kernel survives printing and parsing on every target and that `ptxas` accepts it
+/// on the oldest and the newest, and returns its text.
 #[track_caller]
 pub(crate) fn check(entry: Entry) -> String {
     let mut texts = Vec::new();

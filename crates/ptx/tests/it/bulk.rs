@@ -6,7 +6,7 @@ use retrograph_ptx::{SmTarget, parse};
 
 use crate::ptxas;
 
-/// Tiles on their way at a time.
+/// Tiles in flight.
 const STAGES: u32 = 4;
 const TILE_BYTES: u32 = 64 * 128;
 

@@ -1,5 +1,5 @@
-//! Every combination of the types and modifiers of every form in the table, made by rule and handed
-//! to the parser, to the printer and to `ptxas`.
+//! Every combination of the types and modifiers of every form in the table, through the parser, the
+//! printer and `ptxas`.
 
 use retrograph_ptx::ast::{Modifier, Space, Type};
 use retrograph_ptx::instructions::{Form, Opcode, Shape, Ty};
@@ -15,7 +15,7 @@ struct Example<'a> {
     form: &'a Form,
 }
 
-/// The choices of modifiers that differ from the least choice in at most one slot.
+/// The choices of modifiers that differ from the minimal choice in at most one slot.
 fn modifier_choices(form: &Form) -> Vec<Vec<Modifier>> {
     let least: Vec<Option<Modifier>> =
         form.slots.iter().map(|slot| slot.required.then(|| slot.choices[0])).collect();
@@ -42,7 +42,7 @@ fn type_choices(form: &Form) -> Vec<Vec<Type>> {
 }
 
 impl Example<'_> {
-    /// The least version, and the least of the targets that images are made for.
+    /// The lowest version, and the lowest generated target.
     fn needs(&self) -> (IsaVersion, SmTarget) {
         let Form { mut isa, mut sm, exact, .. } = *self.form;
         for modifier in &self.modifiers {

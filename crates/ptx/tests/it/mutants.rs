@@ -1,8 +1,8 @@
-//! Thousands of damaged instructions, made by chance from `accepted.ptx`: the parser and `ptxas`
-//! take and refuse the same ones, except where [`reason`] says why not.
+//! Thousands of random mutations of the instructions in `accepted.ptx`: the parser and `ptxas`
+//! accept and reject the same ones, except for the differences that [`reason`] explains.
 //!
-//! The damage of a line depends on its text, and hardly on other lines: a new line leaves the
-//! mutants of the others as they are, except a few that get a new word.
+//! The mutants of a line depend on its text, and hardly on other lines: a new line does not change
+//! the mutants of other lines, except for a few that get a new word.
 
 use std::collections::BTreeSet;
 
@@ -34,8 +34,7 @@ impl Chance {
         &list[self.below(list.len())]
     }
 
-    /// A word of the set, by rendezvous hashing: a new word is picked by few, and changes no other
-    /// pick.
+    /// Picks a word of the set by rendezvous hashing: adding a word changes few picks.
     fn pick_word(&mut self, set: &BTreeSet<String>) -> String {
         let draw = self.below(usize::MAX) as u64;
         let highest = set.iter().max_by_key(|word| Self(draw ^ hash(word)).below(usize::MAX));
@@ -201,8 +200,7 @@ fn too_many_types(line: &Line) -> bool {
     forms.iter().all(|form| form.types.len() < types)
 }
 
-/// Why the verdicts on a statement may differ, if they may: `ptxas` accepts a text that is refused
-/// here.
+/// The reason why `ptxas` may accept a statement that the parser rejects, if there is one.
 fn reason(text: &str) -> Option<&'static str> {
     let line = Line::new(text)?;
     let words = &line.words[1..];
@@ -266,17 +264,17 @@ fn reason(text: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether this is `bmsk.b32` of a float register, which the parser takes as it does for any other
-/// operand of type `.b32`, and `ptxas` refuses.
+/// Whether this is `bmsk.b32` of a float register, which the parser accepts like any other operand
+/// of type `.b32`, but `ptxas` rejects.
 fn is_bmsk_of_floats(text: &str) -> bool {
     text.starts_with("bmsk.") && text.contains("%f")
 }
 
-/// Which statements `ptxas` takes; `None` without `ptxas`.
+/// Returns which statements `ptxas` accepts; `None` without `ptxas`.
 fn verdicts(batch: &[String]) -> Option<Vec<bool>> {
     let mut taken = vec![true; batch.len()];
     loop {
-        // A statement that was refused leaves its line empty.
+        // A rejected statement leaves its line empty.
         let lines: Vec<&str> = batch
             .iter()
             .zip(&taken)
@@ -302,7 +300,7 @@ fn verdicts(batch: &[String]) -> Option<Vec<bool>> {
             }
         }
         if !progress {
-            // No statement is named, so that each is asked about alone.
+            // The message names no statement, so each is tested alone.
             for (text, ok) in batch.iter().zip(&mut taken).filter(|(_, ok)| **ok) {
                 let alone = module_around(VERSION, TARGET, text);
                 *ok = ptxas::assemble(&alone, TARGET)?.is_ok();
@@ -331,6 +329,6 @@ fn the_parser_and_ptxas_agree_on_damaged_instructions() {
         }
     }
     assert!(surprises.is_empty(), "{} of {}\n{}", surprises.len(), all.len(), surprises.join("\n"));
-    // Both verdicts must have come up often for their agreement to mean something.
+    // Both verdicts must be frequent for their agreement to be significant.
     assert!(agreed[0] > 3000 && agreed[1] > 300, "{agreed:?}");
 }

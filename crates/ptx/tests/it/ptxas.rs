@@ -28,7 +28,7 @@ fn search(folder: &Path) -> Option<PathBuf> {
     here.or_else(|| entries.iter().filter(|path| path.is_dir()).find_map(|path| search(path)))
 }
 
-/// Assembles `text` for `sm`. `None` when there is no `ptxas`, which is said once.
+/// Assembles `text` for `sm`. Returns `None` without `ptxas`, which is reported once.
 pub(crate) fn assemble(text: &str, sm: &str) -> Option<Result<(), String>> {
     static SAID: OnceLock<()> = OnceLock::new();
     let Some(ptxas) = find() else {
@@ -50,7 +50,7 @@ pub(crate) fn assemble(text: &str, sm: &str) -> Option<Result<(), String>> {
     Some(if output.status.success() { Ok(()) } else { Err(said) })
 }
 
-/// Fails when there is a `ptxas` and it rejects `text`.
+/// Fails if there is a `ptxas` and it rejects `text`.
 #[track_caller]
 pub(crate) fn must_assemble(text: &str, sm: &str) {
     if let Some(Err(said)) = assemble(text, sm) {

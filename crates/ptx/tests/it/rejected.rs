@@ -7,7 +7,7 @@ use crate::table::{FIRST_LINE, module_around};
 
 const LINE: u32 = FIRST_LINE as u32;
 
-/// Statements that neither the parser nor `ptxas` takes, and words of our message.
+/// Statements that neither the parser nor `ptxas` accepts, and words of the parser's message.
 const STATEMENTS: &[(&str, &str)] = &[
     ("add.rni.f32 %f1, %f2, %f3;", "a modifier or type of `add`"),
     ("add.u8 %r1, %r2, %r3;", ".u8"),
@@ -47,7 +47,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("ld.relaxed.cluster.f32 %f1, [%rd1];", "PTX ISA 7.8"),
     ("bar.sync 16;", "a constant from 0 to 15"),
     ("ld.u64 %rd1, [p];", "generic"),
-    ("mov.f32 %f1, -0f3F800000;", "have their sign"),
+    ("mov.f32 %f1, -0f3F800000;", "include the sign"),
     ("ret;;", "an instruction"),
     ("call (got), callee;", "1 arguments"),
     ("call (got), %rd1, to_callee;", "1 arguments"),
@@ -138,7 +138,7 @@ const WARPGROUPS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Statements that `ptxas` takes and this crate does not, on purpose.
+/// Statements that `ptxas` accepts and this crate intentionally rejects.
 const UNSUPPORTED: &[(&str, &str)] = &[("mov.u32 %r1, 5000000000;", "the constant 5000000000")];
 
 #[test]
@@ -220,7 +220,7 @@ const TEXTS: &[(&str, &str)] = &[
     (".version 7.0\n.target sm_80\n.entry k() { .reg .b32 a; a: ret; }", "also a variable"),
     (".version 7.0\n.target sm_80\n.tex .u64 t;", "a variable"),
     (".version 7.0\n.target sm_80\n.entry k() { ret\n ret; }", "4:2: found `ret`"),
-    (".version 7.0\n.target sm_80\n/* ", "a comment without end"),
+    (".version 7.0\n.target sm_80\n/* ", "an unterminated comment"),
     (".version 7.0\n.target sm_80\n.entry k() { .reg .b32 %r<4000000000>; }", "1048576 registers"),
     (".version 7.0\n.target sm_80\n.entry k() { .reg .b32 a, r<1048576>; }", "1048576 registers"),
     (".version 7.0\n.target sm_80\n.entry k() { .reg .b32 %r<0>; }", "at least one register"),

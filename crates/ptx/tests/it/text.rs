@@ -1,4 +1,4 @@
-//! Texts as compilers and people write them.
+//! PTX as written by compilers and by hand.
 
 use retrograph_ptx::ast::{
     AddressBase, Immediate, Linkage, Opcode, Operand, Space, Statement, Symbol, Type,

@@ -1,4 +1,4 @@
-//! Modules that were put together by hand.
+//! Modules that were constructed by hand.
 
 use retrograph_ptx::ast::{LabelId, Module, Operand, RegisterId, Statement, Type};
 use retrograph_ptx::build::{Kernel, ModuleBuilder};

@@ -3,7 +3,7 @@
 use super::Checker;
 use crate::ast::{Operand, Parameter};
 
-/// What a call takes and gives.
+/// The parameters and results of a call.
 pub(super) struct Signature<'a> {
     pub(super) results: &'a [Parameter],
     pub(super) parameters: &'a [Parameter],
@@ -27,10 +27,10 @@ impl Checker<'_> {
         called.ok_or_else(|| "the name of a function".to_owned())
     }
 
-    /// Whether a call has the lists that the function needs.
+    /// Checks that a call has the lists that the function needs.
     pub(super) fn call_lists(&self, callee: &Signature<'_>) -> Result<(), String> {
         let is_list = |operand: Option<&Operand>| matches!(operand, Some(Operand::List(_)));
-        // A prototype comes after all others.
+        // A prototype is the last operand.
         let list = match &self.instruction.operands[..] {
             [list @ .., Operand::Prototype(_)] => list,
             list => list,

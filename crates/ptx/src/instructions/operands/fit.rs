@@ -1,4 +1,4 @@
-//! Which values fit an operand type.
+//! Checks whether values fit an operand type.
 
 use crate::ast::{Immediate, Special, Type, TypeKind};
 
@@ -21,9 +21,9 @@ pub(super) fn reads(special: Special, ty: Type) -> bool {
             || special == Special::GridId && ty.size() == 4)
 }
 
-/// Whether a register may hold an operand of type `ty`: the sizes are the same, or the register is
-/// wider if that is allowed, and float and integer do not meet. Two packed floats have registers
-/// of their own type or of none.
+/// Whether a register may hold an operand of type `ty`: the sizes are equal, or the register is
+/// wider if that is allowed, and floats do not mix with integers. Two packed floats have registers
+/// of their own type or untyped ones.
 pub(super) fn holds(register: Type, ty: Type, wide: bool) -> bool {
     let (a, b) = (register.kind(), ty.kind());
     if a == TypeKind::Predicate || b == TypeKind::Predicate {

@@ -1,8 +1,8 @@
-//! Logic, shifts, and fields of bits.
+//! Logic, shifts, and bit fields.
 
 use super::prelude::*;
 
-/// Where a field starts and how long it is.
+/// Start or length of a bit field.
 const BYTE: Shape = Shape::Within(255);
 
 forms! {

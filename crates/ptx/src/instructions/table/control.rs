@@ -1,4 +1,4 @@
-//! The flow of control.
+//! Control flow.
 
 use super::prelude::*;
 

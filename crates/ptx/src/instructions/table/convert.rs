@@ -6,7 +6,7 @@ const ROUND_NEAR: &[Modifier] = &[Modifier::Rn, Modifier::Rz];
 const RN: &[Modifier] = &[Modifier::Rn];
 const RELU: ModifierChoice = maybe(&[Modifier::Relu]);
 const FINITE: ModifierChoice = one(&[Modifier::Satfinite]);
-/// Integers that bf16 is converted from and to.
+/// Integer types of conversions from and to bf16.
 const BF16_INTEGERS: &[Type] = WIDE_INTEGERS;
 const TF32: &[Type] = &[Type::Tf32];
 const PACKED_HALVES: &[Type] = &[Type::F16x2, Type::Bf16x2];
@@ -16,7 +16,7 @@ const PACK: &[Shape] = &[D, S2, S2];
 forms! {
     CVT [
         Form::new(&[], &[INTEGERS, INTEGERS], CONVERT),
-        // Saturation exists where the source has values that the destination has not.
+        // Saturation exists if the source has values outside of the range of the destination.
         Form::new(&[one(&[Modifier::Sat])], &[&[Type::U8], BEYOND_U8], CONVERT),
         Form::new(&[one(&[Modifier::Sat])], &[&[Type::U16], BEYOND_U16], CONVERT),
         Form::new(&[one(&[Modifier::Sat])], &[&[Type::U32], BEYOND_U32], CONVERT),

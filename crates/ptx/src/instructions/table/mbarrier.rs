@@ -5,7 +5,7 @@
 use super::prelude::*;
 use crate::ast::Modifier as M;
 
-/// The space of the object; a generic address if none is given.
+/// The space of the object; generic if absent.
 const OWN: ModifierChoice = maybe(&[M::Shared, M::SharedCta]);
 const CLUSTER_WIDE: ModifierChoice = one(&[M::SharedCluster]);
 const SCOPE: ModifierChoice = one(&[M::Cta, M::Cluster]);

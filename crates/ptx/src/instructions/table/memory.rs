@@ -9,12 +9,12 @@ const VOLATILE: ModifierChoice = one(&[Modifier::Volatile]);
 const VECTOR8: ModifierChoice = one(&[Modifier::V8]);
 const GLOBAL: ModifierChoice = one(&[Modifier::Global]);
 const NC: ModifierChoice = one(&[Modifier::Nc]);
-/// Volatile accesses go to memory that others may see.
+/// The spaces of volatile accesses, which other threads can access.
 const SEEN: ModifierChoice = maybe(ATOMIC_SPACES);
 const LOAD_BY_POLICY: &[Shape] = &[Shape::Loaded, Shape::Memory, POLICY];
 const STORE_BY_POLICY: &[Shape] = &[Shape::Memory, Shape::Stored, POLICY];
 const B128: &[Type] = &[Type::B128];
-/// Where a tensor map is; in generic addresses otherwise.
+/// The space of a tensor map; generic if absent.
 const PREFETCHED: ModifierChoice = maybe(&[Modifier::Param, Modifier::Const]);
 const PARAM: ModifierChoice = one(&[Modifier::Param, Modifier::ParamEntry]);
 

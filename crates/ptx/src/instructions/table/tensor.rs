@@ -21,7 +21,7 @@ const TILE: ModifierChoice = maybe(&[M::Tile]);
 const REDUCTION: ModifierChoice = one(&[M::Add, M::Min, M::Max]);
 const BOX: Shape = Shape::TensorCoordinates;
 const MBARRIER: Shape = Shape::MemoryIn(Space::Shared);
-/// A bit for each block of the cluster that a multicast goes to.
+/// The mask of destination blocks of a multicast.
 const BLOCKS: Shape = Shape::Source(Ty::Is(Type::U16));
 const TO: Shape = Shape::MemoryIn(Space::Shared);
 const FROM: Shape = Shape::MemoryIn(Space::Global);

@@ -1,4 +1,4 @@
-//! Products of matrices in shared memory, made by the four warps of a warpgroup together.
+//! Matrix products of a warpgroup (`wgmma`).
 //!
 //! The first matrix is in shared memory or registers for bf16 and f16, in registers for tf32.
 //! The second matrix is always in shared memory.
@@ -22,29 +22,28 @@ const DESCRIPTOR: Shape = Shape::Register(Type::B64);
 const SIGN: Shape = Shape::OneOf(&[1, -1]);
 const TRANSPOSED: Shape = Shape::OneOf(&[0, 1]);
 
-/// The sums of a thread, its part of the first matrix, the second one, whether the sums are added
-/// to, and the signs of the matrices.
+/// Operands: accumulators, a in registers, descriptor of b, scale-d, and the signs of a and b.
 const fn of_registers(sums: usize) -> [Shape; 6] {
     let sums = Shape::Accumulators(Type::F32, sums);
     [sums, Shape::Registers(Type::Tf32, 4), DESCRIPTOR, Shape::Predicate, SIGN, SIGN]
 }
 
-/// The sums of a thread, its part of the first matrix in packed pairs, the second one, whether the
-/// sums are added to, the signs of the matrices, and whether the second one is transposed.
+/// Operands: accumulators, a in registers as packed pairs, descriptor of b, scale-d, the signs of a
+/// and b, and whether b is transposed.
 const fn of_packed_registers(sums: usize) -> [Shape; 7] {
     let sums = Shape::Accumulators(Type::F32, sums);
     let a = Shape::Registers(Type::F16x2, 4);
     [sums, a, DESCRIPTOR, Shape::Predicate, SIGN, SIGN, TRANSPOSED]
 }
 
-/// The sums of a thread, both matrices, whether the sums are added to, the signs of the matrices,
-/// and whether they are transposed.
+/// Operands: accumulators, descriptors of a and b, scale-d, the signs of a and b, and whether they
+/// are transposed.
 const fn product(sums: usize) -> [Shape; 8] {
     let sums = Shape::Accumulators(Type::F32, sums);
     [sums, DESCRIPTOR, DESCRIPTOR, Shape::Predicate, SIGN, SIGN, TRANSPOSED, TRANSPOSED]
 }
 
-/// The forms of `wgmma`. Products of 16-bit elements have these shapes and sums of a thread.
+/// The forms of `wgmma`. Products of 16-bit elements have these shapes and accumulators per thread.
 macro_rules! wgmma {
     ($($shape:ident $sums:literal)*) => {
         forms! {
