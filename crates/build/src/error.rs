@@ -1,4 +1,4 @@
-//! What can fail in a build script.
+//! Errors of a build script.
 
 use std::io;
 use std::path::PathBuf;
@@ -34,16 +34,16 @@ pub enum Error {
         image: String,
     },
     /// The name of a target cannot be read.
-    #[error("the image `{image}` has a wrong target: {source}")]
+    #[error("the image `{image}` has an invalid target: {source}")]
     Target {
         /// The image.
         image: String,
-        /// The name, and how names are written.
+        /// The name, and the format of names.
         #[source]
         source: ParseSmTargetError,
     },
-    /// No version of the PTX ISA has the target.
-    #[error("the image `{image}` has the target {target}, which no version of the PTX ISA has")]
+    /// No PTX ISA version supports the target.
+    #[error("the image `{image}` has the target {target}, which no PTX ISA version supports")]
     UnknownTarget {
         /// The image.
         image: String,
@@ -78,7 +78,7 @@ pub enum Error {
         /// The CUDA C++ file.
         source_file: PathBuf,
     },
-    /// There is no `ptxas`, and [`Assembly::Required`](crate::Assembly::Required) asks for it.
+    /// There is no `ptxas`, which [`Assembly::Required`](crate::Assembly::Required) needs.
     #[error(
         "there is no ptxas, which makes the machine code: it is neither beside nvcc, nor in PATH, \
          CUDA_HOME or CUDA_PATH; install the CUDA toolkit, set RETROGRAPH_PTXAS to the path of \
@@ -86,7 +86,7 @@ pub enum Error {
          program prewarms them"
     )]
     NoPtxas,
-    /// A variable names a tool that is not there.
+    /// A variable names a tool that does not exist.
     #[error("{variable} names {}, which is not a file; correct or unset it", path.display())]
     ToolAbsent {
         /// The variable.
@@ -127,11 +127,11 @@ pub enum Error {
     WrongTarget {
         /// The image.
         image: String,
-        /// Both targets and the way out.
+        /// Both targets and a remedy.
         #[source]
         source: CannotRun,
     },
-    /// The bundle cannot be made.
+    /// The bundle cannot be created.
     #[error(transparent)]
     Bundle(#[from] BundleBuildError),
 }

@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 /// An image in the Rust file.
 pub(crate) struct Constant {
     pub(crate) name: String,
-    /// The image and where its PTX is from, for the documentation.
+    /// The image and the source of its PTX, for the documentation.
     pub(crate) about: String,
     /// The file of its PTX, in the folder of the module.
     pub(crate) file: String,
 }
 
-/// The text of the module `name`: a constant for each image, and `BUNDLE`. Files are named
-/// relative to `OUT_DIR`, which the program's compiler knows too.
+/// Returns the text of the module `name`: a constant for each image, and `BUNDLE`. Paths are
+/// relative to `OUT_DIR`, which is also set when the program is compiled.
 pub(crate) fn module(name: &str, constants: &[Constant], about_bundle: &str) -> String {
     let mut text = "// Made by the build script; changes are lost.\n".to_owned();
     for Constant { name: constant, about, file } in constants {

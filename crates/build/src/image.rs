@@ -16,7 +16,7 @@ pub struct Image {
     pub(crate) nvcc_arguments: Vec<OsString>,
 }
 
-/// Where the PTX comes from. Paths are relative to the package.
+/// The source of the PTX. Paths are relative to the package.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Ptx(String),
@@ -31,13 +31,13 @@ impl Image {
         Self::new(stem(&path), Source::PtxFile(path))
     }
 
-    /// PTX that the build script has made.
+    /// PTX from the build script.
     pub fn ptx(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self::new(name.into(), Source::Ptx(text.into()))
     }
 
     /// CUDA C++ in a file, a path relative to the package. The image has the file's name. `nvcc`
-    /// compiles it to PTX for the least target of the image; `extern "C"` keeps the names of entry
+    /// compiles it to PTX for the lowest target of the image; `extern "C"` keeps the names of entry
     /// points.
     pub fn cuda_file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
@@ -48,13 +48,13 @@ impl Image {
         Self { name, source, targets: None, nvcc_arguments: Vec::new() }
     }
 
-    /// Another name. In upper case, it is the name of the constant with the PTX.
+    /// Sets another name. In upper case, it is the name of the constant with the PTX.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
 
-    /// Targets for this image alone, such as `sm_90a`. They replace [`Images::targets`].
+    /// Sets the targets of only this image, such as `sm_90a`. They replace [`Images::targets`].
     ///
     /// [`Images::targets`]: crate::Images::targets
     #[must_use]

@@ -1,4 +1,4 @@
-//! All images of a program: verified, assembled and written for the compiler to include.
+//! All images of a program: verified, assembled, and written as files for the program to include.
 
 use std::collections::HashSet;
 use std::fs;
@@ -34,7 +34,7 @@ pub struct Images {
     assembly: Assembly,
 }
 
-/// What was made.
+/// The generated files.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Built {
@@ -42,8 +42,8 @@ pub struct Built {
     pub module: PathBuf,
     /// The bundle.
     pub bundle: PathBuf,
-    /// The instructions for Cargo, a line each: files and variables whose change runs the build
-    /// script again, and warnings.
+    /// The instructions for Cargo, one per line: files and variables that trigger a rebuild, and
+    /// warnings.
     pub instructions: Vec<String>,
 }
 
@@ -54,14 +54,15 @@ struct Compiled {
 }
 
 impl Images {
-    /// No images yet. `name` names the Rust file: `kernels` is for `kernels.rs` in `OUT_DIR`.
+    /// Creates an empty set. `name` is the name of the Rust file: `kernels` for `kernels.rs` in
+    /// `OUT_DIR`.
     pub fn new(name: impl Into<String>) -> Self {
         let (images, targets) = (Vec::new(), Vec::new());
         Self { name: name.into(), images, targets, assembly: Assembly::default() }
     }
 
-    /// The SM targets of images without targets of their own, such as `sm_80` and `sm_90`. Code for
-    /// `sm_80` also runs on 8.6 and 8.9; code for `sm_90a` runs on 9.0 only.
+    /// Sets the SM targets of images without their own targets, such as `sm_80` and `sm_90`. Code
+    /// for `sm_80` also runs on 8.6 and 8.9; code for `sm_90a` runs on 9.0 only.
     #[must_use]
     pub fn targets<T: Into<String>>(self, targets: impl IntoIterator<Item = T>) -> Self {
         Self { targets: targets.into_iter().map(Into::into).collect(), ..self }
@@ -104,7 +105,7 @@ impl Images {
     /// and `PATH`.
     ///
     /// # Errors
-    /// [`Error`], for the first image that is wrong.
+    /// [`Error`], for the first invalid image.
     pub fn build(&self, out: &Path, variable: Variables<'_>) -> Result<Built, Error> {
         let folder = out.join(&self.name);
         let write_error = |path: &Path, source| Error::Write { path: path.to_owned(), source };
@@ -198,7 +199,7 @@ fn text(
     }
 }
 
-/// Checks an image without `ptxas`: it is PTX by the parser's table, and runs on its targets.
+/// Checks without `ptxas` that the parser accepts an image and that it runs on its targets.
 fn check(image: &BundleImage) -> Result<(), Error> {
     let name = || image.name.clone();
     let module = parse(&image.ptx).map_err(|source| Error::Parse { image: name(), source })?;

@@ -1,4 +1,4 @@
-//! For build scripts: embeds kernels of your own, as PTX with their machine code, in a program.
+//! For build scripts: embeds your own kernels in a program, as PTX with machine code.
 //!
 //! ```no_run
 //! // build.rs
@@ -13,8 +13,8 @@
 //! }
 //! ```
 //!
-//! The program includes the file that this writes. It has a constant with the PTX of each image,
-//! and `BUNDLE`, a [`Bundle`](retrograph_bundle::Bundle) with their machine code:
+//! The program includes the generated file, which has a constant with the PTX of each image and
+//! `BUNDLE`, a [`Bundle`](retrograph_bundle::Bundle) with their machine code:
 //!
 //! ```ignore
 //! mod kernels {
@@ -27,8 +27,8 @@
 //! # Verification
 //!
 //! Every image is verified for each of its targets while the program is built: `ptxas` assembles
-//! it, and its code is read back from the bundle. Without `ptxas`, [`Assembly`] decides between an
-//! error and a bundle without code; the parser of `retrograph-ptx` then checks the images.
+//! it, and its code is read back from the bundle. Without `ptxas`, [`Assembly`] selects an error or
+//! a bundle without code; the parser of `retrograph-ptx` then checks the images.
 
 mod error;
 mod generated;

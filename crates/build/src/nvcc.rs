@@ -1,4 +1,4 @@
-//! CUDA C++ to PTX, by `nvcc`.
+//! Compiles CUDA C++ to PTX by `nvcc`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(crate) struct Compilation<'a> {
     /// The target of the PTX.
     pub(crate) target: SmTarget,
     pub(crate) arguments: &'a [std::ffi::OsString],
-    /// Where to write; the list of read files is beside it.
+    /// The output file; the list of read files is written next to it.
     pub(crate) ptx: &'a Path,
 }
 
@@ -43,8 +43,8 @@ impl Compilation<'_> {
     }
 }
 
-/// The files on the right of the rule in a list for `make`, in which a backslash escapes a space,
-/// or continues the line.
+/// Returns the prerequisites of a `make` rule, in which a backslash escapes a space or continues
+/// the line.
 fn prerequisites(rule: &str) -> Vec<PathBuf> {
     let rule = rule.replace("\\\r\n", " ").replace("\\\n", " ");
     let Some((_, files)) = rule.split_once(" : ").or_else(|| rule.split_once(": ")) else {

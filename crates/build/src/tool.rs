@@ -1,4 +1,4 @@
-//! Where `nvcc` and `ptxas` are.
+//! Finds `nvcc` and `ptxas`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,18 +12,18 @@ pub(crate) const PTXAS: &str = "RETROGRAPH_PTXAS";
 /// The variables that name the folder of the CUDA toolkit.
 const TOOLKITS: [&str; 2] = ["CUDA_HOME", "CUDA_PATH"];
 
-/// All variables that decide where a tool is.
+/// All variables that affect the search for tools.
 pub(crate) const VARIABLES: [&str; 5] = [NVCC, PTXAS, TOOLKITS[0], TOOLKITS[1], "PATH"];
 
 /// The values of variables.
 pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// `nvcc`: named by `NVCC`, of the toolkit, or in `PATH`.
+/// Finds `nvcc`: named by `NVCC`, in the toolkit, or in `PATH`.
 pub(crate) fn nvcc(variables: Variables<'_>) -> Result<Option<PathBuf>, Error> {
     Ok(named(NVCC, variables)?.or_else(|| in_folders("nvcc", folders(variables))))
 }
 
-/// `ptxas`: named by `RETROGRAPH_PTXAS`, beside `nvcc`, of the toolkit, or in `PATH`.
+/// Finds `ptxas`: named by `RETROGRAPH_PTXAS`, next to `nvcc`, in the toolkit, or in `PATH`.
 pub(crate) fn ptxas(variables: Variables<'_>) -> Result<Option<PathBuf>, Error> {
     if let Some(ptxas) = named(PTXAS, variables)? {
         return Ok(Some(ptxas));
@@ -33,14 +33,14 @@ pub(crate) fn ptxas(variables: Variables<'_>) -> Result<Option<PathBuf>, Error> 
     Ok(in_folders("ptxas", beside.chain(folders(variables))))
 }
 
-/// The tool that a variable names. A variable with a wrong value is an error: another tool than the
-/// intended one would be found.
+/// Returns the tool that a variable names. An invalid value is an error, because the search would
+/// find another tool than the intended one.
 fn named(variable: &'static str, variables: Variables<'_>) -> Result<Option<PathBuf>, Error> {
     let Some(value) = variables(variable).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };
     let path = PathBuf::from(value);
-    // A bare name is one to look up in the path.
+    // A bare name is looked up in `PATH`.
     if path.components().count() == 1 && !path.is_file() {
         let name = path.to_string_lossy().into_owned();
         let found = in_folders(&name, folders(variables));

@@ -1,4 +1,4 @@
-//! `ptxas`, the assembler of the CUDA toolkit, as a process for each image.
+//! `ptxas`, the assembler of the CUDA toolkit, run as one process per image.
 
 use std::fs::File;
 use std::io;
@@ -38,8 +38,8 @@ pub enum AssembleError {
         /// Its messages.
         log: String,
     },
-    /// The assembler took longer than its limit and was ended.
-    #[error("{} was ended after {} s; raise its limit", assembler.display(), limit.as_secs_f64())]
+    /// The assembler exceeded its time limit and was killed.
+    #[error("{} was killed after {} s; raise its limit", assembler.display(), limit.as_secs_f64())]
     TooSlow {
         /// The assembler.
         assembler: PathBuf,
@@ -54,7 +54,7 @@ impl Assembler {
         Self { path: path.into(), limit: None }
     }
 
-    /// Ends the process of an image that takes longer than `limit`.
+    /// Kills the process of an image that takes longer than `limit`.
     #[must_use]
     pub fn with_limit(self, limit: Duration) -> Self {
         Self { limit: Some(limit), ..self }
@@ -90,7 +90,7 @@ impl Assembler {
         let [source, code, log] =
             ["image.ptx", "image.cubin", "log"].map(|name| folder.path().join(name));
         std::fs::write(&source, ptx).map_err(io)?;
-        // A pipe would be kept open by whatever the assembler has started, after its own end too.
+        // A pipe could stay open after the assembler ends, held by its child processes.
         let errors = File::create(&log).map_err(io)?;
         let mut command = Command::new(&self.path);
         command.arg(format!("-arch={target}")).arg(&source).arg("-o").arg(&code);

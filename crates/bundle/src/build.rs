@@ -1,4 +1,4 @@
-//! Making a bundle: every image is assembled for every target, written, read back and compared.
+//! Builds a bundle: every image is assembled for every target, written, read back and compared.
 
 use std::num::NonZero;
 use std::path::Path;
@@ -17,13 +17,13 @@ use crate::index::BundleEntry;
 pub struct BundleImage {
     /// The name, for messages.
     pub name: String,
-    /// The text, which programs must give to the module cache unchanged.
+    /// The text, which programs must pass to the module cache unchanged.
     pub ptx: String,
     /// The targets to assemble for.
     pub targets: Vec<SmTarget>,
 }
 
-/// A bundle that was not made.
+/// A failure to build a bundle.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BundleBuildError {
@@ -32,11 +32,11 @@ pub enum BundleBuildError {
     WrongTarget {
         /// The image.
         image: String,
-        /// Both targets and the way out.
+        /// Both targets and a remedy.
         #[source]
         source: CannotRun,
     },
-    /// The assembler cannot be used, or is no `ptxas`.
+    /// The assembler cannot be used, or is not `ptxas`.
     #[error("the assembler cannot be used: {0}")]
     Assembler(#[source] AssembleError),
     /// An image cannot be assembled.
@@ -56,8 +56,8 @@ pub enum BundleBuildError {
 }
 
 impl Bundle {
-    /// Assembles every image for each of its targets, in as many processes as there are cores,
-    /// writes the code to a bundle at `path` atomically, reads it back and compares it.
+    /// Assembles every image for each of its targets, with one process per core, writes the code to
+    /// a bundle at `path` atomically, reads it back and compares it.
     ///
     /// The same images, targets and assembler give the same bytes.
     ///

@@ -1,8 +1,8 @@
-//! Bundles: files of compiled images, shipped by deployments and used by the cache on disk.
+//! Bundles: files of compiled images, for deployments and for the disk cache.
 //!
 //! A bundle holds the code of any number of images for any number of SM targets. Code is found by
-//! the SHA-256 of the PTX that it was compiled from, so changed images are not found, and verified
-//! by its own checksum (XXH3, 128 bits) when it is read.
+//! the SHA-256 of its PTX, so code of changed images is not found. A checksum (XXH3, 128 bits)
+//! verifies it when it is read.
 //!
 //! # Format
 //!
@@ -16,7 +16,7 @@
 //! | | the code, from offset 0 |
 //!
 //! Numbers are little-endian. A checksum detects damage, not tampering: loading code executes it.
-//! Keep bundles where programs are kept.
+//! Protect bundles like programs.
 
 use std::fs::File;
 use std::io::Write;
@@ -165,7 +165,7 @@ impl Bundle {
         write().map_err(|source| io(path, source))
     }
 
-    /// The file, or words in place of it.
+    /// The file, or a description of a bundle in the program.
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
@@ -194,8 +194,8 @@ impl Bundle {
         targets
     }
 
-    /// The code of the PTX with this SHA-256 that runs on `device`, or `None`; of several, that for
-    /// the newest target.
+    /// Returns the code for the PTX with this SHA-256 that runs on `device`, or `None`. If there
+    /// are several, returns the code for the newest target.
     ///
     /// # Errors
     /// [`BundleError`] if the file is damaged.
@@ -216,8 +216,8 @@ impl Bundle {
         self.inner.listed.iter().filter(fitting).max_by_key(|listed| listed.parsed)
     }
 
-    /// Reads the code of an entry of this bundle into the front of `space`, which grows as needed,
-    /// and verifies its checksum. Reusing the space for many images saves page faults.
+    /// Reads the code of an entry of this bundle to the start of `space`, which grows as needed,
+    /// and verifies its checksum. Reusing `space` for many images saves page faults.
     ///
     /// # Errors
     /// [`BundleError`] if the file is damaged, or the entry belongs to another bundle.

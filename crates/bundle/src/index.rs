@@ -15,7 +15,7 @@ pub struct BundleEntry {
     pub image: Digest,
     /// The target of the code.
     pub target: SmTarget,
-    /// The compiler and target device; the cache on disk compares it.
+    /// The compiler and target device; the disk cache compares it.
     pub maker: String,
     /// The code.
     pub code: Vec<u8>,
@@ -81,7 +81,7 @@ pub(crate) fn checksum(code: &[u8]) -> String {
     hex(&XxHash3_128::oneshot(code).to_be_bytes())
 }
 
-/// Two digits for each byte.
+/// Formats two hexadecimal digits per byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Bundles: files of compiled CUDA images, found by the hash of the PTX that they were made from.
+//! Bundles: files of compiled CUDA images, found by the hash of their PTX.
 //!
 //! A [`Bundle`] has the code of any number of images for any number of SM targets in one file,
 //! which a program ships or contains. It is read without a device and without a CUDA installation.

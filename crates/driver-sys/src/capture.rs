@@ -5,31 +5,31 @@ use crate::enumeration::{enumerations, flags};
 flags! {
     /// Flags of `cuStreamUpdateCaptureDependencies`.
     CUstreamUpdateCaptureDependencies_flags: u32 {
-        /// The nodes come to those that the next node depends on.
+        /// Adds the nodes to the dependencies of the next node.
         CU_STREAM_ADD_CAPTURE_DEPENDENCIES = 0;
-        /// The nodes take the place of those that the next node depends on.
+        /// Replaces the dependencies of the next node by the nodes.
         CU_STREAM_SET_CAPTURE_DEPENDENCIES = 1;
     }
 }
 
 enumerations! {
-    /// How far a capture guards against calls that are unsafe while it is open.
+    /// The threads in which a capture forbids potentially unsafe calls.
     CUstreamCaptureMode: u32 {
-        /// Unsafe calls are refused in every thread.
+        /// Unsafe calls fail in every thread.
         CU_STREAM_CAPTURE_MODE_GLOBAL = 0;
-        /// Unsafe calls are refused in the thread that captures.
+        /// Unsafe calls fail in the capturing thread.
         CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1;
-        /// Nothing is refused.
+        /// Unsafe calls are allowed.
         CU_STREAM_CAPTURE_MODE_RELAXED = 2;
     }
 
-    /// Whether a stream is captured.
+    /// The capture status of a stream.
     CUstreamCaptureStatus: u32 {
-        /// It is not.
+        /// Not capturing.
         CU_STREAM_CAPTURE_STATUS_NONE = 0;
-        /// It is.
+        /// Capturing.
         CU_STREAM_CAPTURE_STATUS_ACTIVE = 1;
-        /// It was, and a call invalidated the capture, which still has to be ended.
+        /// A call has invalidated the capture, which still has to be ended.
         CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2;
     }
 }

@@ -1,5 +1,4 @@
-//! All constants by name, for tools that read or check them: scenarios, traces, comparisons with a
-//! header.
+//! All constants by name, for tools such as scenarios, traces and comparisons with a header.
 
 /// A constant of cuda.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Contexts: flags, limits, the split of the cache, and the parameters of making one.
+//! Contexts: flags, limits, cache configuration, and creation parameters.
 
 use std::ffi::c_void;
 
@@ -10,7 +10,7 @@ flags! {
     CUctx_flags: u32 {
         /// The driver chooses how to wait.
         CU_CTX_SCHED_AUTO = 0;
-        /// Spin: least latency.
+        /// Spin, for the lowest latency.
         CU_CTX_SCHED_SPIN = 1;
         /// Yield the processor between polls.
         CU_CTX_SCHED_YIELD = 2;
@@ -18,7 +18,7 @@ flags! {
         CU_CTX_SCHED_BLOCKING_SYNC = 4;
         /// Older name of `CU_CTX_SCHED_BLOCKING_SYNC`.
         CU_CTX_BLOCKING_SYNC = 4;
-        /// The bits that say how to wait.
+        /// The mask of the scheduling bits.
         CU_CTX_SCHED_MASK = 7;
         /// Host memory can be mapped; today it always can.
         CU_CTX_MAP_HOST = 8;
@@ -26,7 +26,7 @@ flags! {
         CU_CTX_LMEM_RESIZE_TO_MAX = 16;
         /// Write a core dump after a fault of a kernel.
         CU_CTX_COREDUMP_ENABLE = 32 since 12010;
-        /// Let the user ask for a core dump through a pipe.
+        /// Let the user trigger a core dump through a pipe.
         CU_CTX_USER_COREDUMP_ENABLE = 64 since 12010;
         /// Make synchronous memory operations always wait.
         CU_CTX_SYNC_MEMOPS = 128 since 12010;
@@ -44,9 +44,9 @@ enumerations! {
         CU_LIMIT_PRINTF_FIFO_SIZE = 1;
         /// Heap of `malloc` in kernels, in bytes.
         CU_LIMIT_MALLOC_HEAP_SIZE = 2;
-        /// How deep launches from kernels may be synchronized.
+        /// Maximum depth at which launches from kernels may be synchronized.
         CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH = 3;
-        /// How many launches from kernels may wait.
+        /// Maximum number of pending launches from kernels.
         CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT = 4;
         /// Largest L2 fetch in bytes.
         CU_LIMIT_MAX_L2_FETCH_GRANULARITY = 5;
@@ -60,7 +60,8 @@ enumerations! {
         CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED = 9 since 12050;
     }
 
-    /// How the fast memory of a multiprocessor is split, where the hardware lets it be chosen.
+    /// The preferred split between L1 cache and shared memory, on hardware where it is
+    /// configurable.
     CUfunc_cache: u32 {
         /// No preference.
         CU_FUNC_CACHE_PREFER_NONE = 0;
@@ -68,21 +69,21 @@ enumerations! {
         CU_FUNC_CACHE_PREFER_SHARED = 1;
         /// More L1 cache.
         CU_FUNC_CACHE_PREFER_L1 = 2;
-        /// The same of both.
+        /// Equal sizes.
         CU_FUNC_CACHE_PREFER_EQUAL = 3;
     }
 
-    /// In which way a context is limited to a part of the device.
+    /// The kind of limit of a context to a part of the device.
     CUexecAffinityType: u32 {
         /// By a number of multiprocessors.
         CU_EXEC_AFFINITY_TYPE_SM_COUNT = 0;
     }
 
-    /// The sharing of the device by a context.
+    /// The kind of graphics API that a context shares the device with.
     CUcigDataType: u32 {
         /// A queue of D3D12.
         CIG_DATA_TYPE_D3D12_COMMAND_QUEUE = 1 since 12050;
-        /// Data that the driver of Vulkan gave.
+        /// Data from the Vulkan driver.
         CIG_DATA_TYPE_NV_BLOB = 2 since 12090;
     }
 }
@@ -91,7 +92,7 @@ structures! {
     /// A number of multiprocessors.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CUexecAffinitySmCount {
-        /// How many.
+        /// Their number.
         pub val: u32,
     }
 
@@ -125,7 +126,7 @@ structures! {
     pub struct CUctxCreateParams {
         /// Limits to a part of the device.
         pub execAffinityParams: *mut CUexecAffinityParam,
-        /// How many.
+        /// Their number.
         pub numExecAffinityParams: i32,
         /// Sharing with graphics, or null. Not together with limits.
         pub cigParams: *mut CUctxCigParam,

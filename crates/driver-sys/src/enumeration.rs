@@ -1,8 +1,8 @@
-//! How the enumerations and flags of cuda.h become integers with constants.
+//! Macros that declare the enumerations and flags of cuda.h as integers with constants.
 
-/// Declares enumerations of cuda.h as transparent newtypes over their integer, so that a value
-/// from a newer driver is a number and not undefined behaviour. Constants keep the exact names;
-/// `since N` marks those that the first driver of CUDA 12 did not know yet.
+/// Declares enumerations of cuda.h as transparent newtypes over their integer, so that a value from
+/// a newer driver is a number and not undefined behavior. Constants keep the exact names; `since N`
+/// marks constants that are newer than the first driver of CUDA 12.
 ///
 /// One invocation per module: it also lists the constants for [`crate::constants`].
 macro_rules! enumerations {

@@ -1,33 +1,33 @@
-//! Events: flags of making, recording and waiting.
+//! Events: flags of creating, recording and waiting.
 
 use crate::enumeration::flags;
 
 flags! {
     /// Flags of an event.
     CUevent_flags: u32 {
-        /// It measures time.
+        /// Records time.
         CU_EVENT_DEFAULT = 0;
         /// Waiting for it sleeps instead of spinning.
         CU_EVENT_BLOCKING_SYNC = 1;
-        /// It measures no time and is cheaper.
+        /// Records no time, and is cheaper.
         CU_EVENT_DISABLE_TIMING = 2;
-        /// Other processes may wait for it; only together with `CU_EVENT_DISABLE_TIMING`.
+        /// Other processes may wait for it; requires `CU_EVENT_DISABLE_TIMING`.
         CU_EVENT_INTERPROCESS = 4;
     }
 
     /// Flags of `cuEventRecordWithFlags`.
     CUevent_record_flags: u32 {
-        /// Nothing special.
+        /// Default.
         CU_EVENT_RECORD_DEFAULT = 0;
-        /// Captured as a node that records an event for the outside.
+        /// Captured as an external event record node.
         CU_EVENT_RECORD_EXTERNAL = 1;
     }
 
     /// Flags of `cuStreamWaitEvent`.
     CUevent_wait_flags: u32 {
-        /// Nothing special.
+        /// Default.
         CU_EVENT_WAIT_DEFAULT = 0;
-        /// Captured as a node that waits for an event outside the graph.
+        /// Captured as an external event wait node.
         CU_EVENT_WAIT_EXTERNAL = 1;
     }
 }

@@ -1,11 +1,11 @@
-//! Functions and modules: properties and states of loading.
+//! Functions and modules: attributes and loading states.
 
 use crate::enumeration::enumerations;
 
 enumerations! {
     /// Attributes of `cuFuncGetAttribute` and `cuKernelGetAttribute`.
     CUfunction_attribute: u32 {
-        /// Most threads of a block that this function can be launched with.
+        /// Maximum threads of a block that this function can be launched with.
         CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0;
         /// Static shared memory in bytes.
         CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1;
@@ -21,17 +21,17 @@ enumerations! {
         CU_FUNC_ATTRIBUTE_BINARY_VERSION = 6;
         /// Whether loads go through all caches.
         CU_FUNC_ATTRIBUTE_CACHE_MODE_CA = 7;
-        /// Most dynamic shared memory in bytes; can be set.
+        /// Maximum dynamic shared memory in bytes; can be set.
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8;
         /// Share of the L1 cache that is shared memory, in percent, or -1; can be set.
         CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT = 9;
-        /// Whether launches must say the size of clusters.
+        /// Whether launches must specify the cluster size.
         CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET = 10;
-        /// Blocks of a cluster along x that the code demands, or 0; can be set.
+        /// Blocks of a cluster along x that the code requires, or 0; can be set.
         CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH = 11;
-        /// Blocks of a cluster along y that the code demands, or 0; can be set.
+        /// Blocks of a cluster along y that the code requires, or 0; can be set.
         CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT = 12;
-        /// Blocks of a cluster along z that the code demands, or 0; can be set.
+        /// Blocks of a cluster along z that the code requires, or 0; can be set.
         CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH = 13;
         /// Whether clusters may be larger than every device can run: 0 or 1; can be set.
         CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14;
@@ -57,11 +57,11 @@ enumerations! {
         CU_MODULE_LAZY_LOADING = 2;
     }
 
-    /// Whether a function is loaded.
+    /// The loading state of a function.
     CUfunctionLoadingState: u32 {
-        /// It is not.
+        /// Not loaded.
         CU_FUNCTION_LOADING_STATE_UNLOADED = 0 since 12040;
-        /// It is.
+        /// Loaded.
         CU_FUNCTION_LOADING_STATE_LOADED = 1 since 12040;
     }
 }

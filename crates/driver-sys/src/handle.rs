@@ -7,8 +7,8 @@ macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
         ///
-        /// A plain value: copying it copies the name of the object, not the object, and nothing is
-        /// destroyed when it goes out of scope.
+        /// A plain value: copying it copies the handle, not the object, and dropping it destroys
+        /// nothing.
         #[repr(transparent)]
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub *mut c_void);
@@ -55,7 +55,7 @@ handles! {
     CUlibrary;
     /// A kernel of a library that is not bound to a context. Since driver 12000.
     CUkernel;
-    /// A linker at work.
+    /// The state of a linker.
     CUlinkState;
     /// A stream: work in order.
     CUstream;
@@ -71,23 +71,23 @@ handles! {
     CUgraphDeviceNode;
     /// A pool of stream-ordered memory.
     CUmemoryPool;
-    /// An object with references to count, which graphs can hold.
+    /// A reference-counted object that graphs can hold.
     CUuserObject;
-    /// A context on a part of a device. No function of this crate makes one. Since driver 12040.
+    /// A context on a part of a device. No function of this crate creates one. Since driver 12040.
     CUgreenCtx;
-    /// A semaphore of another interface. No function of this crate makes one.
+    /// A semaphore of another API. No function of this crate creates one.
     CUexternalSemaphore;
     /// A CUDA array.
     CUarray;
 }
 
 impl CUstream {
-    /// The legacy default stream, which waits for and holds up every blocking stream.
+    /// The legacy default stream, which synchronizes with every blocking stream.
     pub const LEGACY: Self = Self(std::ptr::without_provenance_mut(1));
     /// The default stream of the calling thread.
     pub const PER_THREAD: Self = Self(std::ptr::without_provenance_mut(2));
 
-    /// Whether this is the legacy default stream, by its name or as null.
+    /// Whether this is the legacy default stream: its special handle, or null.
     pub fn is_legacy(self) -> bool {
         self.is_null() || self == Self::LEGACY
     }

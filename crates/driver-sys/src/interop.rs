@@ -1,10 +1,10 @@
-//! Feature `cuda-driver-sys`: the types of this crate and of [`cuda_driver_sys`] into each other.
+//! Feature `cuda-driver-sys`: conversions between the types of this crate and [`cuda_driver_sys`].
 //!
-//! A program that already has objects of `cuda-driver-sys` can hand them to code on this crate and
-//! back. Handles convert both ways, because they are the same pointers; device addresses and device
-//! ordinals are the same integers in both crates. Results convert one way: that crate's `CUresult`
-//! is an enum, for which a code that it does not know would be undefined behaviour, and a driver
-//! of today returns codes that it does not know.
+//! A program can pass objects of `cuda-driver-sys` to code that uses this crate, and back. Handles
+//! convert both ways, because they are the same pointers; device addresses and device ordinals are
+//! the same integers in both crates. Results convert only to this crate: `CUresult` of
+//! `cuda-driver-sys` is an enum, in which an unknown code would be undefined behavior, and current
+//! drivers return codes that it does not know.
 //!
 //! ```
 //! use retrograph_driver_sys::{CUresult, CUstream};
@@ -21,8 +21,8 @@
 //! # Cost
 //!
 //! The build script of `cuda-driver-sys` links libcuda (`-lcuda`) into every program that depends
-//! on it, even though only its types are used here. Such a program neither links on a machine
-//! without that library nor starts without a driver. Where this is not wanted, replace the build
+//! on it, even though only its types are used here. Such a program does not link on a machine
+//! without that library, and does not start without a driver. To avoid this, override the build
 //! script by a table in the `.cargo/config.toml` of the program, one for each target, and call no
 //! function of that crate:
 //!

@@ -3,21 +3,21 @@
 use crate::enumeration::enumerations;
 
 enumerations! {
-    /// Options of loading and linking. Values travel as pointers: numbers are cast to one.
+    /// Options of loading and linking. Values are passed as pointers; numbers are cast to pointers.
     CUjit_option: u32 {
-        /// Most registers of a thread.
+        /// Maximum registers of a thread.
         CU_JIT_MAX_REGISTERS = 0;
-        /// Least threads of a block to compile for; the driver writes back the number it reached.
+        /// Minimum threads of a block to compile for; the driver writes back the number it reached.
         CU_JIT_THREADS_PER_BLOCK = 1;
-        /// Milliseconds spent, written back as a float.
+        /// Elapsed milliseconds, written back as a float.
         CU_JIT_WALL_TIME = 2;
-        /// Where to write messages.
+        /// Buffer for messages.
         CU_JIT_INFO_LOG_BUFFER = 3;
-        /// Size of that buffer in bytes; the driver writes back how much it filled.
+        /// Size of that buffer in bytes; the driver writes back the used size.
         CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES = 4;
-        /// Where to write errors.
+        /// Buffer for error messages.
         CU_JIT_ERROR_LOG_BUFFER = 5;
-        /// Size of that buffer in bytes; the driver writes back how much it filled.
+        /// Size of that buffer in bytes; the driver writes back the used size.
         CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6;
         /// Optimization level, 0 to 4.
         CU_JIT_OPTIMIZATION_LEVEL = 7;
@@ -25,55 +25,55 @@ enumerations! {
         CU_JIT_TARGET_FROM_CUCONTEXT = 8;
         /// Compile for a given SM target, as [`CUjit_target`].
         CU_JIT_TARGET = 9;
-        /// Which image to prefer when a cubin does not match, as [`CUjit_fallback`].
+        /// The preferred image if no cubin matches, as [`CUjit_fallback`].
         CU_JIT_FALLBACK_STRATEGY = 10;
-        /// Make debug information: 0 or 1.
+        /// Generate debug information: 0 or 1.
         CU_JIT_GENERATE_DEBUG_INFO = 11;
-        /// Say more in the logs: 0 or 1.
+        /// Verbose logs: 0 or 1.
         CU_JIT_LOG_VERBOSE = 12;
-        /// Make line information: 0 or 1.
+        /// Generate line information: 0 or 1.
         CU_JIT_GENERATE_LINE_INFO = 13;
-        /// Which caches loads go through, as [`CUjit_cacheMode`].
+        /// The default cache mode of loads, as [`CUjit_cacheMode`].
         CU_JIT_CACHE_MODE = 14;
-        /// For the use of the driver.
+        /// Internal to the driver.
         CU_JIT_NEW_SM3X_OPT = 15;
-        /// For the use of the driver.
+        /// Internal to the driver.
         CU_JIT_FAST_COMPILE = 16;
-        /// Names of device symbols that get addresses of the host.
+        /// Names of device symbols that are relocated to host addresses.
         CU_JIT_GLOBAL_SYMBOL_NAMES = 17;
         /// Their addresses.
         CU_JIT_GLOBAL_SYMBOL_ADDRESSES = 18;
-        /// How many.
+        /// Their number.
         CU_JIT_GLOBAL_SYMBOL_COUNT = 19;
-        /// Deprecated: optimize while linking.
+        /// Deprecated: link-time optimization (LTO).
         CU_JIT_LTO = 20;
-        /// Deprecated, for that: flush denormals to zero.
+        /// Deprecated, for LTO: flush denormals to zero.
         CU_JIT_FTZ = 21;
-        /// Deprecated, for that: exact division.
+        /// Deprecated, for LTO: correctly rounded division.
         CU_JIT_PREC_DIV = 22;
-        /// Deprecated, for that: exact square roots.
+        /// Deprecated, for LTO: correctly rounded square roots.
         CU_JIT_PREC_SQRT = 23;
-        /// Deprecated, for that: contract to fused multiply-add.
+        /// Deprecated, for LTO: contract to fused multiply-add.
         CU_JIT_FMA = 24;
-        /// Deprecated, for that: names of kernels to keep.
+        /// Deprecated, for LTO: names of kernels to keep.
         CU_JIT_REFERENCED_KERNEL_NAMES = 25;
-        /// Deprecated, for that: how many.
+        /// Deprecated, for LTO: how many.
         CU_JIT_REFERENCED_KERNEL_COUNT = 26;
-        /// Deprecated, for that: names of variables to keep.
+        /// Deprecated, for LTO: names of variables to keep.
         CU_JIT_REFERENCED_VARIABLE_NAMES = 27;
-        /// Deprecated, for that: how many.
+        /// Deprecated, for LTO: how many.
         CU_JIT_REFERENCED_VARIABLE_COUNT = 28;
-        /// Deprecated, for that: drop variables that nothing refers to.
+        /// Deprecated, for LTO: drop variables that nothing refers to.
         CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES = 29;
-        /// Make code that runs at any address: 0 or 1.
+        /// Generate position-independent code: 0 or 1.
         CU_JIT_POSITION_INDEPENDENT_CODE = 30;
-        /// Least blocks of a multiprocessor to compile for.
+        /// Minimum blocks of a multiprocessor to compile for.
         CU_JIT_MIN_CTA_PER_SM = 31 since 12030;
-        /// Most threads of a block to compile for.
+        /// Maximum threads of a block to compile for.
         CU_JIT_MAX_THREADS_PER_BLOCK = 32 since 12040;
-        /// Whether options win over directives in the PTX: 0 or 1.
+        /// Whether options override directives in the PTX: 0 or 1.
         CU_JIT_OVERRIDE_DIRECTIVE_VALUES = 33 since 12040;
-        /// Most threads to compile with; 0 for as many as the machine has.
+        /// Maximum threads to compile with; 0 for as many as the machine has.
         CU_JIT_SPLIT_COMPILE = 34 since 13000;
     }
 
@@ -149,21 +149,21 @@ enumerations! {
         CU_TARGET_COMPUTE_121F = 0x20079 since 12090;
     }
 
-    /// Which image to prefer when a cubin does not match.
+    /// The preferred image if no cubin matches.
     CUjit_fallback: u32 {
-        /// PTX, compiled anew.
+        /// Compile PTX.
         CU_PREFER_PTX = 0;
-        /// A cubin that is compatible.
+        /// Use a compatible cubin.
         CU_PREFER_BINARY = 1;
     }
 
-    /// Which caches loads go through.
+    /// The default cache mode of loads.
     CUjit_cacheMode: u32 {
-        /// As each instruction says.
+        /// As specified by each instruction.
         CU_JIT_CACHE_OPTION_NONE = 0;
-        /// Not L1.
+        /// Cache only in L2.
         CU_JIT_CACHE_OPTION_CG = 1;
-        /// L1 too.
+        /// Cache in L1 and L2.
         CU_JIT_CACHE_OPTION_CA = 2;
     }
 
@@ -173,13 +173,13 @@ enumerations! {
         CU_JIT_INPUT_CUBIN = 0;
         /// PTX, ending with a zero byte.
         CU_JIT_INPUT_PTX = 1;
-        /// Several images, of which one is chosen.
+        /// Several images; the driver selects one.
         CU_JIT_INPUT_FATBINARY = 2;
-        /// A host object with code for devices inside.
+        /// A host object with embedded device code.
         CU_JIT_INPUT_OBJECT = 3;
         /// An archive of such objects.
         CU_JIT_INPUT_LIBRARY = 4;
-        /// Deprecated: intermediate code to optimize while linking.
+        /// Deprecated: NVVM IR for link-time optimization.
         CU_JIT_INPUT_NVVM = 5;
     }
 }

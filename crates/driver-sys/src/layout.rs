@@ -1,8 +1,8 @@
 //! Sizes, alignments and offsets of every struct and union, fixed at compile time.
 //!
 //! A C program printed the numbers from the cuda.h of CUDA 13.0 on x86_64; 12.9 has the same. A
-//! change of a field that would move another one does not compile. A type
-//! without a name in cuda.h is measured through the struct that holds it.
+//! change that would move a field does not compile. A type without a name in cuda.h is measured
+//! through the struct that contains it.
 
 use std::mem::{align_of, offset_of, size_of};
 
@@ -17,7 +17,7 @@ macro_rules! layout {
             $(const _: () = assert!(offset_of!($type, $field) == $offset);)*
         )*
 
-        /// Every type above, so that a test can tell which ones are missing.
+        /// Every type above, so that a test can detect missing ones.
         #[cfg(test)]
         const ASSERTED: &[&str] = &[$(stringify!($type)),*];
     };

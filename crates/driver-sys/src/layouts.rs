@@ -1,4 +1,4 @@
-//! The layouts of all structs and unions as values, for tools that read or check them.
+//! The layouts of all structs and unions as values, for tools.
 
 /// The layout of a struct or union.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct Layout {
     pub kind: &'static str,
     /// Bytes.
     pub size: usize,
-    /// Bytes that addresses are a multiple of.
+    /// Alignment in bytes.
     pub align: usize,
     /// The fields in order.
     pub fields: &'static [Field],
@@ -18,7 +18,7 @@ pub struct Layout {
 /// A field of a struct or union.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// The name in cuda.h. A field that has none there is called `anonymous`.
+    /// The name in cuda.h. An unnamed field is called `anonymous`.
     pub name: &'static str,
     /// The type, as it is written in this crate.
     pub type_name: &'static str,

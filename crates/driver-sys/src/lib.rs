@@ -25,18 +25,18 @@
 //!
 //! - [`DriverTable`] has one field per function under its exact exported symbol; functions that
 //!   only newer drivers export are `Option`.
-//! - [`driver_functions!`] hands the same list to any macro: the simulated driver makes its
-//!   functions from it.
-//! - [`CUresult`] and the enumerations are integers with constants, so that values of a newer
-//!   driver stay values.
-//! - Handles are pointer-sized newtypes that do not mix.
-//! - An optional function that the driver lacks is a [`MissingFunction`], which names it and the
-//!   least driver; only its use fails.
+//! - [`driver_functions!`] passes the same list to any macro: the simulated driver declares its
+//!   functions with it.
+//! - [`CUresult`] and the enumerations are integers with constants, so that unknown values of a
+//!   newer driver are preserved.
+//! - Handles are distinct pointer-sized newtypes.
+//! - Using an optional function that the driver lacks fails with [`MissingFunction`], which names
+//!   the function and the oldest driver that has it.
 //! - [`constants`] and [`layouts`] list the rest as values, for tools.
 //!
-//! Not included: safe wrappers (see the crate `retrograph-driver`), the runtime API
-//! (`cudaMalloc` and the like), textures, surfaces, green
-//! contexts, graphics interop, inter-process handles other than of pools.
+//! Not included: safe wrappers (see the crate `retrograph-driver`), the runtime API (`cudaMalloc`
+//! and the like), textures, surfaces, green contexts, graphics interop, inter-process handles
+//! except for pools.
 
 // Types, fields and functions carry the names of cuda.h, so that its documentation applies.
 #![allow(non_camel_case_types, non_snake_case)]

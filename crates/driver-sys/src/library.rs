@@ -10,8 +10,7 @@ enumerations! {
     CUlibraryOption: u32 {
         /// A [`CUlibraryHostUniversalFunctionAndDataTable`] of data shared by host and device.
         CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE = 0;
-        /// The image stays at its address as long as the library, so that the driver need not
-        /// copy it.
+        /// The image outlives the library, so that the driver need not copy it.
         CU_LIBRARY_BINARY_IS_PRESERVED = 1;
     }
 }

@@ -8,8 +8,8 @@ use crate::table::DriverTable;
 
 /// Names of the driver's library, in the order in which [`DriverTable::load`] tries them.
 ///
-/// The second is where the Windows subsystem for Linux mounts the host's driver; the third exists
-/// where only the development link was installed.
+/// The second is the host's driver as mounted by the Windows subsystem for Linux; the third exists
+/// if only the development link was installed.
 #[cfg(not(windows))]
 pub const LIBRARY_NAMES: &[&str] = &["libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", "libcuda.so"];
 
@@ -20,7 +20,7 @@ pub const LIBRARY_NAMES: &[&str] = &["nvcuda.dll"];
 /// The oldest driver that has every required function: CUDA 12.0.
 pub const LEAST_VERSION: i32 = 12000;
 
-/// Why no driver could be loaded.
+/// The reason why no driver could be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -30,14 +30,14 @@ pub enum LoadError {
         /// Each name that was tried, with the error of the dynamic loader.
         tried: Vec<(String, String)>,
     },
-    /// The library opened, but it is not a complete driver.
+    /// The library was opened, but it is not a complete driver.
     #[error("{library} (driver version {version:?}) does not export {symbol}, which is required")]
     MissingSymbol {
         /// The library.
         library: String,
         /// The first missing symbol.
         symbol: &'static str,
-        /// The driver's version, when it could be asked.
+        /// The driver's version, if it could be queried.
         version: Option<i32>,
     },
     /// The driver is older than [`LEAST_VERSION`].
@@ -52,8 +52,8 @@ pub enum LoadError {
         /// The driver's version, as 1000 × major + 10 × minor.
         version: i32,
     },
-    /// The driver did not say which version it is.
-    #[error("{library} did not tell its version: {code}")]
+    /// The driver did not report its version.
+    #[error("{library} did not report its version: {code}")]
     NoVersion {
         /// The library.
         library: String,
@@ -62,7 +62,7 @@ pub enum LoadError {
     },
 }
 
-/// The names that were tried; for a name that the caller chose, also why it failed.
+/// The tried names; for a name chosen by the caller, also the reason of the failure.
 fn said(tried: &[(String, String)]) -> String {
     match tried {
         [(name, reason)] if reason.contains(name.as_str()) => reason.clone(),
@@ -95,7 +95,7 @@ impl DriverTable {
     pub fn load() -> Result<Self, LoadError> {
         let mut tried = Vec::new();
         for name in LIBRARY_NAMES {
-            // SAFETY: these names belong to NVIDIA's driver, whose initializers may run anywhere.
+            // SAFETY: these names belong to NVIDIA's driver, whose initializers are safe to run.
             match unsafe { open(name.as_ref()) } {
                 // SAFETY: a library of these names has functions of the driver's signatures.
                 Ok(library) => return unsafe { Self::from_library(name, library) },

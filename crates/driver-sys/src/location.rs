@@ -15,7 +15,7 @@ enumerations! {
         CU_MEM_LOCATION_TYPE_DEVICE = 1;
         /// The host; the identifier is ignored.
         CU_MEM_LOCATION_TYPE_HOST = 2 since 12020;
-        /// A NUMA node of the host, by its number.
+        /// A NUMA node of the host, by its index.
         CU_MEM_LOCATION_TYPE_HOST_NUMA = 3 since 12020;
         /// The NUMA node closest to the calling thread; the identifier is ignored.
         CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT = 4 since 12020;
@@ -23,7 +23,7 @@ enumerations! {
 
     /// How a location may access memory.
     CUmemAccess_flags: u32 {
-        /// Not at all.
+        /// No access.
         CU_MEM_ACCESS_FLAGS_PROT_NONE = 0;
         /// Reading.
         CU_MEM_ACCESS_FLAGS_PROT_READ = 1;
@@ -37,12 +37,12 @@ enumerations! {
         CU_MEM_ALLOCATION_TYPE_INVALID = 0;
         /// Memory that is not moved.
         CU_MEM_ALLOCATION_TYPE_PINNED = 1;
-        /// Memory that moves to who uses it.
+        /// Managed memory, which migrates between locations.
         CU_MEM_ALLOCATION_TYPE_MANAGED = 2 since 13000;
     }
 
-    /// The kind of operating system handle by which other processes open memory; a set of bits
-    /// where several are allowed.
+    /// The kind of operating system handle with which other processes open memory; a bit mask where
+    /// several are allowed.
     CUmemAllocationHandleType: u32 {
         /// None.
         CU_MEM_HANDLE_TYPE_NONE = 0;
@@ -63,16 +63,16 @@ structures! {
     pub struct CUmemLocation {
         /// The kind of location.
         pub r#type: CUmemLocationType,
-        /// Which one of the kind.
+        /// The identifier, depending on the kind.
         pub id: i32,
     }
 
     /// How one location may access memory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUmemAccessDesc {
-        /// Who.
+        /// The location.
         pub location: CUmemLocation,
-        /// How.
+        /// The access.
         pub flags: CUmemAccess_flags,
     }
 }

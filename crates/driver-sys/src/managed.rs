@@ -25,7 +25,7 @@ enumerations! {
         CU_MEM_ADVISE_SET_PREFERRED_LOCATION = 3;
         /// Undoes `CU_MEM_ADVISE_SET_PREFERRED_LOCATION`.
         CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION = 4;
-        /// Used from a location, so that it stays mapped there.
+        /// Accessed from a location, so that it stays mapped there.
         CU_MEM_ADVISE_SET_ACCESSED_BY = 5;
         /// Undoes `CU_MEM_ADVISE_SET_ACCESSED_BY`.
         CU_MEM_ADVISE_UNSET_ACCESSED_BY = 6;
@@ -37,17 +37,17 @@ enumerations! {
         CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY = 1;
         /// The preferred device, as `i32`; -1 for the host, -2 for none.
         CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION = 2;
-        /// The devices that it stays mapped on, as an array of `i32` filled up with -2.
+        /// The devices that it stays mapped on, as an array of `i32` padded with -2.
         CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY = 3;
         /// The device of the last prefetch, as `i32`; -1 for the host, -2 for none.
         CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION = 4;
         /// The kind of the preferred location, as `CUmemLocationType`.
         CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE = 5 since 12020;
-        /// Which one of that kind, as `i32`.
+        /// The identifier for that kind, as `i32`.
         CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID = 6 since 12020;
         /// The kind of the location of the last prefetch, as `CUmemLocationType`.
         CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE = 7 since 12020;
-        /// Which one of that kind, as `i32`.
+        /// The identifier for that kind, as `i32`.
         CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID = 8 since 12020;
     }
 }

@@ -12,7 +12,7 @@ flags! {
         CU_MEMHOSTALLOC_PORTABLE = 1;
         /// Mapped into device addresses.
         CU_MEMHOSTALLOC_DEVICEMAP = 2;
-        /// Write-combined, so fast to send and slow to read on the host.
+        /// Write-combined: fast transfers, slow host reads.
         CU_MEMHOSTALLOC_WRITECOMBINED = 4;
     }
 
@@ -22,7 +22,7 @@ flags! {
         CU_MEMHOSTREGISTER_PORTABLE = 1;
         /// Mapped into device addresses.
         CU_MEMHOSTREGISTER_DEVICEMAP = 2;
-        /// Registers of another device, not memory.
+        /// I/O memory of another device.
         CU_MEMHOSTREGISTER_IOMEMORY = 4;
         /// Only read by the device.
         CU_MEMHOSTREGISTER_READ_ONLY = 8;
@@ -56,7 +56,7 @@ enumerations! {
         CU_POINTER_ATTRIBUTE_P2P_TOKENS = 5;
         /// Whether synchronous operations on the memory always wait, as `u32`; can be set.
         CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6;
-        /// An identifier that no other allocation of the process ever has, as `u64`.
+        /// An identifier that is unique among all allocations of the process, as `u64`.
         CU_POINTER_ATTRIBUTE_BUFFER_ID = 7;
         /// Whether the memory is managed, as `u32`.
         CU_POINTER_ATTRIBUTE_IS_MANAGED = 8;

@@ -1,4 +1,4 @@
-//! Memory operations of streams: waiting for words in memory, writing them, and barriers.
+//! Stream memory operations: waits for words in memory, writes, and barriers.
 
 use crate::enumeration::{enumerations, flags};
 use crate::memory::CUdeviceptr;
@@ -15,7 +15,8 @@ flags! {
         CU_STREAM_WAIT_VALUE_AND = 2;
         /// Until a bit is set neither in the word nor in the value.
         CU_STREAM_WAIT_VALUE_NOR = 3;
-        /// In addition: writes of other devices that came before the word are visible after it.
+        /// In addition, flushes remote writes: writes of other devices before the word are visible
+        /// after the wait.
         CU_STREAM_WAIT_VALUE_FLUSH = 0x4000_0000;
     }
 
@@ -23,11 +24,11 @@ flags! {
     CUstreamWriteValue_flags: u32 {
         /// Earlier work of the stream is visible before the word.
         CU_STREAM_WRITE_VALUE_DEFAULT = 0;
-        /// It need not be.
+        /// Without that memory barrier.
         CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER = 1;
     }
 
-    /// Flags of a barrier: for whom it holds.
+    /// Flags of a barrier: its scope.
     CUstreamMemoryBarrier_flags: u32 {
         /// The whole system.
         CU_STREAM_MEMORY_BARRIER_TYPE_SYS = 0;
@@ -55,7 +56,7 @@ enumerations! {
 }
 
 structures! {
-    /// The value of a wait or a write; the kind of the operation says how wide.
+    /// The value of a wait or a write; the kind of the operation determines its width.
     #[derive(Clone, Copy)]
     pub union CUstreamMemOpValueParams_anonymous {
         /// Of a 32-bit operation.
@@ -69,13 +70,13 @@ structures! {
     pub struct CUstreamMemOpWaitValueParams {
         /// The kind.
         pub operation: CUstreamBatchMemOpType,
-        /// Where the word is.
+        /// The address of the word.
         pub address: CUdeviceptr,
         /// The compared value.
         pub anonymous: CUstreamMemOpValueParams_anonymous,
         /// Flags `CU_STREAM_WAIT_VALUE_…`.
         pub flags: u32,
-        /// For the use of the driver.
+        /// Internal to the driver.
         pub alias: CUdeviceptr,
     }
 
@@ -84,13 +85,13 @@ structures! {
     pub struct CUstreamMemOpWriteValueParams {
         /// The kind.
         pub operation: CUstreamBatchMemOpType,
-        /// Where the word is.
+        /// The address of the word.
         pub address: CUdeviceptr,
         /// The written value.
         pub anonymous: CUstreamMemOpValueParams_anonymous,
         /// Flags `CU_STREAM_WRITE_VALUE_…`.
         pub flags: u32,
-        /// For the use of the driver.
+        /// Internal to the driver.
         pub alias: CUdeviceptr,
     }
 
@@ -112,7 +113,7 @@ structures! {
         pub flags: u32,
     }
 
-    /// A memory operation; the kind, which is the first field of each, says which.
+    /// A memory operation; the kind, the first field of each struct, selects the field.
     #[derive(Clone, Copy)]
     pub union CUstreamBatchMemOpParams {
         /// The kind.
@@ -125,7 +126,7 @@ structures! {
         pub flushRemoteWrites: CUstreamMemOpFlushRemoteWritesParams,
         /// A barrier.
         pub memoryBarrier: CUstreamMemOpMemoryBarrierParams,
-        /// Makes all of them 48 bytes.
+        /// Pads the union to 48 bytes.
         pub pad: [u64; 6],
     }
 }

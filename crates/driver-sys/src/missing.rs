@@ -1,4 +1,4 @@
-//! [`MissingFunction`]: a function that the driver is too old for.
+//! [`MissingFunction`]: a function that the driver lacks.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ impl fmt::Display for MissingFunction {
 
 impl std::error::Error for MissingFunction {}
 
-/// A CUDA version, as it is usually written.
+/// A CUDA version for display.
 struct Version(i32);
 
 impl fmt::Display for Version {

@@ -5,9 +5,9 @@ use crate::enumeration::flags;
 flags! {
     /// Flags of the occupancy functions.
     CUoccupancy_flags: u32 {
-        /// Nothing special.
+        /// Default.
         CU_OCCUPANCY_DEFAULT = 0;
-        /// As if caching did not limit how many blocks fit.
+        /// Ignores the effect of caching on occupancy.
         CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE = 1;
     }
 }

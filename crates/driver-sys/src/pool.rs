@@ -17,25 +17,25 @@ flags! {
 enumerations! {
     /// Attributes of pools.
     CUmemPool_attribute: u32 {
-        /// Whether memory freed on another stream is reused once an event or a dependency orders
-        /// that, as `i32`; 1 at first; can be set.
+        /// Whether memory freed on another stream is reused if an event or a dependency orders the
+        /// free before the allocation, as `i32`; 1 by default; can be set.
         CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES = 1;
-        /// Whether memory is reused once its free happens to be complete, as `i32`; 1 at first;
-        /// can be set.
+        /// Whether memory is reused if its free has already completed, as `i32`; 1 by default; can
+        /// be set.
         CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC = 2;
-        /// Whether the driver may make streams wait to reuse memory, as `i32`; 1 at first; can be
-        /// set.
+        /// Whether the driver may insert stream dependencies to reuse memory, as `i32`; 1 by
+        /// default; can be set.
         CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3;
-        /// Bytes that the pool keeps when a synchronization would give memory back, as `u64`; 0 at
-        /// first; can be set.
+        /// Bytes that the pool keeps when a synchronization would free memory, as `u64`; 0 by
+        /// default; can be set.
         CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4;
-        /// Bytes that the pool holds, as `u64`.
+        /// Bytes that the pool reserves, as `u64`.
         CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5;
-        /// The most bytes that the pool held, as `u64`; can be set to 0.
+        /// High watermark of reserved bytes, as `u64`; can be set to 0.
         CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH = 6;
         /// Bytes that are allocated, as `u64`.
         CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7;
-        /// The most bytes that were allocated, as `u64`; can be set to 0.
+        /// High watermark of allocated bytes, as `u64`; can be set to 0.
         CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8;
     }
 }
@@ -50,9 +50,9 @@ structures! {
         pub handleTypes: CUmemAllocationHandleType,
         /// The location of the memory.
         pub location: CUmemLocation,
-        /// Who may open a Windows handle, or null.
+        /// Security attributes of a Windows handle, or null.
         pub win32SecurityAttributes: *mut c_void,
-        /// Most bytes; 0 lets the system decide. Ignored before driver 12020.
+        /// Maximum bytes; 0 lets the system decide. Ignored before driver 12020.
         pub maxSize: usize,
         /// Flags `CU_MEM_POOL_CREATE_USAGE_…`. Ignored before driver 12060.
         pub usage: u16,

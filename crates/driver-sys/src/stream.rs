@@ -1,4 +1,4 @@
-//! Streams: flags, and attributes beyond them.
+//! Streams: flags and attributes.
 
 use std::ffi::c_void;
 
@@ -10,14 +10,14 @@ use crate::result::CUresult;
 flags! {
     /// Flags of a stream.
     CUstream_flags: u32 {
-        /// It waits for the legacy stream and the legacy stream waits for it.
+        /// Synchronizes with the legacy stream.
         CU_STREAM_DEFAULT = 0;
-        /// It has nothing to do with the legacy stream.
+        /// Does not synchronize with the legacy stream.
         CU_STREAM_NON_BLOCKING = 1;
     }
 }
 
-/// The name of an attribute of a stream: few of the attributes of launches apply.
+/// The identifier of a stream attribute: only a few launch attributes apply.
 pub type CUstreamAttrID = CUlaunchAttributeID;
 /// The value of an attribute of a stream.
 pub type CUstreamAttrValue = CUlaunchAttributeValue;

@@ -1,4 +1,4 @@
-//! How the structs and unions of cuda.h are declared.
+//! Macros that declare the structs and unions of cuda.h.
 
 /// Declares structs and unions with the layout of C. Derives are written at each, since unions
 /// cannot have most of them.
@@ -39,7 +39,7 @@ macro_rules! structures {
     };
 }
 
-/// Gives structs and unions the default that all their bytes are zero, as C programs make them.
+/// Implements `Default` for structs and unions as all zero bytes, as in C programs.
 macro_rules! zeroed {
     ($($name:ident),* $(,)?) => {$(
         impl Default for $name {

@@ -1,4 +1,4 @@
-//! Asking the driver for its own functions.
+//! Queries for driver entry points.
 
 use crate::enumeration::{enumerations, flags};
 
@@ -15,13 +15,13 @@ flags! {
 }
 
 enumerations! {
-    /// Why `cuGetProcAddress_v2` found no function.
+    /// The result of a lookup by `cuGetProcAddress_v2`.
     CUdriverProcAddressQueryResult: u32 {
-        /// It found it.
+        /// Found.
         CU_GET_PROC_ADDRESS_SUCCESS = 0;
-        /// The driver has none of this name.
+        /// The driver has no function of this name.
         CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = 1;
-        /// The driver has it, but not in so old a form.
+        /// The driver only has a newer form.
         CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2;
     }
 }

@@ -13,11 +13,11 @@ macro_rules! define_table {
     ) => {
         /// The functions of a driver, each under its exact symbol.
         ///
-        /// A driver is filled in by [`DriverTable::load`]; a simulator writes its own functions.
+        /// [`DriverTable::load`] fills it from the driver; a simulator fills in its own functions.
         ///
-        /// Functions that every driver since CUDA 12.0 has are called as fields. Those that only
-        /// newer drivers have are `Option`; the method of the same name gives the function, or an
-        /// error that says from which driver on it exists:
+        /// Functions that every driver since CUDA 12.0 has are called as fields. Functions of newer
+        /// drivers are `Option`; the method of the same name returns the function, or an error with
+        /// the first driver that has it:
         ///
         /// ```
         /// # use retrograph_driver_sys::{CUfunction, DriverTable};
@@ -122,13 +122,13 @@ macro_rules! define_table {
 crate::driver_functions!(define_table);
 
 impl DriverTable {
-    /// The message for a function that this driver lacks.
+    /// Returns the error for a function that this driver lacks.
     fn lack(&self, name: &'static str, since: i32) -> MissingFunction {
         MissingFunction { name, since, driver_version: self.driver_version }
     }
 }
 
-/// A symbol name as C text; `text` ends in its only zero byte.
+/// A symbol name as a C string; `text` ends in its only zero byte.
 fn symbol(text: &'static str) -> &'static std::ffi::CStr {
     std::ffi::CStr::from_bytes_with_nul(text.as_bytes()).expect("symbol names hold no zero byte")
 }

@@ -1,4 +1,4 @@
-//! Tensor maps, by which tensor copies (`cp.async.bulk.tensor`) find tensors in global memory.
+//! Tensor maps, which describe tensors in global memory to tensor copies (`cp.async.bulk.tensor`).
 
 use crate::enumeration::enumerations;
 use crate::structure::{structures, zeroed};
@@ -6,17 +6,17 @@ use crate::structure::{structures, zeroed};
 enumerations! {
     /// The type of the elements of a tensor.
     CUtensorMapDataType: u32 {
-        /// An integer of 8 bits without a sign.
+        /// Unsigned 8-bit integer.
         CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0;
-        /// An integer of 16 bits without a sign.
+        /// Unsigned 16-bit integer.
         CU_TENSOR_MAP_DATA_TYPE_UINT16 = 1;
-        /// An integer of 32 bits without a sign.
+        /// Unsigned 32-bit integer.
         CU_TENSOR_MAP_DATA_TYPE_UINT32 = 2;
-        /// An integer of 32 bits.
+        /// Signed 32-bit integer.
         CU_TENSOR_MAP_DATA_TYPE_INT32 = 3;
-        /// An integer of 64 bits without a sign.
+        /// Unsigned 64-bit integer.
         CU_TENSOR_MAP_DATA_TYPE_UINT64 = 4;
-        /// An integer of 64 bits.
+        /// Signed 64-bit integer.
         CU_TENSOR_MAP_DATA_TYPE_INT64 = 5;
         /// f16.
         CU_TENSOR_MAP_DATA_TYPE_FLOAT16 = 6;
@@ -44,7 +44,7 @@ enumerations! {
         CU_TENSOR_MAP_INTERLEAVE_32B = 2;
     }
 
-    /// How the 16-byte chunks of a box are mixed in shared memory.
+    /// How the 16-byte chunks of a box are swizzled in shared memory.
     CUtensorMapSwizzle: u32 {
         /// Not at all.
         CU_TENSOR_MAP_SWIZZLE_NONE = 0;
@@ -56,9 +56,9 @@ enumerations! {
         CU_TENSOR_MAP_SWIZZLE_128B = 3;
     }
 
-    /// How much the L2 cache fetches at a time.
+    /// The L2 fetch granularity.
     CUtensorMapL2promotion: u32 {
-        /// No more than is read.
+        /// No promotion.
         CU_TENSOR_MAP_L2_PROMOTION_NONE = 0;
         /// 64 bytes.
         CU_TENSOR_MAP_L2_PROMOTION_L2_64B = 1;
@@ -72,7 +72,7 @@ enumerations! {
     CUtensorMapFloatOOBfill: u32 {
         /// Zeros.
         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0;
-        /// A NaN that products take for zero.
+        /// A NaN that fused multiply-adds treat as zero.
         CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA = 1;
     }
 }
@@ -85,7 +85,7 @@ structures! {
     #[repr(align(128))]
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUtensorMap {
-        /// Opaque to all but driver and device.
+        /// Opaque.
         pub opaque: [u64; 16],
     }
 }

@@ -6,7 +6,7 @@ use crate::enumeration::{enumerations, flags};
 use crate::location::{CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation};
 use crate::structure::{structures, zeroed};
 
-/// Physical memory made by `cuMemCreate`: a number, not a pointer.
+/// Physical memory created by `cuMemCreate`: a number, not a pointer.
 pub type CUmemGenericAllocationHandle = u64;
 
 flags! {
@@ -26,11 +26,11 @@ flags! {
 }
 
 enumerations! {
-    /// Which granularity `cuMemGetAllocationGranularity` writes.
+    /// The granularity that `cuMemGetAllocationGranularity` writes.
     CUmemAllocationGranularity_flags: u32 {
-        /// The least that works.
+        /// The minimum.
         CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0;
-        /// The one that performs best.
+        /// The one with the best performance.
         CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1;
     }
 
@@ -40,11 +40,11 @@ enumerations! {
         CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1;
     }
 
-    /// Whether memory is compressed.
+    /// The compression of memory.
     CUmemAllocationCompType: u32 {
-        /// It is not.
+        /// Not compressed.
         CU_MEM_ALLOCATION_COMP_NONE = 0;
-        /// It may be.
+        /// May be compressed.
         CU_MEM_ALLOCATION_COMP_GENERIC = 1;
     }
 }
@@ -55,7 +55,7 @@ structures! {
     pub struct CUmemAllocationProp_allocFlags {
         /// A [`CUmemAllocationCompType`] in one byte.
         pub compressionType: u8,
-        /// Whether GPUDirect RDMA shall work: 0 or 1.
+        /// Whether to support GPUDirect RDMA: 0 or 1.
         pub gpuDirectRDMACapable: u8,
         /// Flags `CU_MEM_CREATE_USAGE_…`.
         pub usage: u16,
@@ -63,7 +63,7 @@ structures! {
         pub reserved: [u8; 4],
     }
 
-    /// Properties of physical memory to make.
+    /// Properties of new physical memory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUmemAllocationProp {
         /// The kind of memory.

@@ -1,11 +1,11 @@
-//! Driver calls: the macro that makes them and the error of one that fails.
+//! Driver calls: the macro for calls and the error of a failed call.
 
 use std::fmt;
 
 use retrograph_driver_sys::CUresult;
 
-/// Calls a required function of the driver table and turns its code into a result. The first
-/// argument is a driver or a context: anything with `table()` and `check(name, code)`.
+/// Calls a required function of the driver table and converts its code to a result. The first
+/// argument is a driver or a context, or anything else with `table()` and `check(name, code)`.
 macro_rules! call {
     ($owner:expr, $function:ident($($argument:expr),* $(,)?)) => {{
         let code = ($owner.table().$function)($($argument),*);

@@ -2,13 +2,13 @@
 //!
 //! [`Context`] retains the device's primary context, so libraries that use the CUDA runtime API
 //! share it. Every entry point of this crate makes the context current on the calling thread, so
-//! threads need no preparation. The current context is not cached: another library may change it,
-//! and setting it again is cheap and harmless.
+//! threads need no preparation. The current context is not cached, because another library may
+//! change it and setting it again is cheap.
 //!
 //! # Lost contexts
 //!
-//! A kernel fault (700, 719 and other sticky codes) ends the context, and every later call returns
-//! its code. The first such error is kept, and every later operation fails with
+//! After a kernel fault (700, 719 and other sticky codes) the context is lost, and every later call
+//! returns that code. The first such error is recorded, and every later operation fails with
 //! [`Error::ContextLost`] and that cause without calling the driver.
 
 mod primary;
@@ -42,14 +42,14 @@ static LIVE: LiveContexts<Inner, Releases> = LiveContexts::new();
 
 impl Context {
     /// Retains the primary context of device `index`. While a context of this device lives, the
-    /// same one is returned, even if its driver was loaded separately, so all users know of its
+    /// same one is returned, even if its driver was loaded separately, so all users share its
     /// captures and faults.
     ///
     /// # Errors
     /// [`Error::NoSuchDevice`], [`Error::RefusedDuringCapture`] if this thread captures and the
     /// device has no context yet, or a failed driver call.
     pub fn new(driver: &Driver, index: DeviceIndex) -> Result<Self> {
-        // The first range looks up the NVTX library, which takes a millisecond.
+        // The first range loads the NVTX library, which takes a millisecond.
         let _range = nvtx::range(c"retrograph: open context");
         let make = |releases| Inner::new(driver, index, releases);
         Ok(Self { inner: LIVE.find_or_make(driver, index, make)? })
@@ -115,8 +115,8 @@ impl Context {
     /// Waits for all work in the context.
     ///
     /// # Errors
-    /// The fault of earlier work, or [`Error::RefusedDuringCapture`], also if another thread
-    /// captures: waiting would break that capture.
+    /// The fault of earlier work; or [`Error::RefusedDuringCapture`], even if another thread
+    /// captures, because waiting would break that capture.
     pub fn synchronize(&self) -> Result<()> {
         self.bind_outside_capture("waiting for the context")?;
         let _hold = self.inner.releases.hold_in_turn();
@@ -142,7 +142,7 @@ impl Context {
         self.check("cuCtxSetCurrent", code)
     }
 
-    /// The call that reported the fault which ended this context, if any.
+    /// The call that reported the fault by which this context was lost, if any.
     pub fn lost(&self) -> Option<&CallError> {
         self.inner.hot_path.lost.get().map(Box::as_ref)
     }
@@ -179,8 +179,8 @@ impl Context {
         Err(Error::CaptureLost { loss: Box::new(loss) })
     }
 
-    /// Converts the code of `call` into a result. The capture that this thread has begun notes its
-    /// first failure; a sticky code marks the context as lost.
+    /// Converts the code of `call` into a result. This thread's capture records its first failure;
+    /// a sticky code marks the context as lost.
     ///
     /// # Errors
     /// Unless `code` is success.
@@ -222,7 +222,7 @@ impl Context {
         Arc::as_ptr(&self.inner) as usize
     }
 
-    /// The most shared memory of a block, in bytes.
+    /// The maximum shared memory per block, in bytes.
     pub(crate) fn max_shared_bytes(&self) -> u32 {
         self.inner.max_shared_bytes
     }

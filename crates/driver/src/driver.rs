@@ -96,7 +96,7 @@ impl Driver {
     /// Starts a simulated driver with its own devices, which end with its last clone.
     ///
     /// # Errors
-    /// [`Error::NoSimulator`] for an impossible configuration, or if too many simulators are alive.
+    /// [`Error::NoSimulator`] for an invalid configuration, or if too many simulators are alive.
     #[cfg(feature = "sim")]
     pub fn simulated(config: retrograph_driver_sim::Config) -> Result<Self> {
         let simulator = retrograph_driver_sim::Simulator::new(config)
@@ -107,7 +107,7 @@ impl Driver {
     }
 
     /// The simulator of this driver, for its diagnostics and for injecting failures. `None` unless
-    /// the driver was made by [`Driver::simulated`], or with a simulator as `keep_alive`.
+    /// the driver was created by [`Driver::simulated`], or with a simulator as `keep_alive`.
     #[cfg(feature = "sim")]
     pub fn simulator(&self) -> Option<&retrograph_driver_sim::Simulator> {
         self.inner.keep_alive.as_ref()?.downcast_ref()
@@ -184,7 +184,7 @@ fn explain(error: LoadError) -> Error {
     }
 }
 
-/// Asks for the version first: that needs no initialization and may explain why it fails.
+/// Queries the version first: that needs no initialization and may explain its failure.
 fn initialize(table: &DriverTable) -> Result<DriverVersion> {
     let mut number = 0;
     // SAFETY: the out pointer is valid, and the call needs no initialization.

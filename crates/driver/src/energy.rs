@@ -1,4 +1,4 @@
-//! The energy that a device has used, by NVML, the management library of the driver.
+//! The energy consumption of a device, from NVML, the management library of the driver.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -67,7 +67,7 @@ impl EnergyCounter {
     /// installed, or the device has no counter.
     ///
     /// # Errors
-    /// If the driver does not tell the address of the device.
+    /// If the driver does not report the PCI address of the device.
     pub fn of(context: &Context) -> Result<Option<Self>> {
         let driver = context.driver();
         if driver.is_simulated() {
@@ -86,8 +86,8 @@ impl EnergyCounter {
         Ok(counter)
     }
 
-    /// Energy of the whole device since the driver was loaded, in joules; `None` if the device no
-    /// longer tells it.
+    /// Energy consumption of the whole device since the driver was loaded, in joules; `None` if the
+    /// device no longer reports it.
     pub fn joules(&self) -> Option<f64> {
         let mut millijoules = 0;
         // SAFETY: NVML returned the device, and the out pointer is valid.

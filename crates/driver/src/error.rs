@@ -19,19 +19,19 @@ pub enum Error {
         /// The tried names and the reasons.
         tried: String,
     },
-    /// A driver library was found, but it cannot be used.
+    /// A driver library was found but cannot be used.
     #[error("{reason}; reinstall the NVIDIA driver, or use the simulated driver")]
     UnusableDriver {
         /// Why not.
         reason: String,
     },
-    /// The simulated driver could not be made.
+    /// The simulated driver could not be created.
     #[error("the simulated driver cannot start: {reason}")]
     NoSimulator {
         /// Why not.
         reason: String,
     },
-    /// The driver is older than this crate can use.
+    /// The driver is older than the oldest supported one.
     #[error(
         "the driver supports CUDA {found}, but {needed} or newer is needed; update the NVIDIA \
          driver, or use the simulated driver"
@@ -42,10 +42,10 @@ pub enum Error {
         /// The least version.
         needed: DriverVersion,
     },
-    /// There is no device of this index.
+    /// There is no device with this index.
     #[error("there is no device {index}: the driver sees {count} device(s)")]
     NoSuchDevice {
-        /// The index asked for.
+        /// The requested index.
         index: u32,
         /// The number of devices.
         count: u32,
@@ -53,16 +53,14 @@ pub enum Error {
     /// A driver call failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// An earlier call ended the context, so that nothing can run in it any more.
-    #[error(
-        "the context is lost since {cause}; nothing on this device can continue in this process"
-    )]
+    /// The context was lost by an earlier fault, and no work can run in it.
+    #[error("the context is lost: {cause}; restart the process to use this device again")]
     ContextLost {
-        /// The call that first returned the code. The fault itself may be older, since faults
-        /// surface at a later call.
+        /// The call that first returned the code. The fault itself may be older, since faults are
+        /// reported by a later call.
         cause: CallError,
     },
-    /// The operation would break a capture in progress or become part of it, and was not tried.
+    /// The operation would break a capture in progress or become part of it, and was refused.
     #[error(
         "{operation} would break a capture in progress or become part of it, so it was refused; \
          try again after the capture"
@@ -71,7 +69,7 @@ pub enum Error {
         /// The operation.
         operation: &'static str,
     },
-    /// The thread excludes captures in the context, so it would wait for itself.
+    /// The thread excludes captures in the context, so it would deadlock.
     #[error(
         "{operation} was refused: this thread is inside of a call that excludes captures in the \
          context, such as `Context::without_captures`, a step or a release; capture before or \
@@ -81,63 +79,66 @@ pub enum Error {
         /// The operation.
         operation: &'static str,
     },
-    /// The capture that this thread has begun was lost, and work enqueued now would run at once,
-    /// outside of the graph; it was not tried.
+    /// This thread's capture was lost. Work enqueued now would run at once, outside of the graph,
+    /// so it was refused.
     #[error("the capture in progress is lost, so nothing more is enqueued: {loss}")]
     CaptureLost {
         /// The cause of the lost capture.
         loss: Box<Loss>,
     },
-    /// A capture left the stream unusable, and it was retired.
-    #[error("the stream was retired, since it was still capturing after its capture was ended")]
+    /// A failed capture left the stream unusable, and it was retired.
+    #[error(
+        "the stream was retired, because it was still capturing after its capture ended; create \
+         another one"
+    )]
     StreamRetired,
     /// The device has too little memory for an allocation.
     #[error(
-        "{requested} bytes do not fit: {free} of {total} bytes are free on the device; use a \
+        "cannot allocate {requested} bytes: {free} of {total} bytes are free on the device; use a \
          smaller batch or model, or free other memory"
     )]
     OutOfMemory {
-        /// The bytes asked for.
+        /// The requested bytes.
         requested: usize,
         /// Free device bytes at that moment.
         free: usize,
-        /// All device bytes.
+        /// Total device bytes.
         total: usize,
     },
-    /// A memory pool gives out nothing while it is sealed.
+    /// A memory pool refuses allocations while it is sealed.
     #[error(
-        "{requested} bytes were asked of a memory pool that is sealed by {by}; allocate before, or \
-         drop the seal first"
+        "cannot allocate {requested} bytes from the memory pool: it is sealed by {by}; allocate \
+         before, or drop the seal first"
     )]
     PoolSealed {
-        /// The bytes asked for.
+        /// The requested bytes.
         requested: usize,
-        /// Who sealed it, as given to [`crate::MemoryPool::seal`].
+        /// The name of the seal, as given to [`crate::MemoryPool::seal`].
         by: String,
     },
-    /// A memory pool has no gap that is large enough.
+    /// A memory pool has no free block that is large enough.
     #[error(
-        "{requested} bytes do not fit into the memory pool: {free} of its {capacity} bytes are \
-         free, {largest} of them in one piece; make the pool larger, or free buffers of it"
+        "cannot allocate {requested} bytes from the memory pool: {free} of its {capacity} bytes \
+         are free, {largest} of them contiguous; enlarge the pool, or free some of its buffers"
     )]
     PoolExhausted {
-        /// The bytes asked for.
+        /// The requested bytes.
         requested: usize,
         /// Free bytes.
         free: usize,
-        /// The bytes of the largest gap.
+        /// The bytes of the largest free block.
         largest: usize,
-        /// All bytes of the pool.
+        /// The size of the pool in bytes.
         capacity: usize,
     },
-    /// Two lengths had to be equal and are not.
+    /// Two lengths differ.
     #[error("{what}: expected {expected} elements, found {found}")]
     LengthMismatch {
-        /// Which operation.
+        /// The operation.
         what: &'static str,
-        /// The length that was needed.
+        /// The required length.
         expected: usize,
-        /// The length that was given.
+        /// The given length.
         found: usize,
     },
     /// Two objects of different contexts were used together.
@@ -156,8 +157,8 @@ pub enum Error {
     },
     /// The arguments of a launch do not fit the parameters of the function.
     #[error(
-        "`{function}`: argument {index} has {found:?} bytes where the function takes {expected:?} \
-         (none: there is no such argument or parameter)"
+        "`{function}`: argument {index} has {found:?} bytes, but the function expects {expected:?} \
+         (None: there is no such argument or parameter)"
     )]
     ArgumentMismatch {
         /// The entry point.
@@ -172,13 +173,16 @@ pub enum Error {
     /// A node belongs to another graph.
     #[error("the node belongs to another graph")]
     WrongGraph,
-    /// A graph allocates or frees memory when it runs, which was not asked for.
-    #[error("the graph has {nodes} memory allocation or free node(s), which were not asked for")]
+    /// A graph allocates or frees memory when it runs, which must be allowed explicitly.
+    #[error(
+        "the graph has {nodes} memory allocation or free node(s); call `Graph::allow_memory_nodes` \
+         to allow them"
+    )]
     MemoryNodes {
-        /// How many.
+        /// The number of such nodes.
         nodes: usize,
     },
-    /// An image cannot be given to the driver.
+    /// An image cannot be passed to the driver.
     #[error("the image cannot be loaded: {reason}")]
     BadImage {
         /// Why not.
@@ -205,7 +209,7 @@ pub enum Error {
         call: &'static str,
         /// The code.
         status: i32,
-        /// The meaning of the code, and what the library says.
+        /// The meaning of the code, and the message of the library.
         name: std::borrow::Cow<'static, str>,
     },
     /// A file could not be written.

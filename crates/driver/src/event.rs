@@ -18,13 +18,13 @@ pub struct Event {
 struct Inner {
     context: Context,
     raw: CUevent,
-    /// Whether it was last recorded on a stream that captured. Locked while the event is recorded
-    /// or waited for, after the lock of captures.
+    /// Whether it was last recorded on a capturing stream. Locked while the event is recorded or
+    /// waited for, after the capture lock.
     captured: Mutex<bool>,
 }
 
 impl Event {
-    /// Makes an event that measures device time.
+    /// Creates an event that measures device time.
     ///
     /// # Errors
     /// [`crate::Error::RefusedDuringCapture`], or a failed driver call.
@@ -32,7 +32,7 @@ impl Event {
         Self::with_flags(context, CU_EVENT_DEFAULT)
     }
 
-    /// Makes an event for ordering only, which is cheaper.
+    /// Creates an event for ordering only, which is cheaper.
     ///
     /// # Errors
     /// As [`Event::new`].
@@ -41,7 +41,7 @@ impl Event {
     }
 
     fn with_flags(context: &Context, flags: u32) -> Result<Self> {
-        context.bind_outside_capture("making an event")?;
+        context.bind_outside_capture("creating an event")?;
         let mut raw = CUevent::NULL;
         // SAFETY: the context is current, and the out pointer is valid.
         unsafe { call!(context, cuEventCreate(&mut raw, flags)) }?;
@@ -103,7 +103,7 @@ impl Event {
     /// # Errors
     /// The fault of earlier work, or [`crate::Error::RefusedDuringCapture`].
     pub fn is_complete(&self) -> Result<bool> {
-        self.bind_outside_capture("asking an event")?;
+        self.bind_outside_capture("querying an event")?;
         // SAFETY: the event lives.
         match unsafe { (self.context().table().cuEventQuery)(self.raw()) } {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
@@ -124,10 +124,10 @@ impl Event {
     /// Milliseconds on the device from `earlier` to this event. Both must be complete.
     ///
     /// # Errors
-    /// If either event measures no time, was not recorded or is not complete.
+    /// If either event is untimed, was not recorded or is not complete.
     pub fn elapsed_ms(&self, earlier: &Self) -> Result<f32> {
         self.context().same(earlier.context(), "the event")?;
-        self.context().bind_outside_capture("measuring between events")?;
+        self.context().bind_outside_capture("measuring the time between events")?;
         let mut milliseconds = 0.0;
         // SAFETY: both events live, and the out pointer is valid.
         unsafe {
@@ -157,7 +157,7 @@ impl Stream {
         if releases.is_held_here() {
             return Err(Error::CaptureExcluded { operation: "joining a capture" });
         }
-        // No other thread may be enqueuing work on this stream that is not to be captured.
+        // Excludes other threads that enqueue uncaptured work on this stream.
         releases.join_capture(|| self.enqueue_wait(event))
     }
 

@@ -1,4 +1,4 @@
-//! Running the releases of a context.
+//! Runs the releases of a context.
 
 use crate::call::CallError;
 use crate::capture::window;
@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::release::Release;
 
 impl Context {
-    /// Releases an object by `action`: now, or after the captures in progress. `action` runs with
-    /// the context current, and runs again later if it fails.
+    /// Releases an object by `action`, now or after the captures in progress. `action` runs with
+    /// the context current, and is retried later if it fails.
     ///
     /// For objects of libraries that live in this context, such as a cuBLAS handle.
     pub fn release<F>(&self, action: F)
@@ -17,7 +17,8 @@ impl Context {
         F: FnMut(&Driver) -> Result<(), CallError> + Send + 'static,
     {
         let _hold = self.releases().hold();
-        // This thread may capture in another context, whose end does not run these releases.
+        // This thread may capture in another context; the end of that capture does not run these
+        // releases.
         if window::is_open() {
             self.releases().later(Release::new(action));
             let context = self.clone();
@@ -26,7 +27,7 @@ impl Context {
         }
         if let Some(release) = self.releases().now_or_later(Release::new(action)) {
             self.hand_back(release);
-            // Earlier failures get another chance.
+            // Retries earlier failures.
             self.releases().due().into_iter().for_each(|release| self.hand_back(release));
         }
     }
@@ -36,8 +37,9 @@ impl Context {
         self.releases().waiting()
     }
 
-    /// Runs `action` while no thread captures in the context and none can begin to. For library
-    /// calls that wait for the device or allocate, which would break a capture of any thread.
+    /// Runs `action` while no thread captures in the context and none can begin a capture. For
+    /// library calls that wait for the device or allocate, which would break a capture of any
+    /// thread.
     ///
     /// # Errors
     /// [`Error::RefusedDuringCapture`] with `operation` if any thread captures in the context, or
@@ -72,8 +74,8 @@ impl Context {
         let Err(error) = self.try_to_hand_back(&mut release) else { return };
         release.failed += 1;
         match error {
-            // Whatever the context held is gone with it. A graph template is not part of a context
-            // and is destroyed now, even if its own release was the call that reported the fault.
+            // The objects of the context are gone with it. A graph template is not part of a
+            // context and is destroyed now, even if its own release reported the fault.
             Error::ContextLost { .. } => {
                 let _ = self.try_to_hand_back(&mut release);
             }

@@ -1,8 +1,8 @@
 //! The prepared calls of the hot path: the context data of every graph launch, in one cache line.
 //!
-//! Launching a graph of a thousand nodes walks through megabytes of the driver's memory and evicts
-//! the caller's cache lines. Few lines, and a [`prefetch`] while the device is busy, keep the next
-//! launch from waiting for memory.
+//! Launching a graph of a thousand nodes reads megabytes of the driver's memory and evicts the
+//! caller's cache lines. Using few lines, and a [`prefetch`] while the device is busy, keep the
+//! next launch from waiting for memory.
 
 use std::sync::OnceLock;
 
@@ -13,8 +13,8 @@ use crate::call::CallError;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// The most bytes of one value worth prefetching: the hardware prefetcher detects the rest of a
-/// longer value, and a core tracks few outstanding requests.
+/// The maximum bytes of one value to prefetch: the hardware prefetcher detects the rest of a longer
+/// value, and a core tracks few outstanding requests.
 pub const MAX_PREFETCH_BYTES: usize = 512;
 
 /// The context's part of the hot path.
@@ -25,7 +25,7 @@ pub(crate) struct PreparedCalls {
     pub(crate) make_current: unsafe extern "C" fn(CUcontext) -> CUresult,
     /// `cuGraphLaunch`.
     pub(crate) launch_graph: unsafe extern "C" fn(CUgraphExec, CUstream) -> CUresult,
-    /// The call that first reported the fault which ended the context.
+    /// The call that first reported the fault by which the context was lost.
     pub(crate) lost: OnceLock<Box<CallError>>,
 }
 

@@ -94,7 +94,7 @@ impl KernelArguments {
         self
     }
 
-    /// The tensor map at `index`, to be replaced; `None` if that argument is a number.
+    /// The tensor map at `index`, for replacement; `None` if that argument is a number.
     ///
     /// # Panics
     /// If there is no such argument.

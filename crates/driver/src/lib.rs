@@ -1,9 +1,8 @@
 //! A safe layer over the CUDA driver API: contexts, streams, device memory, modules, graphs and
 //! stream capture.
 //!
-//! Bring your own PTX or cubins. Nothing is linked: the driver library is looked up at run time.
-//! With the feature `sim`, the same code runs on a simulated driver that executes PTX without a
-//! GPU.
+//! Bring your own PTX or cubins. Nothing is linked: the driver library is loaded at run time. With
+//! the feature `sim`, the same code runs on a simulated driver that executes PTX without a GPU.
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {
@@ -66,7 +65,7 @@
 //!
 //! - Errors carry the failing call, its code and a remedy. Nothing is retried silently, except
 //!   instantiating a graph once more after freeing the driver's cached graph memory.
-//! - Streams made here are non-blocking, and copies are ordered on the stream they are given.
+//! - Streams are non-blocking, and copies are ordered on the given stream.
 //! - Enqueueing unchecked work is `unsafe` and documents its conditions; everything else is safe.
 //! - Objects can be used from any thread; a capture stays on the thread that began it.
 //! - Dropping an object releases it after the work that uses it, and never during a capture.
@@ -125,7 +124,7 @@ pub use retrograph_driver_sim as sim;
 /// The raw driver API, for handles and result codes.
 pub use retrograph_driver_sys as sys;
 
-// What other threads may use, and what they may only be given.
+// Types that are `Sync`, and types that are only `Send`.
 const _: () = {
     const fn is_send<T: Send>() {}
     const fn is_send_and_sync<T: Send + Sync>() {}

@@ -1,8 +1,9 @@
-//! The live primary contexts of the process: one per device, however often its driver was loaded.
+//! The live primary contexts of the process: one per device, even if its driver was loaded several
+//! times.
 //!
 //! Every load of the driver library returns the same functions, and every retain of a device
 //! returns the same primary context. Waiting for that context or freeing memory in it breaks the
-//! captures of everyone who uses it. All users therefore share one context object and one list of
+//! captures of all its users. All users therefore share one context object and one list of
 //! captures, even if each loaded the driver itself.
 
 use std::sync::{Arc, Weak};
@@ -33,7 +34,7 @@ impl Key {
 struct Entry<C, S> {
     key: Key,
     context: Weak<C>,
-    /// Outlives the context, so a context that is ending and its successor share it.
+    /// Outlives the context, so an ending context and its successor share it.
     shared: Arc<S>,
 }
 

@@ -1,6 +1,6 @@
 //! NVTX ranges: named spans in profilers such as Nsight Systems.
 //!
-//! The NVTX library is looked up once per process, when the first range begins. If it is absent, a
+//! The NVTX library is loaded once per process, when the first range begins. If it is absent, a
 //! range costs one flag check.
 //!
 //! ```

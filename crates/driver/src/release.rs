@@ -1,19 +1,19 @@
-//! Releases: handing objects back to the driver exactly once, but never during a capture.
+//! Releases of driver objects: exactly once, and never during a capture.
 //!
-//! An object that is dropped while a capture is in progress is queued on its context, and handed
-//! back after the last capture has ended (see [`CaptureLock`]). A release that the driver refuses
-//! stays queued and is retried after later releases, and a last time when the context ends.
+//! An object that is dropped while a capture is in progress is queued on its context, and released
+//! after the last capture has ended (see [`CaptureLock`]). A failed release stays queued and is
+//! retried after later releases, and a last time when the context ends.
 //!
-//! A release waits for the work that uses the object, and hands nothing back if that wait fails.
+//! A release waits for the work that uses the object, and releases nothing if that wait fails.
 
 use crate::call::CallError;
 use crate::driver::Driver;
 use crate::locks::CaptureLock;
 
-/// Hands an object back. If it fails, nothing was handed back and it may be called again.
+/// Releases an object. If it fails, nothing was released and it may be called again.
 type Action = Box<dyn FnMut(&Driver) -> Result<(), CallError> + Send>;
 
-/// An object to be handed back.
+/// A pending release.
 pub(crate) struct Release {
     action: Action,
     /// Failed attempts.
@@ -21,7 +21,7 @@ pub(crate) struct Release {
 }
 
 impl Release {
-    /// Attempts before a release is given up: a lasting failure would cost every later release a
+    /// Attempts before a release is abandoned: a permanent failure would cost every later release a
     /// call.
     pub(crate) const MAX_ATTEMPTS: usize = 4;
 
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn back_to_back_captures_do_not_starve_releases() {
         const RELEASES: u64 = 1000;
-        /// Far more than the releases take on a busy machine.
+        /// Far longer than the releases take on a busy machine.
         const MOST: Duration = Duration::from_secs(10);
         let (lock, ended) = (CaptureLock::<()>::default(), AtomicBool::new(false));
         let captures = AtomicU64::new(0);

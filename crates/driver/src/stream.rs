@@ -1,9 +1,9 @@
-//! Streams: work in order.
+//! Streams.
 //!
-//! Streams made here are non-blocking: they never synchronize with the legacy default stream.
+//! Streams are non-blocking: they never synchronize with the legacy default stream.
 //!
-//! Whatever any thread enqueues on a stream that captures becomes part of the capture. Safe
-//! functions that enqueue or wait therefore hold an [`OutsideCapture`] meanwhile.
+//! Work that any thread enqueues on a capturing stream becomes part of the capture. Safe functions
+//! that enqueue or wait therefore hold an [`OutsideCapture`] during the call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,19 +21,19 @@ use crate::launch::KernelLaunch;
 use crate::locks::Hold;
 use crate::owner::Owner;
 
-/// A non-blocking stream. Clones share it, and any thread may enqueue.
+/// A non-blocking stream. Clones share it, and any thread may enqueue work.
 #[derive(Clone)]
 pub struct Stream {
     inner: Arc<Inner>,
 }
 
-/// In a cache line of its own, apart from the reference count; see [`crate::hot_path`].
+/// In a separate cache line from the reference count; see [`crate::hot_path`].
 #[repr(align(64))]
 struct Inner {
     context: Context,
     raw: CUstream,
     retired: AtomicBool,
-    /// Holds the stream of another library; `None` for a stream that is destroyed here.
+    /// The owner of a stream of another library; `None` for a stream that is destroyed here.
     owner: Option<Owner>,
 }
 
@@ -60,23 +60,23 @@ impl std::fmt::Debug for OutsideCapture<'_> {
 }
 
 impl Stream {
-    /// Makes a stream.
+    /// Creates a stream.
     ///
     /// # Errors
     /// [`Error::RefusedDuringCapture`], or a failed driver call.
     pub fn new(context: &Context) -> Result<Self> {
-        context.bind_outside_capture("making a stream")?;
+        context.bind_outside_capture("creating a stream")?;
         let mut raw = CUstream::NULL;
         // SAFETY: the context is current, and the out pointer is valid.
         unsafe { call!(context, cuStreamCreate(&mut raw, CU_STREAM_NON_BLOCKING)) }?;
         Ok(Self::with_owner(context, raw, None))
     }
 
-    /// The stream of another library, which `owner` keeps alive; it is not destroyed here. The
-    /// legacy default stream cannot be captured: make another one in that library.
+    /// Wraps the stream of another library, which `owner` keeps alive; it is not destroyed here.
+    /// The legacy default stream cannot be captured: use another stream in that library.
     ///
     /// # Safety
-    /// `raw` must be a stream of `context`, and must stay one until `owner` is dropped.
+    /// `raw` must be a valid stream of `context` until `owner` is dropped.
     pub unsafe fn from_raw(context: &Context, raw: CUstream, owner: Owner) -> Self {
         Self::with_owner(context, raw, Some(owner))
     }
@@ -112,7 +112,7 @@ impl Stream {
     /// # Errors
     /// As [`Stream::synchronize`].
     pub fn query(&self) -> Result<bool> {
-        let _outside = self.outside_capture("asking a stream")?;
+        let _outside = self.outside_capture("querying a stream")?;
         // SAFETY: the stream lives.
         match unsafe { (self.context().table().cuStreamQuery)(self.raw()) } {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
@@ -232,8 +232,8 @@ impl Stream {
         Ok(status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE)
     }
 
-    /// Waits for all work on the stream, for a release that is retried if this fails. A capture
-    /// that was begun by other means than this crate is not disturbed.
+    /// Waits for all work on the stream, for a release that is retried if this fails. Does not
+    /// break a capture that was begun outside of this crate.
     pub(crate) fn wait_to_release(&self, driver: &Driver) -> Result<(), CallError> {
         let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         // SAFETY: the stream lives, and the out pointer is valid.
@@ -274,9 +274,9 @@ impl Stream {
         self.context().require_active_capture()
     }
 
-    /// Makes the context current and holds captures off, to enqueue work that must not become part
-    /// of a capture or to wait. Costs a driver call only while a thread captures in the context.
-    /// Captures that this thread begins meanwhile are refused with [`Error::CaptureExcluded`].
+    /// Makes the context current and excludes captures, to wait or to enqueue work that must not
+    /// become part of a capture. Costs a driver call only while a thread captures in the context.
+    /// Until it is dropped, captures by this thread are refused with [`Error::CaptureExcluded`].
     ///
     /// # Errors
     /// [`Error::RefusedDuringCapture`] with `operation` if any thread captures the stream, or this

@@ -1,4 +1,4 @@
-//! Tensor maps: how the tensor memory accelerator (TMA) finds the boxes of a tensor.
+//! Tensor maps, which describe tensors to the tensor memory accelerator (TMA).
 
 use std::ffi::c_void;
 
@@ -45,8 +45,7 @@ pub struct TensorMapLayout<'a> {
     pub dtype: TensorMapType,
     /// Elements of each dimension: 1 to 5 dimensions of 1 to 2³².
     pub sizes: &'a [u64],
-    /// Bytes from one element of each dimension but the innermost to the next: multiples of 16,
-    /// less than 2⁴⁰.
+    /// Strides in bytes of each dimension except the innermost: multiples of 16, less than 2⁴⁰.
     pub strides: &'a [u64],
     /// Elements of the box in each dimension, at most 256. The innermost ones fill a multiple of 16
     /// bytes, and at most the span of the swizzle.
@@ -90,14 +89,15 @@ impl TensorMap {
     ///
     /// # Errors
     /// A failed driver call: `CUDA_ERROR_INVALID_VALUE` if the address or a number of the layout is
-    /// out of its range.
+    /// out of range.
     ///
     /// # Panics
-    /// If strides do not have one number less than sizes, or the box has another number.
+    /// If `strides` is not one shorter than `sizes`, or `box_sizes` has another length than
+    /// `sizes`.
     pub fn tiled(driver: &Driver, address: u64, layout: &TensorMapLayout<'_>) -> Result<Self> {
         let TensorMapLayout { dtype, sizes, strides, box_sizes, swizzle } = *layout;
         let rank = sizes.len();
-        assert_eq!(strides.len() + 1, rank, "one stride for each dimension but the innermost");
+        assert_eq!(strides.len() + 1, rank, "one stride for each dimension except the innermost");
         assert_eq!(box_sizes.len(), rank, "a box size for each dimension");
         let (element_strides, mut map) = (vec![1; rank], Self::UNUSED);
         // SAFETY: the map is valid for writing, and each array has as many elements as the call

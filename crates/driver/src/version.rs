@@ -14,7 +14,7 @@ pub struct DriverVersion {
 }
 
 impl DriverVersion {
-    /// The oldest supported version, which introduced the versioned graph functions.
+    /// The oldest supported version: it introduced the versioned graph functions.
     pub const LEAST: Self = Self::from_number(LEAST_VERSION);
 
     /// Decodes the driver's number: 1000 × major + 10 × minor.

@@ -1,6 +1,6 @@
 //! The functions of the table.
 
-// They carry the names of nccl.h.
+// The functions have the names of nccl.h.
 #![allow(non_snake_case)]
 
 use std::cell::RefCell;
@@ -45,7 +45,7 @@ macro_rules! table {
 
 retrograph_nccl_sys::nccl_functions!(table);
 
-/// Writes a result of a call.
+/// Writes an output of a call.
 unsafe fn put<T>(place: *mut T, value: T) -> ncclResult_t {
     if place.is_null() {
         return ncclResult_t::ncclInvalidArgument;
@@ -108,7 +108,7 @@ unsafe fn join(
 ) -> ncclResult_t {
     let invalid = ncclResult_t::ncclInvalidUsage;
     if group::is_open() {
-        return say(invalid, "communicators that are made in a group are not simulated");
+        return say(invalid, "creating communicators in a group is not simulated");
     }
     let Some(device) = retrograph_driver_sim::current_device() else {
         return say(invalid, "no simulated device is current on this thread");

@@ -43,14 +43,14 @@ static COMMS: LazyLock<Mutex<BTreeMap<usize, Arc<Comm>>>> = LazyLock::new(Mutex:
 pub struct RankState {
     /// Its number.
     pub rank: i32,
-    /// `CTAPolicy` of its configuration; `None` if it has joined without one.
+    /// `CTAPolicy` of its configuration; `None` if it joined without one.
     pub cta_policy: Option<i32>,
     /// Its registered windows.
     pub windows: usize,
 }
 
-/// The ranks of this process in the communicator that was made from `id`, in order: those that were
-/// neither destroyed nor aborted.
+/// Returns the ranks of this process in the communicator of `id`, in order, without destroyed and
+/// aborted ones.
 pub fn ranks(id: &ncclUniqueId) -> Vec<RankState> {
     let Some(address) = Address::of(id) else { return Vec::new() };
     let comms = COMMS.lock();
@@ -106,10 +106,10 @@ impl Comm {
         RankState { rank: self.rank, cta_policy: self.cta_policy, windows }
     }
 
-    /// Makes a handle of the communicator.
+    /// Creates a handle of the communicator.
     pub(crate) fn register(self) -> ncclComm_t {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
-        // Never reused, and nothing that could be taken for an address of something else.
+        // Never reused, and not a plausible address.
         let number = NEXT.fetch_add(1, Ordering::Relaxed) * 0x100 + 0x6e63_0000;
         COMMS.lock().insert(number, Arc::new(self));
         ncclComm_t(number as *mut _)
@@ -121,7 +121,7 @@ impl Comm {
         found.ok_or(ncclResult_t::ncclInvalidArgument)
     }
 
-    /// Ends a handle.
+    /// Removes a handle.
     pub(crate) fn forget(handle: ncclComm_t) {
         let found = COMMS.lock().remove(&(handle.0 as usize));
         if let Some(comm) = found {
@@ -133,7 +133,7 @@ impl Comm {
         self.aborted.load(Ordering::Acquire)
     }
 
-    /// Counts a call; returns the code with which it fails.
+    /// Counts a call; returns the injected error code, if any.
     pub(crate) fn refusal(&self) -> Option<ncclResult_t> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         self.faults.iter().find_map(|fault| match fault.kind {
@@ -142,7 +142,7 @@ impl Comm {
         })
     }
 
-    /// Counts an operation that runs; returns what it meets.
+    /// Counts a running operation; returns the injected fault, if any.
     pub(crate) fn fault(&self) -> Option<FaultKind> {
         let number = self.runs.fetch_add(1, Ordering::Relaxed);
         let kinds = self.faults.iter().filter(|fault| fault.at == number).map(|fault| fault.kind);
@@ -172,7 +172,7 @@ impl Comm {
         self.text.lock().as_ptr()
     }
 
-    /// Reads an answer of the hub. `give_up` ends the wait, as does an abort.
+    /// Reads an answer of the hub. `give_up` or an abort ends the wait.
     pub(crate) fn answer(
         &self,
         stream: &TcpStream,

@@ -1,4 +1,4 @@
-//! A collective of one rank, as it runs on a stream: a host function.
+//! A collective of one rank: a host function on a stream.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use crate::fault::FaultKind;
 use crate::request::{Kind, Request};
 use crate::wire::Contribution;
 
-/// How long a collective hangs without an abort.
+/// The time that a collective hangs without an abort.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A collective with its buffers.

@@ -9,7 +9,7 @@ use retrograph_nccl_sys::{ncclResult_t, ncclUniqueId};
 
 use crate::wire::Address;
 
-/// What happens at a collective.
+/// The kind of an injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -17,7 +17,7 @@ pub enum FaultKind {
     Refuse(ncclResult_t),
     /// The operation waits before it takes part.
     Late(Duration),
-    /// The operation announces one element more than it was asked for.
+    /// The operation announces one element more than requested.
     OtherCount,
     /// The operation never takes part, and reports this asynchronous error.
     AsyncError(ncclResult_t),
@@ -28,10 +28,10 @@ pub enum FaultKind {
 /// A fault of one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The number of the collective, counted from 0: for [`FaultKind::Refuse`] among the calls, for
-    /// others among those that run.
+    /// The index of the collective, from 0: among the calls for [`FaultKind::Refuse`], among the
+    /// running operations for the others.
     pub at: u64,
-    /// What happens.
+    /// The kind.
     pub kind: FaultKind,
 }
 
@@ -40,8 +40,7 @@ type Faults = HashMap<(u64, i32), Vec<Fault>>;
 
 static FAULTS: LazyLock<Mutex<Faults>> = LazyLock::new(Mutex::default);
 
-/// Makes `rank` of the communicator that is made from `id` meet `fault`. Call it before the rank
-/// joins.
+/// Injects `fault` into `rank` of the communicator of `id`. Call it before the rank joins.
 pub fn inject(id: &ncclUniqueId, rank: i32, fault: Fault) {
     let Some(address) = Address::of(id) else { return };
     FAULTS.lock().entry((address.nonce, rank)).or_default().push(fault);

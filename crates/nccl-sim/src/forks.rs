@@ -1,9 +1,9 @@
-//! The streams of a communicator that take part in captures.
+//! The streams of a communicator in captures.
 //!
-//! NCCL has a stream of its own, which joins each capture and orders the collectives in it. It
-//! knows a capture by its number. A second capture into the same graph has the number of the first
-//! one, whose stream captures no more, so that NCCL 2.28 fails: all collectives of a graph belong
-//! into one capture.
+//! NCCL has an internal stream, which joins each capture and orders the collectives in it. It
+//! identifies a capture by its id. A second capture into the same graph has the id of the first
+//! one, whose stream no longer captures, so NCCL 2.28 fails: all collectives of a graph must be in
+//! one capture.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ use retrograph_nccl_sys::ncclResult_t;
 
 use crate::group::checked;
 
-/// The streams by the number of their capture.
+/// The streams by the id of their capture.
 #[derive(Debug, Default)]
 pub(crate) struct Forks(Mutex<BTreeMap<u64, CUstream>>);
 
 impl Forks {
-    /// Lets a stream of the communicator join the capture `number` of `origin`.
+    /// Lets a stream of the communicator join the capture with id `number` of `origin`.
     pub(crate) fn enter(
         &self,
         table: &DriverTable,
@@ -61,7 +61,7 @@ fn is_captured(table: &DriverTable, stream: CUstream) -> Result<bool, ncclResult
     Ok(status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE)
 }
 
-/// Makes a stream that joins the capture of `origin`, and depends on nothing in it.
+/// Creates a stream that joins the capture of `origin` without dependencies.
 fn fork(table: &DriverTable, origin: CUstream) -> Result<CUstream, ncclResult_t> {
     let (mut stream, mut event) = (CUstream::NULL, CUevent::NULL);
     // SAFETY: the places are valid, and the streams and the event live.

@@ -1,4 +1,4 @@
-//! Groups of operations, and their way onto a stream.
+//! Groups of operations, and enqueueing them on a stream.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -47,7 +47,7 @@ pub(crate) fn is_open() -> bool {
     DEPTH.get() > 0
 }
 
-/// Enqueues an operation, at the end of the group if there is one.
+/// Enqueues an operation, or adds it to the open group.
 pub(crate) fn add(stream: CUstream, exchange: Exchange) -> ncclResult_t {
     if is_open() {
         QUEUED.with_borrow_mut(|queued| queued.push((stream, exchange)));
@@ -91,7 +91,7 @@ fn enqueue(stream: CUstream, exchanges: Exchanges) -> Result<(), ncclResult_t> {
     }
 }
 
-/// The number of the stream's capture and its graph, if it is captured.
+/// The id of the stream's capture and its graph, if it is captured.
 fn capturing(
     exchanges: &Exchanges,
     stream: CUstream,

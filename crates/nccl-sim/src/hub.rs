@@ -1,5 +1,5 @@
-//! The hub of a communicator: a thread of the process that made the unique id. Each rank has a
-//! connection to it; it takes the contributions of all ranks in turn and answers them.
+//! The hub of a communicator: a thread of the process that created the unique id. Each rank has a
+//! connection to it. It reads the contributions of all ranks in turn and answers them.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -15,14 +15,15 @@ pub(crate) fn start() -> io::Result<Address> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = Address { port: listener.local_addr()?.port(), nonce: nonce() };
     let serve = move || {
-        // The error says that this process or a rank ends, and then nobody waits for an answer.
+        // An error means that this process or a rank has ended, and then nobody waits for an
+        // answer.
         let _ = Hub::gather(&listener, address).and_then(Hub::serve);
     };
     std::thread::Builder::new().name("simulated NCCL".to_owned()).spawn(serve)?;
     Ok(address)
 }
 
-/// A number that no other communicator of this machine has.
+/// Returns a number that no other communicator of this machine has.
 fn nonce() -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
@@ -70,13 +71,13 @@ impl Hub {
                 self.ranks.iter_mut().map(Contribution::read).collect();
             let Ok(contributions) = contributions else { return self.wait_for_all() };
             for (stream, answer) in self.ranks.iter_mut().zip(answers(contributions)) {
-                // A rank that is gone shows when the next contributions are read.
+                // A missing rank is detected when the next contributions are read.
                 let _ = write_answer(stream, &answer);
             }
         }
     }
 
-    /// Reads what the other ranks send until they leave, too.
+    /// Reads the messages of the other ranks until they leave, too.
     fn wait_for_all(&mut self) -> io::Result<()> {
         for stream in &mut self.ranks {
             while io::copy(stream, &mut io::sink())? > 0 {}
@@ -85,7 +86,7 @@ impl Hub {
     }
 }
 
-/// Why a rank cannot join.
+/// Returns the reason why a rank cannot join, if any.
 fn refusal(joined: &[(Hello, TcpStream)], hello: Hello) -> Option<String> {
     let Hello { ranks, rank, .. } = hello;
     let (first, _) = joined.first()?;

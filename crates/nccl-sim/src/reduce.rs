@@ -5,10 +5,10 @@ use retrograph_nccl_sys::ncclDataType_t;
 
 use crate::request::{Kind, Request};
 
-/// The results of all ranks, from what each of them sent.
+/// Computes the results of all ranks from the data that each of them sent.
 ///
 /// # Errors
-/// The reduction is not simulated.
+/// If the reduction is not simulated.
 pub(crate) fn results(request: &Request, sent: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, String> {
     let ranks = sent.len();
     Ok(match request.kind {

@@ -1,4 +1,4 @@
-//! What a rank asks for: kind, element type and size of a collective.
+//! Requests of ranks: kind, element type and size of a collective.
 
 use std::fmt;
 
@@ -30,16 +30,16 @@ impl Kind {
     }
 }
 
-/// A collective without its buffers. All ranks must ask for the same.
+/// A collective without its buffers. The requests of all ranks must be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) kind: Kind,
     pub(crate) data_type: ncclDataType_t,
-    /// Of a reduction.
+    /// The operation of a reduction.
     pub(crate) operation: ncclRedOp_t,
-    /// Elements as in the call: of the block of one rank, or of all.
+    /// Elements as in the call: of the block of one rank, or of all blocks.
     pub(crate) count: u64,
-    /// Of a broadcast.
+    /// The root of a broadcast.
     pub(crate) root: i32,
 }
 
@@ -80,7 +80,7 @@ impl Request {
         }
     }
 
-    /// Bytes that each of `ranks` ranks sends, and those that it receives.
+    /// Returns the bytes that each of `ranks` ranks sends and receives.
     pub(crate) fn bytes(&self, ranks: usize) -> Option<[usize; 2]> {
         let count = usize::try_from(self.count).ok()?.checked_mul(self.element()?)?;
         let all = count.checked_mul(ranks)?;

@@ -1,4 +1,4 @@
-//! What ranks and the hub of a communicator tell each other over a socket of this machine.
+//! The protocol between ranks and the hub of a communicator, over a local socket.
 
 use std::ffi::c_char;
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,14 +12,14 @@ use crate::request::Request;
 /// The beginning of every unique id.
 const MAGIC: [u8; 8] = *b"RGNCCL1\0";
 
-/// How often a waiting rank looks whether it was aborted.
+/// The interval at which a waiting rank checks for an abort.
 pub(crate) const POLL: Duration = Duration::from_millis(5);
 
-/// Where the hub of a communicator listens.
+/// The address at which the hub of a communicator listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) port: u16,
-    /// Tells communicators apart that use the same port one after the other.
+    /// Distinguishes communicators that use the same port one after the other.
     pub(crate) nonce: u64,
 }
 
@@ -69,7 +69,7 @@ impl Hello {
     }
 }
 
-/// A collective of a rank: what it asks for, and the bytes that it sends.
+/// A collective of a rank: the request, and the bytes that it sends.
 #[derive(Debug)]
 pub(crate) struct Contribution {
     pub(crate) request: Request,
@@ -88,7 +88,7 @@ impl Contribution {
     }
 }
 
-/// The answer of the hub: the bytes that a rank receives, or why there are none.
+/// The answer of the hub: the bytes that a rank receives, or an error.
 pub(crate) type Answer = Result<Vec<u8>, String>;
 
 pub(crate) fn write_answer(stream: &mut TcpStream, answer: &Answer) -> io::Result<()> {
@@ -124,7 +124,7 @@ fn array<const N: usize>(stream: &mut impl Read) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// A socket whose reads end when `stop` says so, with the kind `TimedOut`.
+/// A socket whose reads fail with the kind `TimedOut` once `stop` returns true.
 pub(crate) struct Watched<'a, F> {
     pub(crate) stream: &'a TcpStream,
     pub(crate) stop: F,

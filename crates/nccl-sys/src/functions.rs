@@ -3,10 +3,10 @@
 /// Passes the list of all functions to a macro.
 ///
 /// `nccl_functions!(my_macro)` expands to `my_macro! { required { … } optional { … } }`. Each
-/// function is written as in nccl.h by its exact exported symbol, with names and types of its
-/// arguments. NCCL exports the required ones from version 2.18 on. The optional ones, all of which
-/// return `ncclResult_t`, have the version of the first NCCL that exports them, as 10000 × major +
-/// 100 × minor + patch.
+/// function is declared as in nccl.h under its exact exported symbol, with names and types of its
+/// arguments. NCCL exports the required functions from version 2.18 on. The optional functions all
+/// return `ncclResult_t`; `since` is the first version that exports them, as 10000 × major + 100 ×
+/// minor + patch.
 ///
 /// ```
 /// macro_rules! names {
@@ -30,8 +30,8 @@ macro_rules! nccl_functions {
             required {
                 /// Writes the version, as 10000 × major + 100 × minor + patch.
                 fn ncclGetVersion(version: *mut i32) -> $crate::ncclResult_t;
-                /// Writes the name of a new communicator. The calling process must live until all
-                /// ranks have joined.
+                /// Writes the unique id of a new communicator. The calling process must live until
+                /// all ranks have joined.
                 fn ncclGetUniqueId(id: *mut $crate::ncclUniqueId) -> $crate::ncclResult_t;
                 /// Joins a communicator as `rank` on the current device. Returns when all ranks
                 /// have joined.
@@ -43,10 +43,10 @@ macro_rules! nccl_functions {
                 /// Frees a communicator. It waits for the graphs that its operations were captured
                 /// into.
                 fn ncclCommDestroy(comm: $crate::ncclComm_t) -> $crate::ncclResult_t;
-                /// Ends running operations, whose results are then undefined, and frees the
+                /// Aborts running operations, whose results are then undefined, and frees the
                 /// communicator. Any thread may call it.
                 fn ncclCommAbort(comm: $crate::ncclComm_t) -> $crate::ncclResult_t;
-                /// Writes the first error that operations met while they ran.
+                /// Writes the first asynchronous error of operations.
                 fn ncclCommGetAsyncError(
                     comm: $crate::ncclComm_t, error: *mut $crate::ncclResult_t
                 ) -> $crate::ncclResult_t;
@@ -64,8 +64,8 @@ macro_rules! nccl_functions {
                 fn ncclCommUserRank(
                     comm: $crate::ncclComm_t, rank: *mut i32
                 ) -> $crate::ncclResult_t;
-                /// Enqueues a reduction of `count` elements whose result all ranks get. Both
-                /// buffers may be the same.
+                /// Enqueues a reduction of `count` elements; all ranks get the result. Both buffers
+                /// may be the same.
                 fn ncclAllReduce(
                     send: *const $crate::c_void, receive: *mut $crate::c_void, count: usize,
                     data_type: $crate::ncclDataType_t, operation: $crate::ncclRedOp_t,
@@ -78,8 +78,8 @@ macro_rules! nccl_functions {
                     data_type: $crate::ncclDataType_t, operation: $crate::ncclRedOp_t,
                     comm: $crate::ncclComm_t, stream: $crate::CUstream
                 ) -> $crate::ncclResult_t;
-                /// Enqueues the concatenation of `send_count` elements of each rank, which all
-                /// ranks get. `send` may be the own block of `receive`.
+                /// Enqueues the concatenation of `send_count` elements of each rank; all ranks get
+                /// the result. `send` may be the own block of `receive`.
                 fn ncclAllGather(
                     send: *const $crate::c_void, receive: *mut $crate::c_void, send_count: usize,
                     data_type: $crate::ncclDataType_t, comm: $crate::ncclComm_t,
@@ -91,7 +91,7 @@ macro_rules! nccl_functions {
                     data_type: $crate::ncclDataType_t, root: i32, comm: $crate::ncclComm_t,
                     stream: $crate::CUstream
                 ) -> $crate::ncclResult_t;
-                /// Starts a group of operations, which NCCL joins into few launches.
+                /// Starts a group of operations, which NCCL merges into few launches.
                 fn ncclGroupStart() -> $crate::ncclResult_t;
                 /// Ends the group and enqueues its operations.
                 fn ncclGroupEnd() -> $crate::ncclResult_t;
@@ -107,13 +107,13 @@ macro_rules! nccl_functions {
                 fn ncclMemAlloc(place: *mut *mut $crate::c_void, size: usize) since 21903;
                 /// Frees memory of `ncclMemAlloc`.
                 fn ncclMemFree(memory: *mut $crate::c_void) since 21903;
-                /// Makes memory of `ncclMemAlloc` known to all ranks, which must call it with
-                /// equal sizes. Writes null where ranks cannot map each other's memory.
+                /// Registers memory of `ncclMemAlloc` as a window with all ranks, which must call
+                /// it with equal sizes. Writes null if ranks cannot map each other's memory.
                 fn ncclCommWindowRegister(
                     comm: $crate::ncclComm_t, memory: *mut $crate::c_void, size: usize,
                     window: *mut $crate::ncclWindow_t, flags: i32
                 ) since 22703;
-                /// Ends a window, which no rank may use any more.
+                /// Deregisters a window, which no rank may use afterwards.
                 fn ncclCommWindowDeregister(
                     comm: $crate::ncclComm_t, window: $crate::ncclWindow_t
                 ) since 22703;

@@ -1,8 +1,8 @@
-//! Hand-written FFI to NCCL, NVIDIA's library of collectives between GPUs: one table of functions,
+//! Hand-written FFI to NCCL, NVIDIA's library for collectives between GPUs: one table of functions,
 //! loaded at run time.
 //!
 //! Nothing is linked. A program that uses this crate builds and starts on a machine without NCCL,
-//! and looks for it when it needs it:
+//! and loads it when needed:
 //!
 //! ```
 //! use retrograph_nccl_sys::NcclTable;
@@ -14,15 +14,16 @@
 //! ```
 //!
 //! - [`NcclTable`] has one field per function under its exact exported symbol.
-//! - [`nccl_functions!`] hands the same list to any macro: the simulated NCCL makes its functions
-//!   from it.
-//! - [`ncclResult_t`] and the enumerations are integers with constants, so that values of a newer
-//!   NCCL stay values.
+//! - [`nccl_functions!`] passes the same list to any macro: the simulated NCCL declares its
+//!   functions with it.
+//! - [`ncclResult_t`] and the enumerations are integers with constants, so that unknown values of a
+//!   newer NCCL are preserved.
 //! - Streams are [`CUstream`]: `cudaStream_t` is the same type.
 //!
 //! - Functions of newer versions are `Option`.
 //!
-//! Not included: safety (see the crate `retrograph-runtime`), point-to-point calls, the device API.
+//! Not included: safe wrappers (see the crate `retrograph-runtime`), point-to-point calls, the
+//! device API.
 
 // Types, fields and functions carry the names of nccl.h, so that its documentation applies.
 #![allow(non_camel_case_types, non_snake_case, non_upper_case_globals)]

@@ -6,14 +6,14 @@ use std::path::Path;
 use crate::result::ncclResult_t;
 use crate::table::NcclTable;
 
-/// Names of the library, in the order in which [`NcclTable::load`] tries them. The second exists
-/// where only the development link was installed.
+/// Names of the library, in the order in which [`NcclTable::load`] tries them. The second exists if
+/// only the development link was installed.
 pub const LIBRARY_NAMES: &[&str] = &["libnccl.so.2", "libnccl.so"];
 
 /// The oldest NCCL that is supported: 2.18.3.
 pub const LEAST_VERSION: i32 = 21803;
 
-/// Why NCCL could not be loaded.
+/// The reason why NCCL could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -27,14 +27,14 @@ pub enum LoadError {
         /// Each name that was tried, with the error of the dynamic loader.
         tried: Vec<(String, String)>,
     },
-    /// The library opened, but it is not a complete NCCL.
+    /// The library was opened, but it is not a complete NCCL.
     #[error("{library} (version {version:?}) does not export {symbol}; install NCCL 2.18 or later")]
     MissingSymbol {
         /// The library.
         library: String,
         /// The first missing symbol.
         symbol: &'static str,
-        /// The version, when it could be asked.
+        /// The version, if it could be queried.
         version: Option<i32>,
     },
     /// The library is older than [`LEAST_VERSION`].
@@ -48,8 +48,8 @@ pub enum LoadError {
         /// The version, as 10000 × major + 100 × minor + patch.
         version: i32,
     },
-    /// The library did not tell its version.
-    #[error("{library} did not tell its version: {code}")]
+    /// The library did not report its version.
+    #[error("{library} did not report its version: {code}")]
     NoVersion {
         /// The library.
         library: String,
@@ -66,7 +66,7 @@ fn said(tried: &[(String, String)]) -> String {
     texts.collect::<Vec<_>>().join("; ")
 }
 
-/// A version as people write it.
+/// Formats a version as major.minor.patch.
 fn dotted(version: i32) -> String {
     format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100)
 }
@@ -81,7 +81,7 @@ impl NcclTable {
     pub fn load() -> Result<Self, LoadError> {
         let mut tried = Vec::new();
         for name in LIBRARY_NAMES {
-            // SAFETY: these names belong to NCCL, whose initializers may run anywhere.
+            // SAFETY: these names belong to NCCL, whose initializers are safe to run.
             match unsafe { libloading::Library::new(name) } {
                 // SAFETY: a library of these names has functions of NCCL's signatures.
                 Ok(library) => return unsafe { Self::from_library(name, library) },

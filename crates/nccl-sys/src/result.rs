@@ -20,7 +20,7 @@ macro_rules! result_codes {
                 }
             }
 
-            /// What the code means; `None` for a code of a newer NCCL.
+            /// The meaning of the code; `None` for a code of a newer NCCL.
             pub const fn meaning(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some(concat!($($meaning),*)),)*
@@ -43,7 +43,7 @@ macro_rules! result_codes {
 /// ```
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[must_use = "a call that failed says so only here"]
+#[must_use = "this result is the only sign that a call failed"]
 pub struct ncclResult_t(pub u32);
 
 result_codes! {

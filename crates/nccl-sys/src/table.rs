@@ -16,8 +16,8 @@ macro_rules! define_table {
     ) => {
         /// The functions of NCCL, each under its exact symbol.
         ///
-        /// [`NcclTable::load`] fills it from the library; a simulated NCCL writes its own
-        /// functions. Functions that only newer versions have are `Option`.
+        /// [`NcclTable::load`] fills it from the library; a simulated NCCL fills in its own
+        /// functions. Functions of newer versions are `Option`.
         ///
         /// Calling a function is unsafe. Beyond valid pointers, NVIDIA's documentation lists the
         /// requirements of each call: the current device, the same order of operations on all
@@ -88,7 +88,7 @@ macro_rules! define_table {
 
 crate::nccl_functions!(define_table);
 
-/// A symbol name as C text; `text` ends in its only zero byte.
+/// A symbol name as a C string; `text` ends in its only zero byte.
 fn symbol(text: &'static str) -> &'static CStr {
     CStr::from_bytes_with_nul(text.as_bytes()).expect("symbol names hold no zero byte")
 }

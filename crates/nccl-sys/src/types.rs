@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::fmt;
 
 /// Declares enumerations of nccl.h as transparent newtypes over their integer, so that a value of
-/// a newer NCCL is a number and not undefined behaviour.
+/// a newer NCCL is a number and not undefined behavior.
 macro_rules! enumerations {
     ($(
         $(#[$doc:meta])*
@@ -78,8 +78,8 @@ enumerations! {
 /// Bytes of a [`ncclUniqueId`].
 pub const NCCL_UNIQUE_ID_BYTES: usize = 128;
 
-/// The name of a communicator that is to be made. One rank gets it from `ncclGetUniqueId` and hands
-/// it to all others.
+/// The unique id of a new communicator. One rank gets it from `ncclGetUniqueId` and sends it to all
+/// others.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ncclUniqueId {
@@ -105,8 +105,8 @@ macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
         ///
-        /// A plain value: copying it copies the name of the object, not the object, and nothing is
-        /// destroyed when it goes out of scope.
+        /// A plain value: copying it copies the handle, not the object, and dropping it destroys
+        /// nothing.
         #[repr(transparent)]
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub *mut c_void);
@@ -152,11 +152,11 @@ handles! {
 /// the same offsets.
 pub const NCCL_WIN_COLL_SYMMETRIC: i32 = 1;
 
-/// A value of [`ncclConfig_v22800::CTAPolicy`]: where copy engines can run a collective, it takes
-/// no multiprocessors.
+/// A value of [`ncclConfig_v22800::CTAPolicy`]: a collective uses no SMs if copy engines can run
+/// it.
 pub const NCCL_CTA_POLICY_ZERO: i32 = 2;
 
-/// A field of a configuration whose value NCCL chooses.
+/// The value of a configuration field that NCCL chooses.
 pub const NCCL_CONFIG_UNDEF_INT: i32 = i32::MIN;
 
 /// The configuration of a communicator in NCCL 2.28. Later versions append fields, and accept it.
@@ -169,13 +169,13 @@ pub struct ncclConfig_v22800 {
     pub magic: u32,
     /// [`ncclConfig_v22800::VERSION`].
     pub version: u32,
-    /// Whether calls wait.
+    /// Whether calls block.
     pub blocking: i32,
     /// Blocks of a cluster.
     pub cgaClusterSize: i32,
-    /// The fewest blocks of a collective.
+    /// The minimum number of blocks of a collective.
     pub minCTAs: i32,
-    /// The most blocks of a collective.
+    /// The maximum number of blocks of a collective.
     pub maxCTAs: i32,
     /// The network; null for any.
     pub netName: *const c_char,
@@ -195,14 +195,14 @@ pub struct ncclConfig_v22800 {
     pub nvlsCTAs: i32,
     /// Channels per peer over a network.
     pub nChannelsPerNetPeer: i32,
-    /// Whether launches are scheduled by the use of NVLink.
+    /// Whether launches use NVLink-centric scheduling.
     pub nvlinkCentricSched: i32,
 }
 
 impl ncclConfig_v22800 {
     /// The version of this configuration: 2.28.0.
     pub const VERSION: i32 = 22800;
-    /// The number by which NCCL knows an initialized configuration.
+    /// The magic number of an initialized configuration.
     pub const MAGIC: u32 = 0xcafe_beef;
 }
 

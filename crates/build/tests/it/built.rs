@@ -1,4 +1,4 @@
-//! What is written: Rust file, PTX, bundle, and lines for Cargo.
+//! The generated Rust file, PTX, bundle, and lines for Cargo.
 
 use std::fs;
 

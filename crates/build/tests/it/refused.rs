@@ -1,4 +1,4 @@
-//! Each mistake is an error of its own that names its object and a way out.
+//! Each mistake is a distinct error that names its object and a remedy.
 
 use retrograph_build::{Assembly, Error, Image, Images};
 
@@ -24,7 +24,7 @@ fn without_nvcc_the_error_names_it_its_variable_and_the_way_out() {
     for word in ["saxpy.cu", "nvcc", "NVCC", "CUDA_HOME", "PATH", "nvcc -ptx"] {
         assert!(text.contains(word), "{word}: {text}");
     }
-    // The lack of a compiler is said before the lack of an assembler.
+    // A missing compiler is reported before a missing assembler.
     let error = Place::new().build(&images(Image::cuda_file(&source))).unwrap_err();
     assert!(matches!(error, Error::NoNvcc { .. }), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Bundles made by a program in place of the assembler, whose code is its source.
+//! Bundles from a fake assembler, whose output is its source.
 
 use std::fs;
 use std::path::{Path, PathBuf};

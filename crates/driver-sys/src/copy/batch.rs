@@ -9,9 +9,9 @@ use crate::structure::{structures, zeroed};
 flags! {
     /// Flags of one copy of a batch.
     CUmemcpyFlags: u32 {
-        /// Nothing special.
+        /// Default.
         CU_MEMCPY_FLAG_DEFAULT = 0 since 12080;
-        /// Better slower than in the way of kernels.
+        /// Prefer overlap with kernels to copy speed.
         CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE = 1 since 12080;
     }
 }
@@ -29,7 +29,7 @@ enumerations! {
         CU_MEMCPY_SRC_ACCESS_ORDER_ANY = 3 since 12080;
     }
 
-    /// The kind of an end of a copy.
+    /// The kind of source or destination of a copy.
     CUmemcpy3DOperandType: u32 {
         /// Addressable memory.
         CU_MEMCPY_OPERAND_TYPE_POINTER = 1 since 12080;
@@ -39,7 +39,7 @@ enumerations! {
 }
 
 structures! {
-    /// How one copy of a batch, and those after it, are made. Since driver 12080.
+    /// Attributes of one copy of a batch and of the following copies. Since driver 12080.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUmemcpyAttributes {
         /// When the source may be read.
@@ -52,7 +52,7 @@ structures! {
         pub flags: u32,
     }
 
-    /// A place in an array, in elements. Since driver 12080.
+    /// An offset in an array, in elements. Since driver 12080.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CUoffset3D {
         /// Along a row.
@@ -63,7 +63,8 @@ structures! {
         pub z: usize,
     }
 
-    /// The size of a box: bytes or, where an array takes part, elements. Since driver 12080.
+    /// The size of a box: in bytes, or in elements if source or destination is an array. Since
+    /// driver 12080.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CUextent3D {
         /// Along a row.
@@ -74,7 +75,7 @@ structures! {
         pub depth: usize,
     }
 
-    /// An end of a copy in addressable memory. Since driver 12080.
+    /// A source or destination in addressable memory. Since driver 12080.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUmemcpy3DOperand_op_ptr {
         /// The first address.
@@ -87,16 +88,16 @@ structures! {
         pub locHint: CUmemLocation,
     }
 
-    /// An end of a copy in an array. Since driver 12080.
+    /// A source or destination in an array. Since driver 12080.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CUmemcpy3DOperand_op_array {
         /// The array.
         pub array: CUarray,
-        /// Where in it.
+        /// The offset in the array.
         pub offset: CUoffset3D,
     }
 
-    /// An end of a copy; its type says which. Since driver 12080.
+    /// A source or destination; the type selects the field. Since driver 12080.
     #[derive(Clone, Copy)]
     pub union CUmemcpy3DOperand_op {
         /// Addressable memory.
@@ -105,12 +106,12 @@ structures! {
         pub array: CUmemcpy3DOperand_op_array,
     }
 
-    /// An end of a copy of a batch of boxes. Since driver 12080.
+    /// The source or destination of one copy of a batch of boxes. Since driver 12080.
     #[derive(Clone, Copy)]
     pub struct CUmemcpy3DOperand {
-        /// Which kind of end it is.
+        /// The kind of memory.
         pub r#type: CUmemcpy3DOperandType,
-        /// The end.
+        /// The source or destination.
         pub op: CUmemcpy3DOperand_op,
     }
 

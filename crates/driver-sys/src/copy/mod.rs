@@ -14,7 +14,7 @@ pub(crate) use batch::{ENUMERATIONS, FLAGS, LAYOUTS as BATCHES};
 structures! {
     /// A copy of a rectangle of bytes: `WidthInBytes` × `Height`.
     ///
-    /// Which of the addresses of an end counts is said by its memory type.
+    /// The memory type of each side selects which of its addresses is used.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUDA_MEMCPY2D {
         /// First byte of the source row.
@@ -53,7 +53,7 @@ structures! {
 
     /// A copy of a box of bytes: `WidthInBytes` × `Height` × `Depth`.
     ///
-    /// Which of the addresses of an end counts is said by its memory type.
+    /// The memory type of each side selects which of its addresses is used.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUDA_MEMCPY3D {
         /// First byte of the source row.
@@ -110,7 +110,7 @@ structures! {
 
     /// A copy of a box of bytes between memory of two contexts.
     ///
-    /// Which of the addresses of an end counts is said by its memory type.
+    /// The memory type of each side selects which of its addresses is used.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUDA_MEMCPY3D_PEER {
         /// First byte of the source row.
@@ -169,7 +169,7 @@ structures! {
 zeroed! { CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER }
 
 impl CUDA_MEMCPY3D {
-    /// A copy of `bytes` contiguous bytes with both ends unset.
+    /// A copy of `bytes` contiguous bytes with source and destination unset.
     const fn row(bytes: usize) -> Self {
         Self {
             srcXInBytes: 0,

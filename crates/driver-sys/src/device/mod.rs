@@ -12,7 +12,7 @@ pub(crate) use attribute::ENUMERATIONS as ATTRIBUTES;
 pub type CUdevice = i32;
 
 flags! {
-    /// A value that names no device.
+    /// Special values that are not devices.
     CUdevice_special: i32 {
         /// The host.
         CU_DEVICE_CPU = -1;
@@ -31,27 +31,27 @@ structures! {
 }
 
 enumerations! {
-    /// Who may create contexts on a device.
+    /// The compute mode: which processes may create contexts on a device.
     CUcomputemode: u32 {
-        /// Everybody.
+        /// Every process.
         CU_COMPUTEMODE_DEFAULT = 0;
-        /// Nobody.
+        /// No process.
         CU_COMPUTEMODE_PROHIBITED = 2;
         /// One process at a time.
         CU_COMPUTEMODE_EXCLUSIVE_PROCESS = 3;
     }
 
-    /// How a device takes part in NUMA.
+    /// The NUMA configuration of a device.
     CUdeviceNumaConfig: u32 {
-        /// Not at all.
+        /// Not a NUMA node.
         CU_DEVICE_NUMA_CONFIG_NONE = 0 since 12020;
-        /// Its memory is a node.
+        /// Its memory is a NUMA node.
         CU_DEVICE_NUMA_CONFIG_NUMA_NODE = 1 since 12020;
     }
 
     /// Attributes of `cuDeviceGetP2PAttribute`.
     CUdevice_P2PAttribute: u32 {
-        /// How fast the link is: 0 is the fastest of the system.
+        /// The performance rank of the link: 0 is the fastest of the system.
         CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK = 1;
         /// Whether memory of the other device can be accessed.
         CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED = 2;
@@ -65,7 +65,7 @@ enumerations! {
         CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED = 5 since 13000;
     }
 
-    /// An atomic operation, to ask about.
+    /// An atomic operation, for capability queries.
     CUatomicOperation: u32 {
         /// Integer addition.
         CU_ATOMIC_OPERATION_INTEGER_ADD = 0 since 13000;

@@ -1,6 +1,6 @@
 //! Stream capture.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __capture_functions {
@@ -9,7 +9,7 @@ macro_rules! __capture_functions {
         required {
             /// Begins to capture a stream.
             fn cuStreamBeginCapture_v2(stream: $crate::CUstream, mode: $crate::CUstreamCaptureMode);
-            /// Ends a capture and writes the graph, or null where the capture was invalidated.
+            /// Ends a capture and writes the graph, or null if the capture was invalidated.
             fn cuStreamEndCapture(stream: $crate::CUstream, graph: *mut $crate::CUgraph);
             /// Writes whether the stream is captured.
             fn cuStreamIsCapturing(

@@ -1,15 +1,15 @@
-//! Contexts: primary ones, own ones, and the state of the one that is current.
+//! Contexts: primary contexts, created contexts, and the state of the current one.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __context_functions {
     ($next:ident $($state:tt)*) => {
         $crate::$next! { $($state)*
         required {
-            /// Takes a reference to the primary context, making it if needed.
+            /// Retains the primary context, and creates it if needed.
             fn cuDevicePrimaryCtxRetain(context: *mut $crate::CUcontext, device: $crate::CUdevice);
-            /// Gives a reference back; the last one destroys the context.
+            /// Releases a reference; the last one destroys the context.
             fn cuDevicePrimaryCtxRelease_v2(device: $crate::CUdevice);
             /// Writes the flags, and whether the primary context exists.
             fn cuDevicePrimaryCtxGetState(
@@ -19,8 +19,8 @@ macro_rules! __context_functions {
             fn cuDevicePrimaryCtxSetFlags_v2(device: $crate::CUdevice, flags: u32);
             /// Destroys everything in the primary context, even if it is in use.
             fn cuDevicePrimaryCtxReset_v2(device: $crate::CUdevice);
-            /// Makes a context and pushes it onto the calling thread. Headers of CUDA 13 no longer
-            /// declare it; their drivers still export it.
+            /// Creates a context and pushes it onto the calling thread. Headers of CUDA 13 no
+            /// longer declare it; their drivers still export it.
             fn cuCtxCreate_v2(
                 context: *mut $crate::CUcontext, flags: u32, device: $crate::CUdevice
             );
@@ -30,19 +30,18 @@ macro_rules! __context_functions {
             fn cuCtxSetCurrent(context: $crate::CUcontext);
             /// Writes the context that is current on the calling thread, or null.
             fn cuCtxGetCurrent(context: *mut $crate::CUcontext);
-            /// Makes the context current and remembers the one before.
+            /// Pushes the context onto the calling thread's stack, which makes it current.
             fn cuCtxPushCurrent_v2(context: $crate::CUcontext);
-            /// Undoes a push and writes the context that was current.
+            /// Pops the current context and writes it.
             fn cuCtxPopCurrent_v2(context: *mut $crate::CUcontext);
             /// Writes the device of the current context.
             fn cuCtxGetDevice(device: *mut $crate::CUdevice);
             /// Writes the flags of the current context, `CU_CTX_…`.
             fn cuCtxGetFlags(flags: *mut u32);
-            /// Writes a number that no other context of the process ever has; null means the
-            /// current one.
+            /// Writes an identifier that is unique among all contexts of the process; null means
+            /// the current one.
             fn cuCtxGetId(context: $crate::CUcontext, id: *mut u64);
-            /// Writes the version of the interface that the context was made with; not a CUDA
-            /// version.
+            /// Writes the API version that the context was created with; not a CUDA version.
             fn cuCtxGetApiVersion(context: $crate::CUcontext, version: *mut u32);
             /// Waits for all work of the current context.
             fn cuCtxSynchronize();
@@ -50,15 +49,15 @@ macro_rules! __context_functions {
             fn cuCtxGetLimit(value: *mut usize, limit: $crate::CUlimit);
             /// Sets a limit of the current context.
             fn cuCtxSetLimit(limit: $crate::CUlimit, value: usize);
-            /// Writes how the current context prefers to split the cache of a multiprocessor.
+            /// Writes the preferred cache configuration of the current context.
             fn cuCtxGetCacheConfig(config: *mut $crate::CUfunc_cache);
-            /// Sets how the current context prefers to split the cache of a multiprocessor.
+            /// Sets the preferred cache configuration of the current context.
             fn cuCtxSetCacheConfig(config: $crate::CUfunc_cache);
             /// Writes the range of stream priorities; lower numbers are more urgent.
             fn cuCtxGetStreamPriorityRange(least: *mut i32, greatest: *mut i32);
-            /// Makes all persisting lines of the L2 cache ordinary ones.
+            /// Resets all persisting lines of the L2 cache to normal.
             fn cuCtxResetPersistingL2Cache();
-            /// Writes which part of the device the current context may use.
+            /// Writes the part of the device that the current context may use.
             fn cuCtxGetExecAffinity(
                 affinity: *mut $crate::CUexecAffinityParam, kind: $crate::CUexecAffinityType
             );
@@ -68,7 +67,7 @@ macro_rules! __context_functions {
             fn cuCtxDisablePeerAccess(peer: $crate::CUcontext);
         }
         optional {
-            /// Makes a context with further parameters, which may be null, and pushes it onto the
+            /// Creates a context with further parameters, which may be null, and pushes it onto the
             /// calling thread.
             fn cuCtxCreate_v4(
                 context: *mut $crate::CUcontext, parameters: *mut $crate::CUctxCreateParams,
@@ -84,7 +83,7 @@ macro_rules! __context_functions {
             /// Waits for all work of a context, which need not be current; null means the
             /// current one.
             fn cuCtxSynchronize_v2(context: $crate::CUcontext) since 13000;
-            /// Records the present end of all work of a context.
+            /// Records an event after all work enqueued in a context so far.
             fn cuCtxRecordEvent(context: $crate::CUcontext, event: $crate::CUevent) since 12050;
             /// Makes all later work of a context wait for an event.
             fn cuCtxWaitEvent(context: $crate::CUcontext, event: $crate::CUevent) since 12050;

@@ -1,13 +1,13 @@
 //! Copies. Functions whose name ends in `Async` work in stream order.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __copy_functions {
     ($next:ident $($state:tt)*) => {
         $crate::$next! { $($state)*
         required {
-            /// Copies between addresses of any kind and waits where host memory takes part.
+            /// Copies between addresses of any kind, and waits if host memory is involved.
             fn cuMemcpy(dst: $crate::CUdeviceptr, src: $crate::CUdeviceptr, bytes: usize);
             /// Copies between memory of two contexts.
             fn cuMemcpyPeer(
@@ -68,14 +68,14 @@ macro_rules! __copy_functions {
             );
         }
         optional {
-            /// Makes `count` copies in stream order but in any order among each other;
-            /// `attribute_indices` says from which copy on each attribute holds.
+            /// Performs `count` copies in stream order, in any order among each other;
+            /// `attribute_indices` holds the first copy of each attribute.
             fn cuMemcpyBatchAsync_v2(
                 dsts: *mut $crate::CUdeviceptr, srcs: *mut $crate::CUdeviceptr, sizes: *mut usize,
                 count: usize, attributes: *mut $crate::CUmemcpyAttributes,
                 attribute_indices: *mut usize, attribute_count: usize, stream: $crate::CUstream
             ) since 13000;
-            /// Makes `count` copies of boxes in stream order but in any order among each other.
+            /// Performs `count` copies of boxes in stream order, in any order among each other.
             /// `flags` is 0.
             fn cuMemcpy3DBatchAsync_v2(
                 count: usize, operations: *mut $crate::CUDA_MEMCPY3D_BATCH_OP, flags: u64,

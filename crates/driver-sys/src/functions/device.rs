@@ -1,6 +1,6 @@
 //! Devices and their properties.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __device_functions {
@@ -15,7 +15,7 @@ macro_rules! __device_functions {
             fn cuDeviceGetName(name: *mut $crate::c_char, len: i32, device: $crate::CUdevice);
             /// Writes the identity of the device.
             fn cuDeviceGetUuid_v2(uuid: *mut $crate::CUuuid, device: $crate::CUdevice);
-            /// Writes the 8-byte locally unique identifier that Windows gave the device, and its
+            /// Writes the 8-byte locally unique identifier (LUID) of the device on Windows, and its
             /// node mask.
             fn cuDeviceGetLuid(
                 luid: *mut $crate::c_char, node_mask: *mut u32, device: $crate::CUdevice
@@ -35,11 +35,11 @@ macro_rules! __device_functions {
             fn cuDeviceGetExecAffinitySupport(
                 value: *mut i32, kind: $crate::CUexecAffinityType, device: $crate::CUdevice
             );
-            /// Writes the pool that `cuMemAllocAsync` takes from on this device.
+            /// Writes the current pool of `cuMemAllocAsync` on this device.
             fn cuDeviceGetMemPool(pool: *mut $crate::CUmemoryPool, device: $crate::CUdevice);
-            /// Makes a pool the one that `cuMemAllocAsync` takes from on this device.
+            /// Sets the current pool of `cuMemAllocAsync` on this device.
             fn cuDeviceSetMemPool(device: $crate::CUdevice, pool: $crate::CUmemoryPool);
-            /// Writes the pool that the device came with.
+            /// Writes the default pool of the device.
             fn cuDeviceGetDefaultMemPool(pool: *mut $crate::CUmemoryPool, device: $crate::CUdevice);
             /// Writes whether contexts on the first device can be given access to memory of the
             /// second.

@@ -1,19 +1,19 @@
 //! Events.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __event_functions {
     ($next:ident $($state:tt)*) => {
         $crate::$next! { $($state)*
         required {
-            /// Makes an event. Flags are `CU_EVENT_…`.
+            /// Creates an event. Flags are `CU_EVENT_…`.
             fn cuEventCreate(event: *mut $crate::CUevent, flags: u32);
-            /// Records the present end of the stream's work.
+            /// Records an event after the work enqueued on the stream so far.
             fn cuEventRecord(event: $crate::CUevent, stream: $crate::CUstream);
             /// Records with flags `CU_EVENT_RECORD_…`.
             fn cuEventRecordWithFlags(event: $crate::CUevent, stream: $crate::CUstream, flags: u32);
-            /// Says whether the recorded work is complete: success or 600.
+            /// Queries whether the recorded work is complete: success or 600.
             fn cuEventQuery(event: $crate::CUevent);
             /// Waits for the recorded work.
             fn cuEventSynchronize(event: $crate::CUevent);

@@ -1,6 +1,6 @@
 //! Instantiated graphs: launching and changing them.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __exec_functions {
@@ -11,14 +11,14 @@ macro_rules! __exec_functions {
             fn cuGraphInstantiateWithFlags(
                 exec: *mut $crate::CUgraphExec, graph: $crate::CUgraph, flags: u64
             );
-            /// Instantiates a graph and says which node was at fault.
+            /// Instantiates a graph and reports the node that caused a failure.
             fn cuGraphInstantiateWithParams(
                 exec: *mut $crate::CUgraphExec, graph: $crate::CUgraph,
                 parameters: *mut $crate::CUDA_GRAPH_INSTANTIATE_PARAMS
             );
             /// Writes the flags that a graph was instantiated with.
             fn cuGraphExecGetFlags(exec: $crate::CUgraphExec, flags: *mut u64);
-            /// Does the one-time work of the first launch ahead of it.
+            /// Uploads the exec, which the first launch would otherwise do.
             fn cuGraphUpload(exec: $crate::CUgraphExec, stream: $crate::CUstream);
             /// Launches an instantiated graph in stream order.
             fn cuGraphLaunch(exec: $crate::CUgraphExec, stream: $crate::CUstream);

@@ -1,6 +1,6 @@
 //! Fills. Counts and widths are in elements, pitches in bytes; `Async` means in stream order.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __fill_functions {

@@ -1,6 +1,6 @@
 //! Functions and their launch.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __function_functions {
@@ -16,7 +16,7 @@ macro_rules! __function_functions {
             fn cuFuncSetAttribute(
                 function: $crate::CUfunction, attribute: $crate::CUfunction_attribute, value: i32
             );
-            /// Sets how a function prefers to split the cache of a multiprocessor.
+            /// Sets the preferred cache configuration of a function.
             fn cuFuncSetCacheConfig(function: $crate::CUfunction, config: $crate::CUfunc_cache);
             /// Writes the module that holds a function.
             fn cuFuncGetModule(module: *mut $crate::CUmodule, function: $crate::CUfunction);
@@ -32,8 +32,8 @@ macro_rules! __function_functions {
                 config: *const $crate::CUlaunchConfig, function: $crate::CUfunction,
                 parameters: *mut *mut $crate::c_void, extra: *mut *mut $crate::c_void
             );
-            /// Launches a function all of whose blocks are resident at once, so that they can wait
-            /// for each other.
+            /// Launches a function with all blocks resident at once, so that they can wait for each
+            /// other.
             fn cuLaunchCooperativeKernel(
                 function: $crate::CUfunction, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32,
                 block_y: u32, block_z: u32, shared_bytes: u32, stream: $crate::CUstream,
@@ -55,7 +55,7 @@ macro_rules! __function_functions {
             fn cuFuncGetParamInfo(
                 function: $crate::CUfunction, index: usize, offset: *mut usize, size: *mut usize
             ) since 12040;
-            /// Writes whether a function is loaded yet; with lazy loading it need not be.
+            /// Writes whether a function is loaded; with lazy loading it may not be.
             fn cuFuncIsLoaded(
                 state: *mut $crate::CUfunctionLoadingState, function: $crate::CUfunction
             ) since 12040;

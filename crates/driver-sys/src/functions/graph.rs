@@ -1,19 +1,19 @@
-//! Graphs as a whole: making, copying, asking, editing edges, and objects that graphs keep.
+//! Graphs: creating, cloning, queries, edges, and objects that graphs keep.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __graph_functions {
     ($next:ident $($state:tt)*) => {
         $crate::$next! { $($state)*
         required {
-            /// Makes an empty graph. `flags` is 0.
+            /// Creates an empty graph. `flags` is 0.
             fn cuGraphCreate(graph: *mut $crate::CUgraph, flags: u32);
             /// Destroys a graph and its nodes; instantiated graphs stay.
             fn cuGraphDestroy(graph: $crate::CUgraph);
             /// Copies a graph.
             fn cuGraphClone(clone: *mut $crate::CUgraph, graph: $crate::CUgraph);
-            /// Writes the node of a clone that a node of the original became.
+            /// Writes the node of a clone that corresponds to a node of the original.
             fn cuGraphNodeFindInClone(
                 clone_node: *mut $crate::CUgraphNode, node: $crate::CUgraphNode,
                 clone: $crate::CUgraph
@@ -45,27 +45,27 @@ macro_rules! __graph_functions {
             fn cuGraphDebugDotPrint(
                 graph: $crate::CUgraph, path: *const $crate::c_char, flags: u32
             );
-            /// Makes an object with references to count; when the last one goes, `destroy` is
-            /// called with `pointer` on a thread of the driver. `flags` is
+            /// Creates a reference-counted object. After the last reference is released, a driver
+            /// thread calls `destroy` with `pointer`. `flags` is
             /// `CU_USER_OBJECT_NO_DESTRUCTOR_SYNC`.
             fn cuUserObjectCreate(
                 object: *mut $crate::CUuserObject, pointer: *mut $crate::c_void,
                 destroy: $crate::CUhostFn, initial_count: u32, flags: u32
             );
-            /// Takes `count` more references.
+            /// Adds `count` references.
             fn cuUserObjectRetain(object: $crate::CUuserObject, count: u32);
-            /// Gives `count` references back.
+            /// Releases `count` references.
             fn cuUserObjectRelease(object: $crate::CUuserObject, count: u32);
-            /// Lets a graph hold `count` references, new ones or, with `CU_GRAPH_USER_OBJECT_MOVE`,
-            /// the caller's.
+            /// Lets a graph hold `count` references: new ones, or the caller's with
+            /// `CU_GRAPH_USER_OBJECT_MOVE`.
             fn cuGraphRetainUserObject(
                 graph: $crate::CUgraph, object: $crate::CUuserObject, count: u32, flags: u32
             );
-            /// Lets a graph give `count` references back.
+            /// Releases `count` references of a graph.
             fn cuGraphReleaseUserObject(
                 graph: $crate::CUgraph, object: $crate::CUuserObject, count: u32
             );
-            /// Writes how many bytes graphs use or keep on a device, as `u64`.
+            /// Writes the bytes that graphs use or reserve on a device, as `u64`.
             fn cuDeviceGetGraphMemAttribute(
                 device: $crate::CUdevice, attribute: $crate::CUgraphMem_attribute,
                 value: *mut $crate::c_void
@@ -75,7 +75,7 @@ macro_rules! __graph_functions {
                 device: $crate::CUdevice, attribute: $crate::CUgraphMem_attribute,
                 value: *mut $crate::c_void
             );
-            /// Gives memory kept for graphs back to the device.
+            /// Frees unused memory that is cached for graphs.
             fn cuDeviceGraphMemTrim(device: $crate::CUdevice);
         }
         optional {

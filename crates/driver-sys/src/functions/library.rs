@@ -1,6 +1,6 @@
 //! Libraries and kernels: images that are not tied to a context.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __library_functions {
@@ -28,7 +28,7 @@ macro_rules! __library_functions {
                 kernel: *mut $crate::CUkernel, library: $crate::CUlibrary,
                 name: *const $crate::c_char
             );
-            /// Writes the module that the library is in the current context.
+            /// Writes the module of the library in the current context.
             fn cuLibraryGetModule(module: *mut $crate::CUmodule, library: $crate::CUlibrary);
             /// Writes address and size of a global variable in the current context; either place
             /// may be null.
@@ -46,7 +46,7 @@ macro_rules! __library_functions {
                 address: *mut *mut $crate::c_void, library: $crate::CUlibrary,
                 symbol: *const $crate::c_char
             );
-            /// Writes the function that the kernel is in the current context.
+            /// Writes the function of the kernel in the current context.
             fn cuKernelGetFunction(function: *mut $crate::CUfunction, kernel: $crate::CUkernel);
             /// Writes a property of a kernel on a device.
             fn cuKernelGetAttribute(
@@ -58,7 +58,7 @@ macro_rules! __library_functions {
                 attribute: $crate::CUfunction_attribute, value: i32, kernel: $crate::CUkernel,
                 device: $crate::CUdevice
             );
-            /// Sets how a kernel prefers to split the cache of a multiprocessor of a device.
+            /// Sets the preferred cache configuration of a kernel on a device.
             fn cuKernelSetCacheConfig(
                 kernel: $crate::CUkernel, config: $crate::CUfunc_cache, device: $crate::CUdevice
             );

@@ -1,6 +1,6 @@
 //! Managed memory: advice, prefetching and attachment.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __managed_functions {
@@ -49,15 +49,14 @@ macro_rules! __managed_functions {
                 address: $crate::CUdeviceptr, bytes: usize, location: $crate::CUmemLocation,
                 flags: u32, stream: $crate::CUstream
             ) since 12020;
-            /// Moves several ranges of managed memory, in stream order; `location_indices` says
-            /// from which range on each location holds. `flags` is 0.
+            /// Moves several ranges of managed memory, in stream order; `location_indices` holds
+            /// the first range of each location. `flags` is 0.
             fn cuMemPrefetchBatchAsync(
                 addresses: *mut $crate::CUdeviceptr, sizes: *mut usize, count: usize,
                 locations: *mut $crate::CUmemLocation, location_indices: *mut usize,
                 location_count: usize, flags: u64, stream: $crate::CUstream
             ) since 13000;
-            /// Declares the content of several managed ranges worthless, in stream order. `flags`
-            /// is 0.
+            /// Discards the content of several managed ranges, in stream order. `flags` is 0.
             fn cuMemDiscardBatchAsync(
                 addresses: *mut $crate::CUdeviceptr, sizes: *mut usize, count: usize, flags: u64,
                 stream: $crate::CUstream

@@ -1,7 +1,7 @@
 //! Every function of the table, once: [`driver_functions!`](crate::driver_functions).
 //!
-//! Each area is a macro in its own file, named `__<file>_functions`. It hands its functions on to
-//! the macro that it was given, and `__gather_functions` collects them.
+//! Each area is a macro in its own file, named `__<file>_functions`. It passes its functions to the
+//! given macro, and `__gather_functions` collects them.
 
 mod array;
 mod capture;
@@ -30,10 +30,10 @@ mod virtual_memory;
 /// Passes the list of all functions to a macro.
 ///
 /// `driver_functions!(my_macro)` expands to `my_macro! { required { … } optional { … } }`. Each
-/// function is written as in cuda.h by its exact exported symbol, with names and types of its
-/// arguments; every one returns [`CUresult`](crate::CUresult). Required functions are those that
-/// every driver from CUDA 12.0 to 13.0 exports. Optional functions end in `since N`, the CUDA
-/// version of the first driver that exports them.
+/// function is declared as in cuda.h under its exact exported symbol, with names and types of its
+/// arguments; all return [`CUresult`](crate::CUresult). Required functions are those that every
+/// driver from CUDA 12.0 to 13.0 exports. Optional functions end in `since N`, the CUDA version of
+/// the first driver that exports them.
 ///
 /// The headers of CUDA 13 rename a few functions by macro (`cuGraphGetEdges` means
 /// `cuGraphGetEdges_v2` there); the symbols here keep their meaning in all drivers.
@@ -71,7 +71,7 @@ macro_rules! driver_functions {
     };
 }
 
-/// Collects the functions of one area after the other, and hands all to the callback.
+/// Collects the functions of one area after the other, and passes all to the callback.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __gather_functions {

@@ -1,6 +1,6 @@
 //! Modules, and linking of images.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __module_functions {
@@ -9,7 +9,8 @@ macro_rules! __module_functions {
         required {
             /// Loads an image from a file.
             fn cuModuleLoad(module: *mut $crate::CUmodule, path: *const $crate::c_char);
-            /// Loads an image; PTX ends with a zero byte. The driver is not told how long it is.
+            /// Loads an image; PTX ends with a zero byte. The driver does not get the length of the
+            /// image.
             fn cuModuleLoadData(module: *mut $crate::CUmodule, image: *const $crate::c_void);
             /// Loads an image with `count` options.
             fn cuModuleLoadDataEx(
@@ -20,8 +21,7 @@ macro_rules! __module_functions {
             fn cuModuleLoadFatBinary(module: *mut $crate::CUmodule, image: *const $crate::c_void);
             /// Unloads a module.
             fn cuModuleUnload(module: $crate::CUmodule);
-            /// Writes whether the process loads functions when they are first used or with their
-            /// module.
+            /// Writes whether the process loads functions lazily or with their module.
             fn cuModuleGetLoadingMode(mode: *mut $crate::CUmoduleLoadingMode);
             /// Writes the function of this name.
             fn cuModuleGetFunction(
@@ -33,27 +33,25 @@ macro_rules! __module_functions {
                 address: *mut $crate::CUdeviceptr, bytes: *mut usize, module: $crate::CUmodule,
                 name: *const $crate::c_char
             );
-            /// Begins to link, with `count` options. Buffers in the options, such as logs, must
+            /// Creates a linker, with `count` options. Buffers in the options, such as logs, must
             /// live until the linker is destroyed.
             fn cuLinkCreate_v2(
                 count: u32, options: *mut $crate::CUjit_option, values: *mut *mut $crate::c_void,
                 state: *mut $crate::CUlinkState
             );
-            /// Adds an input from memory, under a name for the logs, with `count` options of its
-            /// own.
+            /// Adds an input from memory, with a name for the logs and `count` options.
             fn cuLinkAddData_v2(
                 state: $crate::CUlinkState, kind: $crate::CUjitInputType,
                 data: *mut $crate::c_void, size: usize, name: *const $crate::c_char, count: u32,
                 options: *mut $crate::CUjit_option, values: *mut *mut $crate::c_void
             );
-            /// Adds an input from a file, with `count` options of its own.
+            /// Adds an input from a file, with `count` options.
             fn cuLinkAddFile_v2(
                 state: $crate::CUlinkState, kind: $crate::CUjitInputType,
                 path: *const $crate::c_char, count: u32, options: *mut $crate::CUjit_option,
                 values: *mut *mut $crate::c_void
             );
-            /// Links and writes address and size of the cubin; it belongs to the linker and goes
-            /// with it.
+            /// Links and writes address and size of the cubin, which belongs to the linker.
             fn cuLinkComplete(
                 state: $crate::CUlinkState, cubin: *mut *mut $crate::c_void, size: *mut usize
             );

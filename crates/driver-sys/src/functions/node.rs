@@ -1,6 +1,6 @@
 //! Nodes of graph templates: adding them, and their parameters.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __node_functions {
@@ -91,7 +91,7 @@ macro_rules! __node_functions {
                 node: *mut $crate::CUgraphNode, graph: $crate::CUgraph,
                 dependencies: *const $crate::CUgraphNode, count: usize
             );
-            /// Adds a record of an event, for waits outside of the graph.
+            /// Adds an event record, for waits outside of the graph.
             fn cuGraphAddEventRecordNode(
                 node: *mut $crate::CUgraphNode, graph: $crate::CUgraph,
                 dependencies: *const $crate::CUgraphNode, count: usize, event: $crate::CUevent
@@ -161,15 +161,15 @@ macro_rules! __node_functions {
             fn cuGraphDestroyNode(node: $crate::CUgraphNode);
         }
         optional {
-            /// Adds a node of the kind that the parameters say. Only headers of CUDA 12 declare it;
-            /// `_v2` knows edge data.
+            /// Adds a node of the kind in the parameters. Only headers of CUDA 12 declare it; `_v2`
+            /// supports edge data.
             fn cuGraphAddNode(
                 node: *mut $crate::CUgraphNode, graph: $crate::CUgraph,
                 dependencies: *const $crate::CUgraphNode, count: usize,
                 parameters: *mut $crate::CUgraphNodeParams
             ) since 12020;
-            /// Adds a node of the kind that the parameters say, with the kind of each dependency;
-            /// `edges` may be null.
+            /// Adds a node of the kind in the parameters, with the kind of each dependency; `edges`
+            /// may be null.
             fn cuGraphAddNode_v2(
                 node: *mut $crate::CUgraphNode, graph: $crate::CUgraph,
                 dependencies: *const $crate::CUgraphNode, edges: *const $crate::CUgraphEdgeData,
@@ -179,8 +179,8 @@ macro_rules! __node_functions {
             fn cuGraphNodeSetParams(
                 node: $crate::CUgraphNode, parameters: *mut $crate::CUgraphNodeParams
             ) since 12020;
-            /// Makes the handle by which kernels decide a conditional node. With
-            /// `CU_GRAPH_COND_ASSIGN_DEFAULT` in `flags` each launch begins with `default_value`.
+            /// Creates the handle through which kernels set the value of a conditional node. With
+            /// `CU_GRAPH_COND_ASSIGN_DEFAULT` in `flags`, each launch begins with `default_value`.
             fn cuGraphConditionalHandleCreate(
                 handle: *mut $crate::CUgraphConditionalHandle, graph: $crate::CUgraph,
                 context: $crate::CUcontext, default_value: u32, flags: u32

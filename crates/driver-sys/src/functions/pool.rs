@@ -1,6 +1,6 @@
 //! Stream-ordered memory and its pools.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __pool_functions {
@@ -18,20 +18,20 @@ macro_rules! __pool_functions {
                 address: *mut $crate::CUdeviceptr, bytes: usize, pool: $crate::CUmemoryPool,
                 stream: $crate::CUstream
             );
-            /// Makes a pool.
+            /// Creates a pool.
             fn cuMemPoolCreate(
                 pool: *mut $crate::CUmemoryPool, properties: *const $crate::CUmemPoolProps
             );
             /// Destroys a pool once everything allocated from it is freed.
             fn cuMemPoolDestroy(pool: $crate::CUmemoryPool);
-            /// Gives memory that the pool holds unused back to the device, down to `bytes_to_keep`.
+            /// Frees unused memory of the pool, down to `bytes_to_keep`.
             fn cuMemPoolTrimTo(pool: $crate::CUmemoryPool, bytes_to_keep: usize);
-            /// Writes a property of a pool, an `i32` or a `u64` as the attribute says.
+            /// Writes a property of a pool, an `i32` or a `u64` depending on the attribute.
             fn cuMemPoolGetAttribute(
                 pool: $crate::CUmemoryPool, attribute: $crate::CUmemPool_attribute,
                 value: *mut $crate::c_void
             );
-            /// Sets a property of a pool, an `i32` or a `u64` as the attribute says.
+            /// Sets a property of a pool, an `i32` or a `u64` depending on the attribute.
             fn cuMemPoolSetAttribute(
                 pool: $crate::CUmemoryPool, attribute: $crate::CUmemPool_attribute,
                 value: *mut $crate::c_void
@@ -67,17 +67,17 @@ macro_rules! __pool_functions {
             );
         }
         optional {
-            /// Writes the pool that a location came with, for allocations of this type.
+            /// Writes the default pool of a location, for allocations of this type.
             fn cuMemGetDefaultMemPool(
                 pool: *mut $crate::CUmemoryPool, location: *mut $crate::CUmemLocation,
                 kind: $crate::CUmemAllocationType
             ) since 13000;
-            /// Writes the pool that a location uses, for allocations of this type.
+            /// Writes the current pool of a location, for allocations of this type.
             fn cuMemGetMemPool(
                 pool: *mut $crate::CUmemoryPool, location: *mut $crate::CUmemLocation,
                 kind: $crate::CUmemAllocationType
             ) since 13000;
-            /// Sets the pool that a location uses, for allocations of this type.
+            /// Sets the current pool of a location, for allocations of this type.
             fn cuMemSetMemPool(
                 location: *mut $crate::CUmemLocation, kind: $crate::CUmemAllocationType,
                 pool: $crate::CUmemoryPool

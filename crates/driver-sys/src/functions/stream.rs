@@ -1,21 +1,21 @@
 //! Streams.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __stream_functions {
     ($next:ident $($state:tt)*) => {
         $crate::$next! { $($state)*
         required {
-            /// Makes a stream. Flags are `CU_STREAM_…`.
+            /// Creates a stream. Flags are `CU_STREAM_…`.
             fn cuStreamCreate(stream: *mut $crate::CUstream, flags: u32);
-            /// Makes a stream with a priority; lower numbers are more urgent.
+            /// Creates a stream with a priority; lower numbers are more urgent.
             fn cuStreamCreateWithPriority(stream: *mut $crate::CUstream, flags: u32, priority: i32);
             /// Destroys a stream; its work still completes.
             fn cuStreamDestroy_v2(stream: $crate::CUstream);
             /// Waits for the work of a stream.
             fn cuStreamSynchronize(stream: $crate::CUstream);
-            /// Says whether the work of a stream is complete: success or 600.
+            /// Queries whether the work of a stream is complete: success or 600.
             fn cuStreamQuery(stream: $crate::CUstream);
             /// Makes later work of the stream wait for an event. Flags are `CU_EVENT_WAIT_…`.
             fn cuStreamWaitEvent(stream: $crate::CUstream, event: $crate::CUevent, flags: u32);
@@ -23,11 +23,11 @@ macro_rules! __stream_functions {
             fn cuStreamGetFlags(stream: $crate::CUstream, flags: *mut u32);
             /// Writes the priority of a stream.
             fn cuStreamGetPriority(stream: $crate::CUstream, priority: *mut i32);
-            /// Writes a number that no other stream of the process ever has.
+            /// Writes an identifier that is unique among all streams of the process.
             fn cuStreamGetId(stream: $crate::CUstream, id: *mut u64);
             /// Writes the context of a stream.
             fn cuStreamGetCtx(stream: $crate::CUstream, context: *mut $crate::CUcontext);
-            /// Calls a host function with the state of the stream, in its order, also after an
+            /// Calls a host function with the state of the stream, in stream order, even after an
             /// error. `flags` is 0. `cuLaunchHostFunc` replaces it.
             fn cuStreamAddCallback(
                 stream: $crate::CUstream, callback: $crate::CUstreamCallback,
@@ -35,23 +35,23 @@ macro_rules! __stream_functions {
             );
             /// Copies all attributes from one stream to another.
             fn cuStreamCopyAttributes(target: $crate::CUstream, source: $crate::CUstream);
-            /// Writes an attribute of a stream; few of the identifiers apply to streams.
+            /// Writes an attribute of a stream; only a few identifiers apply to streams.
             fn cuStreamGetAttribute(
                 stream: $crate::CUstream, attribute: $crate::CUstreamAttrID,
                 value: *mut $crate::CUstreamAttrValue
             );
-            /// Sets an attribute of a stream for work queued later.
+            /// Sets an attribute of a stream for later work.
             fn cuStreamSetAttribute(
                 stream: $crate::CUstream, attribute: $crate::CUstreamAttrID,
                 value: *const $crate::CUstreamAttrValue
             );
-            /// Makes later work wait until a 32-bit word in memory compares; flags are
-            /// `CU_STREAM_WAIT_VALUE_…`.
+            /// Makes later work wait until a comparison with a 32-bit word in memory holds; flags
+            /// are `CU_STREAM_WAIT_VALUE_…`.
             fn cuStreamWaitValue32_v2(
                 stream: $crate::CUstream, address: $crate::CUdeviceptr, value: u32, flags: u32
             );
-            /// Makes later work wait until a 64-bit word in memory compares; flags are
-            /// `CU_STREAM_WAIT_VALUE_…`.
+            /// Makes later work wait until a comparison with a 64-bit word in memory holds; flags
+            /// are `CU_STREAM_WAIT_VALUE_…`.
             fn cuStreamWaitValue64_v2(
                 stream: $crate::CUstream, address: $crate::CUdeviceptr, value: u64, flags: u32
             );
@@ -63,7 +63,7 @@ macro_rules! __stream_functions {
             fn cuStreamWriteValue64_v2(
                 stream: $crate::CUstream, address: $crate::CUdeviceptr, value: u64, flags: u32
             );
-            /// Does `count` waits, writes and barriers in stream order. `flags` is 0.
+            /// Performs `count` waits, writes and barriers in stream order. `flags` is 0.
             fn cuStreamBatchMemOp_v2(
                 stream: $crate::CUstream, count: u32,
                 operations: *mut $crate::CUstreamBatchMemOpParams, flags: u32

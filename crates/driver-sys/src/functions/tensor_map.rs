@@ -1,14 +1,14 @@
 //! Tensor maps.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __tensor_map_functions {
     ($next:ident $($state:tt)*) => {
         $crate::$next! { $($state)*
         required {
-            /// Writes the map of a tensor of `rank` dimensions, the contiguous one first.
-            /// `strides` are in bytes and leave out the first dimension.
+            /// Writes the map of a tensor of `rank` dimensions, the contiguous one first. `strides`
+            /// are in bytes, without the first dimension.
             fn cuTensorMapEncodeTiled(
                 map: *mut $crate::CUtensorMap, data_type: $crate::CUtensorMapDataType, rank: u32,
                 address: *mut $crate::c_void, dimensions: *const u64, strides: *const u64,

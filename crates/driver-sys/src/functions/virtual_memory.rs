@@ -1,25 +1,25 @@
 //! Virtual memory: address ranges and the physical memory mapped to them.
 
-/// Hands the functions of this area on; see [`driver_functions!`](crate::driver_functions).
+/// Passes on the functions of this area; see [`driver_functions!`](crate::driver_functions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __virtual_memory_functions {
     ($next:ident $($state:tt)*) => {
         $crate::$next! { $($state)*
         required {
-            /// Reserves a range of addresses; `hint` asks for a place and may be 0. `flags` is 0.
+            /// Reserves a range of addresses, at `hint` if possible; it may be 0. `flags` is 0.
             fn cuMemAddressReserve(
                 address: *mut $crate::CUdeviceptr, size: usize, alignment: usize,
                 hint: $crate::CUdeviceptr, flags: u64
             );
-            /// Gives a reserved range back.
+            /// Frees a reserved range.
             fn cuMemAddressFree(address: $crate::CUdeviceptr, size: usize);
-            /// Makes physical memory. `flags` is 0.
+            /// Creates physical memory. `flags` is 0.
             fn cuMemCreate(
                 handle: *mut $crate::CUmemGenericAllocationHandle, size: usize,
                 properties: *const $crate::CUmemAllocationProp, flags: u64
             );
-            /// Gives physical memory back once nothing maps it.
+            /// Releases physical memory, which is freed once nothing maps it.
             fn cuMemRelease(handle: $crate::CUmemGenericAllocationHandle);
             /// Maps physical memory into reserved addresses. `flags` is 0.
             fn cuMemMap(
@@ -28,7 +28,7 @@ macro_rules! __virtual_memory_functions {
             );
             /// Removes a mapping.
             fn cuMemUnmap(address: $crate::CUdeviceptr, size: usize);
-            /// Sets how `count` locations may access mapped addresses; before that nobody may.
+            /// Sets how `count` locations may access mapped addresses; there is no access before.
             fn cuMemSetAccess(
                 address: $crate::CUdeviceptr, size: usize,
                 descriptors: *const $crate::CUmemAccessDesc, count: usize
@@ -50,7 +50,7 @@ macro_rules! __virtual_memory_functions {
                 handle: *mut $crate::CUmemGenericAllocationHandle, os_handle: *mut $crate::c_void,
                 handle_type: $crate::CUmemAllocationHandleType
             );
-            /// Writes the number of bytes that sizes and addresses must be multiples of.
+            /// Writes the granularity of sizes and addresses in bytes.
             fn cuMemGetAllocationGranularity(
                 granularity: *mut usize, properties: *const $crate::CUmemAllocationProp,
                 option: $crate::CUmemAllocationGranularity_flags

@@ -1,4 +1,4 @@
-//! Instantiated graphs: flags, and the outcomes of instantiation and update.
+//! Instantiated graphs: flags, and the results of instantiation and update.
 
 use crate::enumeration::{enumerations, flags};
 use crate::handle::{CUgraphNode, CUstream};
@@ -7,7 +7,7 @@ use crate::structure::{structures, zeroed};
 flags! {
     /// Flags of instantiation.
     CUgraphInstantiate_flags: u64 {
-        /// Free memory of allocation nodes before a launch that finds it unfreed.
+        /// Automatically free unfreed memory of allocation nodes before a relaunch.
         CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 1;
         /// Upload at once, on the stream given in the parameters.
         CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD = 2;
@@ -19,17 +19,17 @@ flags! {
 }
 
 enumerations! {
-    /// Why `cuGraphExecUpdate_v2` refused.
+    /// The result of `cuGraphExecUpdate_v2`.
     CUgraphExecUpdateResult: u32 {
-        /// It did not refuse.
+        /// Success.
         CU_GRAPH_EXEC_UPDATE_SUCCESS = 0;
-        /// A reason that the call's result says.
+        /// Another reason, see the result of the call.
         CU_GRAPH_EXEC_UPDATE_ERROR = 1;
         /// Nodes or edges differ.
         CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED = 2;
         /// A node has another kind.
         CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED = 3;
-        /// A kernel node has a function that cannot take the place of the old one.
+        /// A kernel node has a function that cannot replace the old one.
         CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED = 4;
         /// Parameters changed in a way that is not supported.
         CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED = 5;
@@ -41,11 +41,11 @@ enumerations! {
         CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED = 8;
     }
 
-    /// How `cuGraphInstantiateWithParams` went.
+    /// The result of `cuGraphInstantiateWithParams`.
     CUgraphInstantiateResult: u32 {
-        /// Well.
+        /// Success.
         CUDA_GRAPH_INSTANTIATE_SUCCESS = 0;
-        /// A reason that the call's result says.
+        /// Another reason, see the result of the call.
         CUDA_GRAPH_INSTANTIATE_ERROR = 1;
         /// The graph has a cycle or another invalid structure.
         CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE = 2;
@@ -62,11 +62,11 @@ structures! {
     /// The report of `cuGraphExecUpdate_v2`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUgraphExecUpdateResultInfo {
-        /// Success, or why not.
+        /// Success, or the reason of the failure.
         pub result: CUgraphExecUpdateResult,
         /// The node of the new graph that caused the refusal, or null.
         pub errorNode: CUgraphNode,
-        /// Where the offending edge starts, or null.
+        /// The start of the edge that caused the failure, or null.
         pub errorFromNode: CUgraphNode,
     }
 
@@ -79,7 +79,7 @@ structures! {
         pub hUploadStream: CUstream,
         /// Out: the node that caused a failure, or null.
         pub hErrNode_out: CUgraphNode,
-        /// Out: how it went.
+        /// Out: the result.
         pub result_out: CUgraphInstantiateResult,
     }
 }

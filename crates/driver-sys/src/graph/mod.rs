@@ -20,8 +20,8 @@ pub(crate) mod lists {
     pub(crate) use super::union::LAYOUTS as UNIONS;
 }
 
-/// A handle by which kernels decide a conditional node: a number, not a pointer. Since driver
-/// 12030.
+/// A handle through which kernels set the value of a conditional node: a number, not a pointer.
+/// Since driver 12030.
 pub type CUgraphConditionalHandle = u64;
 
 flags! {
@@ -31,13 +31,13 @@ flags! {
         CU_GRAPH_COND_ASSIGN_DEFAULT = 1 since 12030;
     }
 
-    /// Ports of a kernel node, where edges begin.
+    /// Outgoing ports of a kernel node.
     CUgraphKernelNode_port: u8 {
         /// At the end of the kernel.
         CU_GRAPH_KERNEL_NODE_PORT_DEFAULT = 0 since 12030;
-        /// Where the kernel's blocks trigger it.
+        /// When the kernel's blocks trigger it.
         CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1 since 12030;
-        /// Where all blocks have begun.
+        /// When all blocks have started.
         CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER = 2 since 12030;
     }
 
@@ -79,7 +79,7 @@ flags! {
 
     /// Flags of `cuUserObjectCreate`.
     CUuserObject_flags: u32 {
-        /// Nobody can wait for the destructor; required.
+        /// No synchronization with the destructor; required.
         CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1;
     }
 
@@ -103,7 +103,7 @@ enumerations! {
         CU_GRAPH_NODE_TYPE_HOST = 3;
         /// A graph inside the graph.
         CU_GRAPH_NODE_TYPE_GRAPH = 4;
-        /// Nothing but dependencies.
+        /// No work, only dependencies.
         CU_GRAPH_NODE_TYPE_EMPTY = 5;
         /// A wait for an event outside the graph.
         CU_GRAPH_NODE_TYPE_WAIT_EVENT = 6;
@@ -127,19 +127,19 @@ enumerations! {
     CUgraphDependencyType: u32 {
         /// A full dependency.
         CU_GRAPH_DEPENDENCY_TYPE_DEFAULT = 0 since 12030;
-        /// One that kernels order by themselves.
+        /// A programmatic dependency (PDL).
         CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1 since 12030;
     }
 
     /// Attributes of `cuDeviceGetGraphMemAttribute`: bytes as `u64`.
     CUgraphMem_attribute: u32 {
-        /// Allocated by graphs now.
+        /// Memory that graphs currently use.
         CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0;
-        /// The most that was; can be set to 0.
+        /// High watermark of the attribute above; can be set to 0.
         CU_GRAPH_MEM_ATTR_USED_MEM_HIGH = 1;
-        /// Kept for graphs now.
+        /// Memory that is currently reserved for graphs.
         CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2;
-        /// The most that was; can be set to 0.
+        /// High watermark of the attribute above; can be set to 0.
         CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH = 3;
     }
 }
@@ -148,9 +148,9 @@ structures! {
     /// The kind of dependency of an edge; all zeros for a full one. Since driver 12030.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CUgraphEdgeData {
-        /// When the upstream node lets go: 0 is at its end.
+        /// The outgoing port of the upstream node; 0 is its completion.
         pub from_port: u8,
-        /// The waiting part of the downstream node; 0 for all of it.
+        /// The incoming port of the downstream node; 0 is the whole node.
         pub to_port: u8,
         /// The type of the edge, a [`CUgraphDependencyType`] in one byte: 0 is a full dependency.
         pub r#type: u8,

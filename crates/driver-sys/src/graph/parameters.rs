@@ -20,11 +20,11 @@ pub type CUkernelNodeAttrID = CUlaunchAttributeID;
 pub type CUkernelNodeAttrValue = CUlaunchAttributeValue;
 
 enumerations! {
-    /// The ownership of the graph of a child node.
+    /// The ownership of a child graph.
     CUgraphChildGraphNodeOwnership: u32 {
-        /// Copies it.
+        /// The node copies it.
         CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE = 0 since 12090;
-        /// Takes it.
+        /// The node takes it over.
         CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE = 1 since 12090;
     }
 
@@ -34,7 +34,7 @@ enumerations! {
         CU_GRAPH_COND_TYPE_IF = 0 since 12030;
         /// The body runs while the value is not 0.
         CU_GRAPH_COND_TYPE_WHILE = 1 since 12030;
-        /// The body of the value's number runs, or none.
+        /// The body whose index is the value runs, or none.
         CU_GRAPH_COND_TYPE_SWITCH = 2 since 12080;
     }
 }
@@ -43,7 +43,7 @@ structures! {
     /// Parameters of a kernel node, in the 72-byte layout of driver 12.0 and later.
     ///
     /// `kernelParams` points to one pointer per parameter. The driver copies the values that they
-    /// point to; nothing has to live longer than the call.
+    /// point to during the call.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CUDA_KERNEL_NODE_PARAMS {
         /// The function.
@@ -64,7 +64,7 @@ structures! {
         pub sharedMemBytes: u32,
         /// One pointer per parameter.
         pub kernelParams: *mut *mut c_void,
-        /// The other way to pass parameters, as one buffer; null when `kernelParams` is used.
+        /// Alternatively, all parameters in one buffer; null if `kernelParams` is used.
         pub extra: *mut *mut c_void,
         /// A kernel of a library, when `func` is null.
         pub kern: CUkernel,
@@ -135,7 +135,7 @@ structures! {
     pub struct CUDA_CHILD_GRAPH_NODE_PARAMS {
         /// The graph; out: the one inside the node.
         pub graph: CUgraph,
-        /// The ownership of it. Since driver 12090; 0 before.
+        /// Its ownership. Since driver 12090; 0 before.
         pub ownership: CUgraphChildGraphNodeOwnership,
     }
 
@@ -160,7 +160,7 @@ structures! {
         pub poolProps: CUmemPoolProps,
         /// Devices that may access it besides its own.
         pub accessDescs: *const CUmemAccessDesc,
-        /// How many.
+        /// Their number.
         pub accessDescCount: usize,
         /// Bytes.
         pub bytesize: usize,

@@ -15,7 +15,7 @@ structures! {
         pub extSemArray: *mut CUexternalSemaphore,
         /// Their parameters.
         pub paramsArray: *const c_void,
-        /// How many.
+        /// Their number.
         pub numExtSems: u32,
     }
 
@@ -27,7 +27,7 @@ structures! {
         pub extSemArray: *mut CUexternalSemaphore,
         /// Their parameters.
         pub paramsArray: *const c_void,
-        /// How many.
+        /// Their number.
         pub numExtSems: u32,
     }
 

@@ -1,4 +1,4 @@
-//! Launches with attributes; streams and kernel nodes have attributes, too.
+//! Launch attributes, some of which also apply to streams and kernel nodes.
 
 mod policy;
 mod value;
@@ -35,28 +35,28 @@ flags! {
 enumerations! {
     /// The name of an attribute of launches; some also belong to streams or kernel nodes.
     CUlaunchAttributeID: u32 {
-        /// Nothing: the entry is skipped.
+        /// Ignored entry.
         CU_LAUNCH_ATTRIBUTE_IGNORE = 0;
         /// `accessPolicyWindow`: how accesses to a range use the L2 cache.
         CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW = 1;
         /// `cooperative`: all blocks are resident at once.
         CU_LAUNCH_ATTRIBUTE_COOPERATIVE = 2;
-        /// `syncPolicy`, of streams: how a thread waits.
+        /// `syncPolicy` of streams: how a thread waits.
         CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY = 3;
         /// `clusterDim`: the size of clusters.
         CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4;
         /// `clusterSchedulingPolicyPreference`.
         CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE = 5;
-        /// `programmaticStreamSerializationAllowed`: the launch may begin before the one before it
-        /// in the stream ends.
+        /// `programmaticStreamSerializationAllowed`: programmatic dependent launch (PDL); the
+        /// launch may begin before the previous one in the stream ends.
         CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6;
         /// `programmaticEvent`: an event that kernels record.
         CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT = 7;
         /// `priority`.
         CU_LAUNCH_ATTRIBUTE_PRIORITY = 8;
-        /// `memSyncDomainMap`: which physical domains the two logical ones are.
+        /// `memSyncDomainMap`: maps the two logical domains to physical ones.
         CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP = 9;
-        /// `memSyncDomain`: in which logical domain fences work.
+        /// `memSyncDomain`: the logical domain of fences.
         CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN = 10;
         /// `preferredClusterDim`: a larger cluster size, used if it fits.
         CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION = 11 since 12080;
@@ -64,9 +64,9 @@ enumerations! {
         CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT = 12 since 12030;
         /// `deviceUpdatableKernelNode`: whether kernels can change the node.
         CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE = 13 since 12040;
-        /// `sharedMemCarveout`: share of the L1 cache that is shared memory.
+        /// `sharedMemCarveout`: preferred shared memory carveout.
         CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT = 14 since 12050;
-        /// `nvlinkUtilCentricScheduling`: schedule for the sake of NVLink.
+        /// `nvlinkUtilCentricScheduling`: NVLink-centric scheduling.
         CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING = 16 since 13000;
     }
 }
@@ -75,7 +75,7 @@ structures! {
     /// An attribute: name and value.
     #[derive(Clone, Copy)]
     pub struct CUlaunchAttribute {
-        /// Which attribute.
+        /// The identifier.
         pub id: CUlaunchAttributeID,
         /// Zeros.
         pub pad: [u8; 4],
@@ -104,7 +104,7 @@ structures! {
         pub hStream: CUstream,
         /// The attributes; null if there are none.
         pub attrs: *mut CUlaunchAttribute,
-        /// How many.
+        /// Their number.
         pub numAttrs: u32,
     }
 }

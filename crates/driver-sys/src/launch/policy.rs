@@ -18,7 +18,7 @@ enumerations! {
 
     /// How a thread waits for a stream.
     CUsynchronizationPolicy: u32 {
-        /// As the context says.
+        /// As in the context.
         CU_SYNC_POLICY_AUTO = 1;
         /// Spin.
         CU_SYNC_POLICY_SPIN = 2;
@@ -40,9 +40,9 @@ enumerations! {
 
     /// A logical domain of memory synchronization.
     CUlaunchMemSyncDomain: u32 {
-        /// The one of ordinary launches.
+        /// The domain of normal launches.
         CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT = 0;
-        /// The one for launches that mostly talk to other devices.
+        /// The domain of launches that mostly access remote memory.
         CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE = 1;
     }
 }
@@ -55,20 +55,20 @@ structures! {
         pub base_ptr: *mut c_void,
         /// Bytes.
         pub num_bytes: usize,
-        /// The share of accesses that are hits, from 0 to 1.
+        /// The fraction of accesses that are hits, from 0 to 1.
         pub hitRatio: f32,
         /// How hits use the cache.
         pub hitProp: CUaccessProperty,
-        /// How the rest does; not persisting.
+        /// How the misses use it; not persisting.
         pub missProp: CUaccessProperty,
     }
 
-    /// Which physical domains the logical ones are.
+    /// Maps logical to physical memory synchronization domains.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CUlaunchMemSyncDomainMap {
-        /// The domain of ordinary launches.
+        /// The domain of normal launches.
         pub default_: u8,
-        /// The domain for launches that mostly talk to other devices.
+        /// The domain of launches that mostly access remote memory.
         pub remote: u8,
     }
 }

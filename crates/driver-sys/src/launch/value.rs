@@ -1,4 +1,4 @@
-//! The value of an attribute of launches: 64 bytes, whatever is inside.
+//! The value of a launch attribute: 64 bytes for every attribute.
 
 use super::policy::{
     CUaccessPolicyWindow, CUclusterSchedulingPolicy, CUlaunchMemSyncDomain,
@@ -26,7 +26,7 @@ structures! {
         pub event: CUevent,
         /// Flags `CU_EVENT_RECORD_…`.
         pub flags: i32,
-        /// Whether the beginning of a block counts as its record.
+        /// Whether the start of a block triggers it.
         pub triggerAtBlockStart: i32,
     }
 
@@ -39,7 +39,7 @@ structures! {
         pub flags: i32,
     }
 
-    /// A larger size of clusters in blocks, a multiple of the other one.
+    /// A larger cluster size in blocks, a multiple of the required one.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct CUlaunchAttributeValue_preferredClusterDim {
         /// Along x.
@@ -59,10 +59,10 @@ structures! {
         pub devNode: CUgraphDeviceNode,
     }
 
-    /// The value of an attribute; its name says which field counts.
+    /// The value of an attribute; the identifier selects the field.
     #[derive(Clone, Copy)]
     pub union CUlaunchAttributeValue {
-        /// Makes all of them 64 bytes.
+        /// Pads the union to 64 bytes.
         pub pad: [u8; 64],
         /// `CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW`.
         pub accessPolicyWindow: CUaccessPolicyWindow,

@@ -6,8 +6,8 @@ use std::fmt;
 
 /// The result of a driver call: an integer, not an enum.
 ///
-/// A newer driver may return a code that did not exist when this crate was written. An enum would
-/// make that undefined behaviour; a number is kept, compared and printed.
+/// A newer driver may return a code that did not exist when this crate was written. In an enum that
+/// would be undefined behavior; an integer is kept, compared and printed.
 ///
 /// ```
 /// use retrograph_driver_sys::CUresult;
@@ -19,7 +19,7 @@ use std::fmt;
 /// ```
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[must_use = "a driver call that failed says so only here"]
+#[must_use = "this result is the only sign that a driver call failed"]
 pub struct CUresult(pub u32);
 
 impl CUresult {
@@ -28,7 +28,7 @@ impl CUresult {
         self.0 == 0
     }
 
-    /// Whether the context is lost: from this code on every later call on the context returns it,
+    /// Whether the error is sticky: the context is lost, every later call in it returns this code,
     /// and only a new process gets a working context.
     pub const fn is_sticky(self) -> bool {
         matches!(self.0, 226 | 700 | 702 | 710 | 714..=719 | 721)

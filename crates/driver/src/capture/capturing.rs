@@ -1,4 +1,4 @@
-//! A capture in progress, as its body sees it.
+//! The handle to a capture in progress.
 
 use std::marker::PhantomData;
 
@@ -13,10 +13,10 @@ use crate::launch::KernelLaunch;
 use crate::owner::Owner;
 use crate::stream::Stream;
 
-/// A capture in progress. It stays on its thread, the only one that may end it.
+/// A capture in progress. It stays on its thread, because only that thread may end it.
 pub struct Capturing<'a> {
     stream: &'a Stream,
-    /// The graph that is captured into, unless the capture makes its own.
+    /// The graph that is captured into, unless the capture creates one.
     graph: Option<&'a mut Graph>,
     owners: Vec<Owner>,
     not_send: PhantomData<*const ()>,
@@ -36,9 +36,9 @@ impl<'a> Capturing<'a> {
         self.stream
     }
 
-    /// The graph of [`Stream::capture_into`], to which nodes may be added meanwhile; `None` in a
-    /// capture that makes its own graph. Captured work waits for nodes that were added by hand only
-    /// if [`Capturing::set_dependencies`] names them.
+    /// The graph of [`Stream::capture_into`], to which nodes may be added during the capture;
+    /// `None` in a capture that creates its graph. Captured work waits for manually added nodes
+    /// only if [`Capturing::set_dependencies`] names them.
     ///
     /// # Safety
     /// The graph must not be replaced: the driver captures into it until the capture ends.
@@ -46,7 +46,7 @@ impl<'a> Capturing<'a> {
         self.graph.as_deref_mut()
     }
 
-    /// Makes the work that is captured next wait for `nodes`, and for nothing else.
+    /// Makes the next captured work wait for `nodes`, and for nothing else.
     ///
     /// ```compile_fail,E0133
     /// fn unordered(capturing: &mut retrograph_driver::Capturing<'_>) {
@@ -55,11 +55,11 @@ impl<'a> Capturing<'a> {
     /// ```
     ///
     /// # Safety
-    /// This removes the order of the stream: the next work must not conflict with earlier captured
+    /// This replaces the order of the stream: the next work must not conflict with earlier captured
     /// work unless `nodes` order it.
     ///
     /// # Errors
-    /// [`Error::WrongGraph`] if a node belongs to another graph, or if the capture makes its own
+    /// [`Error::WrongGraph`] if a node belongs to another graph, or if the capture creates its
     /// graph; a lost capture, or a failed driver call.
     pub unsafe fn set_dependencies(&mut self, nodes: &[Node]) -> Result<()> {
         self.graph.as_deref().ok_or(Error::WrongGraph)?.check_nodes(nodes)?;
@@ -76,7 +76,7 @@ impl<'a> Capturing<'a> {
         window::set_place(self.stream.context().identity(), place.into());
     }
 
-    /// Makes the graph keep `owner` alive. Required for everything that the captured work accesses.
+    /// Makes the graph keep `owner` alive. Required for all memory that the captured work accesses.
     pub fn keep(&mut self, owner: Owner) {
         self.owners.push(owner);
     }
@@ -111,7 +111,7 @@ impl<'a> Capturing<'a> {
         let context = self.stream.context();
         self.stream.bind_to_enqueue()?;
         context.check(name, call(context.table(), self.stream.raw()))?;
-        // The library may have made another context current, and may hide a failure.
+        // The library may have made another context current, and may have hidden a failure.
         self.stream.bind_to_enqueue()
     }
 }

@@ -14,12 +14,12 @@ pub struct CaptureError {
     pub first: Option<FirstFailure>,
     /// The error that the body returned, or why the capture could not begin. If the body returned
     /// `Ok` and no call failed: [`crate::Error::CaptureLost`] with the place at which the stream
-    /// was found not to capture.
+    /// was no longer capturing.
     pub cause: Option<Box<dyn std::error::Error + Send + Sync>>,
-    /// The code of the end of the capture, 901 for a broken one; `None` if it never began.
+    /// The code of `cuStreamEndCapture`, 901 for a broken capture; `None` if it never began.
     pub end: Option<CUresult>,
-    /// Whether the stream has left the capture and works, so that the work can run eagerly and a
-    /// later capture can be tried.
+    /// Whether the stream has left the capture and works, so that the work can run eagerly or be
+    /// captured again.
     pub recovered: bool,
 }
 
@@ -27,8 +27,8 @@ impl fmt::Display for CaptureError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.first, &self.cause) {
             (Some(first), _) => write!(f, "the capture failed: {first}")?,
-            (None, Some(cause)) => write!(f, "the capture was given up: {cause}")?,
-            (None, None) => write!(f, "the capture gave no graph")?,
+            (None, Some(cause)) => write!(f, "the capture was aborted: {cause}")?,
+            (None, None) => write!(f, "the capture returned no graph")?,
         }
         let state = if self.recovered { "works again" } else { "could not be recovered" };
         write!(f, "; the stream {state}")

@@ -1,4 +1,4 @@
-//! The nodes of a capture in progress, and those that the next captured work will wait for.
+//! The nodes of a capture in progress, and the dependencies of the next captured work.
 
 use std::collections::HashSet;
 
@@ -14,12 +14,12 @@ use crate::graph::{Graph, Node, node_handles};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CapturedNodes {
     nodes: Vec<CUgraphNode>,
-    /// The nodes that subsequent work waits for. If the work added no node, they are older nodes.
+    /// The nodes that later work waits for. If the work added no node, they are older nodes.
     ends: Vec<CUgraphNode>,
 }
 
 impl CapturedNodes {
-    /// The added nodes, and the nodes that subsequent work waits for, as nodes of `graph`.
+    /// Returns the added nodes, and the nodes that later work waits for, as nodes of `graph`.
     ///
     /// # Safety
     /// `graph` is the result of the capture that added the nodes.
@@ -36,11 +36,11 @@ struct Frontier {
 }
 
 impl Capturing<'_> {
-    /// Does `work`, which enqueues any number of nodes on one stream or on several that are joined
+    /// Runs `work`, which enqueues any number of nodes on one stream or on several that are joined
     /// again, and returns those nodes.
     ///
     /// # Errors
-    /// Those of `work`, a lost capture, or a failed driver call.
+    /// The errors of `work`, a lost capture, or a failed driver call.
     pub fn nodes_added(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<()>,
@@ -55,7 +55,7 @@ impl Capturing<'_> {
         Ok(CapturedNodes { nodes, ends: after.nodes })
     }
 
-    /// Does `work`, which enqueues exactly one node on the stream, and returns that node. Cheaper
+    /// Runs `work`, which enqueues exactly one node on the stream, and returns that node. Cheaper
     /// than [`Capturing::nodes_added`].
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Capturing<'_> {
         Ok(CapturedNodes { nodes: ends.clone(), ends })
     }
 
-    /// The captured graph, and the nodes that the next work on the stream will wait for.
+    /// Returns the captured graph, and the nodes that the next work on the stream will wait for.
     fn frontier(&self) -> Result<Frontier> {
         let context = self.stream().context();
         context.bind()?;
@@ -82,7 +82,7 @@ impl Capturing<'_> {
     }
 }
 
-/// Asks for the capture state of `stream`; `None` if it does not capture. Prefers the call that
+/// Queries the capture state of `stream`; `None` if it does not capture. Prefers the call that
 /// reports edge data: the older one fails if an edge is not a full dependency, such as the
 /// programmatic edges of library kernels.
 fn ask(context: &Context, stream: retrograph_driver_sys::CUstream) -> Result<Option<Frontier>> {

@@ -14,7 +14,7 @@ use crate::stream::Stream;
 /// A capture that ends when this is dropped.
 pub(super) struct Guard<'a> {
     stream: &'a Stream,
-    /// The graph that is captured into, unless the capture makes its own.
+    /// The graph that is captured into, unless the capture creates one.
     pub(super) given: Option<Graph>,
     not_send: PhantomData<*const ()>,
 }
@@ -27,7 +27,7 @@ pub(super) struct Target<'a> {
 
 /// How a capture ended.
 pub(super) struct Ended {
-    /// Why it was lost, possibly by the end itself.
+    /// The reason of a loss, possibly the end itself.
     pub(super) loss: Option<Loss>,
     /// The code of the end.
     pub(super) code: CUresult,
@@ -71,14 +71,14 @@ impl<'a> Guard<'a> {
         // The body's library calls may have made another context current. A failure shows in the
         // end itself.
         let _ = context.bind();
-        // Notes a capture that ended early, so that it does not look like one that ends here.
+        // Records a capture that ended early, so that it is not taken for one that ends here.
         let _ = context.require_active_capture();
         let (code, mut raw) = self.end_raw();
-        // Notes a first failure, and a lost context.
+        // Records a first failure, and a lost context.
         let _ = context.check("cuStreamEndCapture", code);
         // Ending a broken capture succeeds even though it returns an error. An end that failed for
-        // another reason may have had no effect, and an open capture would break whatever this
-        // thread does next.
+        // another reason may have had no effect, and an open capture would break later calls of
+        // this thread.
         if !code.is_success() && raw.is_null() && self.stream.captures() == Ok(true) {
             raw = self.end_raw().1;
         }

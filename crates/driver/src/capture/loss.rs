@@ -1,4 +1,4 @@
-//! Why a capture was lost.
+//! The reason of a lost capture.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ impl fmt::Display for FirstFailure {
     }
 }
 
-/// Why a capture can no longer yield a graph.
+/// The reason why a capture can no longer return a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
@@ -50,8 +50,8 @@ impl fmt::Display for Loss {
             Self::NotActive { place } => {
                 write!(
                     f,
-                    "the stream was found not to capture any more at {place}; a library or another \
-                     thread broke or ended the capture"
+                    "the stream was no longer capturing at {place}; a library or another thread \
+                     broke or ended the capture"
                 )
             }
         }

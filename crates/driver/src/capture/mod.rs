@@ -26,19 +26,21 @@
 //! any device. The safe functions of this crate refuse such calls with
 //! [`Error::RefusedDuringCapture`](crate::Error::RefusedDuringCapture) before they reach the
 //! driver, and release dropped objects after the capture has ended. Waiting for the whole context
-//! breaks the captures of all threads, so no thread may wait for it, and nothing is freed, while
-//! any thread captures in it.
+//! breaks the captures of all threads, so while any thread captures in a context, no thread may
+//! wait for it, and nothing is freed in it.
 //!
-//! Whatever a thread enqueues on a stream that another one captures becomes part of the graph, and
-//! a wait for that stream breaks the capture. Safe functions refuse both on every thread; only
+//! Work that a thread enqueues on a stream that another thread captures becomes part of the graph,
+//! and a wait for that stream breaks the capture. Safe functions refuse both on every thread; only
 //! [`Event::record`](crate::Event::record) and [`Stream::wait`](crate::Stream::wait) add to a
-//! capture. A safe call that enqueues or waits holds captures off in its context meanwhile
-//! ([`OutsideCapture`](crate::OutsideCapture)): a capture begins after it, and a thread inside of
-//! such a call gets [`Error::CaptureExcluded`](crate::Error::CaptureExcluded).
+//! capture. A safe call that enqueues or waits excludes captures in its context
+//! ([`OutsideCapture`](crate::OutsideCapture)): other threads begin captures after it, and a thread
+//! that begins one inside of such a call gets
+//! [`Error::CaptureExcluded`](crate::Error::CaptureExcluded).
 //!
 //! Library calls can still break a capture. A lost capture accepts no more work: after the first
-//! failure, whatever its thread enqueues is refused on every stream with
-//! [`Error::CaptureLost`](crate::Error::CaptureLost), since the driver might run it at once.
+//! failure, enqueueing by its thread is refused on every stream with
+//! [`Error::CaptureLost`](crate::Error::CaptureLost), because the driver might run the work at
+//! once.
 //!
 //! # Recovery
 //!

@@ -10,8 +10,7 @@ pub enum CaptureMode {
     #[default]
     ThreadLocal,
     /// Every thread of the process: an allocation or a wait of another thread breaks the capture.
-    /// This crate refuses such calls only on the capturing thread, so that the others must not make
-    /// them meanwhile.
+    /// This crate refuses such calls only on the capturing thread; other threads must avoid them.
     Global,
     /// None. The safe functions of this crate still refuse them on the capturing thread.
     Relaxed,

@@ -17,7 +17,7 @@ impl Stream {
     }
 
     /// Returns whether the stream works after a capture could not begin. A capture that another
-    /// thread has begun on it is left alone.
+    /// thread has begun on it is not ended.
     pub(super) fn works(&self) -> bool {
         self.probe(self.captures())
     }

@@ -15,7 +15,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`CaptureError`] if a call fails, whether or not `body` returns that error, or if `body`
-    /// returns an error. The stream is then recovered as far as possible; the error says how far.
+    /// returns an error. The stream is then recovered if possible; see [`CaptureError::recovered`].
     ///
     /// # Panics
     /// If `body` panics; the capture is ended before the panic continues.
@@ -31,10 +31,10 @@ impl Stream {
     /// the graph. Nothing runs. Work that was enqueued on the stream before is not part of the
     /// graph.
     ///
-    /// `body` may also add nodes by hand and change what the next captured work waits for
-    /// ([`Capturing::graph`], [`Capturing::set_dependencies`]). Work of one library belongs into
+    /// `body` may also add nodes manually and change the dependencies of the next captured work
+    /// ([`Capturing::graph`], [`Capturing::set_dependencies`]). Capture all work of a library in
     /// one capture: NCCL 2.28 fails in a second capture into the same graph, since both have the
-    /// same number.
+    /// same id.
     ///
     /// ```
     /// # #[cfg(feature = "sim")] {
@@ -110,7 +110,7 @@ impl Stream {
     fn not_begun(&self, error: Error) -> CaptureError {
         let first = error.call().map(|call| FirstFailure {
             error: call.clone(),
-            place: "the begin of the capture".to_owned(),
+            place: "the beginning of the capture".to_owned(),
         });
         let recovered = !matches!(error, Error::RefusedDuringCapture { .. }) && self.works();
         CaptureError { first, cause: Some(error.into()), end: None, recovered }

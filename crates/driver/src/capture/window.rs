@@ -1,14 +1,14 @@
 //! The captures that the current thread has begun, each with its first failure.
 //!
 //! A capture can end before its body does: an end on another thread, for instance, returns 908 and
-//! leaves a stream that runs work at once. Whatever the body enqueues afterwards would run outside
+//! leaves a stream that runs work at once. Work that the body enqueues afterwards would run outside
 //! the graph, and again in every replay. Before each enqueue, the context therefore checks that the
 //! thread's capture is still active (`Context::require_active_capture`).
 //!
 //! The driver restricts a capturing thread on every device. Calls that would break a capture are
-//! therefore refused, and releases deferred, whichever context they belong to.
+//! therefore refused, and releases deferred, in every context.
 //!
-//! Contexts are named by their identity, so that the context itself can use this module.
+//! This module identifies contexts by an integer, so that the context itself can use it.
 
 use std::cell::RefCell;
 
@@ -27,7 +27,7 @@ struct Window {
 
 /// The capture that this thread has begun in a context.
 pub(crate) enum OpenCapture {
-    /// Not known to be lost.
+    /// Active, as far as known.
     Active {
         /// The stream of the capture.
         origin: CUstream,
@@ -39,12 +39,12 @@ pub(crate) enum OpenCapture {
 thread_local! {
     /// At most one window per context: a second capture on the same thread is refused.
     static WINDOWS: RefCell<Vec<Window>> = const { RefCell::new(Vec::new()) };
-    /// What this thread does after its last capture.
+    /// The actions of this thread after its last capture.
     static AFTERWARDS: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `visit` on this thread's window in `context`, if there is one. A thread that is ending has
-/// none: guards end captures before the thread's locals are destroyed.
+/// Runs `visit` on this thread's window in `context`, if there is one. An ending thread has none:
+/// guards end captures before the thread's locals are destroyed.
 fn with<R>(context: usize, visit: impl FnOnce(&mut Window) -> R) -> Option<R> {
     let visited = WINDOWS.try_with(|windows| {
         let mut windows = windows.borrow_mut();
@@ -63,7 +63,7 @@ pub(super) fn is_open_in(context: usize) -> bool {
     with(context, |_| ()).is_some()
 }
 
-/// Does `action` after the last capture of this thread, or now if there is none.
+/// Runs `action` after the last capture of this thread, or now if there is none.
 pub(crate) fn after_captures(action: impl FnOnce() + 'static) {
     if is_open() {
         AFTERWARDS.with_borrow_mut(|actions| actions.push(Box::new(action)));
@@ -72,7 +72,7 @@ pub(crate) fn after_captures(action: impl FnOnce() + 'static) {
     }
 }
 
-/// Does what was to be done after the last capture of this thread, if this was it.
+/// Runs the deferred actions if this was the last capture of this thread.
 pub(super) fn captures_ended() {
     if !is_open() {
         AFTERWARDS.take().into_iter().for_each(|action| action());
@@ -104,8 +104,8 @@ pub(super) fn set_place_after(context: usize, place: &str) {
     with(context, |window| window.place = format!("{place}, after {}", window.place));
 }
 
-/// Keeps `error` if it is the first in this thread's capture. Later ones are mostly 901, which only
-/// repeats that there was a first one.
+/// Records `error` if it is the first in this thread's capture. Later errors are mostly 901, which
+/// carries no new information.
 pub(crate) fn note_failure(context: usize, error: &CallError) {
     with(context, |window| {
         let place = &window.place;
@@ -115,7 +115,7 @@ pub(crate) fn note_failure(context: usize, error: &CallError) {
     });
 }
 
-/// Notes that the stream of this thread's capture does not capture, and returns the loss.
+/// Records that the stream of this thread's capture does not capture, and returns the loss.
 pub(crate) fn note_inactive(context: usize) -> Loss {
     let place = with(context, |window| window.place.clone()).unwrap_or_default();
     let loss = Loss::NotActive { place };

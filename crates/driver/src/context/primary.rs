@@ -19,7 +19,7 @@ pub(super) struct Inner {
     pub(super) driver: Driver,
     pub(super) index: DeviceIndex,
     pub(super) device: CUdevice,
-    /// A stream for fills and the like, so that the legacy stream is never used.
+    /// A stream for internal work such as fills, so that the legacy stream is never used.
     pub(super) service: CUstream,
     pub(super) info: DeviceInfo,
     pub(super) max_shared_bytes: u32,

@@ -23,11 +23,11 @@ pub enum NodeContents {
         /// Size in bytes.
         bytes: usize,
     },
-    /// Nothing.
+    /// No work.
     Empty,
 }
 
-/// Why the parameters of a node cannot be read back.
+/// The reason why the parameters of a node cannot be read back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unread {
@@ -35,13 +35,13 @@ pub enum Unread {
     #[error("the driver does not report the arguments of a launch")]
     Arguments(KernelNodeParams),
     /// A copy from or to host memory, which may change between launches.
-    #[error("a copy reads or writes memory that is not the device's")]
+    #[error("a copy reads or writes host memory")]
     HostMemory,
     /// A copy or fill of several rows.
     #[error("a copy or fill has more than one row")]
     Rows,
     /// A node kind without comparable parameters.
-    #[error("a node of the kind {0:?}")]
+    #[error("a node of kind {0:?}")]
     Kind(NodeKind),
 }
 

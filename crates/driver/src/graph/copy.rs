@@ -1,4 +1,4 @@
-//! Copying a graph and removing edges, to measure a graph without changing it.
+//! Copying a graph and removing edges, to profile a graph without changing it.
 
 use retrograph_driver_sys::{CUgraph, CUgraphNode};
 
@@ -9,7 +9,7 @@ impl Graph {
     /// Copies the graph with its owners, and returns the counterpart of each of `nodes`.
     ///
     /// # Errors
-    /// If a node belongs to another graph, or the driver fails, as it does for graphs with memory
+    /// If a node belongs to another graph, or the driver fails, for example for graphs with memory
     /// nodes.
     pub fn duplicate(&self, nodes: &[Node]) -> Result<(Self, Vec<Node>)> {
         self.check_nodes(nodes)?;
@@ -32,7 +32,7 @@ impl Graph {
         Ok((copy, nodes))
     }
 
-    /// Removes edges. The caller adds others that order conflicting nodes as before.
+    /// Removes edges. The caller must add others that order conflicting nodes as before.
     ///
     /// # Errors
     /// If a node belongs to another graph, an edge does not exist, or the driver fails.

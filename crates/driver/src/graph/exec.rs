@@ -19,15 +19,16 @@ use crate::stream::{OutsideCapture, Stream};
 pub enum UpdateOutcome {
     /// The exec has the parameters of the given graph.
     Updated,
-    /// The driver cannot change the exec that way. It is unchanged; instantiate the graph instead.
+    /// The driver cannot update the exec to the graph. The exec is unchanged; instantiate the graph
+    /// instead.
     Refused {
-        /// Why.
+        /// The reason.
         reason: CUgraphExecUpdateResult,
     },
 }
 
-/// An instantiated graph. Launches of one exec run one after another; to run several at once,
-/// instantiate several.
+/// An instantiated graph. Launches of one exec run one after another; instantiate the graph several
+/// times to run launches concurrently.
 pub struct GraphExec {
     context: Context,
     raw: CUgraphExec,
@@ -39,8 +40,8 @@ pub struct GraphExec {
 }
 
 impl Graph {
-    /// Instantiates the graph. If device memory runs out, the driver's cached graph memory is freed
-    /// and instantiation is tried once more.
+    /// Instantiates the graph. If device memory runs out, frees the driver's cached graph memory
+    /// and tries once more.
     ///
     /// # Errors
     /// [`Error::MemoryNodes`], [`Error::RefusedDuringCapture`], or a failed driver call.
@@ -94,8 +95,8 @@ impl GraphExec {
         self.raw
     }
 
-    /// Uploads the exec to the device, which the first launch would otherwise do: a millisecond or
-    /// two.
+    /// Uploads the exec to the device, which the first launch would otherwise do in a millisecond
+    /// or two.
     ///
     /// # Errors
     /// If the stream belongs to another context, or the driver fails.
@@ -109,8 +110,8 @@ impl GraphExec {
     /// Enqueues one run of the whole graph, after its earlier launches.
     ///
     /// # Errors
-    /// If the stream belongs to another context or captures, or the driver fails. Nothing was
-    /// enqueued then, unless the context is lost.
+    /// If the stream belongs to another context or captures, or the driver fails. Then nothing was
+    /// enqueued, unless the context is lost.
     pub fn launch(&mut self, stream: &Stream) -> Result<()> {
         self.context.same(stream.context(), "the stream")?;
         let outside = stream.outside_capture("launching a graph; add it as a child instead")?;
@@ -122,11 +123,11 @@ impl GraphExec {
     /// costs as much host time as everything else outside the driver.
     ///
     /// # Safety
-    /// `stream` belongs to the context of this exec, which is still current:
+    /// `stream` must belong to the context of this exec, which must still be current:
     /// [`Stream::outside_capture`] has just succeeded.
     ///
     /// # Errors
-    /// If the driver fails. Nothing was enqueued then, unless the context is lost.
+    /// If the driver fails. Then nothing was enqueued, unless the context is lost.
     pub unsafe fn launch_prepared(&mut self, stream: &OutsideCapture<'_>) -> Result<()> {
         // SAFETY: exec and stream live, and `&mut self` excludes other threads. The callers that
         // added the nodes promised that they may run.
@@ -142,8 +143,8 @@ impl GraphExec {
     /// The function is kept alive in addition to earlier owners.
     ///
     /// # Safety
-    /// As [`Graph::add_kernel`]. The graph that this exec was made from must still live, since the
-    /// node belongs to it.
+    /// As [`Graph::add_kernel`]. The graph of this exec must still live, since the node belongs to
+    /// it.
     ///
     /// # Errors
     /// If the node belongs to another graph, the arguments do not match the function's parameters,
@@ -170,7 +171,7 @@ impl GraphExec {
     /// [`GraphExec::keep`].
     ///
     /// # Safety
-    /// As [`Graph::add_copy`]. The graph that this exec was made from must still live.
+    /// As [`Graph::add_copy`]. The graph of this exec must still live.
     ///
     /// # Errors
     /// If the node belongs to another graph, or the driver fails.
@@ -190,7 +191,7 @@ impl GraphExec {
     /// added: see [`GraphExec::keep`].
     ///
     /// # Safety
-    /// As [`Graph::add_fill`]. The graph that this exec was made from must still live.
+    /// As [`Graph::add_fill`]. The graph of this exec must still live.
     ///
     /// # Errors
     /// If the node belongs to another graph, or the driver fails.
@@ -214,8 +215,8 @@ impl GraphExec {
         self.context.bind()
     }
 
-    /// Takes over the parameters of `graph`, which must have the same nodes and edges. Its owners
-    /// are kept in addition to earlier ones, which launches in flight still use.
+    /// Updates the exec to the parameters of `graph`, which must have the same nodes and edges. Its
+    /// owners are kept in addition to earlier ones, which launches in flight still use.
     ///
     /// # Errors
     /// If the graph belongs to another context, or the driver fails other than by refusing the

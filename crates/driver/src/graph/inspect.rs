@@ -87,7 +87,7 @@ pub struct KernelNodeParams {
     pub arguments: Option<Vec<Vec<u8>>>,
 }
 
-/// The node handles of a graph, which may be one that is being captured.
+/// Returns the node handles of a graph, which may be a graph under capture.
 pub(crate) fn node_handles(context: &Context, graph: CUgraph) -> Result<Vec<CUgraphNode>> {
     context.bind()?;
     let mut count = 0;
@@ -129,7 +129,7 @@ impl Graph {
         Ok(pairs.map(|(from, to)| (self.node(from), self.node(to))).collect())
     }
 
-    /// Writes up to `count` edges and returns their number; null pointers ask for the number only.
+    /// Writes up to `count` edges and returns their number; null pointers query only the number.
     /// The older driver call refuses graphs with edges that are not full dependencies.
     fn edge_handles(
         &self,
@@ -180,7 +180,7 @@ impl Graph {
     /// The priority of a kernel node; see [`Graph::set_priority`].
     ///
     /// # Errors
-    /// If the node belongs to another graph or is no kernel node, or the driver fails.
+    /// If the node belongs to another graph or is not a kernel node, or the driver fails.
     pub fn priority(&self, node: Node) -> Result<i32> {
         self.check_nodes(&[node])?;
         self.context.bind()?;
@@ -197,7 +197,7 @@ impl Graph {
     /// The parameters of a kernel node, to compare graphs byte by byte.
     ///
     /// # Errors
-    /// If the node belongs to another graph or is no kernel node, or the driver fails.
+    /// If the node belongs to another graph or is not a kernel node, or the driver fails.
     pub fn kernel_params(&self, node: Node) -> Result<KernelNodeParams> {
         self.check_nodes(&[node])?;
         self.context.bind()?;
@@ -249,10 +249,10 @@ impl Graph {
         Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
-    /// Writes the graph as a DOT file, with everything that the driver knows.
+    /// Writes the graph as a DOT file, with all details of the driver.
     ///
     /// # Errors
-    /// [`Error::File`], or if the driver fails, as it does for a file that it cannot write.
+    /// [`Error::File`], or if the driver fails, for example because it cannot write the file.
     pub fn write_dot(&self, path: &Path) -> Result<()> {
         let unusable =
             |reason: &str| Error::File { path: path.to_owned(), reason: reason.to_owned() };

@@ -22,7 +22,7 @@
 //! ```
 //!
 //! A [`Graph`], and each [`GraphExec`] made from it, keeps objects given to [`Graph::keep`] alive.
-//! Adding a node is `unsafe`: the caller promises that it may run in every launch of the graph.
+//! Adding a node is `unsafe`: the caller guarantees that it may run in every launch of the graph.
 //! Launching is then safe.
 
 mod contents;

@@ -144,7 +144,8 @@ impl Graph {
     /// Adds a copy of `child` as one node, and keeps the owners of `child`.
     ///
     /// # Errors
-    /// If the graphs belong to two contexts, a node belongs to another graph, or the driver fails.
+    /// If the graphs belong to different contexts, a node belongs to another graph, or the driver
+    /// fails.
     pub fn add_child(&mut self, child: &Self, after: &[Node]) -> Result<Node> {
         self.context.same(&child.context, "the child graph")?;
         let node = self.add(after, |graph, node, dependencies, count| {
@@ -161,12 +162,13 @@ impl Graph {
         Ok(node)
     }
 
-    /// Sets the priority of a kernel node: if blocks of several nodes compete for the device, those
-    /// of the lowest number are scheduled first. The default is 0; the driver clamps the number to
-    /// the device's range. Running blocks are not preempted, and results do not depend on it.
+    /// Sets the priority of a kernel node: if blocks of several nodes compete for the device,
+    /// blocks with the lowest number are scheduled first. The default is 0; the driver clamps the
+    /// number to the device's range. Running blocks are not preempted, and results do not depend on
+    /// it.
     ///
     /// # Errors
-    /// If the node belongs to another graph or is no kernel node, or the driver fails.
+    /// If the node belongs to another graph or is not a kernel node, or the driver fails.
     pub fn set_priority(&mut self, node: Node, priority: i32) -> Result<()> {
         self.check_nodes(&[node])?;
         self.context.bind()?;
@@ -207,12 +209,12 @@ impl Graph {
     /// `griddepcontrol.launch_dependents`.
     ///
     /// # Safety
-    /// Every thread of `later` executes `griddepcontrol.wait` before it accesses global memory and
-    /// before it exits.
+    /// Every thread of `later` must execute `griddepcontrol.wait` before it accesses global memory
+    /// and before it exits.
     ///
     /// # Errors
-    /// If a node belongs to another graph or is no kernel node, the edge exists, the driver fails,
-    /// or it does not support edge data (CUDA 12.3 introduced it).
+    /// If a node belongs to another graph or is not a kernel node, the edge exists, the driver
+    /// fails, or it does not support edge data (CUDA 12.3 introduced it).
     pub unsafe fn add_programmatic_edge(&mut self, earlier: Node, later: Node) -> Result<()> {
         self.check_nodes(&[earlier, later])?;
         self.context.bind()?;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::owner::Owner;
 
-/// Owners, each once: an exec whose parameters are set repeatedly keeps the same few functions and
-/// must not grow.
+/// Owners, without duplicates: an exec whose parameters are set repeatedly keeps the same few
+/// functions and must not grow.
 #[derive(Clone, Default)]
 pub(super) struct Owners {
     /// By the address of the object, which is unique while it is kept.

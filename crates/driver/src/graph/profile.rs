@@ -7,8 +7,8 @@ use crate::profile::{MAX_REPLAYS, OperationTime, Profile, Timed, median};
 use crate::stream::Stream;
 
 impl Graph {
-    /// Runs copies of the graph on `stream` and measures the whole and each node. The graph's work
-    /// is really done: `replays` times as it is, `replays` times node by node, and twice more for
+    /// Runs copies of the graph on `stream` and measures the whole graph and each node. The graph's
+    /// work really runs: `replays` times unchanged, `replays` times node by node, and twice for
     /// warm-up. At least one replay and at most [`MAX_REPLAYS`] are measured.
     ///
     /// Nodes are named by [`Graph::label`] and listed in a topological order.

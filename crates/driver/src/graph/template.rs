@@ -18,8 +18,8 @@ pub struct Node {
     pub(super) graph: GraphNumber,
 }
 
-/// Tells graphs apart for ever. The driver may give the handle of a destroyed graph to a new one,
-/// whose nodes are others.
+/// A unique number of a graph. The driver may reuse the handle of a destroyed graph for a new one
+/// with other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct GraphNumber(u64);
 
@@ -45,8 +45,9 @@ impl Node {
 /// is_sync::<retrograph_driver::Graph>();
 /// ```
 ///
-/// Who adds a node promises that its edges order it after what it depends on, so safe code can only
-/// add edges. Edges are not removed, and an edge that lets the later node start early is unsafe:
+/// The caller who adds a node guarantees that its edges order it after its dependencies, so safe
+/// code can only add edges. Removing edges is private, and adding an edge that lets the later node
+/// start early is unsafe:
 ///
 /// ```compile_fail,E0624
 /// # use retrograph_driver::{Graph, Node};
@@ -73,7 +74,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Makes a graph without nodes.
+    /// Creates a graph without nodes.
     ///
     /// # Errors
     /// If the driver fails.
@@ -86,11 +87,11 @@ impl Graph {
         Ok(unsafe { Self::from_raw(context, raw) })
     }
 
-    /// Takes ownership of a graph that a capture or a library has made in `context`.
+    /// Takes ownership of a graph that a capture or a library has created in `context`.
     ///
     /// # Safety
-    /// The graph is live, belongs to this context, and nobody else destroys it. Memory that its
-    /// nodes access must be given to [`Graph::keep`], or outlive every launch.
+    /// The graph must be live, belong to this context, and not be destroyed by anybody else. Memory
+    /// that its nodes access must be given to [`Graph::keep`], or outlive every launch.
     pub unsafe fn from_raw(context: &Context, raw: CUgraph) -> Self {
         let (context, owners) = (context.clone(), Owners::default());
         Self {
@@ -115,7 +116,7 @@ impl Graph {
     }
 
     /// Allows nodes that allocate and free memory. They are refused by default: captured library
-    /// calls add them unnoticed, and two execs then share memory that neither owns.
+    /// calls may add them silently, and two execs would then share memory that neither owns.
     pub fn allow_memory_nodes(&mut self) {
         self.memory_nodes_allowed = true;
     }

@@ -1,12 +1,13 @@
-//! The lock between captures in progress and actions that would break them, without any driver.
+//! The lock between captures in progress and actions that would break them, independent of any
+//! driver.
 //!
 //! Freeing memory or unloading a module on a capturing thread breaks the capture; waiting for the
 //! context breaks the captures of all threads. Such actions run while no capture is in progress and
 //! none can begin, or they are deferred until the last capture has ended.
 //!
-//! Work enqueued on a stream that captures becomes part of the capture, whichever thread enqueues
-//! it. A thread that enqueues other work holds the lock while it asks the stream and enqueues, so
-//! that the stream does not begin or join a capture in between.
+//! Work that any thread enqueues on a capturing stream becomes part of the capture. A thread that
+//! enqueues other work holds the lock while it queries the stream and enqueues, so that the stream
+//! does not begin or join a capture in between.
 //!
 //! This file uses only locks; `tests/models` checks all its interleavings.
 
@@ -37,7 +38,7 @@ impl<A> Default for CaptureLock<A> {
 }
 
 impl<A> CaptureLock<A> {
-    /// Begins a capture by `begin`, after actions in progress, and counts it.
+    /// Begins a capture by `begin` after actions in progress, and counts it.
     pub(crate) fn begin_capture<E>(&self, begin: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let lock = self.begin.write();
         let begun = begin();
@@ -64,8 +65,8 @@ impl<A> CaptureLock<A> {
         self.begin.read_recursive()
     }
 
-    /// As [`Self::no_capture_begins`], but after captures that wait to begin, which threads that
-    /// enqueue work all the time would hold up for ever. Not recursive.
+    /// As [`Self::no_capture_begins`], but waits for captures that are about to begin. Otherwise
+    /// threads that enqueue all the time would starve them. Not recursive.
     pub(crate) fn no_capture_begins_in_turn(&self) -> CaptureGuard<'_> {
         self.begin.read()
     }

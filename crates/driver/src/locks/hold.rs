@@ -1,4 +1,4 @@
-//! The capture locks that this thread holds, so that it never waits for itself.
+//! The capture locks that this thread holds, to avoid deadlocks.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -19,7 +19,7 @@ pub(crate) struct Hold<'a> {
 
 impl<'a> Hold<'a> {
     fn new(guard: CaptureGuard<'a>, lock: usize) -> Self {
-        // A thread that is ending has no list any more, and begins no capture either.
+        // An ending thread has no list any more, and begins no capture either.
         let _ = HELD.try_with(|held| held.borrow_mut().push(lock));
         Self { _guard: guard, lock, stays_on_its_thread: PhantomData }
     }
@@ -37,19 +37,19 @@ impl Drop for Hold<'_> {
 }
 
 impl<A> CaptureLock<A> {
-    /// Holds captures off, to release an object.
+    /// Excludes captures, to release an object.
     pub(crate) fn hold(&self) -> Hold<'_> {
         Hold::new(self.no_capture_begins(), self.address())
     }
 
-    /// Holds captures off, to enqueue work or to wait.
+    /// Excludes captures, to enqueue work or to wait.
     pub(crate) fn hold_in_turn(&self) -> Hold<'_> {
         let again = self.is_held_here();
         let guard = if again { self.no_capture_begins() } else { self.no_capture_begins_in_turn() };
         Hold::new(guard, self.address())
     }
 
-    /// Whether this thread holds captures off, so that it would wait for itself if it began one.
+    /// Whether this thread excludes captures, so that it would deadlock if it began one.
     pub(crate) fn is_held_here(&self) -> bool {
         HELD.try_with(|held| held.borrow().contains(&self.address())).unwrap_or(false)
     }

@@ -1,4 +1,4 @@
-//! Locks between captures and the calls that would break them.
+//! Locks between captures and calls that would break them.
 
 mod capture_lock;
 mod hold;

@@ -86,8 +86,8 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     /// A buffer over memory of another library, such as a tensor of cudarc or candle: `len`
-    /// elements from `address`. The buffer and everything that uses it, such as a graph, hold
-    /// `owner`; dropping the last of them drops `owner` and frees nothing else.
+    /// elements from `address`. The buffer and its users, such as a graph, hold `owner`; dropping
+    /// the last of them drops `owner` and frees nothing else.
     ///
     /// ```
     /// # #[cfg(feature = "sim")] {
@@ -131,8 +131,8 @@ impl<T: Pod> DeviceBuffer<T> {
         Self { allocation, len, element: PhantomData }
     }
 
-    /// A buffer of `len` elements in the memory of a pool at `address`, which dropping `pooled`
-    /// returns to the pool. It is filled with `pattern`, if given.
+    /// A buffer of `len` elements at `address` in a pool. Dropping `pooled` returns the memory to
+    /// the pool. The buffer is filled with `pattern`, if given.
     pub(super) fn pooled(
         context: &Context,
         (address, pooled): (CUdeviceptr, Owner),
@@ -277,7 +277,7 @@ impl Drop for Allocation {
     }
 }
 
-/// Rounds up to whole words, at least one: the driver refuses empty allocations.
+/// Rounds up to whole words, at least one, because the driver refuses empty allocations.
 pub(super) fn allocated_bytes(requested: usize) -> usize {
     requested.checked_next_multiple_of(4).unwrap_or(requested).max(4)
 }

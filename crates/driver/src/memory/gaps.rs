@@ -1,4 +1,4 @@
-//! The free bytes of an allocation, as gaps between its used parts.
+//! The free gaps between the used parts of an allocation.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,8 +16,8 @@ impl Gaps {
         Self { by_start: whole.into_iter().collect() }
     }
 
-    /// Takes `bytes` bytes from the start of the smallest gap that fits (best fit), the first of
-    /// several.
+    /// Takes `bytes` bytes from the start of the smallest gap that fits (best fit); of several, the
+    /// first.
     pub(super) fn take(&mut self, bytes: usize) -> Option<Range<usize>> {
         let fits = self.by_start.iter().filter(|&(start, end)| end - start >= bytes);
         let (start, end) =

@@ -8,17 +8,17 @@ use bytemuck::Pod;
 use crate::context::Context;
 use crate::error::Result;
 
-/// The least size of a page, to which the driver aligns pinned memory.
+/// The minimum page size, to which the driver aligns pinned memory.
 const PAGE: usize = 4096;
 
 /// `len` elements of type `T` in page-locked host memory, so that copies on a stream run
 /// asynchronously.
 ///
 /// A caller that enqueues a copy with [`Stream::copy_to_device`](crate::Stream::copy_to_device)
-/// promises not to write the slice until the copy has finished. Dropping the buffer during a copy
-/// is safe: freeing waits for the context.
+/// must not write the slice until the copy has finished. Dropping the buffer during a copy is safe:
+/// freeing waits for the context.
 ///
-/// Types that need a larger alignment than a page do not compile:
+/// Types with a larger alignment than a page do not compile:
 ///
 /// ```
 /// # use retrograph_driver::{Context, PinnedBuffer};

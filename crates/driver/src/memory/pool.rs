@@ -31,10 +31,9 @@
 //!
 //! # When a part is reused
 //!
-//! A buffer may have been used on any stream, and the pool does not know on which. A dropped part
-//! is therefore handed out again only after a wait for the whole context, which covers all work
-//! enqueued before the drop. The pool waits only if nothing else fits, and once for all parts
-//! dropped so far.
+//! A buffer may have been used on any stream, which the pool does not know. A dropped part is
+//! therefore reused only after a wait for the whole context, which covers all work enqueued before
+//! the drop. The pool waits only if nothing else fits, and once for all parts dropped so far.
 //!
 //! A pool does not grow.
 
@@ -120,7 +119,7 @@ impl MemoryPool {
         Ok(Self::of(DeviceBuffer::uninit(context, words)?))
     }
 
-    /// Takes memory that was allocated otherwise, from its first multiple of 256 bytes.
+    /// Creates a pool in existing memory, from its first multiple of 256 bytes.
     pub fn of(memory: DeviceBuffer<u32>) -> Self {
         let before = memory.address().next_multiple_of(ALIGNMENT as u64) - memory.address();
         let skipped = memory.bytes().min(before as usize);
@@ -130,7 +129,7 @@ impl MemoryPool {
         Self { shared: Arc::new(Shared { chunk: memory, skipped, state }) }
     }
 
-    /// The bytes that a buffer of `bytes` takes in a pool.
+    /// Returns the bytes that a buffer of `bytes` takes in a pool.
     pub const fn bytes_taken(bytes: usize) -> usize {
         let bytes = if bytes == 0 { 1 } else { bytes };
         bytes.saturating_add(ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT
@@ -162,7 +161,7 @@ impl MemoryPool {
     }
 
     fn block(&self, requested: usize) -> Result<Block> {
-        // Checked before the capture: the error names who sealed the pool.
+        // Checked before the capture, because this error names the seal.
         self.shared.state.lock().require_open(requested)?;
         self.context().bind_outside_capture("allocating from a memory pool")?;
         if let Some(block) = self.take(requested)? {
@@ -211,7 +210,7 @@ impl MemoryPool {
         PoolSeal { shared: Arc::clone(&self.shared), number }
     }
 
-    /// Who last sealed the pool, if it is sealed.
+    /// Returns the name of the last seal, if the pool is sealed.
     pub fn sealed_by(&self) -> Option<String> {
         self.shared.state.lock().seals.last().map(|(_, by)| by.clone())
     }

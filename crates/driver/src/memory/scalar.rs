@@ -59,7 +59,7 @@ impl<T: Pod> DeviceScalar<T> {
         Ok(Self { stream: stream.clone(), buffer, staging, value })
     }
 
-    /// Sets the value for work enqueued on the scalar's stream from now on.
+    /// Sets the value for work that is enqueued on the scalar's stream later.
     ///
     /// # Errors
     /// [`crate::Error::RefusedDuringCapture`] if any thread captures the stream, since a captured

@@ -1,4 +1,4 @@
-//! Staging of host values for asynchronous uploads: a ring of pinned slots.
+//! Staging of host values for asynchronous uploads, in a ring of pinned slots.
 //!
 //! A copy may run long after it was enqueued, so a slot is reused only after an event recorded
 //! after its last copy. Recording an event costs about as much as a copy; slots therefore come in
@@ -29,7 +29,7 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Makes a ring for values of up to `bytes` bytes; without slots for 0.
+    /// Creates a ring for values of up to `bytes` bytes; without slots for 0.
     ///
     /// # Errors
     /// As [`PinnedBuffer::zeroed`].
@@ -55,7 +55,7 @@ impl Staging {
     /// and `stream` must be ordered after the streams of earlier uploads.
     ///
     /// # Errors
-    /// If the driver fails. Nothing was enqueued, or the copy has finished.
+    /// If the driver fails. Then nothing was enqueued, or the copy has finished.
     ///
     /// # Panics
     /// If there are more bytes than a slot holds.

@@ -1,6 +1,6 @@
 //! Checks on compiled images before they reach the driver.
 //!
-//! The driver is not given the length of an image, so it would read past the end of a truncated
+//! The driver does not get the length of an image, so it would read past the end of a truncated
 //! one.
 
 use crate::context::Context;
@@ -16,13 +16,13 @@ const MACHINE_CUDA: u16 = 190;
 #[non_exhaustive]
 pub enum CodeError {
     /// A simulated driver cannot execute machine code.
-    #[error("it is machine code, and a simulated driver executes PTX alone")]
+    #[error("it is machine code, but a simulated driver only executes PTX")]
     Simulated,
     /// The code is neither machine code nor, for a simulated driver, text.
-    #[error("it is no machine code for CUDA devices")]
+    #[error("it is not machine code for CUDA devices")]
     NoCode,
-    /// The code is shorter than its header says.
-    #[error("it has {found} bytes and says that it has {needed}")]
+    /// The code is shorter than its header requires.
+    #[error("it has {found} bytes, but its header requires {needed}")]
     Truncated {
         /// Its length in bytes.
         found: usize,

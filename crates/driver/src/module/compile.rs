@@ -1,4 +1,4 @@
-//! Compiling PTX to machine code by the driver.
+//! Compiles PTX to machine code by the driver.
 
 use std::ffi::{CString, c_void};
 
@@ -24,7 +24,7 @@ pub fn compile_ptx(context: &Context, ptx: &str) -> Result<Vec<u8>, LoadError> {
     Ok(code)
 }
 
-/// A linker of the driver, the only interface that returns compiled code.
+/// A linker of the driver, the only API that returns compiled code.
 struct Linker<'a> {
     context: &'a Context,
     /// Written to while the linker lives.
@@ -58,8 +58,8 @@ impl Linker<'_> {
 impl Drop for Linker<'_> {
     fn drop(&mut self) {
         if self.state != CUlinkState::NULL {
-            // SAFETY: the linker was made above. The check notes a fault that surfaces here;
-            // nothing else can be done about a failure.
+            // SAFETY: the linker was made above. The check records a fault that is reported here;
+            // other failures are ignored.
             let _ = unsafe { call!(self.context, cuLinkDestroy(self.state)) };
         }
     }

@@ -28,8 +28,8 @@ impl From<Error> for LoadError {
 }
 
 impl LoadError {
-    /// Whether another form of the same image may work, such as its PTX instead of its machine
-    /// code: neither the context nor a lack of memory is the cause.
+    /// Whether the image is the cause, not the context or a lack of memory. Then another form of
+    /// the image may work, such as its PTX instead of its machine code.
     pub fn is_of_image(&self) -> bool {
         match &self.error {
             Error::Call(call) => !call.is_sticky() && !call.is_out_of_memory(),
@@ -70,7 +70,7 @@ impl Module {
 /// Loads an image.
 ///
 /// # Safety
-/// The image must be complete: the driver finds its end in it.
+/// The image must be complete, because the driver derives its length from its content.
 unsafe fn load(context: &Context, image: *const c_char) -> Result<Module, LoadError> {
     context.bind_outside_capture("loading a module")?;
     let mut jit = Jit::new();

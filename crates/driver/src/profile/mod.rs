@@ -13,11 +13,11 @@
 //! Records serialize nodes that would otherwise overlap. The phases therefore add up to more than
 //! the step, and the operations to more than the phases; the differences show the gain from
 //! overlap. A record itself takes time: back-to-back records are [`Profile::record_ms`] apart. That
-//! time is part of every phase and operation and is not subtracted, so times of that size are not
+//! time is part of every phase and operation and is not subtracted, so times of that order are not
 //! meaningful.
 //!
-//! All times are medians over the replays. A profile of a simulated device says SIMULATED: its
-//! times are CPU times and say nothing about a GPU.
+//! All times are medians over the replays. A profile of a simulated device is marked SIMULATED: its
+//! times are CPU times and not meaningful for a GPU.
 
 mod show;
 mod timed;
@@ -28,7 +28,7 @@ use serde::Serialize;
 
 use crate::context::Context;
 
-/// The most replays that a profile measures.
+/// The maximum number of replays of a profile.
 pub const MAX_REPLAYS: usize = 10_000;
 
 /// Device times of a step, in milliseconds.
@@ -38,7 +38,7 @@ pub struct Profile {
     pub subject: String,
     /// The device.
     pub device: String,
-    /// Whether the device is simulated; its times say nothing about hardware.
+    /// Whether the device is simulated; then its times are not meaningful for hardware.
     pub simulated: bool,
     /// How the step is submitted to the device.
     pub strategy: String,
@@ -76,7 +76,7 @@ pub struct OperationTime {
     pub name: String,
     /// The kernel, or the kind of any other operation.
     pub kernel: String,
-    /// Milliseconds when alone on the device.
+    /// Milliseconds, alone on the device.
     pub ms: f32,
 }
 
@@ -147,7 +147,7 @@ pub fn scope_of(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(scope, _)| scope)
 }
 
-/// A name without line breaks and other characters that are not printable, for a line of a table.
+/// Replaces line breaks and other non-printable characters in a name, for a table.
 pub fn printable(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for letter in name.chars() {

@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::graph::{Graph, GraphExec, Node};
 use crate::stream::Stream;
 
-/// Back-to-back records before the first group; their distance is the cost of a record.
+/// Number of back-to-back records before the first group; their distance is the cost of a record.
 const IDLE: usize = 8;
 
 /// An instantiated graph with event records between groups of nodes.
@@ -29,11 +29,11 @@ struct Laps {
 impl Timed {
     /// Adds a record before each group of `graph` and after the last, and instantiates the graph. A
     /// group starts when the previous one has ended; edges within a group stay as they are. Every
-    /// node must be in one group, and no edge may lead to an earlier group: instantiating would
-    /// fail because of the cycle.
+    /// node must be in one group, and no edge may lead to an earlier group; otherwise instantiation
+    /// fails because of the cycle.
     ///
     /// # Errors
-    /// If a node belongs to another graph, the groups make a cycle, or the driver fails.
+    /// If a node belongs to another graph, the groups form a cycle, or the driver fails.
     pub fn new(mut graph: Graph, groups: &[Vec<Node>]) -> Result<Self> {
         let inner = cut(&mut graph, groups)?;
         let mut marks = Vec::with_capacity(IDLE + groups.len());

@@ -1,4 +1,5 @@
-//! Every way in which library calls break a capture: the first cause is kept, the stream recovers.
+//! Every way in which library calls break a capture: the first cause is reported and the stream
+//! recovers.
 
 use std::ptr::null_mut;
 
@@ -10,8 +11,8 @@ use retrograph_driver_sys::{
 use crate::device::assert_works;
 use crate::device::{Device, alone, device};
 
-/// Captures `body` on a stream of its own between two fills, expects it to fail with `code` at its
-/// place, and shows that the stream works afterwards.
+/// Captures `body` on a new stream between two fills, expects it to fail with `code` at its place,
+/// and checks that the stream works afterwards.
 fn breaks<F>(device: &Device, code: u32, body: F) -> CaptureError
 where
     F: FnOnce(&mut Capturing<'_>, &DeviceBuffer<u32>) -> Result<(), Error>,
@@ -45,8 +46,8 @@ where
     error
 }
 
-/// Expects that something was refused because the capture is lost, by a call that returned `code`
-/// or by none that is known.
+/// Expects a refusal because the capture is lost, by a call that returned `code` or by an unknown
+/// cause.
 pub(crate) fn assert_lost(outcome: Result<(), Error>, code: Option<u32>) {
     let error = outcome.unwrap_err();
     let Error::CaptureLost { loss } = &error else { panic!("{error}") };
@@ -82,8 +83,7 @@ fn an_allocation_is_900_and_901_is_only_its_consequence() {
             unsafe { (table.cuMemAlloc_v2)(&mut address, 256) }
         });
         assert!(allocated.is_err());
-        // The body goes on all the same.
-        // SAFETY: the range is the whole buffer.
+        // The body continues. SAFETY: the range is the whole buffer.
         assert_lost(unsafe { capturing.stream().fill_u32(buffer.address(), 1, 8) }, Some(900));
         assert_lost(call(capturing, |_, _| unreachable!("the capture is lost")), Some(900));
         Ok(())
@@ -99,8 +99,8 @@ fn another_capture_joined_in_is_902() {
         (Stream::new(&device.context).unwrap(), Event::untimed(&device.context).unwrap());
     let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     breaks(&device, 902, |capturing, _| {
-        // SAFETY: stream and event live. The second capture is one that the runtime does not know
-        // of, and it is ended here.
+        // SAFETY: stream and event live. The runtime does not know of the second capture, which is
+        // ended here.
         call(capturing, |table, stream| unsafe {
             let begun = (table.cuStreamBeginCapture_v2)(other.raw(), mode);
             assert!(begun.is_success(), "{begun}");
@@ -197,7 +197,7 @@ fn the_end_on_another_thread_is_908() {
     assert_eq!(error.first.unwrap().place, "the library");
 }
 
-/// Ends the capture on another thread, which the driver refuses, and the capture is over.
+/// Ends the capture on another thread; the driver returns an error, but the capture is over.
 pub(crate) fn end_elsewhere(capturing: &mut Capturing<'_>) -> Result<(), Error> {
     let context = capturing.stream().context().clone();
     call(capturing, |table, stream| {

@@ -16,14 +16,13 @@ use crate::device::{alone, device_of, loaded_twice};
 use crate::disturbers::{Disturb, Disturber, THROUGH_THE_API};
 use crate::ptx::{SCALE, load};
 
-/// Long enough for hundreds of captures.
+/// Minimum time, long enough for hundreds of captures.
 const LEAST: Duration = Duration::from_millis(50);
-/// So many rounds are seen of a disturber that is slow, such as one that compiles.
+/// Minimum rounds of a slow disturber, such as one that compiles.
 const ROUNDS: u32 = 3;
 const MOST: Duration = Duration::from_millis(400);
-/// The first round has a much longer limit: the disturbing calls may wait for the operating system,
-/// which other processes keep busy. On an H200, while other processes made contexts, pinned memory
-/// was not allocated within 400 ms.
+/// The time limit of the first round is much longer, because the disturbing calls may wait for an
+/// operating system that other processes keep busy.
 const FIRST: Duration = Duration::from_secs(30);
 const ENQUEUED: usize = 50;
 
@@ -33,13 +32,13 @@ struct Outcome {
     captures: u32,
     rounds: u32,
     lost: u32,
-    /// Of the first lost one.
+    /// The error of the first lost capture.
     error: Option<String>,
-    /// Of the other thread.
+    /// The failure of the other thread.
     failure: Option<String>,
 }
 
-/// Captures on this thread for a while, and lets another one do `disturb` over and over.
+/// Captures on this thread for a while, and lets another one call `disturb` in a loop.
 fn disturbed([driver, other]: &[Driver; 2], (name, disturb): (&'static str, Disturb)) -> Outcome {
     let (device, rounds) = (device_of(driver), AtomicU32::new(0));
     let buffer = DeviceBuffer::zeroed(&device.context, 8).unwrap();
@@ -54,7 +53,7 @@ fn disturbed([driver, other]: &[Driver; 2], (name, disturb): (&'static str, Dist
                 rounds.fetch_add(1, Ordering::Relaxed);
             }
         });
-        // Dropped by a panic too, so that the other thread ends.
+        // Also dropped by a panic, so that the other thread ends.
         let _stop = stop;
         let started = Instant::now();
         capture_while(&disturber.device.context, &mut outcome, || {
@@ -63,7 +62,7 @@ fn disturbed([driver, other]: &[Driver; 2], (name, disturb): (&'static str, Dist
                 done if done < ROUNDS => MOST,
                 _ => LEAST,
             };
-            // A round that failed ends the other thread, and no further one comes.
+            // A failed round ends the other thread.
             started.elapsed() < most && disturber.failure.get().is_none()
         });
     });
@@ -79,7 +78,7 @@ fn capture_while(context: &Context, outcome: &mut Outcome, more: impl Fn() -> bo
     let arguments = KernelArguments::new().address(buffer.address()).u32(8).f32(2.0);
     let geometry = LaunchGeometry::linear(1, 32);
     let launch = KernelLaunch { function: &function, geometry, arguments: &arguments };
-    // One capture at least, on a machine on which the other thread has held up even that.
+    // At least one capture, even if the other thread delays it.
     while outcome.captures == 0 || more() {
         outcome.captures += 1;
         let captured = stream.capture(CaptureMode::ThreadLocal, |capturing| {
@@ -110,7 +109,7 @@ fn table(outcomes: &[Outcome]) -> String {
 #[allow(clippy::print_stderr)]
 fn no_capture_is_lost_by_what_another_thread_does() {
     let name = "no_capture_is_lost_by_what_another_thread_does";
-    // In a process of its own: other tests would serialize the two threads.
+    // In a separate process, because other tests would serialize the two threads.
     alone(&format!("disturbed_captures::{name}"), |_| {
         let drivers = loaded_twice();
         let outcomes = THROUGH_THE_API.map(|case| disturbed(&drivers, case));

@@ -1,4 +1,4 @@
-//! Calls of a thread while another one captures: one entry for each kind of call.
+//! Calls of a thread while another one captures, one entry for each kind of call.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use retrograph_driver::{
 use crate::device::Device;
 use crate::ptx::{SCALE, load};
 
-/// The disturbing thread's own things.
+/// The objects of the disturbing thread.
 pub(crate) struct Disturber {
     pub(crate) device: Device,
     pub(crate) buffer: DeviceBuffer<u32>,
@@ -27,7 +27,7 @@ impl Disturber {
         let _ = self.failure.set(failure);
     }
 
-    /// Does `disturb` once. A panic is noted, and says that nothing should follow.
+    /// Runs `disturb` once. Records a panic and returns false to stop.
     pub(crate) fn works(&self, disturb: Disturb) -> bool {
         let panicked = catch_unwind(AssertUnwindSafe(|| disturb(self))).err();
         if let Some(payload) = &panicked {

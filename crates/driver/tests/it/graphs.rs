@@ -1,4 +1,4 @@
-//! Graphs made by hand.
+//! Manually built graphs.
 
 use retrograph_driver::{
     Context, DeviceBuffer, DeviceCopy, DeviceFill, DeviceIndex, Error, Graph, KernelArguments,
@@ -84,7 +84,7 @@ fn a_graph_keeps_what_it_accesses() {
     assert_eq!(words, [8; 4]);
     assert!(owner.upgrade().is_some());
     drop(exec);
-    // On a GPU another test may capture at this moment, which puts the release off.
+    // On a GPU another test may be capturing, which defers the release.
     if context.driver().is_simulated() {
         assert!(owner.upgrade().is_none(), "the memory outlives its last user");
     }

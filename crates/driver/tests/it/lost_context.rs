@@ -1,4 +1,4 @@
-//! After a kernel fault the context is lost, and everything says why.
+//! After a kernel fault the context is lost, and every call reports the cause.
 
 use retrograph_driver::{
     DeviceBuffer, Error, Event, Graph, KernelArguments, KernelLaunch, LaunchGeometry, Module,
@@ -8,7 +8,7 @@ use retrograph_driver::{
 use crate::device::{Device, alone, device_of, driver, simulated};
 use crate::ptx::{SCALE, STORE, load};
 
-/// Enqueues a store to an address that nobody has.
+/// Enqueues a store to an invalid address.
 fn fault(device: &Device) -> Error {
     let function = load(&device.context, STORE, "store");
     let arguments = KernelArguments::new().address(0x10);

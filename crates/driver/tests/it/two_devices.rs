@@ -1,4 +1,5 @@
-//! A capture on one device and calls of its thread on another one, which the driver restricts too.
+//! A capture on one device, and calls of its thread on another device, which the driver restricts,
+//! too.
 
 use std::sync::Arc;
 

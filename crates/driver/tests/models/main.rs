@@ -1,7 +1,6 @@
 //! All interleavings of captures, releases and enqueued work, checked by the model checker `loom`.
 //!
-//! The file of the lock itself is included here, with the checker's locks in place of those that
-//! the crate uses.
+//! Includes the source of the lock, with the checker's locks in place of the crate's.
 
 #[path = "../../src/locks/capture_lock.rs"]
 #[allow(dead_code, reason = "the models do not call everything")]
@@ -58,7 +57,7 @@ impl World {
         assert!(!self.stream_captures.load(Ordering::SeqCst), "the work is captured");
     }
 
-    /// A drop, with an inner object that it drops.
+    /// A release, with an inner object that it drops.
     fn release(&self, done: &Arc<AtomicUsize>, nested: Option<&Arc<AtomicUsize>>) {
         let _lock = self.lock.no_capture_begins();
         if let Some(done) = self.lock.now_or_later(Arc::clone(done)) {

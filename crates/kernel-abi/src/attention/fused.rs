@@ -33,8 +33,8 @@ parameters! {
         head_dim: u32,
         /// The softmax scale.
         scale: f32,
-        /// `[2, batch, seq, heads, head_dim]`: both parts of the split q, read through its map; null without
-        /// parts.
+        /// `[2, batch, seq, heads, head_dim]`: both parts of the split q, read through its map;
+        /// null without parts.
         q_parts: pointer<F16>,
         /// The same of the keys.
         k_parts: pointer<F16>,
@@ -126,8 +126,8 @@ parameters! {
         splits: u32,
         /// The softmax scale.
         scale: f32,
-        /// `[2, batch, seq, heads, head_dim]`: both parts of the split q, read through its map; null without
-        /// parts.
+        /// `[2, batch, seq, heads, head_dim]`: both parts of the split q, read through its map;
+        /// null without parts.
         q_parts: pointer<F16>,
         /// The same of the keys.
         k_parts: pointer<F16>,

@@ -160,7 +160,7 @@ fn code_that_the_driver_refuses_is_compiled_from_ptx() {
         entry("store", STORE, "\x7fELF\x02 and so on"),
     ]);
     let warm = warm_two(&bench(), from(&path)).unwrap();
-    let words = ["`scale` from bundle was refused", "executes PTX alone"];
+    let words = ["`scale` from bundle was refused", "only executes PTX"];
     assert_warm(&warm, Source::Jit, &words);
 }
 
