@@ -35,7 +35,7 @@ fn load(get_version: GetVersion, missing: &[&str]) -> Result<DriverTable, LoadEr
 }
 
 #[test]
-fn a_missing_library_names_what_was_tried() {
+fn a_missing_library_error_lists_the_tried_names() {
     // SAFETY: there is no such file, so nothing runs.
     let error = unsafe { DriverTable::load_from(Path::new("/nowhere/libcuda.so.1")) }.unwrap_err();
     assert!(matches!(&error, LoadError::NotFound { tried } if tried.len() == 1));
@@ -57,7 +57,7 @@ fn a_chosen_file_that_cannot_be_loaded_says_why() {
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[test]
-fn a_library_that_is_no_driver_is_named_with_what_it_lacks() {
+fn a_library_that_is_not_a_driver_is_named_with_the_missing_symbol() {
     // SAFETY: the C library is loaded already, and none of its functions has a driver's name.
     let error = unsafe { DriverTable::load_from(Path::new("libc.so.6")) }.unwrap_err();
     let LoadError::MissingSymbol { library, symbol, version: None } = &error else {
@@ -104,7 +104,7 @@ fn a_missing_required_symbol_is_named() {
 }
 
 #[test]
-fn a_library_that_cannot_tell_its_version_is_refused_with_its_code() {
+fn a_library_that_does_not_report_its_version_is_refused_with_the_code() {
     let error = load(version_unknown, &[]).unwrap_err();
     assert!(matches!(error, LoadError::NoVersion { code: CUresult(34), .. }), "{error}");
 }

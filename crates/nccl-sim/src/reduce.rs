@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn each_block_is_added_from_another_rank_on() {
+    fn each_block_starts_at_another_rank() {
         // In f32, (1e8 + 1) - 1e8 = 0 and (1 - 1e8) + 1e8 = 0, and (-1e8 + 1e8) + 1 = 1.
         let sent = [floats(&[1e8; 3]), floats(&[1.0; 3]), floats(&[-1e8; 3])];
         let found = results(&request(Kind::AllReduce, ncclDataType_t::ncclFloat32, 3), &sent);

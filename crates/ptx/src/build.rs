@@ -41,8 +41,8 @@
 //! });
 //! ```
 //!
-//! Not supported: device functions (use Rust functions), strings of PTX, and optimisations other
-//! than dropping copies and unused results. `ptxas` optimises.
+//! Not supported: device functions (use Rust functions), strings of PTX, and optimizations other
+//! than dropping copies and unused results. `ptxas` optimizes.
 
 mod atomics;
 mod bulk_copy;

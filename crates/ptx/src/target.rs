@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_takes_the_newest_target_not_above_it() {
+    fn a_device_gets_the_newest_target_that_runs_on_it() {
         assert_eq!(SmTarget::for_device(8, 7), Some(SmTarget::portable(86)));
         assert_eq!(SmTarget::for_device(9, 0), Some(SmTarget::exact(90)));
         assert_eq!(SmTarget::for_device(10, 3), Some(SmTarget::portable(100)));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capability_beyond_all_numbers_is_that_of_no_device() {
+    fn an_invalid_capability_does_not_wrap_to_a_real_device() {
         let beyond = SmTarget::of_device(u32::MAX, u32::MAX);
         assert!(!beyond.is_known());
         assert_eq!(SmTarget::of_device(429_496_729, u32::MAX), beyond);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn cubins_need_the_major_number_of_the_device_and_no_greater_minor_one() {
+    fn cubins_run_on_the_same_major_and_the_same_or_a_higher_minor_number() {
         let runs = |image: &str, device| {
             let image: SmTarget = image.parse().unwrap();
             image.require(ImageForm::Cubin, SmTarget::portable(device)).is_ok()

@@ -4,7 +4,7 @@ use retrograph_ptx::build::{Kernel, Value, Var};
 
 use super::registers::{Registers, registers};
 
-/// The elements that a lane holds of a 16 × 8 accumulator of `mma.m16n8`: two neighbours in a row,
+/// The elements that a lane holds of a 16 × 8 accumulator of `mma.m16n8`: two neighbors in a row,
 /// and the two elements 8 rows further down.
 pub(crate) type AccFragment<'k> = Registers<'k>;
 
@@ -13,7 +13,7 @@ pub(crate) fn fragment_row<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
     k.lane() >> 2
 }
 
-/// The first of this lane's two neighbouring columns of a fragment.
+/// The first of this lane's two neighboring columns of a fragment.
 pub(crate) fn fragment_column<'k>(k: &Kernel<'k>) -> Value<'k, u32> {
     (k.lane() & 3) * 2
 }

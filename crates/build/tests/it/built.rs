@@ -59,7 +59,7 @@ fn the_rust_file_has_a_constant_for_each_image_and_the_bundle() {
 }
 
 #[test]
-fn cuda_files_are_compiled_for_the_least_target_and_followed_with_their_headers() {
+fn cuda_files_are_compiled_for_the_lowest_target_and_tracked_with_their_headers() {
     let place = Place::new().with_tools();
     let nvcc = place.path("bin/nvcc");
     let place = place.set("NVCC", nvcc);

@@ -15,7 +15,7 @@ fn with_ptxas() -> Place {
 }
 
 #[test]
-fn without_nvcc_the_error_names_it_its_variable_and_the_way_out() {
+fn without_nvcc_the_error_names_its_variable_and_a_remedy() {
     let place = with_ptxas();
     let source = place.write("saxpy.cu", "");
     let error = place.build(&images(Image::cuda_file(&source))).unwrap_err();
@@ -53,7 +53,7 @@ fn a_variable_that_names_no_file_is_an_error_even_if_the_tool_is_elsewhere() {
 }
 
 #[test]
-fn what_nvcc_says_is_part_of_the_error() {
+fn the_error_includes_the_output_of_nvcc() {
     let place = Place::new().with_tools();
     let nvcc = place.path("bin/nvcc");
     let place = place.set("NVCC", nvcc);

@@ -76,7 +76,7 @@ impl Drop for Inner {
         window::after_captures(move || {
             // The device's next context may already exist, and a thread may capture in it.
             let _hold = releases.hold();
-            if let Some(mut end) = releases.now_or_later(Release::new(end)) {
+            if let Some(mut end) = releases.ready_or_defer(Release::new(end)) {
                 let _ = end.run(&driver);
             }
         });
@@ -96,7 +96,7 @@ fn end_context(
     unsafe {
         let _ = (table.cuCtxGetCurrent)(&mut before);
         let _ = (table.cuCtxSetCurrent)(raw);
-        for mut left in releases.due() {
+        for mut left in releases.take_ready() {
             let outcome = left.run(driver);
             outcome.unwrap_or_else(|error| tracing::warn!(%error, "a release failed"));
         }

@@ -264,7 +264,7 @@ impl Graph {
         unsafe { call!(self.context, cuGraphDebugDotPrint(self.raw, text.as_ptr(), flags)) }
     }
 
-    /// Nodes and edges in the DOT language, labelled by [`Graph::label`]. [`Graph::write_dot`]
+    /// Nodes and edges in the DOT language, labeled by [`Graph::label`]. [`Graph::write_dot`]
     /// writes all parameters.
     ///
     /// # Errors

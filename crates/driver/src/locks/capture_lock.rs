@@ -78,7 +78,7 @@ impl<A> CaptureLock<A> {
 
     /// Returns `action` if it can run now; otherwise defers it to the end of the captures in
     /// progress. The caller holds [`Self::no_capture_begins`].
-    pub(crate) fn now_or_later(&self, action: A) -> Option<A> {
+    pub(crate) fn ready_or_defer(&self, action: A) -> Option<A> {
         let mut state = self.state.lock();
         if state.captures == 0 {
             return Some(action);
@@ -88,13 +88,13 @@ impl<A> CaptureLock<A> {
     }
 
     /// Defers `action`.
-    pub(crate) fn later(&self, action: A) {
+    pub(crate) fn defer(&self, action: A) {
         self.state.lock().deferred.push(action);
     }
 
     /// Takes the deferred actions, unless a capture is in progress. The caller holds
     /// [`Self::no_capture_begins`] until it has run them.
-    pub(crate) fn due(&self) -> Vec<A> {
+    pub(crate) fn take_ready(&self) -> Vec<A> {
         let mut state = self.state.lock();
         if state.captures > 0 { Vec::new() } else { std::mem::take(&mut state.deferred) }
     }
@@ -105,7 +105,7 @@ impl<A> CaptureLock<A> {
     }
 
     /// Number of deferred actions.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn deferred(&self) -> usize {
         self.state.lock().deferred.len()
     }
 }

@@ -64,7 +64,7 @@ where
 }
 
 #[test]
-fn a_wait_for_the_stream_is_900() {
+fn waiting_for_the_stream_is_900() {
     let error = breaks(&device(), 900, |capturing, _| {
         // SAFETY: the stream lives.
         call(capturing, |table, stream| unsafe { (table.cuStreamSynchronize)(stream) })
@@ -93,7 +93,7 @@ fn an_allocation_is_900_and_901_is_only_its_consequence() {
 }
 
 #[test]
-fn another_capture_joined_in_is_902() {
+fn merging_two_captures_is_902() {
     let device = device();
     let (other, event) =
         (Stream::new(&device.context).unwrap(), Event::untimed(&device.context).unwrap());
@@ -118,7 +118,7 @@ fn another_capture_joined_in_is_902() {
 }
 
 #[test]
-fn the_end_on_another_stream_is_903() {
+fn ending_on_another_stream_is_903() {
     let device = device();
     let (side, event) =
         (Stream::new(&device.context).unwrap(), Event::untimed(&device.context).unwrap());
@@ -181,7 +181,7 @@ fn work_on_the_legacy_stream_is_906() {
 }
 
 #[test]
-fn asking_an_event_of_the_capture_is_907() {
+fn querying_a_captured_event_is_907() {
     let device = device();
     let event = Event::untimed(&device.context).unwrap();
     breaks(&device, 907, |capturing, _| {
@@ -192,7 +192,7 @@ fn asking_an_event_of_the_capture_is_907() {
 }
 
 #[test]
-fn the_end_on_another_thread_is_908() {
+fn ending_on_another_thread_is_908() {
     let error = breaks(&device(), 908, |capturing, _| end_elsewhere(capturing));
     assert_eq!(error.first.unwrap().place, "the library");
 }
@@ -214,7 +214,7 @@ pub(crate) fn end_elsewhere(capturing: &mut Capturing<'_>) -> Result<(), Error> 
 }
 
 #[test]
-fn a_begin_on_a_stream_that_captures_fails_without_ending_the_other_capture() {
+fn beginning_a_second_capture_on_a_stream_fails_without_ending_the_first() {
     let Device { context, stream } = device();
     let buffer = DeviceBuffer::<u32>::zeroed(&context, 8).unwrap();
     let graph = stream.capture(CaptureMode::ThreadLocal, |capturing| {

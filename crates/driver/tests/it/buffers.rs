@@ -19,7 +19,7 @@ fn uploads_and_downloads_round_trip() {
 }
 
 #[test]
-fn fresh_memory_is_zero_where_asked_and_nan_in_debug_builds() {
+fn new_memory_is_zeroed_on_request_and_nan_in_debug_builds() {
     let device = device();
     let zeroed = DeviceBuffer::<f64>::zeroed(&device.context, 33).unwrap();
     assert_eq!(zeroed.download(&device.stream).unwrap(), [0.0; 33]);
@@ -99,7 +99,7 @@ fn pinned_memory_is_a_slice_that_copies_go_through() {
 }
 
 #[test]
-fn objects_of_two_contexts_do_not_mix() {
+fn objects_of_different_contexts_cannot_be_combined() {
     let driver = simulated(Config { devices: 2, ..Config::default() });
     let device = device_of(&driver);
     let other = Context::new(&driver, DeviceIndex(1)).unwrap();

@@ -89,7 +89,7 @@ fn a_stream_that_joins_a_capture_accepts_no_other_work() {
 }
 
 #[test]
-fn a_thread_that_excludes_captures_does_not_wait_for_itself() {
+fn a_thread_that_excludes_captures_does_not_deadlock() {
     let Device { context, stream } = device();
     let begin = || stream.capture(CaptureMode::ThreadLocal, |_| Ok::<_, Error>(()));
     let refused = [context.without_captures("a test", begin).unwrap().unwrap_err(), {

@@ -11,7 +11,7 @@ use crate::device::{Device, alone, assert_works, capture_fill, device};
 use crate::ptx::{SCALE, load};
 
 #[test]
-fn a_capture_runs_nothing_and_its_graph_runs_everything_again_and_again() {
+fn a_capture_runs_nothing_and_its_graph_runs_the_work_repeatedly() {
     let Device { context, stream } = device();
     let function = load(&context, SCALE, "scale");
     let buffer = DeviceBuffer::from_slice(&stream, &[1.0_f32; 64]).unwrap();
@@ -169,7 +169,7 @@ fn an_empty_capture_is_an_empty_graph() {
 }
 
 #[test]
-fn other_threads_go_on_while_one_captures() {
+fn other_threads_work_while_one_captures() {
     let Device { context, stream } = device();
     let buffer = DeviceBuffer::<u32>::zeroed(&context, 8).unwrap();
     let graph = stream
@@ -192,8 +192,8 @@ fn other_threads_go_on_while_one_captures() {
 }
 
 #[test]
-fn a_global_capture_yields_the_same_graph() {
-    alone("capturing::a_global_capture_yields_the_same_graph", |Device { context, stream }| {
+fn a_global_capture_returns_the_same_graph() {
+    alone("capturing::a_global_capture_returns_the_same_graph", |Device { context, stream }| {
         let buffer = DeviceBuffer::<u32>::zeroed(&context, 4).unwrap();
         let graph = stream
             .capture(CaptureMode::Global, |capturing| {

@@ -66,7 +66,7 @@ fn a_cycle_is_refused() {
 }
 
 #[test]
-fn a_graph_keeps_what_it_accesses() {
+fn a_graph_keeps_its_owners() {
     let Device { context, stream } = device();
     let buffer = DeviceBuffer::<u32>::zeroed(&context, 4).unwrap();
     let address = buffer.address();
@@ -117,7 +117,7 @@ fn nodes_of_a_graph_are_refused_by_a_later_one_with_the_same_handle() {
 }
 
 #[test]
-fn a_child_graph_is_one_node_that_keeps_what_the_child_keeps() {
+fn a_child_graph_is_one_node_and_keeps_the_owners_of_the_child() {
     let Device { context, stream } = device();
     let buffer = DeviceBuffer::<u32>::zeroed(&context, 4).unwrap();
     let mut parent = Graph::new(&context).unwrap();
@@ -237,7 +237,7 @@ fn a_graph_can_be_drawn() {
 }
 
 #[test]
-fn graphs_of_two_contexts_do_not_mix() {
+fn graphs_of_different_contexts_cannot_be_combined() {
     let driver = simulated(Config { devices: 2, ..Config::default() });
     let here = Context::new(&driver, DeviceIndex(0)).unwrap();
     let there = Context::new(&driver, DeviceIndex(1)).unwrap();
@@ -248,7 +248,7 @@ fn graphs_of_two_contexts_do_not_mix() {
 }
 
 #[test]
-fn memory_nodes_are_refused_unless_asked_for() {
+fn memory_nodes_are_refused_unless_allowed() {
     let Device { stream, .. } = device();
     let captured = stream.capture(Default::default(), |capturing| {
         // SAFETY: the out pointer is valid, and the same graph frees the allocation.

@@ -11,7 +11,7 @@ use crate::device::{Device, device};
 use crate::ptx::{SCALE, load};
 
 #[test]
-fn a_lost_capture_takes_no_work_of_its_thread_on_any_stream() {
+fn a_lost_capture_refuses_work_of_its_thread_on_every_stream() {
     let Device { context, stream } = device();
     let (side, event) = (Stream::new(&context).unwrap(), Event::untimed(&context).unwrap());
     let function = load(&context, SCALE, "scale");
@@ -102,7 +102,7 @@ fn a_capture_that_ends_without_a_failed_call_is_noticed_and_nothing_runs() {
 }
 
 #[test]
-fn a_capture_that_had_ended_before_its_body_gives_no_graph() {
+fn a_capture_that_ended_before_its_body_returns_no_graph() {
     let Device { context, stream } = device();
     let captured = stream.capture(CaptureMode::ThreadLocal, |capturing| {
         end_and_drop_the_graph(context.table(), capturing.stream().raw());

@@ -11,7 +11,7 @@ use crate::ptx::{SCALE, load};
 const VALUES: u32 = 23;
 
 #[test]
-fn every_replay_sees_the_value_that_was_set_in_front_of_it() {
+fn every_replay_sees_the_value_set_before_it() {
     let Device { context, stream } = device();
     let mut scalar = DeviceScalar::new(&stream, 100_u32).unwrap();
     let history = DeviceBuffer::<u32>::zeroed(&context, 64).unwrap();

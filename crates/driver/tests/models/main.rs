@@ -35,7 +35,7 @@ impl World {
         self.open.fetch_sub(1, Ordering::SeqCst);
         self.lock.capture_ends();
         let _lock = self.lock.no_capture_begins();
-        self.lock.due().into_iter().for_each(|done| self.free(&done));
+        self.lock.take_ready().into_iter().for_each(|done| self.free(&done));
     }
 
     /// A capture that the stream joins.
@@ -60,7 +60,7 @@ impl World {
     /// A release, with an inner object that it drops.
     fn release(&self, done: &Arc<AtomicUsize>, nested: Option<&Arc<AtomicUsize>>) {
         let _lock = self.lock.no_capture_begins();
-        if let Some(done) = self.lock.now_or_later(Arc::clone(done)) {
+        if let Some(done) = self.lock.ready_or_defer(Arc::clone(done)) {
             self.free(&done);
             if let Some(nested) = nested {
                 self.release(nested, None);
@@ -89,7 +89,7 @@ fn releases() -> [Arc<AtomicUsize>; 2] {
 }
 
 fn assert_done_once(world: &World, releases: &[Arc<AtomicUsize>]) {
-    assert_eq!(world.lock.waiting(), 0, "something was left waiting");
+    assert_eq!(world.lock.deferred(), 0, "something was left waiting");
     assert!(!world.lock.capturing());
     assert!(releases.iter().all(|done| done.load(Ordering::SeqCst) == 1));
 }

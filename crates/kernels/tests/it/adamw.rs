@@ -65,7 +65,7 @@ fn the_schedule_matches_its_reference() {
             let root = (1.0 - BETAS.1.powf(t)).sqrt();
             let expected = [lr, lr / (1.0 - BETAS.0.powf(t)), 1.0 / root];
             let actual = scalars_at(step, rate);
-            // The last bits of f32, and of 1 + cos near the end of a schedule that falls to 0.
+            // Rounding of f32, and of 1 + cos near the end of a schedule that decays to 0.
             let tolerance = Tolerance::relative(1.2e-7).absolute(1e-18);
             tolerance.check(&actual, &expected, &format!("step {step} of {rate:?}"));
             same_bits(&actual, &scalars_at(step, rate), "two runs");
@@ -84,7 +84,7 @@ struct Tensor {
     /// The buffer of the copy, with [`MARGIN`] elements after it.
     copy: Option<Vec<bf16>>,
     weight_decay: f32,
-    /// Whether the gradient, whose values bf16 has, is stored as bf16.
+    /// Whether the gradient, whose values are exact in bf16, is stored as bf16.
     bf16_grad: bool,
 }
 
@@ -121,7 +121,7 @@ fn updated(tensors: &[Tensor], step: u32, (halt, shift): (Option<u32>, usize)) -
     scaled(tensors, step, (halt, shift), None)
 }
 
-/// The same with a factor of the gradients.
+/// As [`updated`], with a scale of the gradients.
 fn scaled(
     tensors: &[Tensor],
     step: u32,
@@ -199,7 +199,7 @@ fn expected(tensor: &Tensor, step: u32) -> Vec<f64> {
 }
 
 fn list(data: &mut Data) -> Vec<Tensor> {
-    // Those of an odd number of elements have a copy.
+    // Tensors with an odd number of elements have a copy.
     let sizes = [(1, 0.1), (0, 0.1), (5, 0.0), (1030, 0.01), (1031, 0.01), (16_387, 0.1)];
     sizes.map(|(len, decay)| Tensor::random(data, len, decay)).into()
 }
@@ -268,7 +268,7 @@ fn a_gradient_in_bf16_gives_the_bits_of_the_same_values_in_f32() {
 }
 
 #[test]
-fn many_steps_stay_on_the_reference() {
+fn many_steps_match_the_reference() {
     let mut data = Data::new("adamw steps");
     let mut actual = vec![Tensor::random(&mut data, 37, 0.1)];
     let mut wide = expected_start(&mut actual[0]);
@@ -368,7 +368,7 @@ fn extreme_gradients_move_a_parameter_by_about_the_rate() {
         };
         let after = &updated(std::slice::from_ref(&tensor), 0, (None, 0))[0];
         let wide = expected(&tensor, 0);
-        // The square of 1e-30 is 0 in f32, but then the step is far below eps · rate anyway.
+        // The square of 1e-30 is 0 in f32, but the step is far below eps · rate anyway.
         Tolerance::relative(1e-6).check(&after.param, &wide[..4], &format!("gradient {scale:e}"));
     }
 }

@@ -1,4 +1,4 @@
-//! The bytes of arguments in a launch that is made with the driver's functions.
+//! The bytes of arguments for a launch through the driver's functions.
 
 use std::ffi::c_void;
 
@@ -9,7 +9,7 @@ use retrograph_driver_sys::{
 use retrograph_kernels::ops::DType;
 use retrograph_kernels::{Argument, BufferArgument, TensorMapArgument};
 
-/// An argument with room for the longest one. The driver reads as many bytes as the parameter has.
+/// A buffer for the longest argument. The driver reads as many bytes as the parameter has.
 pub(crate) type Bytes = CUtensorMap;
 
 /// The bytes of `argument`; `table` uploads the cells of a table.
@@ -47,7 +47,7 @@ fn encoded(driver: &DriverTable, map: &TensorMapArgument<u64>) -> CUtensorMap {
     let (mut encoded, ones) = (CUtensorMap::default(), [1u32; 3]);
     let [width, height] = map.box_sizes;
     let address = (map.buffer + map.bytes.start as u64) as *mut c_void;
-    // SAFETY: the map is valid for writing, and the arrays have an element per dimension, strides
+    // SAFETY: the map is valid for writing, and the arrays have one element per dimension, strides
     // one less.
     let code = unsafe {
         (driver.cuTensorMapEncodeTiled)(

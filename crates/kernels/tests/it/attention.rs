@@ -1,4 +1,4 @@
-//! The products of attention against their references and finite differences.
+//! The matrix products of attention against their references and finite differences.
 
 use retrograph_kernels::attention::reference::unfused::{grad_values, scores, values};
 use retrograph_kernels::ops::{
@@ -155,7 +155,7 @@ fn gradients_match_finite_differences() {
 }
 
 #[test]
-fn heads_that_do_not_divide_are_refused() {
+fn head_counts_that_do_not_divide_are_refused() {
     let view = |len| View::<u64, f32>::new(4096, len);
     let shape = AttentionShape { batch: 1, seq: 2, heads: 3, kv_heads: 2, head_dim: 4 };
     let (q, k, scores) = (view(24), view(16), view(12));

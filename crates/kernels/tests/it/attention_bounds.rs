@@ -10,8 +10,8 @@ use crate::fused_attention_case::{Case, FORMS, Results, is_supported, shape};
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
 
-/// batch, seq, heads, kv_heads, head_dim: one, primes, around tiles of 32, 64 and 128, groups, and
-/// heads with `wgmma` entries.
+/// batch, seq, heads, kv_heads, head_dim: one, primes, sizes around tiles of 32, 64 and 128,
+/// groups, and a head_dim with `wgmma` entries.
 const SHAPES: [[usize; 5]; 10] = [
     [1, 1, 1, 1, 16],
     [2, 37, 4, 2, 16],
@@ -27,7 +27,7 @@ const SHAPES: [[usize; 5]; 10] = [
 
 const BOTH: [DType; 2] = [DType::F32, DType::Bf16];
 
-/// The position of each token in its document. Documents have the lengths of `lengths` in turn.
+/// The position of each token in its document. Documents cycle through `lengths`.
 fn positions(seq: usize, lengths: &[usize]) -> Vec<u32> {
     let documents = lengths.iter().cycle().flat_map(|length| 0..*length as u32);
     documents.take(seq).collect()
@@ -60,11 +60,12 @@ fn results_match(compute: DType, device: impl Fn() -> Device, shapes: &[[usize; 
     let shapes = shapes.iter().filter(|sizes| is_supported(compute, shape(**sizes)));
     for (number, sizes) in shapes.enumerate() {
         let mut patterns = patterns(sizes[1]);
-        // A window of one token is documents of a token, and one of all tokens is no window.
+        // A window of one token equals documents of one token, and a window of all tokens equals no
+        // window.
         let mut seen = HashSet::new();
         patterns.retain(|(_, keys)| seen.insert(keys.clone()));
         for (index, (name, keys)) in patterns.into_iter().enumerate() {
-            // A shape has every second pattern, and the next shape the others.
+            // Shapes alternate between the even and the odd patterns.
             if index > 0 && (index + number) % 2 == 1 {
                 continue;
             }
@@ -137,7 +138,7 @@ fn of_tokens(case: &Case, results: &Results, range: std::ops::Range<usize>) -> V
 #[test]
 fn changing_a_document_changes_no_bit_of_another() {
     let mut data = Data::new("neighbours");
-    // Inside one tile, at its edges, and over several.
+    // Inside one tile, at its edges, and across several.
     let cases = [(100, 40..57, 24), (150, 64..128, 64), (300, 50..170, 128), (290, 128..129, 64)];
     let forms = cases.iter().flat_map(|case| FORMS.map(|compute| (compute, case.clone())));
     for (compute, (seq, changed, head_dim)) in forms {
@@ -202,7 +203,7 @@ fn bounds_out_of_range_end_and_stay_in_their_tensors() {
         for keys in [vec![u32::MAX; 200], vec![seq; 200], descending] {
             let case = Case::new(&mut data, compute, [1, seq as usize, 2, 1, head_dim]);
             let case = with_first_keys(case, &keys);
-            // Results are not defined. The simulator reports accesses out of bounds.
+            // Results are undefined. The simulator reports accesses out of bounds.
             case.run(1);
         }
     }

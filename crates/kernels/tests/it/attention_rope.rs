@@ -10,7 +10,7 @@ use crate::fused_attention_case::{Case, RopeCase, shape};
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, doubles, same_bits};
 
-/// batch, seq, heads, kv_heads, head_dim: one, primes, around tiles, all entries.
+/// batch, seq, heads, kv_heads, head_dim: one, primes, sizes around tiles, all entries.
 const SHAPES: [[usize; 5]; 8] = [
     [1, 1, 1, 1, 8],
     [2, 37, 4, 2, 40],
@@ -48,7 +48,7 @@ fn gradients_are_rotated_back(device: impl Fn() -> Device, shapes: &[[usize; 5]]
             let positions = if has_positions { seq.div_ceil(2) + 1 } else { seq + 3 };
             let angles = positions * head_dim / 2;
             let [cos, sin] = [(); 2].map(|()| data.uniform(angles, 1.0));
-            // Positions of documents, some of them past the tables.
+            // Positions of documents, some of them past the end of the tables.
             let tokens = (0..batch * seq).map(|token| (token * 7 % (seq + 2)) as u32);
             let token_positions = has_positions.then(|| tokens.collect());
             let tables = RopeCase { cos, sin, positions, token_positions };

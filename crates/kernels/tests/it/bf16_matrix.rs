@@ -8,7 +8,7 @@ use crate::harness::Device;
 
 pub(crate) type Matrix = View<u64, bf16>;
 
-/// Elements after each result, which must stay.
+/// Elements after each result, which must not change.
 pub(crate) const GUARD: usize = 8;
 
 /// Rounds `values` and uploads them.
@@ -16,7 +16,7 @@ pub(crate) fn upload(device: &Device, values: &[f32]) -> Matrix {
     device.upload(&values.iter().map(|&value| bf16::from_f32(value)).collect::<Vec<_>>())
 }
 
-/// A result that nothing was written to, with its guard.
+/// An unwritten result with its guard.
 pub(crate) fn unwritten(device: &Device, len: usize) -> Matrix {
     device.upload(&vec![bf16::MAX; len + GUARD])
 }
@@ -28,7 +28,7 @@ pub(crate) fn tiles(device: &Device, table: &'static [Tile]) -> Vec<Tile> {
     table.iter().filter(suits).copied().collect()
 }
 
-/// The bits of results with their guards. Their NaN are one, because hardware chooses its payload.
+/// The bits of results with their guards. All NaN map to one, because hardware chooses the payload.
 pub(crate) fn bits(device: &Device, results: &[Matrix]) -> Vec<Vec<u16>> {
     let bits = |value: bf16| if value.is_nan() { 0x7fff } else { value.to_bits() };
     let bits = |&matrix| device.download(matrix).into_iter().map(bits).collect();

@@ -11,7 +11,7 @@ pub(crate) fn chain(terms: usize, magnitude: f64) -> f64 {
     operations * (UNIT * magnitude * 1.001 + f64::from(f32::from_bits(1)))
 }
 
-/// Each element must be within its own bound; NaN and infinities must be where they belong.
+/// Checks that each element is within its bound, and that NaN and infinities match.
 #[track_caller]
 pub(crate) fn within(actual: &[f32], expected: &[f64], bounds: &[f64], what: &str) {
     assert_eq!(actual.len(), expected.len(), "{what}: number of elements");

@@ -61,7 +61,7 @@ impl Case {
         }
     }
 
-    /// The same over caches in bf16, whose numbers are rounded.
+    /// The same case with bf16 caches and rounded values.
     fn in_bf16(self) -> Self {
         let (keys, values) = (rounded(&self.keys), rounded(&self.values));
         Self { format: Format::Bf16, keys, values, ..self }
@@ -71,7 +71,7 @@ impl Case {
         let (device, shape, window) = (Device::new(), self.shape, self.window);
         let width = shape.kv_heads * shape.head_dim;
         let place = self.position * width;
-        // The newest key and value are the token's own, and in the cache is no number yet.
+        // The newest key and value are the token's own; the cache has NaN at its position.
         let [(keys, k), (values, v)] = [&self.keys, &self.values].map(|cache| {
             let (mut held, mut own) = (cache.clone(), vec![0.0; width]);
             if let Some(row) = held.get_mut(place..place + width) {
@@ -136,7 +136,7 @@ fn one_token_attends_to_the_used_positions_only() {
         ([256, 4, 1, 128], vec![127, 128, 200]),
         ([70, 3, 3, 130], vec![69]),
         ([65, 2, 1, 256], vec![64]),
-        // Runs are longer in a cache that is very long.
+        // Splits are longer in a very long cache.
         ([16_500, 1, 1, 4], vec![255, 256, 16_499]),
     ] {
         for position in positions {
@@ -148,7 +148,7 @@ fn one_token_attends_to_the_used_positions_only() {
             for shift in [0, 1, 2, 4] {
                 let floats = Case { format: Format::F32, shift, ..case.clone() };
                 same_bits(&halves, &floats.run(), "the same numbers as bf16 and as f32");
-                // New keys and values are written in whole words.
+                // New keys and values are written in 32-bit words.
                 let shift = shift & !1;
                 same_bits(&halves, &Case { shift, ..case.clone() }.run(), "another alignment");
             }
@@ -206,7 +206,7 @@ fn the_capacity_of_the_cache_changes_no_bit() {
 #[test]
 fn special_scores_behave_as_in_softmax() {
     let mut data = Data::new("cache special");
-    // A run whose scores are all −∞ counts for nothing; NaN and ∞ show in their head only.
+    // A split whose scores are all −∞ has no weight; NaN and ∞ only affect their head.
     let mut hidden = Case::new(&mut data, [192, 1, 1, 2], 150);
     hidden.q = vec![1.0, 0.0];
     (0..64).for_each(|position| hidden.keys[position * 2] = f32::NEG_INFINITY);
@@ -235,7 +235,7 @@ fn new_tokens_are_appended_and_attend_up_to_themselves() {
     for (sizes, start, tokens, count, window) in [
         ([16, 4, 2, 6], 0, 5, 5, None),
         ([40, 2, 1, 8], 7, 16, 11, None),
-        // The last rows have no place any more.
+        // The last rows exceed the capacity.
         ([20, 3, 3, 4], 17, 8, 3, None),
         ([40, 2, 1, 8], 7, 16, 11, Some(1)),
         ([40, 4, 2, 8], 7, 16, 11, Some(9)),
@@ -298,7 +298,7 @@ fn positions_start_at_the_device_scalar() {
     let ([seq, heads, head_dim], positions) = ([3, 2, 6], 12);
     let x = data.uniform(seq * heads * head_dim, 1.0);
     let (cos, sin) = rope_tables(positions, head_dim, 100.0);
-    // The last tokens of the second start stand past the tables.
+    // With the second start, the last tokens are past the end of the tables.
     for start in [4, 11_usize] {
         let device = Device::new();
         let out = device.unwritten(x.len());

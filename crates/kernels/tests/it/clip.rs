@@ -112,7 +112,7 @@ fn a_norm_that_is_not_finite_zeroes_gradients_and_halts() {
             same_bits(&clipped.tensors.concat(), &[0.0; 5], "nothing gets through");
         }
     }
-    // Each element is finite, but the norm is not as an f32.
+    // Each element is finite, but the norm overflows f32.
     let clipped = run(&[vec![f32::MAX; 2]], 1.0, FINE);
     assert_eq!((clipped.norm, clipped.scale, clipped.halt), (f32::INFINITY, 0.0, 7));
 }
@@ -135,7 +135,7 @@ fn the_first_failure_is_kept() {
 }
 
 #[test]
-fn the_factor_works_without_a_guard() {
+fn the_clip_factor_works_without_a_guard() {
     let device = Device::new();
     let partials = device.upload(&[9.0_f64, 16.0]);
     let (scale, norm) = (device.upload(&[0.0_f32]), device.upload(&[0.0_f32]));
@@ -157,7 +157,7 @@ fn squares_of_bf16_have_the_bits_of_the_same_values_in_f32() {
         let wide = |tensor: &Vec<bf16>| tensor.iter().map(|x| x.to_f32()).collect::<Vec<_>>();
         let views: Vec<_> = rounded.iter().map(|tensor| device.upload(&wide(tensor))).collect();
         device.run(&SquaredSums { tensors: &views, partials: in_f32 }.launch().unwrap());
-        // Starts at 2 bytes after an aligned address, as a slice may.
+        // Starts 2 bytes after an aligned address, as a slice may.
         let shifted = |tensor: &Vec<bf16>| {
             let padded = [&[bf16::NAN], &tensor[..]].concat();
             device.upload(&padded).slice(1..padded.len())

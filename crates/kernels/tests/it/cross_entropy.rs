@@ -13,8 +13,8 @@ use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 /// Threads per block of the entry with one block per row.
 const BLOCK_THREADS: u32 = CROSS_ENTROPY.block_threads;
 
-/// Rows and vocabularies: one, primes, a warp and one past it, both entries, several per thread,
-/// and several vectors at a time with and without a rest.
+/// Rows and vocabularies: one, primes, a warp and one past it, both entries, several elements per
+/// thread, and several vectors per step with and without a remainder.
 const SIZES: [(usize, usize); 11] = [
     (0, 5),
     (1, 1),
@@ -177,7 +177,7 @@ fn the_gradient_matches_finite_differences() {
     Tolerance::relative(1e-5).absolute(1e-6).check(&gradient, &expected, "differences");
 }
 
-/// Vocabularies of whole quads and not, by warps and by blocks.
+/// Vocabularies that are multiples of four and others, by warps and by blocks.
 #[test]
 fn the_gradient_is_written_only_to_the_given_buffer() {
     let mut data = Data::new("cross_entropy forms");
@@ -250,7 +250,7 @@ fn logits_in_bf16_match_the_reference() {
         let tolerance = Tolerance::relative(1.5e-5).absolute(2e-7 / rows.max(1) as f64);
         let gradient = device.download(single);
         tolerance.check(&gradient, &expected, &format!("gradient {what}"));
-        // In place, it is rounded; nothing else is written.
+        // An in-place gradient is rounded; nothing else is written.
         run(whole.slice(shift..shift + len), GradLogits::InPlace);
         let rounded: Vec<_> = gradient.into_iter().map(bf16::from_f32).collect();
         let rounded = [&padded[..shift], &rounded, &padded[shift + len..]].concat();

@@ -1,4 +1,4 @@
-//! A token's attention from its projections on: updates, norms, rotation, its place in the cache.
+//! Decode attention from the projections on: LoRA updates, norms, RoPE, the cache append.
 
 use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
@@ -68,7 +68,7 @@ impl Case {
         1.0 / (self.shape.head_dim as f32).sqrt()
     }
 
-    /// Query, key and value as they enter attention.
+    /// Query, key and value after LoRA, norm and RoPE.
     fn qkv(&self, data_of: [bool; 3]) -> [Vec<f64>; 3] {
         let head_dim = self.shape.head_dim;
         let (cos, sin) = rope_tables(POSITIONS, head_dim, 100.0);
@@ -107,7 +107,7 @@ impl Case {
                 let written = &found[place..place + width];
                 match self.format {
                     Format::F32 => near.check(written, &own, &format!("{what}: the cache")),
-                    // Half a unit of bf16 more.
+                    // Half an ulp of bf16 more.
                     _ => Tolerance::relative(0.004).absolute(0.002).check(written, &own, what),
                 }
                 // Attention reads the rounded values.
@@ -132,8 +132,8 @@ impl Case {
     }
 }
 
-/// The output and both caches of each text, all in one launch. Texts share everything but their
-/// activations, position and caches, which have `text_positions` each.
+/// The output and both caches of each sequence, all in one launch. Sequences share everything
+/// except their activations, position and caches, which have `text_positions` positions each.
 fn run(texts: &[&Case], (data_of, text_positions): ([bool; 3], usize)) -> Vec<[Vec<f32>; 3]> {
     let (device, first) = (Device::new(), texts[0]);
     let shape = first.shape;
@@ -194,7 +194,7 @@ fn sequences_have_the_same_bits_alone_and_in_a_batch() {
         ([64, 4, 2, 16], vec![0, 63, 17], 4),
         ([130, 6, 2, 6], vec![129, 64, 0, 128, 3], 3),
         ([70, 3, 3, 130], vec![69, 5], 0),
-        // The cache of the second text is full.
+        // The cache of the second sequence is full.
         ([20, 2, 1, 4], vec![7, 25], 2),
     ] {
         for format in [Format::F32, Format::Bf16] {

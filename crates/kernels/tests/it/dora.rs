@@ -12,7 +12,7 @@ use crate::bounds::{UNIT, within};
 use crate::harness::{Device, UNWRITTEN};
 use crate::support::{Data, differences, doubles, same_bits};
 
-/// Odd sizes, whole tiles, one element more or less, and zero: rows of W, their length, and ranks.
+/// Rows and columns of W, and rank: odd sizes, whole tiles, one element more or less, and zero.
 const SIZES: [[usize; 3]; 12] = [
     [1, 1, 1],
     [2, 3, 5],
@@ -109,7 +109,7 @@ impl Weight {
         reference::norms([&w, &a, &b], self.sizes(), self.scale.into())
     }
 
-    /// The norms of the absolute values: of what is added to an element.
+    /// The norms of the sums of absolute values.
     fn magnitude(&self) -> Vec<f64> {
         let absolute =
             |values: &[f32]| values.iter().map(|x| f64::from(x.abs())).collect::<Vec<_>>();
@@ -125,7 +125,7 @@ impl Weight {
         let bounds: Vec<_> = self.magnitude().iter().map(|size| terms * UNIT * size).collect();
         let what = format!("{what} {:?}, bf16 {}", self.sizes(), self.in_bf16);
         within(&norms, &expected, &bounds, &what);
-        // The quotient of the norm that was written, as the host divides.
+        // The quotient with the written norm, as computed by the host.
         let quotients: Vec<_> = self.magnitudes.iter().zip(&norms).map(|(m, n)| m / n).collect();
         for (found, expected) in factors.iter().zip(&quotients) {
             assert!(found == expected || found.is_nan() && expected.is_nan(), "{what}");

@@ -1,4 +1,4 @@
-//! Dropout against its reference, and against itself.
+//! Dropout against its reference, and its statistics.
 
 use retrograph_kernels::KernelError;
 use retrograph_kernels::elementwise::reference::dropout::keeps;
@@ -7,7 +7,7 @@ use retrograph_kernels::ops::Dropout;
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
 
-/// Nothing, one, quads with every remainder, primes, and both sides of a block.
+/// Zero, one, vec4s with every remainder, primes, and both sides of a block.
 const LENGTHS: [usize; 10] = [0, 1, 2, 3, 4, 5, 127, 1023, 1025, 2053];
 const SEED: u64 = 0x0123_4567_89ab_cdef;
 
@@ -22,7 +22,7 @@ struct Drawn {
 
 const DRAWN: Drawn = Drawn { step: 3, sequence: 7, seed: SEED, probability: 0.3 };
 
-/// Runs over `x` into poisoned memory, or adds to `before`; `shift` moves both off their alignment.
+/// Runs over `x` into poisoned memory, or adds to `before`; `shift` misaligns both.
 fn run(x: &[f32], before: Option<&[f32]>, drawn: Drawn, shift: usize) -> Vec<f32> {
     let device = Device::new();
     let padded = |values: &[f32]| [vec![5.0; shift], values.to_vec(), vec![5.0; 3]].concat();

@@ -12,10 +12,10 @@ use retrograph_kernels::{DType, KernelError, Launch, View};
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
-/// Nothing, one, quads with every remainder, primes, and both sides of a block.
+/// Zero, one, vec4s with every remainder, primes, and both sides of a block.
 pub(crate) const LENGTHS: [usize; 12] = [0, 1, 2, 3, 4, 5, 7, 127, 1023, 1024, 1025, 2053];
 
-/// Where a logistic function saturates, under- or overflows, or is not defined.
+/// Arguments at which a logistic function saturates, under- or overflows, or is undefined.
 pub(crate) const EDGES: [f32; 22] = [
     0.0,
     -0.0,
@@ -249,8 +249,8 @@ fn addition_is_exact_and_may_be_in_place() {
 /// A launch that writes one result to the given outputs.
 type Write<'a> = &'a dyn Fn(Output<u64>) -> Result<Launch<u64>, KernelError>;
 
-/// Checks that a result in bf16, alone or beside f32, at an aligned address or not, is the one in
-/// f32 rounded, and that nothing is written beyond it.
+/// Checks that a bf16 result, alone or with f32, at an aligned address or not, is the rounded f32
+/// result, and that nothing is written beyond it.
 pub(crate) fn rounds(device: &Device, len: usize, launch: Write<'_>) {
     let exact = device.unwritten(len);
     device.run(&launch(exact.into()).unwrap());

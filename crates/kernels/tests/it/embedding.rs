@@ -8,8 +8,8 @@ use crate::harness::Device;
 use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
 /// Positions, hidden, vocabulary: one of each, both sides of a warp of positions, rows that need
-/// two blocks, primes, a vocabulary far larger than the text, more positions than are listed at a
-/// time by one warp and by several, and nothing.
+/// two blocks, primes, a vocabulary far larger than the number of positions, more positions than
+/// one warp and several warps list at a time, and zero.
 const SHAPES: [(usize, usize, usize); 12] = [
     (1, 1, 1),
     (31, 3, 7),
@@ -111,7 +111,7 @@ fn rows_are_copied_bit_for_bit() {
 }
 
 #[test]
-fn rows_and_gradients_have_the_factor() {
+fn rows_and_gradients_are_scaled() {
     let mut data = Data::new("scaled embedding");
     for ((positions, hidden, vocab), scale) in
         SHAPES.into_iter().zip([0.5, -3.0, 27.7].into_iter().cycle())

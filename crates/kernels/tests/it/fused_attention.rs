@@ -13,7 +13,8 @@ use crate::gemm_case::rounded;
 use crate::harness::Device;
 use crate::support::{Data, differences, same_bits};
 
-/// batch, seq, heads, kv_heads, head_dim: one, primes, around tiles, groups of 1 to 6, padding.
+/// batch, seq, heads, kv_heads, head_dim: one, primes, sizes around tiles, groups of 1 to 6,
+/// padding.
 const SHAPES: [[usize; 5]; 21] = [
     [0, 4, 2, 1, 8],
     [1, 0, 2, 1, 8],
@@ -152,7 +153,7 @@ fn gradients_match_finite_differences() {
 
 fn gradients_match(data: &mut Data, compute: DType, sizes: [usize; 5]) {
     let mut case = Case::new(data, compute, sizes);
-    // Numbers that bf16 has, so that the reference can be moved from where the kernels are.
+    // Numbers that are exact in bf16, so that finite differences start from the kernels' operands.
     for tensor in [&mut case.q, &mut case.k, &mut case.v, &mut case.grad_out] {
         *tensor = rounded(tensor);
     }
@@ -185,7 +186,7 @@ fn neither_overflow_nor_vanish(data: &mut Data, compute: DType, head_dims: [usiz
     assert!(results.all().iter().all(|x| x.is_finite()));
     let [q, k, v, _] = case.operands();
     let expected = case.attention().forward([&q, &k, &v]);
-    // Scores of 1e4 are off by 1e-3 in f32, and so are logarithms and exponents.
+    // Scores of 1e4 have an error of 1e-3 in f32, and so do logarithms and exponents.
     within(&results.out, &expected.out, &vec![0.05; q.len()], "out");
     within(&results.lse, &expected.lse, &vec![0.02; results.lse.len()], "lse");
     for (of_values, of_grads) in [(1e-30, 1e30), (1e30, 1e-30), (1e-15, 1e-12)] {
@@ -194,7 +195,7 @@ fn neither_overflow_nor_vanish(data: &mut Data, compute: DType, head_dims: [usiz
         case.v.iter_mut().for_each(|v| *v *= of_values);
         case.grad_out.iter_mut().for_each(|grad| *grad *= of_grads);
         let results = case.run(1);
-        // Each result is a product of these factors and its previous value.
+        // Each result is its previous value times these factors.
         for (found, plain, factor) in [
             (&results.out, &plain.out, of_values),
             (&results.v, &plain.v, of_grads),
@@ -203,7 +204,7 @@ fn neither_overflow_nor_vanish(data: &mut Data, compute: DType, head_dims: [usiz
         ] {
             let expected: Vec<_> =
                 plain.iter().map(|x| f64::from(*x) * f64::from(factor)).collect();
-            // Rounding may differ, as factors are no powers of 2.
+            // Rounding may differ, because the factors are not powers of 2.
             let rounding = if compute == DType::Bf16 { 0.05 } else { 2e-5 };
             let bounds = vec![rounding * f64::from(factor); found.len()];
             within(found, &expected, &bounds, &format!("{of_values:e}, {of_grads:e}"));
@@ -214,7 +215,7 @@ fn neither_overflow_nor_vanish(data: &mut Data, compute: DType, head_dims: [usiz
 #[test]
 fn nan_and_infinity_reach_all_dependents_and_stay_in_their_sequence() {
     let mut data = Data::new("fused specials");
-    // Runs of 128 tokens with `wgmma`, of 64 without.
+    // Blocks of 128 tokens with `wgmma`, of 64 without.
     for (seq, token, head_dim, run) in [(150, 100, 8, 64), (300, 200, 64, 128)] {
         stays_in_its_run(&mut data, [seq, token, head_dim, run]);
     }
@@ -269,7 +270,7 @@ fn keys_of_weight_zero_are_ignored_and_rows_without_weight_are_nan() {
         results.out[..320].iter().all(|x| x.is_nan())
             && results.out[320..].iter().all(|x| x.is_finite())
     );
-    // In f32 infinity has no rest that could be multiplied.
+    // In f32, splitting infinity gives NaN.
     let results = Case { compute: DType::F32, ..case }.run(1);
     assert!(results.out.iter().all(|x| x.is_nan()));
 }

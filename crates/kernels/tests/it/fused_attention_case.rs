@@ -15,17 +15,17 @@ use crate::gemm_case::rounded;
 use crate::harness::Device;
 use crate::support::{Data, doubles};
 
-/// The relative error bound of factors and weights.
+/// The relative error bounds of operands and weights.
 #[derive(Clone, Copy)]
 struct Errors {
-    /// The rounding of a factor.
+    /// The rounding error of an operand.
     rounding: f64,
-    /// Exponents of weights, whose scores tensor cores have summed.
+    /// The error of weights from scores that tensor cores have summed.
     weights: f64,
 }
 
 impl Errors {
-    /// In f32 scores of 10 are sums of a few dozen numbers, each off by 2⁻²⁴ of their sum.
+    /// In f32, scores of 10 are sums of a few dozen numbers, each with an error of 2⁻²⁴ of the sum.
     fn of(compute: DType) -> Self {
         match compute {
             DType::F32 | DType::F16 => Self { rounding: 1e-6, weights: 1e-5 },
@@ -34,7 +34,7 @@ impl Errors {
     }
 }
 
-/// A tensor in the type of the factors.
+/// A tensor in the operand type.
 pub(crate) fn upload(device: &Device, compute: DType, tensor: &[f32]) -> TensorView<u64> {
     match compute {
         DType::F32 | DType::F16 => device.upload(tensor).into(),
@@ -56,7 +56,7 @@ fn split(device: &Device, tensor: TensorView<u64>, rows: usize) -> SplitMatrix<u
     out
 }
 
-/// Checks that the second tensor is the first one, rounded.
+/// Checks that the second tensor is the first one rounded.
 fn check_rounded(device: &Device, exact: View<u64, f32>, rounded: View<u64, bf16>) {
     let pairs = device.download(exact).into_iter().zip(device.download(rounded));
     for (i, (exact, rounded)) in pairs.enumerate() {
@@ -77,18 +77,18 @@ pub(crate) struct RopeCase {
     pub(crate) token_positions: Option<Vec<u32>>,
 }
 
-/// The types of factors in tests: f32, the parts of f32, and bf16.
+/// The operand types in tests: f32, split f32, and bf16.
 pub(crate) const FORMS: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 
-/// Whether kernels multiply factors of this form and size.
+/// Whether kernels support operands of this type and shape.
 pub(crate) fn is_supported(compute: DType, shape: AttentionShape) -> bool {
     let in_parts = compute == DType::F16;
     shape.can_be_fused(compute) && (!in_parts || [64, 96, 128].contains(&shape.head_dim))
 }
 
-/// Operands and the factor of scores.
+/// Operands and the softmax scale.
 pub(crate) struct Case {
-    /// The type of the factors; f16 for f32 in parts.
+    /// The operand type; f16 for split f32.
     pub(crate) compute: DType,
     pub(crate) shape: AttentionShape,
     pub(crate) scale: f32,
@@ -207,8 +207,8 @@ impl Case {
         }
     }
 
-    /// The operands as the kernels multiply them: q, k, v and the gradient of the output. Of
-    /// infinity no splits can be multiplied.
+    /// The operands as the kernels multiply them: q, k, v and the gradient of the output. Split
+    /// infinities are NaN.
     pub(crate) fn operands(&self) -> [Vec<f64>; 4] {
         let finite = |x: f64| if x.is_finite() { x } else { f64::NAN };
         [&self.q, &self.k, &self.v, &self.grad_out].map(|tensor| match self.compute {
@@ -222,7 +222,7 @@ impl Case {
         self.check_all(&[results], what);
     }
 
-    /// As [`Case::check`], of several runs: references take longer than most runs.
+    /// As [`Case::check`], for several runs, because references take longer than most runs.
     pub(crate) fn check_all(&self, runs: &[&Results], what: &str) {
         let ([q, k, v, grad_out], attention) = (self.operands(), self.attention());
         let compute = self.compute;
@@ -269,8 +269,8 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Weights are off by a part of themselves, `delta` and gradients of probabilities by a part of
-    /// the sums of their absolute values; later results are linear in them.
+    /// Weights have a relative error; `delta` and gradients of probabilities have an error relative
+    /// to the sums of absolute values. Later results are linear in them.
     fn new(
         Errors { rounding, weights }: Errors,
         [q, k, v, grad_out]: [&[f64]; 4],
@@ -303,7 +303,7 @@ impl Bounds {
             let magnitudes = sums(&abs_grad, &abs_v);
             let probs: Vec<_> = scores.iter().map(|score| (score - max).exp() / total).collect();
             let mean = dot(&probs, &grad_probs);
-            // `delta` is of the output as the forward pass has it.
+            // `delta` uses the output of the forward pass.
             let off = dot(&probs, &magnitudes);
             for j in first..=token {
                 let (prob, start) = (probs[j - first], key(j));
@@ -321,8 +321,8 @@ impl Bounds {
     }
 }
 
-/// The dot product of vectors of one length. A loop, as is [`add`]: without optimization iterators
-/// take several times as long.
+/// The dot product of two vectors of the same length. A loop, like [`add`], because iterators are
+/// several times slower without optimization.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let (mut sum, mut i) = (0.0, 0);
     while i < a.len() {

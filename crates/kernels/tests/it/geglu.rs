@@ -8,8 +8,8 @@ use crate::elementwise::{EDGES, F32, LENGTHS, run};
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, differences, doubles};
 
-/// Values that are not tiny beside the largest one of a column of `scale`: relative errors of σ(z)
-/// grow with −z.
+/// The tolerance for values of magnitude `scale`: relative errors of σ(z) grow with −z, so tiny
+/// values are compared absolutely.
 fn tolerance(scale: f32) -> Tolerance {
     Tolerance::relative(3e-6).absolute(1e-7 * f64::from(scale))
 }
@@ -60,7 +60,7 @@ fn geglu_backward_matches_its_reference_and_differences() {
             near.check(&actual[1], &of_up, "differences of up");
         }
     }
-    // Far out the derivative is 0 or 1, without the product of 0 and infinity.
+    // For large |x| the derivative is 0 or 1, not the NaN of 0 times infinity.
     let gate = [16.0, 17.0, 1e4, 1e30, f32::MAX, -16.0, -17.0, -1e4, -1e30, f32::MIN];
     let ones = [1.0; 10];
     let slopes = gradients(&gate, &ones, &ones).remove(0);

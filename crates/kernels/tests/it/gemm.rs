@@ -1,4 +1,4 @@
-//! Products of linear layers against their references, in every tile and by every way to read.
+//! GEMMs of linear layers against their references, in every tile and for every operand alignment.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,7 @@ use crate::gemm_case::{Case, OPS, Op, TILES, geometry, shape, tile_of};
 use crate::harness::Device;
 use crate::support::{Data, differences, doubles, same_bits};
 
-/// Nothing, one, primes, multiples of 4 and of tiles and one past them, short and long
-/// contractions.
+/// Zero, one, primes, multiples of 4 and of tiles and one past them, short and long contractions.
 const SHAPES: [[usize; 3]; 12] = [
     [0, 3, 5],
     [3, 0, 5],
@@ -85,7 +84,7 @@ fn the_chosen_tile_matches_the_reference_and_repeats_its_bits() {
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let case = Case::new(Op::Fprop, shape, (&a, &b));
         let first = case.run(&device);
-        // As wide as the products of split factors need.
+        // The slack that split operands need.
         case.check_within(4.0, &first, "chosen by sizes");
         same_bits(&first, &case.run(&device), "two runs");
         let (launch, _) = case.launch(&device);
@@ -165,7 +164,7 @@ fn gradients_match_finite_differences_of_the_forward_product() {
     let by_w = differences(&doubles(&w), 1e-3, |w| dot(gemm::fprop(&doubles(&x), w, shape)));
     let dgrad = Case::new(Op::Dgrad, shape, (&grad, &w)).run(&device);
     let wgrad = Case::new(Op::Wgrad, shape, (&grad, &x)).run(&device);
-    // The product is linear, so that differences are exact up to rounding.
+    // The product is linear, so finite differences are exact up to rounding.
     within(&dgrad, &by_x, &[1e-5; 15], "dgrad and differences");
     within(&wgrad, &by_w, &[1e-5; 35], "wgrad and differences");
 }

@@ -1,4 +1,4 @@
-//! Products in bf16, and products with weights in bf16 and NF4, in every tile.
+//! GEMMs in bf16, and GEMMs with bf16 and NF4 weights, in every tile.
 
 use retrograph_kernels::KernelError;
 use retrograph_kernels::ops::{DType, DgradSplitK, FpropSplitK, SplitKSum};
@@ -17,7 +17,7 @@ const FORMATS: [(DType, Format); 6] = [
     (DType::F32, Format::Nested),
 ];
 
-/// Nothing, one, primes, multiples of 8 and of tiles and one past them. Rows, inputs, outputs.
+/// Rows, inputs, outputs: zero, one, primes, multiples of 8 and of tiles and one past them.
 const SHAPES: [[usize; 3]; 10] = [
     [0, 8, 5],
     [3, 8, 0],
@@ -31,7 +31,7 @@ const SHAPES: [[usize; 3]; 10] = [
     [17, 264, 130],
 ];
 
-/// Every product, format and shape that there is.
+/// Every product, format and shape.
 fn cases() -> Vec<(Op, DType, Format, [usize; 3])> {
     let all = OPS.iter().flat_map(|op| FORMATS.map(|(compute, format)| (*op, compute, format)));
     let all = all.filter(|(op, _, format)| *op != Op::Wgrad || *format == Format::F32);
@@ -155,7 +155,7 @@ fn nan_and_infinity_reach_exactly_what_depends_on_them() {
 #[test]
 fn rounding_is_to_the_nearest_and_ties_go_to_even() {
     let device = Device::new();
-    // One product each, by 1: the result is the rounded operand itself.
+    // Multiplies by 1: the result is the rounded operand itself.
     let mut values: Vec<f32> = (0..=32).map(|i| f32::from_bits(0x3f80_0000 + i * 0x1000)).collect();
     values.extend([1e-40, 3.4e38, -1.003_906_2, 1.011_718_8, f32::MIN_POSITIVE, 0.0]);
     let shape = shape([values.len(), 1, 1]);
@@ -171,7 +171,7 @@ fn weights_in_nf4_have_the_values_of_the_host() {
     for (compute, format) in FORMATS.into_iter().filter(|(_, format)| *format != Format::F32) {
         let (inputs, outputs) = (40, 7);
         let w = data.uniform(outputs * inputs, 3.0);
-        // Rows of the identity pick single weights.
+        // Rows of the identity select single weights.
         let one = |row: usize, column: usize| f32::from(u8::from(row == column));
         let x: Vec<f32> = (0..inputs * inputs).map(|i| one(i / inputs, i % inputs)).collect();
         let case = Case {
@@ -191,7 +191,7 @@ fn weights_in_nf4_have_the_values_of_the_host() {
 }
 
 #[test]
-fn products_in_parts_match_their_reference() {
+fn split_k_products_match_their_reference() {
     let (mut data, device) = (Data::new("mixed splits"), Device::new());
     for (compute, format) in FORMATS {
         let (shape, splits) = (shape([5, 64, 96]), 4);

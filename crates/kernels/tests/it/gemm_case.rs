@@ -1,4 +1,4 @@
-//! One product of a linear layer: its launch and its expected result.
+//! One GEMM of a linear layer: its launch and its expected result.
 
 use half::bf16;
 use retrograph_kernel_abi::gemm::{
@@ -17,32 +17,32 @@ use crate::support::doubles;
 /// A tile of an image.
 pub(crate) type Tile = TileConfig;
 
-/// The tiles of products in f32 that take rows of any alignment.
+/// The f32 tiles for rows of any alignment.
 pub(crate) const TILES: [Tile; SIMT_NF4.len()] = *SIMT_NF4.first_chunk().unwrap();
 
-/// The tiles of products in bf16.
+/// The bf16 tiles.
 pub(crate) const BF16_TILES: [Tile; MMA_SYNC.len()] = MMA_SYNC;
 
-/// The tiles of large products in f32, whose rows are multiples of 16 bytes.
+/// The f32 tiles for large products whose rows are multiples of 16 bytes.
 pub(crate) const TF32X3_TILES: &[Tile] = SIMT.split_at(TILES.len()).1;
 
-/// The tiles of products of two operands in bf16 that `target` has.
+/// The tiles for two bf16 operands on `target`.
 pub(crate) fn multistage_tiles(target: SmTarget) -> &'static [Tile] {
     tiles_of(target, &MULTISTAGE_BF16)
 }
 
-/// The tiles of products with an operand in NF4 that `target` has.
+/// The tiles for an NF4 operand on `target`.
 pub(crate) fn multistage_nf4_tiles(target: SmTarget) -> &'static [Tile] {
     tiles_of(target, &MULTISTAGE_NF4)
 }
 
-/// The tiles of `table` that `target` has. Those that need `wgmma` come first in a table.
+/// The tiles of `table` that `target` has. Tiles that need `wgmma` come first in a table.
 pub(crate) fn tiles_of(target: SmTarget, table: &'static [Tile]) -> &'static [Tile] {
     let portable = table.iter().position(|tile| !tile.needs_wgmma()).unwrap();
     if target.features().wgmma { table } else { &table[portable..] }
 }
 
-/// How an operand is stored.
+/// The storage format of an operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Format {
     F32,
@@ -57,7 +57,7 @@ pub(crate) fn rounded(values: &[f32]) -> Vec<f32> {
 }
 
 impl Format {
-    /// The numbers that are stored for `values`.
+    /// The stored values of `values`.
     pub(crate) fn stored(self, values: &[f32]) -> Vec<f32> {
         match self {
             Self::F32 => values.to_vec(),
@@ -146,14 +146,14 @@ pub(crate) struct Case<'a> {
     pub(crate) b: &'a [f32],
     pub(crate) bias: Option<&'a [f32]>,
     pub(crate) alpha: f32,
-    /// The previous c, if the product is added to it.
+    /// The previous c, if the product is accumulated.
     pub(crate) before: Option<&'a [f32]>,
     /// Elements by which operands start later than an aligned address.
     pub(crate) shift: usize,
     pub(crate) compute: DType,
-    /// How a is stored: as f32 or bf16.
+    /// The format of a: f32 or bf16.
     pub(crate) left: Format,
-    /// How b is stored.
+    /// The format of b.
     pub(crate) format: Format,
 }
 
@@ -164,7 +164,7 @@ impl<'a> Case<'a> {
         Self { op, shape, a, b, bias, alpha: 1.0, before, shift: 0, compute, left, format }
     }
 
-    /// The tiles that there are for it.
+    /// The available tiles.
     pub(crate) fn tiles(&self, target: SmTarget) -> &'static [Tile] {
         match (self.compute, self.left) {
             (DType::F32, _) => &TILES,
@@ -179,7 +179,7 @@ impl<'a> Case<'a> {
         self.describe(device).unwrap()
     }
 
-    /// The launch and the buffer that holds c, or why there is none.
+    /// The launch and the buffer that holds c, or an error.
     pub(crate) fn describe(
         &self,
         device: &Device,
@@ -229,7 +229,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Runs the tile that the sizes choose.
+    /// Runs the tile that the heuristic chooses.
     pub(crate) fn run(&self, device: &Device) -> Vec<f32> {
         let (launch, c) = self.launch(device);
         device.run(&launch);
@@ -252,9 +252,9 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Compares with the reference of the operands as they are multiplied, by the error bound of a
-    /// chain of fused multiply-adds. Tensor cores cut bits off where those round, in sums of
-    /// several products: four times the bound.
+    /// Compares with the reference of the operands as they are multiplied, with the error bound of
+    /// a chain of fused multiply-adds. Tensor cores truncate sums of several products, which takes
+    /// four times the bound.
     #[track_caller]
     pub(crate) fn check(&self, actual: &[f32], what: &str) {
         let slack = if self.compute == DType::F32 { 1.0 } else { 4.0 };
@@ -300,7 +300,7 @@ pub(crate) fn geometry(launch: &Launch<u64>, target: SmTarget, tile: Tile) -> Di
         panic!("{:?} is no matrix product", launch.kernel())
     };
     if tile.needs_tensor_maps() && !tensor_maps {
-        // The tile cannot be forced; the launch takes another one.
+        // The tile cannot be forced; the launch uses another one.
         return launch.dispatch(target);
     }
     let image = image(launch);

@@ -1,4 +1,4 @@
-//! Products with multistage tiles: f32 split for tensor cores, and bf16.
+//! GEMMs with multistage tiles: f32 split for tensor cores, and bf16.
 
 use half::bf16;
 use retrograph_kernel_abi::gemm::Mainloop;
@@ -12,11 +12,11 @@ use crate::gemm_case::{
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
 
-/// The error bound of a term of an f32 product, in roundings of a sum: both factors are cut to 22
-/// bits, and tensor cores truncate.
+/// The error bound of a term of an f32 product, in roundings of a sum: both operands are truncated
+/// to 22 bits, and tensor cores truncate.
 const SPLIT: f64 = 4.0;
 
-/// Nothing, one copy, edges of tiles, and several stages and one more. Rows, inputs, outputs:
+/// Rows, inputs, outputs: zero, one copy, edges of tiles, and several stages and one more;
 /// multiples of a copied vector if they are contiguous in one of the products.
 const SHAPES: [[usize; 3]; 10] = [
     [0, 8, 8],
@@ -174,8 +174,8 @@ fn extreme_scales_stay_within_their_bound() {
     }
 }
 
-/// Splitting a factor loses its part below 2⁻¹²⁶, which tensor cores flush: the absolute error
-/// stays below that.
+/// Splitting an operand loses its part below 2⁻¹²⁶, which tensor cores flush; the absolute error is
+/// smaller than that.
 #[test]
 fn splitting_loses_only_subnormal_parts() {
     let (mut data, device) = (Data::new("multistage underflow"), Device::new());
@@ -205,7 +205,7 @@ fn nan_and_infinity_reach_exactly_what_depends_on_them() {
         }
         let exact = single.run_tile(&device, TILES[1]);
         for &tile in TF32X3_TILES {
-            // An infinity makes NaN here.
+            // Here an infinity gives NaN.
             let actual = single.run_tile(&device, tile);
             for (i, (actual, exact)) in actual.iter().zip(&exact).enumerate() {
                 assert_eq!(actual.is_finite(), exact.is_finite(), "{op:?}: {i} is {actual}");

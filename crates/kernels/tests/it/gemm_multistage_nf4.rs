@@ -1,4 +1,4 @@
-//! Large products of operands in bf16 and weights in NF4, which are decoded into the stages.
+//! Large GEMMs of bf16 activations and NF4 weights, which are decoded into the stages.
 
 use half::bf16;
 use retrograph_kernels::ops::{
@@ -15,8 +15,8 @@ use crate::support::{Data, same_bits};
 const OPS: [Op; 2] = [Op::Fprop, Op::Dgrad];
 const FORMATS: [Format; 2] = [Format::Nf4, Format::Nested];
 
-/// Nothing, one stage, edges of tiles, and several stages, the last of which are whole, half full
-/// or hold one copy. Rows, inputs, outputs: inputs are whole blocks.
+/// Rows, inputs, outputs: zero, one stage, edges of tiles, and several stages, the last of which
+/// are full, half full or hold one copy. Inputs are whole blocks.
 const SHAPES: [[usize; 3]; 9] = [
     [0, 64, 8],
     [8, 0, 8],
@@ -73,7 +73,7 @@ fn nf4_weights_give_the_bits_of_the_kernel_that_rounds_its_operands() {
     }
 }
 
-/// Stages have other lengths and places elsewhere, and before sm_80 codes are not copied.
+/// Other targets have other stage lengths and layouts, and no `cp.async` before sm_80.
 #[test]
 fn images_of_other_targets_match_the_reference() {
     let mut data = Data::new("multistage nf4 targets");
@@ -98,7 +98,7 @@ fn every_decoded_weight_matches_the_host() {
     let (inputs, outputs) = (192, 72);
     let w = data.uniform(outputs * inputs, 3.0);
     let one = |row: usize, column: usize| f32::from(u8::from(row == column));
-    // Rows of the identity pick single weights.
+    // Rows of the identity select single weights.
     let identity = |n: usize| (0..n * n).map(|i| one(i / n, i % n)).collect::<Vec<_>>();
     for format in FORMATS {
         let stored = rounded(&format.stored(&w));
@@ -172,8 +172,8 @@ fn nan_and_infinity_of_the_first_operand_reach_exactly_what_depends_on_them() {
     }
 }
 
-/// All codes over scales that `nf4::quantize` makes of few numbers, or of none: results are those
-/// of the tiles that decode on the way.
+/// All codes with scales that `nf4::quantize` rarely or never returns: results equal the tiles that
+/// decode in registers.
 #[test]
 fn scales_that_are_zero_huge_tiny_or_not_finite_are_multiplied_as_they_are() {
     let (mut data, device) = (Data::new("multistage nf4 odd scales"), Device::new());
@@ -215,7 +215,7 @@ fn scales_that_are_zero_huge_tiny_or_not_finite_are_multiplied_as_they_are() {
 }
 
 #[test]
-fn products_in_parts_and_of_chosen_tiles_match_their_reference() {
+fn split_k_products_and_chosen_tiles_match_their_reference() {
     let (mut data, device) = (Data::new("multistage nf4 splits"), Device::new());
     let (shape, splits, compute) = (shape([130, 256, 128]), 2, DType::Bf16);
     for (op, format) in OPS.iter().flat_map(|op| FORMATS.map(|format| (*op, format))) {

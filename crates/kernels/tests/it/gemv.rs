@@ -1,4 +1,4 @@
-//! Matrix times vector against the reference of a product with one row.
+//! GEMV against the reference of a product with one row.
 
 use retrograph_kernels::Dispatch;
 use retrograph_kernels::gemm::reference::fprop;
@@ -9,7 +9,7 @@ use crate::gemm_case::Format;
 use crate::harness::Device;
 use crate::support::{Data, doubles, same_bits};
 
-/// Inputs and outputs: nothing, one, primes, multiples of 4, of a warp's run and one past it.
+/// Inputs and outputs: zero, one, primes, multiples of 4, of a warp's step and one past it.
 const SIZES: [[usize; 2]; 11] = [
     [0, 3],
     [3, 0],
@@ -24,10 +24,10 @@ const SIZES: [[usize; 2]; 11] = [
     [2053, 3],
 ];
 
-/// How weights are stored.
+/// The storage formats of weights.
 const FORMATS: [Format; 4] = [Format::F32, Format::Bf16, Format::Nf4, Format::Nested];
 
-/// A case without anything further.
+/// A case without options.
 const PLAIN: Case<'static> =
     Case { x: &[], w: &[], format: Format::F32, bias: None, before: None, alpha: 1.0, shift: 0 };
 
@@ -48,7 +48,7 @@ impl Case<'_> {
         self.w.len() / self.x.len().max(1)
     }
 
-    /// Runs an entry, or the one that the sizes choose.
+    /// Runs an entry, or the one that the heuristic chooses.
     fn run(&self, outputs: usize, split: Option<usize>) -> Vec<f32> {
         let device = Device::new();
         let place = |data: &[f32]| {
@@ -97,7 +97,7 @@ fn every_split_matches_the_reference_and_repeats_its_bits() {
     let mut data = Data::new("gemv splits");
     for ([inputs, outputs], format) in SIZES.iter().flat_map(|s| FORMATS.map(|format| (*s, format)))
     {
-        // Codes come in words of eight.
+        // Codes come in words of eight codes.
         if matches!(format, Format::Nf4 | Format::Nested) && !inputs.is_multiple_of(8) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Several layers of one vector in a launch, after a norm and gated, against references.
+//! Several layers with one input in a launch, with fused norm and gating, against references.
 
 use retrograph_kernels::elementwise::reference::silu::{silu, silu_derivative};
 use retrograph_kernels::gemm::reference::fprop;
@@ -11,7 +11,7 @@ use crate::gemm_case::Format;
 use crate::harness::Device;
 use crate::support::{Data, doubles, same_bits};
 
-/// How weights are stored.
+/// The storage formats of weights.
 const FORMATS: [Format; 4] = [Format::F32, Format::Bf16, Format::Nf4, Format::Nested];
 
 /// A vector and the matrices that it is multiplied by.
@@ -31,7 +31,7 @@ struct Case {
 }
 
 impl Case {
-    /// `outputs` of the layers, and of those in f32 beside them; every second one has a bias.
+    /// `outputs` of the layers and of the additional f32 matrices; every second layer has a bias.
     fn new(data: &mut Data, (format, inputs): (Format, usize), outputs: [&[usize]; 2]) -> Self {
         let x = data.uniform(inputs, 2.0);
         let norm = Some((data.uniform(inputs, 1.5), 1e-6));
@@ -44,7 +44,7 @@ impl Case {
         Self { format, x, norm, layers, lora_a, shift: 0, prefetch: None }
     }
 
-    /// Runs `split` warps for each team, or as the sizes choose: one result after the other.
+    /// Runs with `split` warps per row group, or as the heuristic chooses, and returns all results.
     fn run(&self, split: Option<usize>, gated: bool) -> Vec<Vec<f32>> {
         let device = Device::new();
         let place = |data: &[f32]| {
@@ -238,7 +238,7 @@ fn a_prefetched_tensor_changes_no_bit_and_is_not_accessed() {
             let splits = [Some(0), Some(1), Some(2), Some(3), None];
             let alone = splits.map(|split| case.run(split, false).concat());
             let gated = case.run(None, true).concat();
-            // Less than a line, and more than all blocks ask for together.
+            // Less than a cache line, and more than all blocks prefetch together.
             for bytes in [64, 1 << 20] {
                 case.prefetch = Some(data.uniform(bytes / 4, 1.0));
                 let found = splits.map(|split| case.run(split, false).concat());

@@ -14,7 +14,7 @@ use retrograph_kernels::{Argument, Cell, Dispatch, Element, Launch, SmTarget, Vi
 use crate::argument_bytes::{self, Bytes};
 use crate::machine::{Machine, call};
 
-/// The contents of unwritten memory: a NaN that no arithmetic makes.
+/// The contents of unwritten memory: a NaN that arithmetic does not produce.
 pub(crate) const UNWRITTEN: u32 = 0x7fd0_5a5a;
 
 /// Memory of one test on the shared device.
@@ -36,7 +36,7 @@ impl Device {
         let machine = Machine::get();
         let mut stream = CUstream::NULL;
         call!(&machine.table, cuCtxSetCurrent(machine.context));
-        // 1: does not synchronize with the legacy stream.
+        // 1: CU_STREAM_NON_BLOCKING.
         call!(&machine.table, cuStreamCreate(&mut stream, 1));
         Self { machine, target, stream, allocations: Mutex::default() }
     }
@@ -54,7 +54,8 @@ impl Device {
         self.allocations.lock().unwrap().push(address);
         if !bytes.is_empty() {
             let (source, table) = (bytes.as_ptr().cast::<c_void>(), &self.machine.table);
-            // On the stream of the launches: a copy by the legacy stream is not ordered with it.
+            // On the stream of the launches, because a copy on the legacy stream is not ordered
+            // with it.
             call!(table, cuMemcpyHtoDAsync_v2(address, source, bytes.len(), self.stream));
             call!(table, cuStreamSynchronize(self.stream));
         }
@@ -71,7 +72,7 @@ impl Device {
         [plain.into(), self.upload(&rounded).slice(range).into()]
     }
 
-    /// A buffer that nothing has been written to.
+    /// An unwritten buffer.
     pub(crate) fn unwritten(&self, len: usize) -> View<u64, f32> {
         self.upload(&vec![f32::from_bits(UNWRITTEN); len])
     }

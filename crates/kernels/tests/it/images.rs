@@ -1,4 +1,4 @@
-//! Images and descriptors say the same.
+//! Images match their descriptors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,7 +65,7 @@ fn no_launch_has_more_threads_than_its_entry_allows() {
             let Some(dispatch) = (kernel.dispatch)(problem, target) else { continue };
             let entry = modules[kernel.image].entry(dispatch.entry);
             let entry = entry.unwrap_or_else(|| panic!("{kernel:?}: no {}", dispatch.entry));
-            // Without a limit of its own, an entry is within the limits of every device.
+            // An entry without its own limit obeys the limits of every device.
             let most = entry.limits.max_threads.unwrap_or([1024, 1024, 64]);
             for (threads, most) in dispatch.block.iter().zip(most) {
                 assert!(*threads <= most, "{kernel:?} {problem:?}: {dispatch:?}");

@@ -1,4 +1,4 @@
-//! Caches in bf16: appending to them, and products that read them.
+//! bf16 caches: appending, and products that read them.
 
 use half::bf16;
 use retrograph_kernels::attention::reference::decode::decode_attention;
@@ -48,7 +48,7 @@ fn a_bf16_cache_holds_rounded_values_and_products_read_it() {
         ([16, 4, 2, 6], 0, 5, 5),
         ([40, 2, 1, 8], 7, 16, 11),
         ([130, 3, 3, 66], 120, 8, 8),
-        // The last rows have no place any more.
+        // The last rows exceed the capacity.
         ([20, 3, 3, 4], 17, 8, 3),
     ] {
         let shape = shape(sizes);
@@ -101,8 +101,8 @@ fn a_bf16_cache_holds_rounded_values_and_products_read_it() {
             let q = doubles(&rounded(&q[token * row..][..row]));
             let caches = (&*doubles(&expected[0]), &*doubles(&expected[1]));
             let expected = decode_attention(&q, caches, 0..start + token + 1, (shape, 0.5));
-            // Probabilities are rounded to bf16, too, which may move each by 2⁻⁸ of itself: half of
-            // the last of 8 bits. No value is above 1.
+            // Probabilities are also rounded to bf16, with a relative error of up to 2⁻⁸, half an
+            // ulp. No value is above 1.
             let tolerance = Tolerance::relative(0.0).absolute(1.0 / 256.0 + TOLERANCE);
             tolerance.check(&outs[0][token * row..][..row], &expected, &format!("token {token}"));
         }

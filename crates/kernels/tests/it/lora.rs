@@ -34,7 +34,7 @@ fn shape((rows, width, rank): (usize, usize, usize)) -> LoraShape {
     LoraShape { rows, width, rank }
 }
 
-/// Operands of as many adapters as there are factors t and matrices.
+/// The operands of some adapters.
 #[derive(Clone)]
 struct Case {
     matrix: LoraMatrix,
@@ -93,7 +93,7 @@ impl Case {
     fn expand(&self, splits: usize) -> (Vec<f32>, Vec<Vec<f32>>) {
         let device = Device::new();
         let added = |(t, w): (&Vec<f32>, &Vec<f32>)| {
-            // Parts that add up to t: t itself, and pairs that vanish.
+            // Splits that add up to t: t itself, and pairs that cancel.
             let plane = |part: usize| match part {
                 0 => t.clone(),
                 odd if odd % 2 == 1 && odd + 1 < splits => vec![1.0; t.len()],
@@ -148,8 +148,8 @@ impl Case {
             .collect()
     }
 
-    /// Compares with whole products. `of` gives a product of absolute or signed values for an
-    /// update, `before` the previous contents.
+    /// Compares with whole products. `of` computes a product of signed or absolute values; `before`
+    /// is the previous content.
     fn check(
         &self,
         (actual, terms): (&[f32], usize),
@@ -226,7 +226,7 @@ fn gemm(rows: usize, inputs: usize, outputs: usize) -> GemmShape {
     GemmShape { rows, inputs, outputs }
 }
 
-/// Runs `work` for cases of all shapes, sides and numbers of adapters.
+/// Runs `work` for cases of all shapes, matrices and numbers of adapters.
 fn each_case(name: &str, work: impl Fn(Case, usize)) {
     let mut data = Data::new(name);
     for (at, sizes) in SHAPES.into_iter().enumerate() {

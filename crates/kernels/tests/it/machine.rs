@@ -1,4 +1,4 @@
-//! The device of the process, by the functions of its driver.
+//! The device of the process, through its driver functions.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
@@ -30,7 +30,7 @@ pub(crate) fn check(table: &DriverTable, call: &str, code: CUresult) {
         return;
     }
     let mut text = std::ptr::null();
-    // SAFETY: the pointer is valid; the text that comes back is static.
+    // SAFETY: the pointer is valid; the returned text is static.
     let named = unsafe { (table.cuGetErrorName)(code, &mut text) } == CUresult::CUDA_SUCCESS;
     // SAFETY: a successful call gives static text that ends in zero.
     let name = if named { unsafe { CStr::from_ptr(text) }.to_string_lossy() } else { "?".into() };
@@ -47,7 +47,7 @@ pub(crate) fn check(table: &DriverTable, call: &str, code: CUresult) {
 /// Calls a function of the table and checks its code.
 macro_rules! call {
     ($table:expr, $function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: every pointer is to something that outlives the call, which has completed or
+        // SAFETY: every pointer is valid for the duration of the call, which has completed or
         // copied its operands when it returns; handles are live.
         let code = unsafe { ($table.$function)($($argument),*) };
         $crate::machine::check($table, stringify!($function), code)
@@ -60,7 +60,7 @@ impl Machine {
         MACHINE.get_or_init(Self::start)
     }
 
-    /// The device that the environment asks for.
+    /// The device that the environment selects.
     fn start() -> Self {
         let required = std::env::var("RETROGRAPH_REQUIRE_GPU").is_ok_and(|value| value == "1");
         let wish = std::env::var("RETROGRAPH_DEVICE");
@@ -105,7 +105,7 @@ impl Machine {
         call!(&table, cuDeviceGetAttribute(&mut major, of_major, device));
         call!(&table, cuDeviceGetAttribute(&mut minor, of_minor, device));
         call!(&table, cuDevicePrimaryCtxRetain(&mut context, device));
-        // SAFETY: the call ended the name with a zero.
+        // SAFETY: the call terminated the name with a NUL.
         let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
         let target = SmTarget::for_device(major as u32, minor as u32).expect("a known device");
         println!("device: {name}, compute capability {major}.{minor}, images for {target}");

@@ -32,9 +32,9 @@ fn quantile(probability: f64) -> f64 {
 
 #[test]
 fn values_are_quantiles_of_the_normal_distribution() {
-    // The paper's appendix: 0, 8 quantiles above it and 7 below it, evenly spaced in probability
-    // from the one in which half of the last of 15 and half of the last of 16 equal parts lie on
-    // the average, and divided by the largest.
+    // The paper's appendix: 0, 8 quantiles above it and 7 below it, evenly spaced in probability,
+    // divided by the largest. The outermost probability is the average over 15 and 16 equal parts
+    // of one minus half a part.
     let outermost = 0.967_708_3;
     let largest = quantile(outermost);
     let spaced = |parts: usize, i: usize| {
@@ -59,7 +59,7 @@ fn the_dynamic_map_has_the_published_bits() {
     assert!(map.windows(2).all(|pair| pair[0] < pair[1]), "values rise");
     assert_eq!([map[0], map[127], map[128], map[255]], [-0.992_968_74, 0.0, 5.500_000_4e-7, 1.0]);
     let bytes: Vec<u8> = map.iter().flat_map(|value| value.to_le_bytes()).collect();
-    // Of the list that is printed in several projects, which bitsandbytes made on x86-64.
+    // The digest of the table that several projects publish, from bitsandbytes on x86-64.
     let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(digest, "e732639a65f497b4ad684bb166a4467708255edd5207757de8b8f0c7e1fda89c");
 }

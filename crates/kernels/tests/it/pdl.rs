@@ -11,8 +11,8 @@ use retrograph_ptx::ast::{
 use retrograph_ptx::instructions::Opcode;
 use retrograph_ptx::parse;
 
-/// The pointers of an image that its launches declare as read ahead. That they do is a test of
-/// each of them.
+/// Whether the launches of an image declare the pointer as read before the wait. Other tests check
+/// that they do.
 fn is_read_before_wait(image: &str, parameter: &str) -> bool {
     let numbered = |letter: &str| {
         parameter.strip_prefix(letter).is_some_and(|rest| rest.starts_with(['0', '1', '2']))
@@ -38,8 +38,8 @@ fn parts(operand: &Operand, registers: &mut Vec<RegisterId>, parameters: &mut Ve
     }
 }
 
-/// For each register the pointers among the parameters that its value can come from, whatever the
-/// order of the instructions.
+/// Returns for each register the pointer parameters that its value can come from, ignoring the
+/// order of instructions.
 fn origins(entry: &Entry) -> BTreeMap<RegisterId, BTreeSet<u32>> {
     let mut origins: BTreeMap<RegisterId, BTreeSet<u32>> = BTreeMap::new();
     loop {
@@ -79,15 +79,15 @@ fn waits(instruction: &Instruction) -> bool {
     instruction.opcode == Opcode::Griddepcontrol && wait && instruction.guard.is_none()
 }
 
-/// An instruction before `griddepcontrol.wait` that must not be there.
+/// Returns an error for an instruction that is not allowed before `griddepcontrol.wait`.
 fn violation(instruction: &Instruction, allowed: impl Fn(RegisterId) -> bool) -> Option<String> {
     let global =
         !instruction.modifiers.has(Modifier::Shared) && !instruction.modifiers.has(Modifier::Param);
     let what = match instruction.opcode {
         Opcode::Ret | Opcode::Exit => "ends",
-        // Prefetches change no result.
+        // Prefetches do not change results.
         Opcode::Cp if instruction.modifiers.has(Modifier::BulkPrefetch) => return None,
-        // A copy into shared memory that is no end of a group.
+        // A copy into shared memory, unlike the commit or wait of a group.
         Opcode::Ld | Opcode::Cp if global && instruction.operands.len() > 1 => {
             let Some(Operand::Address(address)) = instruction.operands.get(1) else {
                 return Some("loads from nowhere".to_owned());
@@ -103,8 +103,8 @@ fn violation(instruction: &Instruction, allowed: impl Fn(RegisterId) -> bool) ->
     Some(format!("{what} before it waits: {instruction:?}"))
 }
 
-/// The first violation on any path from the beginning to a wait, and whether any path gets to the
-/// end without one.
+/// Returns the first violation on any path from the start to a wait, or an error if a path reaches
+/// the end without a wait.
 fn check(image: &str, entry: &Entry) -> Result<(), String> {
     let origins = origins(entry);
     let allowed = |register| {
@@ -174,7 +174,7 @@ fn violations_are_found() {
     let text = images::ptx(target, SmTarget::exact(90)).unwrap();
     let module = parse(text).unwrap();
     assert!(module.entries.iter().all(|entry| check("gemv_bf16", entry).is_ok()));
-    // Under another name nothing is declared.
+    // No declarations apply to an image of another name.
     assert!(module.entries.iter().all(|entry| check("other", entry).is_err()));
     let without = parse(&text.replace("griddepcontrol.wait;", "bar.sync 0;")).unwrap();
     assert!(without.entries.iter().all(|entry| check("gemv_bf16", entry).is_err()));

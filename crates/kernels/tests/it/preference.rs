@@ -28,7 +28,7 @@ fn log_ratios_are_sums_in_f64() {
     }
 }
 
-/// What the kernel writes: losses, chosen, rejected, correct, weights.
+/// The outputs of the kernel: losses, chosen, rejected, correct, weights.
 fn run(ratios: &[f64], beta: f32, label_smoothing: f32) -> [Vec<f32>; 5] {
     let device = Device::new();
     let pairs = ratios.len() / 2;
@@ -56,7 +56,7 @@ fn pairs_match_the_reference() {
             .collect();
         let of = |part: fn(&Preferred) -> f64| pairs.iter().map(part).collect::<Vec<_>>();
         let tolerance = Tolerance::relative(4e-7).absolute(1e-30);
-        // The argument of the exponential, below 90 where it matters, is rounded to f32.
+        // The argument of the exponential is rounded to f32; above 90 it does not matter.
         let rounded = 90.0 * f64::from(f32::EPSILON) / 2.0 + 4e-7;
         Tolerance::relative(rounded).check(&found[0], &of(|pair| pair.loss), "losses");
         tolerance.check(&found[1], &of(|pair| pair.rewards[0]), "chosen");
@@ -64,7 +64,7 @@ fn pairs_match_the_reference() {
         let correct = of(|pair| f64::from(u8::from(pair.rewards[0] > pair.rewards[1])));
         tolerance.check(&found[3], &correct, "correct");
         let weights: Vec<f64> = pairs.iter().flat_map(|pair| [pair.weight, -pair.weight]).collect();
-        // A weight is a difference if labels are smoothed.
+        // With label smoothing, a weight is a difference.
         let absolute = if wrong > 0.0 { 1e-7 * f64::from(beta) } else { 1e-30 };
         Tolerance::relative(rounded).absolute(absolute).check(&found[4], &weights, "weights");
     }
@@ -74,7 +74,7 @@ fn pairs_match_the_reference() {
 #[test]
 fn weights_are_derivatives() {
     for (pair, beta, wrong) in [([1.5, -0.5], 0.3, 0.0), ([-2.0, 1.0], 0.7, 0.1)] {
-        // A ratio falls as the negative log-probability rises.
+        // A ratio decreases as the negative log-probability increases.
         let moved = |by: f64| preference([pair[0] - by, pair[1]], beta, wrong).loss;
         let slope = (moved(1e-6) - moved(-1e-6)) / 2e-6;
         let weight = preference(pair, beta, wrong).weight;

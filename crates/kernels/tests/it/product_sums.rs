@@ -1,4 +1,4 @@
-//! Sums of products of linear layers in one launch.
+//! Sums of GEMMs in one launch.
 
 use half::bf16;
 use retrograph_kernels::ops::{DType, DgradFactors, DgradSum, FpropSum, GemmShape, TensorView};
@@ -21,7 +21,7 @@ const SIZES: [[usize; 4]; 9] = [
     [1160, 72, 136, 8],
 ];
 
-/// A product with its update.
+/// A product with its LoRA update.
 struct Update {
     op: Op,
     shape: GemmShape,
@@ -44,7 +44,7 @@ impl Update {
         Self { op, shape, rank, factors, update, bias }
     }
 
-    /// The factors and the update joined along K: a plain product that is the same sum.
+    /// The operands and the update concatenated along K: a plain product with the same sum.
     fn joined(&self) -> (GemmShape, [Vec<f32>; 2]) {
         let GemmShape { rows, inputs, outputs } = self.shape;
         let ([x, w], [t, b]) = (&self.factors, &self.update);
@@ -125,7 +125,7 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
     }
 }
 
-/// With whole stages of K, the chain of sums equals the chain over the joined factors.
+/// With whole stages of K, the chain of sums equals the chain over the concatenated operands.
 #[test]
 fn the_update_continues_the_chain_of_sums() {
     let (mut data, device) = (Data::new("chains of sums"), Device::new());
@@ -195,7 +195,8 @@ fn matrices_that_do_not_match_are_refused() {
     }
 }
 
-/// Gradients through several layers are the chain of the joined factors, whatever their number.
+/// Gradients through several layers equal the chain over the concatenated operands, for any number
+/// of layers.
 #[test]
 fn every_added_product_continues_the_chain() {
     let (mut data, device) = (Data::new("several products"), Device::new());

@@ -12,7 +12,7 @@ use crate::gemm_case::{Tile, geometry};
 use crate::harness::Device;
 use crate::support::Data;
 
-/// batch, seq, heads, kv_heads, head_dim, inputs: one, primes, around tiles, results that end
+/// batch, seq, heads, kv_heads, head_dim, inputs: one, primes, sizes around tiles, results that end
 /// within a tile, several stages and one more.
 const SIZES: [[usize; 6]; 8] = [
     [1, 1, 1, 1, 64, 8],
@@ -28,12 +28,12 @@ const SIZES: [[usize; 6]; 8] = [
 /// The lengths of the second products of queries, keys and values.
 const RANKS: [[usize; 3]; 4] = [[8, 0, 16], [0, 0, 0], [8, 72, 8], [0, 16, 0]];
 
-/// What is rotated, and how.
+/// The kind of rotation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rotation {
     None,
     Counted,
-    /// By given positions, some of them past the tables.
+    /// By given positions, some of them past the end of the tables.
     Given,
 }
 
@@ -127,7 +127,7 @@ impl Case {
         device.run(&launch.unwrap());
     }
 
-    /// The same by three products and the kernel of RoPE.
+    /// The same with three GEMMs and the RoPE kernel.
     fn expected(&self, device: &Device) -> Vec<Vec<u16>> {
         let results = self.unwritten(device);
         let AttentionShape { batch, seq, head_dim, .. } = self.shape;
@@ -178,7 +178,7 @@ fn results_have_the_bits_of_products_and_rope() {
     }
 }
 
-/// Other targets compute other tiles, and before sm_80 without tensor cores.
+/// Other targets use other tiles, and no tensor cores before sm_80.
 #[test]
 fn images_of_other_targets_have_the_same_bits() {
     let mut data = Data::new("targets of queries, keys and values");
@@ -195,7 +195,7 @@ fn images_of_other_targets_have_the_same_bits() {
     }
 }
 
-/// From f64: the sums, the bias and the rotation.
+/// Sums, bias and rotation in f64.
 #[test]
 fn results_match_the_reference() {
     let (mut data, device) = (Data::new("reference of queries, keys and values"), Device::new());
@@ -257,7 +257,7 @@ fn special_values_are_those_of_products_and_rope() {
     }
 }
 
-/// The operand whose length is refused.
+/// The operand with the rejected length.
 fn operand(launch: Result<Launch<u64>, KernelError>) -> &'static str {
     match launch {
         Err(KernelError::Length { operand, .. }) => operand,

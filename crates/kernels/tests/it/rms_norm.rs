@@ -7,8 +7,8 @@ use retrograph_kernels::ops::{RmsNorm, RmsNormBackward, RmsNormGammaReduce};
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, differences, doubles, same_bits};
 
-/// One row, one column, primes, whole vec4s, more rows than blocks, zero; and rows of one vec4 per
-/// thread in registers, of two (in part and whole), of four, and of more.
+/// One row, one column, primes, whole vec4s, more rows than blocks, zero; and rows in registers of
+/// one vec4 per thread, of two (partial and full), of four, and of more.
 const SHAPES: [(usize, usize); 15] = [
     (1, 1),
     (3, 5),
@@ -32,7 +32,7 @@ struct Rows<'a> {
     x: &'a [f32],
     gamma: &'a [f32],
     eps: f32,
-    /// Where the arrays start in their buffers.
+    /// The offset of the arrays in their buffers, in elements.
     shift: usize,
 }
 
@@ -124,7 +124,7 @@ fn forward_matches_its_reference() {
 #[test]
 fn forward_is_accurate_from_1e_minus_30_to_1e30() {
     let mut data = Data::new("rms_norm scales");
-    // Of these widths, one is read twice and one is kept in registers.
+    // One width is read twice, and one is kept in registers.
     for (exponent, width) in (-30..=30).step_by(5).flat_map(|e| [77, 80].map(|width| (e, width))) {
         let gamma = data.uniform(width, 2.0);
         let scale = 10_f32.powi(exponent);
@@ -145,7 +145,7 @@ fn forward_is_accurate_from_1e_minus_30_to_1e30() {
 }
 
 #[test]
-fn a_row_of_zeros_and_rows_that_mix_scales_are_fine() {
+fn a_row_of_zeros_and_rows_of_mixed_scales_are_accurate() {
     let gamma = [1.0, 2.0, 3.0, 4.0, 5.0];
     let x = [[0.0; 5], [1e30, 1.0, -1e-30, 0.0, 1e20], [1e-30, 0.0, 0.0, 1e-25, 0.0]].concat();
     for eps in [1e-30, 1e-6, 4.0] {

@@ -1,4 +1,4 @@
-//! Sums in RMSNorm: the residual before it, and the gradients after it.
+//! Sums in RMSNorm: the residual add in the forward pass, and gradient sums in the backward pass.
 
 use half::bf16;
 use retrograph_kernels::View;
@@ -7,8 +7,8 @@ use retrograph_kernels::ops::{Output, ResidualAdd, RmsNorm, RmsNormBackward, Ten
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
 
-/// Rows and width: read twice, kept in registers with one quad in a thread, with two in part, and
-/// with four; more rows than there are blocks.
+/// Rows and width: read twice; in registers with one vec4 per thread, with two (partial), and with
+/// four; more rows than blocks.
 const SHAPES: [(usize, usize); 7] =
     [(1, 1), (3, 37), (0, 8), (5, 64), (300, 12), (2, 2100), (1, 4104)];
 
@@ -63,7 +63,7 @@ struct Backward<'a> {
 }
 
 impl Backward<'_> {
-    /// Adds to `before`. The sum as f32, that as bf16, and the partial sums of gamma.
+    /// Adds to `before`. Returns the sum as f32 and as bf16, and the partial sums of gamma.
     fn run(&self, gradients: &[Vec<f32>], before: &[f32]) -> (Vec<f32>, Vec<bf16>, Vec<f32>) {
         let gradient = |it: &Vec<f32>| shifted(self.device, it, self.shift).into();
         self.run_views(&gradients.iter().map(gradient).collect::<Vec<_>>(), before)

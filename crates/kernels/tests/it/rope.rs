@@ -9,7 +9,7 @@ use crate::bounds::{chain, within};
 use crate::harness::Device;
 use crate::support::{Data, differences, doubles, same_bits};
 
-/// batch, seq, heads, head_dim: halves of whole quads, and others.
+/// batch, seq, heads, head_dim: halves that are multiples of four, and others.
 const SHAPES: [[usize; 4]; 7] = [
     [0, 3, 2, 4],
     [1, 1, 1, 2],
@@ -38,7 +38,7 @@ fn run(x: &[f32], [batch, seq, heads, head_dim]: [usize; 4], inverse: bool) -> V
     result
 }
 
-/// The reference with the tables that the kernel is given.
+/// The reference with the tables of the kernel.
 fn expected(x: &[f64], [_, seq, heads, head_dim]: [usize; 4], inverse: bool) -> Vec<f64> {
     let (cos, sin) = rope_tables(seq, head_dim, 1e4);
     rope(x, (&doubles(&cos), &doubles(&sin)), [seq, heads, head_dim], inverse)
@@ -73,7 +73,7 @@ fn the_inverse_undoes_the_rotation_and_is_its_gradient() {
 }
 
 #[test]
-fn two_tensors_at_once_have_the_bits_of_each_alone_in_every_form() {
+fn two_tensors_at_once_have_the_bits_of_each_alone() {
     let mut data = Data::new("rope of two");
     for [batch, seq, heads, head_dim] in SHAPES {
         let (device, shapes) = (Device::new(), [heads, heads + 2]);
@@ -162,7 +162,7 @@ fn tables_hold_cosines_and_sines_of_the_angles() {
 }
 
 #[test]
-fn tokens_may_have_positions_of_their_own() {
+fn tokens_may_have_individual_positions() {
     let mut data = Data::new("rope positions");
     let ([batch, seq, heads, head_dim], rows) = ([2, 5, 3, 6], 9);
     let token_positions = [0, 1, 2, 0, 1, 8, 7, 7, 0, 4_000_000_000_u32];
@@ -185,7 +185,7 @@ fn tokens_may_have_positions_of_their_own() {
         device.run(&launch.launch().unwrap());
         let (found, width, half) = (device.download(out), heads * head_dim, head_dim / 2);
         for (token, position) in token_positions.into_iter().enumerate() {
-            // Positions past the tables take the last row.
+            // Positions past the end of the tables use the last row.
             let row = (position as usize).min(rows - 1) * half..;
             let tables = [&cos, &sin].map(|table| doubles(&table[row.clone()][..half]));
             let own = token * width..(token + 1) * width;

@@ -1,4 +1,4 @@
-//! Constructors of the row kernels: refused operands, and the declared accesses of launches.
+//! Constructors of the row kernels: rejected operands, and the declared accesses of launches.
 
 use half::bf16;
 use retrograph_kernels::ops::{

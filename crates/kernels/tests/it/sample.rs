@@ -1,4 +1,4 @@
-//! The choice of a token against its reference.
+//! Sampling against its reference.
 
 use retrograph_kernels::ops::{MarkTokens, Sample, SamplingParameters, sample_chunks};
 use retrograph_kernels::sampling::reference::{adjusted, scores, threshold};
@@ -12,7 +12,7 @@ const PLAIN: SamplingParameters =
 struct Outcome {
     token: usize,
     status: u32,
-    /// The least value that is kept.
+    /// The smallest value that is kept.
     least: f32,
 }
 
@@ -41,13 +41,13 @@ fn run(logits: &[f32], seen: &[u32], sampling: SamplingParameters) -> Outcome {
     Outcome { token: sampled[0] as usize, status: sampled[1], least }
 }
 
-/// The token is kept, and no other is better by more than rounding.
+/// Checks that the token is kept, and that no other is better by more than rounding.
 fn check(logits: &[f32], seen: &[u32], sampling: SamplingParameters) -> usize {
     let outcome = run(logits, seen, sampling);
     let what = format!("{} tokens, {sampling:?}", logits.len());
     assert_eq!(outcome.status, 0, "{what}");
     let flags: Vec<bool> = seen.iter().map(|&seen| seen != 0).collect();
-    // The penalty is one operation in f32.
+    // The penalty is a single f32 operation.
     let z: Vec<f64> = adjusted(&doubles(logits), &flags, sampling.penalty.into())
         .into_iter()
         .map(|z| f64::from(z as f32))
@@ -58,7 +58,7 @@ fn check(logits: &[f32], seen: &[u32], sampling: SamplingParameters) -> usize {
     if active && sampling.top_p >= 1.0 && (1..logits.len()).contains(&(sampling.top_k as usize)) {
         assert_eq!(f64::from(outcome.least), least, "{what}");
     } else if active && sampling.top_p < 1.0 {
-        // A probability that is reached up to rounding takes a token more or less.
+        // If top-p is reached up to rounding, one token more or less may be kept.
         let (ours, theirs) = (kept(outcome.least.into()), kept(least));
         assert!(ours.abs_diff(theirs) <= 1 + theirs / 1000, "{what}: {ours} kept, not {theirs}");
     }
@@ -117,7 +117,7 @@ fn greedy_takes_the_lowest_of_tied_tokens_and_ties_are_kept() {
     assert_eq!(run(&logits, &vec![0; 3000], greedy).token, 1200);
     let outcome = run(&logits, &vec![0; 3000], SamplingParameters { top_k: 2, ..PLAIN });
     assert_eq!(outcome.least, 2.0);
-    // More equal logits than the list has room for.
+    // More equal logits than the candidate list can hold.
     let flat = vec![-1.25; 9000];
     for way in [
         SamplingParameters { top_k: 5, ..PLAIN },

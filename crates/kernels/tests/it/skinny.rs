@@ -1,4 +1,4 @@
-//! Products of few rows, in every split, on tensor cores and by fused multiply-adds.
+//! GEMMs with few rows, in every split, on tensor cores and by fused multiply-adds.
 
 use half::bf16;
 use retrograph_kernels::gemm::reference::fprop;
@@ -10,7 +10,7 @@ use crate::gemm_case::rounded;
 use crate::harness::Device;
 use crate::support::{Data, doubles, same_bits};
 
-/// Rows, inputs and outputs: nothing, one, primes, and one past tiles and chunks.
+/// Rows, inputs and outputs: zero, one, primes, and one past tiles and chunks.
 const SHAPES: [[usize; 3]; 10] = [
     [1, 0, 3],
     [3, 8, 0],
@@ -24,19 +24,19 @@ const SHAPES: [[usize; 3]; 10] = [
     [4, 2056, 15],
 ];
 
-/// Tensor cores add products with less than a rounding per step, but truncate.
+/// Tensor cores round less than once per step, but truncate.
 const SLACK: f64 = 4.0;
 
 struct Case<'a> {
     x: &'a [f32],
-    /// Numbers of bf16.
+    /// Values that are exact in bf16.
     w: &'a [f32],
     bias: Option<&'a [f32]>,
     shape: GemmShape,
 }
 
 impl Case<'_> {
-    /// Runs an entry, or the one that the sizes choose.
+    /// Runs an entry, or the one that the heuristic chooses.
     fn run(&self, device: &Device, split: Option<usize>) -> Vec<f32> {
         let GemmShape { rows, outputs, .. } = self.shape;
         let w: Vec<_> = self.w.iter().map(|&w| bf16::from_f32(w)).collect();
@@ -99,7 +99,7 @@ fn every_split_matches_the_reference_and_repeats_its_bits() {
     }
 }
 
-/// So that a text of a batch does not depend on the others.
+/// A sequence of a batch must not depend on the others.
 #[test]
 fn a_row_has_the_same_bits_alone_and_among_others() {
     let (mut data, device) = (Data::new("skinny rows"), Device::new());

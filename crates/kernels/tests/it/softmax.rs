@@ -22,9 +22,9 @@ const SIZES: [(usize, usize); 10] = [
     (2, 2053),
 ];
 
-/// exp(x − max) is off by 2⁻²⁴·|x − max| from rounding the difference, at most 104 before it
-/// underflows, and by a few units of the last place; the sum averages that, and 2053 terms in at
-/// most 65 additions in a row add 65 · 2⁻²⁴. Results may be denormal.
+/// The relative error of exp(x − max) is 2⁻²⁴·|x − max| from rounding the difference, with |x −
+/// max| ≤ 104 before underflow, plus a few ulp. The sum averages that; chains of at most 65
+/// additions for 2053 terms add 65 · 2⁻²⁴. Results may be denormal.
 const TOLERANCE: f64 = 1.5e-5;
 
 /// The launch by warps (0) or by blocks (1).
@@ -134,8 +134,8 @@ fn softmax_backward_matches_its_reference() {
             let grad = data.uniform(rows * width, scale);
             let expected = softmax_backward(&doubles(&probs), &doubles(&grad), width, causal);
             let actual = backward(&probs, &grad, (width, causal), entry);
-            // The dot product of a row is at most `scale` and off by a few 2⁻²⁴ of that; the
-            // probability multiplies it, and is at most 1.
+            // The dot product of a row is at most `scale` with an error of a few 2⁻²⁴ of that, and
+            // is multiplied by a probability of at most 1.
             let tolerance = Tolerance::relative(1e-6).absolute(2e-6 * f64::from(scale) + 1e-44);
             tolerance.check(&actual, &expected, "softmax_backward");
         }
@@ -152,7 +152,7 @@ fn softmax_backward_matches_finite_differences() {
         let probs: Vec<f32> = probs.into_iter().map(|p| p as f32).collect();
         let actual = backward(&probs, &grad, (width, causal), 0);
         let grad = doubles(&grad);
-        // Rows do not depend on each other, so that differences need the sum over one row only.
+        // Rows do not depend on each other, so finite differences need only the sum over one row.
         for row in 0..rows {
             let own = row * width..(row + 1) * width;
             let expected = differences(&doubles(&x[own.clone()]), 1e-4, |values| {

@@ -1,4 +1,4 @@
-//! Products whose contraction is cut into splits.
+//! GEMMs with split-K.
 
 use retrograph_kernels::KernelError;
 use retrograph_kernels::ops::{
@@ -10,7 +10,7 @@ use crate::gemm_case::{Case, OPS, Op, shape};
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, same_bits};
 
-/// The product in `splits` splits, which are added.
+/// The sum of a product in `splits` splits.
 fn cut(op: Op, shape: GemmShape, (a, b): (&[f32], &[f32]), splits: usize) -> Vec<f32> {
     let device = Device::new();
     let ([.., len], _) = op.lens(shape);
@@ -27,7 +27,7 @@ fn cut(op: Op, shape: GemmShape, (a, b): (&[f32], &[f32]), splits: usize) -> Vec
 }
 
 #[test]
-fn products_in_parts_match_their_reference() {
+fn split_k_products_match_their_reference() {
     let mut data = Data::new("splits");
     for (sizes, splits) in [
         ([1, 6, 6], 1),
@@ -93,7 +93,7 @@ fn few_tiles_with_a_long_contraction_are_split() {
     assert_eq!(splits([256, 64, 256]), (1, 1));
     assert_eq!(splits([1, 0, 0]), (1, 1));
     assert_eq!(splits([usize::MAX, 8960, 8960]), (1, 1));
-    // Splits of NF4 are whole blocks. This contraction has a prime number of them.
+    // NF4 splits are whole blocks. This contraction has a prime number of blocks.
     let (compute, activations, weights) = (DType::Bf16, DType::Bf16, DType::Bf16);
     let in_bf16 = GemmConfig { compute, activations, weights, concurrent: 0 };
     assert!(both([32, 8960, 1536], in_bf16).0 > 1);

@@ -1,4 +1,4 @@
-//! Matrices split into two parts of f16, and their products.
+//! Matrices split into two f16 parts, and their products.
 
 use half::{bf16, f16};
 use retrograph_kernel_abi::gemm::SPLIT_F16;
@@ -13,7 +13,8 @@ use crate::gemm_case::{Op, Tile, geometry, shape, tiles_of};
 use crate::harness::Device;
 use crate::support::{Data, doubles, same_bits};
 
-/// Nothing, edges of tiles and of stages, several stages and one more, rows of tiles beyond a band.
+/// Zero, edges of tiles and of stages, several stages and one more, more rows of tiles than a band
+/// has.
 const SHAPES: [[usize; 3]; 9] = [
     [0, 8, 8],
     [8, 0, 8],
@@ -26,7 +27,7 @@ const SHAPES: [[usize; 3]; 9] = [
     [1160, 72, 136],
 ];
 
-/// A matrix of NaN with room for the split of `rows` × `columns` elements.
+/// A matrix of NaN for the split of `rows` × `columns` elements.
 pub(crate) fn unwritten(device: &Device, rows: usize, columns: usize) -> SplitMatrix<u64> {
     unwritten_parts(device, [rows, columns], SplitMatrix::<u64>::PARTS)
 }
@@ -83,7 +84,7 @@ impl<'a> Case<'a> {
         Self { op, shape, operands, bias: None, parts: SplitMatrix::<u64>::PARTS, splits: 1 }
     }
 
-    /// The launch, and its result, which is NaN before: with split-K, the partial sums.
+    /// The launch and its result, initialized to NaN: with split-K, the partial sums.
     fn launch(&self, device: &Device) -> (Launch<u64>, View<u64, f32>) {
         let GemmShape { rows, inputs, outputs } = self.shape;
         let w = unwritten_parts(device, [outputs, inputs], self.parts);
@@ -154,8 +155,8 @@ impl<'a> Case<'a> {
         if self.op == Op::Fprop { self.shape.inputs } else { self.shape.outputs }
     }
 
-    /// Both factors are cut to 23 bits and the product of their rests is left out; tensor cores cut
-    /// off a few bits within a stage of 64, and stages are added in f32.
+    /// Both operands are truncated to 23 bits and the product of their low parts is dropped; tensor
+    /// cores truncate a few bits within a stage of 64, and stages are added in f32.
     fn bound(&self) -> f64 {
         (16.0 + (self.length() / 64) as f64) / f64::from(1 << 24)
     }
@@ -274,7 +275,7 @@ fn weights_that_are_exactly_bf16_or_f16_need_one_part() {
     }
 }
 
-/// Elements far below the largest of their row are cut as in a split of two parts.
+/// Elements far below the largest of their row are truncated as in a split with two parts.
 #[test]
 fn one_part_keeps_the_bound_of_two() {
     let (mut data, device) = (Data::new("one part"), Device::new());
@@ -309,7 +310,7 @@ fn one_part_keeps_the_bound_of_two() {
     }
 }
 
-/// Rows of any magnitude, zeros of both signs and values that are not finite. Before sm_80 integer
+/// Rows of any magnitude, zeros of both signs and values that are not finite. Before sm_80, integer
 /// instructions pack f16.
 #[test]
 fn the_host_splits_into_the_bits_of_the_kernel() {
@@ -517,7 +518,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     let shifted = device.unwritten(8 * 16 + 1).slice(1..129);
     refused(Split { x: shifted, ..good }, "multiples of 16 bytes");
 
-    // A split matrix is multiplied with another one, and not in bf16.
+    // A split matrix is only multiplied by another split matrix, and not in bf16.
     let (w, y, shape) = (device.unwritten(24 * 16), device.unwritten(8 * 24), shape([8, 16, 24]));
     let (bias, alpha, accumulate) = (None, 1.0, false);
     let error = Fprop { x: out, w, bias, y, shape, alpha, accumulate }.launch().unwrap_err();

@@ -11,8 +11,8 @@ use crate::harness::Device;
 use crate::split_products::unwritten;
 use crate::support::{Data, doubles, same_bits};
 
-/// Nothing, rows of one thread, of each number of groups per thread, and of more than registers
-/// hold.
+/// Zero, rows for one thread, for each number of groups per thread, and for more than fit in
+/// registers.
 const SIZES: [[usize; 2]; 10] = [
     [0, 8],
     [3, 0],
@@ -85,7 +85,7 @@ fn swiglu_is_split_with_the_bits_of_two_launches() {
     }
 }
 
-/// An independent check in f64, of parts and scales alone.
+/// An independent check of parts and scales in f64.
 #[test]
 fn the_parts_of_swiglu_add_up_to_the_reference() {
     let (mut data, device) = (Data::new("split swiglu in f64"), Device::new());

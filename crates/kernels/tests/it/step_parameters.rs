@@ -6,7 +6,8 @@ use retrograph_kernels::{KernelError, View};
 use crate::harness::{Device, UNWRITTEN};
 use crate::support::Data;
 
-/// Groups of 16 bytes: one, primes, both sides of a warp and of a block, and several rounds of it.
+/// Numbers of vec4s: one, primes, both sides of a warp and of a block, and several iterations of a
+/// block.
 const QUADS: [usize; 10] = [1, 2, 17, 31, 33, 65, 255, 257, 1031, 2309];
 
 /// A ring on the device, and its model on the host.
@@ -19,7 +20,7 @@ struct Ring<'a> {
 impl<'a> Ring<'a> {
     fn new(device: &'a Device, quads: usize, taken: u32) -> Self {
         let mut words = vec![0; FetchStepParameters::<u64>::ring_words(quads * 4)];
-        // After a whole turn, a ring holds the numbers of the last turn.
+        // After a whole turn, a ring holds the sequence numbers of the last turn.
         let turn = if taken == 0 { 0..0 } else { 0..FetchStepParameters::<u64>::SLOTS as u32 };
         for number in turn.map(|back| taken.wrapping_sub(back)) {
             words[Self::slot(number, quads * 4)] = number;
@@ -31,14 +32,14 @@ impl<'a> Ring<'a> {
         Self { device, words, take }
     }
 
-    /// Where the slot starts that has its turn at `number`.
+    /// The start of the slot for sequence number `number`.
     fn slot(number: u32, words: usize) -> usize {
         let slot = number.wrapping_sub(1) as usize % FetchStepParameters::<u64>::SLOTS;
         FetchStepParameters::<u64>::HEADER_WORDS
             + slot * FetchStepParameters::<u64>::slot_words(words)
     }
 
-    /// Puts `values` under `number` into the slot that has its turn at `number`.
+    /// Writes `values` with sequence number `number` to its slot.
     fn put(&mut self, number: u32, values: &[u32]) {
         let start = Self::slot(number, values.len());
         self.words[start] = number;
@@ -48,7 +49,7 @@ impl<'a> Ring<'a> {
         self.take.ring = self.device.upload(&self.words);
     }
 
-    /// Runs, and gives the block with the counts of the device and of the host.
+    /// Runs the kernel, and returns the block and the counts of the device and of the host.
     fn taken(&self) -> (Vec<u32>, [u32; 2]) {
         self.device.run(&self.take.launch().unwrap());
         let counts = [self.take.taken, self.take.ring.slice(0..1)];
@@ -70,7 +71,7 @@ fn slots_are_fetched_in_order_once_and_past_the_wrap_around() {
     for quads in QUADS {
         for start in [0_u32, u32::MAX - 3] {
             let mut ring = Ring::new(&device, quads, start);
-            // More than there are slots, so that each comes round again.
+            // More than the number of slots, so that each is reused.
             for at in 1..=FetchStepParameters::<u64>::SLOTS as u32 + 3 {
                 let (number, values) = (start.wrapping_add(at), words(&mut data, quads));
                 ring.put(number, &values);
@@ -89,7 +90,8 @@ fn a_slot_without_the_next_number_is_not_fetched() {
         let mut ring = Ring::new(&device, quads, 20);
         let untouched = (vec![UNWRITTEN; quads * 4], [20; 2]);
         assert!(ring.taken() == untouched, "an empty ring");
-        // The values of the previous turn, of an early turn, and of the turn after the next.
+        // The sequence numbers of the previous turn, of an early turn, and of the turn after the
+        // next.
         for number in [5, 37, 22] {
             ring.put(number, &words(&mut data, quads));
             assert!(ring.taken() == untouched, "{quads} quads, number {number}");

@@ -43,13 +43,13 @@ fn fresh_seed() -> u64 {
     now.as_nanos() as u64
 }
 
-/// The same numbers in double precision.
+/// Converts to f64.
 pub(crate) fn doubles(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&value| value.into()).collect()
 }
 
-/// How far a result may be from its reference: by a part of the reference or by an amount,
-/// whichever is more, and in any case by the least normal f32.
+/// The allowed difference of a result from its reference: the larger of a relative and an absolute
+/// bound, and at least the smallest normal f32.
 #[derive(Clone, Copy)]
 pub(crate) struct Tolerance {
     relative: f64,
@@ -65,7 +65,8 @@ impl Tolerance {
         Self { absolute: absolute.max(self.absolute), ..self }
     }
 
-    /// Fails with the worst element. NaN must meet NaN, and values beyond f32 infinity.
+    /// Fails with the worst element. NaN must match NaN, and references beyond f32 must match
+    /// infinity.
     #[track_caller]
     pub(crate) fn check(&self, actual: &[f32], expected: &[f64], what: &str) {
         assert_eq!(actual.len(), expected.len(), "{what}");

@@ -1,4 +1,4 @@
-//! Products whose epilogue is SwiGLU.
+//! GEMMs with a SwiGLU epilogue.
 
 use retrograph_kernel_abi::gemm::{SWIGLU, SWIGLU_BACKWARD};
 use retrograph_kernels::ops::{
@@ -56,7 +56,7 @@ impl Forward {
         bits(device, &results)
     }
 
-    /// The same by two products and the elementwise kernel.
+    /// The same with two GEMMs and the elementwise kernel.
     fn expected(&self, device: &Device) -> Vec<Vec<u16>> {
         let results = [(); 3].map(|()| unwritten(device, self.len()));
         let [gate, up, out] = results.map(|result| result.slice(0..self.len()));
@@ -106,7 +106,7 @@ impl Backward {
         bits(device, &results)
     }
 
-    /// The same by a product and the elementwise kernel.
+    /// The same with a GEMM and the elementwise kernel.
     fn expected(&self, device: &Device) -> Vec<Vec<u16>> {
         let Self { shape, grad_out, w, inputs: [gate, up], .. } = *self;
         let grad = unwritten(device, self.len()).slice(0..self.len());
@@ -156,7 +156,7 @@ fn backward_has_the_bits_of_product_and_activation() {
     }
 }
 
-/// Other targets compute other tiles, and before sm_80 without tensor cores.
+/// Other targets use other tiles, and no tensor cores before sm_80.
 #[test]
 fn images_of_other_targets_have_the_same_bits() {
     let mut data = Data::new("targets of swiglu products");
@@ -175,7 +175,7 @@ fn images_of_other_targets_have_the_same_bits() {
     }
 }
 
-/// From f64: the sums, the rounding of each product, and the formula.
+/// Sums in f64, rounding of each product, and the formula.
 #[test]
 fn results_match_the_reference() {
     let (mut data, device) = (Data::new("reference of swiglu products"), Device::new());

@@ -1,4 +1,4 @@
-//! Gradients of weights with partial sums of their squares.
+//! Weight gradients with partial sums of their squares.
 
 use half::bf16;
 use retrograph_kernels::ops::{GemmShape, Wgrad, WgradSquares};
@@ -9,8 +9,8 @@ use crate::gemm_case::{Tile, geometry, multistage_tiles, shape};
 use crate::harness::Device;
 use crate::support::{Data, same_bits};
 
-/// Nothing, one block, edges of blocks and of tiles, tiles that do not consist of whole blocks, and
-/// more tiles than a band has. Rows, inputs, outputs.
+/// Rows, inputs, outputs: zero, one block, edges of blocks and of tiles, tiles that do not consist
+/// of whole blocks, and more tiles than a band has.
 const SHAPES: [[usize; 3]; 8] = [
     [0, 8, 8],
     [8, 8, 8],
@@ -40,7 +40,7 @@ impl Operands {
         Self::new(device, shape, [&grad_out, &x])
     }
 
-    /// The gradient without sums, by the same tile.
+    /// The gradient without sums, with the same tile.
     fn plain(&self, device: &Device, tile: Tile) -> Vec<f32> {
         let Self { grad_out, x, shape } = *self;
         let grad_weight = device.unwritten(shape.outputs * shape.inputs);
@@ -50,7 +50,7 @@ impl Operands {
         device.download(grad_weight)
     }
 
-    /// The gradient and its partial sums, all of which are NaN before.
+    /// The gradient and its partial sums, initialized to NaN.
     fn run(&self, device: &Device, tile: Tile) -> (Vec<f32>, Vec<f64>) {
         let Self { grad_out, x, shape } = *self;
         let grad_weight = device.unwritten(shape.outputs * shape.inputs);
@@ -119,16 +119,16 @@ fn sums_hold_the_squares_of_all_floats() {
         data.uniform(rows * width, 1.0).into_iter().map(|value| value * scale).collect::<Vec<_>>()
     };
     for scale in [1e-38_f32, 1e-30, 1e-19, 1e-14, 1.0, 1e19, 1e30, 1e37] {
-        // Each factor has the square root of the magnitude.
+        // Each operand has the square root of the magnitude.
         let [grad_out, mut x] = [outputs, inputs].map(|width| factor(width, scale.sqrt()));
-        // A column of zeros, and one that is far larger than the others.
+        // A column of zeros, and a column that is far larger than the others.
         x.chunks_mut(inputs).for_each(|row| (row[0], row[1]) = (0.0, row[1] * 8.0));
         let operands = Operands::new(&device, shape, [&grad_out, &x]);
         for tile in tiles(&device) {
             let (found, squares) = operands.run(&device, tile);
             let (expected, sum) = (sum_of_squares(&found), squares.iter().sum::<f64>());
             assert!(expected > 0.0, "{scale}: the gradient is not zero");
-            // Elements below 2^-126 may have been counted before they are flushed.
+            // Elements below 2^-126 may have been added before they are flushed.
             let bound = expected * 1e-5 + f64::from(f32::MIN_POSITIVE).powi(2) * 2e4;
             assert!((sum - expected).abs() <= bound, "{scale} {tile:?}: {sum}, not {expected}");
         }
@@ -193,7 +193,7 @@ fn operands_that_do_not_fit_are_refused_by_name() {
     let short = TensorView::F32(grad_weight.slice(0..64));
     let wrong = WgradSquares { grad_out, x, grad_weight: short, squares, shape };
     refused(wrong.launch(), "grad_weight");
-    // Rows that cannot be copied in vectors.
+    // Rows that are not whole vectors.
     let shape = GemmShape { inputs: 36, ..shape };
     let (x, grad_weight) = (x.slice(0..16 * 36), grad_weight.slice(0..36 * 136));
     let wrong = WgradSquares { grad_out, x, grad_weight, squares: squares.slice(0..3), shape };

@@ -48,7 +48,7 @@ fn a_group_scatters_gathers_and_broadcasts_in_order() {
 }
 
 #[test]
-fn a_communicator_tells_its_rank_size_and_device() {
+fn a_communicator_reports_its_rank_size_and_device() {
     run(2, unique_id(), |rank| {
         let (mut count, mut number, mut device) = (0, 0, 7);
         // SAFETY: the places are valid.
@@ -62,7 +62,7 @@ fn a_communicator_tells_its_rank_size_and_device() {
 }
 
 #[test]
-fn a_rank_that_does_not_fit_cannot_join() {
+fn an_inconsistent_rank_cannot_join() {
     let id = unique_id();
     assert_eq!(Rank::device(2).join(2, id), Err(ncclResult_t::ncclInvalidArgument));
     assert_eq!(Rank::device(-1).join(2, id), Err(ncclResult_t::ncclInvalidArgument));

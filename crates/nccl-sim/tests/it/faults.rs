@@ -13,7 +13,7 @@ fn is_poison(values: &[f32]) -> bool {
 }
 
 #[test]
-fn ranks_that_disagree_are_told_who_asked_for_what() {
+fn mismatched_requests_are_reported_per_rank() {
     let found = run(2, unique_id(), |rank| {
         rank.write(0, &[1.0; 4]);
         rank.all_reduce(0, 3 + rank.rank as usize).ok().unwrap();
@@ -29,7 +29,7 @@ fn ranks_that_disagree_are_told_who_asked_for_what() {
 }
 
 #[test]
-fn an_injected_disagreement_comes_at_its_collective() {
+fn an_injected_mismatch_occurs_at_its_collective() {
     let id = unique_id();
     inject(&id, 1, Fault { at: 1, kind: FaultKind::OtherCount });
     run(2, id, |rank| {

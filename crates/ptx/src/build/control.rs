@@ -11,7 +11,7 @@ use crate::ast::{Guard, Immediate, LabelId, Modifier, Opcode, Operand};
 pub struct NamedBarrier<'k> {
     /// Barrier number, 1 to 15; [`Kernel::barrier`] uses 0. Uniform within a warp.
     pub id: Value<'k, u32>,
-    /// Number of threads that synchronise or arrive, a multiple of 32.
+    /// Number of threads that synchronize or arrive, a multiple of 32.
     pub threads: u32,
 }
 

@@ -27,7 +27,7 @@ impl<'k> Kernel<'k> {
         self.mbarrier(&[Modifier::Inval, Modifier::SharedCta], vec![address(mbarrier)]);
     }
 
-    /// Makes initialised barriers visible to the cluster and to the async proxy
+    /// Makes initialized barriers visible to the cluster and to the async proxy
     /// (`fence.mbarrier_init`). Needs sm_90.
     pub fn fence_mbarrier_init(&self) {
         let modifiers = &[Modifier::MbarrierInit, Modifier::Release, Modifier::Cluster];

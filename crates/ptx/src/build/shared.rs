@@ -37,7 +37,7 @@ impl<T> Clone for Shared<'_, T> {
 impl<T> Copy for Shared<'_, T> {}
 
 impl<'k> Kernel<'k> {
-    /// A static array of `len` elements in shared memory, aligned to 16 bytes and uninitialised.
+    /// A static array of `len` elements in shared memory, aligned to 16 bytes and uninitialized.
     pub fn shared<T: Scalar>(&self, name: &str, len: usize) -> Shared<'k, T> {
         let symbol = self.declare(Variable {
             linkage: Linkage::Internal,

@@ -34,7 +34,7 @@ pub(crate) fn count(entry: &Entry, opcode: Opcode) -> usize {
 }
 
 #[test]
-fn a_small_kernel_prints_as_it_would_be_written_by_hand() {
+fn a_small_kernel_prints_like_handwritten_ptx() {
     let entry = Kernel::build("scale", |k| {
         let x = k.pointer::<f32>("x");
         let n = k.param::<u32>("n");
@@ -207,7 +207,7 @@ fn warps_blocks_and_atomics() {
 }
 
 #[test]
-fn tensor_cores_and_narrow_numbers_are_accepted_where_they_exist() {
+fn tensor_cores_and_16_bit_types_assemble_on_targets_that_have_them() {
     let entry = Kernel::build("tensor", |k| {
         let x = k.pointer::<f32>("x");
         let memory = k.shared::<u32>("memory", 256);

@@ -24,7 +24,7 @@ fn comparisons_predicates_and_branches() {
 }
 
 #[test]
-fn some_threads_wait_for_others_that_go_on() {
+fn named_barriers_separate_arrive_from_sync() {
     let entry = Kernel::build("barriers", |k| {
         let x = k.pointer::<u32>("x");
         let warp = k.tid_x() >> 5;

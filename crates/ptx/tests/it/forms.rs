@@ -219,7 +219,7 @@ fn every_combination_is_parsed_and_printed_back() {
 }
 
 #[test]
-fn ptxas_takes_every_combination() {
+fn ptxas_accepts_every_combination() {
     let mut groups: Vec<((IsaVersion, SmTarget), Vec<String>)> = Vec::new();
     for (isa, sm, text) in examples() {
         // Code after a jump or an exit would be unreachable.

@@ -142,7 +142,7 @@ const WARPGROUPS: &[(&str, &str)] = &[
 const UNSUPPORTED: &[(&str, &str)] = &[("mov.u32 %r1, 5000000000;", "the constant 5000000000")];
 
 #[test]
-fn statements_outside_of_the_table_are_rejected_where_they_stand() {
+fn statements_outside_of_the_table_are_rejected_with_their_position() {
     for (statement, words) in STATEMENTS.iter().chain(UNSUPPORTED) {
         let error = parse(&module_around("6.3", "sm_75", statement))
             .expect_err(&format!("{statement} was accepted"));
@@ -153,7 +153,7 @@ fn statements_outside_of_the_table_are_rejected_where_they_stand() {
 }
 
 #[test]
-fn instructions_of_newer_targets_are_rejected_here_and_there() {
+fn instructions_of_newer_targets_are_rejected_by_parser_and_ptxas() {
     let all = [("sm_90", NEWER), ("sm_90", NOT_PORTABLE), ("sm_100", NOT_PORTABLE)];
     let all = all.iter().chain(&[("sm_90a", WARPGROUPS)]);
     for (target, statement, words) in all.flat_map(|(t, list)| list.iter().map(|(s, w)| (*t, s, w)))
@@ -178,7 +178,7 @@ fn ptxas_rejects_them_too() {
 }
 
 #[test]
-fn the_column_is_that_of_the_operand() {
+fn the_error_column_points_to_the_operand() {
     let error = parse(&module_around("6.3", "sm_75", "add.u32 %r1, %r2, %f3;")).unwrap_err();
     assert_eq!((error.line, error.column), (LINE, 19));
     assert_eq!(error.found, "a register of type .f32");

@@ -66,7 +66,7 @@ fn each_line_is_parsed_and_printed_back_to_the_same_module() {
 }
 
 #[test]
-fn ptxas_takes_each_line_as_it_is_written_and_as_it_is_printed() {
+fn ptxas_accepts_each_line_as_written_and_as_printed() {
     let mut groups: Vec<((&str, &str), Vec<&str>)> = Vec::new();
     for (version, target, text) in lines() {
         match groups.iter_mut().find(|(needs, _)| *needs == (version, target)) {

@@ -150,7 +150,7 @@ fn an_inner_block_may_reuse_any_name() {
 }
 
 #[test]
-fn damaged_texts_are_errors_and_nothing_worse() {
+fn damaged_texts_are_errors_without_panics() {
     for (end, _) in COMPILED.char_indices() {
         // A text that ends early has no whole entry, until it ends after the brace.
         match parse(&COMPILED[..end]) {
@@ -258,7 +258,7 @@ fn managed_variables_are_kept() {
 }
 
 #[test]
-fn every_target_is_taken_from_its_least_version_on_as_ptxas_does() {
+fn targets_are_accepted_from_the_same_version_as_in_ptxas() {
     // Letters of targets that the assembler can also make code for.
     for target in ["sm_75", "sm_88", "sm_90a", "sm_100", "sm_100f", "sm_103a", "sm_110", "sm_121f"]
     {
@@ -279,7 +279,7 @@ fn every_target_is_taken_from_its_least_version_on_as_ptxas_does() {
 }
 
 #[test]
-fn lists_of_call_targets_are_missing_and_not_invalid() {
+fn lists_of_call_targets_are_reported_as_unsupported() {
     let text = ".version 7.0\n.target sm_80\n.address_size 64\n.func f () { ret; }\n.entry k() {
         t: .calltargets f;
         ret; }";
@@ -289,7 +289,7 @@ fn lists_of_call_targets_are_missing_and_not_invalid() {
 }
 
 #[test]
-fn texts_of_old_versions_have_the_instructions_of_the_base_version() {
+fn old_versions_have_the_instructions_of_the_base_version() {
     let text = ".version 3.0\n.target sm_20\n.address_size 64\n.entry k(.param .u64 p) {
         .reg .s32 %r<3>; .reg .s64 %rl<3>;
         ld.param.u64 %rl1, [p];

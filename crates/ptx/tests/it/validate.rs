@@ -69,7 +69,7 @@ fn names_must_be_declared() {
 }
 
 #[test]
-fn labels_stand_once_and_names_are_declared_once() {
+fn labels_and_names_are_defined_once() {
     let mut damaged = module();
     damaged.entries[0].body.remove(4);
     let error = validate(&damaged).unwrap_err();
@@ -95,7 +95,7 @@ fn types_are_checked() {
 }
 
 #[test]
-fn the_builder_takes_the_least_version_of_target_and_instructions() {
+fn the_builder_selects_the_lowest_version_for_target_and_instructions() {
     let plain = Kernel::build("plain", |_| {});
     for target in SmTarget::GENERATED {
         let module = ModuleBuilder::new(target).entry(plain.clone()).build();

@@ -20,21 +20,21 @@ impl Context {
         // This thread may capture in another context; the end of that capture does not run these
         // releases.
         if window::is_open() {
-            self.releases().later(Release::new(action));
+            self.releases().defer(Release::new(action));
             let context = self.clone();
-            window::after_captures(move || context.hand_back_due());
+            window::after_captures(move || context.run_due_releases());
             return;
         }
-        if let Some(release) = self.releases().now_or_later(Release::new(action)) {
-            self.hand_back(release);
+        if let Some(release) = self.releases().ready_or_defer(Release::new(action)) {
+            self.run_release(release);
             // Retries earlier failures.
-            self.releases().due().into_iter().for_each(|release| self.hand_back(release));
+            self.releases().take_ready().into_iter().for_each(|release| self.run_release(release));
         }
     }
 
     /// Number of queued releases: deferred by a capture, or to be retried.
     pub fn deferred_releases(&self) -> usize {
-        self.releases().waiting()
+        self.releases().deferred()
     }
 
     /// Runs `action` while no thread captures in the context and none can begin a capture. For
@@ -61,33 +61,33 @@ impl Context {
     pub(crate) fn capture_ended(&self) {
         self.releases().capture_ends();
         let context = self.clone();
-        window::after_captures(move || context.hand_back_due());
+        window::after_captures(move || context.run_due_releases());
     }
 
     /// Runs the deferred releases, unless a capture is in progress.
-    fn hand_back_due(&self) {
+    fn run_due_releases(&self) {
         let _hold = self.releases().hold();
-        self.releases().due().into_iter().for_each(|release| self.hand_back(release));
+        self.releases().take_ready().into_iter().for_each(|release| self.run_release(release));
     }
 
-    fn hand_back(&self, mut release: Release) {
-        let Err(error) = self.try_to_hand_back(&mut release) else { return };
+    fn run_release(&self, mut release: Release) {
+        let Err(error) = self.try_release(&mut release) else { return };
         release.failed += 1;
         match error {
             // The objects of the context are gone with it. A graph template is not part of a
             // context and is destroyed now, even if its own release reported the fault.
             Error::ContextLost { .. } => {
-                let _ = self.try_to_hand_back(&mut release);
+                let _ = self.try_release(&mut release);
             }
             error if release.failed < Release::MAX_ATTEMPTS => {
                 tracing::warn!(%error, "a release failed and will be retried");
-                self.releases().later(release);
+                self.releases().defer(release);
             }
             error => tracing::error!(%error, "a release failed repeatedly; the object is leaked"),
         }
     }
 
-    fn try_to_hand_back(&self, release: &mut Release) -> Result<()> {
+    fn try_release(&self, release: &mut Release) -> Result<()> {
         match self.bind() {
             // Graph templates are not part of a context.
             Ok(()) | Err(Error::ContextLost { .. }) => {}
