@@ -57,12 +57,12 @@ fn main() -> io::Result<()> {
 /// Returns all images with their texts for all targets. Targets are generated in parallel.
 fn images() -> Vec<Image> {
     let mut images: Vec<Image> = Vec::new();
-    let made = thread::scope(|scope| {
-        let makers = SmTarget::GENERATED.map(|target| scope.spawn(move || texts(target)));
-        makers.map(|maker| maker.join().expect("every image can be made"))
+    let generated = thread::scope(|scope| {
+        let threads = SmTarget::GENERATED.map(|target| scope.spawn(move || texts(target)));
+        threads.map(|thread| thread.join().expect("every image can be generated"))
     });
     for (index, (name, Text { whole, entries })) in
-        made.into_iter().flat_map(|texts| texts.into_iter().enumerate())
+        generated.into_iter().flat_map(|texts| texts.into_iter().enumerate())
     {
         if index == images.len() {
             images.push(Image { name, stream: Vec::new(), texts: String::new() });

@@ -36,9 +36,9 @@ const MAGIC: &[u8; 8] = b"RTGCODE\n";
 const FORMAT: u32 = 2;
 const HEAD_BYTES: usize = 48;
 /// The longest index that is read.
-const MOST_INDEX_BYTES: u32 = 64 << 20;
+const MAX_INDEX_BYTES: u32 = 64 << 20;
 /// The longest code of one image; the images of the workspace take less than a megabyte each.
-const MOST_CODE_BYTES: u64 = 1 << 30;
+const MAX_CODE_BYTES: u64 = 1 << 30;
 
 /// A bundle that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -261,7 +261,7 @@ impl Bundle {
         let data_start = HEAD_BYTES as u64 + u64::from(number(12));
         require(data_start)?;
         let corrupt = |what: String| BundleError::Corrupt { path: path.to_owned(), what };
-        if number(12) > MOST_INDEX_BYTES {
+        if number(12) > MAX_INDEX_BYTES {
             return Err(corrupt(format!("the length of the index, {} bytes", number(12))));
         }
         let mut index = vec![0; number(12) as usize];
@@ -273,7 +273,7 @@ impl Bundle {
             .map_err(|error| corrupt(format!("the index: {error}")))?;
         for entry in &mut listed {
             require(data_start.saturating_add(entry.offset).saturating_add(entry.length))?;
-            if entry.length > MOST_CODE_BYTES {
+            if entry.length > MAX_CODE_BYTES {
                 let Listed { name, length, .. } = entry;
                 return Err(corrupt(format!("the entry `{name}` of {length} bytes")));
             }

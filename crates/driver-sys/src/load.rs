@@ -25,7 +25,10 @@ pub const LEAST_VERSION: i32 = 12000;
 #[non_exhaustive]
 pub enum LoadError {
     /// No library could be opened.
-    #[error("no NVIDIA driver found; install one, or use the simulated driver ({})", said(tried))]
+    #[error(
+        "no NVIDIA driver found; install one, or use the simulated driver ({})",
+        tried_names(tried)
+    )]
     NotFound {
         /// Each name that was tried, with the error of the dynamic loader.
         tried: Vec<(String, String)>,
@@ -63,7 +66,7 @@ pub enum LoadError {
 }
 
 /// The tried names; for a name chosen by the caller, also the reason of the failure.
-fn said(tried: &[(String, String)]) -> String {
+fn tried_names(tried: &[(String, String)]) -> String {
     match tried {
         [(name, reason)] if reason.contains(name.as_str()) => reason.clone(),
         [(name, reason)] => format!("{name}: {reason}"),

@@ -101,7 +101,7 @@ macro_rules! define_table {
             pub fn missing(&self) -> Vec<MissingFunction> {
                 let present = [$(self.$o_name.is_some()),*];
                 let missing = Self::OPTIONAL.iter().zip(present).filter(|(_, present)| !present);
-                missing.map(|(&(name, since), _)| self.lack(name, since)).collect()
+                missing.map(|(&(name, since), _)| self.missing_function(name, since)).collect()
             }
         }
 
@@ -112,7 +112,7 @@ macro_rules! define_table {
                 pub fn $o_name(
                     &self,
                 ) -> Result<unsafe extern "C" fn($($o_type),*) -> CUresult, MissingFunction> {
-                    self.$o_name.ok_or_else(|| self.lack(stringify!($o_name), $since))
+                    self.$o_name.ok_or_else(|| self.missing_function(stringify!($o_name), $since))
                 }
             )*
         }
@@ -123,7 +123,7 @@ crate::driver_functions!(define_table);
 
 impl DriverTable {
     /// Returns the error for a function that this driver lacks.
-    fn lack(&self, name: &'static str, since: i32) -> MissingFunction {
+    fn missing_function(&self, name: &'static str, since: i32) -> MissingFunction {
         MissingFunction { name, since, driver_version: self.driver_version }
     }
 }

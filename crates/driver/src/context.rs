@@ -175,7 +175,7 @@ impl Context {
         if status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE {
             return Ok(());
         }
-        let loss = window::note_inactive(self.identity());
+        let loss = window::record_inactive(self.identity());
         Err(Error::CaptureLost { loss: Box::new(loss) })
     }
 
@@ -189,7 +189,7 @@ impl Context {
             return Ok(());
         }
         let Err(error) = self.inner.driver.check(call, code) else { return Ok(()) };
-        window::note_failure(self.identity(), &error);
+        window::record_failure(self.identity(), &error);
         Err(self.failed(error))
     }
 

@@ -52,7 +52,7 @@ mod tests {
     fn back_to_back_captures_do_not_starve_releases() {
         const RELEASES: u64 = 1000;
         /// Far longer than the releases take on a busy machine.
-        const MOST: Duration = Duration::from_secs(10);
+        const MAX_WAIT: Duration = Duration::from_secs(10);
         let (lock, ended) = (CaptureLock::<()>::default(), AtomicBool::new(false));
         let captures = AtomicU64::new(0);
         thread::scope(|scope| {
@@ -69,7 +69,7 @@ mod tests {
             let started = Instant::now();
             (0..RELEASES).for_each(|_| drop(lock.hold()));
             ended.store(true, Ordering::Relaxed);
-            assert!(started.elapsed() < MOST, "{:?}", started.elapsed());
+            assert!(started.elapsed() < MAX_WAIT, "{:?}", started.elapsed());
         });
     }
 }

@@ -55,7 +55,7 @@ unsafe fn put<T>(place: *mut T, value: T) -> ncclResult_t {
     ncclResult_t::ncclSuccess
 }
 
-fn say(code: ncclResult_t, text: &str) -> ncclResult_t {
+fn fail(code: ncclResult_t, text: &str) -> ncclResult_t {
     TEXT.set(CString::new(text).unwrap_or_default());
     code
 }
@@ -69,7 +69,7 @@ unsafe extern "C" fn ncclGetUniqueId(id: *mut ncclUniqueId) -> ncclResult_t {
     match hub::start() {
         // SAFETY: passed on from the caller.
         Ok(address) => unsafe { put(id, address.id()) },
-        Err(error) => say(ncclResult_t::ncclSystemError, &error.to_string()),
+        Err(error) => fail(ncclResult_t::ncclSystemError, &error.to_string()),
     }
 }
 
@@ -96,7 +96,7 @@ unsafe extern "C" fn ncclCommInitRankConfig(
             // SAFETY: passed on from the caller.
             unsafe { join(comm, (ranks, rank), id, Some(config.CTAPolicy)) }
         }
-        _ => say(ncclResult_t::ncclInvalidArgument, "the configuration is not initialized"),
+        _ => fail(ncclResult_t::ncclInvalidArgument, "the configuration is not initialized"),
     }
 }
 
@@ -108,39 +108,39 @@ unsafe fn join(
 ) -> ncclResult_t {
     let invalid = ncclResult_t::ncclInvalidUsage;
     if group::is_open() {
-        return say(invalid, "creating communicators in a group is not simulated");
+        return fail(invalid, "creating communicators in a group is not simulated");
     }
     let Some(device) = retrograph_driver_sim::current_device() else {
-        return say(invalid, "no simulated device is current on this thread");
+        return fail(invalid, "no simulated device is current on this thread");
     };
     match Comm::join(device, ranks, &id, cta_policy) {
         // SAFETY: passed on from the caller.
         Ok(joined) => unsafe { put(comm, joined.register()) },
-        Err(code) => say(code, "the rank cannot join the communicator"),
+        Err(code) => fail(code, "the rank cannot join the communicator"),
     }
 }
 
 unsafe extern "C" fn ncclMemAlloc(place: *mut *mut c_void, size: usize) -> ncclResult_t {
     let Some(device) = retrograph_driver_sim::current_device() else {
-        return say(ncclResult_t::ncclInvalidUsage, "no simulated device is current");
+        return fail(ncclResult_t::ncclInvalidUsage, "no simulated device is current");
     };
     let mut address = 0;
     // SAFETY: the place is valid.
     match unsafe { (device.table.cuMemAlloc_v2)(&mut address, size) } {
         // SAFETY: passed on from the caller.
         CUresult::CUDA_SUCCESS => unsafe { put(place, address as *mut c_void) },
-        code => say(ncclResult_t::ncclUnhandledCudaError, &format!("{code:?}")),
+        code => fail(ncclResult_t::ncclUnhandledCudaError, &format!("{code:?}")),
     }
 }
 
 unsafe extern "C" fn ncclMemFree(memory: *mut c_void) -> ncclResult_t {
     let Some(device) = retrograph_driver_sim::current_device() else {
-        return say(ncclResult_t::ncclInvalidUsage, "no simulated device is current");
+        return fail(ncclResult_t::ncclInvalidUsage, "no simulated device is current");
     };
     // SAFETY: the caller of the NCCL function guarantees memory of `ncclMemAlloc`.
     match unsafe { (device.table.cuMemFree_v2)(memory as u64) } {
         CUresult::CUDA_SUCCESS => ncclResult_t::ncclSuccess,
-        code => say(ncclResult_t::ncclUnhandledCudaError, &format!("{code:?}")),
+        code => fail(ncclResult_t::ncclUnhandledCudaError, &format!("{code:?}")),
     }
 }
 
@@ -153,7 +153,9 @@ unsafe extern "C" fn ncclCommWindowRegister(
 ) -> ncclResult_t {
     with(comm, |comm| {
         if memory.is_null() || size == 0 || flags != NCCL_WIN_COLL_SYMMETRIC {
-            comm.say("a window is memory that is not empty, at the same offsets on all ranks");
+            comm.set_error(
+                "a window is memory that is not empty, at the same offsets on all ranks",
+            );
             return ncclResult_t::ncclInvalidArgument;
         }
         comm.windows.fetch_add(1, Ordering::AcqRel);
@@ -170,7 +172,7 @@ unsafe extern "C" fn ncclCommWindowDeregister(
         let less = |open: usize| open.checked_sub(1);
         let [set, fetch] = [Ordering::AcqRel, Ordering::Acquire];
         if window.is_null() || comm.windows.fetch_update(set, fetch, less).is_err() {
-            comm.say("the communicator has no such window");
+            comm.set_error("the communicator has no such window");
             return ncclResult_t::ncclInvalidArgument;
         }
         ncclResult_t::ncclSuccess
@@ -196,12 +198,12 @@ unsafe extern "C" fn ncclCommDestroy(comm: ncclComm_t) -> ncclResult_t {
             ncclResult_t::ncclSuccess
         }
         0 => {
-            found.say("windows of the communicator are open");
+            found.set_error("windows of the communicator are open");
             ncclResult_t::ncclInvalidUsage
         }
         held => {
             let text = format!("graphs still hold {held} operations of the communicator");
-            found.say(&text);
+            found.set_error(&text);
             ncclResult_t::ncclInvalidUsage
         }
     })
@@ -257,14 +259,14 @@ fn enqueue(
         Err(code) => return code,
     };
     if let Some(code) = comm.refusal() {
-        comm.say("an injected error");
+        comm.set_error("an injected error");
         return code;
     }
     if request.bytes(comm.ranks as usize).is_none() || request.root >= comm.ranks {
         return ncclResult_t::ncclInvalidArgument;
     }
     if request.kind.reduces() && request.operation != ncclRedOp_t::ncclSum {
-        comm.say("reductions other than sums are not simulated");
+        comm.set_error("reductions other than sums are not simulated");
         return ncclResult_t::ncclInvalidUsage;
     }
     group::add(stream, Exchange { comm, request, send, receive })

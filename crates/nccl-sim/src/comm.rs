@@ -154,7 +154,7 @@ impl Comm {
         let mut error = self.error.lock();
         if error.is_none() {
             *error = Some(code);
-            self.say(text);
+            self.set_error(text);
         }
     }
 
@@ -163,7 +163,7 @@ impl Comm {
     }
 
     /// Sets the text about the last error.
-    pub(crate) fn say(&self, text: &str) {
+    pub(crate) fn set_error(&self, text: &str) {
         *self.text.lock() = CString::new(text.replace('\0', " ")).unwrap_or_default();
     }
 

@@ -21,7 +21,7 @@ pub enum LoadError {
     #[error(
         "NCCL was not found ({}); install it, for example with `pip install nvidia-nccl-cu13`, and \
          name the folder of libnccl.so.2 in LD_LIBRARY_PATH",
-        said(tried)
+        tried_names(tried)
     )]
     NotFound {
         /// Each name that was tried, with the error of the dynamic loader.
@@ -58,7 +58,7 @@ pub enum LoadError {
     },
 }
 
-fn said(tried: &[(String, String)]) -> String {
+fn tried_names(tried: &[(String, String)]) -> String {
     let texts = tried.iter().map(|(name, reason)| match reason.contains(name.as_str()) {
         true => reason.clone(),
         false => format!("{name}: {reason}"),

@@ -195,7 +195,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Records the next `.file NUMBER "NAME"` or `.loc FILE LINE COLUMN`.
-    fn note_line(&mut self) {
+    fn record_line(&mut self) {
         let token = |ahead: usize| self.tokens.get(self.next + ahead).map(|(token, _)| *token);
         let number = |ahead| match token(ahead) {
             Some(Token::Number(text)) => u32::try_from(lexer::integer(text)?).ok(),
@@ -244,7 +244,7 @@ impl<'a> Cursor<'a> {
     fn skip_debug(&mut self) -> Result<bool> {
         match self.peek() {
             Token::Dotted("loc" | "file") => {
-                self.note_line();
+                self.record_line();
                 self.take();
                 self.skip_line();
             }

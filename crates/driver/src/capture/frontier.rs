@@ -73,7 +73,7 @@ impl Capturing<'_> {
     fn frontier(&self) -> Result<Frontier> {
         let context = self.stream().context();
         context.bind()?;
-        if let Some(frontier) = ask(context, self.stream().raw())? {
+        if let Some(frontier) = query_capture(context, self.stream().raw())? {
             return Ok(frontier);
         }
         context.require_active_capture()?;
@@ -85,7 +85,10 @@ impl Capturing<'_> {
 /// Queries the capture state of `stream`; `None` if it does not capture. Prefers the call that
 /// reports edge data: the older one fails if an edge is not a full dependency, such as the
 /// programmatic edges of library kernels.
-fn ask(context: &Context, stream: retrograph_driver_sys::CUstream) -> Result<Option<Frontier>> {
+fn query_capture(
+    context: &Context,
+    stream: retrograph_driver_sys::CUstream,
+) -> Result<Option<Frontier>> {
     let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
     let (mut id, mut graph, mut count) = (0, CUgraph::NULL, 0);
     let (mut nodes, mut edges) = (std::ptr::null(), std::ptr::null());

@@ -106,7 +106,7 @@ pub(super) fn set_place_after(context: usize, place: &str) {
 
 /// Records `error` if it is the first in this thread's capture. Later errors are mostly 901, which
 /// carries no new information.
-pub(crate) fn note_failure(context: usize, error: &CallError) {
+pub(crate) fn record_failure(context: usize, error: &CallError) {
     with(context, |window| {
         let place = &window.place;
         window.loss.get_or_insert_with(|| {
@@ -116,7 +116,7 @@ pub(crate) fn note_failure(context: usize, error: &CallError) {
 }
 
 /// Records that the stream of this thread's capture does not capture, and returns the loss.
-pub(crate) fn note_inactive(context: usize) -> Loss {
+pub(crate) fn record_inactive(context: usize) -> Loss {
     let place = with(context, |window| window.place.clone()).unwrap_or_default();
     let loss = Loss::NotActive { place };
     with(context, |window| window.loss = Some(loss.clone()));

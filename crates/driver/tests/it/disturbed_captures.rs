@@ -17,13 +17,13 @@ use crate::disturbers::{Disturb, Disturber, THROUGH_THE_API};
 use crate::ptx::{SCALE, load};
 
 /// Minimum time, long enough for hundreds of captures.
-const LEAST: Duration = Duration::from_millis(50);
+const MIN_TIME: Duration = Duration::from_millis(50);
 /// Minimum rounds of a slow disturber, such as one that compiles.
-const ROUNDS: u32 = 3;
-const MOST: Duration = Duration::from_millis(400);
+const MIN_ROUNDS: u32 = 3;
+const MAX_TIME: Duration = Duration::from_millis(400);
 /// The time limit of the first round is much longer, because the disturbing calls may wait for an
 /// operating system that other processes keep busy.
-const FIRST: Duration = Duration::from_secs(30);
+const FIRST_ROUND_MAX_TIME: Duration = Duration::from_secs(30);
 const ENQUEUED: usize = 50;
 
 /// The effect of one kind of call on the captures of another thread.
@@ -58,9 +58,9 @@ fn disturbed([driver, other]: &[Driver; 2], (name, disturb): (&'static str, Dist
         let started = Instant::now();
         capture_while(&disturber.device.context, &mut outcome, || {
             let most = match rounds.load(Ordering::Relaxed) {
-                0 => FIRST,
-                done if done < ROUNDS => MOST,
-                _ => LEAST,
+                0 => FIRST_ROUND_MAX_TIME,
+                done if done < MIN_ROUNDS => MAX_TIME,
+                _ => MIN_TIME,
             };
             // A failed round ends the other thread.
             started.elapsed() < most && disturber.failure.get().is_none()

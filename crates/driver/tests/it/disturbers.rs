@@ -23,7 +23,7 @@ pub(crate) struct Disturber {
 }
 
 impl Disturber {
-    pub(crate) fn note(&self, failure: String) {
+    pub(crate) fn record_failure(&self, failure: String) {
         let _ = self.failure.set(failure);
     }
 
@@ -32,7 +32,7 @@ impl Disturber {
         let panicked = catch_unwind(AssertUnwindSafe(|| disturb(self))).err();
         if let Some(payload) = &panicked {
             let text = payload.downcast_ref::<String>().cloned();
-            self.note(text.unwrap_or_else(|| "panicked".to_owned()));
+            self.record_failure(text.unwrap_or_else(|| "panicked".to_owned()));
         }
         panicked.is_none()
     }
@@ -46,8 +46,12 @@ pub(crate) const THROUGH_THE_API: [(&str, Disturb); 15] = [
     ("device memory", |d| drop(DeviceBuffer::<u32>::zeroed(&d.device.context, 1 << 12).unwrap())),
     ("large device memory", |d| drop(DeviceBuffer::<u8>::uninit(&d.device.context, 1 << 24))),
     ("pinned memory", |d| drop(PinnedBuffer::<u8>::zeroed(&d.device.context, 1 << 12).unwrap())),
-    ("pinned memory of another load", |d| drop(PinnedBuffer::<u8>::zeroed(&again(d), 8).unwrap())),
-    ("device memory of another load", |d| drop(DeviceBuffer::<u8>::zeroed(&again(d), 8).unwrap())),
+    ("pinned memory of another load", |d| {
+        drop(PinnedBuffer::<u8>::zeroed(&other_context(d), 8).unwrap())
+    }),
+    ("device memory of another load", |d| {
+        drop(DeviceBuffer::<u8>::zeroed(&other_context(d), 8).unwrap())
+    }),
     ("copies", |d| {
         d.buffer.upload(&d.device.stream, &vec![1; d.buffer.len()]).unwrap();
         d.buffer.download(&d.device.stream).unwrap();
@@ -59,14 +63,14 @@ pub(crate) const THROUGH_THE_API: [(&str, Disturb); 15] = [
     }),
     ("events", events),
     ("a wait for the context", |d| wait_for(&d.device.context)),
-    ("a wait for the context of another load", |d| wait_for(&again(d))),
+    ("a wait for the context of another load", |d| wait_for(&other_context(d))),
     ("free memory", |d| assert!(d.device.context.memory().unwrap().0 > 0)),
     ("modules and their first launch", modules),
     ("graphs", graphs),
     ("captures", captures),
 ];
 
-fn again(d: &Disturber) -> Context {
+fn other_context(d: &Disturber) -> Context {
     Context::new(&d.other, d.device.context.index()).unwrap()
 }
 

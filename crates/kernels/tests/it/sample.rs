@@ -73,7 +73,7 @@ fn check(logits: &[f32], seen: &[u32], sampling: SamplingParameters) -> usize {
 #[test]
 fn every_sampling_method_agrees_with_the_reference() {
     let mut data = Data::new("sampling");
-    let ways: [fn(usize) -> SamplingParameters; 6] = [
+    let samplings: [fn(usize) -> SamplingParameters; 6] = [
         |_| SamplingParameters { temperature: 0.0, ..PLAIN },
         |_| PLAIN,
         |vocab| SamplingParameters { temperature: 0.7, top_k: (vocab / 7) as u32, ..PLAIN },
@@ -82,10 +82,14 @@ fn every_sampling_method_agrees_with_the_reference() {
         |_| SamplingParameters { top_k: 3, top_p: 0.99, penalty: 0.5, seed: u64::MAX, ..PLAIN },
     ];
     for vocab in [1, 2, 31, 256, 1023, 1024, 1025, 5003, 20_000] {
-        for (index, way) in ways.iter().enumerate() {
+        for (index, sampling) in samplings.iter().enumerate() {
             let logits = data.uniform(vocab, 8.0);
             let seen = data.tokens(vocab, 2);
-            check(&logits, &seen, SamplingParameters { draw: index as u32 * 1000, ..way(vocab) });
+            check(
+                &logits,
+                &seen,
+                SamplingParameters { draw: index as u32 * 1000, ..sampling(vocab) },
+            );
         }
     }
 }
@@ -119,13 +123,13 @@ fn greedy_takes_the_lowest_of_tied_tokens_and_ties_are_kept() {
     assert_eq!(outcome.least, 2.0);
     // More equal logits than the candidate list can hold.
     let flat = vec![-1.25; 9000];
-    for way in [
+    for sampling in [
         SamplingParameters { top_k: 5, ..PLAIN },
         SamplingParameters { top_p: 0.5, ..PLAIN },
         SamplingParameters { top_k: 100, top_p: 0.1, ..PLAIN },
     ] {
-        assert_eq!(run(&flat, &vec![0; 9000], way).least, -1.25, "{way:?}");
-        check(&flat, &vec![0; 9000], way);
+        assert_eq!(run(&flat, &vec![0; 9000], sampling).least, -1.25, "{sampling:?}");
+        check(&flat, &vec![0; 9000], sampling);
     }
 }
 
@@ -138,21 +142,21 @@ fn extreme_logits_and_settings_choose_a_possible_token() {
         let greedy = SamplingParameters { temperature: 0.0, penalty: 1.5, ..PLAIN };
         check(&logits, &seen, greedy);
         for temperature in [1e-30, 1e30] {
-            let way = SamplingParameters { temperature, top_k: 50, ..PLAIN };
-            check(&logits, &seen, way);
+            let sampling = SamplingParameters { temperature, top_k: 50, ..PLAIN };
+            check(&logits, &seen, sampling);
         }
     }
     // If only one token is possible, it stays.
     let mut logits = vec![f32::NEG_INFINITY; 600];
     logits[431] = -3.0e38;
-    for way in [
+    for sampling in [
         PLAIN,
         SamplingParameters { temperature: 0.0, ..PLAIN },
         SamplingParameters { top_k: 4, top_p: 0.5, ..PLAIN },
         SamplingParameters { top_p: 0.0, ..PLAIN },
     ] {
-        let outcome = run(&logits, &vec![0; 600], way);
-        assert_eq!((outcome.token, outcome.status), (431, 0), "{way:?}");
+        let outcome = run(&logits, &vec![0; 600], sampling);
+        assert_eq!((outcome.token, outcome.status), (431, 0), "{sampling:?}");
     }
 }
 
@@ -164,8 +168,8 @@ fn logits_that_are_not_finite_are_reported_and_give_token_0() {
             let mut logits = data.uniform(3000, 1.0);
             logits[at] = value;
             for temperature in [0.0, 1.0] {
-                let way = SamplingParameters { temperature, top_k: 9, top_p: 0.9, ..PLAIN };
-                let outcome = run(&logits, &vec![0; 3000], way);
+                let sampling = SamplingParameters { temperature, top_k: 9, top_p: 0.9, ..PLAIN };
+                let outcome = run(&logits, &vec![0; 3000], sampling);
                 assert_eq!((outcome.token, outcome.status), (0, 1), "{value} at {at}");
             }
         }

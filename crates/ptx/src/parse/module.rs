@@ -14,7 +14,7 @@ use crate::ast::{
 use crate::target::{IsaVersion, SmTarget};
 
 /// The maximum size of parameters in any PTX ISA version.
-const MOST_PARAMETER_BYTES: u32 = 32_764;
+const MAX_PARAMETER_BYTES: u32 = 32_764;
 
 /// The PTX ISA version and the target that introduced clusters.
 const CLUSTERS: (IsaVersion, u32) = (IsaVersion::new(7, 8), 90);
@@ -135,7 +135,7 @@ fn parse_entry(cursor: &mut Cursor<'_>, outer: &ModuleScope) -> Result<Entry> {
     let at = cursor.position();
     entry.parameters = parse_parameters(cursor, outer, &mut HashSet::new())?;
     let bytes = |parameter: &Parameter| u64::from(parameter.size());
-    if entry.parameters.iter().map(bytes).sum::<u64>() > u64::from(MOST_PARAMETER_BYTES) {
+    if entry.parameters.iter().map(bytes).sum::<u64>() > u64::from(MAX_PARAMETER_BYTES) {
         return Err(too_many_bytes(at, "more"));
     }
     entry.limits = parse_limits(cursor, &outer.module)?;
@@ -231,14 +231,14 @@ pub(super) fn parse_parameter(cursor: &mut Cursor<'_>, in_prototype: bool) -> Re
     };
     let at = cursor.position();
     let length = parse_length(cursor)?;
-    if length.is_some_and(|length| length > MOST_PARAMETER_BYTES) {
+    if length.is_some_and(|length| length > MAX_PARAMETER_BYTES) {
         return Err(too_many_bytes(at, "a longer array"));
     }
     Ok(Parameter { name, ty, align, length, pointer })
 }
 
 fn too_many_bytes(at: Position, found: &str) -> ParseError {
-    let expected = format!("at most {MOST_PARAMETER_BYTES} bytes of parameters");
+    let expected = format!("at most {MAX_PARAMETER_BYTES} bytes of parameters");
     ParseError::new(at, found, expected)
 }
 

@@ -12,7 +12,7 @@ use crate::ast::{
 };
 
 /// The maximum number of registers of an entry. Each has a name in memory during parsing.
-const MOST_REGISTERS: usize = 1 << 20;
+const MAX_REGISTERS: usize = 1 << 20;
 
 /// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,8 +116,8 @@ impl<'m> Scope<'m> {
         mut declaration: RegisterDeclaration,
     ) -> Result<()> {
         let total = self.types.len() + declaration.len() as usize;
-        if total > MOST_REGISTERS {
-            let expected = format!("at most {MOST_REGISTERS} registers in an entry");
+        if total > MAX_REGISTERS {
+            let expected = format!("at most {MAX_REGISTERS} registers in an entry");
             return Err(ParseError::new(at, format!("{total} registers"), expected));
         }
         for index in 0..declaration.len() {
