@@ -82,7 +82,7 @@ fn a_full_pool_reports_its_free_bytes() {
         let error = pool.uninit::<u8>(KIB + 1).unwrap_err();
         let (requested, free, largest) = (KIB + 4, KIB, KIB);
         assert_eq!(error, Error::PoolExhausted { requested, free, largest, capacity: KIB });
-        assert!(error.to_string().contains("larger"), "{error}");
+        assert!(error.to_string().contains("enlarge"), "{error}");
         assert!(matches!(pool.uninit::<u64>(usize::MAX), Err(Error::PoolExhausted { .. })));
     });
 }

@@ -83,7 +83,7 @@ fn the_driver_compiles_if_the_assembler_fails_in_any_way() {
     for (lines, word) in [
         ("echo not today >&2; exit 3", "not today"),
         ("exit 0", "image.cubin: No such file"),
-        (r#"for code; do :; done; echo nonsense > "$code""#, "no machine code"),
+        (r#"for code; do :; done; echo nonsense > "$code""#, "not machine code"),
     ] {
         let word = word.trim_start_matches("image.cubin: ");
         let path = program(folder.path(), lines);

@@ -121,7 +121,8 @@ fn assert_lost(client: &Client, fault: &Fault) -> Result<(), String> {
 }
 
 fn names(error: &str, fault: &Fault) -> bool {
-    let lacking = fault.code == CUresult::CUDA_ERROR_OUT_OF_MEMORY && error.contains("do not fit");
+    let lacking =
+        fault.code == CUresult::CUDA_ERROR_OUT_OF_MEMORY && error.contains("cannot allocate");
     lacking || (error.contains(fault.call) && error.contains(&fault.code.0.to_string()))
 }
 
