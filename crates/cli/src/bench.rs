@@ -32,7 +32,7 @@ struct Settings {
     steps: u32,
 }
 
-/// Measures as the arguments say.
+/// Runs the benchmarks of the arguments.
 pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
     arguments.model.require_mode()?;
     let output = arguments.json.as_deref();
@@ -65,8 +65,8 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<Outcome, CliError> {
     Ok(Outcome::Done)
 }
 
-/// Prints each measurement, the first one after a `heading`. Continues if the results are written
-/// to a file, or if printing works.
+/// Prints each measurement, after a `heading`. Stops if printing fails, unless the results are also
+/// written to a file.
 pub(crate) fn rows<M>(
     (simulated, heading): (bool, fn()),
     line: fn(&M),

@@ -11,8 +11,8 @@ use crate::error::CliError;
 use crate::screen::{self, fact};
 use crate::{Outcome, interrupt};
 
-/// Maximum bytes of a line: more than any model has positions for.
-const MOST_LINE_BYTES: u64 = 16 << 20;
+/// Maximum bytes of a line. No model has a context for this many.
+const MAX_LINE_BYTES: u64 = 16 << 20;
 const USER: &str = "user";
 const ASSISTANT: &str = "assistant";
 const SYSTEM: &str = "system";
@@ -25,11 +25,11 @@ struct Chat<'a> {
     sampling: Sampling,
     /// Roles and contents.
     messages: Vec<(&'static str, String)>,
-    /// Whether answers are computed with the adapter.
+    /// Whether answers use the adapter.
     adapted: bool,
 }
 
-/// A line of the user.
+/// A line from the user.
 #[derive(Debug, PartialEq, Eq)]
 enum Line {
     Message(String),
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &ChatArguments) -> Result<Outcome, CliError> {
             Line::Exit => break,
             Line::Reset => {
                 chat.reset();
-                chat.tell("the conversation starts again");
+                chat.tell("a new conversation starts");
             }
             Line::Adapter(on) => chat.switch(on),
             Line::Unknown(command) => chat.tell(&format!("there is no command {command}; {HELP}")),
@@ -98,14 +98,14 @@ pub(crate) fn run(arguments: &ChatArguments) -> Result<Outcome, CliError> {
 /// Reads a line, after a prompt on a terminal; `None` at the end.
 fn next_line(input: &mut impl BufRead) -> Result<Option<String>, CliError> {
     if std::io::stdin().is_terminal() {
-        // Standard output has only answers, so that they can be piped.
+        // Only answers go to standard output, so that they can be piped.
         let _ = write!(std::io::stderr(), "> ").and_then(|()| std::io::stderr().flush());
     }
     let mut bytes = Vec::new();
     let failed = |why| CliError::Read { what: "a message", path: "standard input".into(), why };
-    let count = input.take(MOST_LINE_BYTES + 1).read_until(b'\n', &mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > MOST_LINE_BYTES {
-        let why = format!("it has more than {MOST_LINE_BYTES} bytes");
+    let count = input.take(MAX_LINE_BYTES + 1).read_until(b'\n', &mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > MAX_LINE_BYTES {
+        let why = format!("it has more than {MAX_LINE_BYTES} bytes");
         return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidData, why)));
     }
     Ok((count > 0).then(|| String::from_utf8_lossy(&bytes).into_owned()))
@@ -126,10 +126,10 @@ impl Chat<'_> {
         self.tell(if on { "answers with the adapter" } else { "answers without the adapter" });
     }
 
-    /// Prints a notice: to standard error if standard output has only answers.
+    /// Prints a notice; to standard error if only answers go to standard output.
     fn tell(&self, text: &str) {
         if self.arguments.quiet {
-            // There is nothing to do about a closed standard error.
+            // A closed standard error is ignored.
             let _ = writeln!(std::io::stderr(), "({text})");
         } else {
             screen::line(format_args!("({text})"));
@@ -150,7 +150,7 @@ impl Chat<'_> {
             self.messages.pop();
             self.tell(&format!(
                 "the conversation now has {used} tokens, and the context {capacity}; /reset \
-                 starts again, --max-length sets the context"
+                         starts a new one, --max-length sets the context"
             ));
             return Ok(Outcome::Done);
         }

@@ -1,8 +1,8 @@
-//! `--config FILE`: flags from a TOML file, and the file of a run with all its values.
+//! `--config FILE`: flags from a TOML file, and `run.toml` with all values of a run.
 //!
-//! A key is a flag without its dashes. The flags of the file precede the flags of the command line,
-//! so that both are parsed and checked alike. A flag of the command line replaces its key and all
-//! keys that it excludes.
+//! A key is a flag without its dashes. The flags of the file are inserted before the flags of the
+//! command line, so that both are parsed and checked alike. A flag of the command line replaces its
+//! key and all keys that conflict with it.
 
 use std::any::TypeId;
 use std::collections::BTreeSet;
@@ -15,16 +15,16 @@ use toml::{Table, Value};
 use crate::args::Arguments;
 use crate::error::CliError;
 
-/// The command that reads files.
+/// The command that takes configuration files.
 const COMMAND: &str = "finetune";
 /// The flag that names a file.
 const FLAG: &str = "config";
-/// The name of the file of a run, in its checkpoint directory.
+/// The name of a run's configuration file in its checkpoint directory.
 pub(crate) const RUN_FILE: &str = "run.toml";
-/// Flags that say how a run is started, and not what it is.
+/// Flags that are not part of a run's configuration.
 const NOT_OF_A_RUN: [&str; 4] = [FLAG, "resume", "help", "version"];
-/// How alike a key and the flag that is suggested for it are, at least.
-const ALIKE: f64 = 0.75;
+/// Minimum Jaro-Winkler similarity of a key and the flag suggested for it.
+const MIN_SIMILARITY: f64 = 0.75;
 
 /// Why a configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +65,7 @@ pub(crate) enum ConfigError {
     },
 }
 
-/// Returns the arguments of this process with those of its configuration file.
+/// Returns the arguments of this process, including those of its configuration file.
 pub(crate) fn arguments() -> Result<Vec<OsString>, CliError> {
     expand(std::env::args_os().collect())
 }
@@ -97,10 +97,10 @@ fn file_of(line: &[OsString]) -> Option<PathBuf> {
     (0..line.len()).rev().find_map(named)
 }
 
-/// The flags of the command.
 /// The flag of the adapter from which a run starts.
 const ADAPTER: &str = "adapter";
 
+/// The flags of the command.
 struct Flags(Command);
 
 impl Flags {
@@ -125,7 +125,7 @@ impl Flags {
         line.iter().filter_map(name).collect()
     }
 
-    /// Returns whether one of two flags excludes the other.
+    /// Returns whether two flags conflict.
     fn conflict(&self, one: &str, other: &str) -> bool {
         let excludes = |from: &str, name: &str| {
             let Some(from) = self.named(from) else { return false };
@@ -150,7 +150,7 @@ impl Flags {
             let known = self.named(key).filter(|_| !NOT_OF_A_RUN.contains(&key.as_str()));
             let Some(flag) = known else {
                 let (path, key) = (path.to_owned(), key.clone());
-                let suggestion = self.like(&key);
+                let suggestion = self.suggest(&key);
                 return Err(ConfigError::UnknownKey { path, key, suggestion });
             };
             let written = written(flag, value).map_err(|expected| ConfigError::WrongType {
@@ -160,8 +160,8 @@ impl Flags {
             })?;
             let is_replaced =
                 |key: &str| given.iter().any(|name| name == key || self.conflict(name, key));
-            // A file has both the adapter from which a run starts and its options, with which the
-            // run is resumed.
+            // A file has both the adapter, from which the run starts, and its options, with which
+            // the run is resumed.
             let starts = table.contains_key(ADAPTER) && !is_replaced(ADAPTER);
             let replaced = is_replaced(key) || starts && self.conflict(ADAPTER, key);
             arguments.extend(written.filter(|_| !replaced).map(OsString::from));
@@ -169,14 +169,15 @@ impl Flags {
         Ok(arguments)
     }
 
-    /// Returns the flag whose name is most like `key`, if it is similar.
-    fn like(&self, key: &str) -> Option<String> {
+    /// Returns the flag whose name is most similar to `key`, if it is similar enough.
+    fn suggest(&self, key: &str) -> Option<String> {
         let key = key.replace('_', "-").to_lowercase();
         let names = self.0.get_arguments().filter_map(Arg::get_long);
         let names = names.filter(|name| !NOT_OF_A_RUN.contains(name));
-        let alike = names.map(|name| (strsim::jaro_winkler(&key, name), name));
-        let best = alike.max_by(|left, right| left.0.total_cmp(&right.0));
-        best.filter(|(alike, _)| *alike >= ALIKE).map(|(_, name)| name.to_owned())
+        let scored = names.map(|name| (strsim::jaro_winkler(&key, name), name));
+        let best = scored.max_by(|left, right| left.0.total_cmp(&right.0));
+        best.filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
+            .map(|(_, name)| name.to_owned())
     }
 }
 
@@ -202,11 +203,11 @@ fn written(flag: &Arg, value: &Value) -> Result<Option<String>, &'static str> {
         }
         value => one(value),
     };
-    let expected = "a text, a number, true, false, or a list of them";
+    let expected = "a string, a number, true, false, or a list of them";
     text.map(|text| Some(format!("--{name}={text}"))).ok_or(expected)
 }
 
-/// The flags that a run was started with, of the command line and of its file.
+/// The flags that a run was started with, from the command line and from its file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Given(Table);
 
@@ -236,11 +237,11 @@ impl Given {
         Self(table)
     }
 
-    /// Returns the file of a run: its flags, and the values that it has `resolved`. A resolved
-    /// value replaces a flag that excludes it; other flags replace resolved values that they
-    /// exclude.
+    /// Returns the text of `run.toml`: the flags of the run, and its `resolved` values, which
+    /// replace flags of the same name. A resolved value that conflicts with another flag is left
+    /// out, unless that flag is `--adapter`.
     pub(crate) fn file(&self, resolved: &[(&str, Value)]) -> String {
-        /// Flags that stand for a value that is resolved.
+        /// Flags whose effect is part of the resolved values.
         const REPLACED: [&str; 1] = ["epochs"];
         let flags = Flags::new();
         let mut table = self.0.clone();
@@ -253,14 +254,14 @@ impl Given {
             }
         }
         format!(
-            "# The values of this run. Use it again with `retrograph finetune --config`.\n{table}"
+            "# The values of this run. Repeat it with `retrograph finetune --config FILE`.\n{table}"
         )
     }
 }
 
 /// Returns a value of the command line in the type of its flag: `007` can be a number or a path. An
-/// integer that TOML cannot hold becomes a text. `None` for a path that is not Unicode, which TOML
-/// cannot hold either.
+/// integer that TOML cannot represent becomes a string. `None` for a path that is not Unicode,
+/// which TOML cannot represent either.
 fn value_of(flag: &Arg, raw: &OsStr) -> Option<Value> {
     let text = raw.to_str()?;
     let kind = flag.get_value_parser().type_id();
@@ -277,7 +278,7 @@ fn value_of(flag: &Arg, raw: &OsStr) -> Option<Value> {
     Some(value.unwrap_or_else(|| Value::String(text.to_owned())))
 }
 
-/// Returns a number of single precision with the digits that it is written with.
+/// Returns the TOML float with the shortest decimal form of an `f32`, such as 0.1.
 pub(crate) fn single(number: f32) -> Value {
     Value::Float(number.to_string().parse().unwrap_or(f64::from(number)))
 }

@@ -1,4 +1,4 @@
-//! Reading data, and printing its counts.
+//! Reads data and prints its counts.
 
 use indicatif::{HumanCount, ProgressBar};
 use retrograph_finetune::data::Tally;
@@ -11,7 +11,7 @@ use crate::args::DataArguments;
 use crate::error::CliError;
 use crate::screen::{fact, style};
 
-/// What is said of a model directory without `tokenizer.json`.
+/// The note about a model directory without `tokenizer.json`.
 pub(crate) const NO_TOKENIZER: &str = "none in the model directory: bytes are tokens";
 
 /// Opens the tokenizer of `base`; without one, bytes are tokens.
@@ -26,7 +26,7 @@ pub(crate) fn tokenizer(base: Option<&ModelDirectory>) -> Result<Tokenizer, CliE
     Ok(tokenizer)
 }
 
-/// Reads the data that `arguments` name, with a bar of progress; with `dpo`, preferences.
+/// Reads the data that `arguments` name, with a progress bar; with `dpo`, preferences.
 pub(crate) fn read(
     arguments: &DataArguments,
     tokenizer: &Tokenizer,
@@ -68,7 +68,7 @@ pub(crate) fn require_vocab(split: &Split, config: &TrainingConfig) -> Result<()
     Ok(parts.try_for_each(|data| data.require_vocab(config.model.vocab))?)
 }
 
-/// Returns the counts of examples; `None` for one text.
+/// Returns the counts of examples; `None` for plain text.
 pub(crate) fn tally(data: &Data) -> Option<Tally> {
     match data {
         Data::Text(_) => None,

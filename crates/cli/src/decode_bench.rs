@@ -19,7 +19,7 @@ struct Settings {
     tokens: u32,
 }
 
-/// Measures text generation as the arguments say.
+/// Measures text generation with the settings of the arguments.
 pub(crate) fn run(
     (arguments, config): (&BenchArguments, &TrainingConfig),
     (device, modules): (&Device, &ModuleCache),

@@ -1,4 +1,4 @@
-//! A model on a device that answers one request after another, with and without adapters.
+//! A model on a device, with and without adapters, for `chat` and `serve`.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::data::NO_TOKENIZER;
 use crate::error::CliError;
 use crate::screen::{self, Startup, fact};
 
-/// Default of `--max-length`, for models with a longer context.
+/// Default of `--max-length` for models with a longer context.
 const MAX_LENGTH: usize = 4096;
 
 /// A model with its tokenizer.
@@ -29,8 +29,8 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Opens the model and the adapters, and uploads them. The generators share the weights of the
-    /// model; each can generate several `texts` together.
+    /// Opens the model and the adapters, and uploads them. All generators share the weights of the
+    /// model; each generates up to `texts` texts as one batch.
     pub(crate) fn open(
         arguments: &EngineArguments,
         (adapters, texts): (&[&Path], usize),
@@ -84,23 +84,23 @@ impl Engine {
         (generator, &self.tokenizer)
     }
 
-    /// Returns a batch without an adapter, followed by one for each adapter.
+    /// Returns one batch without an adapter, followed by one for each adapter.
     pub(crate) fn into_batches(self) -> Result<Vec<GenerationBatch>, Error> {
         std::iter::once(self.base).chain(self.adapted).map(GenerationBatch::new).collect()
     }
 
-    /// Tokens of the vocabulary of the model.
+    /// Returns the vocabulary size of the model.
     pub(crate) fn vocab(&self) -> usize {
         self.base.config().model.vocab
     }
 
-    /// Maximum tokens of a prompt and its answer together.
+    /// Returns the maximum tokens of a prompt and its answer together.
     pub(crate) fn capacity(&self) -> usize {
         self.base.capacity()
     }
 }
 
-/// Describes the generator of the model.
+/// Plans the generator of the model.
 fn plan(
     (arguments, texts): (&EngineArguments, usize),
     model: ModelDirectory,

@@ -14,7 +14,7 @@ pub(crate) enum CliError {
     #[error("{error}{hint}", error = .0, hint = hints::of(.0))]
     Finetune(#[from] retrograph_finetune::Error),
     /// The sequences of training or evaluation do not fit the context of the model.
-    #[error("{0}\nhint: --seq sets the tokens of a sequence")]
+    #[error("{0}\nhint: --seq sets the tokens per sequence")]
     SequenceTooLong(retrograph_finetune::Error),
     /// Several outputs failed, or outputs and then the run.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\nerror: "))]
@@ -24,13 +24,13 @@ pub(crate) enum CliError {
         "there is no checkpoint in `{}`; leave out --resume to start a new run there", .0.display()
     )]
     NothingToResume(PathBuf),
-    /// An option of LoRA was given for a run that trains all weights.
+    /// A LoRA option was given for a run that trains all weights.
     #[error("{0} is a LoRA option, but all weights are trained; add --mode lora or leave it out")]
     NeedsLora(&'static str),
     /// A pattern of ranks or alphas matches nothing.
     #[error(
-        "the pattern `{pattern}` matches no module with an update, which are {targets} of layers \
-         {layers}; patterns match the end of names such as model.layers.3.self_attn.q_proj"
+        "the pattern `{pattern}` matches no module with a LoRA update ({targets} of layers \
+         {layers}); a pattern matches the end of a name such as model.layers.3.self_attn.q_proj"
     )]
     UnusedPattern {
         /// The pattern.
@@ -41,7 +41,7 @@ pub(crate) enum CliError {
         layers: LoraLayers,
     },
     /// An option was given that has no effect without another one.
-    #[error("{option} has no effect without {needed}; add that or leave out {option}")]
+    #[error("{option} has no effect without {needed}; add it or leave out {option}")]
     Ignored {
         /// The option.
         option: &'static str,
@@ -71,9 +71,9 @@ pub(crate) enum CliError {
         /// Why.
         why: std::io::Error,
     },
-    /// A graph of several GPUs cannot be built by hand.
+    /// A manually built graph cannot contain the collectives of several GPUs.
     #[error(
-        "--strategy manual cannot contain the library calls by which GPUs exchange gradients; \
+        "--strategy manual cannot contain the NCCL calls that exchange gradients between GPUs; \
          leave it out, or give --strategy capture or --strategy eager"
     )]
     ManualOfRanks,
@@ -86,7 +86,9 @@ pub(crate) enum CliError {
         error: Box<retrograph_finetune::Error>,
     },
     /// An adapter was given for a run that trains all weights.
-    #[error("--adapter is for --mode lora, and --mode full has no LoRA matrices; leave one out")]
+    #[error(
+        "--adapter is for --mode lora, but --mode full has no LoRA matrices; leave out one of them"
+    )]
     AdapterOfFull,
     /// An adapter was asked for, but there is none.
     #[error(
@@ -94,20 +96,20 @@ pub(crate) enum CliError {
          leave out --adapter-only"
     )]
     NoAdapter,
-    /// A type is asked for that the weights of an adapter directory do not have.
+    /// An adapter directory was requested with weights of another type than f32.
     #[error(
-        "an adapter directory has weights in f32, and --dtype {0} is asked for; leave out --dtype, \
-         or give --format gguf"
+        "an adapter directory has weights in f32, so --dtype {0} is not possible; leave it out, or \
+         give --format gguf"
     )]
     AdapterType(WeightType),
     /// The processes of a run on several GPUs cannot be placed or started, or one has failed.
     #[error("{0}")]
     Ranks(String),
-    /// An error of a process that is not the first.
+    /// An error of a rank other than 0.
     #[error("rank {0}: {1}")]
     OfRank(usize, Box<CliError>),
     /// Two served models have one name.
-    #[error("two models have the name `{0}`; --name names the base model")]
+    #[error("two models have the name `{0}`; --name sets the name of the base model")]
     ModelTwice(String),
     /// The HTTP server cannot listen, or failed.
     #[error("the server cannot listen on {address}: {why}; --port and --host set the address")]
@@ -120,7 +122,7 @@ pub(crate) enum CliError {
     /// The bundle of compiled kernels cannot be used.
     #[error(transparent)]
     Bundle(#[from] retrograph_runtime::modules::BundleError),
-    /// The path of the program is unknown, so that it cannot start compiler processes.
+    /// The path of the program is unknown, so it cannot start compiler processes.
     #[error("this program cannot start compiler processes: {0}; use --compile driver")]
     OwnProgram(std::io::Error),
     /// A compiler process lost its parent process.
@@ -156,8 +158,8 @@ pub(crate) enum CliError {
     /// The loss is not finite, but all weights are.
     #[error(
         "the loss is {loss}, although all weights are finite: activations overflow, or tokens of \
-         the data are outside of the vocabulary of {vocab} tokens; use the tokenizer of this \
-         model, or other weights"
+         the data are outside the vocabulary of {vocab} tokens; use the tokenizer of this model, \
+         or other weights"
     )]
     LossNotFinite {
         /// The loss.
@@ -168,7 +170,7 @@ pub(crate) enum CliError {
 }
 
 impl CliError {
-    /// Adds a hint to the error of a command with `--seq`.
+    /// Converts the error of a command that has `--seq`, and adds a hint about it.
     pub(crate) fn of_sequences(error: retrograph_finetune::Error) -> Self {
         match error {
             Error::Model(HubError::TooLong { .. }) => Self::SequenceTooLong(error),
@@ -176,8 +178,8 @@ impl CliError {
         }
     }
 
-    /// Whether another rank has ended the run. Threads may then still be inside of NCCL, which can
-    /// crash or wait for ever in what libraries do when a process exits.
+    /// Whether another rank ended the run. Threads may then still be inside NCCL, and the exit
+    /// handlers of libraries can crash or hang.
     pub(crate) fn is_of_another_rank(&self) -> bool {
         match self {
             Self::Finetune(Error::Group(_)) => true,
@@ -187,7 +189,7 @@ impl CliError {
         }
     }
 
-    /// Returns the error of writing `what` to `path`.
+    /// Returns the error that `what` cannot be written to `path`.
     pub(crate) fn write(what: &'static str, path: &Path, why: impl ToString) -> Self {
         Self::Write { what, path: path.to_owned(), why: why.to_string() }
     }

@@ -94,8 +94,7 @@ pub(crate) fn run(arguments: &EvalArguments) -> Result<Outcome, CliError> {
     Ok(Outcome::Done)
 }
 
-/// Explains a `loss` that is not finite: the first weight that is not finite, or another
-/// reason.
+/// Explains a `loss` that is not finite by the first weight that is not finite, if there is one.
 fn explain(weights: &mut Weights, loss: f64, config: &TrainingConfig) -> Result<CliError, Error> {
     for parameter in config.parameters() {
         let values = weights.of(&parameter)?;

@@ -19,7 +19,7 @@ use crate::screen::{self, Writing, fact};
 use crate::trained::{Chosen, Trained, Weights};
 use crate::{Outcome, interrupt};
 
-/// Writes a model, with its adapter or checkpoint merged, or the adapter.
+/// Writes a model with its adapter or checkpoint merged, or only the adapter.
 pub(crate) fn run(arguments: &ExportArguments) -> Result<Outcome, CliError> {
     let ExportArguments { checkpoint, best, model, adapter, adapter_only, destination } = arguments;
     destination.require_format()?;
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &ExportArguments) -> Result<Outcome, CliError> {
     Ok(Outcome::Done)
 }
 
-/// Checks that nothing is at the destination, before anything is read.
+/// Checks that the destination is free, before anything is read.
 fn require_free(destination: &DestinationArguments) -> Result<(), Error> {
     match destination.format {
         FormatArgument::Hf => Ok(directory(destination).require_free()?),
@@ -105,7 +105,7 @@ pub(crate) fn adapter(
     Ok(all.into_iter().filter(|parameter| parameter.trainable).count())
 }
 
-/// Writes the model of a checkpoint of a run that has ended.
+/// Writes the model of a checkpoint after its run has ended.
 pub(crate) fn weights(
     output: ModelOutput<'_>,
     config: &TrainingConfig,
@@ -119,7 +119,7 @@ pub(crate) fn weights(
     Ok(())
 }
 
-/// Returns the configuration of the model, unless a checkpoint has it.
+/// Returns the configuration to use if no checkpoint provides one.
 fn config(base: Option<&ModelDirectory>) -> TrainingConfig {
     TrainingConfig {
         model: base.map_or_else(|| Preset::Tiny.model(), |base| *base.config()),
@@ -132,9 +132,9 @@ fn config(base: Option<&ModelDirectory>) -> TrainingConfig {
     }
 }
 
-/// Writes the model of a run that has ended.
+/// Writes the trained model after its run has ended.
 pub(crate) fn trained(trainer: &Trainer, output: ModelOutput<'_>) -> Result<(), Error> {
-    // A signal before the end of training must not cost the model.
+    // A signal that ended training early must not prevent writing the model.
     let written = write(&AtomicBool::new(false), |on| trainer.export_model(output, on))?;
     show(&written, output.folder);
     Ok(())
@@ -148,7 +148,7 @@ pub(crate) fn output(arguments: &OutputArguments) -> Option<ModelOutput<'_>> {
     Some(ModelOutput { folder, base: None, dtype, max_shard_bytes, facts: &[] })
 }
 
-/// Shows the progress of `write` until it ends or `stop` is set.
+/// Shows the progress of `write`, which `stop` interrupts.
 fn write(
     stop: &AtomicBool,
     write: impl FnOnce(&mut dyn FnMut(Progress<'_>) -> bool) -> Result<Written, Error>,

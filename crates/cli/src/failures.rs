@@ -1,4 +1,4 @@
-//! Failures of outputs that do not end the run.
+//! Output failures, which do not end the run.
 
 use std::fmt::Display;
 use std::io::Write;

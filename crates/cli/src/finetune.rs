@@ -18,7 +18,7 @@ use crate::screen::{self, Startup, fact};
 use crate::tensorboard::EventFile;
 use crate::{Outcome, data, interrupt};
 
-/// Trains as the arguments say: in this process, or in one for each GPU.
+/// Trains in this process, or in one process per GPU.
 pub(crate) fn run(mut arguments: FinetuneArguments) -> Result<Outcome, CliError> {
     let placement = match Role::of(&arguments.ranks)? {
         Role::Alone => return train(RunConfig::resolve(arguments, None)?, None),
@@ -45,7 +45,7 @@ pub(crate) fn run(mut arguments: FinetuneArguments) -> Result<Outcome, CliError>
     rank.end(outcome)
 }
 
-/// Trains, as one of a group if there is one.
+/// Trains, as one rank of `group` if there is one.
 fn train(mut config: RunConfig, group: Option<ProcessGroup>) -> Result<Outcome, CliError> {
     let mut failures = Failures::default();
     let mut plan = plan(&config, &mut failures)?;
@@ -97,7 +97,7 @@ fn train(mut config: RunConfig, group: Option<ProcessGroup>) -> Result<Outcome, 
     results.of(run, interrupt::defer())
 }
 
-/// Describes the run, and prints and draws its step if requested.
+/// Plans the run, and prints and draws its step if requested.
 fn plan(config: &RunConfig, failures: &mut Failures) -> Result<Plan, CliError> {
     let mut plan = Plan::new(&config.training, config.options)?;
     if let Some(base) = &config.base {

@@ -22,10 +22,10 @@ use crate::screen::{self, Startup, fact};
 use crate::trained::{Chosen, Trained};
 use crate::{Outcome, interrupt};
 
-/// Maximum bytes of a prompt: more than any model has positions for.
-const MOST_PROMPT_BYTES: u64 = 256 << 20;
+/// Maximum bytes of a prompt. No model has a context for this many.
+const MAX_PROMPT_BYTES: u64 = 256 << 20;
 
-/// A generation, resolved from the arguments and checked before a device is opened.
+/// The settings of a generation, resolved and checked before a device is opened.
 struct GenerateConfig {
     plan: GenerationPlan,
     trained: Trained,
@@ -60,7 +60,7 @@ impl GenerateConfig {
     }
 }
 
-/// Generates text as the arguments say.
+/// Generates text with the settings of the arguments.
 pub(crate) fn run(arguments: &GenerateArguments) -> Result<Outcome, CliError> {
     let config = GenerateConfig::resolve(arguments)?;
     let GenerateConfig { plan, mut trained, tokenizer, prompt, sampling, ends } = config;
@@ -108,7 +108,7 @@ fn require_output(arguments: &GenerateArguments) -> Result<(), CliError> {
     outputs::require(output.as_slice(), &inputs)
 }
 
-/// Returns the tokens of the prompt. Errors name its file, if it has one.
+/// Returns the tokens of the prompt. Errors name the prompt file, if there is one.
 fn prompt(arguments: &GenerateArguments, tokenizer: &Tokenizer) -> Result<Vec<u32>, CliError> {
     let text = prompt_text(arguments)?;
     let request = TextRequest::new(tokenizer, text, Sampling::greedy());
@@ -137,15 +137,15 @@ fn prompt_text(arguments: &GenerateArguments) -> Result<Vec<u8>, CliError> {
 /// Reads a file or a pipe.
 fn read_prompt(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_PROMPT_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MOST_PROMPT_BYTES {
-        let why = format!("it has more than {MOST_PROMPT_BYTES} bytes");
+    File::open(path)?.take(MAX_PROMPT_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_PROMPT_BYTES {
+        let why = format!("it has more than {MAX_PROMPT_BYTES} bytes");
         return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, why));
     }
     Ok(bytes)
 }
 
-/// Returns the configuration of the model, unless a checkpoint has it.
+/// Returns the configuration to use if no checkpoint provides one.
 fn config(arguments: &GenerateArguments, model: &Option<ModelDirectory>) -> TrainingConfig {
     TrainingConfig {
         model: model.as_ref().map_or_else(|| Preset::Tiny.model(), |model| *model.config()),
@@ -158,8 +158,8 @@ fn config(arguments: &GenerateArguments, model: &Option<ModelDirectory>) -> Trai
     }
 }
 
-/// Describes the generator. Its capacity fits the prompt and the generated tokens, up to the
-/// context of the model.
+/// Plans the generator. Its capacity fits the prompt and the generated tokens, up to the context of
+/// the model.
 fn plan(
     arguments: &GenerateArguments,
     (config, model): (TrainingConfig, Option<ModelDirectory>),
@@ -182,7 +182,7 @@ fn stream(
     request: &TextRequest<'_>,
 ) -> Result<Generated, CliError> {
     let generated = generator.text(tokenizer, request, &mut |piece| {
-        // After the first piece, an interrupt ends the text and not the program.
+        // After the first piece, an interrupt ends the text instead of the program.
         let stop = interrupt::defer();
         screen::piece(piece) && !stop.load(Ordering::Relaxed)
     });
@@ -203,7 +203,7 @@ fn described(sampling: Sampling) -> String {
     words
 }
 
-/// Describes the end of the text.
+/// Describes why the text ended.
 fn told(ended: StopReason, tokenizer: &Tokenizer) -> String {
     match ended {
         StopReason::Token(token) => match tokenizer.decode(&[token]) {

@@ -1,18 +1,18 @@
-//! Options that help against an error of the library, which names none.
+//! Hints that name the options to change after a library error. Library errors name no options.
 
 use self::Form::{Flag, List, Pairs, Value};
 use retrograph_finetune::{AdapterError, CheckpointError, DataError, Error, HubError, Reduce};
 
-/// How an option is written with a value of a checkpoint.
+/// How an option is written for a value of a checkpoint.
 #[derive(Clone, Copy)]
 enum Form {
-    /// As it is.
+    /// With the value as it is.
     Value,
-    /// Without a value: `true` or fields give the option.
+    /// Without a value: the option is given unless the value is `false` or `none`.
     Flag,
-    /// A list of names, separated by commas.
+    /// With a list of names, separated by commas.
     List,
-    /// A list of names with values.
+    /// With a list of names and their values.
     Pairs,
 }
 
@@ -61,28 +61,28 @@ const OPTIONS: [(&str, &str, Form); 41] = [
     ("max_norm", "--clip", Value),
 ];
 
-/// The options that make the data of a run, of which a checkpoint has only a digest.
-const OF_DATA: &str = "\nhint: --data or --text, --holdout, --packing and --buckets make the data; \
-    the file run.toml of the checkpoint directory has those of the run";
+/// The options that determine the data of a run. A checkpoint has only a digest of the data.
+const OF_DATA: &str = "\nhint: --data or --text, --holdout, --packing and --buckets determine the \
+    data; run.toml in the checkpoint directory has their values for the saved run";
 
 /// Returns a line to append to `error`, or nothing.
 pub(crate) fn of(error: &Error) -> String {
     let hint = match error {
-        // No length of sequences fits a text of one token.
+        // No sequence length fits a text of one token.
         Error::TextTooShort { tokens: 2.., .. } | Error::Data(DataError::NothingToLearn { .. }) => {
-            "--seq sets the tokens of a sequence".to_owned()
+            "--seq sets the tokens per sequence".to_owned()
         }
         Error::Data(DataError::Cache { .. }) => {
-            "--token-cache sets the directory, or none".to_owned()
+            "--token-cache sets the directory; --token-cache none disables the cache".to_owned()
         }
         Error::Data(DataError::Holdout { .. }) => "--holdout sets the fraction".to_owned(),
         Error::Data(DataError::OutsideVocabulary { .. }) => {
-            "--model sets a model with a tokenizer, and --vocab the vocabulary of other models"
+            "--model sets a model with a tokenizer; without --model, --vocab sets the vocabulary"
                 .to_owned()
         }
         Error::Model(HubError::NoChatTemplate) => "--model sets the model directory".to_owned(),
         Error::PromptTooLong { .. } => {
-            "--max-length sets the tokens of prompt and text together".to_owned()
+            "--max-length sets the maximum tokens of prompt and text together".to_owned()
         }
         Error::OutOfMemory { reduce, .. } => reduced(*reduce).to_owned(),
         Error::NotFinite { .. }
@@ -118,11 +118,12 @@ fn reduced(reduce: Reduce) -> &'static str {
     }
 }
 
-/// Returns the options of the saved run, for the `saved` fields that differ.
+/// Returns a hint with the options of the saved run, for the `saved` fields that differ.
 fn mismatch(what: &str, saved: &str) -> String {
     if what.starts_with("base model") {
-        return "\nhint: give the --model of the run of the --checkpoint, or none if it had none"
-            .to_owned();
+        return "\nhint: give the --model of the run that wrote the --checkpoint, or none if it had \
+                none"
+        .to_owned();
     }
     if what == "micro-batch" {
         return match saved {

@@ -1,8 +1,8 @@
 //! Ctrl-C and termination.
 //!
 //! A signal ends the program at once, with the status that shells expect. During training, and
-//! while an output is written that must not be incomplete, the first signal only sets a flag, and
-//! the program ends at the next opportunity. A second signal always ends it at once.
+//! while an output is written that must be complete, the first signal only sets a flag, and the
+//! program ends when it next checks the flag. A second signal always ends it at once.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -13,10 +13,10 @@ use signal_hook::low_level;
 
 use crate::error::CliError;
 
-/// Milliseconds after the first signal in which further ones count as the same request: `timeout`
-/// signals both the program and its process group.
+/// Milliseconds after the first signal in which further signals count as the same request:
+/// `timeout` signals both the program and its process group.
 const SAME_REQUEST_MS: u64 = 100;
-/// The offset that shells add to the number of a signal.
+/// The offset that shells add to a signal number to form an exit status.
 const BY_SIGNAL: i32 = 128;
 
 /// Whether the first signal only sets a flag.
@@ -28,7 +28,7 @@ static SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// The time of the first signal in milliseconds; 0 for none.
 static FIRST_MS: AtomicU64 = AtomicU64::new(0);
 
-/// Handles Ctrl-C, termination and, on Unix, the end of the terminal.
+/// Installs handlers for Ctrl-C, termination and, on Unix, hangup of the terminal.
 pub(crate) fn install() -> Result<(), CliError> {
     let start = Instant::now();
     let signals = [
@@ -71,8 +71,8 @@ pub(crate) fn at_once() {
     }
 }
 
-/// Forgets Ctrl-C, which ended an answer and not the program. Returns whether another signal was
-/// received, which is not forgotten. After the call, signals end the program at once.
+/// Clears a received Ctrl-C, which ended an answer instead of the program. Returns whether another
+/// signal was received; that one is kept. After the call, signals end the program at once.
 pub(crate) fn forgive() -> bool {
     let signal = SIGNAL.load(Ordering::SeqCst);
     if signal != 0 && signal != SIGINT {
@@ -85,8 +85,8 @@ pub(crate) fn forgive() -> bool {
     false
 }
 
-/// Returns the exit status for the first signal. A process of a run of several stops without a
-/// signal of its own, as if it had been terminated.
+/// Returns the exit status for the first signal. A rank can be stopped without a signal to its own
+/// process; its status is then that of SIGTERM.
 pub(crate) fn status() -> ExitCode {
     let signal = match SIGNAL.load(Ordering::SeqCst) {
         0 => SIGTERM,

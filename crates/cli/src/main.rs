@@ -3,13 +3,13 @@
 //! ```sh
 //! retrograph finetune --text README.md --verify    # trains, on the simulated driver without a GPU
 //! retrograph generate --model M --prompt "Once"    # generates text
-//! retrograph chat --model M --adapter A            # talks to a model
+//! retrograph chat --model M --adapter A            # chats with a model
 //! retrograph serve --model M --port 8080           # serves it with the OpenAI API
 //! retrograph eval --model M --text README.md       # measures the loss on a text
 //! retrograph inspect --model Qwen2.5-0.5B          # shows a model and the memory of a run
 //! retrograph bench --device cuda:0                 # measures strategies and sizes
 //! retrograph merge --model M --adapter A --out N   # merges an adapter into its base model
-//! retrograph export --checkpoint C --out N         # writes a trained model for other programs
+//! retrograph export --checkpoint C --out N         # exports a trained model
 //! ```
 //!
 //! The program parses arguments, prints results and handles Ctrl-C. Training and generation are in
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Parses a command line, or exits with what is wrong with it.
+/// Parses a command line; prints an error and exits if it is invalid.
 fn parse(line: Vec<OsString>) -> Command {
     let matches = Arguments::command().get_matches_from(line);
     let parsed = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -114,13 +114,13 @@ fn run(command: Command) -> Result<Outcome, CliError> {
     }
 }
 
-/// The end of a command without an error.
+/// How a command ended, if not with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It is complete.
+    /// It completed.
     Done,
     /// It was interrupted.
     Interrupted,
-    /// Other processes did it, and ended so.
+    /// The processes of its ranks ended with this status.
     OfRanks(ranks::Status),
 }

@@ -1,4 +1,5 @@
-//! `--metrics`: a line of JSON for each step, written when it ends, and for each held-out loss.
+//! `--metrics`: one line of JSON for each step, written when the step ends, and for each held-out
+//! loss.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
@@ -20,7 +21,7 @@ pub(crate) struct MetricsFile {
 }
 
 impl MetricsFile {
-    /// Opens and locks `path`. Its content stays until [`MetricsFile::start`].
+    /// Opens and locks `path`. Its content is kept until [`MetricsFile::start`].
     pub(crate) fn open(path: &Path) -> Result<Self, CliError> {
         let failed = |error: std::io::Error| CliError::write("the metrics", path, error);
         // A pipe cannot be read back.
@@ -35,8 +36,8 @@ impl MetricsFile {
         Ok(Self { file, path: path.to_owned(), run: None, failed: false })
     }
 
-    /// Starts with step `from`. Lines of earlier steps stay, and a resumed run continues them.
-    /// Later lines, of steps after the last checkpoint, are removed.
+    /// Starts with step `from`. Keeps the lines of earlier steps, for a resumed run; removes later
+    /// lines, which are of steps after the last checkpoint.
     pub(crate) fn start(
         &mut self,
         from: u32,
@@ -62,8 +63,7 @@ impl MetricsFile {
         self.put(&HeldOutLine { step: steps.saturating_sub(1), held_out_loss: loss, tokens })
     }
 
-    /// Writes a line. After a failure nothing more is written, so that no line in between is
-    /// missing.
+    /// Writes a line. Writes nothing more after a failure, so that the file has no gap.
     fn put(&mut self, line: &impl Serialize) -> Result<(), CliError> {
         if self.failed {
             return Ok(());
@@ -86,7 +86,7 @@ fn keep_before(file: &mut File, from: u32) -> std::io::Result<()> {
     file.read_to_string(&mut text)?;
     let earlier = |line: &&str| {
         let parsed: Result<Value, _> = serde_json::from_str(line);
-        // An incomplete line of a killed run, and everything after it, does not count.
+        // A killed run can leave an incomplete line. It and everything after it are removed.
         let step = parsed.ok().and_then(|line| line["step"].as_u64());
         line.ends_with('\n') && step.is_some_and(|step| step < u64::from(from))
     };
@@ -96,7 +96,7 @@ fn keep_before(file: &mut File, from: u32) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The metrics of a step. Times of the simulated driver are meaningless and not written.
+/// The metrics of a step. Times of the simulated driver are meaningless and are left out.
 #[derive(Serialize)]
 struct Line {
     step: u32,

@@ -1,4 +1,4 @@
-//! Checks of the files that a command writes, before it does anything else.
+//! Checks the files that a command will write, before it does anything else.
 
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -8,8 +8,8 @@ use retrograph_finetune::temporary::{folder_of, require_writable};
 
 use crate::error::CliError;
 
-/// Bytes of an existing file that are checked.
-const LOOKED_AT: u64 = 256;
+/// Number of leading bytes of an existing file that are checked.
+const CHECKED_BYTES: u64 = 256;
 
 /// A file that will be written.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct Output<'a> {
     /// Its name in messages.
     pub(crate) what: &'static str,
     pub(crate) path: &'a Path,
-    /// The beginning of an existing file of this kind, without whitespace.
+    /// The text with which files of this kind begin, without whitespace.
     pub(crate) begins: &'static str,
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn require(outputs: &[Output<'_>], inputs: &[PathBuf]) -> Result<(), 
             return Err(CliError::write(what, path, "it is a folder; give a file"));
         }
         if found.as_ref().is_some_and(|found| !found.is_file()) {
-            // A device or a pipe is written to, not replaced.
+            // Devices and pipes are written to, not replaced.
             continue;
         }
         if inputs.iter().any(|input| is_same(input, path)) {
@@ -72,7 +72,7 @@ fn require_own(output: &Output<'_>) -> Result<(), CliError> {
     let Output { what, path, begins } = *output;
     let mut bytes = Vec::new();
     File::open(path)
-        .and_then(|file| file.take(LOOKED_AT).read_to_end(&mut bytes))
+        .and_then(|file| file.take(CHECKED_BYTES).read_to_end(&mut bytes))
         .map_err(|error| CliError::write(what, path, error))?;
     bytes.retain(|byte| !byte.is_ascii_whitespace());
     // A killed run may leave only the beginning.
@@ -84,12 +84,12 @@ fn require_own(output: &Output<'_>) -> Result<(), CliError> {
     Err(CliError::write(what, path, why))
 }
 
-/// Returns whether `path` is or will be `folder` or inside of it.
+/// Returns whether `path` is or will be `folder` or inside it.
 pub(crate) fn is_within(path: &Path, folder: &Path) -> bool {
     resolved(path).starts_with(resolved(folder))
 }
 
-/// Returns whether both paths are or will be one file.
+/// Returns whether both paths are or will be the same file.
 fn is_same(one: &Path, other: &Path) -> bool {
     resolved(one) == resolved(other) || is_linked(one, other)
 }
@@ -102,7 +102,7 @@ fn resolved(path: &Path) -> PathBuf {
     })
 }
 
-/// Returns whether both are hard links to one file.
+/// Returns whether both are hard links to the same file.
 #[cfg(unix)]
 fn is_linked(one: &Path, other: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! The loss curve as SVG. Text stays text, so that no font is needed.
+//! The loss curve as SVG. Labels are SVG text elements, so drawing needs no font.
 
 use std::path::Path;
 
@@ -75,12 +75,12 @@ fn sample((x, y): (i32, i32), style: ShapeStyle) -> PathElement<(i32, i32)> {
     PathElement::new([(x, y), (x + 20, y)], style)
 }
 
-/// The number of steps of which [`smoothed`] is a mean.
+/// The number of steps that [`smoothed`] averages.
 fn span(losses: &[f32]) -> usize {
     (losses.len() / 20).max(1)
 }
 
-/// Returns the mean of the last steps at each step, to show the trend in noisy losses.
+/// Returns a moving average of the losses, which shows the trend.
 fn smoothed(losses: &[f32]) -> Vec<f32> {
     let span = span(losses);
     let mean = |end: usize| {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn no_steps_are_an_empty_picture() {
+    fn a_plot_without_steps_is_empty() {
         let mut picture = String::new();
         draw(&mut picture, &curves(&[], &[])).unwrap();
         assert!(picture.starts_with("<svg"));

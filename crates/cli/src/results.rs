@@ -1,6 +1,7 @@
 //! The results of a run: first the trained weights, then all other outputs.
 //!
-//! If an output cannot be written, the others still are. All failures are reported at the end.
+//! If an output cannot be written, the others still are written. All failures are reported at the
+//! end.
 
 use std::sync::atomic::AtomicBool;
 
@@ -96,7 +97,7 @@ impl Results<'_> {
         Ok(if ending == Some(Ending::Stopped) { Outcome::Interrupted } else { Outcome::Done })
     }
 
-    /// Trains. Returns how it ended, and the device time of each step.
+    /// Trains. Returns how training ended, and the device time of each step.
     fn train(&mut self, run: &mut Run<'_>, stop: &AtomicBool) -> (Result<Ending, Error>, Vec<f32>) {
         let Self {
             config: RunConfig { training: config, until, .. },
@@ -134,7 +135,7 @@ impl Results<'_> {
         (ending, times)
     }
 
-    /// Writes adapter and model, and prints where the weights are.
+    /// Writes adapter and model, and prints their paths.
     fn weights(&mut self, run: &Run<'_>, ending: Option<Ending>) {
         if ending == Some(Ending::EarlyStopped) {
             let steps = run.trainer.losses().len();
@@ -173,13 +174,13 @@ impl Results<'_> {
         }
     }
 
-    /// Opens the best checkpoint, if the run keeps it.
+    /// Opens the best checkpoint, if the run keeps one.
     fn best(&self, run: &Run<'_>) -> Result<Option<(Checkpoint, HeldOutLoss)>, CliError> {
         let keeps = self.config.held_out.save_best && self.config.writes();
         let (Some(directory), true) = (&run.checkpoints, keeps) else {
             return Ok(None);
         };
-        // A run that was stopped early has measured nothing.
+        // A run that was interrupted may have measured nothing.
         let Some(best) = HeldOutLoss::best(run.trainer.held_out()) else { return Ok(None) };
         let checkpoint = directory.open_best()?;
         fact("best", format!("loss {:.4} on held-out data after {} steps", best.loss, best.steps));

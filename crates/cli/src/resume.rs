@@ -18,7 +18,7 @@ pub(crate) struct Checkpoints {
     _lock: Option<DirectoryLock>,
 }
 
-/// Checks that a directory can be used, before anything is read. Writes nothing.
+/// Checks that the directory is usable, before anything is read. Writes nothing.
 pub(crate) fn require_usable(path: &Path, resume: bool) -> Result<(), CliError> {
     let directory = CheckpointDirectory::at(path);
     if !resume {
@@ -31,7 +31,7 @@ pub(crate) fn require_usable(path: &Path, resume: bool) -> Result<(), CliError> 
 }
 
 impl Checkpoints {
-    /// Takes an empty directory, and creates it if it does not exist.
+    /// Locks an empty directory; creates it if it does not exist.
     pub(crate) fn create(path: &Path) -> Result<Self, CliError> {
         let directory = CheckpointDirectory::create(path)?;
         let _lock = Some(directory.lock()?);
@@ -39,12 +39,12 @@ impl Checkpoints {
         Ok(Self { directory, _lock })
     }
 
-    /// The directory of a run to which only the first of several processes writes.
+    /// Returns the directory of a run for a rank other than 0, which does not write to it.
     pub(crate) fn of_first_rank(path: &Path) -> Self {
         Self { directory: CheckpointDirectory::at(path), _lock: None }
     }
 
-    /// Takes a directory and opens its newest checkpoint.
+    /// Locks a directory and opens its newest checkpoint.
     pub(crate) fn resume(path: &Path, writes: bool) -> Result<(Self, Checkpoint), CliError> {
         let directory = CheckpointDirectory::at(path);
         let _lock = writes.then(|| directory.lock()).transpose()?;
@@ -58,7 +58,7 @@ impl Checkpoints {
     }
 }
 
-/// Returns the configuration of `checkpoint`, which must belong to the run that is `asked` for.
+/// Returns the configuration of `checkpoint`, which must belong to the run `asked` for.
 pub(crate) fn config(
     arguments: &FinetuneArguments,
     checkpoint: &Checkpoint,

@@ -1,5 +1,5 @@
-//! The configuration of `retrograph finetune`: resolved from the arguments, the model directory,
-//! the adapter and the checkpoint, and checked before anything runs.
+//! The configuration of `retrograph finetune`, resolved from the arguments, the model directory,
+//! the adapter and the checkpoint, and checked before training starts.
 
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
@@ -27,10 +27,10 @@ use crate::screen::fact;
 use crate::trained::Trained;
 use crate::{data, export, outputs, screen, sequence_length};
 
-/// The directory for the trained weights of a run that names none.
+/// The directory for the trained weights if the arguments name none.
 const DEFAULT_OUTPUT: &str = "retrograph-out";
 
-/// Everything that a run needs, without a device.
+/// The resolved configuration and inputs of a run.
 pub(crate) struct RunConfig {
     pub(crate) training: TrainingConfig,
     pub(crate) options: TrainerOptions,
@@ -41,7 +41,7 @@ pub(crate) struct RunConfig {
     pub(crate) trained: Trained,
     pub(crate) tokenizer: Tokenizer,
     pub(crate) data: Split,
-    /// When the loss on held-out data is measured, and what follows from it.
+    /// When the held-out loss is measured, and how it is used.
     pub(crate) held_out: UseArguments,
     /// The directory for checkpoints.
     pub(crate) checkpoint: Option<PathBuf>,
@@ -52,12 +52,12 @@ pub(crate) struct RunConfig {
     pub(crate) sample: Option<Sample>,
     pub(crate) output: OutputArguments,
     pub(crate) device: DeviceChoice,
-    /// The device, if its memory has determined the length of sequences.
+    /// The device, if it was opened to choose the sequence length by its memory.
     pub(crate) opened: Option<Device>,
     /// The flags of the run.
     pub(crate) given: Given,
     pub(crate) cache: CacheArguments,
-    /// The directory for the weights, if none was named.
+    /// The directory for the weights, if the arguments named none.
     pub(crate) _claimed: Option<ClaimedDirectory>,
 }
 
@@ -68,7 +68,7 @@ impl RunConfig {
         mut arguments: FinetuneArguments,
         mut device: Option<Device>,
     ) -> Result<Self, CliError> {
-        require_places(&arguments)?;
+        require_outputs(&arguments)?;
         let base = arguments.base.as_deref().map(ModelDirectory::open).transpose()?;
         let adapter = adapter(&arguments)?;
         let path = arguments.checkpoint.as_deref().filter(|_| arguments.resume);
@@ -108,7 +108,7 @@ impl RunConfig {
         training.validate()?;
         data.training.require(training.seq)?;
         data::require_vocab(&data, &training)?;
-        // Not before: a signal while data are read leaves no directory.
+        // Claimed only after the data are read, so that a signal before leaves no directory.
         let claimed = default_output(&mut arguments);
         require_folders(&arguments)?;
         if arguments.output.adapter_out.is_some() {
@@ -144,7 +144,7 @@ impl RunConfig {
         self.options.step.ranks.rank == 0
     }
 
-    /// Describes what must be the same in all processes of a run, in lines.
+    /// Describes the settings that all ranks must share, one per line.
     pub(crate) fn described(&self, simulated: bool) -> String {
         let mut options = self.options;
         options.step.ranks = Ranks::ONE;
@@ -181,8 +181,8 @@ impl RunConfig {
     }
 }
 
-/// A directory for the weights of this process, which another one without a named output does not
-/// choose meanwhile. If nothing was written to it, it is removed in the end.
+/// A locked directory for the weights of this process, so that no concurrent run without a named
+/// output chooses it. Removed on drop if nothing was written to it.
 #[derive(Debug)]
 pub(crate) struct ClaimedDirectory {
     path: PathBuf,
@@ -194,7 +194,7 @@ impl ClaimedDirectory {
     fn at(path: PathBuf) -> Result<Self, PathBuf> {
         let created = std::fs::create_dir(&path);
         if created.as_ref().is_err_and(|error| error.kind() != ErrorKind::AlreadyExists) {
-            // The check of all outputs names the reason.
+            // The check of all outputs reports the reason.
             return Ok(Self { path, _lock: None });
         }
         let is_empty = std::fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none());
@@ -209,12 +209,12 @@ impl ClaimedDirectory {
 
 impl Drop for ClaimedDirectory {
     fn drop(&mut self) {
-        // It fails if the weights are there.
+        // Fails if the directory has the weights.
         let _ = std::fs::remove_dir(&self.path);
     }
 }
 
-/// Whether the arguments name a place for the trained weights, or want none.
+/// Whether the arguments name an output for the trained weights, or `--discard`.
 fn names_output(arguments: &FinetuneArguments) -> bool {
     let FinetuneArguments { output, checkpoint, .. } = arguments;
     let named = output.adapter_out.is_some() || output.model_out.is_some();
@@ -251,7 +251,7 @@ fn adapter_output<'a>(
 }
 
 /// Checks that all outputs can be written, before anything is read.
-fn require_places(arguments: &FinetuneArguments) -> Result<(), CliError> {
+fn require_outputs(arguments: &FinetuneArguments) -> Result<(), CliError> {
     arguments.model.require_mode()?;
     arguments.training.require_schedule()?;
     arguments.preference.require_adapter(!arguments.trains_lora())?;
@@ -293,7 +293,7 @@ fn require_folders(arguments: &FinetuneArguments) -> Result<(), CliError> {
         // The folder is replaced as a whole, so nothing else may go there.
         let others = all.iter().filter(|other| other.0 != what);
         if let Some((other, _)) = others.into_iter().find(|one| is_within(one.1, folder)) {
-            let why = format!("{other} would go into the same folder; give another one");
+            let why = format!("{other} would go to the same folder; give another one");
             return Err(CliError::write(what, folder, why));
         }
         require_place(what, folder)?;
@@ -327,7 +327,7 @@ fn with_adapter(
     Ok(config)
 }
 
-/// Fails if a pattern of the command line has no effect.
+/// Fails if a pattern on the command line has no effect.
 pub(crate) fn with_used_patterns(config: TrainingConfig) -> Result<TrainingConfig, CliError> {
     let lora = config.mode.lora();
     match lora.and_then(|lora| Some((lora, lora.unused_pattern(&config.model)?))) {

@@ -1,4 +1,4 @@
-//! The configuration file of a run, with the values that it has resolved.
+//! The configuration file of a run, with its resolved values.
 
 use retrograph_finetune::{
     DType, LoraConfig, LoraLayers, LrSchedule, Mode, OptimizerConfig, PreferenceConfig,
@@ -13,7 +13,7 @@ use crate::run_config::RunConfig;
 type Values = Vec<(&'static str, Value)>;
 
 impl RunConfig {
-    /// Returns the file with which the same run starts again.
+    /// Returns the text of the file that repeats this run.
     pub(crate) fn file(&self) -> String {
         let config = &self.training;
         let step = &self.options.step;

@@ -1,4 +1,4 @@
-//! The sample text of a model after its training: checked before the run, generated after it.
+//! The sample text of a trained model: checked before the run, generated after it.
 
 use retrograph_finetune::{Data, Error, Sampling, Tokenizer, TrainedModel};
 
@@ -6,10 +6,10 @@ use crate::args::OutputArguments;
 use crate::error::CliError;
 use crate::screen::{self, fact};
 
-/// Tokens of the data that the sample continues when no prompt is given.
+/// Tokens of the data that are the prompt if none is given.
 const PROMPT_TOKENS: usize = 24;
 
-/// A prompt and how to continue it.
+/// A prompt and the parameters of its continuation.
 pub(crate) struct Sample {
     prompt: Vec<u32>,
     tokens: usize,
@@ -17,7 +17,8 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Returns the sample of the arguments, for a model of `vocab` tokens; `None` for no sample.
+    /// Returns the sample of the arguments, for a model of `vocab` tokens; `None` if none is
+    /// requested.
     pub(crate) fn new(
         (output, seed, vocab): (&OutputArguments, u64, usize),
         (data, tokenizer): (&Data, &Tokenizer),
@@ -40,7 +41,7 @@ impl Sample {
         Ok((tokens > 0).then_some(Self { prompt, tokens, sampling }))
     }
 
-    /// Generates the sample and shows it.
+    /// Generates and prints the sample.
     pub(crate) fn show(&self, model: &TrainedModel, tokenizer: &Tokenizer) -> Result<(), CliError> {
         let mut text = model.generate(&self.prompt, self.tokens, self.sampling)?;
         let end = text.iter().position(|token| Some(*token) == tokenizer.end());

@@ -24,13 +24,13 @@ pub(crate) use self::steps::Steps;
 pub(crate) use self::writing::Writing;
 use crate::error::CliError;
 
-/// Whether nothing is printed: another process prints for the run.
+/// Whether nothing is printed, because another process prints for the run.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// The first error of printing.
 static FAILED: OnceLock<Error> = OnceLock::new();
 
-/// The readers of the output.
+/// Whether standard output still has a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readers {
     /// Everything was printed.
@@ -44,8 +44,8 @@ pub(crate) fn line(text: impl Display) {
     put(&(printable(&text.to_string()) + "\n"));
 }
 
-/// Prints a piece of generated text. On a terminal, which would execute control characters, they
-/// are removed. Returns whether printing works.
+/// Prints a piece of generated text. Removes control characters if the output is a terminal, which
+/// would execute them. Returns whether printing works.
 pub(crate) fn piece(text: &str) -> bool {
     let obeyed = |character: char| character.is_control() && !"\n\t".contains(character);
     match std::io::stdout().is_terminal() {
@@ -60,10 +60,10 @@ pub(crate) fn works() -> bool {
     FAILED.get().is_none()
 }
 
-/// Flushes the output and returns its readers.
+/// Flushes the output and returns whether it still has a reader.
 ///
 /// # Errors
-/// [`CliError::Output`] if output was lost, and not because a pipe was closed.
+/// [`CliError::Output`] if output was lost for a reason other than a closed pipe.
 pub(crate) fn finish() -> Result<Readers, CliError> {
     put("");
     match FAILED.get() {
@@ -78,7 +78,7 @@ pub(crate) fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
-/// Where progress bars are drawn.
+/// Returns the target for progress bars.
 fn bars() -> ProgressDrawTarget {
     match QUIET.load(Ordering::Relaxed) {
         true => ProgressDrawTarget::hidden(),
@@ -97,8 +97,8 @@ fn put(text: &str) {
     }
 }
 
-/// Escapes control characters except line feeds and tabs: a terminal would execute those in names
-/// from files.
+/// Escapes control characters, except line feeds and tabs: a terminal would execute control
+/// characters in names from files.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -111,7 +111,7 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
-/// Prints a fact after its name.
+/// Prints a name and a fact.
 pub(crate) fn fact(name: &str, text: impl Display) {
     line(format_args!("{name:<11} {text}"));
 }
@@ -119,7 +119,7 @@ pub(crate) fn fact(name: &str, text: impl Display) {
 pub(crate) fn device(device: &Device) {
     let info = &device.info;
     let (major, minor) = info.compute_capability;
-    // The word must appear, whatever the name of the device.
+    // The output must contain this word, whatever the device is called.
     let simulated = device.simulated && !info.name.contains("SIMULATED");
     let label = if simulated { "SIMULATED " } else { "" };
     let capability = format!("compute capability {major}.{minor}");
@@ -203,7 +203,7 @@ fn described(lora: &LoraConfig) -> String {
 
 /// Prints an adapter.
 pub(crate) fn adapter(adapter: &Adapter) {
-    let base = adapter.base().unwrap_or("a base model that it does not name");
+    let base = adapter.base().unwrap_or("an unnamed base model");
     fact("adapter", format!("{}, for {base}", described(&adapter.lora())));
 }
 
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_are_shown_and_not_obeyed() {
+    fn control_characters_are_escaped() {
         assert_eq!(printable("a\u{1b}[31mb\r\u{9b}c\td\n"), "a\\u{1b}[31mb\\r\\u{9b}c\td\n");
         assert_eq!(printable("naïve \u{65e5}\u{672c}"), "naïve \u{65e5}\u{672c}");
     }

@@ -1,4 +1,4 @@
-//! The default of `--seq` for a model directory: its context, as far as memory allows.
+//! The default of `--seq` for a model directory: the model's context, if memory allows.
 
 use retrograph_finetune::{Device, Error, ModelDirectory, Plan, TrainingConfig};
 
@@ -7,13 +7,13 @@ use crate::error::CliError;
 use crate::screen::fact;
 
 /// The shortest default.
-const LEAST: usize = 64;
+const MIN_SEQ: usize = 64;
 
-/// Returns the [`longest_default`] of `base`, halved until the run of `config` fits into the free
+/// Returns the [`longest_default`] of `base`, halved until the run of `config` fits in the free
 /// memory of `device`.
 ///
-/// The shortest length is returned even if it does not fit: the start of the run then says what to
-/// reduce.
+/// Returns the shortest length even if it does not fit: starting the run then fails and reports
+/// what to reduce.
 pub(crate) fn fitting(
     arguments: &FinetuneArguments,
     device: &Device,
@@ -21,7 +21,7 @@ pub(crate) fn fitting(
 ) -> Result<usize, CliError> {
     let (free, _) = device.context.memory().map_err(Error::from)?;
     let mut seq = longest_default(base);
-    while seq / 2 >= LEAST && need(arguments, &TrainingConfig { seq, ..*config })? > free {
+    while seq / 2 >= MIN_SEQ && need(arguments, &TrainingConfig { seq, ..*config })? > free {
         seq /= 2;
     }
     let why =
@@ -30,11 +30,11 @@ pub(crate) fn fitting(
     Ok(seq)
 }
 
-/// Returns the least bytes of a run, including the driver's.
+/// Returns the minimum device memory of a run in bytes, including the driver's.
 fn need(arguments: &FinetuneArguments, config: &TrainingConfig) -> Result<usize, CliError> {
     let precision = config.precision.without_two_part_copies();
     let plan = match Plan::new(&TrainingConfig { precision, ..*config }, arguments.options()) {
-        // Its activations have too many elements.
+        // The activations have too many elements.
         Err(Error::InvalidConfig { .. }) => return Ok(usize::MAX),
         plan => plan?,
     };

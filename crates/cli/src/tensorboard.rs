@@ -36,7 +36,7 @@ impl EventFile {
             0 => format!("events.out.tfevents.{seconds:010}.retrograph"),
             number => format!("events.out.tfevents.{seconds:010}.retrograph.{number}"),
         };
-        // A run of the same second has a file of its own.
+        // Another run may have started in the same second.
         for number in 0.. {
             let path = folder.join(name(number));
             match OpenOptions::new().write(true).create_new(true).open(&path) {
@@ -52,7 +52,8 @@ impl EventFile {
         unreachable!("some number is free")
     }
 
-    /// Writes loss, gradient norm, learning rate, and on a real device tokens per second of a step.
+    /// Writes a step's loss, gradient norm and learning rate, and on a real device its tokens per
+    /// second.
     pub(crate) fn step(
         &mut self,
         metrics: &StepMetrics,
@@ -104,7 +105,7 @@ impl EventFile {
     }
 }
 
-/// Returns an event of now with further fields.
+/// Returns an event with the current time and further fields.
 fn event(step: u32, fields: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut event = vec![1 << 3 | 1];
     event.extend(now().to_le_bytes());
@@ -114,14 +115,14 @@ fn event(step: u32, fields: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     event
 }
 
-/// Appends a field of bytes: its number, the length and the bytes.
+/// Appends a length-delimited field.
 fn bytes(to: &mut Vec<u8>, field: u8, data: &[u8]) {
     to.push(field << 3 | 2);
     varint(to, data.len() as u64);
     to.extend(data);
 }
 
-/// Appends a number, seven bits at a time from the lowest on.
+/// Appends a number as a varint.
 fn varint(to: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         to.push(number as u8 | 0x80);
@@ -130,7 +131,8 @@ fn varint(to: &mut Vec<u8>, mut number: u64) {
     to.push(number as u8);
 }
 
-/// The checksum as the format stores it, so that checksums of data with checksums stay good.
+/// Returns the checksum as the format stores it: masked, since CRCs of data that contains CRCs are
+/// weak.
 fn masked(sum: u32) -> u32 {
     sum.rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_are_those_of_the_format() {
+    fn checksums_match_the_format() {
         // The check value of CRC-32C, and a mask of TensorFlow's own test.
         assert_eq!(crc32c::crc32c(b"123456789"), 0xe306_9283);
         assert_eq!(masked(0), 0xa282_ead8);

@@ -1,4 +1,4 @@
-//! The trained weights of a model, in a checkpoint or an adapter.
+//! The trained weights of a model, from a checkpoint or an adapter.
 
 use std::path::{Path, PathBuf};
 
@@ -21,21 +21,21 @@ pub(crate) enum Trained {
     Adapter(Box<Adapter>),
 }
 
-/// A checkpoint of a directory.
+/// A checkpoint directory, and which of its checkpoints to use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen<'a> {
     pub(crate) directory: &'a Path,
-    /// Whether it is the one with the lowest held-out loss, instead of the newest.
+    /// Whether to use the checkpoint with the lowest held-out loss, instead of the newest.
     pub(crate) best: bool,
 }
 
 impl<'a> Chosen<'a> {
-    /// Returns the checkpoint of the arguments, if they name a directory.
+    /// Returns the choice of the arguments, if they name a directory.
     pub(crate) fn of(directory: Option<&'a PathBuf>, best: bool) -> Option<Self> {
         directory.map(|directory| Self { directory, best })
     }
 
-    /// Opens and verifies it.
+    /// Opens and verifies the checkpoint.
     pub(crate) fn open(self) -> Result<Checkpoint, CliError> {
         let directory = CheckpointDirectory::at(self.directory);
         let opened = if self.best { directory.open_best() } else { directory.open_latest() };
@@ -47,9 +47,9 @@ impl<'a> Chosen<'a> {
 }
 
 impl Trained {
-    /// Opens a checkpoint of a directory, or an adapter. Returns the configuration of its
-    /// model. A checkpoint has its own, and must be of a run with the same `base`; an adapter must
-    /// fit the model of `config`.
+    /// Opens a checkpoint or an adapter. Also returns the configuration of its model: a checkpoint
+    /// has its own and must be from a run with the same `base`; an adapter must fit the model of
+    /// `config`.
     pub(crate) fn open(
         config: TrainingConfig,
         base: Option<&ModelDirectory>,
@@ -105,7 +105,7 @@ impl Trained {
     }
 }
 
-/// The sources of all weights: trained ones, then the model directory, then the seed.
+/// The sources of all weights: trained weights, then the model directory, then the seed.
 pub(crate) struct Weights {
     pub(crate) trained: Trained,
     pub(crate) base: Option<ModelDirectory>,

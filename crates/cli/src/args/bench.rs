@@ -27,7 +27,7 @@ pub(crate) struct BenchArguments {
     /// capacity in tokens, for example 512x1024.
     #[arg(long, value_delimiter = ',', conflicts_with = "sizes", value_name = "SIZES")]
     pub(crate) decode: Vec<Size>,
-    /// Texts that --decode generates together, 1 to 8.
+    /// Batch size of --decode: texts generated together, 1 to 8.
     #[arg(
         long, value_name = "TEXTS", default_value_t = 1, requires = "decode",
         conflicts_with = "sizes",
@@ -48,18 +48,18 @@ pub(crate) struct BenchArguments {
     /// launch) and manual-no-priorities.
     #[arg(long, value_delimiter = ',', default_value = "eager,capture,manual")]
     pub(crate) strategies: Vec<BenchStrategy>,
-    /// Measured steps, 1 to 100000.
+    /// Number of measured steps, 1 to 100000.
     #[arg(long, default_value_t = 30, value_parser = one_to::<u32>(100_000))]
     pub(crate) steps: u32,
-    /// Unmeasured steps before them, up to 100000.
+    /// Number of warm-up steps before the measured steps, up to 100000.
     #[arg(long, default_value_t = 5, value_parser = up_to::<u32>(100_000))]
     pub(crate) warm_up: u32,
-    /// Also measure the energy of a step, with further steps for about 3 seconds per case, by the
-    /// driver's energy counter if the device has one. Results have it as `joules`.
+    /// Also measure the energy per step with the driver's energy counter, if the device has one.
+    /// Runs extra steps for about 3 seconds per case. Results store it as `joules`.
     #[arg(long, conflicts_with = "decode")]
     pub(crate) energy: bool,
-    /// Round frozen weights to bf16, as most checkpoints have them. With --dtype f32, products of
-    /// many rows then read them in one part of f16 instead of two.
+    /// Round frozen weights to bf16, the type of most checkpoints. With --dtype f32, products of
+    /// many rows then read them as one f16 part instead of two.
     #[arg(long)]
     pub(crate) bf16_weights: bool,
     /// Write the results to this JSON file.
@@ -68,8 +68,9 @@ pub(crate) struct BenchArguments {
 }
 
 impl BenchArguments {
-    /// The configuration, with the first size. The rate is so small that nothing diverges. Of an
-    /// adapter only the LoRA options are used, since weights are random.
+    /// Returns the configuration; each measurement replaces batch and sequence length. The learning
+    /// rate is too small to diverge. Weights are random, so only the LoRA options of an adapter are
+    /// used.
     pub(crate) fn config(&self) -> Result<TrainingConfig, Error> {
         let f16_copies = if self.bf16_weights { F16Copies::OnePart } else { F16Copies::TwoParts };
         let mode = match &self.model.lora.adapter {
@@ -88,7 +89,7 @@ impl BenchArguments {
     }
 }
 
-/// Batch and sequence, written as `4x128`.
+/// Two numbers, such as batch x sequence, written as `4x128`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size(pub(crate) [usize; 2]);
 
@@ -99,7 +100,7 @@ impl std::str::FromStr for Size {
         let parsed = text
             .split_once('x')
             .and_then(|(batch, seq)| Some(Self([batch.parse().ok()?, seq.parse().ok()?])));
-        parsed.ok_or_else(|| format!("`{text}` is not a size; write batch x sequence as 4x128"))
+        parsed.ok_or_else(|| format!("`{text}` is not a size; give two numbers, such as 4x128"))
     }
 }
 

@@ -24,13 +24,13 @@ pub(crate) struct CacheArguments {
     /// Load compiled kernels from this bundle, which `cargo xtask prewarm --bundle` writes.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
-    /// Compiler of kernels that are in no cache: processes (the driver, in parallel processes),
+    /// How to compile kernels that are not cached: processes (the driver, in parallel processes),
     /// driver (in this process only), or ptxas=PATH [default: processes; driver on the simulated
     /// driver].
     #[arg(long, value_name = "HOW")]
     compile: Option<CompileChoice>,
-    /// Maximum number of processes that compile, this one included, up to 1024; 0 means one per CPU
-    /// core, and no more than four of `processes`.
+    /// Maximum number of compiler processes, including this one, up to 1024; 0 means one per CPU
+    /// core, but at most 4 with --compile processes.
     #[arg(long, default_value_t = 0, value_parser = up_to::<usize>(1024))]
     compile_workers: usize,
 }
@@ -78,7 +78,7 @@ impl FromStr for CompileChoice {
 }
 
 impl CacheArguments {
-    /// The directory that is named for compiled kernels.
+    /// Returns the directory given for compiled kernels, if any.
     pub(crate) fn dir(&self) -> Option<&Path> {
         self.cache_dir.as_ref().and_then(DirChoice::path)
     }
@@ -105,7 +105,7 @@ impl CacheArguments {
         Ok(ModuleCache::with(&device.context, CacheOptions { bundles, disk, warming }))
     }
 
-    /// Without the path of this program, only an explicit choice of processes fails.
+    /// Fails only if compiler processes are requested and the path of this program is unknown.
     fn warming(&self, device: DeviceChoice) -> Result<Warming, CliError> {
         let compiler = match &self.compile {
             None if device == DeviceChoice::Simulated => Compiler::Driver,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_compile_by_default_on_a_gpu_alone() {
+    fn compiler_processes_are_the_default_only_on_a_gpu() {
         let Warming { compiler, workers, .. } = warming(&[], "cuda:1");
         let Compiler::Processes(command) = compiler else { panic!("{compiler:?}") };
         assert_eq!(command.arguments, ["compile-worker", "--device", "cuda:1"]);

@@ -10,13 +10,13 @@ use super::{EngineArguments, SamplingArguments, token_limit};
 pub(crate) struct ChatArguments {
     #[command(flatten)]
     pub(crate) engine: EngineArguments,
-    /// Apply this LoRA adapter, a directory in PEFT format; /adapter off and on switch it.
+    /// Apply this LoRA adapter, a directory in PEFT format; /adapter on and /adapter off switch it.
     #[arg(long, value_name = "DIR")]
     pub(crate) adapter: Option<PathBuf>,
     /// System message at the start of each conversation.
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
-    /// Maximum number of tokens of an answer, 1 to 16776960.
+    /// Maximum number of tokens per answer, 1 to 16776960.
     #[arg(
         long, value_name = "TOKENS", default_value_t = 1024,
         value_parser = token_limit()

@@ -15,14 +15,14 @@ use crate::screen::fact;
 #[derive(Debug, Args)]
 pub(crate) struct DataArguments {
     /// Examples as JSON Lines or Parquet: each line or row has `text`, `prompt` and `completion`,
-    /// `messages`, or the form of ShareGPT or Alpaca.
+    /// `messages`, or the fields of ShareGPT or Alpaca.
     #[arg(long, value_name = "FILE", required_unless_present = "text", conflicts_with = "text")]
     pub(crate) data: Option<PathBuf>,
-    /// One plain text. Without a tokenizer each byte is a token.
+    /// Plain-text file. Without a tokenizer, each byte is a token.
     #[arg(long, value_name = "FILE")]
     pub(crate) text: Option<PathBuf>,
     /// Pack several examples into each sequence instead of padding each one. Attention and
-    /// positions stay inside an example [default: true, or false with --buckets above 1].
+    /// positions stay within each example [default: true, or false with --buckets above 1].
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true",
         conflicts_with = "text"
@@ -39,13 +39,13 @@ pub(crate) struct DataArguments {
 const CACHED_BYTES: u64 = 16 << 20;
 
 impl DataArguments {
-    /// The file of the data.
+    /// Returns the data file.
     pub(crate) fn file(&self) -> &Path {
-        // The parser requires one of them.
+        // The parser requires one of the two.
         self.text.as_deref().or(self.data.as_deref()).unwrap_or_else(|| "".as_ref())
     }
 
-    /// The cache for the tokens of the data, if there is one.
+    /// Returns the token cache, if there is one.
     pub(crate) fn cache(&self) -> Option<TokenCache> {
         match &self.token_cache {
             Some(DirChoice::Nowhere) => None,
@@ -60,12 +60,12 @@ impl DataArguments {
         }
     }
 
-    /// The directory that is named for tokenized data.
+    /// Returns the directory given for tokenized data, if any.
     pub(crate) fn token_cache_dir(&self) -> Option<&Path> {
         self.token_cache.as_ref().and_then(DirChoice::path)
     }
 
-    /// Whether examples are packed, if the options or `buckets` say so.
+    /// Whether examples are packed; by default, unless there are several `buckets`.
     pub(crate) fn packs(&self, buckets: u32) -> bool {
         self.text.is_none() && self.packing.unwrap_or(buckets <= 1)
     }
@@ -77,7 +77,7 @@ impl DataArguments {
     }
 }
 
-/// The cache in the directory of the user, if files can be written there.
+/// Returns the cache in the user's cache directory, if files can be written there.
 fn default_cache() -> Result<TokenCache, String> {
     let user = CacheDir::user().map_err(|error| error.to_string())?;
     let path = user.path().join("tokens");
@@ -87,7 +87,7 @@ fn default_cache() -> Result<TokenCache, String> {
     Ok(TokenCache::at(path))
 }
 
-/// The arguments for data in training.
+/// The arguments for how training uses the data.
 #[derive(Debug, Args)]
 pub(crate) struct UseArguments {
     /// Fraction of the data to hold out, between 0 and 1. Its loss is measured after the last step
@@ -108,8 +108,8 @@ pub(crate) struct UseArguments {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     pub(crate) early_stop: Option<u32>,
-    /// Number of sequence lengths, 1 to 16. Each step is padded to the shortest that fits instead
-    /// of to --seq; each length needs a program of its own.
+    /// Number of sequence lengths (buckets), 1 to 16. Each step is padded to the shortest length
+    /// that fits instead of to --seq; each length needs its own CUDA graph.
     #[arg(
         long, value_name = "LENGTHS", default_value_t = 1, conflicts_with = "text",
         value_parser = clap::value_parser!(u32).range(1..=16)
@@ -123,7 +123,7 @@ impl UseArguments {
         self.holdout.is_some_and(|fraction| fraction > 0.0)
     }
 
-    /// Fails if training shall end early, but the held-out loss is not measured before its end.
+    /// Fails if early stopping is requested, but the held-out loss is measured only at the end.
     pub(crate) fn require_measurements(&self) -> Result<(), CliError> {
         match (self.early_stop, self.eval_every) {
             (Some(_), 0) => {
@@ -134,7 +134,8 @@ impl UseArguments {
         }
     }
 
-    /// Adds the held-out fraction, chosen by `seed`, and the sequence lengths to `options`.
+    /// Adds the held-out fraction, the `seed` that selects it, and the sequence lengths to
+    /// `options`.
     pub(crate) fn options(&self, options: SplitOptions, seed: u64) -> SplitOptions {
         let lengths = Lengths::new(options.lengths.seq(), self.buckets as usize);
         SplitOptions { lengths, holdout: self.holdout.unwrap_or(0.0), seed, ..options }

@@ -1,4 +1,4 @@
-//! The arguments of a model that answers one request after another.
+//! The model arguments of `retrograph chat` and `retrograph serve`.
 
 use std::path::PathBuf;
 
@@ -11,8 +11,8 @@ pub(crate) struct EngineArguments {
     /// Model directory in Hugging Face format: config.json, safetensors files, tokenizer.json.
     #[arg(long, value_name = "DIR")]
     pub(crate) model: PathBuf,
-    /// KV-cache capacity: maximum tokens of a prompt and its answer together, from 2 [default: the
-    /// context length of the model, at most 4096].
+    /// KV-cache capacity: maximum tokens of a prompt and its answer together, at least 2 [default:
+    /// the model's context, at most 4096].
     #[arg(long, value_name = "TOKENS")]
     pub(crate) max_length: Option<usize>,
     #[command(flatten)]

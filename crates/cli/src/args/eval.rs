@@ -32,7 +32,7 @@ pub(crate) struct EvalArguments {
         ]
     )]
     pub(crate) checkpoint: Option<PathBuf>,
-    /// Take the checkpoint with the lowest held-out loss, of a run with --save-best.
+    /// Use the checkpoint with the lowest held-out loss, from a run with --save-best.
     #[arg(long, requires = "checkpoint")]
     pub(crate) best: bool,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(crate) struct EvalArguments {
     /// the model's context, at most 4096; else 64].
     #[arg(long)]
     seq: Option<usize>,
-    /// Seed of the weights that neither --model nor a checkpoint has.
+    /// Seed of the weights that neither --model nor --checkpoint provides.
     #[arg(long, default_value_t = 42)]
     seed: u64,
     /// Device: auto (the first GPU, or the simulated driver if there is none), cuda:N, or sim.
@@ -58,7 +58,7 @@ pub(crate) struct EvalArguments {
 }
 
 impl EvalArguments {
-    /// The configuration of a model that no checkpoint describes, from `base` if given.
+    /// Returns the configuration without a checkpoint; the model is `base` if given.
     pub(crate) fn config(&self, base: Option<&ModelDirectory>) -> TrainingConfig {
         let config = TrainingConfig {
             model: base.map_or_else(|| self.model.model(), |base| *base.config()),
@@ -72,19 +72,19 @@ impl EvalArguments {
         self.sized(config, base)
     }
 
-    /// `config` with the batch and sequence that are asked for, of the model `base` if there is
-    /// one.
+    /// Sets the batch and sequence length of the arguments in `config`; `base` is the model
+    /// directory, if there is one.
     pub(crate) fn sized(
         &self,
         config: TrainingConfig,
         base: Option<&ModelDirectory>,
     ) -> TrainingConfig {
-        // A copy of two parts takes longer to upload than it saves in few batches.
+        // Few batches do not save the time that uploading two-part copies takes.
         let precision = config.precision.of_base(base).without_two_part_copies();
         TrainingConfig { batch: self.batch, seq: self.seq(base), precision, ..config }
     }
 
-    /// Returns the tokens of a sequence.
+    /// Returns the number of tokens per sequence.
     pub(crate) fn seq(&self, base: Option<&ModelDirectory>) -> usize {
         self.seq.unwrap_or_else(|| base.map_or(DEFAULT_SEQ, longest_default))
     }

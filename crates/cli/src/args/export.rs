@@ -9,10 +9,10 @@ use crate::error::CliError;
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArguments {
-    /// Newest checkpoint of this directory. If its run had a --model, give the same one.
+    /// Export the newest checkpoint in this directory. If its run had --model, give the same one.
     #[arg(long, value_name = "DIR", required_unless_present = "model")]
     pub(crate) checkpoint: Option<PathBuf>,
-    /// Take the checkpoint with the lowest held-out loss, of a run with --save-best.
+    /// Use the checkpoint with the lowest held-out loss, from a run with --save-best.
     #[arg(long, requires = "checkpoint")]
     pub(crate) best: bool,
     /// Base model, a directory in Hugging Face format.
@@ -21,7 +21,7 @@ pub(crate) struct ExportArguments {
     /// Merge this LoRA adapter, a directory in PEFT format.
     #[arg(long, value_name = "DIR", requires = "model", conflicts_with = "checkpoint")]
     pub(crate) adapter: Option<PathBuf>,
-    /// Write only the LoRA adapter, of --adapter or of the checkpoint.
+    /// Write only the LoRA adapter, from --adapter or the checkpoint.
     #[arg(long, conflicts_with = "max_shard_size")]
     pub(crate) adapter_only: bool,
     #[command(flatten)]
@@ -40,10 +40,10 @@ pub(crate) struct MergeArguments {
     destination: DestinationArguments,
 }
 
-/// The destination of a model, and the form of its weights.
+/// The destination of a model, and the format of its weights.
 #[derive(Debug, Args)]
 pub(crate) struct DestinationArguments {
-    /// Directory for the model, which must be empty or not exist; a new file for GGUF.
+    /// Output directory, which must be empty or not exist; for GGUF, a file that does not exist.
     #[arg(long, value_name = "PATH")]
     pub(crate) out: PathBuf,
     /// Format of the output.
@@ -59,7 +59,7 @@ pub(crate) struct DestinationArguments {
 }
 
 impl DestinationArguments {
-    /// Fails if an option is given that has no effect on the format.
+    /// Fails if an option is given that has no effect with the format.
     pub(crate) fn require_format(&self) -> Result<(), CliError> {
         match (self.format, self.max_shard_size) {
             (FormatArgument::Gguf, Some(_)) => {
@@ -88,7 +88,7 @@ impl From<MergeArguments> for ExportArguments {
     }
 }
 
-/// Parses bytes, with a unit of thousands (KB, MB, GB, TB) or of 1024 (KiB, MiB, GiB, TiB).
+/// Parses a size in bytes, with a decimal (KB, MB, GB, TB) or binary (KiB, MiB, GiB, TiB) unit.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 10] = [
         ("KB", 1_000),

@@ -18,10 +18,10 @@ pub(crate) struct GenerateArguments {
     /// Apply this LoRA adapter, a directory in PEFT format.
     #[arg(long, value_name = "DIR")]
     pub(crate) adapter: Option<PathBuf>,
-    /// Use the newest checkpoint in this directory. If its run had a --model, give the same one.
+    /// Use the newest checkpoint in this directory. If its run had --model, give the same one.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["adapter", "dtype", "quantize"])]
     pub(crate) checkpoint: Option<PathBuf>,
-    /// Take the checkpoint with the lowest held-out loss, of a run with --save-best.
+    /// Use the checkpoint with the lowest held-out loss, from a run with --save-best.
     #[arg(long, requires = "checkpoint")]
     pub(crate) best: bool,
     /// Text to continue.
@@ -36,21 +36,21 @@ pub(crate) struct GenerateArguments {
         value_parser = token_limit()
     )]
     pub(crate) max_tokens: usize,
-    /// KV-cache capacity: maximum tokens of prompt and generated text together, from 2 [default:
-    /// prompt plus --max-tokens, at most the context length of the model].
+    /// KV-cache capacity: maximum tokens of prompt and generated text together, at least 2
+    /// [default: prompt plus --max-tokens, at most the model's context].
     #[arg(long, value_name = "TOKENS")]
     pub(crate) max_length: Option<usize>,
     #[command(flatten)]
     pub(crate) inference: InferenceArguments,
     #[command(flatten)]
     pub(crate) sampling: SamplingArguments,
-    /// End the text before this string. Can be given several times.
+    /// Stop before this string. Can be given several times.
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) stop: Vec<String>,
     /// Do not stop at end-of-text tokens.
     #[arg(long)]
     pub(crate) ignore_eos: bool,
-    /// Run every step eagerly, too, on a KV cache of its own, and require equal bits.
+    /// Also run every step eagerly on a separate KV cache, and fail unless all bits are equal.
     #[arg(long)]
     pub(crate) verify: bool,
     /// Print only the generated text.
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_is_needed_and_one_is_enough() {
+    fn exactly_one_prompt_is_required() {
         assert!(Line::try_parse_from(["program", "--model", "m"]).is_err());
         let both = ["program", "--model", "m", "--prompt", "p", "--prompt-file", "f"];
         assert!(Line::try_parse_from(both).is_err());

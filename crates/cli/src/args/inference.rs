@@ -1,4 +1,4 @@
-//! The arguments of a model that generates text: how it runs and where.
+//! The arguments for text generation: precision, strategy, device and caches.
 
 use clap::Args;
 use retrograph_finetune::{DType, DeviceChoice, GeneratorOptions, parse_dtype};
@@ -24,7 +24,7 @@ pub(crate) struct InferenceArguments {
 }
 
 impl InferenceArguments {
-    /// The options of a generator for prompts and texts of at most `max_length` tokens together.
+    /// Returns the options of a generator whose KV cache holds `max_length` tokens.
     pub(crate) fn options(&self, max_length: usize, verify: bool) -> GeneratorOptions {
         let build = BuildOptions { policy: self.strategy.policy(), ..BuildOptions::default() };
         GeneratorOptions { max_length, texts: 1, cache: self.cache_dtype, build, verify }

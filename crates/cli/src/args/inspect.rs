@@ -1,4 +1,4 @@
-//! The command line of `inspect`.
+//! The arguments of `retrograph inspect`.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub(crate) struct InspectArguments {
     mode: ModeArgument,
     #[command(flatten)]
     lora: LoraArguments,
-    /// Sequences that are computed at a time, at least 1.
+    /// Sequences per forward and backward pass, at least 1.
     #[arg(long, default_value_t = 4)]
     pub(crate) batch: usize,
     /// Tokens per sequence, at least 1 [default: the model's context, at most 4096].

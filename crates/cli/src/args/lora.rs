@@ -26,20 +26,20 @@ pub(crate) struct LoraArguments {
     /// Layers with LoRA updates: numbers from 0 and ranges, such as 0-7,12, or all [default: all].
     #[arg(long, value_name = "LAYERS")]
     lora_layers: Option<LoraLayers>,
-    /// Ranks of single modules, such as q_proj=8,layers.3.mlp.up_proj=32: the first name or regular
-    /// expression that matches the end of a module's name counts.
+    /// Ranks of individual modules, such as q_proj=8,layers.3.mlp.up_proj=32: the first name or
+    /// regular expression that matches the end of a module's name applies.
     #[arg(long, value_name = "NAME=RANK", value_parser = ranks)]
     rank_pattern: Option<LoraPatterns>,
-    /// Alphas of single modules, in the same way.
+    /// Alphas of individual modules, in the form of --rank-pattern.
     #[arg(long, value_name = "NAME=ALPHA", value_parser = alphas)]
     alpha_pattern: Option<LoraPatterns>,
     /// Scale LoRA updates by alpha / sqrt(rank) instead (rsLoRA).
     #[arg(long)]
     rslora: bool,
-    /// Also train the norm of each row of the updated weights (DoRA).
+    /// Also train a magnitude for each row of the adapted weights (DoRA).
     #[arg(long)]
     dora: bool,
-    /// Dropout probability of the inputs of LoRA updates, at least 0 and below 1 [default: 0].
+    /// Dropout probability for the inputs of LoRA updates, at least 0 and below 1 [default: 0].
     #[arg(long, value_name = "PROBABILITY")]
     lora_dropout: Option<f32>,
     /// Also train both norms of each layer [default: true in bench, else false].
@@ -48,7 +48,7 @@ pub(crate) struct LoraArguments {
     /// Also train the token embeddings, and with them the output projection of a tied model.
     #[arg(long)]
     train_embeddings: bool,
-    /// Also train the output projection of a model that is not tied.
+    /// Also train the output projection of a model whose embeddings are not tied.
     #[arg(long)]
     train_head: bool,
     /// Start from this LoRA adapter, a directory in PEFT format, which sets all other LoRA options.
@@ -60,8 +60,8 @@ pub(crate) struct LoraArguments {
 }
 
 impl LoraArguments {
-    /// Fails if an option is given that has no effect with `mode`. Without one, LoRA matrices are
-    /// trained only if there is an adapter.
+    /// Fails if an option is given that has no effect with `mode`. Without a `mode`, LoRA matrices
+    /// are trained only if there is an adapter.
     pub(crate) fn require_mode(&self, mode: Option<ModeArgument>) -> Result<(), CliError> {
         let full = mode.unwrap_or_default() == ModeArgument::Full;
         if self.adapter.is_some() {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_can_be_asked_for() {
+    fn every_option_can_be_set() {
         let line =
             ["--rank=4", "--alpha=8", "--lora-targets=k,down", "--rslora", "--lora-dropout=.1"];
         let targets = "k,down".parse().unwrap();

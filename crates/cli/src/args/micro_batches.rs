@@ -5,19 +5,19 @@ use retrograph_finetune::model::StepOptions;
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct MicroBatchArguments {
-    /// Batches whose gradients are added before one update, 1 to 1024. A step then has --batch
-    /// times N sequences, and the memory of --batch.
+    /// Batches whose gradients are accumulated before each update, 1 to 1024. A step has --batch
+    /// times N sequences, but needs the memory of --batch.
     #[arg(
         long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=1024)
     )]
     grad_accumulation: u16,
-    /// Number of parts of --batch that run concurrently in one graph, a divisor of it. Not with
-    /// --grad-accumulation [default: 1].
+    /// Number of micro-batches that --batch is split into, a divisor of it; they run concurrently
+    /// in one graph. Not with --grad-accumulation [default: 1].
     #[arg(long, value_name = "N")]
     interleave: Option<usize>,
     /// Recompute each layer in the backward pass instead of storing its activations. Saves memory;
-    /// the results have the same bits.
+    /// results are bitwise equal.
     #[arg(long)]
     recompute: bool,
 }
@@ -30,7 +30,7 @@ impl MicroBatchArguments {
         StepOptions { micro_batch, interleave, recompute, ..StepOptions::default() }
     }
 
-    /// Returns the sequences of a step. A number that is too large stays too large.
+    /// Returns the number of sequences per step. Saturates, so that a later check still fails.
     pub(crate) fn sequences(self, batch: usize) -> usize {
         batch.saturating_mul(usize::from(self.grad_accumulation))
     }

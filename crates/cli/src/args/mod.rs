@@ -77,27 +77,27 @@ pub(crate) enum Command {
     Eval(Box<EvalArguments>),
     /// Generate text with a Hugging Face model; each token is one graph replay.
     Generate(Box<GenerateArguments>),
-    /// Talk to a model with a chat template.
+    /// Chat with a model that has a chat template.
     Chat(Box<ChatArguments>),
-    /// Serve a model and adapters over HTTP, with the OpenAI API.
+    /// Serve a model and adapters over HTTP with an OpenAI-compatible API.
     Serve(Box<ServeArguments>),
     /// Merge a LoRA adapter into the weights of its base model.
     Merge(MergeArguments),
-    /// Write a trained model for other programs.
+    /// Export a trained model as a Hugging Face directory or a GGUF file.
     Export(ExportArguments),
     /// Compile kernels for the process that started this one.
     #[command(hide = true)]
     CompileWorker(WorkerArguments),
 }
 
-/// Parses a number up to `most`.
-fn up_to<T: TryFrom<u64> + Clone + Send + Sync + 'static>(most: u64) -> RangedU64ValueParser<T> {
-    RangedU64ValueParser::new().range(..=most)
+/// Parses a number up to `max`.
+fn up_to<T: TryFrom<u64> + Clone + Send + Sync + 'static>(max: u64) -> RangedU64ValueParser<T> {
+    RangedU64ValueParser::new().range(..=max)
 }
 
-/// Parses a number from 1 to `most`.
-fn one_to<T: TryFrom<u64> + Clone + Send + Sync + 'static>(most: u64) -> RangedU64ValueParser<T> {
-    RangedU64ValueParser::new().range(1..=most)
+/// Parses a number from 1 to `max`.
+fn one_to<T: TryFrom<u64> + Clone + Send + Sync + 'static>(max: u64) -> RangedU64ValueParser<T> {
+    RangedU64ValueParser::new().range(1..=max)
 }
 
 /// Parses a maximum number of generated tokens.
@@ -114,11 +114,11 @@ const DEFAULT_STEPS: u32 = 250;
 /// Default of `--seq` without a model directory.
 pub(crate) const DEFAULT_SEQ: usize = 64;
 /// Maximum default of `--seq` with a model directory.
-const MOST_DEFAULT_SEQ: usize = 4096;
+const MAX_DEFAULT_SEQ: usize = 4096;
 
-/// Returns the default of `--seq` for the model `base`, as far as memory allows.
+/// Returns the default of `--seq` for the model `base`, if memory allows it.
 pub(crate) fn longest_default(base: &ModelDirectory) -> usize {
-    base.positions().map_or(MOST_DEFAULT_SEQ, |most| most.min(MOST_DEFAULT_SEQ))
+    base.positions().map_or(MAX_DEFAULT_SEQ, |positions| positions.min(MAX_DEFAULT_SEQ))
 }
 
 /// Default of `--dtype` in training and evaluation: bf16 for a `real` model.
@@ -129,11 +129,11 @@ pub(crate) fn real_dtype(real: bool) -> DType {
 #[derive(Debug, Args)]
 pub(crate) struct FinetuneArguments {
     /// Read flags from this TOML file: each key is a flag without dashes, such as
-    /// `lora-targets = ["q", "v"]`. Flags on the command line take precedence. The checkpoint
-    /// directory of a run has the file of that run, run.toml.
+    /// `lora-targets = ["q", "v"]`. Flags on the command line take precedence. Each run writes such
+    /// a file, run.toml, to its checkpoint directory.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// All flags, of the command line and of the file.
+    /// All flags, from the command line and from the file.
     #[arg(skip)]
     pub(crate) given: Given,
     #[command(flatten)]
@@ -179,10 +179,10 @@ pub(crate) struct FinetuneArguments {
         conflicts_with = "discard"
     )]
     pub(crate) checkpoint_every: u32,
-    /// Continue the run of the newest checkpoint, with its optimizer and schedule.
+    /// Continue from the newest checkpoint, with its optimizer state and schedule.
     #[arg(long, requires = "checkpoint", conflicts_with_all = ["adapter", "discard"])]
     pub(crate) resume: bool,
-    /// Run every step eagerly, too, on a copy of the model, and require equal bits.
+    /// Also run every step eagerly on a copy of the model, and fail unless all bits are equal.
     #[arg(long)]
     pub(crate) verify: bool,
     #[command(flatten)]
@@ -221,9 +221,9 @@ pub(crate) struct ModelArguments {
     pub(crate) lora: LoraArguments,
     #[command(flatten)]
     precision: PrecisionArguments,
-    /// Data type of the gradients of linear layers, and of their exchange between GPUs, in --mode
-    /// full with --dtype bf16: f32 or bf16, which takes less memory and time. Sums within a product
-    /// are f32 in both; gradients of micro-batches, which are added, are always f32.
+    /// Data type of linear-layer gradients and of their exchange between GPUs, for --mode full with
+    /// --dtype bf16: f32, or bf16 to save memory and time. Accumulators are f32 in both cases;
+    /// gradients accumulated over micro-batches are always f32.
     #[arg(long, value_name = "TYPE", value_parser = parse_dtype, default_value = "f32")]
     gradient_dtype: DType,
 }
@@ -292,7 +292,7 @@ impl FinetuneArguments {
         }
     }
 
-    /// Returns the options of the step.
+    /// Returns the options of the training step.
     pub(crate) fn step(&self) -> StepOptions {
         let preference = self.preference.config();
         let packed = preference.is_none() && self.data.packs(self.data_use.buckets);
@@ -303,7 +303,7 @@ impl FinetuneArguments {
         StepOptions { packed, preference, ranks, group_bytes, ..step }
     }
 
-    /// Returns the sequences that are computed at a time, on all ranks.
+    /// Returns the sequences per forward and backward pass, over all ranks.
     fn micro_batch(&self) -> usize {
         self.preference.sequences(self.training.batch)
     }
@@ -318,12 +318,12 @@ impl FinetuneArguments {
         }
     }
 
-    /// Whether LoRA matrices are trained, and not all weights.
+    /// Whether the run trains LoRA matrices instead of all weights.
     pub(crate) fn trains_lora(&self) -> bool {
         self.model.lora.adapter.is_some() || self.model.mode == Some(ModeArgument::Lora)
     }
 
-    /// Fails if the strategy cannot have the collectives of several GPUs.
+    /// Fails if the strategy cannot run the collectives of several GPUs.
     pub(crate) fn require_strategy(&self) -> Result<(), CliError> {
         match self.strategy {
             StrategyArgument::Manual if self.ranks.ranks.count > 1 => Err(CliError::ManualOfRanks),
@@ -406,7 +406,7 @@ mod tests {
     fn single_dimensions_override_the_preset() {
         let line = ["retrograph", "finetune", "--text", "x", "--layers", "3", "--mode", "lora"];
         let Command::Finetune(arguments) = Arguments::parse_from(line).command else {
-            panic!("the line asks for finetune");
+            panic!("the command is finetune");
         };
         let config = arguments.config(None);
         assert_eq!(config.model.layers, 3);

@@ -31,8 +31,8 @@ pub(crate) struct OutputArguments {
     /// merged; the directory must be empty or not exist.
     #[arg(long, value_name = "DIR")]
     pub(crate) model_out: Option<PathBuf>,
-    /// Write no weights: the trained model is lost at the end. Without this, --checkpoint,
-    /// --adapter-out and --model-out, the run writes its adapter or model to the new directory
+    /// Write no weights: the trained model is lost at the end. A run without --discard,
+    /// --checkpoint, --adapter-out and --model-out writes its adapter or model to the new directory
     /// retrograph-out.
     #[arg(long, conflicts_with_all = ["checkpoint", "adapter_out", "model_out"])]
     pub(crate) discard: bool,
@@ -40,7 +40,7 @@ pub(crate) struct OutputArguments {
     /// else f32].
     #[arg(long, value_name = "TYPE", requires = "model_out", conflicts_with = "discard")]
     pub(crate) model_dtype: Option<WeightType>,
-    /// Maximum size of a weight file of --model-out, such as 500MB [default: 5GB].
+    /// Maximum size of a weight file in --model-out, such as 500MB [default: 5GB].
     #[arg(
         long, value_name = "SIZE", requires = "model_out", value_parser = parse_size,
         conflicts_with = "discard"
@@ -85,8 +85,8 @@ pub(crate) struct OutputArguments {
 }
 
 impl OutputArguments {
-    /// Returns the arguments of a process that is not the first of a run: it writes nothing. A
-    /// profile needs all processes.
+    /// Returns the arguments of ranks other than 0, which write no files. Profiling needs all
+    /// ranks, so its options stay.
     pub(crate) fn of_other_ranks(self) -> Self {
         let Self { profile, trace, profile_replays, prompt, temperature, .. } = self;
         Self {
@@ -116,7 +116,7 @@ impl OutputArguments {
         self.profile.is_some() || self.trace.is_some()
     }
 
-    /// Returns the files that a run writes, with the text that each begins with.
+    /// Returns the files that a run writes, and the text with which each begins.
     pub(crate) fn files(&self) -> Vec<Output<'_>> {
         let kinds: [(&'static str, &Option<PathBuf>, &'static str); 7] = [
             ("the report", &self.report, r#"{"device":"#),

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn f32_is_what_nothing_asks_for_and_scales_need_something_to_scale() {
+    fn f32_is_the_default_and_double_quant_needs_quantize() {
         assert_eq!(parsed(&[]).unwrap(), Precision::F32);
         assert_eq!(parsed(&["--dtype", "bf16"]).unwrap(), Precision::BF16);
         let line = ["--dtype", "bf16", "--quantize", "nf4", "--double-quant"];

@@ -10,13 +10,14 @@ const DEFAULT_BETA: f32 = 0.1;
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct PreferenceArguments {
-    /// Train on preferences by DPO: the lines of --data have `prompt`, `chosen` and `rejected`. The
-    /// reference is the model without its adapter, so --mode must be lora. --batch counts pairs.
+    /// Train on preferences with DPO: the lines of --data have `prompt`, `chosen` and `rejected`.
+    /// The reference is the model without its adapter, so --mode must be lora. --batch counts
+    /// pairs.
     #[arg(long, requires = "data", conflicts_with_all = [
         "packing", "buckets", "train_norms", "train_embeddings", "train_head",
     ])]
     pub(crate) dpo: bool,
-    /// DPO's β, above 0: a larger one keeps the model closer to the reference [default: 0.1].
+    /// DPO's β, above 0: a larger β keeps the model closer to the reference [default: 0.1].
     #[arg(long, value_name = "BETA", requires = "dpo")]
     dpo_beta: Option<f32>,
     /// Probability that a preference is wrong, at least 0 and below 0.5 [default: 0].

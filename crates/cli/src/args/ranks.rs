@@ -10,15 +10,15 @@ use super::parse_size;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RankArguments {
-    /// Train on this many GPUs of this host, up to 1024, with a process for each. --batch counts
-    /// the sequences of all GPUs. Under torchrun, Slurm or MPI, start one process per GPU instead.
+    /// Train on this many GPUs of this host, up to 1024, with one process per GPU. --batch is the
+    /// total for all GPUs. Under torchrun, Slurm or MPI, start one process per GPU instead.
     #[arg(
         long, value_name = "N",
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=1024)
     )]
     pub(crate) gpus: Option<usize>,
-    /// NCCL library [default: RETROGRAPH_NCCL, or libnccl.so.2 where the system and the active
-    /// Python environment have it].
+    /// NCCL library [default: RETROGRAPH_NCCL, else libnccl.so.2 of the system or of the active
+    /// Python environment].
     #[arg(long, value_name = "FILE")]
     pub(crate) nccl: Option<PathBuf>,
     /// Size of the buckets in which GPUs exchange gradients, such as 64MiB [default: 512MiB].

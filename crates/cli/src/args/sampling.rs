@@ -20,7 +20,7 @@ pub(crate) struct SamplingArguments {
     /// model's, else 1].
     #[arg(long, value_name = "PROBABILITY")]
     pub(crate) top_p: Option<f32>,
-    /// Penalty of tokens that are already in the text, above 0; 1 for none [default: the model's,
+    /// Penalty for tokens that are already in the text, above 0; 1 for none [default: the model's,
     /// else 1].
     #[arg(long, value_name = "FACTOR")]
     pub(crate) repetition_penalty: Option<f32>,

@@ -15,7 +15,7 @@ pub(crate) struct ServeArguments {
     /// Name of the model in requests [default: the name of its directory].
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) name: Option<String>,
-    /// Serve the model with this LoRA adapter under a name of its own. Can be given several times.
+    /// Also serve the model with this LoRA adapter, under NAME. Can be given several times.
     #[arg(long, value_name = "NAME=DIR", value_parser = named)]
     pub(crate) adapter: Vec<(String, PathBuf)>,
     /// Address to listen on.
@@ -24,32 +24,32 @@ pub(crate) struct ServeArguments {
     /// Port to listen on; 0 takes a free one.
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
-    /// Requests that a model answers at the same time, 1 to 8. Each has a KV cache of its own.
+    /// Requests that a model answers concurrently, 1 to 8. Each has its own KV cache.
     #[arg(
         long, value_name = "REQUESTS", default_value_t = 1,
         value_parser = clap::value_parser!(u8).range(1..=8)
     )]
     pub(crate) batch: u8,
-    /// Requests that wait while others are answered, up to 65536; more are refused.
+    /// Maximum number of waiting requests, up to 65536; further ones are refused.
     #[arg(
         long, value_name = "REQUESTS", default_value_t = 16,
         value_parser = up_to::<usize>(65_536)
     )]
     pub(crate) queue: usize,
-    /// Maximum number of tokens of an answer, 1 to 16776960, and the number if a request gives
-    /// none.
+    /// Maximum number of tokens per answer, 1 to 16776960. Also the default of requests that do not
+    /// set a maximum.
     #[arg(
         long, value_name = "TOKENS", default_value_t = 1024,
         value_parser = token_limit()
     )]
     pub(crate) max_tokens: usize,
-    /// Maximum size of a request.
+    /// Maximum size of a request body.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1MiB")]
     pub(crate) max_body: u64,
-    /// File with a key that requests must give as `Authorization: Bearer KEY`.
+    /// File with the key that requests must send as `Authorization: Bearer KEY`.
     #[arg(long, value_name = "FILE")]
     pub(crate) api_key_file: Option<PathBuf>,
-    /// Seconds for which running and waiting requests go on after Ctrl-C or SIGTERM.
+    /// Seconds in which running and waiting requests may finish after Ctrl-C or SIGTERM.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) grace: u32,
 }

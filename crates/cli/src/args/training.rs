@@ -7,12 +7,12 @@ use crate::error::CliError;
 
 #[derive(Debug, Args)]
 pub(crate) struct TrainingArguments {
-    /// Number of training steps, including those before a --resume [default: 3 epochs with --model,
-    /// else 250; or the end of the resumed schedule].
+    /// Total number of training steps, including the steps before --resume [default: 3 epochs with
+    /// --model, else 250; or the end of the resumed schedule].
     #[arg(long)]
     pub(crate) steps: Option<u32>,
-    /// Train for this many passes over the data instead of --steps, above 0; parts of a pass count,
-    /// such as 0.5. Each pass has its own order.
+    /// Train for this many epochs instead of --steps, above 0; may be a fraction such as 0.5. Each
+    /// epoch has its own order.
     #[arg(long, value_name = "N", conflicts_with = "steps", value_parser = parse_epochs)]
     pub(crate) epochs: Option<f64>,
     /// Learning rate after the warm-up [default: cosine].
@@ -27,7 +27,7 @@ pub(crate) struct TrainingArguments {
     /// Steps of the decay of --schedule wsd [default: a fifth of --schedule-steps].
     #[arg(long, value_name = "STEPS")]
     decay_steps: Option<u32>,
-    /// Sequences that are computed at a time, at least 1; a step has --grad-accumulation times as
+    /// Sequences per forward and backward pass, at least 1; a step has --grad-accumulation times as
     /// many.
     #[arg(long, default_value_t = 4)]
     pub(crate) batch: usize,
@@ -64,17 +64,17 @@ pub(crate) struct TrainingArguments {
 /// The learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ScheduleArgument {
-    /// Decays to --min-lr by a cosine.
+    /// Decays to --min-lr along a cosine.
     Cosine,
-    /// Decays to --min-lr by a line.
+    /// Decays linearly to --min-lr.
     Linear,
     /// Stays at --lr.
     Constant,
-    /// Stays at --lr, then decays to --min-lr by a cosine in --decay-steps.
+    /// Stays at --lr, then decays to --min-lr along a cosine in --decay-steps.
     Wsd,
 }
 
-/// The fraction of a `wsd` schedule that decays by default.
+/// By default, the last 1 / `DECAY` of a `wsd` schedule decays.
 const DECAY: u32 = 5;
 
 impl TrainingArguments {
@@ -128,16 +128,15 @@ impl TrainingArguments {
         }
     }
 
-    /// Returns the steps that are asked for, of `batch` sequences each, if an epoch has
-    /// `sequences`. `None` if neither steps nor epochs are given and there is no `default` number
-    /// of epochs.
+    /// Returns the number of steps of `batch` sequences, if an epoch has `sequences`. `None` if
+    /// neither steps nor epochs are given and there is no `default` number of epochs.
     pub(crate) fn steps(
         &self,
         (sequences, batch): (usize, usize),
         default: Option<f64>,
     ) -> Option<u32> {
         let epochs = |epochs: f64| {
-            // A product just above a whole number is that number, not one more.
+            // A rounding error must not add a step.
             let steps = epochs * sequences as f64 / batch as f64;
             (steps * (1.0 - f64::EPSILON)).ceil().clamp(1.0, f64::from(u32::MAX)) as u32
         };

@@ -1,31 +1,32 @@
-//! The position of this process among others, from the environment that its launcher gives it.
+//! The rank and coordinator address of this process, from the environment variables of its
+//! launcher.
 
 use retrograph_runtime::Ranks;
 
 use crate::error::CliError;
 
-/// The name of this program as a launcher.
+/// The name in messages of this program as a launcher.
 pub(super) const OURS: &str = "--gpus";
-/// The ports of runs whose launcher names none: from this one on.
+/// The first port for runs whose launcher names none.
 const FIRST_PORT: u64 = 20_000;
-/// How many.
+/// The number of such ports.
 const PORTS: u64 = 20_000;
 
 /// The rank of a process in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placement {
     pub(crate) ranks: Ranks,
-    /// The number among the processes of this host.
+    /// The index among the processes of this host.
     pub(crate) local_rank: usize,
     /// The address of the coordinator.
     pub(crate) address: String,
-    /// The variable that names the host of the coordinator, if one does.
+    /// The variable that names the host of the coordinator, if there is one.
     pub(crate) host_variable: Option<&'static str>,
-    /// Where rank 0 listens.
+    /// The address on which rank 0 listens.
     pub(crate) listen: String,
-    /// Whether this process has the coordinator: rank 0, unless the launcher has it.
+    /// Whether this process runs the coordinator: true for rank 0, unless the launcher runs it.
     pub(crate) hosts: bool,
-    /// What started the processes.
+    /// The name of the launcher.
     pub(crate) starter: &'static str,
 }
 
@@ -47,13 +48,13 @@ impl Placement {
 
 type Get<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The variables of a launcher.
+/// The environment variables of a launcher.
 struct Launcher {
     name: &'static str,
     count: &'static str,
     rank: &'static str,
     local_rank: &'static str,
-    /// Processes of this host.
+    /// Number of processes on this host.
     local_count: &'static str,
 }
 
@@ -78,7 +79,7 @@ const MPICH: Launcher = Launcher {
     local_rank: "MPI_LOCALRANKID",
     local_count: "MPI_LOCALNRANKS",
 };
-// Only steps of srun have these: the variables of the job are also set where it does not run.
+// srun sets the `SLURM_STEP` variables. The variables of the job are also set outside srun.
 const SLURM: Launcher = Launcher {
     name: "Slurm",
     count: "SLURM_STEP_NUM_TASKS",
@@ -87,18 +88,18 @@ const SLURM: Launcher = Launcher {
     local_count: "SLURM_STEP_TASKS_ON_THIS_NODE",
 };
 
-/// Returns the placement of this process; `None` if no launcher has started it with others.
+/// Returns the placement of this process; `None` if it is the only process.
 pub(super) fn placement(get: Get<'_>) -> Result<Option<Placement>, CliError> {
     if let Some(address) = get("RETROGRAPH_COORDINATOR") {
         return ours(get, address).map(Some);
     }
     for launcher in [TORCHRUN, OPEN_MPI, MPICH, SLURM] {
-        // Other programs set some of these names, so both must be there.
+        // Other programs set some of these variables, so both must be set.
         if get(launcher.count).is_none() || get(launcher.rank).is_none() {
             continue;
         }
         let count = launcher.number(get, launcher.count)?;
-        // Also checks the rank of a process that is alone.
+        // Also checks the rank of a single process.
         let rank = launcher.number(get, launcher.rank)?;
         ranks(launcher.name, rank, count)?;
         return if count > 1 { launcher.placement(get, count).map(Some) } else { Ok(None) };
@@ -162,7 +163,7 @@ impl Launcher {
         })
     }
 
-    /// The port of the coordinator: the same on all ranks, and different in most runs.
+    /// The port of the coordinator: the same on all ranks, but usually another one in other runs.
     fn port(&self, get: Get<'_>) -> Result<u16, CliError> {
         let Some(text) = get("MASTER_PORT") else {
             let job = ["SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "PMI_JOBID"];
@@ -173,10 +174,10 @@ impl Launcher {
             return Ok((FIRST_PORT + sum % PORTS) as u16);
         };
         let port = number(self.name, "MASTER_PORT", &text)?;
-        // The agent of torchrun listens on the port itself, for the store of its processes.
+        // The torchrun agent itself listens on this port, for its store.
         let taken = get("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|used| used == "True");
         u16::try_from(port + usize::from(taken)).map_err(|_| {
-            CliError::Ranks(format!("MASTER_PORT is `{text}`, which is no port; set a free one"))
+            CliError::Ranks(format!("MASTER_PORT is `{text}`, not a port; set it to a free port"))
         })
     }
 }
@@ -184,7 +185,7 @@ impl Launcher {
 fn required(launcher: &str, get: Get<'_>, name: &str) -> Result<String, CliError> {
     get(name).ok_or_else(|| {
         CliError::Ranks(format!(
-            "{launcher} has started this process, but {name} is not set; set it, or unset the \
+            "{launcher} started this process, but {name} is not set; set it, or unset the \
              other variables of {launcher}"
         ))
     })
@@ -192,7 +193,7 @@ fn required(launcher: &str, get: Get<'_>, name: &str) -> Result<String, CliError
 
 fn number(launcher: &str, name: &str, text: &str) -> Result<usize, CliError> {
     text.trim().parse().map_err(|_| {
-        CliError::Ranks(format!("{name} of {launcher} is `{text}`, which is no number; correct it"))
+        CliError::Ranks(format!("{name} of {launcher} is `{text}`, not a number; correct it"))
     })
 }
 
@@ -205,7 +206,7 @@ fn ranks(launcher: &str, rank: usize, count: usize) -> Result<Ranks, CliError> {
     )))
 }
 
-/// The first host of a list of Slurm, such as `gpu[012-014,020],cpu1`.
+/// Returns the first host of a Slurm host list, such as `gpu[012-014,020],cpu1`.
 fn first_host(list: &str) -> String {
     let Some((name, rest)) = list.split_once('[') else {
         return list.split(',').next().unwrap_or(list).to_owned();
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_of_one_host_meet_on_the_loopback() {
+    fn ranks_of_one_host_connect_over_loopback() {
         let variables = [("LOCAL_WORLD_SIZE", "4"), ("RANK", "0"), ("LOCAL_RANK", "0")];
         let variables = [&variables[..], &TORCH].concat();
         let placement = found(&variables).unwrap().unwrap();
@@ -259,15 +260,15 @@ mod tests {
     }
 
     #[test]
-    fn one_process_needs_no_others() {
+    fn a_single_process_has_no_placement() {
         assert_eq!(found(&[]), Ok(None));
         assert_eq!(found(&[("WORLD_SIZE", "1"), ("RANK", "0")]), Ok(None));
-        // A shell in an allocation of Slurm, outside of srun.
+        // A shell in a Slurm allocation, outside srun.
         assert_eq!(found(&[("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0")]), Ok(None));
     }
 
     #[test]
-    fn slurm_places_ranks_at_the_first_of_its_hosts() {
+    fn slurm_coordinates_ranks_on_its_first_host() {
         let step = [
             ("SLURM_STEP_NUM_TASKS", "8"),
             ("SLURM_PROCID", "5"),
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_that_make_no_sense_are_named() {
+    fn invalid_variables_are_named() {
         let with = |name: &'static str, value: &'static str| {
             found(&[&[(name, value)], &TORCH[..]].concat()).unwrap_err()
         };

@@ -12,12 +12,12 @@ use retrograph_finetune::{Coordinator, Error, GroupOptions};
 use super::Status;
 use crate::error::CliError;
 
-/// How often the processes are looked at.
+/// Interval between checks of the processes.
 const POLL: Duration = Duration::from_millis(20);
-/// How long the others may take to end after the first failure, before they are killed.
+/// Time after the first failure until the remaining processes are killed.
 const GRACE: Duration = Duration::from_secs(10);
-/// The most bytes of the error output of a process that are kept.
-const MOST_ERRORS: usize = 64 << 10;
+/// Maximum bytes of a process's error output that are kept.
+const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// A process of the run.
 struct Process {
@@ -60,7 +60,7 @@ fn start(rank: usize, count: usize, coordinator: &Coordinator) -> std::io::Resul
         std::thread::spawn(move || {
             let (mut kept, mut part) = (Vec::new(), [0; 4096]);
             while let Ok(len @ 1..) = errors.read(&mut part) {
-                let fits = MOST_ERRORS.saturating_sub(kept.len()).min(len);
+                let fits = MAX_ERROR_BYTES.saturating_sub(kept.len()).min(len);
                 kept.extend_from_slice(&part[..fits]);
             }
             String::from_utf8_lossy(&kept).into_owned()
@@ -69,7 +69,7 @@ fn start(rank: usize, count: usize, coordinator: &Coordinator) -> std::io::Resul
     Ok(Process { rank, child, errors, status: None })
 }
 
-/// Waits until all processes have ended. Kills those that remain some time after one has failed.
+/// Waits until all processes have ended. Kills the remaining ones [`GRACE`] after one has failed.
 fn watch(processes: &mut [Process], coordinator: &Coordinator, stop: &AtomicBool) {
     let (mut asked, mut failed) = (false, None::<Instant>);
     while processes.iter().any(|process| process.status.is_none()) {
@@ -102,12 +102,12 @@ impl Process {
     }
 }
 
-/// Whether a process has ended in order: done, or stopped by a signal that it has handled.
+/// Whether a process ended normally: it completed, or stopped by a signal that it handled.
 fn is_end(status: ExitStatus) -> bool {
     matches!(status.code(), Some(0 | 129 | 130 | 143))
 }
 
-/// How a process has ended, with the last line of its errors.
+/// Describes how a process ended, with the last line of its errors.
 fn ended(status: ExitStatus, errors: &str) -> String {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
@@ -122,8 +122,8 @@ fn ended(status: ExitStatus, errors: &str) -> String {
     }
 }
 
-/// The status of the run: the status of rank 0, which has printed its error, unless only other
-/// ranks failed.
+/// Returns the status of rank 0, which has printed its error, or an error if only other ranks
+/// failed.
 fn outcome(processes: &[Process], coordinator: &Coordinator) -> Result<Status, CliError> {
     let codes: Vec<Option<i32>> =
         processes.iter().map(|process| process.status.and_then(|status| status.code())).collect();

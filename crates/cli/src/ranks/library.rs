@@ -1,4 +1,4 @@
-//! The NCCL library of this machine.
+//! Finds the NCCL library of this machine.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::error::CliError;
 const VARIABLE: &str = "RETROGRAPH_NCCL";
 /// The variables that name an active Python environment.
 const ENVIRONMENTS: [&str; 2] = ["VIRTUAL_ENV", "CONDA_PREFIX"];
-/// The library in the packages of a Python environment.
+/// The path of the library in a Python environment.
 const IN_PACKAGES: &str = "site-packages/nvidia/nccl/lib/libnccl.so.2";
 
 /// Loads NCCL for `device`: the simulated one for a simulated device.
@@ -26,7 +26,7 @@ pub(super) fn nccl(device: &Device, named: Option<&Path>) -> Result<Nccl, CliErr
     }
     Nccl::load().or_else(|error| {
         let found = in_python().ok_or_else(|| CliError::from(Error::from(error)))?;
-        // SAFETY: a library of this name and place is NCCL.
+        // SAFETY: a library of this name and location is NCCL.
         unsafe { Nccl::load_from(&found) }.map_err(|error| Error::from(error).into())
     })
 }
@@ -41,7 +41,7 @@ fn simulated() -> Result<Nccl, CliError> {
     Err(Error::NoSimulator.into())
 }
 
-/// The library of the active Python environment.
+/// Returns the library of the active Python environment.
 fn in_python() -> Option<PathBuf> {
     let environments = ENVIRONMENTS.iter().filter_map(std::env::var_os);
     environments.map(|root| Path::new(&root).join("lib")).find_map(|lib| {

@@ -1,4 +1,4 @@
-//! Runs on several GPUs: one process for each, started by this program or by a launcher.
+//! Runs on several GPUs: one process per GPU, started by this program or by a launcher.
 
 mod environment;
 mod launch;
@@ -14,13 +14,13 @@ pub(crate) use self::rank::Rank;
 use crate::args::RankArguments;
 use crate::error::CliError;
 
-/// What this process does in a run.
+/// The role of this process in a run.
 pub(crate) enum Role {
-    /// It trains alone.
+    /// Trains alone.
     Alone,
-    /// It trains as one of several.
+    /// Trains as one of several ranks.
     Rank(Placement),
-    /// It starts this many ranks.
+    /// Starts this many ranks.
     Launcher(usize),
 }
 
@@ -35,8 +35,8 @@ impl Role {
         match (environment::placement(get)?, gpus) {
             (Some(placement), Some(gpus)) if placement.starter != environment::OURS => {
                 Err(CliError::Ranks(format!(
-                    "--gpus {gpus} starts processes, but {} has started {} already; leave --gpus \
-                     out",
+                    "--gpus {gpus} starts processes, but {} has started {} already; leave out \
+                     --gpus",
                     placement.starter, placement.ranks.count
                 )))
             }
@@ -47,7 +47,7 @@ impl Role {
     }
 }
 
-/// The end of a run that other processes made.
+/// The exit status of a run in other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status(pub(crate) u8);
 
@@ -93,6 +93,6 @@ mod tests {
             ("MASTER_PORT", "29500"),
         ];
         let Err(error) = role(Some(2), &torchrun) else { panic!("it is an error") };
-        assert!(error.contains("torchrun has started 2 already; leave --gpus out"), "{error}");
+        assert!(error.contains("torchrun has started 2 already; leave out --gpus"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! This process as one of several.
+//! This process as one of several ranks.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ use super::{Placement, library, waiting};
 use crate::error::CliError;
 use crate::screen::{self, fact};
 
-/// How long the process may take to end after another rank has failed.
+/// Time after another rank's failure until this process ends itself.
 const GRACE: Duration = Duration::from_secs(5);
-/// How often the group is asked for failures.
+/// Interval between checks of the group for failures.
 const POLL: Duration = Duration::from_millis(200);
-/// How long rank 0 waits for the others at the end.
+/// Time for which rank 0 waits for the others at the end.
 const LEAVING: Duration = Duration::from_secs(10);
 
 /// This process in its group.
@@ -30,7 +30,7 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
-    /// Joins the others, which must have the same `run`.
+    /// Joins the other ranks, which must have the same `run`.
     pub(crate) fn join(
         placement: Placement,
         run: &str,
@@ -65,7 +65,7 @@ impl Rank {
     pub(crate) fn device(placement: &Placement, choice: DeviceChoice) -> Result<Device, CliError> {
         let choice = match choice {
             DeviceChoice::Simulated => choice,
-            // A launcher may show each process its own GPU alone.
+            // A launcher may make only its own GPU visible to each process.
             DeviceChoice::Auto => match Device::open(choice)? {
                 device if device.simulated => return Ok(device),
                 device => {
@@ -76,7 +76,7 @@ impl Rank {
             },
             DeviceChoice::Cuda(index) => {
                 return Err(CliError::Ranks(format!(
-                    "--device cuda:{index} names one GPU, and each process takes its own; leave it \
+                    "--device cuda:{index} names one GPU, but each process takes its own; leave it \
                      out, or set CUDA_VISIBLE_DEVICES"
                 )));
             }
@@ -95,12 +95,12 @@ impl Rank {
         Ok(())
     }
 
-    /// Tells the others how the run of this process has ended.
+    /// Reports to the other ranks how this process ended.
     pub(crate) fn end<T>(self, outcome: Result<T, CliError>) -> Result<T, CliError> {
         let outcome =
             outcome.map_err(|error| cause(error, self.group.check(), self.placement.ranks.rank));
         match &outcome {
-            // Other ranks stop for the same reason, and say so themselves.
+            // Other ranks stop for the same reason and report it themselves.
             Ok(_)
             | Err(CliError::Finetune(
                 Error::NotFinite { .. } | Error::HeldOutNotFinite { .. } | Error::Group(_),
@@ -114,7 +114,7 @@ impl Rank {
     }
 }
 
-/// Prints a notice. `--gpus` watches its processes itself, so that it needs none.
+/// Prints a notice that this rank waits. `--gpus` watches its processes and needs no notice.
 fn say_that_it_waits(
     placement: &Placement,
     coordinator: Option<&Coordinator>,
@@ -126,7 +126,7 @@ fn say_that_it_waits(
     }
 }
 
-/// Adds the variable of the launcher to the error of a host that has no address.
+/// Adds the launcher's variable to the error that a host has no address.
 fn unjoined(error: GroupError, placement: &Placement) -> CliError {
     match (&error, placement.host_variable) {
         (GroupError::Unresolved { .. }, Some(variable)) => {
@@ -137,8 +137,8 @@ fn unjoined(error: GroupError, placement: &Placement) -> CliError {
     }
 }
 
-/// The failure of another rank than `own` if there is one: a run that fails after it, for example
-/// in a call of an aborted communicator, fails because of it. Errors of outputs have other causes.
+/// Returns the failure of a rank other than `own`, if there is one: it also causes later errors of
+/// this rank, for example in a call to an aborted communicator. Output errors have other causes.
 fn cause(error: CliError, group: Result<(), GroupError>, own: usize) -> CliError {
     match (error, group) {
         (error, Ok(())) => error,
@@ -148,7 +148,7 @@ fn cause(error: CliError, group: Result<(), GroupError>, own: usize) -> CliError
     }
 }
 
-/// Adds the rank to an error of a process whose output others do not tell apart.
+/// Adds the rank to an error of a rank other than 0, since the outputs of ranks look alike.
 fn named(error: CliError, ranks: Ranks) -> CliError {
     match ranks.rank {
         0 => error,
@@ -156,9 +156,8 @@ fn named(error: CliError, ranks: Ranks) -> CliError {
     }
 }
 
-/// Ends the process some time after another rank has failed, if it does not end by itself: a call
-/// of NCCL or of the driver may wait for the rank for ever, and so may what these libraries do when
-/// a process exits, which is left out.
+/// Ends the process [`GRACE`] after another rank has failed, if it does not end by itself: NCCL and
+/// driver calls may wait for that rank forever. Skips exit handlers, which may wait as well.
 fn end_with(group: ProcessGroup) {
     let weak = group.downgrade();
     std::thread::spawn(move || {
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_fails_because_of_the_rank_that_failed_before() {
+    fn an_earlier_failure_of_another_rank_is_the_cause() {
         let failed = |rank| Err(GroupError::RankFailed { rank, reason: "killed".to_owned() });
         let text = |error: CliError, group| cause(error, group, 0).to_string();
         let aborted = || CliError::Finetune(Error::NoSimulator);

@@ -1,4 +1,4 @@
-//! A notice of a rank that waits for others at the start.
+//! A notice that a rank waits for others at the start.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use retrograph_runtime::Ranks;
 
 use super::Placement;
 
-/// How long a rank waits before it says so.
+/// Time for which a rank waits before it prints the notice.
 pub(super) const QUIET: Duration = Duration::from_secs(5);
 
 /// Calls `join`, and `say` if that takes longer than `quiet`.
@@ -20,13 +20,13 @@ pub(super) fn during<T>(quiet: Duration, say: impl FnOnce() + Send, join: impl F
                 say();
             }
         });
-        // Dropped after a panic, too: the thread would wait otherwise.
+        // Also dropped after a panic; the thread would otherwise wait.
         let _done = done;
         join()
     })
 }
 
-/// Describes what the rank of `placement` waits for, for at most `limit`. Only the coordinator
+/// Returns the notice that the rank of `placement` waits, for at most `limit`. Only the coordinator
 /// knows which ranks are missing.
 pub(super) fn notice(
     placement: &Placement,
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_notice_names_the_missing_ranks_where_they_are_known() {
+    fn the_notice_names_the_missing_ranks_if_they_are_known() {
         let placement = Placement::example();
         let limit = Duration::from_secs(300);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Progress of the start of a run: loading, compiling, uploading.
+//! Progress of the stages before the first step: loading, compiling, uploading.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ impl Startup {
         match stage {
             Stage::WithoutCopies { bytes } => {
                 let bytes = HumanBytes(*bytes as u64);
-                let why = format!("copies of {bytes} in f16 do not fit into memory");
+                let why = format!("{bytes} of f16 copies do not fit in memory");
                 fact("weights", format!("frozen weights are split in each step: {why}"));
             }
             Stage::Warming(progress) => {
@@ -57,7 +57,7 @@ impl Startup {
         let (functions, target, sources) = (modules.len(), modules.target(), report.sources());
         let time = milliseconds(self.started.elapsed());
         fact("warm", format!("{functions} kernels for {target} in {time}: {sources}"));
-        // Several processes can fail for the same reason.
+        // Several compiler processes can fail for the same reason.
         let mut told: Vec<String> = Vec::new();
         for warning in report.warnings.iter().map(ToString::to_string) {
             if !told.contains(&warning) {

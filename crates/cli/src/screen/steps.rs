@@ -7,7 +7,7 @@ use retrograph_finetune::{HeldOutLoss, StepMetrics, TrainingConfig};
 
 use super::{bars, fact, milliseconds, style};
 
-/// Steps between two lines without a progress bar.
+/// Steps between printed lines if there is no progress bar.
 const LINES: u32 = 10;
 
 /// Shows the steps.
@@ -31,7 +31,7 @@ impl Steps {
     pub(crate) fn show(&mut self, metrics: &StepMetrics) {
         let wall = self.last.elapsed();
         self.last = Instant::now();
-        // Device times of the simulator are meaningless, so this shows wall time.
+        // Simulated device times are meaningless, so this shows wall time.
         let time = if self.simulated {
             format!("{} simulated", milliseconds(wall))
         } else {

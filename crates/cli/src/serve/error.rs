@@ -20,14 +20,14 @@ impl ApiError {
         Self { status, code, message: message.into() }
     }
 
-    /// A field that cannot be used.
+    /// A field with an invalid value.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_value", message)
     }
 
     pub(super) fn context(tokens: usize, capacity: usize) -> Self {
         let message = format!(
-            "the prompt has {tokens} tokens, and prompt and answer together may have {capacity}"
+            "the prompt has {tokens} tokens, but prompt and answer together may have {capacity}"
         );
         Self::new(StatusCode::BAD_REQUEST, "context_length_exceeded", message)
     }
@@ -38,16 +38,16 @@ impl ApiError {
     }
 
     pub(super) fn route(path: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not_found", format!("there is nothing at {path}"))
+        Self::new(StatusCode::NOT_FOUND, "not_found", format!("there is no resource at {path}"))
     }
 
     pub(super) fn method() -> Self {
-        let message = "this path does not take this method";
+        let message = "this path does not support this method";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
     }
 
     pub(super) fn key() -> Self {
-        let message = "give the key of this server as `Authorization: Bearer KEY`";
+        let message = "the API key is missing or wrong; send it as `Authorization: Bearer KEY`";
         Self::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
     }
 
@@ -56,18 +56,18 @@ impl ApiError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
     }
 
-    /// A body that is no request, because of `why`.
+    /// A body that is not a valid request, because of `why`.
     pub(super) fn body(why: impl fmt::Display) -> Self {
         let message = format!("the request cannot be used: {why}");
         Self::new(StatusCode::BAD_REQUEST, "invalid_body", message)
     }
 
-    /// A body that was not received; the limit is `most` bytes.
-    pub(super) fn not_received(error: &BytesRejection, most: usize) -> Self {
+    /// A body that was not received; the limit is `max` bytes.
+    pub(super) fn not_received(error: &BytesRejection, max: usize) -> Self {
         let status = error.status();
         let message = match status {
             StatusCode::PAYLOAD_TOO_LARGE => {
-                format!("the request has more than {most} bytes, the limit of this server")
+                format!("the request has more than {max} bytes, the limit of this server")
             }
             _ => error.body_text(),
         };
@@ -75,12 +75,12 @@ impl ApiError {
     }
 
     pub(super) fn busy(waiting: usize) -> Self {
-        let message = format!("{waiting} requests wait already; try again later");
+        let message = format!("{waiting} requests are already waiting; try again later");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_busy", message)
     }
 
     pub(super) fn stopping() -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_stopping", "the server stops")
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_stopping", "the server is stopping")
     }
 
     pub(super) fn failed(message: impl Into<String>) -> Self {

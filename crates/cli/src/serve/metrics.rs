@@ -1,4 +1,4 @@
-//! Metrics in the text format of Prometheus (OpenMetrics).
+//! Metrics in OpenMetrics text format, for Prometheus.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 
 type Labels = [(&'static str, String); 2];
 
-/// What the server did.
+/// The metrics of the server.
 pub(super) struct Metrics {
     registry: Registry,
     requests: Family<Labels, Counter>,
@@ -38,7 +38,7 @@ impl Metrics {
         let help = "Answered and refused requests by path and status";
         registry.register("requests", help, requests.clone());
         registry.register("requests_waiting", "Requests in the queue", waiting.clone());
-        registry.register("requests_running", "Requests that are answered now", running.clone());
+        registry.register("requests_running", "Requests being answered", running.clone());
         registry.register("prompt_tokens", "Tokens of answered prompts", prompt_tokens.clone());
         registry.register("completion_tokens", "Generated tokens", completion_tokens.clone());
         let help = "Seconds from the request to the start of its answer";
@@ -85,7 +85,7 @@ impl Metrics {
         self.completion_tokens.inc_by(completion as u64);
     }
 
-    /// Returns all metrics, while `taken` requests wait or are answered.
+    /// Returns all metrics as text; `taken` requests wait or are being answered.
     pub(super) fn text(&self, taken: usize) -> String {
         self.waiting.set((taken as i64 - self.running.get()).max(0));
         let mut text = String::new();

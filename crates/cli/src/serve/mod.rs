@@ -1,7 +1,7 @@
 //! `retrograph serve`: the OpenAI API over HTTP.
 //!
-//! One thread owns the device and answers requests, several at a time if asked to. Another runs the
-//! HTTP server; it checks requests, renders conversations and encodes prompts.
+//! One thread owns the device and answers requests, several concurrently with `--batch`. Another
+//! runs the HTTP server; it checks requests, renders conversations and encodes prompts.
 
 mod error;
 mod metrics;
@@ -31,12 +31,12 @@ use crate::error::CliError;
 use crate::screen::fact;
 use crate::{Outcome, interrupt};
 
-/// How often the server looks for a signal.
+/// Interval between checks for a signal.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long connections may stay open after the last answer.
+/// Time for which connections may stay open after the last answer.
 const CLOSING: Duration = Duration::from_secs(5);
-/// Maximum bytes of a file with a key.
-const MOST_KEY_BYTES: u64 = 4096;
+/// Maximum bytes of the API key file.
+const MAX_KEY_BYTES: u64 = 4096;
 
 /// Serves until Ctrl-C or SIGTERM.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
@@ -94,28 +94,28 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Outcome, CliError> {
     Ok(Outcome::Done)
 }
 
-/// What ends the server.
+/// The conditions that end the server.
 #[derive(Clone)]
 struct Stop {
     /// Set by a signal.
     signal: &'static AtomicBool,
     /// Set when the device has failed.
     failed: Arc<AtomicBool>,
-    /// Ends the current answer and refuses the others.
+    /// Ends all answers and refuses waiting requests.
     cancel: Arc<AtomicBool>,
-    /// How long requests go on after the signal.
+    /// Time for which requests continue after the signal.
     grace: Duration,
 }
 
 impl Stop {
-    /// Waits for the end.
+    /// Waits until the server should stop.
     async fn begins(&self) {
         while !(self.signal.load(Ordering::SeqCst) || self.failed.load(Ordering::SeqCst)) {
             tokio::time::sleep(LOOK).await;
         }
     }
 
-    /// Waits until connections that are still open are closed by force.
+    /// Waits until connections that are still open should be closed.
     async fn is_over(&self) {
         self.begins().await;
         if !self.failed.load(Ordering::SeqCst) {
@@ -126,8 +126,8 @@ impl Stop {
     }
 }
 
-/// Runs the HTTP server. After a signal, no connection is accepted, and requests are answered for
-/// the time of grace.
+/// Runs the HTTP server. After a signal, it accepts no connections and answers requests for the
+/// grace period.
 fn serve(listener: TcpListener, router: Router, stop: &Stop) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(async {
@@ -142,7 +142,7 @@ fn serve(listener: TcpListener, router: Router, stop: &Stop) -> std::io::Result<
             () = stop.is_over() => Ok(()),
         }
     });
-    // A blocking task, such as rendering a template, has a limit of its own.
+    // Blocking tasks, such as rendering a template, have their own time limit.
     runtime.shutdown_background();
     served
 }
@@ -168,9 +168,9 @@ fn key(path: &Path) -> Result<[u8; 32], CliError> {
     let failed = |why| CliError::Read { what: "the key", path: path.to_owned(), why };
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(MOST_KEY_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
+    file.take(MAX_KEY_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
     let key = text.trim();
-    if key.is_empty() || key.contains(char::is_whitespace) || text.len() as u64 > MOST_KEY_BYTES {
+    if key.is_empty() || key.contains(char::is_whitespace) || text.len() as u64 > MAX_KEY_BYTES {
         let why = "it must have one line with the key, and nothing else";
         return Err(failed(std::io::Error::new(std::io::ErrorKind::InvalidData, why)));
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::worker::Usage;
 
-/// The kinds of answers.
+/// The kind of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Completion,
@@ -12,7 +12,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The beginning of identifiers.
+    /// The prefix of identifiers.
     pub(super) fn prefix(self) -> &'static str {
         match self {
             Self::Completion => "cmpl",
@@ -21,7 +21,7 @@ impl Kind {
     }
 }
 
-/// What all parts of an answer have.
+/// The fields that all chunks of an answer share.
 #[derive(Clone, Debug)]
 pub(super) struct Reply {
     pub(super) kind: Kind,
@@ -46,12 +46,12 @@ impl Reply {
         self.part(object, json!([choice]), Some(usage))
     }
 
-    /// Returns the first part of a streamed answer to a conversation.
+    /// Returns the first chunk of a streamed answer to a conversation.
     pub(super) fn start(&self) -> Value {
         self.choice(json!({ "role": "assistant", "content": "" }), Value::Null)
     }
 
-    /// Returns a part with text.
+    /// Returns a chunk with text.
     pub(super) fn piece(&self, text: &str) -> Value {
         match self.kind {
             Kind::Completion => self.choice(json!(text), Value::Null),
@@ -59,13 +59,13 @@ impl Reply {
         }
     }
 
-    /// Returns the part after the text.
+    /// Returns the chunk after the text, with the finish reason.
     pub(super) fn end(&self, reason: &str) -> Value {
         let nothing = if self.kind == Kind::Chat { json!({}) } else { json!("") };
         self.choice(nothing, json!(reason))
     }
 
-    /// Returns the part with the tokens, after the end.
+    /// Returns the last chunk, with the token counts.
     pub(super) fn usage(&self, usage: Usage) -> Value {
         self.part(self.streamed(), json!([]), Some(usage))
     }
@@ -76,7 +76,7 @@ impl Reply {
         self.part(self.streamed(), json!([choice]), None)
     }
 
-    /// The kind of the parts of a streamed answer.
+    /// Returns the object type of the chunks of a streamed answer.
     fn streamed(&self) -> &'static str {
         match self.kind {
             Kind::Completion => "text_completion",

@@ -1,4 +1,4 @@
-//! Requests of the OpenAI API: the fields that are used, and those that are refused.
+//! Requests of the OpenAI API: supported and refused fields.
 
 use retrograph_finetune::{GenerationDefaults, Sampling};
 use serde::Deserialize;
@@ -9,18 +9,18 @@ use super::error::ApiError;
 use crate::args::SamplingArguments;
 
 /// Maximum number of stop strings.
-const MOST_STOPS: usize = 16;
+const MAX_STOPS: usize = 16;
 
 /// A request with the fields of its kind, `T`.
 #[derive(Debug)]
 pub(super) struct ApiRequest<T> {
     pub(super) own: T,
     pub(super) common: Common,
-    /// All fields, also those that are not supported.
+    /// All fields, including unsupported ones.
     all: Map<String, Value>,
 }
 
-/// The fields of both kinds of requests.
+/// The fields that both kinds of requests share.
 #[derive(Debug, Deserialize)]
 pub(super) struct Common {
     pub(super) model: Option<String>,
@@ -52,7 +52,7 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-/// The fields of a request for a completion.
+/// The fields of a completion request.
 #[derive(Debug, Deserialize)]
 pub(super) struct Completion {
     pub(super) prompt: Prompt,
@@ -67,7 +67,7 @@ pub(super) enum Prompt {
     Texts(Vec<String>),
 }
 
-/// The fields of a request for an answer.
+/// The fields of a chat completion request.
 #[derive(Debug, Deserialize)]
 pub(super) struct Chat {
     messages: Vec<Message>,
@@ -93,7 +93,7 @@ struct Part {
     text: Option<String>,
 }
 
-/// Values that mean the same as no field.
+/// Values of unsupported fields that equal leaving the field out.
 const NO_EFFECT: [(&str, &[&str]); 18] = [
     ("n", &["1"]),
     ("best_of", &["1"]),
@@ -128,13 +128,13 @@ impl<T: DeserializeOwned> ApiRequest<T> {
 
 /// Deserializes fields; an error begins with the path of the field, such as `messages[0].content`.
 ///
-/// The fields of a type with `serde(flatten)` would have no path.
+/// With `serde(flatten)`, errors would have no path.
 fn fields<'de, T: Deserialize<'de>>(from: impl Deserializer<'de>) -> Result<T, ApiError> {
     serde_path_to_error::deserialize(from).map_err(ApiError::body)
 }
 
 impl<T> ApiRequest<T> {
-    /// Fails for a field that would change the answer and is not supported.
+    /// Fails if an unsupported field would change the answer.
     pub(super) fn require_supported(&self) -> Result<(), ApiError> {
         for (name, harmless) in NO_EFFECT {
             let Some(value) = self.all.get(name).filter(|value| !value.is_null()) else {
@@ -151,7 +151,7 @@ impl<T> ApiRequest<T> {
 }
 
 impl Common {
-    /// Whether the answer is streamed, and whether its end tells the tokens.
+    /// `Some` if the answer is streamed: whether it ends with the token counts.
     pub(super) fn streams(&self) -> Option<bool> {
         let usage = self.stream_options.as_ref().is_some_and(|options| options.include_usage);
         self.stream.unwrap_or(false).then_some(usage)
@@ -176,16 +176,15 @@ impl Common {
         Ok(sampling)
     }
 
-    /// Returns the most tokens of the answer.
-    pub(super) fn tokens(&self, most: usize) -> Result<usize, ApiError> {
+    /// Returns the maximum tokens of the answer; `max` is the limit and the default.
+    pub(super) fn tokens(&self, max: usize) -> Result<usize, ApiError> {
         match self.max_completion_tokens.or(self.max_tokens) {
             Some(0) => Err(ApiError::invalid("max_tokens must be at least 1")),
-            Some(asked) if asked > most => {
-                let why =
-                    format!("max_tokens is {asked}, above the limit of {most} of this server");
+            Some(asked) if asked > max => {
+                let why = format!("max_tokens is {asked}, above the limit of {max} of this server");
                 Err(ApiError::invalid(why))
             }
-            asked => Ok(asked.unwrap_or(most)),
+            asked => Ok(asked.unwrap_or(max)),
         }
     }
 
@@ -196,8 +195,8 @@ impl Common {
             Stop::One(text) => vec![text.clone()],
             Stop::Many(texts) => texts.clone(),
         };
-        if stops.len() > MOST_STOPS || stops.iter().any(String::is_empty) {
-            let why = format!("stop must be up to {MOST_STOPS} strings that are not empty");
+        if stops.len() > MAX_STOPS || stops.iter().any(String::is_empty) {
+            let why = format!("stop must be up to {MAX_STOPS} strings that are not empty");
             return Err(ApiError::invalid(why));
         }
         Ok(stops)

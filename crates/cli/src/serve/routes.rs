@@ -1,4 +1,4 @@
-//! The paths of the server.
+//! The routes of the server.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use super::worker::{Event, Usage};
 
 type Body = Result<Bytes, BytesRejection>;
 
-/// The path of each model. Names may have slashes.
+/// The path of a model. Names may contain slashes.
 const MODEL: &str = "/v1/models/{*name}";
 
-/// Returns the paths.
+/// Returns the router.
 pub(super) fn router(server: Arc<Server>) -> Router {
     Router::new()
         .route("/v1/models", get(models))
@@ -54,7 +54,7 @@ async fn watched(State(server): State<Arc<Server>>, request: Request, next: Next
         | "/metrics"
         | "/health") => known.to_owned(),
         model if model.starts_with("/v1/models/") => MODEL.to_owned(),
-        // Paths of strangers would fill the memory.
+        // Counters for arbitrary paths would fill the memory.
         _ => "other".to_owned(),
     };
     let key = request.headers().get(header::AUTHORIZATION).and_then(|key| key.to_str().ok());
@@ -80,7 +80,7 @@ async fn model(
     Ok(Json(described(&server, &server.names[index])))
 }
 
-/// The object of a model.
+/// Returns the JSON object of a model.
 fn described(server: &Server, name: &str) -> Value {
     json!({ "id": name, "object": "model", "created": server.started, "owned_by": "retrograph" })
 }
@@ -113,13 +113,13 @@ async fn answered<T: DeserializeOwned + Send + 'static>(
     prepare: fn(&Server, &ApiRequest<T>) -> Result<Prepared, ApiError>,
 ) -> Result<Response, ApiError> {
     let media = headers.get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
-    // A page of another site can send everything else without asking first.
+    // Browsers let pages of other sites send any other type without a CORS preflight.
     if !media.is_some_and(|media| media.starts_with("application/json")) {
         return Err(ApiError::media());
     }
     let body = body.map_err(|error| ApiError::not_received(&error, server.max_body))?;
-    // Templates and tokenizers take time and memory, so that the slot comes first. The task holds
-    // it, because it goes on if the client leaves.
+    // Rendering and encoding take time and memory, so the slot is acquired first. The task holds
+    // it, because the task continues if the client disconnects.
     let (slot, checked) = (server.slot()?, server.clone());
     let prepared = tokio::task::spawn_blocking(move || {
         let request = ApiRequest::parse(&body)?;
@@ -151,7 +151,7 @@ async fn whole(reply: &Reply, mut answer: Answer) -> Result<Value, ApiError> {
     }
 }
 
-/// The next part of a streamed answer.
+/// The next chunk of a streamed answer.
 enum Part {
     Start,
     Pieces,

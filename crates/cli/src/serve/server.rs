@@ -1,4 +1,4 @@
-//! The state of the server, and the way from a request to a job.
+//! The state of the server, and the conversion of requests to jobs.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::metrics::Metrics;
 use super::request::{ApiRequest, Chat, Completion, Prompt};
 use super::worker::{Event, Job};
 
-/// What all requests share.
+/// The state that all requests share.
 pub(super) struct Server {
     /// The name of the base model, followed by the names of the adapters.
     pub(super) names: Vec<String>,
@@ -27,15 +27,15 @@ pub(super) struct Server {
     pub(super) vocab: usize,
     pub(super) capacity: usize,
     pub(super) max_tokens: usize,
-    /// Maximum bytes of a request.
+    /// Maximum bytes of a request body.
     pub(super) max_body: usize,
-    /// The digest of the key that requests must have.
+    /// The digest of the API key, if one is required.
     pub(super) key: Option<[u8; 32]>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) slots: Arc<Semaphore>,
     /// Maximum number of requests that wait.
     pub(super) queue: usize,
-    /// Maximum number of requests that wait or are answered.
+    /// Maximum number of requests that wait or are being answered.
     pub(super) most: usize,
     pub(super) jobs: UnboundedSender<Job>,
     /// Seconds since 1970 at the start.
@@ -43,10 +43,10 @@ pub(super) struct Server {
     pub(super) counter: AtomicU64,
 }
 
-/// A request that was checked.
+/// A checked request.
 pub(super) struct Prepared {
     pub(super) model: usize,
-    /// Whether the answer is streamed, and whether its end tells the tokens.
+    /// `Some` if the answer is streamed: whether it ends with the token counts.
     pub(super) streams: Option<bool>,
     prompt: Vec<u32>,
     max_tokens: usize,
@@ -54,22 +54,22 @@ pub(super) struct Prepared {
     stops: Vec<String>,
 }
 
-/// An answer in the making. Dropping it frees the slot and ends the answer.
+/// An answer in progress. Dropping it frees the slot and ends the answer.
 pub(super) struct Answer {
     pub(super) events: UnboundedReceiver<Event>,
     _slot: OwnedSemaphorePermit,
 }
 
 impl Server {
-    /// Whether `header` has the key. Digests are compared, so that the time tells nothing about
-    /// the key.
+    /// Whether `header` has the key. Compares digests, so that timing reveals nothing about the
+    /// key.
     pub(super) fn admits(&self, header: Option<&str>) -> bool {
         let Some(expected) = &self.key else { return true };
         let given = header.and_then(|header| header.strip_prefix("Bearer "));
         given.is_some_and(|given| Sha256::digest(given.trim()).as_slice() == expected)
     }
 
-    /// Checks a request for a completion.
+    /// Checks a completion request.
     pub(super) fn completion(
         &self,
         request: &ApiRequest<Completion>,
@@ -89,7 +89,7 @@ impl Server {
         self.prepare(prompt, request)
     }
 
-    /// Checks a request for an answer, and renders its messages.
+    /// Checks a chat completion request, and renders its messages.
     pub(super) fn chat(&self, request: &ApiRequest<Chat>) -> Result<Prepared, ApiError> {
         let template = self.template.as_ref().ok_or(HubError::NoChatTemplate).map_err(invalid)?;
         let messages = request.own.messages()?;
@@ -113,7 +113,7 @@ impl Server {
         if let Some(token) = prompt.iter().find(|token| **token as usize >= self.vocab) {
             let vocab = self.vocab;
             let why =
-                format!("the prompt has the token {token}, but the model only {vocab} tokens");
+                format!("the prompt has token {token}, but the model has only {vocab} tokens");
             return Err(ApiError::invalid(why));
         }
         Ok(Prepared {
@@ -126,14 +126,14 @@ impl Server {
         })
     }
 
-    /// Returns the index of a model in `names`, 0 (the base model) without a name.
+    /// Returns the index of a model in `names`; 0, the base model, if no name is given.
     pub(super) fn model(&self, name: Option<&str>) -> Result<usize, ApiError> {
         let Some(name) = name else { return Ok(0) };
         let found = self.names.iter().position(|known| known == name);
         found.ok_or_else(|| ApiError::model(name, &self.names.join(", ")))
     }
 
-    /// Returns a place in the queue.
+    /// Acquires a slot in the queue.
     pub(super) fn slot(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         let slot = self.slots.clone().try_acquire_owned();
         slot.map_err(|_| ApiError::busy(self.queue))

@@ -1,4 +1,4 @@
-//! The thread that owns the device: it answers as many requests at a time as there are slots.
+//! The thread that owns the device. It answers one request per slot concurrently.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,18 +20,18 @@ pub(super) struct Job {
     pub(super) sampling: Sampling,
     pub(super) stops: Vec<String>,
     pub(super) received: Instant,
-    /// Closed when the client is gone.
+    /// Closed when the client disconnects.
     pub(super) reply: UnboundedSender<Event>,
 }
 
-/// A part of an answer. The channel has room for all: an answer has a maximum number of tokens.
+/// A part of an answer. The channel is unbounded, but the number of tokens of an answer is limited.
 #[derive(Debug)]
 pub(super) enum Event {
     /// The next piece of text; it may be empty.
     Piece(String),
     /// The end.
     Done(Usage),
-    /// There is no more.
+    /// The answer failed.
     Failed(ApiError),
 }
 
@@ -44,8 +44,7 @@ pub(super) struct Usage {
     pub(super) completion: usize,
 }
 
-/// Answers jobs until all senders are gone. With `cancel`, all answers end, and later jobs are
-/// refused.
+/// Answers jobs until all senders are dropped. `cancel` ends all answers and refuses later jobs.
 ///
 /// # Errors
 /// If the device fails.
@@ -60,7 +59,7 @@ pub(super) fn work(
     Worker { models, waiting: VecDeque::new(), tokenizer, ends, metrics, cancel }.run(jobs)
 }
 
-/// The device, and all that it answers.
+/// The models on the device, and the waiting jobs.
 struct Worker<'a> {
     /// The model without an adapter, then with each adapter.
     models: Vec<Model<'a>>,
@@ -78,7 +77,7 @@ struct Model<'a> {
     answers: Vec<Option<Answer<'a>>>,
 }
 
-/// An answer in the making.
+/// An answer in progress.
 struct Answer<'a> {
     job: Job,
     text: TextStream<'a>,
@@ -95,7 +94,7 @@ impl Worker<'_> {
             while let Ok(job) = jobs.try_recv() {
                 self.waiting.push_back(job);
             }
-            // Clients that left while they waited.
+            // Drop jobs whose clients disconnected.
             self.waiting.retain(|job| !job.reply.is_closed());
             if self.cancel.load(Ordering::Relaxed) {
                 self.end_all(&ApiError::stopping());
@@ -140,7 +139,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Takes the results of a step of each model.
+    /// Runs one step of each model and distributes its results.
     fn step(&mut self) -> Result<(), Error> {
         for model in &mut self.models {
             for Advance { slot, event } in model.batch.step()? {
@@ -178,7 +177,7 @@ impl Model<'_> {
 }
 
 impl Answer<'_> {
-    /// Sends what a step brought. Returns the last event of the answer, if it ends.
+    /// Sends the result of a step. Returns the last event of the answer, if it ends.
     fn advance(&mut self, event: &TextEvent, metrics: &Metrics) -> Option<Event> {
         let reason = match *event {
             TextEvent::Token(token) => {
@@ -187,7 +186,7 @@ impl Answer<'_> {
                 }
                 self.completion += 1;
                 let (piece, stopped) = self.text.push(token);
-                // Sending fails once the client is gone.
+                // Sending fails once the client has disconnected.
                 let there = self.job.reply.send(Event::Piece(piece)).is_ok();
                 return match (stopped, there) {
                     (true, _) => Some(Event::Done(self.usage("stop"))),
@@ -218,7 +217,7 @@ impl Answer<'_> {
     }
 }
 
-/// Whether an error concerns one request. All others leave the device in an unknown state.
+/// Whether an error concerns only one request. Other errors leave the device in an unknown state.
 fn of_request(error: &Error) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! Adapters on the command line: written, continued from, refused, merged; and metrics by step.
+//! Adapters on the command line: written, continued, refused, merged; and metrics of each step.
 
 use crate::program::{Done, Place, json};
 
@@ -32,15 +32,15 @@ fn a_run_writes_an_adapter_from_which_another_starts() {
         assert!(line["norm"].is_number() && line["lr"].is_number());
     }
 
-    // The first batch is the same, and the weights are not.
+    // The first batch is the same; the weights are not.
     let done = place.finetune(&["--steps", "1", "--adapter", "a", "--report", "second"]).good();
     assert!(done.out.contains("adapter     lora of rank 3 on q,down, scale 2"), "{}", done.out);
     let second = &json(&place.path("second"))["losses"][0];
     assert!(second.as_f64() < losses[0].as_f64(), "{second} after training, {losses} in it");
 }
 
-/// Layers and patterns are in the configuration of the run and of the adapter, from which another
-/// run starts; a resumed run has the losses of an uninterrupted one.
+/// The configurations of the run and of its adapter have layers and patterns. Another run starts
+/// from the adapter, and a resumed run has the losses of an uninterrupted one.
 #[test]
 fn layers_and_patterns_hold_in_every_command() {
     let place = Place::new();
@@ -58,7 +58,7 @@ fn layers_and_patterns_hold_in_every_command() {
     assert_eq!(config["rank_pattern"], ranks);
     assert_eq!(config["alpha_pattern"], serde_json::json!({ "q_proj": 7 }));
 
-    // The file of the run starts it again.
+    // run.toml repeats the run.
     let again = ["--config=c/run.toml", "--checkpoint=d", "--adapter-out=b", "--report=again"];
     let mut command = place.program();
     command.arg("finetune").args(again);
@@ -109,7 +109,7 @@ fn adapters_that_do_not_fit_are_refused_before_the_run() {
 
 /// A checkpoint and an adapter of one run are the same model, and it knows the text.
 #[test]
-fn a_text_that_was_learnt_costs_less() {
+fn a_learned_text_has_a_lower_loss() {
     let place = Place::new();
     let kept = ["--steps", "20", "--checkpoint", "c", "--adapter-out", "a"];
     place.finetune(&[kept.as_slice(), &LORA].concat()).good();

@@ -1,14 +1,14 @@
-//! Where compiled kernels come from: a directory, a bundle, or further processes.
+//! Sources of compiled kernels: a directory, a bundle, or compiler processes.
 
 use crate::program::{Place, json};
 
-/// The sources in the line of the warm kernels.
+/// The kernel sources in the `warm` line.
 fn warm_line(out: &str) -> &str {
     out.lines().find(|line| line.starts_with("warm")).unwrap_or_else(|| panic!("{out}"))
 }
 
 #[test]
-fn the_second_run_finds_what_the_first_one_compiled() {
+fn the_second_run_uses_the_kernels_of_the_first() {
     let place = Place::new();
     let arguments = ["--steps", "2", "--cache-dir", "cache", "--report", "r"];
     let first = place.finetune(&arguments).good();
@@ -21,7 +21,7 @@ fn the_second_run_finds_what_the_first_one_compiled() {
 }
 
 #[test]
-fn further_processes_of_the_program_compile() {
+fn compiler_processes_compile() {
     let place = Place::new();
     let arguments = ["--steps", "1", "--compile", "processes", "--compile-workers", "3"];
     let done = place.finetune(&arguments).good();
@@ -42,7 +42,7 @@ fn a_directory_that_cannot_be_used_is_a_warning() {
 }
 
 #[test]
-fn a_bundle_that_is_none_ends_the_run() {
+fn an_invalid_bundle_ends_the_run() {
     let place = Place::new();
     place.finetune(&["--bundle", "text"]).bad(&["text", "is not a bundle"]);
     place.finetune(&["--bundle", "absent"]).bad(&["absent"]);

@@ -38,7 +38,7 @@ fn place() -> Place {
 const DRAWN: [&str; 5] = ["--temperature", "0.02", "--seed", "3", "--quiet"];
 
 #[test]
-fn answers_are_those_of_the_rendered_conversation() {
+fn answers_equal_generate_on_the_rendered_conversation() {
     let place = place();
     let lines = ["the cat", "the cat", "/reset", "the cat", "/exit", "not read"];
     let done = chat(&place, "model", &DRAWN, &lines).good();
@@ -68,7 +68,7 @@ fn an_adapter_is_switched_off_and_on() {
 }
 
 #[test]
-fn what_cannot_be_answered_is_said_and_the_conversation_goes_on() {
+fn errors_are_reported_and_the_conversation_continues() {
     let place = Place::new();
     write_chat_model(&place, 64);
     let long = "0123456789".repeat(9);
@@ -87,7 +87,7 @@ fn what_cannot_be_answered_is_said_and_the_conversation_goes_on() {
 
 /// An answer arrives before the next line is read.
 #[test]
-fn answers_arrive_while_the_conversation_waits() {
+fn answers_arrive_before_the_next_message() {
     let place = Place::new();
     write_chat_model(&place, 64);
     let mut child = command(&place, "model", &["--quiet", "--greedy"]).spawn().unwrap();
@@ -101,7 +101,7 @@ fn answers_arrive_while_the_conversation_waits() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// Ctrl-C ends an answer, and the conversation goes on; SIGTERM ends the program.
+/// Ctrl-C ends an answer and the conversation continues; SIGTERM ends the program.
 #[cfg(unix)]
 #[test]
 fn a_signal_during_an_answer_ends_it() {

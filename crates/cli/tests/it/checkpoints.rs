@@ -1,4 +1,4 @@
-//! Directories of checkpoints with more than one run, a missing pointer or files of somebody else.
+//! Checkpoint directories with several runs, a missing `latest`, or foreign files.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Stdio};
@@ -9,7 +9,7 @@ fn train(place: &Place, further: &[&str]) -> Done {
     place.finetune(&[&["--sample", "0", "--schedule-steps", "100"], further].concat())
 }
 
-/// A run that goes on until it is killed, and has done its first step.
+/// Starts a run that continues until it is killed; returns after its first step.
 fn started(place: &Place, further: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut command = place.command(&["--steps", "100000", "--schedule-steps", "100000"]);
     command.args(further).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -48,7 +48,7 @@ fn two_runs_do_not_share_a_file_of_metrics() {
 }
 
 #[test]
-fn without_the_pointer_the_newest_whole_checkpoint_is_found_and_none_is_removed() {
+fn without_latest_the_newest_complete_checkpoint_is_used_and_none_is_removed() {
     let place = Place::new();
     train(&place, &["--steps", "4", "--checkpoint", "c", "--checkpoint-every", "2"]).good();
     std::fs::remove_file(place.path("c/latest")).unwrap();
@@ -66,7 +66,7 @@ fn without_the_pointer_the_newest_whole_checkpoint_is_found_and_none_is_removed(
 }
 
 #[test]
-fn files_that_another_wrote_are_neither_removed_nor_replaced() {
+fn foreign_files_are_neither_removed_nor_replaced() {
     let place = Place::new();
     train(&place, &["--steps", "2", "--checkpoint", "c"]).good();
     std::fs::write(place.path("c/step-1.safetensors"), "mine").unwrap();
@@ -98,7 +98,7 @@ fn leftovers_of_a_killed_run_are_removed_by_the_next_one() {
 }
 
 #[test]
-fn a_place_that_is_no_directory_is_named_as_such() {
+fn a_path_that_is_not_a_directory_is_an_error() {
     let place = Place::new();
     for resume in [&[][..], &["--resume"]] {
         let done = train(&place, &[&["--checkpoint", "text"], resume].concat());
@@ -128,7 +128,7 @@ fn fields_that_differ_are_named_with_both_values_and_their_options() {
 }
 
 #[test]
-fn the_decays_of_adamw_are_those_of_transformers_and_belong_to_the_run() {
+fn adamw_defaults_match_transformers_and_are_saved_with_the_run() {
     let place = Place::new();
     let losses = |further: &[&str]| {
         train(&place, &[&["--steps", "4", "--report", "r"], further].concat()).good();
@@ -151,9 +151,9 @@ fn the_decays_of_adamw_are_those_of_transformers_and_belong_to_the_run() {
     place.finetune(&["--beta2", "1"]).bad(&["beta2", "below 1"]);
 }
 
-/// Weights that overflow are no checkpoint, and `latest` names none of them.
+/// Weights that overflow are not saved, and `latest` names a good checkpoint.
 #[test]
-fn a_held_out_loss_that_is_not_finite_ends_the_run_with_what_is_left() {
+fn a_held_out_loss_that_is_not_finite_ends_the_run() {
     let place = Place::new();
     let given = ["--holdout", "0.2", "--eval-every", "1", "--checkpoint", "c", "--warmup", "0"];
     let rate = ["--lr", "1e30", "--min-lr", "0", "--steps", "3", "--checkpoint-every", "1"];

@@ -6,7 +6,7 @@ use crate::models::{run, write_model};
 use crate::program::{Place, json};
 
 #[test]
-fn a_run_is_configured_by_a_file_and_repeated_by_its_own() {
+fn a_run_is_configured_by_a_file_and_repeated_by_run_toml() {
     let place = Place::new();
     fs::write(
         place.path("run.toml"),
@@ -74,7 +74,7 @@ fn a_run_that_starts_from_an_adapter_is_repeated_and_resumed_by_its_file() {
     assert_eq!(json(&place.path("second"))["steps"], 3);
 }
 
-/// Runs of one directory that overlap in time.
+/// Concurrent runs in one directory.
 #[test]
 fn runs_that_name_no_output_do_not_share_one() {
     let place = Place::new();
@@ -96,7 +96,7 @@ fn runs_that_name_no_output_do_not_share_one() {
 }
 
 #[test]
-fn a_run_that_names_no_output_writes_to_a_directory_that_it_prints() {
+fn a_run_without_a_named_output_prints_its_directory() {
     let place = Place::new();
     let steps = ["--steps", "2", "--sample", "0"];
     let done = place.finetune(&steps).good();
@@ -113,7 +113,7 @@ fn a_run_that_names_no_output_writes_to_a_directory_that_it_prints() {
 }
 
 #[test]
-fn a_real_model_has_defaults_of_its_own() {
+fn a_model_directory_has_its_own_defaults() {
     let place = Place::new();
     write_model(&place, 256);
     let line = ["finetune", "--model", "model", "--text", "text", "--device", "sim"];

@@ -9,7 +9,7 @@ use crate::models::{run, write_model};
 use crate::program::{Done, Place, json};
 use crate::small_tokenizer::{PLAIN, chatml, tokenizer, write};
 
-/// A model that trains in no time, on the examples of the file `data`.
+/// Trains a small model on the examples of the file `data`.
 fn finetune(place: &Place, further: &[&str]) -> Done {
     let model = ["--layers", "1", "--hidden", "16", "--intermediate", "24", "--heads", "4"];
     let sizes = ["--batch", "3", "--seq", "12", "--sample", "4", "--device", "sim"];
@@ -30,7 +30,7 @@ fn sums() -> impl Iterator<Item = Value> {
 }
 
 #[test]
-fn examples_are_learned_and_what_is_held_out_is_measured() {
+fn examples_are_learned_and_held_out_data_is_measured() {
     let place = Place::new();
     write_lines(&place, sums());
     let held_out = ["--holdout", "0.2", "--eval-every", "2", "--steps", "5"];
@@ -134,7 +134,7 @@ fn the_best_weights_are_kept_and_exported_and_a_run_ends_early() {
     let card = fs::read_to_string(place.path("m").join("README.md")).unwrap();
     assert!(card.contains(&format!("{} steps", lowest["steps"])), "{card}");
 
-    // Exports of the best checkpoint equal what the run wrote; the newest has other weights.
+    // Exports of the best checkpoint equal the run's outputs; the newest has other weights.
     let export = |flags: &[&str], out: &str| {
         let command = ["export", "--checkpoint", "c", "--adapter-only", "--out", out];
         run(&place, &[&command[..], flags].concat()).good();
@@ -215,7 +215,7 @@ fn a_run_on_examples_is_resumed_bit_for_bit() {
 }
 
 #[test]
-fn shorter_steps_have_programs_of_their_own() {
+fn each_sequence_length_has_its_own_program() {
     let place = Place::new();
     let long = json!({ "prompt": "0+0=", "completion": "nothing." });
     write_lines(&place, sums().chain([long]));
@@ -270,7 +270,7 @@ fn with_tokenizer() -> Place {
 }
 
 #[test]
-fn conversations_are_learned_by_the_tokenizer_of_the_model() {
+fn conversations_are_tokenized_by_the_tokenizer_of_the_model() {
     let place = with_tokenizer();
     let lora = ["--mode", "lora", "--adapter-out", "a", "--lr", "0.1", "--checkpoint", "c"];
     let sizes = ["--batch", "3", "--seq", "32", "--steps", "6", "--sample", "3"];
@@ -293,7 +293,7 @@ fn conversations_are_learned_by_the_tokenizer_of_the_model() {
 }
 
 #[test]
-fn a_text_has_fewer_tokens_by_a_tokenizer() {
+fn a_text_has_fewer_tokens_with_a_tokenizer() {
     let place = with_tokenizer();
     fs::write(place.path("text"), "the cat ".repeat(30)).unwrap();
     let common = ["finetune", "--model", "model", "--device", "sim", "--text", "text"];

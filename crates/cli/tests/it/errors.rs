@@ -1,9 +1,9 @@
-//! Each error names its cause and a way out, ends with a code that is not 0, and loses nothing.
+//! Each error names its cause and a remedy, sets a nonzero exit status, and loses no data.
 
 use crate::program::{Done, Place};
 
 #[test]
-fn a_text_that_is_not_there() {
+fn a_missing_text() {
     let place = Place::new();
     let mut command = place.program();
     command.args(["finetune", "--text", "absent.txt", "--device", "sim"]);
@@ -37,8 +37,8 @@ fn results_without_a_folder_are_refused_before_the_run() {
 }
 
 #[test]
-fn a_device_that_is_not_there() {
-    // Without a driver the driver is named, with one the device.
+fn a_missing_device() {
+    // The error names the driver if there is none, else the device.
     let place = Place::new();
     let done = place.finetune_on("cuda:77");
     let named = done.err.contains("no CUDA driver") || done.err.contains("no device 77");

@@ -1,11 +1,11 @@
-//! Written models on the command line.
+//! Exported models on the command line.
 
 use std::fs;
 
 use crate::models::{run, train, write_model};
 use crate::program::{Done, Place, json};
 
-/// `retrograph generate` of the likeliest tokens.
+/// Runs `retrograph generate` with greedy decoding.
 fn greedy(place: &Place, further: &[&str]) -> String {
     let line = ["generate", "--device", "sim", "--prompt", "all w", "--greedy", "--quiet"];
     run(place, &[&line[..], &["--max-tokens", "12"], further].concat()).good().out
@@ -46,7 +46,7 @@ fn a_run_and_its_checkpoint_write_the_same_model() {
 }
 
 #[test]
-fn a_merged_run_its_adapter_and_its_checkpoint_are_one_model() {
+fn a_merged_run_its_adapter_and_its_checkpoint_are_the_same_model() {
     let place = Place::new();
     write_model(&place, 256);
     fs::write(place.path("model/LICENSE"), "mine").unwrap();
@@ -87,7 +87,7 @@ fn a_merged_run_its_adapter_and_its_checkpoint_are_one_model() {
     assert!(size("h/model.safetensors").abs_diff(size("model/model.safetensors")) < 100);
 }
 
-/// Without another reader here, only the frame: `crates/finetune` reads the contents.
+/// Checks only the GGUF header: the tests of `crates/finetune` read the contents.
 #[test]
 fn models_and_adapters_become_gguf_files() {
     let place = Place::new();
@@ -118,7 +118,7 @@ fn models_and_adapters_become_gguf_files() {
 }
 
 #[test]
-fn places_of_models_are_checked_before_anything_is_read() {
+fn output_paths_are_checked_before_anything_is_read() {
     let place = Place::new();
     let refused = |line: &[&str], words: &[&str]| {
         let done = place.finetune(&[&["--steps", "1"], line].concat()).bad(words);

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::models::{run, train, write_model};
 use crate::program::{Done, Place, json};
 
-/// `retrograph generate` with the model of the tests, which has 32 positions and knows bytes.
+/// Runs `retrograph generate` with the test model, which has 32 positions and byte tokens.
 fn generate(place: &Place, further: &[&str]) -> Done {
     let common = ["generate", "--model", "model", "--device", "sim"];
     run(place, &[&common[..], further].concat())
@@ -43,7 +43,7 @@ fn a_prompt_is_continued_and_every_step_verified() {
 }
 
 #[test]
-fn the_cache_has_the_type_that_is_asked_for() {
+fn the_kv_cache_has_the_requested_type() {
     let place = Place::new();
     write_model(&place, 256);
     for (further, expected) in [
@@ -64,7 +64,7 @@ fn the_cache_has_the_type_that_is_asked_for() {
 }
 
 #[test]
-fn draws_depend_on_the_seed_and_stop_strings_end_a_text() {
+fn samples_depend_on_the_seed_and_stop_strings_end_a_text() {
     let place = Place::new();
     write_model(&place, 256);
     let drawn = |further: &[&str]| {
@@ -100,7 +100,7 @@ fn draws_depend_on_the_seed_and_stop_strings_end_a_text() {
 }
 
 #[test]
-fn an_adapter_changes_what_is_written() {
+fn an_adapter_changes_the_text() {
     let place = Place::new();
     write_model(&place, 256);
     let far = ["--lr", "0.5", "--warmup", "1", "--lora-targets", "all"];
@@ -115,7 +115,7 @@ fn an_adapter_changes_what_is_written() {
 }
 
 #[test]
-fn a_checkpoint_writes_what_its_adapter_writes() {
+fn a_checkpoint_and_its_adapter_generate_the_same_text() {
     let place = Place::new();
     write_model(&place, 256);
     let far = ["--lr", "0.5", "--warmup", "1", "--lora-targets", "all", "--steps", "20"];
@@ -167,7 +167,7 @@ fn requests_that_cannot_be_generated_are_refused() {
 }
 
 #[test]
-fn measuring_works_on_the_simulated_driver() {
+fn bench_decode_runs_on_the_simulated_driver() {
     let place = Place::new();
     let model = ["--layers", "1", "--hidden", "16", "--intermediate", "24", "--heads", "4"];
     let sizes = ["--decode", "9x32", "--steps", "3", "--warm-up", "2", "--json", "r.json"];
@@ -187,10 +187,10 @@ fn measuring_works_on_the_simulated_driver() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupt_ends_the_text_and_keeps_what_was_written() {
+fn an_interrupt_ends_the_text_and_keeps_its_beginning() {
     let place = Place::new();
     write_model(&place, 256);
-    // Positions enough for a text that does not end while we look.
+    // Enough positions for a text that does not end during the test.
     let path = place.path("model/config.json");
     let config = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, config.replace("32", "100000")).unwrap();
@@ -200,7 +200,7 @@ fn an_interrupt_ends_the_text_and_keeps_what_was_written() {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut line = Vec::new();
-    // The last fact before the text; a piece of text has come when there is more.
+    // `warm` begins the last fact before the text; further output is a piece of text.
     while !line.starts_with(b"warm") {
         line.clear();
         assert!(out.read_until(b'\n', &mut line).unwrap() > 0);

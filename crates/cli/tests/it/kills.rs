@@ -1,5 +1,5 @@
-//! Runs that are killed at any moment, as by a power cut: the newest checkpoint is always whole,
-//! and the run that goes on from it is the one that nobody killed.
+//! Runs that are killed at a random time: the newest checkpoint is always complete, and a run that
+//! resumes from it equals an uninterrupted run.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,11 +13,11 @@ const KILLS: usize = 24;
 /// The end of the schedule, which no run of the test reaches.
 const SCHEDULE: &str = "100000";
 
-/// Numbers that differ from test to test.
+/// Random numbers that differ from run to run.
 struct Random(u64);
 
 impl Random {
-    // Whoever sees the test fail wants to know the moments.
+    // The seed is printed so that a failure can be reproduced.
     #[allow(clippy::print_stdout)]
     fn new() -> Self {
         let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// A run on examples, a fifth of which is held out, with all that it writes.
+/// A run on examples with all outputs; a fifth of the examples is held out.
 fn run(place: &Place, further: &[&str]) -> Command {
     let mut command = place.program();
     command.args(["finetune", "--data", "data", "--holdout", "0.2", "--eval-every", "3"]);
@@ -105,7 +105,7 @@ fn the_last_checkpoint_of_a_killed_run_loads_and_resumes() {
     whole(&place, done + 3);
 }
 
-/// Each step has one line among the metrics, and nothing unfinished is left beside checkpoints.
+/// Checks that each step has one line of metrics and that no incomplete file is left.
 fn whole(place: &Place, steps: u32) {
     let text = std::fs::read_to_string(place.path("m")).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

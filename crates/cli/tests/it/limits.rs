@@ -1,4 +1,4 @@
-//! Sizes that no kernel can count: each is refused under its own name before memory is taken.
+//! Sizes above the limits of the kernels: errors name them before memory is allocated.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::program::{Done, Place};
 
 const HUGE: [&str; 3] = ["2147483648", "4294967296", "18446744073709551615"];
 
-/// The program with 2 GiB of address space, so that memory that grows with a size ends it.
+/// Runs the program with 2 GiB of address space, so that an allocation of a huge size fails.
 fn limited(place: &Place, arguments: &[&str]) -> Done {
     let mut command = Command::new("sh");
     command.current_dir(place.path("")).args(["-c", "ulimit -v 2097152; exec \"$0\" \"$@\""]);
@@ -17,7 +17,7 @@ fn limited(place: &Place, arguments: &[&str]) -> Done {
 }
 
 #[test]
-fn a_dimension_that_no_kernel_can_count_is_named() {
+fn a_dimension_above_its_limit_is_named() {
     let place = Place::new();
     for command in [&["finetune", "--text", "text"][..], &["eval", "--text", "text"], &["bench"]] {
         for (flag, name) in [
@@ -41,7 +41,7 @@ fn a_dimension_that_no_kernel_can_count_is_named() {
 }
 
 #[test]
-fn a_size_of_a_measurement_is_named() {
+fn a_bench_size_above_its_limit_is_named() {
     let place = Place::new();
     let bench = |sizes: &[&str]| limited(&place, &[&["bench", "--device", "sim"], sizes].concat());
     bench(&["--sizes", "18446744073709551615x8"]).bad(&["batch is 18446744073709551615"]);
@@ -51,7 +51,7 @@ fn a_size_of_a_measurement_is_named() {
 }
 
 #[test]
-fn a_number_that_only_the_command_line_has_is_refused_by_the_parser() {
+fn a_number_of_only_the_command_line_is_refused_by_the_parser() {
     let place = Place::new();
     let train = ["finetune", "--text", "text", "--device", "sim"];
     for (command, flag) in [
@@ -108,7 +108,7 @@ fn a_model_with_too_many_layers_is_refused_from_every_source() {
 }
 
 #[test]
-fn a_text_that_is_longer_than_the_context_is_not_a_matter_of_sequences() {
+fn a_text_longer_than_the_context_gets_no_hint_about_seq() {
     let place = Place::new();
     write_model(&place, 256);
     let line = ["generate", "--model", "model", "--device", "sim", "--prompt", "x"];
@@ -119,7 +119,7 @@ fn a_text_that_is_longer_than_the_context_is_not_a_matter_of_sequences() {
 }
 
 #[test]
-fn a_directory_without_a_checkpoint_is_named_without_a_word_of_resuming() {
+fn a_directory_without_a_checkpoint_gets_no_hint_about_resume() {
     let place = Place::new();
     for command in [&["eval", "--text", "text"][..], &["generate", "--prompt", "x"]] {
         let line = [command, &["--checkpoint", "none", "--device", "sim"]].concat();

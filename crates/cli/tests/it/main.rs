@@ -1,4 +1,4 @@
-//! The program from outside: its output, its files and its exit status.
+//! Tests of the program: its output, its files and its exit status.
 
 mod adapters;
 mod caches;
@@ -26,7 +26,7 @@ mod signals;
 #[cfg(target_os = "linux")]
 mod streams;
 
-/// That of the library's tests.
+/// The tokenizer of the library's tests.
 #[allow(dead_code, reason = "these tests use only a part of it")]
 #[path = "../../../finetune/tests/it/small_tokenizer.rs"]
 mod small_tokenizer;

@@ -40,7 +40,7 @@ pub(crate) fn write_model(place: &Place, vocab: usize) {
     for (name, shape) in shapes(vocab) {
         let start = data.len();
         let len: usize = shape.iter().product();
-        // The upper halves of f32 values around 0.1, with signs in no simple order.
+        // bf16 values around 0.1, with irregular signs.
         let value = |at: usize| 0x3dc0 + (at * 37 % 32) as u16 + 0x8000 * (at * at / 3 % 2) as u16;
         data.extend((0..len).flat_map(|at| value(at).to_le_bytes()));
         let places = [start, data.len()];
@@ -108,7 +108,7 @@ fn memory_saving_steps_are_planned_trained_and_resumed() {
         line.to_owned()
     };
     assert_ne!(planned(&["64"]), planned(&["64", "--recompute"]));
-    // A step of as many sequences takes less memory if they are computed one by one.
+    // A step of the same size needs less memory with micro-batches of one sequence.
     let one_by_one = planned(&["1", "--grad-accumulation", "64"]);
     assert_ne!(planned(&["64"]), one_by_one);
     assert!(train(&place, &["--grad-accumulation", "0"]).err.contains("1..=1024"));
@@ -154,7 +154,7 @@ fn a_model_is_trained_and_resumed_from_its_directory() {
 }
 
 #[test]
-fn options_that_a_model_directory_decides_are_refused() {
+fn options_that_the_model_directory_determines_are_refused() {
     let place = Place::new();
     write_model(&place, 256);
     let done = train(&place, &["--layers", "3"]);

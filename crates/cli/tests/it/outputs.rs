@@ -40,7 +40,7 @@ fn every_failure_is_named_and_what_can_be_written_is() {
 /// A folder that was there before the run, and is not at its end.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_folder_removed_during_training_costs_only_its_own_outputs() {
+fn a_folder_removed_during_training_loses_only_its_own_outputs() {
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
 
@@ -52,7 +52,7 @@ fn a_folder_removed_during_training_costs_only_its_own_outputs() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().starts_with("train")));
     std::fs::remove_dir_all(place.path("gone")).unwrap();
-    // A file in its place keeps the run from making the folder again.
+    // A file at this path prevents the run from creating the folder again.
     std::fs::write(place.path("gone"), "").unwrap();
     lines.for_each(drop);
     let done = child.wait_with_output().unwrap();
@@ -64,7 +64,7 @@ fn a_folder_removed_during_training_costs_only_its_own_outputs() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_to_a_directory_and_the_current_one_are_filled() {
+fn a_link_to_a_directory_and_the_current_directory_are_filled() {
     use std::os::unix::fs::symlink;
 
     let place = Place::new();
@@ -86,7 +86,7 @@ fn a_link_to_a_directory_and_the_current_one_are_filled() {
 }
 
 #[test]
-fn other_folders_inside_that_of_the_weights_are_refused_before_training() {
+fn folders_inside_the_weights_folder_are_refused_before_training() {
     let place = Place::new();
     for other in ["--tensorboard", "--token-cache", "--cache-dir"] {
         for folder in ["a", "a/inside"] {
@@ -97,7 +97,7 @@ fn other_folders_inside_that_of_the_weights_are_refused_before_training() {
 }
 
 #[test]
-fn what_needs_a_checkpoint_is_refused_beside_discard() {
+fn options_that_need_a_checkpoint_are_refused_with_discard() {
     let place = Place::new();
     let needs: [&[&str]; 4] = [
         &["--resume"],
@@ -141,7 +141,7 @@ fn no_output_replaces_an_input_or_another_output() {
 }
 
 #[test]
-fn values_for_what_follows_the_training_are_checked_before_it() {
+fn options_of_the_sample_are_checked_before_training() {
     let place = Place::new();
     let refused = |further: &[&str], words: &[&str]| {
         let done = place.finetune(&[&["--steps", "1"], further].concat()).bad(words);
@@ -158,7 +158,7 @@ fn values_for_what_follows_the_training_are_checked_before_it() {
 }
 
 #[test]
-fn options_of_lora_are_refused_where_all_weights_are_trained() {
+fn lora_options_are_refused_if_all_weights_are_trained() {
     let place = Place::new();
     let options: [&[&str]; 7] = [
         &["--rank", "4"],
@@ -179,7 +179,7 @@ fn options_of_lora_are_refused_where_all_weights_are_trained() {
 }
 
 #[test]
-fn a_dimension_that_is_too_large_has_its_name() {
+fn a_dimension_that_is_too_large_is_named() {
     let place = Place::new();
     place.finetune(&["--hidden", "2147483648"]).bad(&["hidden is 2147483648"]);
     let rank = ["--mode", "lora", "--rank", "4294967296"];
@@ -198,7 +198,7 @@ fn a_byte_outside_the_vocabulary_is_named_before_a_device_is_opened() {
     }
 }
 
-/// Evaluation trains nothing, and does not say that it does.
+/// Evaluation trains nothing, and prints no trained parameters.
 #[test]
 fn an_evaluation_does_not_count_trained_parameters() {
     let place = Place::new();
@@ -209,7 +209,7 @@ fn an_evaluation_does_not_count_trained_parameters() {
 }
 
 #[test]
-fn results_of_other_commands_replace_nothing_of_another_kind() {
+fn results_of_other_commands_replace_no_files_of_another_kind() {
     let place = Place::new();
     place.finetune(&["--steps", "1", "--checkpoint", "c", "--sample", "0"]).good();
     std::fs::write(place.path("thesis"), "years of work").unwrap();

@@ -1,4 +1,4 @@
-//! Running the program and checking its results.
+//! Runs the program and checks its results.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -15,7 +15,7 @@ pub(crate) struct Done {
     pub(crate) err: String,
 }
 
-/// A model that trains in no time.
+/// The options of a model that trains fast.
 pub(crate) const SMALL: [&str; 14] = [
     "--layers",
     "1",
@@ -44,12 +44,12 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    /// `retrograph finetune --text text` with a small model and further arguments.
+    /// Runs `retrograph finetune --text text` with a small model and further arguments.
     pub(crate) fn finetune(&self, further: &[&str]) -> Done {
         self.command(further).into()
     }
 
-    /// The same as a command, which can be started without a wait.
+    /// The same as a command that the caller starts.
     pub(crate) fn command(&self, further: &[&str]) -> Command {
         let mut command = self.program();
         command.args(["finetune", "--text", "text", "--device", "sim"]).args(SMALL);
@@ -74,13 +74,13 @@ impl From<Command> for Done {
 }
 
 impl Done {
-    /// The program succeeded.
+    /// Asserts that the program succeeded.
     pub(crate) fn good(self) -> Self {
         assert_eq!(self.code, Some(0), "{}{}", self.out, self.err);
         self
     }
 
-    /// The program failed and named each of `words`.
+    /// Asserts that the program failed and its error contains each of `words`.
     pub(crate) fn bad(self, words: &[&str]) -> Self {
         assert_eq!(self.code, Some(1), "{}{}", self.out, self.err);
         assert!(self.err.starts_with("error: "), "{}", self.err);

@@ -1,4 +1,4 @@
-//! Runs on several devices: started by the program, or by a launcher. Each process has a simulated
+//! Runs on several devices, started by the program or by a launcher. Each process has a simulated
 //! device.
 
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use retrograph_finetune::checkpoint::CheckpointDirectory;
 
 use crate::program::{Done, Place, json};
 
-/// How long the others may take to end after the failure of one.
+/// Time in which the other processes must end after one has failed.
 const SOON: Duration = Duration::from_secs(10);
 const ENDLESS: [&str; 6] = ["--steps", "100000", "--checkpoint", "dir", "--checkpoint-every", "2"];
 
@@ -66,7 +66,7 @@ fn wait_for(directory: &CheckpointDirectory, steps: u32, launcher: &mut Child) {
 }
 
 #[test]
-fn several_processes_learn_what_one_learns_and_one_of_them_writes() {
+fn several_processes_learn_the_same_as_one_and_only_rank_0_writes() {
     let place = Place::new();
     let line = ["--batch", "4", "--steps", "5"];
     place.finetune(&[&line[..], &["--report", "one"]].concat()).good();
@@ -127,7 +127,7 @@ fn a_run_of_all_weights_continues_on_another_number_of_devices() {
 }
 
 #[test]
-fn a_killed_process_ends_the_others_with_its_name() {
+fn a_killed_process_ends_the_others_which_name_it() {
     for victim in 0..3 {
         let place = Place::new();
         let line = [&["--batch", "6", "--gpus", "3"], &ENDLESS[..]].concat();
@@ -152,7 +152,7 @@ fn a_killed_process_ends_the_others_with_its_name() {
     }
 }
 
-/// A machine that has lost power says nothing any more, as a process that is stopped.
+/// A stopped process stands for a machine without power: both are silent.
 #[test]
 fn a_silent_process_ends_the_others() {
     let place = Place::new();
@@ -171,7 +171,7 @@ fn a_silent_process_ends_the_others() {
 }
 
 #[test]
-fn a_signal_to_the_launcher_or_to_a_rank_stops_all_in_order() {
+fn a_signal_to_the_launcher_or_to_a_rank_stops_all_ranks() {
     for to_launcher in [true, false] {
         let place = Place::new();
         let line = [&["--batch", "4", "--gpus", "2"], &ENDLESS[..]].concat();
@@ -216,13 +216,13 @@ fn processes_with_other_options_do_not_train_together() {
     let other = Done::from(torchrun(&place, [1, 2], port, &["--seed", "2"]));
     let first = first.wait_with_output().unwrap();
     let texts = [other.err, String::from_utf8_lossy(&first.stderr).into_owned()];
-    // On a slow machine, a notice of the one that waits comes before.
+    // On a slow machine, the notice of a waiting rank may come first.
     assert!(texts.iter().all(|text| text.contains("error: ")), "{texts:?}");
     assert!(texts.iter().any(|text| text.contains("`  \"seed\": ")), "{texts:?}");
 }
 
 #[test]
-fn errors_are_printed_once_and_name_what_to_do() {
+fn errors_are_printed_once_and_name_a_remedy() {
     let place = Place::new();
     let refused = |further: &[&str], words: &[&str]| {
         let done = place.finetune(further).bad(words);

@@ -23,7 +23,7 @@ fn a_run_prints_and_reports_its_progress() {
     assert_eq!(report["nodes"], report["operations"]);
     assert!(report["depth"].as_u64() < report["nodes"].as_u64());
     assert!(report["peak_bytes"].as_u64() > Some(0));
-    // The simulated driver takes nothing for itself; a second program of --verify has its own page.
+    // The simulated driver needs no memory; the second program of --verify has its own page.
     let memory = &report["memory"];
     let bytes = |name: &str| memory[name].as_u64().unwrap();
     assert_eq!(memory["driver_bytes"]["graphs"], 0);
@@ -90,7 +90,7 @@ fn the_pass_can_be_read_and_drawn() {
 }
 
 #[test]
-fn the_graph_is_drawn_with_times_of_a_profile_that_trains_nothing() {
+fn the_graph_is_drawn_with_profiled_times_and_profiling_trains_nothing() {
     let place = Place::new();
     place.finetune(&["--steps", "3", "--report", "plain", "--graph", "planned.svg"]).good();
     let planned = std::fs::read_to_string(place.path("planned.svg")).unwrap();
@@ -117,7 +117,7 @@ fn the_graph_is_drawn_with_times_of_a_profile_that_trains_nothing() {
 }
 
 #[test]
-fn measuring_works_on_the_simulated_driver() {
+fn bench_runs_on_the_simulated_driver() {
     let place = Place::new();
     let mut command = place.program();
     command.args(["bench", "--device", "sim", "--layers", "1", "--sizes", "1x4,2x4"]);
@@ -138,9 +138,9 @@ fn measuring_works_on_the_simulated_driver() {
     }
 }
 
-/// A run whose reader has closed the pipe, as `head` does, trains on and writes its outputs.
+/// A run whose reader closes the pipe, as `head` does, continues and writes its outputs.
 #[test]
-fn a_reader_that_leaves_ends_no_run() {
+fn a_closed_pipe_does_not_end_a_run() {
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::models::{run, train, write_chat_model, write_model};
 use crate::program::Place;
 
-/// How long the server may take for anything.
+/// Time limit for each action of the server.
 const SOON: Duration = Duration::from_secs(30);
 
 /// A running server, which ends with the test.
@@ -87,7 +87,7 @@ impl Server {
         assert!(sent.unwrap().success());
     }
 
-    /// Waits for the end. Returns the status and the rest of the output.
+    /// Waits until the server ends. Returns the status and the rest of the output.
     #[cfg(unix)]
     fn end(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
@@ -172,7 +172,7 @@ fn with(mut value: Value, further: Value) -> Value {
 }
 
 #[test]
-fn answers_are_those_of_the_program_with_and_without_an_adapter() {
+fn answers_equal_generate_with_and_without_an_adapter() {
     let place = Place::new();
     write_chat_model(&place, 256);
     let far = ["--lr", "0.5", "--warmup", "1", "--lora-targets", "all", "--steps", "20"];
@@ -284,7 +284,7 @@ fn requests_that_cannot_be_answered_are_refused_with_a_reason() {
 }
 
 #[test]
-fn a_key_is_needed_if_there_is_one() {
+fn a_configured_key_is_required() {
     let place = Place::new();
     write_model(&place, 256);
     std::fs::write(place.path("key"), "secret-7\n").unwrap();
@@ -330,7 +330,7 @@ fn a_full_queue_refuses_and_a_client_that_leaves_frees_its_slot() {
         assert!(started.elapsed() < SOON, "the slot is not free");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // A client that does not stream is noticed, too.
+    // The server also notices that a client without streaming disconnects.
     let whole = with(long(), json!({ "stream": false }));
     let silent = server.send(&posted("/v1/completions"), &whole.to_string());
     let started = Instant::now();
@@ -347,7 +347,7 @@ fn a_full_queue_refuses_and_a_client_that_leaves_frees_its_slot() {
 }
 
 #[test]
-fn requests_at_the_same_time_have_the_answers_that_they_have_alone() {
+fn concurrent_requests_have_the_same_answers_as_single_ones() {
     let place = Place::new();
     write_endless_model(&place);
     let far = ["--lr", "0.5", "--warmup", "1", "--lora-targets", "all", "--steps", "20"];
@@ -366,7 +366,7 @@ fn requests_at_the_same_time_have_the_answers_that_they_have_alone() {
     let alone: Vec<_> = asked.iter().map(answer).collect();
     assert_ne!(alone[0], alone[1]);
     std::thread::scope(|scope| {
-        // A long answer runs beside all of them.
+        // A long answer runs concurrently with all of them.
         let first = server.begin(&long());
         let answers = asked[1..].iter().map(|asked| scope.spawn(|| answer(asked)));
         let answers: Vec<_> = answers.collect();
@@ -375,7 +375,8 @@ fn requests_at_the_same_time_have_the_answers_that_they_have_alone() {
         assert!(server.get("/metrics").1.contains("retrograph_requests_running 1"));
         let others = [server.begin(&long()), server.begin(&long())];
         let (status, text) = server.post("/v1/completions", &asked[0]);
-        assert!(status == 503 && text.contains("0 requests wait already"), "{status} {text}");
+        let refused = status == 503 && text.contains("0 requests are already waiting");
+        assert!(refused, "{status} {text}");
         drop((first, others));
         let started = Instant::now();
         while server.post("/v1/completions", &asked[0]).0 != 200 {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::models::{train, write_model};
 use crate::program::Place;
 
-/// How long a signal may take. A phase that ignores it takes longer.
+/// Time limit after a signal. A phase that ignores the signal takes longer.
 const PROMPT: Duration = Duration::from_secs(20);
 
 fn send(child: &Child, signal: &str) {
@@ -16,7 +16,7 @@ fn send(child: &Child, signal: &str) {
     assert!(sent.unwrap().success());
 }
 
-/// Waits for the end, which must come soon.
+/// Waits for the end of the process within [`PROMPT`].
 fn end(mut child: Child) -> ExitStatus {
     let started = Instant::now();
     loop {
@@ -48,7 +48,7 @@ fn fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// Only the previous files, and no unfinished one.
+/// Returns the sorted names of the files in the folder.
 fn files(place: &Place) -> Vec<String> {
     let names = std::fs::read_dir(place.path("")).unwrap();
     let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
@@ -89,7 +89,7 @@ fn a_measurement_ends_at_the_first_signal() {
 }
 
 #[test]
-fn a_sample_ends_at_the_first_signal_and_what_was_trained_is_kept() {
+fn a_sample_ends_at_the_first_signal_and_the_weights_are_kept() {
     let place = Place::new();
     let line = ["--steps", "1", "--sample", "1000000", "--checkpoint", "dir"];
     let (child, _out) = until(place.command(&line), "checkpoint");
@@ -111,7 +111,7 @@ fn a_terminated_run_keeps_its_state_and_exits_with_the_signal() {
 }
 
 #[test]
-fn a_prompt_that_takes_long_ends_at_the_first_signal() {
+fn a_long_prompt_ends_at_the_first_signal() {
     let place = Place::new();
     write_model(&place, 256);
     let path = place.path("model/config.json");
@@ -131,7 +131,7 @@ fn a_merge_ends_at_the_first_signal_and_leaves_nothing() {
     let place = Place::new();
     write_model(&place, 256);
     train(&place, &["--steps", "1", "--adapter-out", "adapter"]).good();
-    // A table that takes a while; the adapter changes only later tensors.
+    // A large embedding table takes long; the adapter changes only later tensors.
     std::fs::remove_dir_all(place.path("model")).unwrap();
     write_model(&place, 1 << 22);
     let before = files(&place);

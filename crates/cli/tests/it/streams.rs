@@ -1,5 +1,5 @@
-//! Standard output that is full or closed, pipes in place of files, and names that a terminal would
-//! obey.
+//! Standard output that is full or closed, pipes instead of files, and names with control
+//! characters.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -129,7 +129,7 @@ fn generated(place: &Place, seed: u32, terminal: bool) -> String {
         "{} generate --model model --device sim --prompt a --quiet --temperature 1 --seed {seed}",
         env!("CARGO_BIN_EXE_retrograph")
     );
-    // A terminal that begins to end sends characters of its own, so that standard input stays open.
+    // A closing terminal sends extra characters, so standard input stays open.
     let mut command = if terminal { Command::new("script") } else { Command::new("sh") };
     command.args(if terminal { vec!["-qec", &line, "/dev/null"] } else { vec!["-c", &line] });
     command.current_dir(place.path("")).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -142,7 +142,7 @@ fn generated(place: &Place, seed: u32, terminal: bool) -> String {
 }
 
 #[test]
-fn a_terminal_gets_no_control_characters_of_generated_text() {
+fn control_characters_of_generated_text_do_not_reach_a_terminal() {
     let place = Place::new();
     write_model(&place, 256);
     let obeyed = |one: char| one.is_control() && !"\n\t".contains(one);
@@ -155,7 +155,7 @@ fn a_terminal_gets_no_control_characters_of_generated_text() {
 }
 
 #[test]
-fn a_name_in_a_file_of_a_model_is_not_obeyed_by_the_terminal() {
+fn control_characters_in_model_files_are_escaped() {
     let place = Place::new();
     write_model(&place, 256);
     let path = place.path("model/config.json");
