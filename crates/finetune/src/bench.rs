@@ -23,7 +23,7 @@ use crate::stage::Stage;
 use crate::state::{ModelState, Source};
 use crate::trainer::{MemoryUse, Plan, Trainer, TrainerOptions};
 
-/// Least time in milliseconds over which energy is measured, because its counter is updated slowly.
+/// Minimum time in milliseconds over which energy is measured: its counter is updated slowly.
 const ENERGY_MS: f64 = 3000.0;
 
 /// A benchmark.
@@ -39,7 +39,7 @@ pub struct Bench {
     pub warm_up: u32,
     /// Measured steps.
     pub steps: u32,
-    /// Whether to measure energy, with further steps for about 3 s.
+    /// Whether to measure energy, with extra steps for about 3 s.
     pub energy: bool,
 }
 
@@ -62,9 +62,9 @@ pub struct Measurement {
     pub depth: usize,
     /// Device bytes of transients.
     pub peak_bytes: usize,
-    /// Device memory with parameters, moments and the driver's own, from before the first kernel of
-    /// the first case to after the last step of this case. Memory that the driver keeps of earlier
-    /// cases counts, too.
+    /// Device memory, including parameters, moments and the driver's memory, from before the first
+    /// kernel of the first case to after the last step of this case. Includes memory that the
+    /// driver keeps from earlier cases.
     pub memory: MemoryUse,
     /// Milliseconds for planning, binding and creating the graph.
     pub build_ms: f64,
@@ -82,8 +82,8 @@ pub struct Measurement {
     pub submit_ms_median: f32,
     /// Host time per step without waits between steps, in milliseconds.
     pub pipelined_ms: f64,
-    /// Energy of the whole device per step without waits between steps, in joules, if it was asked
-    /// for and the device counts it.
+    /// Energy of the whole device per step without waits between steps, in joules, if requested and
+    /// if the device has a counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joules: Option<f64>,
     /// The loss of the last step, as a check that the model was trained.
@@ -119,7 +119,7 @@ impl Bench {
         Ok(measurements)
     }
 
-    /// Returns these cases without copies of two parts if the largest size does not fit into `free`
+    /// Returns the benchmark without two-part copies if the largest size does not fit in `free`
     /// bytes with them.
     fn fitting(&self, free: usize, on: &mut dyn FnMut(Stage<'_>)) -> Result<Self> {
         let Some(largest) = self.largest() else { return Ok(self.clone()) };
@@ -144,7 +144,7 @@ impl Bench {
         start(Stage::Warm(&warm));
         plans.iter().try_for_each(|plan| plan.memory().require(modules.context()))?;
         let stream = Stream::new(modules.context())?;
-        // A state of the largest size has the copies that the others do not need.
+        // The state of the largest size has all copies that any size needs.
         let parameters = self.largest().unwrap_or(self.config).parameters();
         let fill = |parameter: &Parameter, first, chunk: Chunk<'_>| {
             chunk.fill(|values| init::fill(values, first, parameter, self.config.seed));

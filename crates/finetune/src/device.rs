@@ -56,7 +56,7 @@ pub struct Device {
     pub info: DeviceInfo,
     /// Whether the driver is simulated; its times are then meaningless.
     pub simulated: bool,
-    /// Why [`DeviceChoice::Auto`] took the simulated driver, if it did.
+    /// Why [`DeviceChoice::Auto`] chose the simulated driver, if it did.
     pub why: Option<String>,
 }
 
@@ -65,7 +65,7 @@ impl Device {
     ///
     /// # Errors
     /// If there is no driver, the driver is too old, or there is no such device.
-    /// [`DeviceChoice::Auto`] then takes the simulated driver.
+    /// [`DeviceChoice::Auto`] then opens the simulated driver instead.
     pub fn open(choice: DeviceChoice) -> Result<Self> {
         match choice {
             DeviceChoice::Simulated => Self::simulated(None),

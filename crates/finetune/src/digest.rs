@@ -1,4 +1,4 @@
-//! SHA-256 digests of data, and as text.
+//! SHA-256 digests of data, and their hexadecimal form.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -9,9 +9,9 @@ use sha2::{Digest, Sha256};
 /// SHA-256 of a file that was read.
 #[derive(Clone, Debug)]
 pub(crate) enum FileDigest {
-    /// It was computed while the file was read.
+    /// Computed while the file was read.
     Known([u8; 32]),
-    /// It is computed when somebody asks.
+    /// Computed on demand.
     #[cfg(feature = "parquet")]
     Unread(std::path::PathBuf),
 }

@@ -81,7 +81,7 @@ pub enum Error {
         /// Texts of the batch.
         slots: usize,
     },
-    /// The prompt takes the whole maximum length.
+    /// The prompt leaves no room for generated text.
     #[error(
         "the prompt has {tokens} tokens, but prompt and generated text together may have at most \
          {capacity}; shorten the prompt or increase the maximum length"
@@ -116,10 +116,10 @@ pub enum Error {
     },
     /// The run does not fit into device memory. Nothing was uploaded.
     #[error(
-        "the run needs {planned} bytes of device memory, and {free} of {total} are free: \
+        "the run needs {planned} bytes of device memory, but {free} of {total} are free: \
          {parameters} for parameters, {optimizer} for moments, {verify} for the copies of \
          the verification, {held_out} for held-out data, {step} for a step and {driver} for the \
-         driver; reduce {reduce}, or free other memory of the device. Nothing was uploaded"
+         driver; reduce {reduce}, or free other device memory. Nothing was uploaded"
     )]
     OutOfMemory {
         /// Bytes of the run.
@@ -143,13 +143,13 @@ pub enum Error {
         /// The part to reduce first.
         reduce: Reduce,
     },
-    /// As many steps are in flight as can be. No step was started.
+    /// The maximum number of steps is in flight. No step was started.
     #[error(
-        "{most} steps are in flight, which is the most; take the metrics of one with \
+        "{most} steps are in flight, which is the maximum; take the metrics of one with \
          `Trainer::finished` before the next step"
     )]
     StepsInFlight {
-        /// The most steps in flight.
+        /// Maximum number of steps in flight.
         most: usize,
     },
     /// The loss of an evaluation is NaN or infinite.
@@ -175,7 +175,7 @@ pub enum Error {
         loss: f32,
         /// The gradient norm before clipping.
         norm: f32,
-        /// The first of several ranks whose loss or gradients are not finite, if it is known.
+        /// The first rank whose loss or gradients are not finite, if it is known.
         rank: Option<usize>,
         /// The checkpoint that remains.
         kept: Kept,
@@ -221,10 +221,10 @@ pub enum Error {
         /// Its value.
         value: f32,
     },
-    /// A frozen weight of a run whose frozen weights have 16 bits has more.
+    /// A frozen weight is not exact in 16 bits, although the precision requires it.
     #[error(
         "element {index} of `{parameter}` is {value}, which is not exact in f16 with the scale of \
-         its row; the precision of the run says that frozen weights have 16 bits"
+         its row; the precision of the run requires frozen weights of 16 bits"
     )]
     NotInF16 {
         /// The parameter.
@@ -300,7 +300,7 @@ pub enum Error {
     Control(#[from] retrograph_runtime::ControlError),
 }
 
-/// Returns the name of a file after a noun, or nothing.
+/// Returns a file name to append to a noun, or nothing.
 pub(crate) fn named(path: Option<&Path>) -> String {
     path.map_or_else(String::new, |path| format!(" `{}`", path.display()))
 }
@@ -331,7 +331,7 @@ impl From<retrograph_runtime::program::CacheError<Self>> for Error {
 }
 
 impl Error {
-    /// Adds the newest checkpoint to an error that names the one that remains.
+    /// Adds the newest checkpoint to an error that names the remaining checkpoint.
     pub(crate) fn with_kept(mut self, newest: Option<PathBuf>) -> Self {
         if let Self::Checkpoint(CheckpointError::Write { kept, .. })
         | Self::StateNotFinite { kept, .. } = &mut self

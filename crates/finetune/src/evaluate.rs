@@ -1,7 +1,7 @@
 //! The loss of a model on data, such as data that was held out of training.
 //!
 //! A text is split into consecutive windows of one sequence, so that each token except the first is
-//! predicted exactly once. A packed example has the loss that it has alone. Padding does not count.
+//! predicted exactly once. Packing does not change the loss of an example. Padding does not count.
 //! Losses are added in f64 in the order of the sequences: the same model and sizes give the same
 //! bits.
 
@@ -114,8 +114,8 @@ impl Evaluator {
         Ok(Evaluation { loss, tokens })
     }
 
-    /// Computes the sum of the losses, and the number of predicted tokens, of the batches of one
-    /// rank: every `ranks.count`-th one.
+    /// Computes the sum of the losses and the number of predicted tokens of the batches of one
+    /// rank: every `ranks.count`-th batch.
     ///
     /// # Errors
     /// [`Error::InvalidConfig`] for a rank that does not exist, the errors of
@@ -134,7 +134,7 @@ impl Evaluator {
             controls.set(self.pass.counted, batch.counted())?;
             self.pass.sequences.set(&mut controls, batch.positions.as_deref())?;
             self.program.step(&self.stream, &controls)?;
-            // A target that does not count has loss 0.
+            // Ignored targets have loss 0.
             let losses = self.losses.download(&self.stream)?;
             // The last batch may have fewer pairs.
             let counted = if pairs { batch.sequences(shape[1]) / 2 } else { losses.len() };

@@ -1,9 +1,9 @@
 //! Seeded initial values, equal on every machine and for any number of threads.
 //!
-//! Each parameter has a ChaCha stream chosen by its name, and each element has fixed words of that
-//! stream, so that chunks can be computed in any order. A normal value is the sum of eight uniform
-//! 16-bit integers, which is exact; a logarithm or a cosine would depend on the math library of the
-//! machine. The tails end at 4.9 standard deviations.
+//! The name of a parameter selects a ChaCha stream, and each element uses fixed words of that
+//! stream, so chunks can be computed in any order. A normal value is the sum of eight uniform
+//! 16-bit integers, which is exact; a logarithm or a cosine would depend on the machine's math
+//! library. The tails end at 4.9 standard deviations.
 
 use half::bf16;
 use rand_chacha::ChaCha8Rng;
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::parameters::{Init, Parameter, Storage, normed_weight};
 
-/// Version of the generator, stored in checkpoints. It changes if the same seed gives other values.
+/// Version of the generator, stored in checkpoints. Increased if a seed would give other values.
 pub const INIT_VERSION: u32 = 1;
 
 /// Words of the stream per element, for every distribution.

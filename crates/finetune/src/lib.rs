@@ -1,4 +1,4 @@
-//! Training a transformer with the whole step as one replayable CUDA graph.
+//! Trains transformers; the whole training step is one replayable CUDA graph.
 //!
 //! The model is a decoder-only transformer of the Qwen2, Qwen3, Llama, Mistral, Phi-3, SmolLM3 or
 //! Gemma architecture. Its weights come from a seed or from a [`ModelDirectory`].
@@ -33,7 +33,7 @@
 //! # Ok::<(), retrograph_finetune::Error>(())
 //! ```
 //!
-//! A run may use several devices, with a process or a thread for each: see [`group`].
+//! A run may use several devices, with one process or thread per device: see [`group`].
 
 pub mod adapter;
 pub mod bench;

@@ -3,9 +3,9 @@
 //! A directory is filled under a temporary name in the same folder, synchronized, and then renamed.
 //! If it replaces a directory, the two names are exchanged atomically. A link is followed.
 //!
-//! A mount point cannot be renamed, and neither can a directory in a folder without the right to
-//! write; the current directory would be lost to the shell that is in it. Such a directory is
-//! filled under a temporary name inside it, and its files are then renamed one by one.
+//! Some directories cannot be replaced: a mount point and a directory in a read-only folder cannot
+//! be renamed, and a shell in the current directory would stay in the old one. Files for such a
+//! directory are written to a temporary directory inside it and then renamed one by one.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +21,7 @@ use crate::temporary::{directory_in, folder_of, is_temporary, require_writable};
 pub(crate) struct NewDirectory {
     temporary: TempDir,
     path: PathBuf,
-    /// Whether the files go into the directory at `path` one by one.
+    /// Whether the files are renamed into the directory at `path` one by one.
     in_place: bool,
     /// Keeps other processes from removing the temporary directory.
     lock: Option<File>,
@@ -59,7 +59,7 @@ impl NewDirectory {
                 return File::open(&path)?.sync_all();
             }
             if is_filled(&path) {
-                // The old directory gets the temporary name, and is removed with it.
+                // The old directory now has the temporary name and is removed with it.
                 exchange(temporary.path(), &path)?;
             } else {
                 std::fs::rename(temporary.path(), &path)?;
@@ -93,9 +93,9 @@ pub fn place_of(path: &Path) -> io::Result<PathBuf> {
     Ok(place.to_owned())
 }
 
-/// The directory to which links lead, which need not exist.
+/// Returns the target of links, which need not exist.
 fn followed(path: &Path) -> io::Result<PathBuf> {
-    /// As many as Linux follows.
+    /// The limit of Linux.
     const MOST_LINKS: usize = 40;
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
@@ -109,7 +109,7 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("it is a link to itself"))
 }
 
-/// Whether a directory at `path` is there and can only be filled, and not be replaced.
+/// Whether there is a directory at `path` that can be filled but not replaced.
 fn is_filled_in_place(path: &Path) -> bool {
     let Ok(path) = path.canonicalize() else { return false };
     let is_current = std::env::current_dir().is_ok_and(|current| current == path);

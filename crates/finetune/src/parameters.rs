@@ -29,7 +29,7 @@ pub enum Init {
     Normal(f32),
     /// Uniform between minus and plus this bound.
     Uniform(f32),
-    /// The norms of the rows of the weight of the same layer.
+    /// The row norms of the weight of the same layer.
     RowNorms {
         /// Elements of a row.
         width: usize,
@@ -174,7 +174,7 @@ impl List {
         }
     }
 
-    /// Adds the weight of a projection, its bias, its LoRA matrices and its trained norms, if
+    /// Adds the weight of a projection, its bias, its LoRA matrices and its magnitudes, if
     /// it has them.
     fn projection(
         &mut self,
@@ -231,13 +231,13 @@ impl List {
         self.push(name, &shape, (true, true, Init::Uniform(bound)));
     }
 
-    /// `B` starts at zero, so that training starts from the base model.
+    /// `B` starts at zero, so training starts from the base model.
     fn lora_b(&mut self, name: String, shape: [usize; 2]) {
         self.push(name, &shape, (true, true, Init::Constant(0.0)));
     }
 
-    /// Magnitudes start as the row norms of the weight, so that training starts from the base
-    /// model. Weight decay applies to them, as in `transformers`.
+    /// Magnitudes start as the row norms of the weight, so training starts from the base model.
+    /// Weight decay applies to them, as in `transformers`.
     fn magnitudes(&mut self, name: String, [outputs, inputs]: [usize; 2]) {
         let init = Init::RowNorms { width: inputs, deviation: self.deviation };
         self.push(name, &[outputs], (true, true, init));

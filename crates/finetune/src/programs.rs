@@ -37,7 +37,7 @@ pub(crate) trait Workload<const N: usize> {
     ) -> impl Iterator<Item = Result<NamedTensor>>;
 }
 
-/// A program that is built before the first step, with controls that are reused.
+/// The program that is built before the first step, with reused controls.
 struct Prebuilt<const N: usize, H> {
     size: [usize; N],
     program: Program,
@@ -55,7 +55,7 @@ pub(crate) struct Programs<const N: usize, W: Workload<N>> {
 }
 
 impl<const N: usize, W: Workload<N>> Programs<N, W> {
-    /// Takes the sizes of programs, none of which is built yet. `modules` must have their kernels.
+    /// Returns programs without building any. `modules` must have their kernels.
     pub(crate) fn new(
         workload: W,
         modules: &WarmModules,
@@ -67,7 +67,7 @@ impl<const N: usize, W: Workload<N>> Programs<N, W> {
         Self { workload, prebuilt: None, cache, report: None }
     }
 
-    /// Builds the program of a size now, with memory of its own.
+    /// Builds the program of a size now, with its own memory.
     ///
     /// # Errors
     /// If the program cannot be built.
@@ -152,7 +152,7 @@ impl<const N: usize, W: Workload<N>> Programs<N, W> {
         W::set(cached.handles(), &mut controls, step)?;
         cached.step(stream, &controls)?;
         let (found, steps) = (cached.program().report(), cached.program().steps());
-        // Copies the report only if it is shown and the program changed.
+        // Copy the report only if the program changed.
         let changed = || report.as_ref().is_none_or(|last| last.pass != found.pass);
         if prebuilt.is_none() && (steps == 1 || changed()) {
             *report = Some(found.clone());

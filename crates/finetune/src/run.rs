@@ -145,8 +145,8 @@ impl<'a> Run<'a> {
         Ok(Ending::Done)
     }
 
-    /// Whether the run stops before the next step. With several ranks, the wish of one reaches all
-    /// by a step, and they stop together.
+    /// Whether the run stops before the next step. With several ranks, a step carries the stop flag
+    /// of one rank to all, and they stop together.
     fn stops(&mut self, stop: &AtomicBool) -> bool {
         let asked = self.trainer.group().is_some_and(ProcessGroup::is_asked_to_stop);
         let asked = asked || stop.load(Ordering::Relaxed);
@@ -209,7 +209,7 @@ impl<'a> Run<'a> {
         Ok(over)
     }
 
-    /// Saves between two steps; a file that cannot be written does not end the run.
+    /// Saves between two steps. A file that cannot be written does not end the run.
     fn save_between(
         &self,
         on: &mut dyn FnMut(Event<'_>),
@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
         self.checkpoints.as_ref().and_then(|directory| directory.latest().ok().flatten())
     }
 
-    /// Names the checkpoint that is left in the error, and makes it the newest; and the rank whose
+    /// Adds the remaining checkpoint to the error and makes it the newest; also adds the rank whose
     /// gradients are not finite.
     fn with_checkpoint(&mut self, mut error: Error) -> Error {
         if let Error::NotFinite { step, rank, .. } = &mut error {

@@ -1,4 +1,4 @@
-//! Text from a model after its training.
+//! Sample text from a trained model.
 
 use crate::config::InferenceConfig;
 use crate::error::Result;
@@ -48,7 +48,7 @@ impl TrainedModel {
             let seen = if text.len() > seq { seq.div_ceil(2) } else { text.len() };
             let context = text[text.len() - seen..].to_vec();
             let max_tokens = prompt.len() + count - text.len();
-            // Random numbers depend on seed and position, so that each window needs a seed.
+            // Random numbers depend on seed and position, so each window needs its own seed.
             let seed = sampling.seed.wrapping_add(text.len() as u64);
             let sampling = Sampling { seed, ..sampling };
             let request = Request { max_tokens, ..Request::new(&context, sampling) };

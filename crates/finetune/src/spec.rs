@@ -1,7 +1,7 @@
 //! The architecture of a model as a value: its layers, and the attention, MLP and norms of each.
 //!
-//! A [`ModelSpec`] is made from a [`ModelConfig`], which files store. Parameters, passes and rotary
-//! tables are made from the spec, so that a layer can differ from its neighbours.
+//! A [`ModelSpec`] is built from a [`ModelConfig`], which files store. Parameters, passes and
+//! rotary tables are built from the spec, so a layer can differ from its neighbors.
 //!
 //! ```
 //! use retrograph_finetune::{Preset, spec::ModelSpec};
@@ -51,7 +51,7 @@ pub struct LayerSpec {
     pub fused: bool,
 }
 
-/// Causal grouped-query attention with rotary positions, inside a document.
+/// Causal grouped-query attention with rotary positions, within a document.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionSpec {
     /// Query heads.
@@ -68,7 +68,7 @@ pub struct AttentionSpec {
     pub qk_norm: Option<NormSpec>,
     /// The rotary positions; `None` for a layer without positions.
     pub rope: Option<RopeSpec>,
-    /// The sliding window: the most tokens that a token attends to, itself included. `None` for
+    /// The sliding window: maximum tokens that a token attends to, including itself. `None` for
     /// all.
     pub window: Option<u32>,
     /// The factor of the scores.
@@ -93,7 +93,7 @@ pub struct MlpSpec {
 pub struct NormSpec {
     /// Added to the mean square, forward and backward alike.
     pub eps: f32,
-    /// What the device adds to the gains of files: 1 if the norm multiplies by `1 + w`.
+    /// The offset that the device adds to the gains in files: 1 if the norm multiplies by `1 + w`.
     pub offset: f32,
 }
 

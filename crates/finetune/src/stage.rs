@@ -7,7 +7,7 @@ use crate::trainer::MemoryNeed;
 /// A stage of the start of a trainer or a generator, in this order.
 #[derive(Debug)]
 pub enum Stage<'a> {
-    /// Copies in f16 of frozen weights do not fit into device memory. Each step splits the weights,
+    /// The f16 copies of frozen weights do not fit in device memory. Each step splits the weights,
     /// which takes longer.
     WithoutCopies {
         /// Bytes of the copies.
@@ -17,7 +17,7 @@ pub enum Stage<'a> {
     Warming(&'a Progress<'a>),
     /// All kernels are warm.
     Warm(&'a WarmModules),
-    /// The run fits into device memory; the second field is the free memory in bytes.
+    /// The run fits in device memory; the second field is the free memory in bytes.
     Fits(&'a MemoryNeed, usize),
     /// A parameter was uploaded.
     Uploading {

@@ -1,6 +1,6 @@
 //! Temporary files and directories in the folder of their destination.
 //!
-//! Each is locked while its process lives. A killed process leaves it unlocked. Creating the next
+//! Each is locked while its process lives; a killed process leaves it unlocked. Creating another
 //! one in the same folder removes unlocked ones.
 
 use std::fs::File;
@@ -46,7 +46,7 @@ pub(crate) fn file_in(folder: &Path) -> io::Result<NamedTempFile> {
     remove_left(folder);
     loop {
         let file = builder(0o666).tempfile_in(folder)?;
-        // Another process may have removed it before it was locked.
+        // Another process may have removed the file before it was locked.
         if is_locked(file.as_file()) && file.path().exists() {
             return Ok(file);
         }

@@ -1,7 +1,7 @@
 //! Safetensors files of adapters, checkpoints and exported models.
 //!
-//! They are written tensor by tensor: the writer of the library `safetensors` needs the whole file
-//! in memory. Errors of reading are [`AdapterError`]s.
+//! They are written tensor by tensor, because the writer of the crate `safetensors` needs the whole
+//! file in memory. Read errors are [`AdapterError`]s.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

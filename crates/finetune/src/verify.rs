@@ -1,11 +1,11 @@
-//! Verification: every step runs eagerly, too, and all results must have the same bits.
+//! Verification: every step also runs eagerly, and all results must have the same bits.
 
 use retrograph_runtime::{Strategy, Stream};
 
 use crate::error::{Error, Result};
 use crate::programs::{Programs, Workload};
 
-/// Programs, and with verification an eager copy with buffers of its own.
+/// Programs, and with verification an eager copy with its own buffers.
 #[derive(Debug)]
 pub(crate) struct Verified<const N: usize, W: Workload<N>> {
     tested: Programs<N, W>,
@@ -14,7 +14,7 @@ pub(crate) struct Verified<const N: usize, W: Workload<N>> {
 }
 
 impl<const N: usize, W: Workload<N>> Verified<N, W> {
-    /// Takes the programs, and their eager copy if they are verified.
+    /// Wraps the programs, and their eager copy if they are verified.
     pub(crate) fn new(tested: Programs<N, W>, eager: Option<Programs<N, W>>) -> Self {
         Self { tested, eager, steps: 0 }
     }
@@ -24,7 +24,7 @@ impl<const N: usize, W: Workload<N>> Verified<N, W> {
         &self.tested
     }
 
-    /// The programs, to run a step without its copy.
+    /// Returns the programs, to run a step without its eager copy.
     pub(crate) fn tested_mut(&mut self) -> &mut Programs<N, W> {
         &mut self.tested
     }
@@ -39,7 +39,7 @@ impl<const N: usize, W: Workload<N>> Verified<N, W> {
         std::iter::once(&self.tested).chain(&self.eager)
     }
 
-    /// Steps that had the same bits as an eager step.
+    /// Returns the number of steps that were verified bitwise against an eager step.
     pub(crate) fn steps(&self) -> u64 {
         self.steps
     }
@@ -82,7 +82,7 @@ struct Compared {
 }
 
 impl Compared {
-    /// Requires the same bits in both.
+    /// Fails unless both have the same bits.
     fn require(self, tensor: &str, replayed: &[f32], eager: &[f32]) -> Result<()> {
         let differs = |(left, right): (&f32, &f32)| left.to_bits() != right.to_bits();
         let Some(index) = replayed.iter().zip(eager).position(differs) else { return Ok(()) };

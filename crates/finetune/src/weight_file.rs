@@ -1,8 +1,8 @@
 //! Reading safetensors files.
 //!
-//! Opening compares the header with the length of the file, so that an incomplete download fails at
-//! once. Elements are read on request and not mapped into memory: if the file becomes shorter,
-//! reading fails, and the process is not killed by a signal.
+//! Opening compares the header with the length of the file, so an incomplete download fails
+//! immediately. Elements are read on demand and not memory-mapped: if the file becomes shorter,
+//! reading fails instead of the process being killed by a signal.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -162,7 +162,7 @@ fn read_exact_at(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Result
 pub(crate) enum HeadError {
     /// Reading failed.
     Read(io::Error),
-    /// It is not the head of a safetensors file.
+    /// The bytes are not the head of a safetensors file.
     Damaged(&'static str),
 }
 

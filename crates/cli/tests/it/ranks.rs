@@ -166,7 +166,7 @@ fn a_silent_process_ends_the_others() {
     signal(&ranks[1], "-STOP");
     let done = launcher.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(errors.contains("rank 1 failed: it said nothing for 8 s"), "{errors}");
+    assert!(errors.contains("rank 1 failed: it sent nothing for 8 s"), "{errors}");
     assert!(since.elapsed() < Duration::from_secs(25), "{:?}", since.elapsed());
 }
 

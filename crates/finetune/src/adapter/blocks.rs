@@ -1,16 +1,16 @@
-//! LoRA matrices as files store them.
+//! Layout of LoRA matrices in files.
 //!
 //! In files of models with fused projections, the update of `qkv_proj` or `gate_up_proj` is one
-//! pair of matrices. PEFT trains one A for all parts. Here each part has an A of its own, so that
-//! a written pair has the blocks
+//! pair of matrices. PEFT trains one A for all parts. Here each part has its own A, so a written
+//! pair has the blocks
 //!
 //! ```text
 //! A = [A_q; A_k; A_v]      B = diag(B_q, B_k, B_v)
 //! ```
 //!
-//! of the sum of the ranks, which is the same update. The metadata of the file lists the trained
-//! parts, so that reading it back returns the blocks. A pair of PEFT is read as parts that start
-//! with one A.
+//! and the sum of the ranks as its rank, which is the same update. The metadata of the file lists
+//! the trained parts, so reading it back returns the blocks. A pair that PEFT wrote is read as
+//! parts that start with the same A.
 
 use crate::config::{LoraTargets, Projection};
 use crate::parameters::Parameter;
@@ -29,7 +29,7 @@ pub(super) fn stored_parts(
     parts.into_iter().filter(|part| targets.has(*part)).collect()
 }
 
-/// The block of a matrix in the matrix of a file.
+/// The block of a stored matrix that holds a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     /// The number of the block.
@@ -39,8 +39,8 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Returns the block of `parameter`. Without `blocks`, the targets of a file that has them, all
-    /// parts share one.
+    /// Returns the block of `parameter`. `blocks` are the targets of a file with blocks; without
+    /// them, all parts share one block.
     pub(super) fn of(parameter: &Parameter, blocks: Option<LoraTargets>) -> Self {
         let fused = parameter.layout.fused.map(|fused| fused.projection);
         match fused.zip(blocks) {
@@ -53,7 +53,7 @@ impl Block {
         }
     }
 
-    /// Returns the shape of the matrix of the file that has `parameter`.
+    /// Returns the shape of the stored matrix that contains `parameter`.
     pub(super) fn stored_shape(self, parameter: &Parameter) -> Vec<usize> {
         match (Matrix::of(parameter), parameter.shape.as_slice()) {
             (Some(Matrix::A), &[rank, inputs]) => vec![rank * self.count, inputs],
@@ -64,8 +64,7 @@ impl Block {
         }
     }
 
-    /// Copies `values` of `parameter`, without its offset, to its place in `stored`, the matrix of
-    /// the file.
+    /// Copies `values` of `parameter`, without its offset, into the stored matrix `stored`.
     pub(super) fn store(self, parameter: &Parameter, values: &[f32], stored: &mut [f32]) {
         let offset = parameter.layout.offset;
         self.rows(parameter, |row, place| {
@@ -74,7 +73,7 @@ impl Block {
         });
     }
 
-    /// Returns the values of `parameter` from `stored`, the matrix of the file.
+    /// Returns the values of `parameter` from the stored matrix `stored`.
     pub(super) fn load(self, parameter: &Parameter, stored: &[f32]) -> Vec<f32> {
         let mut values = vec![0.0; parameter.len()];
         let offset = parameter.layout.offset;
@@ -85,7 +84,7 @@ impl Block {
         values
     }
 
-    /// Calls `on` with the elements of each row, and their place in the matrix of the file.
+    /// Calls `on` with the elements of each row, and their range in the stored matrix.
     fn rows(
         self,
         parameter: &Parameter,

@@ -1,4 +1,4 @@
-//! `adapter_config.json`: the options of PEFT that are written and read.
+//! `adapter_config.json`: reading and writing PEFT's options.
 
 use std::path::Path;
 
@@ -57,8 +57,8 @@ pub(super) struct AdapterConfig {
 }
 
 impl AdapterConfig {
-    /// Returns the text of the file for `modules`, which are all that have an update. Updates of
-    /// the parts of a fused matrix are blocks of one update, whose rank is the sum of their ranks.
+    /// Returns the text of the file; `modules` are all modules with an update. Updates of the parts
+    /// of a fused matrix are blocks of one update, whose rank is the sum of their ranks.
     pub(super) fn to_json(&self, modules: &[LoraModule]) -> Value {
         let LoraConfig { rank, alpha, targets, layers, rslora, dora, dropout, .. } = self.lora;
         let (mut names, mut ranks, mut alphas) = (Vec::new(), Vec::new(), Vec::new());
@@ -99,8 +99,8 @@ impl AdapterConfig {
         })
     }
 
-    /// Turns the options of a file with fused projections into the options of its run, which
-    /// trained `targets`. `modules` are all that the file has. The rank of a fused update in the
+    /// Converts the options of a file with fused projections to the options of its run, which
+    /// trained `targets`. `modules` are all modules in the file. The rank of a fused update in the
     /// file is the sum of the ranks of its parts.
     pub(super) fn divide(
         &mut self,
@@ -113,7 +113,7 @@ impl AdapterConfig {
             let parts = stored_parts(module.projection, targets, module.fused);
             let count = parts.len();
             let growth = if rslora { (count as f32).sqrt() } else { count as f32 };
-            let wrong = "its targets or ranks are not those of its weight file";
+            let wrong = "its targets or ranks contradict its weight file";
             let LoraConfig { rank, alpha, .. } = whole.of(*module).ok_or(wrong)?;
             if count == 0 || !rank.is_multiple_of(count) {
                 return Err(wrong);
@@ -248,9 +248,9 @@ impl Options<'_> {
         })
     }
 
-    /// Reads the ranks and alphas of single modules.
+    /// Reads the ranks and alphas of individual modules.
     fn patterns(&self) -> Result<LoraPatterns, AdapterError> {
-        const RULE: &str = "it must have a number that `r` or `lora_alpha` could be for each name";
+        const RULE: &str = "each name must have a number that is valid for `r` or `lora_alpha`";
         let object = |value: &Value| value.is_null() || value.is_object();
         for key in ["rank_pattern", "alpha_pattern"] {
             self.require(key, object, RULE)?;
@@ -286,7 +286,7 @@ impl Options<'_> {
             };
             names.is_empty() || names.contains(&Some("layers")) || names == [Some("")]
         };
-        let rule = "the layers of these models are called `layers`";
+        let rule = "only \"layers\" is supported";
         let holds = |value: &Value| value.is_null() || names_layers(value);
         self.require("layers_pattern", holds, rule)?;
         Ok(layers)
@@ -305,8 +305,8 @@ impl Options<'_> {
         let target = |name: &Value| projections(name.as_str()?);
         let embeds = |name: &Value| name.as_str().is_some_and(|name| name.ends_with(EMBEDDING));
         if value.as_array().is_some_and(|names| names.iter().any(embeds)) {
-            let rule = "LoRA of embeddings is not supported; merge it into the model with PEFT, or \
-                        train one without `embed_tokens`";
+            let rule = "LoRA of embeddings is not supported; merge the adapter into the model with \
+                        PEFT, or train one without `embed_tokens`";
             return Err(self.refuse(key, rule));
         }
         let targets = value.as_array().filter(|names| !names.is_empty());
@@ -356,7 +356,7 @@ fn projections(name: &str) -> Option<Vec<Projection>> {
     plain.map(|one| vec![one]).or_else(|| fused().map(<[_]>::to_vec))
 }
 
-/// Returns patterns with their values, of which each must be one.
+/// Returns patterns with their values; fails if a value is invalid.
 fn valued<T>(
     Ordered(entries): &Ordered,
     value_of: impl Fn(&Value) -> Option<T>,
@@ -496,7 +496,7 @@ mod tests {
             map.insert("layers_pattern".into(), json!("h"));
         });
         assert!(error.unwrap_err().contains("\"layers_pattern\": \"h\""));
-        // The first pattern of the file counts, not the first one of the alphabet.
+        // The first pattern in the file counts, not the first in alphabetical order.
         let text = r#"{"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q_proj"],
             "rank_pattern": {"q_proj": 2, "layers.1.self_attn.q_proj": 3}}"#;
         let config = AdapterConfig::parse(Path::new("c.json"), text.as_bytes()).unwrap();
@@ -504,7 +504,7 @@ mod tests {
         assert_eq!(config.lora.of(module).unwrap().rank, 2);
     }
 
-    /// Names of single layers never overlap with names that hold for every layer.
+    /// Names for one layer never overlap with names for all layers.
     #[test]
     fn patterns_are_written_by_layer_if_layers_differ() {
         let pattern = |text: &str| text.to_owned();

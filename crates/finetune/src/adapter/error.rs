@@ -1,4 +1,4 @@
-//! Errors of adapters, and of the files that they share with exports.
+//! Errors of adapters, and of file operations that exports share.
 
 use std::path::{Path, PathBuf};
 
@@ -104,13 +104,13 @@ pub enum AdapterError {
     },
     /// The LoRA options of the adapter and of the run differ.
     #[error(
-        "the adapter has {saved}, and the run has {asked}; leave out the LoRA options of the run, \
+        "the adapter has {saved}, but the run has {asked}; leave out the LoRA options of the run, \
          which come from the adapter"
     )]
     Options {
-        /// Those of the adapter.
+        /// The options of the adapter.
         saved: String,
-        /// Those of the run.
+        /// The options of the run.
         asked: String,
     },
     /// The run trains all weights, so there is no adapter.

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::config::LoraModule;
 
-/// The entries of an object in the order of the file: the first pattern that matches counts. Other
-/// values have none.
+/// The entries of an object in file order, since the first pattern that matches counts. Values that
+/// are not objects have no entries.
 #[derive(Debug, Default)]
 pub(super) struct Ordered(pub(super) Vec<(String, Value)>);
 
@@ -53,9 +53,9 @@ impl<'de> Deserialize<'de> for Ordered {
     }
 }
 
-/// Returns the names of modules with values other than `default`: `q_proj` if all modules with this
-/// end have one value, else the name of each. No two names match one module, so that their order
-/// does not matter.
+/// Returns the names of modules with values other than `default`: a suffix such as `q_proj` if all
+/// modules with this suffix have the same value, else each full name. No two names match the same
+/// module, so their order does not matter.
 pub(super) fn written<T: Copy + PartialEq>(
     values: &[(LoraModule, T)],
     default: T,

@@ -11,7 +11,7 @@ use crate::json_file::read_json;
 use crate::parameters::{HEAD as HEAD_WEIGHT, Parameter};
 use crate::tensor_file::TensorFile;
 
-/// An adapter on disk. Matrices are read on request.
+/// An adapter on disk. Matrices are read on demand.
 #[derive(Debug)]
 pub struct Adapter {
     path: PathBuf,
@@ -22,8 +22,8 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// Opens the adapter in `folder`. Checks that its options are supported, and that its matrices
-    /// are pairs of its rank on its target modules.
+    /// Opens the adapter in `folder`. Checks that its options are supported, and that each target
+    /// module has a pair of matrices of the configured rank.
     ///
     /// # Errors
     /// An [`AdapterError`] with the file and the reason.
@@ -64,7 +64,7 @@ impl Adapter {
     /// Checks that the adapter has the options `lora`.
     ///
     /// # Errors
-    /// [`AdapterError::Options`] with both.
+    /// [`AdapterError::Options`] with both sets of options.
     pub fn require_options(&self, lora: LoraConfig) -> Result<(), AdapterError> {
         if self.lora() == lora {
             return Ok(());
@@ -95,7 +95,7 @@ impl Adapter {
         }
         if self.lora().embeddings && !has_head {
             self.require_tied()?;
-            // PEFT stores the token table twice.
+            // PEFT stores the token embeddings of a tied model twice.
             left.remove(&format!("{PREFIX}{HEAD_WEIGHT}"));
         }
         match left.pop_first() {
@@ -114,7 +114,7 @@ impl Adapter {
         Ok(Block::of(parameter, self.blocks).load(parameter, &stored))
     }
 
-    /// Checks that the token table of a tied model is still its output projection.
+    /// Checks that the token embeddings of a tied model are still its output projection.
     fn require_tied(&self) -> Result<(), AdapterError> {
         if self.config.tied {
             return Ok(());
@@ -123,7 +123,7 @@ impl Adapter {
             path: self.path.join(CONFIG),
             key: "ensure_weight_tying".to_owned(),
             value: "false".to_owned(),
-            rule: "the model has one matrix as token table and output projection; train with true",
+            rule: "the model ties its token embeddings and output projection; train with true",
         })
     }
 
@@ -199,7 +199,7 @@ impl Adapter {
         Some(lora.rank * parts)
     }
 
-    /// Returns the options of a module of the file. A fused module has the options of its parts.
+    /// Returns the options of a module in the file. A fused module has the options of its parts.
     fn stored_lora(&self, module: LoraModule) -> Option<LoraConfig> {
         let parts = module.projection.fused().filter(|_| module.fused);
         let parts = parts.map_or(&[][..], |(_, parts)| parts);
@@ -225,7 +225,7 @@ impl Adapter {
     }
 }
 
-/// The modules with an update in a file, which are parts of fused matrices if it has these.
+/// Returns the modules with an update in a file; for fused matrices, the modules of their parts.
 fn updated(file: &TensorFile) -> Vec<LoraModule> {
     let names = file.names();
     let modules = names.iter().filter_map(|name| {

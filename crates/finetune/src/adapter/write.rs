@@ -36,8 +36,8 @@ impl AdapterOutput<'_> {
     }
 }
 
-/// Writes the trained ones of `parameters`, which are all of a LoRA run, with `values` for each. An
-/// existing adapter is replaced at once, when the new one is complete.
+/// Writes the trained parameters among `parameters`, all parameters of a LoRA run, with `values`
+/// for each. Replaces an existing adapter atomically, when the new one is complete.
 ///
 /// # Errors
 /// [`AdapterError::Occupied`], [`AdapterError::Write`], [`AdapterError::TrainedNotFinite`], or the
@@ -62,7 +62,7 @@ pub fn write_adapter(
     let blocks = fused.then_some(lora.targets);
     let mut tensors = stored(&parameters);
     if tied {
-        // PEFT reads the token table of a tied model twice.
+        // PEFT reads the token embeddings of a tied model twice.
         let table = parameters.iter().copied().filter(|one| one.name == EMBEDDING_WEIGHT);
         tensors.push((HEAD_WEIGHT.to_owned(), table.collect()));
     }
@@ -87,7 +87,7 @@ pub fn write_adapter(
     Ok(new.publish()?)
 }
 
-/// Returns the names of the tensors of the file, with the parameters that are parts of each.
+/// Returns the names of the tensors in the file, with the parameters that form each tensor.
 fn stored<'a>(parameters: &[&'a Parameter]) -> Vec<(String, Vec<&'a Parameter>)> {
     let mut stored: Vec<(String, Vec<&Parameter>)> = Vec::new();
     for parameter in parameters {

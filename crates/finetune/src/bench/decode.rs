@@ -25,11 +25,11 @@ pub struct DecodeBench {
     pub config: InferenceConfig,
     /// Tokens of the prompt, and KV-cache capacity, of each size.
     pub sizes: Vec<[usize; 2]>,
-    /// The dtype of the KV cache; by default the dtype of the products.
+    /// The dtype of the KV cache; by default the dtype of matrix products.
     pub cache: Option<DType>,
     /// The strategies.
     pub strategies: Vec<BenchStrategy>,
-    /// Texts that are generated together, from 1 to 8, with one prompt.
+    /// Batch size: texts that are generated together, 1 to 8, all with the same prompt.
     pub texts: usize,
     /// The sampling parameters.
     pub sampling: Sampling,
@@ -63,8 +63,8 @@ pub struct DecodeMeasurement {
     pub build_ms: f64,
     /// Milliseconds for instantiating the graph.
     pub instantiate_ms: f64,
-    /// Host time until the first token of the first text, with built programs, in milliseconds. All
-    /// prompts are enqueued before.
+    /// Host time until the first token of the first text, in milliseconds. Programs are built
+    /// before; the prompts of all texts are enqueued first.
     pub prompt_ms: f64,
     /// Median device time per token of each text, in milliseconds.
     pub token_ms_median: f32,
@@ -82,8 +82,8 @@ pub struct DecodeMeasurement {
     pub driver_bytes: usize,
     /// Allocated bytes of the generator, without the parameters.
     pub allocated_bytes: usize,
-    /// Decrease of the free device memory from before the generator to after its last token, in
-    /// pages, with the driver's memory for graphs.
+    /// Decrease of free device memory from before the generator to after its last token, in bytes
+    /// of whole pages, including the driver's memory for graphs.
     pub taken_bytes: usize,
     /// The last tokens, equal for every strategy.
     pub last_tokens: Vec<u32>,

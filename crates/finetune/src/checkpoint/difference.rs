@@ -1,4 +1,4 @@
-//! The fields in which two values of one type differ, as text.
+//! Text for the fields in which two values of one type differ.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -36,8 +36,8 @@ fn collect(name: &str, sides: (&Value, &Value), fields: &mut Vec<(String, String
     fields.push((format!("{label}{}", words(sides.0)), format!("{label}{}", words(sides.1))));
 }
 
-/// Returns a value without quotes. A variant with fields is written as its name, and a number of 32
-/// bits with the digits that it needs.
+/// Returns a value as text without quotes. A variant with fields is written as its name, and an f32
+/// with its shortest decimal form.
 fn words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,5 +1,5 @@
-//! A directory of checkpoints, the file `latest` that names the newest, and the file `best` that
-//! names the one with the lowest held-out loss.
+//! A directory of checkpoints. The file `latest` names the newest checkpoint; the file `best` names
+//! the checkpoint with the lowest held-out loss.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -19,13 +19,13 @@ use crate::temporary::builder;
 const LATEST: &str = "latest";
 /// The file that names the checkpoint with the lowest held-out loss.
 const BEST: &str = "best";
-/// The most bytes that are read of a file that names a checkpoint. A file name is shorter.
+/// Maximum bytes read from `latest` or `best`. A file name is shorter.
 const NAME_BYTES: u64 = 4096;
 /// Prefix of temporary files that become `latest` or `best`.
 const UNFINISHED_NAME: &str = ".latest-";
 /// The file that a run keeps locked. The lock ends with the process.
 const LOCK: &str = ".lock";
-/// Checkpoints that are kept: the newest, and an older one to return to.
+/// Number of checkpoints that are kept: the newest, and an older one to return to.
 const KEPT: usize = 2;
 
 /// A directory that holds the checkpoints of one run.
@@ -39,7 +39,7 @@ pub struct CheckpointDirectory {
 pub struct DirectoryLock(#[expect(dead_code, reason = "an open file holds the lock")] File);
 
 impl CheckpointDirectory {
-    /// Takes a directory, and creates it if it does not exist.
+    /// Returns the directory at `path`; creates it if it does not exist.
     ///
     /// # Errors
     /// [`CheckpointError::NotADirectory`] if `path` is a file, [`CheckpointError::Write`] if the
@@ -51,7 +51,7 @@ impl CheckpointDirectory {
         Ok(directory)
     }
 
-    /// Takes a directory without creating it. One that does not exist holds no checkpoint.
+    /// Returns the directory at `path` without creating it. A missing directory has no checkpoint.
     pub fn at(path: &Path) -> Self {
         Self { path: PathBuf::from(path) }
     }
@@ -192,8 +192,9 @@ impl CheckpointDirectory {
         Checkpoint::open(path)
     }
 
-    /// Writes a checkpoint and makes it the newest. Removes all but the last two of its run, and
-    /// temporary files of killed runs. Files of other runs stay.
+    /// Writes a checkpoint and makes it the newest. Removes older checkpoints of its run, except
+    /// the previous one and the best one, and temporary files of killed runs. Keeps files of other
+    /// runs.
     ///
     /// # Errors
     /// [`CheckpointError::Write`], [`Error::StateNotFinite`], or the error of `state`. `latest`
@@ -220,7 +221,7 @@ impl CheckpointDirectory {
     /// Points `latest` to the newest checkpoint of the run of `header` that was written before
     /// `step`, and returns its path. If there is none, `latest` is unchanged.
     ///
-    /// A step after such a checkpoint had a finite loss, so its weights are good.
+    /// A step after such a checkpoint had a finite loss, so its weights are finite.
     ///
     /// # Errors
     /// [`CheckpointError::Write`] if `latest` cannot be written.
@@ -236,8 +237,8 @@ impl CheckpointDirectory {
         Ok(Some(path))
     }
 
-    /// Makes `path`, a checkpoint of this directory, the best one, which later checkpoints do not
-    /// remove.
+    /// Makes `path`, a checkpoint of this directory, the best one. Later checkpoints do not remove
+    /// it.
     ///
     /// # Errors
     /// [`CheckpointError::Write`] if `best` cannot be written. It then names the previous one.
@@ -290,8 +291,8 @@ impl CheckpointDirectory {
     }
 
     /// Removes old checkpoints of the run of `newest` except the best, and temporary files. The run
-    /// holds the lock and writes nothing now, so killed runs left all temporary files. A file that
-    /// cannot be removed stays: it does no harm.
+    /// holds the lock and writes nothing now, so all temporary files are left over from killed
+    /// runs. A file that cannot be removed is harmless and stays.
     fn prune(&self, newest: &Header) {
         let Ok(entries) = std::fs::read_dir(&self.path) else { return };
         let unfinished = entries.flatten().filter(|entry| {

@@ -13,8 +13,8 @@ pub enum CheckpointError {
         /// The directory.
         path: PathBuf,
     },
-    /// The directory has no checkpoint of the lowest held-out loss.
-    #[error("no run has kept its best checkpoint in `{}`; take the newest one", path.display())]
+    /// The directory has no checkpoint with the lowest held-out loss.
+    #[error("no run has kept its best checkpoint in `{}`; use the newest one", path.display())]
     NoBest {
         /// The directory.
         path: PathBuf,
@@ -84,7 +84,7 @@ pub enum CheckpointError {
     },
     /// A checkpoint belongs to another run.
     #[error(
-        "the checkpoint is of another run: its {what} is {saved}, and {asked} is asked for; give \
+        "the checkpoint is of another run: its {what} is {saved}, but {asked} is asked for; give \
          the options of the run that wrote it, or another directory"
     )]
     Mismatch {
@@ -120,7 +120,7 @@ fn other(pointer: &Path, newest: Option<&Path>) -> String {
     }
 }
 
-/// The checkpoint that remains of a run that cannot continue.
+/// The checkpoint that remains if a run cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// No checkpoint was written.

@@ -11,9 +11,9 @@ use crate::model::StepOptions;
 
 /// The key of the JSON header in the safetensors metadata.
 pub(super) const METADATA_KEY: &str = "retrograph";
-/// The version of the format that is written, and the only one that is read.
+/// The format version that is written, and the only one that can be read.
 pub(super) const FORMAT_VERSION: u32 = 1;
-/// The digest in the header while the digest is computed.
+/// The placeholder for the digest while the digest is computed.
 pub(super) const DIGEST_PLACEHOLDER: &str =
     "0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -32,7 +32,7 @@ pub struct Header {
     /// its weights come from the seed.
     #[serde(default)]
     pub base: Option<String>,
-    /// Devices that trained; a resumed run may have another number.
+    /// Number of devices; a resumed run may have another number.
     #[serde(default = "one")]
     pub ranks: usize,
     /// Sequences of a micro-batch; `None` for the whole batch.
@@ -124,12 +124,12 @@ impl Header {
     }
 
     /// Checks that a step of `config` with the options `asked` has the objective and the
-    /// micro-batches of the run. Other micro-batches give other bits, as another number of devices
-    /// does: the micro-batches are then not compared.
+    /// micro-batches of the run. Other micro-batches change the bits of results. So does another
+    /// number of devices; the micro-batches are then not compared.
     ///
     /// # Errors
     /// [`CheckpointError::Mismatch`] if they differ,
-    /// [`InvalidConfig`](crate::Error::InvalidConfig) if the batch cannot be divided so.
+    /// [`InvalidConfig`](crate::Error::InvalidConfig) if they do not divide the batch.
     pub fn require_micro_batches(
         &self,
         asked: &StepOptions,
@@ -152,7 +152,7 @@ impl Header {
     }
 }
 
-/// The number of concurrent micro-batches in a header without that field.
+/// The default number of concurrent micro-batches, for headers without that field.
 fn one() -> usize {
     1
 }
@@ -205,7 +205,7 @@ mod tests {
 
     /// A run removes its older checkpoints, which it recognizes by their headers.
     #[test]
-    fn copies_of_weights_are_no_part_of_a_run() {
+    fn f16_copies_do_not_identify_a_run() {
         for f16_copies in [F16Copies::None, F16Copies::OnePart, F16Copies::TwoParts] {
             let config = TrainingConfig {
                 model: Preset::Tiny.model(),

@@ -7,12 +7,12 @@
 //! digest of the model.
 //!
 //! A directory holds `step-<n>.safetensors` files and `latest`, a file that names the newest. The
-//! file `best`, if there is one, names that of the lowest held-out loss. All are written to a
-//! temporary file in the same directory, synchronized and renamed, in that order. `latest`
-//! therefore always names a complete file.
+//! file `best`, if there is one, names the checkpoint with the lowest held-out loss. Each file is
+//! first written to a temporary file in the same directory, synchronized, and then renamed, and
+//! `latest` is written last. `latest` therefore always names a complete file.
 //!
-//! One run writes to a directory at a time and keeps `.lock` locked. The last two of its
-//! checkpoints and the best one are kept; files of other runs are never removed. A file of another
+//! Only one run at a time writes to a directory; it keeps `.lock` locked. The last two checkpoints
+//! of the run and its best one are kept; files of other runs are never removed. A file of another
 //! run with the name of a new checkpoint is renamed to `….safetensors.old-1`. If a loss is not
 //! finite, `latest` returns to the newest checkpoint that was followed by a finite loss.
 //!

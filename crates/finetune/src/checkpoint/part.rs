@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 
-/// A tensor of the training state of a parameter.
+/// A tensor in the training state of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StatePart {
     /// The parameter itself.

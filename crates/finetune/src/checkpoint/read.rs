@@ -108,7 +108,7 @@ impl Checkpoint {
     }
 }
 
-/// A file up to its first tensor.
+/// The contents of a file before its first tensor.
 struct Head {
     file: BufReader<File>,
     length: u64,
@@ -158,7 +158,8 @@ fn parse_head(head: &[u8]) -> Result<(Header, Metadata), String> {
     Ok((header, metadata))
 }
 
-/// Returns `Some` if each tensor has the bytes of its shape and starts at the end of the last one.
+/// Returns `Some` if each tensor has the bytes of its shape and starts at the end of the previous
+/// one.
 fn contiguous(metadata: &Metadata) -> Option<()> {
     let mut offset = 0;
     for name in metadata.offset_keys() {
@@ -174,8 +175,8 @@ fn contiguous(metadata: &Metadata) -> Option<()> {
     Some(())
 }
 
-/// Computes the digest of the file with the placeholder in offset of the stored digest. Returns
-/// `None` if the stored digest is not in its place.
+/// Computes the digest of the file with the placeholder at the offset of the stored digest. Returns
+/// `None` if the file does not contain the stored digest.
 fn digest_of(
     head: &[u8],
     stored: &str,

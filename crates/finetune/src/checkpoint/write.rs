@@ -20,7 +20,7 @@ use crate::tensor_file::{self, Entry};
 /// Prefix of temporary files that become checkpoints.
 pub(super) const UNFINISHED: &str = ".checkpoint-";
 
-/// Writes a checkpoint of `parameters` to `path`, which is replaced only once the file is complete.
+/// Writes a checkpoint of `parameters` to `path`. Replaces `path` only when the file is complete.
 ///
 /// # Errors
 /// [`CheckpointError::Write`] if the file cannot be written, [`Error::StateNotFinite`] if a value
@@ -85,7 +85,7 @@ fn finish(
 pub(super) fn persist(temporary: tempfile::NamedTempFile, path: &Path) -> std::io::Result<()> {
     temporary.as_file().sync_all()?;
     temporary.persist(path).map_err(|error| error.error)?;
-    // The name itself is only durable once the folder is.
+    // The rename is durable only once the folder is synchronized.
     File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 

@@ -6,7 +6,7 @@ use retrograph_runtime::Ranks;
 
 use crate::error::{Error, Result};
 
-/// Requires that the `rule` of a field `holds`.
+/// Fails with the `rule` of a field unless it `holds`.
 pub(super) fn require(
     field: &'static str,
     value: impl fmt::Display,
@@ -19,12 +19,12 @@ pub(super) fn require(
     Err(Error::InvalidConfig { field, value: value.to_string(), rule: rule.to_owned() })
 }
 
-/// Requires a number from 1 to `most`.
-pub(super) fn within(field: &'static str, value: usize, most: usize) -> Result<()> {
-    require(field, value, (1..=most).contains(&value), &format!("from 1 to {most}"))
+/// Fails unless the value is from 1 to `max`.
+pub(super) fn within(field: &'static str, value: usize, max: usize) -> Result<()> {
+    require(field, value, (1..=max).contains(&value), &format!("from 1 to {max}"))
 }
 
-/// Requires that there is such a rank.
+/// Fails unless the rank is less than the number of ranks.
 pub(crate) fn require_rank(ranks: Ranks) -> Result<()> {
     let rule = format!("less than the number of ranks, {}", ranks.count);
     require("rank", ranks.rank, ranks.is_valid(), &rule)

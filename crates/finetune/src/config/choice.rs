@@ -1,6 +1,6 @@
 //! The error of parsing a named choice.
 
-/// A text that names none of the choices.
+/// Error for a text that is none of the choices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not {kind}; give {choices}")]
 pub struct UnknownChoice {
@@ -13,7 +13,7 @@ pub struct UnknownChoice {
 }
 
 impl UnknownChoice {
-    /// Returns the error of `text`.
+    /// Returns the error for `text`.
     pub(crate) fn new(text: &str, kind: &'static str, choices: impl Into<String>) -> Self {
         Self { text: text.to_owned(), kind, choices: choices.into() }
     }

@@ -13,7 +13,7 @@ pub struct InferenceConfig {
     pub mode: Mode,
     /// The dtypes of products and of frozen weights.
     pub precision: Precision,
-    /// Seed of the weights that neither a file nor the caller has.
+    /// Seed of the weights that neither a file nor the caller provides.
     pub seed: u64,
 }
 
@@ -44,7 +44,7 @@ impl InferenceConfig {
     pub fn validate(&self, rows: usize) -> Result<()> {
         let Self { model, mode, precision, seed } = *self;
         let optimizer = OptimizerConfig::new(0.0, 1);
-        // One sequence in a training step has activations of the same sizes.
+        // A training step with one sequence has activations of the same sizes.
         let sizes = TrainingConfig { model, mode, precision, batch: 1, seq: rows, optimizer, seed };
         sizes.validate_sizes()
     }

@@ -1,4 +1,4 @@
-//! LongRoPE: a divisor for each frequency, by the length of the run.
+//! LongRoPE: a divisor for each frequency, which depends on the length of the run.
 
 use std::fmt;
 
@@ -49,7 +49,8 @@ impl LongRope {
     }
 }
 
-/// Up to [`RopeFactors::MOST`] divisors of frequencies, in place: a model configuration is copied.
+/// Up to [`RopeFactors::MOST`] divisors of frequencies, stored inline, so that configurations are
+/// `Copy`.
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(into = "Vec<f32>", try_from = "Vec<f32>")]
 pub struct RopeFactors {
@@ -58,7 +59,7 @@ pub struct RopeFactors {
 }
 
 impl RopeFactors {
-    /// The most divisors: a head of 256 elements has as many.
+    /// Maximum number of divisors, enough for heads of 256 elements.
     pub const MOST: usize = 128;
 
     /// The divisors.
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_that_are_not_rotated_are_not_scaled_either() {
+    fn only_rotated_pairs_are_scaled() {
         let (cos, sin) = model().rope_tables(3);
         let amplitude = 1.5f64.sqrt() as f32;
         assert_eq!((cos.len(), sin.len()), (24, 24));

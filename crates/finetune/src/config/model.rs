@@ -7,13 +7,13 @@ use super::check::{require, within};
 use super::{Projection, RopeScaling};
 use crate::error::Result;
 
-/// Dimensions and parts of a decoder-only transformer with RMSNorm, RoPE, grouped-query attention
-/// and a gated MLP.
+/// Architecture and dimensions of a decoder-only transformer with RMSNorm, RoPE, grouped-query
+/// attention and a gated MLP.
 ///
 /// Qwen2 has biases on query, key and value. Qwen3 has q/k norm instead. Llama has neither. Phi-3
 /// may rotate a part of each head. SmolLM3 has layers without RoPE. Gemma has GeGLU, scaled
-/// embeddings and norms after each block; Gemma 2 also has soft-capping, and Gemma 3 q/k norm and
-/// another RoPE in layers with a window.
+/// embeddings and norms after each block. Gemma 2 adds soft-capping. Gemma 3 has q/k norm and a
+/// different RoPE base in sliding-window layers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
     /// Vocabulary size.
@@ -49,7 +49,8 @@ pub struct ModelConfig {
     /// Elements of each head that RoPE rotates; `None` for all.
     #[serde(default)]
     pub rotary_dim: Option<usize>,
-    /// The distance of layers without RoPE: with 4, every fourth layer. `None` if all have it.
+    /// The interval of layers without RoPE: with 4, every fourth layer. `None` if all layers have
+    /// RoPE.
     #[serde(default)]
     pub no_rope_interval: Option<usize>,
     /// Added to the mean square in every RMSNorm, in forward and backward.
@@ -57,8 +58,8 @@ pub struct ModelConfig {
     /// The sliding window of attention, if there is one.
     #[serde(default)]
     pub sliding_window: Option<SlidingWindow>,
-    /// Base of the RoPE frequencies in layers with a sliding window, where no scaling applies.
-    /// `None` if these layers have `rope_theta` and its scaling, too.
+    /// Base of the RoPE frequencies in sliding-window layers, where no scaling applies. `None` if
+    /// these layers also use `rope_theta` and its scaling.
     #[serde(default)]
     pub local_rope_theta: Option<f64>,
     /// Attention scores are divided by the square root of this number; `None` for the head
@@ -77,14 +78,14 @@ pub struct ModelConfig {
     /// Whether an RMSNorm also follows attention and the MLP, before the residual stream.
     #[serde(default)]
     pub post_norms: bool,
-    /// Whether norms multiply by `1 + w`. Files have w; the device has the sum.
+    /// Whether norms multiply by `1 + w`. Files store `w`; the device stores the sum.
     #[serde(default)]
     pub unit_offset_norms: bool,
     /// Whether embedded tokens are multiplied by the square root of `hidden`.
     #[serde(default)]
     pub scaled_embedding: bool,
     /// Whether files store query, key and value projections as one matrix, and gate and up as one.
-    /// The device has separate matrices in any case.
+    /// The device always has separate matrices.
     #[serde(default)]
     pub fused: bool,
 }
@@ -103,18 +104,18 @@ pub enum GatedActivation {
 /// Attention to the last tokens only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlidingWindow {
-    /// The most tokens that a token attends to, itself included.
+    /// Maximum number of tokens that a token attends to, including itself.
     pub size: u32,
     /// The first layer with the window; earlier layers attend to all tokens.
     pub first_layer: usize,
-    /// With 6, every sixth layer attends to all tokens. `None` if all layers from `first_layer` on
-    /// have the window.
+    /// The interval of layers without the window: with 6, every sixth layer attends to all tokens.
+    /// `None` if all layers from `first_layer` on have the window.
     #[serde(default)]
     pub full_interval: Option<usize>,
 }
 
 impl SlidingWindow {
-    /// Returns the window of `size` tokens of all layers from `first_layer` on.
+    /// Returns a window of `size` tokens for all layers from `first_layer` on.
     pub const fn new(size: u32, first_layer: usize) -> Self {
         Self { size, first_layer, full_interval: None }
     }
@@ -127,7 +128,8 @@ impl SlidingWindow {
 }
 
 impl ModelConfig {
-    /// Maximum layers. Published models have up to 126; planning time is quadratic in the layers.
+    /// Maximum number of layers. Published models have up to 126; planning time is quadratic in the
+    /// number of layers.
     pub const MAX_LAYERS: usize = 512;
     /// Maximum vocabulary size, and maximum width of the residual stream, of the MLP, and of all
     /// heads together.
@@ -158,8 +160,8 @@ impl ModelConfig {
         self.rotary_dim.unwrap_or(self.head_dim())
     }
 
-    /// Returns the RoPE frequencies of the pairs of a head that are rotated, in radians per
-    /// position. `positions` is the length of a run, by which some scalings choose.
+    /// Returns the RoPE frequencies of the rotated pairs of a head, in radians per position. Some
+    /// scalings depend on `positions`, the length of a run.
     pub fn rope_frequencies(&self, positions: usize) -> Vec<f64> {
         let base = rope_frequencies(self.rotary_dim(), self.rope_theta);
         match self.rope_scaling {
@@ -170,8 +172,8 @@ impl ModelConfig {
 
     /// Returns the cosines and sines of the first `positions` positions, each
     /// `[tables, positions, head_dim ÷ 2]`, with the factor of the scaling. Pairs that are not
-    /// rotated have the cosine 1 and the sine 0. There is one table, and a second one if layers
-    /// with a window have a base of their own.
+    /// rotated have the cosine 1 and the sine 0. There is one table, and a second one if
+    /// sliding-window layers have their own base.
     pub fn rope_tables(&self, positions: usize) -> (Vec<f32>, Vec<f32>) {
         let (mut cos, mut sin) = self.rope_table(positions);
         if let Some(theta) = self.local_rope_theta {
@@ -183,7 +185,7 @@ impl ModelConfig {
         (cos, sin)
     }
 
-    /// Number of the tables of [`ModelConfig::rope_tables`].
+    /// Number of tables in [`ModelConfig::rope_tables`].
     pub fn rope_table_count(&self) -> usize {
         1 + usize::from(self.local_rope_theta.is_some())
     }
@@ -254,7 +256,7 @@ impl ModelConfig {
         let shown = interval.unwrap_or(1);
         require("no_rope_interval", shown, interval != Some(0), "at least 1")?;
         let Some(scaling) = self.rope_scaling else { return Ok(()) };
-        // A layer without RoPE reads the first row of the tables, whose cosine is the amplitude.
+        // A layer without RoPE reads the first row of the tables. Its cosine is the amplitude.
         let plain = interval.is_none() || scaling.amplitude() == 1.0;
         let rule = "without a RoPE scaling that also scales queries and keys";
         require("no_rope_interval", shown, plain, rule)?;

@@ -11,15 +11,15 @@ use crate::error::Result;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LrSchedule {
-    /// Decays by half a period of a cosine, from the warm-up on.
+    /// Decays along half a period of a cosine, from the end of the warm-up.
     #[default]
     Cosine,
-    /// Decays by a line, from the warm-up on.
+    /// Decays linearly, from the end of the warm-up.
     Linear,
     /// Stays at the peak.
     Constant,
     /// Warm-up, stable, decay (Hu et al., arXiv 2404.06395): stays at the peak and decays in the
-    /// last steps by half a period of a cosine, as in `transformers`.
+    /// last steps along half a period of a cosine, as in `transformers`.
     Wsd {
         /// Steps of the decay.
         decay_steps: u32,
@@ -49,7 +49,7 @@ pub struct OptimizerConfig {
     pub eps: f32,
     /// Decoupled decay of matrices; norms and biases do not decay.
     pub weight_decay: f32,
-    /// Maximum global norm of the gradients; larger ones are scaled down.
+    /// Maximum global gradient norm; larger gradients are scaled down.
     pub max_norm: f32,
 }
 
@@ -87,7 +87,7 @@ impl OptimizerConfig {
                 (total_steps.saturating_sub(decay_steps), Decay::Cosine)
             }
             LrSchedule::Constant => {
-                // No step is after the largest number.
+                // No step comes after the largest number.
                 let never = u32::MAX;
                 return LearningRate {
                     peak_lr,

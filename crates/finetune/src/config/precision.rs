@@ -9,25 +9,25 @@ use super::check::require;
 use super::choice::UnknownChoice;
 use crate::hub::ModelDirectory;
 
-/// Rows of a micro-batch from which the operands of products in f32 are split into parts of f16
-/// before. Products of fewer rows split them into parts of tf32 in each tile. Measured for a model
-/// of 1.5 billion weights (docs/hardware/2026-11-25-split-f16).
+/// Minimum rows of a micro-batch for which the operands of f32 products are split into f16 parts
+/// before the product. Products with fewer rows split them into tf32 parts in each tile. Measured
+/// for a model of 1.5 billion weights (docs/hardware/2026-11-25-split-f16).
 pub(crate) const MIN_SPLIT_ROWS: usize = 256;
 
-/// The same for weights that were split at upload. Measured for the same model
+/// The same minimum for weights that were split at upload. Measured for the same model
 /// (docs/hardware/2026-11-25-f16-copies).
 pub(crate) const MIN_COPIED_ROWS: usize = 32;
 
 /// Parses `f32` or `bf16`, the dtypes of products, frozen weights and KV caches.
 ///
 /// # Errors
-/// If the text is another one.
+/// If the text is neither.
 pub fn parse_dtype(text: &str) -> Result<DType, UnknownChoice> {
     let known = [DType::F32, DType::Bf16].into_iter().find(|dtype| dtype.name() == text);
     known.ok_or_else(|| UnknownChoice::new(text, "a data type", "f32 or bf16"))
 }
 
-/// Whether `dtype` is bf16 and not f32; fails for other dtypes.
+/// Whether `dtype` is bf16 rather than f32; fails for other dtypes.
 pub(crate) fn is_bf16(field: &'static str, dtype: DType) -> crate::Result<bool> {
     require(field, dtype, matches!(dtype, DType::F32 | DType::Bf16), "f32 or bf16")?;
     Ok(dtype == DType::Bf16)
@@ -58,8 +58,8 @@ pub enum Quantization {
     },
 }
 
-/// Copies in f16 of frozen f32 matrices, from which products in f32 of many rows read them. They
-/// are made at upload and stay beside the matrices; see
+/// f16 copies of frozen f32 matrices, which f32 products of many rows read. They are made at upload
+/// and kept in addition to the matrices; see
 /// [`SplitMatrix`](retrograph_kernels::ops::SplitMatrix).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum F16Copies {
@@ -69,8 +69,8 @@ pub enum F16Copies {
     /// One part, 2 bytes per element. Every frozen matrix must be exactly bf16 or f16, as in most
     /// checkpoints.
     OnePart,
-    /// Two parts, 4 bytes per element. A run that does not fit into device memory with them has
-    /// none; its steps have the same bits from 256 rows on.
+    /// Two parts, 4 bytes per element. A run that does not fit in device memory with them has none;
+    /// from 256 rows on, its steps have the same bits.
     TwoParts,
 }
 
@@ -98,11 +98,11 @@ pub struct Precision {
     /// model; the token table is never quantized.
     #[serde(default)]
     pub quantize: Option<Quantization>,
-    /// The dtype in which gradients of the weights of linear layers are stored and exchanged: f32,
-    /// or bf16 if `dtype` is. A gradient in bf16 is rounded once from a sum in f32; the sum over
-    /// ranks is in bf16. Gradients of other parameters are f32, as are those of micro-batches,
-    /// which are added, and of the embedding, also if it is the output projection. It changes
-    /// nothing in LoRA.
+    /// The dtype in which weight gradients of linear layers are stored and exchanged: f32, or bf16
+    /// if `dtype` is bf16. A bf16 gradient is rounded once from an f32 sum; the sum over ranks is
+    /// in bf16. Always f32 are gradients of other parameters, gradients accumulated over
+    /// micro-batches, and the gradient of the embedding, even if it is also the output projection.
+    /// Has no effect on LoRA.
     #[serde(default, with = "dtype_name")]
     pub gradients: DType,
     /// Copies of frozen f32 matrices; see [`Precision::of_base`]. Not stored in checkpoints: they

@@ -9,8 +9,7 @@ use crate::error::{Error, Result};
 /// Direct preference optimization (DPO; Rafailov et al., arXiv 2305.18290): the sequences of a
 /// batch are pairs, of which the first is preferred to the second.
 ///
-/// The reference is the model without its adapter, so that the run must train LoRA matrices and
-/// nothing else.
+/// The reference is the model without its adapter, so the run must train only LoRA matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PreferenceConfig {
     /// Strength of the pull towards the reference, β: finite and above 0.
@@ -25,8 +24,8 @@ impl PreferenceConfig {
         Self { beta, label_smoothing: 0.0 }
     }
 
-    /// Checks the values, and that a step of `config` with micro-batches of `micro_batch` sequences
-    /// can be trained so.
+    /// Checks the values, and that they can train `config` with micro-batches of `micro_batch`
+    /// sequences.
     pub(crate) fn validate(self, config: &TrainingConfig, micro_batch: usize) -> Result<()> {
         let Self { beta, label_smoothing } = self;
         require("beta", beta, beta.is_finite() && beta > 0.0, "finite and above 0")?;

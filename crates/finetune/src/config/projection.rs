@@ -43,8 +43,8 @@ impl Projection {
         }
     }
 
-    /// The module that has this projection and others as one matrix in models with fused
-    /// projections, and the projections of that module in the order of its rows.
+    /// The module with this and other projections as one matrix in models with fused projections,
+    /// and the projections of that module in the order of its rows.
     pub fn fused(self) -> Option<(&'static str, &'static [Self])> {
         match self {
             Self::Q | Self::K | Self::V => Some(("qkv_proj", &[Self::Q, Self::K, Self::V])),

@@ -18,12 +18,12 @@ pub enum RopeScaling {
         /// Divisor of the frequencies.
         factor: f64,
     },
-    /// `rope_type` "yarn": low frequencies are divided, high ones stay, those in between are
-    /// interpolated, and queries and keys are scaled.
+    /// `rope_type` "yarn": low frequencies are divided, high frequencies stay, frequencies in
+    /// between are interpolated, and queries and keys are scaled.
     Yarn(Yarn),
-    /// The scaling of Llama 3.1, `rope_type` "llama3". Frequencies with wavelengths above
-    /// `original / low` positions are divided by `factor`, those below `original / high` stay, and
-    /// those in between are interpolated.
+    /// `rope_type` "llama3", the scaling of Llama 3.1: wavelengths above `original / low` positions
+    /// have their frequency divided by `factor`, wavelengths below `original / high` stay, and
+    /// frequencies in between are interpolated.
     Llama3 {
         /// Divisor of low frequencies.
         factor: f64,
@@ -37,7 +37,7 @@ pub enum RopeScaling {
     /// `rope_type` "dynamic", for runs that are longer than the context in pretraining: the base of
     /// the frequencies grows with the length of the run.
     Dynamic {
-        /// The factor of the context; the base grows with it, too.
+        /// The factor of the context; the base also grows with it.
         factor: f64,
         /// `original_max_position_embeddings`: context length in pretraining.
         original: f64,
@@ -165,7 +165,7 @@ mod tests {
     const LLAMA: RopeScaling =
         RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192.0 };
 
-    /// The branches of Hugging Face's function, written as they stand there.
+    /// The branches of the function in `transformers`.
     fn published(frequency: f64) -> f64 {
         let wave = TAU / frequency;
         let (longest, shortest) = (8192.0 / 1.0, 8192.0 / 4.0);

@@ -50,9 +50,8 @@ impl TrainingConfig {
         }
     }
 
-    /// Whether attention is fused (FlashAttention-2), which depends on `head_dim`, the dtype, and
-    /// scores without a cap.
-    /// Otherwise the `seq × seq` probabilities are stored.
+    /// Whether attention is fused (FlashAttention-2). This depends on `head_dim`, on the dtype, and
+    /// on whether scores are capped. Otherwise the `seq × seq` probabilities are stored.
     pub fn fuses_attention(&self) -> bool {
         let capped = self.model.attention_softcap.is_some();
         !capped && self.attention().can_be_fused(self.precision.dtype)
@@ -112,8 +111,7 @@ impl TrainingConfig {
         require("seq", self.seq, is_numbered(scores), rule)
     }
 
-    /// Checks that quantized weights are frozen, and that their rows are whole groups of eight
-    /// codes.
+    /// Checks that quantized weights are frozen, and that their rows are multiples of eight codes.
     fn validate_quantization(&self) -> Result<()> {
         let Some(Quantization::Nf4 { .. }) = self.precision.quantize else { return Ok(()) };
         let frozen = !self.mode.is_full();

@@ -3,15 +3,15 @@
 use super::{DataError, IGNORED_TARGET};
 use crate::error::Result;
 
-/// The tokens of one step, and the target of each.
+/// The tokens of one step and their targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// `batch × seq` tokens, row-major.
     pub tokens: Vec<u32>,
-    /// `batch × seq` targets: the next token, or [`IGNORED_TARGET`] for no loss.
+    /// `batch × seq` targets: the next token, or [`IGNORED_TARGET`] to exclude it from the loss.
     pub targets: Vec<u32>,
-    /// `batch × seq` positions of the tokens in their documents, which start at 0; `None` if each
-    /// sequence is one document. A token attends to tokens of its document only.
+    /// `batch × seq` positions of the tokens in their documents, from 0; `None` if each sequence is
+    /// one document. A token attends only to tokens of its document.
     pub positions: Option<Vec<u32>>,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn require_known(tokens: &[u32], vocab: usize, part: impl Fn() -> Str
     require_except(None, (tokens, vocab), part)
 }
 
-/// As [`require_known`] for targets, which may be ignored.
+/// Like [`require_known`], for targets, which may also be [`IGNORED_TARGET`].
 pub(super) fn require_targets(
     targets: &[u32],
     vocab: usize,

@@ -1,6 +1,6 @@
 //! Tokenized data: the tokens of a text, or of all examples, in memory or in a mapped file.
 //!
-//! A word is a token; in examples, its highest bit says whether the token is learned.
+//! Each 32-bit word is a token; in examples, the highest bit marks learned tokens.
 
 mod format;
 mod mapped;
@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use memmap2::Mmap;
 
-/// The bit of a word whose token is learned. Tokens are below it.
+/// The bit that marks a learned token. All tokens are smaller.
 pub(super) const LEARNED: u32 = 1 << 31;
 
 /// The tokens of a text, or of examples.

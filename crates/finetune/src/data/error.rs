@@ -21,7 +21,7 @@ pub enum DataError {
     /// The token cache cannot be written.
     #[error(
         "the token cache `{}` cannot be written: {source}; free space on its disk, name another \
-         directory, or do without a cache", path.display()
+         directory, or use no cache", path.display()
     )]
     Cache {
         /// The file or the directory.
@@ -63,7 +63,7 @@ pub enum DataError {
     },
     /// The file is one JSON array instead of JSON Lines.
     #[error(
-        "`{}` is one array of JSON, but each line must be an object; convert it with \
+        "`{}` is one JSON array, but each line must be an object; convert it with \
          `jq -c '.[]' {0} > lines.jsonl`",
         path.display()
     )]
@@ -73,8 +73,8 @@ pub enum DataError {
     },
     /// The file is a Parquet file that cannot be used.
     #[error(
-        "the Parquet file `{}` cannot be used: {why}; write it again with columns of texts or \
-         messages, compressed by snappy or gzip, or convert it to JSON Lines", path.display()
+        "the Parquet file `{}` cannot be used: {why}; write it again with columns of strings or \
+         messages, compressed with snappy or gzip, or convert it to JSON Lines", path.display()
     )]
     Parquet {
         /// The file.
@@ -111,7 +111,7 @@ pub enum DataError {
         /// `lines` or `tokens`.
         what: &'static str,
     },
-    /// The tokens of a file do not fit where they are to be stored.
+    /// The tokens of a file do not fit on the disk of the token cache.
     #[error(
         "the tokens of `{}` take about {needed} bytes, but the file system of `{}` has only \
          {capacity} bytes; store them elsewhere, or use a part of the file",
@@ -122,10 +122,10 @@ pub enum DataError {
         path: PathBuf,
         /// The directory of tokenized data.
         directory: PathBuf,
-        /// Bytes of the tokens: four for each token, where four bytes of text are taken for one,
+        /// Estimated bytes of the tokens: four per token, and one token per four bytes of text,
         /// unless each byte is a token.
         needed: u64,
-        /// Bytes of the file system: all, or those that are free.
+        /// Bytes of the file system: its size, or its free bytes.
         capacity: u64,
     },
     /// The file has no lines, or only empty ones.
@@ -149,7 +149,7 @@ pub enum DataError {
         /// Tokens of a sequence.
         seq: usize,
     },
-    /// Only messages of the assistant are learned, but no conversation has one.
+    /// Only assistant messages are learned, but no conversation has one.
     #[error(
         "the {examples} conversations of `{}` have no learned token: no message has the role \
          `assistant`",
@@ -179,8 +179,8 @@ pub enum DataError {
     },
     /// The held-out fraction leaves no training data or no held-out data.
     #[error(
-        "a fraction of {fraction} held out of the {all} {what} of `{}` leaves no training data or \
-         no held-out data; give more data or a fraction between 0 and 1",
+        "holding out a fraction of {fraction} of the {all} {what} of `{}` leaves no training data \
+         or no held-out data; give more data or a fraction between 0 and 1",
         path.display()
     )]
     Holdout {
@@ -215,7 +215,7 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// Adds the file to an error of the examples in it.
+    /// Adds the file to an error about its examples.
     pub(super) fn of_file(mut self, file: &Path) -> Self {
         if let Self::NothingToLearn { path, .. } = &mut self {
             *path = Some(file.to_owned());

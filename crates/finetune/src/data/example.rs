@@ -1,4 +1,4 @@
-//! An example: tokens, and which of them have a loss.
+//! An example: tokens, and a mask of learned tokens.
 
 use std::io;
 
@@ -7,7 +7,8 @@ use super::turns::{Piece, turns};
 use crate::error::Result;
 use crate::tokenizer::{ChatTemplate, Conversation, Tokenizer};
 
-/// Tokens, and for each whether it is learned, that is, whether its prediction has a loss.
+/// Tokens, and for each token whether it is learned, that is, whether its prediction counts in the
+/// loss.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Example {
     tokens: Vec<u32>,
@@ -26,7 +27,7 @@ impl Example {
         Ok(example)
     }
 
-    /// Encodes a prompt, which is not learned, and its completion, which is.
+    /// Encodes a prompt and its completion. Only the completion is learned.
     ///
     /// # Errors
     /// The errors of [`Tokenizer::encode`].
@@ -38,8 +39,8 @@ impl Example {
         Ok(example)
     }
 
-    /// Encodes a conversation as `template` renders it. The messages of the assistant are learned,
-    /// with the token that ends each.
+    /// Encodes a conversation as `template` renders it. Assistant messages are learned, including
+    /// their end tokens.
     ///
     /// # Errors
     /// If the template fails on the conversation, or a message of the assistant cannot be found in
@@ -64,14 +65,15 @@ impl Example {
         &self.tokens
     }
 
-    /// Returns for each token whether it is learned. The first never is: nothing predicts it.
+    /// Returns for each token whether it is learned. The first token never is, because no token
+    /// predicts it.
     pub fn learned(&self) -> &[bool] {
         &self.learned
     }
 
     /// Appends the example to a corpus.
     pub(super) fn write(&self, writer: &mut CorpusWriter) -> io::Result<()> {
-        // A tokenizer has no larger tokens.
+        // Tokens of a tokenizer are smaller than `LEARNED`.
         let word = |(token, learned): (&u32, &bool)| token | if *learned { LEARNED } else { 0 };
         let words: Vec<u32> = self.tokens.iter().zip(&self.learned).map(word).collect();
         writer.push(&words)?;
@@ -79,7 +81,7 @@ impl Example {
         Ok(())
     }
 
-    /// Does not learn the first `count` tokens.
+    /// Excludes the first `count` tokens from learning.
     pub(super) fn forget(&mut self, count: usize) {
         self.learned.iter_mut().take(count).for_each(|learned| *learned = false);
     }
@@ -110,8 +112,7 @@ impl Example {
         self.push(end.into_iter().collect(), true);
     }
 
-    /// Appends the tokens of consecutive pieces of a text. No token spans two pieces, so that the
-    /// tokens before a piece belong to a prompt.
+    /// Appends the tokens of consecutive pieces of a text. No token spans two pieces.
     fn pieces(&mut self, pieces: &[Piece], tokenizer: &Tokenizer) -> Result<()> {
         let mut before = "";
         for Piece { text, learned } in pieces {
@@ -123,7 +124,7 @@ impl Example {
 }
 
 /// Encodes `text` after `before`. Some tokenizers encode the beginning of a text differently from
-/// its middle, so that both are encoded together if that does not change the tokens of `before`.
+/// its middle, so both are encoded together if that does not change the tokens of `before`.
 fn following(before: &str, text: &str, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
     let encode = |text: &str| tokenizer.encode(text);
     let (alone, together) = (encode(before)?, encode(&format!("{before}{text}"))?);

@@ -1,4 +1,4 @@
-//! Examples as sequences, shuffled in each epoch.
+//! Examples arranged in sequences, which are shuffled in each epoch.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::error::Result;
 /// Purpose of the random numbers that order the sequences.
 const ORDER: u64 = 0x6f72_6465_7200_0000;
 
-/// Examples as sequences.
+/// Examples arranged in sequences.
 ///
 /// An epoch has each sequence once, in an order that depends on the seed and the number of the
 /// epoch. Steps take consecutive sequences and continue with the next epoch.
@@ -25,7 +25,7 @@ pub struct Examples {
     tally: Tally,
     fingerprint: String,
     order: EpochOrder,
-    /// Consecutive sequences that stay together: 2 for pairs, else 1.
+    /// Number of consecutive sequences that stay together: 2 for pairs, else 1.
     group: usize,
 }
 
@@ -37,7 +37,7 @@ impl Examples {
     /// [`DataError::Shape`] if a sequence has no tokens or too many.
     pub fn new(examples: Vec<Example>, layout: Layout) -> Result<Self, DataError> {
         let mut writer = CorpusWriter::in_memory();
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let written = examples.iter().try_for_each(|example| example.write(&mut writer));
         written.expect("memory takes all words");
         let numbers: Vec<usize> = (0..examples.len()).collect();
@@ -80,7 +80,7 @@ impl Examples {
         Self { corpus, arrangement, layout, tally, fingerprint, order, group }
     }
 
-    /// Whether the sequences are pairs: chosen and rejected in turns.
+    /// Whether the sequences are pairs: chosen and rejected alternate.
     pub fn has_pairs(&self) -> bool {
         self.group > 1
     }
@@ -113,7 +113,7 @@ impl Examples {
         self.corpus.words()[document.place()].iter().map(|word| word & !LEARNED)
     }
 
-    /// The next token of each token, or [`IGNORED_TARGET`].
+    /// Returns the target of each token: the next token, or [`IGNORED_TARGET`].
     fn targets(&self, document: Document) -> impl Iterator<Item = u32> {
         let place = document.place();
         let target = |word: &u32| match word & LEARNED {
@@ -174,8 +174,8 @@ impl Examples {
         Ok(self.padded(length, places.into_iter().map(Some)))
     }
 
-    /// Returns batch `index` of the sequences in order: of the file, or if they are packed, of
-    /// their longest documents. `None` after the last.
+    /// Returns batch `index` of the sequences in file order; packed sequences are ordered by their
+    /// longest documents. `None` after the last batch.
     ///
     /// # Errors
     /// [`DataError::OtherSeq`] if the sequences have another length, and [`DataError::Shape`].
@@ -189,7 +189,7 @@ impl Examples {
     }
 
     /// Returns a batch of the sequences at `places`, each padded to `length` tokens. `None` is a
-    /// row of padding. In packed batches, each token of padding is a document of its own.
+    /// row of padding. In packed batches, each padding token is its own document.
     fn padded(&self, length: usize, places: impl Iterator<Item = Option<usize>>) -> Batch {
         let pad = self.layout.pad;
         let mut batch = Batch { tokens: Vec::new(), targets: Vec::new(), positions: None };
@@ -214,12 +214,12 @@ fn fingerprint(
     layout: Layout,
     group: usize,
 ) -> String {
-    // The lengths of batches change the order of sums, and thereby bits.
+    // The lengths of batches change the order of sums and thus the bits of results.
     let mut first: Vec<u32> = layout.lengths.all().map(|length| length as u32).collect();
     first.extend([group as u32, u32::from(layout.packing), arrangement.len() as u32]);
     let content = corpus.digest().as_chunks().0;
     first.extend(content.iter().map(|four| u32::from_le_bytes(*four)));
-    // With its count before each sequence, different arrangements have different words.
+    // A count before each sequence makes the words of different arrangements differ.
     let sequences = (0..arrangement.len()).map(|number| {
         let documents = arrangement.sequence(number);
         let count = std::iter::once(documents.len() as u32);

@@ -1,4 +1,4 @@
-//! Lines in the forms of other programs, as conversations.
+//! Conversion of ShareGPT and Alpaca lines to conversations.
 //!
 //! ShareGPT: `conversations`, a list of messages with `from` and `value`. Alpaca: `instruction`,
 //! `input`, which may be empty, and `output`; optionally `system` and `history`, earlier pairs of
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::tokenizer::{ASSISTANT, Conversation};
 
-/// Names of the sender of a ShareGPT message, and the role of each.
+/// Senders of ShareGPT messages, and the role of each.
 const SENDERS: [(&str, &str); 10] = [
     ("human", "user"),
     ("user", "user"),
@@ -22,14 +22,14 @@ const SENDERS: [(&str, &str); 10] = [
     ("observation", "tool"),
 ];
 
-/// A message of ShareGPT.
+/// A ShareGPT message.
 #[derive(Debug, Deserialize)]
 pub(super) struct ShareGptMessage {
     from: Option<String>,
     value: Option<String>,
 }
 
-/// A line of Alpaca.
+/// An Alpaca line.
 #[derive(Debug)]
 pub(super) struct Alpaca {
     pub(super) instruction: String,
@@ -39,8 +39,8 @@ pub(super) struct Alpaca {
     pub(super) history: Vec<[String; 2]>,
 }
 
-/// Returns the messages of a ShareGPT conversation, or why they cannot be used. `system` is a
-/// message before them.
+/// Returns the messages of a ShareGPT conversation, or why they cannot be used. `system` becomes
+/// the first message.
 pub(super) fn share_gpt(
     messages: Vec<ShareGptMessage>,
     system: Option<&str>,
@@ -57,7 +57,7 @@ pub(super) fn share_gpt(
         let Some(value) = value else { return Err(format!("message {number} has no `value`")) };
         let Some((_, role)) = SENDERS.iter().find(|(name, _)| *name == from) else {
             let names = SENDERS.map(|(name, _)| name).join(", ");
-            return Err(format!("message {number} is from `{from}`, which is none of {names}"));
+            return Err(format!("message {number} is from `{from}`, which is not one of {names}"));
         };
         turns.push((role, value));
     }

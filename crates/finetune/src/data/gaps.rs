@@ -3,8 +3,8 @@
 //! Sentinels cannot enclose such an answer. The template therefore renders the conversation once
 //! more with sentinels around the text of all other messages. The gap between two of these texts
 //! has the end of one message, the header of the answer, the answer, and the start of the next
-//! message. Three answers are searched individually. They give the text before and after an answer
-//! in its gap. A gap with other text is left to the individual search.
+//! message. Three answers are searched individually; they determine the text before and after an
+//! answer in its gap. Answers in gaps with other text are searched individually.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::tokenizer::ASSISTANT;
 type Gap = (usize, Range<usize>);
 
 impl Search<'_> {
-    /// Adds the ranges of `answers` that have none yet and that gaps locate.
+    /// Adds the ranges that gaps locate for `answers` that have no range yet.
     pub(super) fn find_in_gaps(
         &self,
         answers: &[usize],
@@ -43,8 +43,7 @@ impl Search<'_> {
         groups.values().try_for_each(|gaps| self.find_alike(answers, gaps, ranges))
     }
 
-    /// Returns the ranges of the texts of other roles. `None` if sentinels change the rest of the
-    /// text.
+    /// Returns the ranges of the texts of other roles. `None` if sentinels change other text.
     fn texts_of_others(&self) -> Result<Option<Vec<Option<Range<usize>>>>, HubError> {
         let role = |index: usize| self.conversation.role(index);
         let all = 0..self.conversation.len();

@@ -1,4 +1,4 @@
-//! Reading examples from JSON Lines, and from Parquet files, whose rows become lines.
+//! Reading examples from JSON Lines, and from Parquet files, whose rows are converted to lines.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -41,19 +41,19 @@ impl Forms {
     }
 }
 
-/// The fields of a line that are read. Others are ignored.
+/// The fields that are read from a line. Other fields are ignored.
 #[derive(Debug, Deserialize)]
 struct Line {
     text: Option<String>,
     prompt: Option<String>,
     completion: Option<String>,
     messages: Option<IgnoredAny>,
-    /// Of ShareGPT.
+    /// A field of ShareGPT.
     conversations: Option<IgnoredAny>,
-    /// Of Alpaca, with `output`.
+    /// A field of Alpaca, with `output`.
     instruction: Option<String>,
     output: Option<String>,
-    /// Of preferences.
+    /// A field of preferences.
     chosen: Option<IgnoredAny>,
     rejected: Option<IgnoredAny>,
 }
@@ -75,7 +75,7 @@ struct AlpacaLine {
 }
 
 impl Line {
-    /// The names of the forms that the line has.
+    /// Returns the fields of the line that determine its form.
     fn forms(&self) -> Vec<&'static str> {
         let fields = [
             ("text", self.text.is_some()),
@@ -88,7 +88,7 @@ impl Line {
         ];
         let there = fields.iter().filter(|(_, there)| *there).map(|(name, _)| *name);
         let there: Vec<_> = there.collect();
-        // Data in other forms often keeps the fields from which it was made.
+        // Converted data often keeps its original fields.
         let of_alpaca = |name: &&str| ["instruction", "output"].contains(name);
         match there.iter().all(of_alpaca) {
             true => there,
@@ -99,8 +99,8 @@ impl Line {
 
 /// Reads the examples of `path`, JSON Lines or a Parquet file. Empty lines are skipped.
 ///
-/// Threads parse parts of the file; examples have its order. Memory holds these parts and the
-/// tokens of all, within [`JsonlLimits::MAXIMUM`].
+/// Threads parse chunks of the file; examples keep file order. Memory holds these chunks and all
+/// tokens, within [`JsonlLimits::MAXIMUM`].
 ///
 /// # Errors
 /// [`DataError::Read`], [`DataError::Empty`], [`DataError::Array`], [`DataError::LongLine`],
@@ -130,7 +130,7 @@ fn read_within(
     Ok((examples, forms))
 }
 
-/// Passes the examples of a file to `take`, in order. Returns SHA-256 of the file, too.
+/// Passes the examples of a file to `take`, in order. Also returns SHA-256 of the file.
 ///
 /// # Errors
 /// As [`read_jsonl`].
@@ -191,10 +191,10 @@ pub(super) fn pairs_of(
     of.read(reader, &length, take).map(|(_, digest)| digest)
 }
 
-/// Opens a file of JSON Lines, or one that begins as a Parquet file does.
+/// Opens a file, as Parquet if it begins with [`PARQUET`], else as JSON Lines.
 fn source(path: &Path, limits: JsonlLimits) -> Result<Box<dyn LineSource + '_>, DataError> {
     let mut file = File::open(path).map_err(DataError::read(path))?;
-    // A pipe has no place to return to.
+    // A pipe cannot seek back.
     if file.metadata().is_ok_and(|found| found.is_file()) {
         let mut start = Vec::new();
         let read = file.by_ref().take(PARQUET.len() as u64).read_to_end(&mut start);
@@ -233,7 +233,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Passes what the readers make of the lines to `take`. `length` counts tokens.
+    /// Passes the parsed lines to `take`. `length` counts tokens.
     fn read<P: ParseLines>(
         self,
         reader: impl Fn() -> P,
@@ -351,7 +351,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Encodes a line of text, or of a prompt and its completion.
+    /// Encodes a line with `text`, or with `prompt` and `completion`.
     fn plain(&mut self, line: Line) -> Result<Result<Example, String>> {
         let example = match (line.forms().as_slice(), &line) {
             (["text"], Line { text: Some(text), .. }) => {
@@ -370,7 +370,7 @@ impl<'a> Reader<'a> {
         Ok(example.map_err(|error| error.to_string()))
     }
 
-    /// Encodes a line of Alpaca: as a conversation, or without a chat template as a prompt with its
+    /// Encodes an Alpaca line as a conversation, or, without a chat template, as a prompt with its
     /// completion.
     fn alpaca(&mut self, text: &[u8], line: Line) -> Result<Result<Example, String>> {
         let further: AlpacaLine = match serde_json::from_slice(text) {
@@ -402,7 +402,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Fails for a line that is not an object. Lists would be read as the fields of a line in order.
+/// Fails for a line that is not an object: serde would read a list as the fields in order.
 fn require_object(line: &[u8]) -> Result<(), String> {
     match line.starts_with(b"{") {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! Examples as sequences: packed, or padded.
+//! Arranges examples in sequences, packed or padded.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -10,13 +10,13 @@ use super::batch::tokens_in;
 use super::corpus::{Corpus, LEARNED};
 use super::{DataError, Lengths};
 
-/// The arrangement of examples as sequences.
+/// How examples are arranged in sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Tokens of a sequence, and the lengths to which the sequences of a step are padded.
+    /// Tokens per sequence, and the lengths to which the sequences of a step are padded.
     pub lengths: Lengths,
-    /// Whether several examples share a sequence, each as a document of its own: attention and
-    /// positions stay inside it, and losses equal the losses of padded examples. Otherwise each
+    /// Whether several examples share a sequence, each as its own document: attention and positions
+    /// stay within a document, and losses equal the losses of padded examples. Otherwise each
     /// example is one padded sequence.
     pub packing: bool,
     /// The padding token.
@@ -30,10 +30,10 @@ pub struct Tally {
     pub examples: usize,
     /// Examples that were truncated to a sequence.
     pub truncated: usize,
-    /// Packed texts that are longer than a sequence, and are several documents.
+    /// Packed texts that are longer than a sequence and were split into several documents.
     #[serde(default)]
     pub split: usize,
-    /// Examples without a learned token, or without one after truncation.
+    /// Examples without a learned token after truncation.
     pub dropped: usize,
     /// Sequences.
     pub sequences: usize,
@@ -45,7 +45,7 @@ pub struct Tally {
     pub packed: bool,
 }
 
-/// Consecutive words of a corpus: tokens, and the target of the last one after them.
+/// Consecutive words of a corpus: tokens, followed by the target of the last token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Document {
     start: u64,
@@ -53,24 +53,24 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// Takes the words of `range` as one document. The last is only a target.
+    /// Returns the words of `range` as one document. The last word is only a target.
     fn of(range: Range<usize>) -> Self {
         Self { start: range.start as u64, tokens: range.len().saturating_sub(1) as u32 }
     }
 
-    /// The place of the tokens in the words of the corpus. Targets are one word later.
+    /// Returns the range of the tokens in the corpus. Targets are one word later.
     pub(super) fn place(self) -> Range<usize> {
         let start = self.start as usize;
         start..start + self.tokens as usize
     }
 
-    /// The document as 32-bit words.
+    /// Returns the document as 32-bit words, for the fingerprint.
     pub(super) fn words(self) -> [u32; 3] {
         [self.start as u32, (self.start >> 32) as u32, self.tokens]
     }
 }
 
-/// Documents as sequences.
+/// Documents arranged in sequences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Arrangement {
     documents: Vec<Document>,
@@ -124,8 +124,8 @@ impl Layout {
         self.arrange(documents, found.tally)
     }
 
-    /// Arranges `pairs` of consecutive examples as sequences in turns. A pair is dropped if nothing
-    /// of one of its examples is learned after truncation.
+    /// Arranges `pairs` of consecutive examples as alternating sequences. Drops a pair if either
+    /// example has no learned token after truncation.
     ///
     /// # Errors
     /// [`DataError::NothingToLearn`] if no pair is left, and [`DataError::Shape`].
@@ -178,8 +178,8 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// The example at `range` as one document of at most a sequence. `None` if nothing of it is
-    /// learned.
+    /// Returns the example at `range` as one document, truncated to a sequence. `None` if no token
+    /// is learned.
     fn truncated(&mut self, range: Range<usize>) -> Option<Document> {
         // The last token is only a target.
         let kept = range.start..range.end.min(range.start + self.seq + 1);
@@ -190,8 +190,8 @@ impl Found<'_> {
         (learned > 0).then(|| Document::of(kept))
     }
 
-    /// Adds the example at `range` to `documents`. A text that is longer than a sequence is split.
-    /// Other examples are truncated: an answer without its prompt is not worth learning.
+    /// Adds the example at `range` to `documents`. Splits a text that is longer than a sequence,
+    /// but truncates other examples, since an answer should not be learned without its prompt.
     fn split(&mut self, range: Range<usize>, documents: &mut Vec<Document>) {
         let all = range.len().saturating_sub(1);
         if all <= self.seq || learned(&self.words[range.clone()]) < all {
@@ -212,8 +212,8 @@ fn learned(words: &[u32]) -> usize {
     words.iter().filter(|word| **word & LEARNED != 0).count()
 }
 
-/// Packs documents into sequences of at most `seq` tokens by best-fit decreasing: from the longest
-/// on, each into the fullest sequence that fits it.
+/// Packs documents into sequences of at most `seq` tokens by best-fit decreasing: longest first,
+/// each into the fullest sequence that fits it.
 ///
 /// Source: Ding et al., "Fewer Truncations Improve Language Modeling", arXiv 2404.10830.
 fn best_fit(mut documents: Vec<Document>, seq: usize) -> Arrangement {
@@ -235,7 +235,7 @@ fn best_fit(mut documents: Vec<Document>, seq: usize) -> Arrangement {
         free.remove(&(capacity, number));
         free.insert((capacity - tokens, number));
     }
-    // From counts to ends, and by a stable sort to documents in the order of their sequences.
+    // Convert counts to ends, and sort documents stably by their sequence.
     let mut sum = 0;
     for end in &mut ends {
         sum += *end;

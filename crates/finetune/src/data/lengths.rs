@@ -1,6 +1,6 @@
 //! The lengths to which sequences are padded.
 
-/// Lengths in equal steps. The last is the length of a whole sequence.
+/// Lengths in equal steps. The last is the full sequence length.
 ///
 /// ```
 /// use retrograph_finetune::data::Lengths;
@@ -21,7 +21,7 @@ impl Lengths {
         Self { seq, step: seq.div_ceil(count.max(1)).max(1) }
     }
 
-    /// The length of a whole sequence.
+    /// Returns the full sequence length.
     pub fn seq(self) -> usize {
         self.seq
     }

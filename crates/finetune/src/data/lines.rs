@@ -11,12 +11,12 @@ use super::DataError;
 use super::parallel::{CHUNK, LineSource, Text};
 use crate::digest::FileDigest;
 
-/// Limits of a file of examples. They bound the memory that reading takes.
+/// Limits of a file of examples, which bound the memory for reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JsonlLimits {
     /// Maximum bytes of a line.
     pub line: usize,
-    /// Maximum lines. Each takes about 100 bytes of memory besides its tokens.
+    /// Maximum lines. Each takes about 100 bytes of memory in addition to its tokens.
     pub lines: usize,
     /// Maximum tokens of all examples. Each takes up to 9 bytes of memory.
     pub tokens: usize,
@@ -25,7 +25,7 @@ pub struct JsonlLimits {
 impl JsonlLimits {
     /// Limits of [`read_jsonl`](super::read_jsonl).
     pub const MAXIMUM: Self = Self { line: 64 << 20, lines: 1 << 25, tokens: 1 << 30 };
-    /// Limits with a [`TokenCache`](super::TokenCache), which takes the tokens; a line takes about
+    /// Limits with a [`TokenCache`](super::TokenCache), which stores the tokens; a line takes about
     /// 40 bytes of memory.
     pub const WITH_CACHE: Self = Self { lines: 1 << 31, tokens: 1 << 40, ..Self::MAXIMUM };
 }
@@ -90,8 +90,8 @@ impl<'a> Lines<'a> {
         Ok(more)
     }
 
-    /// Requires that the file is not one array: the first line begins an array that continues on
-    /// other lines, or is a whole array without other lines.
+    /// Fails if the file is one array: its first line begins an array that continues on other
+    /// lines, or is a complete array without other lines.
     fn require_lines(&mut self, line: &[u8]) -> Result<(), DataError> {
         let first = line.trim_ascii();
         if self.started || first.is_empty() {

@@ -2,19 +2,19 @@
 //!
 //! The individual search renders the conversation once per answer, which takes quadratic time. Here
 //! the template renders the conversation once more with a sentinel at the start and the end of each
-//! answer. Three answers are searched individually. They give the header before an answer and the
-//! text that ends it. Every other answer with the same header and end is located by its sentinels;
-//! the rest is left to the individual search.
+//! answer. Three answers are searched individually; they determine the header before an answer and
+//! the text that ends it. Sentinels locate every other answer with the same header and end; the
+//! remaining answers are searched individually.
 
 use std::ops::Range;
 
 use super::turns::{SENTINEL, Search};
 use crate::hub::HubError;
 
-/// In conversations with fewer answers, each is searched individually.
+/// In conversations with fewer answers, each answer is searched individually.
 pub(super) const FEW: usize = 16;
 
-/// A message in the rendered text: its trimmed content, and the whitespace around that.
+/// A message in the rendered text: its trimmed content and the whitespace around it.
 pub(super) struct Marked<'a> {
     pub(super) text: Range<usize>,
     before: &'a str,
@@ -156,7 +156,7 @@ impl Search<'_> {
     }
 }
 
-/// Returns the result with the whitespace or without it. `None` if both exist and differ.
+/// Returns the range with or without the whitespace. `None` if both exist and differ.
 fn one(whitespace: &str, range: impl Fn(&str) -> Option<usize>) -> Option<usize> {
     match (range(whitespace), range("")) {
         (Some(with), Some(without)) => (with == without).then_some(with),

@@ -2,9 +2,8 @@
 //!
 //! [`TextData`] is one text; a step takes windows of it. [`Examples`] are texts, prompts with
 //! completions, or conversations from JSON Lines. The tokens are in memory, or in a file of a
-//! [`TokenCache`]. Each window or example is seen once per epoch.
-//! The batch of a step depends only on the seed and the step, so that a resumed run continues with
-//! the same batches.
+//! [`TokenCache`]. Each window or example is seen once per epoch. The batch of a step depends only
+//! on the seed and the step, so a resumed run continues with the same batches.
 
 mod batch;
 mod corpus;
@@ -61,7 +60,7 @@ impl Data {
         }
     }
 
-    /// Whether the sequences are pairs: chosen and rejected in turns.
+    /// Whether the sequences are pairs: chosen and rejected alternate.
     pub fn has_pairs(&self) -> bool {
         match self {
             Self::Text(_) => false,

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-/// Returns the generator of one purpose and stream.
+/// Returns the random generator for a purpose and a stream.
 pub(super) fn generator(seed: u64, purpose: u64, stream: u64) -> ChaCha8Rng {
     let mut generator = ChaCha8Rng::seed_from_u64(seed ^ purpose);
     generator.set_stream(stream);
@@ -14,7 +14,7 @@ pub(super) fn generator(seed: u64, purpose: u64, stream: u64) -> ChaCha8Rng {
 
 /// Returns a number below `limit`.
 pub(super) fn below(generator: &mut ChaCha8Rng, limit: usize) -> usize {
-    // The product of a uniform 64-bit fraction and the limit, rounded down.
+    // Multiplies a uniform 64-bit fraction by the limit and rounds down.
     ((u128::from(generator.next_u64()) * limit as u128) >> 64) as usize
 }
 
@@ -27,7 +27,7 @@ pub(super) fn shuffled(mut generator: ChaCha8Rng, len: usize) -> Vec<usize> {
     order
 }
 
-/// The order of an epoch, kept until another one is asked for.
+/// The order of an epoch, cached until another epoch is requested.
 #[derive(Debug)]
 pub(super) struct EpochOrder {
     purpose: u64,
@@ -42,14 +42,14 @@ struct Order {
 }
 
 impl EpochOrder {
-    /// Returns orders by the random numbers of `purpose`.
+    /// Returns a cache of orders from the random numbers of `purpose`.
     pub(super) fn new(purpose: u64) -> Self {
         Self { purpose, last: Mutex::default() }
     }
 
     /// Returns number `at` of an epoch in which each number below `len` occurs once.
     pub(super) fn place(&self, (seed, epoch): (u64, u64), at: usize, len: usize) -> usize {
-        // An order is replaced as a whole, so that a panic leaves a valid one.
+        // An order is replaced as a whole, so it is valid even after a panic.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let of = Some((seed, epoch, len));
         if last.of != of {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_comes_once_and_the_seed_decides_where() {
+    fn an_order_is_a_permutation_that_depends_on_the_seed() {
         let order = |seed, stream| shuffled(generator(seed, 7, stream), 100);
         let mut sorted = order(1, 0);
         assert_eq!((&order(1, 0), order(1, 0) == sorted), (&sorted, true));
@@ -81,9 +81,9 @@ mod tests {
         assert!(shuffled(generator(0, 0, 0), 0).is_empty());
     }
 
-    /// Each of the six orders of three is as likely as the others.
+    /// Checks the six orders of three.
     #[test]
-    fn no_order_is_preferred() {
+    fn all_orders_are_equally_likely() {
         let mut counts = std::collections::BTreeMap::new();
         for stream in 0..6000 {
             *counts.entry(shuffled(generator(3, 7, stream), 3)).or_insert(0) += 1;

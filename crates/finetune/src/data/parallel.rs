@@ -1,4 +1,4 @@
-//! Lines that several threads parse, with results in the order of the file.
+//! Parsing of lines in several threads, with results in file order.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Sender, channel};
@@ -9,14 +9,14 @@ use super::DataError;
 use crate::digest::FileDigest;
 use crate::error::{Error, Result};
 
-/// Bytes of lines that a thread parses at a time, unless one line has more.
+/// Bytes of lines that a thread parses at a time, unless a single line is longer.
 pub(super) const CHUNK: usize = 64 << 10;
-/// Chunks that may be parsed before an earlier one, for each thread.
+/// Number of chunks per thread that may be parsed before an earlier chunk is finished.
 const AHEAD: usize = 4;
 /// Maximum threads.
 const THREADS: usize = 32;
 
-/// A file that gives lines in order.
+/// A file that is read as lines, in order.
 pub(super) trait LineSource: Send {
     /// The size of the file.
     fn bytes(&self) -> usize;
@@ -24,7 +24,7 @@ pub(super) trait LineSource: Send {
     /// Reads the next lines, about [`CHUNK`] bytes. Returns false after the last.
     fn chunk(&mut self, text: &mut Text) -> bool;
 
-    /// SHA-256 of the file that was read to its end.
+    /// Returns SHA-256 of the file. Call it after the last chunk.
     fn digest(self: Box<Self>) -> FileDigest;
 }
 
@@ -32,7 +32,7 @@ pub(super) trait LineSource: Send {
 #[derive(Default)]
 pub(super) struct Text {
     pub(super) bytes: Vec<u8>,
-    /// The number and the place of each line.
+    /// The number and the range of each line.
     pub(super) lines: Vec<(usize, std::ops::Range<usize>)>,
     /// Bytes of the file up to the last line.
     pub(super) done: usize,
@@ -65,7 +65,7 @@ impl Text {
     }
 }
 
-/// What a chunk of lines became.
+/// The results of a chunk of lines.
 pub(super) struct Chunk<T> {
     /// The number of each line that is not empty, and its result.
     pub(super) lines: Vec<(usize, Result<T, String>)>,
@@ -86,8 +86,8 @@ pub(super) trait ParseLines: Send {
     fn parse(&mut self, line: &[u8]) -> Result<Result<Self::Line, String>>;
 }
 
-/// Parses all lines of `source` by `parser` and its copies in other threads. `take` takes the
-/// chunks in order and ends the reading by an error. Returns the parsers, too.
+/// Parses all lines of `source` with `parser` and its copies in other threads. `take` receives the
+/// chunks in order; its error ends the reading. Also returns the parsers.
 pub(super) fn parse<P: ParseLines>(
     source: Box<dyn LineSource + '_>,
     parser: impl Fn() -> P,
@@ -128,7 +128,7 @@ pub(super) fn parse<P: ParseLines>(
 /// The lines that no thread has taken yet.
 struct Queue<'a> {
     state: Mutex<State<'a>>,
-    /// A chunk was finished, or the threads shall end.
+    /// Notified when a chunk was finished or the threads must end.
     changed: Condvar,
     ahead: usize,
 }
@@ -152,7 +152,7 @@ impl<'a> Queue<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the next lines and returns their number, unless the threads shall end.
+    /// Takes the next chunk and returns its number, unless the threads must end.
     fn take(&self, text: &mut Text) -> Option<usize> {
         let full =
             |state: &mut State<'_>| !state.stopped && state.taken >= state.finished + self.ahead;
@@ -191,7 +191,7 @@ fn work<P: ParseLines>(
 ) -> P {
     let mut text = Text::default();
     while let Some(number) = queue.take(&mut text) {
-        // Without the results of a thread that panics, others would wait.
+        // Also stops the queue if this thread panics; other threads would wait for its results.
         let stop = StopAtEnd(queue);
         let chunk = parsed(&mut parser, &mut text);
         std::mem::forget(stop);

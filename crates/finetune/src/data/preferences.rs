@@ -1,7 +1,7 @@
 //! Lines of preferences: a prompt, a chosen answer and a rejected one.
 //!
-//! All three are texts, or lists of messages. Without `prompt`, or with one that `chosen` repeats,
-//! the prompt is the messages with which `chosen` and `rejected` both begin.
+//! All three are texts, or lists of messages. If `prompt` is missing or `chosen` repeats it, the
+//! prompt is the common first messages of `chosen` and `rejected`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,9 +19,9 @@ struct Line {
     tools: Option<Value>,
 }
 
-/// Encodes the chosen and the rejected example of a line; the template is compiled for the first
-/// messages. The inner error is the reason why the line cannot be used; the outer error concerns
-/// all lines.
+/// Encodes the chosen and the rejected example of a line. Compiles the template for the first line
+/// with messages. The inner error is the reason why the line cannot be used; the outer error
+/// concerns all lines.
 pub(super) fn pair(
     line: &[u8],
     (tokenizer, template): (&Tokenizer, &mut Option<ChatTemplate>),
@@ -59,14 +59,14 @@ pub(super) fn pair(
 
 type Messages = Vec<Value>;
 
-/// Returns the messages of the prompt, and of each answer without them.
+/// Returns the messages of the prompt, and of each answer without the prompt.
 fn messages(
     prompt: Option<Value>,
     answers: [Messages; 2],
 ) -> Result<(Messages, [Messages; 2]), String> {
     let (prompt, answers) = match prompt {
         Some(Value::Array(prompt)) => (prompt, answers),
-        // Some data has the text of the first message as a prompt, too.
+        // Some data sets are lists of messages, but repeat the text of the first as `prompt`.
         None | Some(Value::String(_)) => {
             let [chosen, rejected] = &answers;
             let same = chosen.iter().zip(rejected).take_while(|(one, other)| one == other).count();
@@ -76,7 +76,7 @@ fn messages(
         Some(_) => return Err("`prompt` must be a text or a list of messages".to_owned()),
     };
     match (prompt.is_empty(), answers.iter().any(Vec::is_empty)) {
-        (true, _) => Err("`chosen` and `rejected` have no message of a prompt".to_owned()),
+        (true, _) => Err("`chosen` and `rejected` have no common prompt messages".to_owned()),
         (_, true) => Err("`chosen` or `rejected` has no message after the prompt".to_owned()),
         _ => Ok((prompt, answers)),
     }
@@ -104,6 +104,6 @@ fn conversations(
 fn learned(pair: [Example; 2]) -> Result<[Example; 2], String> {
     match pair.iter().all(Example::has_learned) {
         true => Ok(pair),
-        false => Err("`chosen` or `rejected` has no message of the assistant".to_owned()),
+        false => Err("`chosen` or `rejected` has no assistant message".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! The rows of a Parquet file, as lines of JSON. Only columns that examples may have are read.
+//! The rows of a Parquet file as JSON lines. Reads only columns that examples can have.
 
 use std::fs::File;
 use std::path::Path;
@@ -100,7 +100,7 @@ impl LineSource for Rows<'_> {
     }
 }
 
-/// Calls the reader. The result of a panic is its message.
+/// Calls the reader. A panic becomes an error with its message.
 fn guarded<T>(call: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T, String> {
     match caught(call) {
         Ok(result) => result.map_err(|error| error.to_string()),
@@ -118,13 +118,13 @@ fn projected(schema: &Type) -> Result<Type, String> {
         return Err(format!("its columns are {}; none belongs to an example", names.join(", ")));
     }
     if let Some(column) = known.iter().find(|column| has_binary(column)) {
-        return Err(format!("column `{}` has bytes without the type of a text", column.name()));
+        return Err(format!("column `{}` has bytes that are not of a string type", column.name()));
     }
     let group = Type::group_type_builder(schema.name()).with_fields(known).build();
     group.map_err(|error| error.to_string())
 }
 
-/// Whether a column has bytes that are not said to be a text.
+/// Whether a column has bytes that are not of a string type.
 fn has_binary(column: &Type) -> bool {
     if column.is_group() {
         return column.get_fields().iter().any(|field| has_binary(field));

@@ -20,17 +20,17 @@ const HOLDOUT: u64 = 0x686f_6c64_6f75_7400;
 /// Options of reading and splitting data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SplitOptions {
-    /// Tokens of a sequence, and the lengths to which the sequences of a step are padded.
+    /// Tokens per sequence, and the lengths to which the sequences of a step are padded.
     pub lengths: Lengths,
-    /// Whether examples are packed; by default they are, unless sequences have several lengths.
+    /// Whether examples are packed; by default, unless there are several lengths.
     pub packing: Option<bool>,
     /// The held-out fraction: at least 0 and below 1.
     pub holdout: f64,
-    /// The seed of the choice of held-out examples.
+    /// The seed that selects held-out examples.
     pub seed: u64,
 }
 
-/// Data in two parts.
+/// Training data and held-out data.
 #[derive(Debug)]
 pub struct Split {
     /// Training data.
@@ -48,8 +48,8 @@ pub struct DataFile<'a> {
     pub path: &'a Path,
     /// Converts text to tokens.
     pub tokenizer: &'a Tokenizer,
-    /// Takes the tokens, so that they may be more than fit into memory. The path must then name a
-    /// regular file.
+    /// Stores the tokens, which then need not fit in memory. The path must then name a regular
+    /// file.
     pub cache: Option<&'a TokenCache>,
 }
 
@@ -84,7 +84,7 @@ impl<'a> DataFile<'a> {
 }
 
 impl SplitOptions {
-    /// Reads one text. Its last part is held out.
+    /// Reads one text. The end of the text is held out.
     ///
     /// # Errors
     /// The errors of [`TextData::read`]; [`DataError::Holdout`]; with a cache, [`DataError::Cache`]
@@ -109,7 +109,7 @@ impl SplitOptions {
         Ok(Split { training: training.into(), held_out: Some(held_out.into()), cache })
     }
 
-    /// Reads examples from JSON Lines. The seed chooses the held-out ones.
+    /// Reads examples from JSON Lines. The seed selects the held-out examples.
     ///
     /// # Errors
     /// The errors of [`read_jsonl`](super::read_jsonl) and [`Examples::new`];
@@ -127,7 +127,7 @@ impl SplitOptions {
         self.split((file.path, corpus.examples(), "examples"), &part, cache)
     }
 
-    /// Reads preferences from JSON Lines as pairs of padded sequences. The seed chooses the
+    /// Reads preferences from JSON Lines as pairs of padded sequences. The seed selects the
     /// held-out pairs.
     ///
     /// # Errors
@@ -148,7 +148,7 @@ impl SplitOptions {
         self.split((file.path, corpus.examples() / 2, "pairs"), &part, cache)
     }
 
-    /// Makes `part` of training and held-out examples of the file `path`.
+    /// Calls `part` with the training and the held-out examples of the file `path`.
     fn split(
         &self,
         (path, all, what): (&Path, usize, &'static str),

@@ -18,13 +18,13 @@ use crate::tokenizer::Tokenizer;
 
 /// Purpose of the random numbers that place the windows of an epoch.
 const WINDOWS: u64 = 0x6261_7463_6865_7300;
-/// Purpose of the random numbers that order them.
+/// Purpose of the random numbers that order the windows.
 const ORDER: u64 = 0x7769_6e64_6f77_7300;
 
 /// Maximum tokens of a text. They take 4 GiB of memory.
 pub const MAX_TEXT_TOKENS: usize = 1 << 30;
 
-/// Bytes of one read.
+/// Bytes per read.
 const PART: usize = 64 << 10;
 
 /// A text as tokens.
@@ -55,7 +55,7 @@ impl TextData {
         Self::read_within(MAX_TEXT_TOKENS, (path, file), tokenizer)
     }
 
-    /// Reads to the end. Fails after more than `limit` tokens.
+    /// Reads to the end. Fails if there are more than `limit` tokens.
     fn read_within(
         limit: usize,
         (path, reader): (&Path, impl Read),
@@ -157,8 +157,9 @@ impl TextData {
     }
 
     /// Returns the batch of `step`, counted from 0. An epoch has each whole window of the text
-    /// once, in an order that depends on `seed` and the epoch. Windows of an epoch follow each
-    /// other; the first one starts where `seed` and the epoch say, so that all tokens are learned.
+    /// once, in an order that depends on `seed` and the epoch. Windows of an epoch are consecutive;
+    /// the offset of the first also depends on `seed` and the epoch, so that all tokens are learned
+    /// over time.
     ///
     /// # Errors
     /// [`Error::TextTooShort`] if the text is shorter than a sequence, and
@@ -205,7 +206,8 @@ impl TextData {
     }
 }
 
-/// Encodes a text. `take` takes its tokens in order, in parts. Fails after more than `limit`.
+/// Encodes a text. `take` receives its tokens in order, in chunks. Fails if there are more than
+/// `limit`.
 pub(super) fn encode(
     limit: usize,
     (path, mut reader): (&Path, impl Read),
@@ -234,7 +236,7 @@ pub(super) fn encode(
     Err(too_long(path, bytes, limit))
 }
 
-/// Passes the tokens of a file to `take`, without a limit of memory. Returns SHA-256 of the file.
+/// Passes the tokens of a file to `take`, without a limit. Returns SHA-256 of the file.
 ///
 /// # Errors
 /// As [`TextData::read`].
@@ -269,7 +271,7 @@ impl Read for Seen<'_> {
     }
 }
 
-/// Takes the next tokens of a text.
+/// Receives the next tokens of a text.
 pub(super) type Take<'a> = &'a mut dyn FnMut(Vec<u32>) -> Result<()>;
 
 fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_has_each_window_once_in_an_order_of_its_own() {
+    fn an_epoch_has_each_window_once_in_its_own_order() {
         // Five windows of 16 and four tokens more.
         let text = data(85);
         assert_eq!(text.sequences(16), 5);

@@ -1,8 +1,7 @@
-//! Tokenized data in files: each is built once, and mapped into memory by every run that uses it.
+//! A cache of tokenized data: each file is built once and memory-mapped by every run that uses it.
 //!
-//! A file is named by SHA-256 of the data, of the tokenizer with its chat template, and of the
-//! version of this crate. Data that changes gets another file; a file that is damaged is built
-//! again.
+//! The name of a file is SHA-256 of the data, the tokenizer with its chat template, and the version
+//! of this crate. Changed data gets another file; a damaged file is built again.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,39 +15,39 @@ use crate::digest::{FileDigest, digest_of_file, hex};
 use crate::error::Result;
 use crate::tokenizer::Tokenizer;
 
-/// The end of the names of files.
+/// The file extension.
 const EXTENSION: &str = "tokens";
-/// Raised when the same data and tokenizer give other tokens.
+/// Increased when the same data and tokenizer would give other tokens.
 const MEANING: u32 = 1;
 
-/// A directory of tokenized data, created on demand. Any file of it may be deleted when no run
-/// uses it.
+/// A directory of tokenized data, created on demand. Its files may be deleted while no run uses
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenCache {
     directory: PathBuf,
 }
 
-/// The file that a run uses.
+/// The cache file of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheUse {
     /// The file.
     pub path: PathBuf,
-    /// How it came to be.
+    /// How the run got the file.
     pub state: CacheState,
 }
 
-/// How the file of a run came to be.
+/// How a run got its cache file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheState {
-    /// An earlier run has built it.
+    /// An earlier run built it.
     Reused,
-    /// This run has built it.
+    /// This run built it.
     Built,
-    /// This run has built it in the place of one that cannot be used, for this reason.
+    /// This run replaced a file that could not be used, for this reason.
     Rebuilt(String),
 }
 
-/// What data becomes; part of the key.
+/// The kind of tokenized data; part of the key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
     Text,
@@ -70,8 +69,8 @@ impl TokenCache {
         &self.directory
     }
 
-    /// Returns the tokens of the file `data`. Unless there is a valid file, `build` writes one.
-    /// Processes that ask at the same time wait for the first.
+    /// Returns the tokens of the file `data`. If there is no valid cache file, `build` writes one.
+    /// Concurrent processes wait for the first.
     ///
     /// # Errors
     /// [`DataError::Read`], [`DataError::NoSpace`], [`DataError::Cache`],
@@ -83,7 +82,7 @@ impl TokenCache {
         build: Build<'_>,
     ) -> Result<(Corpus, CacheUse)> {
         fs::create_dir_all(&self.directory).map_err(failed(&self.directory))?;
-        // Such a file cannot have been stored, and reading it would take hours.
+        // The tokens of such a file cannot be cached, and reading it could take hours.
         self.require_space((data, tokenizer), |disk| disk.all)?;
         let source = digest_of_file(data).map_err(DataError::read(data))?;
         let key = key(form, &source, &tokenizer.digest());
@@ -96,7 +95,7 @@ impl TokenCache {
         self.require_space((data, tokenizer), |disk| disk.free)?;
         let lock = self.directory.join(format!("{name}.lock"));
         let held = File::create(&lock).and_then(|file| file.lock().map(|()| file));
-        // A file system without locks builds in several processes; the last result stays.
+        // Without file locks, several processes build the file; the last result stays.
         let held = held.ok();
         let mut build = || self.built((data, &source), (&path, &key), build);
         let built = match corpus::open(&path, &key) {
@@ -110,7 +109,7 @@ impl TokenCache {
         built
     }
 
-    /// Refuses data whose tokens do not fit into the `capacity` of the file system, if it says so.
+    /// Fails if the tokens of the data exceed the `capacity` of the file system, if it is known.
     fn require_space(
         &self,
         (data, tokenizer): (&Path, &Tokenizer),
@@ -156,7 +155,7 @@ struct DiskSpace {
 }
 
 impl DiskSpace {
-    /// The file system of `directory`; `None` if it does not say.
+    /// Returns the space of the file system of `directory`; `None` if unknown.
     #[cfg(target_os = "linux")]
     fn of(directory: &Path) -> io::Result<Option<Self>> {
         let found = rustix::fs::statvfs(directory)?;

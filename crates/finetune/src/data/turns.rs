@@ -1,4 +1,4 @@
-//! The answers of a conversation in its rendered text.
+//! Locates the answers of a conversation in its rendered text.
 //!
 //! A chat template does not mark answers. An answer starts where the text of the previous messages
 //! with the generation prompt ends, if the text of the whole conversation begins with that text. It
@@ -30,7 +30,7 @@ pub(super) struct Piece {
     pub(super) learned: bool,
 }
 
-/// Renders `conversation` in pieces. The pieces of the assistant are learned.
+/// Renders `conversation` in pieces. Assistant pieces are learned.
 pub(super) fn turns(
     conversation: &Conversation,
     template: &ChatTemplate,
@@ -120,11 +120,11 @@ impl Answer<'_> {
             return Ok(Some(before.len()));
         }
         let Some([header, _]) = self.around_sentinel(index + 1)? else { return Ok(None) };
-        // The generation prompt begins a thought, which this answer lacks.
+        // The generation prompt begins with a thought that this answer lacks.
         if before.starts_with(&header) && whole.starts_with(&header) {
             return Ok(Some(header.len()));
         }
-        // The answer begins with its own thought; the generation prompt has another one.
+        // The answer and the generation prompt begin with different thoughts.
         let messages = self.template.render(self.conversation, index, false)?;
         let line = before[..common(&before, whole)].rfind('\n').map(|line| line + 1);
         let start = line.filter(|start| *start > messages.len());

@@ -1,12 +1,12 @@
-//! The architecture of a model, as files name it.
+//! The architecture of a model, and its names in files.
 
 use super::ExportError;
 use crate::config::{GatedActivation, ModelConfig};
 
-/// The distance of layers without RoPE in llama.cpp.
+/// The interval of layers without RoPE in llama.cpp.
 const GGUF_NO_ROPE_INTERVAL: usize = 4;
 
-/// Why a model cannot be written.
+/// The explanation if no architecture has the parts of a model.
 const NO_OTHER: &str = "no supported architecture has it";
 
 /// The architecture of a model, by the parts that distinguish it.
@@ -41,7 +41,7 @@ impl Architecture {
         }
         if model.sliding_window.is_some_and(|window| window.full_interval.is_some()) {
             return refuse(
-                "layers without a window between others in a model that is no Gemma",
+                "layers without a window between other layers, in a model that is not Gemma",
                 NO_OTHER,
             );
         }
@@ -76,8 +76,8 @@ impl Architecture {
         }
     }
 
-    /// Returns `None` for a model without any part of Gemma, and `Some(None)` for one that has some
-    /// of them but is no Gemma.
+    /// Returns `None` for a model without any part of Gemma, and `Some(None)` for a model that has
+    /// some parts of Gemma but is not Gemma.
     fn gemma(model: &ModelConfig) -> Option<Option<Self>> {
         let plain = ModelConfig {
             local_rope_theta: None,
@@ -107,8 +107,8 @@ impl Architecture {
         })
     }
 
-    /// Returns the architecture of llama.cpp, which has windows in Gemma only and calls Mistral
-    /// llama.
+    /// Returns the architecture in llama.cpp, which supports windows only in Gemma and calls
+    /// Mistral llama.
     ///
     /// # Errors
     /// [`ExportError::NotExpressible`] for biases of the MLP, for a SmolLM3 with biases or with
@@ -124,7 +124,7 @@ impl Architecture {
             _ if model.mlp_bias => "biases of the MLP".to_owned(),
             (Self::SmolLm3, _) if model.o_bias => "biases of SmolLM3".to_owned(),
             (Self::SmolLm3, Some(interval)) if interval != GGUF_NO_ROPE_INTERVAL => {
-                format!("layers without RoPE at a distance of {interval}")
+                format!("layers without RoPE at an interval of {interval}")
             }
             _ => return Ok(architecture),
         };
@@ -174,13 +174,13 @@ fn not_in_gguf(architecture: Architecture, model: &ModelConfig) -> Option<&'stat
     let capped = (model.attention_softcap.is_some(), model.logit_softcap.is_some());
     match architecture {
         Architecture::Gemma2 if !model.tied => {
-            Some("an output projection of Gemma 2 beside its token table")
+            Some("an output projection of Gemma 2 that is not tied to its token embeddings")
         }
         Architecture::Gemma2 if capped != (true, true) => {
             Some("Gemma 2 without soft-capping of scores and logits")
         }
         Architecture::Gemma3 if capped.0 => Some("soft-capping of the scores of Gemma 3"),
-        // llama.cpp scales no positions in layers with a window.
+        // llama.cpp does not scale positions in sliding-window layers.
         Architecture::Gemma3
             if model.rope_scaling.is_some()
                 && model.local_rope_theta.is_none()

@@ -6,8 +6,8 @@ use crate::hub::ModelDirectory;
 
 /// The card of a model.
 pub(super) const CARD: &str = "README.md";
-/// Maximum bytes of the card of a base model that are searched for its license.
-const LOOKED_AT: usize = 64 << 10;
+/// Number of leading bytes of a base model's card that are searched for its license.
+const SEARCHED_BYTES: usize = 64 << 10;
 
 /// Returns the card of a model named `title`, with one list item for each of `facts`.
 pub(super) fn text(title: &str, base: Option<&ModelDirectory>, facts: &[String]) -> String {
@@ -28,7 +28,7 @@ pub(super) fn text(title: &str, base: Option<&ModelDirectory>, facts: &[String])
 /// Returns the lines about the license in the card of the model in `folder`.
 fn license(folder: &Path) -> Vec<String> {
     let Ok(bytes) = crate::json_file::read_json(&folder.join(CARD)) else { return Vec::new() };
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LOOKED_AT)]);
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SEARCHED_BYTES)]);
     let mut lines = text.lines();
     if lines.next() != Some("---") {
         return Vec::new();

@@ -9,10 +9,10 @@ use crate::error::Result;
 use crate::hub::{HubError, ModelDirectory};
 use crate::json_file::read_json;
 
-/// The context length that is claimed for a model without a base. RoPE itself has no limit.
+/// The context length that is written for a model without a base. RoPE itself has no limit.
 pub(super) const POSITIONS: usize = 2048;
 
-/// Returns `config.json` of `base` with another dtype; it stays if `dtype` is `None`.
+/// Returns `config.json` of `base` with `dtype`; `None` keeps the dtype.
 pub(super) fn of_base(base: &ModelDirectory, dtype: Option<WeightType>) -> Result<Value> {
     let path = base.path().join("config.json");
     let text = read_json(&path).map_err(|source| HubError::Read { path: path.clone(), source })?;
@@ -66,7 +66,7 @@ pub(super) fn of_model(model: &ModelConfig, dtype: WeightType) -> Result<Value, 
         config["no_rope_layer_interval"] = json!(interval);
     }
     if architecture == Architecture::Phi3 {
-        // Its class computes the width of a head from others, and pads with a token by default.
+        // Its class computes the head dimension from other fields, and has a default padding token.
         config["sliding_window"] = Value::Null;
         config["pad_token_id"] = Value::Null;
     }
@@ -104,7 +104,7 @@ fn add_gemma(config: &mut Value, model: &ModelConfig) {
     }
 }
 
-/// The context length that is claimed.
+/// Returns the context length that is written.
 fn positions(model: &ModelConfig) -> usize {
     match model.rope_scaling {
         Some(RopeScaling::Dynamic { original, .. }) => original as usize,

@@ -22,7 +22,7 @@ const GENERATION: &str = "generation_config.json";
 /// File extensions of weights. Weight files of the base model are not copied.
 const WEIGHTS: [&str; 9] =
     ["bin", "ckpt", "gguf", "h5", "msgpack", "onnx", "pt", "pth", "safetensors"];
-/// Files that are written anew, or that belong to other weights.
+/// Files that are not copied: they are written anew, or belong to other weights.
 const NOT_COPIED: [&str; 4] = ["config.json", card::CARD, INDEX, "adapter_config.json"];
 
 /// The destination of a model.
@@ -30,13 +30,13 @@ const NOT_COPIED: [&str; 4] = ["config.json", card::CARD, INDEX, "adapter_config
 pub struct ModelOutput<'a> {
     /// The directory, which must be empty or not exist.
     pub folder: &'a Path,
-    /// The base model: configuration, tokenizer and all other files except weights are copied. A
-    /// model without one gets a tokenizer whose tokens are bytes.
+    /// The base model: configuration, tokenizer and all other files except weights are copied.
+    /// Without a base model, the output gets a tokenizer whose tokens are bytes.
     pub base: Option<&'a ModelDirectory>,
     /// The stored type. With `None`, each tensor keeps its type in the base model; without a base
     /// model it is f32.
     pub dtype: Option<WeightType>,
-    /// Maximum bytes of a weight file. A larger tensor has a file of its own.
+    /// Maximum bytes of a weight file. A larger tensor gets its own file.
     pub max_shard_bytes: u64,
     /// Items of the model card.
     pub facts: &'a [String],
@@ -148,7 +148,7 @@ fn write_shards(
     Ok(Written { tensors: tensors.len(), files: shards.len(), bytes: total })
 }
 
-/// Divides tensors, in order, into shards of at most `most` bytes or one tensor.
+/// Divides tensors, in order, into shards of at most `most` bytes, or of one larger tensor.
 fn shards<'a>(
     tensors: &'a [StoredTensor],
     bytes: &dyn Fn(&StoredTensor) -> u64,

@@ -14,7 +14,7 @@ pub enum ExportError {
     NotFinite {
         /// The tensor.
         name: String,
-        /// Which element.
+        /// Index of the element.
         index: usize,
         /// Its value.
         value: f32,
@@ -27,7 +27,7 @@ pub enum ExportError {
     Overflow {
         /// The tensor.
         name: String,
-        /// Which element.
+        /// Index of the element.
         index: usize,
         /// Its value in f64.
         value: f64,
@@ -55,7 +55,7 @@ pub enum ExportError {
         remedy: &'static str,
     },
     /// The output exists.
-    #[error("`{}` exists and is not replaced; remove it or give another place", path.display())]
+    #[error("`{}` exists and is not replaced; remove it or give another path", path.display())]
     Exists {
         /// The file.
         path: PathBuf,

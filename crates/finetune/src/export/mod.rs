@@ -3,7 +3,7 @@
 //! [`ModelWeights`] returns each tensor of the model. A tensor with a LoRA update becomes
 //! `W + scale · B · A`, computed in f64 in a fixed order and rounded once to the stored type.
 //! [`write_model`] writes a directory in Hugging Face format, and [`write_gguf`] a file for
-//! llama.cpp. Both appear when they are complete.
+//! llama.cpp. Both appear under their final name only when they are complete.
 
 mod architecture;
 mod card;
@@ -28,9 +28,9 @@ pub struct Progress<'a> {
     pub done: u64,
     /// All bytes.
     pub total: u64,
-    /// The tensor that comes next; empty at the end.
+    /// The next tensor; empty at the end.
     pub name: &'a str,
 }
 
-/// Receives the progress before each tensor and returns whether to go on.
+/// Receives the progress before each tensor and returns whether to continue.
 pub type OnProgress<'a> = &'a mut dyn FnMut(Progress<'_>) -> bool;

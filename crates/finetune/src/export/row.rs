@@ -49,12 +49,12 @@ impl WeightType {
         }
     }
 
-    /// Returns the type for rows of `width` elements: rows that blocks do not fill become f16.
+    /// Returns the type for rows of `width` elements: rows that are not whole blocks become f16.
     pub(crate) fn for_width(self, width: usize) -> Self {
         if self == Self::Q8_0 && !width.is_multiple_of(BLOCK) { Self::F16 } else { self }
     }
 
-    /// Returns the type of a stored tensor; `None` for one that is not supported.
+    /// Returns the type of a stored tensor; `None` if it is not supported.
     pub(crate) fn of(dtype: Dtype) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.safetensors() == Some(dtype))
     }
@@ -167,7 +167,7 @@ mod tests {
             dtype.encode(&[x], &mut bytes)?;
             Ok::<f32, usize>(decode(dtype.safetensors().unwrap(), &bytes).unwrap()[0])
         };
-        // Half a unit of the last place above 1 is a tie; a hair more, which f32 does not have,
+        // 1 plus half a unit in the last place is a tie. Slightly more, which f32 cannot represent,
         // is not.
         let units = [(WeightType::Bf16, 2f64.powi(-8)), (WeightType::F16, 2f64.powi(-11))];
         for (dtype, half_unit) in units {

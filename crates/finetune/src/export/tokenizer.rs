@@ -1,11 +1,10 @@
-//! The tokenizer of a model without one: each byte is a token, as `tokenizer.json`.
+//! `tokenizer.json` for a model without a tokenizer: each byte is a token.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// Returns the characters that byte-level tokenizers write bytes as, by byte. The table comes from
-/// GPT-2.
+/// Returns the character for each byte in byte-level tokenizers. The table is GPT-2's.
 pub(crate) fn byte_characters() -> [char; 256] {
     let printed = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let mut others = (256u32..).filter_map(char::from_u32);

@@ -5,7 +5,7 @@ use crate::config::{LoraConfig, LoraModule, Mode, ModelConfig};
 use crate::error::Result;
 use crate::parameters::{Parameter, inventory};
 
-/// The fewest rows that are worth a thread.
+/// Minimum rows per thread.
 const ROWS_PER_THREAD: usize = 64;
 
 /// Returns the values of a parameter, as f32, row-major.
@@ -21,14 +21,14 @@ pub struct ModelWeights<'a> {
 }
 
 impl<'a> ModelWeights<'a> {
-    /// Takes the weights of `config` from `values`, which is asked for every parameter of `mode`.
+    /// Returns weights read through `values`, which is called for each parameter of `mode`.
     pub fn new(config: &ModelConfig, mode: Mode, values: ValuesOf<'a>) -> Self {
         let all = inventory(config, mode);
         let (updates, tensors) = all.into_iter().partition(|one| one.name.contains(".lora_"));
         Self { config: *config, lora: mode.lora(), tensors, updates, values }
     }
 
-    /// The dimensions and the parts of the model.
+    /// Returns the configuration of the model.
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }
@@ -43,7 +43,7 @@ impl<'a> ModelWeights<'a> {
         &self.tensors
     }
 
-    /// The tensors as files store them, in the order of their first parts.
+    /// Returns the tensors as stored in files, in the order of their first parts.
     pub(super) fn stored(&self) -> Vec<StoredTensor> {
         let mut stored: Vec<StoredTensor> = Vec::new();
         for tensor in &self.tensors {
@@ -133,7 +133,7 @@ impl StoredTensor {
         self.encode_in(&Conversion::default(), weights, dtype)
     }
 
-    /// Reads and encodes all elements, of which `conversion` holds for each part.
+    /// Reads and encodes all elements; `conversion` returns the conversion of each part.
     pub(super) fn encode_in(
         &self,
         conversion: &Conversion,
@@ -149,18 +149,18 @@ impl StoredTensor {
     }
 }
 
-/// How a format differs from the files of Hugging Face.
+/// How a format differs from Hugging Face files.
 pub(super) struct Conversion {
-    /// Row `i` of a tensor is row `order(i)` of the tensor of Hugging Face.
+    /// Row `i` of a tensor is row `order(i)` of the Hugging Face tensor.
     pub(super) order: Box<dyn Fn(usize) -> usize + Sync>,
     /// The factor of all elements.
     pub(super) factor: f64,
-    /// Whether norms that multiply by `1 + w` are stored as this sum, not as w.
+    /// Whether norms that multiply by `1 + w` are stored as `1 + w` instead of `w`.
     pub(super) unit_offset: bool,
 }
 
 impl Default for Conversion {
-    /// Returns the files of Hugging Face.
+    /// Returns the conversion for Hugging Face files: none.
     fn default() -> Self {
         Self { order: Box::new(|row| row), factor: 1.0, unit_offset: false }
     }
@@ -184,12 +184,12 @@ struct Update {
     b: Vec<f32>,
     rank: usize,
     scale: f64,
-    /// The norms of the rows of the tensor with its update, which DoRA trains.
+    /// The trained magnitudes of DoRA: the row norms of the tensor with its update.
     magnitudes: Option<Vec<f32>>,
 }
 
 impl Tensor {
-    /// Returns the tensor with the values of `conversion`. Encoding it takes the order.
+    /// Returns the tensor with the values of `conversion`. The row order is applied when encoding.
     pub(super) fn converted(self, conversion: &Conversion) -> Self {
         let offset = if conversion.unit_offset { 0.0 } else { self.offset };
         Self { offset, factor: conversion.factor, ..self }

@@ -1,4 +1,4 @@
-//! A generator with an adapter over the weights of another generator.
+//! A generator with an adapter that shares the base weights of another generator.
 
 use super::{GenerationPlan, Generator};
 use crate::adapter::Adapter;
@@ -9,7 +9,7 @@ use crate::state::Source;
 
 impl Generator {
     /// Returns a generator of the same model with `adapter`. Both share the weights on the device,
-    /// and each has its own KV cache and programs. It takes the options of this generator.
+    /// and each has its own KV cache and programs. The new generator has the options of this one.
     ///
     /// # Errors
     /// [`Error::InvalidConfig`] if this generator has an adapter itself; an adapter that does not

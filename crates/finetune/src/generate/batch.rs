@@ -1,4 +1,4 @@
-//! Texts that are generated together: one row of each step per text.
+//! Batched generation: each step computes one row per text.
 
 use std::collections::VecDeque;
 
@@ -8,11 +8,11 @@ use super::workload::Step;
 use super::{Generator, GeneratorOptions};
 use crate::error::{Error, Result};
 
-/// Up to [`GeneratorOptions::texts`] texts that are generated together (continuous batching).
+/// Continuous batching of up to [`GeneratorOptions::texts`] texts.
 ///
-/// A text starts as soon as a slot is free, and ends on its own. Every step computes the rows of
-/// all slots, used or not, so that a text has the same tokens whatever runs beside it. Prefill runs
-/// alone, between two steps.
+/// A text starts as soon as a slot is free, and ends independently of the others. Every step
+/// computes the rows of all slots, used or not, so the tokens of a text do not depend on the other
+/// texts. Prefill runs alone, between two steps.
 ///
 /// ```
 /// # #[cfg(feature = "sim")] {
@@ -48,7 +48,7 @@ pub struct GenerationBatch {
     generator: Generator,
     slots: Vec<Option<Text>>,
     ring: Ring,
-    /// The slots of which each copy in the ring has a new token.
+    /// For each copy in the ring, the slots for which it has a new token.
     in_flight: VecDeque<Vec<usize>>,
     device_ms: Option<f32>,
 }
@@ -72,7 +72,7 @@ impl Text {
     }
 }
 
-/// What a step brought for a text.
+/// The result of a step for a text.
 #[derive(Debug)]
 pub struct Advance {
     /// The slot of the text.
@@ -90,15 +90,15 @@ pub enum Event {
     EndedBy(u32),
     /// The text has all its tokens, or fills its KV cache.
     Full,
-    /// A logit is NaN or infinite: no token follows.
+    /// A logit is NaN or infinite. No token follows.
     NotFinite {
-        /// The position of the token that has no logits.
+        /// The position of the token without finite logits.
         position: usize,
     },
 }
 
 impl GenerationBatch {
-    /// Takes a generator with [`GeneratorOptions::texts`] slots.
+    /// Returns a batch with the [`GeneratorOptions::texts`] slots of a generator.
     ///
     /// # Errors
     /// If the device fails.
@@ -114,17 +114,17 @@ impl GenerationBatch {
         &self.generator
     }
 
-    /// Texts that can run together.
+    /// Returns the number of slots.
     pub fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether a text goes on, or a step is in flight.
+    /// Whether a text is not finished, or a step is in flight.
     pub fn is_active(&self) -> bool {
         !self.in_flight.is_empty() || self.slots.iter().any(Option::is_some)
     }
 
-    /// Returns a slot that has no text, and of which no step is in flight.
+    /// Returns a slot without a text and without a step in flight.
     pub fn free_slot(&self) -> Option<usize> {
         let in_flight = |slot: &usize| self.in_flight.iter().any(|slots| slots.contains(slot));
         (0..self.slots.len()).find(|slot| self.slots[*slot].is_none() && !in_flight(slot))
@@ -170,14 +170,14 @@ impl GenerationBatch {
         }
     }
 
-    /// Milliseconds on the device from the step or prompt before the last results to that of the
-    /// last results; `None` for the first.
+    /// Returns the device time in milliseconds between the last results and the results before
+    /// them; `None` for the first results.
     pub fn device_ms(&self) -> Option<f32> {
         self.device_ms
     }
 
-    /// Waits for the oldest step, while the next one runs. Returns a token, the end, or both, of
-    /// each text that was part of it.
+    /// Waits for the oldest step, while the next one runs. Returns a token, the end, or both, for
+    /// each text in that step.
     ///
     /// # Errors
     /// With verification, [`Error::NotBitEqual`]; or if the device fails.
@@ -221,8 +221,8 @@ impl GenerationBatch {
         if next.iter().all(Option::is_none) {
             return Ok(false);
         }
-        // A slot that has no next token computes one at position 0, which nobody reads. Its text,
-        // if there is still one, needs its KV cache no more.
+        // A slot without a next token computes an unused token at position 0. Its text, if any, no
+        // longer needs its KV cache.
         let positions: Vec<u32> = next.iter().map(|next| next.unwrap_or(0) as u32).collect();
         let sampling = self.slots.iter().zip(&next).flat_map(|(text, next)| {
             let text = text.as_ref().zip(*next);
@@ -243,7 +243,7 @@ impl GenerationBatch {
         Ok(true)
     }
 
-    /// Sends the tokens of the last step to the host, of which those of some slots are new.
+    /// Copies the tokens of the last step to the host; the tokens of some slots are new.
     fn send(&mut self, advanced: Vec<usize>) -> Result<()> {
         let Generator { programs, several, stream, .. } = &self.generator;
         let decode = several.as_ref().unwrap_or(programs);

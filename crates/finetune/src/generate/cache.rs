@@ -17,7 +17,7 @@ pub(super) enum CacheBuffers {
 }
 
 impl CacheBuffers {
-    /// Allocates `elements` of keys and the same of values.
+    /// Allocates `elements` keys and as many values.
     pub(super) fn new(context: &Context, dtype: DType, elements: usize) -> Result<Self> {
         Ok(match is_bf16("cache_dtype", dtype)? {
             false => {
@@ -39,8 +39,8 @@ impl CacheBuffers {
         }
     }
 
-    /// Returns address and length of both in words of 32 bits. A token has an even number of
-    /// elements, so that bf16 fills whole words.
+    /// Returns address and length of both in 32-bit words. A token has an even number of elements,
+    /// so bf16 also fills whole words.
     pub(super) fn words(&self) -> [(u64, usize); 2] {
         match self {
             Self::F32(pair) => pair.each_ref().map(|buffer| (buffer.address(), buffer.len())),

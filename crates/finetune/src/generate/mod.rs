@@ -1,10 +1,9 @@
 //! Text generation: prefill of the prompt, then one graph replay for each token.
 //!
 //! Both run the layers of training over a KV cache in fixed buffers. Position and sampling
-//! parameters change from token to token and are controls. The token itself stays on the device,
-//! where the next step reads it; a copy goes to the host, so that a step is enqueued before the
-//! host knows the last token. Programs are built by the length that they can attend to, when it is
-//! needed.
+//! parameters change from token to token and are controls. The sampled token stays on the device
+//! for the next step and is also copied to the host, so a step can be enqueued before the host
+//! knows the last token. There is one program per length that attention can cover, built on demand.
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {
@@ -25,7 +24,8 @@
 //! # Ok::<(), retrograph_finetune::Error>(())
 //! ```
 //!
-//! A generator has one text at a time, a [`GenerationBatch`] up to eight. There is no beam search.
+//! A generator has one text at a time, a [`GenerationBatch`] up to eight. Beam search is not
+//! supported.
 
 mod adapted;
 mod batch;
@@ -62,14 +62,14 @@ use workload::GenerationWorkload;
 /// Options of a generator. Only the dtype of the KV cache changes the text.
 #[derive(Clone, Copy, Debug)]
 pub struct GeneratorOptions {
-    /// The most tokens of prompt and text together: the capacity of the KV cache, from 2 to
+    /// Maximum tokens of prompt and text together: the capacity of the KV cache, from 2 to
     /// [`GeneratorOptions::MAX_LENGTH`].
     pub max_length: usize,
     /// Texts that a [`GenerationBatch`] generates together, from 1 to 8. Each has a KV cache of its
     /// own.
     pub texts: usize,
-    /// The dtype of the KV cache, f32 or bf16; by default the dtype of products. bf16 takes half
-    /// the memory and rounds keys and values.
+    /// The dtype of the KV cache, f32 or bf16; by default the dtype of matrix products. bf16 halves
+    /// its memory, but rounds keys and values.
     pub cache: Option<DType>,
     /// Strategy and memory of the programs.
     pub build: BuildOptions,
@@ -82,8 +82,8 @@ impl GeneratorOptions {
     /// limit.
     pub const MAX_LENGTH: usize = CacheShape::MAX_CAPACITY;
 
-    /// Returns defaults for `max_length` tokens: a KV cache in the dtype of the products, and the
-    /// strategy that the program chooses.
+    /// Returns defaults for `max_length` tokens: a KV cache in the dtype of matrix products, and an
+    /// automatically chosen strategy.
     pub fn new(max_length: usize) -> Self {
         Self { max_length, texts: 1, cache: None, build: BuildOptions::default(), verify: false }
     }
@@ -121,7 +121,7 @@ impl Generator {
         let GeneratorOptions { max_length: capacity, build, verify, .. } = options;
         let cache_dtype = options.cache_dtype(config);
         let rotary = RotaryTables::new(stream, &config.model, capacity)?;
-        // With verification, a read of memory that the step has not written must show.
+        // Verification must detect reads of memory that the step has not written.
         let build = BuildOptions { nan_transients: build.nan_transients || verify, ..build };
         let programs = |sizes: &Sizes, build| {
             let (state, rotary) = (state.clone(), rotary.clone());
@@ -149,7 +149,7 @@ impl Generator {
         &self.config
     }
 
-    /// The most tokens of prompt and text together.
+    /// Returns the maximum tokens of prompt and text together.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -177,17 +177,17 @@ impl Generator {
         programs.map(|one| one.workload().bytes() + one.cached_bytes()).sum()
     }
 
-    /// Steps that had the same bits as an eager step.
+    /// Returns the number of steps that were verified bitwise against an eager step.
     pub fn verified_steps(&self) -> u64 {
         self.programs.steps() + self.several.as_ref().map_or(0, Verified::steps)
     }
 
-    /// How often a step needed a kernel that was not warm.
+    /// Returns how often a step needed a kernel that was not warm.
     pub fn jit_after_warm(&self) -> usize {
         self.cache.jit_after_warm()
     }
 
-    /// Returns the logits after the last token that was computed.
+    /// Returns the logits of the last computed token.
     ///
     /// # Errors
     /// If the device fails.

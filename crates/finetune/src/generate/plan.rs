@@ -1,4 +1,4 @@
-//! The start of a generator: describe, warm, check the memory, upload.
+//! The start of a generator: plan, warm the kernels, check the memory, upload.
 
 use retrograph_runtime::{Context, DriverShare, ModuleCache, Policy, Requirements, Reuse, Stream};
 
@@ -20,7 +20,7 @@ pub struct GenerationNeed {
     pub cache: usize,
     /// Transients of the largest pass over a prompt.
     pub step: usize,
-    /// The second cache and step of `--verify`.
+    /// The second cache and step for verification.
     pub verify: usize,
     /// The driver's own memory for these allocations, graphs and code.
     pub driver: DriverShare,
@@ -32,7 +32,7 @@ impl GenerationNeed {
         self.parameters + self.cache + self.step + self.verify
     }
 
-    /// Fails unless this much memory is free; the parameters do not count if they are `uploaded`.
+    /// Fails unless this much memory is free. Parameters that are already `uploaded` do not count.
     fn require(&self, context: &Context, uploaded: bool) -> Result<()> {
         let (free, total) = context.memory()?;
         let parameters = if uploaded { 0 } else { self.parameters };
@@ -59,14 +59,14 @@ impl GenerationNeed {
     }
 }
 
-/// A generator that is described, without a device.
+/// The plan of a generator. Needs no device.
 #[derive(Debug)]
 pub struct GenerationPlan {
     config: InferenceConfig,
     options: GeneratorOptions,
     prompt: GenerationPass,
     next: GenerationPass,
-    /// The largest pass over several texts, if there are several.
+    /// The largest pass over several texts, if the batch has several.
     several: Option<GenerationPass>,
     /// The kernels of the programs of all sizes.
     launched: Requirements,
@@ -74,7 +74,7 @@ pub struct GenerationPlan {
 }
 
 impl GenerationPlan {
-    /// Describes generation with the model of `config`.
+    /// Plans generation with the model of `config`.
     ///
     /// # Errors
     /// When the configuration or the length is not valid.
@@ -96,7 +96,7 @@ impl GenerationPlan {
         Ok(Self { config: *config, options, prompt, next, several, launched, base: None })
     }
 
-    /// Takes the weights from `base`, except an adapter's.
+    /// Takes the weights from `base`, except the weights of an adapter.
     ///
     /// # Errors
     /// When `base` is a model of other dimensions, or its context is shorter than the maximum
@@ -107,7 +107,7 @@ impl GenerationPlan {
         Ok(Self { base: Some(base), ..self })
     }
 
-    /// The most tokens of prompt and text together.
+    /// Returns the maximum tokens of prompt and text together.
     pub fn max_length(&self) -> usize {
         self.options.max_length
     }
@@ -156,8 +156,8 @@ impl GenerationPlan {
         GenerationNeed { parameters, cache, step, verify, driver }
     }
 
-    /// Starts on the device of `cache`: nothing is uploaded before all kernels are warm and
-    /// everything is known to fit.
+    /// Starts on the device of `cache`. Uploads nothing until all kernels are warm and the memory
+    /// is known to suffice.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] before anything is uploaded, an adapter or checkpoint that does not

@@ -12,11 +12,11 @@ use crate::tokenizer::GenerationDefaults;
 /// and with every strategy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// Divisor of the logits. 0 takes the most likely token, and among equal ones the lowest.
+    /// Divisor of the logits. 0 takes the most likely token, and the lowest of equally likely ones.
     pub temperature: f32,
     /// Keeps this many of the most likely tokens, and ties with the last; 0 keeps all.
     pub top_k: u32,
-    /// Keeps the fewest of the most likely tokens whose probabilities sum to this; 1 keeps all.
+    /// Keeps the smallest set of most likely tokens whose probabilities sum to this; 1 keeps all.
     pub top_p: f32,
     /// Divides positive logits of tokens that are in the text, and multiplies negative ones; 1 for
     /// no penalty.
@@ -31,7 +31,7 @@ impl Sampling {
         Self { temperature: 0.0, top_k: 0, top_p: 1.0, repetition_penalty: 1.0, seed: 0 }
     }
 
-    /// Returns the defaults of a model; greedy if they say nothing.
+    /// Returns the defaults of a model; greedy if it has none.
     pub fn by(defaults: &GenerationDefaults) -> Self {
         let greedy = Self::greedy();
         let drawn = defaults.do_sample.unwrap_or(false);
@@ -48,7 +48,7 @@ impl Sampling {
     /// Checks every value.
     ///
     /// # Errors
-    /// [`Error::InvalidConfig`] with the one that cannot be used.
+    /// [`Error::InvalidConfig`] with the invalid parameter.
     pub fn validate(&self) -> Result<()> {
         let require = |field, value: f32, holds: bool, rule: &str| match holds {
             true => Ok(()),
@@ -79,11 +79,11 @@ impl Sampling {
 pub struct Request<'a> {
     /// The tokens to continue, at least one.
     pub prompt: &'a [u32],
-    /// The most tokens to generate. A full KV cache ends the text earlier.
+    /// Maximum tokens to generate. A full KV cache ends the text earlier.
     pub max_tokens: usize,
     /// The sampling parameters.
     pub sampling: Sampling,
-    /// Tokens that end the text. They are not part of it.
+    /// Tokens that end the text and are not part of it.
     pub ends: &'a [u32],
 }
 

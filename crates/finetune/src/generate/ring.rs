@@ -1,4 +1,4 @@
-//! Copies of tokens to the host, in flight while later steps run.
+//! Copies of tokens to the host, which overlap later steps.
 //!
 //! After each step its tokens are copied to pinned memory, and an event is recorded. The host waits
 //! for the event of the oldest copy while later steps run.
@@ -10,7 +10,7 @@ use retrograph_runtime::{Context, Event, PinnedBuffer, Stream};
 use crate::error::Result;
 use crate::model::SAMPLED;
 
-/// Steps in flight at once: one runs, and one waits in the stream.
+/// Maximum steps in flight: one runs, and one waits in the stream.
 pub(super) const AHEAD: usize = 2;
 
 /// The words of each text: its token and its status.
@@ -57,8 +57,8 @@ impl Ring {
         let mut slot = self.free.pop().expect("the caller has checked that the ring is not full");
         let target = slot.words.as_mut_ptr().cast();
         let bytes = self.words * size_of::<u32>();
-        // SAFETY: both places have this many words. The host reads the slot only after the event
-        // of the copy, and pinned memory waits for the context before it is freed.
+        // SAFETY: source and destination have this many words. The host reads the slot only after
+        // the event of the copy, and freeing pinned memory waits for the context.
         let copied = unsafe { stream.copy_to_host(target, address, bytes) };
         let done = copied.and_then(|()| slot.copied.record(&stream));
         self.in_flight.push_back(slot);
@@ -74,7 +74,7 @@ impl Ring {
         let words = slot.words.as_chunks().0.to_vec();
         let before = self.last.take();
         let elapsed = before.as_ref().map(|before| slot.copied.elapsed_ms(before)).transpose();
-        // Keeps the event for the next difference; the slot gets the event before.
+        // Keep the event for the next time difference; the slot gets the previous event.
         let fresh = before.or_else(|| self.spare.take());
         if let Some(fresh) = fresh {
             self.last = Some(std::mem::replace(&mut slot.copied, fresh));
@@ -83,7 +83,7 @@ impl Ring {
         Ok(Some((words, elapsed?)))
     }
 
-    /// Drops the copies in flight, after waiting for their copies.
+    /// Waits for the copies in flight and drops them.
     pub(super) fn clear(&mut self) -> Result<()> {
         while let Some(slot) = self.in_flight.front() {
             slot.copied.synchronize()?;

@@ -9,7 +9,7 @@ use crate::config::{InferenceConfig, LoraLayers, Mode};
 use crate::error::{Error, Result};
 use crate::model::{CacheConfig, GenerationPass};
 
-/// The shortest length that programs are built for.
+/// The shortest length for which programs are built.
 const SHORTEST: usize = 256;
 /// The most rows of a prefill.
 const MOST_ROWS: usize = 512;
@@ -17,7 +17,7 @@ const MOST_ROWS: usize = 512;
 const FEWEST_ROWS: usize = 16;
 /// The most texts of a pass.
 const MOST_TEXTS: usize = 8;
-/// The most attention scores of a prefill: 256 MiB.
+/// Maximum attention scores of a prefill: 256 MiB.
 const MOST_SCORES: usize = 64 << 20;
 
 /// The sizes of programs.
@@ -97,13 +97,13 @@ impl Sizes {
     }
 
     /// Returns how many of the `left` tokens of a prompt, from `position` on, the next prefill
-    /// computes. The number keeps the attention scores small.
+    /// computes. Limits the number of attention scores.
     pub(super) fn piece(&self, position: usize, left: usize) -> usize {
         let length = self.lengths.fit(position + left).unwrap_or(self.capacity);
         left.min(self.most_rows(length))
     }
 
-    /// Returns the most rows of a program of `length`.
+    /// Returns the maximum rows of a program of `length`.
     fn most_rows(&self, length: usize) -> usize {
         let fits = MOST_SCORES / (self.heads * length).max(1);
         1 << fits.clamp(FEWEST_ROWS, MOST_ROWS).ilog2()
@@ -133,7 +133,7 @@ impl Sizes {
     }
 
     /// Returns the kernels of the programs of all sizes. If all layers have the same updates, they
-    /// launch the same kernels, so that one layer is enough.
+    /// launch the same kernels, so one layer is enough.
     pub(super) fn requirements(&self, config: &InferenceConfig) -> Result<Requirements> {
         let mut config = *config;
         let alike = config.mode.lora().is_none_or(|lora| lora.layers_are_alike(&config.model));

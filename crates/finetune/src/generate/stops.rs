@@ -1,4 +1,4 @@
-//! Strings that end a text, which can span several pieces of it.
+//! Stop strings, which can span several pieces of a text.
 //!
 //! ```
 //! use retrograph_finetune::StopStrings;
@@ -8,7 +8,7 @@
 //! assert_eq!(stops.push("ND and on"), (String::new(), true));
 //! ```
 
-/// Text before output. The part that may begin a stop string is held back.
+/// A filter that holds back text that may begin a stop string.
 #[derive(Clone, Debug)]
 pub struct StopStrings {
     stops: Vec<String>,
@@ -16,14 +16,14 @@ pub struct StopStrings {
 }
 
 impl StopStrings {
-    /// Looks for `stops`. Empty strings are ignored.
+    /// Returns a filter for `stops`. Empty strings are ignored.
     pub fn new(stops: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let stops = stops.into_iter().map(Into::into).filter(|stop| !stop.is_empty());
         Self { stops: stops.collect(), held: String::new() }
     }
 
-    /// Takes a piece of text. Returns the text to output, and whether a stop string was found. The
-    /// stop string and the text after it are not output.
+    /// Adds a piece of text. Returns the text to output, and whether a stop string was found. The
+    /// stop string and the text after it are dropped.
     pub fn push(&mut self, piece: &str) -> (String, bool) {
         self.held.push_str(piece);
         let found = self.stops.iter().filter_map(|stop| self.held.find(stop)).min();
@@ -35,7 +35,7 @@ impl StopStrings {
         (std::mem::replace(&mut self.held, rest), false)
     }
 
-    /// Returns the text that was held back, at the end.
+    /// Ends the text and returns the text that was held back.
     pub fn finish(self) -> String {
         self.held
     }

@@ -1,4 +1,4 @@
-//! Text in, text out.
+//! Generation of text from text.
 
 use super::Generator;
 use super::request::{Request, Sampling};
@@ -15,9 +15,9 @@ pub struct TextRequest<'a> {
     pub max_tokens: usize,
     /// How they are chosen.
     pub sampling: Sampling,
-    /// Tokens each of which ends the text.
+    /// Tokens that each end the text.
     pub ends: &'a [u32],
-    /// Strings each of which ends the text, and is left out.
+    /// Strings that each end the text and are left out.
     pub stops: &'a [String],
 }
 
@@ -68,7 +68,7 @@ impl<'a> TextStream<'a> {
         self.stops.push(&self.tokens.push(token))
     }
 
-    /// Returns the rest of a text that no stop string ended.
+    /// Returns the rest of a text that did not end with a stop string.
     pub fn finish(mut self) -> String {
         let (mut rest, stopped) = self.stops.push(&self.tokens.finish());
         if !stopped {
@@ -107,8 +107,8 @@ pub struct Generated {
 }
 
 impl Generator {
-    /// Generates text. `on` receives each piece and returns whether to go on. A piece is empty if a
-    /// token completes no character.
+    /// Generates text. `on` receives each piece and returns whether to continue. A piece is empty
+    /// if a token completes no character.
     ///
     /// # Errors
     /// As [`Generator::tokens`] and [`Tokens::next`](super::Tokens).

@@ -5,7 +5,7 @@ use super::workload::Step;
 use super::{Generator, ring};
 use crate::error::{Error, Result};
 
-/// The tokens after a prompt. The next step runs while the caller gets a token, so that a caller
+/// The tokens after a prompt. The next step runs while the caller processes a token, so a caller
 /// that stops early leaves one step unused.
 #[derive(Debug)]
 pub struct Tokens<'a> {
@@ -23,7 +23,7 @@ pub struct Tokens<'a> {
 }
 
 impl Generator {
-    /// Computes the prompt and starts a text. The last text is forgotten.
+    /// Computes the prompt and starts a text. Clears the last text.
     ///
     /// # Errors
     /// If the prompt is empty, has a token outside the vocabulary, or fills the capacity; if
@@ -50,7 +50,7 @@ impl Generator {
         }
     }
 
-    /// Forgets the last text, and enqueues the tokens of a prompt, which sample the first token.
+    /// Clears the last text and enqueues the prefill of a prompt, which samples the first token.
     pub(super) fn prefill(&mut self, request: &Request<'_>) -> Result<()> {
         let Self { programs, stream, .. } = self;
         programs.each().try_for_each(|one| one.workload().clear(stream))?;
@@ -69,7 +69,7 @@ impl Generator {
 }
 
 impl<'a> Tokens<'a> {
-    /// Computes the prompt, which samples the first token.
+    /// Runs the prefill, which samples the first token.
     fn start(generator: &'a mut Generator, request: &Request<'_>) -> Result<Self> {
         generator.ring.clear()?;
         let prompt = request.prompt.len();
@@ -93,7 +93,7 @@ impl<'a> Tokens<'a> {
         Ok(tokens)
     }
 
-    /// Sends the token of the last step to the host.
+    /// Copies the token of the last step to the host.
     fn send(&mut self) -> Result<()> {
         let Generator { ring, stream, programs, .. } = &mut *self.generator;
         ring.push(stream, programs.tested().workload().sampled())?;
@@ -104,7 +104,7 @@ impl<'a> Tokens<'a> {
     /// Starts steps until the ring is full.
     fn run_ahead(&mut self) -> Result<()> {
         while self.enqueued < self.limit && !self.generator.ring.is_full() {
-            // The step reads the token that the step before sampled.
+            // The step reads the token that the previous step sampled.
             let position = self.prompt + self.enqueued - 1;
             let sampling = self.sampling.words(position + 1);
             let positions = &[position as u32];
@@ -148,7 +148,7 @@ impl<'a> Tokens<'a> {
         self.generator
     }
 
-    /// Steps in flight after the token that the caller got last.
+    /// Steps in flight after the last token that the caller received.
     pub const AHEAD: usize = ring::AHEAD - 1;
 }
 

@@ -14,7 +14,7 @@ use crate::state::{ModelState, RotaryTables};
 /// The input of a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step<'a> {
-    /// Tokens of a prompt; none for the tokens that were sampled last.
+    /// Tokens of a prompt; empty to use the last sampled tokens.
     pub(super) tokens: &'a [u32],
     /// The position of the first token of each text.
     pub(super) positions: &'a [u32],
@@ -28,7 +28,7 @@ impl Step<'_> {
         self.tokens.len().max(1)
     }
 
-    /// The greatest position of a first token.
+    /// The largest position of a first token.
     fn last_position(self) -> u32 {
         self.positions.iter().copied().max().unwrap_or(0)
     }
@@ -107,7 +107,7 @@ impl GenerationWorkload {
         Ok(self.logits.download(stream)?)
     }
 
-    /// Forgets the last text. Attention multiplies cache rows without a token by 0, so that they
+    /// Clears the last text. Attention multiplies cache rows without a token by 0, so they
     /// must be finite.
     pub(super) fn clear(&self, stream: &Stream) -> Result<()> {
         let stream = stream.outside_capture("clearing the caches")?;
@@ -130,7 +130,7 @@ impl GenerationWorkload {
     ) -> Result<()> {
         let stream = stream.outside_capture("copying a prefilled text")?;
         let word = size_of::<u32>();
-        // The address of the words of `text`, of which there are as many in every text.
+        // The address of the words of `text`; every text has the same number of words.
         let of_text = |address: u64, words: usize| address + (text * words * word) as u64;
         for (to, from) in self.caches.iter().zip(&prefilled.caches) {
             for (to, (from, words)) in to.words().into_iter().zip(from.words()) {

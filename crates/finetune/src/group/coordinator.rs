@@ -1,4 +1,4 @@
-//! The coordinator: accepts the ranks, tells them of each other's failures.
+//! The coordinator: accepts ranks, and reports the failure of one rank to all others.
 
 use std::io::{BufReader, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use super::message::{Join, Message, VERSION, receive, send};
 use super::{GroupError, GroupOptions, shown};
 
-/// How long a rank that is gone may be reported by the process that started it, which knows more.
+/// After a connection is lost, time in which the process that started the rank may report a more
+/// specific reason.
 const BETTER_REASON: Duration = Duration::from_millis(400);
-/// How often it looks for new connections.
+/// Interval between checks for new connections.
 const POLL: Duration = Duration::from_millis(20);
 
-/// The coordinator of a group. It serves on threads of its own until it is dropped.
+/// The coordinator of a group. It serves on its own threads until it is dropped.
 #[derive(Debug)]
 pub struct Coordinator {
     address: SocketAddr,
@@ -69,7 +70,7 @@ impl Coordinator {
         Ok(Self { address: bound, shared })
     }
 
-    /// The address that it listens on.
+    /// Returns the address on which the coordinator listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -85,7 +86,7 @@ impl Coordinator {
         (0..self.shared.count).filter(|rank| state.members[*rank].is_none()).collect()
     }
 
-    /// Tells the ranks that `rank` has failed, unless one has already.
+    /// Reports to all ranks that `rank` has failed, unless a rank has failed before.
     pub fn fail(&self, rank: usize, reason: &str) {
         self.shared.fail(rank, reason);
     }
@@ -119,7 +120,7 @@ impl Drop for Coordinator {
 }
 
 impl State {
-    /// Notes the first failure, and tells it to all.
+    /// Records the first failure and reports it to all ranks.
     fn fail(&mut self, rank: usize, reason: &str) {
         if self.failure.is_some() || self.ended {
             return;
@@ -128,7 +129,7 @@ impl State {
         self.tell(&Message::RankFailed { rank, reason: reason.to_owned() });
     }
 
-    /// Sends a message to all that are there. One that is gone shows when it is read.
+    /// Sends a message to all connected ranks. Lost connections are detected when they are read.
     fn tell(&self, message: &Message) {
         for member in self.members.iter().flatten().filter(|member| !member.left) {
             let _ = send(&member.stream, message);
@@ -138,11 +139,11 @@ impl State {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic of a holder leaves a valid state.
+        // The state stays valid if a thread panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts connections until all ranks are there, and then says every second that it lives.
+    /// Accepts connections until all ranks have joined, and then sends a heartbeat every second.
     fn accept(self: Arc<Self>, listener: &TcpListener) {
         let (since, mut beat) = (Instant::now(), Instant::now());
         loop {
@@ -180,7 +181,7 @@ impl Shared {
 
     /// Serves one connection until it ends.
     fn serve(&self, stream: TcpStream) {
-        // The listener does not block, and some systems pass that on.
+        // The listener is non-blocking, and accepted sockets inherit that on some systems.
         let prepared = stream
             .set_nonblocking(false)
             .and_then(|()| stream.set_nodelay(true))
@@ -206,7 +207,7 @@ impl Shared {
                 Ok(None) => return self.lost(rank, "its process ended"),
                 Err(error) if is_silence(error.kind()) => {
                     let seconds = self.options.silence.as_secs_f32();
-                    return self.lost(rank, &format!("it said nothing for {seconds} s"));
+                    return self.lost(rank, &format!("it sent nothing for {seconds} s"));
                 }
                 Err(_) => return self.lost(rank, "its process ended"),
             }
@@ -219,13 +220,13 @@ impl Shared {
         let mut state = self.state();
         if version != VERSION {
             return Err(format!(
-                "it speaks version {version} of the protocol, and the coordinator {VERSION}; start \
+                "its protocol has version {version}, but the coordinator's has {VERSION}; start \
                  the same program on all ranks"
             ));
         }
         if count != self.count || rank >= count {
             return Err(format!(
-                "it is rank {rank} of {count}, and the coordinator waits for {} ranks; start all \
+                "it is rank {rank} of {count}, but the coordinator waits for {} ranks; start all \
                  with the same number",
                 self.count
             ));
@@ -240,7 +241,7 @@ impl Shared {
                      options and files",
                     difference(known, &run)
                 );
-                // The others would wait in vain.
+                // The other ranks would wait forever.
                 state.fail(rank, &reason);
                 return Err(reason);
             }
@@ -264,7 +265,7 @@ impl Shared {
         }
     }
 
-    /// A rank is gone without a word.
+    /// Handles a rank whose connection was lost without a message.
     fn lost(&self, rank: usize, what: &str) {
         std::thread::sleep(BETTER_REASON);
         let process = self.state().members[rank].as_ref().map_or(0, |member| member.process);
@@ -276,7 +277,7 @@ impl Shared {
     }
 }
 
-/// Whether a read ended because nothing came.
+/// Whether a read ended by its timeout.
 pub(super) fn is_silence(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }

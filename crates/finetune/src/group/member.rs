@@ -15,11 +15,11 @@ use super::{GroupError, GroupOptions, shown};
 use crate::digest::hex;
 use crate::error::{Error, Result};
 
-/// How long a rank waits before it tries again to reach the coordinator.
+/// Time between attempts to reach the coordinator.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// A process of a group. Clones share it; when the last one is dropped without [leaving], the
-/// others take the rank for failed.
+/// A process of a group. Clones share it. If the last clone is dropped without [leaving], the rank
+/// counts as failed.
 ///
 /// [leaving]: ProcessGroup::leave
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct ProcessGroup {
 pub struct WeakGroup(Weak<Inner>);
 
 impl WeakGroup {
-    /// The group, if it is still used.
+    /// Returns the group, if it still exists.
     pub fn upgrade(&self) -> Option<ProcessGroup> {
         self.0.upgrade().map(|inner| ProcessGroup { inner })
     }
@@ -71,7 +71,7 @@ impl ProcessGroup {
         loop {
             match receive(&mut reader).map_err(gone)? {
                 Some(Message::Start) => break,
-                // The coordinator takes a rank that says nothing for dead.
+                // To the coordinator, a silent rank is dead.
                 Some(Message::Alive) => send(&stream, &Message::Alive).map_err(gone)?,
                 Some(Message::Refused { reason }) => {
                     return Err(GroupError::Refused { rank, reason });
@@ -110,7 +110,7 @@ impl ProcessGroup {
         self.connect_by(nccl, join)
     }
 
-    /// As [`ProcessGroup::connect`], by the caller's way to join.
+    /// Like [`ProcessGroup::connect`], but joins with the caller's function.
     ///
     /// # Errors
     /// As [`ProcessGroup::connect`].
@@ -128,7 +128,7 @@ impl ProcessGroup {
         })?;
         let (sender, receiver) = mpsc::channel();
         let ranks = self.ranks();
-        // Not on this thread: it would wait for ever for a rank that has died.
+        // On another thread, because joining waits forever for a rank that has died.
         std::thread::spawn(move || sender.send(join(ranks, id)));
         loop {
             match receiver.recv_timeout(RETRY) {
@@ -175,7 +175,7 @@ impl ProcessGroup {
         self.inner.watch.check()
     }
 
-    /// As [`ProcessGroup::check`], and fails if a collective has met an error.
+    /// Like [`ProcessGroup::check`], and also fails if a collective has met an error.
     ///
     /// # Errors
     /// [`GroupError::RankFailed`] or [`GroupError::CoordinatorGone`].
@@ -183,17 +183,17 @@ impl ProcessGroup {
         self.inner.watch.require_healthy()
     }
 
-    /// Tells all ranks that this one has failed, unless another has.
+    /// Reports to all ranks that this rank has failed, unless another one has.
     pub fn fail(&self, reason: &str) {
         self.inner.watch.fail(reason);
     }
 
-    /// Tells the others that this rank ends in order.
+    /// Tells the other ranks that this rank ends normally.
     pub fn leave(&self) {
         self.inner.watch.leave();
     }
 
-    /// Ends the connection without a word, as a process that is killed.
+    /// Closes the connection without a message, like a killed process.
     pub fn hang_up(&self) {
         self.inner.watch.hang_up();
     }
@@ -276,7 +276,7 @@ fn try_connect(addresses: &[SocketAddr]) -> std::io::Result<TcpStream> {
     Err(last)
 }
 
-/// The unique id of a text in hexadecimal.
+/// Parses a hexadecimal unique id.
 fn unique_id(text: &str) -> Option<UniqueId> {
     let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
     let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde::{Deserialize, Serialize};
 
-/// The protocol's version, which all processes must have.
+/// The protocol version, which must be the same in all processes.
 pub(super) const VERSION: u32 = 1;
 
 /// The most bytes of a message.
@@ -28,7 +28,7 @@ pub(super) enum Message {
     RankFailed { rank: usize, reason: String },
     /// The sender ends in order.
     Leave,
-    /// A text of rank 0 for all: the `number`-th.
+    /// The `number`-th text of rank 0 for all ranks.
     Shared { number: u64, text: String },
     /// The ranks should stop after a step.
     Stop,

@@ -1,9 +1,9 @@
 //! The processes of a run, one per device.
 //!
 //! A [`Coordinator`] runs in one of them, or in the process that starts them. Each process [joins
-//! its group](ProcessGroup::join) over TCP with its rank, and keeps the connection: it tells that
-//! the process lives, and carries the failure of one rank to all others. The gradients travel by
-//! NCCL, over the [communicator](ProcessGroup::connect) of the group.
+//! its group](ProcessGroup::join) over TCP with its rank and keeps the connection, which carries
+//! heartbeats and reports the failure of one rank to all others. Gradients are exchanged by NCCL,
+//! over the [communicator](ProcessGroup::connect) of the group.
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {
@@ -31,7 +31,7 @@
 //!
 //! # Failures
 //!
-//! If a rank fails, ends without [leaving](ProcessGroup::leave), or says nothing for
+//! If a rank fails, ends without [leaving](ProcessGroup::leave), or sends nothing for
 //! [`GroupOptions::silence`], every other rank aborts its collectives and returns
 //! [`GroupError::RankFailed`] from its next call. A collective that waits longer than
 //! [`GroupOptions::patience`] fails the rank that waits.
@@ -55,7 +55,7 @@ pub struct GroupOptions {
     pub join: Duration,
     /// How long a rank tries to resolve the name of the coordinator's host.
     pub resolve: Duration,
-    /// How long a rank may say nothing. Ranks say eight times as often that they live.
+    /// How long a rank may send nothing. Ranks send heartbeats eight times as often.
     pub silence: Duration,
     /// How long a step may wait for other ranks.
     pub patience: Duration,
@@ -71,7 +71,7 @@ impl Default for GroupOptions {
 }
 
 impl GroupOptions {
-    /// How often a process says that it lives.
+    /// Returns the interval between heartbeats.
     fn beat(&self) -> Duration {
         self.silence / 8
     }

@@ -13,14 +13,14 @@ use super::coordinator::is_silence;
 use super::message::{Message, receive, send};
 use super::{GroupError, GroupOptions};
 
-/// How often the communicator is asked for errors.
+/// Interval between checks of the communicator for errors.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How long a rank whose collective has failed waits for the name of the rank that caused it. The
-/// coordinator takes a part of that to find out why a connection was lost.
+/// How long a rank whose collective has failed waits to learn which rank caused it. The coordinator
+/// needs part of this time to find out why a connection was lost.
 const CAUSE: Duration = Duration::from_secs(1);
 
-/// What a rank knows about the others.
+/// What a rank knows about the other ranks.
 #[derive(Debug)]
 pub(super) struct Watch {
     options: GroupOptions,
@@ -36,7 +36,7 @@ struct State {
     asked_to_stop: bool,
     left: bool,
     ended: bool,
-    /// Texts of rank 0 that were not taken yet.
+    /// Texts of rank 0 that were not read yet.
     shared: VecDeque<String>,
     sent: u64,
     /// What this rank waits for, and since when.
@@ -64,7 +64,7 @@ impl Watch {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic of a holder leaves a valid state.
+        // The state stays valid if a thread panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,14 +166,14 @@ impl Watch {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Sends a message. A connection that is lost shows where it is read.
+    /// Sends a message. A lost connection is detected by the reading thread.
     fn say(&self, message: &Message) {
-        // One at a time: a message must not be inside of another.
+        // The lock keeps messages from interleaving.
         let _state = self.state();
         let _ = send(&self.stream, message);
     }
 
-    /// Notes the first failure, and ends all collectives.
+    /// Records the first failure and aborts all collectives.
     fn note(&self, failure: GroupError) {
         {
             let mut state = self.state();
@@ -185,7 +185,7 @@ impl Watch {
             self.changed.notify_all();
         }
         if let Some(communicator) = self.communicator.get() {
-            // Waits until graphs are dropped, so it is the last thing that this thread does.
+            // Waits until graphs are dropped, so this must be the last action of this thread.
             communicator.abort();
         }
     }

@@ -1,7 +1,7 @@
-//! `config.json` of Hugging Face: the dimensions and the parts of a model.
+//! `config.json` of Hugging Face models.
 //!
-//! A field with an unsupported value is an error, so that no model is trained as if it were
-//! another. Defaults are as in the class of the architecture in `transformers`.
+//! A field with an unsupported value is an error, so that no model is silently treated as a
+//! different one. Defaults are as in the architecture's class in `transformers`.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ const DEFAULT_NO_ROPE_INTERVAL: usize = 4;
 /// The supported values of `model_type`.
 const TYPES: [&str; 8] =
     ["qwen2", "qwen3", "llama", "mistral", "phi3", "smollm3", "gemma2", "gemma3_text"];
-/// They, for messages.
+/// The supported types, for messages.
 const SUPPORTED_TYPES: &str = "qwen2, qwen3, llama, mistral, phi3, smollm3, gemma2 or gemma3_text";
 /// Default of `head_dim` of Gemma, and of `query_pre_attn_scalar`.
 const GEMMA_HEAD_DIM: usize = 256;
@@ -119,12 +119,12 @@ impl Raw {
         nested.or(self.rope_parameters.as_ref()).or(self.rope_scaling.as_ref())
     }
 
-    /// RoPE of layers with a window, if a file tells it apart.
+    /// RoPE of layers with a window, if a file has it separately.
     fn local_rope(&self) -> Option<&Rope> {
         self.rope_parameters.as_ref().and_then(|rope| rope.sliding_attention.as_deref())
     }
 
-    /// Returns the base of RoPE in layers with a window, if it is one of their own.
+    /// Returns the base of RoPE in layers with a window, if they have their own base.
     fn local_theta(&self) -> Option<f64> {
         if self.model_type != "gemma3_text" {
             return None;
@@ -152,7 +152,7 @@ impl Raw {
     }
 }
 
-/// Returns the distance of layers without RoPE. `no_rope_layers` has 0 for each of them.
+/// Returns the interval of layers without RoPE. `no_rope_layers` has 0 for each of them.
 fn no_rope_interval(raw: &Raw) -> Result<Option<usize>, Refusal> {
     if raw.model_type != "smollm3" {
         return Ok(None);
@@ -203,7 +203,7 @@ fn supported(raw: &Raw) -> Result<(), Refusal> {
         return refuse("hidden_act", &raw.hidden_act, "silu");
     }
     let is = |types: &[&str]| types.contains(&raw.model_type.as_str());
-    // The classes of the others ignore these options: their weights decide.
+    // The classes of other architectures ignore these options; their weights decide.
     if raw.attention_bias && !is(&["qwen2", "qwen3", "llama", "smollm3"]) {
         return refuse("attention_bias", &true, "false");
     }

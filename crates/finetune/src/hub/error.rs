@@ -134,7 +134,7 @@ pub enum HubError {
     },
     /// Without a tokenizer each byte is a token, but the vocabulary is smaller than 256.
     #[error(
-        "there is no `{}`, and the vocabulary of {vocab} tokens is too small for bytes as tokens; \
+        "there is no `{}`, but the vocabulary of {vocab} tokens is too small for bytes as tokens; \
          save the tokenizer in the model directory",
         path.display()
     )]

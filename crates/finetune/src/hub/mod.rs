@@ -1,9 +1,9 @@
 //! A model directory in Hugging Face format: `config.json` and safetensors files.
 //!
 //! Opening reads the configuration and the headers of the weights, and compares every tensor with
-//! the inventory of the model. A tensor that is missing, unexpected, of another shape or of an
-//! unsupported dtype is an error, before any device is involved. Elements are read when they are
-//! uploaded, and converted to the precision of the run. Nothing is downloaded.
+//! the inventory of the model. A tensor that is missing or unexpected, or has another shape or an
+//! unsupported dtype, is an error. This needs no device. Elements are read and converted to the
+//! precision of the run when they are uploaded. Nothing is downloaded.
 //!
 //! ```no_run
 //! use retrograph_finetune::hub::ModelDirectory;
@@ -40,7 +40,7 @@ use tensors::Tensors;
 
 /// A model on disk, whose tensors match its configuration. Clones share the files.
 ///
-/// Elements are read on request. If a file has become shorter, reading fails.
+/// Elements are read on demand. If a file has become shorter, reading fails.
 #[derive(Clone, Debug)]
 pub struct ModelDirectory(Arc<Inner>);
 
@@ -74,7 +74,7 @@ impl ModelDirectory {
         &self.0.path
     }
 
-    /// The dimensions and the parts of the model.
+    /// Returns the configuration of the model.
     pub fn config(&self) -> &ModelConfig {
         &self.0.config
     }
@@ -97,7 +97,7 @@ impl ModelDirectory {
         Ok(tokenizer)
     }
 
-    /// Checks that the model has the dimensions and the parts of `asked`.
+    /// Checks that the model has the configuration `asked`.
     ///
     /// # Errors
     /// [`Error::InvalidConfig`] with both configurations.
@@ -193,7 +193,7 @@ impl ModelDirectory {
     }
 
     /// Returns the SHA-256 digest of the names, dtypes, shapes and elements of all tensors, in
-    /// hexadecimal. Checkpoints name their base model by it. It does not depend on the division
+    /// hexadecimal. Checkpoints identify their base model by it. It does not depend on the division
     /// into files. The first call reads all weights.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ pub(super) struct Raw {
     pub(super) rms_norm_eps: Option<f32>,
     pub(super) rope_theta: Option<f64>,
     pub(super) rope_scaling: Option<Rope>,
-    /// Base and scaling together, as newer versions of `transformers` write them.
+    /// Base and scaling together, in files from newer versions of `transformers`.
     pub(super) rope_parameters: Option<Rope>,
     pub(super) tie_word_embeddings: Option<bool>,
     #[serde(default = "default_act")]
@@ -49,7 +49,7 @@ pub(super) struct Raw {
     pub(super) no_rope_layers: Option<Vec<u8>>,
     pub(super) no_rope_layer_interval: Option<usize>,
     pub(super) quantization_config: Option<Value>,
-    /// Gemma reads this and not `hidden_act`.
+    /// Gemma reads this instead of `hidden_act`.
     #[serde(default = "default_activation")]
     pub(super) hidden_activation: String,
     pub(super) query_pre_attn_scalar: Option<f64>,
@@ -61,7 +61,7 @@ pub(super) struct Raw {
     pub(super) use_bidirectional_attention: Option<bool>,
 }
 
-/// Tells a field that is `null` from one that is missing.
+/// Distinguishes a field that is `null` from a missing field.
 fn present<'de, D, T>(value: D) -> Result<Option<Option<T>>, D::Error>
 where
     D: Deserializer<'de>,

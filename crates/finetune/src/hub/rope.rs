@@ -31,7 +31,7 @@ pub(super) struct Rope {
     pub(super) partial_rotary_factor: Option<f64>,
     short_factor: Option<RopeFactors>,
     long_factor: Option<RopeFactors>,
-    /// RoPE of layers without a window, in files that tell the two kinds of layers apart.
+    /// RoPE of layers without a window, in files that distinguish the two kinds of layers.
     pub(super) full_attention: Option<Box<Self>>,
     /// RoPE of layers with a window.
     pub(super) sliding_attention: Option<Box<Self>>,
@@ -49,7 +49,7 @@ impl Rope {
 pub(super) struct Context {
     /// `max_position_embeddings`.
     pub(super) positions: Option<usize>,
-    /// `original_max_position_embeddings` beside it.
+    /// `original_max_position_embeddings` at the top level.
     pub(super) original: Option<f64>,
 }
 

@@ -7,7 +7,7 @@ use crate::config::SlidingWindow;
 const DEFAULT_WINDOW_LAYERS: usize = 28;
 /// Default of `sliding_window`.
 const DEFAULT_WINDOW: u32 = 4096;
-/// The distance of layers without a window in Gemma 2, and its default in Gemma 3.
+/// The interval of layers without a window in Gemma 2, and its default in Gemma 3.
 const GEMMA_INTERVALS: [usize; 2] = [2, 6];
 
 const FULL: &str = "full_attention";
@@ -36,7 +36,7 @@ pub(super) fn sliding_window(raw: &Raw) -> Result<Option<SlidingWindow>, Refusal
     Ok(window.filter(|window| (0..raw.num_hidden_layers).any(|number| window.covers(number))))
 }
 
-/// Returns the window of the layers whose types are given.
+/// Returns the window of layers with the given types.
 fn of_types(
     types: &[String],
     size: Option<u32>,

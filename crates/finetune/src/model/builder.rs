@@ -17,7 +17,7 @@ use super::value::Value;
 use crate::error::Result;
 use crate::parameters::Parameter;
 
-/// The buffers of a parameter that is trained.
+/// The training buffers of a parameter.
 #[derive(Clone, Debug)]
 pub struct TrainableBuffers {
     /// The gradient of this step.
@@ -83,7 +83,7 @@ pub(super) struct Builder {
     pub(super) parameters: Vec<ParameterBuffers>,
     by_name: HashMap<String, usize>,
     scope: String,
-    /// The beginning of every scope: the micro-batch, and whether it is recomputed.
+    /// The prefix of every scope: the micro-batch, and whether it is recomputed.
     prefix: String,
     /// Number of the micro-batch. Each except the first adds to the gradients.
     micro_batch: usize,
@@ -103,7 +103,7 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    /// Starts a pass and declares `parameters`. A pass that trains says how it keeps `gradients`.
+    /// Starts a pass and declares `parameters`. `gradients` are the options of a training pass.
     pub(super) fn new(
         name: &str,
         parameters: Vec<Parameter>,
@@ -159,7 +159,7 @@ impl Builder {
     }
 
     /// Sets the counter and seed of dropout. Without them, dropout is off. The micro-batches of
-    /// `earlier` ranks have random streams of their own.
+    /// `earlier` ranks have other random streams.
     pub(super) fn train(&mut self, step: Slice<u32>, seed: u64, earlier: usize) {
         self.training = Some(Training { step, seed });
         self.earlier_micro_batches = earlier;
@@ -187,7 +187,7 @@ impl Builder {
         }
     }
 
-    /// Returns the matrix `name` as products read it.
+    /// Returns the matrix `name` in the form that products read.
     ///
     /// # Panics
     /// If the inventory of parameters has no such name.
@@ -205,7 +205,7 @@ impl Builder {
         self.converted.get(&mut self.pass, w, declare)
     }
 
-    /// Returns the matrix `name` as a table of rows, which is never a copy.
+    /// Returns the matrix `name` as a table of rows, never as a copy.
     ///
     /// # Panics
     /// If the inventory of parameters has no such name.
@@ -243,7 +243,7 @@ impl Builder {
     }
 
     /// Appends dropout of `x` to `out`. Within a step, each site and micro-batch has its own random
-    /// stream, so that forward, backward and recomputed passes drop the same elements.
+    /// stream, so forward, backward and recomputed passes drop the same elements.
     pub(super) fn drop_out(
         &mut self,
         site: DropoutSite,
@@ -262,7 +262,7 @@ impl Builder {
         self.pass.set_scope(self.scope.clone());
     }
 
-    /// Enters `scope` if there is one; otherwise the scope stays.
+    /// Enters `scope` if there is one; otherwise keeps the current scope.
     pub(super) fn enter(&mut self, scope: Option<&str>) {
         if let Some(scope) = scope {
             self.scope(scope);

@@ -1,9 +1,9 @@
-//! Weights in the form in which products read them, converted within a pass.
+//! Weights that a pass converts to the form that products read.
 //!
-//! Weights of one shape take turns in a few transients, so that a pass needs memory for these
-//! alone. A weight is converted while the products of the weights before it run, and waits for the
-//! last product that reads what it replaces. A weight that is still there is not converted again:
-//! the output projection in the backward pass, for example.
+//! Weights of one shape share a few transients, so a pass needs memory only for these. A weight is
+//! converted while the products of earlier weights run, after the last product that reads the
+//! weight it replaces. A weight that is still in its slot is not converted again, for example the
+//! output projection in the backward pass.
 
 use std::collections::HashMap;
 
@@ -23,9 +23,9 @@ pub(super) struct ConvertedWeights {
 /// The transients of one shape.
 #[derive(Debug, Default)]
 struct Slots {
-    /// Each with the weight that it has.
+    /// The slots, each with its current weight.
     slots: Vec<(Source, TensorView<BufferId>)>,
-    /// The slot that is replaced next.
+    /// The slot to replace next.
     next: usize,
 }
 

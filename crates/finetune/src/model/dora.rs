@@ -1,7 +1,7 @@
 //! The row norms of DoRA layers in a pass, and the factors of their outputs.
 //!
-//! They depend on weights alone, so that a pass computes them once for all micro-batches, and
-//! prefill for all tokens that are generated after it.
+//! They depend only on weights. A training pass therefore computes them once for all micro-batches,
+//! and prefill computes them for all tokens that are generated after it.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ impl DoraNorms {
         self.computed.get(&magnitudes.buffer()).copied()
     }
 
-    /// Returns the buffers of norms that outlive the pass, if those of this layer do.
+    /// Returns the buffers of the norms of this layer, if they outlive the pass.
     pub(super) fn kept(&self, magnitudes: Slice<f32>) -> Option<RowNorms> {
         self.kept.get(&magnitudes.buffer()).copied()
     }

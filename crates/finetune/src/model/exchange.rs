@@ -1,14 +1,14 @@
 //! The exchange of gradients between ranks: which gradients are exchanged together, and when.
 //!
 //! The backward pass completes gradients from the last parameter to the first. Groups follow that
-//! order, so that a group is exchanged while the gradients of earlier layers are computed. Within a
-//! group, the gradients of replicated parameters have one buffer, so that their sum is one
-//! collective; sharded parameters have a collective each. NCCL runs a group in one launch.
+//! order, so a group is exchanged while the gradients of earlier layers are computed. Within a
+//! group, the gradients of replicated parameters share one buffer, so their sum is one collective;
+//! each sharded parameter has its own collective. NCCL runs a group in one launch.
 //!
-//! A sharded token table that is also the output projection has a group of its own. The backward
-//! pass starts with the gradient of the projection, which is exchanged at once. It ends with the
-//! gradients of the embedded tokens, which are a few rows. Ranks exchange these rows, and each adds
-//! all of them to its block ([`Exchange::rows_of_all_ranks`]).
+//! A sharded token table that is also the output projection has its own group. The backward pass
+//! starts with the gradient of the projection, which is exchanged immediately. It ends with the
+//! gradients of the embedded tokens, which are a few rows. Ranks exchange these rows, and each rank
+//! adds all of them to its block ([`Exchange::rows_of_all_ranks`]).
 
 use retrograph_kernels::ops::GemmShape;
 use retrograph_kernels::{DType, Element};
@@ -21,23 +21,23 @@ use crate::parameters::{
     ALIGNED_ELEMENTS, ATTENTION_NORM, EMBEDDING, HEAD, Parameter, Sharding, Storage, layer_name,
 };
 
-/// Bytes from which the latency of an exchange is not most of its time.
+/// Minimum bytes of a group for which latency does not dominate the time of its exchange.
 const SMALLEST_GROUP: usize = 1 << 20;
 
-/// How the gradients of a pass are kept and exchanged.
+/// How the gradients of a pass are stored and exchanged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GradientOptions {
     pub(super) home: GradientHome,
     pub(super) sharding: Sharding,
-    /// Bytes of gradients from which a group is complete, except towards the end.
+    /// Bytes of gradients at which a group is complete, except towards the end.
     pub(super) group_bytes: usize,
     /// The rows of activations, if gradients of weights of linear layers may be bf16.
     pub(super) bf16_rows: Option<usize>,
 }
 
 impl GradientOptions {
-    /// The dtype of the gradient of `parameter`: bf16 if one product of bf16 operands computes it,
-    /// and each rank updates a block of it.
+    /// Returns the dtype of the gradient of `parameter`: bf16 if one product of bf16 operands
+    /// computes it, and each rank updates a block of it.
     fn dtype(&self, parameter: &Parameter) -> DType {
         let linear = parameter.storage == Storage::F32WithBf16 && parameter.name != EMBEDDING;
         let alone = self.sharding.ranks().count == 1;
@@ -84,8 +84,8 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Groups the trained `parameters`, and declares their gradients, which are returned by
-    /// parameter: `None` for those that are not trained.
+    /// Groups the trained `parameters` and declares their gradients. Returns the gradient of each
+    /// parameter; `None` for a parameter that is not trained.
     pub(super) fn declare(
         pass: &mut Pass,
         parameters: &[Parameter],
@@ -114,9 +114,9 @@ impl Exchange {
         (Self { ranks, groups, next: 0, first_late }, gradients)
     }
 
-    /// Appends the exchange of every group all of whose members have numbers of at least `from`:
-    /// their gradients are complete. The last group waits for the call that has blocks to gather,
-    /// which it exchanges, too.
+    /// Appends the exchange of every group whose members all have numbers of at least `from`, since
+    /// their gradients are complete. The last group waits for the call with blocks to gather and
+    /// also exchanges these.
     pub(super) fn append(
         &mut self,
         pass: &mut Pass,
@@ -189,11 +189,11 @@ fn tied_table(parameters: &[Parameter], sharding: Sharding) -> Option<usize> {
     parameters.iter().position(|parameter| is_tied && sharding.gathers_at_once(parameter))
 }
 
-/// The members of each group, first the `tied` table. With one rank, every parameter is a group of
-/// its own.
+/// Returns the members of each group, first the `tied` table. With one rank, every parameter is its
+/// own group.
 ///
-/// Nothing runs beside the exchange of the last group, so groups become smaller towards the end:
-/// each is complete with a third of the bytes that are left.
+/// Nothing overlaps the exchange of the last group, so groups become smaller towards the end: each
+/// is complete with a third of the remaining bytes.
 fn grouped(
     parameters: &[Parameter],
     options: GradientOptions,

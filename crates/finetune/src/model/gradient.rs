@@ -11,8 +11,8 @@ use retrograph_runtime::{BufferId, CollectiveGroup, PassError, Slice};
 pub enum Gradient {
     /// f32.
     F32(Slice<f32>),
-    /// bf16, rounded once from a sum in f32: of weights of linear layers, if
-    /// [`Precision::gradients`](crate::Precision::gradients) says so.
+    /// bf16, rounded once from an f32 sum: for weights of linear layers if
+    /// [`Precision::gradients`](crate::Precision::gradients) is bf16.
     Bf16(Slice<bf16>),
 }
 
@@ -25,7 +25,7 @@ impl Gradient {
         }
     }
 
-    /// The gradient of a parameter that is no weight of a linear layer, or is added to.
+    /// Returns the gradient of a parameter that is not a linear weight, or that accumulates.
     ///
     /// # Panics
     /// If it is bf16.
@@ -36,7 +36,7 @@ impl Gradient {
         }
     }
 
-    /// Adds its sum over all ranks to `group`, of which each rank gets a block.
+    /// Adds a reduce-scatter of the gradient to `group`.
     pub(super) fn reduce_scatter(
         self,
         group: CollectiveGroup,

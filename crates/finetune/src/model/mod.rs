@@ -1,6 +1,6 @@
 //! The transformer as a pass: training step, evaluation, and generation over a KV cache.
 //!
-//! A pass is described in three stages. A [`ModelSpec`](crate::spec::ModelSpec) says the
+//! A pass is described in three stages. A [`ModelSpec`](crate::spec::ModelSpec) is the
 //! architecture. The layers are resolved from it once per pass: weights, shapes, dtypes, split-K.
 //! Then each layer appends its operations.
 //!

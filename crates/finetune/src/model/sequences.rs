@@ -1,5 +1,5 @@
-//! What a pass reads about the sequences of a batch beside their tokens: the position of each token
-//! in its document, and which tokens attend to which.
+//! The inputs of a pass that describe sequences: the position of each token in its document, and
+//! the bounds of attention.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub struct Sequences {
     rows: usize,
     seq: usize,
     positions: Option<Slice<u32>>,
-    /// The bounds of attention with each window, of which `None` is attention to a whole document.
+    /// The bounds of attention for each window; `None` is attention to a whole document.
     bounds: Vec<(Option<u32>, AttentionBounds<BufferId>)>,
 }
 
@@ -59,7 +59,7 @@ impl Sequences {
         self.positions
     }
 
-    /// The bounds of attention with `window`; `None` for the causal mask alone.
+    /// Returns the bounds of attention with `window`; `None` for only the causal mask.
     pub(super) fn bounds(&self, window: Option<u32>) -> Option<AttentionBounds<BufferId>> {
         let window = self.effective(window);
         self.bounds.iter().find(|(other, _)| *other == window).map(|(_, bounds)| *bounds)

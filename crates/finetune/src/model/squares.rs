@@ -1,7 +1,7 @@
-//! Partial sums of the squares of gradients, from which their global norm follows.
+//! Partial sums of the squares of gradients, for the global norm.
 //!
-//! A product whose result is a whole gradient writes them, so that no launch reads the gradient for
-//! the norm.
+//! A product whose result is a whole gradient also writes them, so no launch reads the gradient
+//! only for the norm.
 
 use std::collections::HashSet;
 
@@ -28,7 +28,7 @@ pub(super) struct GradientSquares {
 type GradientId = (BufferId, usize);
 
 impl GradientSquares {
-    /// Declares room for the gradients of all trained parameters.
+    /// Declares the buffer for the partial sums of all trained parameters.
     pub(super) fn declare(pass: &mut Pass, trained: &[(&Parameter, Gradient)]) -> Self {
         let count = |(parameter, _): &(&Parameter, Gradient)| {
             let chunks = squared_sums_partials(&[parameter.len()]);
@@ -62,7 +62,7 @@ impl GradientSquares {
         !self.of_products.contains(&id(gradient))
     }
 
-    /// Returns the place of `count` further partial sums.
+    /// Reserves `count` further partial sums and returns their range.
     pub(super) fn next(&mut self, count: usize) -> Slice<f64> {
         let first = self.written;
         self.written += count;

@@ -59,7 +59,7 @@ impl Value {
         Self { stored, copy, f16 }
     }
 
-    /// Returns the buffers that checkpoints have: f32 if there are copies.
+    /// Returns the buffers that checkpoints store: f32 if there are copies.
     pub fn stored(&self) -> TensorView<BufferId> {
         self.stored
     }

@@ -1,4 +1,4 @@
-//! A chunk of a parameter, which is filled on its way to the device.
+//! A chunk of a parameter, which is filled and then uploaded.
 
 use half::bf16;
 use half::slice::HalfFloatSliceExt;
@@ -22,7 +22,7 @@ impl Chunk<'_> {
         });
     }
 
-    /// As [`Chunk::fill`], with values that can fail.
+    /// Like [`Chunk::fill`], with a function that can fail.
     ///
     /// # Errors
     /// The error of `fill`.

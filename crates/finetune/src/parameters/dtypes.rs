@@ -10,7 +10,7 @@ use crate::config::{
 impl TrainingConfig {
     /// Returns every parameter of the run, with its dtype on the device. Trained parameters, norms
     /// and biases are f32; other matrices have the dtype of `precision`. If that is bf16, LoRA
-    /// matrices and trained weights of linear layers have a bf16 copy, too. If it is f32, frozen
+    /// matrices and trained weights of linear layers also have a bf16 copy. If it is f32, frozen
     /// weights that products of many rows read have the f16 copies of `precision`.
     pub fn parameters(&self) -> Vec<Parameter> {
         let mut parameters = InferenceConfig::from(self).parameters();

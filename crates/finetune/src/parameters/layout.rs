@@ -1,4 +1,4 @@
-//! How files store a parameter: the tensor that has its rows, their order, and their offset.
+//! How files store a parameter: the tensor with its rows, the order of the rows, and the offset.
 //!
 //! Files of models with fused projections have `qkv_proj` and `gate_up_proj`; the device has a
 //! matrix for each projection. The kernels of RoPE rotate element `i` of a head with element
@@ -9,14 +9,14 @@
 use crate::config::Projection;
 use crate::spec::LayerSpec;
 
-/// The place of a parameter in files.
+/// The layout of a parameter in files.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Layout {
     /// The fused matrix of which the parameter is a part.
     pub fused: Option<Fused>,
     /// The heads whose elements have another order in files.
     pub heads: Option<PartialHeads>,
-    /// What the device adds to the values of files.
+    /// The offset that the device adds to the values in files.
     pub offset: f32,
 }
 
@@ -31,7 +31,7 @@ pub struct Fused {
     pub rows: usize,
 }
 
-/// Heads of which RoPE rotates a part.
+/// Number of heads that RoPE rotates partly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialHeads {
     /// Elements of a head.
@@ -85,7 +85,7 @@ impl PartialHeads {
             }
     }
 
-    /// Returns the row that row `stored` of a file has.
+    /// Returns the row that is row `stored` in a file.
     pub(super) fn loaded(self, stored: usize) -> usize {
         let Self { head_dim, rotary_dim } = self;
         let (half, pairs) = (head_dim / 2, rotary_dim / 2);

@@ -1,4 +1,4 @@
-//! The part of the optimizer's state that a rank keeps.
+//! The part of the optimizer state that a rank keeps.
 
 use std::ops::Range;
 
@@ -12,8 +12,8 @@ pub(crate) const ALIGNED_ELEMENTS: usize = 64;
 
 /// How the trained parameters of a run are divided among its ranks.
 ///
-/// If all weights are trained, each rank updates a block of every large parameter and has the
-/// moments of that block alone. Other parameters are replicated: every rank updates all of them, to
+/// If all weights are trained, each rank updates a block of every large parameter and has only the
+/// moments of that block. Other parameters are replicated: every rank updates all of them, to
 /// the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharding {
@@ -26,8 +26,8 @@ impl Sharding {
     /// One rank with everything.
     pub const NONE: Self = Self { ranks: Ranks::ONE, full: false, large: Self::LARGE };
 
-    /// Elements of a large parameter, unless the options say otherwise. Exchanging a smaller one
-    /// takes longer than updating all of it (docs/hardware/2026-11-27-two-h200).
+    /// Default minimum elements of a large parameter. Exchanging a smaller parameter takes longer
+    /// than updating all of it (docs/hardware/2026-11-27-two-h200).
     pub const LARGE: usize = 1 << 20;
 
     /// The division of a run in `mode`, where parameters of at least `large` elements are large;
@@ -36,7 +36,7 @@ impl Sharding {
         Self { ranks, full: mode.is_full(), large: large.unwrap_or(Self::LARGE) }
     }
 
-    /// Elements of a large parameter.
+    /// Returns the minimum elements of a large parameter.
     pub(crate) fn large(self) -> usize {
         self.large
     }

@@ -11,9 +11,9 @@ pub enum Storage {
     /// bf16.
     Bf16,
     /// f32 master weights, with a bf16 copy that matrix products read. The optimizer updates both;
-    /// checkpoints have the master weights alone.
+    /// checkpoints have only the master weights.
     F32WithBf16,
-    /// f32, with a copy in f16 that products of many rows read: a frozen matrix. The copy has one
+    /// A frozen f32 matrix, with an f16 copy that products of many rows read. The copy has one
     /// scale per row, see [`SplitMatrix`](retrograph_kernels::ops::SplitMatrix).
     F32WithF16 {
         /// Rows of the matrix.

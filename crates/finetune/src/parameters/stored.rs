@@ -1,4 +1,4 @@
-//! The tensor of a file that has a parameter, and the places of its elements.
+//! The tensor in files that contains a parameter, and the positions of its elements.
 
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ impl Parameter {
         first + self.layout.heads.map_or(row, |heads| heads.stored(row))
     }
 
-    /// Returns the row that row `row` of this parameter's part of the tensor in files has.
+    /// Returns the row of this parameter that is row `row` of its part of the tensor in files.
     pub(crate) fn loaded_row(&self, row: usize) -> usize {
         self.layout.heads.map_or(row, |heads| heads.loaded(row))
     }

@@ -15,9 +15,9 @@ use crate::parameters::{Chunk, Parameter, normed_weight};
 pub enum Source<'a> {
     /// The base model of the plan; weights that it lacks come from the seed of the configuration.
     Seed,
-    /// A checkpoint for trained weights, and [`Source::Seed`] for the rest.
+    /// A checkpoint for trained weights, and [`Source::Seed`] for all others.
     Checkpoint(&'a mut Checkpoint),
-    /// An adapter for trained weights, and [`Source::Seed`] for the rest.
+    /// An adapter for trained weights, and [`Source::Seed`] for all others.
     Adapter(&'a mut Adapter),
     /// The caller.
     Values(&'a mut dyn FnMut(&Parameter) -> Result<Vec<f32>>),

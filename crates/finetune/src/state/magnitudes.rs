@@ -1,4 +1,4 @@
-//! The initial magnitudes of DoRA: the norms of the rows of weights, as the device stores these.
+//! The initial magnitudes of DoRA: the row norms of weights in the dtype on the device.
 
 use half::bf16;
 use half::slice::HalfFloatSliceExt;
@@ -9,11 +9,10 @@ use crate::error::{Error, Result};
 use crate::init::row_norm;
 use crate::parameters::{Parameter, Storage};
 
-/// The fewest rows that are worth a thread.
+/// Minimum rows per thread.
 const ROWS: usize = 64;
 
-/// Returns the norms of the rows of `weight`, which has these values in f32. Uses one thread per
-/// CPU core.
+/// Returns the row norms of `weight`, which has these values in f32. Uses one thread per CPU core.
 pub(super) fn row_norms(weight: &Parameter, values: Vec<f32>) -> Result<Vec<f32>> {
     let (rows, values) = (weight.shape[0], stored(weight, values)?);
     let (width, mut norms) = (weight.len() / rows.max(1), vec![0.0; rows]);

@@ -29,7 +29,7 @@ struct Tensor {
 pub struct Placement<'a> {
     /// The blocks of each rank.
     pub sharding: Sharding,
-    /// Gives the memory of large parameters with blocks, which ranks exchange; `None` for ordinary
+    /// Allocates the large parameters whose blocks ranks exchange; `None` for ordinary
     /// memory.
     pub communicator: Option<&'a Communicator>,
 }
@@ -38,9 +38,9 @@ impl Placement<'_> {
     /// One rank.
     pub const ALONE: Self = Self { sharding: Sharding::NONE, communicator: None };
 
-    /// Whether `parameter` is in memory of the communicator: it has blocks, and four times as many
-    /// elements as the smallest large parameter. Copy engines exchange one parameter at a time, so
-    /// that a kernel is faster for many small ones (docs/hardware/2026-11-27-two-h200).
+    /// Whether `parameter` is in memory of the communicator: it has blocks, and at least four times
+    /// as many elements as the smallest large parameter. Copy engines exchange one parameter at a
+    /// time, so a kernel is faster for many small ones (docs/hardware/2026-11-27-two-h200).
     fn is_exchanged(&self, parameter: &Parameter) -> bool {
         self.communicator.is_some()
             && self.sharding.is_sharded(parameter)
@@ -72,8 +72,8 @@ impl ModelState {
         Self::sharded(stream, (parameters, Placement::ALONE), fill, progress)
     }
 
-    /// As [`ModelState::from_values`], with the moments of the blocks that this rank updates. Large
-    /// parameters with blocks are in memory of the communicator.
+    /// Like [`ModelState::from_values`], but only with the moments of the blocks that this rank
+    /// updates. Large parameters with blocks are in memory of the communicator.
     ///
     /// # Errors
     /// As [`ModelState::from_values`].
@@ -117,8 +117,8 @@ impl ModelState {
         Ok(Self { tensors })
     }
 
-    /// Returns the state of `parameters`, without moments. Trained ones are uploaded from `values`;
-    /// the others are shared with this state, which must have them in the same dtype.
+    /// Returns the state of `parameters`, without moments. Trained parameters are uploaded from
+    /// `values`; others are shared with this state, which must have them in the same dtype.
     ///
     /// # Errors
     /// The error of `values`, or if the device has too little memory or fails.
@@ -167,7 +167,7 @@ impl ModelState {
         Ok(())
     }
 
-    /// Copies everything that a step changes. Frozen weights are shared.
+    /// Copies the state that a step changes. Frozen weights are shared.
     ///
     /// # Errors
     /// If the device has too little memory or fails.

@@ -1,5 +1,5 @@
-//! Upload of weights through pinned memory. While one chunk is copied, the next is read, computed
-//! or quantized.
+//! Uploads weights through pinned memory. While one chunk is copied, the next is read, computed or
+//! quantized.
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
@@ -26,8 +26,8 @@ pub(super) type Fill<'a> = &'a mut dyn FnMut(usize, Chunk<'_>) -> Result<()>;
 
 /// Pinned memory, the stream of its copies, and their target.
 ///
-/// The target is one allocation for all parameters. The driver allocates in units of 2 MiB, so that
-/// one allocation per matrix would waste hundreds of megabytes.
+/// The target is one allocation for all parameters. The driver allocates in units of 2 MiB, so one
+/// allocation per matrix would waste hundreds of megabytes.
 #[derive(Debug)]
 pub(super) struct Uploader<'a> {
     stream: &'a Stream,
@@ -79,7 +79,7 @@ impl<'a> Uploader<'a> {
         }
     }
 
-    /// Uploads `len` elements and their bf16 copy, rounded as the optimizer rounds it.
+    /// Uploads `len` elements and their bf16 copy, with the same rounding as the optimizer.
     fn with_copy(&mut self, len: usize, fill: Fill<'_>) -> Result<DeviceValue> {
         let (master, copy) = (self.pool.uninit(len)?, self.pool.uninit(len)?);
         let mut rounded = Vec::new();
@@ -210,9 +210,8 @@ impl<'a> Uploader<'a> {
         let target = buffer.address() + (first * size_of::<T>()) as u64;
         let bytes: &[u8] = bytemuck::cast_slice(chunk);
         let stream = self.stream.outside_capture("uploading a parameter")?;
-        // SAFETY: the range is inside the buffer. The slot is not written before the event after
-        // its copy is complete, and device and pinned memory wait for the context before they are
-        // freed.
+        // SAFETY: the range is inside the buffer. The slot is not written until the event after its
+        // copy has completed, and freeing device or pinned memory waits for the context.
         unsafe { stream.copy_to_device(target, bytes.as_ptr(), bytes.len()) }?;
         free.record(&stream)?;
         self.next = (self.next + 1) % SLOTS;

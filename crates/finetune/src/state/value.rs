@@ -13,9 +13,9 @@ use crate::model::Value;
 pub(super) enum DeviceValue {
     F32(DeviceBuffer<f32>),
     Bf16(DeviceBuffer<bf16>),
-    /// Master weights, and the copy that products read.
+    /// Master weights and the bf16 copy that products read.
     F32WithBf16(DeviceBuffer<f32>, DeviceBuffer<bf16>),
-    /// Frozen weights, and the copy in f16 with its scales that products of many rows read.
+    /// Frozen weights, and their f16 copy with its scales, which products of many rows read.
     F32WithF16(DeviceBuffer<f32>, DeviceBuffer<f16>, DeviceBuffer<f32>),
     Nf4(DeviceBuffer<u8>, DeviceScales),
 }

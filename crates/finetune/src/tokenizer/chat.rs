@@ -32,7 +32,7 @@ impl Conversation {
         Self { messages: messages.into_iter().map(message).collect(), tools: none() }
     }
 
-    /// Returns a conversation of messages as they are in JSON.
+    /// Returns a conversation of JSON messages.
     pub(crate) fn of(messages: &[serde_json::Value]) -> Self {
         Self { messages: messages.iter().map(Value::from_serialize).collect(), tools: none() }
     }
@@ -68,7 +68,8 @@ impl Conversation {
         content.as_str().map(str::to_owned)
     }
 
-    /// Returns the conversation with other contents of some messages. Their other fields stay.
+    /// Returns the conversation with the contents of some messages replaced. Keeps their other
+    /// fields.
     pub(crate) fn with_contents(&self, contents: &[(usize, String)]) -> Self {
         let mut changed = self.clone();
         for (index, content) in contents {
@@ -93,7 +94,7 @@ impl Conversation {
 
 /// The chat template of a tokenizer.
 ///
-/// The date in templates is fixed, so that the same conversation always has the same tokens.
+/// The date in templates is fixed, so the same conversation always has the same tokens.
 #[derive(Clone, Debug)]
 pub struct ChatTemplate {
     template: Template,

@@ -1,4 +1,4 @@
-//! Checks of a `tokenizer.json` for parts on which `tokenizers` panics or does not end.
+//! Checks a `tokenizer.json` for parts on which `tokenizers` panics or does not terminate.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::hub::HubError;
 /// Maximum factor by which all replacements together lengthen a text.
 const GROWTH: usize = 64;
 
-/// Maximum bytes of an added token: the automaton that finds them grows with their length.
+/// Maximum bytes of an added token: the automaton that finds added tokens grows with their length.
 const ADDED: usize = 1024;
 
 /// The checked parts of the file.

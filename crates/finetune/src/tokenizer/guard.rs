@@ -1,7 +1,7 @@
-//! Conversion of panics of the crates `tokenizers`, `minijinja` and `parquet` into errors.
+//! Converts panics of the crates `tokenizers`, `minijinja` and `parquet` into errors.
 //!
-//! These crates panic on some files that they do not validate. Known cases are refused when the
-//! file is read; this module handles the others.
+//! These crates panic on some invalid files. Known cases are refused when the file is read; this
+//! module handles all others.
 
 use std::any::Any;
 use std::cell::Cell;

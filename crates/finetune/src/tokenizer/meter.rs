@@ -7,13 +7,13 @@ use std::cell::Cell;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
-/// Maximum bytes that a rendering creates, besides [`TIMES`] the bytes of the conversation.
+/// Maximum bytes that a rendering creates, in addition to [`TIMES`] the bytes of the conversation.
 const BYTES: usize = 64 << 20;
 /// Additional bytes that a rendering may create, per byte of the conversation.
 const TIMES: usize = 64;
 /// Maximum nesting of values.
 const DEPTH: usize = 64;
-/// Bytes that every value counts.
+/// Bytes that are counted for every value.
 pub(super) const VALUE: usize = 24;
 
 thread_local! {

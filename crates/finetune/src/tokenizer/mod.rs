@@ -105,7 +105,7 @@ impl Tokenizer {
             Some(add) => start.filter(|_| add),
             None => start_of_post_processor(&inner).map_err(failed)?,
         };
-        // It only adds special tokens, which this crate does itself.
+        // The post-processor only adds special tokens, which this crate does itself.
         inner.with_post_processor(None::<tokenizers::PostProcessorWrapper>);
         let added = inner.get_added_tokens_decoder().into_values().filter(|token| token.special);
         let special = added.map(|token| token.content).collect();
@@ -235,13 +235,13 @@ impl Tokenizer {
         self.special.iter().any(|token| text.ends_with(token.as_str()))
     }
 
-    /// The padding token. Padding has no loss, so that any token works.
+    /// Returns the padding token. Padding has no loss, so any token works.
     pub fn pad(&self) -> u32 {
         self.pad.or(self.end).unwrap_or(0)
     }
 }
 
-/// Turns off dropout of BPE merges, so that a text always has the same tokens.
+/// Turns off dropout of BPE merges, so a text always has the same tokens.
 fn without_dropout(inner: &mut tokenizers::Tokenizer) {
     if let tokenizers::ModelWrapper::BPE(model) = inner.get_model()
         && model.dropout.is_some()

@@ -44,7 +44,7 @@ pub(super) fn install(environment: &mut Environment<'_>) {
     });
     environment.add_function(VALUE, |value: Value| spend_value(&value).map(|()| value));
     environment.add_function(ATTRIBUTE, storable);
-    // These print the state of the template engine.
+    // These functions print the state of the template engine.
     environment.remove_global("debug");
     environment.remove_filter("pprint");
     environment.set_formatter(|output, state, value| {

@@ -1,9 +1,9 @@
 //! Encoding of a long text in overlapping pieces of bounded size.
 //!
-//! The crate `tokenizers` takes nearly 200 bytes of memory per byte of text. [`Encoder`] therefore
+//! The crate `tokenizers` needs nearly 200 bytes of memory per byte of text. [`Encoder`] therefore
 //! encodes overlapping pieces, and joins two pieces inside a run of equal tokens. A piece starts at
-//! a token boundary of the previous piece, so that the regular expression of the pre-tokenizer
-//! matches as in the whole text.
+//! a token boundary of the previous piece, so the regular expression of the pre-tokenizer matches
+//! as in the whole text.
 //!
 //! Pieces are joined between two words of the pre-tokenizer. Only byte-pair encoding without
 //! prefixes and suffixes also joins inside a word: merges on one side of a token boundary do not
@@ -34,7 +34,7 @@ const AGREE: usize = 32;
 
 /// Encodes a text that arrives in parts of any size.
 ///
-/// The tokens equal the result of [`Tokenizer::encode`]. Apart from them, memory is bounded.
+/// The tokens equal the result of [`Tokenizer::encode`]. Memory is bounded, except for the tokens.
 #[derive(Debug)]
 pub struct Encoder<'a> {
     tokenizer: &'a Tokenizer,
@@ -92,7 +92,7 @@ impl<'a> Encoder<'a> {
             self.tokens.extend(part.iter().copied().map(u32::from));
             return Ok(());
         }
-        // Small parts bound the text that is kept.
+        // Small parts bound the buffered text.
         for part in part.chunks(self.piece) {
             self.text.extend_from_slice(part);
             while self.text.len() >= self.end() + 2 * self.size {
@@ -112,7 +112,7 @@ impl<'a> Encoder<'a> {
         std::mem::take(&mut self.tokens)
     }
 
-    /// Returns all tokens of the text that were not taken.
+    /// Returns all remaining tokens of the text.
     ///
     /// # Errors
     /// The errors of [`Tokenizer::encode`].

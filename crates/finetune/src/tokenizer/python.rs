@@ -3,8 +3,8 @@
 use super::operators;
 use minijinja::{Environment, Error, ErrorKind};
 
-/// The date in templates: the default of Llama's templates without a clock. The same conversation
-/// always has the same tokens.
+/// The date in templates: the default of Llama's templates without a clock. A fixed date gives the
+/// same conversation the same tokens.
 const TODAY: jiff::civil::DateTime = jiff::civil::datetime(2024, 7, 26, 0, 0, 0, 0);
 
 /// Returns an environment with the functions and methods of `transformers`.
@@ -25,8 +25,8 @@ fn strftime_now(format: &str) -> Result<String, Error> {
         .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
 }
 
-/// Replaces `generation` tags, which mark the messages of the assistant and are not part of Jinja,
-/// by conditions that always hold. The whitespace around them stays the same.
+/// Replaces `generation` tags, which mark assistant messages and are not part of Jinja, with
+/// conditions that are always true. Keeps the whitespace around them.
 pub(super) fn without_generation_tags(template: &str) -> String {
     let mut pieces = template.split("{%");
     let mut plain = pieces.next().unwrap_or_default().to_owned();

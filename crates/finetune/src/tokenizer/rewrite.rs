@@ -1,4 +1,4 @@
-//! Rewriting the instructions of a chat template: operators become calls of metered functions.
+//! Rewrites the instructions of a chat template: operators become calls to metered functions.
 
 use minijinja::Value;
 use minijinja::machinery::{Instruction, Instructions};

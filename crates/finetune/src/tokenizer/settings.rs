@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::hub::HubError;
 use crate::json_file::read_json;
 
-/// The settings of `tokenizer_config.json` that are read.
+/// The settings that are read from `tokenizer_config.json`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
     path: PathBuf,

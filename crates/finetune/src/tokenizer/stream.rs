@@ -1,4 +1,4 @@
-//! Incremental decoding: text from single tokens.
+//! Incremental decoding of tokens to text.
 //!
 //! A token is not always a piece of text: it may end inside a character, and some tokenizers write
 //! a space only between two tokens. Each token is therefore decoded together with the tokens of the
@@ -24,8 +24,8 @@ impl<'a> TokenStream<'a> {
         Self { tokenizer, tokens: Vec::new(), told: 0 }
     }
 
-    /// Takes the next token. Returns the text that it completes; empty if a character is
-    /// incomplete, and for special tokens.
+    /// Adds the next token. Returns the text that it completes; empty for special tokens and while
+    /// a character is incomplete.
     pub fn push(&mut self, token: u32) -> String {
         self.tokens.push(token);
         let (told, all) = self.decoded();

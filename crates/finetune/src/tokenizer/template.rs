@@ -197,7 +197,7 @@ impl Inside {
     }
 }
 
-/// Runs `work` in a thread with a large stack. Returns its result or the message of its panic.
+/// Runs `work` in a thread with a large stack. Returns its result or the message of its panic, or
 /// `None` after [`TIME`]; the thread then continues in the background.
 fn in_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
@@ -207,13 +207,13 @@ fn in_thread<T: Send + 'static>(
     let thread = std::thread::Builder::new().name(NAME.to_owned()).stack_size(STACK);
     let thread = thread.spawn(send).ok()?;
     let result = receiver.recv_timeout(TIME).ok()?;
-    // Without this, the handle of a thread that is about to end would be dropped. `pthread_detach`
-    // of glibc 2.36 then may read the descriptor of a thread that has freed it, and crash.
+    // Dropping the handle of a thread that is about to end can crash: `pthread_detach` of glibc
+    // 2.36 may read the freed descriptor of the thread.
     thread.join().ok()?;
     Some(result)
 }
 
-/// Returns the error of a panic of `minijinja`.
+/// Returns the error for a panic of `minijinja`.
 fn failed(panic: &str) -> String {
     let panic: String = panic.chars().take(REASON_CHARACTERS).collect();
     format!("the template engine failed: {panic}")

@@ -20,8 +20,8 @@ impl Trainer {
         write_adapter(output, lora, &parameters, values)
     }
 
-    /// Writes the model, after all enqueued steps. LoRA updates are merged into the weights as the
-    /// base model stores them, not as the run quantizes them. `output` and the run have the same
+    /// Writes the model, after all enqueued steps. LoRA updates are merged into the original base
+    /// weights, not into the quantized weights of the run. `output` and the run have the same
     /// base model.
     ///
     /// # Errors

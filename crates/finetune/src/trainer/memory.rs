@@ -27,15 +27,15 @@ pub struct MemoryNeed {
     pub least_step: usize,
     /// The forward pass on held-out data.
     pub held_out: usize,
-    /// The driver's own memory, besides these allocations.
+    /// The driver's own memory, in addition to these allocations.
     pub driver: DriverShare,
     /// Whether steps are graphs.
     graphs: bool,
 }
 
 impl MemoryNeed {
-    /// Plans a run of `step`, and of the largest step of shorter sequences if there are some: their
-    /// programs share transients.
+    /// Plans a run of `step`, and of the largest step with shorter sequences, if there are any:
+    /// their programs share transients.
     pub fn of((step, shorter): (&StepPass, Option<&StepPass>), options: &TrainerOptions) -> Self {
         let bytes = |held: &ParameterBuffers| held.parameter.bytes();
         let parameters: usize = step.parameters.iter().map(bytes).sum();
@@ -88,7 +88,7 @@ impl MemoryNeed {
         Self { held_out, driver, ..self }
     }
 
-    /// Returns the least bytes that a run can allocate.
+    /// Returns the minimum bytes that a run can allocate.
     pub fn least(&self) -> usize {
         self.parameters + self.optimizer + self.verify + self.least_step + self.held_out
     }
@@ -99,7 +99,7 @@ impl MemoryNeed {
         self.least() - self.least_step + step
     }
 
-    /// Checks that the least memory of a run, including the driver's, fits into the free memory of
+    /// Checks that the minimum memory of a run, including the driver's, fits in the free memory of
     /// the device. The kernels must already be loaded.
     ///
     /// # Errors

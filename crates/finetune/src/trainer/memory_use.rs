@@ -15,8 +15,8 @@ pub struct MemoryUse {
     pub allocated_bytes: usize,
     /// Planned memory of the driver; 0 on the simulated driver.
     pub driver_bytes: DriverShare,
-    /// Decrease of the free device memory since before the first kernel was loaded. Other programs
-    /// on the device count, too.
+    /// Decrease of the free device memory since before the first kernel was loaded. Includes the
+    /// memory of other programs on the device.
     pub measured_bytes: usize,
     /// `measured_bytes` minus `planned_bytes`, in percent of `planned_bytes`.
     pub difference_percent: f64,

@@ -60,7 +60,7 @@ struct Slot {
     tokens: usize,
 }
 
-/// What the ranks of a step told each other.
+/// The information that the ranks of a step exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FromRanks {
     /// The first rank whose part of the loss is not finite.
@@ -126,7 +126,7 @@ impl MetricsQueue {
         let target = slot.values.as_mut_ptr().cast();
         let bytes = self.layout.len() * size_of::<f32>();
         // SAFETY: both ranges have this many bytes. The host reads the slot only after the event of
-        // the copy, and pinned memory waits for the context before it is freed.
+        // the copy, and freeing pinned memory waits for the context.
         unsafe { stream.copy_to_host(target, self.metrics.address(), bytes) }?;
         let copied = slot.copied.record(&stream);
         self.in_flight.push_back(slot);

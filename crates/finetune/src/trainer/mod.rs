@@ -1,8 +1,8 @@
 //! Training on a device.
 //!
-//! [`Plan::new`] describes the run without a device. [`Plan::start`] warms the kernels, checks that
-//! the run fits into device memory, uploads the weights and builds the step. [`Trainer::enqueue`]
-//! starts a step without waiting for it. [`Trainer::finished`] returns the metrics of steps.
+//! [`Plan::new`] plans the run without a device. [`Plan::start`] warms the kernels, checks that the
+//! run fits in device memory, uploads the weights and builds the step. [`Trainer::enqueue`] starts
+//! a step without waiting for it. [`Trainer::finished`] returns the metrics of steps.
 
 mod export;
 mod memory;
@@ -85,7 +85,7 @@ impl Trainer {
         self.memory_use_since(self.free_before)
     }
 
-    /// As [`Trainer::memory_use`], if `free` bytes were free before the run.
+    /// Returns [`Trainer::memory_use`], given that `free` bytes were free before the run.
     pub(crate) fn memory_use_since(&self, free: usize) -> Result<MemoryUse> {
         MemoryUse::of((&self.need, self.report().reuse), (self.context(), free))
     }
@@ -120,12 +120,12 @@ impl Trainer {
         &self.modules
     }
 
-    /// Steps that had the same bits as an eager step.
+    /// Returns the number of steps that were verified bitwise against an eager step.
     pub fn verified_steps(&self) -> u64 {
         self.programs.steps()
     }
 
-    /// How often a step needed a kernel that was not warm.
+    /// Returns how often a step needed a kernel that was not warm.
     pub fn jit_after_warm(&self) -> usize {
         self.cache.jit_after_warm()
     }
@@ -171,7 +171,7 @@ impl Trainer {
         self.queue.is_full()
     }
 
-    /// Checks that the model knows the tokens of `batch`, of which others have no loss.
+    /// Checks that all tokens of `batch` are in the vocabulary: other tokens would have no loss.
     fn require_vocab(&self, batch: &Batch) -> Result<()> {
         batch.require_vocab(self.config.model.vocab)
     }
@@ -209,7 +209,7 @@ impl Trainer {
         let taken = match &self.group {
             Some(group) => {
                 let taken = group.waiting("a step", || queue.take(wait));
-                // The metrics of an aborted step mean nothing.
+                // The metrics of an aborted step are meaningless.
                 group.require_healthy()?;
                 taken
             }
@@ -222,7 +222,7 @@ impl Trainer {
             return Err(Error::NotFinite { step, loss, norm, rank, kept });
         }
         if from_ranks.stop {
-            // No rank can be further than this.
+            // No rank can be further ahead than this.
             self.stop_before.get_or_insert(step + IN_FLIGHT as u32);
         }
         self.losses.push(loss);
@@ -256,7 +256,7 @@ impl Trainer {
     }
 
     /// Downloads the gradients of the last step before clipping, by parameter name. Empty unless
-    /// the options say that the caller keeps them.
+    /// the caller keeps the gradients.
     ///
     /// # Errors
     /// If the device fails.

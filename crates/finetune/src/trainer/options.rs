@@ -4,7 +4,7 @@ use retrograph_runtime::BuildOptions;
 
 use crate::model::StepOptions;
 
-/// Options of a trainer. Only micro-batches and lengths change the results, by rounding.
+/// Options of a trainer. Only micro-batches and lengths change the results, and only by rounding.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrainerOptions {
     /// Strategy and memory reuse of the programs.

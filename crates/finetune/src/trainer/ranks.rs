@@ -22,13 +22,13 @@ impl Trainer {
         self.step.options.ranks
     }
 
-    /// Wishes to stop. With several ranks, the next step carries the wish to all, and all stop
-    /// [before the same step](Trainer::stops_before).
+    /// Requests to stop. With several ranks, the next step carries the request to all ranks, and
+    /// all stop [before the same step](Trainer::stops_before).
     pub fn request_stop(&mut self) {
         self.stop = true;
     }
 
-    /// The step that no rank starts any more, once a rank has wished to stop.
+    /// Returns the first step that no rank starts, once a rank has requested to stop.
     pub fn stops_before(&self) -> Option<u32> {
         self.stop_before
     }
@@ -38,8 +38,8 @@ impl Trainer {
         Ok(self.group.as_ref().map_or(Ok(()), ProcessGroup::check)?)
     }
 
-    /// Runs steps that change nothing, after `halted` has not been finite, until all ranks have
-    /// started the same ones: some may have started more before they knew.
+    /// Runs steps that change nothing after step `halted` was not finite, until all ranks have
+    /// started the same steps: some ranks may have started more before they knew.
     ///
     /// # Errors
     /// The error of `batch`, or if a rank or the device fails.
@@ -60,7 +60,7 @@ impl Trainer {
     }
 
     /// Gives every rank the current values of all trained parameters, and their copies. A step only
-    /// exchanges what the next one reads first. All ranks must call it.
+    /// exchanges the parameters that the next step reads first. All ranks must call it.
     ///
     /// # Errors
     /// If a rank or the device fails.
@@ -70,7 +70,7 @@ impl Trainer {
         copied.try_for_each(|(values, _)| self.gather(values))
     }
 
-    /// Gives every rank the current weights as products read them. All ranks must call it.
+    /// Gives every rank the current weights in the form that products read. All ranks must call it.
     ///
     /// # Errors
     /// If a rank or the device fails.
@@ -92,7 +92,7 @@ impl Trainer {
         Ok(group.require_healthy()?)
     }
 
-    /// Returns the blocks of all ranks, of which `own` is the one of this rank.
+    /// Returns the blocks of all ranks; `own` is the block of this rank.
     ///
     /// # Errors
     /// If a rank or the device fails.
@@ -124,7 +124,7 @@ impl Trainer {
         Ok(self.gathered(&[finite])?.iter().position(|finite| *finite == 0.0))
     }
 
-    /// Computes loss and gradient norm of the rows of this rank, without other ranks.
+    /// Computes loss and gradient norm of the rows of this rank, without collectives.
     fn own_metrics(&self, number: u32, batch: &Batch) -> Result<Vec<f32>> {
         let pass = StepPass::of_one_rank(&self.config, self.step.options)?;
         let rotary = RotaryTables::new(&self.stream, &self.config.model, self.config.seq)?;

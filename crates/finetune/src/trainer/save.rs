@@ -1,4 +1,4 @@
-//! Checkpoints of a trainer: written by the first rank, with the blocks of all.
+//! Checkpoints of a trainer: written by the first rank, with the blocks of all ranks.
 
 use std::path::PathBuf;
 
@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::state::DeviceReader;
 
 impl Trainer {
-    /// Writes a checkpoint. No step may be in flight. With several ranks, the first one calls it,
-    /// and all others [`Trainer::send_blocks`].
+    /// Writes a checkpoint. No step may be in flight. With several ranks, the first rank calls it,
+    /// and all others call [`Trainer::send_blocks`].
     ///
     /// # Errors
     /// If the checkpoint cannot be written, or a rank or the device fails.
@@ -20,14 +20,14 @@ impl Trainer {
         let mut reader = self.reader();
         let header = self.header(text);
         let written = header.and_then(|header| directory.save(&header, &parameters, &mut reader));
-        // The other ranks send all their blocks, whether the file could be written or not.
+        // The other ranks send all their blocks even if the file cannot be written.
         for (index, part) in state_order(parameters.len()).skip(reader.read) {
             reader.gather(index, part)?;
         }
         written
     }
 
-    /// Sends the blocks of this rank to the first one, which [saves](Trainer::save).
+    /// Sends the blocks of this rank to the first rank, which [saves](Trainer::save).
     ///
     /// # Errors
     /// If a rank or the device fails.
@@ -59,7 +59,7 @@ impl RankReader<'_> {
         let stream = &self.trainer.stream;
         let held = self.reader.buffer(index, part);
         let whole = match part {
-            // Parameters have all elements everywhere, of which other ranks update some.
+            // Every rank has all elements of a parameter, but other ranks update some of them.
             StatePart::Parameter => held.clone(),
             StatePart::First | StatePart::Second => {
                 let whole = DeviceBuffer::zeroed(stream.context(), len)?;

@@ -1,4 +1,4 @@
-//! The start of a trainer: describe, warm, check the memory, upload, build.
+//! The start of a trainer: plan, warm the kernels, check the memory, upload, build.
 
 use retrograph_runtime::{
     BuildOptions, Context, DeviceBuffer, ModuleCache, Policy, Requirements, Reuse, Stream,
@@ -20,7 +20,7 @@ use crate::stage::Stage;
 use crate::state::{ModelState, Placement, RotaryTables, Source, load_state, trained};
 use crate::verify::Verified;
 
-/// A described run. No device is involved yet.
+/// The plan of a run. Needs no device.
 #[derive(Debug)]
 pub struct Plan {
     config: TrainingConfig,
@@ -38,7 +38,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Describes the run of `config`.
+    /// Plans the run of `config`.
     ///
     /// # Errors
     /// If the configuration is not valid.
@@ -68,8 +68,8 @@ impl Plan {
         Ok(plan.with_code())
     }
 
-    /// Returns this plan, or one without copies in f16 of two parts if this one needs more than
-    /// `free` bytes, and reports the latter.
+    /// Returns this plan, or, if it needs more than `free` bytes, a plan without two-part f16
+    /// copies, and reports that.
     pub(crate) fn fitting(self, free: usize, on: &mut dyn FnMut(Stage<'_>)) -> Result<Self> {
         let precision = self.config.precision.without_two_part_copies();
         let planned = |plan: &Self| plan.need.least() + plan.need.driver.total();
@@ -81,7 +81,7 @@ impl Plan {
         let (base, group) = (self.base.clone(), self.group.clone());
         let after_training = self.after_training.clone();
         let plan = Self { base, group, after_training, ..plan }.with_code();
-        // Few layers need less memory for copies than for weights that each step splits.
+        // With few layers, copies need less memory than weights that each step splits.
         if planned(&plan) >= planned(&self) {
             return Ok(self);
         }
@@ -154,7 +154,7 @@ impl Plan {
 
     /// Starts the run on the device of `cache`. Warms all kernels and checks the memory before it
     /// uploads anything. The memory is not checked with [`Source::State`], which is already
-    /// uploaded. A run that does not fit with copies in f16 of two parts has none.
+    /// uploaded. A run that does not fit with two-part f16 copies has no copies.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) before anything is uploaded; if a
@@ -241,7 +241,8 @@ impl Plan {
         Ok(modules)
     }
 
-    /// Checks that there is a group exactly if there are several ranks, and that it has them.
+    /// Checks that there is a group if and only if there are several ranks, and that it has these
+    /// ranks.
     fn require_group(&self) -> Result<()> {
         let ranks = self.options.step.ranks;
         match &self.group {

@@ -1,4 +1,4 @@
-//! A model after its training.
+//! A trained model.
 
 use retrograph_runtime::{ModuleCache, Stream, WarmModules};
 

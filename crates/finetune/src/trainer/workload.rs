@@ -12,7 +12,7 @@ use crate::model::{MetricsLayout, StepControls, StepInput, StepOptions, StepPass
 use crate::programs::{NamedTensor, Workload};
 use crate::state::{ModelState, RotaryTables};
 
-/// A model in training on a device. Passes differ by the length of their sequences.
+/// A model in training on a device. There is one pass per sequence length.
 #[derive(Debug)]
 pub(super) struct TrainingWorkload {
     config: TrainingConfig,
@@ -73,7 +73,7 @@ impl Workload<1> for TrainingWorkload {
     type Handles = StepControls;
     type Step<'a> = StepInput<'a>;
 
-    /// A batch that fills none of the shorter lengths belongs to the pass of whole sequences, which
+    /// A batch that matches none of the shorter lengths belongs to the pass of whole sequences, which
     /// requires its size.
     fn size(&self, StepInput { batch, .. }: StepInput<'_>) -> [usize; 1] {
         let TrainingConfig { batch: sequences, seq, .. } = self.config;

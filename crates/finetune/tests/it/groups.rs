@@ -168,7 +168,7 @@ fn a_silent_rank_fails() {
         silent.write_all(format!("{hello}\n").as_bytes()).unwrap();
         let error = alive.join().unwrap();
         let GroupError::RankFailed { rank: 1, reason } = &error else { panic!("{error}") };
-        assert!(reason.contains("said nothing") && reason.contains("process 77"), "{reason}");
+        assert!(reason.contains("sent nothing") && reason.contains("process 77"), "{reason}");
     });
 }
 

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{ModelConfig, UnknownChoice};
 
-/// Bits of a word of the set.
+/// Bits per word of the set.
 const BITS: usize = u64::BITS as usize;
-/// Words of the set.
+/// Number of words of the set.
 const WORDS: usize = ModelConfig::MAX_LAYERS / BITS;
 
 /// Layers with LoRA updates, counted from 0: all, or a set that is written as `0-7,12`.

@@ -88,8 +88,8 @@ impl TryFrom<Vec<String>> for LoraTargets {
     }
 }
 
-/// The LoRA configuration of a run. Missing fields default to the values of runs from before
-/// the field existed: updates of queries and values, scaled by `alpha / rank`, and trained norms.
+/// The LoRA configuration of a run. A missing field defaults to the behavior from before the field
+/// existed: updates of queries and values, scaled by `alpha / rank`, and trained norms.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoraConfig {
     /// Rank of the updates.
@@ -106,14 +106,15 @@ pub struct LoraConfig {
     /// instead of `alpha / rank`.
     #[serde(default)]
     pub rslora: bool,
-    /// Whether the norms of the rows of updated weights are trained apart from their directions
-    /// (DoRA, Liu et al., arXiv 2402.09353).
+    /// Whether the magnitudes (row norms) of updated weights are trained separately from their
+    /// directions (DoRA, Liu et al., arXiv 2402.09353).
     #[serde(default)]
     pub dora: bool,
     /// Whether both norms of each layer are also trained.
     #[serde(default = "trained")]
     pub norms: bool,
-    /// Whether the token table is also trained, and with it the output projection of a tied model.
+    /// Whether the token embeddings are also trained, and with them the output projection of a tied
+    /// model.
     #[serde(default)]
     pub embeddings: bool,
     /// Whether the output projection of a model that is not tied is also trained.
@@ -122,7 +123,7 @@ pub struct LoraConfig {
     /// Dropout probability of the inputs of updates in training, at least 0 and below 1.
     #[serde(default)]
     pub dropout: f32,
-    /// Modules with a rank or alpha of their own.
+    /// Modules with their own rank or alpha.
     #[serde(default)]
     pub patterns: LoraPatterns,
 }
@@ -156,7 +157,8 @@ impl LoraConfig {
         }
     }
 
-    /// Returns the options of the update of a module, without patterns; `None` if it has none.
+    /// Returns the options of the update of a module, with patterns applied; `None` if the module
+    /// has no update.
     pub fn of(&self, module: LoraModule) -> Option<Self> {
         if !self.targets.has(module.projection) || !self.layers.has(module.layer) {
             return None;
@@ -180,7 +182,7 @@ impl LoraConfig {
         layers.flat_map(of).collect()
     }
 
-    /// Whether the updates of each projection have one rank and one scale in all layers of `model`.
+    /// Whether the updates of each projection have equal ranks and scales in all layers of `model`.
     pub fn layers_are_alike(&self, model: &ModelConfig) -> bool {
         let of = |layer, projection| self.of(LoraModule { layer, projection, fused: model.fused });
         let mut all = Projection::ALL.into_iter();
@@ -203,7 +205,7 @@ impl LoraConfig {
         ranks.map(|lora| lora.rank).max().unwrap_or(self.rank)
     }
 
-    /// Returns the factor of `B · A` of modules without a pattern.
+    /// Returns the factor of `B · A` in modules that no pattern matches.
     pub fn scale(&self) -> f32 {
         self.exact_scale() as f32
     }
@@ -228,7 +230,7 @@ impl LoraConfig {
             let rule = "such that every low-rank matrix has fewer than 2^32 elements";
             require("rank", rank, u32::try_from(largest).is_ok(), rule)?;
         }
-        let rule = "false in a tied model, whose token table is also its output projection";
+        let rule = "false in a tied model, whose token embeddings are also its output projection";
         require("head", self.head, !(self.head && model.tied), rule)?;
         let holds = (0.0..1.0).contains(&self.dropout);
         require("lora_dropout", self.dropout, holds, "at least 0 and below 1")?;
@@ -242,8 +244,8 @@ impl LoraConfig {
         require("lora_layers", self.layers, within, &rule)
     }
 
-    /// Checks that each matrix of a file has an update in all of its rows or in none: a file has
-    /// one vector of norms for all of them.
+    /// Checks that each matrix of a file has an update in all of its rows or in none, since a file
+    /// has one magnitude vector for all rows.
     fn validate_dora(&self, model: &ModelConfig) -> Result<()> {
         let whole = |projection: Projection| {
             let parts = projection.fused().map_or(&[][..], |(_, parts)| parts);

@@ -11,7 +11,7 @@ pub struct LoraModule {
     pub layer: usize,
     /// The projection.
     pub projection: Projection,
-    /// Whether files have the projection as a part of a fused matrix.
+    /// Whether files store the projection as part of a fused matrix.
     pub fused: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Ranks and alphas of single modules, by patterns of their names.
+//! Ranks and alphas of individual modules, by patterns of their names.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -11,14 +11,14 @@ use super::module::LoraModule;
 /// Maximum rank.
 pub(super) const MOST_RANK: usize = 1 << 16;
 
-/// Ranks and alphas of modules whose names match patterns. The other modules have the values of
+/// Ranks and alphas of modules whose names match patterns. Other modules have the values of
 /// [`LoraConfig`](crate::LoraConfig).
 ///
-/// A pattern is a regular expression of the end of a name such as `model.layers.3.mlp.up_proj`,
-/// from a dot or from the start of the name: `up_proj`, `layers.3.mlp.up_proj` or
-/// `layers\.[0-5]\..*_proj`. The first pattern that matches counts. PEFT matches `rank_pattern` and
-/// `alpha_pattern` in this way. Expressions have the syntax of the crate `regex`, which has no
-/// lookaround.
+/// A pattern is a regular expression that matches the end of a name such as
+/// `model.layers.3.mlp.up_proj`, from a dot or from the start of the name: `up_proj`,
+/// `layers.3.mlp.up_proj` or `layers\.[0-5]\..*_proj`. The first pattern that matches counts, as in
+/// PEFT's `rank_pattern` and `alpha_pattern`. Expressions have the syntax of the crate `regex`,
+/// which has no lookaround.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(into = "Lists", try_from = "Lists")]
 pub struct LoraPatterns {
@@ -26,7 +26,7 @@ pub struct LoraPatterns {
     alphas: Rules,
 }
 
-/// A pattern that is no regular expression, or has a value that is out of range.
+/// Error for a pattern that is not a regular expression, or whose value is out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the pattern `{pattern}` {why}")]
 pub struct PatternError {
@@ -41,11 +41,11 @@ impl LoraPatterns {
     pub const NONE: Self = Self { ranks: Rules(&[]), alphas: Rules(&[]) };
 
     /// Returns the patterns, each with its value, in the order in which they are tried. Equal lists
-    /// are kept once, for the rest of the process.
+    /// are interned for the rest of the process.
     ///
     /// # Errors
-    /// [`PatternError`] for a pattern that is no regular expression, for a rank that is not from 1
-    /// to [`MOST_RANK`](crate::LoraConfig::MOST_RANK), and for an alpha that is not finite.
+    /// [`PatternError`] for a pattern that is not a regular expression, for a rank that is not from
+    /// 1 to [`MOST_RANK`](crate::LoraConfig::MOST_RANK), and for an alpha that is not finite.
     pub fn new(
         ranks: impl IntoIterator<Item = (String, usize)>,
         alphas: impl IntoIterator<Item = (String, f32)>,
@@ -78,7 +78,7 @@ impl LoraPatterns {
         self.alphas.0.iter().map(|rule| (rule.pattern.as_str(), rule.value as f32))
     }
 
-    /// Returns rank and alpha of a module, where patterns have them.
+    /// Returns rank and alpha of a module, if patterns set them.
     pub(super) fn of(&self, module: LoraModule) -> (Option<usize>, Option<f32>) {
         if *self == Self::NONE {
             return (None, None);
@@ -97,12 +97,12 @@ impl LoraPatterns {
     }
 }
 
-/// Patterns with values, which are kept for the rest of the process: a configuration is copied.
+/// Patterns with values, interned for the rest of the process, so that configurations are `Copy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Rules(&'static [Rule]);
 
 impl Rules {
-    /// Returns equal lists as one.
+    /// Interns a list.
     fn new(rules: Vec<Rule>) -> Self {
         static KNOWN: Mutex<Vec<&'static [Rule]>> = Mutex::new(Vec::new());
         if rules.is_empty() {
@@ -154,8 +154,8 @@ impl Rule {
         }
     }
 
-    /// Whether the pattern matches the end of a name, from a dot or from its start. The dots of a
-    /// plain name can only match dots.
+    /// Whether the pattern matches the end of a name, from a dot or from its start. Dots in a plain
+    /// name match only dots.
     fn matches(&self, name: &str) -> bool {
         match &self.expression {
             Some(expression) => expression.is_match(name),

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 /// SHA-256 of everything that determines the content.
 pub(in super::super) type FileKey = [u8; 32];
 
-/// `RGTOKEN` and the version of this format, as a number: another byte order has another number.
+/// `RGTOKEN` and the format version as a number, so that another byte order does not match.
 pub(super) const MAGIC: u64 = u64::from_be_bytes(*b"RGTOKEN\x01");
 
 /// The start of a file.
@@ -23,7 +23,7 @@ pub(super) struct Header {
     pub(super) key: FileKey,
     /// SHA-256 of words and ends.
     pub(super) digest: [u8; 32],
-    /// SHA-256 of the fields before.
+    /// SHA-256 of the preceding fields.
     pub(super) check: [u8; 32],
 }
 
@@ -43,19 +43,19 @@ impl Header {
         Sha256::digest(&bytemuck::bytes_of(self)[..HEADER - size_of_val(&self.check)]).into()
     }
 
-    /// The bytes of the whole file; `None` if they are too many for a number.
+    /// Returns the size of the file in bytes; `None` on overflow.
     pub(super) fn bytes(&self) -> Option<u64> {
         let words = self.words.checked_mul(4)?.checked_add(padding(self.words))?;
         words.checked_add(self.examples.checked_mul(8)?)?.checked_add(HEADER as u64)
     }
 }
 
-/// Bytes between words and ends.
+/// Returns the padding between words and ends in bytes.
 pub(super) fn padding(words: u64) -> u64 {
     4 * (words % 2)
 }
 
-/// Words that are converted to bytes at a time.
+/// Number of words that are converted to bytes at a time.
 const WORDS: usize = 1024;
 
 pub(super) fn hash_words(hash: &mut Sha256, words: &[u32]) {

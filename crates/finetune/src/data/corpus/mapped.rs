@@ -1,7 +1,7 @@
 //! Opening a file of tokenized data.
 //!
-//! Opening computes the digests of header and content again, so that a file that is damaged,
-//! incomplete, of another machine or of other data is not used.
+//! Opening verifies the digests of header and content. It rejects files that are damaged,
+//! incomplete, from a machine with another byte order, or of other data.
 
 use std::io;
 use std::path::Path;
@@ -24,9 +24,9 @@ pub(in super::super) fn open(path: &Path, key: &FileKey) -> io::Result<Option<Co
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    // SAFETY: `CorpusWriter` replaces files as a whole and never writes to one that has its name.
-    // A program that changes or truncates a file of the cache while it is mapped breaks this, as it
-    // would for every mapped file: values could change, or access could end the process.
+    // SAFETY: `CorpusWriter` writes to temporary files and renames them, so it never changes a
+    // mapped file. As for every mapped file, a program that changes or truncates it breaks this:
+    // values could change, or an access could end the process.
     let map = unsafe { Mmap::map(&file) }?;
     let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
     let header = map.get(..HEADER).ok_or_else(|| invalid("it has no header"))?;
@@ -48,7 +48,7 @@ pub(in super::super) fn open(path: &Path, key: &FileKey) -> io::Result<Option<Co
 }
 
 impl Corpus {
-    /// Whether the content is the one that the header names. Reads all of it.
+    /// Whether the content matches the digest in the header. Reads the whole content.
     fn is_whole(&self) -> bool {
         let (words, ends) = (self.words(), self.ends());
         let mut hash = Sha256::new();

@@ -10,7 +10,7 @@ use super::format::{FileKey, Header, hash_ends, hash_words, padding};
 use super::{Corpus, LEARNED, Storage};
 use crate::temporary::file_in;
 
-/// Takes words in order. Only the ends of examples stay in memory if the words go to a file.
+/// Writes words in order, to memory or to a file. Ends of examples always stay in memory.
 #[derive(Debug)]
 pub(in super::super) struct CorpusWriter {
     target: Target,
@@ -61,20 +61,20 @@ impl CorpusWriter {
         self.ends.push(self.words);
     }
 
-    /// Returns what was written to memory.
+    /// Returns the corpus in memory.
     ///
     /// # Panics
-    /// If it was written to a file.
+    /// If the writer writes to a file.
     pub(in super::super) fn into_memory(self) -> Corpus {
         let (digest, ends, largest) = (self.digest(), self.ends, self.largest);
         let Target::Memory(words) = self.target else { panic!("the words are in a file") };
         Corpus { storage: Storage::Memory { words, ends }, digest, largest }
     }
 
-    /// Moves the file to `path`, atomically, with `key`.
+    /// Completes the file with `key` and atomically moves it to `path`.
     ///
     /// # Panics
-    /// If it was written to memory.
+    /// If the writer writes to memory.
     pub(in super::super) fn persist(self, path: &Path, key: &FileKey) -> io::Result<()> {
         let digest = self.digest();
         let Target::File(mut file) = self.target else { panic!("the words are in memory") };

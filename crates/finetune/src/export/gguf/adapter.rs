@@ -9,8 +9,8 @@ use crate::export::architecture::Architecture;
 use crate::export::{ExportError, ModelWeights, OnProgress, WeightType, Written};
 use crate::parameters::Parameter;
 
-/// Writes the LoRA matrices of `weights` to the file of `output`, as f32 unless it has a type.
-/// llama.cpp applies it to a model of the same base weights.
+/// Writes the LoRA matrices of `weights` to the file of `output`, as f32 unless it sets a type.
+/// llama.cpp applies the file to a model with the same base weights.
 ///
 /// # Errors
 /// [`ExportError::NotExpressible`] without LoRA, with DoRA, or with other trained weights,

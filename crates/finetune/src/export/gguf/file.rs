@@ -1,4 +1,4 @@
-//! The file: metadata, the list of tensors, aligned data; written beside its path and renamed.
+//! The file: metadata, the list of tensors, aligned data. Written as a temporary file and renamed.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -86,14 +86,14 @@ pub(super) fn write(
     Ok(Written { tensors: heads.len(), files: 1, bytes: total })
 }
 
-/// A file that gets its name when it is complete.
+/// A temporary file that is renamed when it is complete.
 struct NewFile {
     writer: BufWriter<NamedTempFile>,
     path: PathBuf,
 }
 
 impl NewFile {
-    /// Starts the file of `path`, which must not exist.
+    /// Starts the file for `path`, which must not exist.
     fn create(path: &Path, metadata: &Metadata, tensors: &[Head]) -> Result<Self, ExportError> {
         let failed = |source| ExportError::Write { path: path.to_owned(), source };
         let folder = folder_of(path);
@@ -104,7 +104,7 @@ impl NewFile {
         Ok(file)
     }
 
-    /// Synchronizes the file and gives it its name.
+    /// Synchronizes and renames the file.
     fn publish(self) -> Result<(), ExportError> {
         let Self { writer, path } = self;
         let failed = |source| ExportError::Write { path: path.clone(), source };

@@ -1,4 +1,4 @@
-//! The dimensions of a model as metadata.
+//! The metadata of a model: architecture and dimensions.
 
 use super::file::{Metadata, Value};
 use super::output::GgufOutput;
@@ -11,7 +11,7 @@ use crate::hub::ModelDirectory;
 /// The version of the layout of quantized blocks.
 const QUANTIZATION_VERSION: u32 = 2;
 
-/// Returns what a file of `kind`, model or adapter, starts with.
+/// Returns the general metadata of a file of `kind`, model or adapter.
 pub(super) fn general(kind: &str, architecture: Architecture, output: GgufOutput<'_>) -> Metadata {
     let text = |text: &str| Value::Text(text.to_owned());
     let file_type = match output.dtype() {
@@ -29,7 +29,7 @@ pub(super) fn general(kind: &str, architecture: Architecture, output: GgufOutput
     metadata
 }
 
-/// Returns general metadata and dimensions.
+/// Returns the metadata of a model: general keys and dimensions.
 pub(super) fn of_model(
     architecture: Architecture,
     model: &ModelConfig,
@@ -42,7 +42,7 @@ pub(super) fn of_model(
         _ => positions,
     };
     let gemma = matches!(architecture, Architecture::Gemma2 | Architecture::Gemma3);
-    // llama.cpp has no window in other architectures, but up to its size all attention is equal.
+    // llama.cpp has no windows in other architectures; contexts up to the window size are equal.
     let window = model.sliding_window.filter(|_| !gemma);
     let window = window.and_then(|window| usize::try_from(window.size).ok());
     let positions = window.map_or(positions, |window| positions.min(window));
@@ -80,7 +80,8 @@ pub(super) fn of_model(
     metadata
 }
 
-/// Adds windows and caps. Gemma 2 has a window by default, which then is the whole context.
+/// Adds windows and caps. llama.cpp assumes a window for Gemma 2, so a Gemma 2 without one gets the
+/// whole context as its window.
 fn add_gemma(
     metadata: &mut Metadata,
     model: &ModelConfig,

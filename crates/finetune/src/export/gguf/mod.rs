@@ -1,4 +1,4 @@
-//! GGUF files of models and adapters, as llama.cpp reads them.
+//! GGUF files of models and adapters, for llama.cpp.
 //!
 //! Format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>, version 3. Matrices have
 //! the type of the output. Norms and biases are f32, because llama.cpp supports no other type.
@@ -29,13 +29,13 @@ enum Source {
     Values(Factors),
 }
 
-/// The name of a tensor, and the factors by which llama.cpp divides the frequencies of RoPE.
+/// The name of a tensor, and the factors by which llama.cpp divides RoPE frequencies.
 type Factors = (&'static str, Vec<f32>);
 
 /// Writes `weights` with the tokenizer to the file of `output`, which appears when it is complete.
 ///
 /// # Errors
-/// An [`ExportError`], for example about a tokenizer that llama.cpp does not have; the error of
+/// An [`ExportError`], for example about a tokenizer that llama.cpp does not support; the error of
 /// the weights; or if the file cannot be written. Nothing is left then.
 pub fn write_gguf(
     weights: &mut ModelWeights<'_>,
@@ -85,7 +85,7 @@ fn rope_factors(
     model: &ModelConfig,
 ) -> Result<Vec<Factors>, ExportError> {
     let name = match (model.rope_scaling, architecture) {
-        // Dynamic frequencies change only beyond the context that the metadata has.
+        // Dynamic frequencies change only beyond the context length in the metadata.
         (None | Some(RopeScaling::Linear { .. } | RopeScaling::Dynamic { .. }), _) => {
             return Ok(Vec::new());
         }

@@ -28,7 +28,7 @@ fn layer(name: &str) -> Option<(&str, &str)> {
 
 fn within_layer(model: &ModelConfig, part: &str) -> String {
     match part {
-        // In a model with norms after blocks, the name of the norm before the MLP is another one.
+        // In a model with norms after blocks, the norm before the MLP has another name.
         POST_ATTENTION_NORM if model.post_norms => "post_attention_norm.weight".to_owned(),
         PRE_MLP_NORM => "ffn_norm.weight".to_owned(),
         POST_MLP_NORM => "post_ffw_norm.weight".to_owned(),
@@ -36,7 +36,7 @@ fn within_layer(model: &ModelConfig, part: &str) -> String {
         MLP_NORM => "ffn_norm.weight".to_owned(),
         Q_NORM => "attn_q_norm.weight".to_owned(),
         K_NORM => "attn_k_norm.weight".to_owned(),
-        // Fused projections; llama.cpp has gate and up together under the name of the latter.
+        // Fused projections; llama.cpp stores gate and up together under the name of up.
         "self_attn.qkv_proj.weight" => "attn_qkv.weight".to_owned(),
         "mlp.gate_up_proj.weight" => "ffn_up.weight".to_owned(),
         _ => {
@@ -61,10 +61,11 @@ fn of_projection(projection: Projection) -> &'static str {
     }
 }
 
-/// Returns what changes when the Hugging Face tensor `name` becomes a GGUF tensor.
+/// Returns how the Hugging Face tensor `name` is converted to a GGUF tensor.
 ///
-/// Norms have the factor by which they multiply. llama.cpp computes the scale of Gemma's scores
-/// from the dimensions; what is missing is in the norm of query heads, or in the query projection.
+/// GGUF norms store the factor by which they multiply. llama.cpp computes the scale of Gemma's
+/// scores from the dimensions; a different scale is folded into the norm of query heads, or into
+/// the query projection.
 pub(super) fn conversion(
     architecture: Architecture,
     model: &ModelConfig,
@@ -85,9 +86,9 @@ pub(super) fn conversion(
     }
 }
 
-/// Returns the factor from the score scale of llama.cpp to the score scale of the model. llama.cpp
-/// uses `1 / √(hidden / heads)` in the largest models, known by their layers, and `1 / √head_dim`
-/// in the others.
+/// Returns the score scale of the model divided by the score scale of llama.cpp. llama.cpp uses
+/// `1 / √(hidden / heads)` in the largest models, which it recognizes by their number of layers,
+/// and `1 / √head_dim` in other models.
 fn score_factor(architecture: Architecture, model: &ModelConfig) -> f64 {
     let largest = if architecture == Architecture::Gemma2 { 46 } else { 62 };
     let width = match model.layers == largest {
@@ -100,7 +101,7 @@ fn score_factor(architecture: Architecture, model: &ModelConfig) -> f64 {
 
 /// Returns the row of the Hugging Face tensor `name` that becomes each row of the GGUF tensor.
 ///
-/// For the architectures Llama and SmolLM3, llama.cpp rotates neighbouring pairs of a head; Hugging
+/// For the architectures Llama and SmolLM3, llama.cpp rotates adjacent pairs of a head; Hugging
 /// Face models rotate element `i` with element `i + head_dim / 2`.
 fn row_order(
     architecture: Architecture,
@@ -127,7 +128,7 @@ mod tests {
     use crate::parameters::inventory;
 
     #[test]
-    fn every_tensor_has_a_name_of_its_own() {
+    fn every_tensor_has_a_unique_name() {
         let model = ModelConfig { qk_norm: true, tied: false, ..Preset::Tiny.model() };
         let names: std::collections::BTreeSet<_> =
             inventory(&model, Mode::Full).iter().map(|tensor| of(&model, &tensor.name)).collect();

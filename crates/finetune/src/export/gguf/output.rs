@@ -14,10 +14,10 @@ pub(in crate::export) const FORMAT: &str = "GGUF";
 pub struct GgufOutput<'a> {
     /// The file, which must not exist.
     pub path: &'a Path,
-    /// The base model, whose tokenizer is stored. A model without one has bytes as tokens.
+    /// The base model, whose tokenizer is stored. Without a base model, tokens are bytes.
     pub base: Option<&'a ModelDirectory>,
-    /// The type of matrices; `None` takes the type of the token table in the base model, or f32
-    /// without a base model. Rows that blocks of Q8_0 do not fill become f16.
+    /// The type of matrices; `None` uses the type of the token embeddings in the base model, or f32
+    /// without a base model. With Q8_0, rows that are not whole blocks become f16.
     pub dtype: Option<WeightType>,
 }
 

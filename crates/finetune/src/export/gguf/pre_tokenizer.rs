@@ -1,4 +1,4 @@
-//! The pre-tokenizers of llama.cpp, which it knows by name.
+//! The names of llama.cpp's pre-tokenizers.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ const LLAMA3: &str = concat!(
 /// llama.cpp has none that splits texts in the same way.
 pub(super) fn name(tokenizer: &Value) -> Option<&'static str> {
     let normalized = tokenizer["normalizer"]["type"].as_str();
-    // llama.cpp normalizes nothing; its own converter ignores NFC, which changes few texts.
+    // llama.cpp does not normalize; its own converter ignores NFC, which changes few texts.
     if normalized.is_some_and(|kind| kind != "NFC") {
         return None;
     }
@@ -42,7 +42,7 @@ enum Part<'a> {
     Split(&'a str),
     /// Isolates each digit.
     Digits,
-    /// Writes bytes as characters, after splitting by the expression of GPT-2 if `regex` is set.
+    /// Maps bytes to characters, after splitting by the expression of GPT-2 if `regex` is set.
     Bytes {
         regex: bool,
     },

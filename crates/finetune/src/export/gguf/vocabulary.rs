@@ -25,7 +25,7 @@ enum Kind {
     Byte = 6,
 }
 
-/// Adds the tokenizer of `base`, for a model of `vocab` tokens. Without one, tokens are bytes.
+/// Adds the tokenizer of `base`, for a model of `vocab` tokens. Without a base, tokens are bytes.
 pub(super) fn add(
     metadata: &mut Metadata,
     base: Option<&ModelDirectory>,
@@ -71,7 +71,7 @@ struct Tokens {
 impl Tokens {
     fn read(json: &Json, vocab: usize) -> Result<Self, ExportError> {
         let model = &json["model"];
-        // Older files have no type.
+        // Older files have no `type`.
         let bpe = model["type"].as_str().is_none_or(|kind| kind == "BPE");
         let known = model["vocab"].as_object().filter(|_| bpe);
         let known =
@@ -146,7 +146,7 @@ fn add_tokens(metadata: &mut Metadata, json: &Json, tokens: &Tokens) -> Result<(
     Ok(())
 }
 
-/// Returns the merges in order: pairs, or texts with a space between both halves in older files.
+/// Returns the merges in order: pairs, or in older files strings with a space between the halves.
 fn merges(model: &Json) -> Result<Vec<[&str; 2]>, ExportError> {
     let all = model["merges"].as_array().map_or(&[][..], Vec::as_slice);
     let found: Option<Vec<_>> = all.iter().map(pair).collect();
@@ -210,13 +210,13 @@ fn space_prefix(json: &Json) -> Option<bool> {
     None
 }
 
-/// Adds start, end and padding tokens. llama.cpp assumes tokens that a file does not name, so that
-/// every file names start and end.
+/// Adds start, end and padding tokens. llama.cpp assumes defaults for tokens that a file does not
+/// name, so every file names start and end.
 fn add_special(
     metadata: &mut Metadata,
     (tokenizer, ends): (&Tokenizer, &[u32]),
 ) -> Result<(), ExportError> {
-    // No text has the byte 0.
+    // Texts do not contain byte 0.
     let bytes = tokenizer.is_bytes().then_some(0);
     let end = tokenizer.end().or(ends.first().copied()).or(bytes).ok_or_else(|| {
         let what = "a tokenizer without an end token".to_owned();

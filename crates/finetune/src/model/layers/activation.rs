@@ -1,4 +1,4 @@
-//! Activations in the dtypes in which layers read them.
+//! Activations in the dtypes that layers read.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ impl From<DType> for Dtypes {
 }
 
 impl Dtypes {
-    /// f32 alone.
+    /// Only f32.
     pub(super) const F32: Self = Self { f32: true, bf16: false };
 
     /// Returns the dtypes of both.
@@ -83,7 +83,7 @@ impl Activation {
         Ok(Self(Output::Both(x, y)))
     }
 
-    /// Returns the activation with bf16 if `dtypes` has it, by a cast if it is not there yet.
+    /// Returns the activation, with bf16 if `dtypes` has it; appends a cast if bf16 is missing.
     pub(super) fn in_dtypes(self, builder: &mut Builder, dtypes: Dtypes) -> Result<Self> {
         match self.0 {
             Output::F32(x) => Self::cast(builder, x, dtypes),
@@ -102,12 +102,12 @@ impl Activation {
         })
     }
 
-    /// Returns every buffer, as a kernel writes them.
+    /// Returns all buffers, as the output of a kernel.
     pub(super) fn written(self) -> Output<BufferId> {
         self.0
     }
 
-    /// Returns the smallest dtype that there is.
+    /// Returns the activation in its smallest dtype.
     pub(super) fn narrowest(self) -> TensorView<BufferId> {
         match self.0 {
             Output::F32(slice) => TensorView::F32(slice),
@@ -118,7 +118,7 @@ impl Activation {
     /// Returns the bf16 elements.
     ///
     /// # Errors
-    /// [`KernelError::UnsupportedDType`] if the activation is in f32 alone.
+    /// [`KernelError::UnsupportedDType`] if the activation is only in f32.
     pub(super) fn bf16(self) -> Result<Slice<bf16>> {
         match self.0 {
             Output::Bf16(slice) | Output::Both(_, slice) => Ok(slice),
@@ -129,7 +129,7 @@ impl Activation {
     /// Returns the f32 elements.
     ///
     /// # Errors
-    /// [`KernelError::UnsupportedDType`] if the activation is in bf16 alone.
+    /// [`KernelError::UnsupportedDType`] if the activation is only in bf16.
     pub(in crate::model) fn f32(self) -> Result<Slice<f32>> {
         match self.0 {
             Output::F32(slice) | Output::Both(slice, _) => Ok(slice),
@@ -138,7 +138,7 @@ impl Activation {
     }
 }
 
-/// An activation is not there in the dtype in which a layer reads it.
+/// Returns the error that an activation lacks the dtype that a layer reads.
 pub(super) fn missing(dtype: DType) -> KernelError {
     let help = "declare the activation with this dtype among its dtypes";
     KernelError::UnsupportedDType { kernel: "a layer", compute: dtype, dtype, help }
@@ -148,12 +148,12 @@ pub(super) fn missing(dtype: DType) -> KernelError {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
     pub(super) x: Activation,
-    /// x in parts of f16, if the launch that computed it has split it. Products with a weight in
-    /// f16 read these.
+    /// x split into f16 parts, if the launch that computed x has split it. Products with an f16
+    /// weight read the parts.
     pub(super) parts: Option<SplitMatrix<BufferId>>,
-    /// A norm of x that the products of one row compute while they read x.
+    /// A norm of x that one-row products compute while they read x.
     pub(super) norm: Option<NormPrologue<BufferId>>,
-    /// The weight that the next product reads. Products of one row prefetch it to the L2 cache.
+    /// The weight that the next product reads. One-row products prefetch it to the L2 cache.
     pub(super) prefetch: Option<TensorView<BufferId>>,
 }
 

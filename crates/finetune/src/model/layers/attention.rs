@@ -49,7 +49,7 @@ pub(super) struct Saved {
     core: self_attention::Saved,
 }
 
-/// Queries, keys and values of a pass over several tokens, and tensors saved for their backward.
+/// Queries, keys and values of several tokens, and the tensors saved for their backward pass.
 struct ProjectedTokens {
     operands: Operands,
     saved: [linear::Saved; 3],
@@ -131,8 +131,8 @@ impl Attention {
         self.core.softcap().is_none()
     }
 
-    /// Appends the block over the tokens of a prompt and adds it to `residual`. `count` is the
-    /// control that says how many rows are tokens; all are without it.
+    /// Appends the block over the tokens of a prompt and adds it to `residual`. The control `count`
+    /// is the number of rows that are tokens; without it, all rows are tokens.
     pub(super) fn prefill(
         &self,
         builder: &mut Builder,
@@ -150,8 +150,8 @@ impl Attention {
     }
 
     /// Appends the block over one token and adds it to `residual`. The projections are one launch.
-    /// The attention kernel fuses the second LoRA products, if they have one rank, one scale and no
-    /// DoRA, the norms of heads and RoPE.
+    /// The attention kernel fuses the norms of heads, RoPE and, if all have the same rank and scale
+    /// and no DoRA, the second LoRA products.
     pub(super) fn decode(
         &self,
         builder: &mut Builder,
@@ -210,7 +210,7 @@ impl Attention {
         Ok(self.o.forward(builder, (mixed.into(), residual))?.0)
     }
 
-    /// Norms of heads and RoPE, as the attention kernel of one token computes them.
+    /// Returns the norms of heads and RoPE for the one-token attention kernel.
     fn qk_norm_rope(&self) -> QkNormRope<BufferId> {
         let RopeTables { cos, sin, .. } = self.rope.tables;
         QkNormRope {
@@ -221,8 +221,8 @@ impl Attention {
         }
     }
 
-    /// Whether the LoRA updates of queries, keys and values have one rank and one scale, and none
-    /// uses DoRA.
+    /// Whether the LoRA updates of queries, keys and values have the same rank and scale and do not
+    /// use DoRA.
     fn updates_are_alike(&self) -> bool {
         let layers = [&self.q, &self.k, &self.v];
         if layers.iter().any(|layer| layer.has_factors()) {
@@ -233,7 +233,7 @@ impl Attention {
         sizes.next().is_none_or(|first| sizes.all(|other| other == first))
     }
 
-    /// Whether one launch computes the projections and RoPE of operands that are read in `dtypes`.
+    /// Whether one launch computes the projections and RoPE for operands that are read in `dtypes`.
     fn has_qkv_rope(&self, dtypes: Dtypes) -> bool {
         let layers = [&self.q, &self.k, &self.v];
         let outputs = layers.iter().map(|layer| layer.outputs()).sum();
@@ -243,7 +243,7 @@ impl Attention {
             && layers.iter().all(|layer| layer.joins_qkv_rope(outputs))
     }
 
-    /// The calls of the projections in these scopes, with new transients as outputs.
+    /// Returns the calls of the projections in these scopes, with new transients as outputs.
     fn calls<'a>(&'a self, scopes: &'a [String; 3], outputs: [DType; 3]) -> [Forward<'a>; 3] {
         let layers = [&self.q, &self.k, &self.v];
         std::array::from_fn(|at| {

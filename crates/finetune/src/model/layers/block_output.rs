@@ -1,5 +1,5 @@
-//! The end of attention and of the MLP: the projection back to the residual stream, and the norm
-//! after it, if the model has one.
+//! The end of an attention or MLP block: the projection to the residual stream, and the norm after
+//! it, if the model has one.
 
 use retrograph_kernels::DType;
 use retrograph_runtime::Slice;

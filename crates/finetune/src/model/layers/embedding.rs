@@ -54,7 +54,7 @@ impl Embedding {
     }
 
     /// Adds `grad_out`, the gradient of the embedded tokens, to the gradient of the table. A tied
-    /// table has a gradient from the output projection already; others start from zero.
+    /// table already has a gradient from the output projection; other tables start from zero.
     pub(in crate::model) fn backward(
         &self,
         builder: &mut Builder,

@@ -1,7 +1,8 @@
 //! Linear layers of one row. Layers that read the same input share a launch, which also computes
-//! the norm of the input, adds bias or residual, and takes the LoRA products that read the input.
+//! the norm of the input, adds bias or residual, and computes the LoRA products that read the
+//! input.
 //!
-//! A decode step is short, so that dependent launches cost as much as reading the weights.
+//! A decode step is so short that dependent launches cost as much as reading the weights.
 
 use retrograph_kernels::ops::{GatedGemv, Gemv, GemvLayer, GroupedGemv, NormPrologue, TensorView};
 use retrograph_runtime::{BufferId, Slice};
@@ -60,7 +61,7 @@ pub(super) fn project(
         let (a, t) = (lora.a.value, builder.transient("low_rank", lora.rank));
         let x = lora.drop_out(builder, x)?;
         if lora.dropout.is_some() {
-            // Each update drops other elements, so that their inputs differ.
+            // Each update drops other elements, so their inputs differ.
             let (bias, alpha, accumulate) = (None, 1.0, false);
             builder.launch(Gemv { x, w: a, bias, y: t, alpha, accumulate }.launch())?;
         } else {

@@ -44,7 +44,7 @@ pub(in crate::model) struct Saved {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model) struct Objective {
     pub(in crate::model) targets: Slice<u32>,
-    /// Control: how many targets of the step count.
+    /// Control: the number of targets of the step that are not ignored.
     pub(in crate::model) counted: Slice<u32>,
     /// The cross-entropy of each row.
     pub(in crate::model) losses: Slice<f32>,
@@ -84,8 +84,8 @@ impl Head {
         self.projection.weight
     }
 
-    /// The dtype of logits that only the loss reads: as their product writes them, so that they
-    /// take half the memory in bf16. Logits with a cap are f32.
+    /// Returns the dtype of logits that only the loss reads: the dtype that their product writes,
+    /// so bf16 logits take half the memory. Logits with a cap are f32.
     pub(in crate::model) fn logits_dtype(&self) -> DType {
         match self.softcap {
             Some(_) => DType::F32,
@@ -186,8 +186,8 @@ impl Head {
     }
 
     /// Appends the gradient of the residual stream before the final norm, in f32, and in bf16 if
-    /// the last layer reads it so. With `factors`, the gradients of each sequence are multiplied by
-    /// its factor; the weights of the head must be frozen then.
+    /// the last layer reads bf16. `factors` multiply the gradients of each sequence; the weights of
+    /// the head must then be frozen.
     pub(in crate::model) fn backward(
         &self,
         builder: &mut Builder,

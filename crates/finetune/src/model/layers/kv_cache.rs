@@ -18,7 +18,7 @@ pub type LayerCache = CacheBuffers<BufferId>;
 /// Sizes and dtype of the KV cache of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// Texts, each with keys and values of its own.
+    /// Texts, each with its own keys and values.
     pub texts: usize,
     /// Positions of a text that the pass can attend to.
     pub length: usize,
@@ -66,7 +66,7 @@ impl KvCache {
         let shape =
             CacheShape { capacity: length, heads, kv_heads, head_dim: spec.attention.head_dim };
         let all = self.layers[number];
-        // Kernels of one text take the positions to which it can attend.
+        // Kernels of one text read only the positions that the pass can attend to.
         let caches =
             if texts == 1 { all.slice(0..length * kv_heads * shape.head_dim) } else { all };
         let AttentionSpec { window, scale, softcap, .. } = spec.attention;
@@ -81,7 +81,7 @@ pub(in crate::model) struct LayerKv {
     /// Control: the position of the first new token of each text.
     pub(super) positions: Slice<u32>,
     shape: CacheShape,
-    /// The most positions that a token attends to, itself included.
+    /// Maximum positions that a token attends to, including itself.
     window: Option<u32>,
     /// The factor of the scores.
     scale: f32,
@@ -97,7 +97,7 @@ pub(super) struct NewTokens {
     pub(super) v: Slice<f32>,
     /// Rows of q, k and v.
     pub(super) rows: usize,
-    /// Control: how many rows are tokens; `None` for all.
+    /// Control: the number of rows that are tokens; `None` for all.
     pub(super) count: Option<Slice<u32>>,
 }
 
@@ -130,9 +130,9 @@ impl LayerKv {
         builder.launch(combine.launch())
     }
 
-    /// Appends the attention of new tokens of one text, whose keys and values enter the cache, as
-    /// products over every position that the pass can attend to. A bf16 cache takes products in
-    /// bf16, whatever the `compute` of the layers.
+    /// Appends the keys and values of new tokens of one text to the cache, and their attention as
+    /// products over every position that the pass can attend to. A bf16 cache requires bf16
+    /// products, whatever the `compute` of the layers.
     pub(super) fn prefill(
         &self,
         builder: &mut Builder,

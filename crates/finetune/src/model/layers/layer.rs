@@ -25,7 +25,7 @@ pub(in crate::model) struct Layer {
     attention: Attention,
     mlp_norm: Norm,
     mlp: Mlp,
-    /// The dtypes in which the layer before reads the gradient of its output.
+    /// The dtypes in which the previous layer reads the gradient of its output.
     grad_input: Dtypes,
 }
 
@@ -92,8 +92,8 @@ impl Layer {
         Ok((x, Saved { attention_norm, attention, mlp_norm, mlp }))
     }
 
-    /// Appends the layer over the tokens of a prompt, of which the control `count` says how many
-    /// rows are tokens; all are without it.
+    /// Appends the layer over the tokens of a prompt. The control `count` is the number of rows
+    /// that are tokens; without it, all rows are tokens.
     pub(in crate::model) fn prefill(
         &self,
         builder: &mut Builder,
@@ -159,9 +159,9 @@ impl Layer {
     /// Adds the gradient through both branches to `grad`, the gradient of the layer's output, which
     /// becomes the gradient of its input.
     ///
-    /// The residual connection passes `grad` on, so that each branch adds in place. The backward
-    /// kernel of a norm adds the gradients through the projections after it, and rounds the sum for
-    /// the projections before it.
+    /// The residual connection passes `grad` on, so each branch adds in place. The backward kernel
+    /// of a norm adds the gradients through the projections after it, and rounds the sum for the
+    /// projections before it.
     pub(in crate::model) fn backward(
         &self,
         builder: &mut Builder,

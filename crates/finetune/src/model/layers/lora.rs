@@ -8,10 +8,10 @@
 //! Dropout applies to the x of the update, and to its dt·A.
 //!
 //! In bf16, updates of many rows are matrix products ([`products`]), and the product with the
-//! weight adds `t·Bᵀ` and `dt·A` as a part of its contraction. Otherwise, ranks up to
-//! [`LORA_MAX_RANK`](retrograph_kernels::ops::LORA_MAX_RANK) have f32 kernels of their own, which
-//! read the long operand once for all updates that share it, and larger ranks are products in f32.
-//! Updates of one row are computed by [`super::gemv`].
+//! weight adds `t·Bᵀ` and `dt·A` as an extension of its contraction. Otherwise, ranks up to
+//! [`LORA_MAX_RANK`](retrograph_kernels::ops::LORA_MAX_RANK) have dedicated f32 kernels, which read
+//! the long operand once for all updates that share it, and larger ranks are f32 products.
+//! [`super::gemv`] computes updates of one row.
 
 mod backward;
 mod forward;

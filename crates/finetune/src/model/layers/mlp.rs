@@ -32,7 +32,7 @@ pub(super) struct Mlp {
     fused: bool,
     /// Whether one launch computes the backward passes of down and SwiGLU.
     fused_backward: bool,
-    /// Whether SwiGLU splits its result into parts of f16.
+    /// Whether SwiGLU splits its result into f16 parts.
     splits: bool,
     /// Whether the backward pass of SwiGLU splits the gradients of gate and up.
     splits_backward: bool,

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::model::builder::F32Weight;
 use crate::spec::NormSpec;
 
-/// A norm of rows that are as wide as its gain: tokens, or single heads of tokens.
+/// A norm over rows of the width of its gain: tokens, or single heads of tokens.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Norm {
     gamma: F32Weight,
@@ -25,7 +25,7 @@ pub(super) struct Saved {
     /// The input, in one buffer.
     pub(super) x: Slice<f32>,
     /// The reciprocal root of each row's mean square. The backward kernel reads it instead of
-    /// computing it again, so that both directions use the same `eps`.
+    /// computing it again, so both directions use the same `eps`.
     rstd: Slice<f32>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Saved {
 pub(super) struct GradInput {
     /// The buffer in f32, and its copy in bf16 if there is one.
     pub(super) to: Activation,
-    /// Whether the buffer has a gradient already, to which the norm adds.
+    /// Whether the buffer already has a gradient, to which the norm adds.
     pub(super) accumulate: bool,
 }
 

@@ -12,7 +12,7 @@ pub(in crate::model) struct PassConfig {
     pub(in crate::model) batch: usize,
     /// Tokens of a sequence.
     pub(in crate::model) seq: usize,
-    /// Rows of which the pass computes logits.
+    /// Rows for which the pass computes logits.
     pub(in crate::model) logit_rows: usize,
     /// The type of the factors of matrix products.
     pub(in crate::model) compute: DType,
@@ -22,16 +22,16 @@ pub(in crate::model) struct PassConfig {
     pub(in crate::model) lora: Option<LoraConfig>,
     /// Micro-batches that run concurrently.
     pub(in crate::model) concurrent_micro_batches: u32,
-    /// Elements of a result from which its product is fused with other products and operations.
+    /// Minimum elements of a result for fusing its product with other products and operations.
     pub(in crate::model) min_fused_elements: usize,
-    /// Multiplications of a product in f32 from which it splits its operands before.
+    /// Minimum multiplications of an f32 product for splitting its operands before the product.
     pub(in crate::model) min_split_multiplications: usize,
 }
 
 /// A tile of 128 × 128 on each of the 132 SMs of an H200.
 const MIN_FUSED_ELEMENTS: usize = 132 * 128 * 128;
 
-/// 10 µs of a product in f32: a split is a launch of its own. Estimated.
+/// 10 µs of an f32 product, since a split is a separate launch. Estimated.
 const MIN_SPLIT_MULTIPLICATIONS: usize = 1 << 26;
 
 impl PassConfig {
@@ -49,7 +49,7 @@ impl PassConfig {
         Self { concurrent_micro_batches, min_fused_elements, min_split_multiplications, ..whole }
     }
 
-    /// Returns a batch that is computed as one.
+    /// Returns a batch without micro-batches.
     pub(in crate::model) fn without_micro_batches(config: &TrainingConfig) -> Self {
         Self {
             batch: config.batch,
@@ -64,7 +64,7 @@ impl PassConfig {
         }
     }
 
-    /// Returns `rows` tokens of each text, of which the last has logits.
+    /// Returns `rows` tokens of each text; only the last token has logits.
     pub(in crate::model) fn generation(
         config: &InferenceConfig,
         (texts, rows): (usize, usize),

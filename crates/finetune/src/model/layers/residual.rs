@@ -21,7 +21,7 @@ impl From<Slice<f32>> for Residual {
 }
 
 impl Residual {
-    /// Returns the stream in one buffer. Appends an addition if something is still to be added.
+    /// Returns the stream in one buffer. Appends an addition if an output is pending.
     pub(in crate::model) fn settle(self, builder: &mut Builder) -> Result<Slice<f32>> {
         match self.addend {
             None => Ok(self.x),

@@ -9,7 +9,7 @@ use crate::config::ModelConfig;
 use crate::error::Result;
 use crate::spec::AttentionSpec;
 
-/// Rotary tables, `[positions, head_dim / 2]` each; of a pass, one after another for each base.
+/// Rotary tables, `[positions, head_dim / 2]` each. A pass has one table per base, contiguous.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model) struct RopeTables {
     pub(in crate::model) cos: Slice<f32>,
@@ -31,7 +31,7 @@ impl RopeTables {
         Self { cos, sin, positions }
     }
 
-    /// The table `number`, for heads of width `head_dim`.
+    /// Returns table `number`, for heads of width `head_dim`.
     fn table(self, number: usize, head_dim: usize) -> Self {
         let len = self.positions * head_dim / 2;
         let [cos, sin] =
@@ -39,7 +39,7 @@ impl RopeTables {
         Self { cos, sin, ..self }
     }
 
-    /// The row of position 0, whose angles are 0, for heads of width `head_dim`.
+    /// Returns the row of position 0, whose angles are 0, for heads of width `head_dim`.
     fn first_row(self, head_dim: usize) -> Self {
         let [cos, sin] = [self.cos, self.sin].map(|table| table.slice(0..head_dim / 2));
         Self { cos, sin, positions: 1 }
@@ -53,16 +53,16 @@ pub(super) struct RotaryEmbedding {
     batch: usize,
     seq: usize,
     head_dim: usize,
-    /// Whether every token has position 0: the layer has no RoPE, and heads stay as they are.
+    /// Whether every token has position 0: the layer has no RoPE, and heads are unchanged.
     at_zero: bool,
 }
 
 /// The direction of a rotation. The inverse is the gradient.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rotation {
-    /// From position `start` on; without it, by the positions of the tokens in their documents.
+    /// From position `start` on; without it, at the positions of the tokens in their documents.
     Forward { start: Option<Slice<u32>> },
-    /// The inverse, by the positions of the tokens in their documents.
+    /// The inverse, at the positions of the tokens in their documents.
     Inverse,
 }
 
@@ -82,14 +82,15 @@ impl RotaryEmbedding {
         self.tables.positions
     }
 
-    /// The rotation as attention undoes it in its gradients; none if every token has position 0.
+    /// Returns the rotation that attention inverts in its gradients; none if every token has
+    /// position 0.
     pub(super) fn of_attention(&self, builder: &Builder) -> Option<AttentionRope<BufferId>> {
         let RopeTables { cos, sin, positions } = self.tables;
         let token_positions = builder.sequences.positions();
         (!self.at_zero).then_some(AttentionRope { cos, sin, positions, token_positions })
     }
 
-    /// Appends the rotation of queries and keys, in the dtypes in which each is read.
+    /// Appends the rotation of queries and keys, in the dtypes that are read.
     pub(super) fn rotate(
         &self,
         builder: &mut Builder,

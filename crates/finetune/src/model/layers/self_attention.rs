@@ -1,7 +1,7 @@
 //! Causal attention of the tokens of a document to each other, after RoPE.
 //!
-//! One fused kernel (FlashAttention-2) computes it for head widths that the kernel supports. Other
-//! widths, and scores with a cap, use matrix products around a softmax, which store the `seq × seq`
+//! One fused kernel (FlashAttention-2) computes it for supported head dimensions. Other dimensions
+//! and capped scores use matrix products around a softmax, which store the `seq × seq`
 //! probabilities.
 
 use retrograph_kernels::ops::{
@@ -24,9 +24,9 @@ use crate::spec::AttentionSpec;
 pub(super) struct SelfAttention {
     shape: AttentionShape,
     compute: DType,
-    /// Whether factors in f32 are read in parts.
+    /// Whether f32 operands are read as f16 parts.
     in_parts: bool,
-    /// The most tokens that a token attends to, itself included.
+    /// Maximum tokens that a token attends to, including itself.
     window: Option<u32>,
     /// The factor of the scores.
     scale: f32,
@@ -53,7 +53,7 @@ pub(super) struct Saved {
 enum Probabilities {
     /// `[batch, heads, seq, seq]`, and the scores if they have a cap.
     Stored { probs: Slice<f32>, capped: Option<Slice<f32>> },
-    /// Computed again from the output and the log-sum-exp of each row.
+    /// Recomputed from the output and the log-sum-exp of each row.
     Recomputed { out: Activation, lse: Slice<f32> },
 }
 
@@ -191,7 +191,8 @@ impl SelfAttention {
         }
     }
 
-    /// In bf16 the kernels rotate the gradients of queries and keys back; in f32 a launch follows.
+    /// Appends the fused backward pass. The bf16 kernels also rotate the gradients of queries and
+    /// keys back; f32 needs a separate launch.
     fn fused_backward(
         &self,
         builder: &mut Builder,
@@ -303,8 +304,8 @@ impl SelfAttention {
     }
 }
 
-/// Appends the cap of attention scores, if there is one. Returns the scores, and again if they have
-/// a cap, for the backward pass.
+/// Appends the cap of attention scores, if there is one. Returns the scores, and, if they are
+/// capped, the capped scores for the backward pass.
 pub(super) fn softcap(
     builder: &mut Builder,
     cap: Option<f32>,

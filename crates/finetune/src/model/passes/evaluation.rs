@@ -1,4 +1,4 @@
-//! The loss of each token, for evaluation on data that was not trained on.
+//! The loss of each token, for evaluation.
 
 use retrograph_runtime::{Pass, Slice};
 
@@ -22,7 +22,7 @@ pub struct LossPass {
     /// Control: the tokens that follow, or
     /// [`IGNORED_TARGET`](retrograph_kernels::ops::IGNORED_TARGET).
     pub targets: Slice<u32>,
-    /// Control: how many targets are not ignored.
+    /// Control: the number of targets that are not ignored.
     pub counted: Slice<u32>,
     /// Controls: positions and bounds of attention. Batches may be packed.
     pub sequences: Sequences,
@@ -30,8 +30,8 @@ pub struct LossPass {
     pub cos: Slice<f32>,
     /// External: sines of the rotary positions.
     pub sin: Slice<f32>,
-    /// External, written: the cross-entropy of each of `batch × seq` targets, in nats; 0 where
-    /// it is ignored. With preferences, the loss of each pair of sequences.
+    /// External, written: the cross-entropy of each of `batch × seq` targets, in nats; 0 for
+    /// ignored targets. With preferences, the loss of each pair of sequences.
     pub losses: Slice<f32>,
 }
 

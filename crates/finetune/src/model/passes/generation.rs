@@ -1,8 +1,8 @@
 //! The passes that generate text: prefill over the tokens of a prompt, and decode over one token of
-//! one text or several.
+//! one or several texts.
 //!
-//! Both run the layers over a KV cache and end by sampling the next token. That token stays on the
-//! device, where the next pass reads it.
+//! Both run the layers over a KV cache and end by sampling the next token. The token stays on the
+//! device for the next pass.
 
 use retrograph_kernels::Element;
 use retrograph_kernels::ops::{Embedding, MarkTokens, Sample, SamplingParameters, sample_chunks};
@@ -20,19 +20,19 @@ use crate::spec::ModelSpec;
 /// Words of [`GenerationPass::sampled`]: the token, and 1 if the logits were not finite.
 pub const SAMPLED: usize = 2;
 
-/// Where a pass reads its tokens.
+/// The source of a pass's tokens.
 #[derive(Clone, Copy, Debug)]
 pub enum TokenSource {
     /// A prompt.
     Prompt {
         /// Control: one token for each row of the pass.
         tokens: Slice<u32>,
-        /// Control: how many of them are tokens. The rest are padding without influence.
+        /// Control: the number of rows that are tokens. The other rows are padding without effect.
         count: Slice<u32>,
-        /// Control: one less than `count`, the row that has logits.
+        /// Control: `count - 1`, the row that has logits.
         last: Slice<u32>,
     },
-    /// The token that the pass before sampled.
+    /// The token that the previous pass sampled.
     Sampled,
 }
 
@@ -47,8 +47,8 @@ pub struct GenerationPass {
     pub source: TokenSource,
     /// Control: the position of the first token of each text.
     pub positions: Slice<u32>,
-    /// Control: the sampling parameters of the next token of each text, as
-    /// [`SamplingParameters::words`] writes them.
+    /// Control: the sampling parameters of the next token of each text, encoded by
+    /// [`SamplingParameters::words`].
     pub sampling: Slice<u32>,
     /// External: cosines of the rotary positions, `[capacity, head_dim / 2]`.
     pub cos: Slice<f32>,
@@ -89,7 +89,7 @@ impl GenerationPass {
         parts.sample(x.into(), TokenSource::Prompt { tokens, count, last })
     }
 
-    /// Describes decoding: one token of each text, which the pass before sampled.
+    /// Describes decoding: one token of each text, which the previous pass sampled.
     ///
     /// # Errors
     /// As [`GenerationPass::prefill`], or if there are several texts and attention scores have a
@@ -189,7 +189,7 @@ impl Parts {
         })
     }
 
-    /// Declares the norms of DoRA layers, which an earlier pass has `computed`, or this one does.
+    /// Declares the norms of DoRA layers, which are `computed` by an earlier pass, or by this pass.
     fn keep_dora_norms(&mut self, computed: bool) {
         let Builder { pass, parameters, dora_norms, .. } = &mut self.builder;
         let magnitudes = parameters.iter().filter(|it| normed_weight(&it.parameter.name).is_some());
@@ -197,7 +197,7 @@ impl Parts {
         self.dora_norms = dora_norms.keep(pass, &magnitudes, computed);
     }
 
-    /// Appends the embedding of `tokens`, of which the control `count` says how many there are.
+    /// Appends the embedding of `tokens`; the control `count` is the number of tokens.
     fn embed(&mut self, tokens: Slice<u32>, count: Option<Slice<u32>>) -> Result<Slice<f32>> {
         let x = self.model.embedding.forward(&mut self.builder, tokens)?;
         self.builder.launch(MarkTokens { tokens, seen: self.seen, count }.launch())?;

@@ -27,8 +27,7 @@ impl MetricsLayout {
     }
 
     /// Number of elements: the metrics of every step, then those of preferences. With several
-    /// ranks, the parts of each mean by rank follow, and then the wish of each rank to stop:
-    /// 0 or 1.
+    /// ranks, the parts of each mean by rank follow, and then the stop flag of each rank: 0 or 1.
     pub fn len(self) -> usize {
         match self.ranks.count {
             1 => METRICS + self.further,
@@ -51,7 +50,7 @@ impl MetricsLayout {
         if self.ranks.count == 1 { 0..0 } else { self.parts(0) }
     }
 
-    /// The wishes to stop, by rank; empty for one rank.
+    /// The stop flags, by rank; empty for one rank.
     pub fn stops(self) -> Range<usize> {
         if self.ranks.count == 1 { 0..0 } else { self.parts(1 + self.further) }
     }
@@ -61,7 +60,7 @@ impl MetricsLayout {
         std::iter::once(0).chain(self.preference())
     }
 
-    /// The elements that each rank writes one of.
+    /// The ranges of elements of which each rank writes one.
     fn parts(self, index: usize) -> Range<usize> {
         let first = METRICS + self.further + index * self.ranks.count;
         first..first + self.ranks.count
@@ -89,9 +88,9 @@ impl Results<'_> {
         Ok(())
     }
 
-    /// Appends the means of all ranks. Each computes its parts, the sums over its values divided by
-    /// the number of values of all, and gathers the others with its last gradients, as well as the
-    /// wishes to stop.
+    /// Appends the means of all ranks. Each rank computes its parts: the sums over its values,
+    /// divided by the number of values of all ranks. It gathers the other parts and the stop flags
+    /// with its last gradients.
     pub(super) fn of_all_ranks(&self, builder: &mut Builder, stop: Slice<f32>) -> Result<()> {
         builder.scope("loss");
         let &Self { values, counted, layout, metrics } = self;

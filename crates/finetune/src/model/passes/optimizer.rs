@@ -1,7 +1,7 @@
 //! Gradient clipping by the global norm, learning-rate schedule and AdamW, all on the device.
 //!
-//! A loss or norm that is not finite sets the halt flag. From then on no step changes the state, so
-//! that the host reads the state before the failed step.
+//! A loss or norm that is not finite sets the halt flag. From then on, no step changes the state,
+//! so the host can read the state from before the failed step.
 
 use std::collections::HashSet;
 
@@ -26,8 +26,8 @@ pub(super) struct Scalars {
     pub(super) halt: Slice<u32>,
 }
 
-/// Appends clipping and the update of every trained parameter. With several ranks, each updates its
-/// blocks, and the ranks exchange them.
+/// Appends clipping and the update of every trained parameter. With several ranks, each rank
+/// updates its blocks, and the ranks exchange them.
 pub(super) fn update(
     builder: &mut Builder,
     optimizer: &OptimizerConfig,
@@ -80,7 +80,7 @@ pub(super) fn update(
         }
         let update = builder.pass.launch(update.launch()?)?;
         if let Some(before) = before.replace(update) {
-            // Otherwise, both could start at once, and the exchange would begin after both.
+            // Otherwise both could run concurrently, and the exchange would wait for both.
             builder.pass.order(before, update)?;
         }
         if !group.is_empty() {
@@ -95,9 +95,10 @@ pub(super) fn norm(builder: &mut Builder, scalars: Scalars) -> Result<()> {
     clip_scale(builder, (f32::INFINITY, scalars), Sharding::NONE).map(drop)
 }
 
-/// Appends the exchange of the blocks that the previous step updated, as far as this step reads
-/// them, in the order in which the forward pass reads them. It waits for the first group only: each
-/// group is complete with twice the bytes of the one before it, up to `group_bytes`.
+/// Appends the exchange of the blocks that the previous step updated and this step reads, in the
+/// order in which the forward pass reads them. The forward pass waits only for the first group, so
+/// groups start small: each is complete with twice the bytes of the previous one, up to
+/// `group_bytes`.
 pub(super) fn gather(builder: &mut Builder, sharding: Sharding, group_bytes: usize) -> Result<()> {
     let (parameters, ranks) = (&builder.parameters, sharding.ranks());
     let (head, layers): (Vec<&ParameterBuffers>, Vec<_>) = parameters
@@ -106,7 +107,7 @@ pub(super) fn gather(builder: &mut Builder, sharding: Sharding, group_bytes: usi
         .partition(|held| sharding.gathers_at_once(&held.parameter));
     let (mut groups, mut group) = (Vec::new(), CollectiveGroup::new(ranks));
     let mut complete = group_bytes / 16;
-    // A table that is also the output projection has a copy, which is read last.
+    // The copy of a table that is also the output projection is read last.
     for held in layers.into_iter().chain(head) {
         group = match held.value.copy() {
             Some(copy) => group.all_gather(copy)?,

@@ -10,10 +10,10 @@ use crate::error::{Error, Result};
 /// The owner of the gradients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GradientHome {
-    /// The program: gradients exist within a step, and their memory is shared.
+    /// The program keeps gradients only within a step and reuses their memory.
     #[default]
     Transient,
-    /// The caller, which can read them after the step.
+    /// The caller keeps gradients and can read them after the step.
     External,
 }
 
@@ -22,34 +22,35 @@ pub enum GradientHome {
 pub struct StepOptions {
     /// Who keeps the gradients.
     pub gradients: GradientHome,
-    /// Sequences of a micro-batch, a divisor of the batch. Micro-batches run one after another, so
-    /// that the step takes less memory; their gradients are added.
+    /// Sequences per micro-batch, a divisor of the batch. Micro-batches run one after another, so
+    /// the step takes less memory; their gradients are accumulated.
     pub micro_batch: Option<usize>,
-    /// Micro-batches that a graph runs concurrently, a divisor of the batch; `None` or 1 for none.
+    /// Number of micro-batches that a graph runs concurrently, a divisor of the batch; `None` or 1
+    /// for none.
     /// See [`MicroBatching`].
     pub interleave: Option<usize>,
     /// Whether the backward pass recomputes each layer, so that the forward pass keeps only its
     /// input. The result has the same bits.
     pub recompute: bool,
-    /// Elements of a result from which its product in bf16 also computes what follows: SwiGLU and
+    /// Minimum elements of a result for which its bf16 product fuses the next operation: SwiGLU and
     /// its gradient, and the sum of two gradients of an input. Smaller products run concurrently.
-    /// `None` for the size that benchmarks showed.
+    /// `None` for the size from benchmarks.
     pub fuse_from: Option<usize>,
-    /// Multiplications of a product in f32, of at least 256 rows, from which it splits its
-    /// operands before; so does attention with as many multiplications of queries and keys.
-    /// `None` for the number from which that is estimated to pay.
+    /// Minimum multiplications of an f32 product of at least 256 rows for which its operands are
+    /// split before the product. The same minimum applies to the products of queries and keys in
+    /// attention. `None` for the estimated break-even.
     pub split_from: Option<usize>,
     /// Whether batches may be packed: the step then reads positions and bounds of attention.
     pub packed: bool,
     /// The objective of pairs of sequences instead of the cross-entropy of tokens.
     pub preference: Option<PreferenceConfig>,
-    /// The position among the devices that share each step. Each computes an equal part of the
+    /// The rank among the devices that share each step. Each computes an equal part of the
     /// batch.
     pub ranks: Ranks,
     /// Bytes of gradients that ranks exchange together; `None` for
     /// [`StepOptions::GROUP_BYTES`].
     pub group_bytes: Option<usize>,
-    /// Elements of a parameter from which each rank updates a block of it; `None` for
+    /// Minimum elements of a parameter for which each rank updates only a block; `None` for
     /// [`Sharding::LARGE`](crate::parameters::Sharding::LARGE).
     pub shard_from: Option<usize>,
 }
@@ -61,12 +62,12 @@ impl From<GradientHome> for StepOptions {
 }
 
 impl StepOptions {
-    /// Bytes of gradients that ranks exchange together, unless the options say otherwise: large
-    /// enough for the full bandwidth of NVLink, and small enough that little is left to exchange
-    /// when the backward pass ends (docs/hardware/2026-11-25-bf16-gradients).
+    /// Default bytes of gradients that ranks exchange together: enough for the full bandwidth of
+    /// NVLink, but small enough that little remains to exchange when the backward pass ends
+    /// (docs/hardware/2026-11-25-bf16-gradients).
     pub const GROUP_BYTES: usize = 512 << 20;
 
-    /// The most micro-batches of a step. Each is described with operations of its own.
+    /// Maximum micro-batches of a step. Each has its own operations in the pass.
     pub const MAX_MICRO_BATCHES: usize = 1024;
 
     /// Returns whether the step takes less memory at the cost of time.
@@ -106,7 +107,7 @@ impl StepOptions {
             || format!("such that a step has at most {} micro-batches", Self::MAX_MICRO_BATCHES);
         match (self.micro_batch, self.interleave) {
             (Some(_), Some(count)) if count != 1 => {
-                let rule = "1 where micro-batches save memory: they follow each other".to_owned();
+                let rule = "1 with gradient accumulation, which is sequential".to_owned();
                 invalid("interleave", count, rule)
             }
             (Some(size), _) if !divides(size) => invalid("micro-batch", size, rule()),
@@ -128,27 +129,27 @@ impl StepOptions {
     }
 }
 
-/// Rows of a micro-batch from which a weight in NF4 is decoded to bf16 before its product.
+/// Minimum rows of a micro-batch for which an NF4 weight is decoded to bf16 before its product.
 /// Products of fewer rows decode it for each of their few row tiles. Measured for a model of 1.5
 /// billion weights (docs/hardware/2026-11-25-split-f16).
 pub(in crate::model) const MIN_DECODED_ROWS: usize = 256;
 
-/// The micro-batches of a step. Loss and gradients are means over all targets of the step, as
-/// without micro-batches, except for rounding: additions come in another order.
+/// The micro-batches of a step. Loss and gradients are means over all targets of the step. They
+/// equal the results without micro-batches up to rounding, since sums have another order.
 ///
-/// **Concurrent micro-batches.** Many operations on the longest path through a step leave most of a
-/// GPU idle: norms and SwiGLU wait for memory, and the last tiles of a product leave
-/// multiprocessors idle. Two micro-batches depend on each other only through the sums of
-/// their gradients, so one runs while the other waits. Products of fewer rows
-/// are less efficient, which outweighs the gain since products are as fast as they are now
-/// (docs/hardware/2026-11-25-split-f16). A model whose products are small may still gain.
+/// **Concurrent micro-batches.** Many operations on the critical path of a step leave most of a GPU
+/// idle: norms and SwiGLU wait for memory, and the last tiles of a product leave multiprocessors
+/// idle. Two micro-batches depend on each other only through the sums of their gradients, so one
+/// runs while the other waits. But products of fewer rows are less efficient, which outweighs the
+/// gain for large products (docs/hardware/2026-11-25-split-f16). A model with small products may
+/// still gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MicroBatching {
     /// Sequences of the step.
     pub batch: usize,
-    /// Number of micro-batches, all of one size.
+    /// Number of micro-batches, all of the same size.
     pub micro_batches: usize,
-    /// Whether they may run concurrently, each with memory of its own.
+    /// Whether they may run concurrently, each with its own memory.
     pub concurrent: bool,
 }
 

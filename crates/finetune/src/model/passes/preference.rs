@@ -12,8 +12,8 @@ use crate::model::builder::Builder;
 use crate::model::layers::{Model, Objective, PassConfig, RopeTables};
 use crate::spec::ModelSpec;
 
-/// Elements that a step with preferences appends to its metrics: the mean rewards of chosen and of
-/// rejected sequences, and the fraction of pairs whose chosen reward is larger.
+/// Number of metrics that a step with preferences adds: the mean rewards of chosen and of rejected
+/// sequences, and the fraction of pairs whose chosen reward is larger.
 pub(super) const PREFERENCE_METRICS: usize = 3;
 
 /// The objective of the pairs of a batch.
@@ -46,7 +46,7 @@ impl Preferences {
         Self { reference, config: preference, seq: config.seq, losses, rewards, correct }
     }
 
-    /// Appends the losses of the tokens of a micro-batch by the reference.
+    /// Appends the reference model's losses of the tokens of a micro-batch.
     pub(super) fn reference(
         &self,
         builder: &mut Builder,
@@ -63,9 +63,9 @@ impl Preferences {
         Ok(losses)
     }
 
-    /// Appends loss and rewards of the pairs in the rows `rows` of the step, from the losses of
-    /// their tokens by the trained model and by the reference. Returns for each sequence the factor
-    /// of the gradients of its losses.
+    /// Appends loss and rewards of the pairs in the rows `rows` of the step, from the token losses
+    /// of the trained model and of the reference. Returns for each sequence the factor of the
+    /// gradients of its losses.
     pub(super) fn pairs(
         &self,
         builder: &mut Builder,
@@ -93,7 +93,7 @@ impl Preferences {
         Ok(weights)
     }
 
-    /// The losses of all pairs, then what [`PREFERENCE_METRICS`] are the means of.
+    /// The losses of all pairs, then the values whose means are the [`PREFERENCE_METRICS`].
     pub(super) fn results(&self) -> [Slice<f32>; 1 + PREFERENCE_METRICS] {
         let [chosen, rejected] = self.rewards;
         [self.losses, chosen, rejected, self.correct]

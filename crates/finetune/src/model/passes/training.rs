@@ -33,8 +33,8 @@ pub struct StepPass {
     /// Control: the tokens that follow, or
     /// [`IGNORED_TARGET`](retrograph_kernels::ops::IGNORED_TARGET).
     pub targets: Slice<u32>,
-    /// Control: how many targets of all ranks are not ignored. Loss and gradients are means over
-    /// them.
+    /// Control: the number of targets of all ranks that are not ignored. Loss and gradients are
+    /// means over these targets.
     pub counted: Slice<u32>,
     /// Control, with several ranks: 1 if this rank wants to stop, otherwise 0.
     pub stop: Option<Slice<f32>>,
@@ -48,9 +48,9 @@ pub struct StepPass {
     pub metrics: Slice<f32>,
     /// External, written: the gradients, if the caller keeps them.
     pub gradients: Vec<Slice<f32>>,
-    /// External: 0, or one more than the step at which loss or norm was not finite.
+    /// External, the halt flag: 0, or one more than the step at which loss or norm was not finite.
     pub halt: Slice<u32>,
-    /// The options it was described with.
+    /// The options of the step.
     pub options: StepOptions,
     /// The micro-batches.
     pub micro_batching: MicroBatching,
@@ -65,7 +65,7 @@ pub struct StepControls {
     counted: Slice<u32>,
     stop: Option<Slice<f32>>,
     sequences: Sequences,
-    /// The number of pairs of all ranks, of which the loss is a mean, if the step has any.
+    /// The number of pairs of all ranks, over which the loss is a mean, if the step has pairs.
     pairs: Option<u32>,
     ranks: Ranks,
 }
@@ -90,7 +90,7 @@ impl StepControls {
     pub fn set(&self, controls: &mut Controls, input: StepInput<'_>) -> Result<()> {
         let StepInput { number, batch, stop } = input;
         controls.set(self.step, number)?;
-        // Each list by its own length: one of another length is an error, whatever the others have.
+        // Checks each list separately, so that any wrong length is an error.
         let rows = |all: &'_ [u32]| self.ranks.block(all.len());
         controls.set_array(self.tokens, &batch.tokens[rows(&batch.tokens)])?;
         controls.set_array(self.targets, &batch.targets[rows(&batch.targets)])?;
@@ -112,7 +112,7 @@ impl StepPass {
         StepControls { step, tokens, targets, counted, stop, sequences, pairs, ranks }
     }
 
-    /// Describes the step of `config`: with several ranks, the part of one.
+    /// Describes the step of `config`; with several ranks, the part of one rank.
     ///
     /// # Errors
     /// If `config` is not valid, the batch cannot be divided as `options` say, or a kernel does not
@@ -122,7 +122,7 @@ impl StepPass {
     }
 
     /// Describes a step that only computes the loss and the gradient norm of this rank, without
-    /// other ranks: it finds the rank whose gradients are not finite.
+    /// collectives. It is used to find the rank whose gradients are not finite.
     ///
     /// # Errors
     /// As [`StepPass::new`].
@@ -254,7 +254,7 @@ impl StepPass {
 enum End {
     /// Ranks exchange gradients, and the optimizer updates the parameters.
     Update,
-    /// The gradient norm of this rank alone.
+    /// Only the gradient norm of this rank.
     Norm,
 }
 
@@ -271,7 +271,7 @@ fn whole_gradients(pass: &Pass, parameters: &[ParameterBuffers]) -> Vec<Slice<f3
     whole
 }
 
-/// What a step computes of each micro-batch.
+/// The results of a step for each micro-batch.
 struct StepOf<'a> {
     model: &'a Model,
     preferences: Option<&'a Preferences>,
@@ -288,7 +288,7 @@ impl StepOf<'_> {
         last: bool,
     ) -> Result<()> {
         let Self { model, preferences, options } = self;
-        // Before the trained model, whose activations stay until its backward pass.
+        // Before the trained model, since its activations are kept until its backward pass.
         let reference = preferences.map(|one| one.reference(builder, tokens, objective));
         let reference = reference.transpose()?;
         let mut x = Residual::from(model.embedding.forward(builder, tokens)?);

@@ -1,4 +1,4 @@
-//! Where two overlapping pieces can be joined.
+//! Finds where two overlapping pieces can be joined.
 
 use super::{AGREE, Encoder, Piece, Token};
 

@@ -1,4 +1,5 @@
-//! Pieces against the whole text, for tokenizers of several kinds and awkward texts.
+//! Compares encoding in pieces with encoding the whole text, for several kinds of tokenizers and
+//! difficult texts.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -6,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
-/// Bytes of a piece: small, so that texts have many.
+/// Bytes of a piece: small, so that texts have many pieces.
 const SMALL: usize = 3 << 10;
 
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
@@ -19,7 +20,7 @@ const LLAMA3: &str = concat!(
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 );
 
-/// The characters that byte-level tokenizers write bytes as.
+/// The character for each byte in byte-level tokenizers.
 fn alphabet() -> Vec<String> {
     let printed = ['!'..='~', '¡'..='¬', '®'..='ÿ'];
     let others = (256..324).filter_map(char::from_u32);
@@ -153,7 +154,7 @@ fn all() -> Vec<(&'static str, Tokenizer)> {
     ]
 }
 
-/// Pieces of text in an order that the seed decides.
+/// Pieces of text in an order that depends on the seed.
 fn mixed(parts: &[&str], seed: u64) -> String {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut text = String::new();
@@ -234,7 +235,7 @@ fn bytes_that_are_not_characters_are_named_by_their_place() {
     let pushed = encoder.push(&text);
     let error = pushed.and_then(|()| encoder.finish()).unwrap_err().to_string();
     assert!(error.contains(&format!("byte {place},")), "{error}");
-    // Half a character at the end is no character either.
+    // An incomplete character at the end is also invalid.
     let error = tokenizer.encode(&"é".as_bytes()[..1]).unwrap_err().to_string();
     assert!(error.contains("byte 0,"), "{error}");
 }

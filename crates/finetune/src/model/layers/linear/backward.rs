@@ -22,15 +22,15 @@ pub(in crate::model::layers) struct Backward<'a> {
     /// `grad_out` in parts of f16, if the launch that computed it has split it with the scales of
     /// the weight as factors.
     pub(in crate::model::layers) grad_parts: Option<SplitMatrix<BufferId>>,
-    /// The dtype of the gradient of the input. A product that can't write bf16 writes f32.
+    /// The dtype of the gradient of the input. A product that cannot write bf16 writes f32.
     pub(in crate::model::layers) dtype: DType,
 }
 
-/// Appends the gradients of layers that share an input. Returns gradients of the input whose sum is
-/// the gradient: one through each layer, or through all layers whose products fill a device.
+/// Appends the gradients of layers that share an input. Returns gradients whose sum is the gradient
+/// of the input: one per layer, or one for all layers if their products fill a device.
 ///
-/// Smaller products have a buffer each. Adding into one would order the products, and none of them
-/// fills a GPU.
+/// Smaller products have separate buffers: adding into one buffer would serialize the products, and
+/// none of them fills a GPU.
 pub(in crate::model::layers) fn backward(
     builder: &mut Builder,
     calls: &[Backward<'_>],
@@ -102,7 +102,7 @@ pub(in crate::model::layers) fn backward_through_swiglu(
 }
 
 impl<'a> Backward<'a> {
-    /// Returns the call for the output before the factors of DoRA, if it has them, and appends the
+    /// Returns the call for the output before the DoRA factors, if there are any, and appends the
     /// gradient of the magnitudes.
     fn before_factors(&self, builder: &mut Builder) -> Result<Self> {
         let Self { layer: Linear { dora, products, grad_dtypes, .. }, saved, .. } = *self;

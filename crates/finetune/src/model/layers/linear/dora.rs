@@ -1,4 +1,4 @@
-//! DoRA: a linear layer whose outputs have factors.
+//! DoRA: a linear layer whose outputs are scaled by row.
 //!
 //! ```text
 //! z  = x·Wᵀ + s·t·Bᵀ             n = ‖W + s·B·A‖ of each row
@@ -6,8 +6,8 @@
 //! dz = dy ⊙ m / n                dm = Σ rows of dy ⊙ z / n
 //! ```
 //!
-//! The backward pass treats n as a constant. A, B and x have the gradients of LoRA, computed from
-//! dz.
+//! The backward pass treats n as a constant. The gradients of A, B and x are those of LoRA,
+//! computed from dz.
 
 use half::bf16;
 use retrograph_kernels::ops::{
@@ -95,7 +95,7 @@ impl Dora {
         Ok(row_norms)
     }
 
-    /// Returns the weight in bf16, as products of many rows read it.
+    /// Returns the bf16 weight that products of many rows read.
     fn decoded(&self, builder: &mut Builder, products: &Products) -> Result<TensorView<BufferId>> {
         match products.weight(builder)? {
             TensorView::Nf4(w) => {

@@ -197,13 +197,13 @@ impl Forward<'_> {
         GemvCall { bias: call.bias.or(self.residual.filter(|_| self.adds_residual())), ..call }
     }
 
-    /// Whether the product adds the residual as it adds a bias, which it does for one row.
-    /// Otherwise the next norm adds it.
+    /// Whether the product adds the residual like a bias. This is so for one row; otherwise the
+    /// next norm adds it.
     fn adds_residual(&self) -> bool {
         self.layer.is_one_row() && self.layer.bias.is_none() && self.layer.dora.is_none()
     }
 
-    /// Appends `y = x·Wᵀ + b`, and adds the LoRA update. `parts` is x in parts, if it was split.
+    /// Appends `y = x·Wᵀ + b`, and adds the LoRA update. `parts` is x in f16 parts, if it is split.
     fn project_and_update(
         &self,
         builder: &mut Builder,

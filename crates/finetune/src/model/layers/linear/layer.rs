@@ -1,4 +1,4 @@
-//! A linear layer as resolved from the model: its weights, and the dtypes that it reads and writes.
+//! A linear layer resolved from the model: its weights, and the dtypes that it reads and writes.
 
 use retrograph_kernels::DType;
 use retrograph_kernels::ops::GemmShape;
@@ -32,7 +32,7 @@ pub(in crate::model::layers) struct Linear {
 
 impl Linear {
     /// Resolves the projection of a layer of the model. Gate and up of the MLP depend on the same
-    /// values, so that each runs concurrently with the other.
+    /// values, so they can run concurrently.
     pub(in crate::model::layers) fn new(
         (builder, config): (&Builder, &PassConfig),
         (spec, number): (&LayerSpec, usize),

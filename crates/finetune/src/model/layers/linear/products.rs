@@ -45,8 +45,8 @@ pub(super) struct Products {
     min_fused_elements: usize,
 }
 
-/// How many times fewer elements than other fused products queries, keys and values need, because
-/// they save the launch of RoPE, too.
+/// Divisor of the minimum elements for fusing queries, keys and values: this also saves the
+/// launch of RoPE.
 const QKV_FILL: usize = 4;
 
 /// The operands of a second product with the same result, and the length of its contraction.
@@ -116,8 +116,9 @@ impl Products {
         }
     }
 
-    /// Returns the weight as products read it. A weight in NF4 that is read in bf16 is decoded, and
-    /// one in f32 that is read in f16 and has no copy is split, once for all tiles of a product.
+    /// Returns the weight in the form that products read. Decodes an NF4 weight that is read in
+    /// bf16, and splits an f32 weight without a copy that is read in f16, once for all tiles of a
+    /// product.
     pub(super) fn weight(&self, builder: &mut Builder) -> Result<TensorView<BufferId>> {
         if let (DType::F16, Some(copy)) = (self.weights, self.f16) {
             return Ok(copy.into());
@@ -152,8 +153,8 @@ impl Products {
         Ok(view)
     }
 
-    /// Returns an input of the layer as its product reads it. `split` is the input in parts, if
-    /// another layer has split it before.
+    /// Returns an input of the layer in the form that its product reads. `split` is the input in
+    /// parts, if another layer has already split it.
     pub(super) fn input(
         &self,
         builder: &mut Builder,
@@ -172,7 +173,7 @@ impl Products {
         Ok(found.into())
     }
 
-    /// As [`Products::weight`], if it is bf16.
+    /// Returns [`Products::weight`] if it is bf16.
     ///
     /// # Errors
     /// `KernelError::UnsupportedDType` if products read it in another dtype.
@@ -183,7 +184,7 @@ impl Products {
         }
     }
 
-    /// As [`Products::weight`], if it is split.
+    /// Returns [`Products::weight`] if it is split.
     ///
     /// # Errors
     /// `KernelError::UnsupportedDType` if products read it in another dtype.
@@ -194,7 +195,7 @@ impl Products {
         }
     }
 
-    /// Whether products read both operands in parts of f16.
+    /// Whether products read both operands as f16 parts.
     pub(super) fn is_split(&self) -> bool {
         self.weights == DType::F16
     }
@@ -219,8 +220,8 @@ impl Products {
         self.reads_bf16_weight() && self.joins() && self.backward_splits == 1
     }
 
-    /// Whether the gradient of the input is large enough to be computed with those through other
-    /// layers.
+    /// Whether the gradient of the input is large enough to be computed together with the gradients
+    /// through other layers.
     pub(super) fn joins(&self) -> bool {
         self.fills_device([self.shape.rows, self.shape.inputs])
     }

@@ -1,4 +1,4 @@
-//! SwiGLU fused with the split into parts of f16 that the next product in f32 reads.
+//! SwiGLU fused with the split into f16 parts that the next f32 product reads.
 
 use retrograph_kernels::ops::{SplitGradient, SplitMatrix, SplitSwiGlu, SplitSwiGluBackward};
 use retrograph_runtime::{BufferId, Slice};
@@ -13,12 +13,12 @@ use crate::error::Result;
 type Gradient = (Activation, SplitMatrix<BufferId>);
 
 impl Linear {
-    /// Whether products read the input and the gradient of the output in parts of f16.
+    /// Whether products read the input and the gradient of the output as f16 parts.
     pub(in crate::model::layers) fn reads_parts(&self) -> bool {
         self.products.is_split()
     }
 
-    /// Whether something besides the products with the weight reads the input and the gradient of
+    /// Whether anything other than the products with the weight reads the input and the gradient of
     /// the output, in f32.
     fn reads_f32(&self) -> bool {
         let trained_bias = self.bias.is_some_and(|bias| bias.grad.is_some());

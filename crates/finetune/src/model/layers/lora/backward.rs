@@ -1,8 +1,7 @@
 //! The gradients of LoRA updates.
 //!
-//! Updates of one rank that share an input add to its gradient in one launch. The launch adds to
-//! the gradient that one of the layers computed; the sum over the layers is the gradient of the
-//! input.
+//! Updates of equal rank that share an input add to its gradient in one launch. The launch adds to
+//! the gradient from one of the layers; the sum over the layers is the gradient of the input.
 
 use half::bf16;
 use retrograph_kernels::ops::{
@@ -17,7 +16,7 @@ use crate::error::Result;
 use crate::model::builder::Builder;
 use crate::model::layers::activation::Activation;
 
-/// The gradient of t, of which there is one per split.
+/// The gradient of t, one per split.
 struct GradT<'a> {
     update: &'a LoraBackward<'a>,
     saved: SavedIn<f32>,
@@ -123,7 +122,7 @@ fn through_b<'a>(
 /// Appends `dx += Σ dt·A` and `dA = dtᵀ·x` of updates of one rank that share x.
 fn through_a(builder: &mut Builder, updates: &[GradT<'_>]) -> Result<()> {
     let GradT { update: first, saved, .. } = updates[0];
-    // The smallest layer has its gradient first.
+    // The gradient of the smallest layer is complete first.
     let target = updates.iter().min_by_key(|it| it.update.lora.shape.outputs);
     let grad_input = target.map_or(*first, |it| *it.update).grad_input()?;
     let matrix = LoraMatrix::A;

@@ -1,4 +1,4 @@
-//! Updates as ordinary matrix products: of large ranks in f32, and in bf16.
+//! Updates as ordinary matrix products: large ranks in f32, and all bf16 updates.
 
 use half::bf16;
 use retrograph_kernels::Element;
@@ -30,7 +30,7 @@ impl Lora {
     pub(super) fn bf16_products(&self) -> Option<Products<'_, bf16>> {
         match self.method {
             Method::Bf16Products(Bf16Matrices { a, b, .. }) => {
-                // The product with the weight has no factor.
+                // The product with the weight cannot apply a factor.
                 Some(Products { lora: self, a, b, factors: [self.scale, 1.0] })
             }
             _ => None,
@@ -120,7 +120,7 @@ where
         let operand: TensorView<BufferId> = x.into();
         let (activations, weights) = (operand.dtype(), operand.dtype());
         let config = GemmConfig { compute, activations, weights, concurrent };
-        // Only a whole product has a factor.
+        // Only a product without splits applies a factor.
         let splits = if alpha == 1.0 { shape.wgrad_splits(config) } else { 1 };
         if splits == 1 {
             let product = Wgrad { grad_out, x, grad_weight, shape, alpha, accumulate };

@@ -24,8 +24,8 @@ pub(in crate::model::layers) struct Lora {
     pub(in crate::model::layers) method: Method,
 }
 
-/// How an update is computed. That depends on sizes and options alone, so that the result has the
-/// same bits on every device.
+/// How an update is computed. This depends only on sizes and options, so the result has the same
+/// bits on every device.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::model::layers) enum Method {
     /// By the kernels for low ranks, in f32.
@@ -41,17 +41,18 @@ pub(in crate::model::layers) enum Method {
 pub(in crate::model::layers) struct Bf16Matrices {
     pub(in crate::model::layers) a: Slice<bf16>,
     pub(in crate::model::layers) b: Slice<bf16>,
-    /// Whether the products with the weight of the layer compute `t·Bᵀ` and `dt·A`, too.
+    /// Whether the products with the weight of the layer also compute `t·Bᵀ` and `dt·A`.
     fused: bool,
 }
 
-/// Rows from which bf16 products are faster than the kernels for low ranks, which divide their
+/// Minimum rows for which bf16 products are faster than the low-rank kernels, which divide their
 /// contraction among more blocks.
 const BF16_MIN_ROWS: usize = 256;
 
 impl Method {
-    /// Chooses for an update of `rank`. `matrices` are A and B as products read them. `weights` is
-    /// the dtype in which products read the weight of the layer; `None` if the layer reads f32.
+    /// Chooses the method for an update of `rank`. `matrices` are A and B in the form that products
+    /// read. `weights` is the dtype in which products read the weight of the layer; `None` if the
+    /// layer reads f32.
     pub(in crate::model::layers) fn new(
         [rank, rows]: [usize; 2],
         matrices: [TensorView<BufferId>; 2],
@@ -91,7 +92,7 @@ pub(in crate::model::layers) struct LoraBackward<'a> {
     pub(in crate::model::layers) scope: Option<&'a str>,
     pub(in crate::model::layers) saved: Saved,
     pub(in crate::model::layers) grad_out: Activation,
-    /// dt, if it is computed already.
+    /// dt, if it is already computed.
     pub(in crate::model::layers) grad_t: Option<Slice<bf16>>,
     /// The gradient of the input through the layer, to which the update adds; `None` if the product
     /// with the weight has added it.
