@@ -7,7 +7,7 @@ use retrograph_driver::profile::printable;
 
 use crate::pass::{BufferAccess, BufferKind, Edges, MemoryPlan, OpId, Operation, Pass};
 
-/// Displays a pass: a line per operation and per buffer, and sums.
+/// Displays a pass: one line per operation and per buffer, and totals.
 #[derive(Debug)]
 pub struct Explanation<'a> {
     pass: &'a Pass,

@@ -2,7 +2,7 @@
 //!
 //! A training step is described once, as a [`Pass`]: a list of operations over named buffers, which
 //! needs no device. After its kernels are prewarmed and its buffers are bound, the resulting
-//! [`Program`] runs the step by one graph launch.
+//! [`Program`] runs the step with one graph launch.
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {
@@ -81,7 +81,7 @@ pub use program::{
 };
 pub use retrograph_bundle::open_regular;
 
-// What other threads may use, and what they may only be given.
+// Types that other threads may share, and types that may only be sent to them.
 const _: () = {
     const fn is_send<T: Send>() {}
     const fn is_send_and_sync<T: Send + Sync>() {}

@@ -26,7 +26,7 @@ fn compiler_processes_compile() {
     let arguments = ["--steps", "1", "--compile", "processes", "--compile-workers", "3"];
     let done = place.finetune(&arguments).good();
     assert!(warm_line(&done.out).ends_with(" worker"), "{}", done.out);
-    assert!(!done.out.contains("compiling process failed"), "{}", done.out);
+    assert!(!done.out.contains("compiler process failed"), "{}", done.out);
     // On the simulated driver, they are not the default.
     let done = place.finetune(&["--steps", "1"]).good();
     assert!(warm_line(&done.out).ends_with(" jit"), "{}", done.out);

@@ -73,7 +73,7 @@ impl Workload<1> for TrainingWorkload {
     type Handles = StepControls;
     type Step<'a> = StepInput<'a>;
 
-    /// A batch that matches none of the shorter lengths belongs to the pass of whole sequences, which
+    /// A batch that fills none of the shorter lengths belongs to the pass of whole sequences, which
     /// requires its size.
     fn size(&self, StepInput { batch, .. }: StepInput<'_>) -> [usize; 1] {
         let TrainingConfig { batch: sequences, seq, .. } = self.config;

@@ -22,8 +22,8 @@ const COMPUTE_F32: i32 = 68;
 /// `CUBLAS_GEMM_DEFAULT` of `cublas_api.h`.
 const DEFAULT_ALGORITHM: i32 = -1;
 
-/// A cuBLAS handle in one context. Clones share it. Each use locks it: a handle has one stream and
-/// one workspace at a time.
+/// A cuBLAS handle in one context. Clones share it. Each use locks it, because a handle has one
+/// stream and one workspace at a time.
 #[derive(Clone)]
 pub struct Cublas {
     inner: Arc<Inner>,
@@ -36,7 +36,7 @@ struct Inner {
     version: i32,
 }
 
-/// A handle that any thread may use, one thread at a time.
+/// A handle that any thread may use, but only one at a time.
 struct SendHandle(Handle);
 
 // SAFETY: cuBLAS allows the use of a handle from any thread, but not from two at once; the mutex
@@ -82,7 +82,7 @@ impl Cublas {
     /// Creates a handle with the functions of `table`.
     ///
     /// # Safety
-    /// Each function behaves as the function of its name, and stays callable.
+    /// Each function behaves like the cuBLAS function of its name, and stays callable.
     ///
     /// # Errors
     /// [`Error::Library`] if cuBLAS fails, [`Error::RefusedDuringCapture`] during a capture:
@@ -129,7 +129,7 @@ impl Cublas {
         let [a, b, c, workspace] = std::array::from_fn(|at| scope.range(at));
         let handle = self.inner.handle.lock();
         let (raw, stream) = (handle.0, scope.stream().raw());
-        // SAFETY: the handle lives and is locked, and so does the stream.
+        // SAFETY: handle and stream are alive, and the handle is locked.
         check("cublasSetStream_v2", unsafe { (table.set_stream)(raw, stream) })?;
         let place = workspace.address as *mut std::ffi::c_void;
         // After the stream: setting the stream resets the workspace.
@@ -182,7 +182,7 @@ impl Drop for Inner {
             // SAFETY: this is the last use of the handle.
             let status = unsafe { destroy(handle.0) };
             if let Err(error) = check("cublasDestroy_v2", status) {
-                // cuBLAS does not say whether the handle still exists, so there is no second
+                // cuBLAS does not report whether the handle still exists, so there is no second
                 // attempt.
                 tracing::warn!(%error, "a handle was not destroyed");
             }

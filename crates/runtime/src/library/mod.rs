@@ -1,8 +1,8 @@
 //! Library calls as operations of a pass: libraries that enqueue work on a given stream.
 //!
-//! A pass knows a library call only by the bytes that it accesses. A program gives it a stream: its
-//! own for an eager step, and a capturing one for a graph. However many nodes the library adds, the
-//! graph orders them by the declared accesses.
+//! A pass knows only the bytes that a library call accesses. A program gives the call a stream: its
+//! own stream for an eager step, and a capturing stream for a graph. However many nodes the library
+//! adds, the graph orders them by the declared accesses.
 //!
 //! ```
 //! # #[cfg(feature = "sim")] {
@@ -72,8 +72,8 @@ pub struct DeviceRange {
 
 /// The stream to enqueue on, and the addresses of the declared ranges.
 ///
-/// The work may use other streams if they first wait for an event of this one, and this one finally
-/// waits for them.
+/// The work may use other streams if they first wait for an event of this stream, and this stream
+/// finally waits for them.
 pub struct LibraryScope<'a> {
     stream: &'a Stream,
     ranges: &'a [DeviceRange],
@@ -84,7 +84,7 @@ impl<'a> LibraryScope<'a> {
         Self { stream, ranges }
     }
 
-    /// The stream, which is captured while a graph is built.
+    /// The stream. It is capturing while a graph is built.
     pub fn stream(&self) -> &'a Stream {
         self.stream
     }

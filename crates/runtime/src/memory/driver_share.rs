@@ -1,7 +1,7 @@
 //! Estimates of the device memory that the driver uses for itself, in addition to allocations.
 //!
 //! The driver does not report these sizes in advance. The constants were measured on the device and
-//! driver of the named records; elsewhere they are estimates. A simulated driver uses nothing.
+//! driver of the named records; elsewhere they are estimates. A simulated driver uses no memory.
 
 use crate::pass::{Pass, Requirements};
 
@@ -46,7 +46,7 @@ impl DriverShare {
     /// Adds an allocation of `bytes`.
     pub fn with_allocation(self, bytes: usize) -> Self {
         let unused = bytes.next_multiple_of(PAGE_BYTES) - bytes;
-        // Smaller ones share a page.
+        // Smaller allocations share a page.
         let unused = if bytes >= PAGE_BYTES / 2 { unused } else { 0 };
         Self { rounding: self.rounding + unused, ..self }
     }

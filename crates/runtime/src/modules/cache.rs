@@ -1,4 +1,4 @@
-//! Every module of a context, each loaded once.
+//! The module cache of a context: each module is loaded once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,13 +37,13 @@ struct Inner {
 }
 
 impl ModuleCache {
-    /// An empty cache; the driver compiles images on demand.
+    /// Returns an empty cache; the driver compiles images on demand.
     pub fn new(context: &Context) -> Self {
         Self::with(context, CacheOptions::default())
     }
 
-    /// An empty cache that takes images from bundles and from disk, or compiles them in several
-    /// processes.
+    /// Returns an empty cache that loads images from bundles and from disk, or compiles them in
+    /// several processes.
     ///
     /// ```
     /// # #[cfg(feature = "sim")] {
@@ -82,7 +82,7 @@ impl ModuleCache {
         self.inner.flights.made()
     }
 
-    /// Number of requests for functions that were not prewarmed. Anything but 0 means that the
+    /// Returns the number of requests for functions that were not prewarmed. If it is not 0, the
     /// requirements were incomplete.
     pub fn jit_after_warm(&self) -> usize {
         self.inner.jit_after_warm.load(Ordering::Relaxed)

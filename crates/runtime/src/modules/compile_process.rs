@@ -1,4 +1,4 @@
-//! The processes that compile: `ptxas` for each image, a worker for many, or this process.
+//! The compiler processes: one `ptxas` per image, workers for many images, or this process.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use super::job::{Failure, Job};
 use super::report::Source;
 use super::worker::Worker;
 
-/// A process that compiles, among several.
+/// One of several compiler processes.
 pub(super) enum CompileProcess<'a> {
     Ptxas(&'a Path),
     Worker(Box<Worker>),
-    /// This process, which has the driver ready while workers start theirs.
+    /// This process, whose driver is ready while workers still start theirs.
     This(&'a Context),
 }
 
 impl<'a> CompileProcess<'a> {
-    /// Starts within `limit`. Of several processes with a driver, the first one is this process. A
-    /// worker must have the same driver and device.
+    /// Starts a process within `limit`. The first of several processes with a driver is this
+    /// process. A worker must have the same driver and device.
     pub(super) fn new(
         compiler: &'a Compiler,
         (context, is_first): (&'a Context, bool),
@@ -38,7 +38,7 @@ impl<'a> CompileProcess<'a> {
         }
     }
 
-    /// The source of what it compiles.
+    /// Returns the source to report for its images.
     pub(super) fn source(&self) -> Source {
         match self {
             Self::Ptxas(_) | Self::Worker(_) => Source::Worker,
@@ -62,7 +62,7 @@ impl<'a> CompileProcess<'a> {
 }
 
 fn ptxas(program: &Path, job: Job<'_>) -> Result<Vec<u8>, Failure> {
-    // Code of a target with a letter is not made for the plain one.
+    // Architecture-specific code, such as for sm_90a, does not match the plain target.
     let named = SmTarget::named_in(job.ptx).filter(|target| target.reach != Reach::Forward);
     let assembler = Assembler::at(program).with_limit(job.limit);
     assembler.assemble(job.ptx, named.unwrap_or(job.device)).map_err(|error| match error {

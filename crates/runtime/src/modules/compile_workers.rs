@@ -1,4 +1,4 @@
-//! Compiling several images concurrently in several processes.
+//! Concurrent compilation of images in several processes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -11,7 +11,7 @@ use super::compiler::Compiler;
 use super::job::{Failure, Job};
 use super::report::Source;
 
-/// The processes that compile.
+/// The compiler processes.
 pub(super) struct CompileWorkers<'a> {
     pub(super) compiler: &'a Compiler,
     /// The driver and device for which code is compiled.
@@ -61,7 +61,7 @@ impl CompileWorkers<'_> {
     ) {
         let Self { compiler, context, limit, .. } = *self;
         let started = Instant::now();
-        // A failed send means that nobody waits for the outcome any more.
+        // A failed send means that no receiver waits for the outcome.
         let send = |index, code, started: Instant| {
             sender.send(Compiled { index, code, elapsed: started.elapsed() }).is_ok()
         };

@@ -12,15 +12,15 @@ use std::time::Duration;
 /// The compiler of images that neither a bundle nor the cache on disk has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Compiler {
-    /// The driver, in this process: one image after the other.
+    /// The driver, in this process: one image after another.
     #[default]
     Driver,
-    /// The assembler of the CUDA toolkit at this path, a process for each image.
+    /// `ptxas` at this path, with one process per image.
     Ptxas(PathBuf),
-    /// The driver, in this process and in further ones that call
-    /// [`serve_compiler`](crate::modules::serve_compiler) on the same device. Each further process
-    /// takes device memory for its context while it lives. Little PTX is compiled here alone, which
-    /// takes less time than to start a process.
+    /// The driver, in this process and in worker processes that call
+    /// [`serve_compiler`](crate::modules::serve_compiler) on the same device. Each worker takes
+    /// device memory for its context while it lives. A small amount of PTX is compiled only in this
+    /// process, because starting a worker would take longer.
     Processes(WorkerCommand),
 }
 
@@ -38,11 +38,11 @@ pub struct WorkerCommand {
 pub struct Warming {
     /// The compiler.
     pub compiler: Compiler,
-    /// Maximum number of processes that compile, this one included; 0 for the number of cores, of
-    /// [`Compiler::Processes`] at most four.
+    /// Maximum number of compiler processes, including this one; 0 for the number of cores, but at
+    /// most four with [`Compiler::Processes`].
     pub workers: usize,
-    /// Time limit of another process for starting, and for one image. It is then killed, and the
-    /// driver compiles in this process.
+    /// Time limit for starting another process, and for one image. After it, that process is killed
+    /// and the driver compiles in this process.
     pub limit: Duration,
 }
 

@@ -1,10 +1,10 @@
 //! The cache of compiled images on disk, shared by the processes of one user.
 //!
-//! One file per image, device and driver, written atomically, so processes can share the directory.
-//! Loading code executes it: the directory must belong to the user or to the system, and be
-//! writable by nobody else. Any problem is a warning, and the image is compiled. The cache has no
-//! size limit: a set of images takes about a megabyte per driver version. It may be deleted at any
-//! time.
+//! There is one file per image, device and driver, written atomically, so processes can share the
+//! directory. Loaded code is executed, so the directory must belong to the user or to the system
+//! and must not be writable by others. Any problem is a warning, and the image is compiled. The
+//! cache has no size limit: a set of images takes about a megabyte per driver version. It may be
+//! deleted at any time.
 
 use std::fs;
 use std::io;
@@ -32,8 +32,8 @@ pub enum DiskError {
     },
     /// Other users can write to the directory or file.
     #[error(
-        "{} may be changed by others ({why}), and what is in it would be executed; give it to \
-         yourself alone (chmod 700), or name another directory", path.display()
+        "{} may be changed by others ({why}), but the code in it would be executed; make it \
+         accessible only to you (chmod 700), or name another directory", path.display()
     )]
     NotPrivate {
         /// The directory or file.
@@ -41,7 +41,7 @@ pub enum DiskError {
         /// The defect.
         why: &'static str,
     },
-    /// The directory or a file of it cannot be read or written.
+    /// The directory or a file in it cannot be read or written.
     #[error("{} cannot be accessed: {source}", path.display())]
     Io {
         /// The directory or file.
@@ -53,8 +53,8 @@ pub enum DiskError {
     /// A file is damaged; it is written again.
     #[error(transparent)]
     File(#[from] BundleError),
-    /// A file holds another image than its name says.
-    #[error("{} holds another image than its name says", path.display())]
+    /// A file holds another image than its name indicates.
+    #[error("{} holds another image than its name indicates", path.display())]
     OtherContent {
         /// The file.
         path: PathBuf,
@@ -69,7 +69,7 @@ pub(super) struct CodeKey<'a> {
 }
 
 impl CodeKey<'_> {
-    /// The driver and device of the code; code of others is not used.
+    /// The driver and device of the code. Code for other drivers or devices is not used.
     fn maker(&self) -> String {
         identity(self.context)
     }
@@ -182,7 +182,7 @@ fn require_private(path: &Path, metadata: &fs::Metadata) -> Result<(), DiskError
     Err(DiskError::NotPrivate { path: path.to_owned(), why })
 }
 
-/// Elsewhere the directory of a user is private by its place.
+/// On other systems, a user's directory is private by its location.
 #[cfg(not(unix))]
 fn require_private(_path: &Path, _metadata: &fs::Metadata) -> Result<(), DiskError> {
     Ok(())

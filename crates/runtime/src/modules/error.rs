@@ -23,7 +23,7 @@ pub enum PrewarmError {
     WrongTarget {
         /// The image.
         image: String,
-        /// Both targets and the way out.
+        /// Both targets and the remedy.
         #[source]
         source: CannotRun,
     },
@@ -48,7 +48,7 @@ pub enum PrewarmError {
         log: String,
     },
     /// An image lacks an entry point.
-    #[error("the image `{image}` gives no function `{entry}`: {error}")]
+    #[error("the image `{image}` has no function `{entry}`: {error}")]
     Entry {
         /// The image.
         image: String,

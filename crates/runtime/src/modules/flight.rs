@@ -1,7 +1,8 @@
-//! Single flight: one thread makes a value that several want, and the others wait for it.
+//! Single flight: one thread computes a value that several threads need, and the others wait for
+//! it.
 //!
-//! A thread that holds a claim does not wait, since another thread might wait for it. A failed
-//! attempt, a panic included, passes to the next thread.
+//! A thread that holds a claim does not wait, since another thread might wait for it. After a
+//! failed attempt or a panic, the next thread tries.
 //!
 //! This file uses only locks; `tests/models` checks all its interleavings.
 
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 use super::sync::{Condvar, Mutex};
 
-/// Values that are made, or being made.
+/// Values that are complete or in progress.
 pub(crate) struct Flights<K, V> {
     slots: Mutex<HashMap<K, Slot<V>>>,
     /// Notified whenever an attempt ends.
@@ -24,16 +25,16 @@ enum Slot<V> {
     Made(V),
 }
 
-/// The answer to a thread that wants a value.
+/// The result of looking up a value.
 enum Lookup<K: Clone + Eq + Hash, V: Clone> {
     Made(V),
     /// This thread makes it.
     Mine(Claim<K, V>),
-    /// Another thread is making it.
+    /// Another thread is computing it.
     Busy,
 }
 
-/// A thread that wants several values, described by `W`.
+/// A thread that needs several values, described by `W`.
 pub(crate) trait Settle<K: Clone + Eq + Hash, V: Clone, W> {
     /// The error of this thread.
     type Error;
@@ -41,10 +42,10 @@ pub(crate) trait Settle<K: Clone + Eq + Hash, V: Clone, W> {
     /// The key of a value.
     fn key(wanted: &W) -> &K;
 
-    /// Takes a value that is made.
+    /// Receives a complete value.
     fn take(&mut self, wanted: W, made: V) -> Result<(), Self::Error>;
 
-    /// Makes values that no other thread makes. No lock is held meanwhile.
+    /// Computes values that no other thread computes. Holds no lock meanwhile.
     fn make(&mut self, mine: Vec<(W, Claim<K, V>)>) -> Result<(), Self::Error>;
 }
 
@@ -55,7 +56,7 @@ impl<K, V> Default for Flights<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Flights<K, V> {
-    /// Makes `thread` take or make everything in `open`.
+    /// Lets `thread` receive or compute every value in `open`.
     pub(crate) fn settle<W, S: Settle<K, V, W>>(
         self: &Arc<Self>,
         mut open: Vec<W>,
@@ -79,7 +80,8 @@ impl<K: Clone + Eq + Hash, V: Clone> Flights<K, V> {
         Ok(())
     }
 
-    /// The value of `key`, or the claim to make it, unless another thread holds that.
+    /// Returns the value of `key`, or the claim to compute it, unless another thread holds the
+    /// claim.
     fn look_up(self: &Arc<Self>, key: &K) -> Lookup<K, V> {
         let mut slots = self.slots.lock();
         match slots.get(key) {
@@ -92,7 +94,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Flights<K, V> {
         }
     }
 
-    /// Waits until no thread makes `key`.
+    /// Waits until no thread computes `key`.
     fn wait(&self, key: &K) {
         let mut slots = self.slots.lock();
         while matches!(slots.get(key), Some(Slot::Making)) {
@@ -106,7 +108,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Flights<K, V> {
     }
 }
 
-/// The exclusive right to make a value, released on drop, also by a panic.
+/// The exclusive right to compute a value. Released on drop, including by a panic.
 pub(crate) struct Claim<K: Clone + Eq + Hash, V: Clone> {
     flights: Arc<Flights<K, V>>,
     key: K,
@@ -114,7 +116,7 @@ pub(crate) struct Claim<K: Clone + Eq + Hash, V: Clone> {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Claim<K, V> {
-    /// Shares `made` with all waiting threads.
+    /// Shares `made` with all waiting threads and returns it.
     pub(crate) fn fulfil(mut self, made: V) -> V {
         self.made.insert(made).clone()
     }

@@ -1,7 +1,7 @@
 //! Images: identity, text, and required entry points.
 //!
-//! An embedded image is cut to one entry point, so that only what is launched is compiled, each on
-//! its own: another entry point of the image costs one compilation.
+//! An embedded image is cut to one entry point, so only launched entry points are compiled, each as
+//! its own module: another entry point of the image costs one more compilation.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -20,9 +20,9 @@ use crate::pass::{CustomImage, CustomRequirement, Requirements};
 pub enum ImageKey {
     /// An image of `retrograph-kernels`.
     Embedded(&'static str),
-    /// PTX of the caller's own.
+    /// The caller's own PTX.
     Custom {
-        /// SHA-256 of the text. The name does not count: the same text is the same image.
+        /// SHA-256 of the text. The name is ignored: the same text is the same image.
         hash: Digest,
     },
 }
@@ -76,7 +76,7 @@ pub(super) struct Wanted<'a> {
 pub(super) struct WantedEntry<'a> {
     pub(super) name: Cow<'a, str>,
     /// The parameter sizes from the kernel's descriptor, which is tested against the image;
-    /// otherwise the driver is asked.
+    /// otherwise the driver is queried.
     pub(super) parameters: Option<Vec<usize>>,
 }
 
@@ -110,7 +110,7 @@ enum Text<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// The PTX. Getting it may decompress it, so only compilation does.
+    /// Returns the PTX. This may decompress it, so only compilation calls it.
     pub(super) fn ptx(&self) -> Cow<'a, str> {
         let ptx = match self.text {
             Text::Embedded(image, target) => images::ptx(image, target).map(Cow::Borrowed),
@@ -119,7 +119,7 @@ impl<'a> Wanted<'a> {
             }
             Text::Custom(ptx) => Some(Cow::Borrowed(ptx)),
         };
-        ptx.expect("what has a digest has a text")
+        ptx.expect("an image with a digest has a text")
     }
 
     /// The whole image, or `None` if there is none of this name for `target`.
@@ -151,7 +151,7 @@ impl<'a> Wanted<'a> {
         Self { key, name: name.clone(), text: Text::Custom(ptx), digest, entries }
     }
 
-    /// The modules of all kernels, then the custom ones. Only an image that a bundle has is whole.
+    /// Returns the modules of all kernels, then the custom ones. Only images in a bundle are whole.
     ///
     /// # Errors
     /// [`PrewarmError::NoImage`], [`PrewarmError::WrongTarget`] or

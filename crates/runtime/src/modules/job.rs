@@ -1,17 +1,17 @@
-//! One image to compile, one of several at a time, and why that can fail.
+//! The compilation of one of several concurrent images, and its failures.
 
 use std::time::Duration;
 
 use retrograph_kernels::SmTarget;
 
-/// The failure of a process to compile.
+/// Why a process failed to compile an image.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// Reported by the process, or by its exit status.
     Told(String),
     /// The time limit was exceeded.
     TooSlow,
-    /// Of the driver in this process, which compiles the image again on its own and says why.
+    /// The driver in this process failed. It compiles the image again alone and reports why.
     Here,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The driver compiles PTX when a module is loaded, one image at a time, which takes from
 //! milliseconds to a quarter of a second each. [`ModuleCache`] compiles and loads images when it
-//! prewarms. [`WarmModules`], the result, is the only source of [`Function`]s for programs: a
+//! prewarms. The resulting [`WarmModules`] are the only source of [`Function`]s for programs: a
 //! request for another function fails with [`JitAfterWarm`] and its name, instead of stalling.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! Loading everything that a pass needs, before its first step.
+//! Loads all kernels that a pass needs, before its first step.
 
 use retrograph_driver::nvtx;
 
@@ -14,9 +14,9 @@ use crate::pass::Requirements;
 
 impl ModuleCache {
     /// Loads every entry point that is launched on this device and not loaded yet, so that no later
-    /// launch compiles anything. Code comes from bundles, from disk, or from the compiler,
-    /// according to the options of the cache. A bundle has whole images; elsewhere each entry point
-    /// of an embedded image is a module of its own, and custom images are whole.
+    /// launch compiles code. Code comes from bundles, from disk, or from the compiler, according to
+    /// the options of the cache. A bundle has whole images; from other sources, each entry point of
+    /// an embedded image is its own module, and custom images are whole.
     ///
     /// Call this before weights fill the memory: code takes device memory. [`WarmModules::report`]
     /// has the memory left.

@@ -43,13 +43,13 @@ pub enum Warning {
     #[error("the cache on disk was not used: {0}")]
     Disk(DiskError),
     /// The driver refused compiled code; the PTX was compiled instead.
-    #[error("`{image}` from {origin} was refused ({error}), so that its PTX is compiled")]
+    #[error("`{image}` from {origin} was refused ({error}), so its PTX is compiled")]
     Refused {
         /// The image.
         image: String,
         /// The source of the code.
         origin: Source,
-        /// The error of the driver, or of the check before it.
+        /// The error of the driver, or of the preceding check.
         error: Error,
     },
     /// The bundles have no code of an image for this device.
@@ -64,7 +64,7 @@ pub enum Warning {
         device: SmTarget,
     },
     /// The driver cannot return the compiled code of an image.
-    #[error("the driver did not link `{image}` ({error}), so that its code is not kept")]
+    #[error("the driver did not link `{image}` ({error}), so its code is not cached")]
     NotLinked {
         /// The image.
         image: String,
@@ -73,7 +73,7 @@ pub enum Warning {
     },
     /// A worker process failed; the driver compiled in this process.
     #[error(
-        "a compiling process failed{}, so that the driver compiles in this one: {why}",
+        "a compiler process failed{}, so the driver compiles in this process: {why}",
         image.as_ref().map(|image| format!(" at `{image}`")).unwrap_or_default()
     )]
     Compiler {
@@ -85,8 +85,8 @@ pub enum Warning {
     /// A worker process exceeded its time limit and was killed; the driver compiled in this
     /// process.
     #[error(
-        "a compiling process took longer than {limit:?}{} and was ended, so that the driver \
-         compiles in this one; see `Warming::limit`",
+        "a compiler process took longer than {limit:?}{} and was killed, so the driver compiles \
+         in this process; see `Warming::limit`",
         image.as_ref().map_or(" to get ready".to_owned(), |image| format!(" over `{image}`"))
     )]
     TooSlow {
@@ -146,11 +146,11 @@ impl ImageReport {
 pub struct PrewarmReport {
     /// Each module in the order of loading.
     pub images: Vec<ImageReport>,
-    /// Problems that made it slower.
+    /// Problems that made prewarming slower.
     pub warnings: Vec<Warning>,
-    /// Free bytes of device memory before.
+    /// Free bytes of device memory before prewarming.
     pub free_before: usize,
-    /// Free bytes of device memory after.
+    /// Free bytes of device memory after prewarming.
     pub free_after: usize,
     /// Total bytes of device memory.
     pub total_bytes: usize,

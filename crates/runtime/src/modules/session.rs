@@ -1,4 +1,4 @@
-//! One call of prewarming: each image from the first source that has it.
+//! One prewarming call: loads each image from the first source that has it.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -19,11 +19,11 @@ use super::stored;
 
 /// Maximum device memory of a worker process's context.
 const CONTEXT_BYTES: usize = 1 << 30;
-/// Bytes of PTX per worker process: less is compiled by the time that a process has started.
+/// Minimum bytes of PTX per worker process: less is compiled before a worker has started.
 const PROCESS_BYTES: usize = 128 << 10;
 
-/// Processes, with this one, unless the options say how many. More took longer on an H200 with 16
-/// cores (docs/hardware/2026-11-24-swiglu-and-cold-start).
+/// Default number of processes, including this one. More took longer on an H200 with 16 cores
+/// (docs/hardware/2026-11-24-swiglu-and-cold-start).
 const DEFAULT_PROCESSES: usize = 4;
 
 /// A module that this thread loads.
@@ -202,7 +202,7 @@ impl<'s> Session<'s> {
         &mut self,
         mut cold: Vec<Mine<'a, 'w>>,
     ) -> Result<Vec<Mine<'a, 'w>>, PrewarmError> {
-        // The largest first, so that none of them is begun last.
+        // Largest first, so that no large image starts last.
         cold.sort_by_cached_key(|(wanted, _)| Reverse(wanted.ptx().len()));
         let images: Vec<_> = cold.iter().map(|(wanted, _)| wanted.ptx()).collect();
         let images: Vec<&str> = images.iter().map(|ptx| &**ptx).collect();
@@ -251,8 +251,8 @@ impl<'s> Session<'s> {
         self.finish(wanted, &module, (source, elapsed + started.elapsed()))
     }
 
-    /// The number of processes that compile `bytes` of PTX. All but this one take time to start and
-    /// device memory for their contexts.
+    /// Returns the number of processes that compile `bytes` of PTX. Every additional process takes
+    /// time to start and device memory for its context.
     fn processes(&self, bytes: usize) -> Result<usize, PrewarmError> {
         let warming = &self.cache.options().warming;
         let most = warming.width();

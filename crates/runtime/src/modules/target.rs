@@ -6,7 +6,7 @@ use retrograph_kernels::SmTarget;
 /// A device that is older than every SM target for which kernels are generated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{device} has compute capability {major}.{minor}, and the oldest supported target is {}",
+    "{device} has compute capability {major}.{minor}, but the oldest supported target is {}",
     SmTarget::GENERATED[0]
 )]
 pub struct UnsupportedDevice {

@@ -88,7 +88,7 @@ impl WarmModules {
         self.len() == 0
     }
 
-    /// Checks that `planned` more bytes fit into free device memory, to refuse an impossible plan
+    /// Checks that `planned` more bytes fit in free device memory, to refuse an impossible plan
     /// before anything is uploaded.
     ///
     /// # Errors

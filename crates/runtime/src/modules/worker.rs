@@ -47,8 +47,8 @@ pub fn serve(context: &Context, input: impl Read, output: impl Write) -> io::Res
 /// A status, and code or a message.
 type Answer = io::Result<(u8, Vec<u8>)>;
 
-/// A worker process, killed when dropped. A thread talks to it, since it may block; the thread ends
-/// with the pipes.
+/// A worker process, killed when dropped. A separate thread communicates with it, since that may
+/// block; the thread ends with the pipes.
 pub(super) struct Worker {
     child: Child,
     /// PTX.
@@ -84,12 +84,12 @@ impl Worker {
     }
 
     pub(super) fn compile(&mut self, job: Job<'_>) -> Result<Vec<u8>, Failure> {
-        // Where nobody takes the request, nobody answers either.
+        // If the request cannot be sent, receiving the answer fails too.
         let _ = self.requests.send(job.ptx.to_owned());
         match self.answer(job.limit)? {
             Ok((GOOD, code)) => Ok(code),
             Ok((_, message)) => Err(String::from_utf8_lossy(&message).into_owned().into()),
-            Err(error) => Err(format!("the compiling process failed: {error}").into()),
+            Err(error) => Err(format!("the compiler process failed: {error}").into()),
         }
     }
 
@@ -130,14 +130,14 @@ fn read_answer(output: &mut impl Read) -> Answer {
     let mut status = [0];
     output.read_exact(&mut status)?;
     if ![GOOD, BAD].contains(&status[0]) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "its output is no answer"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "its output is not an answer"));
     }
     Ok((status[0], read_bytes(output)?))
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have ended on its own; there is nobody to tell.
+        // The process may have ended by itself, so errors are ignored.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -155,7 +155,7 @@ fn read_bytes(input: &mut impl Read) -> io::Result<Vec<u8>> {
     input.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);
     if length > MOST_BYTES {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a length that cannot be"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "an invalid length"));
     }
     let mut bytes = Vec::new();
     if input.take(length).read_to_end(&mut bytes)? as u64 != length {

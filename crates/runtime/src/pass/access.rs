@@ -7,7 +7,7 @@ use super::buffer::BufferId;
 /// A range of bytes of a buffer, and how an operation accesses it.
 pub type BufferAccess = BufferArgument<BufferId>;
 
-/// Merges adjacent and overlapping ranges of the same buffer and access: lists of tensors declare
+/// Merges adjacent and overlapping ranges of the same buffer and access. Lists of tensors declare
 /// one range per chunk, which analyses do not need.
 pub(crate) fn joined(mut accesses: Vec<BufferAccess>) -> Vec<BufferAccess> {
     accesses.sort_by_key(|range| (range.buffer, access_rank(range.access), range.bytes.start));

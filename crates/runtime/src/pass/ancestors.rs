@@ -8,7 +8,7 @@ pub(crate) struct Ancestors {
 }
 
 impl Ancestors {
-    /// No ancestors yet, for `operations` operations.
+    /// Returns the relation of `operations` operations without ancestors.
     pub(super) fn new(operations: usize) -> Self {
         let words = operations.div_ceil(64);
         Self { words, bits: vec![0; words * operations] }

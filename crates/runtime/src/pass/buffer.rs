@@ -11,7 +11,7 @@ pub(super) const ALIGNMENT: usize = 256;
 /// A typed range of elements of a buffer of a [`Pass`](super::Pass).
 pub type Slice<T> = View<BufferId, T>;
 
-/// The pass of a buffer, numbered within the process, to detect slices of other passes.
+/// The process-wide number of a buffer's pass, to detect slices of other passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PassId(u32);
 
@@ -21,10 +21,10 @@ impl PassId {
         Self::take(&NEXT)
     }
 
-    /// The next number of a counter, which stays at its maximum.
+    /// Returns the next number of a counter, which saturates.
     fn take(next: &AtomicU32) -> Self {
         let taken = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |it| it.checked_add(1));
-        // A number that came back would let slices of one pass be used in another.
+        // A reused number would let slices of one pass be used in another.
         Self(taken.expect("a process describes fewer than 2³² passes"))
     }
 }

@@ -62,8 +62,8 @@ impl Pass {
         }
     }
 
-    /// Checks that another argument of a kernel accesses what a tensor map describes, since a map
-    /// is no access.
+    /// Checks that another argument of a kernel accesses the bytes that a tensor map describes,
+    /// since a map itself is not an access.
     fn check_tensor_maps(&self, operation: &Operation) -> Result<(), PassError> {
         let OperationKind::Launch(launch) = &operation.kind else { return Ok(()) };
         for argument in launch.arguments() {
@@ -129,7 +129,7 @@ impl Pass {
     fn check_aliasing(&self, operation: &str, accesses: &[BufferAccess]) -> Result<(), PassError> {
         let (mut writes, mut reads): (Vec<_>, Vec<_>) =
             accesses.iter().cloned().partition(|range| range.access.writes());
-        // Reading ahead makes no difference here.
+        // For overlaps, reading ahead is like any read.
         reads.iter_mut().for_each(|range| range.access = Access::Read);
         writes.sort_by_key(|range| (range.buffer, range.bytes.start));
         let twice = writes.windows(2).find_map(|pair| overlap(&pair[0], &pair[1]));
@@ -168,8 +168,8 @@ fn overlap(one: &BufferAccess, other: &BufferAccess) -> Option<Overlap> {
     (one.buffer == other.buffer && start < end).then_some((one.buffer, start..end))
 }
 
-/// The first overlap of a read with a full write. Both lists are sorted and free of overlaps, so
-/// one walk over both is enough.
+/// Returns the first overlap of a read with a full write. Both lists are sorted and free of
+/// overlaps, so one pass over both is enough.
 fn overlap_of(reads: &[BufferAccess], writes: &[BufferAccess]) -> Option<Overlap> {
     let (mut read, mut write) = (0, 0);
     while let (Some(left), Some(right)) = (reads.get(read), writes.get(write)) {

@@ -36,7 +36,7 @@ pub struct CollectiveGroup {
 }
 
 impl CollectiveGroup {
-    /// No collectives yet. Adding one fails if there is no such rank.
+    /// Returns an empty group. Adding a collective fails if `ranks` is not valid.
     pub fn new(ranks: Ranks) -> Self {
         let call = LibraryCall::collectives(ranks);
         Self { ranks, collectives: Vec::new(), bytes: 0, call }
@@ -52,17 +52,17 @@ impl CollectiveGroup {
         self.bytes
     }
 
-    /// Adds the sum of `slice` over all ranks, which all get.
+    /// Adds the sum of `slice` over all ranks; every rank gets the sum.
     ///
     /// # Errors
-    /// [`PassError::NotCollective`] for elements that NCCL does not know,
+    /// [`PassError::NotCollective`] for elements that NCCL does not support,
     /// [`PassError::NoSuchRank`].
     pub fn all_reduce<T: Element>(self, slice: Slice<T>) -> Result<Self, PassError> {
         self.add::<T>(CollectiveKind::AllReduce, slice.len(), |call, _| call.updates(slice))
     }
 
     /// Adds the sum of `slice` over all ranks. Each rank gets its block ([`Ranks::block`]); the
-    /// other blocks keep its own values.
+    /// other blocks keep their values.
     ///
     /// # Errors
     /// [`PassError::NotDivisible`], [`PassError::NotCollective`], [`PassError::NoSuchRank`].
@@ -146,8 +146,8 @@ fn data_type(dtype: DType) -> Option<ncclDataType_t> {
 
 impl Pass {
     /// Appends collectives; the program needs
-    /// [`Bindings::communicator`](crate::Bindings::communicator). They wait for the collectives
-    /// before them: all ranks must run them in one order.
+    /// [`Bindings::communicator`](crate::Bindings::communicator). They wait for all earlier
+    /// collectives of the pass, since all ranks must run them in the same order.
     ///
     /// # Errors
     /// [`PassError::NoCollectives`] for an empty group, [`PassError::OtherRanks`] if earlier
@@ -161,11 +161,11 @@ impl Pass {
             return Err(PassError::OtherRanks { ranks, held });
         }
         let call = call.with_collectives(collectives, bytes);
-        // A refused group declares no buffer.
+        // Checked first, so that a refused group declares no buffer.
         self.checked(OperationKind::Library(call.clone()))?;
         let order = match self.collective_order {
             Some((_, order)) => order,
-            // Nothing is stored there: a write orders each collective after the one before.
+            // Stores no data: a write orders each collective after the previous one.
             None => self.transient::<u32>("collectives/order", 1),
         };
         self.collective_order = Some((ranks, order));

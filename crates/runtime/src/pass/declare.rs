@@ -12,14 +12,14 @@ use super::ranges::RangeSet;
 use super::{Pass, buffer, operation};
 
 impl Pass {
-    /// The most bytes of all controls of a pass. A program holds them 16 times in pinned memory.
+    /// Maximum bytes of all controls of a pass. A program holds 16 copies in pinned memory.
     pub const MAX_CONTROL_BYTES: usize = 1 << 28;
 
     /// Declares a buffer that is bound when a program is built, and keeps its contents between
     /// steps.
     ///
     /// # Panics
-    /// If the buffers of the pass have more bytes than there are addresses, as for every
+    /// If the buffers of the pass have more bytes than the address space, as for every
     /// declaration.
     pub fn external<T: Element>(&mut self, name: impl Into<String>, len: usize) -> Slice<T> {
         let slice = self.declare(name.into(), BufferKind::External, len);
@@ -86,8 +86,8 @@ impl Pass {
         Slice::new(id, len)
     }
 
-    /// The aligned bytes of all buffers together with a new one. No sum of sizes and no offset in
-    /// an arena or in the control block exceeds them, so that later sums cannot overflow.
+    /// Returns the aligned bytes of all buffers including a new one. No sum of sizes and no offset
+    /// in an arena or in the control block exceeds it, so later sums cannot overflow.
     fn declared_bytes_with<T: Element>(&self, name: &str, kind: BufferKind, len: usize) -> usize {
         let aligned = len
             .checked_mul(size_of::<T>())

@@ -62,7 +62,7 @@ impl Pass {
         !ahead.into_iter().any(written)
     }
 
-    /// The edges as a Graphviz drawing with the longest path highlighted.
+    /// Returns the edges as a Graphviz DOT graph with the longest path highlighted.
     pub fn to_dot(&self) -> String {
         dot::draw(self, &self.edges())
     }

@@ -1,4 +1,4 @@
-//! A pass as a Graphviz drawing.
+//! A pass as a Graphviz DOT graph.
 
 use std::collections::HashSet;
 use std::fmt::Write;

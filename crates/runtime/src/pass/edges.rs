@@ -1,8 +1,8 @@
 //! Dependencies between operations, inferred from the bytes that they access.
 //!
-//! Operations are visited in order. For every range of bytes, the last writer and the readers since
-//! are known; a reader waits for the writer, a writer for both. Edges that others imply are omitted
-//! (transitive reduction), since every edge costs instantiation and launch time.
+//! Operations are visited in order. For every range of bytes, the last writer and all readers since
+//! then are tracked; a reader waits for the writer, a writer for both. Edges that other edges imply
+//! are omitted (transitive reduction), since every edge costs instantiation and launch time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -94,8 +94,8 @@ impl Edges {
         order
     }
 
-    /// The slack of each operation: how many levels later it could run without a longer longest
-    /// path.
+    /// The slack of each operation: how many levels later it could run without lengthening the
+    /// longest path.
     pub(crate) fn slack(&self) -> Vec<u32> {
         let depth = self.depth() as u32;
         let pairs = self.levels.iter().zip(self.remaining());
@@ -167,8 +167,8 @@ where
     (edges, ancestors)
 }
 
-/// Keeps the edges of `found` that no other implies. Later parents come first: a parent that is an
-/// ancestor of another parent has a lower number.
+/// Keeps the edges of `found` that no other edges imply. Visits later parents first: a parent that
+/// is an ancestor of another parent has a lower number.
 fn reduced(found: &mut Vec<Edge>, ancestors: &mut Ancestors) -> Vec<Edge> {
     found.sort_by_key(|edge| (std::cmp::Reverse(edge.from), edge.hazard as u8));
     found.dedup_by_key(|edge| edge.from);
@@ -215,7 +215,7 @@ impl Segments {
         }
     }
 
-    /// Notes that `by` accessed `bytes`.
+    /// Records that `by` accessed `bytes`.
     fn note_access(&mut self, bytes: Range<usize>, writes: bool, by: OpId) {
         self.split(bytes.start);
         self.split(bytes.end);

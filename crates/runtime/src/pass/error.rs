@@ -53,8 +53,8 @@ pub enum PassError {
 
     /// Two arguments of one operation overlap, and at least one of them is written.
     #[error(
-        "`{operation}` writes bytes {bytes:?} of `{buffer}`, which another of its arguments \
-         accesses too; only an argument that is declared as updated in place may do that"
+        "`{operation}` writes bytes {bytes:?} of `{buffer}`, which another of its arguments also \
+         accesses; declare the buffer as one argument that is updated in place"
     )]
     Aliased {
         /// The operation.
@@ -68,7 +68,7 @@ pub enum PassError {
     /// A tensor map of a kernel describes bytes that none of its other arguments accesses.
     #[error(
         "`{operation}` has a tensor map of bytes {bytes:?} of `{buffer}`, which none of its other \
-         arguments accesses, so that no edge would order it"
+         arguments accesses, so no edge would order it"
     )]
     UndeclaredTensorMap {
         /// The operation.
@@ -79,7 +79,7 @@ pub enum PassError {
         bytes: Range<usize>,
     },
 
-    /// An operation would wait for one that does not come before it.
+    /// An operation would wait for an operation that is not before it.
     #[error("operation {later} cannot wait for {first}, which is not an operation before it")]
     NotInOrder {
         /// The operation that comes first.
@@ -113,7 +113,7 @@ pub enum PassError {
     },
 
     /// The number of arguments differs from the number of parameters.
-    #[error("`{operation}` has {given} arguments, and its kernel takes {expected}")]
+    #[error("`{operation}` has {given} arguments, but its kernel takes {expected}")]
     ArgumentCount {
         /// The operation.
         operation: String,
@@ -136,7 +136,7 @@ pub enum PassError {
 
     /// PDL can only be enabled for launches of custom images.
     #[error(
-        "`{operation}` is not the launch of a custom image; for kernels of the workspace, use \
+        "`{operation}` is not a launch of a custom image; for kernels of the workspace, use \
          `BuildOptions::pdl`"
     )]
     NotCustom {
@@ -162,7 +162,7 @@ pub enum PassError {
         shape: MatrixShape,
     },
 
-    /// Two custom images share a name and differ in their text.
+    /// Two custom images have the same name but different texts.
     #[error("`{operation}`: two different custom images are both called `{image}`")]
     ImageName {
         /// The operation.
@@ -176,7 +176,7 @@ pub enum PassError {
     NoCollectives,
 
     /// A collective of blocks has a length that the number of ranks does not divide.
-    #[error("{len} elements have no equal blocks for {count} ranks; pad them")]
+    #[error("{len} elements cannot be divided into equal blocks for {count} ranks; pad them")]
     NotDivisible {
         /// Elements of the slice.
         len: usize,
@@ -184,8 +184,8 @@ pub enum PassError {
         count: usize,
     },
 
-    /// NCCL does not know the elements of a collective.
-    #[error("there are no collectives of {dtype}; exchange another dtype")]
+    /// NCCL does not support the element type of a collective.
+    #[error("NCCL has no collectives of {dtype}; exchange another dtype")]
     NotCollective {
         /// The dtype.
         dtype: DType,
@@ -202,7 +202,7 @@ pub enum PassError {
 
     /// Collectives of one pass have different ranks.
     #[error(
-        "the collective is of rank {} of {}, and earlier ones are of rank {} of {}; describe all \
+        "the collective is for rank {} of {}, but earlier ones are for rank {} of {}; describe all \
          collectives of a pass for the same ranks",
         ranks.rank, ranks.count, held.rank, held.count
     )]

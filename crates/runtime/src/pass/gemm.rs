@@ -8,7 +8,7 @@ use crate::library::{GemmProblem, MatrixShape};
 /// `c = alpha · a · b`, or `c += alpha · a · b` if it accumulates, in f32 without TF32.
 ///
 /// All matrices are row-major. Deterministic for one handle, device and cuBLAS version: the edges
-/// of the pass let one product at a time use a workspace.
+/// of the pass let only one product at a time use a workspace.
 ///
 /// ```
 /// use retrograph_runtime::{CUBLAS_WORKSPACE_BYTES, LibraryGemm, MatrixShape, Pass};

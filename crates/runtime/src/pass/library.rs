@@ -57,7 +57,7 @@ impl LibraryCall {
         Self { name: "cublas_gemm".to_owned(), accesses: Vec::new(), work }
     }
 
-    /// A group of collectives, which are still to come.
+    /// Returns an empty group of collectives.
     pub(super) fn collectives(ranks: Ranks) -> Self {
         let work = CollectiveWork { ranks, collectives: Arc::default(), bytes: 0 };
         let work = LibraryWork::Collectives(work);
@@ -76,8 +76,8 @@ impl LibraryCall {
         self
     }
 
-    /// The bytes that collectives exchange: of the elements, not of what crosses links. `None` for
-    /// another call.
+    /// The bytes of the elements that collectives exchange, not the bytes that cross links. `None`
+    /// for other calls.
     pub fn collective_bytes(&self) -> Option<usize> {
         match &self.work {
             LibraryWork::Collectives(work) => Some(work.bytes),
@@ -90,7 +90,7 @@ impl LibraryCall {
         self.accesses(slice, Access::Read)
     }
 
-    /// Declares elements that are all written, and not read before.
+    /// Declares elements that are all written, without being read before.
     pub fn writes<T: Element>(self, slice: Slice<T>) -> Self {
         self.accesses(slice, Access::Write)
     }

@@ -198,8 +198,8 @@ impl Pass {
         }
     }
 
-    /// Lets `later` wait for `first`, which shares no bytes with it: for example, so that what
-    /// waits for `first` runs beside `later`.
+    /// Lets `later` wait for `first`, although they share no bytes: for example, so that operations
+    /// that wait for `first` run concurrently with `later`.
     ///
     /// # Errors
     /// [`PassError::NotInOrder`] if `first` is not before `later`.
@@ -207,7 +207,7 @@ impl Pass {
         if first >= later || later.index() >= self.operations.len() {
             return Err(PassError::NotInOrder { first, later });
         }
-        // Nothing is stored there.
+        // The buffer stores no data; it only orders the two operations.
         let order = self.transient::<u32>(format!("order/{}", later.index()), 1);
         for (operation, access) in [(first, Access::Write), (later, Access::Read)] {
             let access = BufferArgument::new(order, access);

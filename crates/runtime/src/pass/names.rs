@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn many_duplicates_take_linear_time() {
-        // A search from 2 for each of them would make 800 million comparisons of names.
+        // Searching from 2 for each name would take 800 million comparisons.
         let mut names = Names::default();
         let last = (0..40_000).map(|_| names.unique("layer".to_owned())).last();
         assert_eq!(last.unwrap(), "layer (40000)");

@@ -27,7 +27,7 @@ impl fmt::Display for OpId {
     }
 }
 
-/// PTX of the caller's own, prewarmed with the kernels of the workspace.
+/// The caller's own PTX, prewarmed with the kernels of the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomImage {
     /// The name, unique among the custom images of a pass.
@@ -120,7 +120,7 @@ impl Operation {
         }
     }
 
-    /// The bytes that it exchanges with other devices; `None` if it is no collective.
+    /// The bytes that it exchanges with other devices; `None` if it is not a collective.
     pub fn collective_bytes(&self) -> Option<usize> {
         match &self.kind {
             OperationKind::Library(call) => call.collective_bytes(),

@@ -1,15 +1,15 @@
-//! The memory plan: offsets of transients in one arena, and which of them share bytes.
+//! The memory plan: the offsets of transients in one arena, some of which share bytes.
 //!
 //! Sharing memory adds dependencies: if a buffer reuses the bytes of an earlier one, its first
 //! write must wait for the last use of the earlier one, even if the two are otherwise independent.
-//! Such edges prevent concurrency. [`Reuse`] is the choice:
+//! Such edges prevent concurrency. [`Reuse`] selects the trade-off:
 //!
 //! - [`Reuse::WhenOrdered`] shares bytes only if every use of the earlier buffer already precedes
-//!   every use of the later one. It adds no edges and needs more memory: in a transformer's
-//!   backward pass, mostly for the inputs of weight-gradient products, which nothing waits for
-//!   until clipping.
-//! - [`Reuse::Full`] shares whatever the sequential order allows. It needs the least memory, and
-//!   serializes parallel branches.
+//!   every use of the later one. It adds no edges but needs more memory: in a transformer's
+//!   backward pass, mostly for the inputs of weight-gradient products, which no operation waits
+//!   for until clipping.
+//! - [`Reuse::Full`] shares bytes wherever the sequential order allows it. It needs the least
+//!   memory, but serializes parallel branches.
 //!
 //! [`Reuse::WhenOrdered`] is the default. A program falls back to [`Reuse::Full`] if the device
 //! memory is too small, and its report says so.
@@ -25,12 +25,12 @@ use super::operation::Operation;
 /// Which transients may share bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reuse {
-    /// Those whose uses are already ordered by edges, so that no edge is added.
+    /// Transients whose uses are already ordered by edges, so no edge is added.
     #[default]
     WhenOrdered,
-    /// Those whose uses do not interleave in sequential order.
+    /// Transients whose uses do not interleave in sequential order.
     Full,
-    /// None: to inspect every buffer after a step.
+    /// No transients, to inspect every buffer after a step.
     Never,
 }
 
@@ -170,8 +170,8 @@ impl Ends {
     }
 }
 
-/// Offsets and size of the better of two placement orders. Largest first is almost always better;
-/// by first use is better for some chains.
+/// Returns offsets and size of the better of two placement orders. Largest first is almost always
+/// better; the order of first use is better for some chains.
 fn pack_best(
     lifetimes: &[Lifetime],
     conflict: impl Fn(usize, usize) -> bool,
@@ -184,7 +184,7 @@ fn pack_best(
     packed.into_iter().min_by_key(|(_, peak)| *peak).expect("two orders are tried")
 }
 
-/// Places buffers in `order`, each in the tightest gap between those it conflicts with.
+/// Places buffers in `order`, each in the tightest gap between the buffers that it conflicts with.
 fn pack(
     lifetimes: &[Lifetime],
     order: &[usize],

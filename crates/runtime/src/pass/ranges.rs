@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A set of bytes, as sorted ranges that are neither overlapping nor adjacent.
+/// A set of bytes, as sorted ranges that neither overlap nor touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RangeSet {
     ranges: Vec<Range<usize>>,

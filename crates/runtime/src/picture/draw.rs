@@ -14,7 +14,7 @@ const MARGIN: f32 = 16.0;
 const LINE: f32 = 18.0;
 const LANE: f32 = 24.0;
 const BOX: f32 = 18.0;
-/// Between the last text above and the first lane: the axis.
+/// Height of the axis, between the text above and the first lane.
 const AXIS: f32 = 26.0;
 const LETTER: f32 = 6.2;
 const LEGEND_COLUMN: f32 = 300.0;
@@ -37,7 +37,7 @@ const STYLE: &str = "text{font:11px sans-serif;fill:#222}.title{font-size:15px;f
 .critical rect{stroke:#d40000;stroke-width:2}.tick{stroke:#ccc;stroke-width:.5}\
 .op text{pointer-events:none}";
 
-/// Everything that drawing needs to know.
+/// The inputs of drawing.
 struct Drawing<'a> {
     picture: &'a Picture,
     layout: Layout,
@@ -127,7 +127,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// The sentence about the longest path.
+    /// Returns the sentence about the critical path.
     fn critical_path(&self) -> String {
         let (on, all) = (self.layout.critical.len(), self.picture.nodes.len());
         if !self.picture.timed {
@@ -245,7 +245,7 @@ impl Drawing<'_> {
         self.top + LANE * self.layout.lanes[at] as f32 + (LANE - BOX) / 2.0
     }
 
-    /// Left edge and width; nothing is narrower than a line that can be seen.
+    /// Returns left edge and width, with a visible minimum width.
     fn span(&self, at: usize) -> [f32; 2] {
         let length = self.picture.nodes[at].ms.unwrap_or(1.0);
         let gap = if self.picture.timed { 0.0 } else { 8.0 };
@@ -276,7 +276,7 @@ fn of_family(at: usize, family: &str) -> String {
 fn colour(at: usize) -> String {
     let hue = (at as f32 * 137.508) % 360.0 / 60.0;
     let (light, strength) = if at.is_multiple_of(2) { (0.8, 0.17) } else { (0.7, 0.22) };
-    // Each part rises and falls once around the circle, a third of it after the other.
+    // Red, green and blue each vary once around the color wheel, a third of a turn apart.
     let part = |shift: f32| {
         let near = ((hue + shift) % 6.0 - 3.0).abs() - 1.5;
         ((light + strength * (2.0 * near).clamp(-1.0, 1.0)) * 255.0) as u8
@@ -284,7 +284,7 @@ fn colour(at: usize) -> String {
     format!("#{:02x}{:02x}{:02x}", part(0.0), part(4.0), part(2.0))
 }
 
-/// The least of 1, 2, 5, 10 … (and 0.5, 0.2 … where `fine`) that is at least `least`.
+/// Returns the smallest of 1, 2, 5, 10 … (and 0.5, 0.2 … if `fine`) that is at least `least`.
 fn round_step(least: f32, fine: bool) -> f32 {
     let least = if fine { least.max(1e-6) } else { least.max(1.0) };
     let power = 10f32.powf(least.log10().floor());

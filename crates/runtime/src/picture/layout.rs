@@ -1,17 +1,17 @@
 //! The layout of a picture: nodes from left to right by earliest start, in lanes without overlap.
 
-/// Places of nodes with given lengths.
+/// The positions of nodes with given lengths.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Layout {
     /// The earliest start of each node: the end of its last dependency.
     pub(super) starts: Vec<f32>,
     /// The lane of each node.
     pub(super) lanes: Vec<usize>,
-    /// How many lanes there are.
+    /// Number of lanes.
     pub(super) lane_count: usize,
     /// The end of the last node.
     pub(super) length: f32,
-    /// The nodes of one longest path, in order: no schedule can be shorter than they are.
+    /// The nodes of one critical path, in order: no schedule can be shorter.
     pub(super) critical: Vec<usize>,
 }
 
@@ -46,8 +46,8 @@ fn critical(ends: &[f32], incoming: &[Vec<usize>]) -> Vec<usize> {
     path
 }
 
-/// The critical path has the first lane. Every other node gets, in the order of starts, the
-/// lane of its predecessor if that is free, so that chains are straight, and otherwise the first
+/// The critical path has the first lane. Every other node, in the order of starts, gets the
+/// lane of its predecessor if that is free, so that chains are straight, else the first
 /// free one.
 fn lanes(
     (starts, ends): (&[f32], &[f32]),

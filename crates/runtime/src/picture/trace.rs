@@ -19,10 +19,10 @@ impl Pass {
     /// Returns the schedule of the pass as a trace, with the times of `profile`, which must come
     /// from a program of this pass.
     ///
-    /// Each track is a stream that the graph could use: an operation starts after all that it
-    /// depends on have ended, for the time that it takes alone. The first track is the critical
-    /// path. Concurrent operations of a real step slow each other down, so that a step takes longer
-    /// than this schedule; its time is in `otherData`.
+    /// Each track is a stream that the graph could use: an operation starts when all its
+    /// dependencies have ended, and takes the time that it takes alone. The first track is the
+    /// critical path. Concurrent operations of a real step slow each other down, so a step takes
+    /// longer than this schedule; its time is in `otherData`.
     ///
     /// ```
     /// # #[cfg(feature = "sim")] {

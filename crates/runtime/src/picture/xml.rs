@@ -1,4 +1,4 @@
-//! Writing XML: elements with attributes, everything escaped, everything closed.
+//! An XML writer that escapes all text and closes all elements.
 
 use std::fmt::{self, Display, Write};
 
@@ -39,7 +39,7 @@ impl Xml {
         let _ = writeln!(self.text, "</{name}>");
     }
 
-    /// The text, with every element closed.
+    /// Closes every element and returns the text.
     pub(super) fn finish(mut self) -> String {
         while !self.open.is_empty() {
             self.close();

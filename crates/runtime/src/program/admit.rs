@@ -23,7 +23,7 @@ pub struct Admission {
     pub bytes: usize,
 }
 
-/// A program that failed its admission, or could not be checked.
+/// Why a program failed admission, or could not be checked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdmitError {
@@ -31,14 +31,14 @@ pub enum AdmitError {
     #[error(transparent)]
     Controls(#[from] ControlError),
 
-    /// The parameters of a node differ from its operation: a varying value was baked in.
+    /// The parameters of a node differ from its operation: the graph contains a varying value.
     #[error("the node of `{operation}` does not hold the parameters of its operation")]
     NodeDiffers {
         /// The operation.
         operation: String,
     },
 
-    /// Two captures of a library call differ: a varying value was baked in.
+    /// Two captures of a library call differ: the call bakes in a varying value.
     #[error(
         "the nodes of the library call `{operation}` differ between two captures: it bakes in a \
          varying value; run it eagerly, or let it read a control on the device"
@@ -84,9 +84,9 @@ impl Program {
     ///
     /// The graph is built twice, the second time with every bit of the control block flipped. The
     /// parameters of each node are read back and compared with its operation; nodes of
-    /// library calls are compared between the two builds. Then one step runs by the program's own
-    /// strategy and one eagerly, from the same state and with all transients NaN, and everything
-    /// that the step writes is compared bit for bit. The state is restored afterwards.
+    /// library calls are compared between the two builds. Then one step runs with the program's own
+    /// strategy and one eagerly, from the same state and with all transients NaN, and all results
+    /// are compared bit for bit. The state is restored afterwards.
     ///
     /// # Errors
     /// See [`AdmitError`].
@@ -166,7 +166,8 @@ impl Program {
         Ok(())
     }
 
-    /// Runs a step each way from the same state; returns the number of compared bytes.
+    /// Runs a step with the program's strategy and one eagerly from the same state, and compares
+    /// them. Returns the number of compared bytes.
     fn compare(
         &mut self,
         stream: &Stream,

@@ -1,6 +1,6 @@
 //! An arena shared by the transients of several programs that never run at the same time.
 //!
-//! Transients hold nothing between steps, so programs that run one at a time can share memory. A
+//! Transients hold no data between steps, so programs that run one at a time can share memory. A
 //! [`super::ProgramCache`] lends one program at a time; the arena orders their streams.
 
 use std::sync::Arc;
@@ -59,7 +59,8 @@ pub(super) struct Sharing<'a> {
 }
 
 impl Sharing<'_> {
-    /// The existing arena, if it fits the budget together with `fixed` bytes of the program's own.
+    /// Returns the existing arena, if it fits in the budget with `fixed` further bytes of the
+    /// program.
     fn usable(&self, fixed: usize) -> Option<&Share> {
         self.arena.filter(|share| share.bytes().saturating_add(fixed) <= self.budget)
     }

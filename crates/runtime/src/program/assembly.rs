@@ -1,4 +1,4 @@
-//! Assembling a graph, command by command.
+//! Builds a graph, command by command.
 
 use retrograph_driver::{
     CapturedNodes, Capturing, DeviceCopy, DeviceFill, Error, Graph, KernelLaunch, Node, NodeKind,
@@ -18,16 +18,16 @@ const COLLECTIVE_PRIORITY: i32 = -2;
 pub(super) struct NodeOptions {
     /// The number of its operation.
     pub(super) operation: usize,
-    /// By programmatic edges (PDL), if all nodes before it allow them.
+    /// Whether to use programmatic edges (PDL), if all preceding nodes allow them.
     pub(super) pdl: bool,
-    /// With a higher priority.
+    /// Whether the node has a higher priority.
     pub(super) high_priority: bool,
 }
 
 /// The nodes of a graph under construction, by operation.
 pub(super) struct Assembly {
     pub(super) groups: Vec<Vec<Node>>,
-    /// The nodes of each operation that later ones wait for.
+    /// The nodes of each operation that later operations wait for.
     ends: Vec<Vec<Node>>,
     pub(super) programmatic_edges: usize,
     pub(super) high_priority_nodes: usize,
@@ -39,7 +39,7 @@ impl Assembly {
         Self { ends: vec![Vec::new(); operations], ..Self::of(vec![Vec::new(); operations]) }
     }
 
-    /// The nodes of a captured chain, to which nothing is added.
+    /// Returns the nodes of a captured chain, which is complete.
     pub(super) fn of(groups: Vec<Vec<Node>>) -> Self {
         Self { groups, ends: Vec::new(), programmatic_edges: 0, high_priority_nodes: 0 }
     }

@@ -53,13 +53,14 @@ impl Bindings {
         self
     }
 
-    /// Runs the matrix products of [`Pass::library_gemm`] by `cublas`. Programs may share a handle.
+    /// Runs the matrix products of [`Pass::library_gemm`] with `cublas`. Programs may share a
+    /// handle.
     pub fn cublas(&mut self, cublas: &Cublas) -> &mut Self {
         self.cublas = Some(cublas.clone());
         self
     }
 
-    /// Runs the collectives of [`Pass::collectives`] by `communicator`, which has the same ranks.
+    /// Runs the collectives of [`Pass::collectives`] with `communicator`, which has the same ranks.
     /// Rebinding does not change it.
     pub fn communicator(&mut self, communicator: &Communicator) -> &mut Self {
         self.communicator = Some(communicator.clone());
@@ -191,12 +192,12 @@ pub(super) fn find(externals: &[External], id: BufferId) -> Option<&External> {
     externals.get(at)
 }
 
-/// Checks that written buffers share no memory with others: edges are inferred per buffer and would
-/// miss hazards between them.
+/// Checks that written buffers share no memory with others: edges are inferred per buffer, so
+/// hazards between buffers would be missed.
 fn check_overlap(externals: &[External]) -> Result<(), BuildError> {
     let mut sorted: Vec<_> = externals.iter().filter(|held| held.bytes > 0).collect();
     sorted.sort_by_key(|held| held.address);
-    // The range that reaches furthest so far, among all and among those that are written.
+    // The ranges that reach furthest so far: among all ranges, and among written ranges.
     let (mut any, mut written): (Option<&External>, Option<&External>) = (None, None);
     let end = |held: &External| held.address + held.bytes as u64;
     for held in sorted {

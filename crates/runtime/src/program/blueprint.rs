@@ -1,4 +1,4 @@
-//! Inputs of building a program.
+//! The inputs of building a program.
 
 use super::arena::Sharing;
 use super::bindings::Bindings;

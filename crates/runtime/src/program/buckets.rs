@@ -1,7 +1,7 @@
 //! Buckets: sizes to which shapes are rounded up, so that few programs serve many shapes.
 //!
-//! A graph is built for one shape. If the shape varies, such as the length of a text, one program
-//! is built per bucket, and data are padded to the smallest bucket that fits.
+//! A graph is built for one shape. If the shape varies, as the length of a text does, one program
+//! is built per bucket, and data is padded to the smallest bucket that fits.
 //!
 //! ```
 //! use retrograph_runtime::program::Buckets;
@@ -46,7 +46,7 @@ pub enum ShapeError {
         largest: usize,
     },
     /// No bucket was given, or one of size 0.
-    #[error("there is no bucket: name at least one size, and none of them 0")]
+    #[error("there is no bucket; name at least one size, all above 0")]
     NoBucket,
 }
 

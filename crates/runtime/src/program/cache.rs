@@ -39,13 +39,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The caller pads the data and makes the pass ignore the padding; a [`Bucket`] reports how much
-//! padding there is.
+//! The caller pads the data and makes the pass ignore the padding; a [`Bucket`] reports the amount
+//! of padding.
 //!
 //! # Memory
 //!
 //! The programs of a cache run one at a time, so their transients share one arena. Build the
-//! largest shape first: the others then add only their control blocks and tables. An arena that
+//! largest shape first: other shapes then add only their control blocks and tables. An arena that
 //! must grow is replaced, and the old one is freed with its last program. Bound buffers and the
 //! driver's memory for graphs are not part of the budget.
 
@@ -212,7 +212,7 @@ impl<const N: usize, T> ProgramCache<N, T> {
         let program = Program::assemble(stream, &self.modules, &blueprint)?;
         self.arena = program.share().cloned();
         self.statistics.builds += 1;
-        // The one that it replaces was given up.
+        // The program that it replaces was given up.
         self.entries.retain(|entry| entry.size != size);
         let last_used = self.uses + 1;
         self.entries.push(Entry { size, program, pass, handles, last_used });
@@ -227,7 +227,7 @@ impl<const N: usize, T> ProgramCache<N, T> {
     pub fn evict_least_recent(&mut self) -> bool {
         let oldest = self.entries.iter().enumerate().min_by_key(|(_, entry)| entry.last_used);
         let Some((at, _)) = oldest else { return false };
-        // Keeps the order: the newest is the last.
+        // `remove` keeps the order, in which the newest is last.
         drop(self.entries.remove(at));
         self.statistics.evictions += 1;
         if let Some(arena) = &self.arena
@@ -285,7 +285,7 @@ impl<const N: usize, T> Cached<'_, N, T> {
         &self.entry.handles
     }
 
-    /// As [`Program::step`]; steps of all programs of the cache run one after another.
+    /// Like [`Program::step`]; steps of all programs of the cache run one after another.
     ///
     /// # Errors
     /// As [`Program::step`].
@@ -293,7 +293,7 @@ impl<const N: usize, T> Cached<'_, N, T> {
         self.entry.program.step(stream, controls)
     }
 
-    /// As [`Program::rebind`].
+    /// Like [`Program::rebind`].
     ///
     /// # Errors
     /// As [`Program::rebind`].

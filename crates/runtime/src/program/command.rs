@@ -4,7 +4,7 @@ use retrograph_driver::{Function, KernelArguments, KernelLaunch, LaunchGeometry,
 
 use super::library_call::BoundLibraryCall;
 
-/// An operation as the driver accepts it.
+/// An operation in the form that the driver accepts.
 pub(super) enum Command {
     Launch { function: Function, geometry: LaunchGeometry, arguments: KernelArguments },
     Copy { target: u64, source: u64, bytes: usize },

@@ -1,11 +1,11 @@
-//! The ring of controls: slots in pinned memory, from which the device fetches a step's controls.
+//! The control ring: slots in pinned memory from which the device fetches the controls of a step.
 //!
 //! The first operation of a step is a kernel that fetches the next slot
-//! ([`FetchStepParameters`]). The driver copies nothing, so a step is one call besides making the
-//! context current. Host stores before a launch are visible to its kernels: accesses to shared
-//! memory are ordered by streams and events (CUDA C++ Programming Guide, "Mapped Memory"), and
-//! volatile ones are strong and of system scope (PTX ISA, "Memory Consistency Model"). Pinned
-//! memory has the same address on the device (CUDA driver API, "Unified Addressing").
+//! ([`FetchStepParameters`]). The driver copies no data, so apart from making the context current,
+//! a step is one call. Host stores before a launch are visible to its kernels: streams and events
+//! order accesses to mapped memory (CUDA C++ Programming Guide, "Mapped Memory"), and volatile
+//! accesses are strong and of system scope (PTX ISA, "Memory Consistency Model"). Pinned memory has
+//! the same address on the device (CUDA driver API, "Unified Addressing").
 //!
 //! The device counts its fetches in the same memory. A slot is rewritten only after it was fetched;
 //! the host reads the count when it runs out of slots, so no event is needed. If the count does not
@@ -46,7 +46,7 @@ unsafe impl Send for ControlRing {}
 unsafe impl Sync for ControlRing {}
 
 impl ControlRing {
-    /// An empty ring for controls of `words` words.
+    /// Returns an empty ring for controls of `words` words.
     pub(crate) fn new(context: &Context, words: usize) -> Result<Self> {
         let (slot_words, len) = (Layout::slot_words(words), Layout::ring_words(words));
         let mut pinned = PinnedBuffer::zeroed(context, len)?;
@@ -91,7 +91,7 @@ impl ControlRing {
         Ok(())
     }
 
-    /// Notes that the launch that fetches the values was accepted.
+    /// Records that the launch that fetches the values was accepted.
     pub(crate) fn accepted(&mut self) {
         self.counter.accepted();
     }

@@ -9,7 +9,7 @@ use crate::library::Ranks;
 use crate::modules::JitAfterWarm;
 use crate::pass::ControlError;
 
-/// A program that could not be built. Nothing has run, nothing leaks, and the stream is usable
+/// Why a program could not be built. Nothing has run, nothing leaks, and the stream is usable
 /// unless the context is lost.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -22,7 +22,7 @@ pub enum BuildError {
     },
 
     /// The memory of an external buffer has another size.
-    #[error("`{buffer}` has {expected} bytes and is bound to {found}; bind whole buffers")]
+    #[error("`{buffer}` has {expected} bytes but is bound to {found}; bind whole buffers")]
     BoundLength {
         /// The buffer.
         buffer: String,
@@ -32,9 +32,9 @@ pub enum BuildError {
         found: usize,
     },
 
-    /// A part of an external buffer is bound.
+    /// Only a part of an external buffer is bound.
     #[error(
-        "bytes {slice:?} of `{buffer}` are bound, which has {expected} bytes; bind the whole \
+        "only bytes {slice:?} of the {expected} bytes of `{buffer}` are bound; bind the whole \
          buffer, or declare an external buffer for the part"
     )]
     BoundSlice {
@@ -46,9 +46,9 @@ pub enum BuildError {
         expected: usize,
     },
 
-    /// The memory of an external buffer does not start where kernels can load vectors.
+    /// The memory of an external buffer is not aligned for vector loads.
     #[error(
-        "`{buffer}` is bound to address {address:#x}, which is no multiple of {alignment}; copy \
+        "`{buffer}` is bound to address {address:#x}, which is not a multiple of {alignment}; copy \
          it to aligned memory, or bind an allocation from its start"
     )]
     Misaligned {
@@ -56,14 +56,14 @@ pub enum BuildError {
         buffer: String,
         /// Its address.
         address: u64,
-        /// What it must be a multiple of.
+        /// The required alignment in bytes.
         alignment: u64,
     },
 
     /// A binding names a buffer of another pass.
     #[error("a binding names a buffer of another pass than `{pass}`")]
     WrongPass {
-        /// The pass that was to be built.
+        /// The pass of the program.
         pass: String,
     },
 
@@ -76,7 +76,7 @@ pub enum BuildError {
 
     /// Two external buffers share memory and one of them is written.
     #[error(
-        "`{one}` and `{other}` are bound to the same memory and one of them is written; declare \
+        "`{one}` and `{other}` are bound to the same memory, but one of them is written; declare \
          one external buffer and use slices of it"
     )]
     SharedMemory {
@@ -92,7 +92,7 @@ pub enum BuildError {
 
     /// Transients do not fit into device memory.
     #[error(
-        "the transients of the pass need {needed} bytes, and {free} bytes of the device are free; \
+        "the transients of the pass need {needed} bytes, but {free} bytes of the device are free; \
          use a smaller batch or a shorter sequence"
     )]
     OutOfMemory {
@@ -104,7 +104,7 @@ pub enum BuildError {
 
     /// A program of a cache exceeds the cache's budget.
     #[error(
-        "the program needs {needed} bytes, and the budget of the cache is {budget}; raise it, or \
+        "the program needs {needed} bytes, but the budget of the cache is {budget}; raise it, or \
          use smaller buckets"
     )]
     OverBudget {
@@ -150,7 +150,7 @@ pub enum BuildError {
 
     /// The communicator has other ranks than the pass was described for.
     #[error(
-        "`{operation}` is described for rank {} of {}, and the communicator is rank {} of {}; \
+        "`{operation}` is described for rank {} of {}, but the communicator is rank {} of {}; \
          describe the pass for the ranks of the communicator",
         ranks.rank, ranks.count, held.rank, held.count
     )]
@@ -179,7 +179,7 @@ pub enum BuildError {
 
     /// A graph has more or fewer nodes than its operations account for, so it would compute
     /// something else.
-    #[error("the graph has {nodes} nodes, and its operations account for {expected}")]
+    #[error("the graph has {nodes} nodes, but its operations account for {expected}")]
     NodeCount {
         /// Nodes of the graph.
         nodes: usize,
@@ -224,7 +224,7 @@ pub(super) fn is_lost(error: &Error) -> bool {
     matches!(error, Error::ContextLost { .. })
 }
 
-/// A step that was not done, or only in part.
+/// Why a step did not run, or ran only in part.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StepError {
@@ -240,13 +240,13 @@ pub enum StepError {
     },
 
     /// The device has fetched more or fewer step parameters than it was given, although nothing is
-    /// in flight, so no step can be trusted to see its own. Later steps are refused.
+    /// in flight, so steps may see the wrong parameters. Later steps are refused.
     #[error(
         "the device is {by} steps behind in fetching step parameters, although nothing is in \
          flight; build the program again, and launch its graph by other means only between steps"
     )]
     ParametersOutOfStep {
-        /// Parameters that were given and not fetched; negative if more were fetched.
+        /// Number of parameters that were given but not fetched; negative if more were fetched.
         by: i32,
     },
 

@@ -1,4 +1,4 @@
-//! Choosing a strategy, falling back to eager steps under [`Policy::Auto`], and retrying the graph.
+//! Chooses a strategy, falls back to eager steps under [`Policy::Auto`], and retries the graph.
 
 use std::sync::Arc;
 
@@ -50,8 +50,8 @@ impl Program {
         Ok(())
     }
 
-    /// Retries the graph. Either way the next step can run, by the graph or eagerly. A lost context
-    /// shows in the calls of that step.
+    /// Retries the graph. In either case the next step can run, as a graph or eagerly. A lost
+    /// context is reported by the calls of that step.
     pub(super) fn retry_graph(&mut self, stream: &Stream) {
         self.retries.used += 1;
         match self.attempt_graph(stream) {

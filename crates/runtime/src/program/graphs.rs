@@ -1,5 +1,5 @@
-//! Building the graph of a program: by hand, by capturing the eager launches, or both (hybrid), in
-//! which case library calls are captured into the graph after the nodes they depend on.
+//! Builds the graph of a program: by hand, by capturing the eager launches, or both (hybrid). A
+//! hybrid graph captures library calls after the nodes that they depend on.
 
 use std::time::Instant;
 
@@ -75,7 +75,7 @@ impl Program {
         self.template_with(strategy, stream, self.options.pdl)
     }
 
-    /// [`Self::template`] with another PDL mode.
+    /// Like [`Self::template`], with another PDL mode.
     pub(super) fn template_with(
         &self,
         strategy: Strategy,
@@ -148,9 +148,10 @@ impl Program {
         Ok((graph, made))
     }
 
-    /// The operations level by level; within a level, those with the longest path after them come
-    /// first. The driver schedules nodes in the order of adding. Steps are faster in this order
-    /// than in that of the pass (docs/hardware/2026-11-21-graph-runtime).
+    /// Returns the operations level by level; within a level, operations with the longest path
+    /// after them come first. The driver schedules nodes in the order in which they are added.
+    /// Steps are faster in this order than in pass order
+    /// (docs/hardware/2026-11-21-graph-runtime).
     fn order_of_adding(&self, mode: PdlMode) -> Vec<NodeOptions> {
         let high_priority = self.high_priority();
         let options = |operation: OpId| {
@@ -161,8 +162,8 @@ impl Program {
         self.sequence.edges.by_level().into_iter().map(options).collect()
     }
 
-    /// How far captures guard against calls that are unsafe meanwhile. NCCL makes some of them when
-    /// it first connects two GPUs of a process.
+    /// Returns the capture mode, which determines which calls are refused during a capture. NCCL
+    /// makes some unsafe calls when it first connects two GPUs of a process.
     fn capture_mode(&self) -> CaptureMode {
         match self.sequence.collectives.operations {
             0 => CaptureMode::ThreadLocal,
@@ -170,8 +171,8 @@ impl Program {
         }
     }
 
-    /// Whether each operation has a high priority; none has if all would have it. Collectives have
-    /// it: they take few multiprocessors, and links are idle until they start.
+    /// Returns whether each operation has a high priority; none has if all would. Collectives do:
+    /// they take few multiprocessors, and links are idle until they start.
     fn high_priority(&self) -> Vec<bool> {
         let (slack, steps) = (self.sequence.edges.slack(), &self.sequence.steps);
         let some_wait = slack.iter().any(|&levels| levels >= SPARE_LEVELS);

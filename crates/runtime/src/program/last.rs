@@ -1,7 +1,7 @@
 //! The last use of memory, and ordering streams after it.
 //!
-//! No event is recorded per step: that costs half a launch, and most steps follow each other on one
-//! stream. An event is recorded only when another stream must wait, and freeing waits for the
+//! No event is recorded per step: that would cost half a launch, and most steps follow each other
+//! on one stream. An event is recorded only when another stream must wait. Freeing waits for the
 //! stream.
 
 use retrograph_driver::{Error, Event, OutsideCapture, Result, Stream};
@@ -10,12 +10,12 @@ use retrograph_driver::{Error, Event, OutsideCapture, Result, Stream};
 #[derive(Default)]
 pub(super) struct LastUse {
     stream: Option<Stream>,
-    /// Made when a second stream is used, and kept for later changes.
+    /// Created when a second stream is used, and kept for later changes.
     event: Option<Event>,
 }
 
 impl LastUse {
-    /// Notes that work enqueued on `stream` uses the memory.
+    /// Records that work enqueued on `stream` uses the memory.
     pub(super) fn on(&mut self, stream: &Stream) {
         if self.stream.as_ref().is_none_or(|last| last.raw() != stream.raw()) {
             self.stream = Some(stream.clone());

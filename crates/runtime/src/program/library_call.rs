@@ -102,7 +102,8 @@ impl BoundLibraryCall {
         matches!(self.work, Work::Collectives(..))
     }
 
-    /// The product, if cuBLAS runs it: cuBLAS loads kernels at the first product of each kind.
+    /// Returns the product, if cuBLAS runs it: cuBLAS loads kernels at the first product of each
+    /// kind.
     pub(super) fn product(&self) -> Option<&GemmProblem> {
         match &self.work {
             Work::Closure(_) | Work::Collectives(..) => None,

@@ -118,7 +118,7 @@ pub use sequence::Collectives;
 use sequence::Sequence;
 pub use update::UpdateStrategy;
 
-/// A pass that is ready to run. Steps of one program run one after another: `step` takes it
+/// A pass that is ready to run. Steps of one program run one after another: `step` borrows it
 /// exclusively, so no two threads launch the same graph.
 ///
 /// Fields of the hot path come first (see [`retrograph_driver::hot_path`]). Fields are dropped in
@@ -255,7 +255,7 @@ impl Program {
         Ok(())
     }
 
-    /// Notes that work on `stream` uses the program's memory; a step on another stream waits for
+    /// Records that work on `stream` uses the program's memory; a step on another stream waits for
     /// it.
     fn mark(&mut self, stream: &Stream) {
         self.last.on(stream);

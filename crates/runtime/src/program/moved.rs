@@ -1,4 +1,4 @@
-//! Rebound buffers, and the state of the device update that follows.
+//! Rebound buffers, and the state of the following device update.
 
 use retrograph_driver::Error;
 

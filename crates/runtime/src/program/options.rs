@@ -26,9 +26,9 @@ pub struct BuildOptions {
     /// Which kernels use programmatic dependent launch.
     pub pdl: PdlMode,
     /// Gives all nodes of a graph built by hand the same priority. By default, operations on or
-    /// near the longest path have a higher one (`docs/graphs.md`, "Node priorities").
+    /// near the longest path have a higher priority (`docs/graphs.md`, "Node priorities").
     pub uniform_priority: bool,
-    /// How transients share memory. `None` means [`Reuse::WhenOrdered`] if that fits into device
+    /// How transients share memory. `None` means [`Reuse::WhenOrdered`] if that fits in device
     /// memory, otherwise [`Reuse::Full`].
     pub reuse: Option<Reuse>,
     /// Fills all transients with NaN before each step, to expose reads of unwritten memory.

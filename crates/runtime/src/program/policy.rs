@@ -1,4 +1,4 @@
-//! The choice of a strategy, as tables of rules and driver quirks.
+//! The choice of a strategy, by tables of rules and driver quirks.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// Who chooses the strategy.
+/// How the strategy is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Policy {
     /// Chosen by the rules of this module. If a graph cannot be built, the program is eager and its
@@ -85,7 +85,7 @@ pub struct Quirk {
     applies: fn(&Facts) -> bool,
 }
 
-/// Known quirks. A row needs evidence: a record, a header, or a maintainer's word.
+/// Known quirks. Each row needs evidence: a record, a header, or a maintainer's statement.
 pub const QUIRKS: [Quirk; 2] = [
     Quirk {
         what: "nothing can be captured into a graph that exists",
@@ -124,7 +124,7 @@ const fn rule(applies: fn(&Facts) -> bool, strategy: Strategy, reason: Reason) -
     Rule { applies, choice: Choice { strategy, reason } }
 }
 
-/// The first rule that applies, with a strategy that no quirk forbids, decides. The last one always
+/// The first rule that applies, and whose strategy no quirk forbids, decides. The last one always
 /// applies.
 static RULES: [Rule; 6] = [
     rule(|facts| facts.operations == 0, Strategy::Eager, Reason::NothingToLaunch),

@@ -1,4 +1,4 @@
-//! Profiling a program: device time by phase and by operation.
+//! Profiles a program: device time by phase and by operation.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::policy::Strategy;
 use super::sequence::Step;
 use crate::pass::{ControlError, Controls};
 
-/// A program that could not be profiled. Its state is restored unless the context is lost.
+/// Why a program could not be profiled. Its state is restored unless the context is lost.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
@@ -21,7 +21,7 @@ pub enum ProfileError {
     Controls(#[from] ControlError),
 
     /// A graph with event records could not be built.
-    #[error("the graph that measures could not be built: {0}")]
+    #[error("the graph with event records could not be built: {0}")]
     Build(#[from] BuildError),
 
     /// A step failed.
@@ -37,10 +37,10 @@ impl Program {
     /// Measures the device time of a step by phase and by operation; see
     /// [`retrograph_driver::profile`].
     ///
-    /// Real steps run with `controls` over the program's own memory: `replays` by the program's
-    /// strategy and by each of two graphs with event records, after one warm-up each. At least one
-    /// and at most [`MAX_REPLAYS`] are measured. The steps are not counted, and everything that a
-    /// step writes is restored afterwards.
+    /// Real steps run with `controls` on the program's own memory: `replays` steps with the
+    /// program's strategy and with each of two graphs with event records, after one warm-up each.
+    /// `replays` is clamped to 1 to [`MAX_REPLAYS`]. The steps are not counted, and all memory that
+    /// a step writes is restored afterwards.
     ///
     /// ```
     /// # #[cfg(feature = "sim")] {
@@ -105,7 +105,7 @@ impl Program {
         replays: usize,
     ) -> Result<Profile, ProfileError> {
         let mut profile = Profile::of(&self.report.pass, &self.context, replays)?;
-        // These steps leave the control block as the graphs with events need it.
+        // These steps leave the control block in the state that the graphs with events need.
         profile.step_ms = self.time_steps(stream, controls, replays)?;
         profile.strategy = self.report.strategy.to_string();
         let runs = runs(&self.sequence.steps);
@@ -124,7 +124,8 @@ impl Program {
         Ok(profile)
     }
 
-    /// The median of steps by the program's own strategy, between events on the stream.
+    /// Returns the median time of steps with the program's own strategy, between events on the
+    /// stream.
     fn time_steps(
         &mut self,
         stream: &Stream,

@@ -7,7 +7,7 @@ use retrograph_driver::{CallError, Error};
 
 use super::error::BuildError;
 
-/// The reason for the strategy of a program. Its text is for people.
+/// The reason for the strategy of a program. Its text is for display.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Reason {
@@ -40,12 +40,13 @@ impl fmt::Display for Reason {
             Self::Requested => "the policy names it",
             Self::NothingToLaunch => "there is nothing to launch",
             Self::Profiled => {
-                "a profiler tells operations apart if they are launched one by one; request a \
+                "a profiler can distinguish operations that are launched individually; request a \
                  strategy to see its graph"
             }
             Self::SingleOperation => "a graph of a single operation saves no launch",
             Self::NoLibraryCalls => {
-                "one graph launch replaces all others, and independent operations run concurrently"
+                "one graph launch replaces individual launches, and independent operations run \
+                 concurrently"
             }
             Self::LibraryCalls => {
                 "library calls are captured into the graph, after the operations they depend on; \
@@ -82,7 +83,7 @@ pub enum GraphFailure {
         cause: Error,
     },
     /// The graph could not be updated to new bindings.
-    #[error("the graph could not be bound to other memory: {cause}")]
+    #[error("the graph could not be rebound to other memory: {cause}")]
     Rebind {
         /// The error.
         cause: Arc<BuildError>,

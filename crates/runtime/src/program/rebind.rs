@@ -1,4 +1,4 @@
-//! Rebinding: binding a program to other buffers without building it again.
+//! Rebinding: binds a program to other buffers without building it again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ impl Program {
         self.rebind_from(UpdateStrategy::KeepGraph, stream, bindings)
     }
 
-    /// As [`Program::rebind`], starting with the update strategy `least`: for tests and
+    /// Like [`Program::rebind`], but starts with the update strategy `least`, for tests and
     /// measurements. A program without a graph only uses [`UpdateStrategy::KeepGraph`].
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Relocations: the locations that hold addresses of external buffers.
 //!
 //! Nodes and tables hold addresses, not buffers. With one relocation per location, rebinding a
-//! buffer patches only these locations and needs neither the pass nor its analysis.
+//! buffer patches only these locations; it needs neither the pass nor its analysis.
 
 use retrograph_kernels::Argument;
 
@@ -35,11 +35,11 @@ pub(super) struct Relocations<P> {
     external: Vec<bool>,
 }
 
-/// A slot of the command at this position.
+/// An address in the command at this position.
 pub(super) type InCommand = (usize, Slot);
 
 impl<P: Copy> Relocations<P> {
-    /// No relocations, for the buffers of `pass`.
+    /// Returns empty relocations for the buffers of `pass`.
     pub(super) fn new(pass: &Pass) -> Self {
         let kinds = pass.buffers().map(|(_, buffer)| buffer.kind() == BufferKind::External);
         let external: Vec<bool> = kinds.collect();

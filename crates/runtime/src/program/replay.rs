@@ -1,4 +1,4 @@
-//! The instantiated graph of a program, and the template that it was made from.
+//! The instantiated graph (exec) of a program, and its template.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) struct Replay {
     pub(super) made: Box<Made>,
 }
 
-/// The template of an exec, and the cost of making it.
+/// The template of an exec, and the cost of building it.
 pub(super) struct Made {
     /// Kept because node handles of the exec refer to it.
     pub(super) template: Template,

@@ -108,7 +108,7 @@ impl fmt::Display for Report {
         writeln!(f, "pass `{}`", self.pass)?;
         writeln!(f, "strategy    {}: {}", self.strategy, self.reason)?;
         if let Some(failure) = &self.last_failure {
-            writeln!(f, "attempts    {}, of which the last that failed: {failure}", self.attempts)?;
+            writeln!(f, "attempts    {}; the last failure: {failure}", self.attempts)?;
         }
         write!(f, "operations  {}", self.operations)?;
         if self.skipped > 0 {

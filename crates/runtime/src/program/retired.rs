@@ -8,7 +8,7 @@ pub(super) struct Retired {
     waiting: Vec<(Event, Vec<Owner>)>,
     /// Owners for which no event could be recorded, kept until the program ends.
     until_the_end: Vec<Owner>,
-    /// Reusable events: making one costs more than recording it.
+    /// Reusable events: creating an event costs more than recording it.
     events: Vec<Event>,
 }
 

@@ -1,15 +1,15 @@
 //! The schedule of retrying a graph after a fallback.
 
 /// Eager steps before each retry of a graph after a fallback. After the last retry the program
-/// stays eager. A temporary shortage, such as of memory, often passes after a few steps; one that
-/// lasts for hundreds of steps is not worth another attempt.
+/// stays eager. A temporary shortage, for example of memory, often passes after a few steps; one
+/// that lasts for hundreds of steps is not worth another attempt.
 pub const RETRY_AFTER: [u64; 3] = [16, 64, 256];
 
 /// Retries so far, and steps until the next one.
 #[derive(Debug, Default)]
 pub(super) struct Retries {
     pub(super) used: usize,
-    /// Eager steps since the fallback; `None` while no graph is missing.
+    /// Eager steps since the fallback; `None` if there was no fallback.
     pub(super) waited: Option<u64>,
 }
 

@@ -1,8 +1,9 @@
 //! Slot accounting of a ring, between a host that writes values and a device that fetches them.
 //!
-//! Both count modulo 2^32: the host the values whose launch was accepted, the device its fetches. A
-//! slot may be written once the device has fetched its previous value. The host reads the device's
-//! count only when it runs out of slots by the count it knows. `tests/models` checks this file.
+//! Both count modulo 2^32: the host counts values whose launch was accepted, the device its
+//! fetches. A slot may be written once the device has fetched its previous value. The host reads
+//! the device's count only when the last known count leaves no free slot. `tests/models` checks
+//! this file.
 
 /// The host's counters.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,23 +30,23 @@ impl RingCounter {
         self.number().wrapping_sub(slots as u32)
     }
 
-    /// Whether the next value may be written: fewer than `slots` are in flight. False too if the
+    /// Whether the next value may be written: fewer than `slots` are in flight. Also false if the
     /// device has fetched more than it was given, which is an error.
     pub(crate) fn has_capacity(&self, slots: usize) -> bool {
         (self.in_flight() as usize) < slots
     }
 
-    /// Notes the device's count.
+    /// Records the device's count.
     pub(crate) fn look(&mut self, taken: u32) {
         self.taken = taken;
     }
 
-    /// Notes that the launch of the next value was accepted.
+    /// Records that the launch of the next value was accepted.
     pub(crate) fn accepted(&mut self) {
         self.given = self.number();
     }
 
-    /// Values given and not known to be fetched.
+    /// Returns the number of values that are given but not known to be fetched.
     pub(crate) fn in_flight(&self) -> u32 {
         self.given.wrapping_sub(self.taken)
     }

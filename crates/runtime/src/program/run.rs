@@ -1,4 +1,4 @@
-//! Running a step: exactly once, or an error that says whether any of it ran.
+//! Runs a step exactly once, or returns an error that says whether any of it ran.
 
 use retrograph_driver::hot_path::{MAX_PREFETCH_BYTES, prefetch};
 use retrograph_driver::{OutsideCapture, Result, Stream, nvtx};
@@ -72,18 +72,18 @@ impl Program {
         stream.prefetch();
     }
 
-    /// Prepares a step before its first operation, and holds captures off until it is enqueued. Can
-    /// be repeated if it fails.
+    /// Prepares a step before its first operation, and blocks captures until it is enqueued. Can be
+    /// repeated if it fails.
     fn before_step<'a>(&mut self, stream: &'a Stream) -> Result<OutsideCapture<'a>> {
         self.context.same(stream.context(), "the stream")?;
         if self.retries.due() {
-            // A stream that another thread captures is no failure of the graph.
+            // A stream that another thread captures is not a failure of the graph.
             stream.require_outside_capture("a step")?;
             self.retry_graph(stream);
         }
         let stream = stream.outside_capture("a step")?;
         self.after_last_step(&stream)?;
-        // Before anything is enqueued, so that a partly enqueued step is waited for too.
+        // Before anything is enqueued, so that later work also waits for a partly enqueued step.
         self.mark(&stream);
         self.retired.release_finished();
         if self.options.nan_transients {
@@ -93,7 +93,7 @@ impl Program {
     }
 
     /// Writes `controls` for the device to fetch, and calls `enqueue`, which enqueues the fetch.
-    /// Controls that nothing fetches are withdrawn.
+    /// Withdraws controls that no launch fetches.
     pub(super) fn with_controls(
         &mut self,
         stream: &OutsideCapture<'_>,

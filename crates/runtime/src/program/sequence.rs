@@ -1,5 +1,5 @@
-//! The commands of a program in the order of its pass. Eager launches, hand-built graphs and
-//! captures all consume this one value, so none of them can miss an operation.
+//! The commands of a program in pass order. Eager launches, hand-built graphs and captures all use
+//! this sequence, so none of them can miss an operation.
 
 use retrograph_driver::{Driver, Owner, Result};
 use retrograph_kernels::images;
@@ -24,12 +24,12 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// Whether it is a library call.
+    /// Whether the command is a library call.
     pub(super) fn is_library_call(&self) -> bool {
         matches!(self.command, Command::Library(_))
     }
 
-    /// Whether it is a group of collectives.
+    /// Whether the command is a group of collectives.
     pub(super) fn is_collective(&self) -> bool {
         matches!(&self.command, Command::Library(call) if call.is_collective())
     }

@@ -1,4 +1,5 @@
-//! Updating a graph to the current addresses of its commands, by one update strategy after another.
+//! Updates a graph to the current addresses of its commands, trying one update strategy after
+//! another.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ impl fmt::Display for UpdateStrategy {
     }
 }
 
-/// The update that succeeded, and those that failed before.
+/// The update that succeeded, and earlier updates that failed.
 pub(super) struct Updated {
     pub(super) update: UpdateStrategy,
     /// Nodes whose parameters were set.
@@ -110,7 +111,7 @@ impl Program {
                     let fail =
                         |cause| BuildError::Operation { operation: step.name.clone(), cause };
                     set_params(&mut replay.exec, *node, step).map_err(fail)?;
-                    // A call that fails leaves its node as it was, but not those before it.
+                    // A failed call leaves its node unchanged; earlier nodes are already updated.
                     moved.mixed = true;
                 }
                 Ok(moved.commands.len())

@@ -366,7 +366,7 @@ fn a_program_needs_the_communicator_that_its_pass_was_described_for() {
     let alone = Communicator::join(&nccl, &device.context, nccl.unique_id().unwrap(), Ranks::ONE);
     bindings.communicator(&alone.unwrap());
     let error = build(&device, &pass, &bindings, Policy::Auto).unwrap_err();
-    assert!(error.to_string().contains("rank 0 of 2, and the communicator is rank 0 of 1"));
+    assert!(error.to_string().contains("rank 0 of 2, but the communicator is rank 0 of 1"));
     let elsewhere = crate::device::device_of(&simulated(Config::default()));
     let alone =
         Communicator::join(&nccl, &elsewhere.context, nccl.unique_id().unwrap(), Ranks::ONE);

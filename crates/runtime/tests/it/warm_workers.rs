@@ -109,7 +109,7 @@ fn processes_that_are_no_workers_are_found_and_the_driver_compiles() {
         // This process is one of the three.
         let [first, second] = &report.warnings[..] else { panic!("{:?}", report.warnings) };
         for warning in [first, second].map(ToString::to_string) {
-            assert!(warning.contains("a compiling process failed"), "{warning}");
+            assert!(warning.contains("a compiler process failed"), "{warning}");
             assert!(warning.contains(word), "{warning}");
         }
     }

@@ -1,4 +1,4 @@
-//! Row-major products against column-major ones, by the definition.
+//! Row-major products compared with column-major products computed by definition.
 
 use super::*;
 

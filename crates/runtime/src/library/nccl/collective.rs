@@ -14,7 +14,7 @@ pub enum CollectiveKind {
     ReduceScatter,
     /// All ranks get the blocks of all ranks.
     AllGather,
-    /// All ranks get the elements of one.
+    /// All ranks get the elements of one rank.
     Broadcast {
         /// That rank.
         root: usize,
@@ -38,13 +38,13 @@ impl CollectiveKind {
 pub(crate) struct Collective {
     pub(crate) kind: CollectiveKind,
     pub(crate) data_type: ncclDataType_t,
-    /// Elements as NCCL counts them: of a block where ranks have blocks.
+    /// Elements as NCCL counts them: of one block for collectives of blocks.
     pub(crate) count: usize,
     pub(crate) first_range: usize,
 }
 
 impl Collective {
-    /// Bytes of the elements that it exchanges, of all blocks.
+    /// Bytes of the exchanged elements, over all blocks.
     pub(crate) fn bytes(&self, ranks: Ranks, element_bytes: usize) -> usize {
         let blocks = match self.kind {
             CollectiveKind::AllReduce | CollectiveKind::Broadcast { .. } => 1,

@@ -45,8 +45,8 @@ impl Communicator {
         let table = *nccl.table();
         let mut comm = ncclComm_t::NULL;
         let (rank, count) = numbers(ranks)?;
-        // Not under the lock of captures: other ranks of this process join at the same time, and
-        // NCCL switches its threads to the relaxed mode.
+        // Does not hold the lock of captures: other ranks of this process join concurrently, and
+        // NCCL switches its threads to the relaxed capture mode.
         let with_config = table.ncclCommInitRankConfig;
         let code = match with_config.filter(|_| table.version >= ncclConfig_v22800::VERSION) {
             Some(join) => {
@@ -78,7 +78,7 @@ impl Communicator {
     /// Returns the first error that collectives met while they ran.
     ///
     /// # Errors
-    /// [`Error::Library`] with what NCCL says, also after an abort.
+    /// [`Error::Library`] with NCCL's message, also after an abort.
     pub fn require_healthy(&self) -> Result<()> {
         let Inner { table, comm, aborted, .. } = &*self.inner;
         let aborted = aborted.lock();
@@ -99,7 +99,7 @@ impl Communicator {
         *self.inner.aborted.lock()
     }
 
-    /// Calls `body` unless the communicator was aborted. It is not aborted meanwhile.
+    /// Calls `body` unless the communicator was aborted, and prevents aborting during the call.
     pub(super) fn unless_aborted(&self, body: impl FnOnce()) {
         let aborted = self.inner.aborted.lock();
         if !*aborted {
@@ -115,7 +115,7 @@ impl Communicator {
     /// not return. Then end the process by `_exit`.
     pub fn abort(&self) {
         let Inner { table, comm, aborted, .. } = &*self.inner;
-        // Not locked during the call, which can wait.
+        // Not locked during the abort, which can wait.
         if std::mem::replace(&mut *aborted.lock(), true) {
             return;
         }
@@ -126,9 +126,9 @@ impl Communicator {
         }
     }
 
-    /// Exchanges the blocks of `buffer` and waits until that is done: each rank gives its block
-    /// ([`Ranks::block`]) and gets all others. All ranks must call it with equal buffers, in one
-    /// order with all other collectives.
+    /// Exchanges the blocks of `buffer` and waits for completion: each rank gives its block
+    /// ([`Ranks::block`]) and gets all others. All ranks must call it with equal buffers, in the
+    /// same order relative to all other collectives.
     ///
     /// # Errors
     /// [`Error::LengthMismatch`] if the buffer has no equal blocks, [`Error::Library`], or if the
@@ -229,7 +229,7 @@ impl Communicator {
         (&self.inner.table, self.inner.comm)
     }
 
-    /// As [`check`], with what NCCL says. In a capture, the first failure is the cause.
+    /// Like [`check`], with NCCL's message. In a capture, the first failure is the cause.
     pub(super) fn check(&self, call: &'static str, code: ncclResult_t) -> Result<()> {
         let Err(code) = code.ok() else { return Ok(()) };
         let Inner { table, comm, .. } = &*self.inner;
@@ -243,14 +243,14 @@ fn was_aborted() -> Error {
     Error::Library { call: "ncclCommAbort", status: 0, name }
 }
 
-/// The text of NCCL about its last error.
+/// Returns NCCL's message about its last error.
 fn last_error(table: &NcclTable, comm: ncclComm_t) -> String {
     // SAFETY: the communicator lives or is null.
     let text = unsafe { (table.ncclGetLastError)(comm) };
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: NCCL returns a C text that is valid until its next error.
+    // SAFETY: NCCL returns a C string that is valid until its next error.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
@@ -269,7 +269,7 @@ impl Drop for Inner {
         }
         let (table, comm, lost) = (self.table, self.comm, self.context.lost().is_some());
         self.context.release(move |_| {
-            // An abort also ends work that hangs, and waits for no other rank.
+            // An abort also ends work that hangs, and does not wait for other ranks.
             let end = if lost { table.ncclCommAbort } else { table.ncclCommDestroy };
             // SAFETY: this is the last use of the communicator.
             let code = unsafe { end(comm) };
@@ -281,7 +281,7 @@ impl Drop for Inner {
     }
 }
 
-/// The numbers of rank and ranks for NCCL.
+/// Returns the number of ranks and the rank for NCCL.
 fn numbers(ranks: Ranks) -> Result<(i32, i32)> {
     match (i32::try_from(ranks.rank), i32::try_from(ranks.count)) {
         (Ok(rank), Ok(count)) if ranks.is_valid() => Ok((rank, count)),

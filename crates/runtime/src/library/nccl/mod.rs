@@ -4,8 +4,9 @@
 //! program needs a [`Communicator`], which
 //! [`Bindings::communicator`](crate::Bindings::communicator) provides.
 //!
-//! All ranks must run the same collectives in the same order. Within a pass, each waits for the one
-//! before it, so that a graph has one order; between programs, the order of their steps decides.
+//! All ranks must run the same collectives in the same order. Within a pass, each collective waits
+//! for the previous one, so a graph has one order. Between programs, the order of steps determines
+//! it.
 
 mod collective;
 mod communicator;
@@ -21,10 +22,10 @@ pub(crate) use collective::Collective;
 pub use collective::CollectiveKind;
 pub use communicator::Communicator;
 
-/// The position of a device among those of a communicator.
+/// The rank of a device in a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ranks {
-    /// The number of this device, counted from 0.
+    /// The rank of this device, counted from 0.
     pub rank: usize,
     /// The number of devices, at least 1.
     pub count: usize,
@@ -41,12 +42,12 @@ impl Ranks {
     /// One device.
     pub const ONE: Self = Self { rank: 0, count: 1 };
 
-    /// Whether there is such a rank.
+    /// Whether the rank is less than the number of ranks.
     pub fn is_valid(self) -> bool {
         self.rank < self.count
     }
 
-    /// Returns the block of this rank among `len` elements, which the number of ranks divides.
+    /// Returns the block of this rank among `len` elements. The number of ranks must divide `len`.
     ///
     /// # Panics
     /// If there is no such rank.
@@ -67,7 +68,7 @@ impl Nccl {
     /// Loads NCCL by its usual names.
     ///
     /// # Errors
-    /// [`Error::UnusableLibrary`], which says how to get it.
+    /// [`Error::UnusableLibrary`], which describes how to install it.
     pub fn load() -> Result<Self> {
         NcclTable::load().map(|table| Self { table }).map_err(unusable)
     }
@@ -85,10 +86,10 @@ impl Nccl {
         unsafe { NcclTable::load_from(path) }.map(|table| Self { table }).map_err(unusable)
     }
 
-    /// Takes functions of another origin.
+    /// Uses the functions of `table`.
     ///
     /// # Safety
-    /// Each function behaves as the function of its name, and stays callable.
+    /// Each function behaves like the NCCL function of its name, and stays callable.
     pub unsafe fn from_table(table: NcclTable) -> Self {
         Self { table }
     }
@@ -104,8 +105,8 @@ impl Nccl {
         self.table.version
     }
 
-    /// Returns the name of a new communicator, which one rank makes and hands to all. The process
-    /// must live until all ranks have joined.
+    /// Returns the unique id of a new communicator. One rank creates it and sends it to all. The
+    /// process must live until all ranks have joined.
     ///
     /// # Errors
     /// [`Error::Library`].
@@ -130,7 +131,7 @@ fn check(call: &'static str, code: ncclResult_t) -> Result<()> {
     code.ok().map_err(|code| failure(call, code, ""))
 }
 
-/// The error of a failed call, with what NCCL says about it.
+/// Returns the error of a failed call, with NCCL's message.
 fn failure(call: &'static str, code: ncclResult_t, text: &str) -> Error {
     let name = code.name().unwrap_or("a result of another version");
     let meaning = code.meaning().unwrap_or_default().trim();
@@ -141,7 +142,7 @@ fn failure(call: &'static str, code: ncclResult_t, text: &str) -> Error {
     Error::Library { call, status: code.0 as i32, name: name.into() }
 }
 
-/// The name of a communicator that is to be made.
+/// The unique id of a new communicator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct UniqueId {
     bytes: [u8; Self::BYTES],
@@ -151,12 +152,12 @@ impl UniqueId {
     /// Size in bytes.
     pub const BYTES: usize = retrograph_nccl_sys::NCCL_UNIQUE_ID_BYTES;
 
-    /// The opaque bytes, to send them to other ranks.
+    /// Returns the opaque bytes, to send to other ranks.
     pub fn bytes(&self) -> &[u8; Self::BYTES] {
         &self.bytes
     }
 
-    /// Takes bytes that another rank has sent.
+    /// Returns the id with bytes that another rank has sent.
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         Self { bytes }
     }

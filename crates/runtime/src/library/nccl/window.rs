@@ -1,4 +1,4 @@
-//! Memory that all ranks of a communicator know.
+//! Memory that is registered with all ranks of a communicator (NCCL windows).
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::{Communicator, check};
 
 impl Communicator {
     /// Allocates `len` elements of arbitrary content that the collectives of this communicator
-    /// exchange fast: from NCCL 2.28 on, copy engines gather blocks of such memory over NVLink and
-    /// take no multiprocessors from kernels. An older NCCL gives ordinary memory.
+    /// exchange fast: from NCCL 2.28 on, copy engines gather blocks of such memory over NVLink, so
+    /// kernels keep all multiprocessors. An older NCCL allocates ordinary memory.
     ///
-    /// All ranks must call it with the same size, in one order with all collectives.
+    /// All ranks must call it with the same size, in the same order relative to all collectives.
     ///
     /// # Errors
     /// [`Error::Library`], [`Error::OutOfMemory`], or if the device fails.
@@ -38,7 +38,7 @@ struct Window {
     window: ncclWindow_t,
 }
 
-// SAFETY: the pointer is a device address, which the host never follows.
+// SAFETY: the pointer is a device address, which the host never dereferences.
 unsafe impl Send for Window {}
 // SAFETY: as above.
 unsafe impl Sync for Window {}
@@ -80,13 +80,14 @@ impl Drop for Window {
             (self.communicator.clone(), self.memory as usize, self.window);
         let context = self.communicator.context().clone();
         context.release(move |_| {
-            // Unmapping does not wait for work that uses the memory. A lost context has lost it.
+            // Unmapping does not wait for work that uses the memory. After a lost context, there is
+            // no memory to free.
             if communicator.context().synchronize().is_err() {
                 return Ok(());
             }
             let (table, comm) = communicator.raw();
             let registered = table.ncclCommWindowDeregister.filter(|_| !window.is_null());
-            // An abort ends windows.
+            // An abort also deregisters windows.
             communicator.unless_aborted(|| {
                 let Some(deregister) = registered else { return };
                 // SAFETY: the window is registered, and no work uses it any more.
