@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: our times next to PyTorch's, on one machine with a GPU.
+//! `cargo xtask bench`: compares our times with PyTorch's on one machine with a GPU.
 //!
 //! A case runs our program and then the peer's script, and fills rows of the table. Results are
 //! appended after each case, and the table and the plot are written again.
@@ -43,11 +43,11 @@ pub(crate) struct Arguments {
     /// Measure only our programs. The table says that the peers were left out.
     #[arg(long)]
     without_peers: bool,
-    /// Let this many processes compile PyTorch's steps before the first case. Their models are on
+    /// Compile PyTorch's steps with this many processes before the first case. Their models are on
     /// the GPU at the same time.
     #[arg(long, value_name = "PROCESSES", conflicts_with = "without_peers")]
     compile_ahead: Option<usize>,
-    /// Run cases again that results.jsonl has.
+    /// Run cases again that are already in results.jsonl.
     #[arg(long)]
     fresh: bool,
     #[command(flatten)]
@@ -173,7 +173,7 @@ fn machine(arguments: &Arguments, programs: &Programs) -> anyhow::Result<Value> 
     )?;
     let mut all = lines.into_iter().next().context("machine.py printed no JSON line")?;
     if all["device"] != ours["device"] {
-        bail!("we use {}, and PyTorch uses {}", ours["device"], all["device"]);
+        bail!("we use {}, but PyTorch uses {}", ours["device"], all["device"]);
     }
     all["driver_cuda"] = ours["driver_cuda"].clone();
     Ok(all)

@@ -48,8 +48,8 @@ const JOBS: &[Job] = &[
     ("package", packages::package),
 ];
 
-/// Jobs that `all` leaves out: they need the network beyond package registries, take long to
-/// install, compile crates once more, or need another machine.
+/// Jobs that `all` leaves out: they need network access beyond package registries, take long to
+/// install, compile crates again, or need another machine.
 const SEPARATE_JOBS: &[Job] = &[
     ("unchecked", unchecked),
     ("release", release),
@@ -84,11 +84,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     job().with_context(|| format!("job {name}"))
 }
 
-/// Jobs of `all` that run at a time. Cargo builds one after the other, but the tests run for half
+/// Number of concurrent jobs of `all`. Cargo builds one job at a time, but the tests run for half
 /// of the time, and few other jobs keep two cores busy.
 const CONCURRENT_JOBS: usize = 2;
 
-/// Runs the jobs of `all`. After a failure no job starts.
+/// Runs the jobs of `all`. After a failure, no further job starts.
 fn all() -> anyhow::Result<()> {
     std::fs::create_dir_all(folder())?;
     let (jobs, output) = (Mutex::new(JOBS.iter()), Mutex::new(()));
@@ -109,12 +109,12 @@ fn all() -> anyhow::Result<()> {
     })
 }
 
-/// The folder of what jobs write.
+/// The folder for the outputs of jobs.
 fn folder() -> PathBuf {
     target_dir().join("ci")
 }
 
-/// Runs a job in a process of its own, and then prints what it has printed.
+/// Runs a job in its own process, and then prints its output.
 fn run_apart(name: &str, output: &Mutex<()>) -> anyhow::Result<()> {
     let (start, log) = (Instant::now(), folder().join(format!("{name}.log")));
     println!("== {name} starts");
@@ -177,8 +177,8 @@ fn test() -> anyhow::Result<()> {
     check(command)
 }
 
-/// Runs the tests of `docs/safety.md` that a check must also pass in a release build, in a build
-/// without debug assertions and overflow checks.
+/// Runs the tests of `docs/safety.md` that must also pass in a release build, in a build without
+/// debug assertions and overflow checks.
 fn unchecked() -> anyhow::Result<()> {
     let packages = ["retrograph-kernels", "retrograph-driver", "retrograph-runtime"];
     let mut command = command("cargo", &["test", "--locked", "--lib", "--test", "it"]);
@@ -199,19 +199,19 @@ fn docs() -> anyhow::Result<()> {
     check(command)
 }
 
-/// Runs the main job in a debug build, which tests have, too.
+/// Runs the main job in the debug build that tests also use.
 fn main_job() -> anyhow::Result<()> {
     cargo(BUILD_PROGRAMS)?;
     let program = target_dir().join("debug/retrograph");
     first_steps(|| Command::new(&program))
 }
 
-/// Runs the main job as the README says, in a release build.
+/// Runs the main job in a release build, as in the README.
 fn release() -> anyhow::Result<()> {
     first_steps(|| command("cargo", &["run", "--release", "--locked", "--"]))
 }
 
-/// Runs the first steps of the README's first command on the simulator, in both modes side by side,
+/// Runs the first steps of the README's first command on the simulator, in both modes concurrently,
 /// and verifies every replay against the eager step. `program` starts our program.
 fn first_steps(program: impl Fn() -> Command + Sync) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder())?;

@@ -8,7 +8,7 @@
 //! be in any file that imports its type.
 //!
 //! Files that import each other, directly or through others, form a circle: none of them can be
-//! read, tested or moved alone. The crates in [`CRATES`] have no circles.
+//! read, tested or moved alone. The crates in [`CRATES`] must have no circles.
 
 mod modules;
 mod visit;

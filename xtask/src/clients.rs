@@ -1,7 +1,7 @@
-//! Test suites of other projects on the simulator's `libcuda.so.1`, as they are in the registries.
+//! Unmodified test suites of other projects from registries, on the simulator's `libcuda.so.1`.
 //!
 //! A suite is pinned, installed into the build directory and never changed. `expected.tsv` lists
-//! the tests that may fail; each other failure is a regression.
+//! the tests that may fail; every other failure is a regression.
 
 mod cudarc;
 mod expected;
@@ -39,15 +39,15 @@ struct Client {
 const CLIENTS: &[Client] =
     &[Client { name: "cudarc", run: cudarc::run }, Client { name: "numba-cuda", run: numba::run }];
 
-/// What every client needs.
+/// The inputs of a client.
 struct Setup {
     /// The command `retrograph-sim`.
     simulator: PathBuf,
-    /// A folder of the client, for its files and results.
+    /// The folder for the files and results of the client.
     folder: PathBuf,
     /// A part of the names of the tests or modules to run.
     only: String,
-    /// Whether results that exist are taken.
+    /// Whether to use existing results.
     again: bool,
 }
 
@@ -85,7 +85,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the command, and copies it: a build meanwhile must not change what the suites run on.
+/// Builds the command and copies it, so that a concurrent build does not change the simulator under
+/// test.
 fn simulator() -> anyhow::Result<PathBuf> {
     check(command("cargo", &["build", "--locked", "-p", "retrograph-sim"]))?;
     let folder = target_dir().join("clients");
@@ -95,7 +96,7 @@ fn simulator() -> anyhow::Result<PathBuf> {
     Ok(copy)
 }
 
-/// Prints what the results mean, and returns the number of regressions.
+/// Prints regressions and unexpected successes. Returns the number of regressions.
 fn judge(client: &str, report: &Report, expectations: &Expectations) -> usize {
     let mut regressions = 0;
     for test in &report.tests {

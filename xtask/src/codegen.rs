@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use crate::workspace;
 
-/// The most lines of an image that is committed as PTX.
+/// Maximum lines of an image that is committed as PTX.
 const LONGEST: usize = 2000;
 /// Extensions of committed files.
 const EXTENSIONS: [&str; 2] = ["ptx", "tsv"];

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Run every scenario on a real driver, each in a process of its own, and write the traces.
+    /// Run every scenario on a real driver, each in its own process, and write the traces.
     Record(Record),
     /// Run every scenario on the simulator and compare with the traces.
     Replay(Replay),
@@ -46,7 +46,7 @@ struct Record {
     /// Number of concurrent processes.
     #[arg(long, default_value_t = 8)]
     jobs: usize,
-    /// Skip scenarios that have a trace of their current steps.
+    /// Skip scenarios whose trace has their current steps.
     #[arg(long)]
     missing: bool,
     /// Record the vectors of instructions, instead of scenarios; the filter is an opcode.

@@ -1,4 +1,4 @@
-//! Other people's crates, by cargo-deny, and our own ones as others depend on them, by
+//! Checks of third-party crates with cargo-deny, and of the public API of our crates with
 //! cargo-semver-checks.
 
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use anyhow::bail;
 use crate::workspace::{check, command, output, root, target_dir};
 use crate::{examples, packages, toolchain};
 
-/// Compiling it takes several minutes, which is why it is no part of `all`.
+/// Compiling it takes several minutes, so it is not part of `all`.
 const SEMVER_CHECKS: &str = "0.51.0";
 
-/// Checks bans, licences and sources. Needs nothing but the lock files and the sources.
+/// Checks bans, licenses and sources. Needs only the lock files and the sources.
 pub(crate) fn deny() -> anyhow::Result<()> {
     deny_each(&["bans", "licenses", "sources"])
 }
@@ -31,7 +31,7 @@ fn deny_each(checks: &[&str]) -> anyhow::Result<()> {
         let mut command = Command::new(&program);
         command.arg("--manifest-path").arg(&manifest).args(["--all-features", "--locked"]);
         command.arg("--config").arg(root().join("deny.toml")).arg("check");
-        // Not every workspace has every licence that is allowed.
+        // Not every workspace has every allowed license.
         command.args(["--allow", "license-not-encountered"]);
         command.args(["--allow", "license-exception-not-encountered"]).args(checks);
         check(command)?;

@@ -1,5 +1,5 @@
-//! Programs of others in Python: OpenAI's client asks `retrograph serve`, and llama.cpp reads
-//! exported files. Both results are compared with those of transformers.
+//! Tests with third-party Python programs: OpenAI's client queries `retrograph serve`, and
+//! llama.cpp reads exported files. Both results are compared with the results of transformers.
 
 use crate::toolchain;
 use crate::workspace::{BUILD_PROGRAMS, check, command, root, target_dir};

@@ -33,7 +33,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Compare our times with PyTorch's, on a machine with a GPU.
+    /// Compare our times with PyTorch's on a machine with a GPU.
     Bench(bench::Arguments),
     /// Run one job of the CI, or all of them in order.
     Ci(ci::Arguments),
@@ -47,7 +47,7 @@ enum Verb {
     Mutate(mutate::Arguments),
     /// Compile the CUDA kernels of the simulator's tests with nvcc.
     NvccKernels(nvcc_kernels::Arguments),
-    /// Check that all kernels assemble, keep their budget, and are warm when they are launched.
+    /// Check that all kernels assemble, stay within their budget, and are warm when launched.
     #[command(alias = "ptxas")]
     Prewarm(prewarm::Arguments),
     /// Compile kernels for the process that started this one.

@@ -24,7 +24,7 @@ use text::Token;
 
 use crate::{toolchain, workspace};
 
-/// The most lines of a text; `ptxas` is slow on longer ones.
+/// Maximum lines of a text; `ptxas` is slow on longer texts.
 const MOST_LINES: usize = 450;
 
 #[derive(clap::Args)]

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// Number of concurrent mutants.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// The least share of killed mutants, in percent.
+    /// Minimum share of killed mutants, in percent.
     #[arg(long, default_value_t = 95.0)]
     least: f64,
     /// Only mutants of files whose path contains this.

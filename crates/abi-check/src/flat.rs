@@ -16,8 +16,8 @@ pub struct Place {
     pub of: Type,
 }
 
-/// The fields of a definition by bindgen. Types that bindgen names for anonymous members are
-/// flattened.
+/// Returns the fields of a definition from bindgen. Flattens types that bindgen names for anonymous
+/// members.
 pub fn of_header(header: &Description, (tag, definition): (&str, &Definition)) -> Vec<Place> {
     let mut flattener = HeaderFlattener { header, places: Vec::new() };
     flattener.add(tag, definition, &Start { prefix: String::new(), offset: Some(0) });
@@ -90,8 +90,8 @@ impl<'a> HeaderFlattener<'a> {
     }
 }
 
-/// The fields of a definition of ours. Types that the header does not name are flattened and
-/// added to `used`.
+/// Returns the fields of one of our definitions. Flattens types that the header does not name, and
+/// adds them to `used`.
 pub fn of_ours(
     pair: &Pair<'_>,
     definition: &Definition,

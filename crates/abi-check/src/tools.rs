@@ -48,12 +48,12 @@ fn folder(variable: &str, below: &str, file: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// bindgen finds libclang by an environment variable only.
+/// bindgen finds libclang only through an environment variable.
 fn point_bindgen_at(folder: &Path) {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
-        // SAFETY: threads of this program read the environment through the standard library alone,
-        // which takes a lock; libclang, which would not, is not loaded before this.
+        // SAFETY: threads of this program read the environment only through the standard library,
+        // which takes a lock; libclang, which does not, is loaded after this.
         unsafe { std::env::set_var("LIBCLANG_PATH", folder) };
     });
 }

@@ -6,7 +6,7 @@ use crate::model::Type;
 
 /// A type that cannot be described.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no type that a C interface can have")]
+#[error("`{text}` is not a type that a C interface can have")]
 pub struct UnknownType {
     /// The type as written.
     pub text: String,

@@ -63,7 +63,7 @@ unsafe fn from_word<T>(word: u64) -> T {
     unsafe { std::mem::transmute_copy(&word) }
 }
 
-/// The type that the function list names.
+/// Returns the type that the function list names.
 fn resolve(written: &str) -> Type {
     let text = written.replace("$crate", "").replace("retrograph_driver_sys", "");
     let text = text.replace(' ', "").replace("*mut", "*mut ").replace("*const", "*const ");

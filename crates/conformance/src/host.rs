@@ -1,4 +1,4 @@
-//! Host functions of scenarios: they log their name, or sleep.
+//! Host functions of scenarios, which log their name or sleep.
 //!
 //! The scenario chooses the argument of a host function, so the function's address selects its
 //! action: a fixed number of functions is assigned to scenarios.

@@ -37,7 +37,7 @@ pub struct Recording {
     pub jobs: usize,
     /// Text that names must contain.
     pub filter: String,
-    /// Records only scenarios that have no trace of their present steps.
+    /// Records only scenarios without a trace of their current steps.
     pub only_missing: bool,
 }
 
@@ -161,7 +161,7 @@ impl Recorded {
     }
 }
 
-/// The output and exit of a child process.
+/// The output and exit status of a child process.
 struct Said {
     lines: Vec<String>,
     ending: &'static str,

@@ -1,6 +1,6 @@
 //! Reflection of driver-sys from its source: constants, aliases, enumerations, handles, structures.
 //!
-//! The build script embeds the source, so the scenario language needs no list of names of its own.
+//! The build script embeds the source, so the scenario language needs no separate list of names.
 //! Every call compares sizes with the compiler's.
 
 mod source;

@@ -111,7 +111,7 @@ impl Report {
     }
 }
 
-/// Runs a scenario on a simulator of its own.
+/// Runs a scenario on its own simulator.
 pub fn play(scenario: &Scenario, images: &Path) -> Result<Played, String> {
     play_along(scenario, None, images)
 }
@@ -253,7 +253,7 @@ fn difference(scenario: &Scenario, trace: &Trace, played: &Played) -> Option<Dif
         let (_, actual) = played.steps.get(at).unwrap_or(&missing);
         let is_cut = matches!(expected.as_str(), "crash" | "hang");
         let stopped = played.diagnostics.iter().any(|one| one.kind == DiagnosticKind::Undefined);
-        // Where hardware ends the process, the simulator stops with undefined behaviour.
+        // If hardware ends the process, the simulator stops with undefined behavior.
         if actual == expected || is_cut && stopped {
             continue;
         }

@@ -50,7 +50,7 @@ struct Session {
     threads: Threads,
 }
 
-/// Runs the steps of a scenario in order. Calls `observe` with each outcome at once, so the
+/// Runs the steps of a scenario in order. Calls `observe` with each outcome immediately, so the
 /// outcomes before a crash are known.
 pub fn run(
     scenario: &Scenario,

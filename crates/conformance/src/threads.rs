@@ -27,11 +27,11 @@ pub(crate) struct Threads {
 
 /// The result of a call.
 pub(crate) enum Answer {
-    /// It returned this code.
+    /// The call returned this code.
     Code(u32),
     /// The driver lacks the function.
     Absent,
-    /// It did not return in time.
+    /// The call did not return in time.
     Hang,
     /// The thread died.
     Dead,
@@ -64,8 +64,8 @@ fn start(table: DriverTable) -> Worker {
     thread::spawn(move || {
         for (invoke, words) in incoming {
             // SAFETY: the words are encoded for this function's parameters: pointers lead to blocks
-            // of the scenario as large as their types. Wild addresses and dead handles are those
-            // that a scenario tests.
+            // of the scenario as large as their types. Invalid addresses and stale handles occur
+            // only where a scenario tests them.
             let code = unsafe { invoke(&table, &words) };
             if outgoing.send(code.map(|code| code.0)).is_err() {
                 return;

@@ -1,7 +1,8 @@
 //! Functions of cuda.h and cudaProfiler.h 13.0 that the table of driver-sys lacks: other areas,
 //! earlier versions, and the versions for the per-thread default stream (`_ptsz`, `_ptds`).
 //!
-//! They are exported so that programs that link to them start. A call reports the missing function.
+//! They are exported so that programs that link to them can start. Calling one reports that it is
+//! missing.
 
 use std::ffi::c_void;
 
@@ -15,8 +16,8 @@ macro_rules! absent {
     ($($name:ident)*) => {
         mod functions {
             use super::*;
-            // Declared without arguments: they are ignored, and in the C ABI the caller removes
-            // them.
+            // Declared without arguments: they are ignored, and in the C ABI the caller cleans
+            // them up.
             $(
                 #[unsafe(no_mangle)]
                 extern "C" fn $name() -> CUresult {

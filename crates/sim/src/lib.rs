@@ -5,9 +5,8 @@
 //! reports to standard error, each line labelled SIMULATED (`report`), and at exit also as JSON
 //! (`summary`).
 //!
-//! One file is both, as the C library of GNU is (`start`): it exports the functions of the driver
-//! and has an entry point. So `cargo install`, which installs programs only, installs the library
-//! too.
+//! One file is both, as glibc is (`start`): it exports the driver functions and has an entry point.
+//! Thus `cargo install`, which only installs programs, also installs the library.
 //!
 //! This crate has no items for other crates.
 
@@ -52,7 +51,7 @@ fn machine() -> &'static Machine {
 struct Machine {
     simulator: Simulator,
     settings: settings::Settings,
-    /// The process that called `cuInit`, or 0. A child of it after `fork` lacks the threads and the
+    /// The process that called `cuInit`, or 0. After `fork`, a child lacks the threads and the
     /// device of its parent, and may not use the driver.
     owner: AtomicU32,
     reported: Mutex<report::Reported>,
@@ -65,7 +64,7 @@ impl Machine {
         owner != 0 && owner != std::process::id()
     }
 
-    /// Notes the result of `cuInit`.
+    /// Records the result of `cuInit`.
     fn initialized(&self, code: CUresult) {
         if code == CUresult::CUDA_SUCCESS {
             self.owner.store(std::process::id(), Ordering::Relaxed);

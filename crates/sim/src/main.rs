@@ -1,4 +1,4 @@
-//! The program, which is the shared library too. Everything is in the library of this package.
+//! The program, which is also the shared library. All code is in the library of this package.
 
 #![cfg_attr(libcuda, no_main)]
 

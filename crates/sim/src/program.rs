@@ -1,4 +1,4 @@
-//! The command: starts a program on the simulated libcuda, or writes the library into a folder.
+//! The command: runs a program on the simulated libcuda, or writes the library to a folder.
 
 use std::ffi::OsString;
 use std::hash::{Hash, Hasher};
@@ -26,9 +26,9 @@ struct Cli {
 enum Verb {
     /// Run a program on the simulated driver. Its exit status is returned.
     Run(Run),
-    /// Write libcuda.so.1, and libcuda.so for linkers, into a folder.
+    /// Write libcuda.so.1, and libcuda.so for linkers, to a folder.
     Library {
-        /// The folder; made if it does not exist.
+        /// The folder; created if it does not exist.
         #[arg(long, value_name = "FOLDER")]
         out: PathBuf,
     },
@@ -51,19 +51,20 @@ struct Run {
     /// CUDA version of the driver, such as 12.9.
     #[arg(long, value_name = "X.Y")]
     driver: Option<String>,
-    /// Run work late and in an order by seed, or before its call returns and in ascending order.
+    /// Execution order: late and in an order by seed (adversarial), or before the call returns and
+    /// in ascending order (prompt).
     #[arg(long)]
     order: Option<Order>,
-    /// Seed of every order that CUDA leaves open.
+    /// Seed of every order that CUDA leaves undefined.
     #[arg(long, value_name = "N")]
     seed: Option<String>,
-    /// Stop kernels whose threads race. They run many times slower.
+    /// Detect data races: stop kernels whose threads race. Kernels run many times slower.
     #[arg(long)]
     races: bool,
-    /// Host threads that run kernels.
+    /// Number of host threads that run kernels.
     #[arg(long, value_name = "N")]
     threads: Option<String>,
-    /// At a call that is not simulated, return 801 or abort the process.
+    /// What a call that is not simulated does: return 801, or abort the process.
     #[arg(long)]
     on_unsupported: Option<OnUnsupported>,
     /// The program and its arguments.
@@ -90,9 +91,9 @@ enum ProgramError {
     Write { path: PathBuf, source: io::Error },
     #[error("cannot start {program:?}: {source}")]
     Start { program: OsString, source: io::Error },
-    #[error("{path} has more than one name in the library path: its own has a `:`")]
+    #[error("{path} cannot be in the library path, because it contains a `:`; choose another path")]
     Colon { path: PathBuf },
-    #[error("no folder for the library: {0}")]
+    #[error("the folder for the library is not known: {0}")]
     Home(#[from] etcetera::HomeDirError),
     #[error("the path of this program is not known: {0}")]
     Itself(io::Error),
@@ -121,7 +122,7 @@ pub(crate) fn run() -> i32 {
     }
 }
 
-/// Replaces this process by the program. Returns only if that fails.
+/// Replaces this process with the program. Returns only if that fails.
 fn start(run: &Run) -> Result<(), ProgramError> {
     let folder = etcetera::choose_base_strategy()?.cache_dir().join("retrograph/sim");
     let library = itself()?;
@@ -140,7 +141,7 @@ fn start(run: &Run) -> Result<(), ProgramError> {
     Err(ProgramError::Start { program, source: command.exec() })
 }
 
-/// The folder, and what was searched before.
+/// Returns the folder followed by the previous search path.
 fn search_path(folder: &Path) -> OsString {
     let mut path = folder.as_os_str().to_owned();
     if let Some(more) = std::env::var_os("LD_LIBRARY_PATH").filter(|more| !more.is_empty()) {
@@ -177,7 +178,7 @@ impl Run {
             .filter_map(|(name, value)| Some((name, OsString::from(value?))))
             .collect();
         if let Some(path) = &self.report {
-            // Processes of the program may have other working directories, and append.
+            // Processes of the program may have other working directories, and append to the file.
             let failed = |source| ProgramError::Write { path: path.clone(), source };
             std::fs::File::create(path).map_err(failed)?;
             variables.push(("RETROGRAPH_SIM_REPORT", path.canonicalize().map_err(failed)?.into()));
@@ -186,20 +187,20 @@ impl Run {
     }
 }
 
-/// The file of this program, which is the library.
+/// Returns the file of this program, which is also the library.
 fn itself() -> Result<PathBuf, ProgramError> {
     std::env::current_exe().map_err(ProgramError::Itself)
 }
 
-/// A folder for the links to a library. Programs that run at the same time on different files of
-/// one version must not change each other's links.
+/// Returns the name of a folder for the links to a library. Concurrent programs that use different
+/// files of the same version must not change each other's links.
 fn folder_name(library: &Path) -> String {
     let mut hasher = std::hash::DefaultHasher::new();
     library.hash(&mut hasher);
     format!("{}-{:016x}", env!("CARGO_PKG_VERSION"), hasher.finish())
 }
 
-/// Makes the folder with both names of the library, as links to `library`.
+/// Creates the folder with links to `library` under both names.
 fn link_in(folder: &Path, library: &Path) -> Result<(), ProgramError> {
     for name in [FILE, LINK] {
         let path = folder.join(name);
@@ -227,8 +228,8 @@ fn copy_to(folder: &Path) -> Result<(), ProgramError> {
     made().map_err(|source| ProgramError::Write { path: file.clone(), source })
 }
 
-/// Makes a file under a temporary name, then gives it its name: programs that use the old file keep
-/// it, and no program sees half a file.
+/// Creates a file under a temporary name and renames it: programs that use the old file keep it,
+/// and no program sees an incomplete file.
 fn replace(
     folder: &Path,
     path: &Path,

@@ -1,4 +1,4 @@
-//! Reports on standard error, the only output that a library in an unmodified program has.
+//! Reports on standard error, the only output of a library in an unmodified program.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -31,12 +31,12 @@ pub(crate) fn fail(message: &str) -> ! {
     std::process::abort()
 }
 
-/// What was reported so far.
+/// The reports so far.
 #[derive(Default)]
 pub(crate) struct Reported {
     /// Number of the simulator's diagnostics that were read.
     diagnostics: usize,
-    /// How many calls of each function, or requests for each table of functions, returned 801
+    /// Number of calls of each function, or requests for each table of functions, that returned 801
     /// because they are not simulated.
     refused: BTreeMap<String, u64>,
 }
@@ -77,7 +77,7 @@ impl Machine {
     }
 
     fn reported(&self) -> MutexGuard<'_, Reported> {
-        // Counts that a panic left behind are still valid.
+        // The counts stay valid if a thread panics while it holds the lock.
         self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,7 +91,7 @@ impl Machine {
         }
     }
 
-    /// How many calls of each function were refused.
+    /// Returns the number of refused calls of each function.
     pub(crate) fn refused(&self) -> BTreeMap<String, u64> {
         self.reported().refused.clone()
     }

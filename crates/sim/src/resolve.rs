@@ -74,8 +74,8 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress(
     unsafe { cuGetProcAddress_v2(symbol, address, version, flags, std::ptr::null_mut()) }
 }
 
-/// Tables of undocumented functions, of which the simulator has none. Libraries that can do without
-/// a table, such as NVRTC, go on after the error; the CUDA runtime does not.
+/// Tables of undocumented functions. The simulator has none. Libraries that do not require a table,
+/// such as NVRTC, continue after the error; the CUDA runtime does not.
 ///
 /// # Safety
 /// Each pointer is null or valid.

@@ -1,12 +1,12 @@
 //! The entry point of the shared library, which makes it a program as well.
 //!
-//! A linker makes a library of what would be a program (`build.rs`). It lacks then what the C
-//! compiler adds to programs: the name of the loader, and the code that calls `main`. The C library
-//! of GNU is a program in the same way.
+//! `build.rs` links the program as a shared library. Such a file lacks two things that the C
+//! compiler adds to programs: the path of the loader, and the code that calls `main`. glibc is a
+//! program in the same way.
 
 use std::ffi::{c_char, c_int};
 
-/// The loader of programs, as the ABI of the architecture names it.
+/// The path of the program loader in the ABI of the architecture.
 #[cfg(target_arch = "x86_64")]
 const LOADER: &[u8; 28] = b"/lib64/ld-linux-x86-64.so.2\0";
 #[cfg(target_arch = "aarch64")]
@@ -66,7 +66,7 @@ unsafe extern "C" {
 #[used]
 static START: unsafe extern "C" fn() = retrograph_sim_start;
 
-/// Called by the C library, as `main` of a C program.
+/// Called by the C library, like `main` of a C program.
 extern "C" fn main(_: c_int, _: *const *const c_char) -> c_int {
     crate::program::run()
 }

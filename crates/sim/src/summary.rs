@@ -1,4 +1,4 @@
-//! What happened in a process, told when it exits: as lines of text, and as JSON.
+//! The summary of a process, reported when it exits: as lines of text, and as JSON.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::Machine;
 
-/// How many kernels the text names.
+/// Number of kernels that the text names.
 const KERNELS: usize = 10;
 
 /// The report of a process. Its fields are described in docs/sim-libcuda.md.
@@ -90,7 +90,7 @@ impl Machine {
         let mut kernels: Vec<_> =
             launches.map(|(name, launches)| Kernel { name, launches }).collect();
         kernels.sort_by_key(|kernel| std::cmp::Reverse(kernel.launches));
-        // Refused calls have counts instead.
+        // Refused calls are counted instead.
         let said = self.simulator.diagnostics().into_iter();
         let said = said.filter(|said| {
             !matches!(said.kind, DiagnosticKind::Unsupported | DiagnosticKind::Unattested)

@@ -1,4 +1,4 @@
-//! The device of a test: a simulated driver of its own, or the GPU that `RETROGRAPH_DEVICE` names
+//! The device of a test: its own simulated driver, or the GPU that `RETROGRAPH_DEVICE` names
 //! (`cuda:0`). With `RETROGRAPH_REQUIRE_GPU=1` a missing GPU is a failure; otherwise the tests
 //! report that they fall back to the simulated driver. `RETROGRAPH_REQUIRE_GPUS=2` does the same
 //! for tests of two devices.
@@ -38,7 +38,7 @@ pub fn driver() -> Driver {
     gpu().unwrap_or_else(|| simulated(Config::default()))
 }
 
-/// Returns the driver of this test twice, as two libraries of a program load it.
+/// Returns the driver of this test twice, as if two libraries of a program had loaded it.
 pub fn loaded_twice() -> [Driver; 2] {
     if let Some(driver) = gpu() {
         return [driver, Driver::load().unwrap()];
@@ -59,8 +59,8 @@ pub fn driver_of(simulator: &Arc<Simulator>) -> Result<Driver, Error> {
     unsafe { Driver::from_table(table, Origin::Simulated, keep) }
 }
 
-/// Runs `body` while nothing else uses the device: in this process on a simulated driver, and in a
-/// new process on a GPU. Tests that end the context or affect all threads need this. `name` is the
+/// Runs `body` with exclusive use of the device: in this process on a simulated driver, and in a
+/// new process on a GPU. Tests that lose the context or affect all threads need this. `name` is the
 /// full name of the test.
 pub fn alone(name: &str, body: impl FnOnce(Device)) {
     const CHILD: &str = "RETROGRAPH_TEST_ALONE";
@@ -73,7 +73,7 @@ pub fn alone(name: &str, body: impl FnOnce(Device)) {
     assert!(status.success(), "{name} failed in a process of its own");
 }
 
-/// Returns the driver of the machine, one for all tests, if `RETROGRAPH_DEVICE` asks for it.
+/// Returns the driver of the machine, shared by all tests, if `RETROGRAPH_DEVICE` names it.
 fn gpu() -> Option<Driver> {
     static GPU: OnceLock<Option<Driver>> = OnceLock::new();
     GPU.get_or_init(load_gpu).clone()
@@ -106,7 +106,7 @@ fn gpu_index() -> Option<u32> {
     Some(index.unwrap_or_else(|| panic!("RETROGRAPH_DEVICE is `{named}`, not sim or cuda:N")))
 }
 
-/// Returns the number in an environment variable. It makes short tests long on demand.
+/// Returns the number in an environment variable, which lengthens short tests on demand.
 pub fn asked_for(variable: &str) -> Option<u64> {
     let value = env::var(variable).ok()?;
     Some(value.parse().unwrap_or_else(|_| panic!("{variable} is `{value}`, not a number")))

@@ -8,7 +8,7 @@ use loom::sync::{Condvar as PlainCondvar, Mutex as Plain, MutexGuard as PlainGua
 #[derive(Default)]
 pub struct Mutex<T>(Plain<T>);
 
-/// Holds the lock except while it waits for a [`Condvar`].
+/// A guard that holds the lock, except while it waits for a [`Condvar`].
 pub struct MutexGuard<'a, T>(Option<PlainGuard<'a, T>>);
 
 /// A condition variable.
@@ -72,10 +72,10 @@ struct Holders {
     writer: bool,
 }
 
-/// Holds a read lock.
+/// A guard that holds a read lock.
 pub struct RwLockReadGuard<'a, T>(&'a RwLock<T>);
 
-/// Holds the write lock.
+/// A guard that holds the write lock.
 pub struct RwLockWriteGuard<'a, T>(&'a RwLock<T>);
 
 impl<T> RwLock<T> {
@@ -94,12 +94,12 @@ impl<T> RwLock<T> {
         RwLockReadGuard(self)
     }
 
-    /// As [`Self::read_recursive`]: the checker chooses whether a waiting writer comes first.
+    /// Like [`Self::read_recursive`]: the checker chooses whether a waiting writer comes first.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.read_recursive()
     }
 
-    /// Waits until nobody holds the lock.
+    /// Waits until no thread holds the lock.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let mut holders = self.holders.lock();
         while holders.writer || holders.readers > 0 {
@@ -116,7 +116,7 @@ impl<T> RwLock<T> {
 }
 
 impl<T> RwLockWriteGuard<'_, T> {
-    /// Releases the lock. The checker chooses who gets it next.
+    /// Releases the lock. The checker chooses which thread gets it next.
     pub fn unlock_fair(guard: Self) {
         drop(guard);
     }

@@ -1,7 +1,7 @@
-//! Arithmetic of references, in `f64`. It is compiled with optimization, unlike tests: most of the
-//! time of a test with a reference is its products.
+//! Arithmetic of references, in `f64`. Compiled with optimization, unlike tests, since products
+//! take most of the time of a test with a reference.
 
-/// The sum of `a[i]·b[i]`, i ascending.
+/// Returns the sum of `a[i]·b[i]`, with i ascending.
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len(), "the lengths of two vectors");
     a.iter().zip(b).map(|(a, b)| a * b).sum()

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 /// Asserts at compile time which types are `Send` and `Sync`, and lists them in a constant `NAMES`.
 ///
-/// Types in `shared` are both, types in `sent` only `Send`, and types in `stay` neither.
+/// Types in `shared` are both, types in `sent` are only `Send`, and types in `stay` are neither.
 #[macro_export]
 macro_rules! assert_threads {
     (
@@ -27,14 +27,14 @@ macro_rules! assert_threads {
 fn exported(source: &str) -> BTreeSet<&str> {
     let lists = source.split("\npub use ").skip(1).filter_map(|rest| rest.split(';').next());
     let words = lists.flat_map(|list| list.split(|sign: char| !sign.is_alphanumeric()));
-    // Modules have no capitals, and constants nothing else.
+    // Modules have no upper-case letters; constants have only upper-case letters.
     let has = |word: &str, kind: fn(char) -> bool| word.contains(kind);
     let is_type = |word: &&str| has(word, char::is_uppercase) && has(word, char::is_lowercase);
     words.filter(is_type).collect()
 }
 
-/// Asserts that `names` are exactly the types that `source` re-exports. A digit at the end of a
-/// name, as of an alias with arguments, does not count.
+/// Asserts that `names` are exactly the types that `source` re-exports. Ignores a digit at the end
+/// of a name, which aliases with arguments have.
 ///
 /// # Panics
 /// If a type is missing or unknown.

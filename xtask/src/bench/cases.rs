@@ -50,7 +50,7 @@ const QWEN_7B: Shape = Shape::new("7B", [28, 3584, 18_944, 28, 4, 152_064]);
 const LLAMA_8B: Shape = Shape::new("8B", [32, 4096, 14_336, 32, 8, 128_256]);
 const QWEN3_1_7B: Shape = Shape::new("1.7B", [28, 2048, 6144, 16, 8, 151_936]);
 
-/// The shape in which commands are checked.
+/// The shape for checking commands.
 const TINY: Shape = Shape::new("tiny", [1, 64, 128, 4, 2, 256]);
 
 /// The weights that a step trains.
@@ -166,7 +166,7 @@ pub(crate) fn all() -> Vec<Case> {
 }
 
 impl Case {
-    /// The name, which no other case has.
+    /// Returns the unique name.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Step { shape, mode, dtype, size: [batch, seq] } => {
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_cases_have_one_name() {
+    fn case_names_are_unique() {
         let mut names: Vec<_> = all().iter().map(Case::name).collect();
         let count = names.len();
         names.sort();

@@ -1,4 +1,4 @@
-//! Checks of the table without a GPU: every command of ours runs in a small form on the simulated
+//! Checks the benchmark without a GPU: each of our commands runs in a small form on the simulated
 //! driver, and every script accepts its arguments. Times are dropped.
 
 use super::cases::Case;
@@ -18,6 +18,6 @@ pub(crate) fn run(cases: &[Case], programs: &Programs) -> anyhow::Result<()> {
             ran.push(tiny);
         }
     }
-    println!("the commands of {} cases are in order", cases.len());
+    println!("the commands of {} cases are valid", cases.len());
     Ok(())
 }

@@ -23,7 +23,7 @@ impl Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Gpu(Settings),
-    /// On the simulated driver, as few steps as yield a result.
+    /// On the simulated driver, with the fewest steps that yield a result.
     Simulator,
 }
 

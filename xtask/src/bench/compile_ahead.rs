@@ -1,7 +1,7 @@
-//! PyTorch's compilations, before the first case and several at a time.
+//! Compiles PyTorch's steps concurrently before the first case.
 //!
-//! Compiling a step takes PyTorch about a minute, mostly on one core. Its compiler keeps the result
-//! on disk, where the measurement finds it.
+//! Compiling a step takes PyTorch about a minute, mostly on one core. Its compiler caches the
+//! result on disk for the measurement.
 
 use std::sync::Mutex;
 use std::thread;

@@ -1,9 +1,9 @@
-//! The rows of a case, and the least time that their work can take.
+//! The rows of a case, and the minimum time of their work (the floor).
 //!
 //! The floor is the larger of FLOP / peak and bytes / bandwidth. FLOP count matrix products and
 //! the causal half of attention; forward is one product, each gradient another. Bytes of a step
-//! count its weights: each is read in forward and in backward, and AdamW reads and
-//! writes each trained one with its gradient and moments. Activations are not counted.
+//! count its weights: each weight is read in forward and in backward, and AdamW reads and writes
+//! each trained weight with its gradient and moments. Activations are not counted.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ impl Ceilings {
     /// A Hopper GPU: its bandwidth in a copy, and its rate of products in short bursts.
     const fn hopper(device: &'static str, bytes_per_second: f64, bf16_flops: f64) -> Self {
         // Data sheet: 989 TFLOP/s in f16. Three products of f16 parts have the accuracy of one f32
-        // product, and two if one operand is exactly bf16.
+        // product; two suffice if one operand is exactly bf16.
         let (f32_flops, f32_bf16_flops) = (989e12 / 3.0, 989e12 / 2.0);
         Self { device, bytes_per_second, bf16_flops, f32_flops, f32_bf16_flops }
     }
@@ -54,7 +54,7 @@ pub(crate) struct Row {
     pub(crate) bytes: f64,
 }
 
-/// The least time of a row on a device.
+/// The minimum time of a row on a device.
 pub(crate) struct Floor {
     pub(crate) ms: f64,
     /// Whether reading and writing takes longer than the products.

@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    // All numbers are made by hand.
+    // All numbers are made up.
 
     const SIZE: [usize; 5] = [1, 32, 12, 2, 128];
 

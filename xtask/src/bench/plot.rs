@@ -1,4 +1,4 @@
-//! PyTorch ÷ ours by row, as horizontal bars. Text stays text, so that no font is needed.
+//! PyTorch ÷ ours by row, as horizontal bars. Labels are SVG text elements, so no font is needed.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -42,7 +42,7 @@ fn draw(picture: &mut String, rows: &[(&str, f64)]) -> Result<(), DrawError> {
         let bar = [(NAMES, top + 3), (x(*ratio), top + ROW - 3)];
         root.draw(&Rectangle::new(bar, colour.mix(0.6).filled()))?;
         text(&root, name, (NAMES - 6, middle), (HPos::Right, 12))?;
-        // Right of the line, too, so that it crosses no number.
+        // Also right of the line, so that the line crosses no number.
         let end = x(ratio.max(1.0)) + 4;
         text(&root, &format!("{ratio:.2}"), (end, middle), (HPos::Left, 12))?;
     }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn compared_rows_are_bars_and_losses_are_red() {
-        // Made by hand: no machine took these times.
+        // Made up: these times were not measured.
         let records = parse(include_str!("fixture.jsonl")).unwrap();
         let picture = svg(&records).unwrap();
         assert!(picture.starts_with("<svg"), "{picture}");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rows_are_an_empty_picture() {
+    fn a_plot_without_rows_is_empty() {
         assert!(svg(&[]).unwrap().starts_with("<svg"));
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::commands::Call;
 use crate::workspace::{self, check};
 
-/// Where the command line says that programs, scripts and Python are.
+/// The paths of programs, scripts and Python on the command line.
 #[derive(clap::Args)]
 pub(crate) struct Places {
     /// The Python that has PyTorch.
@@ -86,11 +86,11 @@ impl Programs {
     pub(crate) fn script(&self, name: &str, arguments: &[String]) -> anyhow::Result<Vec<Value>> {
         let mut command = Command::new(&self.python);
         command.arg(self.scripts.join(name)).args(arguments);
-        // The scripts import each other; their folder stays as it is.
+        // The scripts import each other; keeps bytecode out of their folder.
         command.env("PYTHONDONTWRITEBYTECODE", "1");
         let output = self.run(command)?;
         let text = String::from_utf8_lossy(&output.stdout);
-        // Compilers may print, too.
+        // Compilers may also print lines.
         let lines = text.lines().filter(|line| line.starts_with('{'));
         let parse = |line| serde_json::from_str(line).with_context(|| format!("{name}: {line}"));
         lines.map(parse).collect()

@@ -1,4 +1,4 @@
-//! Results: one JSON line per row, and the pictures of them.
+//! Results: one JSON line per row, and the table and plot of them.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -35,7 +35,7 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// A median and nothing else.
+    /// Returns a timing with only a median.
     pub(crate) fn of_ms(ms_median: f64) -> Self {
         Self {
             ms_median,
@@ -48,7 +48,7 @@ impl Timing {
     }
 }
 
-/// A way in which PyTorch runs a row: its time, or why it failed.
+/// A variant of PyTorch: its time, or why it failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Variant {
     pub(crate) variant: String,
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     fn fixture(index: usize) -> Record {
-        // Made by hand: no machine took these times.
+        // Made up: these times were not measured.
         parse(include_str!("fixture.jsonl")).unwrap().remove(index)
     }
 

@@ -161,7 +161,7 @@ mod tests {
     use super::super::results::parse;
     use super::*;
 
-    /// Made by hand: no machine took these times.
+    /// Made up: these times were not measured.
     const FIXTURE: &str = include_str!("fixture.jsonl");
 
     #[test]

@@ -11,7 +11,7 @@ pub(super) struct Crate {
     pub(super) modules: Vec<Module>,
 }
 
-/// A module, in a file of its own or inline in the file of its parent.
+/// A module, in its own file or inline in the file of its parent.
 pub(super) struct Module {
     /// The path of its file below `src`.
     pub(super) file: String,
@@ -97,7 +97,7 @@ impl Crate {
 
     /// The item that `path` names in module `at`; `None` for names of other crates and local names.
     pub(super) fn resolve(&self, at: usize, path: &[String]) -> Option<Target> {
-        // Re-exports nest a few levels; globs of each other would recurse for ever.
+        // Re-exports nest a few levels; globs of each other would recurse forever.
         const DEPTH: usize = 16;
         self.resolve_within(at, path, DEPTH)
     }

@@ -13,7 +13,7 @@ pub(super) fn imports(tree: &Crate) -> Imports {
     for (at, module) in tree.modules.iter().enumerate() {
         imports.entry(module.file.clone()).or_default();
         let mut names = Names { tree, at, imports: &mut imports };
-        // Inline modules are modules of their own.
+        // Inline modules are visited as separate modules.
         let own = module.items.iter().filter(|item| !matches!(item, Item::Mod(_)));
         own.for_each(|item| names.visit_item(item));
     }

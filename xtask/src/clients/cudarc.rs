@@ -45,7 +45,7 @@ pub(super) fn run(setup: &Setup) -> anyhow::Result<Report> {
     let mut results = read(&text);
     for name in names {
         match results.get(name) {
-            // Tests for several devices get a process, too, on a machine with two devices.
+            // Tests for several devices also get their own process, on a machine with two devices.
             Some((Outcome::Skip, _)) => {
                 let mut command = simulated(120, "2");
                 command.args(["--exact", name, "--ignored"]);

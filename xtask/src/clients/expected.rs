@@ -14,7 +14,7 @@ pub(super) struct Entry {
     test: String,
     /// Why it fails.
     pub(super) reason: String,
-    /// Whether it passes at times, for example because it compares times.
+    /// Whether the test sometimes passes, for example because it compares times.
     pub(super) varies: bool,
 }
 

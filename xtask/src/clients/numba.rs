@@ -12,8 +12,8 @@ use super::suite::{Outcome, Report, Test};
 use crate::toolchain::NVRTC_REQUIREMENT;
 use crate::workspace::check;
 
-/// Everything that pip installs, pinned. nvJitLink is left out: it makes cubins, without it
-/// numba-cuda links PTX by the driver.
+/// The pinned packages that pip installs. nvJitLink is left out: it would make cubins; without it,
+/// numba-cuda links PTX with the driver.
 const REQUIREMENTS: &[&str] = &[
     "numba-cuda==0.30.4",
     "numba==0.68.1",
@@ -27,7 +27,7 @@ const REQUIREMENTS: &[&str] = &[
     "nvidia-nvvm==13.0.88",
     "nvidia-cuda-runtime==13.0.96",
     "nvidia-cuda-cccl==13.0.85",
-    // What its tests import.
+    // Imports of its tests.
     "cffi==2.1.1",
     "pycparser==3.12",
     "filecheck==1.0.6",
@@ -62,7 +62,7 @@ pub(super) fn run(setup: &Setup) -> anyhow::Result<Report> {
     let suite = Suite { setup, python, runner };
     for module in modules {
         let mut tests = suite.run(module)?;
-        // A fault loses the context of its process, and the tests after it fail, too.
+        // After a fault, the context of the process is lost, and all later tests also fail.
         for test in tests.iter_mut().filter(|test| test.outcome == Outcome::Fail) {
             let alone = suite.run(&test.name)?;
             if let Some(result) = alone.into_iter().find(|result| result.name == test.name) {
@@ -145,7 +145,7 @@ fn modules(folder: &Path) -> anyhow::Result<Vec<String>> {
     Ok(modules)
 }
 
-/// The results that the runner wrote. A test without an end has the cause `ended`.
+/// Returns the results that the runner wrote. A test that did not end has the cause `ended`.
 fn read(text: &str, ended: &str) -> anyhow::Result<Vec<Test>> {
     let mut tests = BTreeMap::new();
     for line in text.lines() {

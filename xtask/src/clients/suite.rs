@@ -36,8 +36,8 @@ pub(super) struct Report {
 }
 
 impl Setup {
-    /// A command that runs a program on the simulator and ends it after `seconds`. GNU `timeout`
-    /// ends the processes that the program has started, too.
+    /// Returns a command that runs a program on the simulator and ends it after `seconds`. GNU
+    /// `timeout` also ends the processes that the program has started.
     pub(super) fn simulated(&self, seconds: u32, program: &Path) -> Command {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", &seconds.to_string()]);

@@ -51,7 +51,7 @@ impl Rows {
     }
 }
 
-/// Writes the rows into the page. Rows of other clients stay.
+/// Writes the rows to the page. Keeps rows of other clients.
 pub(super) fn write(rows: &[Rows]) -> anyhow::Result<()> {
     let path = root().join(PAGE);
     let page = std::fs::read_to_string(&path)?;

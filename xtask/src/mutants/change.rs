@@ -1,4 +1,4 @@
-//! One small change of a PTX text: of modifiers, types, registers, operands, constants, labels,
+//! One small change to a PTX text: to modifiers, types, registers, operands, constants, labels,
 //! directives or symbols.
 
 use rand::Rng;

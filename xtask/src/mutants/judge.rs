@@ -10,13 +10,13 @@ use anyhow::Context;
 pub(crate) enum Verdict {
     /// It assembled the text.
     Accepted,
-    /// It rejected the text with this first error.
+    /// Rejected the text with this first error.
     Rejected(String),
     /// It crashed.
     Crashed,
 }
 
-/// A text that only one of them accepts.
+/// A text that only the parser or only `ptxas` accepts.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
     /// The kind: the rejecting side and its message, without names and numbers.
@@ -56,7 +56,7 @@ pub(crate) fn compare(text: &str, verdict: &Verdict) -> Option<Difference> {
         }
         (Err(error), Verdict::Accepted) => {
             let said = format!("{} / {}", error.found, error.expected);
-            (format!("we reject: {}", generalised(&said)), error.line as usize)
+            (format!("we reject: {}", generalized(&said)), error.line as usize)
         }
         (Ok(_), Verdict::Rejected(said)) => {
             let line = said
@@ -64,7 +64,7 @@ pub(crate) fn compare(text: &str, verdict: &Verdict) -> Option<Difference> {
                 .nth(1)
                 .and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok());
             let message = said.split(" : ").nth(1).unwrap_or(said);
-            (format!("ptxas rejects: {}", generalised(message)), line.unwrap_or(0))
+            (format!("ptxas rejects: {}", generalized(message)), line.unwrap_or(0))
         }
     };
     let line = text.lines().nth(line.saturating_sub(1)).unwrap_or_default().trim().to_owned();
@@ -72,7 +72,7 @@ pub(crate) fn compare(text: &str, verdict: &Verdict) -> Option<Difference> {
 }
 
 /// The message without the names of registers, labels and numbers.
-fn generalised(message: &str) -> String {
+fn generalized(message: &str) -> String {
     let mut text = String::new();
     let mut quoted = false;
     for c in message.chars() {

@@ -22,7 +22,7 @@ const SUITE: [&str; 2] = ["retrograph-driver-sim", "retrograph-conformance"];
 /// Skips instruction vectors, which test other modules.
 const ARGUMENTS: [&str; 2] = ["--skip", "vectors"];
 const SWITCH: &str = "RETROGRAPH_MUTANT";
-/// The time limit of a test run; a longer one counts as hanging.
+/// The time limit of a test run; a longer run counts as hanging.
 const MOST_TIME: Duration = Duration::from_secs(120);
 
 /// The module that the switches call.

@@ -1,11 +1,11 @@
-//! The README of each published library, followed word by word as on a clean machine.
+//! Follows the README of each published library literally, as on a clean machine.
 //!
-//! A new package gets the dependencies that the `cargo add` lines of the README name, and its
-//! examples as they are printed. It is built with the packages from their archives, and runs on the
-//! simulator.
+//! A new package gets the dependencies in the `cargo add` lines of the README, and its examples as
+//! printed. It is built with the packages from their archives, and runs on the simulator.
 //!
-//! A code block belongs to the file that the line before it names (`` `build.rs`: ``). Without such
-//! a line each Rust block is a program, unless it says `ignore`. One with `no_run` is only built.
+//! A code block belongs to the file that the preceding line names (`` `build.rs`: ``). Without such
+//! a line, each Rust block is a program, unless it has `ignore`. A block with `no_run` is only
+//! built.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use anyhow::{Context, bail};
 use super::{Package, unpacked_manifest};
 use crate::workspace::{check, command, profiles, target_dir};
 
-/// What a README says to do.
+/// The steps in a README.
 #[derive(Debug, Default, PartialEq)]
 struct Steps {
     /// Names of packages, and whether they are for the build script.
@@ -36,7 +36,7 @@ pub(super) fn follow(packages: &[Package], unpacked: &Path) -> anyhow::Result<()
         check(build)
     };
     let mut followed = Vec::new();
-    // The commands of programs have tests of their own, and the job `main-job`.
+    // Other tests and the job `main-job` cover the commands of programs.
     for package in packages.iter().filter(|package| !package.is_program()) {
         let readme = fs::read_to_string(unpacked.join(package.id()).join("README.md"))?;
         let name = format!("readme-{}", package.name);
@@ -68,7 +68,7 @@ fn write(folder: &Path, name: &str, steps: &Steps, packages: &[Package]) -> anyh
     for (title, of_build) in [("dependencies", false), ("build-dependencies", true)] {
         writeln!(manifest, "\n[{title}]")?;
         for (dependency, _) in steps.dependencies.iter().filter(|(_, it)| *it == of_build) {
-            // Another package has the version of the lock file.
+            // Other packages have the version in the lock file.
             let known = packages.iter().find(|package| package.name == *dependency);
             let version = known.map_or("*", |package| &package.version);
             writeln!(manifest, "{dependency} = \"{version}\"")?;
@@ -133,7 +133,7 @@ impl Steps {
         }
     }
 
-    /// Adds a program, which must be complete: a page of a README shows hidden lines.
+    /// Adds a program, which must be complete: README pages show lines that rustdoc hides.
     fn add_rust(&mut self, path: String, block: &[&str]) -> anyhow::Result<()> {
         let is_hidden = |line: &&&str| line.starts_with("# ") || **line == "#";
         if let Some(hidden) = block.iter().find(is_hidden) {

@@ -1,8 +1,8 @@
-//! The images from which the budget was written, by the hash of their PTX and their launches,
-//! committed beside it.
+//! The hash of each image's PTX and launches when the budget was written, committed next to the
+//! budget.
 //!
-//! `ptxas` gives the same machine code for the same text, so that an image that has not changed
-//! keeps its budget without being assembled again.
+//! `ptxas` generates the same machine code for the same text, so an unchanged image keeps its
+//! budget without being assembled again.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ pub(crate) struct Assembled {
 }
 
 impl Assembled {
-    /// The hashes of `jobs` and of how they are launched, on which occupancy depends.
+    /// Returns the hashes of `jobs` and their launches, on which occupancy depends.
     pub(crate) fn of(jobs: &[Job], coverage: &Coverage) -> Self {
         let hashes = jobs.iter().map(|job| {
             let mut hash = Sha256::new_with_prefix(job.module.to_string());
@@ -84,7 +84,7 @@ impl Assembled {
         text
     }
 
-    /// Whether the image and target have this hash in `other`, too.
+    /// Whether the image and target have the same hash in `other`.
     pub(crate) fn is_same(&self, other: &Self, job: &Job) -> bool {
         let hash = |all: &Self| all.hashes.get(&(job.image.clone(), job.target)).cloned();
         hash(self).is_some_and(|found| hash(other) == Some(found))

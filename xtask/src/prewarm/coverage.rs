@@ -8,7 +8,7 @@ use retrograph_ptx::SmTarget;
 
 use crate::ptxas::Job;
 
-/// The sizes of the problems: 0, 1, odd and large ones.
+/// The sizes of the problems: 0, 1, odd and large sizes.
 const SIZES: [u32; 9] = [0, 1, 33, 64, 128, 200, 1536, 8960, 40_000];
 
 /// The largest launch of an entry point.

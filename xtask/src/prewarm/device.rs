@@ -59,7 +59,7 @@ impl DeviceName {
         Ok(Context::new(&driver, DeviceIndex(index))?)
     }
 
-    /// Copies of this program that compile for the device.
+    /// Returns worker processes of this program that compile for the device.
     pub(super) fn compile_processes(self) -> anyhow::Result<Compiler> {
         let arguments = ["compile-worker", "--device", &self.to_string()].map(Into::into).to_vec();
         Ok(Compiler::Processes(WorkerCommand { program: std::env::current_exe()?, arguments }))
@@ -170,7 +170,7 @@ impl Launcher {
         });
         let geometry = LaunchGeometry { shared_bytes, ..LaunchGeometry::linear(2, threads) };
         let launch = KernelLaunch { function, geometry, arguments: &arguments };
-        // Earlier kernels may have written to it, and some kernels read addresses from it.
+        // Earlier kernels may have written to the buffer, and some kernels read addresses from it.
         // SAFETY: the range is the scratch buffer, which outlives the fill.
         unsafe { self.stream.fill_u32(self.scratch.address(), 0, SCRATCH_BYTES / 4)? };
         // SAFETY: the arguments match the kernel's parameters, sizes of 0 bound its accesses, and

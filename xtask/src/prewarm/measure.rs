@@ -118,7 +118,7 @@ pub(super) fn run_case(arguments: &Arguments, case: &str) -> anyhow::Result<()> 
     let cache = with(options);
     let warm = cache.prewarm(&training, |_| ())?;
     let elapsed = started.elapsed();
-    // The kernels of generation follow, as in a program that samples after training.
+    // Then the kernels of generation, as in a program that samples after training.
     let all = cache.prewarm(&plan.requirements(), |_| ())?;
     let with_generation = started.elapsed();
     if preset == Preset::Tiny {

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn each_resource_can_be_the_one_that_is_short() {
+    fn each_resource_can_limit_occupancy() {
         assert_eq!(on_90(1024, 32, 0), 2, "threads");
         assert_eq!(on_90(32, 16, 0), 32, "blocks");
         assert_eq!(on_90(256, 128, 0), 2, "registers");

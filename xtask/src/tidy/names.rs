@@ -9,7 +9,7 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 
 use crate::workspace;
 
-/// A word, or several joined by `_`, the replacement, and the paths in which it keeps its ordinary
+/// A word, or several joined by `_`, its replacement, and the paths in which it keeps its ordinary
 /// meaning.
 struct Retired {
     word: String,
@@ -48,7 +48,7 @@ impl RetiredNames {
         let name = path.display().to_string();
         let applies = |it: &&Retired| !it.allowed_in.iter().any(|path| name.starts_with(path));
         let list: Vec<_> = self.0.iter().filter(applies).collect();
-        // Most identifiers are in a file many times.
+        // Most identifiers occur many times in a file.
         let mut clean = HashSet::new();
         let mut found = |identifier: &str, line: Option<usize>| {
             if clean.contains(identifier) {
@@ -78,7 +78,7 @@ impl RetiredNames {
     }
 }
 
-/// Whether `parts` contain the words of `name` in a row, the last one perhaps in the plural.
+/// Whether `parts` contain the words of `name` in a row, the last one possibly in the plural.
 fn contains(parts: &[String], name: &str) -> bool {
     let words: Vec<_> = name.split('_').collect();
     parts.windows(words.len()).any(|window| {

@@ -1,4 +1,4 @@
-//! Claims of the documentation: local links lead to existing files and headings, tests and paths
+//! Checks of the documentation: local links lead to existing files and headings, tests and paths
 //! that a page names exist, and the page of kernels lists every kernel and counts images correctly.
 
 use std::collections::HashSet;
@@ -88,7 +88,7 @@ fn spelled(number: usize) -> String {
     words.get(number).map_or_else(|| number.to_string(), |word| (*word).to_owned())
 }
 
-/// The names of all functions after a `#[test]` attribute or inside of a test macro.
+/// Returns the names of all functions after a `#[test]` attribute or inside a test macro.
 fn test_functions(text: &str) -> Vec<String> {
     let names = text.split("fn ").skip(1).map(|rest| {
         rest.chars().take_while(|it| it.is_alphanumeric() || *it == '_').collect::<String>()

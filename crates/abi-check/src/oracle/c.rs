@@ -52,7 +52,7 @@ pub fn facts(include: &Include, pair: &Pair<'_>) -> Result<Facts, CompilerError>
     Ok(answers.into_iter().map(|(item, answer)| translate(pair, item, answer)).collect())
 }
 
-/// The program answers yes or no about a signature, and numbers otherwise.
+/// Converts an answer of the program: yes or no about a signature, otherwise a number.
 fn translate(pair: &Pair<'_>, item: String, answer: String) -> (String, String) {
     let Some(function) = item.strip_prefix("signature of ") else { return (item, answer) };
     let answer = match (&*answer, pair.ours.functions.get(function)) {

@@ -1,4 +1,4 @@
-//! Parser of the output of bindgen, current and as in `cuda-driver-sys` 0.3.
+//! Parser of bindgen's output: the current format, and the format in `cuda-driver-sys` 0.3.
 //!
 //! Sizes, alignments and offsets come from its layout tests: literals with labels such as
 //! `Size of CUuuid_st`.

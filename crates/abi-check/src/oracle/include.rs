@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-/// A header of NVIDIA.
+/// An NVIDIA header.
 #[derive(Clone, Debug)]
 pub struct Include {
     /// The folder of the header.
     pub folder: PathBuf,
     /// Its file name.
     pub header: &'static str,
-    /// The beginning of the names of all headers whose declarations count.
+    /// The prefix of the names of all headers whose declarations count.
     pub family: &'static str,
     /// Folders of headers that it includes.
     others: Vec<PathBuf>,
@@ -27,8 +27,8 @@ impl Include {
         Self { header: "cudaTypedefs.h", ..Self::cuda(folder) }
     }
 
-    /// The nccl.h of a folder. It includes the header of the CUDA runtime for the type of streams
-    /// alone, which `include` of this crate declares from the cuda.h of the folder `cuda`.
+    /// The nccl.h of a folder. It includes the CUDA runtime header only for the stream type, which
+    /// the folder `include` of this crate declares from the cuda.h of the folder `cuda`.
     pub fn nccl(folder: &Path, cuda: &Path) -> Self {
         let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
         let (folder, others) = (folder.to_owned(), vec![ours, cuda.to_owned()]);

@@ -1,5 +1,5 @@
-//! driver-sys and nccl-sys against all sources of their interfaces, and planted errors as negative
-//! control.
+//! Compares driver-sys and nccl-sys with all sources of their interfaces; planted errors are the
+//! negative control.
 
 mod confirmed;
 mod nccl;

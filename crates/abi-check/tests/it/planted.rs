@@ -42,7 +42,7 @@ fn function<'a>(ours: &'a mut Description, name: &str) -> &'a mut Function {
 }
 
 #[test]
-fn nothing_planted_nothing_noticed() {
+fn without_planted_errors_there_are_no_complaints() {
     let Some(sources) = complaints("size of CUDA_MEMCPY3D", |_| {}) else { return };
     assert_eq!(sources, Vec::<String>::new());
 }
@@ -116,7 +116,7 @@ fn a_wrong_number_of_arguments_is_noticed() {
 #[test]
 fn a_wrong_argument_is_noticed() {
     let wrong = [
-        // One handle for another, an integer of another size or sign, a constant pointer.
+        // A different handle, an integer of another size or sign, a constant pointer.
         (1, Type::Named("CUstream".to_owned())),
         (0, Type::Named("CUevent".to_owned())),
         (2, Type::Integer { bytes: 8, signed: false }),

@@ -19,7 +19,7 @@ fn the_simulator_has_every_version_of_every_function() {
 }
 
 #[test]
-fn every_function_of_the_table_can_be_asked_for() {
+fn every_function_of_the_table_can_be_resolved() {
     let ours = retrograph_abi_check::ours::describe().unwrap_or_else(|error| panic!("{error}"));
     for (name, function) in &ours.functions {
         let found = symbols::all().find(|(_, _, symbol)| symbol == name);

@@ -1,4 +1,4 @@
-//! The process that runs one scenario on a driver and prints each outcome at once.
+//! The process that runs one scenario on a driver and prints each outcome immediately.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -36,7 +36,7 @@ pub fn child(
         }
         [verb, file, name] if verb == "one" => one(&table, folders, (file, name), &mut say),
         [verb, opcode] if verb == "vectors" => super::vectors::child(&table, opcode, &mut say),
-        _ => say("mistake\tthis is not what a child can do"),
+        _ => say("mistake\tunknown request to a child"),
     }
     say(END);
     Ok(())

@@ -50,7 +50,7 @@ fn word(tokens: &[String], at: usize) -> &str {
     tokens.get(at).map_or("", String::as_str)
 }
 
-/// `repr(C, align(64))`: the least alignment, 0 for none.
+/// `repr(C, align(64))`: the minimum alignment, 0 for none.
 fn alignment(tokens: &[String]) -> usize {
     let inside = tokens.iter().take(12).take_while(|token| *token != "]");
     let mut inside = inside.skip_while(|token| *token != "align").skip(2);
@@ -80,7 +80,7 @@ fn constant(name: &str, tokens: &[String], found: &mut Reflection) {
     }
 }
 
-/// A number as Rust writes it.
+/// Parses an integer literal in Rust syntax.
 pub(super) fn integer(text: &str) -> Option<i128> {
     let digits = text.replace('_', "");
     let digits = ["u8", "u32", "u64", "i32", "usize"]

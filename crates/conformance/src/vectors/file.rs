@@ -1,4 +1,4 @@
-//! Vector files: the results of hardware in base 64.
+//! Vector files: results of hardware in base64.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use crate::arena::word;
 /// The recorded results of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// How many cases there are.
+    /// Number of cases.
     pub cases: usize,
     /// The checksum of the inputs.
     pub inputs: u32,
@@ -94,7 +94,7 @@ impl Recorded {
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Three bytes in four letters.
+/// Encodes bytes in base64: three bytes as four letters.
 fn letters(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
@@ -108,7 +108,7 @@ fn letters(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of letters; other characters count as zeros.
+/// Decodes base64; other characters count as zeros.
 fn bytes(text: &str) -> Vec<u8> {
     let number = |letter: &u8| LETTERS.iter().position(|other| other == letter).unwrap_or(0) as u32;
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_survive_as_letters() {
+    fn bytes_round_trip_through_base64() {
         for count in 0..70u8 {
             let all: Vec<u8> = (0..count).map(|byte| byte.wrapping_mul(37) ^ 0xa5).collect();
             assert_eq!(bytes(&letters(&all)), all);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::instance::{Instance, class};
 
-/// The most threads of a block.
+/// Maximum threads of a block.
 pub(super) const BLOCK: usize = 256;
 
 /// The text of a module with one entry for each instance: `k0`, `k1`, …

@@ -18,9 +18,8 @@ pub struct Uncovered {
     pub reason: &'static str,
 }
 
-/// The reason of a form none of whose choices yields an instance.
-const NO_CHOICE: &str =
-    "every choice of it is undocumented, not simulated, or of another state space";
+/// The reason for a form without an instance for any choice.
+const NO_CHOICE: &str = "every choice is undocumented, not simulated, or in another state space";
 
 /// All instances, and the forms that have none.
 #[derive(Clone, Debug, Default)]

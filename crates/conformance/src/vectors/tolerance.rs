@@ -1,8 +1,8 @@
 //! Allowed distances between the results of the simulator and of hardware.
 //!
-//! IEEE operations, integers and conversions are exact. Approximate instructions of both are within
-//! a bound of the true value, so their distance is at most twice the bound. Source of the bounds:
-//! PTX ISA manual 9.0, sections of the instructions.
+//! IEEE operations, integers and conversions are exact. For approximate instructions, both results
+//! are within a bound of the true value, so their distance is at most twice the bound. Source of
+//! the bounds: PTX ISA manual 9.0, sections of the instructions.
 
 use retrograph_ptx::ast::Type;
 

@@ -19,7 +19,7 @@ pub(super) struct Choice<'a> {
     pub(super) before: String,
     pub(super) after: String,
     pub(super) stores: bool,
-    /// How many operands of a barrier were made.
+    /// Number of barrier operands that were generated.
     pub(super) barrier_operands: usize,
 }
 
@@ -185,7 +185,7 @@ impl<'a> Choice<'a> {
             Shape::Loaded | Shape::LoadedOrSink => self.loaded(),
             Shape::Stored => self.stored(),
             Shape::Memory => self.memory()?,
-            _ => return Err("an operand that the generator does not make"),
+            _ => return Err("an operand that the generator does not support"),
         })
     }
 

@@ -16,29 +16,29 @@ pub(super) fn reason_against(opcode: Opcode, form: &Form) -> Option<&'static str
         return None;
     }
     if form.types.first().is_some_and(|types| types.iter().all(|of| of.size() > 8)) {
-        return Some("the generator has no words of sixteen bytes");
+        return Some("the generator does not support sixteen-byte values");
     }
     if form.sm > SM {
         return Some("the GPU of the recording, sm_90, does not have it");
     }
     let reason = match opcode.text() {
         "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt" | "call" | "nanosleep" => {
-            "it steers the flow of control and gives no value"
+            "it is control flow and returns no value"
         }
         "bar" | "barrier" | "membar" | "fence" | "mbarrier" | "griddepcontrol" | "cp" => {
-            "it orders other operations and gives no value"
+            "it orders other operations and returns no value"
         }
         "prefetch" | "prefetchu" | "discard" | "applypriority" | "setmaxnreg" => {
-            "it changes when things happen, not what"
+            "it changes timing, not values"
         }
         "cvta" | "isspacep" | "mapa" | "getctarank" | "alloca" | "createpolicy" => {
             "its values are addresses, which differ from run to run"
         }
-        "wmma" => "where the elements lie in registers is not told; kernels of the tests multiply",
-        "wgmma" => "its matrices lie in shared memory; kernels of the tests multiply",
-        "fns" => "what it gives for a base beyond 31 is not defined",
-        "activemask" => "which lanes run together is not promised",
-        "elect" => "which lane is chosen is not promised",
+        "wmma" => "the fragment layout is not documented; kernels of the tests cover it",
+        "wgmma" => "its matrices are in shared memory; kernels of the tests cover it",
+        "fns" => "its value for a base beyond 31 is not defined",
+        "activemask" => "the set of active lanes is not guaranteed",
+        "elect" => "the elected lane is not guaranteed",
         _ => return None,
     };
     Some(reason)
@@ -76,7 +76,7 @@ pub(super) fn cases(opcode: Opcode, instances: usize) -> usize {
     }
 }
 
-/// Whether a choice needs a state space that cases or the simulator lack.
+/// Whether a choice needs a state space that the cases or the simulator lack.
 pub(super) fn is_elsewhere(choice: &Choice<'_>) -> bool {
     is_not_simulated(choice) || is_of_another_space(choice)
 }
@@ -179,7 +179,7 @@ impl Choice<'_> {
             "atom" | "red" => Ok(self.changes(is_shared)),
             "ldmatrix" => Ok(self.matrix_in(is_shared)),
             "stmatrix" => Ok(self.matrix_out(is_shared)),
-            _ => Err("a memory operand that the generator does not make"),
+            _ => Err("a memory operand that the generator does not support"),
         }
     }
 
