@@ -1,21 +1,21 @@
-//! The host cost of a step, compared with the same graph built and launched by plain driver calls.
+//! Measures the host cost of a step, compared with the same graph built and launched by plain
+//! driver calls.
 //!
 //! ```text
 //! step_cost RAW.so [PRESET] [BATCHxSEQ] [STEPS]
 //! ```
 //!
-//! `RAW.so` is made from `raw_step.c`, which lies with the record in docs/hardware. Steps of two
-//! kinds take turns, each waited for, and which of them comes first changes too. One line of JSON
-//! has least, quartiles and the medians of blocks of both, since the machine is seldom alone.
+//! `RAW.so` is built from `raw_step.c`, which is part of a record in docs/hardware. Steps of two
+//! kinds alternate, in changing order, with a wait after each. One line of JSON has minimum,
+//! quartiles and medians of blocks for both kinds, since other programs often use the machine.
 //!
-//! - For the host: `Program::step`, and one copy of 64 bytes with `cuGraphLaunch` of the program's
+//! - For the host: `Program::step`, and a copy of 64 bytes with `cuGraphLaunch` of the program's
 //!   own exec. Launching another exec would compare the contents of the processor's caches. The
-//!   plain launch has the node that takes controls, too, which finds no new ones and leaves those
-//!   of the step before: the host pays for that node, and the copy comes on top, as in a step that
-//!   is written by hand.
-//! - For the device: `Program::step`, and the same with the graph that `raw_step.c` has built from
-//!   the program's nodes and edges, in each of several orders, on the same functions and memory;
-//!   between two events.
+//!   plain launch also has the node that fetches controls, which finds no new controls and keeps
+//!   the previous ones: the host pays for that node and for the copy, as in a step written by hand.
+//! - For the device, between two events: `Program::step`, and the graph that `raw_step.c` builds
+//!   from the program's nodes and edges, in each of several orders, on the same functions and
+//!   memory.
 
 #![expect(clippy::print_stdout, reason = "a program that prints its result")]
 
@@ -53,12 +53,12 @@ const PLAIN_BYTES: usize = 64;
 const NO_PARTS: c_int = 0;
 /// Orders in which `raw_step.c` adds the nodes; 0 is the order of the program.
 const ORDERS: [c_int; 3] = [0, 1, 2];
-/// Steps of each before those that count.
+/// Unmeasured steps of each kind.
 const WARM_UP: usize = 10;
-/// Runs of neighbours of which medians are taken.
+/// Number of blocks of consecutive steps whose medians are reported.
 const BLOCKS: usize = 5;
 
-/// The graph as plain driver calls launch it.
+/// The graph for launches by plain driver calls.
 struct Raw<'a> {
     step: Symbol<'a, Step>,
     exec: CUgraphExec,
@@ -122,7 +122,7 @@ impl Times {
         Ok(())
     }
 
-    /// Those that count, for the host and for the device.
+    /// The measured times, for the host and for the device.
     fn spreads(&self) -> [Spread; 2] {
         [&self.host, &self.device].map(|times| Spread::of(&times[WARM_UP..]))
     }
@@ -156,7 +156,7 @@ impl Spread {
         }
     }
 
-    /// This to another: of the medians, and the median of the same of blocks.
+    /// Ratios to another spread: of the medians, and the median ratio of the blocks.
     fn ratios(&self, other: &Self) -> [f64; 2] {
         let pairs = self.medians_of_blocks.iter().zip(&other.medians_of_blocks);
         let mut of_blocks: Vec<f64> = pairs.map(|(own, other)| own / other).collect();

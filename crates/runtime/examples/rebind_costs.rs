@@ -1,5 +1,5 @@
-//! The cost of each update strategy: programs of 10, 100 and 1000 nodes are rebound repeatedly with
-//! every update strategy, and results are compared with freshly built programs.
+//! Measures the cost of each update strategy: rebinds programs of 10, 100 and 1000 nodes repeatedly
+//! with every update strategy, and compares results with freshly built programs.
 //!
 //! ```text
 //! rebind_costs                 # on the GPU: JSON lines with medians in microseconds
@@ -8,8 +8,8 @@
 //!
 //! Each line has the update strategy (`update`), the nodes of the graph, the nodes that name a
 //! moved buffer, the host time of the rebind, and the time of each of the next two steps, from the
-//! call to the end of its work on the device. Lines with the update strategy `build` are programs
-//! that are built anew, for comparison.
+//! call to the end of its work on the device. For comparison, lines with the update strategy
+//! `build` are newly built programs.
 
 use std::error::Error;
 use std::io::Write;

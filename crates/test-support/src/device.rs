@@ -123,7 +123,7 @@ pub fn two_devices() -> [Device; 2] {
     let driver = gpu().filter(|_| there >= 2).unwrap_or_else(|| {
         if there > 0 {
             eprintln!(
-                "SKIPPED on the GPU, of which there is one: running on two simulated devices"
+                "SKIPPED on the GPU, since there is only one: running on two simulated devices"
             );
         }
         simulated(Config { devices: 2, ..Config::default() })

@@ -1,4 +1,4 @@
-//! The scenario language, by small scenarios on the simulator.
+//! Tests of the scenario language, with small scenarios on the simulator.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn names(library: &Library) -> Vec<&str> {
 }
 
 #[test]
-fn loops_make_every_combination_and_labels_stand_in_names() {
+fn loops_make_every_combination_and_labels_appear_in_names() {
     let library = load(
         "scenario a/$x/$call\n  for x in 1 2\n  for call in one='cuInit $x' two=\"cuInit 0\"\n  \
          $call\nend\nscenario b/$p\n  for p,q in 3,4 5,6\n  cuInit $q\nend\n",
@@ -75,7 +75,7 @@ fn mistakes_name_their_line_and_leave_other_scenarios_alone() {
 }
 
 #[test]
-fn two_scenarios_of_one_name_are_a_mistake() {
+fn two_scenarios_with_the_same_name_are_a_mistake() {
     let library = load("scenario a\n  cuInit 0\nend\nscenario a\n  cuInit 0\nend\n");
     assert_eq!(library.mistakes.len(), 1);
     assert!(library.mistakes[0].to_string().contains("a name of its own"));
@@ -131,7 +131,7 @@ fn unwritten_and_unrecorded_outputs_differ_from_results() {
 }
 
 #[test]
-fn traces_survive_being_written_and_read() {
+fn traces_round_trip() {
     let text = "# driver: 1\n# gpu: x\n\nscenario a\n  cuInit 0 -> 0 CUDA_SUCCESS\n  \
                 log -> log=[a, b]\nend\n";
     let file = TraceFile::parse(text);

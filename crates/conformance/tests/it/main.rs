@@ -1,6 +1,6 @@
 //! Tests of the conformance crate: its language, and the simulator against recordings.
 
-#![expect(clippy::print_stderr, reason = "what differs is told before the test fails")]
+#![expect(clippy::print_stderr, reason = "prints differences before the test fails")]
 
 mod language;
 mod planted;

@@ -62,7 +62,7 @@ fn missing_stale_and_orphaned_traces_are_reported() {
 }
 
 #[test]
-fn a_crash_of_hardware_is_met_by_a_simulator_that_promises_nothing() {
+fn a_crash_of_hardware_matches_undefined_behavior_of_the_simulator() {
     let crash = TRACE.replace("1 CUDA_ERROR_INVALID_VALUE", "crash");
     assert_eq!(report(&crash, "").differences.len(), 1, "it returned a code instead");
 }

@@ -6,7 +6,7 @@ use retrograph_conformance::Folders;
 use retrograph_conformance::replay::replay;
 
 #[test]
-fn the_simulator_does_what_was_recorded_on_hardware() {
+fn the_simulator_matches_the_recordings_on_hardware() {
     let report = replay(&Folders::under(Path::new(env!("CARGO_MANIFEST_DIR"))), "");
     for one in &report.differences {
         eprintln!("{} ({})\n    {}", one.scenario, one.place, one.step);

@@ -6,7 +6,7 @@ use retrograph_conformance::Folders;
 use retrograph_conformance::vectors::{plan, verify};
 
 #[test]
-fn instructions_compute_what_was_recorded_on_hardware() {
+fn instructions_match_the_recordings_on_hardware() {
     let folders = Folders::under(Path::new(env!("CARGO_MANIFEST_DIR")));
     let report = verify(&folders.vectors, "");
     for one in &report.wrong {

@@ -13,7 +13,7 @@ use safetensors::tensor::{Dtype, SafeTensors};
 use crate::device::{device, simulated};
 use crate::models::{config, text, train, trainer};
 
-/// Every projection, a rank that is no multiple of anything, the scale of rsLoRA, and norms.
+/// Every projection, a rank that is not a multiple of any tile, the scale of rsLoRA, and norms.
 fn lora() -> LoraConfig {
     let targets = LoraTargets::ALL;
     LoraConfig { targets, rslora: true, norms: true, ..LoraConfig::new(3, 4.0) }
@@ -100,7 +100,7 @@ fn norms_with_an_offset_are_written_without_it_and_read_with_it() {
 }
 
 #[test]
-fn names_and_shapes_are_those_of_peft() {
+fn names_and_shapes_match_peft() {
     let folder = tempfile::tempdir().unwrap();
     let targets = "q,down".parse().unwrap();
     let lora = LoraConfig { targets, ..LoraConfig::new(3, 6.0) };
@@ -237,7 +237,7 @@ fn updates_of_fused_projections_are_blocks_of_one_update_and_are_read_back() {
     }
 }
 
-/// Rank and alpha of every update are read back, also where a fused matrix has a pattern.
+/// Rank and alpha of every update are read back, even if a fused matrix has a pattern.
 #[test]
 fn layers_and_patterns_are_written_and_read_back() {
     let (device, folder) = (device(), tempfile::tempdir().unwrap());

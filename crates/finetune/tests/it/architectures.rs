@@ -1,5 +1,5 @@
-//! Architectures other than Qwen2 against a model in f64: losses, and gradients against central
-//! differences of the loss in f64.
+//! Compares architectures other than Qwen2 with a model in f64: losses with its losses, and
+//! gradients with central differences of its loss.
 
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::{Parameter, inventory};
@@ -16,7 +16,7 @@ use crate::reference::{Reference, Weights};
 /// The step of the differences; their error is of the order of its square.
 const STEP: f64 = 1e-4;
 
-/// Heads with a norm and a width of their own, no biases, and an output projection.
+/// Heads with a norm and an explicit dimension, no biases, and an output projection.
 fn qwen3(mode: Mode) -> TrainingConfig {
     let mut config = config(mode);
     config.model = ModelConfig {
@@ -184,7 +184,7 @@ fn batch_matches_reference(config: &TrainingConfig, batch: &Batch) {
         let length = gradient.iter().map(|&g| f64::from(g).powi(2)).sum::<f64>().sqrt();
         assert!(length > 0.0, "the gradient of {name} is zero");
         let along: Vec<f64> = gradient.iter().map(|&g| f64::from(g) / length).collect();
-        // A gradient that lacks a part is right along itself, but not along another direction.
+        // A gradient that lacks a part is correct along itself, but not along another direction.
         let root = (gradient.len() as f64).sqrt();
         let sign = |at: usize| if hashed(&name, at as u32) & 1 == 0 { 1.0 } else { -1.0 };
         let across = (0..gradient.len()).map(|at| sign(at) / root).collect();

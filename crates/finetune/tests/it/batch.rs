@@ -1,4 +1,4 @@
-//! Several texts together: each has the tokens that it has alone.
+//! Batched generation: each text has the same tokens as alone.
 
 use retrograph_finetune::generate::{Advance, Event, GenerationBatch};
 use retrograph_finetune::parameters::Parameter;
@@ -39,7 +39,7 @@ impl Asked {
     }
 }
 
-/// Greedy and drawn texts of several lengths, more than there are slots.
+/// Greedy and sampled texts of several lengths, more texts than slots.
 fn asked() -> Vec<Asked> {
     let drawn = Sampling {
         temperature: 0.8,
@@ -107,7 +107,7 @@ fn llama3(model: &mut ModelConfig) {
 }
 
 #[test]
-fn texts_have_the_tokens_that_they_have_alone() {
+fn texts_have_the_same_tokens_as_alone() {
     let asked = asked();
     for (change, mode) in
         [(qwen3 as fn(&mut ModelConfig), Mode::Full), (llama3, LORA), (|_| (), Mode::Lora(DORA))]
@@ -130,7 +130,7 @@ fn texts_have_the_tokens_that_they_have_alone() {
 }
 
 #[test]
-fn texts_in_low_precision_have_the_tokens_that_they_have_alone() {
+fn texts_in_low_precision_have_the_same_tokens_as_alone() {
     let asked = asked();
     for precision in [Precision::BF16, Precision::F32.nf4(false), Precision::BF16.nf4(true)] {
         let config = TrainingConfig { precision, ..config(LORA) };

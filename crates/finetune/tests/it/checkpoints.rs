@@ -1,5 +1,4 @@
-//! Damaged checkpoints are refused before anything of them is used, and a failed write loses
-//! nothing.
+//! Damaged checkpoints are refused before any value is used, and a failed write loses no data.
 
 use std::path::{Path, PathBuf};
 
@@ -143,7 +142,7 @@ fn files_that_are_no_checkpoints_are_refused_with_a_reason() {
 }
 
 #[test]
-fn a_failed_write_leaves_the_last_checkpoint_and_no_rubbish() {
+fn a_failed_write_leaves_the_last_checkpoint_and_no_temporary_file() {
     let folder = tempfile::tempdir().unwrap();
     let good = save(folder.path(), 1, &mut Counted).unwrap();
     assert!(matches!(save(folder.path(), 2, &mut Failing), Err(Error::NoSimulator)));
@@ -340,7 +339,7 @@ fn state_that_is_not_finite_is_no_checkpoint() {
 }
 
 #[test]
-fn a_failed_write_speaks_of_an_earlier_checkpoint_only_where_there_is_one() {
+fn a_failed_write_mentions_an_earlier_checkpoint_only_if_there_is_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();

@@ -1,4 +1,4 @@
-//! Conversations: the text that chat templates render, and the assistant's part of it.
+//! Conversations: the text that chat templates render, and the assistant's turns in it.
 
 use std::fs;
 
@@ -100,8 +100,8 @@ fn a_template_may_offer_tools_and_leave_thoughts_out() {
     assert_eq!(place.marked(line), expected);
 }
 
-/// Templates of models that think: where the model is to speak they open a thought, or write an
-/// empty one, and earlier answers are without it, or have one of their own.
+/// Templates of reasoning models: the generation prompt opens a thought, or contains an empty one;
+/// earlier answers have no thought, or their own.
 #[test]
 fn a_template_may_let_the_model_begin_with_a_thought() {
     let written = |opened: &str, last: &str, answers: [&str; 2]| {
@@ -167,7 +167,7 @@ fn refused(template: &str, messages: &[Value]) -> String {
 
 /// The text before an answer must not depend on the answer or on later messages.
 #[test]
-fn a_template_that_writes_what_comes_before_an_answer_in_two_ways_is_refused() {
+fn a_template_whose_text_before_an_answer_varies_is_refused() {
     let messages = [say("user", "x"), say("assistant", "y"), say("user", "z")];
     let plain = "{{ m.content }}";
     let last = "{% if loop.last %}{{ m.content }}{% else %}({{ m.content }}){% endif %}";
@@ -197,7 +197,7 @@ fn a_template_that_hides_where_an_answer_ends_is_refused() {
     assert!(error.contains("the end of message 2"), "{error}");
 }
 
-/// Tools that are not offered are none; a token that there is not is unknown.
+/// Missing tools are none; a missing special token is undefined.
 #[test]
 fn a_template_sees_missing_fields_as_undefined() {
     let template = "{{ bos_token }}{{ tools is none }} {{ bos_token is defined }} {{ eos_token }}";
@@ -227,7 +227,7 @@ fn messages(turns: &[(String, String)]) -> Value {
 }
 
 #[test]
-fn the_turns_of_a_long_conversation_are_those_of_a_short_one() {
+fn the_turns_of_a_long_conversation_match_those_of_a_short_one() {
     let turns = long(25);
     let chatml_text = |(question, answer): &(String, String)| {
         format!(

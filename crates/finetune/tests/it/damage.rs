@@ -1,5 +1,5 @@
-//! Damaged files, made from the seeds of the fuzz targets by changes that a seed of numbers
-//! decides: none may stop the program, take long, or have a message without end.
+//! Damaged files, made from the fuzz seeds by random changes: none may crash the program, take
+//! long, or cause an endless message.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use retrograph_finetune::data::read_jsonl;
 use retrograph_finetune::{ChatTemplate, Conversation, Tokenizer};
 use serde_json::{Value, json};
 
-/// The time for a target, and the limit of one try.
+/// The time per target, and the time limit of one input.
 const ALL: Duration = Duration::from_secs(2);
 const ONE: Duration = Duration::from_secs(30);
 
@@ -84,7 +84,7 @@ impl Damage {
         };
     }
 
-    /// Changes a text without regard to its form.
+    /// Changes a text without regard to its syntax.
     fn text(&mut self, text: &mut Vec<u8>) {
         let at = self.below(text.len());
         match self.below(5) {

@@ -1,5 +1,4 @@
-//! Examples from lines of JSON: which tokens have a loss; their layout; and the errors of unusable
-//! lines.
+//! Examples from JSON lines: which tokens are learned, their layout, and errors of unusable lines.
 
 use std::fs;
 use std::path::PathBuf;
@@ -323,7 +322,7 @@ fn packed_examples_share_sequences_and_start_at_position_0() {
 }
 
 #[test]
-fn examples_are_packed_unless_that_is_refused_or_sequences_have_several_lengths() {
+fn examples_are_packed_unless_disabled_or_sequences_have_several_lengths() {
     let place = Place::chatml();
     let path = place.file(&json!({ "prompt": "a", "completion": "b" }).to_string());
     let packed = |count, packing| {
@@ -495,7 +494,7 @@ fn a_token_outside_the_vocabulary_is_found_in_text_and_in_examples() {
     let example = Example::completion("ab", "z", &Tokenizer::bytes()).unwrap();
     let layout = Layout { lengths: Lengths::new(4, 1), packing: false, pad: 0 };
     let examples = || Examples::new(vec![example.clone()], layout).unwrap().into();
-    // The last token is predicted and never seen.
+    // The last token is only a target.
     assert_eq!((outside(examples(), 123), outside(examples(), 122)), (None, Some((122, 1))));
     assert_eq!(outside(examples(), 98), Some((98, 1)));
     let padded = Examples::new(vec![example.clone()], Layout { pad: 256, ..layout }).unwrap();

@@ -1,4 +1,4 @@
-//! Runs on several devices: they learn what one device learns, bit for bit the same each time.
+//! Runs on several devices: they learn the same as one device, with the same bits in each run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -173,7 +173,7 @@ fn four_devices_learn_what_one_learns() {
     }
 }
 
-/// Targets that do not count are spread unevenly: the mean is over the targets of all devices.
+/// Ignored targets are spread unevenly: the mean is over the targets of all devices.
 #[test]
 fn the_mean_is_over_the_targets_of_all_devices() {
     for (lengths, packing) in [(1, false), (3, false), (1, true)] {
@@ -205,7 +205,7 @@ fn micro_batches_are_added_before_the_exchange() {
 
 /// A device drops what one device drops in a micro-batch of the same rows.
 #[test]
-fn dropout_is_that_of_as_many_micro_batches() {
+fn dropout_matches_the_same_number_of_micro_batches() {
     let lora = LoraConfig { targets: LoraTargets::ALL, dropout: 0.3, ..LoraConfig::new(3, 6.0) };
     let config = batch_of(Mode::Lora(lora), Precision::F32, 4);
     let interleave = |count| TrainerOptions {
@@ -260,7 +260,7 @@ fn gradients_that_the_caller_keeps_are_sums_over_all_devices() {
     }
 }
 
-/// Each rank has the moments of its blocks alone.
+/// Each rank has only the moments of its blocks.
 #[test]
 fn the_optimizer_state_is_sharded() {
     let config = batch_of(Mode::Full, Precision::BF16, 4);
@@ -280,7 +280,7 @@ fn the_optimizer_state_is_sharded() {
 fn weights_that_are_exchanged_are_in_memory_of_the_communicator() {
     for (mode, windows) in [(Mode::Full, 1), (LORA, 0)] {
         let config = batch_of(mode, Precision::BF16, 4);
-        // Only the simulated NCCL says which memory is registered.
+        // Only the simulated NCCL reports which memory is registered.
         Setup { simulated: true, ..Setup::of(2) }.run(|rank| {
             let _trainer = rank.trainer(&config, TrainerOptions::default());
             let states = retrograph_nccl_sim::ranks(&rank.id);
@@ -485,7 +485,7 @@ fn a_checkpoint_has_the_blocks_of_all_devices() {
     }
 }
 
-/// The wish of one rank stops all after the same step.
+/// The stop request of one rank stops all ranks after the same step.
 #[test]
 fn all_ranks_stop_after_the_same_step() {
     let (config, data) = (TrainingConfig { batch: 4, ..config(LORA, 40) }, Data::from(text()));
@@ -509,7 +509,7 @@ fn all_ranks_stop_after_the_same_step() {
 }
 
 #[test]
-fn held_out_losses_are_those_of_one_device() {
+fn held_out_losses_match_one_device() {
     held_out_losses_of(batch_of(LORA, Precision::F32, 4), 1e-5);
     // Steps leave only a block of each weight and of its copy current.
     held_out_losses_of(batch_of(Mode::Full, Precision::F32, 4), 1e-5);

@@ -1,6 +1,6 @@
-//! Where a test runs: on a simulated driver of its own, or on the GPU that `RETROGRAPH_DEVICE`
-//! names (`cuda:0`). With `RETROGRAPH_REQUIRE_GPU=1` a missing GPU is a failure; without it the
-//! tests say that they fell back to the simulated driver.
+//! The device of a test: its own simulated driver, or the GPU that `RETROGRAPH_DEVICE` names
+//! (`cuda:0`). With `RETROGRAPH_REQUIRE_GPU=1` a missing GPU is a failure; otherwise the tests
+//! report that they fall back to the simulated driver.
 
 use std::env;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) fn device() -> Device {
     gpu().unwrap_or_else(|| simulated(Config::default()))
 }
 
-/// A simulated device, for tests of faults that no GPU makes on demand.
+/// A simulated device, for tests of faults that a GPU cannot produce on demand.
 pub(crate) fn simulated(config: Config) -> Device {
     let simulator = Simulator::new(config).unwrap();
     let table = *simulator.table();
@@ -23,7 +23,7 @@ pub(crate) fn simulated(config: Config) -> Device {
     Device::on(&driver.unwrap(), 0, None).unwrap()
 }
 
-// A skip must be visible, and tests have nothing but standard error to say so.
+// A skip must be visible, and tests can only print to standard error.
 #[allow(clippy::print_stderr)]
 fn gpu() -> Option<Device> {
     let required = env::var("RETROGRAPH_REQUIRE_GPU").is_ok_and(|value| value == "1");

@@ -1,4 +1,4 @@
-//! Gradients against finite differences of the loss, which needs no second implementation.
+//! Compares gradients with finite differences of the loss, which needs no second implementation.
 
 use retrograph_finetune::model::GradientHome;
 use retrograph_finetune::parameters::Parameter;

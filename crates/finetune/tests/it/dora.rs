@@ -1,5 +1,5 @@
-//! DoRA: where training starts, what it refuses, and what it shares with LoRA. Gradients and
-//! training are compared with PEFT in `transformers`.
+//! DoRA: its start, unsupported options, and behavior shared with LoRA. The module `transformers`
+//! compares gradients and training with PEFT.
 
 use retrograph_finetune::adapter::{Adapter, AdapterOutput};
 use retrograph_finetune::model::{ForwardPass, StepPass};
@@ -13,7 +13,7 @@ use retrograph_runtime::{Operation, OperationKind};
 use crate::device::device;
 use crate::models::{bits, config, train, trainer};
 
-/// Every projection, with a rank that is no multiple of anything.
+/// Every projection, with a rank that is not a multiple of any tile.
 pub(crate) const DORA: LoraConfig =
     LoraConfig { targets: LoraTargets::ALL, dora: true, ..LoraConfig::new(3, 12.0) };
 
@@ -140,7 +140,7 @@ fn an_adapter_with_magnitudes_is_read_back() {
             let values = first.state().values(first.stream(), &parameter.name).unwrap().unwrap();
             assert_eq!(adapter.values(parameter).unwrap(), values, "{}", parameter.name);
         }
-        // Without the option, the magnitudes have no meaning.
+        // Without the option, magnitudes are unexpected.
         let path = place.join("adapter_config.json");
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, text.replace("\"use_dora\": true", "\"use_dora\": false")).unwrap();
@@ -150,7 +150,7 @@ fn an_adapter_with_magnitudes_is_read_back() {
 }
 
 #[test]
-fn what_is_not_supported_is_refused_by_name() {
+fn unsupported_options_are_refused_by_name() {
     let named = |result: Result<(), Error>| match result {
         Err(Error::InvalidConfig { field, rule, .. }) => (field, rule),
         other => panic!("{other:?}"),

@@ -1,5 +1,5 @@
-//! Dropout before the updates of LoRA: gradients against differences of the loss with the same
-//! elements left out, replays against eager steps, and evaluation without it.
+//! Dropout on the inputs of LoRA updates: compares gradients with differences of the loss with the
+//! same elements dropped, and replays with eager steps; evaluation has no dropout.
 
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::Parameter;
@@ -53,7 +53,7 @@ fn gradients_are_those_of_the_loss_with_the_same_elements_left_out() {
         "model.layers.1.self_attn.v_proj.lora_B.weight",
     ] {
         let gradient = &gradients.iter().find(|(found, _)| found == name).unwrap().1;
-        // The largest element, so that the difference of two losses in f32 says enough.
+        // The largest element, so that the difference of two f32 losses is precise enough.
         let at =
             (0..gradient.len()).max_by(|&a, &b| gradient[a].abs().total_cmp(&gradient[b].abs()));
         let at = at.unwrap();
@@ -65,7 +65,7 @@ fn gradients_are_those_of_the_loss_with_the_same_elements_left_out() {
 }
 
 #[test]
-fn nothing_kept_and_computed_again_leave_out_the_same_elements() {
+fn recomputed_layers_drop_the_same_elements() {
     let (device, config) = (device(), config(lora(0.4)));
     let of = |recompute, micro_batch| {
         let step = StepOptions { recompute, micro_batch, ..StepOptions::default() };

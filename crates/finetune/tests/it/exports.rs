@@ -1,4 +1,4 @@
-//! Written models: base and adapter in one, trained weights, types, shards, and what is refused.
+//! Exported models: merged adapters, trained weights, types, shards, and refused exports.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,7 @@ fn greedy(device: &Device, folder: &Path, prompt: &[u32]) -> Vec<u32> {
 
 /// `transformers` and PEFT find the same likeliest tokens with the adapter.
 #[test]
-fn a_merged_model_computes_what_base_and_adapter_compute() {
+fn a_merged_model_computes_the_same_as_base_and_adapter() {
     let device = device();
     for name in MODELS {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Ranks that fail, hang or end: the others stop in time, and say which one it was.
+//! Ranks that fail, hang or end: the other ranks stop in time and name the rank.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -45,9 +45,9 @@ fn a_rank_that_gives_up_ends_the_others_within_seconds() {
     assert!(times.iter().all(|time| *time < Duration::from_secs(30)), "{times:?}");
 }
 
-/// As a killed process: its connection ends without a word.
+/// Like a killed process, whose connection closes without a message.
 #[test]
-fn a_rank_that_ends_without_a_word_is_named() {
+fn a_rank_that_ends_without_a_message_is_named() {
     Setup::of(2).run(|rank| {
         if rank.ranks().rank == 1 {
             train(&mut trainer(rank), 3);

@@ -1,4 +1,5 @@
-//! Text from a model over its cache, against the same model without one, in f64 on the host.
+//! Compares text from a model with a KV cache with the same model without a cache, in f64 on the
+//! host.
 
 use retrograph_finetune::parameters::{Parameter, inventory};
 use retrograph_finetune::{
@@ -70,7 +71,7 @@ pub(crate) fn is_greedy(config: &TrainingConfig, prompt: &[u32], text: &[u32]) {
         .collect();
     let reference = Reference { config, weights: &all };
     let whole = [prompt, text].concat();
-    // Attention is causal, so that one run gives the logits of all positions.
+    // Attention is causal, so one run gives the logits of all positions.
     let logits = reference.logits(&whole);
     for (index, &token) in text.iter().enumerate() {
         let row = &logits[prompt.len() + index - 1];
@@ -81,7 +82,7 @@ pub(crate) fn is_greedy(config: &TrainingConfig, prompt: &[u32], text: &[u32]) {
 }
 
 #[test]
-fn greedy_tokens_are_those_of_the_model_without_a_cache() {
+fn greedy_tokens_match_the_model_without_a_cache() {
     let plain = |_: &mut ModelConfig| ();
     for config in [
         model(plain, Mode::Full),
@@ -170,7 +171,7 @@ fn logits_of(config: &TrainingConfig, values: &dyn Fn(&Parameter) -> Vec<f32>) -
 }
 
 #[test]
-fn weights_in_fewer_bits_give_what_the_same_weights_give_in_f32() {
+fn weights_of_fewer_bits_give_the_same_results_as_their_values_in_f32() {
     let config = config(Mode::Frozen);
     let linear = |name: &str| name.contains("_proj.weight");
     let rounded = |values: Vec<f32>| -> Vec<f32> {
@@ -193,7 +194,7 @@ fn weights_in_fewer_bits_give_what_the_same_weights_give_in_f32() {
         let expected: Vec<f64> = expected.into_iter().map(f64::from).collect();
         let found = logits_of(&TrainingConfig { precision, ..config }, &weights);
         let error = distance(&found, &expected);
-        // Prompts are computed in bf16 if asked for, tokens in f32.
+        // Prompts are computed in bf16 if requested, tokens in f32.
         let allowed = if bf16 { 0.02 } else { 1e-4 };
         assert!(error <= allowed, "{precision:?}: the logits are off by {error:.2e}");
     }
@@ -208,14 +209,14 @@ fn earlier_generations_change_nothing() {
     let expected = tokens(&mut generator(&config, 64), &request(&short));
     let mut used = generator(&config, 64);
     tokens(&mut used, &request(&long));
-    // One that is stopped with a step under way.
+    // Stopped while a step is in flight.
     let first = used.tokens(&request(&long)).unwrap().next();
     assert!(first.unwrap().is_ok());
     assert_eq!(tokens(&mut used, &request(&short)), expected);
 }
 
 #[test]
-fn draws_follow_the_seed_and_the_settings() {
+fn samples_depend_on_the_seed_and_the_settings() {
     let config = config(Mode::Full);
     let mut generator = generator(&config, 64);
     let prompt = prompt(4);
@@ -230,7 +231,7 @@ fn draws_follow_the_seed_and_the_settings() {
     assert_ne!(one, likeliest);
     assert_eq!(drawn(&mut generator, Sampling { top_k: 1, ..warm }), likeliest);
     assert_eq!(drawn(&mut generator, Sampling { top_p: 0.0, ..warm }), likeliest);
-    // A penalty that nothing outweighs: no token comes twice, nor one of the prompt.
+    // With a very large penalty, no token is repeated, nor one of the prompt.
     let never = Sampling { repetition_penalty: 1e30, ..Sampling::greedy() };
     let mut seen = [drawn(&mut generator, never), prompt.clone()].concat();
     seen.sort_unstable();
@@ -340,7 +341,7 @@ fn a_cache_in_bf16_takes_half_the_bytes_and_changes_logits_by_its_rounding() {
     for (rounded, single) in rounded.2.iter().zip(&single.2) {
         let single: Vec<f64> = single.iter().map(|&logit| f64::from(logit)).collect();
         let apart = distance(rounded, &single);
-        // Keys, values, questions and probabilities are off by at most 2⁻⁹ of themselves.
+        // Keys, values, queries and probabilities have a relative error of at most 2⁻⁹.
         assert!(apart > 0.0 && apart < 0.01, "{apart}");
     }
 }

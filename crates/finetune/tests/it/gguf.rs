@@ -36,7 +36,7 @@ fn llama(vocab: usize) -> ModelConfig {
     ModelConfig { qkv_bias, rope_scaling, tied: false, ..model(vocab) }
 }
 
-/// A model with rows of 48 elements, which blocks of Q8_0 do not fill.
+/// A model with rows of 48 elements, which are not whole blocks of Q8_0.
 fn qwen3(vocab: usize) -> ModelConfig {
     ModelConfig { qkv_bias: false, qk_norm: true, head_dim: Some(12), ..model(vocab) }
 }
@@ -311,7 +311,7 @@ fn dimensions_and_rope_are_in_the_metadata() {
     }
     assert_eq!((factors[0], factors[3]), (1.0, 8.0));
 
-    // llama.cpp has no sliding window, which does nothing in a context of its size.
+    // llama.cpp has no sliding window, which has no effect in a context of its size.
     let windowed = SlidingWindow::new(40, 0);
     let windowed = ModelConfig { sliding_window: Some(windowed), ..config };
     let second = folder.path().join("windowed.gguf");

@@ -50,8 +50,8 @@ const TENSORS: [(&str, &str, f64); 9] = [
     ("ffn_down", "mlp.down_proj", 0.0),
 ];
 
-/// Norms are stored as 1 + w. llama.cpp divides scores by the root of the width of a head, the
-/// models by the roots of 12 and 10: what is missing is in the query projection, or in its norm.
+/// Norms are stored as 1 + w. llama.cpp divides scores by the root of the head dimension, the
+/// models by the roots of 12 and 10: the query projection or its norm has the missing factor.
 #[test]
 fn norms_are_sums_and_queries_have_the_scale_that_llama_cpp_lacks() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,7 +180,8 @@ fn a_gemma_that_llama_cpp_does_not_read_is_refused() {
     assert!(error.contains("scaling of the architecture gemma3"), "{error}");
 }
 
-/// Gemma's tokenizer is one of SentencePiece that also splits at spaces, of which none are left.
+/// Gemma's tokenizer is a SentencePiece tokenizer that also splits at spaces, although the
+/// normalizer leaves none.
 #[test]
 fn the_tokenizer_of_gemma_is_one_of_sentence_piece() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Losses, gradients and trained weights against PyTorch in float64, as `golden/make_golden.py`
-//! made them. Weights and tokens are an integer hash of their names, here as there.
+//! Compares losses, gradients and trained weights with PyTorch in float64
+//! (`golden/make_golden.py`). Weights and tokens are an integer hash of their names in both.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Groups of processes: who can join, and what is told to all.
+//! Groups of processes: joining, shared texts, and failures.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -154,7 +154,7 @@ fn an_address_in_use_is_an_error() {
     assert!(error.to_string().contains(&first.address().to_string()), "{error}");
 }
 
-/// As a process that is stopped, or a machine that has lost power.
+/// Like a stopped process, or a machine that has lost power.
 #[test]
 fn a_silent_rank_fails() {
     let coordinator = coordinator(2, short(20_000, 4000));

@@ -1,4 +1,4 @@
-//! The silent errors of training with graphs, each shown to be impossible or caught.
+//! Silent errors of training with graphs; each test shows that one is impossible or detected.
 
 use retrograph_finetune::checkpoint::CheckpointDirectory;
 use retrograph_finetune::parameters::Parameter;
@@ -29,7 +29,7 @@ fn with_values(
     plan.start(&device.modules(), Source::Values(&mut values), &mut |_| ()).unwrap()
 }
 
-/// Building a graph, by capture too, neither loses the first step nor does it twice.
+/// Building a graph, also by capture, neither skips the first step nor runs it twice.
 #[test]
 fn the_step_for_which_a_graph_is_built_happens_once() {
     let device = device();
@@ -203,7 +203,7 @@ fn a_step_that_is_not_finite_changes_nothing_and_is_named() {
         let mut trainer = with_values(&device, &config, &mut values);
         let before = bits(&trainer);
         let batch = text().batch([config.batch, config.seq], 0, 0).unwrap();
-        // Several steps are under way before anybody looks.
+        // Several steps are in flight before the results are read.
         trainer.enqueue(&batch).unwrap();
         trainer.enqueue(&batch).unwrap();
         let error = trainer.finished(true).unwrap_err();
@@ -221,8 +221,8 @@ fn fails(directory: &CheckpointDirectory, trainer: Trainer, text: TextData) -> E
     run.train(config.optimizer.total_steps, &stop, &mut |_| ()).unwrap_err()
 }
 
-/// The weights after which a loss is not finite are not those to return to: a step with a finite
-/// loss followed the checkpoint that `latest` names afterwards.
+/// A run does not return to weights whose loss was not finite: the checkpoint that `latest` names
+/// afterwards was followed by a step with a finite loss.
 #[test]
 fn the_last_good_checkpoint_is_one_that_a_finite_loss_followed() {
     let folder = tempfile::tempdir().unwrap();
@@ -247,7 +247,7 @@ fn the_last_good_checkpoint_is_one_that_a_finite_loss_followed() {
     assert_eq!(directory.open_latest().unwrap().header().next_step, step - 1);
 }
 
-/// Where the only checkpoint has the weights that failed, no checkpoint is called good.
+/// If the only checkpoint has the weights that failed, no checkpoint is called good.
 #[test]
 fn a_checkpoint_of_weights_that_exploded_is_not_called_good() {
     let folder = tempfile::tempdir().unwrap();
@@ -263,7 +263,7 @@ fn a_checkpoint_of_weights_that_exploded_is_not_called_good() {
     assert!(error.to_string().contains("no checkpoint is known to be good"), "{error}");
 }
 
-/// Weights that are frozen stay as they are, to the bit.
+/// Frozen weights do not change, bit for bit.
 #[test]
 fn lora_does_not_change_the_base() {
     let device = device();

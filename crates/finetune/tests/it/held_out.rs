@@ -1,4 +1,4 @@
-//! The held-out loss is measured during training and changes nothing else.
+//! The held-out loss is measured during training and does not change training.
 
 use std::sync::atomic::AtomicBool;
 

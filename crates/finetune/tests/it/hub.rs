@@ -22,10 +22,10 @@ use crate::models::LORA;
 use crate::reference::{Reference, Weights};
 use crate::small_tokenizer;
 
-/// A tensor in the making.
+/// Tensors by name: dtype, shape and bytes.
 pub(crate) type Stored = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
 
-/// The configuration of the golden model as `config.json` of Qwen2 has it.
+/// The configuration of the golden model as a `config.json` of Qwen2.
 pub(crate) fn qwen2() -> Value {
     json!({
         "model_type": "qwen2", "vocab_size": 256, "hidden_size": 24, "num_hidden_layers": 2,
@@ -136,7 +136,7 @@ pub(crate) fn trains(json: &Value, folder: &TempDir, (mode, dtype): (Mode, Dtype
     }
     let batch = batch(&config, 0);
     let metrics = trainer.step(&batch).unwrap();
-    // Low-rank updates start at zero, so that the reference does not need them.
+    // Low-rank updates start at zero, so the reference does not need them.
     let loss = Reference { config: &config, weights: &all }.loss(&batch);
     close(&format!("the loss of {json}"), f64::from(metrics.loss), loss);
 }
@@ -312,7 +312,7 @@ fn biases_are_those_that_the_class_has() {
     }
 }
 
-/// `transformers` has written the kind of scaling under two names, and at times under both.
+/// `transformers` has written the kind of scaling under two names, and sometimes under both.
 #[test]
 fn the_kind_of_scaling_has_two_names() {
     let model = ModelConfig { qkv_bias: false, ..config(LORA).model };

@@ -1,5 +1,5 @@
-//! Concurrent micro-batches: the bits of sequential ones, in a graph not much deeper than for one
-//! micro-batch.
+//! Concurrent micro-batches have the bits of sequential ones, in a graph that is not much deeper
+//! than for one micro-batch.
 
 use retrograph_finetune::model::{StepOptions, StepPass};
 use retrograph_finetune::{Mode, TrainerOptions};

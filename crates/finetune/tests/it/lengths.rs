@@ -1,4 +1,4 @@
-//! Steps of several lengths: programs of one run take turns over the same state.
+//! Steps of several lengths: the programs of a run share the same state.
 
 use std::collections::BTreeSet;
 
@@ -51,13 +51,13 @@ fn train(trainer: &mut Trainer, data: &Data, until: u32) -> BTreeSet<usize> {
 }
 
 #[test]
-fn shorter_steps_learn_what_filled_up_ones_learn() {
+fn shorter_steps_learn_the_same_as_padded_steps() {
     for mode in [Mode::Full, LORA] {
         let config = config(mode, 12);
         let mut filled = start(&config, 1, Source::Seed);
         let all = train(&mut filled, &examples(1), 12);
         assert_eq!(all.into_iter().collect::<Vec<_>>(), [9]);
-        // With LoRA also in parts, and with layers that are computed again.
+        // With LoRA also with micro-batches, and with recomputed layers.
         let parts = config.mode == LORA;
         let step = StepOptions {
             micro_batch: parts.then_some(1),
@@ -90,7 +90,7 @@ fn a_resumed_run_of_several_lengths_is_the_uninterrupted_one() {
     first.save(&directory, data.fingerprint()).unwrap();
     let mut checkpoint = directory.open_latest().unwrap();
     checkpoint.header().require(&config, data.fingerprint()).unwrap();
-    // The order of sums is another where lengths are.
+    // Other lengths change the order of sums.
     checkpoint.header().require(&config, examples(1).fingerprint()).unwrap_err();
     let mut second = start(&config, 3, Source::Checkpoint(&mut checkpoint));
     train(&mut second, &data, 10);

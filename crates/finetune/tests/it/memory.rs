@@ -1,4 +1,4 @@
-//! A run that does not fit is refused before anything is uploaded.
+//! Device memory: a run that does not fit is refused before anything is uploaded.
 
 use retrograph_driver_sim::Config;
 use retrograph_finetune::{
@@ -102,8 +102,8 @@ fn the_share_of_the_driver_grows_with_the_nodes_of_graphs() {
     assert!(both.graphs > nodes * GRAPH_NODE_BYTES && both.code >= code, "{both:?}");
 }
 
-/// With full reuse the transients of a whole training step lie in little more than the largest sum
-/// that is in use at once, which no plan can undercut.
+/// With full reuse, the transients of a training step need little more than the largest number of
+/// live bytes, which is a lower bound for every plan.
 #[test]
 fn transients_of_a_training_step_are_packed_within_a_tenth_of_what_is_alive() {
     let large = TrainingConfig {

@@ -108,8 +108,8 @@ fn gradients_in_bf16_stay_near_those_in_f32() {
         let [rounded, single] = [Precision::BF16, Precision::F32]
             .map(|precision| gradients(with_heads(width, precision), StepOptions::default()));
         let (furthest, name) = furthest(&rounded, &single);
-        // A factor is off by at most 2⁻⁸ of itself, and the errors of a dozen products after each
-        // other are independent. Gradients of biases are sums over tokens that cancel in part.
+        // A factor has a relative error of at most 2⁻⁸, and the errors of a dozen consecutive
+        // products are independent. Gradients of biases are sums over tokens that cancel in part.
         assert!(furthest < 0.05, "heads of {width}: {name} is {furthest} away");
         assert!(furthest > 1e-4, "nothing was rounded");
     }
@@ -117,7 +117,7 @@ fn gradients_in_bf16_stay_near_those_in_f32() {
 
 #[test]
 fn recomputation_and_micro_batches_change_no_bit() {
-    // Sums over the batch are rounded in another order, and their bf16 values may differ, too.
+    // Sums over the batch are rounded in another order, so their bf16 values may also differ.
     for (precision, most) in [(Precision::F32, 1e-5), (Precision::BF16, 1e-3)] {
         let trained = |recompute, verify| {
             let step = StepOptions { recompute, ..StepOptions::default() };

@@ -1,4 +1,4 @@
-//! Models that are small enough to train in a test.
+//! Small models to train in tests.
 
 use retrograph_finetune::parameters::Parameter;
 use retrograph_finetune::{
@@ -6,7 +6,7 @@ use retrograph_finetune::{
     TextData, Trainer, TrainerOptions, TrainingConfig, init,
 };
 
-/// LoRA with a rank that is no multiple of anything.
+/// LoRA with a rank that is not a multiple of any tile.
 pub(crate) const LORA: Mode = Mode::Lora(LoraConfig { norms: true, ..LoraConfig::new(3, 12.0) });
 
 /// A run of `steps` steps with warm-up and cosine.

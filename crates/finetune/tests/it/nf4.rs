@@ -1,4 +1,4 @@
-//! Codes and scales against bitsandbytes, as `golden/nf4_bitsandbytes.py` wrote them.
+//! Compares codes and scales with those of bitsandbytes (`golden/nf4_bitsandbytes.py`).
 
 use std::path::Path;
 
@@ -56,7 +56,7 @@ impl Golden {
 }
 
 #[test]
-fn codes_and_scales_are_those_of_bitsandbytes() {
+fn codes_and_scales_match_bitsandbytes() {
     let golden = Golden::open();
     assert_eq!(golden.floats("quant_map")[..16], nf4::VALUES);
     for (name, len) in CASES {
@@ -71,7 +71,7 @@ fn codes_and_scales_are_those_of_bitsandbytes() {
 }
 
 #[test]
-fn nested_scales_are_those_of_bitsandbytes() {
+fn nested_scales_match_bitsandbytes() {
     let golden = Golden::open();
     let last_bit = |found: f32, expected: f32| {
         (i64::from(found.to_bits()) - i64::from(expected.to_bits())).abs() <= 1

@@ -1,4 +1,4 @@
-//! Packed batches: each document has the losses and gradients that it has alone.
+//! Packed batches: each document has the same losses and gradients as alone.
 
 use retrograph_finetune::data::{Example, Examples, Layout, Lengths};
 use retrograph_finetune::model::{GradientHome, LossPass, StepOptions};
@@ -70,7 +70,7 @@ fn configs() -> Vec<TrainingConfig> {
 }
 
 #[test]
-fn losses_and_gradients_are_those_of_padded_examples() {
+fn losses_and_gradients_match_padded_examples() {
     for (index, config) in configs().into_iter().enumerate() {
         let (alone, padded) = whole(config, false);
         let (together, batch) = whole(config, true);
@@ -98,7 +98,7 @@ fn losses_and_gradients_are_those_of_padded_examples() {
 }
 
 #[test]
-fn the_loss_of_evaluation_is_that_of_padded_examples() {
+fn the_evaluation_loss_matches_padded_examples() {
     for config in configs() {
         let config = TrainingConfig { batch: 3, seq: SEQ, ..config };
         let mut values = |parameter: &Parameter| Ok(weights(parameter));
@@ -166,7 +166,7 @@ fn losses(config: &TrainingConfig, batch: &Batch) -> Vec<f32> {
     out.download(stream).unwrap()
 }
 
-/// Positions that went on would rotate the second document by other angles, which rounds
+/// Continued positions would rotate the second document by other angles, which rounds
 /// differently.
 #[test]
 fn a_document_has_the_bits_of_the_first_of_a_sequence_wherever_its_tiles_begin() {

@@ -1,5 +1,5 @@
-//! Split-K products against PyTorch: an MLP widened by zeros computes the same as the narrow one,
-//! so the golden values hold for both.
+//! Compares split-K products with PyTorch: an MLP padded with zeros computes the same as the narrow
+//! MLP, so the golden values apply to both.
 
 use retrograph_finetune::model::{GradientHome, StepPass};
 use retrograph_finetune::parameters::Parameter;

@@ -1,4 +1,5 @@
-//! Parquet files of pyarrow (`tests/golden/make_parquet.py`), against the same rows as JSON Lines.
+//! Compares Parquet files of pyarrow (`tests/golden/make_parquet.py`) with the same rows as JSON
+//! Lines.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Training in bf16 and over weights in NF4, against training in f32 and a reference in f64.
+//! Compares training in bf16 and over NF4 weights with training in f32 and a reference in f64.
 
 use half::bf16;
 use retrograph_driver_sim::Config;
@@ -24,7 +24,7 @@ const LORA: Mode = Mode::Lora(LoraConfig { targets: LoraTargets::ALL, ..LoraConf
 const NF4: Precision = Precision::F32.nf4(false);
 const NESTED: Precision = Precision::F32.nf4(true);
 
-/// The weights of the golden script, as a parameter of this storage has them.
+/// The weights of the golden script, rounded to the storage of the parameter.
 fn stored(parameter: &Parameter) -> Vec<f32> {
     let values = weights(parameter);
     match parameter.storage {
@@ -82,9 +82,9 @@ fn losses_in_bf16_stay_near_those_in_f32_and_replay_equals_eager() {
     for mode in [Mode::Full, LORA] {
         let single = losses(&config(mode, Precision::F32), &mut |p| Ok(weights(p)));
         let rounded = losses(&config(mode, Precision::BF16), &mut |p| Ok(weights(p)));
-        // A factor is off by at most 2⁻⁸ of itself. The errors of the many terms of a sum are
-        // independent, so that a product is off by about as much as one of its terms; a dozen
-        // products after each other, and eight steps that follow from each other, leave 1 %.
+        // A factor has a relative error of at most 2⁻⁸. The errors of the many terms of a sum are
+        // independent, so a product has about the relative error of one of its terms; a dozen
+        // consecutive products and eight consecutive steps leave 1 %.
         let distance = apart(&rounded, &single);
         assert!(distance < 0.01, "{mode:?}: {distance}: {rounded:?}, {single:?}");
         assert!(distance > 0.0, "nothing was rounded");

@@ -1,5 +1,5 @@
-//! Direct preference optimization against PEFT and the formula of TRL in float64, made by
-//! `golden/make_preference.py`; the reading of pairs, and what a run of them refuses.
+//! Compares direct preference optimization with PEFT and TRL's formula in float64
+//! (`golden/make_preference.py`); reading of pairs, and invalid runs.
 
 use std::fs;
 use std::sync::atomic::AtomicBool;
@@ -146,7 +146,7 @@ fn a_prompt_is_shared_and_answers_are_learned() {
     for (line, why) in [
         (json!({ "prompt": "a", "chosen": "b" }), "no `chosen` or no `rejected`"),
         (json!({ "prompt": "a", "chosen": "b", "rejected": [] }), "must all be texts"),
-        (json!({ "chosen": [good], "rejected": [bad] }), "no message of a prompt"),
+        (json!({ "chosen": [good], "rejected": [bad] }), "no common prompt messages"),
         (json!({ "chosen": [user], "rejected": [user, bad] }), "no message after the prompt"),
         (
             json!({ "prompt": [user], "chosen": [again], "rejected": [bad] }),

@@ -1,4 +1,4 @@
-//! Ranks of a run: threads with a device each, a coordinator, and a communicator.
+//! Ranks of a run: one thread per device, a coordinator, and a communicator.
 //!
 //! Two ranks use two GPUs if `RETROGRAPH_DEVICE` names one and there are two; `RETROGRAPH_NCCL`
 //! names the library. Otherwise each rank has a simulated device of its own.
@@ -37,7 +37,7 @@ impl Rank {
     }
 
     pub(crate) fn options(&self, options: TrainerOptions) -> TrainerOptions {
-        // Small parameters have blocks, too.
+        // Small parameters also have blocks.
         let shard_from = options.step.shard_from.or(Some(0));
         let step = StepOptions { ranks: self.ranks(), shard_from, ..options.step };
         TrainerOptions { step, ..options }
@@ -61,9 +61,9 @@ impl Rank {
 pub(crate) struct Setup {
     pub(crate) count: usize,
     pub(crate) options: GroupOptions,
-    /// What a rank of the simulated NCCL meets.
+    /// The fault of a rank in the simulated NCCL.
     pub(crate) fault: Option<(i32, Fault)>,
-    /// Whether devices are simulated, also if there are GPUs.
+    /// Whether devices are simulated even if there are GPUs.
     pub(crate) simulated: bool,
 }
 

@@ -60,7 +60,7 @@ fn a_resumed_run_of_all_weights_in_bf16_is_the_uninterrupted_one() {
     a_resumed_run_is_the_uninterrupted_one(Mode::Full, Precision::BF16);
 }
 
-/// Who asks a run to stop loses nothing of it.
+/// A run that is asked to stop loses no steps.
 #[test]
 fn a_stopped_run_has_written_a_checkpoint_of_its_last_step() {
     let (config, data) = (config(Mode::Full, 10), Data::from(text()));
@@ -113,7 +113,7 @@ fn a_checkpoint_of_another_run_is_named() {
     ));
 }
 
-/// A full disk, or a folder that is gone for a time, is no reason to stop training.
+/// A full disk, or a folder that is temporarily missing, does not stop training.
 #[test]
 fn a_run_goes_on_when_a_checkpoint_between_two_steps_cannot_be_written() {
     let (config, data) = (config(Mode::Full, 6), Data::from(text()));

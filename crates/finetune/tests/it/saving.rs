@@ -1,5 +1,5 @@
-//! Steps that take less memory: layers that are computed again, and batches that are computed in
-//! parts. The first gives the same bits, the second the same gradients up to rounding.
+//! Steps that take less memory: recomputed layers give the same bits, and micro-batches the same
+//! gradients up to rounding.
 
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::Parameter;
@@ -24,7 +24,7 @@ pub(crate) fn six(mode: Mode) -> TrainingConfig {
     TrainingConfig { batch: 6, ..config(mode, 4) }
 }
 
-/// Six sequences, of which some have few targets that count and one has none.
+/// Six sequences; some have few targets, and one has none.
 pub(crate) fn batch(config: &TrainingConfig) -> Batch {
     let vocab = config.model.vocab as u32;
     let tokens = (0..config.rows() as u32).map(|at| at * 37 % vocab).collect();
@@ -55,7 +55,7 @@ fn bytes(config: &TrainingConfig, step: StepOptions) -> usize {
 }
 
 #[test]
-fn layers_that_are_computed_again_give_the_same_bits() {
+fn recomputed_layers_give_the_same_bits() {
     let device = device();
     for mode in [Mode::Full, lora()] {
         let trained = |recompute, verify| {
@@ -71,7 +71,7 @@ fn layers_that_are_computed_again_give_the_same_bits() {
 }
 
 #[test]
-fn a_batch_in_parts_has_the_gradients_of_the_whole() {
+fn micro_batches_have_the_gradients_of_the_batch() {
     let device = device();
     for mode in [Mode::Full, lora()] {
         let whole = gradients(&device, six(mode), StepOptions::default());
@@ -95,7 +95,7 @@ fn a_batch_in_parts_has_the_gradients_of_the_whole() {
 }
 
 #[test]
-fn parts_are_replayed_as_they_are_eager() {
+fn replayed_micro_batches_equal_eager_ones() {
     let device = device();
     let step = StepOptions { micro_batch: Some(2), recompute: true, ..StepOptions::default() };
     let options = TrainerOptions { step, verify: true, ..TrainerOptions::default() };
@@ -119,7 +119,7 @@ fn both_take_less_memory() {
 }
 
 #[test]
-fn parts_must_divide_the_batch() {
+fn micro_batches_must_divide_the_batch() {
     for size in [0, 4, 7] {
         let step = StepOptions { micro_batch: Some(size), ..StepOptions::default() };
         let error = StepPass::new(&six(lora()), step).unwrap_err();

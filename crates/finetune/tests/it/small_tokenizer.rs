@@ -13,7 +13,7 @@ const MERGES: [[&str; 2]; 7] =
 /// Tokens that are not special: bytes and merges.
 pub(crate) const PLAIN: u32 = 256 + MERGES.len() as u32;
 
-/// The characters that byte-level tokenizers write bytes as, in order.
+/// The character for each byte in byte-level tokenizers, in order.
 fn alphabet() -> Vec<char> {
     let printed = ['!'..='~', '¡'..='¬', '®'..='ÿ'];
     let rest = 256 - printed.iter().flat_map(|range| range.clone()).count() as u32;
@@ -51,7 +51,7 @@ pub(crate) fn write(folder: &Path, tokenizer: &Value, settings: &Value) {
     fs::write(folder.join("tokenizer_config.json"), settings.to_string()).unwrap();
 }
 
-/// Settings in the manner of ChatML models.
+/// Settings like those of ChatML models.
 pub(crate) fn chatml() -> Value {
     let template = "{% for message in messages %}\
         {{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}\
@@ -62,11 +62,11 @@ pub(crate) fn chatml() -> Value {
     })
 }
 
-/// Special tokens in the manner of Llama 3.
+/// Special tokens like those of Llama 3.
 pub(crate) const LLAMA3: [&str; 4] =
     ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"];
 
-/// Settings in the manner of Llama 3.
+/// Settings like those of Llama 3.
 pub(crate) fn llama3() -> Value {
     let template = "{{- bos_token }}\n\
         {%- if messages[0]['role'] == 'system' %}\n\

@@ -1,4 +1,4 @@
-//! Steps in f32 of many rows, whose products split their operands into parts of f16 before.
+//! f32 steps of many rows, whose products read operands that were split into f16 parts before.
 
 use std::collections::BTreeSet;
 
@@ -127,8 +127,8 @@ fn replayed_steps_have_the_bits_of_eager_ones() {
     }
 }
 
-/// Weights of one shape take turns in three transients, and the projection to logits, which the
-/// backward pass reads next, is split once.
+/// Weights of one shape share three transients, and the projection to logits, which the backward
+/// pass reads next, is split once.
 #[test]
 fn split_weights_take_the_memory_of_a_few() {
     let of_layers = |layers| {
@@ -152,7 +152,7 @@ fn split_weights_take_the_memory_of_a_few() {
     assert_eq!(few, buffers(9));
 }
 
-/// Launches that split would take longer than they save.
+/// Separate launches to split operands would take longer than they save.
 #[test]
 fn small_products_split_their_operands_themselves() {
     for mode in modes() {
@@ -199,7 +199,7 @@ fn frozen_weights_are_split_once_and_give_the_same_bits() {
     assert_eq!(found, [true, false, false]);
 }
 
-/// A device with too little memory for copies trains without them, with the same bits.
+/// A device with too little memory for f16 copies trains without them, with the same bits.
 #[test]
 fn copies_of_two_parts_are_left_out_where_they_do_not_fit() {
     // Nodes of a graph would take more memory than the weights of this model.

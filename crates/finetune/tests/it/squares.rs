@@ -1,4 +1,4 @@
-//! The gradient norm of a step, whose squares products add as far as they compute whole gradients.
+//! The gradient norm of a step. Products that compute whole gradients also sum their squares.
 
 use retrograph_finetune::model::{GradientHome, StepOptions, StepPass};
 use retrograph_finetune::parameters::{EMBEDDING, Parameter};
@@ -34,7 +34,7 @@ fn the_norm_is_that_of_the_gradients() {
     }
 }
 
-/// The elements that are read for the norm alone, in f32.
+/// The number of elements that are read only for the norm, in f32.
 fn read_for_the_norm(config: &TrainingConfig, options: StepOptions) -> usize {
     let pass = StepPass::new(config, options).unwrap().pass;
     let sums =

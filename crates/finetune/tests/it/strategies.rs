@@ -53,7 +53,7 @@ fn every_strategy_trains_dora_to_the_same_bits() {
     every_strategy_computes_the_same_bits(Mode::Lora(DORA));
 }
 
-/// The places of transients do not change the results.
+/// The offsets of transients do not change the results.
 #[test]
 fn memory_plans_do_not_change_a_bit() {
     let device = device();
@@ -82,8 +82,8 @@ fn verification_compares_every_step() {
     }
 }
 
-/// The nodes of the graph hold nothing that changes from step to step, and one replayed step
-/// equals one eager step with all transients NaN before.
+/// The nodes of the graph hold no values that change from step to step, and a replayed step equals
+/// an eager step with all transients NaN before.
 #[test]
 fn the_training_step_is_admitted() {
     let device = device();

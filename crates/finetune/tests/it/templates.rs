@@ -1,5 +1,5 @@
-//! Chat templates that would not end, or take all memory: each ends soon, with an error that names
-//! the file and the limit.
+//! Chat templates that would not terminate or would exhaust memory: each fails soon, with an error
+//! that names the file and the limit.
 
 use std::fs;
 use std::time::{Duration, Instant};

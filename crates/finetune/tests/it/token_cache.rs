@@ -40,7 +40,7 @@ fn write_data(folder: &Path, form: &str) -> PathBuf {
     path
 }
 
-/// All that training takes from the data.
+/// The values that training reads from the data.
 fn taken(data: &Data) -> Vec<Value> {
     let step = |step| data.batch([2, 16], 9, step).unwrap();
     let order = |index| data.in_order([3, 16], index).unwrap();
@@ -83,7 +83,7 @@ fn cached_data_is_the_data_in_memory_and_is_tokenized_once() {
 }
 
 #[test]
-fn other_data_or_another_tokenizer_has_a_file_of_its_own() {
+fn other_data_or_another_tokenizer_has_its_own_file() {
     let place = Place::chatml();
     let path = write_data(place.0.path(), "examples");
     let cache = TokenCache::at(place.0.path().join("cache"));
@@ -158,7 +158,7 @@ fn data_that_cannot_be_used_leaves_no_file() {
 
 /// Processes of a run build the file once.
 #[test]
-fn readers_at_the_same_time_share_a_file() {
+fn concurrent_readers_share_a_file() {
     let place = Place::chatml();
     let (tokenizer, path) = (place.tokenizer(), write_data(place.0.path(), "examples"));
     let cache = TokenCache::at(place.0.path().join("cache"));

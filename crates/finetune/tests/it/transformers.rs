@@ -1,5 +1,5 @@
-//! Model directories and adapters saved by Hugging Face's libraries, against the results of those
-//! libraries in float64; `golden/make_models.py` made both.
+//! Compares results on model directories and adapters that Hugging Face libraries saved with the
+//! results of these libraries in float64; `golden/make_models.py` made both.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const STEPS: u32 = 30;
 /// Relative, for the norms of the gradients of all steps. The errors of earlier steps accumulate in
 /// the parameters, which changes gradients by more than losses.
 const NORM_TOLERANCE: f64 = 1e-3;
-/// Tokens of a prompt, which the likeliest ones follow.
+/// Tokens of a prompt, followed by the most likely tokens.
 const PROMPT: usize = 5;
 
 type Golden = BTreeMap<String, Vec<f64>>;
@@ -109,8 +109,8 @@ fn logits(device: &Device, trainer: &Trainer, tokens: &[u32], seq: usize) -> Vec
     tokens.chunks(seq).flat_map(one).collect()
 }
 
-/// The gradients of the tensors in files. A fused matrix has the rows of its parts. Its A is that
-/// of all parts, so that their gradients are added.
+/// The gradients of the tensors in files. A fused matrix has the rows of its parts. All parts share
+/// its A, so their gradients are added.
 fn stored_gradients(trainer: &mut Trainer) -> BTreeMap<String, Vec<f32>> {
     let gradients: BTreeMap<_, _> = trainer.gradients().unwrap().into_iter().collect();
     let mut stored: BTreeMap<String, Vec<f32>> = BTreeMap::new();

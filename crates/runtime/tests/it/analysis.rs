@@ -1,4 +1,4 @@
-//! Edges and memory plans against plain definitions, on random passes.
+//! Compares edges and memory plans with simple definitions, on random passes.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use retrograph_runtime::{BufferId, BufferKind, Edges, MemoryPlan, Pass, Reuse, S
 
 use crate::described::described;
 
-/// The memory of an access: a buffer of its own, or the arena.
+/// The memory of an access: its own buffer, or the arena.
 fn places(
     plan: &MemoryPlan,
     pass: &Pass,

@@ -1,4 +1,4 @@
-//! Libraries that break the capture they are called in, or bake in values that vary.
+//! Libraries that break the capture in which they are called, or bake in varying values.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,7 +23,7 @@ fn copy(scope: &LibraryScope<'_>) -> Called {
     unsafe { scope.stream().copy_on_device(to.address, from.address, from.bytes) }
 }
 
-/// Waits for its stream, which is allowed outside of a capture alone.
+/// Waits for its stream, which is allowed only outside a capture.
 fn wait(scope: &LibraryScope<'_>) -> CUresult {
     // SAFETY: the stream lives.
     unsafe { (scope.context().table().cuStreamSynchronize)(scope.stream().raw()) }
@@ -47,7 +47,7 @@ fn waiting_in_silence() -> LibraryCall {
     })
 }
 
-/// Leaves a stream of its own in the capture.
+/// Leaves another stream in the capture without joining it.
 fn unjoined(device: &Device) -> LibraryCall {
     let other = Stream::new(&device.context).unwrap();
     let event = Event::untimed(&device.context).unwrap();
@@ -116,7 +116,7 @@ fn a_lost_graph_is_neither_leaked_nor_destroyed_twice() {
             assert_eq!(bench.simulator.live(), before, "{policy:?}");
         }
     }
-    // The broken captures themselves are no surprise; a wrong destroy would be.
+    // The broken captures themselves are expected; a wrong destroy would not be.
     let mut surprises = bench.simulator.diagnostics();
     surprises.retain(|found| found.kind != DiagnosticKind::Capture);
     assert!(surprises.is_empty(), "{surprises:?}");

@@ -87,7 +87,7 @@ fn cache_with(device: &Device, budget_bytes: usize, policy: Policy) -> Cache {
 
 /// The bytes of a program of `size` and of its transients, apart.
 fn bytes(size: usize) -> (usize, usize) {
-    // Behind the controls is their count.
+    // The fetch count follows the controls.
     let control = ((4 * size).next_multiple_of(16) + 16).next_multiple_of(256);
     (control, 2 * (4 * size).next_multiple_of(256))
 }
@@ -117,7 +117,7 @@ fn transients_of_all_programs_lie_in_the_arena_of_the_largest() {
         own += bytes(size).0;
         assert_eq!(cache.statistics().bytes, own + bytes(256).1);
     }
-    // A smaller arena that was there first is kept by its program.
+    // An earlier, smaller arena is kept by its program.
     let mut growing = self::cache(&device, usize::MAX);
     bound.get(&mut growing, 64);
     bound.get(&mut growing, 256);
@@ -139,7 +139,7 @@ fn programs_that_share_memory_wait_for_each_other_on_any_streams() {
         let streams = lengths.map(|_| Stream::new(&device.context).unwrap());
         let bounds = lengths.map(|_| Bound::new(&device));
         let mut cache = cache(&device, usize::MAX);
-        // Nothing waits for the device between the steps: two programs are there.
+        // Both programs exist, so nothing waits for the device between the steps.
         bounds[0].get(&mut cache, 200);
         bounds[0].get(&mut cache, 100);
         for (at, len) in lengths.into_iter().enumerate() {
@@ -152,7 +152,7 @@ fn programs_that_share_memory_wait_for_each_other_on_any_streams() {
             bound.step(&mut cache, len, 1000 * at as u32, stream);
         }
         assert_eq!(cache.statistics().builds, 2);
-        // A wait for the last step is one for all of them, since each waits for the one before.
+        // Waiting for the last step waits for all steps, since each waits for the previous one.
         for (at, len) in lengths.into_iter().enumerate() {
             let held = bounds[at].out.download(&streams[lengths.len() - 1]).unwrap();
             assert!(held.iter().copied().take(len).eq((1000 * at as u32..).take(len)), "{at}");

@@ -1,4 +1,4 @@
-//! Steps on a stream that another thread captures are refused, and nothing of them is captured.
+//! Steps on a stream that another thread captures are refused, and no part of them is captured.
 
 use std::thread;
 

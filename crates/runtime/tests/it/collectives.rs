@@ -1,4 +1,4 @@
-//! Collectives as operations: results, order, strategies, failures.
+//! Collectives as operations: results, order, strategies and failures.
 
 use std::time::{Duration, Instant};
 
@@ -215,7 +215,7 @@ fn memory_of_a_communicator_is_freed_also_after_an_abort() {
     for aborts in [false, true] {
         two_ranks(|rank| {
             let free = || rank.device.context.memory().unwrap().0;
-            // NCCL keeps memory of its own from the first use on.
+            // NCCL keeps its own memory from the first use on.
             drop(rank.communicator.allocate::<u8>(1).unwrap());
             let before = free();
             let buffer = rank.communicator.allocate::<u8>(BYTES).unwrap();

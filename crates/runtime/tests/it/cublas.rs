@@ -1,8 +1,8 @@
-//! Matrix products of cuBLAS in a pass: of a table that replaces it, and of the
-//! library itself on a GPU.
+//! cuBLAS products in a pass: with a stand-in for the library, and with the library itself on a
+//! GPU.
 //!
-//! On a GPU the library is looked up by its usual names, or at `RETROGRAPH_CUBLAS`, a path. With
-//! `RETROGRAPH_REQUIRE_GPU=1` a missing one is a failure.
+//! On a GPU the library is looked up by its usual names, or at the path `RETROGRAPH_CUBLAS`. With
+//! `RETROGRAPH_REQUIRE_GPU=1` a missing library is a failure.
 
 use std::ffi::{c_int, c_void};
 use std::path::Path;
@@ -63,7 +63,8 @@ impl Products {
         Self { pass, x, w, ours, theirs, sum }
     }
 
-    /// Our product, theirs and the sum after two steps; a replay is held to an eager step, too.
+    /// Our product, the library's and the sum after two steps; a replay is also compared with an
+    /// eager step.
     fn run(
         &self,
         device: &Device,
@@ -104,8 +105,8 @@ impl Products {
     }
 }
 
-/// cuBLAS of this machine, or `None` where the tests run on a simulated driver or it is missing.
-// A skip must be visible, and tests have nothing but standard error to say so.
+/// Returns cuBLAS of this machine, or `None` on a simulated driver or if the library is missing.
+// A skip must be visible, and tests can only print to standard error.
 #[allow(clippy::print_stderr)]
 pub(crate) fn cublas(device: &Device) -> Option<Cublas> {
     if device.context.driver().is_simulated() {
@@ -118,7 +119,7 @@ pub(crate) fn cublas(device: &Device) -> Option<Cublas> {
         None => Cublas::load(&device.context),
     };
     let mut found = load();
-    // Other tests capture on the same GPU meanwhile, which a new handle would disturb.
+    // Other tests may capture on the same GPU, which a new handle would disturb.
     for _ in 0..1000 {
         if !matches!(found, Err(Error::RefusedDuringCapture { .. })) {
             break;

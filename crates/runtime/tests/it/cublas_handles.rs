@@ -1,5 +1,5 @@
-//! Programs whose products another handle of cuBLAS is to do: steps are the new handle's from then
-//! on, or they stay as they were, and each handle lives for as long as steps use it.
+//! Rebinding the cuBLAS handle of a program: later steps use the new handle, or the program is
+//! unchanged, and each handle lives as long as steps use it.
 
 use retrograph_runtime::{
     Bindings, BuildError, Cublas, DeviceBuffer, Error, Policy, Program, Rebound, Strategy,
@@ -13,7 +13,7 @@ use crate::programs::build;
 
 const POLICIES: [Policy; 4] = [Policy::Eager, Policy::Hybrid, Policy::Capture, Policy::Auto];
 
-/// A program of products, and where the library's product goes.
+/// A program of products, and the output of the library's product.
 struct Case<'a> {
     device: &'a Device,
     products: Products,

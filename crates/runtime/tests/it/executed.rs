@@ -1,4 +1,4 @@
-//! Random passes, run under many orders that the simulated driver is free to choose.
+//! Random passes, run in many orders that the simulated driver chooses.
 
 use proptest::prelude::*;
 use retrograph_driver_sim::Config;

@@ -1,4 +1,4 @@
-//! Calls that fail, as only a simulated driver can be made to do it on purpose.
+//! Driver calls that fail, which only a simulated driver can do on demand.
 
 use std::sync::Arc;
 

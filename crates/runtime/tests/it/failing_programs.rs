@@ -1,5 +1,5 @@
-//! Calls that fail, as only a simulated driver can be made to do it on purpose: nothing leaks, the
-//! stream stays usable, and a step happens once or says that it did not.
+//! Driver calls that fail, which only a simulated driver can do on demand: nothing leaks, the
+//! stream stays usable, and a step happens once or reports that it did not.
 
 use std::sync::{Arc, Barrier};
 
@@ -215,7 +215,7 @@ fn a_lost_context_ends_the_program_with_the_original_cause() {
     }
 }
 
-/// Whatever of an admission was enqueued before it failed, later steps see their own controls.
+/// Whatever part of an admission was enqueued before it failed, later steps see their own controls.
 #[test]
 fn an_admission_that_fails_leaves_every_step_its_controls() {
     let bench = Bench::new(0);

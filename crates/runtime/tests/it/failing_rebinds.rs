@@ -1,5 +1,5 @@
-//! Rebinding while driver calls fail: the next update is taken, or the old step stays, or the
-//! program says that it cannot do either. It never steps with some of both memories.
+//! Rebinding while driver calls fail: the next update strategy is used, or the old bindings stay,
+//! or the program reports that neither is possible. A step never mixes both memories.
 
 use retrograph_driver_sys::CUresult;
 use retrograph_runtime::{
@@ -13,7 +13,7 @@ const SET: &str = "cuGraphExecKernelNodeSetParams_v2";
 const INSTANTIATE: &str = "cuGraphInstantiateWithFlags";
 const UPLOAD: &str = "cuMemcpyHtoDAsync_v2";
 
-/// Calls that fail, the least update, and the update that is taken then.
+/// Calls that fail, the first update strategy, and the strategy that is then used.
 type Case = (&'static [(&'static str, u64)], UpdateStrategy, UpdateStrategy);
 
 const FOLLOWED: [Case; 4] = [

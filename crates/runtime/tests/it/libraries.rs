@@ -1,4 +1,4 @@
-//! Work of libraries in a pass: captured into the graph or launched eagerly, any number of nodes.
+//! Library calls in a pass: captured into the graph or launched eagerly, with any number of nodes.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ pub(crate) struct Mixed {
 }
 
 impl Mixed {
-    /// `y = 3 · silu(x) + silu(x)`, with `bias` before it, of which a library scales and a
-    /// second one copies by `copy`, which is given two ranges.
+    /// `y = 3 · silu(x) + silu(x)`, preceded by `bias`. One library call scales, and `copy`, which
+    /// gets two ranges, copies.
     pub(crate) fn new(device: &Device, copy: LibraryCall) -> Self {
         let (modules, scale) = warm(&device.context, SCALE, "scale");
         let mut pass = Pass::new("mixed");
@@ -101,7 +101,7 @@ fn launch(scope: &LibraryScope<'_>, scale: &Function) -> retrograph_runtime::err
     scope.check("cuLaunchKernel", code)
 }
 
-/// Copies one half on the given stream and the other on one of its own.
+/// Copies one half on the given stream and the other half on another stream.
 pub(crate) fn forking(device: &Device) -> LibraryCall {
     let other = Stream::new(&device.context).unwrap();
     let events = [(); 2].map(|()| Event::untimed(&device.context).unwrap());
@@ -229,7 +229,7 @@ fn every_order_that_the_edges_allow_gives_the_same_bits() {
     }
 }
 
-/// Which of a library's nodes hold an address is not known, so that its work is captured again.
+/// It is unknown which nodes of a library hold an address, so its work is captured again.
 #[test]
 fn a_program_with_libraries_is_bound_to_other_memory() {
     let device = device();

@@ -16,7 +16,7 @@ const CLASSES: usize = 7;
 /// Values of the two weights and the bias, one after the other.
 const LENGTHS: [usize; 3] = [INNER * INPUTS, INNER, CLASSES * INNER];
 
-/// The pass and everything that is bound or set from outside.
+/// The pass, its external buffers and its controls.
 pub(crate) struct Mlp {
     pub(crate) pass: Pass,
     x: Slice<f32>,

@@ -1,4 +1,4 @@
-//! Edges of random passes: in every order that they allow, no two buffers in use share bytes.
+//! Edges of random passes: in every order that they allow, no two live buffers share bytes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use retrograph_runtime::{BufferId, Edges, MemoryPlan, Pass, Reuse};
 
 use crate::described::described;
 
-/// An order of operations that the edges allow, by `seed`: of those that may come next any one.
+/// A random order of operations that the edges allow, by `seed`.
 fn some_order(edges: &Edges, mut seed: u64) -> Vec<usize> {
     let mut left: Vec<usize> = (0..edges.operations()).collect();
     let (mut done, mut order) = (vec![false; left.len()], Vec::new());
@@ -29,7 +29,7 @@ fn some_order(edges: &Edges, mut seed: u64) -> Vec<usize> {
 /// The first two transients of which one accesses a word of the arena, then the other, and then the
 /// first again: both were in use there at once.
 fn trample(pass: &Pass, plan: &MemoryPlan, order: &[usize]) -> Option<[BufferId; 2]> {
-    // Who uses each word now, and who did before.
+    // The current and the earlier users of each word.
     let mut users: HashMap<usize, (BufferId, HashSet<BufferId>)> = HashMap::new();
     for &at in order {
         for access in pass.operations()[at].accesses() {

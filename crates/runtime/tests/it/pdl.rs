@@ -16,8 +16,8 @@ const LEN: usize = 64;
 /// Kernels in a row.
 const ROW: usize = 6;
 
-/// [`SCALE`], which lets others start at once and waits before it touches memory. The conditional
-/// return of the original comes after the wait.
+/// [`SCALE`] with PDL: it lets dependents start immediately and waits before it accesses memory.
+/// The conditional return of the original comes after the wait.
 fn waiting_scale() -> String {
     let ptx = SCALE.replace(".version 6.3", ".version 7.8").replace("sm_75", "sm_90");
     let first = "    ld.param.u64        %rd0, [x];";

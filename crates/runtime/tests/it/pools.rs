@@ -1,5 +1,5 @@
 //! Memory pools: allocation, reuse and seals. While any thread captures, a pool may not wait for
-//! the context, and dropped graphs keep their memory: tests of either are alone on a GPU.
+//! the context, and dropped graphs keep their memory. Tests of either need exclusive use of a GPU.
 
 use std::sync::mpsc;
 

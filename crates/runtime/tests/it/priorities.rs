@@ -1,4 +1,4 @@
-//! Which nodes of a graph go first.
+//! Priorities of the nodes of a graph.
 
 use std::cell::Cell;
 
@@ -16,7 +16,7 @@ use crate::programs::build;
 
 const LEN: usize = 64;
 
-/// A row of kernels, and one beside the first of them for whose result nobody waits.
+/// A chain of kernels, and a kernel concurrent with the first whose result no other one reads.
 fn pass(row: usize) -> (Pass, Vec<Slice<f32>>) {
     let mut pass = Pass::new("priorities");
     let chain: Vec<_> = (0..=row).map(|at| pass.external(format!("x{at}"), LEN)).collect();

@@ -1,4 +1,4 @@
-//! Profiles: everything is measured once, and nothing is changed by it.
+//! Profiles: every operation is measured once, and profiling changes nothing.
 
 use retrograph_runtime::{CaptureMode, DeviceBuffer, Error, Graph, Policy, ProfileError, Stream};
 

@@ -1,6 +1,6 @@
 //! Programs: every strategy gives the same bits, and no error is silent.
 //!
-//! The silent errors of earlier systems, and where each is shown to be impossible or caught:
+//! The silent errors of earlier systems, and the tests that each is impossible or detected:
 //!
 //! - a captured step was lost: [`building_runs_nothing_and_each_step_runs_once`]
 //! - `lr` and `step` were baked in: [`controls_reach_every_step`],

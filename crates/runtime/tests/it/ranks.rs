@@ -1,4 +1,4 @@
-//! Ranks of a communicator: threads with two GPUs, or with simulated devices of their own.
+//! Ranks of a communicator: threads with two GPUs, or each with its own simulated device.
 //!
 //! `RETROGRAPH_NCCL` names the NCCL library of the GPUs.
 

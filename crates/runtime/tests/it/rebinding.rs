@@ -1,5 +1,5 @@
-//! Programs that are bound to other memory: by every update the steps equal steps of a program that
-//! was built for that memory, and the old memory lives exactly as long as steps use it.
+//! Rebinding: with every update strategy, steps equal the steps of a program built for that memory,
+//! and the old memory lives exactly as long as steps use it.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn two_fresh_steps(device: &Device, mlp: &Mlp) -> Vec<u32> {
 }
 
 #[test]
-fn by_every_update_steps_are_those_of_a_fresh_program() {
+fn with_every_update_steps_equal_those_of_a_fresh_program() {
     let (device, mlp) = (device(), Mlp::new());
     let expected = two_fresh_steps(&device, &mlp);
     for policy in POLICIES {
@@ -36,7 +36,7 @@ fn by_every_update_steps_are_those_of_a_fresh_program() {
         let mut program = build(&device, &mlp.pass, &mlp.bindings(&buffers), policy).unwrap();
         assert!(mlp.train(&mut program, &device.stream, &buffers, 0..2) == expected);
         let before = buffers.state(&device.stream);
-        // Every update comes after every other.
+        // Every update strategy follows every other.
         for least in UPDATES.into_iter().chain(UPDATES.into_iter().rev()) {
             let others = mlp.buffers(&device.stream);
             let bindings = mlp.bindings(&others);

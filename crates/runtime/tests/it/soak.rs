@@ -1,8 +1,8 @@
 //! Long runs: nothing leaks, nothing drifts, and every bit equals eager steps.
 //!
-//! They are short by themselves. `RETROGRAPH_REPLAYS=10000` and `RETROGRAPH_SOAK_SECONDS=60` make
-//! them long, for a GPU that nothing else uses meanwhile; only then do the tests watch its free
-//! memory and the memory of this process.
+//! The tests are short by default. `RETROGRAPH_REPLAYS=10000` and `RETROGRAPH_SOAK_SECONDS=60` make
+//! them long, for a GPU without other users; only then do the tests check its free memory and the
+//! memory of this process.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,11 +18,11 @@ use crate::device::{Device, alone, asked_for, device_of, driver_of};
 use crate::mlp::{Mlp, MlpBuffers};
 use crate::tally::{Tally, TallyBuffers};
 
-/// Bytes that may be lost between the first quarter and the end: the driver and the allocator of
-/// the process take memory in pieces.
+/// Bytes by which memory may grow between the first quarter and the end: the driver and the
+/// allocator of the process take memory in chunks.
 const SLACK: usize = 8 << 20;
 
-/// Free bytes of the device and bytes of this process at one moment.
+/// Free bytes of the device and bytes of this process.
 #[derive(Clone, Copy, Debug)]
 struct Footprint {
     device_free: usize,
@@ -82,7 +82,7 @@ fn thousands_of_replays_leave_the_bits_of_eager_steps() {
     });
 }
 
-/// One shape of the pass: a program that goes through everything, and eager steps beside it.
+/// One shape of the pass: the program under test, and eager steps for comparison.
 struct Shape {
     tally: Tally,
     modules: WarmModules,
@@ -132,7 +132,7 @@ impl Shape {
         self.program = build().or_else(|_| build()).unwrap();
     }
 
-    /// Goes on in other memory.
+    /// Continues in other memory.
     fn rebind(&mut self, device: &Device) {
         let state = self.buffers.state(&device.stream).unwrap();
         self.buffers = self.tally.holding(&device.stream, &state).unwrap();
@@ -143,7 +143,7 @@ impl Shape {
     }
 }
 
-/// A library allocates inside of a capture, as one that was not made for graphs does.
+/// Allocates inside a capture, like a library that does not support graphs.
 fn break_a_capture(device: &Device) {
     let error = device.stream.capture(CaptureMode::ThreadLocal, |capturing| {
         // SAFETY: the out pointer is valid; the call fails, so that nothing is leaked.
@@ -168,7 +168,7 @@ const HARMLESS: [&str; 6] = [
     "cuGraphExecDestroy",
 ];
 
-/// One round of everything, in an order that `round` decides.
+/// Runs one round of all actions, in an order that depends on `round`.
 fn go_round(device: &Device, simulator: Option<&Simulator>, shapes: &mut [Shape], round: usize) {
     let at = round % shapes.len();
     let shape = &mut shapes[at];

@@ -1,5 +1,4 @@
-//! A pass that counts: the memory after its steps shows how often each step ran, and in which
-//! order.
+//! A pass whose memory shows how often each step ran, and in which order.
 
 use retrograph_kernels::{Access, Argument, BufferArgument, Cell};
 use retrograph_runtime::{
@@ -160,7 +159,7 @@ impl TallyBuffers {
     /// All that steps write.
     pub(crate) fn state(&self, stream: &Stream) -> Result<Vec<u32>, String> {
         let download = |buffer: &DeviceBuffer<u32>| {
-            // A download changes nothing, so that it can be tried again.
+            // A download changes nothing, so it can be retried.
             let outcome = buffer.download(stream).or_else(|_| buffer.download(stream));
             outcome.map_err(|error| error.to_string())
         };

@@ -1,4 +1,4 @@
-//! Two devices in one process: each has its own modules, programs and captures, and no more.
+//! Two devices in one process: each has its own modules, programs and captures.
 
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -95,7 +95,7 @@ fn a_buffer_of_another_device_is_refused() {
 }
 
 #[test]
-fn a_capture_on_one_device_holds_nothing_up_on_the_other() {
+fn a_capture_on_one_device_does_not_block_the_other() {
     let [here, there] = two_devices();
     let graph = here.stream.capture(CaptureMode::ThreadLocal, |_| {
         thread::scope(|scope| {
@@ -112,7 +112,7 @@ fn a_capture_on_one_device_holds_nothing_up_on_the_other() {
 }
 
 #[test]
-fn a_fault_on_one_device_is_none_of_the_other() {
+fn a_fault_on_one_device_does_not_affect_the_other() {
     let simulator = Simulator::new(Config { devices: 2, ..Config::default() }).unwrap();
     let simulator = Arc::new(simulator);
     let driver = driver_of(&simulator).unwrap();

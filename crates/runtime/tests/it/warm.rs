@@ -1,4 +1,4 @@
-//! Modules: loaded once, ahead of time, with the compiler's words when it refuses.
+//! Modules: loaded once, ahead of time; errors contain the compiler's message.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

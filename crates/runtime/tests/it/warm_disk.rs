@@ -1,4 +1,4 @@
-//! The cache on disk: filled once, read afterwards, and never believed.
+//! The cache on disk: filled once, read afterwards, and always verified.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ pub(crate) fn on_disk(path: &Path) -> CacheOptions {
     CacheOptions { disk: Some(CacheDir::at(path)), ..CacheOptions::default() }
 }
 
-/// Options with processes that compile.
+/// Options with compiler processes.
 pub(crate) fn with_workers(warming: Warming) -> CacheOptions {
     CacheOptions { warming, ..CacheOptions::default() }
 }
@@ -42,7 +42,7 @@ pub(crate) fn warm_two(
     ModuleCache::with(&device.context, options).prewarm(&two(), |_| ())
 }
 
-/// How many images came from each source, as text.
+/// The number of images from each source, as text.
 pub(crate) fn sources(device: &Device, options: CacheOptions) -> String {
     warm_two(device, options).unwrap().report().sources()
 }

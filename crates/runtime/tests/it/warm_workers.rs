@@ -95,12 +95,12 @@ fn the_driver_compiles_if_the_assembler_fails_in_any_way() {
 }
 
 #[test]
-fn processes_that_are_no_workers_are_found_and_the_driver_compiles() {
+fn processes_that_are_not_workers_are_detected_and_the_driver_compiles() {
     let folder = tempfile::tempdir().unwrap();
     let of_another_driver = r#"printf '\001\003\000\000\000\000\000\000\000abc'; cat > /dev/null"#;
     for (lines, word) in [
         ("exit 1", "program: "),
-        ("echo hello; cat", "no answer"),
+        ("echo hello; cat", "not an answer"),
         (of_another_driver, "is for `abc`, not for `SIMULATED driver"),
     ] {
         let warm = warm_large(3, processes(program(folder.path(), lines), 3));
@@ -116,7 +116,7 @@ fn processes_that_are_no_workers_are_found_and_the_driver_compiles() {
 }
 
 #[test]
-fn processes_are_started_for_large_texts_alone() {
+fn processes_are_started_only_for_large_texts() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let started = |warm: fn(Warming), workers| {
@@ -134,7 +134,7 @@ fn processes_are_started_for_large_texts_alone() {
     assert_eq!(started(large, 2), 1, "as many as there may be");
 }
 
-/// A process that never comes to an end is told of, with an image if it had one.
+/// Asserts that a process that does not end is reported, with its image if it had one.
 fn assert_ended(warm: &WarmModules, (limit, with_image, count): (Duration, bool, usize)) {
     let report = warm.report();
     assert_eq!(report.count(Source::Jit), report.images.len(), "{report:?}");

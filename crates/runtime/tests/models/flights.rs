@@ -1,4 +1,4 @@
-//! Threads that want the same things of a module cache.
+//! Threads that need the same values from a module cache.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ type Got = Vec<(&'static str, usize)>;
 #[derive(Default)]
 struct World {
     flights: Arc<Shared>,
-    /// How often making was begun, and how often that is to fail.
+    /// Number of attempts that were started.
     begun: AtomicUsize,
-    /// Makers of the same thing at the same time; the tests look at a single thing.
+    /// Number of concurrent makers of a value; the tests check a single value.
     at_it: AtomicUsize,
 }
 
-/// A thread that makes things; the number of a thing is how often making was begun before.
+/// A thread that makes values; a value is the number of attempts that were started before.
 struct Maker {
     world: loom::sync::Arc<World>,
-    /// The attempts of all threads that fail: those below this number.
+    /// Attempts with numbers below this fail, over all threads.
     failing: usize,
     alone: bool,
     got: Got,
@@ -51,7 +51,7 @@ impl Settle<&'static str, usize, &'static str> for Maker {
             thread::yield_now();
             self.world.at_it.fetch_sub(1, Ordering::SeqCst);
             if number < self.failing {
-                // This and all further claims end with nothing made.
+                // This and all further claims end without a value.
                 return Err(());
             }
             self.got.push((wanted, claim.fulfil(number)));

@@ -1,8 +1,8 @@
-//! All interleavings of threads at the single flight of the module cache, and of host and device at
-//! the ring of step parameters, checked by the model checker `loom`.
+//! Checks all interleavings of threads in the module cache's single flight, and of host and device
+//! in the control ring, with the model checker `loom`.
 //!
-//! The checked files themselves are included here, with the checker's locks in place of those that
-//! the crate uses.
+//! The checked source files are included here, with the checker's locks instead of the locks of the
+//! crate.
 
 #[path = "../../src/modules/flight.rs"]
 #[allow(dead_code, reason = "the models do not call everything")]

@@ -1,4 +1,4 @@
-//! A host that writes values into the slots of a ring, and a device that takes them.
+//! A host that writes values to the slots of a ring, and a device that fetches them.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -8,16 +8,16 @@ use loom::thread;
 use crate::check;
 use crate::ring_counter::RingCounter;
 
-/// Fewer than there are, so that they come round soon.
+/// Fewer slots than in the program, so that they are reused soon.
 const SLOTS: usize = 2;
 
-/// The memory that both see, and the order of launches.
+/// The memory that host and device share, and the order of launches.
 #[derive(Default)]
 struct Ring {
-    /// The device's counter, as the host sees it.
+    /// The device's fetch count.
     count: AtomicU32,
     numbers: [AtomicU32; SLOTS],
-    /// The checker refuses that one side writes a value while the other looks at it.
+    /// The checker reports if one side writes a value while the other accesses it.
     values: [UnsafeCell<u32>; SLOTS],
     /// Accepted launches; a launch sees everything that the host did before.
     launched: AtomicUsize,

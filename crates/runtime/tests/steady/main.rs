@@ -62,7 +62,7 @@ macro_rules! uncounted {
             }
         )*
 
-        /// Launches without counting; with [`LOSES`] it only says so.
+        /// Launches without counting; with [`LOSES`] it only reports success.
         #[allow(non_snake_case, reason = "the driver's name")]
         unsafe extern "C" fn cuGraphLaunch(exec: CUgraphExec, on: CUstream) -> CUresult {
             if LOSES.replace(false) {
@@ -163,7 +163,7 @@ impl Bench {
 fn a_steady_step_is_a_launch_and_allocates_nothing() {
     for policy in [Policy::Manual, Policy::Capture, Policy::Auto] {
         let mut bench = Bench::new(policy);
-        // The first step notes the stream.
+        // The first step records the stream.
         bench.steps(1, |_| 0);
         bench.stream.synchronize().unwrap();
         for (steps, which) in [(16, (|step| step % 2) as fn(usize) -> usize), (16, |_| 1)] {
@@ -181,7 +181,7 @@ fn a_host_that_is_sixteen_steps_ahead_waits_for_the_device() {
     let mut bench = Bench::new(Policy::Manual);
     bench.steps(1, |_| 0);
     bench.stream.synchronize().unwrap();
-    // The simulator runs as late as it may, so the count never moves on its own.
+    // The simulator runs work as late as possible, so the count never advances by itself.
     let (calls, allocations) = bench.steps(64, |step| step % 2);
     let expected = [("cuCtxSetCurrent", 64 + 3), ("cuGraphLaunch", 64), ("cuStreamSynchronize", 3)];
     assert_eq!((calls, allocations), (BTreeMap::from(expected), 0));

@@ -47,7 +47,7 @@ fn the_environment_configures_the_machine() {
     let variables = [("RETROGRAPH_SIM_MEMORY", "a lot")];
     let output = start(&path, library.path(), &variables).output().expect("it starts");
     let said = text(&output);
-    // The program is not told its argument, and never gets to its first call.
+    // The program gets no argument, and ends before its first driver call.
     assert!(!output.status.success(), "{said}");
     let output = start(&path, library.path(), &variables).arg("x").output().expect("it starts");
     let said = text(&output);

@@ -111,7 +111,7 @@ fn a_fault_is_reported_with_thread_and_source_line() {
     assert_eq!((&site["file"], &site["line"]), (&"/src/store.cu".into(), &4.into()));
     assert_eq!(site["instruction"], "st.global.u32 [%rd3], %r2;");
     assert!(said.contains("from /src/store.cu:4): st.global.u32"), "{said}");
-    // The client leaks what it allocated, for the report to tell.
+    // The client leaks its allocation, so that the report lists it.
     assert_eq!(report["live"]["allocated_bytes"], 8);
     assert!(said.contains("not released at exit: "), "{said}");
 }
@@ -131,7 +131,7 @@ fn races_are_reported_on_request() {
 }
 
 #[test]
-fn the_exit_status_is_that_of_the_program() {
+fn the_command_returns_the_exit_status_of_the_program() {
     let folder = tempfile::tempdir().expect("a folder");
     let failing = command(folder.path()).args(["run", "--", "sh", "-c", "exit 7"]).status();
     assert_eq!(failing.expect("it starts").code(), Some(7));
@@ -147,7 +147,7 @@ fn the_exit_status_is_that_of_the_program() {
 }
 
 #[test]
-fn another_file_of_the_same_version_has_links_of_its_own() {
+fn another_file_of_the_same_version_has_its_own_links() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |mut command: Command| {
         let output = command.args(["run", "--", "sh", "-c", "echo $LD_LIBRARY_PATH"]).output();
@@ -196,7 +196,7 @@ fn a_forked_child_gets_an_error() {
 }
 
 #[test]
-fn what_cannot_start_is_named() {
+fn a_program_that_cannot_start_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = command(folder.path()).args(["run", "--", "/no/program"]).output().unwrap();
     let said = text(&output);

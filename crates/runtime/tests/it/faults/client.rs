@@ -1,4 +1,4 @@
-//! A whole use of this crate, from the first driver call to the last.
+//! A complete use of this crate, from the first driver call to the last.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ pub(super) const STEPS: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
     pub(super) policy: Policy,
-    /// Whether a part of the pass is work of a library.
+    /// Whether part of the pass is a library call.
     pub(super) library: bool,
-    /// Whether the program is bound to other memory before each step but the first, and the least
-    /// update by which it follows.
+    /// Whether the program is rebound before each step except the first, and the first update
+    /// strategy to try.
     pub(super) rebinds: Option<UpdateStrategy>,
 }
 

@@ -1,9 +1,9 @@
-//! Which codes a function of the driver may return instead of success.
+//! The codes that a driver function may return instead of success.
 
 use retrograph_driver_sys::CUresult;
 
-/// Whatever the function, a driver may return these: a wrong value, nothing that it can explain,
-/// and the faults of work that was enqueued before.
+/// Codes that every function may return: an invalid value, an unknown error, and faults of earlier
+/// asynchronous work.
 const ANY: [u32; 4] = [1, 999, 700, 719];
 
 /// Further codes of functions whose name has one of these parts, by the function's purpose.
@@ -22,13 +22,13 @@ const FURTHER: [(&[&str], &[u32]); 11] = [
     (&["LaunchKernel", "GraphLaunch"], &[701]),
     // An exec that refuses new parameters.
     (&["SetParams"], &[2, 910]),
-    // Another part of the process captures, in a mode that forbids the call to all threads.
+    // Another part of the process captures in a mode that forbids the call on all threads.
     (&["Alloc", "Free", "Synchronize", "LoadData", "Unload", "Destroy"], &[900]),
-    // The capture was broken before: the stream takes nothing more.
+    // The capture was invalidated before: the stream accepts no more work.
     (&["Capture", "Capturing", "LaunchKernel", "Memcpy", "Memset"], &[900, 901, 906]),
 ];
 
-/// A code that is an answer of the function, and no failure: the list of parameters has ended.
+/// A code that is a normal answer and not a failure: the end of the list of parameters.
 const ANSWERS: [(&str, u32); 1] = [("cuFuncGetParamInfo", 1)];
 
 /// The codes that `call` may plausibly return.

@@ -1,7 +1,7 @@
-//! Every call that a program makes of the driver fails once, in every plausible way: nothing leaks,
-//! nothing wedges, and each step happens exactly once or an error names the call.
+//! Every driver call of a program fails once, in every plausible way: nothing leaks, nothing hangs,
+//! and each step happens exactly once or an error names the call.
 //!
-//! Which calls there are is not listed anywhere: a run without a fault is counted.
+//! The calls are not listed anywhere: they are counted in a run without a fault.
 
 mod client;
 mod codes;
@@ -110,7 +110,7 @@ fn live(simulator: &Arc<Simulator>, fault: &Fault, expected: &[u32]) -> Result<E
     }
 }
 
-/// Nothing works in a lost context, and everything says why.
+/// In a lost context every operation fails and names the cause.
 fn assert_lost(client: &Client, fault: &Fault) -> Result<(), String> {
     let Some(cause) = client.context.lost().cloned() else { return Ok(()) };
     let later = client.run().expect_err("a lost context works");
@@ -179,7 +179,7 @@ fn assert_survives(life: impl Into<Life>) -> Vec<(Fault, Ending)> {
     endings
 }
 
-/// No passing failure of the calls that `which` names keeps a step from happening.
+/// Asserts that no temporary failure of the calls that `which` selects prevents a step.
 fn assert_all_done(endings: &[(Fault, Ending)], which: impl Fn(&Fault) -> bool) {
     let found = endings.iter().filter(|(fault, _)| !fault.code.is_sticky() && which(fault));
     let (done, refused): (Vec<_>, Vec<_>) = found.partition(|(_, how)| *how == Ending::Done);

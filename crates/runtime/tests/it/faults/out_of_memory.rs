@@ -1,4 +1,4 @@
-//! Device memory runs out at every byte that a program can need, although more is said to be free.
+//! Device memory runs out at every size that a program can need, although more is reported as free.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
