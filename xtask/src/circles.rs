@@ -1,6 +1,6 @@
 //! Import circles between the source files of a crate.
 //!
-//! A file imports another one if its code, outside of tests, names an item that the other file
+//! A file imports another one if its code, outside tests, names an item that the other file
 //! defines: in a private `use`, or by a path or a re-exported name in its code. Names are followed
 //! through re-exports to the file that defines the item. A parent module that only declares and
 //! re-exports its children therefore imports none of them, and a child that uses an item of a

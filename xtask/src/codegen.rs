@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use crate::workspace;
 
 /// Maximum lines of an image that is committed as PTX.
-const LONGEST: usize = 2000;
+const MAX_LINES: usize = 2000;
 /// Extensions of committed files.
 const EXTENSIONS: [&str; 2] = ["ptx", "tsv"];
 
@@ -72,7 +72,7 @@ fn expected() -> BTreeMap<String, String> {
                 Some(last) if *last != body => format!("{image}.{target}"),
                 Some(_) => continue,
             };
-            match body.lines().count() <= LONGEST {
+            match body.lines().count() <= MAX_LINES {
                 true => files.insert(format!("{name}.ptx"), text),
                 false => files.insert(format!("{name}.tsv"), summary(&module)),
             };

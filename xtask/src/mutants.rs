@@ -25,7 +25,7 @@ use text::Token;
 use crate::{toolchain, workspace};
 
 /// Maximum lines of a text; `ptxas` is slow on longer texts.
-const MOST_LINES: usize = 450;
+const MAX_LINES: usize = 450;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -73,7 +73,7 @@ fn sources() -> anyhow::Result<Vec<Vec<Token>>> {
         paths.sort();
         for path in paths {
             let text = std::fs::read_to_string(&path)?;
-            if text.lines().count() <= MOST_LINES {
+            if text.lines().count() <= MAX_LINES {
                 texts.push(text::tokens(&text));
             }
         }

@@ -69,8 +69,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
 ];
 
-const MOST_LINES: usize = 600;
-const MOST_COLUMNS: usize = 100;
+const MAX_LINES: usize = 600;
+const MAX_COLUMNS: usize = 100;
 
 pub(crate) fn run() -> anyhow::Result<()> {
     let mut complaints = Vec::new();
@@ -151,12 +151,12 @@ fn file(path: &Path, names: &RetiredNames, complaints: &mut Vec<String>) -> anyh
             complaints.push(format!("{name}: has no //! line at the top; state its content"));
         }
         let lines = text.lines().count();
-        if lines > MOST_LINES {
-            complaints.push(format!("{name}: {lines} lines, at most {MOST_LINES}; split it"));
+        if lines > MAX_LINES {
+            complaints.push(format!("{name}: {lines} lines, at most {MAX_LINES}; split it"));
         }
         for (number, line) in text.lines().enumerate() {
-            if line.chars().count() > MOST_COLUMNS {
-                complaints.push(format!("{name}:{}: over {MOST_COLUMNS} columns", number + 1));
+            if line.chars().count() > MAX_COLUMNS {
+                complaints.push(format!("{name}:{}: over {MAX_COLUMNS} columns", number + 1));
             }
         }
     }

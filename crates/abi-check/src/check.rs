@@ -68,7 +68,7 @@ impl Header {
         let said = self.without_newer(ours, facts::of_ours(&pair));
         let by_c = self.without_newer(ours, c::facts(&self.include, &pair)?);
         let mut by_bindgen = facts::of_header(&pair);
-        // bindgen does not evaluate macros with casts; the compiler alone confirms those.
+        // bindgen does not evaluate macros with casts; only the compiler confirms those.
         for (item, value) in by_c.iter().filter(|(item, _)| item.starts_with("value of ")) {
             by_bindgen.entry(item.clone()).or_insert_with(|| value.clone());
         }

@@ -39,8 +39,8 @@ pub enum Extent {
     Subset,
 }
 
-/// Compares facts. Facts that only the source has are differences, too: fields that our crate
-/// lacks.
+/// Compares facts. Facts that only the source has are also differences: they are fields that our
+/// crate lacks.
 pub fn compare(source: &str, extent: Extent, ours: &Facts, theirs: &Facts) -> Vec<Difference> {
     let mut differences = Vec::new();
     let mut differ = |item: &String, ours: Option<&String>, theirs: Option<&String>| {

@@ -49,13 +49,14 @@ fn dimensions(model: &ModelConfig) {
     fact("shape", format!("{layers} layers of width {hidden}, MLP of {intermediate}"));
     let width = model.head_dim();
     fact("", format!("{heads} query heads and {kv_heads} key and value heads of width {width}"));
-    let head = if model.tied { "tied to the output projection" } else { "with a head of its own" };
+    let head =
+        if model.tied { "tied to the output projection" } else { "separate output projection" };
     fact("", format!("{} tokens, {head}", HumanCount(vocab as u64)));
     let bias = match (model.qkv_bias, model.o_bias, model.mlp_bias) {
         (false, false, false) => "no biases",
         (true, false, false) => "biases on q, k and v",
         (_, _, false) => "biases on q, k, v and o",
-        (_, _, true) => "biases on the MLP and on attention as stored",
+        (_, _, true) => "biases on the MLP, and on attention if the model has them",
     };
     let norm = if model.qk_norm { ", a norm of each query and key head" } else { "" };
     fact("", format!("{bias}{norm}"));
@@ -68,7 +69,7 @@ fn dimensions(model: &ModelConfig) {
         }
         Some(RopeScaling::LongRope(long)) => {
             format!(
-                ", scaled as in LongRoPE, with other factors beyond {} positions",
+                ", scaled as in LongRoPE, with the long factors beyond {} positions",
                 long.original
             )
         }
@@ -80,16 +81,13 @@ fn dimensions(model: &ModelConfig) {
     };
     fact("", format!("rotary base {}{part}{scaling}", model.rope_theta));
     if let Some(interval) = model.no_rope_interval {
-        fact(
-            "",
-            format!("no rotary positions in every layer whose number is a multiple of {interval}"),
-        );
+        fact("", format!("no rotary positions in the last of every {interval} layers"));
     }
     if let Some(SlidingWindow { size, first_layer, full_interval }) = model.sliding_window {
         let from =
             if first_layer == 0 { String::new() } else { format!(" from layer {first_layer}") };
         let except = full_interval.map_or(String::new(), |interval| {
-            format!(", except in layers whose number is a multiple of {interval}")
+            format!(", except in the last of every {interval} layers")
         });
         fact("", format!("sliding window of {size} tokens{from}{except}"));
     }
@@ -111,7 +109,7 @@ fn dimensions(model: &ModelConfig) {
     }
 }
 
-/// Prints the tokenizer. One that cannot be used is not an error here.
+/// Prints the tokenizer. An unusable tokenizer is not an error here.
 fn tokenizer(model: &ModelDirectory) {
     match model.tokenizer() {
         Ok(tokenizer) if tokenizer.is_bytes() => {

@@ -41,7 +41,7 @@ pub struct Run {
 }
 
 /// An upper bound of list lengths. A larger count is unwritten memory.
-const MOST_LISTED: usize = 1 << 16;
+const MAX_LISTED: usize = 1 << 16;
 
 /// A running scenario.
 struct Session {
@@ -160,7 +160,7 @@ impl Session {
         let size_type = Type::Integer { size: 8, signed: false };
         let counts = written.iter().rev().find(|one| one.variable.of == size_type);
         let listed = counts.map(|one| one.variable.word() as usize);
-        let listed = listed.filter(|count| code == 0 && *count <= MOST_LISTED);
+        let listed = listed.filter(|count| code == 0 && *count <= MAX_LISTED);
         let extent = extent(function, words, &written);
         let mut text = String::new();
         for one in written {

@@ -6,21 +6,21 @@ use std::path::Path;
 use retrograph_runtime::open_regular;
 
 /// Maximum bytes of a JSON file. The largest tokenizers on the hub have about 40 MB.
-const MOST_BYTES: u64 = 512 << 20;
+const MAX_BYTES: u64 = 512 << 20;
 
 /// Reads a JSON file, or another text file of a model.
 ///
 /// # Errors
-/// If the file cannot be read, is not a regular file, or has more than [`MOST_BYTES`].
+/// If the file cannot be read, is not a regular file, or has more than [`MAX_BYTES`].
 pub(crate) fn read_json(path: &Path) -> io::Result<Vec<u8>> {
     let (file, mut bytes) = (open_regular(path)?, Vec::new());
     // Refuse a file that is too long before reading it; limit the read in case it grows.
     let mut length = file.metadata()?.len();
-    if length <= MOST_BYTES {
-        length = file.take(MOST_BYTES + 1).read_to_end(&mut bytes)? as u64;
+    if length <= MAX_BYTES {
+        length = file.take(MAX_BYTES + 1).read_to_end(&mut bytes)? as u64;
     }
-    if length > MOST_BYTES {
-        let why = format!("it has more than {MOST_BYTES} bytes");
+    if length > MAX_BYTES {
+        let why = format!("it has more than {MAX_BYTES} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
     Ok(bytes)

@@ -96,9 +96,9 @@ pub fn place_of(path: &Path) -> io::Result<PathBuf> {
 /// Returns the target of links, which need not exist.
 fn followed(path: &Path) -> io::Result<PathBuf> {
     /// The limit of Linux.
-    const MOST_LINKS: usize = 40;
+    const MAX_LINKS: usize = 40;
     let mut path = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         match std::fs::read_link(&path) {
             Ok(target) => path = folder_of(&path).join(target),
             // `.` and `..` have no name that could be replaced.

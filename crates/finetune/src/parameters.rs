@@ -33,7 +33,7 @@ pub enum Init {
     RowNorms {
         /// Elements of a row.
         width: usize,
-        /// Standard deviation of the weight, if it is initialized, too.
+        /// Standard deviation of the weight, if it is also initialized.
         deviation: f32,
     },
 }

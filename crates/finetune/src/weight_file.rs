@@ -13,7 +13,7 @@ use retrograph_runtime::open_regular;
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors, TensorInfo};
 
 /// Maximum bytes of a header; a larger one means that the file is damaged.
-const LARGEST_HEAD: u64 = 100_000_000;
+const MAX_HEAD: u64 = 100_000_000;
 /// Bytes of a piece that is read and converted.
 const PIECE: usize = 1 << 20;
 
@@ -103,7 +103,7 @@ impl WeightFile {
     }
 
     /// Reads the elements of a tensor from index `first` into `values` as f32, which is exact;
-    /// `None` for an unsupported dtype or a range outside of the tensor.
+    /// `None` for an unsupported dtype or a range outside the tensor.
     pub(crate) fn read_values(
         &self,
         tensor: &TensorInfo,
@@ -176,7 +176,7 @@ pub(crate) fn read_head(file: &mut impl Read, length: u64) -> Result<Vec<u8>, He
     let mut size = [0; 8];
     file.read_exact(&mut size).map_err(HeadError::Read)?;
     let json = u64::from_le_bytes(size);
-    if json > LARGEST_HEAD || json > length - 8 {
+    if json > MAX_HEAD || json > length - 8 {
         let why = "it ends inside its header, or is not a safetensors file";
         return Err(HeadError::Damaged(why));
     }

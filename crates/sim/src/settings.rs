@@ -1,4 +1,4 @@
-//! Settings from environment variables, the only way to configure a library in an unmodified
+//! Settings from environment variables, the only way to configure the library in an unmodified
 //! program.
 
 use std::fmt;

@@ -177,7 +177,7 @@ fn step((shape, mode): (&Shape, Mode), dtype: Dtype, size: [usize; 2]) -> (f64, 
     let tokens = (size[0] * size[1]) as f64;
     let (linear, head) = (linear_weights(shape) as f64, head_weights(shape) as f64);
     let lora = lora_weights(shape, mode) as f64;
-    // Frozen weights have no gradient of their own.
+    // Frozen weights have no gradient.
     let (products, trained) = match mode {
         Mode::Full => (3.0, linear + head),
         Mode::Lora | Mode::LoraAll => (2.0, lora),

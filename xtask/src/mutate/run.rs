@@ -23,7 +23,7 @@ const SUITE: [&str; 2] = ["retrograph-driver-sim", "retrograph-conformance"];
 const ARGUMENTS: [&str; 2] = ["--skip", "vectors"];
 const SWITCH: &str = "RETROGRAPH_MUTANT";
 /// The time limit of a test run; a longer run counts as hanging.
-const MOST_TIME: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// The module that the switches call.
 const RUNTIME: &str = r#"//! Switches of mutants.
@@ -243,7 +243,7 @@ impl Binaries {
                 if let Some(status) = child.try_wait()? {
                     break Some(status);
                 }
-                if start.elapsed() > MOST_TIME {
+                if start.elapsed() > TIME_LIMIT {
                     child.kill()?;
                     child.wait()?;
                     break None;

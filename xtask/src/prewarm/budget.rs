@@ -65,8 +65,8 @@ impl Budget {
         text
     }
 
-    /// The entries of `rows` beyond the budget. If `whole`, `rows` are all entries, and unused
-    /// lines of the budget are shortfalls, too.
+    /// Returns the entries of `rows` beyond the budget. If `whole`, `rows` are all entries, and
+    /// unused lines of the budget are also shortfalls.
     pub(crate) fn shortfalls(&self, rows: &[Row], whole: bool) -> Vec<String> {
         let mut shortfalls = Vec::new();
         let mut unused = self.limits.clone();

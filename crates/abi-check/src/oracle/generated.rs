@@ -115,7 +115,7 @@ impl Reader {
         named
             .map(|(ident, of)| {
                 let written = ident.to_string();
-                // bindgen appends `_` to Rust keywords, in labels too.
+                // bindgen appends `_` to Rust keywords, also in labels.
                 let name = written.trim_start_matches("r#");
                 let offset = self.labels.get(&format!("Offset of field: {owner}::{written}"));
                 let word = name.strip_suffix('_').filter(|name| is_word_of_rust(name));

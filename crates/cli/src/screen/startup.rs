@@ -26,7 +26,7 @@ impl Startup {
         match stage {
             Stage::WithoutCopies { bytes } => {
                 let bytes = HumanBytes(*bytes as u64);
-                let why = format!("{bytes} of f16 copies do not fit in memory");
+                let why = format!("the f16 copies ({bytes}) do not fit in memory");
                 fact("weights", format!("frozen weights are split in each step: {why}"));
             }
             Stage::Warming(progress) => {

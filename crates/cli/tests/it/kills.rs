@@ -49,7 +49,7 @@ fn checkpointed(place: &Place, further: &[&str]) -> Command {
     command
 }
 
-/// Waits until the run has written a checkpoint of its own, then for `more`, and kills it.
+/// Waits until the run has written its own checkpoint, then for `more`, and kills it.
 fn kill(mut child: Child, directory: &CheckpointDirectory, more: Duration) {
     let before = directory.latest().unwrap();
     let start = Instant::now();

@@ -12,7 +12,7 @@ const SCENARIO: &str = "scenario a\n  cuInit 0\n  cuInit 1\nend\n";
 const TRACE: &str = "scenario a\n  cuInit 0 -> 0 CUDA_SUCCESS\n  \
                      cuInit 1 -> 1 CUDA_ERROR_INVALID_VALUE\nend\n";
 
-/// Replays a scenario file beside a trace file and a list of differences.
+/// Replays a scenario file with a trace file and a list of differences.
 fn report(trace: &str, differences: &str) -> Report {
     let folder = folder(SCENARIO);
     fs::create_dir_all(folder.path().join("traces/area")).unwrap();

@@ -10,15 +10,15 @@ use crate::error::{Error, Result};
 use crate::model::{CacheConfig, GenerationPass};
 
 /// The shortest length for which programs are built.
-const SHORTEST: usize = 256;
-/// The most rows of a prefill.
-const MOST_ROWS: usize = 512;
-/// The fewest rows of a prefill.
-const FEWEST_ROWS: usize = 16;
-/// The most texts of a pass.
-const MOST_TEXTS: usize = 8;
+const MIN_LENGTH: usize = 256;
+/// Maximum rows of a prefill.
+const MAX_ROWS: usize = 512;
+/// Minimum rows of a prefill.
+const MIN_ROWS: usize = 16;
+/// Maximum texts of a pass.
+const MAX_TEXTS: usize = 8;
 /// Maximum attention scores of a prefill: 256 MiB.
-const MOST_SCORES: usize = 64 << 20;
+const MAX_SCORES: usize = 64 << 20;
 
 /// The sizes of programs.
 #[derive(Clone, Debug)]
@@ -53,23 +53,24 @@ impl Sizes {
             value: capacity.to_string(),
             rule: "at least 2".to_owned(),
         };
-        let rows = powers(FEWEST_ROWS, MOST_ROWS + 1).chain([1]);
+        let rows = powers(MIN_ROWS, MAX_ROWS + 1).chain([1]);
         let rows = Buckets::list(rows).map_err(shape)?;
-        let lengths = Buckets::list(powers(SHORTEST, capacity).chain([capacity])).map_err(shape)?;
+        let lengths =
+            Buckets::list(powers(MIN_LENGTH, capacity).chain([capacity])).map_err(shape)?;
         Ok(Self { rows, lengths, heads: config.model.heads, texts: 1, capacity, dtype })
     }
 
     /// Returns the sizes of programs that decode several texts, without prefill.
     ///
     /// # Errors
-    /// If there are not 1 to [`MOST_TEXTS`].
+    /// If there are not 1 to [`MAX_TEXTS`].
     pub(super) fn of_texts(self, texts: usize) -> Result<Self> {
         let invalid = || Error::InvalidConfig {
             field: "texts",
             value: texts.to_string(),
-            rule: format!("from 1 to {MOST_TEXTS}"),
+            rule: format!("from 1 to {MAX_TEXTS}"),
         };
-        if !(1..=MOST_TEXTS).contains(&texts) {
+        if !(1..=MAX_TEXTS).contains(&texts) {
             return Err(invalid());
         }
         let rows = Buckets::list([1]).map_err(|_| invalid())?;
@@ -105,15 +106,15 @@ impl Sizes {
 
     /// Returns the maximum rows of a program of `length`.
     fn most_rows(&self, length: usize) -> usize {
-        let fits = MOST_SCORES / (self.heads * length).max(1);
-        1 << fits.clamp(FEWEST_ROWS, MOST_ROWS).ilog2()
+        let fits = MAX_SCORES / (self.heads * length).max(1);
+        1 << fits.clamp(MIN_ROWS, MAX_ROWS).ilog2()
     }
 
     /// Returns rows and length of every program that a text may need.
     pub(super) fn all(&self) -> impl Iterator<Item = [usize; 2]> {
         self.lengths.sizes().flat_map(|length| {
             let most = self.most_rows(length).min(length);
-            let most = self.rows.fit(most.max(2)).unwrap_or(MOST_ROWS);
+            let most = self.rows.fit(most.max(2)).unwrap_or(MAX_ROWS);
             self.rows.sizes().take_while(move |rows| *rows <= most).map(move |rows| [rows, length])
         })
     }
@@ -151,7 +152,7 @@ impl Sizes {
     /// Returns rows and length of the largest prefill.
     pub(super) fn largest_prompt(&self) -> [usize; 2] {
         let piece = self.piece(0, self.capacity);
-        [self.rows.fit(piece.max(2)).unwrap_or(MOST_ROWS), self.capacity]
+        [self.rows.fit(piece.max(2)).unwrap_or(MAX_ROWS), self.capacity]
     }
 }
 
@@ -165,7 +166,7 @@ fn violated(config: &InferenceConfig, capacity: usize) -> Option<String> {
     let shape = CacheShape { capacity, heads, kv_heads: model.kv_heads, head_dim };
     let sizes = [
         ("keys of a layer", capacity, model.kv_width()),
-        ("attention scores of a prompt", capacity, FEWEST_ROWS.saturating_mul(heads)),
+        ("attention scores of a prompt", capacity, MIN_ROWS.saturating_mul(heads)),
         ("partial sums of attention", shape.splits(), model.q_width()),
     ];
     let too_large = |&(_, positions, width): &(&str, usize, usize)| {

@@ -11,7 +11,7 @@ use crate::tokenizer::{ChatTemplate, Conversation, TokenStream, Tokenizer};
 pub struct TextRequest<'a> {
     /// The text to be continued, as tokens; see [`TextRequest::new`].
     pub prompt: Vec<u32>,
-    /// The most tokens to generate.
+    /// Maximum tokens to generate.
     pub max_tokens: usize,
     /// How they are chosen.
     pub sampling: Sampling,

@@ -13,7 +13,7 @@ pub struct Tokens<'a> {
     sampling: Sampling,
     ends: Vec<u32>,
     prompt: usize,
-    /// The most tokens to hand out.
+    /// Maximum tokens to return.
     limit: usize,
     enqueued: usize,
     handed_out: usize,

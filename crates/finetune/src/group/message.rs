@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// The protocol version, which must be the same in all processes.
 pub(super) const VERSION: u32 = 1;
 
-/// The most bytes of a message.
-const MOST_BYTES: u64 = 1 << 20;
+/// Maximum bytes of a message.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub(super) fn send(mut stream: &TcpStream, message: &Message) -> io::Result<()> 
 /// Receives a message; `None` if the sender has closed the connection.
 pub(super) fn receive(reader: &mut impl BufRead) -> io::Result<Option<Message>> {
     let mut line = Vec::new();
-    io::Read::take(&mut *reader, MOST_BYTES).read_until(b'\n', &mut line)?;
+    io::Read::take(&mut *reader, MAX_BYTES).read_until(b'\n', &mut line)?;
     if line.is_empty() {
         return Ok(None);
     }

@@ -238,7 +238,7 @@ impl Watch {
             let unhealthy = self.communicator.get().and_then(|one| one.require_healthy().err());
             if let Some(reason) = late.or(unhealthy.map(|error| error.to_string())) {
                 self.fail_without_cause(&reason);
-                // The coordinator tells all ranks, also this one; without it nobody does.
+                // The coordinator tells all ranks, including this one.
             }
             if said.elapsed() > self.options.beat() {
                 self.say(&Message::Alive);

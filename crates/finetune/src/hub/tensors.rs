@@ -114,7 +114,7 @@ impl Tensors {
     }
 
     /// Reads the elements of the tensor `name` from index `first` into `values`; `None` for an
-    /// unsupported dtype or a range outside of the tensor.
+    /// unsupported dtype or a range outside the tensor.
     pub(super) fn read(
         &self,
         (name, tensor): (&str, &StoredTensor),

@@ -22,7 +22,7 @@ use crate::parameters::{
 };
 
 /// Minimum bytes of a group for which latency does not dominate the time of its exchange.
-const SMALLEST_GROUP: usize = 1 << 20;
+const MIN_GROUP_BYTES: usize = 1 << 20;
 
 /// How the gradients of a pass are stored and exchanged.
 #[derive(Clone, Copy, Debug)]
@@ -209,7 +209,7 @@ fn grouped(
         if alone || bytes >= complete {
             groups.push(Vec::new());
             bytes = 0;
-            complete = (left / 3).max(SMALLEST_GROUP).min(options.group_bytes);
+            complete = (left / 3).max(MIN_GROUP_BYTES).min(options.group_bytes);
         }
         bytes += options.bytes(&parameters[at]);
         left -= options.bytes(&parameters[at]);

@@ -23,7 +23,7 @@ fn batch(config: &TrainingConfig, options: GeneratorOptions) -> GenerationBatch 
     GenerationBatch::new(generator_on(&device(), config, options)).unwrap()
 }
 
-/// A request with a prompt of its own.
+/// A request with its own prompt.
 #[derive(Clone)]
 struct Asked {
     prompt: Vec<u32>,

@@ -73,7 +73,7 @@ fn recomputed_layers_drop_the_same_elements() {
     };
     assert_eq!(of(false, None), of(true, None));
     assert_eq!(of(false, Some(1)), of(true, Some(1)));
-    // Parts are places of their own.
+    // Each micro-batch has its own masks.
     let ((_, whole), (_, parts)) = (of(false, None), of(false, Some(1)));
     let name = "model.layers.0.self_attn.q_proj.lora_A.weight";
     let find =

@@ -373,7 +373,7 @@ fn every_tensor_that_is_wrong_is_named() {
     let found = error(&directory(&qwen2(), &stored));
     assert!(matches!(&found, HubError::ElementType { tensor, .. } if tensor == name), "{found}");
 
-    // A model that is said to have a head of its own must have it.
+    // A model whose configuration says that it is not tied must have a head.
     let untied = with(qwen2(), json!({ "tie_word_embeddings": false }));
     let found = error(&directory(&untied, &all)).to_string();
     assert!(found.contains("lm_head.weight") && found.contains("[256, 24]"), "{found}");

@@ -32,7 +32,7 @@ pub(crate) fn config(mode: Mode, steps: u32) -> TrainingConfig {
 /// has no finite loss.
 pub(crate) const NAN_TOKEN: u32 = 255;
 
-/// A run of LoRA on a model for [`values_with_nan`]: its output projection is a matrix of its own,
+/// A run of LoRA on a model for [`values_with_nan`]: its output projection is not tied,
 /// and no checkpoint has its embeddings.
 pub(crate) fn config_with_nan(config: TrainingConfig) -> TrainingConfig {
     let model = ModelConfig { tied: false, ..config.model };

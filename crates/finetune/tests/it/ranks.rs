@@ -1,7 +1,7 @@
 //! Ranks of a run: one thread per device, a coordinator, and a communicator.
 //!
 //! Two ranks use two GPUs if `RETROGRAPH_DEVICE` names one and there are two; `RETROGRAPH_NCCL`
-//! names the library. Otherwise each rank has a simulated device of its own.
+//! names the library. Otherwise each rank has its own simulated device.
 
 use std::env;
 use std::path::Path;
@@ -141,7 +141,7 @@ fn gpus(count: usize) -> Option<Nccl> {
     }
     let second = Device::open(DeviceChoice::Cuda(1));
     let nccl = match env::var_os("RETROGRAPH_NCCL") {
-        // SAFETY: whoever sets the variable names NCCL.
+        // SAFETY: the variable names NCCL.
         Some(path) => unsafe { Nccl::load_from(Path::new(&path)) },
         None => Nccl::load(),
     };

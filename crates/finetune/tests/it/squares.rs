@@ -8,7 +8,7 @@ use retrograph_kernels::Access;
 use crate::golden::{self, weights};
 use crate::precision::{config, trainer};
 
-/// A step of 64 rows, in bf16, with or without a projection of its own.
+/// A step of 64 rows, in bf16, with a tied or a separate output projection.
 fn bf16(tied: bool) -> TrainingConfig {
     let mut config = config(Mode::Full, Precision::BF16);
     (config.batch, config.seq, config.model.tied) = (4, 16, tied);

@@ -16,7 +16,7 @@ use super::disk::identity;
 use super::job::{Failure, Job};
 
 /// Maximum length of an answer.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_BYTES: u64 = 1 << 30;
 
 const GOOD: u8 = 1;
 const BAD: u8 = 0;
@@ -154,7 +154,7 @@ fn read_bytes(input: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut length = [0; 8];
     input.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);
-    if length > MOST_BYTES {
+    if length > MAX_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "an invalid length"));
     }
     let mut bytes = Vec::new();

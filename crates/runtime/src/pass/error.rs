@@ -149,7 +149,7 @@ pub enum PassError {
     MatrixLength {
         /// `a`, `b` or `c`.
         operand: &'static str,
-        /// Elements of the matrix; 0 is refused too.
+        /// Elements of the matrix; 0 is also refused.
         expected: usize,
         /// Elements of the slice.
         found: usize,

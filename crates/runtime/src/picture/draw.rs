@@ -19,8 +19,8 @@ const AXIS: f32 = 26.0;
 const LETTER: f32 = 6.2;
 const LEGEND_COLUMN: f32 = 300.0;
 const LEGEND_COLUMNS: usize = 4;
-const LEAST_WIDTH: f32 = 1200.0;
-const MOST_WIDTH: f32 = 24_000.0;
+const MIN_WIDTH: f32 = 1200.0;
+const MAX_WIDTH: f32 = 24_000.0;
 /// Width of an operation in a picture without times: room for a label if there are few levels.
 const LEVEL: [f32; 2] = [20.0, 150.0];
 /// The width that an operation of the usual time should have in a measured picture.
@@ -71,12 +71,12 @@ impl Picture {
     fn scale(&self, layout: &Layout) -> f32 {
         let length = layout.length.max(f32::MIN_POSITIVE);
         if !self.timed {
-            return (LEAST_WIDTH / length).clamp(LEVEL[0], LEVEL[1]);
+            return (MIN_WIDTH / length).clamp(LEVEL[0], LEVEL[1]);
         }
         let mut times: Vec<f32> = self.nodes.iter().filter_map(|node| node.ms).collect();
         times.sort_unstable_by(f32::total_cmp);
         let usual = times.get(times.len() / 2).copied().unwrap_or(0.0).max(length * 1e-4);
-        (USUAL / usual).clamp(LEAST_WIDTH / length, MOST_WIDTH / length)
+        (USUAL / usual).clamp(MIN_WIDTH / length, MAX_WIDTH / length)
     }
 }
 
@@ -92,7 +92,7 @@ impl Shown {
 impl Drawing<'_> {
     fn to_svg(&self) -> String {
         let lanes_end = self.top + LANE * self.layout.lane_count as f32;
-        let width = (self.layout.length * self.scale).max(LEAST_WIDTH) + 2.0 * MARGIN;
+        let width = (self.layout.length * self.scale).max(MIN_WIDTH) + 2.0 * MARGIN;
         let legend = self.families.len().div_ceil(LEGEND_COLUMNS) as f32 * LINE;
         let height = lanes_end + legend + 2.0 * MARGIN + LINE;
         let mut xml = Xml::default();

@@ -3,7 +3,7 @@
 //! Operations are drawn from left to right by their earliest start, in lanes without overlap. With
 //! a [`Profile`], the width of an operation is its time, and the picture is the fastest schedule
 //! that the edges allow, without contention; otherwise all operations are equally wide. The longest
-//! path is framed in red. Colours are scopes; collectives have a colour of their own. A tooltip
+//! path is framed in red. The colour shows the scope; collectives have their own colour. A tooltip
 //! shows the name, kernel, bytes and time of an operation.
 //!
 //! The SVG has no scripts and embeds no fonts. It has a view box and a size in pixels.

@@ -224,7 +224,7 @@ impl Program {
         self.memory.share()
     }
 
-    /// Device bytes outside of a shared arena.
+    /// Returns the device bytes outside a shared arena.
     fn own_bytes(&self) -> usize {
         self.memory.own_bytes()
     }

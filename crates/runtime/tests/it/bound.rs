@@ -84,7 +84,7 @@ fn memory_from_which_kernels_cannot_load_vectors_is_refused() {
     let out = floats(&device, 8);
     for offset in [4, 8, 16] {
         let (address, owner) = (whole.address() + offset, whole.clone());
-        // SAFETY: the range is inside of the buffer, which is its owner.
+        // SAFETY: the range is inside the buffer, which is its owner.
         let part = unsafe { DeviceBuffer::<f32>::from_raw(&device.context, address, 8, owner) };
         let mut bindings = Bindings::new();
         bindings.bind(x, &part).bind(y, &out);

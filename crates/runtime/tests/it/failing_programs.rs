@@ -220,7 +220,7 @@ fn a_lost_context_ends_the_program_with_the_original_cause() {
 fn an_admission_that_fails_leaves_every_step_its_controls() {
     let bench = Bench::new(0);
     let expected = bench.expected(3);
-    // Two launches that take controls alone, then an eager step.
+    // Two launches that only fetch controls, then an eager step.
     for nth in 1..=6 {
         let buffers = bench.mlp.buffers(&bench.device.stream);
         let mut program = bench.build(&buffers, Policy::Manual).unwrap();

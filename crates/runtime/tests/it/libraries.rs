@@ -279,7 +279,7 @@ fn a_program_keeps_what_a_library_was_given() {
         // SAFETY: the range is the program's.
         unsafe { scope.stream().fill_u32(scope.range(0).address, 9, 1) }
     });
-    // SAFETY: it writes the word alone.
+    // SAFETY: it writes only the word.
     unsafe { pass.library(call.writes(word)) }.unwrap();
     let buffer = DeviceBuffer::zeroed(&device.context, 1).unwrap();
     let mut bindings = Bindings::new();

@@ -27,7 +27,7 @@ fn some_order(edges: &Edges, mut seed: u64) -> Vec<usize> {
 }
 
 /// The first two transients of which one accesses a word of the arena, then the other, and then the
-/// first again: both were in use there at once.
+/// first again: both were live there at the same time.
 fn trample(pass: &Pass, plan: &MemoryPlan, order: &[usize]) -> Option<[BufferId; 2]> {
     // The current and the earlier users of each word.
     let mut users: HashMap<usize, (BufferId, HashSet<BufferId>)> = HashMap::new();

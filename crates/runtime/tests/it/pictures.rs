@@ -190,7 +190,7 @@ fn a_trace_has_each_operation_once_on_a_track_without_overlap() {
         .iter()
         .map(|event| (number(event, "tid"), number(event, "ts"), number(event, "dur")))
         .collect();
-    // The longer copy is on the critical path; the other one runs beside it.
+    // The longer copy is on the critical path; the other one runs concurrently.
     assert_eq!(found, [(0.0, 0.0, 1e3), (1.0, 1e3, 2e3), (0.0, 1e3, 4e3)]);
     assert_eq!((&spans[0]["cat"], &spans[2]["cat"]), (&"there".into(), &"back".into()));
     assert_eq!(spans[0]["args"]["bytes read"], 32);

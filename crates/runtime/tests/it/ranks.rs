@@ -43,7 +43,7 @@ pub(crate) fn two_ranks<T: Send>(body: impl Fn(&Rank) -> T + Sync) -> Vec<T> {
         return simulated_ranks(simulated().unique_id().unwrap(), 2, body);
     }
     let nccl = match std::env::var_os("RETROGRAPH_NCCL") {
-        // SAFETY: whoever sets the variable names NCCL.
+        // SAFETY: the variable names NCCL.
         Some(path) => unsafe { Nccl::load_from(Path::new(&path)) },
         None => Nccl::load(),
     };

@@ -92,7 +92,7 @@ fn a_tensor_map_describes_what_another_argument_accesses() {
     pass.launch(launch(matrix)).unwrap();
 }
 
-/// The size in bytes of each wraps to 0 or 4, which would be inside of any buffer.
+/// The size in bytes of each wraps to 0 or 4, which would be inside any buffer.
 const WRAPPING: [usize; 2] = [1 << 62, (1 << 62) + 1];
 
 #[test]

@@ -84,7 +84,7 @@ impl Tally {
                     scope.stream().copy_on_device(second[0], second[1], half)
                 }
             });
-            // SAFETY: the work reads and writes what is declared, on its stream alone.
+            // SAFETY: the work reads and writes what is declared, only on its stream.
             unsafe { pass.library(call.reads(from).writes(to)) }
         })
     }

@@ -74,7 +74,7 @@ fn a_bundle_can_be_part_of_the_program() {
 
 #[test]
 fn images_in_a_bundle_are_not_decompressed() {
-    // Nobody else asks for images of this target here, or for this one of its own.
+    // No other test in this process needs images of this target, or this image.
     let target: SmTarget = "sm_75".parse().unwrap();
     let compute_capability = (7, 5);
     let device =

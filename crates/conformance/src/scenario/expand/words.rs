@@ -63,7 +63,7 @@ pub(super) fn substitute(text: &str, bindings: &[(&str, &str)]) -> String {
     result + rest
 }
 
-/// A comment begins with `#` at the start of a line or after a blank, outside of quotes.
+/// A comment begins with `#` at the start of a line or after a blank, outside quotes.
 pub(super) fn without_comment(text: &str) -> &str {
     let (mut quoted, mut before) = (false, ' ');
     for (at, character) in text.char_indices() {

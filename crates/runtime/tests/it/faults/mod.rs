@@ -76,7 +76,7 @@ enum Ending {
     Refused,
 }
 
-/// Runs with `fault` in a simulator of its own, and checks for leaks.
+/// Runs with `fault` in a new simulator, and checks for leaks.
 fn live_with(fault: &Fault, expected: &[u32]) -> Result<Ending, String> {
     let simulator = world();
     simulator.fail(fault.call, fault.nth, fault.code).unwrap();

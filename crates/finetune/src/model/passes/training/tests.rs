@@ -40,8 +40,8 @@ fn kernels_of_a_large_step_round_their_outputs_to_bf16() {
     // Forward and backward, and the logits.
     assert_eq!(count(&large.pass, &MULTISTAGE), 2 * (7 * layers + 1));
     assert_eq!(count(&small.pass, &MULTISTAGE), 0);
-    // Only the LoRA update of v is cast by a launch of its own; with small products, the
-    // gradient of attention is, too.
+    // Only the LoRA update of v is cast by a separate launch; with small products, the gradient
+    // of attention is as well.
     assert_eq!(count(&large.pass, &[&ops::CAST]), layers);
     assert_eq!(count(&small.pass, &[&ops::CAST]), 2 * layers);
 }
@@ -93,7 +93,7 @@ fn attention_rotates_its_gradients_back_in_bf16() {
     };
     let layers = Preset::Tiny.model().layers;
     assert_eq!(rotations(crate::config::Precision::BF16), layers);
-    // In f32 a launch of its own rotates them.
+    // In f32 a separate launch rotates them.
     assert_eq!(rotations(crate::config::Precision::F32), 2 * layers);
 }
 
@@ -140,7 +140,7 @@ fn adapters_of_one_input_share_launches() {
     };
     // One launch for q and v: x·Aᵀ, its gradient, both outputs, and the input gradient.
     assert_eq!(count(LoraConfig::new(8, 32.0)), [2 * 3, 2 * 3, 2 * 3]);
-    // With dropout, each has an input of its own.
+    // With dropout, each has its own input.
     let dropout = LoraConfig { dropout: 0.1, ..LoraConfig::new(8, 32.0) };
     assert_eq!(count(dropout), [2 * 4, 2 * 4, 2 * 4]);
     // Larger ranks are computed by GEMM.
