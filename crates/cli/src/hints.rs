@@ -121,9 +121,8 @@ fn reduced(reduce: Reduce) -> &'static str {
 /// Returns a hint with the options of the saved run, for the `saved` fields that differ.
 fn mismatch(what: &str, saved: &str) -> String {
     if what.starts_with("base model") {
-        return "\nhint: give the --model of the run that wrote the --checkpoint, or none if it had \
-                none"
-        .to_owned();
+        return "\nhint: give the --model of the checkpoint's run, or none if it had none"
+            .to_owned();
     }
     if what == "micro-batch" {
         return match saved {

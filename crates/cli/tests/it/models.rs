@@ -129,7 +129,7 @@ fn interleaved_steps_are_reported_trained_and_resumed() {
     let three = ["inspect", "--model", "model", "--batch", "64", "--interleave", "3"];
     run(&place, &three).bad(&["interleave is 3", "divisor of the batch, 64"]);
     let both = [&three[..6], &["2", "--grad-accumulation", "2"][..]].concat();
-    run(&place, &both).bad(&["interleave is 2", "they follow each other"]);
+    run(&place, &both).bad(&["interleave is 2", "which is sequential"]);
 }
 
 #[test]

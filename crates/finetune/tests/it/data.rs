@@ -452,7 +452,7 @@ fn a_json_array_is_refused_with_the_command_to_convert_it() {
     };
     for array in ["[{\"text\": \"a\"}, {\"text\": \"b\"}]", "\n[\n{\"text\":\n\"a\"}]\n", "[]"] {
         let text = error(array).to_string();
-        assert!(text.contains("one array") && text.contains("jq -c '.[]'"), "{text}");
+        assert!(text.contains("one JSON array") && text.contains("jq -c '.[]'"), "{text}");
     }
     // Lines that are arrays are lines that cannot be used.
     let found = error("[\"a\", null, null, null]\n[\"b\", null, null, null]");

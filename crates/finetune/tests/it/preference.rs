@@ -148,10 +148,7 @@ fn a_prompt_is_shared_and_answers_are_learned() {
         (json!({ "prompt": "a", "chosen": "b", "rejected": [] }), "must all be texts"),
         (json!({ "chosen": [good], "rejected": [bad] }), "no common prompt messages"),
         (json!({ "chosen": [user], "rejected": [user, bad] }), "no message after the prompt"),
-        (
-            json!({ "prompt": [user], "chosen": [again], "rejected": [bad] }),
-            "no message of the assistant",
-        ),
+        (json!({ "prompt": [user], "chosen": [again], "rejected": [bad] }), "no assistant message"),
     ] {
         let error = marked(&place, &line).unwrap_err();
         assert!(error.contains(why), "`{why}` is not in: {error}");

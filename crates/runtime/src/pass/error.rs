@@ -54,7 +54,7 @@ pub enum PassError {
     /// Two arguments of one operation overlap, and at least one of them is written.
     #[error(
         "`{operation}` writes bytes {bytes:?} of `{buffer}`, which another of its arguments also \
-         accesses; declare the buffer as one argument that is updated in place"
+         accesses; only an argument that is updated in place may overlap arguments that are read"
     )]
     Aliased {
         /// The operation.

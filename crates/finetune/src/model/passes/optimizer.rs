@@ -96,7 +96,7 @@ pub(super) fn norm(builder: &mut Builder, scalars: Scalars) -> Result<()> {
 }
 
 /// Appends the exchange of the blocks that the previous step updated and this step reads, in the
-/// order in which the forward pass reads them. The forward pass waits only for the first group, so
+/// order in which the forward pass reads them. The forward pass starts after the first group, so
 /// groups start small: each is complete with twice the bytes of the previous one, up to
 /// `group_bytes`.
 pub(super) fn gather(builder: &mut Builder, sharding: Sharding, group_bytes: usize) -> Result<()> {

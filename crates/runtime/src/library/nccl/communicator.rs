@@ -281,7 +281,7 @@ impl Drop for Inner {
     }
 }
 
-/// Returns the number of ranks and the rank for NCCL.
+/// Returns the rank and the number of ranks for NCCL.
 fn numbers(ranks: Ranks) -> Result<(i32, i32)> {
     match (i32::try_from(ranks.rank), i32::try_from(ranks.count)) {
         (Ok(rank), Ok(count)) if ranks.is_valid() => Ok((rank, count)),
