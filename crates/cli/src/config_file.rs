@@ -325,7 +325,7 @@ mod tests {
         assert!(error("warmup-steps = 3").contains("did you mean `warmup`?"));
         assert!(error("zzz = 1").contains("keys are the flags"));
         assert!(error("resume = true").contains("unknown key `resume`"));
-        assert!(error("[model]\nlr = 1").contains("`model` must be a text"));
+        assert!(error("[model]\nlr = 1").contains("`model` must be a string"));
         assert!(error("verify = 3").contains("`verify` must be true or false"));
         assert!(error("lr = ").contains("is not TOML"));
     }

@@ -256,7 +256,7 @@ fn every_fourth_layer_of_smollm3_is_without_rope() {
         ..model(256)
     };
     let error = write(&smollm3(3), output).err().unwrap().to_string();
-    assert!(error.contains("at a distance of 3"), "{error}");
+    assert!(error.contains("at an interval of 3"), "{error}");
     let biased = ModelConfig { qkv_bias: true, o_bias: true, ..smollm3(4) };
     let error = write(&biased, output).err().unwrap().to_string();
     assert!(error.contains("biases of SmolLM3"), "{error}");

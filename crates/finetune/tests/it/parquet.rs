@@ -61,7 +61,7 @@ fn a_file_that_cannot_be_used_is_an_error_with_the_reason() {
         error.to_string()
     };
     let binary = error(&golden("binary.parquet"));
-    assert!(binary.contains("column `text` has bytes without the type of a text"), "{binary}");
+    assert!(binary.contains("column `text` has bytes that are not of a string type"), "{binary}");
     let other = error(&golden("other.parquet"));
     assert!(other.contains("its columns are a, b; none belongs to an example"), "{other}");
     if !cfg!(feature = "parquet-zstd") {
