@@ -121,7 +121,7 @@ fn reduced(reduce: Reduce) -> &'static str {
 /// Returns a hint with the options of the saved run, for the `saved` fields that differ.
 fn mismatch(what: &str, saved: &str) -> String {
     if what.starts_with("base model") {
-        return "\nhint: give the --model of the checkpoint's run, or none if it had none"
+        return "\nhint: give the --model of the --checkpoint's run, or none if it had none"
             .to_owned();
     }
     if what == "micro-batch" {

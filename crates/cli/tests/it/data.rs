@@ -243,7 +243,7 @@ fn data_that_cannot_be_used_is_refused_before_the_run() {
     finetune(&place, &[]).bad(&["none of 1 examples", "12 tokens", "hint: --seq"]);
     write_lines(&place, [json!({ "text": "one" })]);
     finetune(&place, &["--holdout", "0.5"])
-        .bad(&["0.5 held out of the 1 examples of `data`", "hint: --holdout"]);
+        .bad(&["a fraction of 0.5 of the 1 examples of `data`", "hint: --holdout"]);
     for wrong in [
         &["finetune"][..],
         &["finetune", "--data", "data", "--text", "text"],
