@@ -132,7 +132,7 @@ fn lines_of_share_gpt_and_alpaca_are_conversations() {
         (json!({ "conversations": [{ "from": "human" }] }), "message 1 has no `value`"),
         (
             json!({ "conversations": [{ "from": "bird", "value": "" }] }),
-            "message 1 is from `bird`, which is none of human,",
+            "message 1 is from `bird`, which is not one of human,",
         ),
         (json!({ "instruction": "a" }), "an `instruction` without an `output`"),
     ] {
@@ -395,7 +395,7 @@ fn held_out_examples_depend_on_the_seed_and_are_not_trained_on() {
     assert_ne!(whole.training.fingerprint(), split(0.1, 1).unwrap().training.fingerprint());
     for fraction in [-0.1, 1.0, 0.999, f64::NAN] {
         let error = split(fraction, 1).unwrap_err().to_string();
-        assert!(error.contains("held out"), "{error}");
+        assert!(error.contains("holding out"), "{error}");
     }
 }
 

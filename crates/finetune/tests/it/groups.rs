@@ -80,7 +80,7 @@ fn a_rank_that_does_not_fit_is_refused_with_the_reason() {
         let first = scope.spawn(|| join(&coordinator, (0, 2), "seq 9\nbatch 4"));
         std::thread::sleep(Duration::from_millis(300));
         let reason = refused((1, 3), "seq 9\nbatch 4");
-        assert!(reason.contains("rank 1 of 3, and the coordinator waits for 2"), "{reason}");
+        assert!(reason.contains("rank 1 of 3, but the coordinator waits for 2"), "{reason}");
         let reason = refused((0, 2), "seq 9\nbatch 4");
         assert!(reason.contains("there is a rank 0 already"), "{reason}");
         join(&coordinator, (1, 2), "seq 9\nbatch 4").unwrap().leave();
