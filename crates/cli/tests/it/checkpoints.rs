@@ -1,4 +1,4 @@
-//! Checkpoint directories with several runs, a missing `latest`, or foreign files.
+//! Checkpoint directories with several runs, a missing `latest`, or files of other programs.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Stdio};
@@ -66,7 +66,7 @@ fn without_latest_the_newest_complete_checkpoint_is_used_and_none_is_removed() {
 }
 
 #[test]
-fn foreign_files_are_neither_removed_nor_replaced() {
+fn files_of_others_are_neither_removed_nor_replaced() {
     let place = Place::new();
     train(&place, &["--steps", "2", "--checkpoint", "c"]).good();
     std::fs::write(place.path("c/step-1.safetensors"), "mine").unwrap();
