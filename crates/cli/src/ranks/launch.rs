@@ -107,19 +107,31 @@ fn is_end(status: ExitStatus) -> bool {
     matches!(status.code(), Some(0 | 129 | 130 | 143))
 }
 
-/// Describes how a process ended, with the last line of its errors.
+/// Describes how a process ended, with the reason that it printed.
 fn ended(status: ExitStatus, errors: &str) -> String {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         return format!("its process was killed by signal {signal}");
     }
-    let last = errors.lines().rev().find(|line| !line.trim().is_empty());
-    let last = last.map(|line| line.trim_start_matches("error: "));
-    match (last, status.code()) {
-        (Some(line), _) => line.to_owned(),
+    match (reason(errors), status.code()) {
+        (Some(reason), _) => reason,
         (None, Some(code)) => format!("its process ended with status {code}"),
         (None, None) => "its process ended".to_owned(),
     }
+}
+
+/// The most lines of a reason.
+const MAX_LINES: usize = 4;
+
+/// Returns the last error or panic with the lines that follow it, such as a hint, or else the last
+/// line.
+fn reason(errors: &str) -> Option<String> {
+    let lines = errors.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines: Vec<_> = lines.filter(|line| !line.starts_with("note: run with")).collect();
+    let begins = |line: &&str| line.starts_with("error: ") || line.contains("panicked at");
+    let first = lines.iter().rposition(begins).or_else(|| lines.len().checked_sub(1))?;
+    let text = lines[first..].iter().take(MAX_LINES).copied().collect::<Vec<_>>().join("; ");
+    Some(text.strip_prefix("error: ").unwrap_or(&text).to_owned())
 }
 
 /// Returns the status of rank 0, which has printed its error, or an error if only other ranks
@@ -137,4 +149,25 @@ fn outcome(processes: &[Process], coordinator: &Coordinator) -> Result<Status, C
     Err(CliError::Ranks(format!(
         "rank {rank} failed: {reason}; the other ranks stopped; continue from the last checkpoint"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_failed_rank_is_its_last_error_with_the_hint() {
+        let found = |errors| reason(errors).unwrap_or_default();
+        assert_eq!(
+            found("warm 3\nerror: no file\nhint: --data names it\n"),
+            "no file; hint: --data names it"
+        );
+        assert_eq!(found("error: first\nerror: second"), "second");
+        let panic = "thread 'main' panicked at a.rs:1:2:\nindex\nnote: run with `RUST_BACKTRACE=1`";
+        assert_eq!(found(panic), "thread 'main' panicked at a.rs:1:2:; index");
+        assert_eq!(found("Killed\n\n"), "Killed");
+        assert_eq!(reason("\n"), None);
+        let long: String = (0..9).map(|at| format!("line {at}\n")).collect();
+        assert_eq!(found(&format!("error: {long}")), "line 0; line 1; line 2; line 3");
+    }
 }
