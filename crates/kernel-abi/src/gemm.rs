@@ -37,7 +37,7 @@ parameters! {
     pub struct GemmParameters {
         /// The first operand, read.
         a: pointer<Any>,
-        /// The second operand, read: elements, or codes of NF4.
+        /// The second operand, read: elements or NF4 codes.
         b: pointer<Any>,
         /// The result.
         c: pointer<Any>,
@@ -49,7 +49,7 @@ parameters! {
         n: u32,
         /// Length of the contraction.
         k: u32,
-        /// Number of products that are summed into each c, in order.
+        /// Length of the outer reduction: products that are summed into each c, in order.
         reduce: u32,
         /// Inner batch size.
         heads: u32,
@@ -61,23 +61,23 @@ parameters! {
         ldb: u32,
         /// Leading dimension of c.
         ldc: u32,
-        /// Stride of a from batch to batch.
+        /// Stride of a along the batches.
         a_batch: u32,
-        /// Stride of a from head to head.
+        /// Stride of a along the heads.
         a_head: u32,
-        /// Stride of a from summand to summand.
+        /// Stride of a along the outer reduction.
         a_reduce: u32,
-        /// Stride of b from batch to batch.
+        /// Stride of b along the batches.
         b_batch: u32,
-        /// Stride of b from head to head.
+        /// Stride of b along the heads.
         b_head: u32,
-        /// Stride of b from summand to summand.
+        /// Stride of b along the outer reduction.
         b_reduce: u32,
-        /// Stride of c from batch to batch.
+        /// Stride of c along the batches.
         c_batch: u32,
-        /// Stride of c from head to head.
+        /// Stride of c along the heads.
         c_head: u32,
-        /// The factor of the product.
+        /// The scale of the product.
         alpha: f32,
         /// Alignment of the operands, and whether the product is added to c.
         flags: flags<GemmFlags>,
@@ -99,9 +99,9 @@ parameters! {
 }
 
 parameters! {
-    /// The tensor maps of the operands, with dimensions (row, rows, planes) from the innermost one;
-    /// they follow [`GemmParameters`] in entries whose a and b are bf16 or split f16. Only tiles
-    /// with the mainloop [`Mainloop::WarpSpecialized`] read them.
+    /// The tensor maps of the operands, with the dimensions (elements of a row, rows, planes) from
+    /// the innermost one. They follow [`GemmParameters`] in entries whose a and b are bf16 or split
+    /// f16. Only tiles with the mainloop [`Mainloop::WarpSpecialized`] read them.
     pub struct GemmTensorMaps {
         /// The map of a.
         a_map: tensor_map,
@@ -116,20 +116,20 @@ parameters! {
     /// Partial sums of squares of c; they follow [`GemmTensorMaps`] in the entries of images that
     /// [sum squares](GemmImage::sums_squares).
     pub struct GemmSquaresParameters {
-        /// `⌈m / 64⌉ × ⌈n / 64⌉` partial sums of the squares of c before it is rounded, written, or
-        /// null. With them, `alpha` is 1, there is one plane and no bias, and c is not added to.
+        /// `⌈m / 64⌉ × ⌈n / 64⌉` partial sums of the squares of c before rounding, written, or
+        /// null. They require an `alpha` of 1, a single plane, no bias and no accumulation.
         squares: pointer<f64>,
     }
 }
 
-/// Rows, and columns, of c for each partial sum of [`GemmSquaresParameters`].
+/// Rows and columns of c per partial sum of [`GemmSquaresParameters`].
 pub const SQUARES_BLOCK: u32 = 64;
 
 parameters! {
-    /// Operands of the products for keys and for values. The product for queries reads b and writes
-    /// c, and all three read a. Added products 0, 1 and 2 belong to queries, keys and values. All
-    /// are bf16 and contiguous, in the layouts of b and c; `alpha` is 1. They follow
-    /// [`AddedProductParameters`] in entries of [`Epilogue::QkvRope`].
+    /// The operands of the key and value projections. All three projections read a; the query
+    /// projection reads b and writes c. Added products 0, 1 and 2 belong to queries, keys and
+    /// values. All operands are bf16 and contiguous, in the layouts of b and c; `alpha` is 1. They
+    /// follow [`AddedProductParameters`] in entries of [`Epilogue::QkvRope`].
     pub struct GemmQkvRopeParameters {
         /// `kv_columns × k` elements, read.
         keys_b: pointer<Bf16>,
@@ -149,7 +149,7 @@ parameters! {
         cos: pointer<f32>,
         /// `positions × head_dim / 2` sines, read, or null.
         sin: pointer<f32>,
-        /// The position of each row, read, or null if positions count from 0 in each sequence.
+        /// The position of each row, read; null if positions count from 0 in each sequence.
         token_positions: pointer<u32>,
         /// Rows of the tables.
         positions: u32,
@@ -168,13 +168,13 @@ parameters! {
     }
 }
 
-/// Head dimensions of [`Epilogue::QkvRope`]: heads do not cross the edges of its tiles.
+/// Head dimensions that [`Epilogue::QkvRope`] supports: its tiles hold whole heads.
 pub const QKV_ROPE_HEAD_DIMS: [u32; 2] = [64, 128];
 
 parameters! {
-    /// The product with a second b, up, and `out = silu(gate) · up`, where gate is c. All are bf16
-    /// and contiguous, in the layouts of b and c; `alpha` is 1, and there is no bias. They follow
-    /// [`GemmTensorMaps`] in entries of [`Epilogue::SwiGlu`].
+    /// The operands of up, the product with a second b, and of `out = silu(gate) · up`; c is gate.
+    /// All are bf16 and contiguous, in the layouts of b and c; `alpha` is 1, and there is no bias.
+    /// They follow [`GemmTensorMaps`] in entries of [`Epilogue::SwiGlu`].
     pub struct GemmSwiGluParameters {
         /// `n × k` elements, read.
         up_b: pointer<Bf16>,
@@ -192,7 +192,7 @@ parameters! {
 }
 
 parameters! {
-    /// The other operands of the gradients of gate and up; c is the gradient of gate. All are bf16
+    /// Further operands of the gradients of gate and up; c is the gradient of gate. All are bf16
     /// and contiguous, in the layout of c; `alpha` is 1, and there is no bias. They follow
     /// [`AddedProductParameters`] in entries of [`Epilogue::SwiGluBackward`].
     pub struct GemmSwiGluBackwardParameters {
@@ -211,11 +211,11 @@ parameters! {
     }
 }
 
-/// Elements per row, and rows, of the box in which 16-bit tensor maps of [`GemmTensorMaps`] copy:
-/// the same for every operand and tile, so that a map does not depend on the tile. A row fills a
-/// line of 128 bytes, which the 128-byte swizzle needs.
+/// The box of 16-bit tensor maps of [`GemmTensorMaps`]: elements per row, and rows. It is the same
+/// for every operand and tile, so a map does not depend on the tile. A row is 128 bytes, as the
+/// 128-byte swizzle requires.
 pub const TENSOR_MAP_BOX: [u32; 2] = [64, 64];
-/// The box of c in f32.
+/// The box of the tensor map of c in f32.
 pub const TENSOR_MAP_BOX_F32: [u32; 2] = [32, 64];
 
 parameters! {
@@ -234,7 +234,7 @@ parameters! {
     }
 }
 
-/// The sum of the splits of split-K.
+/// Sums the partial results of split-K.
 pub const SPLIT_K_SUM: Signature = Signature {
     image: "split_k_sum",
     parameters: SplitKSumParameters::<()>::LIST,
@@ -244,7 +244,7 @@ pub const SPLIT_K_SUM: Signature = Signature {
 flags! {
     /// The flags of [`GemmParameters`].
     pub struct GemmFlags {
-        /// c is added to, not overwritten.
+        /// The product is added to c instead of overwriting it.
         ACCUMULATE = 1;
         /// a is read in aligned vectors of 16 bytes.
         A_VECTORIZED = 2;

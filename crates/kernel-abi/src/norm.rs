@@ -10,9 +10,9 @@ parameters! {
         x: pointer<f32>,
         /// `rows × width` elements in f32, read and added to x, or null.
         residual: pointer<f32>,
-        /// The same in bf16 instead, or null.
+        /// The same in bf16, or null.
         residual_bf16: pointer<Bf16>,
-        /// `rows × width` sums, written if there is a residual.
+        /// `rows × width` sums of x and the residual, written if there is a residual.
         sum: pointer<f32>,
         /// `width` gains, read.
         gamma: pointer<f32>,
@@ -32,23 +32,23 @@ parameters! {
 parameters! {
     /// The parameters of [`RMS_NORM_BACKWARD`].
     pub struct RmsNormBackwardParameters {
-        /// `rows × width` inputs of the forward pass, read.
+        /// `rows × width` elements, the input of the forward pass, read.
         x: pointer<f32>,
         /// `width` gains, read.
         gamma: pointer<f32>,
-        /// `rows` results of the forward pass, read.
+        /// `rows` values of `rstd` of the forward pass, read.
         rstd: pointer<f32>,
         /// `rows × width` gradients in f32, read, or null.
         grad_out: pointer<f32>,
-        /// The same in bf16 instead, or null.
+        /// The same in bf16, or null.
         grad_out_bf16: pointer<Bf16>,
-        /// More gradients in f32, added to the first, or null.
+        /// A second gradient in f32, added to the first, or null.
         grad_out_2: pointer<f32>,
-        /// The same in bf16 instead, or null.
+        /// The same in bf16, or null.
         grad_out_2_bf16: pointer<Bf16>,
-        /// More gradients in f32, added to the sum of the first two, or null.
+        /// A third gradient in f32, added to the sum of the first two, or null.
         grad_out_3: pointer<f32>,
-        /// The same in bf16 instead, or null.
+        /// The same in bf16, or null.
         grad_out_3_bf16: pointer<Bf16>,
         /// `rows × width` gradients in f32, written or added to, or null.
         grad_input: pointer<f32>,
@@ -67,13 +67,14 @@ parameters! {
     }
 }
 
-/// The most threads of a block of [`RMS_NORM`] and [`RMS_NORM_BACKWARD`].
+/// The maximum block size of [`RMS_NORM`] and [`RMS_NORM_BACKWARD`].
 pub const MAX_THREADS: u32 = 512;
 
 /// The entry of [`RMS_NORM`] for rows of any width and alignment.
 pub const RMS_NORM_ANY_WIDTH: &str = "rms_norm";
 
-/// The entries of [`RMS_NORM`] that keep a row in registers, each with its vec4s per thread.
+/// The entries of [`RMS_NORM`] that keep a row in registers, each with its number of vec4s per
+/// thread.
 pub const RMS_NORM_IN_REGISTERS: [(u32, &str); 3] =
     [(1, "rms_norm_1"), (2, "rms_norm_2"), (4, "rms_norm_4")];
 
@@ -92,8 +93,8 @@ pub const RMS_NORM: Signature = Signature {
 /// The entry of [`RMS_NORM_BACKWARD`] for rows of any width and alignment.
 pub const RMS_NORM_BACKWARD_ANY_WIDTH: &str = "rms_norm_backward";
 
-/// The entries of [`RMS_NORM_BACKWARD`] that keep a row in registers, each with its vec4s per
-/// thread.
+/// The entries of [`RMS_NORM_BACKWARD`] that keep a row in registers, each with its number of vec4s
+/// per thread.
 pub const RMS_NORM_BACKWARD_IN_REGISTERS: [(u32, &str); 2] =
     [(1, "rms_norm_backward_1"), (2, "rms_norm_backward_2")];
 

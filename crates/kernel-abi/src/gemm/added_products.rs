@@ -1,15 +1,16 @@
-//! Further products with the same c.
+//! Products that are added to the first product of a GEMM.
 
 use crate::{Arguments, Bf16, Declare, Parameter, ParameterTypes};
 
-/// The most products that are added to the first.
+/// The maximum number of products that are added to the first.
 pub const MAX_ADDED_PRODUCTS: usize = 5;
 
-/// The parameters of a product that is added to the first, `c += alpha · a · b`, and continues its
-/// chain of sums. Operands are bf16, contiguous, and in the layout of the first ones.
+/// The parameters of a product that is added to the first, `c += alpha · a · b`. It continues the
+/// accumulation of the first product. Operands are bf16, contiguous, and in the layouts of the
+/// first product.
 ///
-/// [`MAX_ADDED_PRODUCTS`] of them follow [`GemmTensorMaps`](super::GemmTensorMaps) in entries of
-/// [`GemmImage::adds_products`](super::GemmImage::adds_products).
+/// Entries of an image with [`GemmImage::adds_products`](super::GemmImage::adds_products) have
+/// [`MAX_ADDED_PRODUCTS`] of them after [`GemmTensorMaps`](super::GemmTensorMaps).
 pub struct AddedProductParameters<T: ParameterTypes> {
     /// `m × k` elements, read.
     pub a: T::Pointer<Bf16>,
@@ -63,7 +64,7 @@ impl<T: ParameterTypes> AddedProductParameters<T> {
         })
     }
 
-    /// The arguments of one product in order.
+    /// Returns the arguments of one product in order.
     pub fn into_arguments(self) -> [T::Argument; 5]
     where
         T: Arguments,

@@ -1,4 +1,4 @@
-//! GEMM images: one for each layout, element types and arithmetic.
+//! GEMM images: one per layout, element types, arithmetic and epilogue.
 
 use super::tile::{
     MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, QKV_ROPE, SIMT, SIMT_NF4, SPLIT_F16, SWIGLU,
@@ -17,61 +17,60 @@ pub enum Layout {
     Tn,
 }
 
-/// What the epilogue writes.
+/// The epilogue of a GEMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Epilogue {
-    /// The product.
+    /// Writes the product.
     Linear,
-    /// Three products with the same a: queries, keys and values, of which queries and keys are
-    /// rotated by RoPE; see [`GemmQkvRopeParameters`](super::GemmQkvRopeParameters).
+    /// Writes queries, keys and values: three products with the same a. RoPE rotates queries and
+    /// keys; see [`GemmQkvRopeParameters`](super::GemmQkvRopeParameters).
     QkvRope,
-    /// Two products with the same a, gate and up, and `silu(gate) · up`; see
+    /// Writes gate and up, two products with the same a, and `silu(gate) · up`; see
     /// [`GemmSwiGluParameters`](super::GemmSwiGluParameters).
     SwiGlu,
-    /// The gradients of gate and up, if the product is the gradient of `silu(gate) · up`; see
+    /// Writes the gradients of gate and up; the product is the gradient of `silu(gate) · up`. See
     /// [`GemmSwiGluBackwardParameters`](super::GemmSwiGluBackwardParameters).
     SwiGluBackward,
 }
 
-/// An image of GEMM entry points, one for each tile.
+/// An image of GEMM entry points, one per tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmImage {
     /// The name of the image.
     pub name: &'static str,
     /// The layout of the operands.
     pub layout: Layout,
-    /// The type in which factors are multiplied. Sums are f32.
+    /// The type in which operands are multiplied. Accumulators are f32.
     pub compute: DType,
-    /// How a is stored; f16 for a matrix split into two parts, as b is then.
+    /// The type of a in memory. f16 means that a and b are split matrices.
     pub a: DType,
-    /// How b is stored.
+    /// The type of b in memory.
     pub b: DType,
-    /// What is written.
+    /// The epilogue.
     pub epilogue: Epilogue,
     /// The tiles.
     pub tiles: &'static [TileConfig],
-    /// The entry point of each tile. A target without `wgmma` lacks those that need it.
+    /// The entry point of each tile. Entries that need `wgmma` exist only on targets that have it.
     pub entries: &'static [&'static str],
 }
 
 impl GemmImage {
-    /// Whether the entries have
-    /// [`AddedProductParameters`](super::AddedProductParameters): products of activations
-    /// and weights in bf16 with one result.
+    /// Whether the entries have [`AddedProductParameters`](super::AddedProductParameters): products
+    /// of bf16 activations and bf16 weights, except the forward pass of SwiGLU.
     pub const fn adds_products(&self) -> bool {
         matches!((self.a, self.b), (DType::Bf16, DType::Bf16))
             && !matches!(self.layout, Layout::Tn)
             && !matches!(self.epilogue, Epilogue::SwiGlu)
     }
 
-    /// Whether the entries have [`GemmSquaresParameters`](super::GemmSquaresParameters): gradients
-    /// of weights, of operands in bf16.
+    /// Whether the entries have [`GemmSquaresParameters`](super::GemmSquaresParameters): weight
+    /// gradients of bf16 operands.
     pub const fn sums_squares(&self) -> bool {
         matches!((self.a, self.b, self.layout), (DType::Bf16, DType::Bf16, Layout::Tn))
     }
 }
 
-/// The entries of an image, one for each tile of a table.
+/// Defines an image with one entry per tile of a table.
 macro_rules! image {
     ($constant:ident = $name:literal, $layout:ident, $compute:ident($a:ident, $b:ident),
      $tiles:expr, [$($suffix:literal),* $(,)?] $(, $epilogue:ident)?) => {
@@ -79,7 +78,7 @@ macro_rules! image {
         pub const $constant: GemmImage = {
             let entries = &[$(concat!($name, "_", $suffix)),*];
             let tiles: &[TileConfig] = $tiles;
-            assert!(entries.len() == tiles.len(), "an entry for each tile");
+            assert!(entries.len() == tiles.len(), "one entry per tile");
             let (compute, a, b) = (DType::$compute, DType::$a, DType::$b);
             let (layout, epilogue) = (Layout::$layout, image!(@epilogue $($epilogue)?));
             GemmImage { name: $name, layout, compute, a, b, epilogue, tiles, entries }
@@ -89,7 +88,7 @@ macro_rules! image {
     (@epilogue $epilogue:ident) => { Epilogue::$epilogue };
 }
 
-/// Images of products in f32, without and with multistage tiles.
+/// Defines an image of f32 products; `more` are the names of multistage tiles.
 macro_rules! simt {
     ($constant:ident = $name:literal, $layout:ident, $b:ident, $tiles:expr $(, $more:literal)*) => {
         image! { $constant = $name, $layout, F32(F32, $b), $tiles, [
@@ -99,7 +98,7 @@ macro_rules! simt {
     };
 }
 
-/// Images of products that round their operands to bf16.
+/// Defines an image of products that round their operands to bf16.
 macro_rules! mma_sync {
     ($constant:ident = $name:literal, $layout:ident, $b:ident) => {
         image! { $constant = $name, $layout, Bf16(F32, $b), &MMA_SYNC, [
@@ -109,7 +108,7 @@ macro_rules! mma_sync {
     };
 }
 
-/// Images of products whose a is bf16.
+/// Defines an image of products whose a is bf16.
 macro_rules! multistage {
     ($constant:ident = $name:literal, $layout:ident, $b:ident, $tiles:expr,
      $($first:literal),*) => {

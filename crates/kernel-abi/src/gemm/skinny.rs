@@ -1,15 +1,15 @@
-//! Products of few rows with weights in bf16 (skinny GEMM).
+//! Skinny GEMM: products of few rows with bf16 weights.
 
 use crate::parameters::parameters;
 use crate::{Bf16, Signature};
 
-/// The most rows of x: the columns of an `mma.m16n8k16`, of which w has the rows.
+/// The maximum number of rows of x: they are the N dimension of `mma.m16n8k16`, and outputs are M.
 pub const SKINNY_MAX_ROWS: u32 = 8;
 /// Outputs of a tile.
 pub const SKINNY_OUTPUTS: u32 = 16;
 /// Warps of a block.
 pub const SKINNY_WARPS: u32 = 8;
-/// Warps that share the outputs of a tile, in the order of the entries.
+/// Warps that share a tile by splitting K, in the order of the entries.
 pub const SKINNY_SPLITS: [u32; 4] = [1, 2, 4, 8];
 
 parameters! {

@@ -1,9 +1,9 @@
-//! Matrices in f32 split into two parts of f16, and the parameters of their products.
+//! f32 matrices split into hi and lo parts of f16, and the parameters of their products.
 //!
-//! Row i of a split matrix is `scale[i] · (high[i] + low[i])`: `high` is the row divided by its
-//! scale and rounded to f16, `low` the rounded rest. The scale is the power of two by which the
-//! largest element of the row falls between 2^14 and 2^15, so a split loses at most 2^-23 of an
-//! element and 2^-39 of the largest element of its row.
+//! Row i of a split matrix is `scale[i] · (hi[i] + lo[i])`: `hi` is the row divided by its scale
+//! and rounded to f16, and `lo` is the remainder rounded to f16. The scale is a power of two. It
+//! brings the largest element of the row between 2^14 and 2^15, so splitting an element loses at
+//! most 2^-23 of it or 2^-39 of the largest element of its row, whichever is larger.
 //!
 //! Source: Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while
 //! surpassing the FP32 theoretical peak performance", arXiv 2203.03341, with a scale for each row.
@@ -11,7 +11,7 @@
 use crate::parameters::parameters;
 use crate::{F16, Signature};
 
-/// The most parts of a split matrix: high and low, one plane after the other.
+/// The maximum number of parts of a split matrix: the hi plane, followed by the lo plane.
 pub const SPLIT_PARTS: u32 = 2;
 
 parameters! {
@@ -19,9 +19,10 @@ parameters! {
     pub struct SplitParameters {
         /// `rows × columns` elements, read.
         x: pointer<f32>,
-        /// `columns` powers of two by which columns are multiplied first, read, or null.
+        /// `columns` powers of two by which the columns are multiplied before the split, read, or
+        /// null.
         factors: pointer<f32>,
-        /// `count × rows × columns` elements, written: high, then low.
+        /// `count × rows × columns` elements, written: hi, then lo.
         parts: pointer<F16>,
         /// `rows` scales, written.
         scales: pointer<f32>,
@@ -29,7 +30,7 @@ parameters! {
         rows: u32,
         /// Elements of a row, a multiple of 8.
         columns: u32,
-        /// Parts that are written: 2, or 1 for high alone.
+        /// Parts that are written: 2, or 1 for hi alone.
         count: u32,
     }
 }
@@ -43,7 +44,7 @@ parameters! {
         up: pointer<f32>,
         /// `silu(gate) · up`, written, or null.
         out: pointer<f32>,
-        /// `2 × rows × columns` elements, written: high, then low.
+        /// `2 × rows × columns` elements, written: hi, then lo.
         parts: pointer<F16>,
         /// `rows` scales, written.
         scales: pointer<f32>,
@@ -63,8 +64,8 @@ parameters! {
         up: pointer<f32>,
         /// The gradient of `silu(gate) · up`, read.
         grad_out: pointer<f32>,
-        /// `columns` powers of two by which columns of the gradient of gate are multiplied before
-        /// it is split, read, or null.
+        /// `columns` powers of two by which the columns of the gradient of gate are multiplied
+        /// before the split, read, or null.
         gate_factors: pointer<f32>,
         /// The same for up.
         up_factors: pointer<f32>,
@@ -72,7 +73,7 @@ parameters! {
         grad_gate: pointer<f32>,
         /// Written, or null.
         grad_up: pointer<f32>,
-        /// `2 × rows × columns` elements, written: high, then low.
+        /// `2 × rows × columns` elements, written: hi, then lo.
         gate_parts: pointer<F16>,
         /// The same for up.
         up_parts: pointer<F16>,
@@ -92,26 +93,27 @@ parameters! {
     pub struct SplitScaleParameters {
         /// `m` scales of the rows of a.
         a_scales: pointer<f32>,
-        /// `n` scales of the columns of b in the layout [`Nt`](super::Layout::Nt). In
-        /// [`Nn`](super::Layout::Nn), the scales of b are along the contraction, and a was split
-        /// with them as factors; then this is null.
+        /// `n` scales of the columns of b in the layout [`Nt`](super::Layout::Nt). Null in
+        /// [`Nn`](super::Layout::Nn): there the scales of b run along the contraction, and a was
+        /// split with them as column factors.
         b_scales: pointer<f32>,
-        /// Parts of b: 2, or 1 if low is 0. a has 2.
+        /// Parts of b: 2, or 1 if lo is 0. a has 2.
         b_parts: u32,
     }
 }
 
-/// The entries of a kernel that splits rows, a row per block.
+/// The entries of a kernel that splits rows, one row per block.
 #[derive(Clone, Copy, Debug)]
 pub struct SplitEntries {
     /// The entry for rows of any width, which reads them twice.
     pub any_width: &'static str,
-    /// The entries that keep a row in registers, each with its groups of eight elements per thread.
+    /// The entries that keep a row in registers, each with its number of groups of eight elements
+    /// per thread.
     pub in_registers: [(u32, &'static str); 3],
 }
 
 impl SplitEntries {
-    /// The most threads of a block: rows of up to 9216 elements have two groups per thread.
+    /// The maximum block size: rows of up to 9216 elements have two groups per thread.
     pub const MAX_THREADS: u32 = 576;
 
     const fn list(&self) -> [&'static str; 4] {

@@ -1,64 +1,63 @@
-//! Tile configurations: which part of c a block computes, and how.
+//! Tile configurations: the shape of the c tile of a block, and its mainloop.
 
 /// A tile of c and the mainloop of its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TileConfig {
     /// Rows and columns of c.
     pub shape: [u32; 2],
-    /// How the block computes them.
+    /// The mainloop that computes them.
     pub mainloop: Mainloop,
-    /// Blocks per SM that the register allocation must allow.
+    /// Minimum blocks per SM, which limits the registers per thread.
     pub min_blocks_per_sm: u32,
 }
 
-/// How a block computes its tile.
+/// The mainloop of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mainloop {
-    /// Fused multiply-adds on f32; operands go through registers to shared memory.
+    /// f32 fused multiply-adds; operands are staged through registers to shared memory.
     Simt {
         /// Rows and columns of c per thread, multiples of 4.
         thread_tile: [u32; 2],
         /// Contraction length per stage and slice.
         slice_k: u32,
-        /// Groups of threads that each compute a slice of a stage (sliced-K). They are added in
-        /// ascending order at the end.
+        /// Groups of threads that each compute a slice of a stage (sliced-K). The epilogue adds the
+        /// slices in ascending order.
         slices: u32,
-        /// Stages in shared memory. With two, one is filled while the other one is read.
+        /// Stages in shared memory. With two, one is filled while the other is read.
         stages: u32,
     },
-    /// `mma.sync` on bf16, or fused multiply-adds before sm_80; operands are rounded in registers
-    /// on their way to shared memory.
+    /// bf16 `mma.sync`, or fused multiply-adds before sm_80; operands are staged through registers,
+    /// where they are rounded, to shared memory.
     MmaSync {
-        /// Warps of a slice, down and across.
+        /// Warps of a slice along M and N.
         warps: [u32; 2],
         /// Contraction length per stage and slice, a multiple of 16.
         slice_k: u32,
         /// Groups of warps that each compute a slice of a stage (sliced-K).
         slices: u32,
     },
-    /// Tensor cores, fed by asynchronous copies in several stages; rows of operands must allow
-    /// copies of 16 bytes.
+    /// Tensor cores with multistage `cp.async` pipelining; rows of operands must allow copies of 16
+    /// bytes.
     Multistage {
-        /// Warps down and across that compute.
+        /// Warps along M and N that multiply.
         warps: [u32; 2],
-        /// Contraction length per stage and number of stages: for targets with at least 160 KiB of
-        /// shared memory per block, with 99 KiB, and with 64 KiB. 0 and 0 if the accumulators do
-        /// not fit in the registers of warps, so that only `wgmma` can compute the tile.
+        /// Contraction length per stage and number of stages, for targets with 160 KiB, 99 KiB and
+        /// 64 KiB of shared memory per block. `[0, 0]` if only `wgmma` can compute the tile,
+        /// because the accumulators of `mma.sync` do not fit in registers.
         stages: [[u32; 2]; 3],
-        /// Number of stages with `wgmma` on bf16; 0 for f32, and for tiles that targets with
-        /// `wgmma` lack.
+        /// Number of stages with bf16 `wgmma`; 0 for f32, and for tiles that do not exist on
+        /// targets with `wgmma`.
         wgmma_stages: u32,
         /// Threads of the producer warps with `wgmma`.
         wgmma_producers: u32,
     },
-    /// `wgmma` on bf16 or split f16. One producer warp copies stages by TMA; consumer warpgroups
-    /// multiply 64 rows each. Blocks are persistent: each computes every n-th tile of a plane.
-    /// Operands must have tensor maps.
+    /// `wgmma` on bf16 or split f16. One producer warp fills the stages by TMA; each consumer
+    /// warpgroup multiplies 64 rows. Blocks are persistent: each computes every n-th tile of a
+    /// plane. Operands must have tensor maps.
     WarpSpecialized {
         /// Stages in shared memory, each [`WGMMA_BLOCK_K`] long.
         stages: u32,
-        /// Blocks of a cluster. They compute tiles one below the other, and each copies its share
-        /// of b to all of them.
+        /// Blocks per cluster, along M. Each multicasts its share of b to all of them.
         cluster: u32,
     },
 }
@@ -102,13 +101,13 @@ impl TileConfig {
         Self { shape, mainloop, min_blocks_per_sm: 1 }
     }
 
-    /// The same in clusters of two blocks.
-    const fn in_pairs(shape: [u32; 2], stages: u32) -> Self {
+    /// A warp-specialized tile in clusters of two blocks.
+    const fn clustered(shape: [u32; 2], stages: u32) -> Self {
         let mainloop = Mainloop::WarpSpecialized { stages, cluster: 2 };
         Self { shape, mainloop, min_blocks_per_sm: 1 }
     }
 
-    /// Threads of a block that compute.
+    /// Threads of a block that multiply.
     pub const fn threads(&self) -> u32 {
         match self.mainloop {
             Mainloop::Simt { thread_tile, slices, .. } => {
@@ -129,7 +128,7 @@ impl TileConfig {
         }
     }
 
-    /// Blocks of a cluster, which compute tiles one below the other.
+    /// Blocks per cluster, along M.
     pub const fn cluster(&self) -> u32 {
         match self.mainloop {
             Mainloop::WarpSpecialized { cluster, .. } => cluster,
@@ -137,13 +136,13 @@ impl TileConfig {
         }
     }
 
-    /// Tiles of a result with `m` rows and `n` columns, a multiple of [`Self::cluster`].
+    /// Number of tiles of a result of `m` × `n`, a multiple of [`Self::cluster`].
     pub const fn tiles(&self, m: u32, n: u32) -> u64 {
         let down = m.div_ceil(self.shape[0] * self.cluster()) * self.cluster();
         down as u64 * n.div_ceil(self.shape[1]) as u64
     }
 
-    /// Contraction length per stage, with all slices; for sm_90 if targets differ.
+    /// Contraction length per stage over all slices; the length on sm_90 if targets differ.
     pub const fn block_k(&self) -> u32 {
         match self.mainloop {
             Mainloop::Simt { slice_k, slices, .. } | Mainloop::MmaSync { slice_k, slices, .. } => {
@@ -165,27 +164,27 @@ impl TileConfig {
         matches!(self.mainloop, Mainloop::WarpSpecialized { .. })
     }
 
-    /// Whether only targets with `wgmma` have the tile.
+    /// Whether the tile exists only on targets with `wgmma`.
     pub const fn needs_wgmma(&self) -> bool {
         let only_wgmma = matches!(self.mainloop, Mainloop::Multistage { stages: [[0, _], ..], .. });
         only_wgmma || self.needs_tensor_maps()
     }
 
-    /// Whether targets with `wgmma` lack the tile.
+    /// Whether the tile exists only on targets without `wgmma`.
     pub const fn excludes_wgmma(&self) -> bool {
         matches!(self.mainloop, Mainloop::Multistage { wgmma_stages: 0, wgmma_producers: 0, .. })
     }
 }
 
-/// Contraction length per stage with `wgmma` on bf16.
+/// Contraction length per stage with `wgmma` on bf16 and split f16.
 pub const WGMMA_BLOCK_K: u32 = 64;
 
-/// Tiles of products in f32: SIMT tiles, and the multistage ones that split each factor in three
-/// (`tf32x3`) or fall back to fused multiply-adds.
+/// Tiles of f32 products: SIMT tiles, and multistage tiles that compute three tf32 products per f32
+/// product (`tf32x3`), or fused multiply-adds on targets without tf32 tensor cores.
 ///
 /// Shared memory delivers 32 elements per clock to the 128 FMA units of an SM, so full throughput
-/// needs at least four products per element that a thread reads: 8 × 8 elements of c per thread
-/// reach that, 8 × 4 two thirds of it, 4 × 4 half.
+/// needs at least four products per element that a thread reads. Thread tiles of 8 × 8 reach full
+/// throughput, 8 × 4 two thirds of it, and 4 × 4 half.
 pub const SIMT: [TileConfig; 11] = [
     TileConfig::simt([128, 128], [8, 8], [8, 1, 2, 2]),
     TileConfig::simt([64, 64], [8, 4], [16, 1, 2, 4]),
@@ -200,7 +199,7 @@ pub const SIMT: [TileConfig; 11] = [
     TileConfig::tf32x3([64, 64], [2, 2], 3),
 ];
 
-/// Tiles of products in f32 whose b is NF4: those that need no copies of 16 bytes.
+/// Tiles of f32 products whose b is NF4: the SIMT tiles of [`SIMT`].
 pub const SIMT_NF4: &[TileConfig] = SIMT.split_at(9).0;
 
 /// Tiles of products that round their operands to bf16.
@@ -214,10 +213,10 @@ pub const MMA_SYNC: [TileConfig; 7] = [
     TileConfig::mma_sync([16, 16], [1, 1], [16, 8, 2]),
 ];
 
-/// Tiles of products of two operands in bf16.
+/// Tiles of products of two bf16 operands.
 pub const MULTISTAGE_BF16: [TileConfig; 11] = [
-    TileConfig::in_pairs([128, 256], 4),
-    TileConfig::in_pairs([128, 224], 4),
+    TileConfig::clustered([128, 256], 4),
+    TileConfig::clustered([128, 224], 4),
     TileConfig::warp_specialized([192, 192], 4),
     TileConfig::warp_specialized([192, 128], 5),
     TileConfig::warp_specialized([128, 192], 5),
@@ -229,7 +228,7 @@ pub const MULTISTAGE_BF16: [TileConfig; 11] = [
     TileConfig::bf16(([64, 64], [2, 2]), [[64, 3], [32, 2], [32, 2]], [6, 4]),
 ];
 
-/// Tiles of products of bf16 and NF4. Codes need shared memory, too, which leaves fewer stages.
+/// Tiles of products of bf16 and NF4. NF4 codes also need shared memory, so there are fewer stages.
 pub const MULTISTAGE_NF4: [TileConfig; 4] = [
     TileConfig::bf16(([192, 128], [12, 1]), [[0, 0]; 3], [5, 1]),
     TileConfig::bf16(([256, 128], [4, 2]), [[64, 2], [32, 3], [32, 2]], [4, 1]),
@@ -237,10 +236,10 @@ pub const MULTISTAGE_NF4: [TileConfig; 4] = [
     MULTISTAGE_BF16[10],
 ];
 
-/// Tiles of products of split operands. Stages have both parts of each operand. Targets without
-/// `wgmma` have the last one.
+/// Tiles of products of split operands. A stage holds both parts of each operand. Targets without
+/// `wgmma` use the last tile.
 pub const SPLIT_F16: [TileConfig; 6] = [
-    TileConfig::in_pairs([128, 128], 3),
+    TileConfig::clustered([128, 128], 3),
     TileConfig::warp_specialized([128, 128], 3),
     TileConfig::warp_specialized([128, 96], 3),
     TileConfig::warp_specialized([128, 64], 4),
@@ -248,25 +247,27 @@ pub const SPLIT_F16: [TileConfig; 6] = [
     SIMT[1],
 ];
 
-/// Tiles of queries, keys and values. A warp of the last one has whole heads.
+/// Tiles of [`Epilogue::QkvRope`](super::Epilogue::QkvRope). A warp of the last tile, for targets
+/// without `wgmma`, holds whole heads.
 pub const QKV_ROPE: [TileConfig; 5] = [
-    TileConfig::in_pairs([128, 256], 4),
+    TileConfig::clustered([128, 256], 4),
     TileConfig::warp_specialized([192, 128], 5),
     TileConfig::warp_specialized([128, 128], 6),
     TileConfig::warp_specialized([64, 128], 8),
     TileConfig::bf16(([128, 128], [8, 1]), [[64, 3], [32, 2], [32, 2]], [0, 1]),
 ];
 
-/// Tiles of gate and up, which a block computes both.
+/// Tiles of [`Epilogue::SwiGlu`](super::Epilogue::SwiGlu). A block computes a tile of both gate and
+/// up.
 pub const SWIGLU: [TileConfig; 3] = [
-    TileConfig::in_pairs([128, 128], 4),
+    TileConfig::clustered([128, 128], 4),
     TileConfig::warp_specialized([128, 64], 6),
     TileConfig::bf16(([128, 128], [2, 4]), [[64, 3], [32, 2], [32, 2]], [0, 1]),
 ];
 
-/// Tiles of the gradients of gate and up.
+/// Tiles of [`Epilogue::SwiGluBackward`](super::Epilogue::SwiGluBackward).
 pub const SWIGLU_BACKWARD: [TileConfig; 4] = [
-    TileConfig::in_pairs([128, 256], 4),
+    TileConfig::clustered([128, 256], 4),
     TileConfig::warp_specialized([128, 192], 5),
     TileConfig::warp_specialized([128, 128], 6),
     TileConfig::bf16(([128, 128], [2, 4]), [[64, 3], [32, 2], [32, 2]], [0, 1]),
@@ -288,7 +289,7 @@ mod tests {
     ];
 
     #[test]
-    fn blocks_have_whole_warps_and_no_more_than_1024_threads() {
+    fn blocks_are_whole_warps_of_at_most_1024_threads() {
         for tile in TABLES.concat() {
             let threads = tile.threads() + tile.wgmma_producers();
             assert!(threads > 0 && threads.is_multiple_of(32) && threads <= 1024, "{tile:?}");
