@@ -1,8 +1,8 @@
-//! The choice of a tile and of split-K for a matrix product.
+//! The heuristic that selects the tile and split-K of a matrix product.
 //!
-//! Both depend on sizes and dtypes. A target that lacks a tile takes one that adds in the same
-//! order. Tiles without sliced-K all add the contraction in the same order; each tile with sliced-K
-//! has an order of its own. Only tiles without sliced-K may be missing on some SM target.
+//! Both depend on sizes, dtypes and concurrency. A target that lacks a tile uses one with the same
+//! order of additions. All tiles without sliced-K add the contraction in the same order; each tile
+//! with sliced-K has its own order. Only tiles without sliced-K may be missing on some SM target.
 
 use retrograph_kernel_abi::gemm::{
     Epilogue, GemmImage, IMAGES, MMA_SYNC, MULTISTAGE_BF16, MULTISTAGE_NF4, Mainloop, QKV_ROPE,
@@ -13,20 +13,21 @@ use super::GemmProblem;
 use crate::images::dynamic_shared;
 use crate::{DType, Dispatch, Launch, Problem, SmTarget};
 
-/// SMs of the device that the cost model describes (H200), whatever the device is.
+/// SMs of the H200, which the cost model describes. Used for every device, so that the choice does
+/// not depend on the number of SMs.
 const SMS: u128 = 132;
 
 /// The cost of a tile in the cost model.
 #[derive(Clone, Copy)]
 struct TileCost {
-    /// Blocks that an SM holds.
+    /// Resident blocks per SM.
     blocks_per_sm: u32,
-    /// Time per element of the contraction in hundredths of a clock: of one block alone on an SM,
+    /// Time per element of the contraction, in hundredths of a clock: of one block alone on an SM,
     /// and of a full SM.
     time: [u32; 2],
-    /// Prologue and epilogue of a tile, as a length of the contraction that takes as long.
+    /// Time of the prologue and epilogue of a tile, as an equivalent length of the contraction.
     overhead: u32,
-    /// Time of a launch besides its tiles, in hundredths of a clock.
+    /// Fixed cost of a launch, in hundredths of a clock.
     launch: u32,
 }
 
@@ -37,17 +38,17 @@ const fn cost(blocks_per_sm: u32, [alone, full]: [u32; 2], overhead: u32) -> Til
     TileCost { blocks_per_sm, time: [alone * CLOCK, full * CLOCK], overhead, launch: 0 }
 }
 
-/// The same for one block per SM, in hundredths of a clock.
+/// The cost of a tile with one block per SM; `time` is in hundredths of a clock.
 const fn measured(time: u32, overhead: u32) -> TileCost {
     TileCost { blocks_per_sm: 1, time: [time, time], overhead, launch: 0 }
 }
 
-/// The same for clusters, whose launches take `launch` clocks longer.
+/// The cost of a tile in clusters, whose launches take `launch` clocks longer.
 const fn in_clusters(time: u32, overhead: u32, launch: u32) -> TileCost {
     TileCost { launch: launch * CLOCK, ..measured(time, overhead) }
 }
 
-/// Costs of [`SIMT`]. Those of the last two were measured with `wgmma`
+/// Costs of [`SIMT`]. The last two are measurements with `wgmma`
 /// (docs/hardware/2026-11-22-loading-apart).
 const SIMT_COSTS: [TileCost; 11] = [
     cost(2, [390, 394], 8),
@@ -63,7 +64,7 @@ const SIMT_COSTS: [TileCost; 11] = [
     cost(2, [32, 42], 32),
 ];
 
-/// Costs of [`MMA_SYNC`], estimated from the latency of memory and the throughput of an SM.
+/// Costs of [`MMA_SYNC`], estimated from memory latency and SM throughput.
 const MMA_SYNC_COSTS: [TileCost; 7] = [
     cost(1, [36, 36], 32),
     cost(3, [24, 36], 32),
@@ -74,9 +75,9 @@ const MMA_SYNC_COSTS: [TileCost; 7] = [
     cost(2, [5, 7], 128),
 ];
 
-/// Costs of [`MULTISTAGE_BF16`] with `wgmma`. Those with tensor maps were fitted to the times of
-/// 195 products (docs/hardware/2026-11-26-tiles). Large ones count 4 % less in clusters, which save
-/// power. The others were measured
+/// Costs of [`MULTISTAGE_BF16`] with `wgmma`. Costs of tiles with tensor maps are fitted to
+/// benchmarks (docs/hardware/2026-11-26-tiles); those of large tiles in clusters are 4 % lower,
+/// because clusters save power. The other costs are measurements
 /// (docs/hardware/2026-11-22-decoding-between-products).
 const MULTISTAGE_BF16_COSTS: [TileCost; 11] = [
     in_clusters(1630, 300, 22_500),
@@ -92,12 +93,12 @@ const MULTISTAGE_BF16_COSTS: [TileCost; 11] = [
     cost(2, [6, 8], 430),
 ];
 
-/// Costs of [`MULTISTAGE_NF4`]. All were measured, except for one 64 × 64 block alone on an SM,
-/// which is estimated.
+/// Costs of [`MULTISTAGE_NF4`]. All are measurements, except the estimate for one 64 × 64 block
+/// alone on an SM.
 const MULTISTAGE_NF4_COSTS: [TileCost; 4] =
     [cost(1, [23, 23], 400), cost(1, [22, 22], 700), cost(1, [17, 17], 590), cost(2, [9, 15], 300)];
 
-/// Costs of [`SPLIT_F16`], fitted to the times of 48 products at the power limit
+/// Costs of [`SPLIT_F16`], fitted to benchmarks at the power limit
 /// (docs/hardware/2026-11-28-split-tiles).
 const SPLIT_F16_COSTS: [TileCost; 6] = [
     in_clusters(2700, 220, 6000),
@@ -108,7 +109,7 @@ const SPLIT_F16_COSTS: [TileCost; 6] = [
     SIMT_COSTS[1],
 ];
 
-/// Costs of [`QKV_ROPE`]. They were measured for plain products with these tiles.
+/// Costs of [`QKV_ROPE`]: the costs of plain products with the same tiles.
 const QKV_ROPE_COSTS: [TileCost; 5] = [
     MULTISTAGE_BF16_COSTS[0],
     MULTISTAGE_BF16_COSTS[3],
@@ -117,14 +118,13 @@ const QKV_ROPE_COSTS: [TileCost; 5] = [
     MULTISTAGE_BF16_COSTS[9],
 ];
 
-/// Costs of [`SWIGLU`] and [`SWIGLU_BACKWARD`]. All but the last of each were
-/// fitted in the same way.
+/// Costs of [`SWIGLU`], fitted to benchmarks except for the last one.
 const SWIGLU_COSTS: [TileCost; 3] =
     [measured(1540, 700), measured(840, 560), cost(1, [22, 22], 770)];
+/// Costs of [`SWIGLU_BACKWARD`], fitted to benchmarks except for the last one.
 const SWIGLU_BACKWARD_COSTS: [TileCost; 4] =
     [measured(1530, 1260), measured(1430, 710), measured(1110, 520), cost(1, [11, 11], 1400)];
 
-// Each tile has a cost.
 const _: () = {
     assert!(SIMT_COSTS.len() == SIMT.len());
     assert!(MMA_SYNC_COSTS.len() == MMA_SYNC.len());
@@ -136,7 +136,7 @@ const _: () = {
     assert!(SWIGLU_BACKWARD_COSTS.len() == SWIGLU_BACKWARD.len());
 };
 
-/// Tiles with their costs.
+/// Candidate tiles and their costs.
 #[derive(Clone, Copy)]
 pub(super) struct TileTable {
     tiles: &'static [TileConfig],
@@ -169,20 +169,20 @@ impl TileTable {
         }
     }
 
-    /// Whether every tile needs rows that allow vectors. Launches with other rows are refused.
+    /// Whether every tile needs vectorized rows. Other launches are rejected.
     fn needs_vectorized_rows(self) -> bool {
         self.tiles.iter().all(TileConfig::needs_vectorized_rows)
     }
 
-    /// Whether every tile on targets with or without `wgmma` needs tensor maps. Launches without
-    /// them are refused.
+    /// Whether every tile that runs on targets with or without `wgmma` needs tensor maps. Launches
+    /// without them are rejected.
     fn needs_tensor_maps(self, wgmma: bool) -> bool {
         let runs =
             |tile: &&TileConfig| !if wgmma { tile.excludes_wgmma() } else { tile.needs_wgmma() };
         self.tiles.iter().filter(runs).all(TileConfig::needs_tensor_maps)
     }
 
-    /// Index and configuration of the tile with the least predicted time.
+    /// Returns the index and configuration of the tile with the lowest predicted cost.
     fn select(self, product: Product) -> (usize, &'static TileConfig) {
         let limits = Limits::of(self.tiles);
         let candidates = self.tiles.iter().zip(self.costs).enumerate();
@@ -193,7 +193,7 @@ impl TileTable {
     }
 }
 
-/// The inputs of the choice.
+/// The inputs of the heuristic.
 #[derive(Clone, Copy)]
 struct Product {
     problem: GemmProblem,
@@ -202,8 +202,9 @@ struct Product {
 }
 
 impl Product {
-    /// Whether `tile` can be used and wastes little: c is longer than half of the tile, and at most
-    /// a quarter of its stages is padding. Tiles and stages within `limits` always qualify.
+    /// Whether the product can use `tile` without much waste: c is longer than half of the tile on
+    /// each side, and at most a quarter of the stages is padding. Tiles and stages within `limits`
+    /// always qualify.
     fn suits(self, tile: &TileConfig, limits: Limits) -> bool {
         let GemmProblem { m, n, k, vectorized, tensor_maps, .. } = self.problem;
         let block_k = tile.block_k();
@@ -216,18 +217,19 @@ impl Product {
         runs && deep && large(tile.shape[0] * tile.cluster(), m) && large(tile.shape[1], n)
     }
 
-    /// Number of blocks of this launch and of those that run concurrently.
+    /// Number of blocks of this launch and of the concurrent ones.
     fn blocks(self, tile: &TileConfig) -> u128 {
         let GemmProblem { m, n, planes, concurrent, .. } = self.problem;
         let planes = u128::from(planes) * u128::from(concurrent.saturating_add(1));
         u128::from(tile.tiles(m, n)) * planes
     }
 
-    /// Predicted cost in hundredths of a clock: the time of the launch alone on the device, and
-    /// half of its share of the device, since other branches of a graph use the rest.
+    /// Predicted cost in hundredths of a clock: the time of the launch alone on the device, plus
+    /// half of its share of the device's throughput, because other branches of a graph use the
+    /// rest.
     ///
-    /// Alone, the SM with the most blocks runs them in waves of as many as it holds. Each block
-    /// runs prologue, mainloop and epilogue.
+    /// The time alone is that of the SM with the most blocks, which runs them in waves of
+    /// `blocks_per_sm`. Each block runs prologue, mainloop and epilogue.
     fn cost(self, tile: &TileConfig, cost: &TileCost) -> u128 {
         let [alone, full] = cost.time.map(u128::from);
         let per_sm = u128::from(cost.blocks_per_sm);
@@ -249,9 +251,9 @@ impl Product {
 /// Tiles up to these sizes suit every product.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// Length of a stage: twice the shortest of the table.
+    /// Length of a stage: twice the shortest in the table.
     block_k: u32,
-    /// Side of a tile: the longer one of the smallest tile, at least 32.
+    /// Side of a tile: the longer side of the smallest tile, at least 32.
     side: u32,
 }
 
@@ -263,22 +265,22 @@ impl Limits {
     }
 }
 
-/// Hundredths of clocks from the end of one launch to the work of the next.
+/// Latency from the end of one launch to the start of the next, in hundredths of a clock.
 const LAUNCH_LATENCY: u128 = 8000 * CLOCK as u128;
-/// Bytes per clock that a reduction of partial sums reads and writes, mostly in the L2 cache.
+/// Bytes per clock that [`SplitKSum`](super::SplitKSum) reads and writes, mostly in the L2 cache.
 const REDUCTION_BYTES_PER_CLOCK: u128 = 1500;
-/// The shortest contraction of a split.
+/// The minimum contraction length of a split.
 const MIN_SPLIT_K: u32 = 256;
-/// The most splits.
+/// The maximum number of splits.
 const MAX_SPLITS: u32 = 16;
 
-/// Number of equal splits of the contraction of `problem`, whose length becomes a multiple of
-/// `unit`. The splits are planes of one launch, which a second launch adds. 1 unless the splits
-/// are predicted to save at least a twelfth of the time.
+/// Number of equal splits of the contraction of `problem`. The length of a split is a multiple of
+/// `unit`. The splits are planes of one launch, and a second launch adds them. 1 unless split-K is
+/// predicted to save at least a twelfth of the time.
 pub(super) fn splits(table: TileTable, problem: GemmProblem, unit: u32) -> u32 {
     let GemmProblem { m, n, k, .. } = problem;
     let cost = |splits: u32| {
-        // Every device must choose the same number, so that the bits are the same.
+        // Every device must choose the same number of splits, so that results have the same bits.
         let problem = GemmProblem { k: k / splits, planes: splits, ..problem };
         let product = Product { problem, wgmma: true };
         let (index, tile) = table.select(product);
@@ -296,13 +298,13 @@ pub(super) fn splits(table: TileTable, problem: GemmProblem, unit: u32) -> u32 {
 }
 
 impl TileTable {
-    /// Whether products of this table copy rows of these lengths in vectors of 16 bytes.
+    /// Whether products with these tiles can copy rows of these lengths in vectors of 16 bytes.
     pub(super) fn vectorizes(self, sizes: [usize; 3]) -> bool {
         self.needs_vectorized_rows() || sizes.iter().all(|size| size % 8 == 0)
     }
 }
 
-/// Entry point and geometry of the tile with the least predicted time.
+/// Returns the entry point and geometry of the tile with the lowest predicted cost.
 pub(crate) fn dispatch(problem: &GemmProblem, target: SmTarget, image: &GemmImage) -> Dispatch {
     let table = TileTable::of_image(image);
     let vectorized = problem.vectorized || table.needs_vectorized_rows();
@@ -313,9 +315,9 @@ pub(crate) fn dispatch(problem: &GemmProblem, target: SmTarget, image: &GemmImag
     dispatch_tile(problem, target, (image, index))
 }
 
-/// Entry point and geometry of a matrix product with the tile of `entry` instead of the one with
-/// the least predicted time, for measurements. `None` if the launch is no matrix product, or if its
-/// image has no such entry.
+/// Returns the entry point and geometry of a matrix product with the tile of `entry` instead of the
+/// heuristic's, for benchmarks. `None` if the launch is not a matrix product, or if its image has
+/// no such entry.
 pub fn dispatch_entry<B>(launch: &Launch<B>, entry: &str, target: SmTarget) -> Option<Dispatch> {
     let Problem::Gemm(problem) = &launch.problem else { return None };
     let image = IMAGES.into_iter().find(|image| image.name == launch.kernel.image)?;
@@ -323,17 +325,18 @@ pub fn dispatch_entry<B>(launch: &Launch<B>, entry: &str, target: SmTarget) -> O
     Some(dispatch_tile(problem, target, (image, index)))
 }
 
-/// Entry point and geometry of a tile: one block per tile, or persistent blocks, in x; planes in z.
+/// Returns the entry point and geometry of a tile: one block per tile, or persistent blocks, in x;
+/// planes in z.
 fn dispatch_tile(
     problem: &GemmProblem,
     target: SmTarget,
     (image, index): (&GemmImage, usize),
 ) -> Dispatch {
     let (tile, entry) = (&image.tiles[index], image.entries[index]);
-    // A plane has fewer than 2^32 elements and a tile has 256 or more, so that this is exact.
+    // A plane has fewer than 2^32 elements and a tile has at least 256, so the conversion is exact.
     let tiles = u32::try_from(tile.tiles(problem.m, problem.n)).unwrap_or(u32::MAX);
     let tiles = match tile.mainloop {
-        // Persistent blocks compute several tiles each.
+        // Each persistent block computes several tiles.
         Mainloop::WarpSpecialized { cluster, .. } => {
             let blocks = SMS as u32 / problem.planes.max(1) / cluster * cluster;
             tiles.min(blocks.max(cluster))

@@ -1,4 +1,4 @@
-//! Kernels that are matrix products, and the choice among them by element types.
+//! The GEMM kernels, and their selection by element types.
 
 use retrograph_kernel_abi::gemm::{
     AddedProductParameters, Epilogue, GemmImage, GemmParameters, GemmQkvRopeParameters,
@@ -8,7 +8,7 @@ use retrograph_kernel_abi::gemm::{
 
 use crate::{DType, Kernel, KernelError, Parameter};
 
-/// The parameters of the entries of `image`.
+/// Returns the parameters of the entries of `image`.
 pub(crate) const fn parameters(image: &GemmImage) -> &'static [Parameter] {
     match (image.a, image.b) {
         (_, DType::Nf4) => WITH_SCALES,
@@ -44,7 +44,7 @@ const WITH_SWIGLU: &[Parameter] = &concat::<{ WITH_MAPS.len() + SWIGLU.len() }>(
 const WITH_SWIGLU_BACKWARD: &[Parameter] =
     &concat::<{ WITH_ADDED.len() + SWIGLU_BACKWARD.len() }>(WITH_ADDED, SWIGLU_BACKWARD);
 
-/// The parameters of both lists.
+/// Concatenates two lists of parameters.
 const fn concat<const LEN: usize>(first: &[Parameter], more: &[Parameter]) -> [Parameter; LEN] {
     let mut all = [first[0]; LEN];
     let mut at = 0;
@@ -55,7 +55,7 @@ const fn concat<const LEN: usize>(first: &[Parameter], more: &[Parameter]) -> [P
     all
 }
 
-/// Defines kernels with the entries of a GEMM image, and the set of them and of other kernels.
+/// Defines one kernel per GEMM image, and the set of these kernels and of other ones.
 macro_rules! gemm_kernels {
     (
         $(#[$set_doc:meta])*
@@ -89,12 +89,13 @@ macro_rules! gemm_kernels {
 
 pub(crate) use gemm_kernels;
 
-/// The kernels of one formula, with their images. The first one computes in f32 from f32.
+/// The kernels of one formula, with their images. The first one has f32 operands and computes in
+/// f32.
 #[derive(Clone, Copy)]
 pub(crate) struct GemmKernels(pub(crate) &'static [(&'static Kernel, &'static GemmImage)]);
 
 impl GemmKernels {
-    /// The name in messages.
+    /// The kernel name for error messages.
     pub(crate) fn name(self) -> &'static str {
         self.0[0].0.name
     }
@@ -110,7 +111,7 @@ impl GemmKernels {
         found.expect("the kernel is one of these").1
     }
 
-    /// The kernel that multiplies in `compute` with operands of types `a` and `b`.
+    /// Selects the kernel that multiplies in `compute` with operands of types `a` and `b`.
     pub(crate) fn select(
         self,
         compute: DType,
@@ -146,7 +147,7 @@ gemm_kernels! {
     FPROP_MULTISTAGE = "gemm_fprop_multistage" in MULTISTAGE_NT;
     /// [`FPROP`] computed in bf16 with x in bf16 and w in NF4.
     FPROP_MULTISTAGE_NF4 = "gemm_fprop_multistage_nf4" in MULTISTAGE_NT_NF4;
-    /// [`FPROP`] of x and w that are split.
+    /// [`FPROP`] with split x and w.
     FPROP_SPLIT = "gemm_fprop_split" in NT_SPLIT;
 }
 
@@ -167,7 +168,7 @@ gemm_kernels! {
     DGRAD_MULTISTAGE = "gemm_dgrad_multistage" in MULTISTAGE_NN;
     /// [`DGRAD`] computed in bf16 with dy in bf16 and w in NF4.
     DGRAD_MULTISTAGE_NF4 = "gemm_dgrad_multistage_nf4" in MULTISTAGE_NN_NF4;
-    /// [`DGRAD`] of dy and w that are split, dy with the scales of w as factors.
+    /// [`DGRAD`] with split dy and w; dy is split with the scales of w as column factors.
     DGRAD_SPLIT = "gemm_dgrad_split" in NN_SPLIT;
 }
 
@@ -199,6 +200,6 @@ gemm_kernels! {
 gemm_kernels! {
     /// The gradients of gate and up.
     SWIGLU_DGRAD_KERNELS;
-    /// `grad_gate` and `grad_up` of a layer with the input `silu(gate) · up`, in bf16.
+    /// The gradients of gate and up of a layer with the input `silu(gate) · up`, in bf16.
     SWIGLU_DGRAD = "gemm_swiglu_dgrad" in SWIGLU_BACKWARD_NN;
 }

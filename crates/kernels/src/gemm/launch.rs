@@ -1,7 +1,7 @@
 //! The launch of a matrix product: checks and arguments.
 //!
-//! `c = alpha · Σ_r a_r · b_r (+ bias) (+ c)`. Batches have two levels, and `reduce` products are
-//! summed into each c.
+//! `c = alpha · Σ_r a_r · b_r (+ bias) (+ c)`, batched over batches and heads. The outer reduction
+//! over r has length `reduce`.
 
 use half::bf16;
 use retrograph_kernel_abi::Any;
@@ -22,18 +22,18 @@ use crate::launch::{ArgumentTypes, Pointer};
 use crate::tensor::NF4_BLOCK;
 use crate::{Argument, DType, KernelError, Launch, Problem, TensorView, View};
 
-/// Lengths of splits of split operands are a multiple of this: of the stages of their kernels.
+/// Split-K lengths of split operands are a multiple of this, the stage length of their kernels.
 pub(super) const SPLIT_K_UNIT: usize = TENSOR_MAP_BOX[0] as usize;
 
-/// The largest m, n and k, so that indices of padded tiles fit in 32 bits.
+/// The maximum m, n and k, so that indices of padded tiles fit in 32 bits.
 const MAX_EXTENT: usize = 0x7fff_ffff;
 
-/// The operands of an added product, contiguous and in the layout of the first.
+/// The operands of an added product, contiguous and in the layouts of the first product.
 #[derive(Clone, Copy)]
 pub(super) struct AddedProduct<B> {
-    /// The first one, with its number of columns, as stored.
+    /// The first operand, with its number of columns in memory.
     pub(super) a: (View<B, bf16>, usize),
-    /// The second one.
+    /// The second operand, with its number of columns in memory.
     pub(super) b: (View<B, bf16>, usize),
     /// Length of the contraction.
     pub(super) k: usize,
@@ -49,7 +49,7 @@ impl<B: Copy> AddedProduct<B> {
     }
 }
 
-/// A product whose operands have the right lengths.
+/// A product whose operand lengths were checked.
 pub(crate) struct Gemm<B> {
     pub(crate) kernels: GemmKernels,
     pub(crate) compute: DType,
@@ -64,13 +64,13 @@ pub(crate) struct Gemm<B> {
 }
 
 impl<B: Copy> Gemm<B> {
-    /// Checks that the kernel can index the operands and describes the launch.
+    /// Checks that the kernel can index the operands, and describes the launch.
     pub(crate) fn launch(self) -> Result<Launch<B>, KernelError> {
         self.launch_with(&[], Vec::new())
     }
 
-    /// The same with added products, for one product of operands in bf16, and with further
-    /// arguments, for the epilogue.
+    /// [`Gemm::launch`] with added products, which need bf16 operands and no batches, and with
+    /// `further` arguments for the epilogue.
     pub(super) fn launch_with(
         self,
         added: &[Option<AddedProduct<B>>],
@@ -107,7 +107,7 @@ impl<B: Copy> Gemm<B> {
             arguments.extend(self.added_arguments(check, added)?);
         }
         if self.kernels.image(kernel).sums_squares() && further.is_empty() {
-            // Entries have the parameter, whether or not sums are asked for.
+            // The entries always have this parameter.
             let none = GemmSquaresParameters::<ArgumentTypes<B>> { squares: Pointer::null() };
             arguments.extend(none.into_arguments());
         }
@@ -117,7 +117,7 @@ impl<B: Copy> Gemm<B> {
         Ok(Launch { kernel, problem: Problem::Gemm(problem), arguments })
     }
 
-    /// The arguments in the order of the kernel's parameters.
+    /// Returns the arguments in the order of the kernel's parameters.
     fn arguments(
         &self,
         check: Check,
@@ -134,7 +134,7 @@ impl<B: Copy> Gemm<B> {
             m,
             n,
             k,
-            reduce: check.size("the number of summands", reduce)?,
+            reduce: check.size("the length of the outer reduction", reduce)?,
             heads: check.size("heads", heads)?,
             b_group: check.size("the number of heads that share an operand", b_group)?,
             lda: check.size("the leading dimension of a", a_strides.leading)?,
@@ -142,10 +142,10 @@ impl<B: Copy> Gemm<B> {
             ldc: check.size("the leading dimension of c", c_strides.leading)?,
             a_batch: check.size("the batch stride of a", a_strides.batch)?,
             a_head: check.size("the head stride of a", a_strides.head)?,
-            a_reduce: check.size("the summand stride of a", a_strides.reduce)?,
+            a_reduce: check.size("the reduction stride of a", a_strides.reduce)?,
             b_batch: check.size("the batch stride of b", b_strides.batch)?,
             b_head: check.size("the head stride of b", b_strides.head)?,
-            b_reduce: check.size("the summand stride of b", b_strides.reduce)?,
+            b_reduce: check.size("the reduction stride of b", b_strides.reduce)?,
             c_batch: check.size("the batch stride of c", c_strides.batch)?,
             c_head: check.size("the head stride of c", c_strides.head)?,
             alpha: self.alpha,
@@ -167,14 +167,14 @@ impl<B: Copy> Gemm<B> {
             arguments.extend(maps.into_arguments());
         }
         if let Some((a, b)) = self.a.0.split().zip(self.b.0.split()) {
-            let rule = "only the second operand of a product can have one part";
+            let rule = "only the second operand of a product can be split into a single part";
             check.rule(a.count == SplitMatrix::<B>::PARTS, rule, (a.count, b.count))?;
             let unsplit = self.without_split_k();
             let (rows, [a_row, b_row, _]) = (unsplit.stored_rows(), unsplit.row_sizes());
             a.check(check, ["the parts of a", "the scales of a"], [rows[0], a_row[0]])?;
             b.check(check, ["the parts of b", "the scales of b"], [rows[1], b_row[0]])?;
             let GemmSizes { k, batches, .. } = self.sizes;
-            let rule = "splits of f16 operands must be a multiple of 64 elements long";
+            let rule = "the split-K length of split operands must be a multiple of 64 elements";
             check.rule(batches == 1 || k.is_multiple_of(SPLIT_K_UNIT), rule, (k, SPLIT_K_UNIT))?;
             let b_scales = Some(b.scales).filter(|_| self.kernels.layout() == Layout::Nt);
             let scales = SplitScaleParameters::<ArgumentTypes<B>> {
@@ -187,13 +187,13 @@ impl<B: Copy> Gemm<B> {
         Ok(arguments)
     }
 
-    /// The arguments of the added products. The contractions of those that there are not are empty.
+    /// Returns the arguments of the added products. Unused products have an empty contraction.
     fn added_arguments(
         &self,
         check: Check,
         added: &[Option<AddedProduct<B>>],
     ) -> Result<Vec<Argument<B>>, KernelError> {
-        let rule = "a sum has at most one product and those that a launch can add";
+        let rule = "the number of added products must not exceed the maximum";
         check.rule(added.len() <= MAX_ADDED_PRODUCTS, rule, (added.len(), MAX_ADDED_PRODUCTS))?;
         let mut arguments = Vec::new();
         for index in 0..MAX_ADDED_PRODUCTS {
@@ -223,8 +223,8 @@ impl<B: Copy> Gemm<B> {
         let product = Self { sizes: GemmSizes { k, n, ..self.sizes }, ..*self };
         let (operands, row_sizes) = (added.operands(), product.row_sizes_of(added.operands()));
         let vectorized = [0, 1].map(|i| operands[i].0.is_vectorizable(&row_sizes[i]));
-        let rule = "rows of an added product must have a multiple of 8 elements and start at 16 \
-                    bytes";
+        let rule = "rows of an added product must have a multiple of 8 elements and start at \
+                    multiples of 16 bytes";
         check.rule(vectorized == [true; 2], rule, (added.k, 8))?;
         let rows = product.stored_rows();
         let [a_map, b_map] =
@@ -238,14 +238,14 @@ impl<B: Copy> Gemm<B> {
         })
     }
 
-    /// The same product without split-K: a product of split operands has one plane per split.
+    /// The same product without split-K, which has one plane per split.
     fn without_split_k(&self) -> Self {
         let GemmSizes { k, batches, .. } = self.sizes;
         Self { sizes: GemmSizes { k: k * batches, batches: 1, ..self.sizes }, ..*self }
     }
 
-    /// The tensor maps of a and b, if both have one in bf16. With them, the map of c, unless c is
-    /// added to.
+    /// Returns the tensor maps of a and b, if both have a 16-bit one. If so, also the map of c,
+    /// unless the product accumulates.
     fn tensor_maps(&self, row_sizes: &[[usize; 5]; 3]) -> GemmTensorMaps<ArgumentTypes<B>> {
         // The planes of the map of a split operand are its parts; kernels offset the contraction.
         let inputs = match self.a.0 {
@@ -266,7 +266,7 @@ impl<B: Copy> Gemm<B> {
         }
     }
 
-    /// Rows of a and b, as stored.
+    /// Rows of a and b in memory.
     fn stored_rows(&self) -> [usize; 2] {
         let GemmSizes { m, n, k, .. } = self.sizes;
         match self.kernels.layout() {
@@ -276,7 +276,7 @@ impl<B: Copy> Gemm<B> {
         }
     }
 
-    /// Every plane of an operand must have fewer than 2³² elements.
+    /// Checks that every plane of an operand has fewer than 2³² elements.
     fn check_elements(&self, check: Check) -> Result<(), KernelError> {
         let [a_rows, b_rows] = self.stored_rows();
         for (name, rows, strides) in [
@@ -289,7 +289,7 @@ impl<B: Copy> Gemm<B> {
         Ok(())
     }
 
-    /// Products of operands in bf16 or split f16 read nothing but vectors.
+    /// Checks that bf16 or split operands can be read in vectors of 16 bytes.
     fn check_vectors(
         &self,
         check: Check,
@@ -299,18 +299,18 @@ impl<B: Copy> Gemm<B> {
         if !matches!(self.a.0, TensorView::Bf16(_) | TensorView::Split(_)) {
             return Ok(());
         }
-        let rule = "rows in 16 bits must start at a multiple of 16 bytes and have a multiple of 8 \
-                    elements";
+        let rule = "bf16 and f16 rows must start at a multiple of 16 bytes and have a multiple of \
+                    8 elements";
         check.rule(vectorized == [true; 2], rule, (self.a.0.byte_range().start, a_sizes[0]))?;
         if self.b.0.dtype() == DType::Nf4 {
             let ragged = b_sizes.into_iter().find(|size| size % NF4_BLOCK != 0);
-            let rule = "NF4 rows must be whole blocks if the other operand is bf16";
+            let rule = "NF4 rows must consist of whole blocks if the other operand is bf16";
             check.rule(ragged.is_none(), rule, (ragged.unwrap_or(0), NF4_BLOCK))?;
         }
         Ok(())
     }
 
-    /// The pointer c.
+    /// The pointer to c.
     fn result(&self) -> Result<Pointer<B, Any>, KernelError> {
         match (self.c.0, self.a.0) {
             (TensorView::F32(c), _) => Ok(Pointer::output(c, self.accumulate).any()),
@@ -322,18 +322,19 @@ impl<B: Copy> Gemm<B> {
                 compute: self.compute,
                 dtype: c.dtype(),
                 help: "write the result in f32; a result in bf16 needs a first operand in bf16 \
-                       and cannot be added to",
+                       and cannot be accumulated",
             }),
         }
     }
 
-    /// For a, b and c: the length of a row, as stored, and all strides. Vectors need multiples.
+    /// The length of a row in memory and all strides, for a, b and c. Vectorized access needs
+    /// multiples of the vector length.
     fn row_sizes(&self) -> [[usize; 5]; 3] {
         let [a, b] = self.row_sizes_of([self.a, self.b]);
         [a, b, self.c.1.with_row(self.sizes.n)]
     }
 
-    /// The same for the given operands.
+    /// [`Gemm::row_sizes`] of the given a and b.
     fn row_sizes_of(&self, operands: [Operand<B>; 2]) -> [[usize; 5]; 2] {
         let GemmSizes { m, n, k, .. } = self.sizes;
         let rows = match self.kernels.layout() {

@@ -1,7 +1,6 @@
 //! The products of a linear layer: `y = x·wᵀ` and its two gradients.
 //!
-//! Weights are `[outputs, inputs]`, as in checkpoints. Contractions are added with fused
-//! multiply-adds or tensor cores in an order that depends on the shape alone.
+//! Weights are `[outputs, inputs]`, as in checkpoints.
 
 use super::kernels::{DGRAD_KERNELS, FPROP_KERNELS, GemmKernels, WGRAD_KERNELS};
 use super::launch::Gemm;
@@ -21,13 +20,13 @@ pub struct GemmShape {
     pub outputs: usize,
 }
 
-/// Rows from which it pays to write operands in bf16: a quarter of the smallest multistage tile.
+/// Minimum rows for which bf16 activations are faster: a quarter of the smallest multistage tile.
 const MIN_MULTISTAGE_ROWS: usize = 16;
 
 impl GemmShape {
-    /// Whether products in bf16 with weights in `weights` are faster with x and dy in bf16, which
-    /// lets them use multistage kernels: there are many rows, whose length allows copies of 16
-    /// bytes, and weights are bf16 or NF4.
+    /// Whether bf16 products with weights of type `weights` are faster if x and dy are bf16, too,
+    /// because they can use multistage kernels: weights are bf16 or NF4, there are at least 16
+    /// rows, and the row lengths allow copies of 16 bytes.
     pub fn prefers_bf16_activations(self, weights: DType) -> bool {
         let Self { rows, inputs, outputs } = self;
         let unit = match weights {
@@ -55,7 +54,7 @@ impl GemmShape {
 struct Contiguous<B> {
     kernels: GemmKernels,
     compute: DType,
-    /// Each with its number of columns, as stored.
+    /// a, b and c, each with its number of columns in memory.
     operands: [(TensorView<B>, usize); 3],
     sizes: [usize; 3],
     alpha: f32,
@@ -74,19 +73,20 @@ impl<B: Copy> Contiguous<B> {
 /// `y = α·x·wᵀ (+ bias) (+ y)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Fprop<B, W = View<B, f32>, X = View<B, f32>, Y = View<B, f32>> {
-    /// `[rows, inputs]`: f32, bf16 if w is bf16 or NF4, or split if w is.
+    /// `[rows, inputs]`: f32, bf16 if w is bf16 or NF4, or split if w is split.
     pub x: X,
     /// `[outputs, inputs]`: f32, bf16, NF4 or split.
     pub w: W,
     /// `[outputs]`, added to every row after scaling.
     pub bias: Option<View<B, f32>>,
-    /// `[rows, outputs]`; not x, w or bias. f32, or bf16 if x is bf16 and y is not added to.
+    /// `[rows, outputs]`, must not alias x, w or bias: f32, or bf16 if x is bf16 and `accumulate`
+    /// is not set.
     pub y: Y,
     /// The sizes.
     pub shape: GemmShape,
-    /// The factor α.
+    /// The scale α.
     pub alpha: f32,
-    /// Whether y is added to instead of overwritten.
+    /// Whether the product is added to y instead of overwriting it.
     pub accumulate: bool,
 }
 
@@ -108,7 +108,7 @@ where
     /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
     ///
     /// # Errors
-    /// If a length does not match the shape, or no kernel takes the combination of types.
+    /// If a length does not match the shape, or no kernel supports the combination of types.
     pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         let Self { x, w, bias, y, shape, alpha, accumulate } = self;
         let (check, x, w, y) = (Check(FPROP_KERNELS.name()), x.into(), w.into(), y.into());
@@ -127,18 +127,19 @@ where
 /// `dx = α·dy·w (+ dx)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Dgrad<Y, W, X> {
-    /// dy, `[rows, outputs]`: f32, bf16 if w is bf16 or NF4, or split if w is, with the scales of w
-    /// as factors.
+    /// dy, `[rows, outputs]`: f32, bf16 if w is bf16 or NF4, or, if w is split, split with the
+    /// scales of w as column factors.
     pub grad_out: Y,
     /// `[outputs, inputs]`: f32, bf16, NF4 or split.
     pub w: W,
-    /// dx, `[rows, inputs]`; not grad_out or w. f32, or bf16 if dy is bf16 and dx is not added to.
+    /// dx, `[rows, inputs]`, must not alias grad_out or w: f32, or bf16 if dy is bf16 and
+    /// `accumulate` is not set.
     pub grad_input: X,
     /// The sizes.
     pub shape: GemmShape,
-    /// The factor α.
+    /// The scale α.
     pub alpha: f32,
-    /// Whether dx is added to instead of overwritten.
+    /// Whether the product is added to dx instead of overwriting it.
     pub accumulate: bool,
 }
 
@@ -159,7 +160,7 @@ impl<Y, W, X> Dgrad<Y, W, X> {
     /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
     ///
     /// # Errors
-    /// If a length does not match the shape, or no kernel takes the combination of types.
+    /// If a length does not match the shape, or no kernel supports the combination of types.
     pub fn launch_in<B: Copy>(self, compute: DType) -> Result<Launch<B>, KernelError>
     where
         Y: Into<TensorView<B>>,
@@ -185,14 +186,14 @@ pub struct Wgrad<Y, X, W> {
     pub grad_out: Y,
     /// `[rows, inputs]`: f32 or bf16, the same as dy.
     pub x: X,
-    /// dw, `[outputs, inputs]`: f32, or bf16 if dy and x are and dw is not added to; not grad_out
-    /// or x.
+    /// dw, `[outputs, inputs]`, must not alias grad_out or x: f32, or bf16 if dy and x are bf16 and
+    /// `accumulate` is not set.
     pub grad_weight: W,
     /// The sizes.
     pub shape: GemmShape,
-    /// The factor α.
+    /// The scale α.
     pub alpha: f32,
-    /// Whether dw is added to instead of overwritten.
+    /// Whether the product is added to dw instead of overwriting it.
     pub accumulate: bool,
 }
 
@@ -213,7 +214,7 @@ impl<Y, X, W> Wgrad<Y, X, W> {
     /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
     ///
     /// # Errors
-    /// If a length does not match the shape, or no kernel takes the combination of types.
+    /// If a length does not match the shape, or no kernel supports the combination of types.
     pub fn launch_in<B: Copy>(self, compute: DType) -> Result<Launch<B>, KernelError>
     where
         Y: Into<TensorView<B>>,

@@ -1,20 +1,23 @@
 //! Matrix products of linear layers: `y = x·wᵀ`, its two gradients, and split-K.
 //!
-//! Operands and results are f32, bf16 or NF4; accumulators are f32 always. Parameters, flags, tiles
-//! and entry points are declared in `retrograph-kernel-abi`; [`GemmConfig`], sizes and dtypes
-//! choose among them. SM targets that lack a tile take one with the same order.
+//! Operands are f32, bf16, NF4 or split into two f16 parts; results are f32 or bf16; accumulators
+//! are always f32. `retrograph-kernel-abi` declares parameters, flags, tiles and entry points;
+//! [`GemmConfig`], sizes and dtypes select among them. SM targets that lack a tile use one with the
+//! same order of additions.
 //!
 //! x is `[rows, inputs]`, w `[outputs, inputs]` and y `[rows, outputs]`, all row-major. Each launch
-//! documents which combinations of types it takes.
+//! documents the combinations of types that it supports.
 //!
 //! **Errors.** A launch fails if a length does not match the shape, if a matrix has 2³² elements or
-//! more, or if no kernel multiplies the given types. Operands in bf16 need rows of a multiple of 8
-//! elements that start at multiples of 16 bytes; NF4 needs whole rows of 8.
+//! more, or if no kernel multiplies the given types. Rows of bf16 operands must have a multiple of
+//! 8 elements and start at multiples of 16 bytes; rows of NF4 operands must have a multiple of 8
+//! elements.
 //!
-//! **Determinism.** The order of additions depends on sizes and dtypes. Products in f32 on tensor
-//! cores split each factor into two of tf32 (Ootomo and Yokota, arXiv 2203.03341). Products of
-//! matrices that were split before ([`SplitMatrix`]) take half of that time; they add in f32 on SM
-//! targets without `wgmma`.
+//! **Determinism.** The order of additions depends on sizes and dtypes.
+//!
+//! f32 products on tensor cores split each operand into two tf32 values (Ootomo and Yokota, arXiv
+//! 2203.03341). Products of matrices that are already split ([`SplitMatrix`]) take half the time;
+//! on SM targets without `wgmma` they use f32 fused multiply-adds.
 
 mod config;
 pub(crate) mod heuristic;

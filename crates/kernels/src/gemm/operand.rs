@@ -1,4 +1,4 @@
-//! Operands of a matrix product with their strides, and its sizes.
+//! The strided operands and the sizes of a matrix product.
 
 use crate::TensorView;
 
@@ -8,23 +8,23 @@ pub(crate) type Operand<B> = (TensorView<B>, Strides);
 /// The strides of one operand, in elements.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Strides {
-    /// From one row, as stored, to the next: the leading dimension.
+    /// The leading dimension: from one row in memory to the next.
     pub(crate) leading: usize,
     /// From one batch to the next.
     pub(crate) batch: usize,
     /// From one head to the next.
     pub(crate) head: usize,
-    /// From one summand to the next.
+    /// From one index of the outer reduction to the next.
     pub(crate) reduce: usize,
 }
 
 impl Strides {
-    /// A contiguous matrix.
+    /// The strides of a contiguous matrix.
     pub(crate) fn contiguous(leading: usize) -> Self {
         Self { leading, ..Self::default() }
     }
 
-    /// The length of a row, as stored, and all strides.
+    /// The length of a row in memory, and all strides.
     pub(super) fn with_row(self, row: usize) -> [usize; 5] {
         [row, self.leading, self.batch, self.head, self.reduce]
     }
@@ -45,12 +45,12 @@ pub(crate) struct GemmSizes {
     pub(crate) heads: usize,
     /// Number of consecutive heads that share one b.
     pub(crate) b_group: usize,
-    /// Number of products that are summed, in order, into each c.
+    /// Length of the outer reduction: products that are summed into each c, in order.
     pub(crate) reduce: usize,
 }
 
 impl GemmSizes {
-    /// One product.
+    /// The sizes of a single product.
     pub(crate) fn single([m, n, k]: [usize; 3]) -> Self {
         Self { m, n, k, batches: 1, heads: 1, b_group: 1, reduce: 1 }
     }

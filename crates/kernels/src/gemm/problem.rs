@@ -1,6 +1,6 @@
 //! The sizes of a matrix product.
 
-/// The sizes from which tile and grid of a matrix product follow.
+/// The sizes that determine the tile and the grid of a matrix product.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GemmProblem {
     /// Rows of the result.
@@ -13,9 +13,9 @@ pub struct GemmProblem {
     pub planes: u32,
     /// Whether rows of both operands can be copied in vectors of 16 bytes.
     pub vectorized: bool,
-    /// Whether tensor maps describe both operands, so that they can be copied by TMA.
+    /// Whether both operands have tensor maps, so that TMA can copy them.
     pub tensor_maps: bool,
-    /// Number of launches of the same sizes that run concurrently with this one; see
+    /// Number of other launches of the same sizes that run concurrently; see
     /// [`Launch::concurrent`](crate::Launch::concurrent).
     pub concurrent: u32,
 }

@@ -4,7 +4,7 @@
 //! y = x₀·w₀ᵀ + x₁·w₁ᵀ (+ bias)      dx = dy₀·w₀ + dy₁·w₁ + …
 //! ```
 //!
-//! Further products add to the accumulators of the first: the low-rank update of LoRA, or gradients
+//! Further products accumulate onto the first one: the low-rank update of LoRA, or gradients
 //! through other layers with the same input. The result is written once.
 
 use half::bf16;
@@ -19,8 +19,8 @@ use crate::{DType, KernelError, Launch, TensorView, View};
 /// Products of contiguous bf16 matrices with one result.
 struct Sum<B> {
     kernels: GemmKernels,
-    /// Both factors of the first product and the result, each with its number of columns, as
-    /// stored.
+    /// Both operands of the first product and the result, each with its number of columns in
+    /// memory.
     operands: [(TensorView<B>, usize); 3],
     sizes: [usize; 3],
     added: Vec<Option<AddedProduct<B>>>,
@@ -38,8 +38,8 @@ impl<B: Copy> Sum<B> {
 
 /// `y = x₀·w₀ᵀ + x₁·w₁ᵀ (+ bias)`, in bf16.
 ///
-/// Each element is one chain of sums: the contraction of the first product in ascending order, then
-/// the contraction of the second.
+/// Deterministic: each element accumulates the contraction of the first product in ascending order,
+/// then the contraction of the second.
 #[derive(Clone, Copy, Debug)]
 pub struct FpropSum<B, Y = View<B, f32>> {
     /// `[rows, inputs]` each, read.
@@ -52,7 +52,7 @@ pub struct FpropSum<B, Y = View<B, f32>> {
     pub y: Y,
     /// Rows of x and y.
     pub rows: usize,
-    /// Columns of x and w of each product, multiples of 8.
+    /// Columns of x and w per product, multiples of 8.
     pub inputs: [usize; 2],
     /// Columns of y.
     pub outputs: usize,
@@ -80,7 +80,7 @@ impl<B: Copy, Y: Into<TensorView<B>>> FpropSum<B, Y> {
     }
 }
 
-/// A product of [`DgradSum`], `dy·w`.
+/// The operands of a product `dy·w` of [`DgradSum`].
 #[derive(Clone, Copy, Debug)]
 pub struct DgradFactors<B> {
     /// dy, `[rows, outputs]`, read.
@@ -93,11 +93,11 @@ pub struct DgradFactors<B> {
 
 /// `dx = dy₀·w₀ + dy₁·w₁ + …`, in bf16.
 ///
-/// Each element is one chain of sums: the contraction of the first product in ascending order, then
-/// the contractions of the others in order.
+/// Deterministic: each element accumulates the contraction of the first product in ascending order,
+/// then the contractions of the others in order.
 #[derive(Clone, Copy, Debug)]
 pub struct DgradSum<'a, B, X = View<B, f32>> {
-    /// One product, and up to [`DgradSum::MAX_ADDED`] that are added to it.
+    /// The first product, and up to [`DgradSum::MAX_ADDED`] products that are added to it.
     pub products: (DgradFactors<B>, &'a [DgradFactors<B>]),
     /// dx, `[rows, inputs]`, written: f32 or bf16.
     pub grad_input: X,
@@ -108,7 +108,7 @@ pub struct DgradSum<'a, B, X = View<B, f32>> {
 }
 
 impl DgradSum<'_, ()> {
-    /// The most products that are added to the first.
+    /// The maximum number of products that are added to the first.
     pub const MAX_ADDED: usize = MAX_ADDED_PRODUCTS;
 }
 
@@ -117,7 +117,7 @@ impl<B: Copy, X: Into<TensorView<B>>> DgradSum<'_, B, X> {
     ///
     /// # Errors
     /// If a length does not match, rows cannot be copied in vectors of 16 bytes, or there are more
-    /// products than a launch adds.
+    /// than [`DgradSum::MAX_ADDED`] added products.
     pub fn launch(self) -> Result<Launch<B>, KernelError> {
         let Self { products: (first, added), grad_input, rows, inputs } = self;
         let (check, kernels) = (Check(DGRAD_KERNELS.name()), DGRAD_KERNELS);

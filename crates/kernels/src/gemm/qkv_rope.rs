@@ -1,4 +1,4 @@
-//! Queries, keys and values of attention in one launch, with RoPE in its epilogue.
+//! The query, key and value projections in one launch, with RoPE in the epilogue.
 
 use half::bf16;
 use retrograph_kernel_abi::gemm::{GemmQkvRopeParameters, QKV_ROPE, QKV_ROPE_HEAD_DIMS};
@@ -18,8 +18,8 @@ use crate::{DType, KernelError, Launch, Problem, View};
 pub struct QkvRopeProjection<B> {
     /// `[outputs, inputs]`, read.
     pub w: View<B, bf16>,
-    /// x₁ and w₁, `[rows, k]` and `[outputs, k]`, read, and k, a multiple of 8: the low-rank update
-    /// of LoRA.
+    /// The low-rank update of LoRA: x₁ `[rows, k]` and w₁ `[outputs, k]`, read, and k, a multiple
+    /// of 8.
     pub second: Option<([View<B, bf16>; 2], usize)>,
     /// `[outputs]`, added to every row.
     pub bias: Option<View<B, f32>>,
@@ -27,23 +27,23 @@ pub struct QkvRopeProjection<B> {
     pub y: View<B, bf16>,
 }
 
-/// Queries, keys and values of the same tokens, in bf16. Queries and keys are rotated by
-/// [`Rope`](crate::ops::Rope).
+/// The query, key and value projections of the same tokens, in bf16. Queries and keys are rotated
+/// as by [`Rope`](crate::ops::Rope).
 ///
-/// Each element is one chain of sums: the contraction of the first product in ascending order, then
-/// the contraction of the second. It is rounded once, after the bias and the rotation.
+/// Deterministic: each element accumulates the contraction of the first product in ascending order,
+/// then the contraction of the second. It is rounded once, after bias and rotation.
 #[derive(Clone, Copy, Debug)]
 pub struct QkvRopeFprop<B> {
     /// `[batch · seq, inputs]`, read.
     pub x: View<B, bf16>,
-    /// The projections to queries, keys and values. Outputs are `heads · head_dim` for queries,
-    /// `kv_heads · head_dim` for keys and values.
+    /// The projections to queries, keys and values. Queries have `heads · head_dim` outputs, keys
+    /// and values `kv_heads · head_dim`.
     pub projections: [QkvRopeProjection<B>; 3],
-    /// The rotation; none if queries and keys stay as they are.
+    /// The rotation; `None` leaves queries and keys unrotated.
     pub rope: Option<AttentionRope<B>>,
     /// The sizes of the results. `head_dim` is one of [`QkvRopeFprop::HEAD_DIMS`].
     pub shape: AttentionShape,
-    /// Columns of x and w, a multiple of 8, not 0.
+    /// Columns of x and w, a nonzero multiple of 8.
     pub inputs: usize,
 }
 
@@ -114,7 +114,7 @@ impl<B: Copy> QkvRopeFprop<B> {
             sin: Pointer::read_optional(tables.map(|[_, sin]| sin)),
             token_positions: Pointer::read_optional(tokens),
             positions: check.size("positions", rope.map_or(1, |rope| rope.positions))?,
-            // Without tokens nothing is computed.
+            // The kernel divides by it. Without tokens nothing is computed.
             seq: check.size("seq", seq.max(1))?,
             head_dim: head_dim as u32,
             keys_b_map,
@@ -124,7 +124,8 @@ impl<B: Copy> QkvRopeFprop<B> {
         };
         let launch = gemm.launch_with(&added, further.into_arguments())?;
         let Problem::Gemm(problem) = launch.problem else { return Ok(launch) };
-        // Each result starts with a tile. Blocks of wider tiles are persistent.
+        // Each result starts at a tile boundary. The narrowest tile gives the largest grid; blocks
+        // of wider tiles are persistent.
         let tile = QKV_ROPE.iter().map(|tile| tile.shape[1]).min().unwrap_or(1) as usize;
         let padded = [columns, kv_columns, kv_columns].map(|it| it.next_multiple_of(tile));
         let n = check.size("columns", padded.iter().sum())?;
@@ -133,7 +134,7 @@ impl<B: Copy> QkvRopeFprop<B> {
 }
 
 impl<B: Copy> QkvRopeProjection<B> {
-    /// Checks the operands. Returns the second product.
+    /// Checks the operands and returns the second product.
     fn check(
         self,
         check: Check,

@@ -1,5 +1,4 @@
-//! The products of a linear layer in f64. Tests add α, bias and accumulation, which are one
-//! operation per element.
+//! The products of a linear layer in f64, without α, bias and accumulation.
 
 use crate::gemm::GemmShape;
 
@@ -27,11 +26,11 @@ pub fn wgrad(grad_out: &[f64], x: &[f64], shape: GemmShape) -> Vec<f64> {
     matrix(outputs, inputs, element)
 }
 
-/// The elements of a vector in a matrix: the first one, and the distance from one to the next.
+/// A strided vector in a matrix: the elements, the index of the first one, and the stride.
 type Strided<'a> = (&'a [f64], usize, usize);
 
-/// The dot product of two vectors of `n` elements. A loop: without optimization, as in tests,
-/// iterators take four times as long.
+/// The dot product of two vectors of `n` elements. Without optimization, as in tests, a loop is
+/// four times as fast as iterators.
 fn dot(n: usize, (a, a_start, a_step): Strided<'_>, (b, b_start, b_step): Strided<'_>) -> f64 {
     let (mut sum, mut i) = (0.0, 0);
     while i < n {
@@ -41,7 +40,7 @@ fn dot(n: usize, (a, a_start, a_step): Strided<'_>, (b, b_start, b_step): Stride
     sum
 }
 
-/// The row-major matrix whose elements `element(row, column)` gives.
+/// The row-major matrix of the values of `element(row, column)`.
 fn matrix(rows: usize, columns: usize, element: impl Fn(usize, usize) -> f64) -> Vec<f64> {
     (0..rows * columns).map(|i| element(i / columns, i % columns)).collect()
 }

@@ -1,4 +1,4 @@
-//! Products of few rows with weights in bf16.
+//! Skinny GEMM: products of few rows with bf16 weights.
 
 use half::bf16;
 use retrograph_kernel_abi::gemm as abi;
@@ -15,13 +15,13 @@ pub static SKINNY: Kernel = Kernel::new("gemm_skinny", &abi::SKINNY, |problem, _
     problem.gemv().map(|problem| dispatch(problem.inputs, problem.outputs[0]))
 });
 
-/// Warps that saturate the memory of 132 SMs, about 12 on each.
+/// Warps that saturate the memory bandwidth of an H200: 12 on each of 132 SMs.
 const MIN_WARPS: u32 = 1584;
-/// Steps of K that a warp multiplies at once.
+/// Steps of K per chunk of a warp.
 const CHUNK: u32 = 32;
 
-/// The warps that share a tile, as few as saturate the memory. The choice depends on the sizes
-/// alone.
+/// Selects the smallest number of warps per tile that saturates memory bandwidth. It depends only
+/// on the sizes.
 fn dispatch(inputs: u32, outputs: u32) -> Dispatch {
     let tiles = outputs.div_ceil(abi::SKINNY_OUTPUTS);
     let enough =
@@ -34,10 +34,10 @@ fn dispatch(inputs: u32, outputs: u32) -> Dispatch {
 
 /// `y = x·wᵀ (+ bias)` for up to eight rows, with x rounded to bf16.
 ///
-/// Reads each weight once, so that its time is that of [`Gemv`](crate::gemv::Gemv). An element of y
-/// depends on its row of x alone, in the same order for every number of rows. Deterministic.
+/// Reads each weight once, so it takes as long as [`Gemv`](crate::gemv::Gemv). Deterministic: an
+/// element of y depends only on its row of x, and has the same bits for every number of rows.
 ///
-/// w is [`ReadBeforeWait`](crate::Access::ReadBeforeWait).
+/// The access to w is [`ReadBeforeWait`](crate::Access::ReadBeforeWait).
 #[derive(Clone, Copy, Debug)]
 pub struct SkinnyFprop<B> {
     /// `[rows, inputs]`, read.
@@ -48,15 +48,15 @@ pub struct SkinnyFprop<B> {
     pub bias: Option<View<B, f32>>,
     /// `[rows, outputs]`, written.
     pub y: View<B, f32>,
-    /// The sizes. Rows are 1 to [`SkinnyFprop::MAX_ROWS`], inputs a multiple of 8.
+    /// The sizes: 1 to [`SkinnyFprop::MAX_ROWS`] rows, and a multiple of 8 inputs.
     pub shape: GemmShape,
 }
 
 impl<B: Copy> SkinnyFprop<B> {
-    /// The most rows.
+    /// The maximum number of rows.
     pub const MAX_ROWS: usize = abi::SKINNY_MAX_ROWS as usize;
 
-    /// Whether there is a kernel for products of `shape`.
+    /// Whether the kernel supports `shape`.
     pub fn supports(shape: GemmShape) -> bool {
         (1..=Self::MAX_ROWS).contains(&shape.rows) && shape.inputs.is_multiple_of(8)
     }
@@ -98,7 +98,7 @@ impl<B: Copy> SkinnyFprop<B> {
     }
 }
 
-/// The largest extent, for which no index of a lane overflows.
+/// The maximum inputs and outputs, so that indices in the kernel do not overflow.
 const MAX_EXTENT: usize = (1 << 31) - 1;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Splits f32 matrices into parts of f16. Their products have f32 accuracy.
+//! f32 matrices split into hi and lo parts of f16, whose products have f32 accuracy.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -15,7 +15,7 @@ use thiserror::Error;
 pub static SPLIT: Kernel =
     Kernel::new("split_f16", &abi::SPLIT, |problem, _| dispatch(&abi::SPLIT_ENTRIES, problem));
 
-/// The entry for rows of this width, with as few elements per thread as keep a row in registers.
+/// Selects the entry with the fewest elements per thread that keeps a row in registers.
 pub(super) fn dispatch(entries: &SplitEntries, problem: &Problem) -> Option<Dispatch> {
     let RowsProblem { rows, width, .. } = problem.rows()?;
     let threads = |groups: u32| width.div_ceil(8 * groups).next_multiple_of(32).max(32);
@@ -27,27 +27,30 @@ pub(super) fn dispatch(entries: &SplitEntries, problem: &Problem) -> Option<Disp
     Some(linear(entry, rows, threads))
 }
 
-/// A row-major matrix in two parts of f16: row i is `scales[i] · (parts[0][i] + parts[1][i])`.
+/// A row-major matrix split into two parts of f16, hi and lo: row i is
+/// `scales[i] · (parts[0][i] + parts[1][i])`.
 ///
-/// A split takes as many bytes as f32, and loses at most 2⁻²³ of an element or 2⁻³⁹ of the largest
-/// element of its row, whichever is more. Tensor cores multiply f16 at twice the rate of tf32.
+/// A split matrix has the size of the f32 matrix. The error of an element is at most 2⁻²³ of it or
+/// 2⁻³⁹ of the largest element of its row, whichever is larger. Tensor cores multiply f16 at twice
+/// the rate of tf32.
 ///
-/// The second part of elements that are exactly bf16 or f16 is 0 or below the second bound. It can
-/// be left out, which saves half of the bytes and a third of the multiplications.
+/// If an element is exactly representable in bf16 or f16, its lo part is 0 or below the second
+/// bound. The lo plane of such a matrix can be omitted, which saves half of the bytes and a third
+/// of the multiplications.
 ///
 /// Source: Ootomo and Yokota, arXiv 2203.03341.
 #[derive(Clone, Copy, Debug)]
 pub struct SplitMatrix<B> {
-    /// `[count, rows, columns]`: the high parts, then the low ones.
+    /// `[count, rows, columns]`: the hi parts, then the lo parts.
     pub parts: View<B, f16>,
-    /// Number of parts: [`SplitMatrix::PARTS`], or 1 if the low parts are 0.
+    /// Number of parts: [`SplitMatrix::PARTS`], or 1 if the lo parts are 0.
     pub count: usize,
     /// `[rows]`: powers of two.
     pub scales: View<B, f32>,
 }
 
 impl<B: Copy> SplitMatrix<B> {
-    /// The most parts.
+    /// The maximum number of parts.
     pub const PARTS: usize = SPLIT_PARTS as usize;
 
     /// Number of elements of the matrix.
@@ -56,7 +59,7 @@ impl<B: Copy> SplitMatrix<B> {
         self.parts.len() / self.count.max(1)
     }
 
-    /// Checks the number of parts, and the lengths of parts and scales.
+    /// Checks the number of parts and the lengths of parts and scales, which have these names.
     pub(crate) fn check(
         &self,
         check: Check,
@@ -71,7 +74,7 @@ impl<B: Copy> SplitMatrix<B> {
     }
 }
 
-/// An element that needs a second part.
+/// An element that needs a lo part.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 #[error("element {index} is {value}, which f16 cannot represent with the scale of its row")]
 pub struct NotInF16 {
@@ -81,12 +84,12 @@ pub struct NotInF16 {
     pub value: f32,
 }
 
-/// Writes the parts of rows of `columns` values on the host, with the bits of [`Split`], and
-/// returns their scales. `parts` has the high parts, and after them the low ones if it is twice as
-/// long as `values`.
+/// Splits rows of `columns` values on the host, with the bits of [`Split`], and returns their
+/// scales. Writes the hi parts to `parts`, followed by the lo parts if `parts` is twice as long as
+/// `values`.
 ///
 /// # Errors
-/// If `parts` has no low parts, and an element needs one: high is off by more than 2⁻³⁹ of the
+/// If there is no room for lo parts and an element needs one: hi is off by more than 2⁻³⁹ of the
 /// largest element of the row.
 ///
 /// # Panics
@@ -101,7 +104,7 @@ pub fn split_rows(values: &[f32], columns: usize, parts: &mut [f16]) -> Result<V
     for (row, high) in (0..).zip(high.chunks_mut(columns)) {
         let values = &values[row * columns..][..high.len()];
         let largest = values.iter().map(|value| exponent(*value)).filter(|found| *found < 255);
-        // The largest element comes between 2^14 and 2^15, as far as the scale is normal.
+        // Scales the largest element to between 2^14 and 2^15, if that scale is a normal number.
         let shift = largest.max().unwrap_or(0).clamp(15, 254) - 14;
         let factor = f32::from_bits((254 - shift).max(1) << 23);
         for (scaled, value) in scaled.iter_mut().zip(values) {
@@ -109,7 +112,7 @@ pub fn split_rows(values: &[f32], columns: usize, parts: &mut [f16]) -> Result<V
         }
         high.convert_from_f32_slice(&scaled[..high.len()]);
         high.convert_to_f32_slice(&mut rounded[..high.len()]);
-        // The kernel rounds to +0 before it subtracts.
+        // Like the kernel, turns a rounded −0 into +0 before the subtraction.
         scaled.iter_mut().zip(&rounded).for_each(|(scaled, rounded)| *scaled -= rounded + 0.0);
         let rest = &scaled[..high.len()];
         if let Some(low) = low.next() {
@@ -122,7 +125,7 @@ pub fn split_rows(values: &[f32], columns: usize, parts: &mut [f16]) -> Result<V
     Ok(scales)
 }
 
-/// A number that becomes the NaN of the kernel in f16.
+/// Converts to the NaN that the kernel writes in f16.
 const NAN: f32 = f32::from_bits(0x7fff_ffff);
 
 /// Half of the smallest f16: 2⁻²⁵.
@@ -146,7 +149,7 @@ impl SplitSizes {
         Ok(Self { check, rows, columns, elements })
     }
 
-    /// Checks the lengths and the alignment of f32 matrices, as far as there are any.
+    /// Checks the lengths and the alignment of the given f32 matrices.
     pub(super) fn require<B: Copy>(
         &self,
         matrices: &[(&'static str, Option<View<B, f32>>)],
@@ -159,7 +162,7 @@ impl SplitSizes {
         Ok(())
     }
 
-    /// Checks the factors of columns.
+    /// Checks the column factors.
     pub(super) fn require_factors<B: Copy>(
         &self,
         name: &'static str,
@@ -170,7 +173,7 @@ impl SplitSizes {
         self.require_aligned(factors)
     }
 
-    /// Checks a matrix of two parts, whose parts and scales have these names.
+    /// Checks a split matrix with two parts; `names` are the names of its parts and scales.
     pub(super) fn require_parts<B: Copy>(
         &self,
         split: SplitMatrix<B>,
@@ -191,7 +194,7 @@ impl SplitSizes {
         self.check.rule(view.is_aligned(16), rule, (view.byte_range().start, 16))
     }
 
-    /// The problem, and rows and columns as the kernel takes them.
+    /// The problem, and rows and columns as kernel parameters.
     pub(super) fn problem(&self) -> Result<(Problem, [u32; 2]), KernelError> {
         let rows = self.check.at_most("the number of rows", self.rows, MAX_GRID_X)?;
         let width = self.check.size("the number of columns", self.columns)?;
@@ -199,16 +202,16 @@ impl SplitSizes {
     }
 }
 
-/// Splits the rows of `x`, or of x with column j multiplied by `factors[j]`.
+/// Splits the rows of `x`. With `factors`, column j is first multiplied by `factors[j]`.
 ///
-/// The gradient `dy·w` of an input contracts over the rows of w, so dy is split with the scales of
-/// w as factors. An infinity or NaN becomes NaN, which reaches exactly the results that depend on
-/// it. Elements below 2⁻¹¹² lose accuracy. If `out` has one part, the second one is lost.
+/// The input gradient `dy·w` contracts over the rows of w, so dy is split with the scales of w as
+/// column factors. Infinity and NaN become NaN, which reaches exactly the results that depend on
+/// it. Rows whose elements are all below 2⁻¹¹² lose accuracy. If `out` has one part, lo is dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct Split<B> {
     /// `[rows, columns]`, read.
     pub x: View<B, f32>,
-    /// `[columns]`, read: powers of two.
+    /// `[columns]`, read: the column factors, powers of two.
     pub factors: Option<View<B, f32>>,
     /// Parts and scales, written.
     pub out: SplitMatrix<B>,
@@ -222,8 +225,8 @@ impl<B: Copy> Split<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If a length does not match, a row has no multiple of 8 elements, or x, factors or parts are
-    /// not aligned to 16 bytes.
+    /// If a length does not match, the row length is not a multiple of 8, or x, factors or parts
+    /// are not aligned to 16 bytes.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let Self { x, factors, out, rows, columns } = *self;
         let sizes = SplitSizes::new(&SPLIT, [rows, columns])?;

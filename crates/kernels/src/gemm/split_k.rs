@@ -1,9 +1,10 @@
-//! Split-K: products whose contraction is split equally, and the sum of the splits.
+//! Split-K: products whose contraction is divided into equal splits, and the sum of the splits.
 //!
 //! A product with a long contraction and a small result has too few tiles to fill a device. With
-//! split-K each split is a plane of one launch, and [`SplitKSum`] adds the planes in ascending
-//! order. The number of splits depends on the sizes alone, and so do the bits of the result:
-//! [`GemmShape::fprop_splits`] and [`GemmShape::dgrad_splits`] choose it.
+//! split-K, each split is a plane of one launch, and [`SplitKSum`] adds the planes in ascending
+//! order. [`GemmShape::fprop_splits`], [`GemmShape::dgrad_splits`] and [`GemmShape::wgrad_splits`]
+//! choose the number of splits, which determines the bits of the result. It depends only on the
+//! shape and on [`GemmConfig`](super::GemmConfig).
 
 use retrograph_kernel_abi::gemm as abi;
 
@@ -24,7 +25,7 @@ pub static SPLIT_K_SUM: Kernel = Kernel::new("split_k_sum", &abi::SPLIT_K_SUM, |
 /// The splits of `y = x·wᵀ`: `partials[s] = x[:, split s] · w[:, split s]ᵀ`.
 #[derive(Clone, Copy, Debug)]
 pub struct FpropSplitK<B, W = View<B, f32>, X = View<B, f32>> {
-    /// `[rows, inputs]`: f32, bf16 if w is bf16 or NF4, or split if w is.
+    /// `[rows, inputs]`: f32, bf16 if w is bf16 or NF4, or split if w is split.
     pub x: X,
     /// `[outputs, inputs]`: f32, bf16, NF4 or split.
     pub w: W,
@@ -48,8 +49,9 @@ impl<B: Copy, W: Into<TensorView<B>>, X: Into<TensorView<B>>> FpropSplitK<B, W, 
     /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
     ///
     /// # Errors
-    /// If a length does not match the shape, `splits` does not divide the contraction, a split of
-    /// split operands is no multiple of 64 elements, or no kernel takes the combination of types.
+    /// If a length does not match the shape, `splits` does not divide the contraction, the split
+    /// length of split operands is not a multiple of 64, or no kernel supports the combination of
+    /// types.
     pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         let Self { x, w, partials, shape, splits } = self;
         let (x, w) = (x.into(), w.into());
@@ -79,8 +81,8 @@ impl<B: Copy, W: Into<TensorView<B>>, X: Into<TensorView<B>>> FpropSplitK<B, W, 
 /// The splits of `dx = dy·w`: `partials[s] = dy[:, split s] · w[split s, :]`.
 #[derive(Clone, Copy, Debug)]
 pub struct DgradSplitK<B, W = View<B, f32>, Y = View<B, f32>> {
-    /// dy, `[rows, outputs]`: f32, bf16 if w is bf16 or NF4, or split if w is, with the scales of w
-    /// as factors.
+    /// dy, `[rows, outputs]`: f32, bf16 if w is bf16 or NF4, or, if w is split, split with the
+    /// scales of w as column factors.
     pub grad_out: Y,
     /// `[outputs, inputs]`: f32, bf16, NF4 or split.
     pub w: W,
@@ -104,8 +106,9 @@ impl<B: Copy, W: Into<TensorView<B>>, Y: Into<TensorView<B>>> DgradSplitK<B, W, 
     /// Checks the operands and describes a launch that computes in `compute`: f32 or bf16.
     ///
     /// # Errors
-    /// If a length does not match the shape, `splits` does not divide the contraction, a split of
-    /// split operands is no multiple of 64 elements, or no kernel takes the combination of types.
+    /// If a length does not match the shape, `splits` does not divide the contraction, the split
+    /// length of split operands is not a multiple of 64, or no kernel supports the combination of
+    /// types.
     pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         let Self { grad_out, w, partials, shape, splits } = self;
         let (grad_out, w) = (grad_out.into(), w.into());
@@ -161,7 +164,7 @@ impl<B: Copy, Y: Into<TensorView<B>>, X: Into<TensorView<B>>> WgradSplitK<B, Y, 
     ///
     /// # Errors
     /// If a length does not match the shape, `splits` does not divide the contraction, or no kernel
-    /// takes the combination of types.
+    /// supports the combination of types.
     pub fn launch_in(self, compute: DType) -> Result<Launch<B>, KernelError> {
         let Self { grad_out, x, partials, shape, splits } = self;
         let (grad_out, x) = (grad_out.into(), x.into());
@@ -197,7 +200,7 @@ fn split_length(check: Check, k: usize, splits: usize) -> Result<usize, KernelEr
     Ok(k / splits)
 }
 
-/// The strides of consecutive results.
+/// The strides of consecutive planes of a result.
 fn planes(rows: usize, columns: usize) -> Strides {
     Strides { leading: columns, batch: rows * columns, ..Strides::default() }
 }

@@ -1,4 +1,4 @@
-//! SwiGLU and its gradients, split into parts of f16 by the kernels that compute them.
+//! SwiGLU and its gradients, fused with the split into f16 parts.
 
 use retrograph_kernel_abi::gemm as abi;
 
@@ -18,15 +18,15 @@ pub static SPLIT_SWIGLU_BACKWARD: Kernel =
         split::dispatch(&abi::SPLIT_SWIGLU_BACKWARD_ENTRIES, problem)
     });
 
-/// Splits the rows of `silu(gate) · up`, with the bits of [`SwiGlu`](crate::elementwise::SwiGlu)
-/// and [`Split`](super::Split).
+/// Computes `silu(gate) · up` and splits its rows, with the bits of
+/// [`SwiGlu`](crate::elementwise::SwiGlu) followed by [`Split`](super::Split).
 #[derive(Clone, Copy, Debug)]
 pub struct SplitSwiGlu<B> {
     /// `[rows, columns]`, read.
     pub gate: View<B, f32>,
     /// `[rows, columns]`, read.
     pub up: View<B, f32>,
-    /// `[rows, columns]`, written: the product itself.
+    /// `[rows, columns]`, written: the unsplit `silu(gate) · up`.
     pub out: Option<View<B, f32>>,
     /// Two parts and scales, written.
     pub split: SplitMatrix<B>,
@@ -40,8 +40,8 @@ impl<B: Copy> SplitSwiGlu<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If a length does not match, a row has no multiple of 8 elements, there is one part, or a
-    /// matrix is not aligned to 16 bytes.
+    /// If a length does not match, the row length is not a multiple of 8, `split` has one part, or
+    /// a matrix is not aligned to 16 bytes.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let Self { gate, up, out, split, .. } = *self;
         let sizes = SplitSizes::new(&SPLIT_SWIGLU, [self.rows, self.columns])?;
@@ -65,16 +65,16 @@ impl<B: Copy> SplitSwiGlu<B> {
 /// A gradient that [`SplitSwiGluBackward`] writes.
 #[derive(Clone, Copy, Debug)]
 pub struct SplitGradient<B> {
-    /// `[columns]`, read: powers of two by which columns are multiplied before they are split.
+    /// `[columns]`, read: powers of two by which the columns are multiplied before the split.
     pub factors: Option<View<B, f32>>,
-    /// `[rows, columns]`, written: the gradient itself, without factors.
+    /// `[rows, columns]`, written: the unsplit gradient, without factors.
     pub out: Option<View<B, f32>>,
     /// Two parts and scales, written.
     pub split: SplitMatrix<B>,
 }
 
-/// Splits the rows of the gradients of gate and up, with the bits of
-/// [`SwiGluBackward`](crate::elementwise::SwiGluBackward) and [`Split`](super::Split).
+/// Computes the gradients of gate and up and splits their rows, with the bits of
+/// [`SwiGluBackward`](crate::elementwise::SwiGluBackward) followed by [`Split`](super::Split).
 #[derive(Clone, Copy, Debug)]
 pub struct SplitSwiGluBackward<B> {
     /// `[rows, columns]`, read.
@@ -97,7 +97,7 @@ impl<B: Copy> SplitSwiGluBackward<B> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// As [`SplitSwiGlu::launch`].
+    /// The errors of [`SplitSwiGlu::launch`].
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let Self { gate, up, grad_out, grad_gate, grad_up, .. } = *self;
         let sizes = SplitSizes::new(&SPLIT_SWIGLU_BACKWARD, [self.rows, self.columns])?;

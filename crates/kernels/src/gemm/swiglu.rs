@@ -1,8 +1,8 @@
-//! Products whose epilogue is SwiGLU, in bf16.
+//! bf16 products with a fused SwiGLU epilogue.
 //!
-//! Each product is rounded to bf16 first, so that results have the bits of plain products followed
-//! by [`SwiGlu`](crate::ops::SwiGlu) or [`SwiGluBackward`](crate::ops::SwiGluBackward), which read
-//! and write the largest activations of a layer once more.
+//! The epilogue first rounds each product to bf16, so results have the bits of plain products
+//! followed by [`SwiGlu`](crate::ops::SwiGlu) or [`SwiGluBackward`](crate::ops::SwiGluBackward).
+//! Fusing saves another read and write of the largest activations of a layer.
 
 use half::bf16;
 use retrograph_kernel_abi::gemm::{GemmSwiGluBackwardParameters, GemmSwiGluParameters};
@@ -31,7 +31,7 @@ pub struct SwiGluFprop<B> {
     pub up: View<B, bf16>,
     /// `[rows, outputs]`, written.
     pub out: View<B, bf16>,
-    /// The sizes of each product. Inputs are not 0, and inputs and outputs are multiples of 8.
+    /// The sizes of each product. Inputs and outputs are multiples of 8; inputs must not be 0.
     pub shape: GemmShape,
 }
 
@@ -99,7 +99,7 @@ pub struct SwiGluDgrad<B> {
     pub grad_out: View<B, bf16>,
     /// `[outputs, inputs]`, read.
     pub w: View<B, bf16>,
-    /// dy₁ and w₁, `[rows, k]` and `[k, inputs]`, read, and k, a multiple of 8.
+    /// dy₁ `[rows, k]` and w₁ `[k, inputs]`, read, and k, a multiple of 8.
     pub second: Option<([View<B, bf16>; 2], usize)>,
     /// `[rows, inputs]`, read: gate of the forward pass.
     pub gate: View<B, bf16>,
@@ -109,8 +109,8 @@ pub struct SwiGluDgrad<B> {
     pub grad_gate: View<B, bf16>,
     /// `[rows, inputs]`, written.
     pub grad_up: View<B, bf16>,
-    /// The sizes of the layer with the weight w. Outputs are not 0, and inputs and outputs are
-    /// multiples of 8.
+    /// The sizes of the layer with the weight w. Inputs and outputs are multiples of 8; outputs
+    /// must not be 0.
     pub shape: GemmShape,
 }
 
@@ -150,8 +150,8 @@ impl<B: Copy> SwiGluDgrad<B> {
         let results = results.map(|(_, view)| (view, [rows, inputs]));
         let is_empty = rows == 0 || inputs == 0;
         let [gate_map, up_map, _, grad_up_map] = matrix_maps(check, is_empty, results)?;
-        let factors = [(grad_out, [rows, outputs]), (w, [outputs, inputs])];
-        matrix_maps(check, is_empty, factors)?;
+        let operands = [(grad_out, [rows, outputs]), (w, [outputs, inputs])];
+        matrix_maps(check, is_empty, operands)?;
         let further = GemmSwiGluBackwardParameters::<ArgumentTypes<B>> {
             gate: Pointer::read(gate),
             up: Pointer::read(up),

@@ -8,15 +8,15 @@ use crate::checks::Check;
 use crate::launch::TensorMapArgument;
 use crate::{KernelError, TensorView, View};
 
-/// The tensor maps of contiguous matrices with these rows and columns, which all must have one
-/// unless the result is empty.
+/// Returns the tensor maps of contiguous matrices with these rows and columns. Fails if one has no
+/// map, unless the result is empty.
 pub(super) fn matrix_maps<B: Copy, const N: usize>(
     check: Check,
     is_empty: bool,
     matrices: [(View<B, bf16>, [usize; 2]); N],
 ) -> Result<[Option<TensorMapArgument<B>>; N], KernelError> {
-    let rule = "the contraction must not be empty, and matrices must start at a multiple of 16 \
-                bytes and have rows of a multiple of 8 elements";
+    let rule = "the contraction must not be empty, matrices must start at a multiple of 16 bytes, \
+                and their rows must have a multiple of 8 elements";
     let maps = matrices.map(|(view, sizes)| matrix_map(view, sizes));
     match maps.iter().position(Option::is_none).filter(|_| !is_empty) {
         Some(at) => check.rule(false, rule, (matrices[at].1[1], 8)).map(|()| maps),
@@ -24,7 +24,7 @@ pub(super) fn matrix_maps<B: Copy, const N: usize>(
     }
 }
 
-/// The tensor map of a contiguous matrix; none if it is empty or its rows are not vectorized.
+/// The tensor map of a contiguous matrix; `None` if it is empty or its rows are not vectorizable.
 fn matrix_map<B: Copy>(
     view: View<B, bf16>,
     [rows, columns]: [usize; 2],
@@ -33,7 +33,8 @@ fn matrix_map<B: Copy>(
     tensor_map(sizes, (view.into(), strides), (rows, strides.with_row(columns)))
 }
 
-/// The tensor map of an operand with vectorized rows whose planes are one stride apart.
+/// The tensor map of an operand; `None` if it is empty, its rows are not vectorizable, or its
+/// planes are not a single stride apart.
 pub(super) fn tensor_map<B: Copy>(
     sizes: GemmSizes,
     (view, strides): Operand<B>,

@@ -1,4 +1,4 @@
-//! The gradient of a weight with partial sums of its squares.
+//! The weight gradient with partial sums of its squares.
 
 use half::bf16;
 use retrograph_kernel_abi::gemm::{GemmSquaresParameters, SQUARES_BLOCK};
@@ -11,13 +11,13 @@ use crate::checks::Check;
 use crate::launch::{ArgumentTypes, Pointer};
 use crate::{DType, KernelError, Launch, TensorView, View};
 
-/// `dw = dyᵀ·x`, in bf16, and partial sums of its squares, from which the norm of a gradient
-/// follows without reading it again.
+/// `dw = dyᵀ·x`, in bf16, and partial sums of its squares, so that the gradient norm needs no other
+/// read of dw.
 ///
 /// dw has the bits of [`Wgrad`](super::Wgrad). The sum of `squares` is `Σ dw²` before rounding. A
-/// tile adds its squares in f32, scaled if they do not fit; tiles are added in f64 by
-/// [`ClipScale`](crate::optimizer::ClipScale). The partial sums depend on the tile that is chosen,
-/// and have the same bits on repetition.
+/// tile adds its squares in f32, scaled if they leave the range of f32;
+/// [`ClipScale`](crate::optimizer::ClipScale) adds the tiles in f64. Deterministic for a given
+/// tile: the partial sums depend on the selected tile.
 #[derive(Clone, Copy, Debug)]
 pub struct WgradSquares<B, W = View<B, f32>> {
     /// dy, `[rows, outputs]`, read.
@@ -33,7 +33,7 @@ pub struct WgradSquares<B, W = View<B, f32>> {
 }
 
 impl WgradSquares<()> {
-    /// Number of partial sums of the gradient of a weight of this shape.
+    /// Number of partial sums of the weight gradient of a layer of this shape.
     pub fn partials(shape: GemmShape) -> usize {
         let blocks = |size: usize| size.div_ceil(SQUARES_BLOCK as usize);
         blocks(shape.outputs) * blocks(shape.inputs)

@@ -1,4 +1,4 @@
-//! The sum of each column: gradients of biases, and the last stage of split reductions.
+//! Column sums, for bias gradients and as the last stage of two-stage reductions.
 
 use retrograph_kernel_abi::norm::{self as abi, COLUMN_SUM_COLUMNS, COLUMN_SUM_LANES};
 
@@ -10,7 +10,7 @@ use crate::{Dispatch, Kernel, KernelError, Launch, Problem, SmTarget, View};
 /// Kernel of [`ColumnSum`].
 pub static COLUMN_SUM: Kernel = Kernel::new("column_sum", &abi::COLUMN_SUM, dispatch);
 
-/// One block for each 32 columns.
+/// One block per 32 columns.
 pub(super) fn dispatch(problem: &Problem, _: SmTarget) -> Option<Dispatch> {
     let blocks = problem.columns()?.div_ceil(COLUMN_SUM_COLUMNS);
     Some(linear(abi::COLUMN_SUM.entry(), blocks, COLUMN_SUM_COLUMNS * COLUMN_SUM_LANES))
@@ -18,19 +18,19 @@ pub(super) fn dispatch(problem: &Problem, _: SmTarget) -> Option<Dispatch> {
 
 /// `out[c] (+)= Σ_r x[r, c]`; zero without rows.
 ///
-/// Deterministic: sixteen threads sum every sixteenth row each. Their sums are added in order, and
-/// then the previous value.
+/// Deterministic: each of sixteen threads adds every sixteenth row. Their sums are added in order,
+/// and the previous value last.
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnSum<B> {
     /// `[rows, columns]`, read.
     pub x: View<B, f32>,
-    /// `[columns]`, written, or added to.
+    /// `[columns]`, written; also read if `accumulate` is set.
     pub out: View<B, f32>,
     /// Number of rows.
     pub rows: usize,
     /// Number of columns.
     pub columns: usize,
-    /// Whether `out` is added to instead of overwritten.
+    /// Whether the sums are added to `out` instead of overwriting it.
     pub accumulate: bool,
 }
 
@@ -48,10 +48,10 @@ impl<B: Copy> ColumnSum<B> {
     }
 }
 
-/// The launch of a column sum whose lengths were checked.
+/// Describes the launch of a column sum whose lengths were checked.
 pub(super) fn launch<B: Copy>(check: Check, sum: ColumnSum<B>) -> Result<Launch<B>, KernelError> {
     let ColumnSum { x, out, rows, columns, accumulate } = sum;
-    // The kernel counts rows in steps of the lanes, which must not wrap around.
+    // The kernel's row index advances in steps of the lanes and must not wrap around.
     let rows = check.at_most("rows", rows, (u32::MAX - COLUMN_SUM_LANES) as usize)?;
     let columns = check.at_most("columns", columns, (u32::MAX - COLUMN_SUM_COLUMNS) as usize)?;
     let (x, out) = (Pointer::read(x), Pointer::output(out, accumulate));

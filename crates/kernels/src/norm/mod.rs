@@ -1,13 +1,14 @@
 //! RMSNorm, its backward pass, and column sums.
 //!
 //! Inputs are `[rows, width]` in f32, gains `[width]` in f32; results are f32, bf16 or both. Rows
-//! may have any width and alignment: rows of vectors of 16 bytes are faster and give the same bits.
+//! may have any width and alignment. Aligned rows of whole vec4s are faster and have the same bits.
 //!
 //! **Errors.** A launch fails if a length does not match, if there are 2³¹ rows or more, or if eps
 //! is negative or not finite.
 //!
 //! **Determinism.** A thread adds its elements in ascending order, and a block reduction of fixed
-//! shape adds the threads. The gradient of gamma is summed over fixed runs of rows, then over runs.
+//! shape adds the threads. The gradient of gamma is summed over fixed groups of consecutive rows,
+//! then over the groups.
 //!
 //! Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", arXiv 1910.07467.
 

@@ -20,16 +20,16 @@ pub static RMS_NORM: Kernel = Kernel::new("rms_norm", &abi::RMS_NORM, |problem, 
 
 /// `y = x · rstd · gamma` with `rstd = rsqrt(mean(x²) + eps)` for each row.
 ///
-/// Accurate for |x| from 1e-30 to 1e30: if the sum of squares leaves the range of f32, the row is
-/// summed again, scaled by a power of two. NaN spreads over its row; an infinity gives NaN in its
-/// own element and 0 in the others.
+/// Accurate for |x| from 1e-30 to 1e30: if the sum of squares leaves the range of f32, it is
+/// computed again with x scaled by a power of two. A NaN makes its row NaN; an infinity makes its
+/// own element NaN and the others 0.
 ///
-/// With a residual, x is the sum.
+/// With a residual, x in this formula is the sum of `x` and the residual.
 #[derive(Clone, Copy, Debug)]
 pub struct RmsNorm<B, O = View<B, f32>> {
     /// `[rows, width]`, read.
     pub x: View<B, f32>,
-    /// A residual that is added to x first.
+    /// The residual that is added to x before the norm.
     pub residual: Option<ResidualAdd<B>>,
     /// `[width]`, read.
     pub gamma: View<B, f32>,
@@ -41,7 +41,7 @@ pub struct RmsNorm<B, O = View<B, f32>> {
     pub rows: usize,
     /// Elements in a row.
     pub width: usize,
-    /// Added to the mean square; finite and not negative.
+    /// Added to the mean square; finite and nonnegative.
     pub eps: f32,
 }
 
@@ -50,7 +50,7 @@ pub struct RmsNorm<B, O = View<B, f32>> {
 pub struct ResidualAdd<B> {
     /// `[rows, width]`, read: f32 or bf16.
     pub residual: TensorView<B>,
-    /// `[rows, width]`, written: x + residual, the x of the backward pass.
+    /// `[rows, width]`, written: x + residual, which is the x of the backward pass.
     pub sum: View<B, f32>,
 }
 
@@ -97,13 +97,13 @@ impl<B: Copy, O: Into<Output<B>> + Copy> RmsNorm<B, O> {
     }
 }
 
-/// Vec4s that a thread keeps in registers; `None` if a row has too many.
+/// Vec4s that each thread keeps in registers; `None` if the row is too wide.
 fn vec4s_per_thread(width: u32) -> Option<u32> {
     let choices = abi::RMS_NORM_IN_REGISTERS.map(|(vec4s, _)| vec4s);
     choices.into_iter().find(|vec4s| width <= 4 * vec4s * MAX_THREADS)
 }
 
-/// The entry of `in_registers` that keeps rows of `width` elements in registers, if there is one.
+/// The entry of `in_registers` for rows of `width` elements; `None` if there is none.
 pub(super) fn entry(
     width: u32,
     vectorized: bool,
@@ -113,8 +113,8 @@ pub(super) fn entry(
     in_registers.iter().find(|(vec4s, _)| *vec4s == wanted).map(|(_, entry)| *entry)
 }
 
-/// Threads for a row of `width` elements, in whole warps. Neither they nor the bits of the result
-/// depend on alignment.
+/// The block size for a row of `width` elements, in whole warps. It does not depend on alignment,
+/// so the bits of the result do not either.
 pub(super) fn threads(width: u32) -> u32 {
     let threads = vec4s_per_thread(width).map_or(MAX_THREADS, |vec4s| width.div_ceil(4 * vec4s));
     threads.next_multiple_of(32).max(32)
@@ -126,7 +126,7 @@ pub(super) fn is_vectorized<B: Copy>(width: u32, arguments: &[Argument<B>]) -> b
     width.is_multiple_of(4) && buffers.all(|it| it.bytes.start.is_multiple_of(16))
 }
 
-/// Rows and width as kernel parameters. A row has at most one block.
+/// Rows and width as kernel parameters. The grid has at most one block per row.
 pub(super) fn row_sizes(
     check: Check,
     rows: usize,

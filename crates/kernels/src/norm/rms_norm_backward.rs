@@ -26,10 +26,10 @@ pub static RMS_NORM_GAMMA_REDUCE: Kernel =
     Kernel::new("rms_norm_gamma_reduce", &abi::COLUMN_SUM, column_sum::dispatch);
 
 /// Gradients of [`RmsNorm`](crate::norm::RmsNorm): with `h = x · rstd` and `u = gamma ⊙ grad_out`,
-/// `grad_input = rstd · (u − h · mean(u ⊙ h))`, and each block's share of `Σ_rows grad_out ⊙ h`.
+/// `grad_input = rstd · (u − h · mean(u ⊙ h))`, and partial sums of `grad_gamma = Σ grad_out ⊙ h`.
 ///
-/// Row p of `gamma_partials` is the sum over one run of consecutive rows; [`RmsNormGammaReduce`]
-/// adds the runs. Deterministic: both stages add in a fixed order.
+/// Row p of `gamma_partials` is the sum over the consecutive rows of block p;
+/// [`RmsNormGammaReduce`] adds these rows. Deterministic: both stages add in a fixed order.
 #[derive(Clone, Copy, Debug)]
 pub struct RmsNormBackward<'a, B, O = View<B, f32>> {
     /// `[rows, width]`, read: the input of the forward pass.
@@ -50,12 +50,12 @@ pub struct RmsNormBackward<'a, B, O = View<B, f32>> {
     pub rows: usize,
     /// Elements in a row.
     pub width: usize,
-    /// Whether `grad_input` is added to.
+    /// Whether the gradient is added to `grad_input` instead of overwriting it.
     pub accumulate: bool,
 }
 
 impl<B: Copy> RmsNormBackward<'_, B> {
-    /// Number of rows of `gamma_partials` for an input of `rows` rows.
+    /// Returns the number of rows of `gamma_partials` for an input of `rows` rows.
     pub fn partial_rows(rows: usize) -> usize {
         rows.div_ceil(rows_per_block(rows))
     }
@@ -65,8 +65,8 @@ impl<B: Copy, O: Into<Output<B>> + Copy> RmsNormBackward<'_, B, O> {
     /// Checks the operands and describes the launch.
     ///
     /// # Errors
-    /// If a length does not match, a size exceeds the limit of the kernel, or there
-    /// are no gradients or more than three.
+    /// If a length does not match, a size exceeds the limit of the kernel, or there are no
+    /// gradients or more than three.
     pub fn launch(&self) -> Result<Launch<B>, KernelError> {
         let check = Check(RMS_NORM_BACKWARD.name);
         let (rows, width) = row_sizes(check, self.rows, self.width)?;
@@ -77,7 +77,7 @@ impl<B: Copy, O: Into<Output<B>> + Copy> RmsNormBackward<'_, B, O> {
         let given = self.grad_out.len();
         check.rule(
             (1..=3).contains(&given),
-            "grad_out must be one to three gradients",
+            "grad_out must have one to three gradients",
             (given, 3),
         )?;
         for grad_out in self.grad_out {
@@ -115,7 +115,7 @@ impl<B: Copy, O: Into<Output<B>> + Copy> RmsNormBackward<'_, B, O> {
         };
         let arguments = parameters.into_arguments();
         let vectorized = is_vectorized(width, &arguments);
-        // There are no more blocks than rows, whose number was checked.
+        // There are at most as many blocks as rows, so the conversion is exact.
         let problem = Problem::Rows(RowsProblem { rows: blocks as u32, width, vectorized });
         Ok(Launch { kernel: &RMS_NORM_BACKWARD, problem, arguments })
     }
@@ -128,7 +128,7 @@ impl<B: Copy, O: Into<Output<B>> + Copy> RmsNormBackward<'_, B, O> {
         if !self.accumulate {
             return Ok((in_f32, in_bf16));
         }
-        let rule = "a gradient that is added to must be f32, and may be written in bf16, too";
+        let rule = "an accumulated gradient must be f32, with an optional second output in bf16";
         Ok((Pointer::update(output.require_f32(check, rule)?), in_bf16))
     }
 }
@@ -163,7 +163,7 @@ impl<B: Copy> RmsNormGammaReduce<B> {
     }
 }
 
-/// Rows of one block of the backward kernel: one, until there would be more than 256 blocks.
+/// Rows per block of the backward kernel: as few as keep the grid at 256 blocks or less.
 fn rows_per_block(rows: usize) -> usize {
     rows.div_ceil(256).max(1)
 }

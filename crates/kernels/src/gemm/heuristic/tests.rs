@@ -1,4 +1,4 @@
-//! Selected tiles, splits and grids of the heuristic.
+//! Tiles and grids that the heuristic selects.
 
 use retrograph_kernel_abi::gemm::{IMAGES, MULTISTAGE_NN, NT, NT_SPLIT, TN};
 
@@ -22,14 +22,14 @@ fn blocks([m, n, k, planes]: [u32; 4]) -> u32 {
 
 #[test]
 fn products_of_a_transformer_fill_the_device() {
-    // m, n, k of layers of Qwen2.5 1.5B, for 128 tokens and more.
+    // m, n, k of layers of Qwen2.5 1.5B, with at least 128 tokens.
     for sizes in [[128, 1536, 1536, 1], [128, 8960, 1536, 1], [512, 1536, 8960, 1]] {
         assert!(blocks(sizes) >= SMS as u32, "{sizes:?}: {} blocks", blocks(sizes));
     }
 }
 
 #[test]
-fn large_products_take_larger_tiles_than_small_ones() {
+fn large_products_use_larger_tiles_than_small_ones() {
     let area = |sizes| selected(sizes).shape.iter().product::<u32>();
     assert!(area([32, 16, 1536, 1]) < area([512, 1536, 1536, 1]));
     assert!(area([512, 1536, 1536, 1]) < area([512, 151_936, 1536, 1]));
@@ -37,7 +37,7 @@ fn large_products_take_larger_tiles_than_small_ones() {
 
 /// The fastest tiles of docs/hardware/2026-11-28-split-tiles.
 #[test]
-fn split_products_take_the_measured_tiles() {
+fn split_products_use_the_fastest_measured_tiles() {
     for (sizes, tile) in [
         ([2048, 1536, 8960, 1], "tma_128x96"),
         ([2048, 1536, 1536, 1], "tma_128x96"),
@@ -64,7 +64,7 @@ fn concurrent_launches_share_the_device() {
 }
 
 #[test]
-fn short_contractions_are_computed_without_slices() {
+fn short_contractions_do_not_use_sliced_k() {
     let tile = selected([256, 64, 16, 1]);
     assert!(tile.block_k() <= 16, "{tile:?}");
 }
@@ -83,7 +83,7 @@ fn padding_of_a_stage_is_limited() {
 }
 
 #[test]
-fn narrow_products_do_not_take_tiles_that_are_mostly_outside() {
+fn narrow_products_do_not_use_tiles_that_are_mostly_outside() {
     for (m, n) in [(1, 4000), (16, 512), (4000, 7)] {
         let [rows, columns] = selected([m, n, 2048, 1]).shape;
         assert!(rows / 2 < m.max(32) && columns / 2 < n.max(32), "{m} × {n}");

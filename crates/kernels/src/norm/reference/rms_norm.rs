@@ -3,7 +3,7 @@
 /// The results of the forward pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RmsNormForward {
-    /// The normalised rows, `[rows, width]`.
+    /// The normalized rows, `[rows, width]`.
     pub y: Vec<f64>,
     /// `rsqrt(mean(x²) + eps)` of each row.
     pub rstd: Vec<f64>,
