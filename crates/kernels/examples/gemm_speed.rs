@@ -1,4 +1,4 @@
-//! Benchmarks every GEMM tile on a GPU, and the tile that the heuristic chooses.
+//! Benchmarks every GEMM tile on a GPU, and marks the tile that the heuristic selects.
 //!
 //! ```text
 //! gemm_speed [--bf16 [--streamed [--bf16-results]] | --swiglu] [--weights DTYPE] \
@@ -6,19 +6,25 @@
 //!     [--sustained SECONDS] [--simulate] OUT.jsonl
 //! ```
 //!
-//! `--bf16` computes in bf16. `--weights` is the format of the second operand: f32, bf16, nf4,
-//! split or split-1. `--streamed` stores the first operand as bf16; the second must be bf16 or NF4.
-//! `split` stores both in two f16 parts, and `split-1` the second one in one part; the split
-//! kernels are timed, too. `--bf16-results` writes results in bf16. `--swiglu` times the products
-//! of gate and up with SwiGLU, and the gradients of both through a layer from OUTPUTS to INPUTS,
-//! all in bf16. `--tile` times that tile and the chosen one, `--chosen` only the chosen one.
-//! `--sustained` first runs the same launches for half of SECONDS, so that clocks settle at the
-//! power limit. `--simulate` runs small shapes on the simulated driver: a functional test without
-//! meaningful times. A launch takes its operands from a ring of copies larger than the L2 cache, so
-//! that operands come from memory. The time is the median over samples; a sample is a graph of
-//! several launches between two events.
+//! - `--bf16` computes in bf16.
+//! - `--weights` is the format of the second operand: f32, bf16, nf4, split or split-1. `split`
+//!   stores both operands in two f16 parts, and `split-1` the second operand in one part. Both also
+//!   time the split kernels.
+//! - `--streamed` stores the first operand as bf16; the second must be bf16 or NF4.
+//! - `--bf16-results` writes results in bf16.
+//! - `--swiglu` times the gate and up products with fused SwiGLU, and the gradients of both through
+//!   a layer from OUTPUTS to INPUTS, all in bf16.
+//! - `--tile` times this tile and the selected one, `--chosen` only the selected one.
+//! - `--sustained` first runs the same launches for half of SECONDS, so that clocks settle at the
+//!   power limit.
+//! - `--simulate` runs small shapes on the simulated driver: a functional test without meaningful
+//!   times.
+//!
+//! Launches cycle through a ring of operand copies larger than the L2 cache, so operands come from
+//! device memory. The time is the median over samples; a sample is a graph of several launches
+//! between two events.
 
-#![expect(clippy::print_stdout, reason = "a program that prints a table")]
+#![expect(clippy::print_stdout, reason = "the program prints a table")]
 
 #[path = "gemm_speed/device.rs"]
 mod device;
@@ -129,10 +135,13 @@ impl Options {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
             match argument.as_str() {
                 "--tile" => tile = Some(value()?),
-                "--samples" => samples = value()?.parse().map_err(|_| "--samples: a number")?,
+                "--samples" => {
+                    samples = value()?.parse().map_err(|_| "--samples must be a number")?;
+                }
                 "--chosen" => chosen = true,
                 "--sustained" => {
-                    let seconds = value()?.parse().map_err(|_| "--sustained: seconds")?;
+                    let seconds =
+                        value()?.parse().map_err(|_| "--sustained must be a number of seconds")?;
                     sustained = Some(seconds);
                 }
                 "--simulate" => simulate = true,
@@ -149,17 +158,17 @@ impl Options {
                         Some([inputs.parse().ok()?, outputs.parse().ok()?])
                     };
                     let list: Option<_> = value()?.split(',').map(layer).collect();
-                    layers = list.ok_or("--layers: INPUTSxOUTPUTS,…")?;
+                    layers = list.ok_or("--layers must be a list INPUTSxOUTPUTS,…")?;
                 }
                 "--rows" => {
                     let list: Result<_, _> = value()?.split(',').map(str::parse).collect();
-                    rows = list.map_err(|_| "--rows: numbers")?;
+                    rows = list.map_err(|_| "--rows must be a list of numbers")?;
                 }
                 "--weights" => {
                     weights = Weights::parse(&value()?)
-                        .ok_or("--weights: f32, bf16, nf4, split or split-1")?;
+                        .ok_or("--weights must be f32, bf16, nf4, split or split-1")?;
                 }
-                flag if flag.starts_with("--") => return Err(format!("no option {flag}")),
+                flag if flag.starts_with("--") => return Err(format!("unknown option {flag}")),
                 _ => path = Some(argument),
             }
         }
@@ -220,7 +229,7 @@ impl Options {
         shapes
     }
 
-    /// Whether a kernel supports the shape: with streamed operands, NF4 rows must be whole blocks.
+    /// Whether a kernel supports the shape: with bf16 activations, NF4 rows must be whole blocks.
     fn has(&self, shape: &GemmShape) -> bool {
         let blocks = self.streamed && matches!(self.weights, Weights::Nf4);
         !blocks || shape.inputs.is_multiple_of(NF4_BLOCK)
@@ -281,8 +290,8 @@ fn compare(
         let name =
             entry.strip_prefix(first.kernel().image).map(|name| name.trim_start_matches('_'));
         let wanted = !options.chosen && options.tile.as_ref().is_none_or(|tile| name == Some(tile));
-        let there = images::has_entry(first.kernel().image, entry, device.target);
-        if !there || (!wanted && *entry != chosen.entry) {
+        let exists = images::has_entry(first.kernel().image, entry, device.target);
+        if !exists || (!wanted && *entry != chosen.entry) {
             continue;
         }
         // A launch that is not a GEMM has one entry.
@@ -319,7 +328,7 @@ fn copies(device: &Device, bytes: usize) -> Result<usize, String> {
     let pool = device.pool_bytes;
     match bytes <= pool {
         true => Ok((RING.min(pool) / bytes).clamp(1, 64)),
-        false => Err(format!("operands of {bytes} bytes do not fit into the {pool} of the pool")),
+        false => Err(format!("operands of {bytes} bytes do not fit into the pool of {pool} bytes")),
     }
 }
 
@@ -375,7 +384,7 @@ fn ring(
     Ok((0..copies).map(launch).collect::<Result<_, _>>()?)
 }
 
-/// The same for gate and up with SwiGLU.
+/// The same SwiGLU launch, once per copy of the operands.
 fn swiglu_ring(
     device: &Device,
     (op, shape): (&str, GemmShape),

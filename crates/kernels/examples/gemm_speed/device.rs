@@ -27,7 +27,7 @@ const POOL: usize = 1200 << 20;
 /// Bytes filled before each sample: this flushes the cache and lets the host enqueue ahead.
 const SCRATCH: usize = 1 << 30;
 
-/// A device with memory filled with numbers.
+/// A device with a pool of memory for operands.
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) target: SmTarget,
@@ -100,7 +100,8 @@ impl Device {
         });
         // SAFETY: the call terminated the name with a NUL.
         let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
-        let target = SmTarget::for_device(major as u32, minor as u32).ok_or("no such target")?;
+        let target = SmTarget::for_device(major as u32, minor as u32)
+            .ok_or_else(|| format!("no images for compute capability {major}.{minor}"))?;
         let device = Self {
             name,
             target,

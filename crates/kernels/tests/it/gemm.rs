@@ -26,7 +26,7 @@ const SHAPES: [[usize; 3]; 12] = [
 ];
 
 #[test]
-fn every_tile_matches_the_reference_and_tiles_without_a_split_agree_bit_for_bit() {
+fn every_tile_matches_the_reference_and_tiles_without_sliced_k_agree_bit_for_bit() {
     let (mut data, device) = (Data::new("gemm tiles"), Device::new());
     for (op, sizes) in OPS.iter().flat_map(|op| SHAPES.map(|sizes| (*op, sizes))) {
         let shape = shape(sizes);
@@ -44,7 +44,7 @@ fn every_tile_matches_the_reference_and_tiles_without_a_split_agree_bit_for_bit(
 }
 
 #[test]
-fn bias_factor_accumulation_and_alignment_match_the_reference() {
+fn bias_alpha_accumulation_and_alignment_match_the_reference() {
     let (mut data, device) = (Data::new("gemm epilogue"), Device::new());
     for (op, sizes) in OPS.iter().flat_map(|op| [[5, 12, 8], [9, 7, 33]].map(|s| (*op, s))) {
         let shape = shape(sizes);
@@ -84,7 +84,7 @@ fn the_chosen_tile_matches_the_reference_and_repeats_its_bits() {
         let (a, b) = (data.uniform(a, 2.0), data.uniform(b, 2.0));
         let case = Case::new(Op::Fprop, shape, (&a, &b));
         let first = case.run(&device);
-        // The slack that split operands need.
+        // The slack of tf32x3 tiles.
         case.check_within(4.0, &first, "chosen by sizes");
         same_bits(&first, &case.run(&device), "two runs");
         let (launch, _) = case.launch(&device);

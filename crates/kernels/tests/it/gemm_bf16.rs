@@ -17,7 +17,7 @@ const FORMATS: [(DType, Format); 6] = [
     (DType::F32, Format::Nested),
 ];
 
-/// Rows, inputs, outputs: zero, one, primes, multiples of 8 and of tiles and one past them.
+/// Rows, inputs, outputs: zero, one, primes, multiples of 8 and of tiles, and one more.
 const SHAPES: [[usize; 3]; 10] = [
     [0, 8, 5],
     [3, 8, 0],
@@ -43,7 +43,7 @@ fn cases() -> Vec<(Op, DType, Format, [usize; 3])> {
 }
 
 #[test]
-fn every_tile_matches_the_reference_of_the_operands_as_they_are_multiplied() {
+fn every_tile_matches_the_reference_of_the_converted_operands() {
     let (mut data, device) = (Data::new("mixed tiles"), Device::new());
     for (op, compute, format, sizes) in cases() {
         let shape = shape(sizes);
@@ -63,7 +63,7 @@ fn every_tile_matches_the_reference_of_the_operands_as_they_are_multiplied() {
 }
 
 #[test]
-fn bias_factor_accumulation_and_alignment_match_the_reference() {
+fn bias_alpha_accumulation_and_alignment_match_the_reference() {
     let (mut data, device) = (Data::new("mixed epilogue"), Device::new());
     for (op, format, sizes) in OPS.iter().flat_map(|op| {
         [(Format::F32, [5, 12, 8]), (Format::Bf16, [9, 7, 33]), (Format::Bf16, [9, 24, 40])]
@@ -153,7 +153,7 @@ fn nan_and_infinity_reach_exactly_what_depends_on_them() {
 }
 
 #[test]
-fn rounding_is_to_the_nearest_and_ties_go_to_even() {
+fn operands_are_rounded_to_nearest_even() {
     let device = Device::new();
     // Multiplies by 1: the result is the rounded operand itself.
     let mut values: Vec<f32> = (0..=32).map(|i| f32::from_bits(0x3f80_0000 + i * 0x1000)).collect();

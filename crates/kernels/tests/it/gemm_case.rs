@@ -36,7 +36,7 @@ pub(crate) fn multistage_nf4_tiles(target: SmTarget) -> &'static [Tile] {
     tiles_of(target, &MULTISTAGE_NF4)
 }
 
-/// The tiles of `table` that `target` has. Tiles that need `wgmma` come first in a table.
+/// The tiles of `table` that `target` supports. Tiles that need `wgmma` come first in a table.
 pub(crate) fn tiles_of(target: SmTarget, table: &'static [Tile]) -> &'static [Tile] {
     let portable = table.iter().position(|tile| !tile.needs_wgmma()).unwrap();
     if target.features().wgmma { table } else { &table[portable..] }
@@ -137,7 +137,7 @@ impl Op {
     }
 }
 
-/// The operands of a run.
+/// The operands and options of one GEMM.
 #[derive(Clone, Copy)]
 pub(crate) struct Case<'a> {
     pub(crate) op: Op,
@@ -148,7 +148,7 @@ pub(crate) struct Case<'a> {
     pub(crate) alpha: f32,
     /// The previous c, if the product is accumulated.
     pub(crate) before: Option<&'a [f32]>,
-    /// Elements by which operands start later than an aligned address.
+    /// Offset of the operands from an aligned address, in elements.
     pub(crate) shift: usize,
     pub(crate) compute: DType,
     /// The format of a: f32 or bf16.
@@ -229,7 +229,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Runs the tile that the heuristic chooses.
+    /// Runs the tile that the heuristic selects.
     pub(crate) fn run(&self, device: &Device) -> Vec<f32> {
         let (launch, c) = self.launch(device);
         device.run(&launch);
@@ -243,8 +243,8 @@ impl<'a> Case<'a> {
         device.download(c)
     }
 
-    /// The operands as they are multiplied.
-    fn factors(&self) -> [Vec<f64>; 2] {
+    /// The operands after conversion to the compute type.
+    fn operands(&self) -> [Vec<f64>; 2] {
         let b = self.format.stored(self.b);
         match self.compute {
             DType::F32 => [doubles(self.a), doubles(&b)],
@@ -252,9 +252,9 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Compares with the reference of the operands as they are multiplied, with the error bound of
-    /// a chain of fused multiply-adds. Tensor cores truncate sums of several products, which takes
-    /// four times the bound.
+    /// Compares with the reference of the converted operands, with the error bound of a chain of
+    /// fused multiply-adds. Tensor cores truncate sums of several products, which needs four times
+    /// the bound.
     #[track_caller]
     pub(crate) fn check(&self, actual: &[f32], what: &str) {
         let slack = if self.compute == DType::F32 { 1.0 } else { 4.0 };
@@ -266,7 +266,7 @@ impl<'a> Case<'a> {
     pub(crate) fn check_within(&self, slack: f64, actual: &[f32], what: &str) {
         let ([.., len], terms) = self.op.lens(self.shape);
         let alpha = f64::from(self.alpha);
-        let [a, b] = self.factors();
+        let [a, b] = self.operands();
         let abs = |values: &[f64]| values.iter().map(|v| v.abs()).collect::<Vec<_>>();
         let mut expected = self.op.reference(&a, &b, self.shape);
         let mut magnitudes = self.op.reference(&abs(&a), &abs(&b), self.shape);
@@ -300,7 +300,7 @@ pub(crate) fn geometry(launch: &Launch<u64>, target: SmTarget, tile: Tile) -> Di
         panic!("{:?} is no matrix product", launch.kernel())
     };
     if tile.needs_tensor_maps() && !tensor_maps {
-        // The tile cannot be forced; the launch uses another one.
+        // The launch cannot use this tile; it runs the selected one.
         return launch.dispatch(target);
     }
     let image = image(launch);

@@ -16,8 +16,8 @@ use crate::support::{Data, same_bits};
 /// to 22 bits, and tensor cores truncate.
 const SPLIT: f64 = 4.0;
 
-/// Rows, inputs, outputs: zero, one copy, edges of tiles, and several stages and one more;
-/// multiples of a copied vector if they are contiguous in one of the products.
+/// Rows, inputs, outputs: zero, one copy, edges of tiles, and several stages and one more. Sizes
+/// that are contiguous in one of the products are multiples of a copied vector.
 const SHAPES: [[usize; 3]; 10] = [
     [0, 8, 8],
     [8, 0, 8],
@@ -28,7 +28,7 @@ const SHAPES: [[usize; 3]; 10] = [
     [40, 328, 72],
     [264, 104, 8],
     [8, 264, 264],
-    // More rows of tiles than a band has.
+    // More rows of tiles than a band.
     [1160, 72, 136],
 ];
 
@@ -140,7 +140,7 @@ fn a_result_in_bf16_is_the_one_in_f32_rounded() {
 }
 
 #[test]
-fn bias_factor_and_accumulation_match_the_reference() {
+fn bias_alpha_and_accumulation_match_the_reference() {
     let (mut data, device) = (Data::new("multistage epilogue"), Device::new());
     for op in OPS {
         let shape = shape([24, 40, 72]);
@@ -174,8 +174,8 @@ fn extreme_scales_stay_within_their_bound() {
     }
 }
 
-/// Splitting an operand loses its part below 2⁻¹²⁶, which tensor cores flush; the absolute error is
-/// smaller than that.
+/// Tensor cores flush the part of a split operand below 2⁻¹²⁶; the absolute error is smaller than
+/// that.
 #[test]
 fn splitting_loses_only_subnormal_parts() {
     let (mut data, device) = (Data::new("multistage underflow"), Device::new());
@@ -205,7 +205,7 @@ fn nan_and_infinity_reach_exactly_what_depends_on_them() {
         }
         let exact = single.run_tile(&device, TILES[1]);
         for &tile in TF32X3_TILES {
-            // Here an infinity gives NaN.
+            // With tf32x3, an infinity becomes NaN.
             let actual = single.run_tile(&device, tile);
             for (i, (actual, exact)) in actual.iter().zip(&exact).enumerate() {
                 assert_eq!(actual.is_finite(), exact.is_finite(), "{op:?}: {i} is {actual}");
@@ -235,7 +235,7 @@ fn multistage_tiles_are_chosen_only_if_rows_allow_them() {
 }
 
 #[test]
-fn operands_in_bf16_that_cannot_be_copied_are_refused_by_name() {
+fn bf16_operands_that_cannot_be_copied_in_vectors_are_refused() {
     let device = Device::new();
     let (a, b) = ([1.0; 64], [1.0; 64]);
     let case = |sizes| Case {

@@ -121,7 +121,7 @@ fn every_decoded_weight_matches_the_host() {
 }
 
 #[test]
-fn bias_factor_and_accumulation_match_the_reference() {
+fn bias_alpha_and_accumulation_match_the_reference() {
     let (mut data, device) = (Data::new("multistage nf4 epilogue"), Device::new());
     for op in OPS {
         let shape = shape([24, 64, 72]);
@@ -175,7 +175,7 @@ fn nan_and_infinity_of_the_first_operand_reach_exactly_what_depends_on_them() {
 /// All codes with scales that `nf4::quantize` rarely or never returns: results equal the tiles that
 /// decode in registers.
 #[test]
-fn scales_that_are_zero_huge_tiny_or_not_finite_are_multiplied_as_they_are() {
+fn zero_huge_tiny_and_nonfinite_scales_are_multiplied_unchanged() {
     let (mut data, device) = (Data::new("multistage nf4 odd scales"), Device::new());
     let odd = [0.0, -0.0, f32::MAX, -f32::MAX, f32::MIN_POSITIVE, 1e-41, 3.39e38, 1.0];
     let specials = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN];
@@ -237,7 +237,7 @@ fn split_k_products_and_chosen_tiles_match_their_reference() {
 }
 
 #[test]
-fn rows_that_are_not_whole_blocks_are_refused_and_not_asked_for() {
+fn rows_that_are_not_whole_blocks_are_refused_and_not_preferred() {
     let device = Device::new();
     for (sizes, whole) in [([128, 64, 8], true), ([128, 96, 8], false), ([15, 64, 8], true)] {
         let shape = shape(sizes);

@@ -127,7 +127,7 @@ impl Case {
         device.run(&launch.unwrap());
     }
 
-    /// The same with three GEMMs and the RoPE kernel.
+    /// The expected results, by three GEMMs and the RoPE kernel.
     fn expected(&self, device: &Device) -> Vec<Vec<u16>> {
         let results = self.unwritten(device);
         let AttentionShape { batch, seq, head_dim, .. } = self.shape;
@@ -240,7 +240,7 @@ fn results_match_the_reference() {
 }
 
 #[test]
-fn special_values_are_those_of_products_and_rope() {
+fn special_values_match_products_followed_by_rope() {
     let (mut data, device) =
         (Data::new("special values of queries, keys and values"), Device::new());
     let options = ([8, 8, 8], true, Rotation::Counted);

@@ -124,7 +124,7 @@ fn forward_matches_its_reference() {
 #[test]
 fn forward_is_accurate_from_1e_minus_30_to_1e30() {
     let mut data = Data::new("rms_norm scales");
-    // One width is read twice, and one is kept in registers.
+    // One width is read twice, the other is kept in registers.
     for (exponent, width) in (-30..=30).step_by(5).flat_map(|e| [77, 80].map(|width| (e, width))) {
         let gamma = data.uniform(width, 2.0);
         let scale = 10_f32.powi(exponent);
@@ -154,7 +154,7 @@ fn a_row_of_zeros_and_rows_of_mixed_scales_are_accurate() {
 }
 
 #[test]
-fn not_a_number_stays_in_its_row() {
+fn nan_stays_in_its_row() {
     for width in [37, 40] {
         let mut data = Data::new("rms_norm nan");
         let (mut x, gamma) = (data.uniform(4 * width, 1.0), vec![1.0; width]);

@@ -96,7 +96,7 @@ impl Backward<'_> {
 }
 
 #[test]
-fn gradients_are_added_in_their_order_and_the_sum_is_rounded() {
+fn gradients_are_added_in_order_and_the_sum_is_rounded() {
     let (mut data, device) = (Data::new("rms_norm_backward sums"), Device::new());
     for ((rows, width), shift) in SHAPES.iter().flat_map(|shape| [0, 1].map(|s| (*shape, s))) {
         let len = rows * width;
@@ -120,7 +120,7 @@ fn gradients_are_added_in_their_order_and_the_sum_is_rounded() {
 }
 
 #[test]
-fn terms_in_bf16_give_the_bits_of_the_same_values_in_f32() {
+fn bf16_terms_have_the_bits_of_the_same_f32_values() {
     let (mut data, device) = (Data::new("rms_norm terms in bf16"), Device::new());
     for ((rows, width), shift) in SHAPES.iter().flat_map(|shape| [0, 1].map(|s| (*shape, s))) {
         let (len, what) = (rows * width, format!("{rows} × {width} from {shift}"));

@@ -36,7 +36,7 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Runs an entry, or the one that the heuristic chooses.
+    /// Runs the entry of `split`, or the selected one.
     fn run(&self, device: &Device, split: Option<usize>) -> Vec<f32> {
         let GemmShape { rows, outputs, .. } = self.shape;
         let w: Vec<_> = self.w.iter().map(|&w| bf16::from_f32(w)).collect();
@@ -99,7 +99,7 @@ fn every_split_matches_the_reference_and_repeats_its_bits() {
     }
 }
 
-/// A sequence of a batch must not depend on the others.
+/// A sequence of a batch must not depend on the other sequences.
 #[test]
 fn a_row_has_the_same_bits_alone_and_among_others() {
     let (mut data, device) = (Data::new("skinny rows"), Device::new());
@@ -123,7 +123,7 @@ fn a_row_has_the_same_bits_alone_and_among_others() {
 }
 
 #[test]
-fn special_values_reach_their_output_only_and_all_scales_keep_their_precision() {
+fn special_values_reach_only_their_outputs_and_precision_holds_at_every_scale() {
     let mut data = Data::new("skinny special");
     for device in devices() {
         let sizes = [3, 72, 20];

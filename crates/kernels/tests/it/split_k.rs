@@ -10,8 +10,8 @@ use crate::gemm_case::{Case, OPS, Op, shape};
 use crate::harness::Device;
 use crate::support::{Data, Tolerance, same_bits};
 
-/// The sum of a product in `splits` splits.
-fn cut(op: Op, shape: GemmShape, (a, b): (&[f32], &[f32]), splits: usize) -> Vec<f32> {
+/// Computes a product by split-K with `splits` splits.
+fn split_k(op: Op, shape: GemmShape, (a, b): (&[f32], &[f32]), splits: usize) -> Vec<f32> {
     let device = Device::new();
     let ([.., len], _) = op.lens(shape);
     let (a, b) = (device.upload(a), device.upload(b));
@@ -46,9 +46,9 @@ fn split_k_products_match_their_reference() {
             }
             let scale = data.scale();
             let (a, b) = (data.uniform(a, scale), data.uniform(b, 1.0));
-            let actual = cut(op, shape, (&a, &b), splits);
+            let actual = split_k(op, shape, (&a, &b), splits);
             Case::new(op, shape, (&a, &b)).check(&actual, "in splits");
-            same_bits(&actual, &cut(op, shape, (&a, &b), splits), "two runs");
+            same_bits(&actual, &split_k(op, shape, (&a, &b), splits), "two runs");
         }
     }
 }
@@ -83,7 +83,7 @@ fn few_tiles_with_a_long_contraction_are_split() {
     let both =
         |sizes, config| (shape(sizes).fprop_splits(config), shape(sizes).dgrad_splits(config));
     let splits = |sizes| both(sizes, single);
-    // rows, inputs, outputs of the down projection and of gate and up of a 1.5B model.
+    // rows, inputs, outputs of the down, gate and up projections of a 1.5B model.
     for rows in [32, 128, 512] {
         assert!(splits([rows, 8960, 1536]).0 > 1, "{rows} rows: {:?}", splits([rows, 8960, 1536]));
         assert!(splits([rows, 1536, 8960]).1 > 1, "{rows} rows: {:?}", splits([rows, 1536, 8960]));
@@ -93,14 +93,14 @@ fn few_tiles_with_a_long_contraction_are_split() {
     assert_eq!(splits([256, 64, 256]), (1, 1));
     assert_eq!(splits([1, 0, 0]), (1, 1));
     assert_eq!(splits([usize::MAX, 8960, 8960]), (1, 1));
-    // NF4 splits are whole blocks. This contraction has a prime number of blocks.
+    // NF4 splits consist of whole blocks. This contraction has a prime number of blocks.
     let (compute, activations, weights) = (DType::Bf16, DType::Bf16, DType::Bf16);
     let in_bf16 = GemmConfig { compute, activations, weights, concurrent: 0 };
     assert!(both([32, 8960, 1536], in_bf16).0 > 1);
     assert!(both([32, 1536, 151_936], in_bf16).1 > 1);
     let codes = GemmConfig { weights: DType::Nf4, ..in_bf16 };
     assert_eq!(both([32, 1536, 1187 * 64], codes).1, 1);
-    // Splits of split operands are whole stages: of 64 elements.
+    // Splits of split operands consist of whole stages of 64 elements.
     let in_parts = GemmConfig { weights: DType::F16, ..single };
     assert_eq!(both([512, 8960, 1536], in_parts).0, 2);
     assert_eq!(both([512, 1536, 151_936], in_parts).1, 2);
@@ -108,8 +108,8 @@ fn few_tiles_with_a_long_contraction_are_split() {
     assert_eq!(both([2048, 8960, 1536], in_parts), (1, 1));
     // Eight concurrent products need fewer splits to fill a device.
     let concurrent = GemmConfig { concurrent: 7, ..in_bf16 };
-    let [alone, beside] = [in_bf16, concurrent].map(|config| both([32, 1536, 8960], config).1);
-    assert!(beside < alone, "{beside} beside other products, {alone} alone");
+    let [alone, shared] = [in_bf16, concurrent].map(|config| both([32, 1536, 8960], config).1);
+    assert!(shared < alone, "{shared} splits with concurrent products, {alone} alone");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn splits_must_divide_the_contraction() {
 }
 
 #[test]
-fn sums_in_bf16_are_those_in_f32_rounded() {
+fn bf16_sums_are_rounded_f32_sums() {
     let (mut data, device) = (Data::new("rounded splits"), Device::new());
     for (len, splits) in [(1, 1), (7, 3), (64, 2), (1030, 6)] {
         let partials = device.upload(&data.uniform(splits * len, 3.0));

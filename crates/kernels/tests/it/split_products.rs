@@ -13,8 +13,7 @@ use crate::gemm_case::{Op, Tile, geometry, shape, tiles_of};
 use crate::harness::Device;
 use crate::support::{Data, doubles, same_bits};
 
-/// Zero, edges of tiles and of stages, several stages and one more, more rows of tiles than a band
-/// has.
+/// Zero, edges of tiles and of stages, several stages and one more, more rows of tiles than a band.
 const SHAPES: [[usize; 3]; 9] = [
     [0, 8, 8],
     [8, 0, 8],
@@ -27,7 +26,7 @@ const SHAPES: [[usize; 3]; 9] = [
     [1160, 72, 136],
 ];
 
-/// A matrix of NaN for the split of `rows` × `columns` elements.
+/// A split matrix of `rows` × `columns` elements, initialized to NaN.
 pub(crate) fn unwritten(device: &Device, rows: usize, columns: usize) -> SplitMatrix<u64> {
     unwritten_parts(device, [rows, columns], SplitMatrix::<u64>::PARTS)
 }
@@ -60,8 +59,8 @@ fn split_into(
 fn joined(device: &Device, matrix: SplitMatrix<u64>, columns: usize) -> Vec<f64> {
     let parts: Vec<f16> = device.download(matrix.parts);
     let scales: Vec<f32> = device.download(matrix.scales);
-    let (high, low) = parts.split_at(parts.len() / 2);
-    let sums = high.iter().zip(low).map(|(high, low)| high.to_f64() + low.to_f64());
+    let (hi, lo) = parts.split_at(parts.len() / 2);
+    let sums = hi.iter().zip(lo).map(|(hi, lo)| hi.to_f64() + lo.to_f64());
     sums.enumerate().map(|(at, sum)| sum * f64::from(scales[at / columns])).collect()
 }
 
@@ -84,7 +83,7 @@ impl<'a> Case<'a> {
         Self { op, shape, operands, bias: None, parts: SplitMatrix::<u64>::PARTS, splits: 1 }
     }
 
-    /// The launch and its result, initialized to NaN: with split-K, the partial sums.
+    /// The launch and its result (the partial sums with split-K), initialized to NaN.
     fn launch(&self, device: &Device) -> (Launch<u64>, View<u64, f32>) {
         let GemmShape { rows, inputs, outputs } = self.shape;
         let w = unwritten_parts(device, [outputs, inputs], self.parts);
@@ -155,8 +154,8 @@ impl<'a> Case<'a> {
         if self.op == Op::Fprop { self.shape.inputs } else { self.shape.outputs }
     }
 
-    /// Both operands are truncated to 23 bits and the product of their low parts is dropped; tensor
-    /// cores truncate a few bits within a stage of 64, and stages are added in f32.
+    /// The error bound: both operands are truncated to 23 bits and the product of their lo parts is
+    /// dropped; tensor cores truncate a few bits within a stage of 64; stages are added in f32.
     fn bound(&self) -> f64 {
         (16.0 + (self.length() / 64) as f64) / f64::from(1 << 24)
     }
@@ -248,7 +247,7 @@ fn every_tile_matches_the_reference_and_the_others_bit_for_bit() {
     }
 }
 
-/// A value in bf16 or in f16, from one in f32.
+/// Rounds an f32 value to bf16 or f16.
 type Rounding = (&'static str, fn(f32) -> f32);
 const ROUNDINGS: [Rounding; 2] =
     [("bf16", |x| bf16::from_f32(x).to_f32()), ("f16", |x| f16::from_f32(x).to_f32())];
@@ -275,7 +274,7 @@ fn weights_that_are_exactly_bf16_or_f16_need_one_part() {
     }
 }
 
-/// Elements far below the largest of their row are truncated as in a split with two parts.
+/// Elements far below the largest of their row are truncated as with two parts.
 #[test]
 fn one_part_keeps_the_bound_of_two() {
     let (mut data, device) = (Data::new("one part"), Device::new());
@@ -313,12 +312,12 @@ fn one_part_keeps_the_bound_of_two() {
 /// Rows of any magnitude, zeros of both signs and values that are not finite. Before sm_80, integer
 /// instructions pack f16.
 #[test]
-fn the_host_splits_into_the_bits_of_the_kernel() {
-    splits_as_the_host(&Device::new());
-    splits_as_the_host(&Device::with_images_for(SmTarget::portable(75)));
+fn the_host_split_has_the_bits_of_the_kernel() {
+    check_host_split(&Device::new());
+    check_host_split(&Device::with_images_for(SmTarget::portable(75)));
 }
 
-fn splits_as_the_host(device: &Device) {
+fn check_host_split(device: &Device) {
     let mut data = Data::new("split on the host");
     for [rows, columns] in [[1, 8], [7, 1032], [3, 4104]] {
         let mut values = data.spread(rows * columns);
@@ -336,7 +335,7 @@ fn splits_as_the_host(device: &Device) {
 }
 
 #[test]
-fn the_host_refuses_elements_that_need_a_second_part() {
+fn the_host_refuses_elements_that_need_a_lo_part() {
     let mut high = [f16::ZERO; 8];
     let values = [1.0, 0.0, -0.0, 2.0_f32.powi(-39), f32::NAN, f32::INFINITY, 1e-38, 3.0];
     let scales = split_rows(&values, 4, &mut high).unwrap();
@@ -494,7 +493,7 @@ fn images_of_other_targets_match_the_reference() {
 }
 
 #[test]
-fn operands_that_do_not_fit_are_refused_by_name() {
+fn errors_name_the_wrong_operand() {
     let device = Device::new();
     let x = device.unwritten(8 * 16);
     let out = unwritten(&device, 8, 16);

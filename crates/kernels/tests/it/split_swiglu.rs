@@ -1,4 +1,4 @@
-//! SwiGLU and its gradients, split by the kernels that compute them.
+//! SwiGLU and its gradients, fused with the split into f16 parts.
 
 use half::f16;
 use retrograph_kernels::elementwise::reference::silu;
@@ -11,8 +11,8 @@ use crate::harness::Device;
 use crate::split_products::unwritten;
 use crate::support::{Data, doubles, same_bits};
 
-/// Zero, rows for one thread, for each number of groups per thread, and for more than fit in
-/// registers.
+/// Zero, rows for one thread, rows for each number of groups per thread, and rows that do not fit
+/// in registers.
 const SIZES: [[usize; 2]; 10] = [
     [0, 8],
     [3, 0],
@@ -45,7 +45,7 @@ fn same(device: &Device, found: SplitMatrix<u64>, expected: SplitMatrix<u64>, wh
     assert_eq!(pair, None, "{what}: of {} parts", found.len());
 }
 
-/// Splits `x` by the kernel that splits a matrix.
+/// Splits `x` by [`Split`].
 fn split(
     device: &Device,
     (x, factors): (View<u64, f32>, Option<View<u64, f32>>),
@@ -85,7 +85,7 @@ fn swiglu_is_split_with_the_bits_of_two_launches() {
     }
 }
 
-/// An independent check of parts and scales in f64.
+/// Checks parts and scales against f64.
 #[test]
 fn the_parts_of_swiglu_add_up_to_the_reference() {
     let (mut data, device) = (Data::new("split swiglu in f64"), Device::new());
@@ -118,7 +118,7 @@ fn gradients_are_split_with_the_bits_of_two_launches() {
         let [grad_gate, grad_up] = expected;
         let launch = SwiGluBackward { gate, up, grad_out, grad_gate, grad_up };
         device.run(&launch.launch().unwrap());
-        // Other factors for gate than for up.
+        // Gate and up have different factors.
         let factors = [60.0, 24.0].map(|range: f32| {
             let factor = |at: usize| (at as f32 % range - range / 2.0).exp2();
             device.upload(&(0..columns).map(factor).collect::<Vec<_>>())
@@ -147,7 +147,7 @@ fn gradients_are_split_with_the_bits_of_two_launches() {
 }
 
 #[test]
-fn operands_that_do_not_fit_are_refused_by_name() {
+fn errors_name_the_wrong_operand() {
     let device = Device::new();
     let matrix = || device.unwritten(8 * 16);
     let refused = |launch: Result<Launch<u64>, KernelError>, text: &str| {

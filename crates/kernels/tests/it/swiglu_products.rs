@@ -56,7 +56,7 @@ impl Forward {
         bits(device, &results)
     }
 
-    /// The same with two GEMMs and the elementwise kernel.
+    /// The expected results, by two GEMMs and the elementwise kernel.
     fn expected(&self, device: &Device) -> Vec<Vec<u16>> {
         let results = [(); 3].map(|()| unwritten(device, self.len()));
         let [gate, up, out] = results.map(|result| result.slice(0..self.len()));
@@ -106,7 +106,7 @@ impl Backward {
         bits(device, &results)
     }
 
-    /// The same with a GEMM and the elementwise kernel.
+    /// The expected results, by a GEMM and the elementwise kernel.
     fn expected(&self, device: &Device) -> Vec<Vec<u16>> {
         let Self { shape, grad_out, w, inputs: [gate, up], .. } = *self;
         let grad = unwritten(device, self.len()).slice(0..self.len());
@@ -210,7 +210,7 @@ fn results_match_the_reference() {
 }
 
 #[test]
-fn special_values_are_those_of_products_and_activation() {
+fn special_values_match_products_followed_by_swiglu() {
     let (mut data, device) = (Data::new("special values of swiglu products"), Device::new());
     let sizes = [24, 64, 72];
     let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30, -1e30, 1e-30, 0.0, -0.0];
