@@ -8,7 +8,7 @@
 //! tn: a(i, l) = a[l · lda + i]    b(l, j) = b[l · ldb + j]      dw = dyᵀ·x
 //! ```
 //!
-//! z is (batch, head); `b_group` consecutive heads share b. r is the outer reduction.
+//! z is (batch, head); `b_group` consecutive heads share b. r is the index of the outer reduction.
 //!
 //! | Kernel | Mainloop | a | b | Multiplication |
 //! |---|---|---|---|---|
@@ -17,24 +17,26 @@
 //! | [`kernel::multistage`] | `cp.async`, multistage | bf16 | bf16, NF4 | `mma.sync`, `wgmma` |
 //! | [`kernel::multistage`] | `cp.async`, multistage | f32 | f32 | tf32x3 |
 //! | [`kernel::warp_specialized`] | TMA, warp-specialized, persistent | bf16 | bf16 | `wgmma` |
-//! | [`kernel::warp_specialized`] | the same | split f16 | split f16 | three `wgmma` |
+//! | [`kernel::warp_specialized`] | the same | split f16 | split f16 | three `wgmma`, or two |
 //! | [`kernel::simt`] | register-staged | split f16 | split f16 | FMA in f32 |
 //!
-//! [`skinny`] has a kernel of its own for products of up to 8 rows.
+//! Split operands need only two `wgmma` if b has no lo part. [`skinny`] has a separate kernel for
+//! products of up to 8 rows.
 //!
 //! Before sm_80, which has no bf16 tensor cores, all kernels use fused multiply-adds.
 //!
-//! **Grid.** x: one block per tile of c, the tiles of a column of tiles one after another, so that
-//! blocks that run at the same time share their part of b. z: batches and heads. Some
-//! configurations let groups of threads multiply slices of each stage along K in parallel
-//! (sliced-K); the epilogue adds the slices. Split-K over blocks is a launch over planes of partial
-//! sums, which [`split_k_sum`] adds.
+//! **Grid.** x: one block per tile of c, or persistent blocks. Tiles are numbered down the rows
+//! first, so that concurrent blocks share their columns of b. z: batches and heads. In some
+//! configurations, groups of threads multiply slices of each stage along K in parallel (sliced-K);
+//! the epilogue adds the slices. Split-K is a launch with one plane per split; [`split_k_sum`] adds
+//! the planes.
 //!
-//! **Determinism.** An element of c is a chain of fused multiply-adds, or of tensor-core products,
-//! in the order of r and l; slices are added in ascending order. Edges are padded with zeros. The
-//! order depends only on the tile configuration, which depends only on the sizes and the target.
+//! **Determinism.** An element of c accumulates fused multiply-adds, or tensor-core products, in
+//! the order of r and l; slices are added in ascending order. Edges are padded with zeros. The
+//! order depends only on the tile configuration, which depends only on sizes, dtypes, concurrency
+//! and target.
 //!
-//! **Limits.** Elements within a plane are indexed with 32 bits; planes are addressed with 64 bits.
+//! **Limits.** Indices of elements within a plane are 32-bit; addresses of planes are 64-bit.
 
 mod accumulator;
 mod bulk_store;
@@ -71,12 +73,12 @@ pub(crate) fn module(target: SmTarget, image: &GemmImage) -> Module {
     entries.fold(ModuleBuilder::new(target), ModuleBuilder::entry).build()
 }
 
-/// The tiles of `image` with the names of their entries.
+/// Returns the tiles of `image` with the names of their entries.
 fn tiles(image: &GemmImage) -> impl Iterator<Item = (&'static TileConfig, &'static str)> {
     image.tiles.iter().zip(image.entries.iter().copied())
 }
 
-/// The entry `name` of `image`; `None` if the target does not support `tile`.
+/// Builds the entry `name` of `image`; `None` if the target does not support `tile`.
 fn entry(
     (target, image): (SmTarget, &GemmImage),
     tile: &TileConfig,
@@ -95,7 +97,7 @@ fn entry(
     })
 }
 
-/// The entries that need dynamic shared memory, with their bytes.
+/// Returns the entries that need dynamic shared memory, with its size in bytes.
 pub(crate) fn dynamic_shared(target: SmTarget) -> Vec<(&'static str, u32)> {
     let entries = IMAGES.into_iter().flat_map(|image| {
         tiles(image).filter_map(move |(tile, name)| {

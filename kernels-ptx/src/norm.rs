@@ -1,4 +1,4 @@
-//! RMSNorm, forward and backward, and the column sums that end its backward pass.
+//! RMSNorm, forward and backward, and column sums, the last stage of its backward pass.
 
 pub(crate) mod column_sum;
 pub(crate) mod rms_norm;

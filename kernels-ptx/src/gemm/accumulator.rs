@@ -6,7 +6,8 @@ use crate::primitives::arith::div_const;
 pub(super) use crate::primitives::mma::{AccFragment, acc_row};
 use crate::primitives::mma::{fma_fragment, fragment_column, fragment_row};
 
-/// Accumulators of `rows` × `columns` elements, set to 0: one fragment per 16 × 8 elements.
+/// Declares accumulators for `rows` × `columns` elements, initialized to 0: one fragment per 16 × 8
+/// elements.
 pub(super) fn accumulators<'k>(
     k: &Kernel<'k>,
     [rows, columns]: [u32; 2],
@@ -15,7 +16,8 @@ pub(super) fn accumulators<'k>(
 }
 
 /// Adds the products of `tile_k` steps of K to `acc` by fused multiply-adds, `STEPS` steps at a
-/// time. `load_a` and `load_b` load these steps of the lane's row or column with the given number.
+/// time. `load_a(row, step)` and `load_b(column, step)` load `STEPS` steps of the lane's row of a
+/// and column of b.
 pub(super) fn multiply_fma<'k, const STEPS: usize>(
     (k, tile_k): (&Kernel<'k>, u32),
     load_a: impl Fn(u32, Value<'k, u32>) -> [Value<'k, f32>; STEPS],
@@ -41,7 +43,7 @@ pub(super) struct WarpTile<'k> {
     pub(super) slice: Value<'k, u32>,
     /// First row and column.
     pub(super) origin: [Value<'k, u32>; 2],
-    /// Rows from one fragment of a lane to the next.
+    /// Distance in rows between fragments of a lane.
     row_stride: u32,
 }
 
@@ -69,14 +71,14 @@ impl<'k> WarpTile<'k> {
         [self.origin[0] + fragment_row(k), self.origin[1] + fragment_column(k)]
     }
 
-    /// The first of the two rows of this lane in every row of fragments.
+    /// The first of this lane's two rows, for each row of fragments.
     pub(super) fn rows(&self, k: &Kernel<'k>) -> impl Iterator<Item = Value<'k, u32>> {
         let ([row, _], row_stride) = (self.first_pair(k), self.row_stride);
         (0..).map(move |i: u32| row + i * row_stride)
     }
 
-    /// The pairs of neighbours in a row that a lane holds, with their row and column offsets from
-    /// the first pair.
+    /// The pairs of adjacent elements of a row that a lane holds, with their row and column offsets
+    /// from the first pair.
     fn pairs(
         &self,
         acc: &[Vec<AccFragment<'k>>],
@@ -90,7 +92,7 @@ impl<'k> WarpTile<'k> {
         })
     }
 
-    /// Visits the pairs of this lane with their row and column in the tile.
+    /// Calls `visit` for each pair of this lane, with its row and column in the tile.
     pub(super) fn for_each_pair(
         &self,
         k: &Kernel<'k>,
@@ -100,7 +102,7 @@ impl<'k> WarpTile<'k> {
         self.for_each_pair_of(k, [acc], |row, column, [pair]| visit(row, column, pair));
     }
 
-    /// The same for several results with the same tile.
+    /// [`Self::for_each_pair`] for several results with the same tile.
     pub(super) fn for_each_pair_of<const N: usize>(
         &self,
         k: &Kernel<'k>,
@@ -114,7 +116,7 @@ impl<'k> WarpTile<'k> {
         }
     }
 
-    /// Stores the pairs of this lane to shared memory, in rows that are `pitch` elements apart.
+    /// Stores the pairs of this lane to shared memory, with a row pitch of `pitch` elements.
     pub(super) fn store_pairs(
         &self,
         k: &Kernel<'k>,

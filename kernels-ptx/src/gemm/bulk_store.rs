@@ -1,8 +1,7 @@
-//! Writes results of a warpgroup through shared memory and bulk stores.
+//! Writes the results of a warpgroup through shared memory by TMA bulk stores.
 //!
 //! The 64 rows of a warpgroup are written in boxes of 128 bytes per row: 64 columns of bf16, or 32
-//! of f32. With two buffers, the next box is written to one of them while a box is stored from the
-//! other.
+//! of f32. With two buffers, filling one overlaps the bulk store from the other.
 
 use retrograph_kernel_abi::gemm::{TENSOR_MAP_BOX, TENSOR_MAP_BOX_F32};
 use retrograph_ptx::SmTarget;
@@ -27,13 +26,13 @@ pub(super) struct BulkStore<'k> {
     /// The first buffer, and whether there is a second one.
     buffers: (Shared<'k, u32>, bool),
     barrier: NamedBarrier<'k>,
-    /// Whether this thread starts the stores.
+    /// Whether this thread issues the bulk stores.
     leader: Pred<'k>,
 }
 
 impl<'k> BulkStore<'k> {
-    /// The stores of the warpgroup with index `warpgroup`, with its first buffer and whether there
-    /// is a second one.
+    /// The stores of warpgroup `warpgroup`. `buffers` are its first buffer, and whether there is a
+    /// second one.
     pub(super) fn new(
         k: &Kernel<'k>,
         target: SmTarget,
@@ -44,8 +43,8 @@ impl<'k> BulkStore<'k> {
         Self { kernel: *k, target, buffers, barrier, leader }
     }
 
-    /// Writes `alpha · acc (+ bias)` as bf16 to the rows and columns from `origin` on. The stores
-    /// may still be in flight at the return.
+    /// Writes `alpha · acc (+ bias)` as bf16 at row and column `origin`. The stores may still be in
+    /// flight on return.
     pub(super) fn write_bf16(
         &self,
         c: (TensorMapParam<'k>, Value<'k, u32>),
@@ -57,7 +56,7 @@ impl<'k> BulkStore<'k> {
         });
     }
 
-    /// The same with `acc` alone.
+    /// Writes `acc` as bf16, without scale and bias.
     pub(super) fn write_rounded(
         &self,
         c: (TensorMapParam<'k>, Value<'k, u32>),
@@ -69,7 +68,7 @@ impl<'k> BulkStore<'k> {
         });
     }
 
-    /// The same as f32.
+    /// Writes `alpha · acc (+ bias)` as f32.
     pub(super) fn write_f32(
         &self,
         c: (TensorMapParam<'k>, Value<'k, u32>),
@@ -82,7 +81,7 @@ impl<'k> BulkStore<'k> {
         });
     }
 
-    /// Stores boxes of `columns` columns, which `fill` writes to a buffer.
+    /// Stores boxes of `columns` columns. `fill` writes each box to a buffer.
     fn write_boxes(
         &self,
         (map, plane): (TensorMapParam<'k>, Value<'k, u32>),
@@ -108,8 +107,8 @@ impl<'k> BulkStore<'k> {
     ) {
         let (k, (first, two)) = (self.kernel, self.buffers);
         let buffer = first.offset(i64::from(u32::from(two) * (index % 2) * BUFFER_WORDS));
-        // The last store from this buffer has read it. The first box of a tile may take the buffer
-        // of the last box of the previous tile.
+        // Waits until the last store from this buffer has read it. The first box of a tile may
+        // reuse the buffer of the last box of the previous tile.
         let pending = u32::from(two && index > 0);
         k.when(self.leader, || k.cp_async_bulk_wait_group_read(pending));
         k.bar_sync(self.barrier, None);
@@ -147,7 +146,7 @@ impl<'k> BulkStore<'k> {
             .map(|fragment| fragment.map(|acc| k.var(acc.get() * c.alpha)))
             .collect();
         k.when(!c.bias.is_null(), || {
-            // Columns past the end are not written, so any bias will do for them.
+            // Columns past the end are not written, so their bias does not matter.
             let last = params.n - 1;
             let first = first_column + fragment_column(&k);
             for (j, [a, b, x, y]) in (0u32..).zip(&values) {
@@ -173,14 +172,14 @@ impl<'k> BulkStore<'k> {
         }
     }
 
-    /// Stores the fragments of a warp as f32 to a buffer with the 128-byte swizzle, two neighbours
-    /// at a time.
+    /// Stores the fragments of a warp as f32 to a buffer with the 128-byte swizzle, two adjacent
+    /// elements at a time.
     fn store_pairs(&self, buffer: Shared<'k, u32>, values: &[[Var<'k, f32>; 4]]) {
         let k = self.kernel;
         let (group, member) = (k.lane() >> 2, k.lane() & 3);
         let row = (k.warp() & 3) * 16 + group;
         for (j, [a, b, x, y]) in (0u32..).zip(values) {
-            // Rows that are 8 apart are swizzled alike.
+            // Rows that are 8 apart have the same swizzle.
             let chunk = ((member >> 1) + j * 2) ^ group;
             let place = buffer.at(row * LINE_WORDS + chunk * 4 + (member & 1) * 2).reinterpret();
             place.store_vec2(0, [a.get(), b.get()]);

@@ -1,4 +1,4 @@
-//! Tile configurations of `retrograph-kernel-abi`, with the values that each mainloop derives.
+//! Tile configurations of `retrograph-kernel-abi`, with values derived for each mainloop.
 
 pub(super) mod mma_sync;
 pub(super) mod multistage;

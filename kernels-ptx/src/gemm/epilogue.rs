@@ -10,14 +10,14 @@ use crate::primitives::bf16::pack;
 /// The epilogue of a block.
 pub(super) struct Epilogue<'k> {
     pub(super) kernel: Kernel<'k>,
-    /// The target, if c may be bf16; it determines the conversion.
+    /// The target, which determines the conversion to bf16; `None` if c is always f32.
     pub(super) bf16_target: Option<SmTarget>,
     pub(super) params: GemmParams<'k>,
     /// First row and column of the block's tile.
     pub(super) origin: [Value<'k, u32>; 2],
 }
 
-/// Accumulators in shared memory: a range of rows of every slice, one slice after another.
+/// Accumulators in shared memory: a range of rows of each slice, slice after slice.
 pub(super) struct SliceSums<'k> {
     /// The rows of the first slice.
     pub(super) smem: Shared<'k, f32>,
@@ -25,9 +25,9 @@ pub(super) struct SliceSums<'k> {
     pub(super) count: u32,
     /// First row of the range in the tile.
     pub(super) first_row: u32,
-    /// Rows of the range, and columns.
+    /// Rows and columns of the range.
     pub(super) extent: [u32; 2],
-    /// Elements from one row to the next.
+    /// Row pitch in elements.
     pub(super) pitch: u32,
     /// Threads of the block.
     pub(super) threads: u32,
@@ -56,7 +56,7 @@ impl<'k> Epilogue<'k> {
         }
     }
 
-    /// Writes two or four consecutive elements of a row of the tile, if they are inside c.
+    /// Writes two or four consecutive elements of a row of the tile, if they are within c.
     pub(super) fn write(
         &self,
         row: Value<'k, u32>,
@@ -84,7 +84,7 @@ impl<'k> Epilogue<'k> {
         });
     }
 
-    /// Writes to c in bf16, which is never added to.
+    /// Writes to a bf16 c, which never accumulates.
     fn write_bf16(
         &self,
         (plane, target): (Ptr<'k, u32>, SmTarget),
@@ -94,7 +94,7 @@ impl<'k> Epilogue<'k> {
         let (k, c) = (self.kernel, self.params.c);
         let values: Vec<_> = sums.iter().map(|&sum| k.var(sum * c.alpha)).collect();
         k.when(!c.bias.is_null(), || {
-            // Columns past the end are not written, so any bias will do for them.
+            // Columns past the end are not written, so their bias does not matter.
             let bias = c.bias.at(column);
             let last = self.params.n - 1 - column;
             (0u32..).zip(&values).for_each(|(j, value)| value.add_assign(bias.load(last.min(j))));
@@ -117,7 +117,7 @@ impl<'k> Epilogue<'k> {
         k.when_else(c.vectorized, vectorized, scalars);
     }
 
-    /// Writes one vector to c in f32, whose rows have a multiple of 4 elements.
+    /// Writes one vector to an f32 c whose rows have a multiple of 4 elements.
     fn write_vector(&self, index: Value<'k, u32>, column: Value<'k, u32>, sums: &[Value<'k, f32>]) {
         let (k, c) = (self.kernel, self.params.c);
         let to = c.plane.at(index);
@@ -143,7 +143,7 @@ impl<'k> Epilogue<'k> {
         }
     }
 
-    /// Writes to c in f32, element by element.
+    /// Writes to an f32 c element by element.
     fn write_scalars(
         &self,
         index: Value<'k, u32>,
@@ -163,7 +163,7 @@ impl<'k> Epilogue<'k> {
     }
 }
 
-/// Calls `body` with the index of the word that holds a pair of elements, if they are inside c.
+/// Calls `body` with the index of the bf16 word of a pair of elements, if the pair is within c.
 pub(super) fn when_inside<'k>(
     params: &GemmParams<'k>,
     origin: [Value<'k, u32>; 2],

@@ -1,4 +1,4 @@
-//! Loaders: how operands get from global memory into stages in shared memory.
+//! Loaders of operands from global memory into stages in shared memory.
 
 pub(super) mod cp_async;
 pub(super) mod nf4;

@@ -1,4 +1,4 @@
-//! The tile of an operand that a stage holds, and its layouts in global and shared memory.
+//! The tile of an operand in a stage, and its layouts in global and shared memory.
 
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemm::Layout;
@@ -16,7 +16,7 @@ pub(super) const fn majors(layout: Layout) -> [Major; 2] {
     }
 }
 
-/// One operand of a stage: its part in global memory, and the tile in shared memory.
+/// The tile of one operand in a stage.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OperandTile {
     /// Rows of a, or columns of b.
@@ -31,11 +31,11 @@ pub(super) struct OperandTile {
 }
 
 impl OperandTile {
-    /// The operand of `extent` × `tile_k` elements in the orientation of global memory, padded for
+    /// A tile of `extent` × `tile_k` elements in the orientation of global memory, padded for
     /// `ldmatrix` and scalar loads.
     ///
-    /// Padding of 16 bytes puts the eight rows of an `ldmatrix` matrix into different banks; 32
-    /// bytes do so for the four runs from which the lanes of a warp read single f32 elements.
+    /// 16 bytes of padding map the eight rows of an `ldmatrix` matrix to different banks. 32 bytes
+    /// do so for the four runs from which the lanes of a warp read single f32 elements.
     pub(super) fn padded(
         [extent, tile_k]: [u32; 2],
         threads: u32,
@@ -48,20 +48,20 @@ impl OperandTile {
         Self { extent, tile_k, threads, major, smem }
     }
 
-    /// The same in bf16 for `wgmma`.
+    /// A swizzled tile of 16-bit elements for `wgmma`, in the orientation of global memory.
     pub(super) fn swizzled([extent, tile_k]: [u32; 2], threads: u32, major: Major) -> Self {
         let smem = SmemTile::swizzled_16_bit(runs([extent, tile_k], major));
         Self { extent, tile_k, threads, major, smem }
     }
 
-    /// The operand in f32 with K outermost in shared memory. The padding of 4 keeps vec4s aligned
-    /// and puts the two vec4s that a pair of threads stores into different banks.
+    /// An f32 tile with K outermost in shared memory. The padding of 4 elements keeps vec4s aligned
+    /// and maps the two vec4s that a pair of threads stores to different banks.
     pub(super) fn k_outer([extent, tile_k]: [u32; 2], threads: u32, major: Major) -> Self {
         Self { extent, tile_k, threads, major, smem: SmemTile::f32([tile_k, extent], 4) }
     }
 }
 
-/// Number of contiguous runs of an operand, and elements of a run.
+/// The number of contiguous runs of an operand tile, and the elements of a run.
 fn runs([extent, tile_k]: [u32; 2], major: Major) -> [u32; 2] {
     match major {
         Major::K => [extent, tile_k],
@@ -81,23 +81,23 @@ pub(super) struct BlockOperand<'k> {
 }
 
 impl<'k> BlockOperand<'k> {
-    /// The index of the `unit` consecutive elements from element `along` of run `run` in the tile
-    /// that starts at `k_start`, and whether they are in bounds.
+    /// The index of `unit` consecutive elements in the tile at `k_start`, starting at element
+    /// `along` of run `run`, and whether they are in bounds.
     pub(super) fn index(
         &self,
         k_start: Value<'k, u32>,
-        run_and_element: (Value<'k, u32>, Value<'k, u32>),
+        run_and_along: (Value<'k, u32>, Value<'k, u32>),
         unit: u32,
     ) -> (Value<'k, u32>, Pred<'k>) {
-        self.coord(run_and_element, unit).index(k_start)
+        self.coord(run_and_along, unit).index(k_start)
     }
 
-    /// The coordinates of `unit` consecutive elements from element `along` of run `run`, clamped to
-    /// the bounds.
+    /// The coordinates of `unit` consecutive elements, starting at element `along` of run `run`,
+    /// clamped to the bounds.
     ///
-    /// Reading a clamped row or column is harmless, since its results are not written, but many
-    /// threads then read the same address. bf16 tiles therefore report it as out of bounds. f32
-    /// tiles don't: the check would cost more time than it saves.
+    /// Reading a clamped row or column is harmless, because its results are not written, but many
+    /// threads would read the same address. bf16 tiles therefore report it as out of bounds. f32
+    /// tiles do not, because the check would cost more time than it saves.
     pub(super) fn coord(
         &self,
         (run, along): (Value<'k, u32>, Value<'k, u32>),
@@ -129,7 +129,7 @@ pub(super) struct TileCoord<'k> {
     leading_dim: Value<'k, u32>,
     /// Row or column of the operand.
     position: Value<'k, u32>,
-    /// Index along K from the start of a tile, and its last valid index in the operand.
+    /// Index along K from the start of a tile, and the last valid index in the operand.
     k_offset: Value<'k, u32>,
     last_k: Value<'k, u32>,
     /// Whether the row or column is in bounds, if that is checked.

@@ -7,7 +7,7 @@ use retrograph_kernel_abi::gemm::{
 };
 use retrograph_ptx::build::{Kernel, Pred, Ptr, TensorMapParam, Value, Var};
 
-use super::loader::vector::{OperandFormat, SecondPart};
+use super::loader::vector::{LoPart, OperandFormat};
 use super::operand_tile::{BlockOperand, OperandTile};
 use super::qkv_rope::QkvRopeParams;
 use super::squares::SquaresParams;
@@ -23,9 +23,9 @@ pub(super) struct GlobalOperand<'k> {
     pub(super) format: OperandFormat<'k>,
     /// Address of the whole operand.
     pub(super) address: Value<'k, u64>,
-    /// First element of this block's plane, for the first index of the outer reduction.
+    /// Index of the first element of this block's plane, at the first index of the outer reduction.
     pub(super) plane: Value<'k, u64>,
-    /// Elements from one row, as stored, to the next.
+    /// Elements from one row in memory to the next.
     pub(super) leading_dim: Value<'k, u32>,
     /// Elements from one index of the outer reduction to the next.
     pub(super) reduce_stride: Value<'k, u32>,
@@ -34,9 +34,10 @@ pub(super) struct GlobalOperand<'k> {
 }
 
 impl<'k> GlobalOperand<'k> {
-    /// The base address of this block's plane, and the index of its first element from there.
+    /// A base address, and the index of the first element of this block's plane relative to it.
     ///
-    /// NF4 keeps the address of the whole operand, because scales are addressed by its elements.
+    /// The base is the plane, but for NF4 it is the whole operand, because scales are indexed by
+    /// elements of the whole operand.
     pub(super) fn start(&self, k: &Kernel<'k>) -> (Value<'k, u64>, Value<'k, u32>) {
         match self.format {
             OperandFormat::Nf4(_) => (self.address, self.plane.cast()),
@@ -54,7 +55,7 @@ impl<'k> GlobalOperand<'k> {
 #[derive(Clone, Copy)]
 pub(super) struct GlobalOutput<'k> {
     pub(super) plane: Ptr<'k, f32>,
-    /// The plane as bf16, and whether c is bf16, in kernels that can write it.
+    /// The plane as bf16, and whether c is bf16; `None` in kernels that only write f32.
     pub(super) bf16: Option<(Ptr<'k, u32>, Pred<'k>)>,
     pub(super) bias: Ptr<'k, f32>,
     pub(super) leading_dim: Value<'k, u32>,
@@ -82,24 +83,24 @@ pub(super) struct GemmParams<'k> {
     pub(super) added: [Option<AddedProduct<'k>>; MAX_ADDED_PRODUCTS],
     /// Partial sums of squares of c, in entries that have them.
     pub(super) squares: Option<SquaresParams<'k>>,
-    /// Further operands of the epilogue.
+    /// The operands of the epilogue.
     pub(super) epilogue: EpilogueParams<'k>,
 }
 
 /// The scales and parts of split operands.
 #[derive(Clone, Copy)]
 pub(super) struct SplitParams<'k> {
-    /// One for each row of a.
+    /// One per row of a.
     a_scales: Ptr<'k, f32>,
-    /// One for each column of b, unless a was split with them.
+    /// One per column of b; `None` if a was split with the scales of b as column factors.
     b_scales: Option<Ptr<'k, f32>>,
-    /// Whether b has a second part. a always has one.
-    pub(super) b_has_low: Pred<'k>,
+    /// Whether b has a lo part. a always has one.
+    pub(super) b_has_lo: Pred<'k>,
 }
 
 /// The operands of an epilogue besides c.
 #[derive(Clone, Copy)]
-#[expect(clippy::large_enum_variant, reason = "a generator makes few of them, which are `Copy`")]
+#[expect(clippy::large_enum_variant, reason = "a generator creates few of them, which are `Copy`")]
 pub(super) enum EpilogueParams<'k> {
     Linear,
     QkvRope(QkvRopeParams<'k>),
@@ -136,29 +137,30 @@ impl<'k> AddedProduct<'k> {
 }
 
 impl<'k> GemmParams<'k> {
-    /// Sums of consecutive elements of c from `row` and `column` on, multiplied by the scales of
-    /// split operands.
+    /// Multiplies accumulators of consecutive elements of c, starting at `row` and `column`, by the
+    /// scales of split operands.
     pub(super) fn unsplit<const N: usize>(
         &self,
         [row, column]: [Value<'k, u32>; 2],
         sums: [Value<'k, f32>; N],
     ) -> [Value<'k, f32>; N] {
         let Some(SplitParams { a_scales, b_scales, .. }) = self.split else { return sums };
-        // Elements past the end are not written, so any scale will do for them.
+        // Elements past the end are not written, so their scale does not matter.
         let a = a_scales.load(row.min(self.m - 1));
         let mut columns = 0u32..;
         sums.map(|sum| {
             let at = columns.next().expect("columns do not end");
             match b_scales.map(|b| b.load((column + at).min(self.n - 1))) {
-                // The smaller one first, so that nothing overflows on the way to a result in range.
+                // Multiplies by the smaller scale first, so that no intermediate overflows if the
+                // result does not.
                 Some(b) => sum * a.min(b) * a.max(b),
                 None => sum * a,
             }
         })
     }
 
-    /// Declares the parameters in the order of the launch, for a and b of types `dtypes`. Only b
-    /// can be NF4. No products are added, and the epilogue is linear.
+    /// Declares the basic parameters in the order of the launch, for a and b of types `dtypes`.
+    /// Only b can be NF4. There are no added products, and the epilogue is linear.
     pub(super) fn declare(k: &Kernel<'k>, dtypes: [DType; 2]) -> Self {
         let GemmParameters {
             a,
@@ -188,10 +190,8 @@ impl<'k> GemmParams<'k> {
         let formats = dtypes.map(|dtype| match dtype {
             DType::F32 => OperandFormat::F32,
             DType::Bf16 => OperandFormat::Bf16,
-            // Set when the layout is known.
-            DType::F16 => {
-                OperandFormat::SplitF16(SecondPart { offset: k.constant(0), exists: None })
-            }
+            // `with_split` sets the offset and the condition.
+            DType::F16 => OperandFormat::SplitF16(LoPart { offset: k.constant(0), exists: None }),
             DType::Nf4 => OperandFormat::Nf4(Nf4::declare(k)),
             other => unreachable!("no GEMM reads an operand in {other}"),
         });
@@ -249,7 +249,7 @@ impl<'k> GemmParams<'k> {
         }
     }
 
-    /// Declares the parameters of split operands, and finds their second parts.
+    /// Declares the parameters of split operands and locates their lo parts.
     fn with_split(self, layout: Layout) -> Self {
         let k = &self.k.kernel();
         let SplitScaleParameters { a_scales, b_scales, b_parts } =
@@ -258,21 +258,20 @@ impl<'k> GemmParams<'k> {
             Layout::Nt => Some(b_scales),
             Layout::Nn | Layout::Tn => None,
         };
-        // With split-K, a plane has `k` of the rows.
+        // With split-K, `k` is the length of one split.
         let b_rows = if layout == Layout::Nt { self.n } else { self.k * k.nctaid_z() };
-        let b_has_low = b_parts.gt(1);
+        let b_has_lo = b_parts.gt(1);
         let split = |operand: GlobalOperand<'k>, rows: Value<'k, u32>, exists| {
             let offset = rows.mul_wide(operand.leading_dim) << 1;
-            let format = OperandFormat::SplitF16(SecondPart { offset, exists });
+            let format = OperandFormat::SplitF16(LoPart { offset, exists });
             GlobalOperand { format, ..operand }
         };
-        let (a, b) = (split(self.a, self.m, None), split(self.b, b_rows, Some(b_has_low)));
-        let split = Some(SplitParams { a_scales, b_scales, b_has_low });
+        let (a, b) = (split(self.a, self.m, None), split(self.b, b_rows, Some(b_has_lo)));
+        let split = Some(SplitParams { a_scales, b_scales, b_has_lo });
         Self { a, b, split, ..self }
     }
 
-    /// Declares all parameters of the entries of `image`, whose operands have types `dtypes` in
-    /// memory.
+    /// Declares all parameters of the entries of `image`, for a and b of types `dtypes`.
     pub(super) fn declare_all(k: &Kernel<'k>, dtypes: [DType; 2], image: &GemmImage) -> Self {
         let params = Self::declare(k, dtypes);
         let params = match dtypes {
@@ -299,14 +298,14 @@ impl<'k> GemmParams<'k> {
         Self { added, squares, epilogue, ..params }
     }
 
-    /// The product with `b` in place of the second operand, in the same layout.
+    /// This product with another second operand `b` in the same layout.
     pub(super) fn with_b(&self, b: Ptr<'k, u32>) -> Self {
         let address = b.address();
         Self { b: GlobalOperand { address, ..self.b }, ..*self }
     }
 
-    /// Calls `body` for each added product as a product of its own, in a loop. The operands have
-    /// the layouts `majors`.
+    /// Emits a loop that runs `body` for each added product as a separate product. The operands
+    /// have the layouts `majors`.
     pub(super) fn for_each_added(&self, majors: [Major; 2], body: impl FnOnce(Self)) {
         let added: Vec<_> = self.added.into_iter().flatten().collect();
         let Some((first, rest)) = added.split_first() else { return };
@@ -319,7 +318,7 @@ impl<'k> GemmParams<'k> {
         });
     }
 
-    /// An added product as a product of its own.
+    /// An added product as a separate product.
     fn with_product(&self, product: AddedProduct<'k>, [_, b_major]: [Major; 2]) -> Self {
         let AddedProduct { operands: [a, b], k: k_len, .. } = product;
         let k = &k_len.kernel();
@@ -338,7 +337,8 @@ impl<'k> GemmParams<'k> {
         }
     }
 
-    /// The parts of a and b for the block whose tile of c starts at `origin`.
+    /// The rows of a and the columns of b for the block whose tile of c starts at `row` and
+    /// `column`.
     pub(super) fn block_operands(
         &self,
         [a, b]: [OperandTile; 2],
@@ -351,8 +351,8 @@ impl<'k> GemmParams<'k> {
         ]
     }
 
-    /// Tiles with `tile_n` columns from the first to the last column of the result, or of all
-    /// results, each of which starts with a tile.
+    /// Number of tiles of `tile_n` columns along N, over all results. Each result starts at a tile
+    /// boundary.
     pub(super) fn tiles_across(&self, tile_n: u32) -> Value<'k, u32> {
         match &self.epilogue {
             EpilogueParams::QkvRope(qkv) => qkv.tiles_across(self, tile_n),
@@ -360,7 +360,7 @@ impl<'k> GemmParams<'k> {
         }
     }
 
-    /// The product to whose result the tile with the index `across` belongs, and its first column.
+    /// The product that tile `across` along N belongs to, and the first column of the tile.
     pub(super) fn product_of(&self, across: Value<'k, u32>, tile_n: u32) -> (Self, Value<'k, u32>) {
         match &self.epilogue {
             EpilogueParams::QkvRope(qkv) => qkv.product_of(self, across, tile_n),
@@ -368,8 +368,8 @@ impl<'k> GemmParams<'k> {
         }
     }
 
-    /// The product, and the first row and column of c, that this block computes, in tiles of
-    /// `tile_m` × `tile_n`.
+    /// The product that this block computes, and the first row and column of its tile of `tile_m` ×
+    /// `tile_n`.
     pub(super) fn of_block(
         &self,
         k: &Kernel<'k>,
@@ -385,7 +385,8 @@ impl<'k> GemmParams<'k> {
     }
 }
 
-/// Tiles of `columns` columns in `n` columns. Extents are below 2^31.
+/// The number of tiles of `columns` columns in `n` columns. Does not overflow: extents are below
+/// 2^31.
 pub(super) fn tiles<'k>(n: Value<'k, u32>, columns: u32) -> Value<'k, u32> {
     (n + (columns - 1)) / columns
 }

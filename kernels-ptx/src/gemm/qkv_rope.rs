@@ -1,11 +1,11 @@
-//! Queries, keys and values as one launch: three products with the same a, of which each tile
-//! belongs to one. The epilogue adds the bias and rotates queries and keys by RoPE.
+//! Queries, keys and values in one launch: three products with the same a. The epilogue adds the
+//! bias and rotates queries and keys by RoPE.
 //!
-//! Tiles are numbered over the columns of queries, keys and values, each of which starts with a
-//! tile. A thread has both elements of a pair, since tiles, and the tiles of warps, have whole
-//! heads.
+//! Each tile belongs to one product. Tiles are numbered along the columns of queries, keys and
+//! values, each of which starts at a tile boundary. The tiles of warps hold whole heads, so a
+//! thread has both elements of a pair.
 //!
-//! Results have the bits of products in f32 followed by the kernel of RoPE, which rounds them.
+//! Results have the bits of f32 products followed by the RoPE kernel, which rounds them.
 
 use retrograph_kernel_abi::gemm::{GemmQkvRopeParameters, MAX_ADDED_PRODUCTS, QKV_ROPE_HEAD_DIMS};
 use retrograph_ptx::SmTarget;
@@ -19,22 +19,22 @@ use crate::primitives::mma::fragment_column;
 use crate::primitives::parameters::Declarations;
 use crate::primitives::rope::{Direction, RopeTables};
 
-/// Further operands of the products.
+/// The operands of keys and values, and of the rotation.
 #[derive(Clone, Copy)]
 pub(super) struct QkvRopeParams<'k> {
     /// Keys and values.
     further: [Projection<'k>; 2],
-    /// Columns of each.
+    /// Columns of keys and of values.
     columns: Value<'k, u32>,
     rope: RopeTables<'k>,
     /// Tokens of a sequence.
     seq: Value<'k, u32>,
     head_dim: Value<'k, u32>,
-    /// Whether the product is rotated: it is one of queries or keys, and there is a rotation.
+    /// Whether this product is rotated: there is a rotation, and the product is queries or keys.
     rotates: Pred<'k>,
 }
 
-/// The operands of a product that it does not share.
+/// The operands that the three products do not share.
 #[derive(Clone, Copy)]
 struct Projection<'k> {
     b: Ptr<'k, u32>,
@@ -42,7 +42,7 @@ struct Projection<'k> {
     bias: Ptr<'k, f32>,
     /// The maps of b and of the result.
     maps: [TensorMapParam<'k>; 2],
-    /// The product that is added.
+    /// The added product.
     added: AddedProduct<'k>,
 }
 
@@ -60,8 +60,7 @@ impl<'k> Projection<'k> {
 }
 
 impl<'k> QkvRopeParams<'k> {
-    /// Declares the parameters. `added` are the products that are added to queries, keys and
-    /// values.
+    /// Declares the parameters. The first three of `added` belong to queries, keys and values.
     pub(super) fn declare(
         k: &Kernel<'k>,
         added: [Option<AddedProduct<'k>>; MAX_ADDED_PRODUCTS],
@@ -92,12 +91,12 @@ impl<'k> QkvRopeParams<'k> {
         Self { further, columns, rope, seq, head_dim, rotates }
     }
 
-    /// Tiles with `tile_n` columns in all products.
+    /// Number of tiles of `tile_n` columns along N, over all products.
     pub(super) fn tiles_across(&self, params: &GemmParams<'k>, tile_n: u32) -> Value<'k, u32> {
         tiles(params.n, tile_n) + tiles(self.columns, tile_n) * 2
     }
 
-    /// The product with the tile `across`, and the first column of the tile in its result.
+    /// The product that tile `across` belongs to, and the first column of the tile in its result.
     pub(super) fn product_of(
         &self,
         params: &GemmParams<'k>,
@@ -132,8 +131,8 @@ impl<'k> QkvRopeParams<'k> {
         (product, (across - skipped) * tile_n)
     }
 
-    /// Adds the bias of `product` to `acc` and rotates it: accumulators of a lane from `row` and
-    /// `column` on, which is the first column of a head.
+    /// Adds the bias of `product` to a lane's accumulators and rotates them. They start at `row`
+    /// and at `column`, the first column of a head.
     pub(super) fn apply(
         &self,
         product: &GemmParams<'k>,
@@ -144,7 +143,7 @@ impl<'k> QkvRopeParams<'k> {
         let bias = product.c.bias;
         let has_bias = !bias.is_null();
         let first = column + fragment_column(k);
-        // Columns past the end are not written, so any bias will do for them.
+        // Columns past the end are not written, so their bias does not matter.
         let last = product.n - 1;
         for (chunk, fragments) in (0u32..).zip(acc.chunks(BIAS_FRAGMENTS)) {
             k.when(has_bias, || {
@@ -159,7 +158,7 @@ impl<'k> QkvRopeParams<'k> {
             let heads: Vec<_> = acc.chunks(head_dim as usize / 8).collect();
             let pairs = head_dim as usize / 16;
             for half in [0, 2] {
-                // Rows past the end are not written, so any angle will do for them.
+                // Rows past the end are not written, so their angle does not matter.
                 let row = (row + half as u32 * 4).min(product.m - 1);
                 let angles = self.rope.angles(k, [row, row % self.seq]);
                 for pairs in [0..pairs / 2, pairs / 2..pairs] {
@@ -194,6 +193,6 @@ impl<'k> QkvRopeParams<'k> {
     }
 }
 
-/// Fragments whose bias is loaded in one branch, as are the angles of half a head. Without branches
-/// the compiler loads more at once than there are registers for.
+/// Fragments whose bias is loaded in one branch. The branches, like those around the angles of half
+/// a head, keep the compiler from loading more values than there are registers for.
 const BIAS_FRAGMENTS: usize = 16;

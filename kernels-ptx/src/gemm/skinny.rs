@@ -1,21 +1,20 @@
 //! Skinny GEMM: `y = x·wᵀ + bias` for up to 8 rows of x in f32 and w in bf16.
 //!
-//! The bytes of w bound the time. A tile of 16 outputs is the operand a of `mma.m16n8k16`, and the
-//! rows of x, rounded to bf16, are the 8 columns of b. A lane holds 8 consecutive elements of two
-//! rows of w and of one row of x: the order of K within 32 steps is the same for both, and
-//! otherwise free, so that operands go from global memory to registers by 16-byte vectors. Those of
-//! w pass by the L1 cache, which keeps x.
+//! The kernel is bound by reading w. A tile of 16 outputs is the operand a of `mma.m16n8k16`, and
+//! the rows of x, rounded to bf16, are the 8 columns of b. Within 32 steps, any order of K is valid
+//! if it is the same for both operands. So a lane holds 8 consecutive elements of two rows of w and
+//! of one row of x, loaded from global memory to registers by 16-byte vectors. Loads of w bypass
+//! the L1 cache, which keeps x.
 //!
-//! **Prefetch.** With PDL, a warp loads its first vectors of w before it waits for its predecessor;
-//! the launch declares these reads. Nothing else is read before the wait.
+//! **Prefetch.** With PDL, a warp loads its first vectors of w before it waits for its predecessor.
+//! The launch declares these reads. The kernel reads nothing else before the wait.
 //!
-//! **Grid.** Blocks of 8 warps. In `split<S>`, S warps share a tile, and each takes every S-th 32
-//! steps of K. Launches with few outputs use a larger S to fill the device.
+//! **Grid.** Blocks of 8 warps. In `split<S>`, S warps share a tile, and each multiplies every S-th
+//! chunk of 32 steps of K. Launches with few outputs use a larger S to fill the device.
 //!
-//! **Determinism.** An element of y is a chain of tensor-core products in ascending order per warp;
-//! the S warps are added in ascending order. It depends on one row of x, and not on the number of
-//! rows. Before sm_80, a lane adds its elements by fused multiply-adds, and four lanes are added by
-//! a butterfly.
+//! **Determinism.** Each warp accumulates tensor-core products in ascending order, and the S warps
+//! are added in ascending order. An element of y depends on one row of x, and not on the number of
+//! rows. Before sm_80, a lane uses fused multiply-adds, and a butterfly adds four lanes.
 
 use retrograph_kernel_abi::gemm::{
     SKINNY, SKINNY_MAX_ROWS as ROWS, SKINNY_OUTPUTS as OUTPUTS, SKINNY_SPLITS,
@@ -30,9 +29,9 @@ use crate::primitives::mma::{acc_row, fragment_column, fragment_row};
 use crate::primitives::parameters::Declarations;
 use crate::primitives::pdl;
 
-/// Steps of K of a chunk: 8 of each of the four lanes that share a row.
+/// Steps of K per chunk: 8 for each of the four lanes that share a row.
 const CHUNK: u32 = 32;
-/// Elements of a vector.
+/// Elements per vector.
 const VECTOR: u32 = 8;
 /// Chunks in flight per warp.
 const IN_FLIGHT: u32 = 4;
@@ -85,7 +84,7 @@ struct LaneTile<'k> {
 enum Accumulators<'k> {
     /// A fragment of 16 outputs and 8 rows.
     Fragment([Var<'k, f32>; 4]),
-    /// Two outputs for each row: a part of their sums.
+    /// This lane's partial sums of two outputs for every row.
     Lane([[Var<'k, f32>; ROWS as usize]; 2]),
 }
 
@@ -97,7 +96,7 @@ impl<'k> LaneTile<'k> {
         first_output: Value<'k, u32>,
     ) -> Self {
         let &SkinnyParameters { x, w, rows, inputs, outputs, .. } = parameters;
-        // Outputs past the end repeat the last one, and are not written.
+        // Outputs past the end repeat the last one and are not written.
         let row = |down: u32| (first_output + fragment_row(k) + down).min(outputs - 1);
         let w = w.reinterpret::<u32>();
         let w = [0, 8].map(|down| w.at(row(down).mul_wide(inputs >> 1)));
@@ -110,7 +109,7 @@ impl<'k> LaneTile<'k> {
         Self { k: *k, target, x, inputs, rows, w, in_flight, acc }
     }
 
-    /// Starts loading the vectors at `at` of both rows. Those past the end are 0.
+    /// Starts loading the vectors at `at` of both rows. Vectors past the end are 0.
     fn fetch(&self, vectors: &[[Var<'k, u32>; 4]; 2], at: Value<'k, u32>) {
         let each = || vectors.iter().zip(self.w);
         let load = || {
@@ -123,17 +122,17 @@ impl<'k> LaneTile<'k> {
         self.k.when_else(at.lt(self.inputs), load, zero);
     }
 
-    /// Starts loading the chunks from `first` on.
+    /// Starts loading the next chunks of this warp. The lane's first vector is at `first`.
     fn fetch_all(&self, first: Value<'k, u32>, split: u32) {
         for (chunk, vectors) in (0..).zip(&self.in_flight) {
             self.fetch(vectors, first + chunk * split * CHUNK);
         }
     }
 
-    /// Multiplies all chunks, the first of which are in flight.
+    /// Multiplies all chunks. The first ones are already in flight.
     fn multiply(&self, first: Value<'k, u32>, split: u32) {
         let at = self.k.var(first);
-        // All lanes of a warp go on until its last lane is done.
+        // All lanes of a warp iterate until the last lane is done.
         let goes_on = || (at.get() & !(CHUNK - 1)).lt(self.inputs);
         self.k.while_loop(goes_on, || {
             let here = at.get();
@@ -144,8 +143,8 @@ impl<'k> LaneTile<'k> {
         });
     }
 
-    /// The 8 elements at `at` of a row of x, rounded to bf16; 0 past the end. Rows past the last
-    /// one repeat it, and are not written.
+    /// Loads the 8 elements at `at` of a row of x, rounded to bf16; 0 past the end. Rows past the
+    /// last one repeat it and are not written.
     fn x(&self, row: Value<'k, u32>, at: Value<'k, u32>) -> [Value<'k, u32>; 4] {
         let inside = at.lt(self.inputs);
         let at = inside.select(at, 0);
@@ -154,7 +153,7 @@ impl<'k> LaneTile<'k> {
         [low[0], low[1], high[0], high[1]].map(|word| inside.select(word, 0))
     }
 
-    /// Adds the products of the chunks in flight; the first vectors of this lane start at `first`.
+    /// Adds the products of the chunks in flight. The lane's first vector is at `first`.
     fn add_all(&self, first: Value<'k, u32>, split: u32) {
         let chunks = || (0..).map(|chunk| first + chunk * split * CHUNK).zip(&self.in_flight);
         let words = |vectors: &[[Var<'k, u32>; 4]; 2]| vectors.map(|words| words.map(Var::get));
@@ -210,11 +209,11 @@ impl<'k> LaneTile<'k> {
     }
 }
 
-/// The part of y that a warp, or the warps of a block, write.
+/// The outputs of a warp's tile.
 struct Output<'k> {
     k: Kernel<'k>,
     parameters: SkinnyParameters<Declarations<'k>>,
-    /// The first output of this warp's tile.
+    /// The first output of the tile.
     first: Value<'k, u32>,
 }
 
@@ -242,7 +241,7 @@ impl<'k> Output<'k> {
             }
         }
         k.barrier();
-        // Neighbouring threads have neighbouring outputs.
+        // Adjacent threads have adjacent outputs.
         let tiles = WARPS / split;
         k.range(k.tid_x(), tiles * elements, 32 * WARPS, |element| {
             let tile = element / elements;

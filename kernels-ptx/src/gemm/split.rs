@@ -1,14 +1,14 @@
-//! Splits the rows of f32 matrices into two parts of f16, or into the first one alone:
-//! `x[i, j] · factors[j] = scales[i] · (high[i, j] + low[i, j])`, up to rounding. x is read, or
-//! computed: SwiGLU, or the gradients of its inputs.
+//! Splits the rows of f32 matrices into hi and lo parts of f16, or into hi alone:
+//! `x[i, j] · factors[j] = scales[i] · (hi[i, j] + lo[i, j])`, up to rounding. x is loaded or is
+//! the result of SwiGLU or of its backward pass.
 //!
-//! Grid: one block per row. The threads find the largest exponent of the row, and then split it,
+//! Grid: one block per row. The threads find the largest exponent of the row, then split the row,
 //! eight elements at a time. Entries `…_1`, `…_2` and `…_4` keep that many groups of eight elements
-//! per thread in registers; the others read, or compute, a row twice.
+//! per thread in registers; the others load or compute a row twice.
 //!
-//! An infinity or NaN becomes NaN in both parts, and has no part in the scale of its row. Elements
-//! that are subnormal, or whose product with the factor exceeds 2^141, are clamped in the range of
-//! f16.
+//! Infinity and NaN become NaN in both parts and do not affect the scale of their row. Subnormal
+//! elements do not affect it either; they, and elements whose product with the factor exceeds
+//! 2^141, are clamped to the range of f16.
 //!
 //! Deterministic: a maximum does not depend on the order, and one thread computes each element.
 
@@ -30,7 +30,7 @@ use crate::primitives::sigmoid;
 const GROUP: u32 = 8;
 /// The biased exponent of 1.
 const ONE: u32 = 127;
-/// The biased exponent of 2^14, below which the largest element of a row is scaled.
+/// The biased exponent of 2^14: the largest element of a row is scaled to between 2^14 and 2^15.
 const TOP: u32 = ONE + 14;
 /// The largest f16.
 const LARGEST: f32 = 65504.0;
@@ -40,12 +40,12 @@ pub(crate) fn module(target: SmTarget) -> Module {
     build(target, SPLIT_ENTRIES, matrix)
 }
 
-/// Builds the image that splits SwiGLU.
+/// Builds the image that computes SwiGLU and splits the result.
 pub(crate) fn swiglu(target: SmTarget) -> Module {
     build(target, SPLIT_SWIGLU_ENTRIES, of_swiglu)
 }
 
-/// Builds the image that splits the gradients of gate and up through SwiGLU.
+/// Builds the image that computes the backward pass of SwiGLU and splits the gradients.
 pub(crate) fn swiglu_backward(target: SmTarget) -> Module {
     build(target, SPLIT_SWIGLU_BACKWARD_ENTRIES, of_swiglu_backward)
 }
@@ -55,7 +55,7 @@ fn matrix<'k>(k: &Kernel<'k>) -> Rows<'k, 1> {
         SplitParameters::declare(&mut Declarations(*k));
     let split = SplitRow {
         factors: Some(Optional::new(factors)),
-        writes_low: Some(count.gt(1)),
+        writes_lo: Some(count.gt(1)),
         ..SplitRow::new(k, (parts, scales), [rows, columns])
     };
     let x = row_of(x, columns);
@@ -123,7 +123,7 @@ fn build<const N: usize>(
             let rows = declare(k);
             k.max_threads(SplitEntries::MAX_THREADS);
             if groups == Some(2) {
-                // Two rows at a time, of which one is loaded while the other is written.
+                // With two blocks per SM, one row is loaded while another is written.
                 k.min_blocks(2);
             }
             match groups {
@@ -140,25 +140,25 @@ fn build<const N: usize>(
 /// The elements of a group.
 type Group<'k> = Registers<'k, { GROUP as usize }>;
 
-/// Sets the groups of all matrices at a column.
+/// Loads or computes the groups of all matrices at a column.
 type Fetch<'k, const N: usize> = Box<dyn Fn(Value<'k, u32>, &[Group<'k>; N]) + 'k>;
 
-/// The row of this block in `N` matrices.
+/// The row of this block in `N` matrices that are split.
 struct Rows<'k, const N: usize> {
     splits: [SplitRow<'k>; N],
     columns: Value<'k, u32>,
     fetch: Fetch<'k, N>,
 }
 
-/// What a row is split into.
+/// The outputs and the column factors of a row that is split.
 struct SplitRow<'k> {
-    /// The factors of the columns.
+    /// The column factors.
     factors: Option<Optional<'k>>,
     /// Both parts, as words of two elements.
-    high: Ptr<'k, u32>,
-    low: Ptr<'k, u32>,
-    /// Whether low is written; always if there is no condition.
-    writes_low: Option<Pred<'k>>,
+    hi: Ptr<'k, u32>,
+    lo: Ptr<'k, u32>,
+    /// Whether lo is written; always if `None`.
+    writes_lo: Option<Pred<'k>>,
     scale: Ptr<'k, f32>,
 }
 
@@ -179,7 +179,7 @@ impl<'k> Optional<'k> {
         Self { array: row_of(matrix, columns), exists: !matrix.is_null() }
     }
 
-    /// Stores a group from `column` on.
+    /// Stores a group at `column`.
     fn store(&self, column: Value<'k, u32>, group: &Group<'k>) {
         column.kernel().when(self.exists, || {
             let [a, b, c, d, e, f, g, h] = values(group);
@@ -194,13 +194,13 @@ fn row_of<'k>(matrix: Ptr<'k, f32>, columns: Value<'k, u32>) -> Ptr<'k, f32> {
     matrix.at(columns.kernel().ctaid_x().mul_wide(columns))
 }
 
-/// Loads a group from `column` on.
+/// Loads a group at `column`.
 fn load<'k>(row: Ptr<'k, f32>, column: Value<'k, u32>) -> Vec<Value<'k, f32>> {
     [column, column + 4].into_iter().flat_map(|at| row.load_vec4(at)).collect()
 }
 
 impl<'k, const N: usize> Rows<'k, N> {
-    /// A row of any width, computed twice.
+    /// Splits a row of any width, which is loaded or computed twice.
     fn any_width(&self, (k, target): (&Kernel<'k>, SmTarget)) {
         let (first, step) = (k.tid_x() * GROUP, k.ntid_x() * GROUP);
         let (largest, groups) =
@@ -216,7 +216,7 @@ impl<'k, const N: usize> Rows<'k, N> {
         });
     }
 
-    /// A row of which each thread has `count` groups.
+    /// Splits a row in registers, `count` groups per thread.
     fn in_registers(&self, (k, target): (&Kernel<'k>, SmTarget), count: u32) {
         let groups: Vec<(Value<'k, u32>, [Group<'k>; N])> = (0..count)
             .map(|number| {
@@ -237,7 +237,7 @@ impl<'k, const N: usize> Rows<'k, N> {
         }
     }
 
-    /// Updates the largest sums of exponents with the groups at `column`.
+    /// Updates the largest exponent sum of each matrix with the groups at `column`.
     fn update_largest(
         &self,
         (column, groups): (Value<'k, u32>, &[Group<'k>; N]),
@@ -248,7 +248,7 @@ impl<'k, const N: usize> Rows<'k, N> {
         }
     }
 
-    /// Writes the scales, see [`SplitRow::write_scale`].
+    /// Writes the scales; see [`SplitRow::write_scale`].
     fn write_scales(&self, k: &Kernel<'k>, largest: [Value<'k, u32>; N]) -> [Value<'k, u32>; N] {
         std::array::from_fn(|at| self.splits[at].write_scale(k, largest[at]))
     }
@@ -267,19 +267,19 @@ impl<'k, const N: usize> Rows<'k, N> {
 }
 
 impl<'k> SplitRow<'k> {
-    /// The row of this block in a matrix with two parts and without factors.
+    /// The row of this block in a split matrix with two parts and no factors.
     fn new(
         k: &Kernel<'k>,
         (parts, scales): (Ptr<'k, F16>, Ptr<'k, f32>),
         [rows, columns]: [Value<'k, u32>; 2],
     ) -> Self {
         let first = k.ctaid_x().mul_wide(columns);
-        let high = Ptr::<u32>::from_address(parts.address() + (first << 1));
-        let low = Ptr::<u32>::from_address(high.address() + (rows.mul_wide(columns) << 1));
-        Self { factors: None, high, low, writes_low: None, scale: scales.at(k.ctaid_x()) }
+        let hi = Ptr::<u32>::from_address(parts.address() + (first << 1));
+        let lo = Ptr::<u32>::from_address(hi.address() + (rows.mul_wide(columns) << 1));
+        Self { factors: None, hi, lo, writes_lo: None, scale: scales.at(k.ctaid_x()) }
     }
 
-    /// The bits of the factors from `column` on.
+    /// The bits of the factors of the group at `column`.
     fn factors(&self, column: Value<'k, u32>) -> Vec<Value<'k, u32>> {
         let k = column.kernel();
         let Some(Optional { array, exists }) = self.factors else {
@@ -290,7 +290,7 @@ impl<'k> SplitRow<'k> {
         factors.map(|factor| factor.get()).to_vec()
     }
 
-    /// The larger one of `largest` and the sums of exponents of a group.
+    /// The maximum of `largest` and the exponent sums of a group.
     fn largest(
         &self,
         (column, group): (Value<'k, u32>, &Group<'k>),
@@ -301,8 +301,8 @@ impl<'k> SplitRow<'k> {
             .fold(largest, |largest, sum| largest.max(sum))
     }
 
-    /// Writes the scale, and returns the largest sum of exponents of the row, in the range in which
-    /// the scale and its reciprocal are normal numbers.
+    /// Writes the scale. Returns the largest exponent sum of the row, clamped so that the scale is
+    /// a normal number.
     fn write_scale(&self, k: &Kernel<'k>, largest: Value<'k, u32>) -> Value<'k, u32> {
         let largest = k.block_max(largest.cast::<f32>()).cast::<u32>();
         let largest = largest.max(TOP + 1).min(TOP + 254);
@@ -325,10 +325,10 @@ impl<'k> SplitRow<'k> {
             let word = |at: usize| f16::pack(target, [parts[at][part], parts[at + 1][part]]);
             to.store_vec4(column >> 1, [0, 2, 4, 6].map(word));
         };
-        store(0, self.high);
-        match self.writes_low {
-            None => store(1, self.low),
-            Some(writes_low) => column.kernel().when(writes_low, || store(1, self.low)),
+        store(0, self.hi);
+        match self.writes_lo {
+            None => store(1, self.lo),
+            Some(writes_lo) => column.kernel().when(writes_lo, || store(1, self.lo)),
         }
     }
 }
@@ -345,14 +345,14 @@ fn exponent(bits: Value<'_, u32>) -> Value<'_, u32> {
     (bits >> 23) & 255
 }
 
-/// Both parts of an element, of which f16 keeps the first bits. `largest` is the largest sum of
-/// exponents of its row.
+/// Both parts of an element before their rounding to f16. `largest` is the largest exponent sum of
+/// its row.
 fn split<'k>(
     value: Value<'k, f32>,
     factor: Value<'k, u32>,
     largest: Value<'k, u32>,
 ) -> [Value<'k, f32>; 2] {
-    // The factor divided by the scale, which alone may be out of range.
+    // The factor divided by the scale. The reciprocal of the scale alone may be out of range.
     let shifted = (exponent(factor) + (TOP + ONE)).max(largest + 1) - largest;
     let scaled = value * Value::<f32>::from_bits(shifted.min(254) << 23);
     let finite = exponent(value.bits()).lt(255);

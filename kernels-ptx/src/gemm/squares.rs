@@ -1,8 +1,8 @@
-//! Partial sums of the squares of a result, from which its norm follows without another read.
+//! Partial sums of the squares of a result, so that its norm needs no other read of it.
 //!
-//! There is one partial sum for every 64 rows and 64 columns. A tile has those whose last column it
-//! contains: the first one becomes the sum of the tile, or of the rows of a warpgroup, and the
-//! others 0.
+//! There is one partial sum per block of 64 rows and 64 columns. A tile writes those whose last
+//! column it contains: the first one is the sum of the tile, or of the rows of a warpgroup, and the
+//! others are 0.
 //!
 //! Deterministic: a thread adds in the order of its accumulators, lanes by a butterfly, and warps
 //! in ascending order.
@@ -15,13 +15,13 @@ use super::params::{GemmParams, tiles};
 use crate::primitives::parameters::Declarations;
 use crate::primitives::registers::{registers, values};
 
-/// Sums of squares from here on have lost nothing to underflow.
+/// Sums of squares of at least this size have lost nothing to underflow.
 const SMALLEST_SUM: f32 = 1e-24;
 
 /// The partial sums of a result.
 #[derive(Clone, Copy)]
 pub(super) struct SquaresParams<'k> {
-    /// Null if they are not asked for.
+    /// Null if the launch has no partial sums.
     partials: Ptr<'k, f64>,
 }
 
@@ -32,8 +32,8 @@ impl<'k> SquaresParams<'k> {
         Self { partials: squares }
     }
 
-    /// Writes the partial sums of a tile of `rows` × `columns` elements of `product` at `origin`,
-    /// if they are asked for. `warps` warps call this together, each with its accumulators in
+    /// Writes the partial sums, if the launch has any, of a tile of `rows` × `columns` elements of
+    /// `product` at `origin`. All `warps` warps of the tile call it, each with its accumulators in
     /// `acc`. `warp` and `thread` are indices within these warps, and `synchronize` is their
     /// barrier.
     pub(super) fn write(
@@ -65,17 +65,17 @@ impl<'k> SquaresParams<'k> {
                     total.set(0.0);
                 }
             });
-            // The sums of the next tile replace these.
+            // The next tile overwrites `sums`.
             synchronize();
         });
     }
 }
 
-/// The sum of the squares of the accumulators of a warp, in all lanes.
+/// Returns the sum of the squares of the accumulators of a warp in all lanes.
 fn warp_squares<'k>(k: &Kernel<'k>, acc: &[AccFragment<'k>]) -> Value<'k, f64> {
     let sum = sum_of_squares(k, acc, |value| value);
     let total = k.var(sum.cast::<f64>());
-    // NaN is not in the range.
+    // NaN compares as out of range.
     let in_range = sum.ge(SMALLEST_SUM) & sum.le(f32::MAX);
     k.when(!in_range, || {
         let largest = acc
@@ -83,7 +83,7 @@ fn warp_squares<'k>(k: &Kernel<'k>, acc: &[AccFragment<'k>]) -> Value<'k, f64> {
             .iter()
             .fold(k.constant(0.0), |largest, value| largest.max(value.get().abs()));
         let largest = k.warp_max(largest);
-        // The power of two below the largest one, as far as its reciprocal is a normal number.
+        // Scales by the power of two below the largest, clamped so that its reciprocal is normal.
         let exponent = (largest.bits() >> 23).max(1).min(253);
         let reciprocal =
             Value::<f32>::from_bits((exponent.kernel().constant(254) - exponent) << 23);
@@ -94,16 +94,16 @@ fn warp_squares<'k>(k: &Kernel<'k>, acc: &[AccFragment<'k>]) -> Value<'k, f64> {
     total.get()
 }
 
-/// The sum of the squares of `of` the accumulators of a warp, in all lanes.
+/// Returns the sum of the squares of the accumulators of a warp, mapped by `map`, in all lanes.
 fn sum_of_squares<'k>(
     k: &Kernel<'k>,
     acc: &[AccFragment<'k>],
-    of: impl Fn(Value<'k, f32>) -> Value<'k, f32>,
+    map: impl Fn(Value<'k, f32>) -> Value<'k, f32>,
 ) -> Value<'k, f32> {
     let sums = registers(k, 0.0);
     for fragment in acc {
         for (sum, value) in sums.iter().zip(fragment) {
-            let value = of(value.get());
+            let value = map(value.get());
             sum.update(|sum| value.fma(value, sum));
         }
     }

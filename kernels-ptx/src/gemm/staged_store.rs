@@ -1,8 +1,8 @@
-//! Writes results of a warpgroup in bf16 from stages of the pipeline.
+//! Writes the bf16 results of a warpgroup from stages of the pipeline.
 //!
-//! A stage holds boxes of 64 columns of several results, or of the inputs that they replace. The
-//! stage belongs to the consumers until they release it, which they do while the next one is
-//! written: the bulk stores of one stage overlap the computation of the next.
+//! A stage holds boxes of 64 columns of several results, or of the inputs that they replace.
+//! Consumers release a stage only after they have written the next one, so the bulk stores of one
+//! stage overlap the computation of the next.
 
 use retrograph_kernel_abi::gemm::TENSOR_MAP_BOX;
 use retrograph_ptx::build::{Kernel, NamedBarrier, Pred, Shared, TensorMapParam, Value, Var};
@@ -11,12 +11,12 @@ use crate::primitives::swizzle::LINE_WORDS;
 use crate::primitives::tma_pipeline::{PipelineState, Stage, TmaPipeline};
 use crate::primitives::wgmma::WARPGROUP_THREADS;
 
-/// Fragments of a box.
+/// Fragments per row of a box.
 pub(super) const BOX_FRAGMENTS: usize = TENSOR_MAP_BOX[0] as usize / 8;
 /// No stage.
 const NONE: u32 = u32::MAX;
 
-/// A box in shared memory, with the tensor map of the result that it is stored to.
+/// The tensor map of a result, and the box in shared memory that is stored to it.
 pub(super) type ResultBox<'k> = (TensorMapParam<'k>, Shared<'k, u32>);
 
 /// The stores of one warpgroup.
@@ -26,14 +26,14 @@ pub(super) struct StagedStore<'k> {
     pipeline: TmaPipeline<'k>,
     state: PipelineState<'k>,
     barrier: NamedBarrier<'k>,
-    /// Whether this thread starts the stores.
+    /// Whether this thread issues the bulk stores.
     leader: Pred<'k>,
-    /// The stage that was written last and is not released, or [`NONE`].
+    /// The stage that was written last and is not released yet, or [`NONE`].
     written: Var<'k, u32>,
 }
 
 impl<'k> StagedStore<'k> {
-    /// The stores of the warpgroup with index `warpgroup`, from the stages after `state`.
+    /// The stores of warpgroup `warpgroup`, from the stages after `state`.
     pub(super) fn new(
         k: &Kernel<'k>,
         (pipeline, state): (&TmaPipeline<'k>, PipelineState<'k>),
@@ -45,14 +45,14 @@ impl<'k> StagedStore<'k> {
         Self { kernel: *k, pipeline: *pipeline, state, barrier, leader, written }
     }
 
-    /// Waits for the next stage. Every stage is passed to [`Self::store`].
+    /// Waits for the next stage, which must be passed to [`Self::store`].
     pub(super) fn next(&self) -> Stage<'k> {
         self.pipeline.wait_full(self.state)
     }
 
-    /// Stores boxes of `stage` at `origin` (column, row, plane), of which only the columns below
-    /// `end` are written. `words` gives the words of the two fragments of a pair for each result;
-    /// they may be computed from the same places of the boxes.
+    /// Fills boxes of `stage` and stores them at column, row and plane. Skips columns from `end`
+    /// on. `words` returns the words of a pair of fragments for each result; it may read them from
+    /// the same positions of the boxes.
     pub(super) fn store<const N: usize>(
         &self,
         (stage, boxes): (Stage<'k>, [ResultBox<'k>; N]),
@@ -61,8 +61,8 @@ impl<'k> StagedStore<'k> {
     ) {
         let k = self.kernel;
         for pair in 0..BOX_FRAGMENTS / 2 {
-            // A branch, so that the compiler computes one pair after the other: it would need more
-            // registers than there are to interleave them.
+            // The branch keeps the compiler from interleaving pairs, which would need too many
+            // registers.
             k.when((column + pair as u32 * 16).lt(end), || {
                 for ([[a, b], [x, y]], (_, rows)) in words(pair).into_iter().zip(&boxes) {
                     k.stmatrix_x4(matrices(&k, *rows, pair), [a, b, x, y]);
@@ -80,8 +80,8 @@ impl<'k> StagedStore<'k> {
         self.written.set(stage.index);
     }
 
-    /// Releases the stage that was written last as soon as its stores have read it, and
-    /// synchronizes the warpgroup.
+    /// Waits until the stores of the last written stage have read it, synchronizes the warpgroup
+    /// and releases the stage.
     fn release(&self) {
         let (k, written) = (self.kernel, self.written.get());
         k.when(self.leader, || k.cp_async_bulk_wait_group_read(0));
@@ -112,8 +112,9 @@ pub(super) fn load_pair<'k>(
     [[a, b], [x, y]]
 }
 
-/// Where this lane addresses the four 8 × 8 matrices of fragments 2·`pair` and 2·`pair` + 1 of its
-/// warp, in a box with the 128-byte swizzle. Lanes 0 to 15 address the rows of the left matrices.
+/// The address of this lane for `ldmatrix` or `stmatrix` of fragments 2·`pair` and 2·`pair` + 1 of
+/// its warp, in a box with the 128-byte swizzle. Lanes 0 to 15 address the rows of the left
+/// matrices.
 pub(super) fn matrices<'k>(k: &Kernel<'k>, rows: Shared<'k, u32>, pair: usize) -> Shared<'k, u32> {
     let lane = k.lane();
     let row = (k.warp() & 3) * 16 + (lane & 15);

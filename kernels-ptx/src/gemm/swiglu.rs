@@ -1,10 +1,10 @@
-//! Epilogues of SwiGLU.
+//! SwiGLU epilogues.
 //!
-//! Forward: `gate = x·w_gateᵀ`, `up = x·w_upᵀ` and `out = silu(gate) · up`. Backward: c is the
-//! gradient of `out`, of which nothing but the gradients of gate and up is written.
+//! Forward: `gate = x·w_gateᵀ`, `up = x·w_upᵀ` and `out = silu(gate) · up`. Backward: the product
+//! is the gradient of `out`; only the gradients of gate and up are written.
 //!
-//! Each product is rounded to bf16 before the formula, so that results have the bits of the
-//! products followed by the elementwise kernels.
+//! Each product is first rounded to bf16, so results have the bits of the products followed by the
+//! elementwise kernels.
 
 use retrograph_kernel_abi::gemm::{
     GemmSwiGluBackwardParameters, GemmSwiGluParameters, TENSOR_MAP_BOX,
@@ -43,13 +43,13 @@ pub(super) struct SwiGluBackwardParams<'k> {
     grad_up_map: TensorMapParam<'k>,
 }
 
-/// `silu(gate) · up` of two elements in words of bf16.
+/// `silu(gate) · up` of two elements per bf16 word.
 fn forward<'k>(target: SmTarget, words: [Value<'k, u32>; 2]) -> Value<'k, u32> {
     let [gate, up] = words.map(unpack);
     pack(target, [0, 1].map(|i| swiglu_bf16(gate[i], up[i])))
 }
 
-/// The gradients of gate and up of two elements in words of bf16.
+/// The gradients of gate and up of two elements per bf16 word.
 fn backward<'k>(
     target: SmTarget,
     inputs: [Value<'k, u32>; 2],
@@ -60,7 +60,7 @@ fn backward<'k>(
     [0, 1].map(|i| pack(target, [first[i], second[i]]))
 }
 
-/// The words of bf16 of the upper and of the lower row of fragments.
+/// The bf16 words of the upper and the lower row of each fragment.
 fn words<'k>(target: SmTarget, fragments: &[AccFragment<'k>]) -> Vec<[Value<'k, u32>; 2]> {
     let word = |pair: [Var<'k, f32>; 2]| pack(target, pair.map(Var::get));
     fragments.iter().map(|&[a, b, x, y]| [word([a, b]), word([x, y])]).collect()
@@ -74,8 +74,8 @@ impl<'k> SwiGluParams<'k> {
         Self { up_b, up, out, up_b_map, up_map, out_map }
     }
 
-    /// Writes the tile of a warpgroup at `origin`. The first half of `acc` is gate, the second up.
-    /// `boxes` gives the warpgroup's boxes in a stage: three, or two.
+    /// Writes the tile of a warpgroup at `row` and `column`. The first half of `acc` is gate, the
+    /// second up. `boxes` returns the warpgroup's boxes in a stage, two or more.
     pub(super) fn store(
         &self,
         (store, boxes): (&StagedStore<'k>, impl Fn(Stage<'k>) -> Vec<Shared<'k, u32>>),
@@ -87,7 +87,7 @@ impl<'k> SwiGluParams<'k> {
         let (gate, up) = acc.split_at(acc.len() / 2);
         let chunks = gate.chunks(BOX_FRAGMENTS).zip(up.chunks(BOX_FRAGMENTS));
         for (index, (gate, up)) in (0u32..).zip(chunks) {
-            // Before the activation, so that the registers of the products are free.
+            // Rounding before the activation frees the registers of the products.
             let [gate, up] = [gate, up].map(|fragments| words(target, fragments));
             let origin = [column + index * TENSOR_MAP_BOX[0], row, k.constant(0)];
             let place = (origin, params.n);
@@ -145,8 +145,9 @@ impl<'k> SwiGluBackwardParams<'k> {
         Self { gate, up, grad_up, input_maps: [gate_map, up_map], grad_up_map }
     }
 
-    /// Writes the tile of a warpgroup at `origin`, from stages with gate and up of 64 columns each.
-    /// `boxes` gives the warpgroup's boxes of both in a stage. The gradients replace them.
+    /// Writes the tile of a warpgroup at `row` and `column`, from stages with 64 columns of gate
+    /// and up. `boxes` returns the warpgroup's boxes of both in a stage; the gradients replace
+    /// them.
     pub(super) fn store(
         &self,
         (store, boxes): (&StagedStore<'k>, impl Fn(Stage<'k>) -> Vec<Shared<'k, u32>>),
@@ -156,7 +157,7 @@ impl<'k> SwiGluBackwardParams<'k> {
         let k = &row.kernel();
         let grad_gate_map = params.maps.expect("both operands are bf16").c;
         for (index, acc) in (0u32..).zip(acc.chunks(BOX_FRAGMENTS)) {
-            // Before gate and up are loaded, so that the registers of the product are free.
+            // Rounding before gate and up are loaded frees the registers of the product.
             let grad_out = words(target, acc);
             let stage = store.next();
             let boxes = boxes(stage);
@@ -195,7 +196,7 @@ impl<'k> SwiGluBackwardParams<'k> {
     }
 }
 
-/// Applies `formula` to the words of pairs of fragments at the same place.
+/// Applies `formula` to the corresponding words of pairs of fragments.
 fn each_word<'k, T, const N: usize>(
     pairs: [[[Value<'k, u32>; 2]; 2]; N],
     formula: impl Fn([Value<'k, u32>; N]) -> T,

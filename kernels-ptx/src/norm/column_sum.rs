@@ -1,5 +1,5 @@
-//! Column sums: `out[c] (+)= Σ_r x[r, c]`. Gives the gradient of a bias, and adds the partial
-//! gradients of RMSNorm weights and of LoRA matrices.
+//! Column sums: `out[c] (+)= Σ_r x[r, c]`. Computes bias gradients, and adds the partial gradients
+//! of RMSNorm weights and of LoRA matrices.
 //!
 //! Grid: one block of 512 threads per 32 columns; sixteen threads share a column. Thread l of a
 //! column adds the rows l, l + 16, l + 32, … and has up to sixteen loads in flight.

@@ -1,7 +1,7 @@
 //! RMSNorm, optionally fused with the preceding residual addition.
 //!
 //! ```text
-//! x    = x + addend, also written to sum      if an addend is given
+//! x    = x + residual, also written to sum    if a residual is given
 //! rstd = 1 / sqrt(mean(x²) + eps)
 //! y    = x · rstd · gamma
 //! ```
@@ -15,7 +15,7 @@
 //!
 //! Range: if the sum of squares exceeds 2^100, or is below 2^-80 and eps is negligible, it is
 //! computed again with x scaled by 2^∓64. Inputs from 1e-30 to 1e30 keep full accuracy. The branch
-//! is uniform, since all threads of the block know the sum.
+//! is uniform, because all threads of the block have the sum.
 
 use retrograph_kernel_abi::norm::{
     MAX_THREADS, RMS_NORM_ANY_WIDTH, RMS_NORM_IN_REGISTERS, RmsNormParameters,
@@ -53,7 +53,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
 struct Row<'k> {
     x: Ptr<'k, f32>,
     /// Added to x if `adds` holds; `sum` receives the result.
-    addend: Input<'k>,
+    residual: Input<'k>,
     sum: Ptr<'k, f32>,
     adds: Pred<'k>,
     gamma: Ptr<'k, f32>,
@@ -69,20 +69,20 @@ impl<'k> Row<'k> {
         let parameters = RmsNormParameters::declare(&mut Declarations(*k));
         let RmsNormParameters { x, residual, residual_bf16, sum, gamma, .. } = parameters;
         let RmsNormParameters { y, y_bf16, rstd, width, eps, .. } = parameters;
-        let addend = Input::new(residual, residual_bf16);
+        let residual = Input::new(residual, residual_bf16);
         let (y, rstd) = (Output::new(y, y_bf16), rstd.at(k.ctaid_x()));
         k.max_threads(MAX_THREADS);
-        let (adds, start) = (addend.is_given(), k.ctaid_x().mul_wide(width));
-        let (x, addend, sum) = (x.at(start), addend.at(start), sum.at(start));
-        Self { x, addend, sum, adds, gamma, y: y.at(start), rstd, width, eps }
+        let (adds, start) = (residual.is_given(), k.ctaid_x().mul_wide(width));
+        let (x, residual, sum) = (x.at(start), residual.at(start), sum.at(start));
+        Self { x, residual, sum, adds, gamma, y: y.at(start), rstd, width, eps }
     }
 
-    /// x plus the addend, if there is one.
+    /// x plus the residual, if there is one.
     fn input(&self, vec4: Vec4<'k>) -> F32x4<'k> {
         let k = self.adds.kernel();
         let registers = vec4.load(self.x).map(|x| k.var(x));
         k.when(self.adds, || {
-            registers.iter().zip(vec4.read(self.addend)).for_each(|(slot, a)| slot.add_assign(a));
+            registers.iter().zip(vec4.read(self.residual)).for_each(|(slot, a)| slot.add_assign(a));
         });
         values(&registers)
     }
@@ -90,12 +90,12 @@ impl<'k> Row<'k> {
 
 /// A row of any width and alignment, read twice.
 fn any_width<'k>(k: &Kernel<'k>, target: SmTarget, row: Row<'k>) {
-    let Row { x, addend, sum, gamma, y, width, .. } = row;
+    let Row { x, residual, sum, gamma, y, width, .. } = row;
     let [unscaled, rounded] = y.arrays();
-    // Without an addend, the addresses of addend and sum don't matter.
-    let [plain, halves] = addend.arrays().map(Ptr::address);
-    let addend_arrays = row.adds.select(plain | halves | sum.address(), 0);
-    let aligned = aligned(&[x, unscaled, rounded, gamma, Ptr::from_address(addend_arrays)]);
+    // Without a residual, the addresses of residual and sum do not matter.
+    let [in_f32, in_bf16] = residual.arrays().map(Ptr::address);
+    let residual_arrays = row.adds.select(in_f32 | in_bf16 | sum.address(), 0);
+    let aligned = aligned(&[x, unscaled, rounded, gamma, Ptr::from_address(residual_arrays)]);
     let rstd = scaled_rstd(*k, (width, row.eps), |scale| {
         let sum = k.var(0.0);
         for_each_vec4(k, width, aligned, |vec4| add_squares(sum, row.input(vec4), scale));
@@ -117,11 +117,12 @@ fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (row, vec4s): (Row<'k>, u3
         k.when(row_vec4.inside, || row_vec4.fetch(row.x, registers));
     }
     k.when(row.adds, || {
-        let addends: Vec<_> = row_vec4s.iter().map(|row_vec4| row_vec4.read(row.addend)).collect();
-        let pairs = in_registers.iter().flatten().zip(addends.into_iter().flatten());
-        pairs.for_each(|(slot, addend)| slot.add_assign(addend));
+        let residuals: Vec<_> =
+            row_vec4s.iter().map(|row_vec4| row_vec4.read(row.residual)).collect();
+        let pairs = in_registers.iter().flatten().zip(residuals.into_iter().flatten());
+        pairs.for_each(|(slot, residual)| slot.add_assign(residual));
     });
-    // The gains load while the squares are added.
+    // The loads of gamma overlap the sum of squares.
     let gammas: Vec<_> = row_vec4s.iter().map(|row_vec4| row_vec4.load(row.gamma)).collect();
     let rstd = scaled_rstd(*k, (row.width, row.eps), |scale| {
         let sum = k.var(0.0);

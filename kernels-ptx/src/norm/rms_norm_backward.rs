@@ -17,7 +17,7 @@
 //! Deterministic: each thread adds in order, a block reduction of fixed shape adds the threads, and
 //! each element has one writer.
 //!
-//! Range: h is of order 1 whatever the scale of x, so no intermediate overflows if `rstd` does not.
+//! Range: h is of order 1 for any scale of x, so no intermediate overflows if `rstd` does not.
 
 mod pipelined;
 
@@ -51,7 +51,7 @@ pub(crate) fn module(target: SmTarget) -> Module {
         .build()
 }
 
-/// The operands: of all rows, or of one row.
+/// The operands of all rows, or of one row.
 #[derive(Clone, Copy)]
 struct Rows<'k> {
     x: Ptr<'k, f32>,
@@ -59,7 +59,7 @@ struct Rows<'k> {
     rstd: Ptr<'k, f32>,
     grad_out: [Input<'k>; 3],
     grad_input: Output<'k>,
-    /// Whether `grad_input` is added to.
+    /// Whether the gradient is added to `grad_input`.
     accumulate: Pred<'k>,
     /// Partial gradient of gamma of this block; null if gamma is frozen.
     partial: Ptr<'k, f32>,

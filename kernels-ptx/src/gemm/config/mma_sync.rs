@@ -6,7 +6,7 @@ use retrograph_kernel_abi::gemm::{Mainloop, TileConfig};
 use crate::gemm::operand_tile::OperandTile;
 use crate::primitives::smem_tile::Major;
 
-/// The tile of a block, and how its warps share it.
+/// The tile of a block, and its partition among warps.
 pub(in crate::gemm) struct MmaConfig {
     /// Rows of c.
     pub(in crate::gemm) rows: u32,
@@ -18,7 +18,7 @@ pub(in crate::gemm) struct MmaConfig {
     pub(in crate::gemm) tile_k: u32,
     /// Slices of K that groups of warps multiply in parallel (sliced-K).
     pub(in crate::gemm) slices: u32,
-    /// Blocks per SM, which limits the registers of a thread.
+    /// Minimum blocks per SM, which limits the registers per thread.
     pub(in crate::gemm) min_blocks_per_sm: u32,
 }
 
@@ -26,7 +26,7 @@ pub(in crate::gemm) struct MmaConfig {
 pub(in crate::gemm) const STAGES: u32 = 2;
 
 impl MmaConfig {
-    /// The configuration of `tile`, if its mainloop is this one.
+    /// The configuration of `tile`; `None` if it has another mainloop.
     pub(in crate::gemm) fn new(tile: &TileConfig) -> Option<Self> {
         let TileConfig { shape: [rows, columns], mainloop, min_blocks_per_sm } = *tile;
         let Mainloop::MmaSync { warps, slice_k: tile_k, slices } = mainloop else { return None };
@@ -38,7 +38,7 @@ impl MmaConfig {
         32 * self.warps[0] * self.warps[1] * self.slices
     }
 
-    /// An operand of a stage.
+    /// The tile of an operand in a stage.
     pub(in crate::gemm) fn operand_tile(&self, extent: u32, major: Major) -> OperandTile {
         let shape = [extent, self.tile_k * self.slices];
         OperandTile::padded(shape, self.threads(), (major, DType::Bf16))
@@ -49,7 +49,7 @@ impl MmaConfig {
         [self.rows / self.warps[0], self.columns / self.warps[1]]
     }
 
-    /// Words of shared memory to add up slices; 0 if there is only one.
+    /// Words of shared memory for adding the slices; 0 if there is only one slice.
     pub(in crate::gemm) fn slice_sums_len(&self) -> u32 {
         if self.slices == 1 { 0 } else { self.slices * self.rows * self.columns }
     }

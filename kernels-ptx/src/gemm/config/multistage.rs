@@ -2,17 +2,17 @@
 
 use retrograph_kernel_abi::gemm::{Mainloop, TileConfig};
 
-/// The tile of a block, and how its warps share it.
+/// The tile of a block, and its partition among warps.
 #[derive(Clone, Copy)]
 pub(in crate::gemm) struct MultistageConfig {
     /// Rows and columns of c.
     pub(in crate::gemm) tile: [u32; 2],
     /// Warps along M and N.
     pub(in crate::gemm) warps: [u32; 2],
-    /// Blocks per SM, which limits the registers of a thread.
+    /// Minimum blocks per SM, which limits the registers per thread.
     pub(in crate::gemm) min_blocks_per_sm: u32,
-    /// Elements of a stage along K, and number of stages, for `mma.sync`: if a block can have 160
-    /// KiB of shared memory, 99 KiB, or 64 KiB. `[0, 0]` if the accumulators do not fit in
+    /// Elements of a stage along K and number of stages for `mma.sync`, for targets with 160 KiB,
+    /// 99 KiB and 64 KiB of shared memory per block. `[0, 0]` if the accumulators do not fit in
     /// registers.
     pub(in crate::gemm) mma_sync_stages: [[u32; 2]; 3],
     /// Number of stages for `wgmma` in bf16.
@@ -22,7 +22,7 @@ pub(in crate::gemm) struct MultistageConfig {
 }
 
 impl MultistageConfig {
-    /// The configuration of `tile`, if its mainloop is this one.
+    /// The configuration of `tile`; `None` if it has another mainloop.
     pub(in crate::gemm) fn new(tile: &TileConfig) -> Option<Self> {
         let TileConfig { shape: tile, mainloop, min_blocks_per_sm } = *tile;
         let Mainloop::Multistage { warps, stages: mma_sync_stages, wgmma_stages, wgmma_producers } =

@@ -8,7 +8,7 @@ use crate::gemm::operand_tile::OperandTile;
 use crate::primitives::arith::div_const;
 use crate::primitives::smem_tile::Major;
 
-/// The tile of a block, and how its threads share it.
+/// The tile of a block, and its partition among threads.
 pub(in crate::gemm) struct SimtConfig {
     /// Rows of c.
     pub(in crate::gemm) rows: u32,
@@ -24,12 +24,12 @@ pub(in crate::gemm) struct SimtConfig {
     pub(in crate::gemm) slices: u32,
     /// Stages in shared memory. With two, one is loaded while the other is multiplied.
     pub(in crate::gemm) stages: u32,
-    /// Blocks per SM, which limits the registers of a thread.
+    /// Minimum blocks per SM, which limits the registers per thread.
     min_blocks_per_sm: u32,
 }
 
 impl SimtConfig {
-    /// The configuration of `tile`, if its mainloop is this one.
+    /// The configuration of `tile`; `None` if it has another mainloop.
     pub(in crate::gemm) fn new(tile: &TileConfig) -> Option<Self> {
         let TileConfig { shape: [rows, columns], mainloop, min_blocks_per_sm } = *tile;
         let Mainloop::Simt { thread_tile, slice_k: tile_k, slices, stages } = mainloop else {
@@ -64,8 +64,8 @@ impl SimtConfig {
         self.slice_threads() * self.slices
     }
 
-    /// Bands of rows. A thread has four rows of each band. Slices are added band by band, so that a
-    /// band of every slice fits into the shared memory of the stages.
+    /// Bands of rows. A thread has four rows of each band. The epilogue adds the slices band by
+    /// band, so that it only needs shared memory for one band of every slice.
     pub(in crate::gemm) fn bands(&self) -> u32 {
         self.thread_rows / 4
     }
@@ -75,19 +75,19 @@ impl SimtConfig {
         self.rows / self.bands()
     }
 
-    /// Elements of shared memory to add up one band of all slices; 0 if there is only one slice.
+    /// Elements of shared memory for adding one band of all slices; 0 if there is only one slice.
     pub(in crate::gemm) fn slice_sums_len(&self) -> u32 {
         if self.slices == 1 { 0 } else { self.slices * self.band_rows() * self.columns }
     }
 
-    /// Blocks per SM for b of type `b_dtype`: with a large thread tile, NF4 codes in flight need
-    /// more registers.
+    /// Minimum blocks per SM for b of type `b_dtype`. With a large thread tile, NF4 codes in flight
+    /// need more registers.
     pub(in crate::gemm) fn min_blocks_per_sm(&self, b_dtype: DType) -> u32 {
         let large = self.thread_rows * self.thread_columns >= 64;
         if b_dtype == DType::Nf4 && large { 1 } else { self.min_blocks_per_sm }
     }
 
-    /// An operand of a stage.
+    /// The tile of an operand in a stage.
     pub(in crate::gemm) fn operand_tile(&self, extent: u32, major: Major) -> OperandTile {
         OperandTile::k_outer([extent, self.tile_k * self.slices], self.threads(), major)
     }
@@ -101,8 +101,8 @@ pub(in crate::gemm) struct ThreadTile<'k> {
 }
 
 impl<'k> ThreadTile<'k> {
-    /// A warp covers 4 × 8 threads (8 × 4 in narrow tiles), so that it reads the fewest distinct
-    /// vec4s per step of K.
+    /// The position of this thread. A warp covers 4 × 8 threads (8 × 4 in narrow tiles), so that it
+    /// reads the fewest distinct vec4s per step of K.
     pub(in crate::gemm) fn new(k: &Kernel<'k>, config: &SimtConfig) -> Self {
         let tid = k.tid_x();
         let [_, across] = config.slice_shape();

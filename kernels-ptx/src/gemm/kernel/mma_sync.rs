@@ -1,7 +1,6 @@
-//! GEMM with operands converted to bf16 on their way through registers, multiplied by `mma.sync`.
+//! bf16 GEMM by `mma.sync`, with register-staged operands that are converted to bf16.
 //!
-//! In shared memory operands keep their orientation in global memory; `ldmatrix` transposes if
-//! necessary.
+//! Operands keep their global orientation in shared memory; `ldmatrix` transposes if necessary.
 
 use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
@@ -18,7 +17,7 @@ use crate::gemm::mainloop::register_staged::RegisterStaged;
 use crate::gemm::params::GemmParams;
 use crate::primitives::smem_tile::Major;
 
-/// The entry for one configuration, layout and type of b.
+/// Builds the entry for one configuration, layout and type of b.
 pub(in crate::gemm) fn entry(
     (target, name): (SmTarget, &str),
     config: &MmaConfig,
@@ -60,8 +59,8 @@ pub(in crate::gemm) fn entry(
     })
 }
 
-/// Writes the accumulators of the block to c. If there are several slices, adds them first, in
-/// shared memory, which is no longer read.
+/// Writes the accumulators of the block to c. Several slices are first added through `smem`, whose
+/// stages are no longer read.
 fn write<'k>(
     config: &MmaConfig,
     epilogue: &Epilogue<'k>,

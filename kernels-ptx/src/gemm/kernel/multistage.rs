@@ -1,7 +1,7 @@
-//! GEMM with several stages in shared memory, multiplied by tensor cores.
+//! Multistage GEMM on tensor cores.
 //!
-//! Operands are copied into a stage by `cp.async` while earlier stages are multiplied. Shared
-//! memory is dynamic, because a kernel can declare no more than 48 KiB.
+//! `cp.async` copies operands into later stages while tensor cores multiply earlier ones. Shared
+//! memory is dynamic, because static shared memory is limited to 48 KiB.
 //!
 //! | a | b | sm_75 | sm_80 and later | sm_90a |
 //! |---|---|---|---|---|
@@ -9,11 +9,11 @@
 //! | bf16 | NF4, dequantized into the stage | FMA | `mma.sync` | `wgmma` |
 //! | f32 | f32 | FMA | `mma.sync`, tf32x3 | warp-specialized `wgmma`, tf32x3 |
 //!
-//! bf16 operands accumulate in a single chain along K, so results have the bits of the
-//! register-staged bf16 kernel without slices. Targets before sm_80 copy by plain loads and stores.
+//! bf16 products accumulate in a single chain along K, so results have the bits of the
+//! register-staged bf16 kernel without sliced-K. Targets before sm_80 copy by plain loads and
+//! stores.
 //!
-//! **Limits.** Rows of operands start at multiples of 16 bytes, and their length is a multiple of
-//! 16 bytes.
+//! **Limits.** Rows of operands start at multiples of 16 bytes and have a multiple of 16 bytes.
 
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemm::{GemmImage, TileConfig};
@@ -48,7 +48,7 @@ pub(in crate::gemm) struct MultistageKernel {
 }
 
 impl MultistageKernel {
-    /// The kernel for `tile` in `image`, if `target` supports it.
+    /// The kernel for `tile` in `image`; `None` if `target` does not support it.
     pub(in crate::gemm) fn new(
         target: SmTarget,
         image: &GemmImage,
@@ -60,7 +60,7 @@ impl MultistageKernel {
         (kernel.stages()[1] > 0).then_some(kernel)
     }
 
-    /// Elements of a stage along K, and number of stages.
+    /// Elements of a stage along K and number of stages.
     fn stages(self) -> [u32; 2] {
         if self.is_wgmma_tf32x3() {
             return [wgmma_tf32x3::TILE_K, wgmma_tf32x3::STAGES];
@@ -103,7 +103,7 @@ impl MultistageKernel {
         })
     }
 
-    /// The tile of a warp in c, and its accumulators.
+    /// The warp's tile of c and its accumulators.
     fn accumulators<'k>(self, k: &Kernel<'k>) -> (WarpTile<'k>, Vec<Vec<AccFragment<'k>>>) {
         let MultistageConfig { tile: [rows, columns], warps, .. } = self.config;
         if self.has_wgmma() {
@@ -115,7 +115,7 @@ impl MultistageKernel {
         }
     }
 
-    /// The loaders: `cp.async`, and for b in NF4 one that dequantizes.
+    /// The loaders: `cp.async`, and a dequantizing loader if b is NF4.
     fn loaders<'k>(
         self,
         k: &Kernel<'k>,
@@ -211,8 +211,8 @@ impl MultistageKernel {
         })
     }
 
-    /// Waits until all threads have multiplied and nothing is copied any more, so that another
-    /// mainloop can use the stages.
+    /// Waits until no thread multiplies or copies any more, so that another mainloop can reuse the
+    /// stages.
     fn wait_for_copies(self, k: &Kernel<'_>) {
         if self.target.features().cp_async {
             k.cp_async_wait_group(0);
@@ -220,7 +220,7 @@ impl MultistageKernel {
         k.barrier();
     }
 
-    /// The mainloop over the operands.
+    /// The mainloop over `operands`.
     fn mainloop<'k>(
         self,
         (k, smem): (&Kernel<'k>, Shared<'k, u32>),
@@ -281,8 +281,8 @@ impl MultistageKernel {
         }
     }
 
-    /// Writes the accumulators to c through shared memory, so that consecutive threads write
-    /// consecutive elements: a warp then fills whole 128-byte lines.
+    /// Writes the accumulators to c through shared memory, so that the stores of a warp are
+    /// coalesced.
     pub(in crate::gemm) fn write_through_smem<'k>(
         self,
         epilogue: &Epilogue<'k>,
@@ -291,7 +291,7 @@ impl MultistageKernel {
     ) {
         let k = &epilogue.kernel;
         let [rows, columns] = self.config.tile;
-        // The padding puts four rows that a warp stores at once into different banks.
+        // The padding maps the four rows of a store to different banks.
         let pitch = columns + 8;
         let fits = rows * pitch * 4 <= self.smem_bytes() - SWIZZLE_ALIGNMENT;
         assert!(fits, "the accumulators fit into the stages");

@@ -1,4 +1,4 @@
-//! f32 GEMM by fused multiply-adds (SIMT), with stages loaded through registers.
+//! f32 GEMM by fused multiply-adds (SIMT), with register-staged operands.
 
 use retrograph_kernel_abi::gemm::GemmImage;
 use retrograph_ptx::ast::Entry;
@@ -13,7 +13,7 @@ use crate::gemm::mainloop::simt::multiply;
 use crate::gemm::operand_tile::majors;
 use crate::gemm::params::GemmParams;
 
-/// The entry of `image` for one configuration.
+/// Builds the entry of `image` for one configuration.
 pub(in crate::gemm) fn entry(name: &str, config: &SimtConfig, image: &GemmImage) -> Entry {
     let (majors, dtypes) = (majors(image.layout), [image.a, image.b]);
     Kernel::build(name, |k| {
@@ -45,8 +45,7 @@ pub(in crate::gemm) fn entry(name: &str, config: &SimtConfig, image: &GemmImage)
     })
 }
 
-/// Writes the accumulators of the block to c. If there are several slices, adds them first, band by
-/// band.
+/// Writes the accumulators of the block to c. Several slices are first added, band by band.
 fn write<'k>(
     config: &SimtConfig,
     epilogue: &Epilogue<'k>,
@@ -87,7 +86,7 @@ fn write<'k>(
     }
 }
 
-/// Visits this thread's vec4s with their band, and their row and column in the tile.
+/// Calls `visit` for each vec4 of this thread, with its band, and its row and column in the tile.
 fn for_each_vec4<'k>(
     config: &SimtConfig,
     thread_tile: &ThreadTile<'k>,
@@ -104,7 +103,7 @@ fn for_each_vec4<'k>(
     }
 }
 
-/// Stores one band of every slice to shared memory, which is no longer read.
+/// Stores one band of this thread's slice to `smem`, whose previous contents are no longer read.
 fn store_band<'k>(
     config: &SimtConfig,
     (band, smem): (u32, Shared<'k, f32>),

@@ -1,40 +1,41 @@
-//! GEMM of bf16 or split f16 for sm_90a: persistent blocks with a producer warp and consumer
-//! warpgroups.
-//! One thread of the producer warp copies the stages of all tiles by TMA. Each consumer warpgroup
+//! Persistent warp-specialized GEMM of bf16 or split f16 for sm_90a.
+//!
+//! One thread of the producer warp fills the stages of all tiles by TMA. Each consumer warpgroup
 //! multiplies 64 rows of a tile by `wgmma`. While consumers write a tile, the producer already
 //! loads the next one.
 //!
-//! **Tile order.** Cluster i computes the tiles i, i + clusters, i + 2·clusters, … of its plane.
-//! Here the tiles of a cluster count as one; they are numbered in bands of [`BAND`] rows of tiles,
-//! column by column within a band, so that tiles that are computed at the same time share operands
-//! in the L2 cache.
+//! **Tile order.** Cluster i computes the tiles i, i + clusters, i + 2·clusters, … of its plane,
+//! where the tiles of a cluster count as one. Tiles are numbered in bands of [`BAND`] rows of
+//! tiles, column by column within a band, so that concurrent tiles share operands in the L2 cache.
 //!
-//! **Clusters.** The blocks of a cluster compute tiles one below the other, with the same columns.
-//! Each copies its share of b to all of them, so that b is read from the L2 cache once for a
-//! cluster. A stage is empty when the consumers of all blocks have released it.
+//! **Clusters.** The tiles of a cluster are stacked along M and share their columns of b. Each
+//! block multicasts its share of b to all of them, so a cluster reads b from the L2 cache once. A
+//! stage is empty when the consumers of all blocks have released it.
 //!
-//! **Result.** With a tensor map, c is written through shared memory and bulk stores; otherwise,
-//! and if c is added to, from registers.
+//! **Result.** If c has a tensor map, it is written through shared memory by bulk stores;
+//! otherwise, and if the product accumulates, from registers.
 //!
-//! **Split operands.** A stage has both parts of each operand, a plane of its tensor map each, and
-//! is summed from zero; see [`wgmma_split_f16`](crate::gemm::mainloop::wgmma_split_f16).
+//! **Split operands.** A stage holds both parts of each operand, which are planes of its tensor
+//! map. Each stage accumulates from zero and is then added in f32; see
+//! [`wgmma_split_f16`](crate::gemm::mainloop::wgmma_split_f16).
 //!
 //! **Added products.** Their stages follow the stages of the first product.
 //!
 //! **Queries, keys and values.** Each tile belongs to one of three products with the same a; see
 //! [`qkv_rope`](crate::gemm::qkv_rope).
 //!
-//! **SwiGLU.** The tile of b has the rows of gate and then of up, so that a thread has the
-//! elements of both. Stages for results follow the stages of the products: empty ones in the
-//! forward pass; in the backward pass, stages with 64 columns of gate and up each, which arrive
-//! while the products are multiplied.
+//! **SwiGLU.** The tile of b holds the rows of gate, then those of up, so that a thread has the
+//! elements of both. Further stages follow the stages of the product. In the forward pass they are
+//! empty and receive the results. In the backward pass each holds 64 columns of gate and up, loaded
+//! while the product is computed, which the gradients replace.
 //!
-//! **Determinism.** An element of c is a single chain along K, as in the multistage kernel.
+//! **Determinism.** An element of c accumulates in a single chain along K, as in the multistage
+//! kernel.
 //!
 //! **Limits.** Operands have tensor maps with boxes of 64 × 64, and K is not empty.
 //!
-//! `setmaxnreg` is not used: the linker of the driver ignores it. The accumulators of a 128 × 256
-//! tile fit, because a single producer warp leaves the consumers enough registers.
+//! `setmaxnreg` is not used, because the linker of the driver ignores it. The accumulators of a
+//! 128 × 256 tile fit because a single producer warp leaves the consumers enough registers.
 
 mod consumer;
 mod producer;
@@ -64,22 +65,22 @@ pub(in crate::gemm) struct WarpSpecializedKernel {
     target: SmTarget,
     tile: TileConfig,
     stages: u32,
-    /// Blocks of a cluster.
+    /// Blocks per cluster.
     cluster: u32,
     majors: [Major; 2],
     image: GemmImage,
 }
 
-/// The tile that a block computes.
+/// A tile of c that a block computes.
 struct Tile<'k> {
-    /// The product to whose result it belongs.
+    /// The product that it belongs to.
     product: GemmParams<'k>,
     /// First row and column.
     origin: [Value<'k, u32>; 2],
 }
 
 impl WarpSpecializedKernel {
-    /// The kernel for `tile` in `image`, if `target` supports it.
+    /// The kernel for `tile` in `image`; `None` if `target` does not support it.
     pub(in crate::gemm) fn new(
         target: SmTarget,
         image: &GemmImage,
@@ -100,7 +101,7 @@ impl WarpSpecializedKernel {
         self.tile.threads()
     }
 
-    /// Columns that a consumer accumulates: of the tile, or of gate and up.
+    /// Columns that a consumer accumulates: those of the tile, for both gate and up in SwiGLU.
     fn columns(self) -> u32 {
         match self.image.epilogue {
             Epilogue::SwiGlu => 2 * self.tile.shape[1],
@@ -108,8 +109,8 @@ impl WarpSpecializedKernel {
         }
     }
 
-    /// The tiles of a and b in a stage, whole boxes. The tile of gate and up has first the rows of
-    /// gate.
+    /// The tiles of a and b in a stage, in whole boxes. With SwiGLU, b holds the rows of gate, then
+    /// those of up.
     fn tiles(self) -> [OperandTile; 2] {
         let extents = [self.tile.shape[0], self.columns().next_multiple_of(BOX)];
         [0, 1].map(|operand| {
@@ -126,7 +127,7 @@ impl WarpSpecializedKernel {
         self.tiles().iter().map(|tile| self.parts() * tile.smem.words()).sum()
     }
 
-    /// The tile of gate or up in a stage that has them.
+    /// The tile of gate or of up in an input stage.
     fn input_tile(self) -> SmemTile {
         SmemTile::swizzled_16_bit([self.tile.shape[0], BOX])
     }
@@ -146,29 +147,29 @@ impl WarpSpecializedKernel {
         })
     }
 
-    /// The addresses of gate and up in a stage that has them.
+    /// The addresses of gate and up in an input stage.
     fn inputs(self, stage: Stage<'_>) -> [Shared<'_, u32>; 2] {
         [0, self.input_tile().words()].map(|words| stage.smem.offset(i64::from(words)))
     }
 
-    /// Dynamic shared memory in bytes: stages, buffers of results, and barriers.
+    /// Dynamic shared memory in bytes: stages, result buffers and barriers.
     pub(in crate::gemm) fn smem_bytes(self) -> u32 {
         self.smem_bytes_with(self.store_buffers())
     }
 
-    /// The same with this number of buffers for each warpgroup.
+    /// Dynamic shared memory in bytes with this number of result buffers per warpgroup.
     fn smem_bytes_with(self, buffers: u32) -> u32 {
         let stages = self.stages * self.stage_words();
         let words = stages + self.buffer_words(buffers) + barrier_words(self.stages);
         words * 4 + SWIZZLE_ALIGNMENT
     }
 
-    /// Words of this number of buffers for each warpgroup.
+    /// Words of this number of result buffers per warpgroup.
     fn buffer_words(self, buffers: u32) -> u32 {
         buffers * self.warpgroups() * BUFFER_WORDS
     }
 
-    /// Buffers of results of a warpgroup: two if they fit. SwiGLU writes its results from stages.
+    /// Result buffers per warpgroup: two if they fit, else one. SwiGLU writes results from stages.
     fn store_buffers(self) -> u32 {
         let fits = self.smem_bytes_with(2) <= self.target.features().smem_bytes_per_block;
         match self.image.epilogue {
@@ -177,21 +178,20 @@ impl WarpSpecializedKernel {
         }
     }
 
-    /// The boxes of 64 columns in a stage that have the rows of a warpgroup: of gate and up in the
-    /// backward pass, of results after it.
+    /// The boxes of 64 columns in a stage for the rows of a warpgroup: inputs or results of SwiGLU.
     fn boxes<'k>(self, stage: Stage<'k>, warpgroup: Value<'k, u32>) -> Vec<Shared<'k, u32>> {
         let rows = stage.smem.at(warpgroup * BOX_WORDS);
         let box_of_tile = |index| rows.offset(i64::from(index * self.input_tile().words()));
         (0..self.boxes_per_stage()).map(box_of_tile).collect()
     }
 
-    /// Boxes of a stage that have the rows of a warpgroup.
+    /// Boxes of a stage per warpgroup.
     fn boxes_per_stage(self) -> u32 {
         self.stage_words() / self.input_tile().words()
     }
 
-    /// Stages for the results of a tile in the forward pass of SwiGLU: gate, up and out in one or
-    /// two stages for each 64 columns.
+    /// Result stages of a tile in the forward pass of SwiGLU: one or two per 64 columns, for gate,
+    /// up and out.
     fn result_stages(self) -> u32 {
         self.tile.shape[1] / BOX * 3u32.div_ceil(self.boxes_per_stage().min(3))
     }
@@ -217,7 +217,7 @@ impl WarpSpecializedKernel {
                 k.fence_mbarrier_init();
             });
             self.synchronize(k);
-            // Broadcast within the warp, so that the compiler knows it is uniform.
+            // The broadcast tells the compiler that the value is warp-uniform.
             let warp = k.shfl_idx(k.warp(), 0);
             k.when_else(
                 warp.eq(self.consumer_threads() / 32),
@@ -225,7 +225,7 @@ impl WarpSpecializedKernel {
                 || self.consume(&pipeline, &params, (warp, stores)),
             );
             if self.cluster > 1 {
-                // Others may still arrive at the barriers of this block.
+                // Other blocks may still arrive at the barriers of this block.
                 self.synchronize(k);
             }
         })
@@ -241,7 +241,7 @@ impl WarpSpecializedKernel {
         }
     }
 
-    /// The barrier at which the other warpgroups let the first one start ahead.
+    /// The barrier at which the other warpgroups wait until the first one is ahead.
     fn stagger<'k>(self, k: &Kernel<'k>) -> NamedBarrier<'k> {
         NamedBarrier { id: k.constant(self.warpgroups() + 1), threads: self.consumer_threads() }
     }

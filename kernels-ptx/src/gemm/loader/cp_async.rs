@@ -1,8 +1,8 @@
-//! Loader that copies an operand into a stage with `cp.async`, 16 bytes at a time.
+//! Loader that copies an operand into a stage by `cp.async`, 16 bytes at a time.
 //!
 //! While tensor cores run, a warp has few issue slots left for address arithmetic. So everything
-//! that doesn't depend on the stage is computed once; where possible, each copy costs one addition
-//! and one comparison ([`FirstCopy`]).
+//! that does not depend on the stage is computed once. If possible, each copy costs only one
+//! addition and one comparison ([`FirstCopy`]).
 
 use retrograph_kernel_abi::DType;
 use retrograph_ptx::SmTarget;
@@ -12,7 +12,7 @@ use crate::gemm::operand_tile::BlockOperand;
 use crate::primitives::arith::div_const;
 use crate::primitives::smem_tile::{CHUNK_BYTES, Major, SmemLayout};
 
-/// One thread's share of copying an operand: the same chunk of several lines.
+/// A thread's share of copying an operand: the same chunk of several lines.
 pub(in crate::gemm) struct CpAsyncLoader<'k> {
     target: SmTarget,
     source: BlockOperand<'k>,
@@ -21,17 +21,17 @@ pub(in crate::gemm) struct CpAsyncLoader<'k> {
     /// The first line of this thread, and its chunk of every line.
     line: Value<'k, u32>,
     chunk: Value<'k, u32>,
-    /// Lines from one copy to the next.
+    /// Distance in lines between copies.
     line_stride: u32,
     first_copy: Option<FirstCopy<'k>>,
 }
 
-/// The global position of the thread's first `cp.async`, if later copies are at constant offsets
-/// from it and out-of-bounds copies read nothing.
+/// The global position of the thread's first `cp.async`. Later copies are at constant offsets from
+/// it, and out-of-bounds copies read nothing.
 struct FirstCopy<'k> {
     /// Bytes from the start of the plane.
     bytes: Value<'k, u64>,
-    /// Rows or columns of the operand from there on.
+    /// Rows or columns of the operand from this position on.
     remaining: Value<'k, u32>,
     /// Index along K within a tile, and the last valid index along K in the operand.
     k_offset: Value<'k, u32>,
@@ -72,7 +72,7 @@ impl<'k> CpAsyncLoader<'k> {
         assert!(keeps_swizzle, "a thread keeps its position among eight lines");
         let (base, _) = source.operand.start(k);
         let (line, chunk) = (div_const(thread, chunks), thread & (chunks - 1));
-        // The lines of a thread must be the same in each part of a cut run.
+        // If a run spans several lines, a thread must have the same lines in each part of it.
         let constant_offsets =
             tile.smem.runs.is_multiple_of(line_stride) || tile.smem.run_of_line(line).is_none();
         let direct =
@@ -86,8 +86,8 @@ impl<'k> CpAsyncLoader<'k> {
         self.source.advance_reduction(self.base, wraps);
     }
 
-    /// Starts to fill `stage` with the tile that starts at `k_start`. Out-of-bounds chunks become
-    /// zero and read nothing; so does everything if `enabled` is false.
+    /// Starts copying the tile at `k_start` to `stage`. Out-of-bounds chunks are zero-filled
+    /// without a read; if `enabled` is false, all chunks are.
     pub(in crate::gemm) fn copy(
         &self,
         k_start: Value<'k, u32>,
@@ -112,8 +112,7 @@ impl<'k> CpAsyncLoader<'k> {
         }
     }
 
-    /// The address of this thread's first copy in the tile that starts at `k_start`, and its index
-    /// along K.
+    /// The address and the index along K of this thread's first copy in the tile at `k_start`.
     fn locate(
         &self,
         copy: &FirstCopy<'k>,
@@ -128,7 +127,7 @@ impl<'k> CpAsyncLoader<'k> {
         (self.base.get() + copy.bytes + k_bytes, k_start + copy.k_offset)
     }
 
-    /// Copies this thread's chunk `lines` lines after its first one, whose address is given.
+    /// Copies this thread's chunk `lines` lines after its first one, which is at address `from`.
     fn copy_at_offset(
         &self,
         copy: &FirstCopy<'k>,

@@ -1,9 +1,9 @@
 //! Loader that dequantizes an NF4 operand into a stage, as bf16.
 //!
-//! The codes of a stage are copied into the previous one by `cp.async`, if the target has it. While
-//! tensor cores multiply that stage, threads decode them. Each thread decodes the same number of
+//! `cp.async`, if the target has it, copies the codes of a stage into the previous stage. Threads
+//! decode them while tensor cores multiply that stage. Each thread decodes the same number of
 //! consecutive elements, at most half an NF4 block, so it needs a single table of 16 scaled values.
-//! The scale is loaded one stage earlier still.
+//! The scale is loaded another stage earlier.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Shared, Value, Var};
@@ -13,13 +13,13 @@ use crate::primitives::arith::div_const;
 use crate::primitives::nf4::{Bf16Table, Nf4};
 use crate::primitives::smem_tile::{CHUNK_BYTES, SmemTile};
 
-/// Codes in a word, whose values fill one chunk, and codes in a chunk.
+/// Codes per word, whose bf16 values fill one chunk, and codes per chunk.
 const CODES_PER_WORD: u32 = 8;
 const CODES_PER_CHUNK: u32 = CHUNK_BYTES * 2;
 /// Maximum consecutive bf16 elements in shared memory: a line of 128 bytes.
 const LINE_LEN: u32 = 64;
 
-/// One thread's share of dequantizing an operand. Everything that doesn't depend on the stage is
+/// A thread's share of dequantizing an operand. Everything that does not depend on the stage is
 /// computed once, because threads have few issue slots while tensor cores run.
 pub(in crate::gemm) struct Nf4Loader<'k> {
     kernel: Kernel<'k>,
@@ -29,11 +29,11 @@ pub(in crate::gemm) struct Nf4Loader<'k> {
     /// Address of the operand, and the first element of this block's plane.
     address: Value<'k, u64>,
     first: Value<'k, u32>,
-    /// Elements that a thread decodes, and threads that decode.
+    /// Elements that a thread decodes, and the number of threads that decode.
     elements_per_thread: u32,
     threads: u32,
-    /// The elements that this thread decodes, the word of their codes in a stage, and the words of
-    /// the tile for their values.
+    /// The elements that this thread decodes, the index of their first word of codes in a stage,
+    /// and the words of the tile for their values.
     own: TileCoord<'k>,
     codes: Value<'k, u32>,
     words: Vec<Value<'k, u32>>,
@@ -49,8 +49,8 @@ pub(in crate::gemm) fn code_words(target: SmTarget, tile: OperandTile) -> u32 {
     if target.features().cp_async { tile.extent * tile.tile_k / CODES_PER_WORD } else { 0 }
 }
 
-/// The run, and the element in it, of element number `element` of a stage in thread order: along a
-/// line, then from run to run. Consecutive threads then load from the same sectors and store to
+/// The run, and the index in it, of element `element` of a stage in thread order: along a line,
+/// then from run to run. In this order, consecutive threads load from the same sectors and store to
 /// different banks.
 fn run_and_element<'k>(
     tile: OperandTile,
@@ -63,7 +63,7 @@ fn run_and_element<'k>(
 }
 
 impl<'k> Nf4Loader<'k> {
-    /// The share of this thread in `source`, whose scales are `nf4`.
+    /// This thread's share of `source`, whose scales are `nf4`.
     pub(in crate::gemm) fn new(
         k: &Kernel<'k>,
         target: SmTarget,
@@ -71,7 +71,7 @@ impl<'k> Nf4Loader<'k> {
     ) -> Self {
         let tile = source.tile;
         let elements = tile.extent * tile.tile_k;
-        // If the elements don't divide evenly, the last threads have none.
+        // If the elements do not divide evenly, the last threads have none.
         let unit = (elements / tile.threads).next_power_of_two();
         let threads = elements / unit;
         let even = elements.is_multiple_of(unit) && CODES_PER_CHUNK.is_multiple_of(unit);
@@ -102,8 +102,8 @@ impl<'k> Nf4Loader<'k> {
         }
     }
 
-    /// The index in the operand of `coord` in stage number `stage`, and whether it is in bounds.
-    /// There is no outer reduction.
+    /// The index in the operand of `coord` in stage `stage`, and whether it is in bounds. NF4
+    /// operands have no outer reduction.
     fn index(&self, stage: Value<'k, u32>, coord: &TileCoord<'k>) -> (Value<'k, u32>, Pred<'k>) {
         let (index, inside) = coord.index(stage * self.tile.tile_k);
         (index + self.first, inside)
@@ -119,7 +119,7 @@ impl<'k> Nf4Loader<'k> {
         if count == self.tile.threads { body() } else { k.when(k.tid_x().lt(count), body) }
     }
 
-    /// Starts to copy the codes of stage number `stage` to `codes`; zeros if not `enabled`.
+    /// Starts copying the codes of stage `stage` to `codes`; zero-fills if `enabled` is false.
     pub(in crate::gemm) fn copy_codes(
         &self,
         (stage, enabled): (Value<'k, u32>, Option<Pred<'k>>),
@@ -138,7 +138,7 @@ impl<'k> Nf4Loader<'k> {
         });
     }
 
-    /// Starts loading the scale of stage number `stage`, or of the last one if there is no such.
+    /// Starts loading the scale of stage `stage`, clamped to the last stage.
     pub(in crate::gemm) fn load_scale(&self, stage: Value<'k, u32>) {
         let (index, _) = self.index(stage, &self.own);
         self.nf4.fetch(index, self.scale);
@@ -149,8 +149,8 @@ impl<'k> Nf4Loader<'k> {
         self.scale.map(Var::get)
     }
 
-    /// Prepares to dequantize stage number `stage` with its `scale`, from `codes` to `tile`.
-    /// Elements past the end of K become zero.
+    /// Prepares to dequantize stage `stage` with its `scale`, from `codes` to `tile`. Elements past
+    /// the end of K become zero.
     pub(in crate::gemm) fn dequantize(
         &self,
         (stage, scale): (Value<'k, u32>, [Value<'k, f32>; 2]),
@@ -163,7 +163,7 @@ impl<'k> Nf4Loader<'k> {
         Dequantize { loader: self, table, codes, tile }
     }
 
-    /// This thread's words of codes, from shared memory if they were copied there.
+    /// This thread's words of codes, from shared memory if the target has `cp.async`.
     fn load_codes(&self, index: Value<'k, u32>, copied: Shared<'k, u32>) -> Vec<Value<'k, u32>> {
         let global = self.codes_at(index);
         match (self.target.features().cp_async, self.elements_per_thread / CODES_PER_WORD) {
@@ -175,7 +175,7 @@ impl<'k> Nf4Loader<'k> {
     }
 }
 
-/// The dequantization of a thread's share of a stage, done in two halves.
+/// The dequantization of a thread's share of a stage, in two halves.
 pub(in crate::gemm) struct Dequantize<'k, 'l> {
     loader: &'l Nf4Loader<'k>,
     table: Bf16Table<'k>,
@@ -184,7 +184,7 @@ pub(in crate::gemm) struct Dequantize<'k, 'l> {
 }
 
 impl Dequantize<'_, '_> {
-    /// Decodes and stores the first half of the elements, or the second.
+    /// Decodes and stores one half of the elements: 0 or 1.
     pub(in crate::gemm) fn store_half(&self, half: u32) {
         let Nf4Loader { threads, words, .. } = self.loader;
         let (first, count) = (half as usize * words.len() / 2, words.len() / 2);

@@ -1,5 +1,5 @@
-//! Register-staged loader for bf16 tiles: global memory to registers, conversion to bf16, shared
-//! memory; eight consecutive elements at a time.
+//! Register-staged loader for bf16 tiles. Loads eight consecutive elements from global memory to
+//! registers, converts them to bf16 and stores them to shared memory.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Shared, Value, Var};
@@ -13,7 +13,7 @@ use crate::primitives::smem_tile::{Major, SmemTile};
 /// Elements of a vector: 16 bytes in shared memory.
 const VECTOR_LEN: u32 = 8;
 
-/// One thread's share of loading an operand: the vectors at the same index of several runs.
+/// A thread's share of loading an operand: the vectors at the same index of several runs.
 pub(in crate::gemm) struct RegisterLoader<'k> {
     kernel: Kernel<'k>,
     target: SmTarget,
@@ -24,14 +24,14 @@ pub(in crate::gemm) struct RegisterLoader<'k> {
     /// The first run of this thread, and its first element in every run.
     run: Value<'k, u32>,
     along: Value<'k, u32>,
-    /// Runs from one vector of this thread to the next.
+    /// Distance in runs between vectors of this thread.
     run_stride: u32,
     /// Vectors in flight.
     vectors: Vec<LoadedVector<'k>>,
 }
 
 impl<'k> RegisterLoader<'k> {
-    /// The share of this thread in `source`, whose tiles are padded bf16.
+    /// This thread's share of `source`, whose tiles are padded bf16.
     pub(in crate::gemm) fn new(
         (k, target): (&Kernel<'k>, SmTarget),
         source: BlockOperand<'k>,
@@ -57,8 +57,8 @@ impl<'k> RegisterLoader<'k> {
         }
     }
 
-    /// The index of element `j` of the vector in run `run` of the tile that starts at `k_start`,
-    /// clamped so that a load of `width` elements is in bounds.
+    /// The index of element `j` of the vector in run `run` of the tile at `k_start`, clamped so
+    /// that a load of `width` elements is in bounds.
     fn index(
         &self,
         (k_start, run): (Value<'k, u32>, Value<'k, u32>),

@@ -1,5 +1,5 @@
-//! Register-staged loader for f32 tiles: global memory to registers to shared memory, transposed
-//! so that K is the outermost dimension.
+//! Register-staged loader for f32 tiles: from global memory through registers to shared memory,
+//! transposed so that K is the outermost dimension.
 
 use retrograph_ptx::build::{Kernel, Shared, Value, Var};
 
@@ -9,7 +9,7 @@ use crate::gemm::operand_tile::BlockOperand;
 use crate::primitives::arith::div_const;
 use crate::primitives::smem_tile::Major;
 
-/// One thread's share of loading an operand.
+/// A thread's share of loading an operand.
 pub(in crate::gemm) struct RegisterLoader<'k> {
     kernel: Kernel<'k>,
     source: BlockOperand<'k>,
@@ -18,7 +18,8 @@ pub(in crate::gemm) struct RegisterLoader<'k> {
     /// Row or column of this thread's elements (K-major), or of the first element of each vec4
     /// (MN-major). May be out of bounds.
     position: Value<'k, u32>,
-    /// Index of the row (K-major), or the position (MN-major), clamped to the bounds.
+    /// Index of the first element of the row (K-major), or the position (MN-major), clamped to the
+    /// bounds.
     line: Value<'k, u32>,
     /// Index along K of this thread's first vec4, within the stage.
     k_offset: Value<'k, u32>,
@@ -31,7 +32,7 @@ pub(in crate::gemm) struct RegisterLoader<'k> {
 }
 
 impl<'k> RegisterLoader<'k> {
-    /// The share of this thread in `source`, whose tiles have K outermost.
+    /// This thread's share of `source`, whose tiles have K outermost.
     pub(in crate::gemm) fn new(k: &Kernel<'k>, source: BlockOperand<'k>) -> Self {
         let BlockOperand { tile, operand, origin, bounds: [extent, _] } = source;
         let tid = k.tid_x();
@@ -74,15 +75,15 @@ impl<'k> RegisterLoader<'k> {
         }
     }
 
-    /// Runs `body` for each vec4 with its index along K, from `first` on.
+    /// Runs `body` for each vec4 with its index along K; the first vec4 is at `first`.
     fn for_each(&self, first: Value<'k, u32>, body: impl Fn(Value<'k, u32>, &LoadedVector<'k>)) {
         for (index, vec4) in (0..).zip(&self.vec4s) {
             body(first + index * self.k_stride, vec4);
         }
     }
 
-    /// Loads a vec4 by one vector. The contiguous dimension is a multiple of 4, so a vec4 is
-    /// entirely inside or outside.
+    /// Loads a vec4 by one instruction. The contiguous dimension is a multiple of 4, so a vec4 is
+    /// entirely in or out of bounds.
     fn load_vector(&self, k_index: Value<'k, u32>, vec4: &LoadedVector<'k>) {
         let BlockOperand { tile, operand, bounds: [_, k_len], .. } = self.source;
         vec4.load_vectors(self.base.get(), |_| match tile.major {
@@ -119,8 +120,8 @@ impl<'k> LoadStage<'k, f32> for RegisterLoader<'k> {
         self.kernel.when_else(self.source.operand.vectorized, vectors, scalars);
     }
 
-    /// Stores zeros past the end of K. Rows and columns past the end keep a copy of another one,
-    /// because they only contribute to elements of c that are not written.
+    /// Stores zeros past the end of K. Rows and columns past the end hold copies of others, because
+    /// they only contribute to elements of c that are not written.
     fn store(&self, k_start: Value<'k, u32>, stage: Shared<'k, f32>) {
         let first = k_start + self.k_offset;
         let BlockOperand { tile, bounds: [_, k_len], .. } = self.source;

@@ -1,10 +1,10 @@
-//! Loader that splits an f32 operand into tf32 hi and lo tiles in shared memory.
+//! Loader that splits b, an f32 operand, into tf32 hi and lo tiles in shared memory.
 //!
 //! Each tile has one 128-byte line per column of b, with 32 elements along K, in the swizzled
 //! layout of `wgmma` ([`MatrixDescriptor`]). A thread loads blocks of 4 × 16 bytes and stores
-//! chunks of four elements along K. It has all elements of a 4 × 4 block, so transposing an
-//! MN-major operand costs nothing. Eight consecutive threads store to eight different chunks of a
-//! line modulo 128 bytes, which avoids bank conflicts.
+//! chunks of four elements along K. It holds all elements of a 4 × 4 block, so transposing an
+//! MN-major operand is free. Eight consecutive threads store to different 16-byte chunks modulo 128
+//! bytes, which avoids bank conflicts.
 
 use std::array::from_fn;
 
@@ -18,11 +18,11 @@ use crate::primitives::smem_tile::Major;
 use crate::primitives::swizzle::LINE_WORDS;
 use crate::primitives::tf32::split;
 
-/// Elements of a chunk, and chunks of a line.
+/// Elements per chunk, and chunks per line.
 const CHUNK_LEN: u32 = 4;
 const CHUNKS_PER_LINE: u32 = TILE_K / CHUNK_LEN;
 
-/// One thread's share of splitting b.
+/// A thread's share of splitting b.
 pub(in crate::gemm) struct Tf32SplitLoader<'k> {
     source: BlockOperand<'k>,
     /// Address of the current plane.
@@ -70,7 +70,7 @@ impl<'k> Tf32SplitLoader<'k> {
                 let chunk = thread & (CHUNKS_PER_LINE - 1);
                 (chunk, div_const(thread, CHUNKS_PER_LINE), lines, lines * 4)
             }
-            // Eight threads have chunks of two groups of four columns.
+            // Eight consecutive threads have four chunks of each of two groups of columns.
             Major::Mn => {
                 let warp = thread >> 5;
                 let chunk = ((lane >> 1) & 3) + (warp & 1) * 4;
@@ -84,9 +84,9 @@ impl<'k> Tf32SplitLoader<'k> {
         Self { source, base, chunk, column, line_stride, block_stride, blocks }
     }
 
-    /// Starts loading the thread's elements of the tile that starts at `k_start`. Out-of-bounds
-    /// elements are replaced by others of the same column, or belong to a column that is not
-    /// written.
+    /// Starts loading the thread's elements of the tile at `k_start`. Elements past the end of K
+    /// are replaced by others of the same column. Columns past the end hold copies of others and
+    /// are not written.
     pub(in crate::gemm) fn load(&self, k_start: Value<'k, u32>) {
         for (column, block) in self.blocks() {
             for (i, vector) in (0u32..).zip(block) {

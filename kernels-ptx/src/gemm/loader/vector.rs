@@ -1,7 +1,6 @@
-//! A few consecutive elements of an operand in registers, between global and shared memory.
+//! Consecutive elements of an operand in registers, between global and shared memory.
 //!
-//! They keep the format in which they were loaded until they are stored, so no instruction waits
-//! for the load before that.
+//! They are converted only when they are stored, so no earlier instruction waits for the load.
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Ptr, Value, Var};
@@ -16,18 +15,18 @@ use crate::primitives::registers::set;
 pub(in crate::gemm) enum OperandFormat<'k> {
     F32,
     Bf16,
-    /// Parts of f16.
-    SplitF16(SecondPart<'k>),
-    /// Codes of 4 bits, with their scales.
+    /// Hi and lo parts of f16.
+    SplitF16(LoPart<'k>),
+    /// 4-bit codes with their scales.
     Nf4(Nf4<'k>),
 }
 
-/// The second part of a split operand.
+/// The lo part of a split operand.
 #[derive(Clone, Copy)]
-pub(in crate::gemm) struct SecondPart<'k> {
-    /// Its first byte, counted from the first part.
+pub(in crate::gemm) struct LoPart<'k> {
+    /// Offset from the hi part in bytes.
     pub(in crate::gemm) offset: Value<'k, u64>,
-    /// The condition under which it exists, if it may be 0 instead.
+    /// Whether it exists; always if `None`. A missing lo part is 0.
     pub(in crate::gemm) exists: Option<Pred<'k>>,
 }
 
@@ -50,15 +49,15 @@ impl<'k> OperandFormat<'k> {
     }
 }
 
-/// Consecutive elements in registers, in the format in which they were loaded.
+/// Consecutive elements in registers, in their format in global memory.
 pub(super) enum LoadedVector<'k> {
     F32(Vec<Var<'k, f32>>),
     /// Two elements per word.
     Bf16(Vec<Var<'k, u32>>),
-    /// Two elements per word: four of each part.
+    /// Four elements of each part, two per word.
     SplitF16 {
         parts: [[Var<'k, u32>; 2]; 2],
-        second: SecondPart<'k>,
+        lo_part: LoPart<'k>,
     },
     /// `len` codes in a word, and the scale of their block.
     Nf4 {
@@ -75,9 +74,9 @@ impl<'k> LoadedVector<'k> {
         match format {
             OperandFormat::F32 => Self::F32((0..len).map(|_| k.var(0.0f32)).collect()),
             OperandFormat::Bf16 => Self::Bf16((0..len / 2).map(|_| k.var(0u32)).collect()),
-            OperandFormat::SplitF16(second) => {
+            OperandFormat::SplitF16(lo_part) => {
                 assert_eq!(len, 4, "parts are loaded four elements at a time");
-                Self::SplitF16 { parts: [(); 2].map(|()| [(); 2].map(|()| k.var(0u32))), second }
+                Self::SplitF16 { parts: [(); 2].map(|()| [(); 2].map(|()| k.var(0u32))), lo_part }
             }
             OperandFormat::Nf4(nf4) => {
                 let scale = [(); 2].map(|()| k.var(0.0f32));
@@ -86,7 +85,7 @@ impl<'k> LoadedVector<'k> {
         }
     }
 
-    /// Starts loading by aligned vectors. `index(j)` is the index of element j, the first of a
+    /// Starts loading by aligned vectors. `index(j)` is the index of element j, the first one of a
     /// vector.
     pub(super) fn load_vectors(
         &self,
@@ -104,13 +103,13 @@ impl<'k> LoadedVector<'k> {
                 assert_eq!(vars.len(), 4, "a vector of bf16 has eight elements");
                 set(vars, Ptr::<u32>::from_address(address).load_vec4(words));
             }
-            Self::SplitF16 { parts: [high, low], second } => {
+            Self::SplitF16 { parts: [hi, lo], lo_part } => {
                 let word = index(0) >> 1;
-                set(high, Ptr::<u32>::from_address(address).load_vec2(word));
+                set(hi, Ptr::<u32>::from_address(address).load_vec2(word));
                 let load = || {
-                    set(low, Ptr::<u32>::from_address(address + second.offset).load_vec2(word));
+                    set(lo, Ptr::<u32>::from_address(address + lo_part.offset).load_vec2(word));
                 };
-                match second.exists {
+                match lo_part.exists {
                     Some(exists) => word.kernel().when(exists, load),
                     None => load(),
                 }
@@ -164,14 +163,14 @@ impl<'k> LoadedVector<'k> {
         }
     }
 
-    /// Converts the elements to f32. No f32 kernel has an operand in bf16.
+    /// Converts the elements to f32. f32 kernels have no bf16 operands.
     pub(super) fn to_f32(&self) -> Vec<Value<'k, f32>> {
         match self {
             Self::F32(vars) => vars.iter().map(|var| var.get()).collect(),
             Self::SplitF16 { parts, .. } => {
-                let [high, low] = parts.map(|part| part.map(|word| f16::unpack(word.get())));
-                let pairs = high.as_flattened().iter().zip(low.as_flattened());
-                pairs.map(|(&high, &low)| high + low).collect()
+                let [hi, lo] = parts.map(|part| part.map(|word| f16::unpack(word.get())));
+                let pairs = hi.as_flattened().iter().zip(lo.as_flattened());
+                pairs.map(|(&hi, &lo)| hi + lo).collect()
             }
             Self::Bf16(_) => unreachable!("operands in bf16 are multiplied as bf16"),
             Self::Nf4 { codes, scale, nf4, len } => {

@@ -23,8 +23,8 @@ pub(in crate::gemm) struct FragmentLoader<'k> {
 }
 
 impl<'k> FragmentLoader<'k> {
-    /// The loader of a warp whose part of c starts at row or column `origin` of the tile, and whose
-    /// slice of the stage starts at `first_k`.
+    /// The loader of a warp whose tile of c starts at row or column `origin` of the block's tile,
+    /// and whose slice of the stage starts at `first_k`.
     pub(in crate::gemm) fn new(
         k: &Kernel<'k>,
         tile: OperandTile,

@@ -1,13 +1,12 @@
-//! Mainloop over several stages in shared memory, loaded ahead by `cp.async`.
+//! Multistage mainloop, with stages in shared memory that `cp.async` prefetches.
 //!
-//! One barrier per iteration says both that the current stage has arrived and that the stage to be
+//! One barrier per iteration ensures that the current stage has arrived and that the stage to be
 //! filled next is no longer read. The loop also covers the outer reduction.
 //!
-//! With `wgmma`, multiplication is asynchronous: the tensor cores still read the previous stage
-//! after the barrier, so the loop keeps one more stage. Loading and dequantizing then run between
-//! the `wgmma` instructions of a stage, in [`OVERLAP_SLOTS`] slots. After the last instruction they
-//! would take nearly as long as without overlap
-//! (docs/hardware/2026-11-22-decoding-between-products).
+//! With `wgmma`, multiplication is asynchronous: tensor cores still read the previous stage after
+//! the barrier, so one stage less is prefetched. Loading and dequantizing run between the `wgmma`
+//! instructions of a stage, in [`OVERLAP_SLOTS`] slots. After the last instruction they would
+//! hardly overlap (docs/hardware/2026-11-22-decoding-between-products).
 
 use retrograph_ptx::SmTarget;
 use retrograph_ptx::build::{Kernel, Pred, Shared, Value, Var};
@@ -44,13 +43,13 @@ struct LoadState<'k> {
     k_len: Value<'k, u32>,
     /// Stages over K and the outer reduction.
     total: Value<'k, u32>,
-    /// The start along K of the next stage to load, and its offset in shared memory.
+    /// The index along K of the next stage to load, and its offset in shared memory.
     k_start: Var<'k, u32>,
     write_slot: Var<'k, u32>,
 }
 
 impl<'k> Multistage<'k> {
-    /// Runs `multiply` on the tiles of every stage, in order.
+    /// Runs `multiply` on the tiles of each stage, in order.
     ///
     /// Asynchronous multiplication must wait for the previous stage before it returns, and must
     /// call its second argument with each slot from 0 to [`OVERLAP_SLOTS`].
@@ -63,8 +62,8 @@ impl<'k> Multistage<'k> {
         let total = div_const(params.k + (self.tile_k - 1), self.tile_k) * params.reduce;
         let [k_start, write_slot, read_slot] = [(); 3].map(|()| k.var(0u32));
         let state = LoadState { k_len: params.k, total, k_start, write_slot };
-        // After the barrier of an iteration, the previous stage has been read; if multiplication is
-        // asynchronous, only the one before that. Its slot is filled next.
+        // After the barrier of an iteration, the previous stage is no longer read and its slot is
+        // filled next. If multiplication is asynchronous, this holds for the stage before it.
         let prefetched = self.stages - if self.async_mma { 2 } else { 1 };
         k.when(total.gt(0), || self.copy_codes((k.constant(0), None), write_slot));
         for stage in 0..prefetched {
@@ -78,8 +77,8 @@ impl<'k> Multistage<'k> {
             if self.async_mma {
                 k.fence_proxy_async();
             }
-            // The fence waits for loads in flight, and loads can't be moved past the barrier, so
-            // the scale is loaded between them.
+            // The fence waits for loads in flight, and loads cannot move past the barrier, so the
+            // scale is loaded between them.
             let scale = self.next_scale(iteration + 2);
             k.barrier();
             let tiles = self.tiles(read_slot);
@@ -102,7 +101,7 @@ impl<'k> Multistage<'k> {
         });
     }
 
-    /// Starts to load stage number `stage`, if there is one.
+    /// Starts loading stage `stage`, if there is one.
     fn load(&self, state: &LoadState<'k>, stage: Value<'k, u32>) {
         let k = self.kernel;
         k.when(stage.lt(state.total), || {
@@ -114,7 +113,8 @@ impl<'k> Multistage<'k> {
         self.commit_group();
     }
 
-    /// The same with predicated copies instead of a branch, for use between `wgmma` instructions.
+    /// [`Self::load`] with predicated copies instead of a branch, for use between `wgmma`
+    /// instructions.
     fn load_predicated(&self, state: &LoadState<'k>, stage: Value<'k, u32>) {
         self.copy_tiles(state, Some(stage.lt(state.total)));
         let next = (stage + 1, Some((stage + 1).lt(state.total)));
@@ -139,7 +139,7 @@ impl<'k> Multistage<'k> {
         (b, b.offset(i64::from(self.stage_words[1])))
     }
 
-    /// Starts to copy the tiles of the next stage, and advances by a stage; past the end of K, to
+    /// Starts copying the tiles of the next stage and advances by a stage; past the end of K, to
     /// the next index of the outer reduction.
     fn copy_tiles(&self, state: &LoadState<'k>, enabled: Option<Pred<'k>>) {
         let tiles = self.tiles(state.write_slot);
@@ -153,14 +153,14 @@ impl<'k> Multistage<'k> {
         self.advance_slot(state.write_slot);
     }
 
-    /// Starts to copy the NF4 codes of a stage, to be committed with the copies that follow.
+    /// Starts copying the NF4 codes of a stage. The next commit includes them.
     fn copy_codes(&self, stage: (Value<'k, u32>, Option<Pred<'k>>), slot: Var<'k, u32>) {
         self.nf4_loader
             .iter()
             .for_each(|loader| loader.copy_codes(stage, self.b_and_codes(slot).1));
     }
 
-    /// Returns the loaded scale, and starts to load the scale of stage number `stage`.
+    /// Returns the loaded scale and starts loading the scale of stage `stage`.
     fn next_scale(&self, stage: Value<'k, u32>) -> [Value<'k, f32>; 2] {
         let Some(loader) = &self.nf4_loader else { return [self.kernel.constant(0.0); 2] };
         let scale = loader.loaded_scale();
@@ -185,7 +185,7 @@ impl<'k> Multistage<'k> {
     }
 
     /// Dequantizes stage 0 before the loop. Each later stage is dequantized one iteration ahead:
-    /// the barrier of that iteration says that its codes have arrived and that its slot is no
+    /// the barrier of that iteration ensures that its codes have arrived and that its slot is no
     /// longer read, not even by `wgmma`.
     fn dequantize_first(&self, (total, prefetched): (Value<'k, u32>, u32), slot: Var<'k, u32>) {
         let (k, first) = (self.kernel, self.kernel.constant(0));

@@ -1,7 +1,7 @@
-//! Mainloop whose stages are loaded through registers.
+//! Register-staged mainloop.
 //!
 //! While one stage in shared memory is multiplied, the next one is in flight from global memory to
-//! registers. The loop also covers the outer reduction: it runs over K for each of its indices.
+//! registers. The loop also covers the outer reduction.
 
 use retrograph_ptx::build::{Kernel, Scalar, Shared, Value, Var};
 
@@ -13,11 +13,11 @@ pub(in crate::gemm) trait LoadStage<'k, T> {
     /// Advances to the next index of the outer reduction.
     fn advance_reduction(&self);
 
-    /// Starts loading the stage that starts at `k_start`, which is inside K, into registers.
-    /// Addresses are clamped to the bounds. No instruction uses a loaded value, so none waits.
+    /// Starts loading the stage at `k_start`, which is within K, into registers. Addresses are
+    /// clamped to the bounds. Does not use loaded values, so it does not wait for them.
     fn load(&self, k_start: Value<'k, u32>);
 
-    /// Stores the loaded stage, which starts at `k_start`, to shared memory.
+    /// Stores the loaded stage at `k_start` to shared memory.
     fn store(&self, k_start: Value<'k, u32>, stage: Shared<'k, T>);
 }
 
@@ -28,14 +28,14 @@ pub(in crate::gemm) struct RegisterStaged<'k, T, L> {
     pub(in crate::gemm) stages: u32,
     /// Elements of a stage along K.
     pub(in crate::gemm) tile_k: u32,
-    /// Elements of `smem` that each operand takes in a stage.
+    /// Elements of `smem` per operand in a stage.
     pub(in crate::gemm) tile_lens: [u32; 2],
     pub(in crate::gemm) loaders: [L; 2],
     pub(in crate::gemm) smem: Shared<'k, T>,
 }
 
 impl<'k, T: Scalar, L: LoadStage<'k, T>> RegisterStaged<'k, T, L> {
-    /// Runs `multiply` on every stage, in order.
+    /// Runs `multiply` on each stage, in order.
     pub(in crate::gemm) fn run(
         &self,
         params: &GemmParams<'k>,

@@ -30,8 +30,8 @@ pub(in crate::gemm) fn multiply<'k>(
     }
 }
 
-/// This thread's `count` elements of one step of K: vec4s spread evenly over `extent`, so that
-/// neighbouring threads read neighbouring vec4s.
+/// Loads this thread's `count` elements of one step of K: vec4s spread evenly over `extent`, so
+/// that adjacent threads read adjacent vec4s.
 fn load_strided<'k>(step: Shared<'k, f32>, (extent, count): (u32, u32)) -> Vec<Value<'k, f32>> {
     let stride = extent / (count / 4);
     (0..count / 4).flat_map(|vec4| step.offset(i64::from(vec4 * stride)).load_vec4(0)).collect()

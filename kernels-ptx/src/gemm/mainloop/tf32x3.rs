@@ -1,11 +1,13 @@
 //! Multiplication of a stage in f32 by tensor cores, with three tf32 products per f32 product.
 //!
-//! A tf32 operand has 11 significant bits. Each f32 operand x is split into hi, x rounded to 11
-//! bits, and lo = x − hi, which is exact and of which the tensor cores use 11 bits. The product is
-//! lo·hi' + hi·lo' + hi·hi'; the omitted term is smaller by 2⁻²². This is the scheme of Ootomo and
-//! Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
-//! theoretical peak performance", arXiv 2203.03341. Tensor cores truncate when they accumulate, so
-//! sums inside them must stay short: each stage accumulates from zero, and stages are added in f32.
+//! A tf32 operand has 11 significant bits. Each f32 operand x is split into hi, which is x rounded
+//! to 11 bits, and lo = x − hi. The difference is exact, and tensor cores use 11 bits of it. The
+//! product is lo·hi' + hi·lo' + hi·hi'; the omitted term is smaller by a factor of 2⁻²². Tensor
+//! cores truncate when they accumulate, so chains in them must be short: each stage accumulates
+//! from zero, and stages are added in f32.
+//!
+//! Source: Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while
+//! surpassing the FP32 theoretical peak performance", arXiv 2203.03341.
 //!
 //! An infinite operand, or a finite one that rounds to infinity (beyond 3.4026e38), makes lo NaN
 //! and every result that depends on it NaN.
@@ -22,14 +24,14 @@ use crate::primitives::mma::add_fragments;
 use crate::primitives::smem_tile::Major;
 use crate::primitives::tf32::{mma_tf32x3, split};
 
-/// Steps of K of an instruction.
+/// Steps of K per instruction.
 pub(in crate::gemm) const STEPS: u32 = 8;
 
 /// Loads the fragments of one operand from shared memory.
 pub(in crate::gemm) struct FragmentLoader<'k> {
     tile: OperandTile,
-    /// Word that this lane addresses in an `ldmatrix` (K-major), or of its first element
-    /// (MN-major).
+    /// Index of the word that this lane addresses in an `ldmatrix` (K-major), or of its first
+    /// element (MN-major).
     first: Value<'k, u32>,
     /// Word of this lane's first row of a or column of b, for fused multiply-adds.
     own: Value<'k, u32>,
@@ -45,7 +47,7 @@ const B_ELEMENTS: [(u32, u32); 4] = [(0, 0), (0, 4), (8, 0), (8, 4)];
 const A_ELEMENTS: [(u32, u32); 4] = [(0, 0), (8, 0), (0, 4), (8, 4)];
 
 impl<'k> FragmentLoader<'k> {
-    /// The loader of a warp whose part of c starts at row or column `origin` of the tile.
+    /// The loader of a warp whose tile of c starts at row or column `origin` of the block's tile.
     pub(in crate::gemm) fn new(
         k: &Kernel<'k>,
         tile: OperandTile,
@@ -56,7 +58,7 @@ impl<'k> FragmentLoader<'k> {
         let (line, step) = ldmatrix_origin(k, is_a);
         let element = origin + if is_a { lane >> 2 } else { (lane & 3) * 2 };
         let (first, own) = match tile.major {
-            // An ldmatrix row has four words, which it counts as eight bf16 elements.
+            // `ldmatrix` treats the four words of a row as eight bf16 elements.
             Major::K => ((origin + line + (lane & 7)) * pitch + (step >> 1), element * pitch),
             Major::Mn => ((lane & 3) * pitch + origin + (lane >> 2), element),
         };

@@ -1,7 +1,7 @@
 //! Multiplication of a stage in bf16 by `wgmma`, which reads both operands from shared memory.
 //!
-//! The instructions of a stage form one group. Between them, threads do the loading work of later
-//! stages, a slot at a time; after them they wait for the group of the previous stage.
+//! The instructions of a stage form one group. Between them, threads load later stages, slot by
+//! slot; afterwards they wait for the group of the previous stage.
 
 use retrograph_kernel_abi::gemm::WGMMA_BLOCK_K;
 use retrograph_ptx::build::{HalfType, Kernel, MatrixA, MatrixDescriptor, ScaleD, Shared, Value};
@@ -17,8 +17,8 @@ use crate::primitives::wgmma::{ROWS, STEPS, WARPGROUP_THREADS};
 pub(in crate::gemm) const TILE_K: u32 = WGMMA_BLOCK_K;
 const _: () = assert!(TILE_K / STEPS == OVERLAP_SLOTS, "one slot after each step");
 
-/// The offset in words of this warpgroup's rows in a tile of a. Broadcast within the warp, so that
-/// the compiler knows it is uniform.
+/// The offset in words of this warpgroup's rows in a tile of a. The broadcast tells the compiler
+/// that the value is warp-uniform.
 pub(in crate::gemm) fn warpgroup_offset<'k>(
     k: &Kernel<'k>,
     acc: &[Vec<AccFragment<'k>>],
@@ -27,7 +27,7 @@ pub(in crate::gemm) fn warpgroup_offset<'k>(
     k.shfl_idx(k.tid_x() >> WARPGROUP_THREADS.ilog2(), 0) * warpgroup_words(rows)
 }
 
-/// Words of `rows` rows in a tile of a: 64 × 64 elements are 64 lines in both orientations.
+/// Words of `rows` rows in a tile of a: 64 × 64 elements are 64 lines in either orientation.
 pub(in crate::gemm) const fn warpgroup_words(rows: u32) -> u32 {
     rows * LINE_WORDS
 }
@@ -44,7 +44,7 @@ pub(in crate::gemm) fn multiply<'k>(
     k.wgmma_wait_group(1);
 }
 
-/// The same without a wait. `scale_d` says whether the first step adds to previous values of `acc`.
+/// [`multiply`] without the wait. `scale_d` determines whether the first step adds to `acc`.
 pub(in crate::gemm) fn start<'k>(
     k: &Kernel<'k>,
     tiles: [OperandTile; 2],

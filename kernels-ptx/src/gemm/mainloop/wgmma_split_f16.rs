@@ -1,8 +1,8 @@
 //! Multiplication of a stage of split operands by `wgmma` on f16.
 //!
-//! `(aₕ + aₗ)·(bₕ + bₗ) ≈ aₗ·bₕ + aₕ·bₗ + aₕ·bₕ`, where bₗ may be 0. Tensor cores cut off the low
-//! bits of sums in f32. So that such errors do not add up along K, each stage is summed from zero,
-//! the small products first, and then added to the accumulators in f32, rounded to nearest.
+//! `(aₕ + aₗ)·(bₕ + bₗ) ≈ aₗ·bₕ + aₕ·bₗ + aₕ·bₕ`, where bₗ may be 0. Tensor cores truncate when
+//! they accumulate. So that these errors do not add up along K, each stage accumulates from zero,
+//! with the small products first, and is then added in f32, rounded to nearest.
 //!
 //! Source: Ootomo and Yokota, arXiv 2203.03341.
 
@@ -15,8 +15,8 @@ use crate::gemm::operand_tile::OperandTile;
 use crate::primitives::mma::acc_registers;
 use crate::primitives::wgmma::STEPS;
 
-/// Starts `products` of a stage, which replace `sum`. `parts` are the addresses of both parts of a
-/// and of b; the warpgroup has 64 rows from word `offset` of a.
+/// Starts the `products` of a stage, which overwrite `sum`. `parts` are the addresses of both parts
+/// of a and of b; the 64 rows of the warpgroup start at word `offset` of a.
 pub(in crate::gemm) fn start<'k>(
     k: &Kernel<'k>,
     (tiles, products): ([OperandTile; 2], &[[usize; 2]]),

@@ -1,25 +1,26 @@
 //! Warp-specialized f32 mainloop: `wgmma` with three tf32 products per f32 product.
 //!
 //! Operands are split as in [`tf32x3`](super::tf32x3), and products are added in the same order.
-//! Two groups of producer threads fill the stages (`wgmma_tf32x3/producer.rs`): a unchanged, b
-//! split into hi and lo tiles, which all consumers read through descriptors. A consumer warpgroup
-//! has 64 rows of c and all columns. It loads its rows of a as fragments and splits them in
-//! registers, from which `wgmma` takes them.
+//! Two groups of producer threads fill the stages (`wgmma_tf32x3/producer.rs`) with a unchanged,
+//! and b split into hi and lo tiles, which all consumers read through descriptors. A consumer
+//! warpgroup computes 64 rows and all columns of the tile. It loads its rows of a as fragments,
+//! splits them in registers and passes them to `wgmma` from there.
 //!
-//! The products of a stage run asynchronously, one half of the columns at a time, from zero; the
-//! result is then added to the accumulators in f32. Tensor cores work for one warpgroup while
-//! another one adds and splits: the second warpgroup starts when the first has its first half.
+//! The products of a stage run asynchronously, one half of the columns at a time, and accumulate
+//! from zero; the result is then added to the accumulators in f32. Tensor cores work for one
+//! warpgroup while another one adds and splits: the other warpgroups start when the first one has
+//! finished its first half.
 //!
-//! **Synchronization.** Each stage has a full barrier per warpgroup, so that warpgroups don't wait
-//! for each other, and one empty barrier. There is no barrier for the whole block. Producers
-//! execute `fence.proxy.async`, which would otherwise make consumers wait for loads in flight.
+//! **Synchronization.** Each stage has one full barrier per warpgroup, so that warpgroups do not
+//! wait for each other, and one empty barrier. There is no barrier for the whole block. Producers
+//! execute `fence.proxy.async`; in consumers it would wait for loads in flight.
 //!
 //! **Limits.** sm_90a. A block runs a multiple of [`STAGES`] stages, so that each has a fixed slot
 //! in shared memory. Past the end of K, a is zero, and b repeats elements of the same column, which
-//! are NaN only if the column's results are NaN anyway.
+//! are NaN only if the results of the column are NaN anyway.
 //!
-//! `setmaxnreg` is not used: when the driver links for its cache it ignores the instruction, and
-//! the accumulators would spill.
+//! `setmaxnreg` is not used: the driver ignores it when it links for its cache, and the
+//! accumulators would spill.
 
 mod producer;
 
@@ -43,11 +44,11 @@ use producer::Producer;
 pub(in crate::gemm) const TILE_K: u32 = LINE_WORDS;
 /// Stages in shared memory.
 pub(in crate::gemm) const STAGES: u32 = 4;
-/// Threads of a producer group, and groups; they follow the consumer threads of the block.
+/// Threads per producer group, and number of groups. They follow the consumer threads of the block.
 pub(in crate::gemm) const PRODUCER_THREADS: u32 = 64;
 const PRODUCER_GROUPS: u32 = 2;
-/// Fragments of a that are loaded before the previous products are complete. Registers for all of
-/// them are free only afterwards.
+/// Fragments of a that are loaded before the previous products are complete. Only afterwards are
+/// there enough free registers for all of them.
 const PREFETCHED_FRAGMENTS: u32 = 3;
 
 /// Words of shared memory.
@@ -58,7 +59,7 @@ pub(in crate::gemm) fn words(kernel: MultistageKernel) -> u32 {
 /// Threads of a block.
 fn threads(kernel: MultistageKernel) -> u32 {
     let producers = PRODUCER_THREADS * PRODUCER_GROUPS;
-    assert_eq!(producers, kernel.config.wgmma_producers, "the launch has every producer thread");
+    assert_eq!(producers, kernel.config.wgmma_producers, "the launch has all producer threads");
     kernel.threads() + producers
 }
 
@@ -79,7 +80,7 @@ struct Stages<'k> {
     words: [u32; 2],
     /// Consumer warpgroups.
     warpgroups: u32,
-    /// Stages that a block runs, and how many of them have elements.
+    /// Number of stages that a block runs, and number of those that hold elements.
     count: Value<'k, u32>,
     filled: Value<'k, u32>,
 }
@@ -95,7 +96,7 @@ impl<'k> Stages<'k> {
         Self { kernel: *k, smem: [b, a], words, warpgroups, count, filled }
     }
 
-    /// The stages from index `first` on.
+    /// The stages from stage `first` on.
     fn skip(self, first: Value<'k, u32>) -> Self {
         let [b, a] = self.smem;
         let smem = [b.at(first * self.words[0]), a.at(first * self.words[1])];
@@ -112,25 +113,25 @@ impl<'k> Stages<'k> {
         self.smem[1].offset(i64::from(stage * self.words[1]))
     }
 
-    /// The barrier that tells `warpgroup` that stage `stage` is full.
+    /// The full barrier of stage `stage` for `warpgroup`.
     fn full(&self, stage: Value<'k, u32>, warpgroup: Value<'k, u32>) -> NamedBarrier<'k> {
         NamedBarrier { id: warpgroup * STAGES + stage + 1, threads: WARPGROUP + PRODUCER_THREADS }
     }
 
-    /// The barrier that tells the producers that stage `stage` is empty.
+    /// The empty barrier of stage `stage`.
     fn empty(&self, stage: Value<'k, u32>) -> NamedBarrier<'k> {
         let threads = WARPGROUP * self.warpgroups + PRODUCER_THREADS;
         NamedBarrier { id: stage + (1 + STAGES * self.warpgroups), threads }
     }
 
-    /// The barrier at which the first warpgroup lets the others start.
+    /// The barrier at which the other warpgroups wait for the first one.
     fn stagger(&self) -> NamedBarrier<'k> {
         let id = self.kernel.constant(1 + STAGES * (self.warpgroups + 1));
         NamedBarrier { id, threads: WARPGROUP * self.warpgroups }
     }
 }
 
-/// The entry.
+/// Builds the entry `name`.
 pub(in crate::gemm) fn entry(kernel: MultistageKernel, name: &str) -> Entry {
     Kernel::build(name, |k| {
         k.max_threads(threads(kernel));
@@ -151,7 +152,7 @@ pub(in crate::gemm) fn entry(kernel: MultistageKernel, name: &str) -> Entry {
                 let warp_tile = WarpTile::of_warpgroup(k, ROWS);
                 let acc = Consumer::new(stages, kernel, &warp_tile).run();
                 let epilogue = Epilogue { kernel: *k, bf16_target: None, params, origin };
-                // Producers have exited or will, which counts as arrival at a barrier.
+                // Producers exit, which counts as arrival at the barriers of the block.
                 let smem = stages.smem[0].reinterpret();
                 kernel.write_through_smem(&epilogue, smem, (&warp_tile, &[acc]));
             },
@@ -177,7 +178,7 @@ impl<'k> Consumer<'k> {
         assert_eq!(rows * 2, kernel.threads(), "a warpgroup has 64 rows");
         let k = &stages.kernel;
         let [acc, stage_acc] = [columns, columns / 2].map(|columns| acc_row(k, columns));
-        // Broadcast within the warp, so that the compiler knows it is uniform.
+        // The broadcast tells the compiler that the value is warp-uniform.
         let warpgroup = k.shfl_idx(div_const(k.tid_x(), WARPGROUP), 0);
         let a_loader = FragmentLoader::new(k, kernel.tiles()[0], warp_tile.origin[0], true);
         Self { stages, a_loader, columns, warpgroup, acc, stage_acc }
@@ -195,8 +196,8 @@ impl<'k> Consumer<'k> {
         self.acc
     }
 
-    /// Multiplies stage `stage` of a round over all stages, and releases the previous stage.
-    /// `not_first` and `not_last` say whether there is a round before and after this one.
+    /// Multiplies stage `stage` of a round over all slots, and releases the previous stage.
+    /// `not_first` and `not_last` hold if there is a round before and after this one.
     fn multiply(&self, stage: u32, [not_first, not_last]: [Pred<'k>; 2]) {
         let k = self.stages.kernel;
         k.bar_sync(self.stages.full(k.constant(stage), self.warpgroup), None);
@@ -231,7 +232,7 @@ impl<'k> Consumer<'k> {
         let b = Tf32SplitLoader::descriptors(self.stages.b(stage), self.columns, half);
         k.wgmma_fence();
         for (step, [hi, lo]) in (0u32..).zip(a_fragments) {
-            // The smallest products first.
+            // Small products come first, so that they lose the least.
             for (a_part, b_part, first) in [(lo, 0, true), (hi, 1, false), (hi, 0, false)] {
                 let b_step = b[b_part].offset(step * STEPS * 4);
                 let from_zero = step == 0 && first;

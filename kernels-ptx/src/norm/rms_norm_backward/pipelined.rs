@@ -12,7 +12,7 @@ struct RowInFlight<'k> {
     x: Registers<'k>,
     /// The bits of the gradients.
     grad_out: [Registers<'k, 4, u32>; 3],
-    /// The previous value of `grad_input`, 0 unless it is added to.
+    /// The previous value of `grad_input`; 0 if the gradient overwrites it.
     before: Registers<'k>,
 }
 
@@ -34,7 +34,7 @@ impl<'k> RowInFlight<'k> {
     }
 }
 
-/// Aligned rows in registers, `vec4s` whole vec4s per thread.
+/// Processes aligned rows in registers, `vec4s` whole vec4s per thread.
 pub(super) fn in_registers<'k>(k: &Kernel<'k>, target: SmTarget, (rows, vec4s): (Rows<'k>, u32)) {
     let ([first, end], width) = (rows.rows_of_block, rows.width);
     let row_vec4s = row_vec4s(k, width, vec4s);

@@ -15,12 +15,12 @@ use crate::primitives::registers::set;
 use crate::primitives::tma_pipeline::{PipelineState, TmaPipeline};
 use crate::primitives::wgmma::{SPLIT_PRODUCTS, SPLIT_PRODUCTS_WITH_HIGH_B, WARPGROUP_THREADS};
 
-/// Stages by which the first consumer warpgroup is ahead of the others. While one writes a tile,
-/// the others have the tensor cores.
+/// Stages by which the first consumer warpgroup is ahead of the others, so that tensor cores stay
+/// busy while one warpgroup writes a tile.
 const LEAD: u32 = 2;
 
 impl WarpSpecializedKernel {
-    /// Length of K of all added products together, each but the last padded to
+    /// Total length of K over the first and all added products. All but the last are padded to
     /// whole stages.
     fn contraction<'k>(self, params: &GemmParams<'k>) -> Value<'k, u32> {
         params.added.iter().flatten().fold(params.k, |sum, product| {
@@ -96,7 +96,7 @@ impl WarpSpecializedKernel {
         BulkStore::new(k, self.target, (warpgroup, (first, count == 2)))
     }
 
-    /// The same with split operands.
+    /// [`Self::consume`] for split operands.
     fn consume_split<'k>(
         self,
         pipeline: &TmaPipeline<'k>,
@@ -123,7 +123,7 @@ impl WarpSpecializedKernel {
         self.for_each_tile(k, params, |tile| {
             acc.as_flattened().iter().for_each(|acc| acc.set(0.0));
             k.when_else(
-                split.b_has_low,
+                split.b_has_lo,
                 || multiply(SPLIT_PRODUCTS),
                 || multiply(SPLIT_PRODUCTS_WITH_HIGH_B),
             );
@@ -135,7 +135,7 @@ impl WarpSpecializedKernel {
         store.wait();
     }
 
-    /// Writes a tile of c: the rows of this warpgroup from `rows` on.
+    /// Writes this warpgroup's rows of a tile of c, whose first row and column are `rows`.
     fn write<'k>(
         self,
         params: &GemmParams<'k>,
@@ -159,7 +159,7 @@ impl WarpSpecializedKernel {
                 epilogue.write(row, column + first, &pair);
             });
         };
-        // Columns that do not fill a box are written from registers.
+        // Columns that do not fill a whole box are written from registers.
         let in_boxes = |width: u32, write: &dyn Fn(&[AccFragment<'k>])| {
             let columns = self.columns() / width * width;
             let (boxes, rest) = acc.split_at(columns as usize / 8);
@@ -195,7 +195,7 @@ impl WarpSpecializedKernel {
         k.bar_sync(self.stagger(k), Some(first & warpgroup.ne(0)));
         let first = first & warpgroup.eq(0);
         let tiles = self.tiles();
-        // Starting the first stage from zero ends the life of the previous tile's accumulators.
+        // Accumulating the first stage from zero ends the live range of the previous accumulators.
         let stage = pipeline.wait_full(state);
         wgmma::start(k, tiles, (self.operands(stage), &mut |_| ()), (offset, acc), ScaleD::Zero);
         after_first();
@@ -217,8 +217,8 @@ impl WarpSpecializedKernel {
     }
 }
 
-/// Multiplies the sums of a warpgroup, whose first row and column are `origin`, by the scales of
-/// split operands.
+/// Multiplies the accumulators of a warpgroup by the scales of split operands. Their first row and
+/// column are `row` and `column`.
 fn unsplit<'k>(
     k: &Kernel<'k>,
     params: &GemmParams<'k>,

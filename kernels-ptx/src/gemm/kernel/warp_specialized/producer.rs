@@ -11,7 +11,7 @@ use crate::primitives::tma_pipeline::{
     BOX, BOX_WORDS, PipelineState, Stage, TmaPipeline, copy_tile,
 };
 
-/// The maps of a and b, the map of up, and whether b has a second part, if it is split.
+/// The maps of a and b, the map of up, and, for split operands, whether b has a lo part.
 type Sources<'k> = ([TensorMapParam<'k>; 2], Option<TensorMapParam<'k>>, Option<Pred<'k>>);
 
 impl WarpSpecializedKernel {
@@ -23,8 +23,8 @@ impl WarpSpecializedKernel {
             EpilogueParams::SwiGlu(swiglu) => Some(swiglu.up_b_map),
             _ => None,
         };
-        let b_has_low = params.split.map(|split| split.b_has_low);
-        let bytes = self.copied_bytes(k, b_has_low);
+        let b_has_lo = params.split.map(|split| split.b_has_lo);
+        let bytes = self.copied_bytes(k, b_has_lo);
         // With split-K, the contraction of a plane of split operands starts here.
         let first_k = (self.parts() > 1).then(|| k.ctaid_z() * params.k);
         self.for_each_tile(k, params, |tile| {
@@ -39,7 +39,7 @@ impl WarpSpecializedKernel {
                 };
                 k.range(start, end, wgmma::TILE_K, |k_start| {
                     pipeline.fill(state, bytes, |stage, full| {
-                        let from = (maps, up_map, b_has_low);
+                        let from = (maps, up_map, b_has_lo);
                         self.fill_stage(stage, from, full, (tile.origin, k_start));
                     });
                 });
@@ -58,23 +58,21 @@ impl WarpSpecializedKernel {
         });
     }
 
-    /// Bytes that are copied to a stage of a and b.
-    fn copied_bytes<'k>(self, k: &Kernel<'k>, b_has_low: Option<Pred<'k>>) -> Value<'k, u32> {
+    /// Bytes that TMA copies to a stage of a and b.
+    fn copied_bytes<'k>(self, k: &Kernel<'k>, b_has_lo: Option<Pred<'k>>) -> Value<'k, u32> {
         let all = self.stage_words() * 4;
-        match b_has_low {
-            Some(b_has_low) => {
-                b_has_low.select(k.constant(all), all - self.tiles()[1].smem.bytes())
-            }
+        match b_has_lo {
+            Some(b_has_lo) => b_has_lo.select(k.constant(all), all - self.tiles()[1].smem.bytes()),
             None => k.constant(all),
         }
     }
 
-    /// Copies a stage of a and b. With `up_map`, the second half of b is copied from there. The
-    /// second part of b is copied if there is one.
+    /// Copies a stage of a and b. With `up_map`, the second half of b comes from there. The lo part
+    /// of b is copied only if there is one.
     fn fill_stage<'k>(
         self,
         stage: Stage<'k>,
-        ([a_map, b_map], up_map, b_has_low): Sources<'k>,
+        ([a_map, b_map], up_map, b_has_lo): Sources<'k>,
         full: Shared<'k, u64>,
         ([row, column], k_start): ([Value<'k, u32>; 2], Value<'k, u32>),
     ) {
@@ -86,7 +84,7 @@ impl WarpSpecializedKernel {
                     start: Value<'k, u32>| {
             for part in 0..self.parts() {
                 let to = to.offset(i64::from(part * self.tiles()[operand].smem.words()));
-                // Planes are products of a batch, or the parts of a split operand.
+                // Planes are the products of a batch, or the parts of a split operand.
                 let plane = if self.parts() == 1 { k.ctaid_z() } else { k.constant(part) };
                 let source = (map, plane, blocks);
                 let copy = || {
@@ -95,8 +93,8 @@ impl WarpSpecializedKernel {
                         Major::Mn => [start + x, k_start + y],
                     });
                 };
-                match b_has_low {
-                    Some(b_has_low) if (operand, part) == (1, 1) => k.when(b_has_low, copy),
+                match b_has_lo {
+                    Some(b_has_lo) if (operand, part) == (1, 1) => k.when(b_has_lo, copy),
                     _ => copy(),
                 }
             }
@@ -106,9 +104,9 @@ impl WarpSpecializedKernel {
         };
         copy((tile(rows, 0), 0), a, (a_map, None), row);
         let boxes = columns.div_ceil(BOX);
-        assert!(boxes.is_multiple_of(self.cluster), "blocks of a cluster copy as many boxes");
+        assert!(boxes.is_multiple_of(self.cluster), "blocks of a cluster copy equal shares of b");
         let copy_b = |b: Shared<'k, u32>, map| {
-            // Each block copies a share of the boxes to all blocks.
+            // Each block multicasts its share of the boxes.
             let share = boxes / self.cluster;
             let (first, blocks) = match self.cluster {
                 1 => (k.constant(0), None),
@@ -123,7 +121,7 @@ impl WarpSpecializedKernel {
         }
     }
 
-    /// Fills stages with gate and up of a tile, 64 columns at a time.
+    /// Fills input stages with gate and up of a tile, 64 columns at a time.
     fn fill_inputs<'k>(
         self,
         pipeline: &TmaPipeline<'k>,

@@ -1,9 +1,9 @@
 //! The producer groups, which fill the stages in turn.
 //!
-//! a is copied by `cp.async`. b is loaded into registers, split, and stored as hi and lo tiles.
-//! Both loads are in flight at the same time, so a stage waits for memory once. The two groups
+//! `cp.async` copies a. b is loaded into registers, split, and stored as hi and lo tiles. Both
+//! loads are in flight at the same time, so a stage waits for memory once. The two groups
 //! alternate, so each has the time of two stages. No load of b may be in flight when a stage is
-//! released, because the fence would wait for it.
+//! passed to the consumers, because the fence would wait for it.
 
 use retrograph_ptx::build::{Pred, Value, Var};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::primitives::arith::div_const;
 
-/// The position of one operand along K. It stops at the last stage.
+/// The position of one operand along K, clamped to the last stage.
 struct LoadState<'k> {
     k_start: Var<'k, u32>,
     remaining: Var<'k, u32>,
@@ -26,7 +26,7 @@ impl<'k> LoadState<'k> {
         Self { k_start: k.var(0u32), remaining: k.var(stages.filled), k_len }
     }
 
-    /// Advances by a stage, if there is one. Returns whether the outer reduction advances, too.
+    /// Advances by a stage, if there is one. Returns whether the outer reduction also advances.
     fn advance(&self) -> Pred<'k> {
         let more = self.remaining.get().gt(1);
         let next = self.k_start.get() + TILE_K;
@@ -57,7 +57,7 @@ impl<'k> Producer<'k> {
     ) -> Self {
         let k = stages.kernel;
         let thread = k.tid_x() & (PRODUCER_THREADS * PRODUCER_GROUPS - 1);
-        // Broadcast within the warp, so that the compiler knows it is uniform.
+        // The broadcast tells the compiler that the value is warp-uniform.
         let group = k.shfl_idx(div_const(thread, PRODUCER_THREADS), 0);
         let [a_state, b_state] = [(); 2].map(|()| LoadState::new(stages, k_len));
         Self { stages: stages.skip(group), group, a, b, a_state, b_state }
@@ -88,8 +88,8 @@ impl<'k> Producer<'k> {
         });
     }
 
-    /// Fills the stage at index `first` from this group's first one. a becomes zero if the stage
-    /// has no elements.
+    /// Fills the stage `first` stages after this group's first one. a becomes zero if the stage has
+    /// no elements.
     fn fill(&self, first: u32, has_elements: Pred<'k>) {
         let k = self.stages.kernel;
         self.a.copy(self.a_state.k_start.get(), self.stages.a(first), Some(has_elements));
