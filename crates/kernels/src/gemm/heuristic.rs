@@ -234,8 +234,8 @@ impl Product {
         let [alone, full] = cost.time.map(u128::from);
         let per_sm = u128::from(cost.blocks_per_sm);
         let blocks = self.blocks(tile);
-        let most = blocks.div_ceil(SMS);
-        let last_wave = match most % per_sm {
+        let busiest = blocks.div_ceil(SMS);
+        let last_wave = match busiest % per_sm {
             0 => 0,
             1 => alone,
             more => alone + (full - alone) * (more - 1) / (per_sm - 1),
@@ -244,7 +244,7 @@ impl Product {
         let stages = u128::from(self.problem.k).div_ceil(block_k);
         let length = stages * block_k + u128::from(cost.overhead);
         let share = blocks * full * length / (per_sm * SMS);
-        u128::from(cost.launch) + (most / per_sm * full + last_wave) * length + share / 2
+        u128::from(cost.launch) + (busiest / per_sm * full + last_wave) * length + share / 2
     }
 }
 
@@ -259,9 +259,9 @@ struct Limits {
 
 impl Limits {
     fn of(tiles: &[TileConfig]) -> Self {
-        let least = |size: fn(&TileConfig) -> u32| tiles.iter().map(size).min().unwrap_or(0);
-        let side = least(|tile| tile.shape[0].max(tile.shape[1]));
-        Self { block_k: least(TileConfig::block_k) * 2, side: side.max(32) }
+        let minimum = |size: fn(&TileConfig) -> u32| tiles.iter().map(size).min().unwrap_or(0);
+        let side = minimum(|tile| tile.shape[0].max(tile.shape[1]));
+        Self { block_k: minimum(TileConfig::block_k) * 2, side: side.max(32) }
     }
 }
 

@@ -76,7 +76,10 @@ impl<B: Copy> SplitMatrix<B> {
 
 /// An element that needs a lo part.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
-#[error("element {index} is {value}, which f16 cannot represent with the scale of its row")]
+#[error(
+    "element {index} is {value}, which one f16 part cannot represent with the scale of its row; \
+     split the matrix into two parts"
+)]
 pub struct NotInF16 {
     /// Index of the element.
     pub index: usize,
@@ -95,14 +98,14 @@ pub struct NotInF16 {
 /// # Panics
 /// If `parts` is neither as long as `values` nor twice as long, or `columns` is 0.
 pub fn split_rows(values: &[f32], columns: usize, parts: &mut [f16]) -> Result<Vec<f32>, NotInF16> {
-    let (high, low) = parts.split_at_mut(values.len());
-    assert!([0, values.len()].contains(&low.len()), "one part or two per value");
-    let mut low = low.chunks_mut(columns);
+    let (hi, lo) = parts.split_at_mut(values.len());
+    assert!([0, values.len()].contains(&lo.len()), "one part or two per value");
+    let mut lo = lo.chunks_mut(columns);
     let exponent = |value: f32| (value.to_bits() >> 23) & 255;
     let (mut scaled, mut rounded) = (vec![0.0; columns], vec![0.0; columns]);
     let mut scales = Vec::with_capacity(values.len() / columns);
-    for (row, high) in (0..).zip(high.chunks_mut(columns)) {
-        let values = &values[row * columns..][..high.len()];
+    for (row, hi) in (0..).zip(hi.chunks_mut(columns)) {
+        let values = &values[row * columns..][..hi.len()];
         let largest = values.iter().map(|value| exponent(*value)).filter(|found| *found < 255);
         // Scales the largest element to between 2^14 and 2^15, if that scale is a normal number.
         let shift = largest.max().unwrap_or(0).clamp(15, 254) - 14;
@@ -110,13 +113,13 @@ pub fn split_rows(values: &[f32], columns: usize, parts: &mut [f16]) -> Result<V
         for (scaled, value) in scaled.iter_mut().zip(values) {
             *scaled = if value.is_finite() { value * factor } else { NAN };
         }
-        high.convert_from_f32_slice(&scaled[..high.len()]);
-        high.convert_to_f32_slice(&mut rounded[..high.len()]);
+        hi.convert_from_f32_slice(&scaled[..hi.len()]);
+        hi.convert_to_f32_slice(&mut rounded[..hi.len()]);
         // Like the kernel, turns a rounded −0 into +0 before the subtraction.
         scaled.iter_mut().zip(&rounded).for_each(|(scaled, rounded)| *scaled -= rounded + 0.0);
-        let rest = &scaled[..high.len()];
-        if let Some(low) = low.next() {
-            low.convert_from_f32_slice(rest);
+        let rest = &scaled[..hi.len()];
+        if let Some(lo) = lo.next() {
+            lo.convert_from_f32_slice(rest);
         } else if let Some(column) = rest.iter().position(|rest| rest.abs() > SMALLEST_PART) {
             return Err(NotInF16 { index: row * columns + column, value: values[column] });
         }

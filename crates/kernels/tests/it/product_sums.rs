@@ -44,7 +44,7 @@ impl Update {
         Self { op, shape, rank, factors, update, bias }
     }
 
-    /// The operands and the update concatenated along K: a plain product with the same sum.
+    /// The operands of the equivalent plain product: operands and update concatenated along K.
     fn joined(&self) -> (GemmShape, [Vec<f32>; 2]) {
         let GemmShape { rows, inputs, outputs } = self.shape;
         let ([x, w], [t, b]) = (&self.factors, &self.update);
@@ -103,8 +103,8 @@ impl Update {
     }
 }
 
-fn in_bf16<'a>(update: &'a Update, (shape, factors): &'a (GemmShape, [Vec<f32>; 2])) -> Case<'a> {
-    let case = Case::new(update.op, *shape, (&factors[0], &factors[1]));
+fn in_bf16<'a>(update: &'a Update, (shape, operands): &'a (GemmShape, [Vec<f32>; 2])) -> Case<'a> {
+    let case = Case::new(update.op, *shape, (&operands[0], &operands[1]));
     let bias = update.bias.as_deref();
     Case { compute: DType::Bf16, left: Format::Bf16, format: Format::Bf16, bias, ..case }
 }
@@ -140,7 +140,7 @@ fn the_update_continues_the_chain_of_sums() {
 }
 
 #[test]
-fn results_in_bf16_are_those_in_f32_rounded() {
+fn bf16_results_are_rounded_f32_results() {
     let (mut data, device) = (Data::new("rounded sums of products"), Device::new());
     for (op, sizes) in [(Op::Fprop, [72, 96, 136, 16]), (Op::Dgrad, [72, 136, 96, 40])] {
         let update = Update::new(&mut data, op, sizes);
@@ -157,7 +157,7 @@ fn results_in_bf16_are_those_in_f32_rounded() {
 }
 
 #[test]
-fn nan_in_the_update_reaches_its_row_or_column_alone() {
+fn nan_in_the_update_reaches_only_its_row_or_column() {
     let (mut data, device) = (Data::new("NaN in sums of products"), Device::new());
     for op in [Op::Fprop, Op::Dgrad] {
         let mut update = Update::new(&mut data, op, [24, 64, 64, 16]);

@@ -10,7 +10,7 @@ use crate::harness::Device;
 use crate::support::{Data, same_bits};
 
 /// Rows, inputs, outputs: zero, one block, edges of blocks and of tiles, tiles that do not consist
-/// of whole blocks, and more tiles than a band has.
+/// of whole blocks, and more tiles than a band.
 const SHAPES: [[usize; 3]; 8] = [
     [0, 8, 8],
     [8, 8, 8],
@@ -40,7 +40,7 @@ impl Operands {
         Self::new(device, shape, [&grad_out, &x])
     }
 
-    /// The gradient without sums, with the same tile.
+    /// The gradient of the same tile without partial sums.
     fn plain(&self, device: &Device, tile: Tile) -> Vec<f32> {
         let Self { grad_out, x, shape } = *self;
         let grad_weight = device.unwritten(shape.outputs * shape.inputs);
@@ -109,7 +109,7 @@ fn images_of_other_targets_add_the_same_squares() {
     }
 }
 
-/// Squares of 1e-30 and of 1e30 are beyond f32.
+/// The squares of 1e-30 and 1e30 are out of the range of f32.
 #[test]
 fn sums_hold_the_squares_of_all_floats() {
     let (mut data, device) = (Data::new("squares of all floats"), Device::new());
@@ -119,7 +119,7 @@ fn sums_hold_the_squares_of_all_floats() {
         data.uniform(rows * width, 1.0).into_iter().map(|value| value * scale).collect::<Vec<_>>()
     };
     for scale in [1e-38_f32, 1e-30, 1e-19, 1e-14, 1.0, 1e19, 1e30, 1e37] {
-        // Each operand has the square root of the magnitude.
+        // The magnitude of each operand is the square root of that of the result.
         let [grad_out, mut x] = [outputs, inputs].map(|width| factor(width, scale.sqrt()));
         // A column of zeros, and a column that is far larger than the others.
         x.chunks_mut(inputs).for_each(|row| (row[0], row[1]) = (0.0, row[1] * 8.0));
@@ -136,7 +136,7 @@ fn sums_hold_the_squares_of_all_floats() {
 }
 
 #[test]
-fn sums_of_zeros_are_zero_and_those_of_nan_and_infinity_are_not_finite() {
+fn sums_of_zeros_are_zero_and_sums_of_nan_and_infinity_are_not_finite() {
     let (mut data, device) = (Data::new("squares of NaN"), Device::new());
     let shape = shape([16, 136, 72]);
     let GemmShape { rows, inputs, outputs } = shape;
@@ -156,7 +156,7 @@ fn sums_of_zeros_are_zero_and_those_of_nan_and_infinity_are_not_finite() {
 }
 
 #[test]
-fn a_gradient_in_bf16_is_squared_before_it_is_rounded() {
+fn a_bf16_gradient_is_squared_before_rounding() {
     let (mut data, device) = (Data::new("squares of bf16"), Device::new());
     let shape = shape([24, 72, 264]);
     let operands = Operands::uniform(&device, &mut data, (shape, 1.0));
@@ -176,7 +176,7 @@ fn a_gradient_in_bf16_is_squared_before_it_is_rounded() {
 }
 
 #[test]
-fn operands_that_do_not_fit_are_refused_by_name() {
+fn errors_name_the_wrong_operand() {
     let device = Device::new();
     let shape = shape([16, 72, 136]);
     let bf16s = |len| device.upload(&vec![bf16::ZERO; len]);

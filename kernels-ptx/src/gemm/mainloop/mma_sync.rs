@@ -75,9 +75,9 @@ impl<'k> FragmentLoader<'k> {
     }
 }
 
-/// The row or column, and the step of K, of the 8 × 8 matrix to which this lane gives an address in
-/// an `ldmatrix.x4`. The four matrices follow the order of the fragments of `mma.m16n8k16`: for a,
-/// rows first, then K; for b the other way round.
+/// The row or column, and the step of K, of the 8 × 8 matrix that this lane addresses in an
+/// `ldmatrix.x4`. The four matrices have the order of the fragments of `mma.m16n8k16`: for a, rows
+/// first, then K; for b, K first, then columns.
 pub(in crate::gemm) fn ldmatrix_origin<'k>(
     k: &Kernel<'k>,
     is_a: bool,

@@ -232,7 +232,7 @@ impl<'k> Consumer<'k> {
         let b = Tf32SplitLoader::descriptors(self.stages.b(stage), self.columns, half);
         k.wgmma_fence();
         for (step, [hi, lo]) in (0u32..).zip(a_fragments) {
-            // Small products come first, so that they lose the least.
+            // Small products come first, so that truncation loses the least.
             for (a_part, b_part, first) in [(lo, 0, true), (hi, 1, false), (hi, 0, false)] {
                 let b_step = b[b_part].offset(step * STEPS * 4);
                 let from_zero = step == 0 && first;
