@@ -25,7 +25,7 @@
 //!
 //! Before sm_80, which has no bf16 tensor cores, all kernels use fused multiply-adds.
 //!
-//! **Grid.** x: one block per tile of c, or persistent blocks. Tiles are numbered down the rows
+//! **Grid.** x: one block per tile of c, or persistent blocks. Tiles are numbered along M
 //! first, so that concurrent blocks share their columns of b. z: batches and heads. In some
 //! configurations, groups of threads multiply slices of each stage along K in parallel (sliced-K);
 //! the epilogue adds the slices. Split-K is a launch with one plane per split; [`split_k_sum`] adds

@@ -36,8 +36,8 @@ pub(super) struct GlobalOperand<'k> {
 impl<'k> GlobalOperand<'k> {
     /// A base address, and the index of the first element of this block's plane relative to it.
     ///
-    /// The base is the plane, but for NF4 it is the whole operand, because scales are indexed by
-    /// elements of the whole operand.
+    /// The base is the plane. For NF4 it is the whole operand, because its elements index the
+    /// scales.
     pub(super) fn start(&self, k: &Kernel<'k>) -> (Value<'k, u64>, Value<'k, u32>) {
         match self.format {
             OperandFormat::Nf4(_) => (self.address, self.plane.cast()),

@@ -13,7 +13,7 @@
 //! register-staged bf16 kernel without sliced-K. Targets before sm_80 copy by plain loads and
 //! stores.
 //!
-//! **Limits.** Rows of operands start at multiples of 16 bytes and have a multiple of 16 bytes.
+//! **Limits.** Rows of operands start at multiples of 16 bytes and are multiples of 16 bytes long.
 
 use retrograph_kernel_abi::DType;
 use retrograph_kernel_abi::gemm::{GemmImage, TileConfig};

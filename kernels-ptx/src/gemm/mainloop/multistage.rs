@@ -4,7 +4,7 @@
 //! filled next is no longer read. The loop also covers the outer reduction.
 //!
 //! With `wgmma`, multiplication is asynchronous: tensor cores still read the previous stage after
-//! the barrier, so one stage less is prefetched. Loading and dequantizing run between the `wgmma`
+//! the barrier, so one fewer stage is prefetched. Loading and dequantizing run between the `wgmma`
 //! instructions of a stage, in [`OVERLAP_SLOTS`] slots. After the last instruction they would
 //! hardly overlap (docs/hardware/2026-11-22-decoding-between-products).
 
