@@ -297,7 +297,7 @@ pub(crate) fn tile_of(launch: &Launch<u64>, entry: &str) -> Tile {
 /// The geometry of a tile for a launch.
 pub(crate) fn geometry(launch: &Launch<u64>, target: SmTarget, tile: Tile) -> Dispatch {
     let Problem::Gemm(GemmProblem { m, n, tensor_maps, .. }) = *launch.problem() else {
-        panic!("{:?} is no matrix product", launch.kernel())
+        panic!("{:?} is not a matrix product", launch.kernel())
     };
     if tile.needs_tensor_maps() && !tensor_maps {
         // The launch cannot use this tile; it runs the selected one.

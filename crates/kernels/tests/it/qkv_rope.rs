@@ -261,7 +261,7 @@ fn special_values_match_products_followed_by_rope() {
 fn operand(launch: Result<Launch<u64>, KernelError>) -> &'static str {
     match launch {
         Err(KernelError::Length { operand, .. }) => operand,
-        other => panic!("{:?} is no wrong length", other.map(|_| ())),
+        other => panic!("{:?} is not a length error", other.map(|_| ())),
     }
 }
 
